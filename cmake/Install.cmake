@@ -1,0 +1,17 @@
+# Installs program, library, headers, plugins and a package for find_package(cxtrain).
+
+install(TARGETS cxtrain EXPORT cxtrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS cxtrain_mpi RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY src/cxtrain DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(EXPORT cxtrainTargets NAMESPACE cxtrain:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/cxtrain)
+
+configure_package_config_file(cmake/cxtrainConfig.cmake.in "${PROJECT_BINARY_DIR}/cxtrainConfig.cmake"
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/cxtrain)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/cxtrainConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/cxtrainConfig.cmake" "${PROJECT_BINARY_DIR}/cxtrainConfigVersion.cmake"
+              cmake/FindLibTorch.cmake cmake/CxtrainPlugin.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/cxtrain)
+
+if(EXISTS "${PROJECT_SOURCE_DIR}/.deps/data/digits.csv.gz")
+  install(FILES "${PROJECT_SOURCE_DIR}/.deps/data/digits.csv.gz" DESTINATION ${CMAKE_INSTALL_DATADIR}/cxtrain/data)
+endif()

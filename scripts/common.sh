@@ -1,0 +1,33 @@
+# Sourced by the other scripts: set-up, configuration and build, in a folder of the checkout.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+preset=${CXTRAIN_PRESET:-release}
+build="$root/build/$preset"
+jobs=${CXTRAIN_JOBS:-$(nproc)}
+
+say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
+
+# LibTorch's headers take 1.3 GB a compiler: no more at a time than fit into memory.
+memory_jobs() {
+  local available
+  available=$(awk '/MemAvailable/ {print int($2 / 1500000)}' /proc/meminfo)
+  if [ "$available" -lt 1 ]; then available=1; fi
+  if [ "$jobs" -lt "$available" ]; then echo "$jobs"; else echo "$available"; fi
+}
+
+configure() {
+  local arguments=()
+  if [ -n "${CXTRAIN_LIBTORCH:-}" ]; then arguments+=("-DCXTRAIN_LIBTORCH=$CXTRAIN_LIBTORCH"); fi
+  say "configuring build/$preset"
+  (cd "$root" && cmake --preset "$preset" ${arguments[@]+"${arguments[@]}"} "$@" > "$root/build/configure.log" 2>&1) || {
+    tail -30 "$root/build/configure.log" >&2
+    exit 1
+  }
+}
+
+build_targets() {
+  say "building: $*"
+  cmake --build "$build" -j "$(memory_jobs)" --target "$@"
+}
+
+# Ranks on one machine, also as root and with more ranks than cores.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1

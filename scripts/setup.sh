@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Installs what is missing to build and run cxtrain: Debian or Ubuntu packages, LibTorch, the CUDA libraries that the
+# machine lacks, and the example data. Run it again at any time: what is there stays.
+#
+#   CXTRAIN_LIBTORCH=<dir>   use this LibTorch and install nothing (clusters)
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+deps="$root/.deps"
+torch_version=2.11.0
+sklearn_version=1.5.2
+
+say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+install_packages() {
+  local wanted=(g++ cmake ninja-build ccache mold git python3 python3-pip unzip gzip openmpi-bin libopenmpi-dev libboost-log-dev
+                catch2 libyaml-cpp-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler libssl-dev
+                zlib1g-dev patchelf bible-kjv)
+  local missing=() package
+  for package in "${wanted[@]}"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  # A tool that came some other way is as good as its package.
+  local kept=() tool
+  for package in ${missing[@]+"${missing[@]}"}; do
+    case $package in
+      python3-pip) tool=pip3 ;;
+      ninja-build) tool=ninja ;;
+      *) tool=$package ;;
+    esac
+    case $package in
+      g++|cmake|ninja-build|ccache|mold|git|python3|python3-pip|unzip|gzip|patchelf)
+        command -v "$tool" >/dev/null && continue ;;
+    esac
+    kept+=("$package")
+  done
+  if [ ${#kept[@]} -eq 0 ]; then return; fi
+  say "installing packages: ${kept[*]}"
+  if ! command -v apt-get >/dev/null; then
+    echo "setup: no apt-get here; install these (or their like) yourself: ${kept[*]}" >&2
+    exit 2
+  fi
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${kept[@]}" >/dev/null
+}
+
+# fetch_wheel <dir> <requirement>: the wheel for Linux, whatever Python runs here; only its C++ files are used.
+fetch_wheel() {
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.11 \
+    --implementation cp --abi cp311 --abi none --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 \
+    --platform manylinux2014_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux1_x86_64 -d "$1" "$2"
+}
+
+install_libtorch() {
+  [ "$(cat "$deps/libtorch/.version" 2>/dev/null)" = "$torch_version" ] && return
+  say "downloading LibTorch $torch_version (530 MB)"
+  local work="$deps/.libtorch-new"
+  rm -rf "$work" "$deps/libtorch"
+  mkdir -p "$work"
+  fetch_wheel "$work" "torch==$torch_version"
+  say "unpacking LibTorch"
+  unzip -q "$work"/torch-*.whl 'torch/lib/*' 'torch/include/*' 'torch/share/*' -d "$work"
+  rm -rf "$work"/torch/lib/libtorch_python.so "$work"/torch/lib/libshm*
+  echo "$torch_version" > "$work/torch/.version"
+  mv "$work/torch" "$deps/libtorch"
+  rm -rf "$work"
+}
+
+# Whether the loader or the CUDA toolkit has this library.
+have_library() {
+  [ -e "$deps/cuda/lib/$1" ] && return 0
+  ldconfig -p 2>/dev/null | grep -q "[[:space:]]$1 " && return 0
+  ls /usr/local/cuda/lib64/"$1" "${CUDA_HOME:-/nonexistent}"/lib64/"$1" >/dev/null 2>&1
+}
+
+has_cuda_toolkit() {
+  [ -e /usr/local/cuda/include/cuda_runtime_api.h ] || [ -e "${CUDA_HOME:-/nonexistent}/include/cuda_runtime_api.h" ]
+}
+
+# The wheel that holds a library, at the version that this LibTorch and its CUDA 13.0.2 were released with.
+wheel_of() {
+  case $1 in
+    libcudart.so.*) echo nvidia-cuda-runtime==13.0.96 ;;
+    libcupti.so.*) echo nvidia-cuda-cupti==13.0.85 ;;
+    libcusparse.so.*) echo nvidia-cusparse==12.6.3.3 ;;
+    libcufft.so.*) echo nvidia-cufft==12.0.0.61 ;;
+    libcufile.so.*) echo nvidia-cufile==1.15.1.6 ;;
+    libcurand.so.*) echo nvidia-curand==10.4.0.35 ;;
+    libcublas.so.*|libcublasLt.so.*) echo nvidia-cublas==13.1.0.3 ;;
+    libcusparseLt.so.*) echo nvidia-cusparselt-cu13==0.8.0 ;;
+    libnvshmem_host.so.*) echo nvidia-nvshmem-cu13==3.4.5 ;;
+    libnccl.so.*) echo nvidia-nccl-cu13==2.28.9 ;;
+    libcudnn.so.*) echo nvidia-cudnn-cu13==9.19.0.56 ;;
+    *) return 1 ;;
+  esac
+}
+
+# With a CUDA toolkit everything that libtorch_cuda.so needs, without one only what libtorch_cpu.so does.
+install_cuda_libraries() {
+  local objects=("$deps/libtorch/lib/libtorch_cpu.so")
+  if has_cuda_toolkit; then objects+=("$deps/libtorch/lib/libtorch_cuda.so" "$deps/libtorch/lib/libtorch_nvshmem.so"); fi
+  local library wheel fetched=" "
+  for library in $(for o in "${objects[@]}"; do readelf -d "$o"; done | sed -nE 's/.*NEEDED.*\[(.*)\]/\1/p' | sort -u); do
+    [ -e "$deps/libtorch/lib/$library" ] && continue
+    have_library "$library" && continue
+    wheel=$(wheel_of "$library") || continue
+    [[ $fetched == *" $wheel "* ]] && continue
+    fetched+="$wheel "
+    say "downloading $wheel for $library"
+    local work="$deps/.cuda-new"
+    rm -rf "$work" && mkdir -p "$work/x" "$deps/cuda/lib"
+    fetch_wheel "$work" "$wheel"
+    unzip -q "$work"/*.whl -d "$work/x"
+    find "$work/x" -name '*.so*' -exec mv {} "$deps/cuda/lib/" \;
+    rm -rf "$work"
+  done
+}
+
+install_data() {
+  mkdir -p "$deps/data"
+  if [ ! -s "$deps/data/digits.csv.gz" ]; then
+    say "downloading the digits data"
+    local work="$deps/.digits-new"
+    rm -rf "$work" && mkdir -p "$work"
+    fetch_wheel "$work" "scikit-learn==$sklearn_version"
+    unzip -p "$work"/scikit_learn-*.whl sklearn/datasets/data/digits.csv.gz > "$work/digits.csv.gz"
+    mv "$work/digits.csv.gz" "$deps/data/"
+    rm -rf "$work"
+  fi
+  if [ ! -s "$deps/data/bible-kjv.txt" ]; then
+    say "writing the text data"
+    bible -f gen1:1-rev22:21 > "$deps/data/.bible-kjv.txt"
+    mv "$deps/data/.bible-kjv.txt" "$deps/data/bible-kjv.txt"
+  fi
+}
+
+if [ -n "${CXTRAIN_LIBTORCH:-}" ]; then
+  say "using LibTorch in $CXTRAIN_LIBTORCH; installing nothing"
+else
+  install_packages
+  mkdir -p "$deps"
+  install_libtorch
+  install_cuda_libraries
+  install_data
+fi

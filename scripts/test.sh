@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Sets everything up, builds it and runs every test. Further arguments go to ctest: scripts/test.sh -R mpi
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+"$here/setup.sh"
+mkdir -p "$here/../build"
+# shellcheck source=scripts/common.sh
+source "$here/common.sh"
+configure
+build_targets all
+
+say "testing"
+cd "$build"
+ctest --output-on-failure --no-tests=error "$@"
