@@ -1,0 +1,22 @@
+#pragma once
+
+#include <chrono>
+
+namespace cxtrain {
+
+/// Time as the library sees it; tests put their own in its place. Used by one thread.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  /// Seconds since some fixed moment; never goes back.
+  virtual double now() const = 0;
+};
+
+class SteadyClock final : public Clock {
+ public:
+  double now() const override {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+/// Errors and exit statuses.
+///
+/// Every error that ends a rank is a `cxtrain::Error`: its message says what was asked, what was found and what
+/// to do, and it carries the exit status that the process ends with. Nothing in the library calls `exit()`;
+/// `run_main` (cli/main.h) catches, logs with rank, host and step, and ends the job.
+namespace cxtrain {
+
+/// Exit statuses of `cxtrain_mpi`, in the words of its contract.
+enum class ExitCode : int {
+  done = 0,
+  failure = 1,            ///< anything that is none of the others
+  refused = 2,            ///< configuration, usage, data or plugin refused before training
+  requeue = 75,           ///< stopped early with a checkpoint saved (EX_TEMPFAIL)
+  do_not_requeue = 93,    ///< will fail again
+  terminated = 143,       ///< ended by a signal before it could save (128 + SIGTERM)
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  ExitCode code() const noexcept { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+/// One refused option: which, why, and what to type instead (`hint` may be empty).
+struct Problem {
+  std::string option;
+  std::string message;
+  std::string hint;
+};
+
+/// The user's request cannot be carried out as it stands. Collects all problems, so that they are reported at once.
+class ConfigError : public Error {
+ public:
+  explicit ConfigError(std::vector<Problem> problems);
+  ConfigError(const std::string& option, const std::string& message, const std::string& hint = "")
+      : ConfigError(std::vector<Problem>{{option, message, hint}}) {}
+  const std::vector<Problem>& problems() const noexcept { return problems_; }
+
+ private:
+  std::vector<Problem> problems_;
+};
+
+/// A data file is missing, damaged or of another kind than asked for.
+class DataError : public Error {
+ public:
+  explicit DataError(const std::string& message) : Error(ExitCode::refused, message) {}
+};
+
+/// A plugin could not be loaded, or offers something other than asked for.
+class PluginError : public Error {
+ public:
+  explicit PluginError(const std::string& message) : Error(ExitCode::refused, message) {}
+};
+
+/// A collective failed, timed out, or found the ranks in disagreement.
+class CommunicationError : public Error {
+ public:
+  explicit CommunicationError(const std::string& message) : Error(ExitCode::failure, message) {}
+};
+
+/// Training itself failed: a loss that cannot be differentiated, a gradient that is not finite under
+/// `detect_anomaly`, an exception out of a user's hook.
+class TrainingError : public Error {
+ public:
+  explicit TrainingError(const std::string& message) : Error(ExitCode::failure, message) {}
+};
+
+}  // namespace cxtrain

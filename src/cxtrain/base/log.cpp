@@ -1,0 +1,98 @@
+#include "cxtrain/base/log.h"
+
+#include <boost/log/attributes/clock.hpp>
+#include <boost/log/core.hpp>
+#include <boost/log/expressions.hpp>
+#include <boost/log/sinks/sync_frontend.hpp>
+#include <boost/log/sinks/text_ostream_backend.hpp>
+#include <boost/log/sources/record_ostream.hpp>
+#include <boost/log/sources/severity_logger.hpp>
+#include <boost/log/support/date_time.hpp>
+#include <boost/smart_ptr/make_shared.hpp>
+#include <unistd.h>
+
+#include <fstream>
+#include <iostream>
+
+#include "cxtrain/base/error.h"
+
+namespace logging = boost::log;
+namespace expr = boost::log::expressions;
+
+namespace cxtrain {
+namespace {
+
+enum class Severity { info, warning, error };
+
+std::ostream& operator<<(std::ostream& out, Severity severity) {
+  static constexpr const char* kNames[] = {"info", "warning", "error"};
+  return out << kNames[static_cast<int>(severity)];
+}
+
+using Sink = logging::sinks::synchronous_sink<logging::sinks::text_ostream_backend>;
+
+boost::shared_ptr<Sink> make_sink(boost::shared_ptr<std::ostream> stream) {
+  auto backend = boost::make_shared<logging::sinks::text_ostream_backend>();
+  backend->add_stream(std::move(stream));
+  backend->auto_flush(true);
+  return boost::make_shared<Sink>(backend);
+}
+
+void write(Severity severity, const std::string& message) {
+  logging::sources::severity_logger<Severity> logger(logging::keywords::severity = severity);
+  if (logging::record record = logger.open_record()) {
+    logging::record_ostream stream(record);
+    stream << message;
+    stream.flush();
+    logger.push_record(std::move(record));
+  }
+}
+
+}  // namespace
+
+struct Log::Sinks {
+  boost::shared_ptr<Sink> console, file;
+};
+
+Log::Log(int rank) : rank_(rank), sinks_(std::make_unique<Sinks>()) {
+  logging::core::get()->add_global_attribute("TimeStamp", logging::attributes::local_clock());
+  sinks_->console = make_sink(boost::shared_ptr<std::ostream>(&std::cerr, [](std::ostream*) {}));
+  sinks_->console->set_filter([rank](const logging::attribute_value_set& values) {
+    const auto severity = values["Severity"].extract<Severity>();
+    return rank == 0 || (severity && *severity == Severity::error);
+  });
+  sinks_->console->set_formatter([](const logging::record_view& record, logging::formatting_ostream& out) {
+    const auto severity = record["Severity"].extract<Severity>();
+    // A line of its own whatever a progress bar left on the terminal: carriage return, erase the line.
+    static const bool terminal = isatty(STDERR_FILENO) != 0;
+    if (terminal) out << "\r\033[K";
+    if (severity && *severity != Severity::info) out << *severity << ": ";
+    out << record[expr::smessage];
+  });
+  logging::core::get()->add_sink(sinks_->console);
+}
+
+Log::~Log() {
+  for (const auto& sink : {sinks_->console, sinks_->file}) {
+    if (!sink) continue;
+    logging::core::get()->remove_sink(sink);
+    sink->flush();
+  }
+}
+
+void Log::open_file(const std::string& directory) {
+  const std::string path = directory + "/rank_" + std::to_string(rank_) + ".log";
+  auto stream = boost::make_shared<std::ofstream>(path);
+  if (!*stream) throw Error(ExitCode::failure, "cannot write the log file " + path);
+  sinks_->file = make_sink(stream);
+  sinks_->file->set_formatter(
+      expr::stream << expr::format_date_time<boost::posix_time::ptime>("TimeStamp", "%Y-%m-%d %H:%M:%S.%f") << " rank "
+                   << rank_ << " " << expr::attr<Severity>("Severity") << ": " << expr::smessage);
+  logging::core::get()->add_sink(sinks_->file);
+}
+
+void log_info(const std::string& message) { write(Severity::info, message); }
+void log_warning(const std::string& message) { write(Severity::warning, message); }
+void log_error(const std::string& message) { write(Severity::error, message); }
+
+}  // namespace cxtrain

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+/// Logging: rank 0 to the console, every rank to its own file.
+///
+/// `Log` owns the sinks; the free functions write through Boost.Log's core, whose records carry rank and severity.
+/// Nothing on the step path logs.
+namespace cxtrain {
+
+class Log {
+ public:
+  /// Console lines go to stderr, so that stdout stays for what the user asked for. One per process.
+  explicit Log(int rank);
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  /// Adds `directory`/rank_K.log, written through at every record.
+  void open_file(const std::string& directory);
+
+  int rank() const { return rank_; }
+
+ private:
+  struct Sinks;
+  int rank_;
+  std::unique_ptr<Sinks> sinks_;
+};
+
+void log_info(const std::string& message);
+void log_warning(const std::string& message);
+/// Errors reach the console from every rank.
+void log_error(const std::string& message);
+
+}  // namespace cxtrain

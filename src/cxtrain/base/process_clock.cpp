@@ -1,0 +1,30 @@
+#include "cxtrain/base/process_clock.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace cxtrain {
+
+double seconds_since_process_start() {
+  // Field 22 of /proc/self/stat, in clock ticks since boot; the name in field 2 may hold spaces.
+  std::ifstream file("/proc/self/stat");
+  std::string line;
+  std::getline(file, line);
+  const std::size_t after_name = line.rfind(')');
+  if (after_name == std::string::npos) return 0;
+  std::istringstream fields(line.substr(after_name + 2));
+  std::string skipped;
+  for (int field = 3; field < 22; ++field) fields >> skipped;
+  double ticks = 0;
+  fields >> ticks;
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  const double since_boot = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  return since_boot - ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Who takes part: ranks, nodes, and the control messages between them.
+///
+/// A `World` is made once, at start-up, and never changes. Its collectives carry small control data (agreements,
+/// names, configuration); gradients travel through `comm::Communicator`. Every collective is called by every rank,
+/// in the same order, from the thread that made the world.
+namespace cxtrain {
+
+/// Who started the ranks of this world.
+enum class LaunchedBy { alone, mpirun, srun };
+std::string_view to_string(LaunchedBy launcher);
+
+/// Plain facts about this rank and its world.
+struct WorldFacts {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;  ///< position among the ranks of this node
+  int local_size = 1;  ///< ranks on this node
+  int node = 0;        ///< nodes are numbered by their lowest world rank
+  int num_nodes = 1;
+  int max_local_size = 1;  ///< the largest local_size of any node
+  std::string hostname;
+  LaunchedBy launched_by = LaunchedBy::alone;
+  std::vector<int> rank_nodes;  ///< node of each world rank; empty: ranks fill the nodes in blocks of max_local_size
+};
+
+class World {
+ public:
+  virtual ~World() = default;
+
+  const WorldFacts& facts() const noexcept { return facts_; }
+  int rank() const noexcept { return facts_.rank; }
+  int size() const noexcept { return facts_.size; }
+  bool is_root() const noexcept { return facts_.rank == 0; }
+
+  virtual void barrier() = 0;
+  /// The largest of all ranks' values.
+  virtual std::int64_t max(std::int64_t value) = 0;
+  /// Element-wise sums over all ranks, in place; every rank passes the same length.
+  virtual void sum(std::span<double> values) = 0;
+  /// Every rank's text, in rank order.
+  virtual std::vector<std::string> all_gather(std::string_view text) = 0;
+  /// The root's text, on every rank.
+  virtual std::string broadcast(std::string text, int root = 0) = 0;
+  /// Ends the whole job with this status. Does not return where other ranks exist.
+  virtual void abort(int status) noexcept = 0;
+
+ protected:
+  explicit World(WorldFacts facts) : facts_(std::move(facts)) {}
+
+ private:
+  WorldFacts facts_;
+};
+
+/// True when this process was started as one of the ranks of an MPI job (read from the environment, before MPI starts).
+LaunchedBy detect_launcher();
+
+/// The world that this process was started in: MPI's when a launcher started it, else a world of one that does not
+/// start MPI at all. Throws CommunicationError, among others when Slurm started N tasks as N worlds of one.
+std::unique_ptr<World> make_world();
+
+}  // namespace cxtrain

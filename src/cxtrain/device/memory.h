@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+
+namespace cxtrain {
+
+/// The most bytes of main memory that this process has held at once since it started (resident set,
+/// high-water mark).
+std::int64_t peak_resident_bytes();
+
+}  // namespace cxtrain

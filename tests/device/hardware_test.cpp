@@ -1,0 +1,93 @@
+#include <sched.h>
+
+#include <catch2/catch.hpp>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/device/hardware_json.h"
+#include "cxtrain/device/nvml.h"
+
+using namespace cxtrain;
+
+namespace {
+
+std::string refusal(const char* text) {
+  try {
+    parse_hardware(text, "hw.json");
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("the last node's entry stands for all further ones", "[device]") {
+  Hardware hardware;
+  CHECK_THROWS_AS(hardware.node(0), std::logic_error);
+  hardware.nodes = {{"a", 1, {}}, {"b", 2, {}}};
+  CHECK(hardware.node(0).hostname == "a");
+  CHECK(hardware.node(1).hostname == "b");
+  CHECK(hardware.node(7).hostname == "b");
+}
+
+TEST_CASE("this machine has a name and the cores of its affinity mask", "[device]") {
+  const Hardware hardware = probe_hardware();
+  REQUIRE(hardware.nodes.size() == 1);
+  CHECK_FALSE(hardware.nodes[0].hostname.empty());
+  cpu_set_t all;
+  REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+  CHECK(hardware.nodes[0].cores == CPU_COUNT(&all));
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &all)) {
+      CPU_SET(cpu, &one);
+      break;
+    }
+  }
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  CHECK(probe_hardware().nodes[0].cores == 1);
+  REQUIRE(sched_setaffinity(0, sizeof all, &all) == 0);
+}
+
+TEST_CASE("no management library, or one that is another, means no GPUs", "[device]") {
+  CHECK(read_gpus_from_nvml("libno_such_driver.so.1").empty());
+  CHECK(read_gpus_from_nvml("libm.so.6").empty());
+}
+
+TEST_CASE("a hardware file reads back as it was printed", "[device]") {
+  const std::string text =
+      R"({"nodes":[{"hostname":"n1","cores":32,"gpus":[{"index":3,"uuid":"GPU-a","name":"NVIDIA H100",)"
+      R"("memory_total_mib":81559,"memory_used_mib":4,"utilization":7,"compute_mode":"default","processes":2}]},)"
+      R"({"hostname":"n2","cores":8,"gpus":[]}],"env":{"CUDA_VISIBLE_DEVICES":"2,3"}})";
+  const Hardware hardware = parse_hardware(text, "hw.json");
+  CHECK(hardware.nodes.at(0).gpus.at(0).index == 3);
+  CHECK(hardware.nodes.at(0).gpus.at(0).memory_total_mib == 81559);
+  CHECK(hardware.env.at("CUDA_VISIBLE_DEVICES") == "2,3");
+  CHECK(to_json(hardware) == text);
+}
+
+TEST_CASE("a hardware file may be short", "[device]") {
+  const Hardware hardware =
+      parse_hardware(R"({"nodes":[{"gpus":[{"index":0}]}],"comment":"more"})", "hw.json");
+  CHECK(hardware.nodes[0].cores == 1);
+  CHECK(hardware.nodes[0].gpus[0].compute_mode == "default");
+}
+
+TEST_CASE("a damaged hardware file is refused by file and field", "[device]") {
+  CHECK_THAT(refusal("{\n\"nodes\": [\n}"), Catch::Contains("hw.json: line 3 is no valid JSON"));
+  CHECK(refusal("[]") == "hardware file hw.json: the whole: expected an object, found []");
+  CHECK(refusal("{}") == "hardware file hw.json: the whole: the field 'nodes' is missing");
+  CHECK(refusal(R"({"nodes":[]})") == "hardware file hw.json: nodes: expected at least one node, found none");
+  CHECK(refusal(R"({"nodes":[{"cores":"many"}]})") ==
+        "hardware file hw.json: nodes[0].cores: expected a whole number, found \"many\"");
+  CHECK_THAT(refusal(R"({"nodes":[{"cores":0}]})"),
+             Catch::Contains("nodes[0]: a node has at least one core"));
+  CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"uuid":"GPU-a"}]}]})"),
+             Catch::Contains("nodes[0].gpus[0]: the field 'index' is missing"));
+  CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"index":-1}]}]})"), Catch::Contains("not negative, found -1"));
+  CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"index":1},{"index":1}]}]})"),
+             Catch::Contains("gpus[1]: the index 1 is used twice"));
+  CHECK_THAT(refusal(R"({"nodes":[{}],"env":{"CUDA_VISIBLE_DEVICES":2}})"),
+             Catch::Contains("env.CUDA_VISIBLE_DEVICES: expected a text, found 2"));
+}

@@ -1,0 +1,50 @@
+#include "cxtrain/device/memory.h"
+
+#include <malloc.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <memory>
+
+#include "cxtrain/device/malloc_tuning.h"
+
+using namespace cxtrain;
+
+TEST_CASE("peak memory grows with what was touched, and stays", "[device]") {
+  constexpr std::size_t kBytes = std::size_t{256} << 20;
+  const std::int64_t before = peak_resident_bytes();
+  CHECK(before > 0);
+  {
+    const auto block = std::make_unique_for_overwrite<char[]>(kBytes);
+    std::memset(block.get(), 1, kBytes);
+  }
+  CHECK(peak_resident_bytes() > static_cast<std::int64_t>(kBytes));
+}
+
+TEST_CASE("malloc is left alone where somebody else has a say", "[device]") {
+  using Environment = std::vector<std::string>;
+  const auto reason = [](const Environment& environment, const char* library) {
+    return reason_not_to_tune_malloc(environment, library);
+  };
+  CHECK(reason({"HOME=/root"}, "/lib/x86_64-linux-gnu/libc.so.6").empty());
+  CHECK(reason({}, "/lib64/libc-2.28.so").empty());
+  CHECK(reason({"MALLOC_ARENA_MAX=2"}, "/lib/libc.so.6") == "MALLOC_ARENA_MAX is set");
+  CHECK(reason({"GLIBC_TUNABLES=glibc.malloc.trim_threshold=1"}, "/lib/libc.so.6") ==
+        "GLIBC_TUNABLES is set");
+  CHECK(reason({}, "/usr/lib/libjemalloc.so.2") == "malloc comes from libjemalloc.so.2");
+  CHECK(reason({}, "") == "malloc comes from an unknown library");
+}
+
+TEST_CASE("a tuned malloc takes large blocks from memory that it keeps", "[device]") {
+  if (!tune_malloc()) {
+    WARN("this process's malloc is not ours to tune; nothing was checked");
+    return;
+  }
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  const auto mapped_before = mallinfo2().hblks;
+  {
+    const auto block = std::make_unique_for_overwrite<char[]>(kBytes);
+    CHECK(mallinfo2().hblks == mapped_before);
+  }
+  CHECK(mallinfo2().fordblks >= kBytes);  // freed, but not given back
+}
