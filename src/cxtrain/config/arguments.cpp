@@ -1,0 +1,93 @@
+#include "cxtrain/config/arguments.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "cxtrain/config/nearest_name.h"
+#include "cxtrain/config/parse_scalar.h"
+
+namespace cxtrain {
+namespace {
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+/// Why `value` does not suit the spec; empty when it does.
+std::string refuse(const ArgumentSpec& spec, const std::string& value) {
+  switch (spec.type) {
+    case ArgumentSpec::Type::integer:
+      return parse_integer(value) ? "" : "'" + value + "' is not a whole number";
+    case ArgumentSpec::Type::real:
+      return parse_real(value) ? "" : "'" + value + "' is not a number";
+    case ArgumentSpec::Type::boolean:
+      return parse_boolean(value) ? "" : "'" + value + "' is neither true nor false";
+    case ArgumentSpec::Type::text:
+      break;
+  }
+  const bool allowed = spec.choices.empty() ||
+                       std::find(spec.choices.begin(), spec.choices.end(), value) != spec.choices.end();
+  return allowed ? "" : "'" + value + "' is none of " + join(spec.choices);
+}
+
+}  // namespace
+
+Arguments::Arguments(const std::vector<ArgumentSpec>& specs, const std::map<std::string, std::string>& given,
+                     std::string_view prefix, std::vector<Problem>& problems) {
+  std::vector<std::string> names;
+  for (const ArgumentSpec& spec : specs) {
+    names.push_back(spec.name);
+    types_[spec.name] = spec.type;
+    values_[spec.name] = spec.default_value;
+  }
+  for (const auto& [name, value] : given) {
+    const std::string option = std::string(prefix) + name;
+    const auto spec = std::find_if(specs.begin(), specs.end(), [&](const auto& s) { return s.name == name; });
+    if (spec == specs.end()) {
+      std::string hint = did_you_mean(name, names, "--" + std::string(prefix));
+      if (hint.empty()) hint = names.empty() ? "it takes no arguments" : "known are " + join(names);
+      problems.push_back({option, "there is no such argument", hint});
+    } else if (std::string why = refuse(*spec, value); !why.empty()) {
+      problems.push_back({option, why, did_you_mean(value, spec->choices)});
+    } else {
+      values_[name] = value;
+      given_.insert(name);
+    }
+  }
+}
+
+const std::string& Arguments::value(std::string_view name, ArgumentSpec::Type type) const {
+  const auto known = types_.find(name);
+  if (known == types_.end() || known->second != type) {
+    throw std::logic_error("the specs have no argument '" + std::string(name) + "' of this type");
+  }
+  return values_.at(known->first);
+}
+
+std::int64_t Arguments::integer(std::string_view name) const {
+  const std::optional<std::int64_t> number = parse_integer(value(name, ArgumentSpec::Type::integer));
+  if (!number) throw std::logic_error("the default of '" + std::string(name) + "' is not a whole number");
+  return *number;
+}
+
+double Arguments::real(std::string_view name) const {
+  const std::optional<double> number = parse_real(value(name, ArgumentSpec::Type::real));
+  if (!number) throw std::logic_error("the default of '" + std::string(name) + "' is not a number");
+  return *number;
+}
+
+const std::string& Arguments::text(std::string_view name) const {
+  return value(name, ArgumentSpec::Type::text);
+}
+
+bool Arguments::boolean(std::string_view name) const {
+  const std::optional<bool> on = parse_boolean(value(name, ArgumentSpec::Type::boolean));
+  if (!on) throw std::logic_error("the default of '" + std::string(name) + "' is neither true nor false");
+  return *on;
+}
+
+bool Arguments::given(std::string_view name) const { return given_.find(name) != given_.end(); }
+
+}  // namespace cxtrain

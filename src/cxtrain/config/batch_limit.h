@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cxtrain/config/options.h"
+#include "cxtrain/config/parsed.h"
+
+namespace cxtrain {
+
+/// "10": ten batches; "0.5", "1.0": that fraction of them. A point or an exponent makes the difference, as
+/// the type does in Lightning. Negative numbers and fractions above 1 are refused.
+Parsed<BatchLimit> parse_batch_limit(std::string_view text);
+
+/// The inverse: "10", "0.5", "1.0".
+std::string format_batch_limit(const BatchLimit& limit);
+
+}  // namespace cxtrain

@@ -1,0 +1,132 @@
+#include "cxtrain/config/check_options.h"
+
+#include <cmath>
+#include <initializer_list>
+#include <string>
+
+#include "cxtrain/config/batch_limit.h"
+#include "cxtrain/config/max_time.h"
+#include "cxtrain/config/nearest_name.h"
+#include "cxtrain/config/parse_scalar.h"
+
+namespace cxtrain {
+namespace {
+
+class Checker {
+ public:
+  explicit Checker(std::vector<Problem>& problems) : problems_(problems) {}
+
+  void refuse(const std::string& option, const std::string& message, const std::string& hint = "") {
+    problems_.push_back({option, message, hint});
+  }
+
+  void at_least(const std::string& option, std::int64_t least, std::optional<std::int64_t> value,
+                const std::string& hint = "") {
+    if (!value || *value >= least) return;
+    refuse(option, std::to_string(*value) + " is too small; the least is " + std::to_string(least), hint);
+  }
+
+  void ordered(const std::string& option, std::optional<std::int64_t> low, const std::string& limit,
+               std::optional<std::int64_t> high) {
+    if (!low || !high || *high < 0 || *low <= *high) return;  // -1 is no limit
+    refuse(option, std::to_string(*low) + " is more than " + limit + "=" + std::to_string(*high));
+  }
+
+  void one_of(const std::string& option, const std::string& value, std::initializer_list<const char*> words) {
+    std::string known;
+    for (const char* word : words) {
+      if (value == word) return;
+      known += (known.empty() ? "" : ", ") + std::string(word);
+    }
+    const std::vector<std::string> names(words.begin(), words.end());
+    refuse(option, "'" + value + "' is none of " + known, did_you_mean(value, names));
+  }
+
+  /// A limit that was not read by its grammar (a program fills Options itself) is held to the same rules.
+  void limit(const std::string& option, const BatchLimit& value) {
+    const auto again = parse_batch_limit(format_batch_limit(value));
+    if (!again) refuse(option, again.error);
+  }
+
+  /// A finite number of at least `least` (more than it, when `open`).
+  void real(const std::string& option, double value, double least, bool open) {
+    if (std::isfinite(value) && (open ? value > least : value >= least)) return;
+    refuse(option, format_real(value) + " is not a finite number " + (open ? "above " : "of at least ") +
+                       format_real(least));
+  }
+
+ private:
+  std::vector<Problem>& problems_;
+};
+
+void check_length(const TrainerOptions& trainer, Checker& check) {
+  check.at_least("max_epochs", -1, trainer.max_epochs, "-1 means no limit");
+  check.at_least("max_steps", -1, trainer.max_steps, "-1 means no limit");
+  check.at_least("min_epochs", 0, trainer.min_epochs);
+  check.at_least("min_steps", 0, trainer.min_steps);
+  check.ordered("min_epochs", trainer.min_epochs, "max_epochs", trainer.max_epochs);
+  check.ordered("min_steps", trainer.min_steps, "max_steps", trainer.max_steps);
+  if (trainer.max_time) {
+    if (const auto time = parse_max_time(*trainer.max_time); !time) check.refuse("max_time", time.error);
+  }
+}
+
+void check_batches(const TrainerOptions& trainer, Checker& check) {
+  check.limit("limit_train_batches", trainer.limit_train_batches);
+  check.limit("limit_val_batches", trainer.limit_val_batches);
+  check.limit("limit_test_batches", trainer.limit_test_batches);
+  check.limit("limit_predict_batches", trainer.limit_predict_batches);
+  check.limit("overfit_batches", trainer.overfit_batches);
+  const BatchLimit& interval = trainer.val_check_interval;
+  if (interval == BatchLimit{0.0} || interval == BatchLimit{std::int64_t{0}}) {
+    check.refuse("val_check_interval", "0 would never validate",
+                 "a fraction of an epoch (0.25), or a number of batches (100); limit_val_batches=0 turns "
+                 "validation off");
+  } else {
+    check.limit("val_check_interval", interval);
+  }
+  check.at_least("check_val_every_n_epoch", 1, trainer.check_val_every_n_epoch,
+                 "limit_val_batches=0 turns validation off");
+  if (!trainer.check_val_every_n_epoch && interval.is_fraction()) {
+    check.refuse("val_check_interval",
+                 format_batch_limit(interval) +
+                     " is a fraction of an epoch, but check_val_every_n_epoch=null counts "
+                     "batches across epochs",
+                 "give a number of batches, as val_check_interval=100");
+  }
+  check.at_least("num_sanity_val_steps", -1, trainer.num_sanity_val_steps, "-1 means all of them");
+  check.at_least("fast_dev_run", 0, trainer.fast_dev_run);
+}
+
+void check_optimisation(const TrainerOptions& trainer, Checker& check) {
+  check.at_least("accumulate_grad_batches", 1, trainer.accumulate_grad_batches);
+  if (trainer.gradient_clip_val) check.real("gradient_clip_val", *trainer.gradient_clip_val, 0.0, false);
+  check.one_of("gradient_clip_algorithm", trainer.gradient_clip_algorithm, {"norm", "value"});
+  check.at_least("log_every_n_steps", 0, trainer.log_every_n_steps, "0 means never");
+}
+
+void check_others(const Options& options, Checker& check) {
+  check.at_least("data.batch_size", 1, options.data.batch_size);
+  check.at_least("data.num_workers", 0, options.data.num_workers);
+  check.at_least("data.prefetch_factor", 1, options.data.prefetch_factor);
+  check.one_of("data.uneven", options.data.uneven, {"pad", "drop", "exact"});
+  const CallbackOptions& callbacks = options.callbacks;
+  check.one_of("callbacks.early_stopping_mode", callbacks.early_stopping_mode, {"min", "max"});
+  check.at_least("callbacks.early_stopping_patience", 0, callbacks.early_stopping_patience);
+  check.real("callbacks.early_stopping_min_delta", callbacks.early_stopping_min_delta, 0.0, false);
+  check.at_least("ddp.first_bucket_bytes", 1, options.ddp.first_bucket_bytes);
+  check.at_least("ddp.bucket_bytes", 1, options.ddp.bucket_bytes);
+  check.real("timeout_seconds", options.timeout_seconds, 0.0, true);
+}
+
+}  // namespace
+
+void check_options(const Options& options, std::vector<Problem>& problems) {
+  Checker check(problems);
+  check_length(options.trainer, check);
+  check_batches(options.trainer, check);
+  check_optimisation(options.trainer, check);
+  check_others(options, check);
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "cxtrain/config/device_list.h"
+#include "cxtrain/config/options.h"
+#include "cxtrain/config/plan.h"
+
+namespace cxtrain {
+
+/// CPU or GPU, and which of them are asked for on each node.
+struct DeviceChoice {
+  bool gpu = false;
+  const char* option = "devices";  ///< the option that asked: "devices", "gpus" or "accelerator"
+  /// How many per node; absent where the user left it open (nothing asked, or `auto`).
+  std::optional<int> count;
+  /// The indices asked for, on GPUs with a count.
+  std::vector<int> indices;
+  bool automatic = false;  ///< `auto` was asked for: all there are, or as many as ranks were started
+};
+
+/// Reads accelerator, devices and gpus against the GPUs that the first node shows. Problems go to
+/// plan.errors; sets plan.accelerator.
+DeviceChoice choose_devices(const TrainerOptions& trainer, const Hardware& hardware, Plan& plan);
+
+/// "node n1 has 4 GPUs, CUDA_VISIBLE_DEVICES=7 shows 0 of them": for messages.
+std::string describe_gpus(const Hardware& hardware, int node);
+
+}  // namespace cxtrain

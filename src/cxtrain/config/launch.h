@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cxtrain/config/device_choice.h"
+#include "cxtrain/config/options.h"
+#include "cxtrain/config/plan.h"
+
+namespace cxtrain {
+
+/// The launch matrix: strategy, launcher, world size and nodes, from what was asked and how the process was
+/// started. Sets these fields of the plan; disagreements go to plan.errors, with both numbers and the right
+/// command line. Returns the node of each rank.
+std::vector<int> choose_launch(const TrainerOptions& trainer, const DeviceChoice& devices,
+                               const Hardware& hardware, const WorldFacts& launched, Plan& plan);
+
+}  // namespace cxtrain

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+/// Everything that a user can ask for, under Lightning's names. Plain data: reading it from the command line and
+/// YAML is cli/'s business, making sense of it `resolve()`'s.
+namespace cxtrain {
+
+/// How many batches of a loader to use: a count (`10`), or a fraction of them (`0.25`). `1.0` is all, `1` is one.
+struct BatchLimit {
+  std::variant<double, std::int64_t> value = 1.0;
+
+  bool is_fraction() const { return std::holds_alternative<double>(value); }
+  /// Batches to run of a loader with `available` batches (Lightning: `int(available * fraction)`).
+  std::int64_t apply(std::int64_t available) const;
+  bool operator==(const BatchLimit&) const = default;
+};
+
+struct TrainerOptions {
+  // Devices and strategy; texts here, because their grammars are resolve()'s.
+  std::string accelerator = "auto";
+  std::optional<std::string> devices;
+  std::optional<std::string> gpus;
+  std::optional<int> num_nodes;
+  std::optional<std::string> strategy;
+  std::string precision = "32-true";
+  std::optional<bool> benchmark;
+  bool deterministic = false;
+  bool sync_batchnorm = false;
+
+  // How long.
+  std::optional<std::int64_t> max_epochs;  ///< -1: no limit; absent: 1000 unless max_steps or max_time is given
+  std::optional<std::int64_t> min_epochs;
+  std::int64_t max_steps = -1;
+  std::optional<std::int64_t> min_steps;
+  std::optional<std::string> max_time;  ///< DD:HH:MM:SS
+  BatchLimit limit_train_batches, limit_val_batches, limit_test_batches, limit_predict_batches;
+  BatchLimit val_check_interval;  ///< fraction of an epoch, or every n batches
+  std::optional<std::int64_t> check_val_every_n_epoch = 1;
+  std::int64_t num_sanity_val_steps = 2;
+  std::int64_t fast_dev_run = 0;  ///< n > 0: n batches of everything, once, without loggers
+  BatchLimit overfit_batches{0.0};
+
+  // Optimisation.
+  std::int64_t accumulate_grad_batches = 1;
+  std::optional<double> gradient_clip_val;
+  std::string gradient_clip_algorithm = "norm";
+  bool detect_anomaly = false;
+
+  // What people look at.
+  std::int64_t log_every_n_steps = 50;
+  bool enable_progress_bar = true;
+  bool enable_model_summary = true;
+  bool logger = true;
+  std::string default_root_dir = ".";
+  bool barebones = false;
+
+  bool operator==(const TrainerOptions&) const = default;
+};
+
+struct DataOptions {
+  std::string name;  ///< a data module by name; empty: the one that the model brings
+  std::string path;
+  std::optional<std::int64_t> batch_size;  ///< samples per rank and micro-batch; absent: the model's own
+  int num_workers = 0;
+  int prefetch_factor = 2;
+  std::string uneven = "pad";  ///< pad | drop | exact: when the ranks do not divide the samples
+  std::map<std::string, std::string> args;  ///< what the data module defines itself
+
+  bool operator==(const DataOptions&) const = default;
+};
+
+/// A component chosen by name, with the arguments that it defines itself (checked against its own option list).
+struct NamedOptions {
+  std::string name;
+  std::map<std::string, std::string> args;
+
+  bool operator==(const NamedOptions&) const = default;
+};
+
+struct CallbackOptions {
+  std::optional<std::string> early_stopping_monitor;
+  std::string early_stopping_mode = "min";
+  int early_stopping_patience = 3;
+  double early_stopping_min_delta = 0.0;
+  bool lr_monitor = false;
+
+  bool operator==(const CallbackOptions&) const = default;
+};
+
+struct DdpOptions {
+  bool find_unused_parameters = false;  ///< leave parameters that no rank used without a gradient, as `single` does
+  std::optional<bool> overlap;          ///< reduce buckets during backward; absent: where the communicator gains by it
+  std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;
+
+  bool operator==(const DdpOptions&) const = default;
+};
+
+struct Options {
+  std::string subcommand = "fit";
+  TrainerOptions trainer;
+  NamedOptions model{"digits", {}};
+  DataOptions data;
+  NamedOptions optimizer;     ///< empty name: the model's own
+  NamedOptions lr_scheduler;  ///< empty name: the model's own
+  CallbackOptions callbacks;
+  DdpOptions ddp;
+  std::optional<std::uint64_t> seed;
+  std::vector<std::string> plugins;
+  double timeout_seconds = 1800;  ///< how long a collective may take before the job is ended
+
+  // plan and info
+  bool json = false;
+  std::string hardware_file;   ///< plan: the hardware to plan for; empty: this machine
+  bool show_hardware = false;  ///< info: print the hardware only
+  std::optional<int> plan_ranks;
+  std::optional<int> plan_ranks_per_node;
+
+  bool operator==(const Options&) const = default;
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,58 @@
+#include <nlohmann/json.hpp>
+
+#include "cxtrain/config/plan.h"
+
+namespace cxtrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json ranks_json(const std::vector<RankPlan>& ranks) {
+  Json list = Json::array();
+  for (const RankPlan& rank : ranks) {
+    list.push_back({{"rank", rank.rank},
+                    {"node", rank.node},
+                    {"local_rank", rank.local_rank},
+                    {"device", rank.device},
+                    {"gpu", rank.gpu < 0 ? Json(nullptr) : Json(rank.gpu)},
+                    {"uuid", text_or_null(rank.uuid)}});
+  }
+  return list;
+}
+
+Json problems_json(const std::vector<Problem>& problems, bool with_hint) {
+  Json list = Json::array();
+  for (const Problem& problem : problems) {
+    Json entry{{"option", problem.option}, {"message", problem.message}};
+    if (with_hint) entry["hint"] = problem.hint;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string to_json(const Plan& plan) {
+  const Json json{{"accelerator", plan.accelerator},
+                  {"strategy", plan.strategy},
+                  {"launcher", plan.launcher},
+                  {"world_size", plan.world_size},
+                  {"num_nodes", plan.num_nodes},
+                  {"devices", plan.devices},
+                  {"ranks", ranks_json(plan.ranks)},
+                  {"precision", plan.precision},
+                  {"amp_level", text_or_null(plan.amp_level)},
+                  {"benchmark", plan.benchmark},
+                  {"deterministic", plan.deterministic},
+                  {"log_gpu_memory", text_or_null(plan.log_gpu_memory)},
+                  {"accumulate_grad_batches", plan.accumulate_grad_batches},
+                  {"sync_batchnorm", plan.sync_batchnorm},
+                  {"warnings", problems_json(plan.warnings, false)},
+                  {"errors", problems_json(plan.errors, true)}};
+  // Texts come from command lines and files, which need not be UTF-8; a plan is printed all the same.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace cxtrain

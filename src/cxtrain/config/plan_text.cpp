@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "cxtrain/config/plan.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr std::size_t kNodeLines = 4;  // more nodes of different layout than this are counted only
+
+/// "0-3", "0,2", "5".
+std::string ranges(const std::vector<int>& numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t end = i + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    text += (text.empty() ? "" : ",") + std::to_string(numbers[i]);
+    if (end - i > 1) text += "-" + std::to_string(numbers[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+/// The numbers without repetitions, and whether there were some: ranks that take turns on too few GPUs.
+std::pair<std::vector<int>, bool> distinct(const std::vector<int>& numbers) {
+  std::vector<int> first;
+  for (const int number : numbers) {
+    if (std::find(first.begin(), first.end(), number) == first.end()) first.push_back(number);
+  }
+  return {first, first.size() < numbers.size()};
+}
+
+std::string launcher_text(const std::string& launcher) {
+  if (launcher == "none") return "";
+  if (launcher == "subprocess") return ", started by this program under mpirun";
+  if (launcher == "spawn") return ", spawned by this program";
+  return ", started by " + launcher;
+}
+
+std::string count_of(std::size_t n, const std::string& thing) {
+  return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
+}
+
+struct NodeLayout {
+  int first = 0, last = 0;  ///< nodes with the same layout
+  std::vector<int> ranks;   ///< of all of them
+  std::vector<int> devices, gpus;
+
+  bool like(const NodeLayout& other) const { return devices == other.devices && gpus == other.gpus; }
+};
+
+std::vector<NodeLayout> layouts(const Plan& plan) {
+  std::vector<NodeLayout> nodes(static_cast<std::size_t>(std::max(0, plan.num_nodes)));
+  for (const RankPlan& rank : plan.ranks) {
+    NodeLayout& node = nodes[static_cast<std::size_t>(rank.node)];
+    node.first = node.last = rank.node;
+    node.ranks.push_back(rank.rank);
+    node.gpus.push_back(rank.gpu);
+    node.devices.push_back(rank.gpu < 0 ? -1 : std::stoi(rank.device.substr(rank.device.find(':') + 1)));
+  }
+  std::vector<NodeLayout> groups;
+  for (NodeLayout& node : nodes) {
+    if (!groups.empty() && groups.back().like(node)) {
+      groups.back().last = node.last;
+      groups.back().ranks.insert(groups.back().ranks.end(), node.ranks.begin(), node.ranks.end());
+    } else {
+      groups.push_back(std::move(node));
+    }
+  }
+  for (NodeLayout& group : groups) std::sort(group.ranks.begin(), group.ranks.end());
+  return groups;
+}
+
+std::string describe(const NodeLayout& group, const Plan& plan) {
+  std::string text = group.first == group.last
+                         ? "node " + std::to_string(group.first)
+                         : "nodes " + std::to_string(group.first) + "-" + std::to_string(group.last);
+  text += (group.ranks.size() == 1 ? ": rank " : ": ranks ") + ranges(group.ranks) + " on ";
+  if (plan.accelerator == "cpu") return text + "cpu";
+  if (plan.strategy == "dp") return text + "cuda:" + ranges(plan.devices);  // one rank drives them all
+  const auto [devices, shared] = distinct(group.devices);
+  const std::vector<int> gpus = distinct(group.gpus).first;
+  text += "cuda:" + ranges(devices) + (shared ? " in turns" : "");
+  return gpus == devices ? text : text + " (GPU " + ranges(gpus) + " of the machine)";
+}
+
+const char* on_off(bool on) { return on ? "on" : "off"; }
+
+}  // namespace
+
+std::string to_text(const Plan& plan) {
+  std::ostringstream out;
+  const auto line = [&out](const std::string& name, const std::string& text) {
+    out << "  " << name << std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') << text << '\n';
+  };
+  line("strategy", plan.strategy);
+  std::string world = count_of(static_cast<std::size_t>(plan.world_size), "rank") + " on " +
+                      count_of(static_cast<std::size_t>(plan.num_nodes), "node");
+  line("world", world + launcher_text(plan.launcher));
+  const std::vector<NodeLayout> groups = layouts(plan);
+  if (!plan.ranks.empty()) {
+    for (std::size_t i = 0; i < groups.size() && i < kNodeLines; ++i) {
+      line(i == 0 ? "devices" : "", describe(groups[i], plan));
+    }
+    if (groups.size() > kNodeLines) {
+      line("", "and nodes " + std::to_string(groups[kNodeLines].first) + "-" +
+                   std::to_string(groups.back().last));
+    }
+  }
+  line("precision", plan.precision);
+  if (plan.accumulate_grad_batches != 1) {
+    line("accumulate", std::to_string(plan.accumulate_grad_batches) + " batches per step");
+  }
+  line("switches", std::string("benchmark ") + on_off(plan.benchmark) + ", deterministic " +
+                       on_off(plan.deterministic) + ", sync_batchnorm " + on_off(plan.sync_batchnorm));
+  for (const auto* problems : {&plan.warnings, &plan.errors}) {
+    for (const Problem& problem : *problems) {
+      line(problems == &plan.errors ? "ERROR" : "warning",
+           problem.option + ": " + problem.message + (problem.hint.empty() ? "" : " (" + problem.hint + ")"));
+    }
+  }
+  return out.str();
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,64 @@
+#include "cxtrain/config/arguments.h"
+
+#include <catch2/catch.hpp>
+#include <stdexcept>
+
+using namespace cxtrain;
+using Type = ArgumentSpec::Type;
+
+namespace {
+
+const std::vector<ArgumentSpec> kSpecs{{"layers", Type::integer, "4", "blocks", {}},
+                                       {"dropout", Type::real, "0.1", "share", {}},
+                                       {"tied", Type::boolean, "true", "one matrix", {}},
+                                       {"net", Type::text, "mlp", "which", {"mlp", "cnn"}}};
+
+}  // namespace
+
+TEST_CASE("arguments: what was given, and defaults", "[config]") {
+  std::vector<Problem> problems;
+  const Arguments arguments(kSpecs, {{"layers", "6"}, {"tied", "no"}}, "model.", problems);
+  CHECK(problems.empty());
+  CHECK(arguments.integer("layers") == 6);
+  CHECK(arguments.real("dropout") == 0.1);
+  CHECK_FALSE(arguments.boolean("tied"));
+  CHECK(arguments.text("net") == "mlp");
+  CHECK(arguments.given("layers"));
+  CHECK_FALSE(arguments.given("dropout"));
+  CHECK(arguments.values() == std::map<std::string, std::string>{
+                                  {"layers", "6"}, {"dropout", "0.1"}, {"tied", "no"}, {"net", "mlp"}});
+}
+
+TEST_CASE("arguments: every problem at once, and the defaults stay", "[config]") {
+  std::vector<Problem> problems;
+  const Arguments arguments(
+      kSpecs, {{"layer", "6"}, {"layers", "six"}, {"dropout", "x"}, {"net", "cmn"}, {"tied", "maybe"}},
+      "model.", problems);
+  REQUIRE(problems.size() == 5);
+  CHECK(problems[0].option == "model.dropout");
+  CHECK(problems[0].message == "'x' is not a number");
+  CHECK(problems[1].option == "model.layer");
+  CHECK(problems[1].hint == "did you mean --model.layers?");
+  CHECK(problems[2].message == "'six' is not a whole number");
+  CHECK(problems[3].message == "'cmn' is none of mlp, cnn");
+  CHECK(problems[4].message == "'maybe' is neither true nor false");
+  CHECK(arguments.integer("layers") == 4);
+  CHECK_FALSE(arguments.given("layers"));
+}
+
+TEST_CASE("arguments: a name far from all lists what there is", "[config]") {
+  std::vector<Problem> problems;
+  Arguments(kSpecs, {{"banana", "1"}}, "model.", problems);
+  Arguments({}, {{"banana", "1"}}, "data.", problems);
+  REQUIRE(problems.size() == 2);
+  CHECK(problems[0].hint == "known are layers, dropout, tied, net");
+  CHECK(problems[1].hint == "it takes no arguments");
+}
+
+TEST_CASE("arguments: asking for what the specs lack is a programming error", "[config]") {
+  std::vector<Problem> problems;
+  const Arguments arguments(kSpecs, {}, "model.", problems);
+  CHECK_THROWS_AS(arguments.integer("width"), std::logic_error);
+  CHECK_THROWS_AS(arguments.integer("net"), std::logic_error);
+  CHECK_THROWS_AS(arguments.real("layers"), std::logic_error);
+}

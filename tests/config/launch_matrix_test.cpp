@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "config/resolve_support.h"
+
+using namespace cxtrain;
+using namespace cxtrain::testing;
+using Names = std::vector<std::string>;
+
+namespace {
+
+Plan plan_for(const TrainerOptions& trainer, const Hardware& hardware, const WorldFacts& launched = {}) {
+  Options options;
+  options.trainer = trainer;
+  return resolve(options, hardware, launched);
+}
+
+struct Row {
+  int gpus;
+  const char *accelerator, *devices, *strategy;  // nullptr: not given
+  const char *got_accelerator, *got_strategy, *launcher;
+  int world;
+};
+
+TrainerOptions trainer_of(const char* accelerator, const char* devices, const char* strategy) {
+  TrainerOptions trainer;
+  if (accelerator) trainer.accelerator = accelerator;
+  if (devices) trainer.devices = devices;
+  if (strategy) trainer.strategy = strategy;
+  return trainer;
+}
+
+}  // namespace
+
+TEST_CASE("started alone", "[config]") {
+  const Row row = GENERATE(Row{0, nullptr, nullptr, nullptr, "cpu", "single", "none", 1},
+                           Row{1, nullptr, nullptr, nullptr, "gpu", "single", "none", 1},
+                           Row{8, nullptr, nullptr, nullptr, "gpu", "single", "none", 1},
+                           Row{8, "cpu", nullptr, nullptr, "cpu", "single", "none", 1},
+                           Row{4, "cuda", nullptr, nullptr, "gpu", "single", "none", 1},
+                           Row{0, nullptr, "4", nullptr, "cpu", "ddp", "subprocess", 4},
+                           Row{0, nullptr, "auto", nullptr, "cpu", "single", "none", 1},
+                           Row{4, nullptr, "2", nullptr, "gpu", "ddp", "subprocess", 2},
+                           Row{4, nullptr, "auto", nullptr, "gpu", "ddp", "subprocess", 4},
+                           Row{4, nullptr, "-1", nullptr, "gpu", "ddp", "subprocess", 4},
+                           Row{1, nullptr, "-1", nullptr, "gpu", "single", "none", 1},
+                           Row{4, nullptr, "auto", "single", "gpu", "single", "none", 1},
+                           Row{4, nullptr, nullptr, "ddp", "gpu", "ddp", "none", 1},
+                           Row{4, nullptr, nullptr, "auto", "gpu", "single", "none", 1},
+                           Row{4, nullptr, "3", "ddp", "gpu", "ddp", "subprocess", 3},
+                           Row{4, nullptr, "2", "ddp_spawn", "gpu", "ddp_spawn", "spawn", 2},
+                           Row{0, nullptr, "3", "ddp_spawn", "cpu", "ddp_spawn", "spawn", 3},
+                           Row{4, nullptr, "4", "dp", "gpu", "dp", "none", 1},
+                           Row{8, "cpu", "2", "some_plugin", "cpu", "some_plugin", "subprocess", 2});
+  CAPTURE(row.gpus, row.accelerator ? row.accelerator : "-", row.devices ? row.devices : "-",
+          row.strategy ? row.strategy : "-");
+  const Plan plan = plan_for(trainer_of(row.accelerator, row.devices, row.strategy), machine(row.gpus));
+  INFO(all(plan.errors));
+  REQUIRE(plan.ok());
+  CHECK(plan.accelerator == row.got_accelerator);
+  CHECK(plan.strategy == row.got_strategy);
+  CHECK(plan.launcher == row.launcher);
+  CHECK(plan.world_size == row.world);
+  CHECK(plan.num_nodes == 1);
+  CHECK(plan.ranks.size() == static_cast<std::size_t>(row.world));
+  CHECK(plan.devices.empty() == (plan.accelerator == "cpu"));
+}
+
+TEST_CASE("each rank gets the device that was asked for", "[config]") {
+  TrainerOptions trainer;
+  trainer.gpus = "2,0";
+  Hardware hardware = machine(8);
+  CHECK(devices_of(plan_for(trainer, hardware)) == Names{"cuda:2", "cuda:0"});
+  hardware.env["CUDA_VISIBLE_DEVICES"] = "5,6,7";
+  const Plan plan = plan_for(trainer, hardware);
+  CHECK(plan.devices == std::vector{2, 0});
+  REQUIRE(plan.ranks.size() == 2);
+  CHECK(plan.ranks[0].device == "cuda:2");
+  CHECK(plan.ranks[0].gpu == 7);
+  CHECK(plan.ranks[0].uuid == "GPU-7");
+  CHECK(plan.ranks[1].gpu == 5);
+  const Plan same = plan_for(trainer, hardware, under_mpirun({2, 2}));
+  CHECK(devices_of(same) == Names{"cuda:2", "cuda:0", "cuda:2", "cuda:0"});
+  CHECK(same.devices == std::vector{2, 0});
+}
+
+TEST_CASE("dp is one rank over all its devices", "[config]") {
+  const Plan plan = plan_for(trainer_of(nullptr, "1,3", "dp"), machine(4));
+  CHECK(plan.devices == std::vector{1, 3});
+  CHECK(devices_of(plan) == Names{"cuda:1"});
+  CHECK(plan_for(trainer_of(nullptr, "auto", "dp"), machine(4)).devices == std::vector{0, 1, 2, 3});
+  CHECK(plan_for(trainer_of(nullptr, "1,3", "dp"), machine(4), under_mpirun({1})).ok());
+}
+
+TEST_CASE("under mpirun the world is theirs", "[config]") {
+  SECTION("without devices, one GPU per local rank") {
+    const Plan plan = plan_for({}, machine(4), under_mpirun({4, 4}));
+    REQUIRE(plan.ok());
+    CHECK(plan.strategy == "ddp");
+    CHECK(plan.launcher == "mpirun");
+    CHECK(plan.world_size == 8);
+    CHECK(plan.num_nodes == 2);
+    CHECK(plan.devices == std::vector{0, 1, 2, 3});
+    CHECK(plan.ranks[5].node == 1);
+    CHECK(plan.ranks[5].local_rank == 1);
+    CHECK(plan.ranks[5].device == "cuda:1");
+    CHECK(plan.warnings.empty());
+  }
+  SECTION("on machines without GPUs, CPU ranks") {
+    const Plan plan = plan_for({}, machine(0), under_mpirun({3}));
+    CHECK(plan.ok());
+    CHECK(plan.accelerator == "cpu");
+    CHECK(devices_of(plan) == Names{"cpu", "cpu", "cpu"});
+  }
+  SECTION("one rank: single") {
+    const Plan plan = plan_for({}, machine(4), under_mpirun({1}));
+    CHECK(plan.strategy == "single");
+    CHECK(plan.launcher == "mpirun");
+    CHECK(plan.devices == std::vector{0});
+  }
+  SECTION("more ranks than GPUs share them, with a warning") {
+    const Plan plan = plan_for({}, machine(2), under_mpirun({5}));
+    REQUIRE(plan.ok());
+    CHECK(devices_of(plan) == Names{"cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:0"});
+    CHECK_THAT(all(plan.warnings), Catch::Contains("5 ranks share 2 GPUs"));
+  }
+  SECTION("uneven nodes, and ranks dealt in turns") {
+    WorldFacts facts = under_mpirun({3, 1});
+    facts.rank_nodes = {0, 1, 0, 0};
+    const Plan plan = plan_for({}, machine(4), facts);
+    REQUIRE(plan.ok());
+    CHECK(devices_of(plan) == Names{"cuda:0", "cuda:0", "cuda:1", "cuda:2"});
+    CHECK(plan.ranks[1].node == 1);
+  }
+  SECTION("without the list of nodes, ranks fill them in blocks") {
+    WorldFacts facts = under_mpirun({2, 2});
+    facts.rank_nodes.clear();
+    const Plan plan = plan_for({}, machine(2), facts);
+    CHECK(devices_of(plan) == Names{"cuda:0", "cuda:1", "cuda:0", "cuda:1"});
+    CHECK(plan.ranks[2].node == 1);
+  }
+  SECTION("devices and num_nodes that agree") {
+    TrainerOptions trainer = trainer_of(nullptr, "4", "ddp");
+    trainer.num_nodes = 2;
+    CHECK(plan_for(trainer, machine(8), under_mpirun({4, 4})).ok());
+    CHECK(plan_for(trainer_of(nullptr, "auto", nullptr), machine(8), under_mpirun({4})).ok());
+    CHECK(plan_for(trainer_of("cpu", "4", nullptr), machine(8), under_mpirun({4})).ok());
+    CHECK(plan_for(trainer_of("cpu", "3", "ddp_spawn"), machine(0), under_mpirun({3})).launcher == "mpirun");
+  }
+  SECTION("srun is named") {
+    WorldFacts facts = under_mpirun({2});
+    facts.launched_by = LaunchedBy::srun;
+    CHECK(plan_for({}, machine(2), facts).launcher == "srun");
+    CHECK_THAT(all(plan_for(trainer_of(nullptr, "1", nullptr), machine(2), facts).errors),
+               Catch::Contains("srun --mpi=pmix -N 1 -n 1 --ntasks-per-node=1 cxtrain_mpi"));
+  }
+}
+
+TEST_CASE("a world that disagrees shows both numbers and the right command line", "[config]") {
+  const auto errors = [](const TrainerOptions& trainer, const WorldFacts& facts) {
+    return all(plan_for(trainer, machine(8), facts).errors);
+  };
+  CHECK(errors(trainer_of(nullptr, "2", nullptr), under_mpirun({4})) ==
+        "devices: 2 devices per node asked for, but mpirun started 4 ranks (start it as `mpirun -np 2 "
+        "cxtrain_mpi ...`, or "
+        "drop --devices)\n");
+  CHECK_THAT(
+      errors(trainer_of(nullptr, "4", nullptr), under_mpirun({4, 2})),
+      Catch::Contains("2 to 4 ranks on each node") && Catch::Contains("mpirun -np 8 --map-by ppr:4:node"));
+  TrainerOptions nodes;
+  nodes.num_nodes = 2;
+  CHECK_THAT(errors(nodes, under_mpirun({4})),
+             Catch::Contains("num_nodes: 2 nodes asked for, but mpirun started ranks on 1 node"));
+  CHECK_THAT(errors(nodes, {}), Catch::Contains("started alone on one") && Catch::Contains("mpirun -np 2"));
+  nodes.num_nodes = 0;
+  CHECK_THAT(errors(nodes, {}), Catch::Contains("num_nodes: 0 is too small"));
+  CHECK_THAT(errors(trainer_of(nullptr, nullptr, "single"), under_mpirun({4})),
+             Catch::Contains("single is one process, but mpirun started 4"));
+  CHECK_THAT(errors(trainer_of(nullptr, "4", "dp"), under_mpirun({2})),
+             Catch::Contains("2 unrelated trainings"));
+  CHECK_THAT(errors(trainer_of(nullptr, "2", "single"), {}),
+             Catch::Contains("single uses one device, but 2 devices"));
+  CHECK_THAT(errors(trainer_of("cpu", "2", "dp"), {}), Catch::Contains("--strategy ddp"));
+}

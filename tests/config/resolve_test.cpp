@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <functional>
+
+#include "config/resolve_support.h"
+
+using namespace cxtrain;
+using namespace cxtrain::testing;
+
+namespace {
+
+std::string errors_with(const std::function<void(Options&)>& change, const Hardware& hardware = machine(2)) {
+  Options options;
+  change(options);
+  return all(resolve(options, hardware, {}).errors);
+}
+
+Plan plan_with(const std::function<void(Options&)>& change, const Hardware& hardware) {
+  Options options;
+  change(options);
+  return resolve(options, hardware, {});
+}
+
+}  // namespace
+
+TEST_CASE("defaults need nothing", "[config]") {
+  const Plan plan = resolve({}, machine(0), {});
+  CHECK(plan.ok());
+  CHECK(plan.warnings.empty());
+  CHECK(plan.precision == "32-true");
+  CHECK_FALSE(plan.benchmark);
+}
+
+TEST_CASE("devices that are refused", "[config]") {
+  const auto gpus = [](const char* text) { return [text](Options& o) { o.trainer.gpus = text; }; };
+  CHECK_THAT(errors_with(gpus("0,5")),
+             Catch::Contains("gpus: GPU 5 was asked for, but 2 are visible (indices 0 to 1)") &&
+                 Catch::Contains("node n1 has 2 GPUs"));
+  CHECK_THAT(errors_with(gpus("3")), Catch::Contains("gpus: 3 GPUs were asked for, but 2 are visible"));
+  CHECK_THAT(errors_with(gpus("all")), Catch::Contains("gpus: 'all' is no device request"));
+  CHECK_THAT(errors_with(gpus("2"), machine(0)), Catch::Contains("no GPU is visible: node n1 has 0 GPUs"));
+  Hardware hidden = machine(4);
+  hidden.env["CUDA_VISIBLE_DEVICES"] = "3";
+  CHECK_THAT(errors_with(gpus("2"), hidden),
+             Catch::Contains("node n1 has 4 GPUs, of which CUDA_VISIBLE_DEVICES=3 shows 1"));
+  CHECK_THAT(errors_with([](Options& o) { o.trainer.gpus = o.trainer.devices = "1"; }),
+             Catch::Contains("gpus=1 and devices=1 were both given"));
+  CHECK_THAT(errors_with([](Options& o) { o.trainer.accelerator = "gpu"; }, machine(0)),
+             Catch::Contains("accelerator: a GPU was asked for (accelerator=gpu), but none is visible"));
+  CHECK_THAT(errors_with([](Options& o) { o.trainer.accelerator = "gup"; }),
+             Catch::Contains("'gup' is none of auto, cpu, gpu, cuda (did you mean gpu?)"));
+  CHECK_THAT(errors_with([&](Options& o) { o.trainer.accelerator = "cpu", o.trainer.gpus = "1"; }),
+             Catch::Contains("gpus=1 contradicts accelerator=cpu"));
+  CHECK_THAT(errors_with([&](Options& o) { o.trainer.accelerator = "cpu", o.trainer.devices = "0,1"; }),
+             Catch::Contains("counted, not listed"));
+  CHECK_THAT(errors_with([&](Options& o) { o.trainer.devices = "0"; }), Catch::Contains("no device at all"));
+}
+
+TEST_CASE("gpus=0 trains on the CPU", "[config]") {
+  const Plan plan = plan_with([](Options& o) { o.trainer.gpus = "0"; }, machine(4));
+  CHECK(plan.ok());
+  CHECK(plan.accelerator == "cpu");
+}
+
+TEST_CASE("a node with fewer GPUs than the first is named", "[config]") {
+  Hardware hardware = machine(4);
+  hardware.nodes.push_back({"n2", 8, {hardware.nodes[0].gpus[0]}});
+  Options options;
+  options.trainer.devices = "0,2";
+  CHECK_THAT(all(resolve(options, hardware, under_mpirun({2, 2})).errors),
+             Catch::Contains("GPU 2 was asked for on every node, but node n2 has 1 GPU"));
+}
+
+TEST_CASE("a CUDA_VISIBLE_DEVICES that names no GPU is a warning", "[config]") {
+  Hardware hardware = machine(4);
+  hardware.env["CUDA_VISIBLE_DEVICES"] = "1,7";
+  const Plan plan = plan_with([](Options&) {}, hardware);
+  CHECK(plan.ok());
+  CHECK(plan.ranks.at(0).gpu == 1);
+  CHECK_THAT(all(plan.warnings), Catch::Contains("'7' names no further GPU"));
+}
+
+TEST_CASE("GPUs whose compute mode stands in the way", "[config]") {
+  Hardware hardware = machine(1);
+  hardware.nodes[0].gpus[0].compute_mode = "prohibited";
+  CHECK_THAT(errors_with([](Options&) {}, hardware), Catch::Contains("compute mode `prohibited`"));
+  hardware.nodes[0].gpus[0].compute_mode = "exclusive_process";
+  CHECK(plan_with([](Options&) {}, hardware).warnings.empty());
+  CHECK_THAT(all(resolve({}, hardware, under_mpirun({2})).warnings),
+             Catch::Contains("exclusive compute mode"));
+}
+
+TEST_CASE("precision", "[config]") {
+  const auto precision = [](const char* text) { return [text](Options& o) { o.trainer.precision = text; }; };
+  CHECK(plan_with(precision("16"), machine(1)).precision == "16-mixed");
+  CHECK(plan_with(precision("16"), machine(1)).warnings.empty());
+  const Plan cpu = plan_with(precision("16"), machine(0));
+  CHECK(cpu.precision == "bf16-mixed");
+  CHECK_THAT(all(cpu.warnings), Catch::Contains("bf16-mixed is used instead"));
+  CHECK(plan_with(precision("16-mixed"), machine(0)).precision == "16-mixed");
+  CHECK_THAT(errors_with(precision("fp16")), Catch::Contains("precision: 'fp16' is no precision"));
+}
+
+TEST_CASE("benchmark and deterministic", "[config]") {
+  CHECK(plan_with([](Options& o) { o.trainer.benchmark = true; }, machine(1)).benchmark);
+  const Plan deterministic = plan_with([](Options& o) { o.trainer.deterministic = true; }, machine(1));
+  CHECK_FALSE(deterministic.benchmark);
+  CHECK(deterministic.deterministic);
+  const Plan both =
+      plan_with([](Options& o) { o.trainer.benchmark = o.trainer.deterministic = true; }, machine(1));
+  CHECK(both.benchmark);
+  CHECK_THAT(all(both.warnings), Catch::Contains("in spite of deterministic=true"));
+}
+
+TEST_CASE("values out of range", "[config]") {
+  struct Row {
+    std::function<void(Options&)> change;
+    const char* error;
+  };
+  const std::vector<Row> rows{
+      {[](Options& o) { o.trainer.max_epochs = -2; }, "max_epochs: -2 is too small; the least is -1"},
+      {[](Options& o) { o.trainer.max_steps = -5; }, "max_steps: -5"},
+      {[](Options& o) { o.trainer.min_epochs = 5, o.trainer.max_epochs = 3; },
+       "min_epochs: 5 is more than max_epochs=3"},
+      {[](Options& o) { o.trainer.min_steps = 5, o.trainer.max_steps = 3; },
+       "min_steps: 5 is more than max_steps=3"},
+      {[](Options& o) { o.trainer.max_time = "1h"; }, "max_time: '1h'"},
+      {[](Options& o) { o.trainer.accumulate_grad_batches = 0; }, "accumulate_grad_batches: 0"},
+      {[](Options& o) { o.trainer.gradient_clip_val = -1; }, "gradient_clip_val: -1 is not"},
+      {[](Options& o) { o.trainer.gradient_clip_algorithm = "nrom"; }, "did you mean norm?"},
+      {[](Options& o) { o.trainer.log_every_n_steps = -1; }, "log_every_n_steps: -1"},
+      {[](Options& o) { o.trainer.val_check_interval = {0.0}; }, "val_check_interval: 0 would never"},
+      {[](Options& o) { o.trainer.val_check_interval = {std::int64_t{0}}; },
+       "val_check_interval: 0 would never"},
+      {[](Options& o) { o.trainer.limit_val_batches = {1.5}; }, "limit_val_batches: '1.5'"},
+      {[](Options& o) { o.trainer.limit_test_batches = {std::int64_t{-3}}; }, "limit_test_batches: '-3'"},
+      {[](Options& o) { o.trainer.check_val_every_n_epoch = 0; }, "check_val_every_n_epoch: 0"},
+      {[](Options& o) { o.trainer.check_val_every_n_epoch.reset(); },
+       "val_check_interval: 1.0 is a fraction"},
+      {[](Options& o) { o.trainer.fast_dev_run = -1; }, "fast_dev_run: -1"},
+      {[](Options& o) { o.trainer.num_sanity_val_steps = -2; }, "num_sanity_val_steps: -2"},
+      {[](Options& o) { o.data.batch_size = 0; }, "data.batch_size: 0"},
+      {[](Options& o) { o.data.num_workers = -1; }, "data.num_workers: -1"},
+      {[](Options& o) { o.data.prefetch_factor = 0; }, "data.prefetch_factor: 0"},
+      {[](Options& o) { o.data.uneven = "padd"; },
+       "data.uneven: 'padd' is none of pad, drop, exact (did you mean pad?)"},
+      {[](Options& o) { o.callbacks.early_stopping_mode = "mim"; }, "did you mean min?"},
+      {[](Options& o) { o.ddp.bucket_bytes = 0; }, "ddp.bucket_bytes: 0"},
+      {[](Options& o) { o.timeout_seconds = 0; }, "timeout_seconds: 0 is not a finite number above 0"}};
+  for (const Row& row : rows) {
+    INFO(row.error);
+    const std::string errors = errors_with(row.change);
+    CHECK_THAT(errors, Catch::Contains(row.error));
+    CHECK(std::count(errors.begin(), errors.end(), '\n') == 1);
+  }
+  CHECK(errors_with([](Options& o) { o.trainer.min_steps = 5; }).empty());  // max_steps=-1 is no limit
+  CHECK(errors_with([](Options& o) { o.trainer.gradient_clip_val = 0; }).empty());
+}
+
+TEST_CASE("all errors at once", "[config]") {
+  Options options;
+  options.trainer.gpus = "0,9";
+  options.trainer.precision = "17";
+  options.trainer.max_epochs = -7;
+  const Plan plan = resolve(options, machine(2), {});
+  REQUIRE(plan.errors.size() == 3);
+  CHECK_FALSE(plan.ok());
+  CHECK(plan.ranks.empty());
+}
+
+TEST_CASE("more CPU processes than cores is a warning", "[config]") {
+  const Plan plan = plan_with([](Options& o) { o.trainer.devices = "4"; }, machine(0, 2));
+  CHECK(plan.ok());
+  CHECK_THAT(all(plan.warnings), Catch::Contains("4 processes share 2 cores"));
+}
