@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "cxtrain/data/dataset.h"
+#include "cxtrain/data/sharded_sampler.h"
+
+namespace cxtrain {
+
+class LoaderWorkers;
+
+struct LoaderOptions {
+  int num_workers = 0;      ///< 0: batches are collated by the thread that calls `next`
+  int prefetch_factor = 2;  ///< batches that each worker may be ahead
+  bool pin_memory = false;  ///< page-locked batches, for copies to a GPU; without a GPU it has no effect
+};
+
+/// The batches of one rank, epoch after epoch.
+///
+/// With workers, batches are collated ahead on `num_workers` threads, never more than num_workers *
+/// prefetch_factor, and arrive in the sampler's order whatever the threads' timing: the sequence is the same
+/// for any number of workers. The threads belong to an epoch; they stop, at the latest after the batch each
+/// is working on, when the epoch ends, the next one starts or the loader is destroyed.
+///
+/// All methods are called from one thread.
+class DataLoader {
+ public:
+  /// Throws ConfigError for a negative number of workers or a prefetch factor below 1.
+  DataLoader(const DataLoaderSpec& spec, ShardedSampler sampler, const LoaderOptions& options = {});
+  ~DataLoader();
+  DataLoader(const DataLoader&) = delete;
+  DataLoader& operator=(const DataLoader&) = delete;
+
+  /// Starts over: the next batch is `first_batch` of this epoch, the last one `last_batch` - 1 (default: the
+  /// epoch's).
+  void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0,
+                   std::optional<std::int64_t> last_batch = std::nullopt);
+
+  /// The next batch into `batch`; false when there is none. Rethrows what the dataset threw while it collated
+  /// this batch, and then ends the epoch.
+  bool next(Batch& batch);
+
+  /// Batches of a whole epoch, the same on every rank.
+  std::int64_t num_batches() const { return sampler_.num_batches(); }
+  /// Of the batch that `next` returned last: its number in the epoch, and its samples over all ranks.
+  std::int64_t batch_idx() const { return position_ - 1; }
+  std::int64_t global_size() const { return sampler_.global_size(position_ - 1); }
+
+ private:
+  void collate(std::int64_t k, Batch& batch) const;
+
+  std::shared_ptr<const Dataset> dataset_;
+  ShardedSampler sampler_;
+  LoaderOptions options_;
+  std::int64_t position_ = 0;  ///< the batch that `next` returns
+  std::int64_t end_ = 0;
+  std::unique_ptr<LoaderWorkers> workers_;  ///< last: its threads read the members above
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "cxtrain/data/batch.h"
+
+namespace cxtrain {
+
+/// A finite, indexable set of samples. Reading is `const` and called from several loader threads at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual std::int64_t size() const = 0;
+
+  /// Gathers the samples at `indices` (each in [0, size())) into `batch`, whose vector is reused from an
+  /// earlier call. CPU tensors, dimension 0 = indices.size(); sets `batch.size`.
+  virtual void collate(std::span<const std::int64_t> indices, Batch& batch) const = 0;
+};
+
+/// What a stage (train, val, test, predict) reads, and how.
+struct DataLoaderSpec {
+  std::shared_ptr<const Dataset> dataset;  ///< null: the stage has no data
+  std::int64_t batch_size = 1;             ///< per rank and micro-batch
+  bool shuffle = false;
+  bool drop_last = false;  ///< leave out a last batch that is not full on every rank
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "cxtrain/data/dataset.h"
+
+namespace cxtrain {
+
+/// Labelled grey images as MNIST and its relatives have them. Kept as bytes; a batch is float32 [B, 1, rows,
+/// columns] in [0, 1] and int64 [B].
+class IdxDataset final : public Dataset {
+ public:
+  /// uint8 [N, rows, columns] and int64 [N].
+  IdxDataset(at::Tensor images, at::Tensor labels);
+
+  std::int64_t size() const override { return images_.size(0); }
+  void collate(std::span<const std::int64_t> indices, Batch& batch) const override;
+
+  const at::Tensor& images() const { return images_; }
+  const at::Tensor& labels() const { return labels_; }
+
+  /// Samples [begin, end), sharing the memory.
+  std::shared_ptr<const IdxDataset> slice(std::int64_t begin, std::int64_t end) const;
+
+ private:
+  at::Tensor images_;
+  at::Tensor labels_;
+};
+
+/// Reads a pair of IDX files (yann.lecun.com/exdb/mnist: big-endian header, then bytes), gzipped or not.
+/// Throws DataError, naming the file, for one that is missing, truncated, too long, of another kind, for
+/// pairs with different counts, and for a label that is not below `num_classes`.
+std::shared_ptr<const IdxDataset> read_idx(const std::string& images_path, const std::string& labels_path,
+                                           std::int64_t num_classes = 10);
+
+}  // namespace cxtrain

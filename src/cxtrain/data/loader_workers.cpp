@@ -1,0 +1,70 @@
+#include "cxtrain/data/loader_workers.h"
+
+#include <c10/util/ParallelGuard.h>
+
+#include <utility>
+
+namespace cxtrain {
+
+LoaderWorkers::LoaderWorkers(Make make, std::int64_t first, std::int64_t end, int num_workers,
+                             int prefetch_factor)
+    : make_(std::move(make)),
+      end_(end),
+      next_made_(first),
+      next_taken_(first),
+      slots_(static_cast<std::size_t>(num_workers) * static_cast<std::size_t>(prefetch_factor)) {
+  threads_.reserve(static_cast<std::size_t>(num_workers));
+  for (int i = 0; i < num_workers; ++i) {
+    threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  }
+}
+
+LoaderWorkers::~LoaderWorkers() {
+  for (std::jthread& thread : threads_) thread.request_stop();  // all of them, before the first is waited for
+}
+
+void LoaderWorkers::work(const std::stop_token& stop) {
+  const c10::ParallelGuard one_thread(true);  // the workers are the parallelism
+  const auto has_room = [this] {
+    return next_made_ == end_ || next_made_ - next_taken_ < static_cast<std::int64_t>(slots_.size());
+  };
+  for (;;) {
+    std::int64_t k = 0;
+    Batch batch;
+    {
+      std::unique_lock lock(mutex_);
+      if (!room_.wait(lock, stop, has_room) || next_made_ == end_) return;
+      k = next_made_++;
+      batch = std::move(slot(k).batch);
+    }
+    std::exception_ptr error;
+    try {
+      make_(k, batch);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      slot(k) = {std::move(batch), error, true};
+    }
+    made_.notify_one();  // only the loader's own thread waits
+    if (stop.stop_requested()) return;
+  }
+}
+
+void LoaderWorkers::take(std::int64_t k, Batch& batch) {
+  std::exception_ptr error;
+  {
+    std::unique_lock lock(mutex_);
+    Slot& mine = slot(k);
+    made_.wait(lock, [&] { return mine.ready; });
+    std::swap(batch, mine.batch);  // its vector serves the next batch in this slot
+    error = std::exchange(mine.error, nullptr);
+    mine.ready = false;
+    ++next_taken_;
+  }
+  room_.notify_one();
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace cxtrain

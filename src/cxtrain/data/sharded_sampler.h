@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "cxtrain/data/data_shard.h"
+
+namespace cxtrain {
+
+/// What happens to the last global batch of an epoch when the shards do not divide it.
+enum class Uneven {
+  pad,    ///< it wraps around to the start of the epoch's order, so that every shard has equally many samples
+  drop,   ///< the samples that are left over are not read in this epoch
+  exact,  ///< every sample is read once: some shards have one sample fewer, or none
+};
+
+/// "pad", "drop" or "exact". Throws ConfigError for another word.
+Uneven parse_uneven(std::string_view text);
+
+struct SamplerOptions {
+  std::int64_t batch_size = 1;  ///< per shard
+  bool shuffle = false;
+  std::uint64_t seed = 0;
+  Uneven uneven = Uneven::pad;
+  bool drop_last = false;  ///< leave out a last global batch that is not full
+};
+
+/// Which samples a rank reads in which batch.
+///
+/// Each epoch has an order of its own: with `shuffle` the permutation that torch's DistributedSampler takes,
+/// `randperm` of a CPU generator seeded with `seed + epoch`. The order is cut into global batches of
+/// `batch_size * count`; shard r takes elements r, r + count, r + 2 * count ... of each. A global batch is
+/// therefore the same set of samples for any number of ranks with the same `batch_size * count`, and the
+/// position in the data is a pure function of (seed, epoch, batch), which makes resuming trivial.
+///
+/// `start_epoch` belongs to one thread; everything else is const and may be read from several at once.
+class ShardedSampler {
+ public:
+  /// Starts in epoch 0. Throws ConfigError for a batch size below 1, std::invalid_argument for an impossible
+  /// shard.
+  ShardedSampler(std::int64_t size, DataShard shard, const SamplerOptions& options);
+
+  void start_epoch(std::int64_t epoch);
+  std::int64_t epoch() const { return epoch_; }
+
+  /// Batches per epoch; the same on every shard. 0 for an empty dataset.
+  std::int64_t num_batches() const { return num_batches_; }
+
+  /// This shard's samples of batch k in [0, num_batches()), valid until the next `start_epoch`. Empty only
+  /// with `Uneven::exact` and nothing left for this shard.
+  std::span<const std::int64_t> batch(std::int64_t k) const;
+
+  /// Samples that all shards together read in batch k: the sum of their `batch(k).size()`, padding included.
+  std::int64_t global_size(std::int64_t k) const;
+
+ private:
+  std::int64_t local_size(std::int64_t k) const;
+
+  std::int64_t size_;
+  DataShard shard_;
+  SamplerOptions options_;
+  std::int64_t epoch_ = 0;
+  std::int64_t num_batches_ = 0;
+  std::int64_t last_global_size_ = 0;  ///< of the last batch; all others are full
+  std::vector<std::int64_t> indices_;  ///< of this shard, all batches of the epoch one after the other
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,65 @@
+#include "cxtrain/data/tensor_dataset.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/index_select.h>
+
+#include <sstream>
+
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+namespace {
+
+bool consecutive(std::span<const std::int64_t> indices) {
+  for (std::size_t i = 1; i < indices.size(); ++i) {
+    if (indices[i] != indices[i - 1] + 1) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+at::Tensor gather_rows(const at::Tensor& source, std::span<const std::int64_t> indices) {
+  // Samples have no gradient, so the autograd layer of the dispatcher has nothing to do here.
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const auto count = static_cast<std::int64_t>(indices.size());
+  if (consecutive(indices)) return source.narrow(0, indices.empty() ? 0 : indices.front(), count);
+  // The indices are only read; from_blob has no const form.
+  const at::Tensor index =
+      at::from_blob(const_cast<std::int64_t*>(indices.data()), {count}, at::TensorOptions().dtype(at::kLong));
+  return at::index_select(source, 0, index);
+}
+
+TensorDataset::TensorDataset(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {
+  if (tensors_.empty())
+    throw DataError("a TensorDataset was asked for without a tensor; give it at least one");
+  bool fits = true;
+  for (const at::Tensor& tensor : tensors_) {
+    fits = fits && tensor.defined() && tensor.dim() > 0 && tensor.device().is_cpu() &&
+           tensor.size(0) == tensors_.front().size(0);
+  }
+  if (!fits) {
+    std::ostringstream found;
+    for (const at::Tensor& tensor : tensors_) {
+      found << ' ';
+      if (tensor.defined()) {
+        found << tensor.sizes() << " on " << tensor.device();
+      } else {
+        found << "undefined";
+      }
+    }
+    throw DataError("a TensorDataset needs CPU tensors whose dimension 0 counts the same samples; found" +
+                    found.str());
+  }
+  for (at::Tensor& tensor : tensors_) tensor = tensor.detach().contiguous();
+  size_ = tensors_.front().size(0);
+}
+
+void TensorDataset::collate(std::span<const std::int64_t> indices, Batch& batch) const {
+  batch.tensors.resize(tensors_.size());
+  for (std::size_t i = 0; i < tensors_.size(); ++i) batch.tensors[i] = gather_rows(tensors_[i], indices);
+  batch.size = static_cast<std::int64_t>(indices.size());
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "cxtrain/data/dataset.h"
+
+namespace cxtrain {
+
+/// The rows of `source` at `indices`: a view without a copy where the indices are consecutive, else a new
+/// tensor. Few microseconds for a small batch; may be called from several threads. Each index lies in [0,
+/// source.size(0)).
+at::Tensor gather_rows(const at::Tensor& source, std::span<const std::int64_t> indices);
+
+/// Tensors in memory; sample i is row i of each of them.
+class TensorDataset final : public Dataset {
+ public:
+  /// CPU tensors with the same size of dimension 0 (at least one tensor). Throws DataError with the sizes
+  /// otherwise.
+  explicit TensorDataset(std::vector<at::Tensor> tensors);
+
+  std::int64_t size() const override { return size_; }
+  /// Consecutive indices give views of the dataset's own memory: a step must not write to its batch in place.
+  void collate(std::span<const std::int64_t> indices, Batch& batch) const override;
+
+  const std::vector<at::Tensor>& tensors() const { return tensors_; }
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cxtrain/data/dataset.h"
+
+namespace cxtrain {
+
+/// Text as a sequence of bytes, for predicting the next one. Sample i is the `context` bytes from offset i *
+/// stride and, as targets, the same shifted by one; a batch is two int64 tensors [B, context] of values 0 to
+/// 255.
+class TextDataset final : public Dataset {
+ public:
+  /// Bytes [begin, end) of `text`. Throws DataError when they do not hold one sample.
+  TextDataset(std::shared_ptr<const std::string> text, std::size_t begin, std::size_t end,
+              std::int64_t context, std::int64_t stride);
+
+  std::int64_t size() const override { return size_; }
+  void collate(std::span<const std::int64_t> indices, Batch& batch) const override;
+
+ private:
+  std::shared_ptr<const std::string> text_;
+  std::size_t begin_;
+  std::int64_t context_;
+  std::int64_t stride_;
+  std::int64_t size_;
+};
+
+struct TextSplit {
+  std::shared_ptr<const TextDataset> train, val;
+};
+
+/// The first nine tenths of a file for training, the rest for validation; neither reaches into the other.
+/// Samples of the validation part do not overlap. Throws DataError for a file that is missing or too short.
+TextSplit read_text(const std::string& path, std::int64_t context, std::int64_t stride);
+
+}  // namespace cxtrain

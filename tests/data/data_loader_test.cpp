@@ -1,0 +1,180 @@
+#include "cxtrain/data/data_loader.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/data/tensor_dataset.h"
+
+namespace {
+
+using namespace cxtrain;
+using Sequence = std::vector<std::vector<std::int64_t>>;
+
+/// Samples are their own index. Threads change places within a batch, so that workers finish out of order.
+class NumberDataset final : public Dataset {
+ public:
+  explicit NumberDataset(std::int64_t size, std::int64_t bad = -1) : size_(size), bad_(bad) {}
+  std::int64_t size() const override { return size_; }
+
+  void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
+    collated_ += 1;
+    for (const std::int64_t i : indices) {
+      if (i == bad_) throw std::runtime_error("sample " + std::to_string(i) + " is damaged");
+      if (i % 3 == 0) std::this_thread::yield();
+    }
+    batch.tensors.assign(1, at::Tensor());
+    batch.tensors[0] = gather_rows(numbers_, indices).clone();
+    batch.size = static_cast<std::int64_t>(indices.size());
+    const std::lock_guard lock(mutex_);
+    threads_.insert(std::this_thread::get_id());
+  }
+
+  std::int64_t collated() const { return collated_; }
+  std::size_t threads() const {
+    const std::lock_guard lock(mutex_);
+    return threads_.size();
+  }
+
+ private:
+  std::int64_t size_, bad_;
+  at::Tensor numbers_ = at::arange(size_, at::TensorOptions().dtype(at::kLong));
+  mutable std::atomic<std::int64_t> collated_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::set<std::thread::id> threads_;
+};
+
+DataLoader make_loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options,
+                       std::int64_t batch_size = 4) {
+  return DataLoader(
+      {.dataset = dataset},
+      ShardedSampler(dataset->size(), {}, {.batch_size = batch_size, .shuffle = true, .seed = 3}), options);
+}
+
+Sequence read_all(DataLoader& loader) {
+  Sequence all;
+  for (Batch batch; loader.next(batch);) {
+    const auto* data = batch[0].const_data_ptr<std::int64_t>();
+    all.emplace_back(data, data + batch.size);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("any number of workers gives the same batches in the same order", "[loader]") {
+  const auto data = std::make_shared<NumberDataset>(403);
+  DataLoader plain = make_loader(data, {});
+  const int workers = GENERATE(1, 2, 4);
+  const int prefetch = GENERATE(1, 3);
+  DataLoader threaded = make_loader(data, {.num_workers = workers, .prefetch_factor = prefetch});
+  for (const std::int64_t epoch : {0, 1, 2}) {
+    plain.start_epoch(epoch);
+    threaded.start_epoch(epoch);
+    const Sequence expected = read_all(plain);
+    CHECK(expected.size() == 101);
+    CHECK(read_all(threaded) == expected);
+  }
+}
+
+TEST_CASE("without workers the calling thread collates, with workers only they do", "[loader]") {
+  const auto data = std::make_shared<NumberDataset>(40);
+  DataLoader plain = make_loader(data, {});
+  plain.start_epoch(0);
+  CHECK(data->collated() == 0);
+  read_all(plain);
+  CHECK(data->threads() == 1);
+  const auto other = std::make_shared<NumberDataset>(40);
+  DataLoader threaded = make_loader(other, {.num_workers = 3});
+  threaded.start_epoch(0);
+  read_all(threaded);
+  CHECK(other->threads() <= 3);
+  CHECK(other->collated() == 10);
+}
+
+TEST_CASE("an epoch that starts in the middle has the same tail", "[loader]") {
+  const auto data = std::make_shared<NumberDataset>(90);
+  const int workers = GENERATE(0, 2);
+  DataLoader loader = make_loader(data, {.num_workers = workers});
+  loader.start_epoch(2);
+  const Sequence whole = read_all(loader);
+  for (const std::int64_t first : {1, 7, 22, 23}) {
+    loader.start_epoch(2, first);
+    CHECK(read_all(loader) == Sequence(whole.begin() + first, whole.end()));
+  }
+  loader.start_epoch(2, 3, 5);
+  CHECK(read_all(loader) == Sequence(whole.begin() + 3, whole.begin() + 5));
+  loader.start_epoch(2, 20, 1000);
+  CHECK(read_all(loader) == Sequence(whole.begin() + 20, whole.end()));
+}
+
+TEST_CASE("prefetching is bounded", "[loader]") {
+  const auto data = std::make_shared<NumberDataset>(400);
+  DataLoader loader = make_loader(data, {.num_workers = 2, .prefetch_factor = 2});
+  loader.start_epoch(0);
+  Batch batch;
+  for (std::int64_t taken = 1; taken <= 50; ++taken) {
+    REQUIRE(loader.next(batch));
+    REQUIRE(data->collated() <= taken + 4);
+  }
+}
+
+TEST_CASE("what a worker throws arrives at its batch, and ends the epoch", "[loader]") {
+  const int workers = GENERATE(0, 1, 3);
+  const auto healthy = std::make_shared<NumberDataset>(60);
+  DataLoader reference = make_loader(healthy, {});
+  reference.start_epoch(0);
+  const Sequence expected = read_all(reference);
+  const std::int64_t bad = expected[9][2];
+
+  DataLoader loader = make_loader(std::make_shared<NumberDataset>(60, bad), {.num_workers = workers});
+  loader.start_epoch(0);
+  Batch batch;
+  for (int i = 0; i < 9; ++i) REQUIRE(loader.next(batch));
+  CHECK_THROWS_WITH(loader.next(batch), "sample " + std::to_string(bad) + " is damaged");
+  CHECK_FALSE(loader.next(batch));
+  loader.start_epoch(0, 10);
+  CHECK(read_all(loader) == Sequence(expected.begin() + 10, expected.end()));
+}
+
+TEST_CASE("a loader stops at any time", "[loader]") {
+  const auto data = std::make_shared<NumberDataset>(10000);
+  for (int round = 0; round < 20; ++round) {
+    DataLoader loader = make_loader(data, {.num_workers = 3});
+    loader.start_epoch(round);
+    Batch batch;
+    for (int i = 0; i < round % 4; ++i) REQUIRE(loader.next(batch));
+    if (round % 2 == 0) loader.start_epoch(round + 1);
+  }
+  SUCCEED("every destructor returned");
+}
+
+TEST_CASE("the loader tells where it is", "[loader]") {
+  const auto data = std::make_shared<NumberDataset>(10);
+  DataLoader loader({.dataset = data}, ShardedSampler(10, {0, 2}, {.batch_size = 3, .uneven = Uneven::exact}),
+                    {});
+  loader.start_epoch(0);
+  CHECK(loader.num_batches() == 2);
+  Batch batch;
+  REQUIRE(loader.next(batch));
+  CHECK(loader.global_size() == 6);
+  REQUIRE(loader.next(batch));
+  CHECK(loader.batch_idx() == 1);
+  CHECK(loader.global_size() == 4);
+  CHECK(batch.size == 2);
+  CHECK_FALSE(loader.next(batch));
+  CHECK(loader.global_size() == 4);
+}
+
+TEST_CASE("impossible loaders are refused", "[loader]") {
+  const auto data = std::make_shared<NumberDataset>(10);
+  CHECK_THROWS_AS(make_loader(data, {.num_workers = -1}), ConfigError);
+  CHECK_THROWS_AS(make_loader(data, {.num_workers = 1, .prefetch_factor = 0}), ConfigError);
+}

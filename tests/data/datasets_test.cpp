@@ -1,0 +1,181 @@
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <zlib.h>
+
+#include <catch2/catch.hpp>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/data/digits_dataset.h"
+#include "cxtrain/data/find_data_file.h"
+#include "cxtrain/data/read_file.h"
+#include "cxtrain/data/tensor_dataset.h"
+#include "cxtrain/data/text_dataset.h"
+#include "support/temp_dir.h"
+
+namespace {
+
+using namespace cxtrain;
+using Catch::Contains;
+using test::TempDir;
+
+std::string gzip_file(const TempDir& dir, const std::string& name, const std::string& content) {
+  const gzFile file = gzopen(dir.file(name).c_str(), "wb");
+  gzwrite(file, content.data(), static_cast<unsigned>(content.size()));
+  gzclose(file);
+  return dir.file(name);
+}
+
+/// A line of the digits file: `pixel` 64 times and the label.
+std::string digit_line(int pixel, int label) {
+  std::string line;
+  for (int i = 0; i < 64; ++i) line += std::to_string(pixel) + ",";
+  return line + std::to_string(label) + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("consecutive rows are a view, others a copy", "[dataset]") {
+  const at::Tensor x = at::arange(20, at::TensorOptions().dtype(at::kFloat)).view({10, 2});
+  const at::Tensor y = at::arange(10, at::TensorOptions().dtype(at::kLong));
+  const TensorDataset data({x, y});
+  CHECK(data.size() == 10);
+
+  Batch batch;
+  const std::vector<std::int64_t> run{4, 5, 6}, mixed{9, 0, 0, 3}, none{};
+  data.collate(run, batch);
+  CHECK(batch.size == 3);
+  CHECK(batch[0].equal(x.narrow(0, 4, 3)));
+  CHECK(batch[0].is_alias_of(x));
+
+  data.collate(mixed, batch);
+  CHECK(batch[0].equal(x.index_select(0, at::tensor(mixed))));
+  CHECK(batch[1].equal(at::tensor(mixed)));
+  CHECK_FALSE(batch[0].is_alias_of(x));
+
+  data.collate(none, batch);
+  CHECK(batch.size == 0);
+  CHECK(batch[0].sizes() == at::IntArrayRef({0, 2}));
+}
+
+TEST_CASE("a batch can take part in autograd", "[dataset]") {
+  const TensorDataset data({at::arange(6, at::TensorOptions().dtype(at::kFloat))});
+  for (const std::vector<std::int64_t>& which : {std::vector<std::int64_t>{1, 2}, {5, 2}}) {
+    Batch batch;
+    data.collate(which, batch);
+    const at::Tensor weight = at::tensor({1.0F, 1.0F}).requires_grad_();
+    weight.mul(batch[0]).sum().backward();
+    CHECK(weight.grad().equal(batch[0]));
+  }
+}
+
+TEST_CASE("tensors that do not belong together are refused", "[dataset]") {
+  CHECK_THROWS_AS(TensorDataset(std::vector<at::Tensor>{}), DataError);
+  const at::Tensor three = at::empty({3, 2}), four = at::empty({4});
+  CHECK_THROWS_WITH(TensorDataset({three, four}), Contains("[3, 2]") && Contains("[4]"));
+  CHECK_THROWS_AS(TensorDataset({three, at::Tensor()}), DataError);
+}
+
+TEST_CASE("digits are read, gzipped or not", "[dataset]") {
+  const TempDir dir;
+  const std::string content = digit_line(0, 3) + digit_line(16, 9) + digit_line(4, 0);
+  for (const std::string& path : {dir.write("d.csv", content), gzip_file(dir, "d.csv.gz", content)}) {
+    const Digits digits = read_digits(path);
+    CHECK(digits.images.sizes() == at::IntArrayRef({3, 64}));
+    CHECK(digits.images.scalar_type() == at::kFloat);
+    CHECK(digits.labels.equal(at::tensor(std::vector<std::int64_t>{3, 9, 0})));
+    CHECK(digits.images[1].min().item<float>() == 1);
+    CHECK(digits.images[2].max().item<float>() == 0.25F);
+  }
+  CHECK(read_digits(dir.write("crlf.csv", digit_line(1, 1).insert(129, "\r"))).labels.size(0) == 1);
+}
+
+TEST_CASE("a damaged file of digits is refused by file and line", "[dataset]") {
+  const TempDir dir;
+  const std::string good = digit_line(1, 1);
+  const auto refusal = [&](const std::string& content) {
+    try {
+      read_digits(dir.write("bad.csv", content));
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK_THAT(refusal(good + digit_line(17, 1)), Contains("bad.csv") && Contains("line 2") && Contains("17"));
+  CHECK_THAT(refusal(digit_line(1, 10)), Contains("label") && Contains("10"));
+  CHECK_THAT(refusal("1,2,3\n"), Contains("3 values"));
+  CHECK_THAT(refusal("a" + good), Contains("value 1 is not an integer"));
+  CHECK_THAT(refusal(good.substr(0, good.size() - 1) + ",5\n"), Contains("follows"));
+  CHECK_THAT(refusal(""), Contains("empty"));
+}
+
+TEST_CASE("files that cannot be read say why", "[dataset]") {
+  const TempDir dir;
+  CHECK_THROWS_WITH(read_file(dir.file("none")), Contains("none") && Contains("No such file"));
+  CHECK_THROWS_WITH(read_file(dir.path()), Contains("directory"));
+  std::string noise;
+  for (std::uint32_t i = 0, x = 1; i < 20000; ++i)
+    noise += static_cast<char>((x = x * 1664525 + 1013904223) >> 24);
+  const std::string packed = test::slurp(gzip_file(dir, "noise.gz", noise));
+  CHECK(read_file(dir.file("noise.gz")) == noise);
+  CHECK_THROWS_WITH(read_file(dir.write("half.gz", packed.substr(0, packed.size() / 2))),
+                    Contains("truncated"));
+  std::string flipped = packed;
+  flipped[packed.size() - 6] ^= 1;  // in the checksum
+  CHECK_THROWS_WITH(read_file(dir.write("flipped.gz", flipped)), Contains("damaged"));
+}
+
+TEST_CASE("text samples are bytes and the bytes that follow", "[dataset]") {
+  const auto text = std::make_shared<const std::string>("abcdefghij\xff");
+  const TextDataset data(text, 1, 11, 4, 3);  // bcdefghij\xff
+  CHECK(data.size() == 2);
+  Batch batch;
+  const std::vector<std::int64_t> both{1, 0};
+  data.collate(both, batch);
+  CHECK(batch[0].equal(
+      at::tensor(std::vector<std::int64_t>{'e', 'f', 'g', 'h', 'b', 'c', 'd', 'e'}).view({2, 4})));
+  CHECK(batch[1].equal(
+      at::tensor(std::vector<std::int64_t>{'f', 'g', 'h', 'i', 'c', 'd', 'e', 'f'}).view({2, 4})));
+  const TextDataset whole(text, 1, 11, 9, 1);
+  CHECK(whole.size() == 1);
+  const std::vector<std::int64_t> first{0};
+  whole.collate(first, batch);
+  CHECK(batch[1][0][8].item<std::int64_t>() == 255);
+  CHECK_THROWS_AS(TextDataset(text, 1, 11, 10, 1), DataError);
+}
+
+TEST_CASE("a text is split nine to one without overlap", "[dataset]") {
+  const TempDir dir;
+  std::string text(1000, 't');
+  std::fill(text.begin() + 900, text.end(), 'v');
+  const TextSplit split = read_text(dir.write("t.txt", text), 8, 2);
+  CHECK(split.train->size() == (900 - 9) / 2 + 1);
+  CHECK(split.val->size() == (100 - 9) / 8 + 1);
+  Batch batch;
+  const std::vector<std::int64_t> last{split.train->size() - 1}, first{0};
+  split.train->collate(last, batch);
+  CHECK(batch[1].eq('t').all().item<bool>());
+  split.val->collate(first, batch);
+  CHECK(batch[0].eq('v').all().item<bool>());
+  CHECK_THROWS_WITH(read_text(dir.write("short.txt", "too short"), 8, 1),
+                    Contains("short.txt") && Contains("9 bytes"));
+}
+
+TEST_CASE("data files are looked for in the stated order", "[dataset]") {
+  const TempDir dir;
+  const auto places = data_places("/a/b/c/bin/program", "/mine");
+  CHECK(places == std::vector<std::string>{"/mine", "/a/b/c/bin/.deps/data", "/a/b/c/.deps/data",
+                                           "/a/b/.deps/data", "/a/.deps/data", "/.deps/data",
+                                           "/a/b/c/share/cxtrain/data"});
+  CHECK(data_places("/a/bin/program", std::nullopt).front() == "/a/bin/.deps/data");
+  CHECK(data_places("/1/2/3/4/5/6/7/8/p", std::nullopt)[5] == "/1/2/3/.deps/data");
+
+  std::filesystem::create_directory(dir.file("second"));
+  const std::vector<std::string> two{dir.file("first"), dir.file("second")};
+  CHECK_THROWS_WITH(find_data_file("x", two), Contains(dir.file("first/x")) &&
+                                                  Contains(dir.file("second/x")) && Contains("--data.path") &&
+                                                  Contains("CXTRAIN_DATA"));
+  dir.write("second/x", "1");
+  CHECK(find_data_file("x", two) == dir.file("second/x"));
+}

@@ -1,0 +1,119 @@
+#include "cxtrain/data/idx_dataset.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <zlib.h>
+
+#include <catch2/catch.hpp>
+
+#include "cxtrain/base/error.h"
+#include "support/temp_dir.h"
+
+namespace {
+
+using namespace cxtrain;
+using Catch::Contains;
+using test::TempDir;
+
+std::string idx_header(char type, std::initializer_list<std::uint32_t> sizes) {
+  std::string header{'\0', '\0', type, static_cast<char>(sizes.size())};
+  for (const std::uint32_t size : sizes) {
+    for (const int shift : {24, 16, 8, 0}) header += static_cast<char>(size >> shift & 0xff);
+  }
+  return header;
+}
+
+/// `count` images of 2 x 3, pixel j of image i being 10 i + j, and labels i.
+struct Pair {
+  explicit Pair(std::uint32_t count) : images(idx_header(8, {count, 2, 3})), labels(idx_header(8, {count})) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      for (std::uint32_t j = 0; j < 6; ++j) images += static_cast<char>(10 * i + j);
+      labels += static_cast<char>(i);
+    }
+  }
+  std::string images, labels;
+};
+
+std::string refusal(const TempDir& dir, const Pair& pair) {
+  try {
+    read_idx(dir.write("images", pair.images), dir.write("labels", pair.labels));
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("IDX images become float planes and integer labels", "[idx]") {
+  const TempDir dir;
+  const Pair pair(5);
+  const gzFile packed = gzopen(dir.file("images.gz").c_str(), "wb");
+  gzwrite(packed, pair.images.data(), static_cast<unsigned>(pair.images.size()));
+  gzclose(packed);
+  const std::string labels = dir.write("labels", pair.labels);
+  for (const std::string& images : {dir.write("images", pair.images), dir.file("images.gz")}) {
+    const auto data = read_idx(images, labels);
+    REQUIRE(data->size() == 5);
+    Batch batch;
+    const std::vector<std::int64_t> mixed{4, 1}, run{1, 2};
+    for (const auto& which : {mixed, run}) {
+      data->collate(which, batch);
+      CHECK(batch.size == 2);
+      CHECK(batch[0].sizes() == at::IntArrayRef({2, 1, 2, 3}));
+      CHECK(batch[0].scalar_type() == at::kFloat);
+      CHECK(batch[0][0][0][1][2].item<float>() == Approx(static_cast<double>(10 * which[0] + 5) / 255));
+      CHECK(batch[1].equal(at::tensor(which)));
+    }
+    const auto part = data->slice(3, 5);
+    CHECK(part->size() == 2);
+    CHECK(part->labels().equal(at::tensor(std::vector<std::int64_t>{3, 4})));
+  }
+}
+
+TEST_CASE("the brightest pixel is 1 and the images stay bytes", "[idx]") {
+  const auto images = at::empty({1, 1, 1}, at::kByte).fill_(255);
+  const IdxDataset data(images, at::empty({1}, at::kLong).zero_());
+  Batch batch;
+  const std::vector<std::int64_t> first{0};
+  data.collate(first, batch);
+  CHECK(batch[0].item<float>() == 1);
+  CHECK(images.item<int>() == 255);
+}
+
+TEST_CASE("every damage to IDX files is named", "[idx]") {
+  const TempDir dir;
+  Pair pair(5);
+  SECTION("missing") {
+    CHECK_THROWS_WITH(read_idx(dir.file("no"), dir.file("no")), Contains("No such file"));
+  }
+  SECTION("truncated header") {
+    pair.images.resize(9);
+    CHECK_THAT(refusal(dir, pair), Contains("images") && Contains("truncated") && Contains("9 bytes"));
+  }
+  SECTION("truncated") {
+    pair.images.pop_back();
+    CHECK_THAT(refusal(dir, pair), Contains("truncated") && Contains("30") && Contains("29"));
+  }
+  SECTION("too long") {
+    pair.labels += '\0';
+    CHECK_THAT(refusal(dir, pair), Contains("labels") && Contains("too long"));
+  }
+  SECTION("another kind") {
+    std::swap(pair.images, pair.labels);
+    CHECK_THAT(refusal(dir, pair), Contains("0x00000801") && Contains("0x00000803"));
+  }
+  SECTION("counts that differ") {
+    pair.labels = Pair(4).labels;
+    CHECK_THAT(refusal(dir, pair), Contains("5 images") && Contains("4 labels"));
+  }
+  SECTION("a label out of range") {
+    pair.labels.back() = 11;
+    CHECK_THAT(refusal(dir, pair), Contains("label 11") && Contains("position 4") && Contains("0 to 9"));
+  }
+  SECTION("sizes whose product wraps around") {
+    pair.images = idx_header(8, {1U << 31, 1U << 31, 4}) + pair.images.substr(16);
+    CHECK_THAT(refusal(dir, pair), Contains("truncated"));
+  }
+}
