@@ -1,0 +1,70 @@
+#include "cxtrain/comm/node_barrier.h"
+
+#include <sched.h>
+
+#include <chrono>
+#include <new>
+#include <string>
+
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+namespace {
+
+SharedWindow require_window(std::optional<SharedWindow> window) {
+  if (window) return std::move(*window);
+  throw CommunicationError("no shared memory left on this node for a barrier; free some in /dev/shm");
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+}
+
+}  // namespace
+
+NodeBarrier::NodeBarrier(MPI_Comm node_comm, double timeout_seconds)
+    : window_(require_window(SharedWindow::allocate(node_comm, sizeof(Counter)))),
+      counter_(reinterpret_cast<Counter*>(window_.segments()[0])),
+      timeout_seconds_(timeout_seconds) {
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");
+  int ranks = 0;
+  MPI_Comm_size(node_comm, &ranks);
+  ranks_ = static_cast<std::uint64_t>(ranks);
+  // Ranks bound to a core each count one core apiece here; unbound ones see all. Where there are more ranks than
+  // cores somebody has to sleep for another to arrive, and spinning only delays that.
+  const int cores = usable_cores();
+  spins_before_yield_ = cores == 1 || ranks <= cores ? 20000 : 20;
+}
+
+void NodeBarrier::wait(const char* operation) {
+  const std::uint64_t goal = ++generation_ * ranks_;
+  if (counter_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 >= goal) return;
+  for (int spin = 0; spin < spins_before_yield_; ++spin) {
+    if (counter_->arrived.load(std::memory_order_acquire) >= goal) return;
+    pause_briefly();
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::uint64_t yields = 1; counter_->arrived.load(std::memory_order_acquire) < goal; ++yields) {
+    sched_yield();
+    if (yields % 1024 != 0) continue;
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    if (waited.count() > timeout_seconds_) {
+      const std::uint64_t here = counter_->arrived.load() + ranks_ - goal;
+      throw CommunicationError(std::string(operation) + ": only " + std::to_string(here) + " of " +
+                               std::to_string(ranks_) + " ranks of this node came within " +
+                               std::to_string(static_cast<int>(timeout_seconds_)) +
+                               " s; one is stopped, slow or in another collective (--timeout_seconds sets the limit)");
+    }
+  }
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,188 @@
+#include "cxtrain/comm/reduce_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "cxtrain/base/error.h"
+
+// One version per instruction set, chosen when the library is loaded. Sanitizers instrument the resolvers, which run
+// before their run-time library does, so there they are left out.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+#define CXTRAIN_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CXTRAIN_CLONES
+#endif
+
+namespace cxtrain {
+namespace {
+
+/// Elements combined at a time: the accumulator stays in the first-level cache.
+constexpr std::size_t kBlock = 2048;
+
+// The vectorised inner loops. target_clones does not apply to templates, hence the macros.
+#define CXTRAIN_LOOPS(suffix, type)                                                                      \
+  CXTRAIN_CLONES void add_##suffix(type* acc, const type* x, std::size_t n) {                            \
+    for (std::size_t i = 0; i < n; ++i) acc[i] = static_cast<type>(acc[i] + x[i]);                       \
+  }                                                                                                      \
+  CXTRAIN_CLONES void min_##suffix(type* acc, const type* x, std::size_t n) {                            \
+    for (std::size_t i = 0; i < n; ++i) acc[i] = x[i] < acc[i] || x[i] != x[i] ? x[i] : acc[i];          \
+  }                                                                                                      \
+  CXTRAIN_CLONES void max_##suffix(type* acc, const type* x, std::size_t n) {                            \
+    for (std::size_t i = 0; i < n; ++i) acc[i] = x[i] > acc[i] || x[i] != x[i] ? x[i] : acc[i];          \
+  }                                                                                                      \
+  struct Loops_##suffix {                                                                                \
+    static void add(type* acc, const type* x, std::size_t n) { add_##suffix(acc, x, n); }                \
+    static void min(type* acc, const type* x, std::size_t n) { min_##suffix(acc, x, n); }                \
+    static void max(type* acc, const type* x, std::size_t n) { max_##suffix(acc, x, n); }                \
+  };
+
+CXTRAIN_LOOPS(f32, float)
+CXTRAIN_LOOPS(f64, double)
+CXTRAIN_LOOPS(i32, std::int32_t)
+CXTRAIN_LOOPS(i64, std::int64_t)
+CXTRAIN_LOOPS(u8, std::uint8_t)
+#undef CXTRAIN_LOOPS
+
+CXTRAIN_CLONES void scale_f32(float* x, float factor, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) x[i] *= factor;
+}
+CXTRAIN_CLONES void scale_f64(double* x, double factor, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+/// The commonest case in one pass over memory: two ranks, float32.
+CXTRAIN_CLONES void sum_pair_f32(const float* a, const float* b, float* out_a, float* out_b, float factor,
+                                 std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float value = (a[i] + b[i]) * factor;
+    out_a[i] = value;
+    out_b[i] = value;
+  }
+}
+
+CXTRAIN_CLONES void widen_bf16(float* out, const std::uint16_t* in, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(in[i]) << 16);
+}
+
+/// Round to nearest, ties to even; a NaN stays one.
+CXTRAIN_CLONES void narrow_bf16(std::uint16_t* out, const float* in, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(in[i]);
+    const auto rounded = static_cast<std::uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+    out[i] = (bits & 0x7FFFFFFFu) > 0x7F800000u ? std::uint16_t{0x7FC0} : rounded;
+  }
+}
+
+CXTRAIN_CLONES void widen_f16(float* out, const _Float16* in, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<float>(in[i]);
+}
+CXTRAIN_CLONES void narrow_f16(_Float16* out, const float* in, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<_Float16>(in[i]);
+}
+
+template <class Loops, class T>
+void combine(ReduceOp op, T* acc, const T* x, std::size_t n) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::avg: return Loops::add(acc, x, n);
+    case ReduceOp::min: return Loops::min(acc, x, n);
+    case ReduceOp::max: return Loops::max(acc, x, n);
+  }
+}
+
+using Sources = std::span<const std::byte* const>;
+using Destinations = std::span<std::byte* const>;
+
+/// Types that accumulate in themselves.
+template <class Loops, class T, class Finish>
+void reduce_plain(ReduceOp op, Sources src, Destinations dst, std::size_t count, Finish finish) {
+  std::array<T, kBlock> acc;
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t n = std::min(kBlock, count - begin);
+    std::memcpy(acc.data(), reinterpret_cast<const T*>(src[0]) + begin, n * sizeof(T));
+    for (const std::byte* source : src.subspan(1)) {
+      combine<Loops>(op, acc.data(), reinterpret_cast<const T*>(source) + begin, n);
+    }
+    finish(acc.data(), n);
+    for (std::byte* target : dst) std::memcpy(reinterpret_cast<T*>(target) + begin, acc.data(), n * sizeof(T));
+  }
+}
+
+/// 16-bit floats, which accumulate in float32.
+template <class T, class Widen, class Narrow>
+void reduce_half(ReduceOp op, Sources src, Destinations dst, std::size_t count, float factor, Widen widen,
+                 Narrow narrow) {
+  std::array<float, kBlock> acc, next;
+  std::array<T, kBlock> rounded;
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t n = std::min(kBlock, count - begin);
+    widen(acc.data(), reinterpret_cast<const T*>(src[0]) + begin, n);
+    for (const std::byte* source : src.subspan(1)) {
+      widen(next.data(), reinterpret_cast<const T*>(source) + begin, n);
+      combine<Loops_f32>(op, acc.data(), next.data(), n);
+    }
+    if (factor != 1.0f) scale_f32(acc.data(), factor, n);
+    narrow(rounded.data(), acc.data(), n);
+    for (std::byte* target : dst) std::memcpy(reinterpret_cast<T*>(target) + begin, rounded.data(), n * sizeof(T));
+  }
+}
+
+template <class Loops, class T>
+void reduce_integers(ReduceOp op, Sources src, Destinations dst, std::size_t count, int divisor) {
+  reduce_plain<Loops, T>(op, src, dst, count, [divisor](T* x, std::size_t n) {
+    if (divisor == 1) return;
+    for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<T>(x[i] / static_cast<T>(divisor));
+  });
+}
+
+}  // namespace
+
+const char* to_string(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum: return "sum";
+    case ReduceOp::avg: return "avg";
+    case ReduceOp::min: return "min";
+    case ReduceOp::max: return "max";
+  }
+  return "?";
+}
+
+bool has_reduce_kernel(c10::ScalarType dtype) {
+  using enum c10::ScalarType;
+  return dtype == Float || dtype == Double || dtype == BFloat16 || dtype == Half || dtype == Int || dtype == Long ||
+         dtype == Byte;
+}
+
+void reduce_elements(c10::ScalarType dtype, ReduceOp op, Sources src, Destinations dst, std::size_t count,
+                     int divisor) {
+  const float factor = 1.0f / static_cast<float>(divisor);
+  switch (dtype) {
+    case c10::ScalarType::Float:
+      if (src.size() == 2 && dst.size() == 2 && (op == ReduceOp::sum || op == ReduceOp::avg)) {
+        return sum_pair_f32(reinterpret_cast<const float*>(src[0]), reinterpret_cast<const float*>(src[1]),
+                            reinterpret_cast<float*>(dst[0]), reinterpret_cast<float*>(dst[1]), factor, count);
+      }
+      return reduce_plain<Loops_f32, float>(op, src, dst, count, [factor](float* x, std::size_t n) {
+        if (factor != 1.0f) scale_f32(x, factor, n);
+      });
+    case c10::ScalarType::Double:
+      return reduce_plain<Loops_f64, double>(op, src, dst, count, [divisor](double* x, std::size_t n) {
+        if (divisor != 1) scale_f64(x, 1.0 / divisor, n);
+      });
+    case c10::ScalarType::BFloat16:
+      return reduce_half<std::uint16_t>(op, src, dst, count, factor, widen_bf16, narrow_bf16);
+    case c10::ScalarType::Half: return reduce_half<_Float16>(op, src, dst, count, factor, widen_f16, narrow_f16);
+    case c10::ScalarType::Int: return reduce_integers<Loops_i32, std::int32_t>(op, src, dst, count, divisor);
+    case c10::ScalarType::Long: return reduce_integers<Loops_i64, std::int64_t>(op, src, dst, count, divisor);
+    case c10::ScalarType::Byte: return reduce_integers<Loops_u8, std::uint8_t>(op, src, dst, count, divisor);
+    default:
+      throw CommunicationError(std::string("all_reduce: no kernel for tensors of ") + c10::toString(dtype) +
+                               "; use float32, float64, bfloat16, float16, int32, int64 or uint8");
+  }
+}
+
+}  // namespace cxtrain

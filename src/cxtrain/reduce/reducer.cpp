@@ -1,0 +1,184 @@
+#include "cxtrain/reduce/reducer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+#include "cxtrain/base/log.h"
+
+namespace cxtrain {
+
+/// Sits in the parameter's post-accumulate slot, which autograd runs once the gradient of a backward is complete.
+struct Reducer::Hook final : torch::autograd::PostAccumulateGradHook {
+  Hook(Reducer& r, std::size_t i) : reducer(r), index(i) {}
+  void operator()(const torch::autograd::Variable&) override { reducer.on_gradient(index); }
+
+  Reducer& reducer;
+  std::size_t index;
+};
+
+Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator& communicator, World& world, ReducerOptions options)
+    : communicator_(communicator), world_(world), options_(options) {
+  for (NamedTensor& parameter : parameters) {
+    if (!parameter.tensor.requires_grad()) continue;
+    parameters_.push_back({std::move(parameter.name), std::move(parameter.tensor), {}});
+  }
+  allocate_arenas();
+  // Backward reaches the last layers first.
+  std::vector<std::size_t> order(parameters_.size());
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  lay_out(order);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i].tensor, std::make_unique<Hook>(*this, i));
+  }
+}
+
+Reducer::~Reducer() {
+  for (Parameter& parameter : parameters_) {
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter.tensor, nullptr);
+    parameter.tensor.mutable_grad().reset();  // a view of memory that ends with the communicator
+  }
+}
+
+void Reducer::allocate_arenas() {
+  // One piece of memory per kind of parameter; its size does not depend on how it is cut into buckets.
+  std::vector<std::size_t> everything(parameters_.size());
+  std::iota(everything.begin(), everything.end(), std::size_t{0});
+  for (const BucketPlan& plan : plan_buckets(shapes(), everything, 0, 0)) {
+    const at::Tensor& first = parameters_[plan.parameters.front()].tensor;
+    arenas_.push_back(communicator_.allocate(plan.numel, first.scalar_type(), first.device()));
+  }
+}
+
+std::vector<ParameterShape> Reducer::shapes() const {
+  std::vector<ParameterShape> result;
+  for (const Parameter& parameter : parameters_) {
+    result.push_back({parameter.tensor.numel(), parameter.tensor.scalar_type(), parameter.tensor.device()});
+  }
+  return result;
+}
+
+void Reducer::lay_out(std::span<const std::size_t> order) {
+  buckets_.clear();
+  std::vector<std::int64_t> used(arenas_.size(), 0);
+  for (BucketPlan& plan :
+       plan_buckets(shapes(), order, options_.first_bucket_bytes, options_.bucket_bytes)) {
+    const at::Tensor& first = parameters_[plan.parameters.front()].tensor;
+    const auto arena = static_cast<std::size_t>(
+        std::find_if(arenas_.begin(), arenas_.end(),
+                     [&](const at::Tensor& a) {
+                       return a.scalar_type() == first.scalar_type() && a.device() == first.device();
+                     }) -
+        arenas_.begin());
+    at::Tensor flat = arenas_[arena].narrow(0, used[arena], plan.numel);
+    used[arena] += plan.numel;
+    for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
+      Parameter& parameter = parameters_[plan.parameters[i]];
+      const at::Tensor& tensor = parameter.tensor;
+      const bool dense = tensor.is_non_overlapping_and_dense();
+      parameter.view = flat.as_strided(tensor.sizes(), dense ? tensor.strides() : tensor.contiguous().strides(),
+                                       flat.storage_offset() + plan.offsets[i]);
+      parameter.bucket = buckets_.size();
+    }
+    buckets_.push_back({std::move(flat), std::move(plan.parameters)});
+  }
+}
+
+void Reducer::begin_backward(bool synchronize) {
+  synchronize_ = synchronize;
+  if (!synchronize) return;
+  next_bucket_ = 0;
+  observed_order_.clear();
+  for (Parameter& parameter : parameters_) parameter.ready = false;
+  for (Bucket& bucket : buckets_) bucket.pending = bucket.parameters.size();
+}
+
+void Reducer::on_gradient(std::size_t index) {
+  Parameter& parameter = parameters_[index];
+  at::Tensor& gradient = parameter.tensor.mutable_grad();
+  if (!gradient.is_same(parameter.view)) {
+    // The first gradient since zero_gradients: autograd made a tensor for it. Copying it into its place costs half
+    // of what adding to a zeroed place would.
+    const at::NoGradGuard no_grad;
+    parameter.view.copy_(gradient);
+    gradient = parameter.view;
+  }
+  parameter.touched = true;
+  if (!synchronize_ || parameter.ready) return;
+  parameter.ready = true;
+  if (!order_agreed_) observed_order_.push_back(index);
+  --buckets_[parameter.bucket].pending;
+  if (options_.overlap && order_agreed_) send_ready_buckets();
+}
+
+void Reducer::send_ready_buckets() {
+  while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].pending == 0) {
+    communicator_.all_reduce(buckets_[next_bucket_++].flat, ReduceOp::avg);
+  }
+}
+
+void Reducer::finish() {
+  fill_untouched();
+  for (Bucket& bucket : buckets_) bucket.pending = 0;
+  send_ready_buckets();
+  communicator_.join();
+  if (options_.find_unused_parameters) forget_unused();
+  synchronize_ = false;
+  if (!order_agreed_) agree_on_order();
+}
+
+void Reducer::fill_untouched() {
+  std::string names;
+  for (Parameter& parameter : parameters_) {
+    if (parameter.touched) continue;
+    const at::NoGradGuard no_grad;
+    parameter.view.zero_();
+    parameter.tensor.mutable_grad() = parameter.view;
+    if (!warned_unused_) names += (names.empty() ? "" : ", ") + parameter.name;
+  }
+  if (names.empty() || options_.find_unused_parameters) return;
+  warned_unused_ = true;
+  log_warning("no gradient reached " + names + " in this step; counted as zero (if the forward pass leaves them out "
+              "on purpose, --ddp.find_unused_parameters true keeps them without a gradient)");
+}
+
+void Reducer::forget_unused() {
+  const bool all_touched = std::all_of(parameters_.begin(), parameters_.end(), [](const auto& p) { return p.touched; });
+  if (world_.max(all_touched ? 0 : 1) == 0) return;
+  std::vector<double> users;
+  for (const Parameter& parameter : parameters_) users.push_back(parameter.touched ? 1 : 0);
+  world_.sum(users);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (users[i] == 0) parameters_[i].tensor.mutable_grad().reset();
+  }
+}
+
+void Reducer::agree_on_order() {
+  order_agreed_ = true;
+  // Parameters that were not reached go last; rank 0's order holds for all.
+  std::vector<bool> seen(parameters_.size(), false);
+  for (const std::size_t index : observed_order_) seen[index] = true;
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    if (!seen[i]) observed_order_.push_back(i);
+  }
+  std::ostringstream mine;
+  for (const std::size_t index : observed_order_) mine << index << ' ';
+  std::istringstream agreed(world_.broadcast(mine.str()));
+  for (std::size_t index = 0; agreed >> index;) next_order_.push_back(index);
+}
+
+void Reducer::zero_gradients() {
+  for (Parameter& parameter : parameters_) {
+    parameter.tensor.mutable_grad().reset();
+    parameter.touched = false;
+  }
+  if (next_order_.empty()) return;
+  lay_out(next_order_);  // now, while there is nothing in the buckets to move
+  next_order_.clear();
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/comm/communicator.h"
+#include "cxtrain/reduce/buckets.h"
+#include "cxtrain/reduce/named_tensor.h"
+
+namespace cxtrain {
+
+struct ReducerOptions {
+  std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;
+  bool overlap = false;  ///< all-reduce a full bucket while backward goes on
+  bool find_unused_parameters = false;
+};
+
+/// The seam between autograd and communication: averages gradients over all ranks.
+///
+/// Gradients live in flat buckets, as views; a hook on each parameter notes that its gradient is ready, and a full
+/// bucket is all-reduced as one message. Buckets go out strictly in index order, so that all ranks agree whatever
+/// order autograd takes. After the first synchronised step they are laid out anew in the order observed then (rank
+/// 0's, sent to all).
+///
+/// For each micro-batch: `begin_backward`, then backward, and once per optimizer step `finish`. Gradients
+/// accumulate in the buckets between two calls of `zero_gradients`. One thread calls it; on CUDA the hooks run on
+/// autograd's thread while the caller waits in backward.
+class Reducer {
+ public:
+  /// Collective. `parameters` that do not require a gradient are left alone. All ranks pass the same ones
+  /// (`verify_same_parameters`). Communicator and world outlive the reducer.
+  Reducer(std::vector<NamedTensor> parameters, Communicator& communicator, World& world, ReducerOptions options);
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  /// `synchronize`: the gradients of this backward complete the optimizer step.
+  void begin_backward(bool synchronize);
+
+  /// After the backward that synchronises: sends what has not been sent, and joins. Gradients are then averages over
+  /// all ranks (on CUDA: for work submitted to the current stream after this). Collective. A parameter that got no
+  /// gradient on this rank counts as zero (named in a warning, once); with `find_unused_parameters` one that got none
+  /// on any rank stays without a gradient.
+  void finish();
+
+  /// Forgets the gradients, without touching memory: the next backward writes rather than adds.
+  void zero_gradients();
+
+  std::size_t bucket_count() const { return buckets_.size(); }
+
+ private:
+  struct Hook;
+  struct Parameter {
+    std::string name;
+    at::Tensor tensor;
+    at::Tensor view;       ///< its place in the bucket, shaped and strided like the parameter
+    std::size_t bucket = 0;
+    bool ready = false;    ///< in this backward
+    bool touched = false;  ///< since zero_gradients
+  };
+  struct Bucket {
+    at::Tensor flat;
+    std::vector<std::size_t> parameters;
+    std::size_t pending = 0;
+  };
+
+  std::vector<ParameterShape> shapes() const;
+  void allocate_arenas();
+  void lay_out(std::span<const std::size_t> order);
+  void on_gradient(std::size_t index);
+  void send_ready_buckets();
+  void fill_untouched();
+  void forget_unused();
+  void agree_on_order();
+
+  std::vector<Parameter> parameters_;
+  std::vector<at::Tensor> arenas_;  ///< flat memory, one per dtype and device
+  std::vector<Bucket> buckets_;     ///< slices of the arenas
+  Communicator& communicator_;
+  World& world_;
+  ReducerOptions options_;
+  bool synchronize_ = false;
+  bool order_agreed_ = false;
+  bool warned_unused_ = false;
+  std::size_t next_bucket_ = 0;             ///< the first that has not been sent in this step
+  std::vector<std::size_t> observed_order_;
+  std::vector<std::size_t> next_order_;     ///< agreed, to be laid out by the next zero_gradients
+};
+
+}  // namespace cxtrain
