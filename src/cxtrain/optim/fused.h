@@ -1,0 +1,52 @@
+#pragma once
+
+#include <variant>
+
+#include "cxtrain/optim/optimizer.h"
+#include "cxtrain/optim/parameter_groups.h"
+
+namespace cxtrain {
+
+/// SGD, Adam and AdamW on ATen's fused kernels: one call for all parameters of a group, on CPU and CUDA, with no host
+/// synchronisation.
+class FusedOptimizer final : public Optimizer {
+ public:
+  using Rule = std::variant<Sgd, Adam, AdamW>;
+
+  FusedOptimizer(Rule rule, std::vector<ResolvedGroup> groups);
+
+  void step(const StepInputs& inputs) override;
+  void set_lr_factor(double factor) override { lr_factor_ = factor; }
+  std::vector<double> learning_rates() const override;
+  std::vector<NamedTensor> state() const override;
+
+ private:
+  /// Parameters of one group, dtype and device, with their state in the same order.
+  struct Shard {
+    std::size_t group;
+    double lr, weight_decay;
+    std::vector<std::string> names;
+    std::vector<at::Tensor> parameters;
+    std::vector<at::Tensor> first, second, largest;  ///< momentum or exp_avg; exp_avg_sq; max_exp_avg_sq
+    at::Tensor steps;                                ///< float32 [parameters]: updates made to each
+    std::vector<at::Tensor> step_of;                 ///< its elements
+    std::vector<char> started;                       ///< momentum buffers that hold a gradient (SGD with dampening)
+  };
+  /// What of a shard takes part in a step; all of it, nearly always.
+  struct Selection {
+    std::vector<at::Tensor> parameters, gradients, first, second, largest, step_of;
+  };
+
+  void select(Shard& shard);
+  void update(const Sgd& rule, Shard& shard, double lr, const std::optional<at::Tensor>& found_inf);
+  void update(const Adam& rule, Shard& shard, double lr, const std::optional<at::Tensor>& found_inf);
+  void update(const AdamW& rule, Shard& shard, double lr, const std::optional<at::Tensor>& found_inf);
+
+  Rule rule_;
+  std::vector<Shard> shards_;
+  std::vector<double> base_rates_;
+  double lr_factor_ = 1;
+  Selection selection_;  // reused: a step allocates nothing
+};
+
+}  // namespace cxtrain

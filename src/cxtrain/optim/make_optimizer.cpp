@@ -1,0 +1,24 @@
+#include <type_traits>
+
+#include "cxtrain/optim/fused.h"
+#include "cxtrain/optim/libtorch_adapter.h"
+#include "cxtrain/optim/optimizer.h"
+#include "cxtrain/optim/parameter_groups.h"
+
+namespace cxtrain {
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup, const std::vector<NamedTensor>& parameters) {
+  return std::visit(
+      [&](const auto& config) -> std::unique_ptr<Optimizer> {
+        using Config = std::decay_t<decltype(config)>;
+        if constexpr (std::is_same_v<Config, LibTorchOptimizer>) {
+          return make_libtorch_optimizer(config, resolve_groups(setup.groups, parameters, config.lr, 0));
+        } else {
+          return std::make_unique<FusedOptimizer>(
+              config, resolve_groups(setup.groups, parameters, config.lr, config.weight_decay));
+        }
+      },
+      setup.optimizer);
+}
+
+}  // namespace cxtrain

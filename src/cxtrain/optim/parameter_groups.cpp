@@ -1,0 +1,40 @@
+#include "cxtrain/optim/parameter_groups.h"
+
+#include <map>
+#include <string>
+
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+
+std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& groups,
+                                          const std::vector<NamedTensor>& parameters, double lr, double weight_decay) {
+  std::map<const at::TensorImpl*, const NamedTensor*> free;
+  for (const NamedTensor& parameter : parameters) {
+    if (parameter.tensor.requires_grad()) free[parameter.tensor.unsafeGetTensorImpl()] = &parameter;
+  }
+  std::vector<ResolvedGroup> resolved;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    ResolvedGroup group{{}, groups[g].lr.value_or(lr), groups[g].weight_decay.value_or(weight_decay)};
+    for (const at::Tensor& tensor : groups[g].parameters) {
+      if (!tensor.requires_grad()) continue;
+      const auto found = free.find(tensor.unsafeGetTensorImpl());
+      if (found == free.end()) {
+        throw ConfigError("optimizer", "parameter group " + std::to_string(g) +
+                                           " has a tensor that is no parameter of the model, or is in two groups");
+      }
+      group.parameters.push_back(*found->second);
+      free.erase(found);
+    }
+    if (!group.parameters.empty()) resolved.push_back(std::move(group));
+  }
+  ResolvedGroup rest{{}, lr, weight_decay};
+  for (const NamedTensor& parameter : parameters) {
+    if (free.contains(parameter.tensor.unsafeGetTensorImpl())) rest.parameters.push_back(parameter);
+  }
+  if (!rest.parameters.empty()) resolved.push_back(std::move(rest));
+  if (resolved.empty()) throw ConfigError("model", "has no parameter that requires a gradient");
+  return resolved;
+}
+
+}  // namespace cxtrain

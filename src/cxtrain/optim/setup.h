@@ -1,0 +1,131 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace torch::optim {
+class Optimizer;
+class OptimizerParamGroup;
+}  // namespace torch::optim
+
+/// What `configure_optimizers` returns: an optimizer with its hyperparameters, parameter groups and a schedule.
+/// Descriptions only; the trainer builds the optimizer once the strategy has placed the parameters.
+namespace cxtrain {
+
+/// Stochastic gradient descent; defaults of torch.optim.SGD.
+struct Sgd {
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+
+/// Adam with L2 regularisation (Kingma & Ba 2015); defaults of torch.optim.Adam.
+struct Adam {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool amsgrad = false;
+};
+
+/// Adam with decoupled weight decay (Loshchilov & Hutter 2019); defaults of torch.optim.AdamW.
+struct AdamW {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 1e-2;
+  bool amsgrad = false;
+};
+
+/// Any of LibTorch's own optimizers (Adagrad, RMSprop, LBFGS, a user's), which run one parameter at a time.
+struct LibTorchOptimizer {
+  std::string name;
+  double lr = 1e-2;  ///< the groups' base rate, which schedules scale
+  bool needs_closure = false;  ///< evaluates the loss itself, several times a step (LBFGS)
+  std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::optim::OptimizerParamGroup>)> make;
+};
+LibTorchOptimizer rmsprop(double lr = 1e-2, double alpha = 0.99, double momentum = 0, double weight_decay = 0);
+LibTorchOptimizer adagrad(double lr = 1e-2, double lr_decay = 0, double weight_decay = 0);
+LibTorchOptimizer lbfgs(double lr = 1, std::int64_t max_iter = 20, std::int64_t history_size = 100);
+
+using OptimizerConfig = std::variant<Sgd, Adam, AdamW, LibTorchOptimizer>;
+
+/// Some of the parameters with a learning rate or weight decay of their own. Parameters in no group form the last one.
+struct ParameterGroup {
+  std::vector<at::Tensor> parameters;
+  std::optional<double> lr = {};
+  std::optional<double> weight_decay = {};
+};
+
+/// When a schedule advances.
+enum class Interval { step, epoch };
+
+// Each schedule gives the factor on a group's base learning rate as a pure function of the count t of steps (or
+// epochs) done, so that a resumed run needs no schedule state. `warmup` counts come first: a linear rise from
+// base/warmup to base, as in transformers' get_*_schedule_with_warmup, starting at 1/warmup rather than 0.
+
+struct ConstantSchedule {
+  std::int64_t warmup = 0;
+};
+/// Half a cosine from base to `min_ratio` * base over `total` counts (Loshchilov & Hutter 2017, eq. 5); flat after.
+struct CosineSchedule {
+  std::int64_t warmup = 0;
+  std::int64_t total = 0;  ///< 0: to the end of the run
+  double min_ratio = 0;
+};
+/// base * gamma^(t / step_size): torch.optim.lr_scheduler.StepLR.
+struct StepSchedule {
+  std::int64_t step_size = 30;
+  double gamma = 0.1;
+};
+/// base * gamma^(milestones passed): MultiStepLR.
+struct MultiStepSchedule {
+  std::vector<std::int64_t> milestones;
+  double gamma = 0.1;
+};
+/// base * gamma^t: ExponentialLR.
+struct ExponentialSchedule {
+  double gamma = 0.95;
+};
+/// OneCycleLR (Smith & Topin 2018) with cosine annealing: base is the peak.
+struct OneCycleSchedule {
+  std::int64_t total = 0;  ///< 0: to the end of the run
+  double pct_start = 0.3;
+  double div_factor = 25;
+  double final_div_factor = 1e4;
+};
+/// ReduceLROnPlateau: multiplies by `factor` after `patience` epochs without a relative improvement of `threshold`
+/// in the monitored metric. The one schedule with state, which belongs to the training state.
+struct PlateauSchedule {
+  std::string monitor = "val_loss";
+  std::string mode = "min";  ///< min | max
+  double factor = 0.1;
+  std::int64_t patience = 10;
+  double threshold = 1e-4;
+  double min_ratio = 0;
+};
+
+using ScheduleConfig = std::variant<ConstantSchedule, CosineSchedule, StepSchedule, MultiStepSchedule,
+                                    ExponentialSchedule, OneCycleSchedule, PlateauSchedule>;
+
+struct OptimizerSetup {
+  OptimizerConfig optimizer = Adam{};
+  ScheduleConfig schedule = ConstantSchedule{};
+  Interval interval = Interval::epoch;  ///< Lightning's default; plateau always counts epochs
+  std::vector<ParameterGroup> groups = {};
+};
+
+}  // namespace cxtrain

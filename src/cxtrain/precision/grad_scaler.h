@@ -1,0 +1,48 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace cxtrain {
+
+/// Dynamic loss scaling for float16 gradients; defaults of torch.amp.GradScaler.
+///
+/// A step: backward of `scale(loss)`, `unscale(gradients)`, an optimizer step that is skipped where `found_inf()` is 1,
+/// `update()`. All state stays on the device and nothing synchronises with the host. Ranks agree without a message:
+/// they scale alike, and an overflow on one makes the averaged gradients of all infinite or NaN.
+class GradScaler {
+ public:
+  struct Options {
+    double initial_scale = 65536;
+    double growth_factor = 2;
+    double backoff_factor = 0.5;
+    std::int64_t growth_interval = 2000;
+  };
+  GradScaler(at::Device device, Options options);
+  explicit GradScaler(at::Device device) : GradScaler(device, Options{}) {}
+
+  at::Tensor scale(const at::Tensor& loss) const;
+  /// Divides the gradients by the scale, in place, and notes whether one is not finite.
+  void unscale(std::span<const at::Tensor> gradients);
+  /// float32 scalar, 1 when the step is to be skipped.
+  const at::Tensor& found_inf() const { return found_inf_; }
+  /// Halves the scale after an overflow, doubles it after `growth_interval` steps without one.
+  void update();
+
+  /// For checkpoints and logs; these synchronise with the host.
+  double current_scale() const;
+  std::int64_t growth_tracker() const;
+  void restore(double scale, std::int64_t growth_tracker);
+
+ private:
+  Options options_;
+  at::Tensor scale_;           ///< float32 [1]
+  at::Tensor inverse_scale_;   ///< float32 [1]
+  at::Tensor growth_tracker_;  ///< int32 [1]
+  at::Tensor found_inf_;       ///< float32 [1]
+};
+
+}  // namespace cxtrain
