@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+#include "cxtrain/plugin/fingerprint.h"
+#include "cxtrain/plugin/registry.h"
+
+/// The plugin ABI: one C function that returns one plain struct.
+///
+/// A plugin is a shared library that says, at file scope of one source file,
+///
+///     CXTRAIN_PLUGIN("ddp", [](cxtrain::Registry& registry) { registry.add<...>(...); })
+///
+/// The loader compares version and fingerprint before it calls anything else, so that a library built against
+/// another LibTorch, compiler or cxtrain is refused by name rather than found out by a crash.
+extern "C" {
+
+struct cxtrain_plugin {
+  std::uint32_t struct_size;   ///< sizeof(cxtrain_plugin) of the builder: later versions only append
+  std::uint32_t abi_version;   ///< CXTRAIN_PLUGIN_ABI of the builder
+  const char* name;
+  const char* fingerprint;     ///< cxtrain, LibTorch, compiler and C++ ABI of the builder
+  void (*register_all)(cxtrain::Registry& registry);
+};
+
+}  // extern "C"
+
+#define CXTRAIN_PLUGIN_ABI 1
+#define CXTRAIN_PLUGIN_SYMBOL "cxtrain_plugin_v1"
+
+#define CXTRAIN_PLUGIN(plugin_name, register_function)                                                     \
+  extern "C" __attribute__((visibility("default"))) const cxtrain_plugin* cxtrain_plugin_v1() {            \
+    static const cxtrain_plugin plugin{sizeof(cxtrain_plugin), CXTRAIN_PLUGIN_ABI, plugin_name,            \
+                                       CXTRAIN_FINGERPRINT, register_function};                            \
+    return &plugin;                                                                                        \
+  }

@@ -1,0 +1,45 @@
+#include "cxtrain/plugin/registry.h"
+
+#include <algorithm>
+
+#include "cxtrain/config/nearest_name.h"
+
+namespace cxtrain {
+
+void Registry::insert(Entry entry) {
+  const std::pair key{entry.kind, entry.name};
+  if (const auto existing = entries_.find(key); existing != entries_.end()) {
+    throw PluginError("two plugins offer the " + entry.kind + " `" + entry.name + "`: " + existing->second.origin +
+                      " and " + entry.origin + "; leave one of them out");
+  }
+  entries_.emplace(key, std::move(entry));
+}
+
+const Registry::Entry* Registry::find(std::string_view kind, std::string_view name) const {
+  const auto found = entries_.find({std::string(kind), std::string(name)});
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+const Registry::Entry& Registry::require(std::string_view kind, std::string_view name) const {
+  if (const Entry* entry = find(kind, name)) return *entry;
+  const std::vector<std::string> known = names(kind);
+  std::string list;
+  for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
+  const std::string near = nearest_name(name, known);
+  throw PluginError("there is no " + std::string(kind) + " `" + std::string(name) + "`; found: " +
+                    (list.empty() ? "none" : list) + (near.empty() ? "" : "; did you mean " + near + "?"));
+}
+
+std::vector<std::string> Registry::names(std::string_view kind) const {
+  std::vector<std::string> result;
+  for (const auto& [key, entry] : entries_) {
+    if (key.first == kind) result.push_back(key.second);
+  }
+  return result;
+}
+
+bool Registry::has_origin(std::string_view origin) const {
+  return std::any_of(entries_.begin(), entries_.end(), [&](const auto& item) { return item.second.origin == origin; });
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <any>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/config/arguments.h"
+
+namespace cxtrain {
+
+/// Components by name: strategies, models, data modules, callbacks, loggers. One mechanism for all of them.
+///
+/// An interface takes part by naming its kind:
+///
+///     class Strategy { public: static constexpr std::string_view kKind = "strategy"; ... };
+///
+/// and a plugin adds an implementation:
+///
+///     registry.add<Strategy>("ddp", "gradients averaged over all ranks", {},
+///                            [](const Arguments&) { return std::make_unique<DdpStrategy>(); });
+class Registry {
+ public:
+  template <class Interface>
+  using Factory = std::function<std::unique_ptr<Interface>(const Arguments&)>;
+
+  struct Entry {
+    std::string kind, name, help;
+    std::vector<ArgumentSpec> arguments;
+    std::string origin;  ///< the file that it came from, or "built in"
+    std::any factory;
+  };
+
+  template <class Interface>
+  void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments, Factory<Interface> factory) {
+    insert({std::string(Interface::kKind), std::move(name), std::move(help), std::move(arguments), origin_,
+            std::move(factory)});
+  }
+
+  /// The entry, or null.
+  const Entry* find(std::string_view kind, std::string_view name) const;
+
+  /// A new component. Throws PluginError naming those found when there is none of this name.
+  template <class Interface>
+  std::unique_ptr<Interface> make(std::string_view name, const Arguments& arguments) const {
+    return std::any_cast<const Factory<Interface>&>(require(Interface::kKind, name).factory)(arguments);
+  }
+
+  /// Throws PluginError naming those found.
+  const Entry& require(std::string_view kind, std::string_view name) const;
+  std::vector<std::string> names(std::string_view kind) const;
+
+  /// Whether something came from this file.
+  bool has_origin(std::string_view origin) const;
+
+  /// What `Entry::origin` of the following additions says. Called by the loader.
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
+
+ private:
+  void insert(Entry entry);
+
+  std::map<std::pair<std::string, std::string>, Entry> entries_;
+  std::string origin_ = "built in";
+};
+
+}  // namespace cxtrain

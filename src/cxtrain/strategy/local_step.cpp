@@ -1,0 +1,83 @@
+#include "cxtrain/strategy/local_step.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <sstream>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/precision/autocast.h"
+
+namespace cxtrain {
+namespace {
+
+void require_trainable_loss(const at::Tensor& loss) {
+  if (!loss.defined() || loss.numel() != 1) {
+    std::ostringstream found;
+    if (loss.defined()) found << "a tensor of shape " << loss.sizes();
+    throw TrainingError("training_step must return the loss as one number, got " +
+                        (loss.defined() ? found.str() : std::string("an undefined tensor")) + "; reduce it with .mean()");
+  }
+  if (!loss.requires_grad()) {
+    throw TrainingError("the loss of training_step has no gradient: it was computed without any trained parameter, "
+                        "detached, or under a NoGradGuard");
+  }
+}
+
+}  // namespace
+
+at::Tensor local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
+                               const std::function<void()>& zero_gradients) {
+  at::Tensor loss;
+  if (step.batch.size > 0) {
+    const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
+    loss = module.training_step(step.batch, step.batch_idx);
+    require_trainable_loss(loss);
+  }
+  if (step.first) {
+    step.observer.before_zero_grad();
+    zero_gradients();
+  }
+  if (!loss.defined()) return loss;  // nothing left on this rank in an uneven last step
+
+  at::Tensor weighted = step.loss_weight == 1 ? loss : loss.mul(step.loss_weight);
+  if (step.scaler != nullptr) weighted = step.scaler->scale(weighted);
+  step.observer.before_backward(loss);
+  weighted.backward();
+  step.observer.after_backward();
+  return loss.detach();
+}
+
+void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch& batch, std::int64_t batch_idx,
+                           const StrategyContext& context) {
+  const at::NoGradGuard no_grad;
+  const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
+  if (stage == EvaluationStage::validate) {
+    module.validation_step(batch, batch_idx);
+  } else {
+    module.test_step(batch, batch_idx);
+  }
+}
+
+at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_t batch_idx,
+                              const StrategyContext& context) {
+  const at::NoGradGuard no_grad;
+  const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
+  return module.predict_step(batch, batch_idx);
+}
+
+void collect_gradients(std::span<const NamedTensor> parameters, std::vector<at::Tensor>& gradients) {
+  gradients.clear();
+  for (const NamedTensor& parameter : parameters) {
+    if (parameter.tensor.grad().defined()) gradients.push_back(parameter.tensor.grad());
+  }
+}
+
+std::vector<NamedTensor> trained_parameters(const Trainable& module) {
+  std::vector<NamedTensor> trained;
+  for (NamedTensor& parameter : module.all_parameters()) {
+    if (parameter.tensor.requires_grad()) trained.push_back(std::move(parameter));
+  }
+  return trained;
+}
+
+}  // namespace cxtrain

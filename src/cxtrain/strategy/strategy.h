@@ -1,0 +1,103 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/config/options.h"
+#include "cxtrain/config/plan.h"
+#include "cxtrain/data/data_shard.h"
+#include "cxtrain/precision/grad_scaler.h"
+#include "cxtrain/precision/policy.h"
+#include "cxtrain/strategy/trainable.h"
+
+/// How a step is spread over ranks and devices. One plugin each; the fit loop drives them all alike and never asks
+/// which it has. All methods are called on every rank, in the same order, from the thread that runs the loop.
+namespace cxtrain {
+
+/// What a strategy works with; everything outlives it.
+struct StrategyContext {
+  World& world;
+  const Plan& plan;
+  const Options& options;
+  const PrecisionPolicy& precision;
+  at::Device device{at::kCPU};  ///< this rank's
+};
+
+/// What the loop wants to know between forward and backward, in Lightning's hook order.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+  virtual void before_zero_grad() = 0;
+  virtual void before_backward(const at::Tensor& loss) = 0;
+  virtual void after_backward() = 0;
+};
+
+/// One micro-batch of an optimizer step.
+struct MicroStep {
+  const Batch& batch;
+  std::int64_t batch_idx = 0;
+  bool first = true;        ///< gradients start anew here
+  bool last = true;         ///< ... and are complete here
+  double loss_weight = 1;   ///< factor on the loss before backward: 1/micro-batches, and uneven shards evened out
+  GradScaler* scaler = nullptr;
+  StepObserver& observer;
+};
+
+enum class EvaluationStage { validate, test };
+
+class Strategy {
+ public:
+  static constexpr std::string_view kKind = "strategy";
+  virtual ~Strategy() = default;
+
+  // Called in this order.
+
+  /// Places the model, gives every rank rank 0's parameters and buffers, and prepares for gradients. Collective; may
+  /// block on the other ranks up to their timeout. Throws CommunicationError when the ranks' models differ.
+  virtual void setup(Trainable& module, const StrategyContext& context) = 0;
+
+  /// The part of every global batch that this rank reads.
+  virtual DataShard data_shard() const = 0;
+
+  /// The parameters for this rank's optimizer.
+  virtual std::vector<NamedTensor> optimizer_parameters() const = 0;
+
+  /// Forward and backward of one micro-batch; returns the loss, detached and unscaled. Blocks on other ranks only
+  /// where `last`. `batch.size` may be 0 on a rank that has no sample left: it then contributes nothing and
+  /// returns an undefined tensor.
+  virtual at::Tensor training_step(const MicroStep& step) = 0;
+
+  /// Completes the gradients of the step: afterwards they are the same on all ranks. Collective.
+  virtual void synchronize_gradients() = 0;
+
+  /// The gradients that this rank holds, of the parameters that have one.
+  virtual std::span<const at::Tensor> gradients() = 0;
+
+  /// The 2-norm over the whole model's gradients; scalar on the device, equal on all ranks. Collective where gradients
+  /// are spread over ranks.
+  virtual at::Tensor gradient_norm() = 0;
+
+  /// Called once the optimizer has stepped (a sharded strategy gathers parameters here).
+  virtual void after_optimizer_step() {}
+
+  virtual void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) = 0;
+  virtual at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) = 0;
+
+  /// Adds up over the replicas: element-wise sums over all ranks, in place (sums and counts of epoch metrics).
+  /// Collective.
+  virtual void reduce_metrics(std::span<double> sums) = 0;
+
+  /// For the log: how gradients travel.
+  virtual std::string describe() const = 0;
+
+  /// Lets go of the model and of everything collective, while the world still stands.
+  virtual void teardown() {}
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,54 @@
+#include "cxtrain/optim/clip.h"
+#include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/strategy/local_step.h"
+
+/// `single`: one process, one device.
+namespace cxtrain {
+namespace {
+
+class SingleStrategy final : public Strategy {
+ public:
+  void setup(Trainable& module, const StrategyContext& context) override {
+    module_ = &module;
+    context_ = &context;
+    module.place(context.device, context.precision.module_dtype);
+    parameters_ = trained_parameters(module);
+  }
+
+  DataShard data_shard() const override { return {}; }
+  std::vector<NamedTensor> optimizer_parameters() const override { return parameters_; }
+
+  at::Tensor training_step(const MicroStep& step) override {
+    return local_training_step(*module_, step, *context_, [this] {
+      // Forgotten rather than zeroed: autograd then hands over its tensors instead of adding to ours.
+      for (NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+    });
+  }
+
+  void synchronize_gradients() override { collect_gradients(parameters_, gradients_); }
+  std::span<const at::Tensor> gradients() override { return gradients_; }
+  at::Tensor gradient_norm() override { return cxtrain::gradient_norm(gradients_); }
+
+  void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
+    local_evaluation_step(*module_, stage, batch, batch_idx, *context_);
+  }
+  at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
+    return local_predict_step(*module_, batch, batch_idx, *context_);
+  }
+  void reduce_metrics(std::span<double>) override {}
+  std::string describe() const override { return "one process on " + context_->device.str(); }
+
+ private:
+  Trainable* module_ = nullptr;
+  const StrategyContext* context_ = nullptr;
+  std::vector<NamedTensor> parameters_;
+  std::vector<at::Tensor> gradients_;
+};
+
+}  // namespace
+}  // namespace cxtrain
+
+CXTRAIN_PLUGIN("strategy single", [](cxtrain::Registry& registry) {
+  registry.add<cxtrain::Strategy>("single", "one process, one device", {},
+                                  [](const cxtrain::Arguments&) { return std::make_unique<cxtrain::SingleStrategy>(); });
+})
