@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include "cxtrain/callbacks/run_view.h"
+#include "cxtrain/data/batch.h"
+
+namespace cxtrain {
+
+/// Code beside the model's own that runs at the hooks of a training: Lightning's Callback. Every rank has its own
+/// objects and calls the same hooks. Callbacks come before the module's hook of the same name; in
+/// `on_train_epoch_end` those that monitor a metric come after it.
+class Callback {
+ public:
+  static constexpr std::string_view kKind = "callback";
+  virtual ~Callback() = default;
+
+  /// Whether it acts on metrics that others log (early stopping), and so wants to be last at the end of an epoch.
+  virtual bool monitors() const { return false; }
+
+  virtual void on_fit_start(RunView&) {}
+  virtual void on_sanity_check_start(RunView&) {}
+  virtual void on_sanity_check_end(RunView&) {}
+  virtual void on_train_start(RunView&) {}
+  virtual void on_train_epoch_start(RunView&) {}
+  virtual void on_train_batch_start(RunView&, const Batch&, std::int64_t /*batch_idx*/) {}
+  virtual void on_before_zero_grad(RunView&) {}
+  virtual void on_before_backward(RunView&, const at::Tensor& /*loss*/) {}
+  virtual void on_after_backward(RunView&) {}
+  virtual void on_before_optimizer_step(RunView&) {}
+  virtual void on_train_batch_end(RunView&, const at::Tensor& /*loss*/, const Batch&, std::int64_t /*batch_idx*/) {}
+  virtual void on_validation_start(RunView&) {}
+  virtual void on_validation_epoch_start(RunView&) {}
+  virtual void on_validation_batch_start(RunView&, const Batch&, std::int64_t) {}
+  virtual void on_validation_batch_end(RunView&, const Batch&, std::int64_t) {}
+  virtual void on_validation_epoch_end(RunView&) {}
+  virtual void on_validation_end(RunView&) {}
+  virtual void on_test_start(RunView&) {}
+  virtual void on_test_batch_end(RunView&, const Batch&, std::int64_t) {}
+  virtual void on_test_epoch_end(RunView&) {}
+  virtual void on_test_end(RunView&) {}
+  virtual void on_predict_start(RunView&) {}
+  virtual void on_predict_batch_end(RunView&, const Batch&, std::int64_t) {}
+  virtual void on_predict_end(RunView&) {}
+  virtual void on_train_epoch_end(RunView&) {}
+  virtual void on_train_end(RunView&) {}
+  virtual void on_fit_end(RunView&) {}
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,15 @@
+#include "cxtrain/callbacks/learning_rate_monitor.h"
+
+namespace cxtrain {
+
+void LearningRateMonitor::on_train_batch_start(RunView& run, const Batch&, std::int64_t) {
+  const std::int64_t step = run.global_step();
+  if (every_n_steps_ <= 0 || (step + 1) % every_n_steps_ != 0 || step == last_logged_) return;
+  last_logged_ = step;
+  const std::vector<double> rates = run.learning_rates();
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    run.log(rates.size() == 1 ? "lr" : "lr/pg" + std::to_string(i + 1), rates[i]);
+  }
+}
+
+}  // namespace cxtrain

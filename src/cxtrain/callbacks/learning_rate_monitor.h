@@ -1,0 +1,19 @@
+#pragma once
+
+#include "cxtrain/callbacks/callback.h"
+
+namespace cxtrain {
+
+/// Logs the learning rate of each parameter group as `lr`, or `lr/pg1`, `lr/pg2` ... where there are several:
+/// Lightning's LearningRateMonitor, on logging steps.
+class LearningRateMonitor final : public Callback {
+ public:
+  explicit LearningRateMonitor(std::int64_t every_n_steps) : every_n_steps_(every_n_steps) {}
+  void on_train_batch_start(RunView& run, const Batch& batch, std::int64_t batch_idx) override;
+
+ private:
+  std::int64_t every_n_steps_;
+  std::int64_t last_logged_ = -1;
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,107 @@
+#include "cxtrain/report/csv_logger.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+namespace cxtrain {
+namespace {
+
+/// Only names may need quotes; values are numbers.
+std::string quote(const std::string& name) {
+  if (name.find_first_of(",\"\n\r") == std::string::npos) return name;
+  std::string quoted = "\"";
+  for (const char c : name) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+std::vector<std::string> split(std::string_view line) {
+  std::vector<std::string> cells(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (c == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
+      cells.back() += line[++i];
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      cells.emplace_back();
+    } else {
+      cells.back() += c;
+    }
+  }
+  return cells;
+}
+
+template <class Cells, class Text>
+std::string join(const Cells& cells, Text text) {
+  std::string line;
+  for (const auto& cell : cells) {
+    if (&cell != &*std::begin(cells)) line += ',';
+    line += text(cell);
+  }
+  return line + '\n';
+}
+
+/// The shortest text that reads back as the same number.
+std::string number(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+}  // namespace
+
+CsvLogger::CsvLogger(const std::string& directory) : path_(directory + "/metrics.csv") {
+  if (const std::string header = first_line(path_); !header.empty()) columns_ = split(header);
+  file_ = std::make_unique<AppendFile>(path_);
+}
+
+void CsvLogger::log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) {
+  std::map<std::string, std::string> row{{"step", std::to_string(step)}, {"epoch", std::to_string(epoch)}};
+  for (const auto& [name, value] : metrics) row.insert_or_assign(name, number(value));
+
+  std::vector<std::string> unknown;
+  for (const auto& [name, value] : row) {
+    if (!std::binary_search(columns_.begin(), columns_.end(), name)) unknown.push_back(name);
+  }
+  if (!unknown.empty()) add_columns(unknown);
+
+  file_->append(join(columns_, [&](const std::string& column) {
+    const auto cell = row.find(column);
+    return cell == row.end() ? std::string() : cell->second;
+  }));
+}
+
+void CsvLogger::flush() { file_->flush(); }
+
+void CsvLogger::add_columns(std::span<const std::string> keys) {
+  file_->flush();
+  const std::vector<std::string> old = columns_;
+  columns_.insert(columns_.end(), keys.begin(), keys.end());
+  std::sort(columns_.begin(), columns_.end());
+
+  std::string content = join(columns_, quote);
+  std::ifstream file(path_);
+  std::string line;
+  std::getline(file, line);  // the old header
+  while (std::getline(file, line)) {
+    const std::vector<std::string> cells = split(line);
+    content += join(columns_, [&](const std::string& column) {
+      const auto before = static_cast<std::size_t>(std::find(old.begin(), old.end(), column) - old.begin());
+      return before < cells.size() ? cells[before] : std::string();
+    });
+  }
+  write_atomically(path_, content);
+  file_ = std::make_unique<AppendFile>(path_);  // the old descriptor holds the replaced file
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace cxtrain {
+
+/// Where logged metrics go. Rank 0 only; called from the thread that runs the loop, off the step path.
+/// Implementations throw Error naming the file when it cannot be written.
+class MetricLogger {
+ public:
+  static constexpr std::string_view kKind = "logger";
+  using Metric = std::pair<std::string, double>;
+
+  virtual ~MetricLogger() = default;
+
+  /// One row: what is known at this step. `step` is the global (optimizer) step, `epoch` counts from 0.
+  virtual void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) = 0;
+  /// Afterwards everything logged so far can be read by others.
+  virtual void flush() = 0;
+};
+
+}  // namespace cxtrain

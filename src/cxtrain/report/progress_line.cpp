@@ -1,0 +1,96 @@
+#include "cxtrain/report/progress_line.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+namespace cxtrain {
+namespace {
+
+template <class... Values>
+std::string print(const char* format, Values... values) {
+  std::array<char, 64> text{};
+  const int length = std::snprintf(text.data(), text.size(), format, values...);
+  return {text.data(), static_cast<std::size_t>(std::clamp(length, 0, static_cast<int>(text.size()) - 1))};
+}
+
+/// "540/1200 [00:12<00:15, 43.1 it/s, 11.0k samples/s]"
+std::string counts(const Progress& p) {
+  const double steps = static_cast<double>(p.done - p.first);
+  const bool measured = p.elapsed > 0 && steps > 0;
+  const double rate = measured ? steps / p.elapsed : 0;
+  std::string text = std::to_string(p.done) + "/" + (p.total < 0 ? "?" : std::to_string(p.total)) + " [" +
+                     format_duration(p.elapsed) + "<";
+  text += p.total >= 0 && measured
+              ? format_duration(static_cast<double>(std::max<std::int64_t>(p.total - p.done, 0)) / rate)
+              : "--:--";
+  text += ", " + (measured ? format_rate(rate) : std::string("?")) + " it/s";
+  if (p.samples_per_step > 0 && measured) {
+    text += ", " + format_rate(rate * static_cast<double>(p.samples_per_step)) + " samples/s";
+  }
+  return text + "]";
+}
+
+std::string bar(double fraction, std::size_t width) {
+  const auto filled = static_cast<std::size_t>(std::clamp(fraction, 0.0, 1.0) * static_cast<double>(width));
+  return "|" + std::string(filled, '#') + std::string(width - filled, ' ') + "|";
+}
+
+}  // namespace
+
+std::string progress_line(const Progress& progress, std::span<const std::pair<std::string, double>> metrics,
+                          int columns) {
+  constexpr std::size_t kMinBar = 10, kMaxBar = 30;
+  const double fraction = progress.total > 0
+                              ? static_cast<double>(progress.done) / static_cast<double>(progress.total)
+                              : (progress.total == 0 ? 1.0 : 0.0);
+  std::string head = progress.label;
+  if (progress.total >= 0) head += print(" %3d%%", static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100));
+  const std::string tail = counts(progress);
+
+  const bool limited = columns > 0;
+  const std::size_t width = limited ? static_cast<std::size_t>(columns) : 0;
+  const bool with_bar = limited && progress.total >= 0;
+  std::string shown;
+  for (const auto& [name, value] : metrics) {
+    const std::string next = shown + " " + name + "=" + format_metric(value);
+    const std::size_t others = head.size() + 1 + tail.size() + (with_bar ? kMinBar + 3 : 0);
+    if (limited && others + next.size() > width) break;
+    shown = next;
+  }
+
+  const std::size_t text = head.size() + 1 + tail.size() + shown.size();
+  std::string line = head + " ";
+  if (with_bar && text + kMinBar + 3 <= width)
+    line += bar(fraction, std::min(width - text - 3, kMaxBar)) + " ";
+  line += tail + shown;
+  return limited ? line.substr(0, width) : line;
+}
+
+std::string format_duration(double seconds) {
+  constexpr double kLongest = 359999;  // 99:59:59
+  const int total = std::isfinite(seconds) ? static_cast<int>(std::clamp(seconds, 0.0, kLongest) + 0.5) : 0;
+  const int hours = total / 3600, minutes = total / 60 % 60;
+  return hours > 0 ? print("%d:%02d:%02d", hours, minutes, total % 60)
+                   : print("%02d:%02d", minutes, total % 60);
+}
+
+std::string format_rate(double per_second) {
+  std::string suffix;
+  for (const char* next : {"k", "M", "G"}) {
+    if (per_second < 999.5) break;
+    per_second /= 1000;
+    suffix = next;
+  }
+  const int decimals = per_second < 9.995 ? 2 : per_second < 99.95 ? 1 : 0;
+  return print("%.*f", decimals, per_second) + suffix;
+}
+
+std::string format_metric(double value) {
+  const double size = std::abs(value);
+  if (value != 0 && (size < 1e-3 || size >= 1e6)) return print("%.3g", value);
+  return print("%.4g", value);
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace cxtrain {
+
+/// The result of a run, as `run.json` has it.
+struct RunSummary {
+  std::string status;  ///< "done", "stopped", "failed"
+  int exit_code = 0;
+  int world_size = 1;
+  std::string strategy;
+  std::string precision;
+  std::int64_t epochs = 0;
+  std::int64_t global_step = 0;
+  std::map<std::string, double> metrics;  ///< the last value of each logged metric
+  double seconds = 0;
+  double samples_per_second = 0;  ///< over all ranks
+  double first_step_seconds = 0;  ///< from the start of the program to the end of the first step
+  std::int64_t peak_memory_bytes = 0;
+  std::string parameters_sha256;
+};
+
+/// Indented JSON; null for a number that is not finite.
+std::string to_json(const RunSummary& summary);
+
+/// Writes it to `path`, which is complete or absent at any time. Throws Error naming the file.
+void write_run_json(const std::string& path, const RunSummary& summary);
+
+}  // namespace cxtrain

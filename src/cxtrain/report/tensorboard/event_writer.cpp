@@ -1,0 +1,71 @@
+#include "cxtrain/report/tensorboard/event_writer.h"
+
+#include <unistd.h>
+
+#include <boost/crc.hpp>
+#include <chrono>
+
+#include "event.pb.h"
+
+namespace cxtrain {
+namespace {
+
+template <class Integer>
+std::string little_endian(Integer value) {
+  std::string bytes;
+  for (std::size_t i = 0; i < sizeof value; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xff);
+  return bytes;
+}
+
+/// CRC-32C, rotated and offset so that the checksum of data that holds checksums stays meaningful (TFRecord's
+/// format).
+std::uint32_t masked_crc(std::string_view data) {
+  boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> crc;
+  crc.process_bytes(data.data(), data.size());
+  const std::uint32_t sum = crc.checksum();
+  return (sum >> 15 | sum << 17) + 0xa282ead8U;
+}
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string events_path(const std::string& directory) {
+  char host[256] = "unknown";
+  gethostname(host, sizeof host - 1);
+  return directory + "/events.out.tfevents." +
+         std::to_string(static_cast<std::int64_t>(seconds_since_1970())) + "." + host + "." +
+         std::to_string(getpid());
+}
+
+}  // namespace
+
+std::string tf_record(std::string_view data) {
+  const std::string length = little_endian(static_cast<std::uint64_t>(data.size()));
+  std::string record = length + little_endian(masked_crc(length));
+  record += data;
+  return record + little_endian(masked_crc(data));
+}
+
+EventWriter::EventWriter(const std::string& directory) : file_(events_path(directory)) {
+  tensorboard::Event event;
+  event.set_wall_time(seconds_since_1970());
+  event.set_file_version("brain.Event:2");
+  file_.append(tf_record(event.SerializeAsString()));
+  file_.flush();
+}
+
+void EventWriter::add_scalars(std::int64_t step, double wall_time,
+                              std::span<const std::pair<std::string, double>> scalars) {
+  tensorboard::Event event;
+  event.set_wall_time(wall_time);
+  event.set_step(step);
+  for (const auto& [tag, value] : scalars) {
+    tensorboard::Summary::Value* added = event.mutable_summary()->add_value();
+    added->set_tag(tag);
+    added->set_simple_value(static_cast<float>(value));
+  }
+  file_.append(tf_record(event.SerializeAsString()));
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cxtrain/report/append_file.h"
+
+namespace cxtrain {
+
+/// A TensorBoard events file: a sequence of TFRecords, each one `Event` message.
+class EventWriter {
+ public:
+  /// Creates `directory`/events.out.tfevents.<unix time>.<host>.<pid>. Throws Error when that fails.
+  explicit EventWriter(const std::string& directory);
+
+  /// One event with these values at this step. `wall_time`: seconds since 1970.
+  void add_scalars(std::int64_t step, double wall_time,
+                   std::span<const std::pair<std::string, double>> scalars);
+  void flush() { file_.flush(); }
+  const std::string& path() const { return file_.path(); }
+
+ private:
+  AppendFile file_;
+};
+
+/// A TFRecord around `data`: length, masked CRC-32C of the length, data, masked CRC-32C of the data;
+/// little-endian.
+std::string tf_record(std::string_view data);
+
+}  // namespace cxtrain

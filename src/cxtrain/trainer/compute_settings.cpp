@@ -1,0 +1,57 @@
+#include "cxtrain/trainer/compute_settings.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <sched.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#ifdef CXTRAIN_WITH_CUDA
+#include <c10/cuda/CUDAFunctions.h>
+#endif
+
+namespace cxtrain {
+namespace {
+
+int affinity_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+}  // namespace
+
+int threads_per_rank(int cores_of_rank, int cores_of_machine, int local_ranks) {
+  const bool bound = cores_of_rank < cores_of_machine;
+  return std::max(1, bound ? cores_of_rank : cores_of_machine / local_ranks);
+}
+
+void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Device device) {
+  at::Context& context = at::globalContext();
+  context.setBenchmarkCuDNN(plan.benchmark);
+  context.setDeterministicCuDNN(plan.deterministic);
+  context.setDeterministicAlgorithms(plan.deterministic, /*warn_only=*/false);
+  // cuBLAS is deterministic only with a fixed workspace, and reads this when CUDA starts.
+  if (plan.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+#ifdef CXTRAIN_WITH_CUDA
+  if (device.is_cuda()) c10::cuda::set_device(device.index());
+#else
+  static_cast<void>(device);
+#endif
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) {
+    const auto machine = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+    at::set_num_threads(threads_per_rank(affinity_cores(), machine, facts.local_size));
+  }
+}
+
+AnomalyDetection::AnomalyDetection(bool on)
+    : was_on_(torch::autograd::AnomalyMode::is_enabled()),
+      checked_nan_(torch::autograd::AnomalyMode::should_check_nan()) {
+  if (on) torch::autograd::AnomalyMode::set_enabled(true, /*check_nan=*/true);
+}
+
+AnomalyDetection::~AnomalyDetection() { torch::autograd::AnomalyMode::set_enabled(was_on_, checked_nan_); }
+
+}  // namespace cxtrain

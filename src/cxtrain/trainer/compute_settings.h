@@ -1,0 +1,31 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/config/plan.h"
+
+namespace cxtrain {
+
+/// LibTorch's switches for this process, as the plan has them: benchmark, deterministic, the current GPU, and as many
+/// threads per operation as this rank has cores (OMP_NUM_THREADS wins).
+void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Device device);
+
+/// Cores for one rank: its affinity mask where the launcher bound it, else its share of the machine.
+int threads_per_rank(int cores_of_rank, int cores_of_machine, int local_ranks);
+
+/// While it lives, autograd names the forward operation behind a NaN gradient (`detect_anomaly`); slow.
+class AnomalyDetection {
+ public:
+  explicit AnomalyDetection(bool on);
+  ~AnomalyDetection();
+  AnomalyDetection(const AnomalyDetection&) = delete;
+  AnomalyDetection& operator=(const AnomalyDetection&) = delete;
+
+ private:
+  bool was_on_, checked_nan_;
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "cxtrain/data/data_loader.h"
+#include "cxtrain/trainer/limits.h"
+#include "cxtrain/trainer/optimization.h"
+#include "cxtrain/trainer/run.h"
+
+namespace cxtrain {
+
+/// The training loop, from `run.state` to the limits: Lightning's hooks in Lightning's order, and the same for every
+/// strategy. Collective.
+class FitLoop final : private StepObserver {
+ public:
+  /// `val` may be null. All references outlive the loop.
+  FitLoop(Run& run, DataLoader& train, DataLoader* val, const FitLimits& limits, Optimization& optimization);
+
+  void run();
+
+ private:
+  void before_zero_grad() override;
+  void before_backward(const at::Tensor& loss) override;
+  void after_backward() override;
+
+  void sanity_check();
+  void run_epoch();
+  void run_batch(Batch& batch);
+  MicroStep micro_step(const Batch& batch);
+  void after_step();
+  void validate();
+  bool validation_due() const;
+  bool done() const;
+  void agree_on_stopping();
+
+  Run& run_;
+  DataLoader& train_;
+  DataLoader* val_;
+  FitLimits limits_;
+  Optimization& optimization_;
+  bool stopping_ = false;
+};
+
+}  // namespace cxtrain

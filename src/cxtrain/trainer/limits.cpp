@@ -1,0 +1,86 @@
+#include "cxtrain/trainer/limits.h"
+
+#include <algorithm>
+#include <cmath>
+#include <variant>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/config/max_time.h"
+
+namespace cxtrain {
+namespace {
+
+/// Lightning's rule: 1000 epochs unless something else ends the run.
+std::int64_t epochs_of(const TrainerOptions& options, std::optional<std::int64_t> model_max_epochs) {
+  if (options.max_epochs) return *options.max_epochs;
+  if (options.max_steps != -1 || options.max_time) return -1;
+  if (model_max_epochs) return *model_max_epochs;
+  log_warning("max_epochs was not given; training for 1000 epochs (--max_epochs -1 trains without a limit)");
+  return 1000;
+}
+
+std::int64_t val_interval(const TrainerOptions& options, std::int64_t train_batches) {
+  const BatchLimit& interval = options.val_check_interval;
+  if (interval.is_fraction()) {
+    const double fraction = std::get<double>(interval.value);
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(train_batches) * fraction));
+  }
+  const std::int64_t batches = std::get<std::int64_t>(interval.value);
+  if (batches > train_batches && options.check_val_every_n_epoch) {
+    throw ConfigError("trainer.val_check_interval",
+                      std::to_string(batches) + " batches are more than an epoch's " + std::to_string(train_batches),
+                      "--check_val_every_n_epoch null counts batches across epochs");
+  }
+  return batches;
+}
+
+}  // namespace
+
+std::int64_t FitLimits::total_steps() const {
+  if (max_epochs < 0) return std::max<std::int64_t>(max_steps, 0);
+  const std::int64_t by_epochs = max_epochs * steps_per_epoch();
+  return max_steps < 0 ? by_epochs : std::min(max_steps, by_epochs);
+}
+
+FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> model_max_epochs,
+                     std::int64_t available_train_batches, std::int64_t available_val_batches) {
+  FitLimits limits;
+  limits.accumulate = options.accumulate_grad_batches;
+  limits.log_every = options.barebones ? 0 : options.log_every_n_steps;
+  if (options.max_time) limits.max_seconds = static_cast<double>(*parse_max_time(*options.max_time));
+  const bool overfit = options.overfit_batches != BatchLimit{0.0} &&
+                       options.overfit_batches != BatchLimit{std::int64_t{0}};
+  const BatchLimit& train = overfit ? options.overfit_batches : options.limit_train_batches;
+  const BatchLimit& val = overfit ? options.overfit_batches : options.limit_val_batches;
+  limits.train_batches = train.apply(available_train_batches);
+  limits.val_batches = val.apply(available_val_batches);
+  limits.sanity_batches = options.num_sanity_val_steps < 0 ? limits.val_batches
+                                                           : std::min(options.num_sanity_val_steps, limits.val_batches);
+  if (options.barebones) limits.sanity_batches = 0;
+  limits.max_steps = options.max_steps;
+  limits.min_steps = options.min_steps.value_or(0);
+  limits.min_epochs = options.min_epochs.value_or(0);
+
+  if (options.fast_dev_run > 0) {
+    limits.train_batches = std::min(options.fast_dev_run, available_train_batches);
+    limits.val_batches = std::min(options.fast_dev_run, available_val_batches);
+    limits.sanity_batches = 0;
+    limits.max_epochs = 1;
+    limits.max_steps = options.fast_dev_run;
+    limits.val_every_batches = limits.train_batches;
+    return limits;
+  }
+  limits.max_epochs = epochs_of(options, model_max_epochs);
+  if (limits.train_batches == 0 && limits.max_epochs != 0 && limits.max_steps != 0) {
+    throw ConfigError("trainer.limit_train_batches", "leaves none of the " + std::to_string(available_train_batches) +
+                                                         " training batches",
+                      "a smaller data.batch_size or fewer ranks gives more batches");
+  }
+  limits.val_every_epochs = options.check_val_every_n_epoch.value_or(1);
+  limits.val_counts_across_epochs = !options.check_val_every_n_epoch.has_value();
+  if (limits.train_batches > 0) limits.val_every_batches = val_interval(options, limits.train_batches);
+  return limits;
+}
+
+}  // namespace cxtrain

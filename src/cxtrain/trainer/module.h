@@ -1,0 +1,110 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "cxtrain/callbacks/run_view.h"
+#include "cxtrain/optim/setup.h"
+#include "cxtrain/strategy/trainable.h"
+#include "cxtrain/trainer/data_module.h"
+#include "cxtrain/trainer/metric_sink.h"
+
+namespace cxtrain {
+
+/// A model and how to train it: Lightning's LightningModule. Derive, register submodules in the constructor, and
+/// write `training_step` and `configure_optimizers`; everything else has a default.
+///
+///     class Regression : public cxtrain::Module {
+///      public:
+///       Regression() { net = register_module("net", torch::nn::Linear(8, 1)); }
+///       at::Tensor training_step(const cxtrain::Batch& batch, std::int64_t) override {
+///         auto loss = torch::mse_loss(net(batch[0]), batch[1]);
+///         log("train_loss", loss);
+///         return loss;
+///       }
+///       cxtrain::OptimizerSetup configure_optimizers() override { return {cxtrain::Adam{.lr = 1e-3}}; }
+///       torch::nn::Linear net{nullptr};
+///     };
+///
+/// Every rank runs the same methods. The step methods run on the rank's own shard of the global batch, with
+/// autocast on where the precision asks for it, and must not call collectives of their own.
+class Module : public torch::nn::Module, public Trainable {
+ public:
+  static constexpr std::string_view kKind = "model";
+
+  at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) override = 0;
+  /// The defaults of the following refuse: a stage is run only for a model that defines its step.
+  void validation_step(const Batch& batch, std::int64_t batch_idx) override;
+  void test_step(const Batch& batch, std::int64_t batch_idx) override;
+  at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override;
+
+  /// Called once on every rank after the model was placed and before its optimizer is built.
+  virtual OptimizerSetup configure_optimizers() = 0;
+
+  /// What suits this model where the user says nothing.
+  struct TrainerDefaults {
+    std::optional<std::int64_t> max_epochs = {};
+  };
+  virtual TrainerDefaults trainer_defaults() const { return {}; }
+
+  /// The data that a model brings along (an example does); null when the user has to name some.
+  virtual std::unique_ptr<DataModule> default_data() { return nullptr; }
+
+  // Hooks, in the order in which they run. Lightning's names and meaning.
+  virtual void on_fit_start() {}
+  virtual void on_train_start() {}
+  virtual void on_train_epoch_start() {}
+  virtual void on_train_batch_start(const Batch&, std::int64_t /*batch_idx*/) {}
+  virtual void on_before_zero_grad() {}
+  virtual void on_before_backward(const at::Tensor& /*loss*/) {}
+  virtual void on_after_backward() {}
+  virtual void on_before_optimizer_step() {}
+  virtual void on_train_batch_end(const at::Tensor& /*loss*/, const Batch&, std::int64_t /*batch_idx*/) {}
+  virtual void on_validation_start() {}
+  virtual void on_validation_epoch_start() {}
+  virtual void on_validation_batch_start(const Batch&, std::int64_t) {}
+  virtual void on_validation_batch_end(const Batch&, std::int64_t) {}
+  virtual void on_validation_epoch_end() {}
+  virtual void on_validation_end() {}
+  virtual void on_test_start() {}
+  virtual void on_test_epoch_end() {}
+  virtual void on_test_end() {}
+  virtual void on_predict_start() {}
+  virtual void on_predict_end() {}
+  virtual void on_train_epoch_end() {}
+  virtual void on_train_end() {}
+  virtual void on_fit_end() {}
+
+  /// Logs a scalar under this name: to the metric loggers, and with `prog_bar` to the progress bar. No host
+  /// synchronisation. Call from step methods and hooks; elsewhere it has no effect.
+  void log(std::string_view name, const at::Tensor& value, const LogOptions& options = {});
+  void log(std::string_view name, double value, const LogOptions& options = {});
+
+  /// Where the run stands; 0 outside of one.
+  std::int64_t global_step() const { return run_ ? run_->global_step() : 0; }
+  std::int64_t current_epoch() const { return run_ ? run_->current_epoch() : 0; }
+  bool is_global_zero() const { return run_ == nullptr || run_->rank() == 0; }
+  /// The rank's device: where batches arrive and parameters live.
+  at::Device device() const { return device_; }
+
+  // Trainable, for the strategies.
+  std::vector<NamedTensor> all_parameters() const override;
+  std::vector<NamedTensor> all_buffers() const override;
+  void place(at::Device device, std::optional<at::ScalarType> dtype) override;
+  void set_training(bool on) override;
+
+  /// Lent by the running loop, and taken back (null) at its end.
+  void attach(MetricSink* sink, const RunView* run);
+
+ private:
+  MetricSink* sink_ = nullptr;
+  const RunView* run_ = nullptr;
+  at::Device device_{at::kCPU};
+};
+
+}  // namespace cxtrain

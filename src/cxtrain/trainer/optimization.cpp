@@ -1,0 +1,82 @@
+#include "cxtrain/trainer/optimization.h"
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/optim/clip.h"
+
+namespace cxtrain {
+
+Optimization::Optimization(Run& run, const OptimizerSetup& setup, const FitLimits& limits, bool scale_gradients)
+    : run_(run),
+      setup_(setup),
+      total_counts_(setup.interval == Interval::step ? limits.total_steps() : std::max<std::int64_t>(limits.max_epochs, 0)),
+      optimizer_(make_optimizer(setup, run.parts.strategy.optimizer_parameters())) {
+  if (scale_gradients) {
+    scaler_.emplace(run.parts.device);
+    if (run.state.loss_scale > 0) scaler_->restore(run.state.loss_scale, run.state.loss_scale_growth);
+  }
+  if (optimizer_->needs_closure() && (limits.accumulate > 1 || scale_gradients)) {
+    throw ConfigError("optimizer", "an optimizer that evaluates the loss itself works with neither "
+                                   "accumulate_grad_batches nor 16-mixed", "use precision 32-true or bf16-mixed and no accumulation");
+  }
+  run_.loop.learning_rates = [this] { return optimizer_->learning_rates(); };
+  update_learning_rate();
+}
+
+void Optimization::step(const std::function<at::Tensor()>& recompute) {
+  Strategy& strategy = run_.parts.strategy;
+  strategy.synchronize_gradients();
+  if (scaler_) scaler_->unscale(strategy.gradients());
+  run_.call(&Callback::on_before_optimizer_step, &Module::on_before_optimizer_step);
+  clip();
+
+  Optimizer::StepInputs inputs;
+  if (scaler_) inputs.found_inf = &scaler_->found_inf();
+  if (optimizer_->needs_closure()) {
+    inputs.closure = [&] {
+      at::Tensor loss = recompute();
+      strategy.synchronize_gradients();
+      return loss;
+    };
+  }
+  optimizer_->step(inputs);
+  if (scaler_) scaler_->update();
+  strategy.after_optimizer_step();
+  ++run_.state.global_step;
+  if (setup_.interval == Interval::step) update_learning_rate();
+}
+
+void Optimization::clip() {
+  const TrainerOptions& options = run_.parts.options.trainer;
+  if (!options.gradient_clip_val || *options.gradient_clip_val <= 0) return;
+  Strategy& strategy = run_.parts.strategy;
+  const std::span<const at::Tensor> gradients = strategy.gradients();
+  const at::TensorList list(gradients.data(), gradients.size());
+  if (options.gradient_clip_algorithm == "value") {
+    clip_by_value(list, *options.gradient_clip_val);
+  } else {
+    clip_by_norm(list, strategy.gradient_norm(), *options.gradient_clip_val);
+  }
+}
+
+void Optimization::end_epoch() {
+  if (const auto* plateau = std::get_if<PlateauSchedule>(&setup_.schedule)) {
+    const std::optional<double> metric = run_.metrics.last(plateau->monitor);
+    if (!metric) {
+      throw TrainingError("the plateau schedule monitors `" + plateau->monitor +
+                          "`, but nothing of this name was logged by the end of the epoch");
+    }
+    run_.state.plateau.observe(*plateau, *metric);
+  } else if (setup_.interval == Interval::step) {
+    return;
+  }
+  update_learning_rate();
+}
+
+void Optimization::update_learning_rate() {
+  const TrainState& state = run_.state;
+  if (std::holds_alternative<PlateauSchedule>(setup_.schedule)) return optimizer_->set_lr_factor(state.plateau.factor);
+  const std::int64_t count = setup_.interval == Interval::step ? state.global_step : state.epoch;
+  optimizer_->set_lr_factor(schedule_factor(setup_.schedule, count, total_counts_));
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "cxtrain/optim/optimizer.h"
+#include "cxtrain/optim/schedule.h"
+#include "cxtrain/precision/grad_scaler.h"
+#include "cxtrain/trainer/limits.h"
+#include "cxtrain/trainer/run.h"
+
+namespace cxtrain {
+
+/// What follows a complete backward: gradients synchronised, unscaled and clipped, the optimizer stepped, the loss scale
+/// and the learning rate moved on. Nothing here waits for the device.
+class Optimization {
+ public:
+  Optimization(Run& run, const OptimizerSetup& setup, const FitLimits& limits, bool scale_gradients);
+
+  /// One optimizer step; counts it. `recompute` runs forward and backward again, for optimizers that need a closure.
+  void step(const std::function<at::Tensor()>& recompute);
+  /// At the end of an epoch, after its validation.
+  void end_epoch();
+
+  GradScaler* scaler() { return scaler_ ? &*scaler_ : nullptr; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+
+ private:
+  void clip();
+  void update_learning_rate();
+
+  Run& run_;
+  OptimizerSetup setup_;
+  std::int64_t total_counts_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::optional<GradScaler> scaler_;
+};
+
+}  // namespace cxtrain

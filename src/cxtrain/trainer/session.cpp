@@ -1,0 +1,160 @@
+#include "cxtrain/trainer/session.h"
+
+#include <exception>
+#include <fstream>
+
+#include "cxtrain/base/log.h"
+#include "cxtrain/callbacks/early_stopping.h"
+#include "cxtrain/callbacks/learning_rate_monitor.h"
+#include "cxtrain/callbacks/progress.h"
+#include "cxtrain/callbacks/timer.h"
+#include "cxtrain/cluster/agree.h"
+#include "cxtrain/config/max_time.h"
+#include "cxtrain/device/memory.h"
+#include "cxtrain/report/csv_logger.h"
+#include "cxtrain/report/jsonl_logger.h"
+#include "cxtrain/report/model_summary.h"
+#include "cxtrain/report/tensorboard_logger.h"
+#include "cxtrain/report/version_dir.h"
+#include "cxtrain/strategy/parameter_hash.h"
+#include "cxtrain/trainer/layer_rows.h"
+
+namespace cxtrain {
+
+Trainer::Session::Session(Trainer& trainer, Module& module)
+    : trainer_(trainer),
+      precision_(precision_policy(trainer.plan_.precision)),
+      context_{trainer.world_, trainer.plan_, trainer.options_, precision_, trainer.device_},
+      strategy_(trainer.registry_.make<Strategy>(trainer.plan_.strategy, {})) {
+  open_log_dir();
+  strategy_->setup(module, context_);
+  run_ = std::make_unique<Run>(Run::Parts{trainer.world_, trainer.options_, module, *strategy_, trainer.device_,
+                                          precision_.module_dtype});
+  trainer_.where_ = [run = run_.get()] { return run->where(); };
+  run_->state.seed = trainer_.options_.seed.value_or(0);
+  add_callbacks();
+  add_loggers();
+  module.attach(&run_->metrics, run_.get());
+  // The model is the same everywhere by now; dropout must not be.
+  const int cuda = trainer_.device_.is_cuda() ? trainer_.device_.index() : -1;
+  seed_everything(run_->state.seed + static_cast<std::uint64_t>(trainer_.world_.rank()), cuda);
+  announce(module);
+}
+
+Trainer::Session::~Session() {
+  if (std::uncaught_exceptions() == 0) {
+    trainer_.where_ = nullptr;
+  } else {
+    trainer_.where_ = [where = run_ ? run_->where() : std::string()] { return where; };
+  }
+  if (!run_) return;
+  run_->parts.module.attach(nullptr, nullptr);
+  trainer_.callbacks_ = std::move(run_->callbacks);
+  trainer_.loggers_ = std::move(run_->loggers);
+}
+
+void Trainer::Session::open_log_dir() {
+  const Options& options = trainer_.options_;
+  if (options.trainer.fast_dev_run > 0) return;
+  World& world = trainer_.world_;
+  run_agreed(world, [&] {
+    if (world.is_root()) trainer_.log_dir_ = make_version_dir(options.trainer.default_root_dir);
+  });
+  trainer_.log_dir_ = world.broadcast(trainer_.log_dir_);
+  if (trainer_.log_) trainer_.log_->open_file(trainer_.log_dir_);
+  if (!world.is_root() || trainer_.config_text_.empty()) return;
+  std::ofstream(trainer_.log_dir_ + "/config.yaml") << trainer_.config_text_;
+}
+
+void Trainer::Session::add_callbacks() {
+  const Options& options = trainer_.options_;
+  auto& callbacks = run_->callbacks;
+  callbacks = std::move(trainer_.callbacks_);
+  if (options.trainer.max_time) {
+    callbacks.push_back(std::make_unique<Timer>(static_cast<double>(*parse_max_time(*options.trainer.max_time))));
+  }
+  const CallbackOptions& wanted = options.callbacks;
+  if (wanted.lr_monitor) callbacks.push_back(std::make_unique<LearningRateMonitor>(options.trainer.log_every_n_steps));
+  if (wanted.early_stopping_monitor && options.trainer.fast_dev_run == 0) {
+    callbacks.push_back(std::make_unique<EarlyStopping>(EarlyStopping::Options{
+        .monitor = *wanted.early_stopping_monitor,
+        .mode = wanted.early_stopping_mode,
+        .patience = wanted.early_stopping_patience,
+        .min_delta = wanted.early_stopping_min_delta}));
+  }
+  if (options.trainer.enable_progress_bar && !options.trainer.barebones && trainer_.world_.is_root()) {
+    callbacks.push_back(std::make_unique<ProgressCallback>(run_->clock, *run_));
+  }
+}
+
+void Trainer::Session::add_loggers() {
+  const TrainerOptions& options = trainer_.options_.trainer;
+  run_->loggers = std::move(trainer_.loggers_);
+  if (!trainer_.world_.is_root() || !options.logger || options.barebones || trainer_.log_dir_.empty()) return;
+  run_->loggers.push_back(std::make_unique<CsvLogger>(trainer_.log_dir_));
+  run_->loggers.push_back(std::make_unique<JsonlLogger>(trainer_.log_dir_));
+  run_->loggers.push_back(std::make_unique<TensorBoardLogger>(trainer_.log_dir_));
+}
+
+void Trainer::Session::announce(const Module& module) const {
+  const TrainerOptions& options = trainer_.options_.trainer;
+  if (options.barebones) return;
+  log_info(to_text(trainer_.plan_));
+  log_info("gradients: " + strategy_->describe());
+  if (!trainer_.log_dir_.empty()) log_info("writing to " + trainer_.log_dir_);
+  if (options.enable_model_summary) log_info(model_summary(layer_rows(module)));
+}
+
+std::unique_ptr<DataLoader> Trainer::Session::loader(DataLoaderSpec spec, bool training) const {
+  if (!spec.dataset) return nullptr;
+  const Options& options = trainer_.options_;
+  SamplerOptions sampling;
+  spec.batch_size = options.data.batch_size.value_or(spec.batch_size);
+  sampling.batch_size = spec.batch_size;
+  const bool overfit = options.trainer.overfit_batches != BatchLimit{0.0} &&
+                       options.trainer.overfit_batches != BatchLimit{std::int64_t{0}};
+  sampling.shuffle = spec.shuffle && !overfit;
+  sampling.seed = run_->state.seed;
+  // Evaluation counts every sample once, on any number of ranks; padding would count some twice.
+  sampling.uneven = training ? parse_uneven(options.data.uneven) : Uneven::exact;
+  sampling.drop_last = spec.drop_last;
+  return std::make_unique<DataLoader>(
+      spec, ShardedSampler(spec.dataset->size(), strategy_->data_shard(), sampling),
+      LoaderOptions{.num_workers = options.data.num_workers,
+                    .prefetch_factor = options.data.prefetch_factor,
+                    .pin_memory = trainer_.device_.is_cuda()});
+}
+
+RunSummary Trainer::Session::finish() {
+  World& world = trainer_.world_;
+  const double seconds = run_->elapsed_seconds();
+  const std::string hash = parameters_sha256(run_->parts.module);
+  const std::vector<std::string> hashes = world.all_gather(hash);
+  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
+    if (hashes[rank] == hashes[0]) continue;
+    throw CommunicationError("at the end rank " + std::to_string(rank) + " holds other parameters or buffers than rank "
+                             "0; a hook changed them on some ranks only, or a buffer depends on the rank's data "
+                             "(trainer.sync_batchnorm)");
+  }
+  for (const auto& logger : run_->loggers) logger->flush();
+
+  RunSummary summary;
+  summary.status = "done";
+  summary.exit_code = static_cast<int>(ExitCode::done);
+  summary.world_size = world.size();
+  summary.strategy = trainer_.plan_.strategy;
+  summary.precision = precision_.name;
+  summary.epochs = run_->state.epoch;
+  summary.global_step = run_->state.global_step;
+  summary.metrics = run_->metrics.all();
+  summary.seconds = seconds;
+  summary.samples_per_second = seconds > 0 ? static_cast<double>(run_->state.samples) / seconds : 0;
+  summary.first_step_seconds = run_->first_step_seconds;
+  summary.peak_memory_bytes = world.max(peak_resident_bytes());
+  summary.parameters_sha256 = hash;
+  if (world.is_root() && !trainer_.log_dir_.empty()) write_run_json(trainer_.log_dir_ + "/run.json", summary);
+  strategy_->teardown();
+  return summary;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cxtrain/data/data_loader.h"
+#include "cxtrain/plugin/registry.h"
+#include "cxtrain/report/run_json.h"
+#include "cxtrain/trainer/run.h"
+#include "cxtrain/trainer/trainer.h"
+
+namespace cxtrain {
+
+/// One call of `Trainer::fit`, `validate`, `test` or `predict`, from placing the model to the run's files. Lets go of
+/// everything collective when it ends without an error.
+class Trainer::Session {
+ public:
+  Session(Trainer& trainer, Module& module);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  Run& run() { return *run_; }
+  const PrecisionPolicy& precision() const { return precision_; }
+
+  /// A loader of this rank's shard. Null when the stage has no data.
+  std::unique_ptr<DataLoader> loader(DataLoaderSpec spec, bool training) const;
+
+  /// Closes the books: summary, run.json, loggers, and the check that all ranks hold the same parameters. Collective.
+  RunSummary finish();
+
+ private:
+  void open_log_dir();
+  void add_callbacks();
+  void add_loggers();
+  void announce(const Module& module) const;
+
+  Trainer& trainer_;
+  PrecisionPolicy precision_;
+  StrategyContext context_;
+  std::unique_ptr<Strategy> strategy_;
+  std::unique_ptr<Run> run_;
+};
+
+}  // namespace cxtrain

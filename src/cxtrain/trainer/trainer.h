@@ -1,0 +1,79 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cxtrain/base/log.h"
+#include "cxtrain/callbacks/callback.h"
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/config/options.h"
+#include "cxtrain/config/plan.h"
+#include "cxtrain/plugin/registry.h"
+#include "cxtrain/report/metric_logger.h"
+#include "cxtrain/report/run_json.h"
+#include "cxtrain/trainer/data_module.h"
+#include "cxtrain/trainer/module.h"
+
+namespace cxtrain {
+
+/// Trains, evaluates and predicts: Lightning's Trainer.
+///
+///     cxtrain::Trainer trainer(world, {.max_epochs = 3, .precision = "bf16-mixed"});
+///     trainer.fit(model, data);
+///
+/// Every rank makes one, with the same options, and calls the same methods. Errors are thrown as they happen; a rank
+/// that catches one must end the job (`run_main` does, with `World::abort`), since the others wait for it.
+class Trainer {
+ public:
+  /// Decides where everything runs (`plan()`). Throws ConfigError with every reason why it cannot.
+  /// Strategies that `registry` lacks are looked for in plugins.
+  Trainer(World& world, Options options, Registry registry = {});
+  Trainer(World& world, TrainerOptions options);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// Added to those that the options name.
+  void add_callback(std::unique_ptr<Callback> callback) { callbacks_.push_back(std::move(callback)); }
+  void add_logger(std::unique_ptr<MetricLogger> logger) { loggers_.push_back(std::move(logger)); }
+
+  /// Each sets the data up, runs, writes the run's files (rank 0) and returns what run.json says.
+  RunSummary fit(Module& module, DataModule& data);
+  RunSummary validate(Module& module, DataModule& data);
+  RunSummary test(Module& module, DataModule& data);
+  /// Outputs of this rank's shard, one tensor per batch, on the CPU, in `predictions()`.
+  RunSummary predict(Module& module, DataModule& data);
+  const std::vector<at::Tensor>& predictions() const { return predictions_; }
+
+  const Plan& plan() const { return plan_; }
+  at::Device device() const { return device_; }
+  /// Where the run writes; empty without a logger.
+  const std::string& log_dir() const { return log_dir_; }
+  /// Where the run is, or was when it failed: "epoch 1, step 230"; empty before the first.
+  std::string where() const { return where_ ? where_() : std::string(); }
+  /// The log that gets a file in the run's folder; it outlives the trainer.
+  void set_log(Log& log) { log_ = &log; }
+  /// The text of `config.yaml` in the run's folder; none is written without it.
+  void set_config_text(std::string yaml) { config_text_ = std::move(yaml); }
+
+ private:
+  class Session;
+  RunSummary evaluate_once(Module& module, DataModule& data, bool test);
+
+  World& world_;
+  Options options_;
+  Plan plan_;
+  at::Device device_{at::kCPU};
+  Registry registry_;
+  std::vector<std::unique_ptr<Callback>> callbacks_;
+  std::vector<std::unique_ptr<MetricLogger>> loggers_;
+  std::vector<at::Tensor> predictions_;
+  std::string log_dir_;
+  Log* log_ = nullptr;
+  std::string config_text_;
+  std::function<std::string()> where_;
+};
+
+}  // namespace cxtrain

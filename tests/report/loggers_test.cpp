@@ -1,0 +1,117 @@
+#include <catch2/catch.hpp>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/report/csv_logger.h"
+#include "cxtrain/report/jsonl_logger.h"
+#include "cxtrain/report/tensorboard/event_writer.h"
+#include "cxtrain/report/tensorboard_logger.h"
+#include "support/temp_dir.h"
+
+namespace {
+
+using namespace cxtrain;
+using Row = std::vector<MetricLogger::Metric>;
+using test::slurp;
+using test::TempDir;
+
+}  // namespace
+
+TEST_CASE("metrics.csv has Lightning's layout", "[loggers]") {
+  const TempDir dir;
+  CsvLogger logger(dir.path());
+  logger.log(9, 0, Row{{"train_loss", 0.5}});
+  logger.log(19, 0, Row{{"train_loss", 0.25}});
+  logger.flush();
+  CHECK(slurp(dir.file("metrics.csv")) == "epoch,step,train_loss\n0,9,0.5\n0,19,0.25\n");
+}
+
+TEST_CASE("a new key rewrites metrics.csv with a new header", "[loggers]") {
+  const TempDir dir;
+  CsvLogger logger(dir.path());
+  logger.log(1, 0, Row{{"train_loss", 0.1}});
+  logger.log(2, 1, Row{{"val_acc", 1}, {"a,b", 2}, {"lr-\"x\"", 1e-5}});
+  logger.log(3, 1, Row{{"train_loss", 3}});
+  logger.flush();
+  CHECK(slurp(dir.file("metrics.csv")) ==
+        "\"a,b\",epoch,\"lr-\"\"x\"\"\",step,train_loss,val_acc\n"
+        ",0,,1,0.1,\n"
+        "2,1,1e-05,2,,1\n"
+        ",1,,3,3,\n");
+}
+
+TEST_CASE("an existing metrics.csv is continued", "[loggers]") {
+  const TempDir dir;
+  CsvLogger(dir.path()).log(1, 0, Row{{"loss", 1}});
+  {
+    CsvLogger logger(dir.path());
+    logger.log(2, 0, Row{{"loss", 2}});
+    logger.log(3, 0, Row{{"acc", 3}});
+  }
+  CHECK(slurp(dir.file("metrics.csv")) == "acc,epoch,loss,step\n,0,1,1\n,0,2,2\n3,0,,3\n");
+}
+
+TEST_CASE("numbers in metrics.csv read back exactly", "[loggers]") {
+  const TempDir dir;
+  const double third = 1.0 / 3;
+  {
+    CsvLogger logger(dir.path());
+    logger.log(1, 0, Row{{"x", third}, {"y", std::numeric_limits<double>::quiet_NaN()}});
+  }
+  const std::string content = slurp(dir.file("metrics.csv"));
+  const std::string row = content.substr(content.find('\n') + 1);
+  CHECK(std::stod(row.substr(4)) == third);
+  CHECK(row.ends_with(",nan\n"));
+}
+
+TEST_CASE("metrics.jsonl has one object a row", "[loggers]") {
+  const TempDir dir;
+  JsonlLogger logger(dir.path());
+  logger.log(4, 1, Row{{"loss", 0.5}, {"q\"", std::numeric_limits<double>::infinity()}});
+  logger.log(5, 1, Row{});
+  CHECK(slurp(dir.file("metrics.jsonl")).empty());
+  logger.flush();
+  const std::string content = slurp(dir.file("metrics.jsonl"));
+  CHECK(content == "{\"step\":4,\"epoch\":1,\"loss\":0.5,\"q\\\"\":null}\n{\"step\":5,\"epoch\":1}\n");
+}
+
+TEST_CASE("a logger that cannot write names its file", "[loggers]") {
+  const TempDir dir;
+  CHECK_THROWS_WITH(CsvLogger(dir.file("none")), Catch::Contains("none/metrics.csv"));
+  CHECK_THROWS_AS(JsonlLogger(dir.file("none")), Error);
+  CHECK_THROWS_AS(TensorBoardLogger(dir.file("none")), Error);
+  AppendFile full("/dev/full");
+  full.append("x");
+  CHECK_THROWS_WITH(full.flush(), Catch::Contains("/dev/full") && Catch::Contains("space"));
+}
+
+TEST_CASE("a TFRecord carries masked CRC-32C sums", "[loggers]") {
+  const std::string record = tf_record("123456789");
+  REQUIRE(record.size() == 8 + 4 + 9 + 4);
+  const auto word = [&](std::size_t at) {
+    std::uint32_t value = 0;
+    for (std::size_t i = 4; i-- > 0;) value = value << 8 | static_cast<unsigned char>(record[at + i]);
+    return value;
+  };
+  CHECK(word(0) == 9);
+  CHECK(word(4) == 0);
+  CHECK(record.substr(12, 9) == "123456789");
+  // CRC-32C("123456789") is 0xe3069283 (RFC 3720's check value), masked as TFRecord does.
+  constexpr std::uint32_t kCrc = 0xe3069283;
+  CHECK(word(21) == ((kCrc >> 15 | kCrc << 17) + 0xa282ead8U));
+}
+
+TEST_CASE("events hold tag, value and step", "[loggers]") {
+  const TempDir dir;
+  EventWriter writer(dir.path());
+  CHECK(writer.path().find("/events.out.tfevents.") != std::string::npos);
+  const std::string head = slurp(writer.path());
+  CHECK(head.find("brain.Event:2") != std::string::npos);
+  writer.add_scalars(300, 0.5, Row{{"loss", 1.5}});
+  writer.flush();
+  // Event{wall_time 0.5, step 300, summary{value{tag "loss", simple_value 1.5}}} in protobuf's wire format.
+  const std::string value = std::string("\x0a\x04loss\x15", 7) + std::string("\0\0\xc0\x3f", 4);
+  const std::string event = std::string("\x09\0\0\0\0\0\0\xe0\x3f\x10\xac\x02\x2a\x0d\x0a\x0b", 16) + value;
+  CHECK(slurp(writer.path()) == head + tf_record(event));
+}
