@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/config/options.h"
+
+namespace cxtrain {
+
+struct ParsedCommandLine {
+  Options options;
+  bool help = false;
+  bool version = false;
+  bool print_config = false;
+  std::string help_text;  ///< of the subcommand
+  std::vector<Problem> problems;  ///< what was refused; the options then hold all else
+};
+
+/// The file's text, or nothing when it cannot be read.
+using ReadFile = std::function<std::optional<std::string>(const std::string& path)>;
+
+/// Reads the words after the program's name: a subcommand, then options; first the --config files in their
+/// order, then the options above them, so that the command line wins. With --help or --version nothing is refused. Pure but
+/// for `read_file`.
+///
+///     --key value   --key=value   --key-with-hyphens   --flag (is true)   --fast_dev_run (is 1)   --key null
+///     (resets)
+ParsedCommandLine read_command_line(std::span<const char* const> args, const ReadFile& read_file);
+/// The same; throws what was refused.
+ParsedCommandLine parse_command_line(std::span<const char* const> args, const ReadFile& read_file);
+
+/// Reads a real file, for parse_command_line.
+std::optional<std::string> read_text_file(const std::string& path);
+
+}  // namespace cxtrain

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/config/options.h"
+#include "cxtrain/plugin/registry.h"
+#include "cxtrain/trainer/data_module.h"
+#include "cxtrain/trainer/module.h"
+
+namespace cxtrain {
+
+/// The model and the data that the options name, checked but not yet made.
+struct Components {
+  Arguments model;
+  Arguments data;
+};
+
+/// Loads the plugins that the options need into the registry and checks the components' arguments. Appends every
+/// problem: an unknown model, strategy or data module (with those found), unknown or malformed arguments, a plugin that
+/// cannot be used.
+Components load_components(Registry& registry, const Options& options, std::vector<Problem>& problems);
+
+std::unique_ptr<Module> make_model(const Registry& registry, const Options& options, const Components& components);
+/// The data module that the options name, else the model's own. Throws ConfigError when there is neither.
+std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& options, const Components& components,
+                                      Module& model);
+
+}  // namespace cxtrain

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+
+namespace cxtrain {
+
+/// What `cxtrain_mpi SUBCOMMAND --help` prints: usage, then the options of the subcommand in groups, at most
+/// 100 columns wide.
+std::string help_text(const std::string& subcommand);
+
+}  // namespace cxtrain

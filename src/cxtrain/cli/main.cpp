@@ -1,0 +1,141 @@
+#include "cxtrain/cli/main.h"
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <span>
+#include <sstream>
+
+#include "cxtrain/base/log.h"
+#include "cxtrain/cli/command_line.h"
+#include "cxtrain/cli/components.h"
+#include "cxtrain/cli/info_command.h"
+#include "cxtrain/cli/plan_command.h"
+#include "cxtrain/cli/versions.h"
+#include "cxtrain/cli/yaml_config.h"
+#include "cxtrain/cluster/agree.h"
+#include "cxtrain/config/plan.h"
+#include "cxtrain/device/malloc_tuning.h"
+#include "cxtrain/device/hardware.h"
+#include "cxtrain/plugin/loader.h"
+#include "cxtrain/report/progress_line.h"
+#include "cxtrain/strategy/strategy.h"
+#include "cxtrain/trainer/train_state.h"
+#include "cxtrain/trainer/trainer.h"
+
+namespace cxtrain {
+namespace {
+
+/// A command line, and what it asks for.
+struct Request {
+  ParsedCommandLine command;
+  Registry registry;
+  Components components;
+
+  const Options& options() const { return command.options; }
+};
+
+/// Subcommands and options that only print something. Rank 0 does it; no other rank is asked.
+bool only_prints(const ParsedCommandLine& command) {
+  return command.help || command.version || command.print_config || command.options.subcommand == "plan" ||
+         command.options.subcommand == "info";
+}
+
+int print(Request& request, std::ostream& out) {
+  const ParsedCommandLine& command = request.command;
+  if (command.help) return out << command.help_text, 0;
+  if (command.version) return out << version_line() << '\n', 0;
+  const bool plan = command.options.subcommand == "plan";
+  if (!command.problems.empty()) {
+    if (plan && command.options.json) return print_refused_plan(command.problems, out), static_cast<int>(ExitCode::refused);
+    throw ConfigError(command.problems);
+  }
+  if (command.print_config) return out << to_yaml(command.options), 0;
+  if (plan) return run_plan(command.options, out, PluginLoader(request.registry).available(Strategy::kKind));
+  return run_info(command.options, version_lines(), out);
+}
+
+/// Everything that can be refused before any rank talks to another: all of it, at once.
+void check(Request& request, const World& world, const std::function<void(Registry&)>& register_components) {
+  std::vector<Problem> problems = request.command.problems;
+  if (register_components) register_components(request.registry);
+  request.components = load_components(request.registry, request.options(), problems);
+  const Plan plan = resolve(request.options(), probe_hardware(), world.facts());
+  problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
+RunSummary run(Trainer& trainer, Request& request) {
+  const Options& options = request.options();
+  seed_everything(options.seed.value_or(0), -1);  // every rank builds the same model
+  const std::unique_ptr<Module> model = make_model(request.registry, options, request.components);
+  const std::unique_ptr<DataModule> data = make_data(request.registry, options, request.components, *model);
+  if (options.subcommand == "validate") return trainer.validate(*model, *data);
+  if (options.subcommand == "test") return trainer.test(*model, *data);
+  if (options.subcommand == "predict") return trainer.predict(*model, *data);
+  return trainer.fit(*model, *data);
+}
+
+void print_result(const RunSummary& summary, const std::string& log_dir) {
+  std::ostringstream line;
+  line << summary.status << ": " << summary.epochs << " epochs, " << summary.global_step << " steps in "
+       << format_metric(summary.seconds) << " s";
+  if (summary.samples_per_second > 0) line << ", " << format_rate(summary.samples_per_second) << " samples/s";
+  for (const auto& [name, value] : summary.metrics) line << ", " << name << " " << format_metric(value);
+  if (!log_dir.empty()) line << " (" << log_dir << "/run.json)";
+  log_info(line.str());
+}
+
+/// Reports an error of this rank alone and ends the job: the others may be waiting for it for ever.
+int abort_job(World& world, const std::string& where, ExitCode code, const std::string& message) {
+  const WorldFacts& facts = world.facts();
+  log_error("rank " + std::to_string(facts.rank) + " on " + facts.hostname + (where.empty() ? "" : ", " + where) + ": " +
+            message);
+  world.abort(static_cast<int>(code));
+  return static_cast<int>(code);
+}
+
+/// Joins the ranks' fates: an error that all have is reported once, one of a single rank ends the job.
+int run_guarded(World& world, Log& log, Request& request, const std::function<void(Registry&)>& register_components) {
+  std::optional<Trainer> trainer;
+  const auto where = [&] { return trainer ? trainer->where() : std::string(); };
+  try {
+    run_agreed(world, [&] { check(request, world, register_components); });
+    trainer.emplace(world, request.options(), request.registry);
+    trainer->set_log(log);
+    trainer->set_config_text(to_yaml(request.options()));
+    const RunSummary summary = run(*trainer, request);
+    print_result(summary, trainer->log_dir());
+    return summary.exit_code;
+  } catch (const AgreedError& error) {
+    if (world.is_root()) log_error(error.what());
+    return static_cast<int>(error.code());
+  } catch (const Error& error) {
+    return abort_job(world, where(), error.code(), error.what());
+  } catch (const std::exception& error) {
+    return abort_job(world, where(), ExitCode::failure, error.what());
+  }
+}
+
+}  // namespace
+
+int run_main(int argc, char** argv, const std::function<void(Registry&)>& register_components) {
+  tune_malloc();
+  const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
+  try {
+    Request request;
+    request.command = read_command_line(args, read_text_file);
+    const std::unique_ptr<World> world = make_world();
+    Log log(world->rank());
+    if (only_prints(request.command)) return world->is_root() ? print(request, std::cout) : 0;
+    return run_guarded(*world, log, request, register_components);
+  } catch (const Error& error) {
+    std::cerr << "error: " << error.what() << '\n';
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    std::cerr << "error: " << error.what() << '\n';
+    return static_cast<int>(ExitCode::failure);
+  }
+}
+
+}  // namespace cxtrain

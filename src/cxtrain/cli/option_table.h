@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cxtrain/config/options.h"
+
+/// The one place that knows which options there are. The command line, the YAML files, `--help` and
+/// `config.yaml` are all read off this table.
+namespace cxtrain {
+
+struct OptionEntry {
+  std::string group;        ///< heading in --help
+  std::string key;          ///< "trainer.max_epochs"
+  std::string placeholder;  ///< what help shows for the value
+  std::string help;
+  std::string bare;         ///< what the option means without a value; empty: it needs one
+  bool repeatable = false;  ///< each further value adds to a list
+  bool saved = true;        ///< part of config.yaml
+  std::string commands;     ///< the only subcommands that take it, separated by blanks; empty: all
+
+  /// Sets the member from a text; returns why not, or "".
+  std::function<std::string(Options&, const std::string&)> read;
+  /// `null`: an optional member becomes absent, any other its default.
+  std::function<void(Options&)> reset;
+  /// The values to save: one, or a list's; no value stands for null.
+  std::function<std::optional<std::vector<std::string>>(const Options&)> write;
+};
+
+/// All options, in the order of --help.
+std::span<const OptionEntry> option_table();
+
+/// The entry for a key with underscores: dotted, or a Trainer option without `trainer.`; null for none.
+const OptionEntry* find_option(std::string_view key);
+
+/// A component that is chosen by name and takes arguments of its own: `model`, `data`, `optimizer`,
+/// `lr_scheduler`.
+struct ComponentEntry {
+  std::string key;
+  std::string& (*name)(Options&);
+  std::map<std::string, std::string>& (*args)(Options&);
+};
+std::span<const ComponentEntry> component_table();
+
+/// The component whose argument the key is ("model.layers"), or null; keys in option_table() are none.
+const ComponentEntry* find_component_of(std::string_view key);
+
+/// Every word that may follow `--`, for "did you mean".
+std::vector<std::string> option_names();
+
+}  // namespace cxtrain

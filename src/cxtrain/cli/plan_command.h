@@ -1,0 +1,27 @@
+#pragma once
+
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/config/options.h"
+#include "cxtrain/config/plan.h"
+
+namespace cxtrain {
+
+/// What `cxtrain_mpi plan` would do with these options: for the hardware of the file or of this machine, and
+/// for the ranks of --ranks, --ranks-per-node, else as if started alone. Needs no GPU and no MPI. Unreadable
+/// files and impossible numbers of ranks are in Plan::errors. `known_strategies`: when not empty, a strategy
+/// that is none of them is an error.
+Plan make_plan(const Options& options, std::span<const std::string> known_strategies = {});
+
+/// Prints that plan, as a table or with --json as JSON. Returns the exit status: 0, or 2 when the plan has
+/// errors.
+int run_plan(const Options& options, std::ostream& out, std::span<const std::string> known_strategies = {});
+
+/// Prints what a command line was refused for in the shape of a plan, for `plan --json`.
+void print_refused_plan(const std::vector<Problem>& problems, std::ostream& out);
+
+}  // namespace cxtrain

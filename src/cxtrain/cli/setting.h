@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/config/options.h"
+
+namespace cxtrain {
+
+/// One `key: value` that the user wrote, somewhere.
+struct Setting {
+  std::string key;  ///< as written, with underscores: "trainer.max_epochs", "max_epochs", "model.layers"
+  std::optional<std::string> value;  ///< absent: null, which resets
+  std::string written;               ///< how messages call it: "--max-epochs", "gpt.yaml line 3: max_epochs"
+};
+
+/// Applies the settings of one source (a file, or the command line) to the options, in a fixed order of its
+/// own: the names of components before their arguments. A component that gets another name loses the
+/// arguments that it had from earlier sources. Settings that are unknown (with the nearest name), malformed
+/// or given twice are problems.
+void apply_settings(const std::vector<Setting>& settings, Options& options, std::vector<Problem>& problems);
+
+}  // namespace cxtrain

@@ -1,0 +1,187 @@
+#include "cxtrain/cli/yaml_config.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+
+#include "cxtrain/cli/option_table.h"
+
+namespace cxtrain {
+namespace {
+
+class Reader {
+ public:
+  Reader(const std::string& file, std::vector<Problem>& problems) : file_(file), problems_(problems) {}
+
+  void read_map(const YAML::Node& map, const std::string& prefix) {
+    for (const auto& pair : map) {
+      if (!pair.first.IsScalar()) {
+        refuse(pair.first, "a name is expected before the colon");
+      } else {
+        read_value(pair.second, prefix + pair.first.Scalar(), pair.first);
+      }
+    }
+  }
+
+  void refuse(const YAML::Node& where, const std::string& message) {
+    problems_.push_back({place(where.Mark()), message, ""});
+  }
+
+  std::string place(const YAML::Mark& mark) const { return file_ + " line " + std::to_string(mark.line + 1); }
+
+  std::vector<Setting> settings;
+
+ private:
+  void read_value(const YAML::Node& value, const std::string& key, const YAML::Node& where) {
+    const std::string written = place(where.Mark()) + ": " + key;
+    const OptionEntry* entry = find_option(key);
+    if (value.IsMap()) {
+      read_map(value, key + ".");
+    } else if (value.IsNull() && entry == nullptr && is_section(key)) {
+      return;  // `trainer:` with nothing below it
+    } else if (value.IsNull()) {
+      settings.push_back({key, std::nullopt, written});
+    } else if (value.IsScalar()) {
+      settings.push_back({key, value.Scalar(), written});
+    } else if (entry != nullptr && entry->repeatable) {
+      settings.push_back({key, std::nullopt, written});  // the list replaces what came before
+      for (const YAML::Node& item : value) settings.push_back({key, scalar(item), written});
+    } else {
+      std::string list;
+      for (const YAML::Node& item : value) list += (list.empty() ? "" : ", ") + scalar(item);
+      settings.push_back({key, "[" + list + "]", written});
+    }
+  }
+
+  static bool is_section(const std::string& key) {
+    const auto table = option_table();
+    return std::any_of(table.begin(), table.end(),
+                       [&](const OptionEntry& entry) { return entry.key.starts_with(key + "."); });
+  }
+
+  std::string scalar(const YAML::Node& item) {
+    if (item.IsScalar()) return item.Scalar();
+    refuse(item, "a list holds plain values only");
+    return "";
+  }
+
+  const std::string& file_;
+  std::vector<Problem>& problems_;
+};
+
+class Writer {
+ public:
+  Writer() {
+    out_.SetNullFormat(YAML::LowerNull);
+    out_ << YAML::BeginMap;
+  }
+
+  void write_table(const Options& options) {
+    // A section's options need not stand together in the table.
+    std::vector<std::string> sections;
+    for (const OptionEntry& entry : option_table()) {
+      const std::string section = section_of(entry.key);
+      const bool known = std::find(sections.begin(), sections.end(), section) != sections.end();
+      if (entry.saved && !known && component_of(section) == nullptr) sections.push_back(section);
+    }
+    std::sort(sections.begin(), sections.end(),
+              [](const auto& a, const auto& b) { return a.empty() > b.empty(); });
+    for (const std::string& section : sections) write_section(section, options);
+    for (const ComponentEntry& component : component_table()) write_component(component, options);
+  }
+
+  std::string text() {
+    out_ << YAML::EndMap;
+    return std::string(out_.c_str()) + "\n";
+  }
+
+ private:
+  static const ComponentEntry* component_of(const std::string& key) {
+    for (const ComponentEntry& component : component_table()) {
+      if (component.key == key) return &component;
+    }
+    return nullptr;
+  }
+
+  static std::string section_of(const std::string& key) {
+    const std::size_t dot = key.find('.');
+    return dot == std::string::npos ? "" : key.substr(0, dot);
+  }
+
+  void write_section(const std::string& section, const Options& options) {
+    if (!section.empty()) out_ << YAML::Key << section << YAML::Value << YAML::BeginMap;
+    for (const OptionEntry& entry : option_table()) {
+      if (!entry.saved || component_of(entry.key) != nullptr || section_of(entry.key) != section) continue;
+      write(section.empty() ? entry.key : entry.key.substr(section.size() + 1), entry, options);
+    }
+    if (!section.empty()) out_ << YAML::EndMap;
+  }
+
+  void write(const std::string& key, const OptionEntry& entry, const Options& options) {
+    out_ << YAML::Key << key << YAML::Value;
+    const auto values = entry.write(options);
+    if (!values) {
+      out_ << YAML::Null;
+    } else if (entry.repeatable) {
+      out_ << YAML::Flow << YAML::BeginSeq;
+      for (const std::string& value : *values) write_text(value);
+      out_ << YAML::EndSeq;
+    } else {
+      write_text(values->front());
+    }
+  }
+
+  void write_component(const ComponentEntry& component, const Options& const_options) {
+    Options options = const_options;  // the table's accessors are for writing, too
+    out_ << YAML::Key << component.key << YAML::Value << YAML::BeginMap << YAML::Key << "name" << YAML::Value;
+    write_text(component.name(options));
+    for (const OptionEntry& entry : option_table()) {
+      if (entry.key.starts_with(component.key + "."))
+        write(entry.key.substr(component.key.size() + 1), entry, options);
+    }
+    for (const auto& [name, value] : component.args(options)) {
+      out_ << YAML::Key;
+      write_text(name);
+      out_ << YAML::Value;
+      write_text(value);
+    }
+    out_ << YAML::EndMap;
+  }
+
+  void write_text(const std::string& text) {
+    // Only these need quotes of ours; the emitter quotes what YAML itself would misread.
+    if (text.empty() || text == "null" || text == "~" || text == "Null" || text == "NULL") {
+      out_ << YAML::DoubleQuoted << text;
+    } else {
+      out_ << text;
+    }
+  }
+
+  YAML::Emitter out_;
+};
+
+}  // namespace
+
+std::vector<Setting> read_yaml(const std::string& text, const std::string& file,
+                               std::vector<Problem>& problems) {
+  Reader reader(file, problems);
+  try {
+    const YAML::Node root = YAML::Load(text);
+    if (root.IsMap()) {
+      reader.read_map(root, "");
+    } else if (!root.IsNull()) {
+      reader.refuse(root, "the file is no map of options (`trainer:`, `model:` ...)");
+    }
+  } catch (const YAML::Exception& error) {
+    problems.push_back({reader.place(error.mark), "no valid YAML: " + error.msg, ""});
+  }
+  return std::move(reader.settings);
+}
+
+std::string to_yaml(const Options& options) {
+  Writer writer;
+  writer.write_table(options);
+  return writer.text();
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,258 @@
+#include "cxtrain/cli/command_line.h"
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <sstream>
+
+#include "cxtrain/base/error.h"
+
+using namespace cxtrain;
+
+namespace {
+
+using Files = std::map<std::string, std::string>;
+
+ParsedCommandLine parse(const std::vector<const char*>& args, const Files& files = {}) {
+  return parse_command_line(args, [&](const std::string& path) -> std::optional<std::string> {
+    const auto file = files.find(path);
+    return file == files.end() ? std::nullopt : std::optional(file->second);
+  });
+}
+
+std::vector<Problem> problems_of(const std::vector<const char*>& args, const Files& files = {}) {
+  try {
+    parse(args, files);
+  } catch (const ConfigError& error) {
+    CHECK(error.code() == ExitCode::refused);
+    return error.problems();
+  }
+  return {};
+}
+
+/// The one problem, as "option: message (hint)".
+std::string problem_of(const std::vector<const char*>& args, const Files& files = {}) {
+  const std::vector<Problem> problems = problems_of(args, files);
+  REQUIRE(problems.size() == 1);
+  return problems[0].option + ": " + problems[0].message + " (" + problems[0].hint + ")";
+}
+
+}  // namespace
+
+TEST_CASE("nothing at all means fit with the defaults", "[cli]") { CHECK(parse({}).options == Options{}); }
+
+TEST_CASE("values with and without an equals sign, hyphens and underscores, with and without trainer.",
+          "[cli]") {
+  for (const std::vector<const char*>& args : {std::vector{"--max_epochs", "3"},
+                                               {"--max-epochs=3"},
+                                               {"--trainer.max_epochs", "3"},
+                                               {"fit", "--trainer.max-epochs=3"}}) {
+    CHECK(parse(args).options.trainer.max_epochs == 3);
+  }
+}
+
+TEST_CASE("options reach their members", "[cli]") {
+  const Options options = parse({"validate",
+                                 "--gpus",
+                                 "-1",
+                                 "--num_nodes",
+                                 "2",
+                                 "--strategy=ddp",
+                                 "--precision",
+                                 "16",
+                                 "--max_time",
+                                 "00:01:00:00",
+                                 "--limit_train_batches",
+                                 "10",
+                                 "--limit_val_batches",
+                                 "0.5",
+                                 "--gradient_clip_val",
+                                 "1e-1",
+                                 "--seed",
+                                 "18446744073709551615",
+                                 "--data.path",
+                                 "a b.txt",
+                                 "--data.batch_size",
+                                 "32",
+                                 "--ddp.bucket_bytes",
+                                 "1000",
+                                 "--ddp.overlap",
+                                 "false",
+                                 "--callbacks.early_stopping_monitor",
+                                 "val_loss",
+                                 "--plugin",
+                                 "a.so",
+                                 "--plugin",
+                                 "b.so",
+                                 "--timeout_seconds",
+                                 "12.5"})
+                              .options;
+  CHECK(options.subcommand == "validate");
+  CHECK(options.trainer.gpus == "-1");
+  CHECK(options.trainer.num_nodes == 2);
+  CHECK(options.trainer.strategy == "ddp");
+  CHECK(options.trainer.precision == "16");
+  CHECK(options.trainer.max_time == "00:01:00:00");
+  CHECK(options.trainer.limit_train_batches == BatchLimit{std::int64_t{10}});
+  CHECK(options.trainer.limit_val_batches == BatchLimit{0.5});
+  CHECK(options.trainer.gradient_clip_val == 0.1);
+  CHECK(options.seed == 18446744073709551615ULL);
+  CHECK(options.data.path == "a b.txt");
+  CHECK(options.data.batch_size == 32);
+  CHECK(options.data.args.empty());
+  CHECK(options.ddp.bucket_bytes == 1000);
+  CHECK(options.ddp.overlap == false);
+  CHECK(options.callbacks.early_stopping_monitor == "val_loss");
+  CHECK(options.plugins == std::vector<std::string>{"a.so", "b.so"});
+  CHECK(options.timeout_seconds == 12.5);
+}
+
+TEST_CASE("switches need no value", "[cli]") {
+  CHECK(parse({"--deterministic"}).options.trainer.deterministic);
+  CHECK(parse({"--deterministic", "--max_epochs", "3"}).options.trainer.max_epochs == 3);
+  CHECK_FALSE(parse({"--logger", "false"}).options.trainer.logger);
+  CHECK_FALSE(parse({"--logger=off"}).options.trainer.logger);
+  CHECK(parse({"--fast_dev_run"}).options.trainer.fast_dev_run == 1);
+  CHECK(parse({"--fast_dev_run", "7"}).options.trainer.fast_dev_run == 7);
+  CHECK(parse({"--fast_dev_run=true"}).options.trainer.fast_dev_run == 1);
+  const Options options = parse({"--json", "plan"}).options;
+  CHECK(options.json);
+  CHECK(options.subcommand == "plan");
+}
+
+TEST_CASE("components: a name and arguments that only they know", "[cli]") {
+  const Options options = parse({"--model.n-layers", "6", "--model", "gpt", "--model.tied", "--optimizer",
+                                 "adamw", "--optimizer.lr", "3e-4", "--lr_scheduler", "cosine",
+                                 "--lr-scheduler.warmup", "-1", "--data", "text", "--data.context", "128"})
+                              .options;
+  CHECK(options.model == NamedOptions{"gpt", {{"n_layers", "6"}, {"tied", "true"}}});
+  CHECK(options.optimizer == NamedOptions{"adamw", {{"lr", "3e-4"}}});
+  CHECK(options.lr_scheduler == NamedOptions{"cosine", {{"warmup", "-1"}}});
+  CHECK(options.data.name == "text");
+  CHECK(options.data.args == std::map<std::string, std::string>{{"context", "128"}});
+  CHECK(parse({"--model.name", "gpt"}).options.model.name == "gpt");
+}
+
+TEST_CASE("files, later files and the command line, in this order", "[cli]") {
+  const Files files{{"a.yaml", "trainer: {max_epochs: 1, max_steps: 10, precision: 16}\nseed: 1\n"},
+                    {"b.yaml", "trainer:\n  max_epochs: 2\n  precision: bf16\n"}};
+  const Options options =
+      parse({"--max_epochs", "3", "--config", "a.yaml", "--config=b.yaml"}, files).options;
+  CHECK(options.trainer.max_epochs == 3);
+  CHECK(options.trainer.precision == "bf16");
+  CHECK(options.trainer.max_steps == 10);
+  CHECK(options.seed == 1);
+}
+
+TEST_CASE("null resets", "[cli]") {
+  const Files files{
+      {"a.yaml", "trainer: {max_epochs: 1, precision: 16, check_val_every_n_epoch: null}\nplugin: [a.so]\n"},
+      {"b.yaml", "trainer:\n  precision: ~\nplugin: [b.so, c.so]\n"}};
+  const Options options =
+      parse({"--config", "a.yaml", "--config", "b.yaml", "--max_epochs", "null"}, files).options;
+  CHECK_FALSE(options.trainer.max_epochs);
+  CHECK(options.trainer.precision == "32-true");
+  CHECK_FALSE(options.trainer.check_val_every_n_epoch);
+  CHECK(options.plugins == std::vector<std::string>{"b.so", "c.so"});
+}
+
+TEST_CASE("another component does not inherit the arguments of the former one", "[cli]") {
+  const Files files{{"gpt.yaml", "model: {layers: 4, name: gpt}\n"}};
+  CHECK(parse({"--config", "gpt.yaml"}, files).options.model == NamedOptions{"gpt", {{"layers", "4"}}});
+  CHECK(parse({"--config", "gpt.yaml", "--model", "gpt"}, files).options.model.args.size() == 1);
+  CHECK(parse({"--config", "gpt.yaml", "--model", "mnist"}, files).options.model ==
+        NamedOptions{"mnist", {}});
+  CHECK(parse({"--config", "gpt.yaml", "--model.layers", "null"}, files).options.model ==
+        NamedOptions{"gpt", {}});
+  CHECK(parse({"--config", "gpt.yaml", "--model", "null"}, files).options.model ==
+        NamedOptions{"digits", {}});
+}
+
+TEST_CASE("help, version and print_config", "[cli]") {
+  CHECK(parse({"--print_config"}).print_config);
+  CHECK(parse({"--version", "--nonsense"}).version);
+  const ParsedCommandLine parsed = parse({"plan", "-h"});
+  CHECK(parsed.help);
+  std::istringstream lines(parsed.help_text);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    CHECK(line.size() <= 100);
+  }
+  CHECK_THAT(parsed.help_text, Catch::Contains("--max_epochs N") && Catch::Contains("Devices and strategy") &&
+                                   Catch::Contains("--ranks_per_node N") && Catch::Contains("[32-true]"));
+  CHECK_THAT(parse({"--help"}).help_text, !Catch::Contains("--ranks_per_node"));
+}
+
+TEST_CASE("plan's and info's own options", "[cli]") {
+  const Options plan =
+      parse({"plan", "--hardware", "hw.json", "--ranks", "8", "--ranks-per-node", "4"}).options;
+  CHECK(plan.hardware_file == "hw.json");
+  CHECK(plan.plan_ranks == 8);
+  CHECK(plan.plan_ranks_per_node == 4);
+  CHECK(parse({"info", "--hardware", "--json"}).options.show_hardware);
+  CHECK(problem_of({"plan", "--hardware"}) == "--hardware: a value is missing (write --hardware=FILE)");
+  CHECK_THAT(problem_of({"info", "--hardware", "x"}), Catch::Contains("reads no file"));
+  CHECK(problem_of({"fit", "--ranks", "2"}) == "--ranks: is no option of fit (it belongs to plan)");
+}
+
+TEST_CASE("what does not exist is refused with the nearest name", "[cli]") {
+  CHECK(problem_of({"--max_epoch", "3"}) ==
+        "--max_epoch: there is no such option (did you mean --max_epochs?)");
+  CHECK(problem_of({"--max_epoch"}) == "--max_epoch: there is no such option (did you mean --max_epochs?)");
+  CHECK(problem_of({"--trainer.max-epocs=3"}) ==
+        "--trainer.max-epocs: there is no such option (did you mean --trainer.max_epochs?)");
+  CHECK(problem_of({"--ckpt_path", "last"}) == "--ckpt_path: there is no such option ()");
+  CHECK(problem_of({"paln"}) == "paln: there is no such subcommand (did you mean plan?)");
+  CHECK(problem_of({"doctor"}) ==
+        "doctor: there is no such subcommand (known are fit, validate, test, predict, plan, info)");
+  CHECK_THAT(problem_of({"fit", "more"}), Catch::Contains("more: this word belongs to no option"));
+  CHECK_THAT(problem_of({"-np", "--seed=1"}), Catch::Contains("two hyphens"));
+}
+
+TEST_CASE("values that do not fit are quoted", "[cli]") {
+  CHECK(problem_of({"--max_epochs", "many"}) == "--max_epochs: 'many' is not a whole number ()");
+  CHECK(problem_of({"--num_nodes", "99999999999"}) == "--num_nodes: '99999999999' is not a whole number ()");
+  CHECK(problem_of({"--seed", "-1"}) == "--seed: '-1' is not a whole number from 0 on ()");
+  CHECK(problem_of({"--logger", "perhaps"}) == "--logger: 'perhaps' is not true or false ()");
+  CHECK(problem_of({"--gradient_clip_val=x"}) == "--gradient_clip_val: 'x' is not a number ()");
+  CHECK_THAT(problem_of({"--limit_val_batches", "-1"}), Catch::Contains("'-1' is negative"));
+  CHECK(problem_of({"--max_epochs"}) == "--max_epochs: a value is missing (write --max_epochs=N)");
+  CHECK(problem_of({"--max_epochs", "--logger"}) ==
+        "--max_epochs: a value is missing (write --max_epochs=N)");
+  CHECK(problem_of({"--config"}) == "--config: a value is missing (write --config=FILE)");
+  CHECK_THAT(problem_of({"--print_config=yes"}), Catch::Contains("takes no value, found 'yes'"));
+}
+
+TEST_CASE("an option given twice is refused, under any of its names", "[cli]") {
+  CHECK(problem_of({"--max_epochs", "3", "--trainer.max-epochs", "4"}) ==
+        "--trainer.max-epochs: is given twice (keep one)");
+  CHECK(problem_of({"--model", "a", "--model.name", "b"}) == "--model.name: is given twice (keep one)");
+  CHECK(problem_of({"--model.layers", "1", "--model.layers", "2"}) ==
+        "--model.layers: is given twice (keep one)");
+  CHECK(problem_of({"--config", "a.yaml"}, {{"a.yaml", "seed: 1\nseed: 2\n"}}) ==
+        "a.yaml line 2: seed: is given twice (keep one)");
+}
+
+TEST_CASE("YAML files that cannot be used are refused by file and line", "[cli]") {
+  CHECK(problem_of({"--config", "no.yaml"}) ==
+        "--config: the file no.yaml cannot be read (check the path and its permissions)");
+  CHECK_THAT(problem_of({"--config", "a.yaml"}, {{"a.yaml", "seed: 1\ntrainer: [1, 2\n"}}),
+             Catch::Contains("a.yaml line") && Catch::Contains("no valid YAML"));
+  CHECK_THAT(problem_of({"--config", "a.yaml"}, {{"a.yaml", "- 1\n- 2\n"}}),
+             Catch::Contains("is no map of options"));
+  CHECK(problem_of({"--config", "a.yaml"}, {{"a.yaml", "trainer:\n  max_epoch: 3\n"}}) ==
+        "a.yaml line 2: trainer.max_epoch: there is no such option (did you mean --trainer.max_epochs?)");
+  CHECK(problem_of({"--config", "a.yaml"}, {{"a.yaml", "\n\nseed: x\n"}}) ==
+        "a.yaml line 3: seed: 'x' is not a whole number from 0 on ()");
+}
+
+TEST_CASE("YAML that is empty or has empty sections changes nothing", "[cli]") {
+  CHECK(parse({"--config", "a.yaml"}, {{"a.yaml", ""}}).options == Options{});
+  CHECK(parse({"--config", "a.yaml"}, {{"a.yaml", "# nothing\ntrainer:\n  # max_epochs: 3\nmodel:\n"}})
+            .options == Options{});
+}
+
+TEST_CASE("all problems at once", "[cli]") {
+  const auto problems =
+      problems_of({"--max_epoch", "3", "--config", "no.yaml", "--num_nodes", "two", "--precision"}, {});
+  CHECK(problems.size() == 4);
+}

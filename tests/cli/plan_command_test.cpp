@@ -1,0 +1,128 @@
+#include "cxtrain/cli/plan_command.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cxtrain/cli/info_command.h"
+#include "cxtrain/device/hardware_json.h"
+
+using namespace cxtrain;
+using Json = nlohmann::json;
+
+namespace {
+
+/// A file that goes with the object.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text) {
+    char name[] = "/tmp/cxtrain_plan_XXXXXX";
+    const int descriptor = mkstemp(name);
+    REQUIRE(descriptor >= 0);
+    close(descriptor);
+    path_ = name;
+    std::ofstream(path_) << text;
+  }
+  ~TemporaryFile() { std::remove(path_.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+constexpr const char* kFourGpus =
+    R"({"nodes":[{"hostname":"n1","cores":8,"gpus":[{"index":0},{"index":1},{"index":2},{"index":3,"uuid":"GPU-d"}]}],)"
+    R"("env":{"CUDA_VISIBLE_DEVICES":"3,2"}})";
+
+Json plan_json(Options options, int expected_status) {
+  options.json = true;
+  std::ostringstream out;
+  CHECK(run_plan(options, out) == expected_status);
+  return Json::parse(out.str());
+}
+
+}  // namespace
+
+TEST_CASE("plan: a hardware file and imagined ranks", "[cli]") {
+  const TemporaryFile file(kFourGpus);
+  Options options;
+  options.hardware_file = file.path();
+  options.plan_ranks = 4;
+  options.plan_ranks_per_node = 2;
+  const Json plan = plan_json(options, 0);
+  CHECK(plan["launcher"] == "mpirun");
+  CHECK(plan["strategy"] == "ddp");
+  CHECK(plan["num_nodes"] == 2);
+  CHECK(plan["ranks"][2]["node"] == 1);
+  CHECK(plan["ranks"][2]["gpu"] == 3);
+  CHECK(plan["ranks"][2]["uuid"] == "GPU-d");
+}
+
+TEST_CASE("plan: without ranks, as if started alone", "[cli]") {
+  const TemporaryFile file(kFourGpus);
+  Options options;
+  options.hardware_file = file.path();
+  options.trainer.devices = "2";
+  CHECK(plan_json(options, 0)["launcher"] == "subprocess");
+  std::ostringstream text;
+  CHECK(run_plan(options, text) == 0);
+  CHECK_THAT(text.str(), Catch::Contains("2 ranks on 1 node"));
+}
+
+TEST_CASE("plan: errors keep the shape and end with status 2", "[cli]") {
+  const TemporaryFile damaged("{");
+  Options options;
+  options.hardware_file = "no/such/file.json";
+  options.trainer.strategy = "dpp";
+  CHECK_THAT(plan_json(options, 2)["errors"][0]["message"].get<std::string>(),
+             Catch::Contains("no/such/file.json cannot be read"));
+  options.hardware_file = damaged.path();
+  CHECK_THAT(plan_json(options, 2)["errors"][0]["message"].get<std::string>(),
+             Catch::Contains("no valid JSON"));
+
+  const TemporaryFile file(kFourGpus);
+  options.hardware_file = file.path();
+  const std::vector<std::string> strategies{"ddp", "dp", "single"};
+  CHECK(make_plan(options, strategies).errors.at(0).hint == "did you mean ddp?");
+  options.trainer.strategy = "banana";
+  CHECK(make_plan(options, strategies).errors.at(0).hint == "known are ddp, dp, single");
+  options.trainer.strategy.reset();
+  options.plan_ranks_per_node = 2;
+  CHECK(plan_json(options, 2)["errors"][0]["option"] == "ranks_per_node");
+  options.plan_ranks = 0;
+  CHECK(plan_json(options, 2)["errors"][0]["option"] == "ranks");
+}
+
+TEST_CASE("a refused command line can be told as a plan", "[cli]") {
+  std::ostringstream out;
+  print_refused_plan({{"--bogus", "there is no such option", ""}}, out);
+  CHECK(Json::parse(out.str())["errors"][0]["option"] == "--bogus");
+}
+
+TEST_CASE("info prints a hardware file that plan reads", "[cli]") {
+  Options options;
+  options.json = options.show_hardware = true;
+  std::ostringstream out;
+  CHECK(run_info(options, {}, out) == 0);
+  const Hardware hardware = parse_hardware(out.str(), "info");
+  CHECK(hardware.nodes.size() == 1);
+  CHECK(hardware.nodes[0].hostname == probe_hardware().nodes[0].hostname);
+}
+
+TEST_CASE("info tells versions and the machine", "[cli]") {
+  const std::vector<std::string> extra{"LibTorch 9.8.7"};
+  std::ostringstream out, json;
+  Options options;
+  run_info(options, extra, out);
+  CHECK_THAT(out.str(), Catch::StartsWith("cxtrain ") && Catch::Contains("LibTorch 9.8.7\n") &&
+                            Catch::Contains(" core"));
+  options.json = true;
+  run_info(options, extra, json);
+  CHECK(Json::parse(json.str())["about"][0] == "LibTorch 9.8.7");
+}

@@ -1,0 +1,118 @@
+#include "cxtrain/cli/yaml_config.h"
+
+#include <catch2/catch.hpp>
+#include <random>
+#include <set>
+
+#include "cxtrain/cli/option_table.h"
+
+using namespace cxtrain;
+
+namespace {
+
+Options reload(const std::string& yaml) {
+  std::vector<Problem> problems;
+  Options options;
+  apply_settings(read_yaml(yaml, "config.yaml", problems), options, problems);
+  for (const Problem& problem : problems) UNSCOPED_INFO(problem.option << ": " << problem.message);
+  CHECK(problems.empty());
+  return options;
+}
+
+class RandomOptions {
+ public:
+  explicit RandomOptions(unsigned seed) : random_(seed) {}
+
+  /// Every entry of the table gets a random value that its reader takes, or null.
+  Options make() {
+    static const std::vector<std::string> kValues{"true", "0",     "7",     "0.125", "1.0",
+                                                  "-1",   "3e-05", "1e300", "0,2",   "[1, 2]"};
+    Options options;
+    for (const OptionEntry& entry : option_table()) {
+      if (!entry.saved || pick(3) == 0) continue;
+      if (pick(8) == 0) {
+        entry.reset(options);
+      } else if (pick(2) == 0) {
+        entry.read(options, text());
+      } else {
+        entry.read(options, kValues[pick(kValues.size())]);
+      }
+    }
+    for (const ComponentEntry& component : component_table()) {
+      for (std::size_t n = pick(3); n > 0; --n) component.args(options)["arg_" + std::to_string(n)] = text();
+    }
+    return options;
+  }
+
+ private:
+  std::size_t pick(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
+
+  std::string text() {
+    static const std::vector<std::string> kAwkward{
+        "null", "~",  "",   "true", "a: b", "# no comment", "- x",  "'",    "\"", "\n", "{a}", "[",
+        "*x",   "&x", "!t", "ü",    " a ",  "\t",           "NULL", "1e-3", "\\", "%",  "@"};
+    std::string made = kAwkward[pick(kAwkward.size())];
+    if (pick(2) == 0) made += kAwkward[pick(kAwkward.size())];
+    return made;
+  }
+
+  std::mt19937 random_;
+};
+
+}  // namespace
+
+TEST_CASE("the default options as YAML read back as themselves", "[cli]") {
+  const std::string yaml = to_yaml(Options{});
+  INFO(yaml);
+  CHECK(reload(yaml) == Options{});
+  CHECK_THAT(yaml, Catch::Contains("\ntrainer:\n  accelerator: auto\n") &&
+                       Catch::Contains("\nmodel:\n  name: digits\n"));
+}
+
+TEST_CASE("any options as YAML read back as themselves", "[cli]") {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    const Options options = RandomOptions(seed).make();
+    const std::string yaml = to_yaml(options);
+    INFO("seed " << seed << "\n" << yaml);
+    REQUIRE(reload(yaml) == options);
+  }
+}
+
+TEST_CASE("what was reloaded replaces what stood there", "[cli]") {
+  std::vector<Problem> problems;
+  Options options;
+  options.plugins = {"old.so"};
+  options.trainer.max_epochs = 3;
+  options.model = {"gpt", {{"layers", "4"}}};
+  apply_settings(read_yaml(to_yaml(Options{}), "config.yaml", problems), options, problems);
+  CHECK(options == Options{});
+}
+
+TEST_CASE("the forms of a component", "[cli]") {
+  CHECK(reload("model: gpt").model == NamedOptions{"gpt", {}});
+  CHECK(reload("model: {name: gpt, layers: 4}").model == NamedOptions{"gpt", {{"layers", "4"}}});
+  CHECK(reload("model.layers: 4").model == NamedOptions{"digits", {{"layers", "4"}}});
+  CHECK(reload("model: {block: {width: 4}}").model.args ==
+        std::map<std::string, std::string>{{"block.width", "4"}});
+  CHECK(reload("model: {sizes: [4, 5]}").model.args ==
+        std::map<std::string, std::string>{{"sizes", "[4, 5]"}});
+  CHECK(reload("trainer: {devices: [0, 2]}").trainer.devices == "[0, 2]");
+  CHECK(reload("plugin: [a.so, b.so]").plugins == std::vector<std::string>{"a.so", "b.so"});
+  CHECK(reload("plugin: a.so").plugins == std::vector<std::string>{"a.so"});
+}
+
+TEST_CASE("the table knows every option once", "[cli]") {
+  std::set<std::string> keys;
+  for (const OptionEntry& entry : option_table()) {
+    INFO(entry.key);
+    CHECK(keys.insert(entry.key).second);
+    CHECK_FALSE(entry.help.empty());
+    CHECK_FALSE(entry.placeholder.empty());
+    CHECK(find_option(entry.key) == &entry);
+  }
+  CHECK(find_option("max_epochs") == find_option("trainer.max_epochs"));
+  CHECK(find_option("ddp.max_epochs") == nullptr);
+  CHECK(find_component_of("model.layers")->key == "model");
+  CHECK(find_component_of("data.batch_size") == nullptr);
+  CHECK(find_component_of("model.") == nullptr);
+}
