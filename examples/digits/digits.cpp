@@ -1,0 +1,91 @@
+// The built-in example: a small MLP on 1,797 handwritten digits of 8 x 8 pixels. Everything that a model
+// plugin needs is in this file: a Module, its data, and the registration at the end.
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/softmax.h>
+#include <torch/nn/modules/linear.h>
+
+#include "cxtrain/data/digits_dataset.h"
+#include "cxtrain/data/find_data_file.h"
+#include "cxtrain/data/tensor_dataset.h"
+#include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/trainer/module.h"
+
+namespace {
+
+using namespace cxtrain;
+
+/// Every fifth image is for validation, the others for training.
+class DigitsData final : public DataModule {
+ public:
+  void setup(const DataOptions& options) override {
+    batch_size_ = options.batch_size.value_or(32);
+    const Digits digits = read_digits(options.path.empty() ? find_data_file("digits.csv.gz") : options.path);
+    std::vector<std::int64_t> train, val;
+    for (std::int64_t i = 0; i < digits.labels.size(0); ++i) (i % 5 == 0 ? val : train).push_back(i);
+    train_ = select(digits, train);
+    val_ = select(digits, val);
+  }
+
+  DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
+  DataLoaderSpec val_dataloader() override { return {val_, batch_size_}; }
+  DataLoaderSpec test_dataloader() override { return {val_, batch_size_}; }
+  DataLoaderSpec predict_dataloader() override { return {val_, batch_size_}; }
+
+ private:
+  static std::shared_ptr<const Dataset> select(const Digits& digits, const std::vector<std::int64_t>& which) {
+    return std::make_shared<TensorDataset>(
+        std::vector{gather_rows(digits.images, which), gather_rows(digits.labels, which)});
+  }
+
+  std::int64_t batch_size_ = 0;
+  std::shared_ptr<const Dataset> train_, val_;
+};
+
+class DigitsModel final : public Module {
+ public:
+  explicit DigitsModel(const Arguments& arguments) : lr_(arguments.real("lr")) {
+    const std::int64_t hidden = arguments.integer("hidden");
+    hidden_ = register_module("hidden", torch::nn::Linear(64, hidden));
+    output_ = register_module("output", torch::nn::Linear(hidden, 10));
+  }
+
+  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    const at::Tensor loss = at::cross_entropy_loss(forward(batch[0]), batch[1]);
+    log("train_loss", loss, {.prog_bar = true});
+    return loss;
+  }
+  void validation_step(const Batch& batch, std::int64_t) override { evaluate(batch, "val_loss", "val_acc"); }
+  void test_step(const Batch& batch, std::int64_t) override { evaluate(batch, "test_loss", "test_acc"); }
+  /// The probability of each digit, float32 [B, 10].
+  at::Tensor predict_step(const Batch& batch, std::int64_t) override {
+    return at::softmax(forward(batch[0]), 1);
+  }
+
+  OptimizerSetup configure_optimizers() override { return {.optimizer = Adam{.lr = lr_}}; }
+  std::unique_ptr<DataModule> default_data() override { return std::make_unique<DigitsData>(); }
+  TrainerDefaults trainer_defaults() const override { return {.max_epochs = 30}; }
+
+ private:
+  at::Tensor forward(const at::Tensor& images) { return output_(at::relu(hidden_(images))); }
+
+  void evaluate(const Batch& batch, std::string_view loss_name, std::string_view accuracy_name) {
+    const at::Tensor logits = forward(batch[0]);
+    log(loss_name, at::cross_entropy_loss(logits, batch[1]), {.prog_bar = true});
+    log(accuracy_name, logits.argmax(1).eq(batch[1]).to(at::kFloat).mean(), {.prog_bar = true});
+  }
+
+  double lr_;
+  torch::nn::Linear hidden_{nullptr}, output_{nullptr};
+};
+
+}  // namespace
+
+CXTRAIN_PLUGIN("digits", [](Registry& registry) {
+  using Type = ArgumentSpec::Type;
+  registry.add<Module>("digits", "MLP on 8x8 handwritten digits (1,797 images, comes with the program)",
+                       {{"hidden", Type::integer, "256", "units of the hidden layer", {}},
+                        {"lr", Type::real, "1e-2", "Adam's learning rate", {}}},
+                       [](const Arguments& arguments) { return std::make_unique<DigitsModel>(arguments); });
+})

@@ -1,0 +1,135 @@
+// A small GPT over bytes: it reads any text file, and after training writes some text of its own.
+// The network is in gpt_net.cpp, the data in gpt_data.h.
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/multinomial.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/zeros.h>
+
+#include <iostream>
+
+#include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/trainer/module.h"
+#include "gpt/gpt_data.h"
+#include "gpt/gpt_net.h"
+
+namespace {
+
+using namespace cxtrain;
+
+GptSizes sizes_of(const Arguments& arguments) {
+  const GptSizes sizes{arguments.integer("layers"), arguments.integer("heads"), arguments.integer("width"),
+                       arguments.integer("context"), arguments.real("dropout")};
+  if (sizes.layers < 1 || sizes.context < 1) {
+    throw ConfigError("model.layers, model.context", "both must be at least 1");
+  }
+  if (sizes.heads < 1 || sizes.width < 1 || sizes.width % sizes.heads != 0) {
+    throw ConfigError(
+        "model.heads",
+        std::to_string(sizes.heads) + " heads do not divide a width of " + std::to_string(sizes.width),
+        "choose a width that is a multiple of the heads");
+  }
+  if (!(sizes.dropout >= 0 && sizes.dropout < 1)) {
+    throw ConfigError("model.dropout", "it is a probability: 0 or more, and below 1");
+  }
+  return sizes;
+}
+
+class GptModel final : public Module {
+ public:
+  explicit GptModel(const Arguments& arguments)
+      : sizes_(sizes_of(arguments)),
+        lr_(arguments.real("lr")),
+        warmup_(arguments.integer("warmup")),
+        sample_bytes_(arguments.integer("sample_bytes")),
+        temperature_(arguments.real("temperature")),
+        net_(register_module("net", GptNet(sizes_))) {
+    if (!(temperature_ > 0))
+      throw ConfigError("model.temperature", "it must be above 0", "1 samples as learned");
+  }
+
+  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    const at::Tensor value = loss(batch);
+    log("train_loss", value, {.prog_bar = true});
+    return value;
+  }
+  void validation_step(const Batch& batch, std::int64_t) override {
+    log("val_loss", loss(batch), {.prog_bar = true});
+  }
+  void test_step(const Batch& batch, std::int64_t) override { log("test_loss", loss(batch)); }
+  /// Logits of the byte after each, float [B, T, 256].
+  at::Tensor predict_step(const Batch& batch, std::int64_t) override { return net_(batch[0]); }
+
+  /// Weight decay on matrices only (as GPT-2 and its descendants do), and a cosine over the whole run after a
+  /// warm-up.
+  OptimizerSetup configure_optimizers() override {
+    ParameterGroup matrices, others{.parameters = {}, .lr = {}, .weight_decay = 0.0};
+    for (const at::Tensor& parameter : net_->parameters()) {
+      (parameter.dim() >= 2 ? matrices : others).parameters.push_back(parameter);
+    }
+    return {.optimizer = AdamW{.lr = lr_, .beta2 = 0.95, .weight_decay = 0.1},
+            .schedule = CosineSchedule{.warmup = warmup_, .min_ratio = 0.1},
+            .interval = Interval::step,
+            .groups = {matrices, others}};
+  }
+
+  std::unique_ptr<DataModule> default_data() override { return std::make_unique<GptData>(sizes_.context); }
+  TrainerDefaults trainer_defaults() const override { return {.max_epochs = 1}; }
+
+  void on_fit_end() override {
+    if (sample_bytes_ > 0 && is_global_zero()) std::cout << sample(sample_bytes_) << std::endl;
+  }
+
+ private:
+  at::Tensor loss(const Batch& batch) {
+    return at::cross_entropy_loss(net_(batch[0]).flatten(0, 1), batch[1].flatten());
+  }
+
+  /// Text of the model's own, beginning after a line break; the same for the same weights.
+  std::string sample(std::int64_t bytes) {
+    const at::NoGradGuard no_grad;
+    const bool training = net_->is_training();
+    net_->eval();
+    at::Generator generator = at::detail::createCPUGenerator(/*seed=*/0);
+    at::Tensor tokens = at::zeros({1, bytes + 1}, at::kLong);
+    std::int64_t* token = tokens.mutable_data_ptr<std::int64_t>();
+    token[0] = '\n';
+    std::string text;
+    for (std::int64_t i = 0; i < bytes; ++i) {
+      const std::int64_t begin = std::max<std::int64_t>(0, i + 1 - sizes_.context);
+      const at::Tensor logits =
+          net_(tokens.slice(1, begin, i + 1).to(device())).select(1, -1).cpu().to(at::kFloat);
+      token[i + 1] =
+          at::multinomial(at::softmax(logits / temperature_, 1), 1, false, generator).item<std::int64_t>();
+      text += static_cast<char>(token[i + 1]);
+    }
+    net_->train(training);
+    return text;
+  }
+
+  GptSizes sizes_;
+  double lr_;
+  std::int64_t warmup_, sample_bytes_;
+  double temperature_;
+  GptNet net_;
+};
+
+}  // namespace
+
+CXTRAIN_PLUGIN("gpt", [](Registry& registry) {
+  using Type = ArgumentSpec::Type;
+  registry.add<Module>(
+      "gpt", "a small GPT over the bytes of a text file (--data.path)",
+      {{"layers", Type::integer, "4", "transformer blocks", {}},
+       {"heads", Type::integer, "4", "attention heads in each", {}},
+       {"width", Type::integer, "128", "features of a position", {}},
+       {"context", Type::integer, "128", "bytes that it sees", {}},
+       {"dropout", Type::real, "0", "probability", {}},
+       {"lr", Type::real, "1e-3", "AdamW's peak learning rate", {}},
+       {"warmup", Type::integer, "100", "steps of linear warm-up", {}},
+       {"sample_bytes", Type::integer, "200", "length of the text printed after training; 0: none", {}},
+       {"temperature", Type::real, "0.8", "of that text: below 1 is safer, above 1 wilder", {}}},
+      [](const Arguments& arguments) { return std::make_unique<GptModel>(arguments); });
+})

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "cxtrain/data/find_data_file.h"
+#include "cxtrain/data/text_dataset.h"
+#include "cxtrain/trainer/data_module.h"
+
+/// Bytes of a text file, `--data.path`: the last tenth for validation. Without a path, the Bible in English.
+class GptData final : public cxtrain::DataModule {
+ public:
+  explicit GptData(std::int64_t context) : context_(context) {}
+
+  void setup(const cxtrain::DataOptions& options) override {
+    batch_size_ = options.batch_size.value_or(16);
+    const std::string path = options.path.empty() ? cxtrain::find_data_file("bible-kjv.txt") : options.path;
+    split_ = cxtrain::read_text(path, context_, /*stride=*/context_);
+  }
+
+  cxtrain::DataLoaderSpec train_dataloader() override {
+    return {split_.train, batch_size_, /*shuffle=*/true};
+  }
+  cxtrain::DataLoaderSpec val_dataloader() override { return {split_.val, batch_size_}; }
+  cxtrain::DataLoaderSpec test_dataloader() override { return {split_.val, batch_size_}; }
+  cxtrain::DataLoaderSpec predict_dataloader() override { return {split_.val, batch_size_}; }
+
+ private:
+  std::int64_t context_;
+  std::int64_t batch_size_ = 0;
+  cxtrain::TextSplit split_;
+};

@@ -1,0 +1,71 @@
+// Handwritten digits of 28 x 28 pixels, by an MLP or a small CNN. The data is in mnist_data.cpp.
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/softmax.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/pooling.h>
+
+#include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/trainer/module.h"
+#include "mnist/mnist_data.h"
+
+namespace {
+
+using namespace cxtrain;
+namespace nn = torch::nn;
+
+nn::Sequential make_net(const std::string& name) {
+  if (name == "mlp") {
+    return nn::Sequential(nn::Flatten(), nn::Linear(784, 512), nn::ReLU(), nn::Linear(512, 512), nn::ReLU(),
+                          nn::Linear(512, 10));
+  }
+  return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(1, 32, 3)), nn::ReLU(),   // 26 x 26
+                        nn::Conv2d(nn::Conv2dOptions(32, 64, 3)), nn::ReLU(),  // 24 x 24
+                        nn::MaxPool2d(2), nn::Flatten(),                       // 64 planes of 12 x 12
+                        nn::Linear(9216, 128), nn::ReLU(), nn::Linear(128, 10));
+}
+
+class MnistModel final : public Module {
+ public:
+  explicit MnistModel(const Arguments& arguments)
+      : lr_(arguments.real("lr")), net_(register_module("net", make_net(arguments.text("net")))) {}
+
+  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    const at::Tensor loss = at::cross_entropy_loss(net_->forward(batch[0]), batch[1]);
+    log("train_loss", loss, {.prog_bar = true});
+    return loss;
+  }
+  void validation_step(const Batch& batch, std::int64_t) override { evaluate(batch, "val_loss", "val_acc"); }
+  void test_step(const Batch& batch, std::int64_t) override { evaluate(batch, "test_loss", "test_acc"); }
+  /// The probability of each digit, float32 [B, 10].
+  at::Tensor predict_step(const Batch& batch, std::int64_t) override {
+    return at::softmax(net_->forward(batch[0]), 1);
+  }
+
+  OptimizerSetup configure_optimizers() override { return {.optimizer = Adam{.lr = lr_}}; }
+  std::unique_ptr<DataModule> default_data() override { return std::make_unique<MnistData>(); }
+  TrainerDefaults trainer_defaults() const override { return {.max_epochs = 3}; }
+
+ private:
+  void evaluate(const Batch& batch, std::string_view loss_name, std::string_view accuracy_name) {
+    const at::Tensor logits = net_->forward(batch[0]);
+    log(loss_name, at::cross_entropy_loss(logits, batch[1]), {.prog_bar = true});
+    log(accuracy_name, logits.argmax(1).eq(batch[1]).to(at::kFloat).mean(), {.prog_bar = true});
+  }
+
+  double lr_;
+  nn::Sequential net_;
+};
+
+}  // namespace
+
+CXTRAIN_PLUGIN("mnist", [](Registry& registry) {
+  using Type = ArgumentSpec::Type;
+  registry.add<Module>("mnist", "MNIST (IDX files in --data.path) by an MLP or a small CNN",
+                       {{"net", Type::text, "mlp", "the network", {"mlp", "cnn"}},
+                        {"lr", Type::real, "1e-3", "Adam's learning rate", {}}},
+                       [](const Arguments& arguments) { return std::make_unique<MnistModel>(arguments); });
+})

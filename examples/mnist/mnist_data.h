@@ -1,0 +1,21 @@
+#pragma once
+
+#include "cxtrain/data/idx_dataset.h"
+#include "cxtrain/trainer/data_module.h"
+
+/// MNIST, or another set of images in its format, from the folder `--data.path`: files named as MNIST names
+/// them, gzipped or not. With the training pair and the t10k pair, t10k is for validation; with only one
+/// pair, its first nine tenths are for training.
+class MnistData final : public cxtrain::DataModule {
+ public:
+  void setup(const cxtrain::DataOptions& options) override;
+
+  cxtrain::DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
+  cxtrain::DataLoaderSpec val_dataloader() override { return {val_, batch_size_}; }
+  cxtrain::DataLoaderSpec test_dataloader() override { return {val_, batch_size_}; }
+  cxtrain::DataLoaderSpec predict_dataloader() override { return {val_, batch_size_}; }
+
+ private:
+  std::int64_t batch_size_ = 0;
+  std::shared_ptr<const cxtrain::IdxDataset> train_, val_;
+};

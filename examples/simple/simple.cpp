@@ -1,0 +1,86 @@
+// One large linear layer on random numbers: nothing to learn, everything to measure. With 82 million
+// parameters the time goes into gradients, their reduction and the optimizer, which is what a strategy has to
+// be good at.
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/randn.h>
+#include <torch/nn/modules/linear.h>
+
+#include "cxtrain/data/tensor_dataset.h"
+#include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/trainer/module.h"
+
+namespace {
+
+using namespace cxtrain;
+
+struct Sizes {
+  std::int64_t in, out, samples;
+};
+
+/// Random inputs and targets, the same on every rank.
+class RandomData final : public DataModule {
+ public:
+  explicit RandomData(Sizes sizes) : sizes_(sizes) {}
+
+  void setup(const DataOptions& options) override {
+    batch_size_ = options.batch_size.value_or(320);
+    const at::Generator generator = at::detail::createCPUGenerator(/*seed=*/1);
+    data_ = std::make_shared<TensorDataset>(std::vector{
+        at::randn({sizes_.samples, sizes_.in}, generator, at::TensorOptions().dtype(at::kFloat)),
+        at::randn({sizes_.samples, sizes_.out}, generator, at::TensorOptions().dtype(at::kFloat))});
+  }
+
+  DataLoaderSpec train_dataloader() override { return {data_, batch_size_, /*shuffle=*/true}; }
+  DataLoaderSpec val_dataloader() override { return {data_, batch_size_}; }
+  DataLoaderSpec test_dataloader() override { return {data_, batch_size_}; }
+  DataLoaderSpec predict_dataloader() override { return {data_, batch_size_}; }
+
+ private:
+  Sizes sizes_;
+  std::int64_t batch_size_ = 0;
+  std::shared_ptr<const Dataset> data_;
+};
+
+class SimpleModel final : public Module {
+ public:
+  explicit SimpleModel(const Arguments& arguments)
+      : sizes_{arguments.integer("in"), arguments.integer("out"), arguments.integer("samples")},
+        lr_(arguments.real("lr")),
+        linear_(register_module("linear", torch::nn::Linear(sizes_.in, sizes_.out))) {}
+
+  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    const at::Tensor loss = at::mse_loss(linear_(batch[0]), batch[1]);
+    log("train_loss", loss, {.prog_bar = true});
+    return loss;
+  }
+  void validation_step(const Batch& batch, std::int64_t) override {
+    log("val_loss", at::mse_loss(linear_(batch[0]), batch[1]), {.prog_bar = true});
+  }
+  void test_step(const Batch& batch, std::int64_t) override {
+    log("test_loss", at::mse_loss(linear_(batch[0]), batch[1]));
+  }
+  at::Tensor predict_step(const Batch& batch, std::int64_t) override { return linear_(batch[0]); }
+
+  OptimizerSetup configure_optimizers() override { return {.optimizer = Adam{.lr = lr_}}; }
+  std::unique_ptr<DataModule> default_data() override { return std::make_unique<RandomData>(sizes_); }
+  TrainerDefaults trainer_defaults() const override { return {.max_epochs = 2}; }
+
+ private:
+  Sizes sizes_;
+  double lr_;
+  torch::nn::Linear linear_;
+};
+
+}  // namespace
+
+CXTRAIN_PLUGIN("simple", [](Registry& registry) {
+  using Type = ArgumentSpec::Type;
+  registry.add<Module>("simple", "one large linear layer on random data, for measuring",
+                       {{"in", Type::integer, "12800", "input features", {}},
+                        {"out", Type::integer, "6400", "output features", {}},
+                        {"samples", Type::integer, "1024", "random samples in an epoch", {}},
+                        {"lr", Type::real, "1e-3", "Adam's learning rate", {}}},
+                       [](const Arguments& arguments) { return std::make_unique<SimpleModel>(arguments); });
+})
