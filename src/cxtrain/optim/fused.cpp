@@ -9,6 +9,9 @@
 
 #include <algorithm>
 
+#include "cxtrain/base/error.h"
+#include "cxtrain/optim/foreach_sgd.h"
+
 namespace cxtrain {
 namespace {
 
@@ -98,6 +101,13 @@ void FusedOptimizer::step(const StepInputs& inputs) {
 
 void FusedOptimizer::update(const Sgd& rule, Shard& shard, double lr, const std::optional<at::Tensor>& found_inf) {
   Selection& s = selection_;
+  if (fused_sgd_is_broken(s.parameters[0])) {
+    if (found_inf && found_inf->item<float>() != 0) return;
+    if (rule.momentum != 0 && rule.dampening != 0) {
+      throw ConfigError("optimizer.dampening", "is not available for 16-bit parameters on the CPU", "use 0");
+    }
+    return foreach_sgd_step(s.parameters, s.gradients, s.first, rule, shard.weight_decay, lr);
+  }
   if (rule.momentum == 0 || rule.dampening == 0) {
     // A buffer of zeros takes the first gradient as it is, so no step is a special first one.
     at::_fused_sgd_(s.parameters, s.gradients, s.first, shard.weight_decay, rule.momentum, lr, rule.dampening,

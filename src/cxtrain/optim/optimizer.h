@@ -21,7 +21,7 @@ class Optimizer {
 
   struct StepInputs {
     const at::Tensor* found_inf = nullptr;    ///< float32 scalar; where it is 1 the step changes nothing
-    std::function<at::Tensor()> closure;      ///< computes loss and gradients anew; only where `needs_closure()`
+    std::function<at::Tensor()> closure = {}; ///< computes loss and gradients anew; only where `needs_closure()`
   };
   virtual void step(const StepInputs& inputs) = 0;
   virtual bool needs_closure() const { return false; }

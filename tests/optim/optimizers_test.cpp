@@ -1,0 +1,165 @@
+#include <ATen/Context.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/optim/optimizer.h"
+#include "support/catch.h"
+
+namespace cxtrain {
+namespace {
+
+/// Two copies of some parameters: one for ours, one for LibTorch's optimizer, fed the same gradients.
+struct Pair {
+  std::vector<NamedTensor> ours;
+  std::vector<at::Tensor> theirs;
+
+  Pair() {
+    at::manual_seed(7);
+    for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{3}, {17, 5}, {2, 3, 4}}) {
+      const at::Tensor start = at::rand(shape);
+      ours.push_back({"p" + std::to_string(ours.size()), start.clone().set_requires_grad(true)});
+      theirs.push_back(start.clone().set_requires_grad(true));
+    }
+  }
+  void set_gradients(bool skip_first = false) {
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      const at::Tensor gradient = at::rand(ours[i].tensor.sizes()).sub(0.3);
+      const bool skip = skip_first && i == 0;
+      ours[i].tensor.mutable_grad() = skip ? at::Tensor() : gradient.clone();
+      theirs[i].mutable_grad() = skip ? at::Tensor() : gradient.clone();
+    }
+  }
+  void check_equal() const {
+    for (std::size_t i = 0; i < ours.size(); ++i) CHECK(at::allclose(ours[i].tensor, theirs[i], 1e-5, 1e-6));
+  }
+};
+
+void compare(const OptimizerConfig& config, const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor>)>& make) {
+  Pair pair;
+  const auto ours = make_optimizer({.optimizer = config}, pair.ours);
+  const auto theirs = make(pair.theirs);
+  for (int step = 0; step < 12; ++step) {
+    pair.set_gradients(step % 5 == 3);
+    ours->step({});
+    theirs->step();
+  }
+  pair.check_equal();
+}
+
+TEST_CASE("sgd takes LibTorch's steps") {
+  const double momentum = GENERATE(0.0, 0.9), dampening = GENERATE(0.0, 0.3), decay = GENERATE(0.0, 0.1);
+  const bool nesterov = momentum > 0 && dampening == 0 && decay > 0;
+  CAPTURE(momentum, dampening, decay, nesterov);
+  compare(Sgd{.lr = 0.05, .momentum = momentum, .dampening = dampening, .weight_decay = decay, .nesterov = nesterov},
+          [&](auto parameters) {
+            return std::make_unique<torch::optim::SGD>(
+                parameters, torch::optim::SGDOptions(0.05).momentum(momentum).dampening(dampening).weight_decay(decay).nesterov(nesterov));
+          });
+}
+
+TEST_CASE("adam and adamw take LibTorch's steps") {
+  const double decay = GENERATE(0.0, 0.1);
+  const bool amsgrad = GENERATE(false, true);
+  CAPTURE(decay, amsgrad);
+  compare(Adam{.lr = 0.01, .beta1 = 0.8, .weight_decay = decay, .amsgrad = amsgrad}, [&](auto parameters) {
+    return std::make_unique<torch::optim::Adam>(
+        parameters, torch::optim::AdamOptions(0.01).betas({0.8, 0.999}).weight_decay(decay).amsgrad(amsgrad));
+  });
+  compare(AdamW{.lr = 0.01, .eps = 1e-6, .weight_decay = decay, .amsgrad = amsgrad}, [&](auto parameters) {
+    return std::make_unique<torch::optim::AdamW>(
+        parameters, torch::optim::AdamWOptions(0.01).eps(1e-6).weight_decay(decay).amsgrad(amsgrad));
+  });
+}
+
+TEST_CASE("LibTorch's other optimizers run behind the adapter") {
+  compare(rmsprop(0.01, 0.9, 0.5), [](auto parameters) {
+    return std::make_unique<torch::optim::RMSprop>(parameters, torch::optim::RMSpropOptions(0.01).alpha(0.9).momentum(0.5));
+  });
+  compare(adagrad(0.1, 0.01), [](auto parameters) {
+    return std::make_unique<torch::optim::Adagrad>(parameters, torch::optim::AdagradOptions(0.1).lr_decay(0.01));
+  });
+}
+
+TEST_CASE("lbfgs finds the minimum of a quadratic through its closure") {
+  const at::Tensor x = at::full({4}, 5.0, at::kDouble).set_requires_grad(true);
+  const auto optimizer = make_optimizer({.optimizer = lbfgs()}, {{"x", x}});
+  REQUIRE(optimizer->needs_closure());
+  optimizer->step({.closure = [&] {
+    x.mutable_grad().reset();
+    at::Tensor loss = x.sub(2).pow(2).sum();
+    loss.backward();
+    return loss;
+  }});
+  CHECK(at::allclose(x, at::full({4}, 2.0, at::kDouble)));
+}
+
+TEST_CASE("optimizers update every element of 16-bit parameters") {
+  const at::ScalarType dtype = GENERATE(at::kBFloat16, at::kHalf);
+  const OptimizerConfig config = GENERATE(OptimizerConfig(Sgd{.lr = 0.1}), OptimizerConfig(Sgd{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true}),
+                                          OptimizerConfig(Adam{.lr = 0.1}), OptimizerConfig(AdamW{.lr = 0.1}));
+  const at::Tensor start = at::rand({301}), wide = start.clone().set_requires_grad(true);
+  const at::Tensor narrow = start.to(dtype).set_requires_grad(true);
+  const auto reference = make_optimizer({.optimizer = config}, {{"p", wide}});
+  const auto optimizer = make_optimizer({.optimizer = config}, {{"p", narrow}});
+  for (int step = 0; step < 3; ++step) {
+    const at::Tensor gradient = at::rand({301}).sub(0.5);
+    wide.mutable_grad() = gradient;
+    narrow.mutable_grad() = gradient.to(dtype);
+    reference->step({});
+    optimizer->step({});
+  }
+  const double tolerance = dtype == at::kHalf ? 0.01 : 0.06;
+  CHECK(at::allclose(narrow.to(at::kFloat), wide, tolerance, tolerance));
+}
+
+TEST_CASE("a step whose gradients overflowed changes neither parameters nor state") {
+  const OptimizerConfig config = GENERATE(OptimizerConfig(Sgd{.lr = 0.1, .momentum = 0.9}), OptimizerConfig(AdamW{}), OptimizerConfig(rmsprop()));
+  Pair with, without;
+  const auto skipping = make_optimizer({.optimizer = config}, with.ours);
+  const auto plain = make_optimizer({.optimizer = config}, without.ours);
+  const at::Tensor yes = at::ones({1}), no = at::full({1}, 0.0);
+  for (int step = 0; step < 6; ++step) {
+    at::manual_seed(static_cast<std::uint64_t>(step));
+    with.set_gradients();
+    if (step % 2 == 1) {
+      skipping->step({.found_inf = &yes});
+      continue;
+    }
+    skipping->step({.found_inf = &no});
+    at::manual_seed(static_cast<std::uint64_t>(step));
+    without.set_gradients();
+    plain->step({});
+  }
+  for (std::size_t i = 0; i < with.ours.size(); ++i) {
+    CHECK(at::allclose(with.ours[i].tensor, without.ours[i].tensor, 1e-6, 1e-7));
+  }
+  const auto a = skipping->state(), b = plain->state();
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(at::allclose(a[i].tensor, b[i].tensor));
+}
+
+TEST_CASE("parameter groups have rates and decays of their own") {
+  Pair pair;
+  OptimizerSetup setup{.optimizer = Sgd{.lr = 1.0}};
+  setup.groups = {{.parameters = {pair.ours[1].tensor}, .lr = 0.5}};
+  const auto optimizer = make_optimizer(setup, pair.ours);
+  CHECK(optimizer->learning_rates() == std::vector<double>{0.5, 1.0});
+  for (const auto& parameter : pair.ours) parameter.tensor.mutable_grad() = at::ones(parameter.tensor.sizes());
+  optimizer->set_lr_factor(0.5);
+  optimizer->step({});
+  CHECK(at::allclose(pair.ours[0].tensor, pair.theirs[0].sub(0.5)));
+  CHECK(at::allclose(pair.ours[1].tensor, pair.theirs[1].sub(0.25)));
+
+  setup.groups.push_back(setup.groups[0]);
+  CHECK_THROWS_WITH(make_optimizer(setup, pair.ours), test::contains("two groups"));
+}
+
+}  // namespace
+}  // namespace cxtrain
