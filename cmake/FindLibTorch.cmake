@@ -56,7 +56,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
     INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIR};${LibTorch_INCLUDE_DIR}/torch/csrc/api/include"
     INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIR};${LibTorch_INCLUDE_DIR}/torch/csrc/api/include"
     INTERFACE_COMPILE_DEFINITIONS "FMT_HEADER_ONLY=1")
-  set(_link "-L${CXTRAIN_LIBTORCH}/lib")
+  # LibTorch exports a std::filesystem of its own, half of it null: the real one has to come first in every program.
+  set(_link "-Wl,--no-as-needed,-lstdc++,--as-needed" "-L${CXTRAIN_LIBTORCH}/lib")
   foreach(_dir IN LISTS LibTorch_LIBRARY_DIRS)
     list(APPEND _link "-Wl,-rpath-link,${_dir}")
   endforeach()
