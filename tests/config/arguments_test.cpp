@@ -1,6 +1,6 @@
 #include "cxtrain/config/arguments.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 #include <stdexcept>
 
 using namespace cxtrain;

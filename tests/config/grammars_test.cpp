@@ -1,4 +1,4 @@
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 #include "cxtrain/config/batch_limit.h"
 #include "cxtrain/config/device_list.h"
@@ -41,7 +41,7 @@ TEST_CASE("batch limits are counts or fractions", "[config]") {
     INFO(text);
     const auto refused = parse_batch_limit(text);
     CHECK_FALSE(refused);
-    CHECK_THAT(refused.error, Catch::Contains("'" + std::string(text) + "'"));
+    CHECK_THAT(refused.error, cxtrain::test::contains("'" + std::string(text) + "'"));
   }
   for (const char* text : {"0", "10", "1.0", "0.25", "0.0"}) CHECK(format_batch_limit(limit(text)) == text);
 }
@@ -63,7 +63,7 @@ TEST_CASE("max_time", "[config]") {
        {"", "90", "1:30", "1:2:3:4:5", "00:00:-1:00", "a:b:c:d", "00::00:00", "00:00:00:00:", "1h"}) {
     INFO(text);
     CHECK_FALSE(parse_max_time(text));
-    CHECK_THAT(parse_max_time(text).error, Catch::Contains("DD:HH:MM:SS"));
+    CHECK_THAT(parse_max_time(text).error, cxtrain::test::contains("DD:HH:MM:SS"));
   }
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("precision in all of Lightning's spellings", "[config]") {
     CHECK(parse_precision(typed).value->shorthand == (typed.find('-') == std::string::npos));
   }
   for (const char* text : {"", "8", "fp16", "16-bit", "32-mixed"}) CHECK_FALSE(parse_precision(text));
-  CHECK_THAT(parse_precision("fp16").error, Catch::Contains("'fp16'") && Catch::Contains("bf16-mixed"));
+  CHECK_THAT(parse_precision("fp16").error, cxtrain::test::contains("'fp16'") && cxtrain::test::contains("bf16-mixed"));
 }
 
 TEST_CASE("device lists: what is asked for", "[config]") {
@@ -101,9 +101,9 @@ TEST_CASE("device lists: what is asked for", "[config]") {
        {"", "two", "2.5", "-2", "0,-1", "0,0", "0,,1", "[0,1", "0,1]", "0;1", "0-3", ",0", "0,1,x"}) {
     INFO(text);
     CHECK_FALSE(parse_device_list(text));
-    CHECK_THAT(parse_device_list(text).error, Catch::Contains(text));
+    CHECK_THAT(parse_device_list(text).error, cxtrain::test::contains(text));
   }
-  CHECK_THAT(parse_device_list("0,2,0").error, Catch::Contains("device 0 twice"));
+  CHECK_THAT(parse_device_list("0,2,0").error, cxtrain::test::contains("device 0 twice"));
 }
 
 TEST_CASE("device lists: what the machine has", "[config]") {

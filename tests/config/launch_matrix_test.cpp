@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 #include "config/resolve_support.h"
 
@@ -122,7 +122,7 @@ TEST_CASE("under mpirun the world is theirs", "[config]") {
     const Plan plan = plan_for({}, machine(2), under_mpirun({5}));
     REQUIRE(plan.ok());
     CHECK(devices_of(plan) == Names{"cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:0"});
-    CHECK_THAT(all(plan.warnings), Catch::Contains("5 ranks share 2 GPUs"));
+    CHECK_THAT(all(plan.warnings), cxtrain::test::contains("5 ranks share 2 GPUs"));
   }
   SECTION("uneven nodes, and ranks dealt in turns") {
     WorldFacts facts = under_mpirun({3, 1});
@@ -152,7 +152,7 @@ TEST_CASE("under mpirun the world is theirs", "[config]") {
     facts.launched_by = LaunchedBy::srun;
     CHECK(plan_for({}, machine(2), facts).launcher == "srun");
     CHECK_THAT(all(plan_for(trainer_of(nullptr, "1", nullptr), machine(2), facts).errors),
-               Catch::Contains("srun --mpi=pmix -N 1 -n 1 --ntasks-per-node=1 cxtrain_mpi"));
+               cxtrain::test::contains("srun --mpi=pmix -N 1 -n 1 --ntasks-per-node=1 cxtrain_mpi"));
   }
 }
 
@@ -166,19 +166,19 @@ TEST_CASE("a world that disagrees shows both numbers and the right command line"
         "drop --devices)\n");
   CHECK_THAT(
       errors(trainer_of(nullptr, "4", nullptr), under_mpirun({4, 2})),
-      Catch::Contains("2 to 4 ranks on each node") && Catch::Contains("mpirun -np 8 --map-by ppr:4:node"));
+      cxtrain::test::contains("2 to 4 ranks on each node") && cxtrain::test::contains("mpirun -np 8 --map-by ppr:4:node"));
   TrainerOptions nodes;
   nodes.num_nodes = 2;
   CHECK_THAT(errors(nodes, under_mpirun({4})),
-             Catch::Contains("num_nodes: 2 nodes asked for, but mpirun started ranks on 1 node"));
-  CHECK_THAT(errors(nodes, {}), Catch::Contains("started alone on one") && Catch::Contains("mpirun -np 2"));
+             cxtrain::test::contains("num_nodes: 2 nodes asked for, but mpirun started ranks on 1 node"));
+  CHECK_THAT(errors(nodes, {}), cxtrain::test::contains("started alone on one") && cxtrain::test::contains("mpirun -np 2"));
   nodes.num_nodes = 0;
-  CHECK_THAT(errors(nodes, {}), Catch::Contains("num_nodes: 0 is too small"));
+  CHECK_THAT(errors(nodes, {}), cxtrain::test::contains("num_nodes: 0 is too small"));
   CHECK_THAT(errors(trainer_of(nullptr, nullptr, "single"), under_mpirun({4})),
-             Catch::Contains("single is one process, but mpirun started 4"));
+             cxtrain::test::contains("single is one process, but mpirun started 4"));
   CHECK_THAT(errors(trainer_of(nullptr, "4", "dp"), under_mpirun({2})),
-             Catch::Contains("2 unrelated trainings"));
+             cxtrain::test::contains("2 unrelated trainings"));
   CHECK_THAT(errors(trainer_of(nullptr, "2", "single"), {}),
-             Catch::Contains("single uses one device, but 2 devices"));
-  CHECK_THAT(errors(trainer_of("cpu", "2", "dp"), {}), Catch::Contains("--strategy ddp"));
+             cxtrain::test::contains("single uses one device, but 2 devices"));
+  CHECK_THAT(errors(trainer_of("cpu", "2", "dp"), {}), cxtrain::test::contains("--strategy ddp"));
 }

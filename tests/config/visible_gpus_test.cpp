@@ -1,6 +1,6 @@
 #include "cxtrain/config/visible_gpus.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 using namespace cxtrain;
 

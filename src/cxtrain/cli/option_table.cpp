@@ -90,9 +90,9 @@ void add_optimisation(Table& table) {
   add({"ddp.find_unused_parameters", "leave parameters that no rank used without a gradient"},
       CXTRAIN_MEMBER(ddp.find_unused_parameters));
   add({"ddp.overlap", "reduce gradients during backward; null: where it helps"}, CXTRAIN_MEMBER(ddp.overlap));
-  add({"ddp.first_bucket_bytes", "size of the first gradient bucket"},
+  add({"ddp.first_bucket_bytes", "bytes of the first gradient bucket (0: no limit)"},
       CXTRAIN_MEMBER(ddp.first_bucket_bytes));
-  add({"ddp.bucket_bytes", "size of the others"}, CXTRAIN_MEMBER(ddp.bucket_bytes));
+  add({"ddp.bucket_bytes", "bytes of the others (0: no limit)"}, CXTRAIN_MEMBER(ddp.bucket_bytes));
 }
 
 void add_output(Table& table) {

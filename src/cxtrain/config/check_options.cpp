@@ -114,8 +114,8 @@ void check_others(const Options& options, Checker& check) {
   check.one_of("callbacks.early_stopping_mode", callbacks.early_stopping_mode, {"min", "max"});
   check.at_least("callbacks.early_stopping_patience", 0, callbacks.early_stopping_patience);
   check.real("callbacks.early_stopping_min_delta", callbacks.early_stopping_min_delta, 0.0, false);
-  check.at_least("ddp.first_bucket_bytes", 1, options.ddp.first_bucket_bytes);
-  check.at_least("ddp.bucket_bytes", 1, options.ddp.bucket_bytes);
+  check.at_least("ddp.first_bucket_bytes", 0, options.ddp.first_bucket_bytes);
+  check.at_least("ddp.bucket_bytes", 0, options.ddp.bucket_bytes);
   check.real("timeout_seconds", options.timeout_seconds, 0.0, true);
 }
 
