@@ -1,14 +1,16 @@
 #include "cxtrain/data/data_loader.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <mutex>
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include "support/catch.h"
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/data/tensor_dataset.h"
@@ -177,4 +179,26 @@ TEST_CASE("impossible loaders are refused", "[loader]") {
   const auto data = std::make_shared<NumberDataset>(10);
   CHECK_THROWS_AS(make_loader(data, {.num_workers = -1}), ConfigError);
   CHECK_THROWS_AS(make_loader(data, {.num_workers = 1, .prefetch_factor = 0}), ConfigError);
+}
+
+TEST_CASE("operators in a worker stay on its thread", "[loader]") {
+  /// Notes how many threads ATen would use where it collates.
+  class ThreadCount final : public Dataset {
+   public:
+    std::int64_t size() const override { return 2; }
+    void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
+      batch.tensors = {at::empty({1}, at::kLong).fill_(at::get_num_threads())};
+      batch.size = static_cast<std::int64_t>(indices.size());
+    }
+  };
+  const int before = at::get_num_threads();
+  at::set_num_threads(4);
+  const auto data = std::make_shared<ThreadCount>();
+  for (const int workers : {0, 2}) {
+    DataLoader loader = make_loader(data, {.num_workers = workers}, 1);
+    loader.start_epoch(0);
+    for (Batch batch; loader.next(batch);) CHECK(batch[0].item<std::int64_t>() == (workers > 0 ? 1 : 4));
+  }
+  CHECK(at::get_num_threads() == 4);
+  at::set_num_threads(before);
 }

@@ -4,7 +4,7 @@
 #include <ATen/ops/tensor.h>
 #include <zlib.h>
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/data/digits_dataset.h"
@@ -17,7 +17,7 @@
 namespace {
 
 using namespace cxtrain;
-using Catch::Contains;
+using cxtrain::test::contains;
 using test::TempDir;
 
 std::string gzip_file(const TempDir& dir, const std::string& name, const std::string& content) {
@@ -73,7 +73,7 @@ TEST_CASE("a batch can take part in autograd", "[dataset]") {
 TEST_CASE("tensors that do not belong together are refused", "[dataset]") {
   CHECK_THROWS_AS(TensorDataset(std::vector<at::Tensor>{}), DataError);
   const at::Tensor three = at::empty({3, 2}), four = at::empty({4});
-  CHECK_THROWS_WITH(TensorDataset({three, four}), Contains("[3, 2]") && Contains("[4]"));
+  CHECK_THROWS_WITH(TensorDataset({three, four}), contains("[3, 2]") && contains("[4]"));
   CHECK_THROWS_AS(TensorDataset({three, at::Tensor()}), DataError);
 }
 
@@ -102,28 +102,28 @@ TEST_CASE("a damaged file of digits is refused by file and line", "[dataset]") {
     }
     return std::string();
   };
-  CHECK_THAT(refusal(good + digit_line(17, 1)), Contains("bad.csv") && Contains("line 2") && Contains("17"));
-  CHECK_THAT(refusal(digit_line(1, 10)), Contains("label") && Contains("10"));
-  CHECK_THAT(refusal("1,2,3\n"), Contains("3 values"));
-  CHECK_THAT(refusal("a" + good), Contains("value 1 is not an integer"));
-  CHECK_THAT(refusal(good.substr(0, good.size() - 1) + ",5\n"), Contains("follows"));
-  CHECK_THAT(refusal(""), Contains("empty"));
+  CHECK_THAT(refusal(good + digit_line(17, 1)), contains("bad.csv") && contains("line 2") && contains("17"));
+  CHECK_THAT(refusal(digit_line(1, 10)), contains("label") && contains("10"));
+  CHECK_THAT(refusal("1,2,3\n"), contains("3 values"));
+  CHECK_THAT(refusal("a" + good), contains("value 1 is not an integer"));
+  CHECK_THAT(refusal(good.substr(0, good.size() - 1) + ",5\n"), contains("follows"));
+  CHECK_THAT(refusal(""), contains("empty"));
 }
 
 TEST_CASE("files that cannot be read say why", "[dataset]") {
   const TempDir dir;
-  CHECK_THROWS_WITH(read_file(dir.file("none")), Contains("none") && Contains("No such file"));
-  CHECK_THROWS_WITH(read_file(dir.path()), Contains("directory"));
+  CHECK_THROWS_WITH(read_file(dir.file("none")), contains("none") && contains("No such file"));
+  CHECK_THROWS_WITH(read_file(dir.path()), contains("directory"));
   std::string noise;
   for (std::uint32_t i = 0, x = 1; i < 20000; ++i)
     noise += static_cast<char>((x = x * 1664525 + 1013904223) >> 24);
   const std::string packed = test::slurp(gzip_file(dir, "noise.gz", noise));
   CHECK(read_file(dir.file("noise.gz")) == noise);
   CHECK_THROWS_WITH(read_file(dir.write("half.gz", packed.substr(0, packed.size() / 2))),
-                    Contains("truncated"));
+                    contains("truncated"));
   std::string flipped = packed;
   flipped[packed.size() - 6] ^= 1;  // in the checksum
-  CHECK_THROWS_WITH(read_file(dir.write("flipped.gz", flipped)), Contains("damaged"));
+  CHECK_THROWS_WITH(read_file(dir.write("flipped.gz", flipped)), contains("damaged"));
 }
 
 TEST_CASE("text samples are bytes and the bytes that follow", "[dataset]") {
@@ -159,7 +159,7 @@ TEST_CASE("a text is split nine to one without overlap", "[dataset]") {
   split.val->collate(first, batch);
   CHECK(batch[0].eq('v').all().item<bool>());
   CHECK_THROWS_WITH(read_text(dir.write("short.txt", "too short"), 8, 1),
-                    Contains("short.txt") && Contains("9 bytes"));
+                    contains("short.txt") && contains("9 bytes"));
 }
 
 TEST_CASE("data files are looked for in the stated order", "[dataset]") {
@@ -173,9 +173,9 @@ TEST_CASE("data files are looked for in the stated order", "[dataset]") {
 
   std::filesystem::create_directory(dir.file("second"));
   const std::vector<std::string> two{dir.file("first"), dir.file("second")};
-  CHECK_THROWS_WITH(find_data_file("x", two), Contains(dir.file("first/x")) &&
-                                                  Contains(dir.file("second/x")) && Contains("--data.path") &&
-                                                  Contains("CXTRAIN_DATA"));
+  CHECK_THROWS_WITH(find_data_file("x", two), contains(dir.file("first/x")) &&
+                                                  contains(dir.file("second/x")) && contains("--data.path") &&
+                                                  contains("CXTRAIN_DATA"));
   dir.write("second/x", "1");
   CHECK(find_data_file("x", two) == dir.file("second/x"));
 }

@@ -5,7 +5,9 @@
 #include <ATen/ops/tensor.h>
 #include <zlib.h>
 
-#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "support/catch.h"
 
 #include "cxtrain/base/error.h"
 #include "support/temp_dir.h"
@@ -13,7 +15,7 @@
 namespace {
 
 using namespace cxtrain;
-using Catch::Contains;
+using cxtrain::test::contains;
 using test::TempDir;
 
 std::string idx_header(char type, std::initializer_list<std::uint32_t> sizes) {
@@ -63,7 +65,8 @@ TEST_CASE("IDX images become float planes and integer labels", "[idx]") {
       CHECK(batch.size == 2);
       CHECK(batch[0].sizes() == at::IntArrayRef({2, 1, 2, 3}));
       CHECK(batch[0].scalar_type() == at::kFloat);
-      CHECK(batch[0][0][0][1][2].item<float>() == Approx(static_cast<double>(10 * which[0] + 5) / 255));
+      CHECK(std::abs(batch[0][0][0][1][2].item<double>() - static_cast<double>(10 * which[0] + 5) / 255) <
+            1e-6);
       CHECK(batch[1].equal(at::tensor(which)));
     }
     const auto part = data->slice(3, 5);
@@ -86,34 +89,34 @@ TEST_CASE("every damage to IDX files is named", "[idx]") {
   const TempDir dir;
   Pair pair(5);
   SECTION("missing") {
-    CHECK_THROWS_WITH(read_idx(dir.file("no"), dir.file("no")), Contains("No such file"));
+    CHECK_THROWS_WITH(read_idx(dir.file("no"), dir.file("no")), contains("No such file"));
   }
   SECTION("truncated header") {
     pair.images.resize(9);
-    CHECK_THAT(refusal(dir, pair), Contains("images") && Contains("truncated") && Contains("9 bytes"));
+    CHECK_THAT(refusal(dir, pair), contains("images") && contains("truncated") && contains("9 bytes"));
   }
   SECTION("truncated") {
     pair.images.pop_back();
-    CHECK_THAT(refusal(dir, pair), Contains("truncated") && Contains("30") && Contains("29"));
+    CHECK_THAT(refusal(dir, pair), contains("truncated") && contains("30") && contains("29"));
   }
   SECTION("too long") {
     pair.labels += '\0';
-    CHECK_THAT(refusal(dir, pair), Contains("labels") && Contains("too long"));
+    CHECK_THAT(refusal(dir, pair), contains("labels") && contains("too long"));
   }
   SECTION("another kind") {
     std::swap(pair.images, pair.labels);
-    CHECK_THAT(refusal(dir, pair), Contains("0x00000801") && Contains("0x00000803"));
+    CHECK_THAT(refusal(dir, pair), contains("0x00000801") && contains("0x00000803"));
   }
   SECTION("counts that differ") {
     pair.labels = Pair(4).labels;
-    CHECK_THAT(refusal(dir, pair), Contains("5 images") && Contains("4 labels"));
+    CHECK_THAT(refusal(dir, pair), contains("5 images") && contains("4 labels"));
   }
   SECTION("a label out of range") {
     pair.labels.back() = 11;
-    CHECK_THAT(refusal(dir, pair), Contains("label 11") && Contains("position 4") && Contains("0 to 9"));
+    CHECK_THAT(refusal(dir, pair), contains("label 11") && contains("position 4") && contains("0 to 9"));
   }
   SECTION("sizes whose product wraps around") {
     pair.images = idx_header(8, {1U << 31, 1U << 31, 4}) + pair.images.substr(16);
-    CHECK_THAT(refusal(dir, pair), Contains("truncated"));
+    CHECK_THAT(refusal(dir, pair), contains("truncated"));
   }
 }

@@ -5,8 +5,8 @@
 #include <ATen/ops/randperm.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <numeric>
+#include "support/catch.h"
 
 #include "cxtrain/base/error.h"
 
@@ -159,5 +159,6 @@ TEST_CASE("impossible samplers are refused", "[sampler]") {
   CHECK_THROWS_AS(ShardedSampler(10, {2, 2}, {}), std::invalid_argument);
   CHECK_THROWS_AS(ShardedSampler(10, {}, {}).batch(10), std::out_of_range);
   CHECK(parse_uneven("drop") == Uneven::drop);
-  CHECK_THROWS_WITH(parse_uneven("half"), Catch::Contains("half") && Catch::Contains("exact"));
+  CHECK_THROWS_WITH(parse_uneven("half"),
+                    cxtrain::test::contains("half") && cxtrain::test::contains("exact"));
 }

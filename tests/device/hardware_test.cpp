@@ -1,6 +1,6 @@
 #include <sched.h>
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/device/hardware_json.h"
@@ -75,19 +75,19 @@ TEST_CASE("a hardware file may be short", "[device]") {
 }
 
 TEST_CASE("a damaged hardware file is refused by file and field", "[device]") {
-  CHECK_THAT(refusal("{\n\"nodes\": [\n}"), Catch::Contains("hw.json: line 3 is no valid JSON"));
+  CHECK_THAT(refusal("{\n\"nodes\": [\n}"), cxtrain::test::contains("hw.json: line 3 is no valid JSON"));
   CHECK(refusal("[]") == "hardware file hw.json: the whole: expected an object, found []");
   CHECK(refusal("{}") == "hardware file hw.json: the whole: the field 'nodes' is missing");
   CHECK(refusal(R"({"nodes":[]})") == "hardware file hw.json: nodes: expected at least one node, found none");
   CHECK(refusal(R"({"nodes":[{"cores":"many"}]})") ==
         "hardware file hw.json: nodes[0].cores: expected a whole number, found \"many\"");
   CHECK_THAT(refusal(R"({"nodes":[{"cores":0}]})"),
-             Catch::Contains("nodes[0]: a node has at least one core"));
+             cxtrain::test::contains("nodes[0]: a node has at least one core"));
   CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"uuid":"GPU-a"}]}]})"),
-             Catch::Contains("nodes[0].gpus[0]: the field 'index' is missing"));
-  CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"index":-1}]}]})"), Catch::Contains("not negative, found -1"));
+             cxtrain::test::contains("nodes[0].gpus[0]: the field 'index' is missing"));
+  CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"index":-1}]}]})"), cxtrain::test::contains("not negative, found -1"));
   CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"index":1},{"index":1}]}]})"),
-             Catch::Contains("gpus[1]: the index 1 is used twice"));
+             cxtrain::test::contains("gpus[1]: the index 1 is used twice"));
   CHECK_THAT(refusal(R"({"nodes":[{}],"env":{"CUDA_VISIBLE_DEVICES":2}})"),
-             Catch::Contains("env.CUDA_VISIBLE_DEVICES: expected a text, found 2"));
+             cxtrain::test::contains("env.CUDA_VISIBLE_DEVICES: expected a text, found 2"));
 }

@@ -1,6 +1,6 @@
-#include <catch2/catch.hpp>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include "support/catch.h"
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/report/csv_logger.h"
@@ -78,12 +78,12 @@ TEST_CASE("metrics.jsonl has one object a row", "[loggers]") {
 
 TEST_CASE("a logger that cannot write names its file", "[loggers]") {
   const TempDir dir;
-  CHECK_THROWS_WITH(CsvLogger(dir.file("none")), Catch::Contains("none/metrics.csv"));
+  CHECK_THROWS_WITH(CsvLogger(dir.file("none")), cxtrain::test::contains("none/metrics.csv"));
   CHECK_THROWS_AS(JsonlLogger(dir.file("none")), Error);
   CHECK_THROWS_AS(TensorBoardLogger(dir.file("none")), Error);
   AppendFile full("/dev/full");
   full.append("x");
-  CHECK_THROWS_WITH(full.flush(), Catch::Contains("/dev/full") && Catch::Contains("space"));
+  CHECK_THROWS_WITH(full.flush(), cxtrain::test::contains("/dev/full") && cxtrain::test::contains("space"));
 }
 
 TEST_CASE("a TFRecord carries masked CRC-32C sums", "[loggers]") {

@@ -1,6 +1,5 @@
-#include <catch2/catch.hpp>
-#include <chrono>
 #include <stdexcept>
+#include "support/catch.h"
 
 #include "cxtrain/report/progress_bar.h"
 #include "cxtrain/report/progress_line.h"
@@ -127,6 +126,19 @@ TEST_CASE("without a terminal there is a plain line every few seconds", "[progre
         "Epoch 1/1  50% 10/20 [00:10<00:10, 1.00 it/s] train_loss=0.123\n");
   screen.bar.finish();
   CHECK(screen.take() == "Epoch 1/1  60% 12/20 [00:12<00:08, 1.00 it/s] train_loss=0.123\n");
+}
+
+TEST_CASE("without a terminal short stages do not flood the log", "[progress]") {
+  Screen screen(0);
+  for (int epoch = 1; epoch <= 40; ++epoch) {
+    screen.bar.start("Epoch " + std::to_string(epoch), 1);
+    screen.clock.time += 0.25;
+    screen.bar.update(1);
+    screen.bar.finish();
+  }
+  const std::string printed = screen.take();
+  CHECK(std::count(printed.begin(), printed.end(), '\n') == 10);
+  CHECK(printed.starts_with("Epoch 1 "));
 }
 
 TEST_CASE("a slow step is drawn at once after many fast ones", "[progress]") {

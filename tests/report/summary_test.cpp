@@ -1,8 +1,8 @@
-#include <catch2/catch.hpp>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
+#include "support/catch.h"
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/report/model_summary.h"
@@ -72,7 +72,8 @@ TEST_CASE("run.json has the fields of its contract", "[summary]") {
   CHECK(nlohmann::json::parse(test::slurp(dir.file("run.json")))["exit_code"] == 1);
   CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) ==
         1);  // no temporary file is left
-  CHECK_THROWS_WITH(write_run_json(dir.file("none/run.json"), summary), Catch::Contains("none/run.json"));
+  CHECK_THROWS_WITH(write_run_json(dir.file("none/run.json"), summary),
+                    cxtrain::test::contains("none/run.json"));
 }
 
 TEST_CASE("run.json has an object of metrics even when there are none", "[summary]") {

@@ -1,10 +1,24 @@
 #include "cxtrain/data/loader_workers.h"
 
-#include <c10/util/ParallelGuard.h>
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
 
 #include <utility>
 
 namespace cxtrain {
+namespace {
+
+/// Keeps ATen's operators on the calling thread. OpenMP counts threads for each of its callers, so this
+/// concerns no other; at::set_num_threads would also change what threads that start later get, and
+/// c10::ParallelGuard is not asked by ATen's OpenMP back end. The symbol is LibTorch's own OpenMP, whichever
+/// that is.
+void stay_on_this_thread() {
+  at::get_num_threads();  // its first call in a thread sets the count that is then replaced here
+  using SetNumThreads = void (*)(int);
+  if (const auto set = reinterpret_cast<SetNumThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"))) set(1);
+}
+
+}  // namespace
 
 LoaderWorkers::LoaderWorkers(Make make, std::int64_t first, std::int64_t end, int num_workers,
                              int prefetch_factor)
@@ -24,7 +38,7 @@ LoaderWorkers::~LoaderWorkers() {
 }
 
 void LoaderWorkers::work(const std::stop_token& stop) {
-  const c10::ParallelGuard one_thread(true);  // the workers are the parallelism
+  stay_on_this_thread();  // the workers are the parallelism
   const auto has_room = [this] {
     return next_made_ == end_ || next_made_ - next_taken_ < static_cast<std::int64_t>(slots_.size());
   };
