@@ -1,6 +1,6 @@
 #include "cxtrain/cli/command_line.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 #include <map>
 #include <sstream>
 
@@ -177,9 +177,9 @@ TEST_CASE("help, version and print_config", "[cli]") {
     INFO(line);
     CHECK(line.size() <= 100);
   }
-  CHECK_THAT(parsed.help_text, Catch::Contains("--max_epochs N") && Catch::Contains("Devices and strategy") &&
-                                   Catch::Contains("--ranks_per_node N") && Catch::Contains("[32-true]"));
-  CHECK_THAT(parse({"--help"}).help_text, !Catch::Contains("--ranks_per_node"));
+  CHECK_THAT(parsed.help_text, cxtrain::test::contains("--max_epochs N") && cxtrain::test::contains("Devices and strategy") &&
+                                   cxtrain::test::contains("--ranks_per_node N") && cxtrain::test::contains("[32-true]"));
+  CHECK_THAT(parse({"--help"}).help_text, !cxtrain::test::contains("--ranks_per_node"));
 }
 
 TEST_CASE("plan's and info's own options", "[cli]") {
@@ -190,7 +190,7 @@ TEST_CASE("plan's and info's own options", "[cli]") {
   CHECK(plan.plan_ranks_per_node == 4);
   CHECK(parse({"info", "--hardware", "--json"}).options.show_hardware);
   CHECK(problem_of({"plan", "--hardware"}) == "--hardware: a value is missing (write --hardware=FILE)");
-  CHECK_THAT(problem_of({"info", "--hardware", "x"}), Catch::Contains("reads no file"));
+  CHECK_THAT(problem_of({"info", "--hardware", "x"}), cxtrain::test::contains("reads no file"));
   CHECK(problem_of({"fit", "--ranks", "2"}) == "--ranks: is no option of fit (it belongs to plan)");
 }
 
@@ -204,8 +204,8 @@ TEST_CASE("what does not exist is refused with the nearest name", "[cli]") {
   CHECK(problem_of({"paln"}) == "paln: there is no such subcommand (did you mean plan?)");
   CHECK(problem_of({"doctor"}) ==
         "doctor: there is no such subcommand (known are fit, validate, test, predict, plan, info)");
-  CHECK_THAT(problem_of({"fit", "more"}), Catch::Contains("more: this word belongs to no option"));
-  CHECK_THAT(problem_of({"-np", "--seed=1"}), Catch::Contains("two hyphens"));
+  CHECK_THAT(problem_of({"fit", "more"}), cxtrain::test::contains("more: this word belongs to no option"));
+  CHECK_THAT(problem_of({"-np", "--seed=1"}), cxtrain::test::contains("two hyphens"));
 }
 
 TEST_CASE("values that do not fit are quoted", "[cli]") {
@@ -214,12 +214,12 @@ TEST_CASE("values that do not fit are quoted", "[cli]") {
   CHECK(problem_of({"--seed", "-1"}) == "--seed: '-1' is not a whole number from 0 on ()");
   CHECK(problem_of({"--logger", "perhaps"}) == "--logger: 'perhaps' is not true or false ()");
   CHECK(problem_of({"--gradient_clip_val=x"}) == "--gradient_clip_val: 'x' is not a number ()");
-  CHECK_THAT(problem_of({"--limit_val_batches", "-1"}), Catch::Contains("'-1' is negative"));
+  CHECK_THAT(problem_of({"--limit_val_batches", "-1"}), cxtrain::test::contains("'-1' is negative"));
   CHECK(problem_of({"--max_epochs"}) == "--max_epochs: a value is missing (write --max_epochs=N)");
   CHECK(problem_of({"--max_epochs", "--logger"}) ==
         "--max_epochs: a value is missing (write --max_epochs=N)");
   CHECK(problem_of({"--config"}) == "--config: a value is missing (write --config=FILE)");
-  CHECK_THAT(problem_of({"--print_config=yes"}), Catch::Contains("takes no value, found 'yes'"));
+  CHECK_THAT(problem_of({"--print_config=yes"}), cxtrain::test::contains("takes no value, found 'yes'"));
 }
 
 TEST_CASE("an option given twice is refused, under any of its names", "[cli]") {
@@ -236,9 +236,9 @@ TEST_CASE("YAML files that cannot be used are refused by file and line", "[cli]"
   CHECK(problem_of({"--config", "no.yaml"}) ==
         "--config: the file no.yaml cannot be read (check the path and its permissions)");
   CHECK_THAT(problem_of({"--config", "a.yaml"}, {{"a.yaml", "seed: 1\ntrainer: [1, 2\n"}}),
-             Catch::Contains("a.yaml line") && Catch::Contains("no valid YAML"));
+             cxtrain::test::contains("a.yaml line") && cxtrain::test::contains("no valid YAML"));
   CHECK_THAT(problem_of({"--config", "a.yaml"}, {{"a.yaml", "- 1\n- 2\n"}}),
-             Catch::Contains("is no map of options"));
+             cxtrain::test::contains("is no map of options"));
   CHECK(problem_of({"--config", "a.yaml"}, {{"a.yaml", "trainer:\n  max_epoch: 3\n"}}) ==
         "a.yaml line 2: trainer.max_epoch: there is no such option (did you mean --trainer.max_epochs?)");
   CHECK(problem_of({"--config", "a.yaml"}, {{"a.yaml", "\n\nseed: x\n"}}) ==

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -72,7 +72,7 @@ TEST_CASE("plan: without ranks, as if started alone", "[cli]") {
   CHECK(plan_json(options, 0)["launcher"] == "subprocess");
   std::ostringstream text;
   CHECK(run_plan(options, text) == 0);
-  CHECK_THAT(text.str(), Catch::Contains("2 ranks on 1 node"));
+  CHECK_THAT(text.str(), cxtrain::test::contains("2 ranks on 1 node"));
 }
 
 TEST_CASE("plan: errors keep the shape and end with status 2", "[cli]") {
@@ -81,10 +81,10 @@ TEST_CASE("plan: errors keep the shape and end with status 2", "[cli]") {
   options.hardware_file = "no/such/file.json";
   options.trainer.strategy = "dpp";
   CHECK_THAT(plan_json(options, 2)["errors"][0]["message"].get<std::string>(),
-             Catch::Contains("no/such/file.json cannot be read"));
+             cxtrain::test::contains("no/such/file.json cannot be read"));
   options.hardware_file = damaged.path();
   CHECK_THAT(plan_json(options, 2)["errors"][0]["message"].get<std::string>(),
-             Catch::Contains("no valid JSON"));
+             cxtrain::test::contains("no valid JSON"));
 
   const TemporaryFile file(kFourGpus);
   options.hardware_file = file.path();
@@ -120,8 +120,8 @@ TEST_CASE("info tells versions and the machine", "[cli]") {
   std::ostringstream out, json;
   Options options;
   run_info(options, extra, out);
-  CHECK_THAT(out.str(), Catch::StartsWith("cxtrain ") && Catch::Contains("LibTorch 9.8.7\n") &&
-                            Catch::Contains(" core"));
+  CHECK_THAT(out.str(), Catch::Matchers::StartsWith("cxtrain ") && cxtrain::test::contains("LibTorch 9.8.7\n") &&
+                            cxtrain::test::contains(" core"));
   options.json = true;
   run_info(options, extra, json);
   CHECK(Json::parse(json.str())["about"][0] == "LibTorch 9.8.7");

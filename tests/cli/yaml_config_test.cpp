@@ -1,6 +1,6 @@
 #include "cxtrain/cli/yaml_config.h"
 
-#include <catch2/catch.hpp>
+#include "support/catch.h"
 #include <random>
 #include <set>
 
@@ -65,8 +65,8 @@ TEST_CASE("the default options as YAML read back as themselves", "[cli]") {
   const std::string yaml = to_yaml(Options{});
   INFO(yaml);
   CHECK(reload(yaml) == Options{});
-  CHECK_THAT(yaml, Catch::Contains("\ntrainer:\n  accelerator: auto\n") &&
-                       Catch::Contains("\nmodel:\n  name: digits\n"));
+  CHECK_THAT(yaml, cxtrain::test::contains("\ntrainer:\n  accelerator: auto\n") &&
+                       cxtrain::test::contains("\nmodel:\n  name: digits\n"));
 }
 
 TEST_CASE("any options as YAML read back as themselves", "[cli]") {

@@ -1,0 +1,87 @@
+#include "cxtrain/comm/reduce_kernels.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "support/catch.h"
+
+namespace cxtrain {
+namespace {
+
+std::vector<const std::byte*> sources(const std::vector<at::Tensor>& tensors) {
+  std::vector<const std::byte*> pointers;
+  for (const auto& tensor : tensors)
+    pointers.push_back(static_cast<const std::byte*>(tensor.const_data_ptr()));
+  return pointers;
+}
+
+std::vector<std::byte*> destinations(const std::vector<at::Tensor>& tensors) {
+  std::vector<std::byte*> pointers;
+  for (const auto& tensor : tensors) pointers.push_back(static_cast<std::byte*>(tensor.mutable_data_ptr()));
+  return pointers;
+}
+
+TEST_CASE("reduce_elements sums in place what ATen sums, for every dtype, length and number of ranks") {
+  const at::ScalarType dtype =
+      GENERATE(at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong, at::kByte);
+  const int ranks = GENERATE(1, 2, 3, 5);
+  const std::int64_t count = GENERATE(1, 7, 64, 2047, 2049, 10000);
+  CAPTURE(c10::toString(dtype), ranks, count);
+  std::vector<at::Tensor> inputs;
+  at::Tensor expected;
+  for (int rank = 0; rank < ranks; ++rank) {
+    // Small whole numbers: their sums are exact in every dtype.
+    inputs.push_back(at::randint(0, 9, {count}).to(dtype));
+    expected = expected.defined() ? expected.add(inputs.back()) : inputs.back().clone();
+  }
+  reduce_elements(dtype, ReduceOp::sum, sources(inputs), destinations(inputs),
+                  static_cast<std::size_t>(count), 1);
+  for (const at::Tensor& result : inputs) CHECK(at::equal(result, expected));
+}
+
+TEST_CASE("reduce_elements takes minimum, maximum and mean") {
+  const at::Tensor a = at::full({5000}, 6.0f), b = at::full({5000}, -2.0f);
+  for (const auto& [op, divisor, value] :
+       {std::tuple{ReduceOp::min, 1, -2.0}, {ReduceOp::max, 1, 6.0}, {ReduceOp::avg, 2, 2.0}}) {
+    std::vector<at::Tensor> out{at::empty({5000})};
+    reduce_elements(at::kFloat, op, sources({a, b}), destinations(out), 5000, divisor);
+    CHECK(at::equal(out[0], at::full({5000}, value, at::kFloat)));
+  }
+}
+
+TEST_CASE("16-bit sums round once") {
+  const at::ScalarType dtype = GENERATE(at::kBFloat16, at::kHalf);
+  std::vector<at::Tensor> inputs;
+  for (int rank = 0; rank < 4; ++rank) inputs.push_back(at::randn({3000}).to(dtype));
+  at::Tensor exact = inputs[0].to(at::kFloat);
+  for (int rank = 1; rank < 4; ++rank)
+    exact = exact.add(inputs[static_cast<std::size_t>(rank)].to(at::kFloat));
+  std::vector<at::Tensor> out{at::empty({3000}, dtype)};
+  reduce_elements(dtype, ReduceOp::avg, sources(inputs), destinations(out), 3000, 4);
+  CHECK(at::equal(out[0], exact.mul(0.25).to(dtype)));
+}
+
+TEST_CASE("infinities and NaNs survive a 16-bit sum, as an overflow check needs") {
+  const at::ScalarType dtype = GENERATE(at::kBFloat16, at::kHalf, at::kFloat);
+  const double special =
+      GENERATE(std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN());
+  std::vector<at::Tensor> inputs{at::full({100}, 1.0).to(dtype), at::full({100}, special).to(dtype)};
+  reduce_elements(dtype, ReduceOp::avg, sources(inputs), destinations(inputs), 100, 2);
+  CHECK_FALSE(inputs[0].isfinite().any().item<bool>());
+}
+
+TEST_CASE("a dtype without a kernel is refused by name") {
+  const at::Tensor flags = at::full({4}, true, at::kBool);
+  CHECK_THROWS_WITH(reduce_elements(at::kBool, ReduceOp::sum, sources({flags}), destinations({flags}), 4, 1),
+                    cxtrain::test::contains("Bool") && cxtrain::test::contains("float32"));
+}
+
+}  // namespace
+}  // namespace cxtrain

@@ -1,0 +1,59 @@
+#include <ATen/ops/ones.h>
+#include <torch/nn/modules/linear.h>
+
+#include <stdexcept>
+#include <thread>
+
+#include "cxtrain/data/tensor_dataset.h"
+#include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/trainer/module.h"
+
+/// A model that goes wrong on one rank at one step, in the way that its argument says.
+namespace {
+
+using namespace cxtrain;
+
+class Data : public DataModule {
+ public:
+  void setup(const DataOptions&) override {}
+  DataLoaderSpec train_dataloader() override {
+    return {std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::ones({4096, 4})}), 4, true};
+  }
+};
+
+class Faulty : public Module {
+ public:
+  explicit Faulty(const Arguments& arguments)
+      : fault_(arguments.text("fault")), rank_(arguments.integer("rank")), step_(arguments.integer("step")) {
+    layer_ = register_module("layer", torch::nn::Linear(4, 1));
+  }
+  void on_fit_start() override {
+    if (fault_ == "start" && mine()) throw std::runtime_error("no luck at the start");
+  }
+  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    if (global_step() == step_ && mine()) {
+      if (fault_ == "throw") throw std::runtime_error("the well is dry");
+      if (fault_ == "freeze") std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+    return layer_->forward(batch[0]).mean();
+  }
+  OptimizerSetup configure_optimizers() override { return {}; }
+  std::unique_ptr<DataModule> default_data() override { return std::make_unique<Data>(); }
+
+ private:
+  bool mine() { return is_global_zero() == (rank_ == 0); }
+
+  std::string fault_;
+  std::int64_t rank_, step_;
+  torch::nn::Linear layer_{nullptr};
+};
+
+}  // namespace
+
+CXTRAIN_PLUGIN("model faulty", [](Registry& registry) {
+  registry.add<Module>("faulty", "goes wrong where it is told to",
+                       {{"fault", ArgumentSpec::Type::text, "throw", "what happens", {"throw", "freeze", "start", "none"}},
+                        {"rank", ArgumentSpec::Type::integer, "1", "0, or another for all others", {}},
+                        {"step", ArgumentSpec::Type::integer, "5", "at which step", {}}},
+                       [](const Arguments& arguments) { return std::make_unique<Faulty>(arguments); });
+})

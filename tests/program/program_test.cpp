@@ -1,0 +1,172 @@
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/catch.h"
+#include "support/run_program.h"
+#include "support/temp_dir.h"
+
+namespace cxtrain::test {
+namespace {
+
+const std::string kFaulty = std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/faulty.so --model faulty ";
+
+std::string in(const TempDir& dir) { return " --default_root_dir " + dir.path() + " "; }
+
+nlohmann::json run_json(const TempDir& dir) {
+  return nlohmann::json::parse(std::ifstream(dir.path() + "/cxtrain_logs/version_0/run.json"));
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST_CASE("the default example learns the digits on one to four ranks") {
+  const int ranks = GENERATE(1, 2, 3, 4);
+  const TempDir dir;
+  const ProgramResult run = run_ranks(ranks, in(dir));
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  const auto json = run_json(dir);
+  CHECK(json["status"] == "done");
+  CHECK(json["world_size"] == ranks);
+  CHECK(json["metrics"]["val_acc"].get<double>() >= 0.97);
+  CHECK(json["seconds"].get<double>() < 30);
+  for (int rank = 0; rank < ranks; ++rank) {
+    CHECK(std::ifstream(dir.path() + "/cxtrain_logs/version_0/rank_" + std::to_string(rank) + ".log").good());
+  }
+}
+
+TEST_CASE("a run can be repeated from its config.yaml") {
+  const TempDir first, second;
+  REQUIRE(run_program("--max_epochs 2 --model.hidden 32 --optimizer adamw --optimizer.lr 0.004 --seed 5" + in(first)).status == 0);
+  const ProgramResult again =
+      run_program("--config " + first.path() + "/cxtrain_logs/version_0/config.yaml" + in(second));
+  CAPTURE(again.output);
+  REQUIRE(again.status == 0);
+  CHECK(run_json(first)["parameters_sha256"] == run_json(second)["parameters_sha256"]);
+}
+
+TEST_CASE("each mistake gets one message and exit status 2, once for all ranks") {
+  struct Row {
+    std::string arguments, says;
+  };
+  const TempDir dir;
+  const std::string plugins = CXTRAIN_TEST_PLUGIN_DIR;
+  const std::string missing = dir.file("nothing.csv"), damaged = dir.write("damaged.csv", "1,2,3\n");
+  const std::vector<Row> rows{
+      {"--max_epocs 3", "did you mean --max_epochs?"},
+      {"--max_epochs three", "three"},
+      {"--data.path " + missing, "nothing.csv"},
+      {"--data.path " + damaged, "damaged.csv"},
+      {"--model digit", "did you mean digits?"},
+      {"--strategy dpd", "did you mean ddp?"},
+      {"--model.hiden 3", "did you mean"},
+      {"--optimizer.lr fast", "fast"},
+      {"--plugin " + plugins + "/wrong_abi.so", "ABI version 999"},
+      {"--plugin " + plugins + "/foreign_torch.so", "LibTorch 1.0.0"},
+      {"--precision 17", "17"},
+      {"--val_check_interval 9999 --max_epochs 1", "9999"},
+      {"fitt", "fit"},
+  };
+  for (const Row& row : rows) {
+    for (const int ranks : {1, 2}) {
+      CAPTURE(ranks, row.arguments);
+      const ProgramResult run = ranks == 1 ? run_program(row.arguments + in(dir)) : run_ranks(ranks, row.arguments + in(dir));
+      CAPTURE(run.output);
+      CHECK(run.status == 2);
+      CHECK(run.output.find(row.says) != std::string::npos);
+      CHECK(count(run.output, "error: ") == 1);
+    }
+  }
+}
+
+TEST_CASE("several mistakes are reported together") {
+  const ProgramResult run = run_program("--max_epocs 3 --gpus 9 --model nope --precision 17 --optimizer adm --data.uneven maybe");
+  CAPTURE(run.output);
+  CHECK(run.status == 2);
+  for (const char* part : {"--max_epochs", "gpus", "nope", "17", "adam", "maybe"}) {
+    CHECK(run.output.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("a rank that throws ends all of them soon, naming rank, host and step") {
+  const TempDir dir;
+  const ProgramResult run = run_ranks(3, kFaulty + "--max_epochs 50" + in(dir));
+  CAPTURE(run.output);
+  CHECK(run.status == 1);
+  CHECK(run.output.find("the well is dry") != std::string::npos);
+  CHECK(run.output.find("step 5") != std::string::npos);
+  CHECK(run.output.find("rank 1 on ") != std::string::npos);
+  CHECK(run.seconds < 15);  // 5 s and a slow machine's start
+}
+
+TEST_CASE("a throw before the first step ends all ranks as well") {
+  const TempDir dir;
+  const ProgramResult run = run_ranks(2, kFaulty + "--model.fault start" + in(dir));
+  CAPTURE(run.output);
+  CHECK(run.status == 1);
+  CHECK(run.output.find("no luck at the start") != std::string::npos);
+}
+
+TEST_CASE("a rank that freezes is noticed after the timeout") {
+  const TempDir dir;
+  const ProgramResult run = run_ranks(2, kFaulty + "--model.fault freeze --timeout_seconds 2" + in(dir));
+  CAPTURE(run.output);
+  CHECK(run.status == 1);
+  CHECK(run.output.find("1 of 2 ranks") != std::string::npos);
+  CHECK(run.seconds < 30);
+}
+
+TEST_CASE("plan needs neither MPI nor GPUs and speaks JSON") {
+  const TempDir dir;
+  const std::string hardware = dir.write("hardware.json", R"({"nodes":[{"hostname":"n1","cores":8,"gpus":[
+      {"index":0,"uuid":"GPU-a","name":"x","memory_total_mib":1000},{"index":1,"uuid":"GPU-b","name":"x","memory_total_mib":1000}]}]})");
+  const ProgramResult run = run_program("plan --gpus 2 --json --hardware " + hardware);
+  CAPTURE(run.output);
+  CHECK(run.status == 0);
+  const auto plan = nlohmann::json::parse(run.output);
+  CHECK(plan["strategy"] == "ddp");
+  CHECK(plan["ranks"][1]["uuid"] == "GPU-b");
+  const ProgramResult refused = run_program("plan --gpus 3 --json --hardware " + hardware);
+  CHECK(refused.status == 2);
+  CHECK(nlohmann::json::parse(refused.output)["errors"].size() == 1);
+}
+
+TEST_CASE("help, version, info and print_config say what they are asked for") {
+  CHECK(run_program("--help").output.find("--max_epochs") != std::string::npos);
+  CHECK(run_program("--version").output.find("LibTorch") != std::string::npos);
+  CHECK(run_program("info").output.find("MPI") != std::string::npos);
+  CHECK(run_program("--max_epochs 7 --print_config").output.find("max_epochs: 7") != std::string::npos);
+  CHECK(count(run_ranks(2, "--version").output, "LibTorch") == 1);
+}
+
+TEST_CASE("validate, test and predict run from the program") {
+  const TempDir dir;
+  for (const char* command : {"validate", "test", "predict"}) {
+    const ProgramResult run = run_ranks(2, command + in(dir));
+    CAPTURE(command, run.output);
+    CHECK(run.status == 0);
+  }
+}
+
+TEST_CASE("the other examples train") {
+  const TempDir dir;
+  const std::string text = dir.write("text.txt", [] {
+    std::string s;
+    for (int i = 0; i < 2000; ++i) s += "the quick brown fox jumps over the lazy dog. ";
+    return s;
+  }());
+  const ProgramResult gpt = run_ranks(2, "--model gpt --model.layers 1 --model.width 32 --model.context 32 --max_steps 20 --data.path " + text + in(dir));
+  CAPTURE(gpt.output);
+  CHECK(gpt.status == 0);
+  const TempDir other;
+  const ProgramResult simple = run_program("--model simple --max_steps 1 --num_sanity_val_steps 0" + in(other));
+  CAPTURE(simple.output);
+  CHECK(simple.status == 0);
+}
+
+}  // namespace
+}  // namespace cxtrain::test

@@ -1,0 +1,176 @@
+#include "cxtrain/reduce/reducer.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <numeric>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/comm/host_communicator.h"
+#include "cxtrain/reduce/verify.h"
+#include "support/catch.h"
+#include "support/mpi_world.h"
+
+namespace cxtrain {
+namespace {
+
+/// Parameters of several sizes, one transposed; the loss is a sum of products with small whole numbers, so that every
+/// gradient, sum and (for a power of two of ranks) mean is exact.
+struct Model {
+  std::vector<NamedTensor> parameters;
+
+  Model() {
+    for (const std::int64_t size : {1, 5, 300, 4000}) add("p" + std::to_string(size), at::ones({size}));
+    add("transposed", at::ones({7, 9}).t());
+    add("frozen", at::ones({3}), false);
+  }
+  void add(const std::string& name, at::Tensor tensor, bool trained = true) {
+    tensor.set_requires_grad(trained);
+    parameters.push_back({name, std::move(tensor)});
+  }
+  /// One micro-batch: the gradient of every parameter is `value` (times 2 for the transposed one).
+  void backward(double value, std::size_t skip = 99) {
+    at::Tensor loss = at::zeros({});
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (i == skip) continue;
+      loss = loss.add(parameters[i].tensor.mul(parameters[i].name == "transposed" ? 2 * value : value).sum());
+    }
+    loss.backward();
+  }
+  double gradient(std::size_t i) const { return parameters[i].tensor.grad().mean().item<double>(); }
+};
+
+double mean_of_ranks() { return (test_world().size() - 1) / 2.0; }
+
+TEST_CASE("the reducer averages gradients over all ranks, for any bucket size, with and without overlap") {
+  MpiWorld& world = test_world();
+  const std::int64_t bucket = GENERATE(1, 1024, 1 << 20, 0);
+  const bool overlap = GENERATE(false, true);
+  CAPTURE(bucket, overlap);
+  HostCommunicator communicator(world.comm(), world.node_comm(), 30);
+  Model model;
+  Reducer reducer(model.parameters, communicator, world,
+                  {.first_bucket_bytes = bucket, .bucket_bytes = bucket, .overlap = overlap});
+  for (int step = 0; step < 4; ++step) {
+    reducer.begin_backward(true);
+    reducer.zero_gradients();
+    model.backward(4.0 * world.rank() + step);
+    reducer.finish();
+    for (std::size_t i = 0; i < 5; ++i) {
+      const double expected = (4 * mean_of_ranks() + step) * (i == 4 ? 2 : 1);
+      CHECK(model.gradient(i) == Catch::Approx(expected).epsilon(1e-6));
+      CHECK(model.parameters[i].tensor.grad().strides() == model.parameters[i].tensor.strides());
+    }
+    CHECK_FALSE(model.parameters[5].tensor.grad().defined());
+  }
+  // p4000 alone is 16 KB: a limit makes several buckets, none makes one.
+  CHECK((reducer.bucket_count() > 1) == (bucket == 1 || bucket == 1024));
+}
+
+TEST_CASE("micro-batches accumulate before the ranks exchange anything") {
+  MpiWorld& world = test_world();
+  HostCommunicator communicator(world.comm(), world.node_comm(), 30);
+  Model model;
+  Reducer reducer(model.parameters, communicator, world, {.overlap = true});
+  for (int step = 0; step < 3; ++step) {
+    for (int micro = 0; micro < 4; ++micro) {
+      reducer.begin_backward(micro == 3);
+      if (micro == 0) reducer.zero_gradients();
+      model.backward(world.rank() + micro);
+    }
+    reducer.finish();
+    CHECK(model.gradient(2) == Catch::Approx(4 * mean_of_ranks() + 6));
+  }
+}
+
+TEST_CASE("a parameter that one rank does not use counts as zero there") {
+  MpiWorld& world = test_world();
+  HostCommunicator communicator(world.comm(), world.node_comm(), 30);
+  Model model;
+  Reducer reducer(model.parameters, communicator, world, {});
+  for (int step = 0; step < 3; ++step) {
+    reducer.begin_backward(true);
+    reducer.zero_gradients();
+    model.backward(6, world.rank() == 0 ? 1 : 99);
+    reducer.finish();
+    CHECK(model.gradient(1) == Catch::Approx(6.0 * (world.size() - 1) / world.size()));
+    CHECK(model.gradient(0) == Catch::Approx(6));
+  }
+}
+
+TEST_CASE("find_unused_parameters leaves what no rank used without a gradient, and keeps what one used") {
+  MpiWorld& world = test_world();
+  HostCommunicator communicator(world.comm(), world.node_comm(), 30);
+  Model model;
+  Reducer reducer(model.parameters, communicator, world, {.find_unused_parameters = true});
+  for (const bool everywhere : {true, false, true}) {
+    reducer.begin_backward(true);
+    reducer.zero_gradients();
+    const bool skips = everywhere || world.rank() != 0;
+    model.backward(2, skips ? 1 : 99);
+    reducer.finish();
+    CHECK(model.parameters[1].tensor.grad().defined() == !everywhere);
+    if (!everywhere) CHECK(model.gradient(1) == Catch::Approx(2.0 / world.size()));
+  }
+}
+
+TEST_CASE("gradients of different dtypes travel in buckets of their own") {
+  MpiWorld& world = test_world();
+  HostCommunicator communicator(world.comm(), world.node_comm(), 30);
+  std::vector<NamedTensor> parameters{{"float", at::ones({10})}, {"double", at::ones({20}, at::kDouble)}};
+  for (auto& parameter : parameters) parameter.tensor.set_requires_grad(true);
+  Reducer reducer(parameters, communicator, world, {});
+  CHECK(reducer.bucket_count() == 2);
+  reducer.begin_backward(true);
+  parameters[0].tensor.mul(world.rank()).sum().add(parameters[1].tensor.mul(2 * world.rank()).sum()).backward();
+  reducer.finish();
+  CHECK(parameters[1].tensor.grad()[19].item<double>() == Catch::Approx(2 * mean_of_ranks()));
+}
+
+TEST_CASE("gradients after the reducer's end do not point into its memory") {
+  MpiWorld& world = test_world();
+  Model model;
+  {
+    HostCommunicator communicator(world.comm(), world.node_comm(), 30);
+    Reducer reducer(model.parameters, communicator, world, {});
+    reducer.begin_backward(true);
+    model.backward(1);
+    reducer.finish();
+  }
+  CHECK_FALSE(model.parameters[0].tensor.grad().defined());
+  model.backward(3);
+  CHECK(model.gradient(0) == 3);
+}
+
+TEST_CASE("models that differ between ranks are refused, naming the parameter and the ranks") {
+  MpiWorld& world = test_world();
+  std::vector<NamedTensor> parameters{{"first", at::ones({2})}, {"second", at::ones({3})}};
+  verify_same_parameters(parameters, world);
+  if (world.size() == 1) return;
+  const bool last = world.rank() == world.size() - 1;
+  const std::string rank = "rank " + std::to_string(world.size() - 1);
+  SECTION("another shape") {
+    if (last) parameters[1].tensor = at::ones({4});
+    CHECK_THROWS_WITH(verify_same_parameters(parameters, world),
+                      test::contains("second: Float [3]") && test::contains("second: Float [4]") && test::contains(rank));
+  }
+  SECTION("another dtype") {
+    if (last) parameters[0].tensor = at::ones({2}, at::kDouble);
+    CHECK_THROWS_WITH(verify_same_parameters(parameters, world), test::contains("first: Double [2]"));
+  }
+  SECTION("one parameter fewer") {
+    if (last) parameters.pop_back();
+    CHECK_THROWS_WITH(verify_same_parameters(parameters, world), test::contains("no further parameter"));
+  }
+  SECTION("a parameter frozen on one rank") {
+    parameters[0].tensor.set_requires_grad(!last);
+    CHECK_THROWS_WITH(verify_same_parameters(parameters, world), test::contains("frozen"));
+  }
+}
+
+}  // namespace
+}  // namespace cxtrain

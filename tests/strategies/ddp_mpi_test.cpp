@@ -1,0 +1,159 @@
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/equal.h>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/cluster/solo_world.h"
+#include "support/catch.h"
+#include "support/mpi_world.h"
+#include "support/temp_dir.h"
+#include "support/toy_models.h"
+
+namespace cxtrain {
+namespace {
+
+using test::Exact;
+using test::Regression;
+using test::ToyData;
+
+/// Parameters after training on all ranks with this batch size a rank.
+template <class Model>
+at::Tensor train_together(ToyData& data, Options options) {
+  const test::TempDir dir;
+  options.trainer.default_root_dir = dir.path();
+  Trainer trainer(test_world(), options);
+  Model model;
+  trainer.fit(model, data);
+  return test::flat_parameters(model);
+}
+
+/// The same on this rank alone.
+template <class Model>
+at::Tensor train_alone(ToyData& data, Options options) {
+  const test::TempDir dir;
+  options.trainer.default_root_dir = dir.path();
+  SoloWorld world;
+  Trainer trainer(world, options);
+  Model model;
+  trainer.fit(model, data);
+  return test::flat_parameters(model);
+}
+
+Options twenty_steps() {
+  Options options = test::quiet("");
+  options.trainer.max_epochs = -1;
+  options.trainer.max_steps = 20;
+  return options;
+}
+
+TEST_CASE("ddp on N ranks equals single with an N times larger batch") {
+  const int ranks = test_world().size();
+  const std::string precision = GENERATE("32-true", "64-true");
+  ToyData shards(64 * ranks, 8), whole(64 * ranks, 8 * ranks);
+  Options options = twenty_steps();
+  options.trainer.precision = precision;
+  CHECK(at::allclose(train_together<Regression>(shards, options), train_alone<Regression>(whole, options), 1e-5, 1e-7));
+}
+
+TEST_CASE("ddp equals single bit for bit where gradients are exact") {
+  const int ranks = test_world().size();
+  if (ranks == 3) return;  // a third is not exact
+  ToyData shards(64 * ranks, 8, 0, true), whole(64 * ranks, 8 * ranks, 0, true);
+  CHECK(at::equal(train_together<Exact>(shards, twenty_steps()), train_alone<Exact>(whole, twenty_steps())));
+}
+
+TEST_CASE("bucket sizes and overlap do not change a bit of the result") {
+  const int ranks = test_world().size();
+  ToyData data(64 * ranks, 8);
+  const at::Tensor reference = train_together<Regression>(data, twenty_steps());
+  for (const std::int64_t bytes : {std::int64_t{1} << 10, std::int64_t{1} << 20, std::int64_t{0}}) {
+    for (const bool overlap : {false, true}) {
+      CAPTURE(bytes, overlap);
+      Options options = twenty_steps();
+      options.ddp.first_bucket_bytes = options.ddp.bucket_bytes = bytes;
+      options.ddp.overlap = overlap;
+      CHECK(at::equal(train_together<Regression>(data, options), reference));
+    }
+  }
+}
+
+TEST_CASE("accumulating N micro-batches equals an N times larger batch") {
+  const int ranks = test_world().size();
+  ToyData small(64 * ranks, 4), large(64 * ranks, 16 * ranks);
+  Options accumulating = twenty_steps();
+  accumulating.trainer.accumulate_grad_batches = 4;
+  CHECK(at::allclose(train_together<Regression>(small, accumulating), train_alone<Regression>(large, twenty_steps()), 1e-5, 1e-7));
+}
+
+TEST_CASE("an uneven last batch counts every sample once with `exact`, like one process does") {
+  const int ranks = test_world().size();
+  const std::int64_t samples = 24 * ranks + 1 + (ranks > 1);  // some ranks have one more, at 3 and 4 ranks some have none
+  ToyData shards(samples, 8), whole(samples, 8 * ranks);
+  Options options = twenty_steps();
+  options.data.uneven = "exact";
+  CHECK(at::allclose(train_together<Regression>(shards, options), train_alone<Regression>(whole, options), 1e-5, 1e-7));
+}
+
+TEST_CASE("clipping by norm and by value agrees with one process") {
+  const int ranks = test_world().size();
+  ToyData shards(64 * ranks, 8), whole(64 * ranks, 8 * ranks);
+  Options options = twenty_steps();
+  options.trainer.gradient_clip_val = 0.05;
+  options.trainer.gradient_clip_algorithm = GENERATE("norm", "value");
+  const at::Tensor together = train_together<Regression>(shards, options);
+  CHECK(at::allclose(together, train_alone<Regression>(whole, options), 1e-5, 1e-7));
+  CHECK_FALSE(at::allclose(together, train_together<Regression>(shards, twenty_steps()), 1e-5, 1e-7));
+}
+
+TEST_CASE("validation means are over all samples of all ranks, also where ranks have different numbers") {
+  const int ranks = test_world().size();
+  ToyData shards(8 * ranks, 8, 13), whole(8 * ranks, 8 * ranks, 13);
+  Options options = test::quiet("");
+  const test::TempDir dir, alone_dir;
+  options.trainer.default_root_dir = dir.path();
+  Trainer trainer(test_world(), options);
+  Regression model;
+  const RunSummary together = trainer.fit(model, shards);
+  options.trainer.default_root_dir = alone_dir.path();
+  SoloWorld solo;
+  Trainer trainer_alone(solo, options);
+  Regression model_alone;
+  const RunSummary alone = trainer_alone.fit(model_alone, whole);
+  CHECK(together.metrics.at("val_mean") == Catch::Approx(alone.metrics.at("val_mean")).epsilon(1e-5));
+  CHECK(together.metrics.at("val_loss") == Catch::Approx(alone.metrics.at("val_loss")).epsilon(1e-4));
+  CHECK(together.world_size == ranks);
+  CHECK(together.parameters_sha256.size() == 64);
+}
+
+TEST_CASE("ranks start from rank 0's parameters") {
+  ToyData data(8 * test_world().size(), 8);
+  const test::TempDir dir;
+  Options options = test::quiet(dir.path());
+  options.trainer.max_steps = 1;
+  Trainer trainer(test_world(), options);
+  Regression model;
+  {
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : model.parameters()) parameter.add_(test_world().rank());
+  }
+  trainer.fit(model, data);  // ends with the check that all ranks hold the same bits
+  CHECK(model.training_steps == 1);
+}
+
+TEST_CASE("a wish to stop on one rank stops all at the same step") {
+  struct StopOnLast : Callback {
+    void on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) override {
+      if (run.rank() == run.world_size() - 1 && run.global_step() == 3) run.request_stop("enough");
+    }
+  };
+  ToyData data(64 * test_world().size(), 4);
+  const test::TempDir dir;
+  Options options = test::quiet(dir.path());
+  options.trainer.max_epochs = 10;
+  Trainer trainer(test_world(), options);
+  trainer.add_callback(std::make_unique<StopOnLast>());
+  Regression model;
+  CHECK(trainer.fit(model, data).global_step == 3);
+}
+
+}  // namespace
+}  // namespace cxtrain

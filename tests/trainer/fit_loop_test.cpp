@@ -1,0 +1,325 @@
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/callbacks/early_stopping.h"
+#include "cxtrain/cluster/solo_world.h"
+#include "support/catch.h"
+#include "support/temp_dir.h"
+#include "support/toy_models.h"
+
+namespace cxtrain {
+namespace {
+
+using test::Regression;
+using test::ToyData;
+using Names = std::vector<std::string>;
+
+struct Setting {
+  test::TempDir dir;
+  SoloWorld world;
+  Options options = test::quiet(dir.path());
+
+  RunSummary fit(Module& model, DataModule& data, std::vector<std::unique_ptr<Callback>> callbacks = {}) {
+    Trainer trainer(world, options);
+    for (auto& callback : callbacks) trainer.add_callback(std::move(callback));
+    return trainer.fit(model, data);
+  }
+};
+
+/// Writes down every hook, the module's with a leading "m.".
+class HookRecorder : public Callback {
+ public:
+  explicit HookRecorder(Names& names) : names_(names) {}
+  void on_fit_start(RunView&) override { names_.push_back("on_fit_start"); }
+  void on_sanity_check_start(RunView&) override { names_.push_back("on_sanity_check_start"); }
+  void on_sanity_check_end(RunView&) override { names_.push_back("on_sanity_check_end"); }
+  void on_train_start(RunView&) override { names_.push_back("on_train_start"); }
+  void on_train_epoch_start(RunView&) override { names_.push_back("on_train_epoch_start"); }
+  void on_train_batch_start(RunView&, const Batch&, std::int64_t) override { names_.push_back("on_train_batch_start"); }
+  void on_before_zero_grad(RunView&) override { names_.push_back("on_before_zero_grad"); }
+  void on_before_backward(RunView&, const at::Tensor&) override { names_.push_back("on_before_backward"); }
+  void on_after_backward(RunView&) override { names_.push_back("on_after_backward"); }
+  void on_before_optimizer_step(RunView&) override { names_.push_back("on_before_optimizer_step"); }
+  void on_train_batch_end(RunView&, const at::Tensor&, const Batch&, std::int64_t) override { names_.push_back("on_train_batch_end"); }
+  void on_validation_start(RunView&) override { names_.push_back("on_validation_start"); }
+  void on_validation_epoch_start(RunView&) override { names_.push_back("on_validation_epoch_start"); }
+  void on_validation_batch_start(RunView&, const Batch&, std::int64_t) override { names_.push_back("on_validation_batch_start"); }
+  void on_validation_batch_end(RunView&, const Batch&, std::int64_t) override { names_.push_back("on_validation_batch_end"); }
+  void on_validation_epoch_end(RunView&) override { names_.push_back("on_validation_epoch_end"); }
+  void on_validation_end(RunView&) override { names_.push_back("on_validation_end"); }
+  void on_train_epoch_end(RunView&) override { names_.push_back("on_train_epoch_end"); }
+  void on_train_end(RunView&) override { names_.push_back("on_train_end"); }
+  void on_fit_end(RunView&) override { names_.push_back("on_fit_end"); }
+
+ private:
+  Names& names_;
+};
+
+class RecordingModel : public Regression {
+ public:
+  explicit RecordingModel(Names& names) : names_(names) {}
+  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    names_.push_back("training_step");
+    return Regression::training_step(batch, idx);
+  }
+  void validation_step(const Batch& batch, std::int64_t idx) override {
+    names_.push_back("validation_step");
+    Regression::validation_step(batch, idx);
+  }
+  void on_train_epoch_end() override { names_.push_back("m.on_train_epoch_end"); }
+
+ private:
+  Names& names_;
+};
+
+TEST_CASE("hooks come in Lightning's order") {
+  Setting setting;
+  setting.options.trainer.num_sanity_val_steps = 1;
+  setting.options.trainer.accumulate_grad_batches = 2;
+  Names names;
+  RecordingModel model(names);
+  ToyData data(24, 8, 8);  // three batches: a step of two and one of one
+  std::vector<std::unique_ptr<Callback>> callbacks;
+  callbacks.push_back(std::make_unique<HookRecorder>(names));
+  setting.fit(model, data, std::move(callbacks));
+
+  const Names validation{"on_validation_start", "on_validation_epoch_start", "on_validation_batch_start", "validation_step",
+                         "on_validation_batch_end", "on_validation_epoch_end", "on_validation_end"};
+  const Names first{"on_train_batch_start", "training_step", "on_before_zero_grad", "on_before_backward", "on_after_backward"};
+  const Names second{"on_train_batch_start", "training_step", "on_before_backward", "on_after_backward"};
+  const Names stepped{"on_before_optimizer_step", "on_train_batch_end"};
+  Names expected{"on_fit_start", "on_sanity_check_start"};
+  const auto append = [&](const Names& more) { expected.insert(expected.end(), more.begin(), more.end()); };
+  append(validation);
+  append({"on_sanity_check_end", "on_train_start", "on_train_epoch_start"});
+  append(first);
+  append({"on_train_batch_end"});
+  append(second);
+  append(stepped);
+  append(first);
+  append(stepped);
+  append(validation);
+  append({"on_train_epoch_end", "m.on_train_epoch_end", "on_train_end", "on_fit_end"});
+  CHECK(names == expected);
+}
+
+TEST_CASE("limits count epochs, steps and batches as Lightning does") {
+  Setting setting;
+  TrainerOptions& trainer = setting.options.trainer;
+  ToyData data(80, 8, 40);  // 10 training and 5 validation batches
+  Regression model;
+  SECTION("epochs") {
+    trainer.max_epochs = 3;
+    const RunSummary run = setting.fit(model, data);
+    CHECK(run.epochs == 3);
+    CHECK(run.global_step == 30);
+    CHECK(model.validation_steps == 15);
+  }
+  SECTION("max_steps ends within an epoch") {
+    trainer.max_epochs = 3;
+    trainer.max_steps = 14;
+    const RunSummary run = setting.fit(model, data);
+    CHECK(run.global_step == 14);
+    CHECK(run.epochs == 1);
+  }
+  SECTION("a fraction and a count of batches") {
+    trainer.limit_train_batches = BatchLimit{0.55};
+    trainer.limit_val_batches = BatchLimit{std::int64_t{2}};
+    CHECK(setting.fit(model, data).global_step == 5);
+    CHECK(model.validation_steps == 2);
+  }
+  SECTION("validation within the epoch") {
+    trainer.val_check_interval = BatchLimit{0.25};
+    setting.fit(model, data);
+    CHECK(model.validation_steps == 5 * 5);  // every 2 of 10 batches
+  }
+  SECTION("validation every n batches across epochs") {
+    trainer.max_epochs = 3;
+    trainer.val_check_interval = BatchLimit{std::int64_t{15}};
+    trainer.check_val_every_n_epoch.reset();
+    setting.fit(model, data);
+    CHECK(model.validation_steps == 2 * 5);
+  }
+  SECTION("validation every second epoch") {
+    trainer.max_epochs = 5;
+    trainer.check_val_every_n_epoch = 2;
+    setting.fit(model, data);
+    CHECK(model.validation_steps == 2 * 5);
+  }
+  SECTION("accumulation steps at the end of an epoch as well") {
+    trainer.accumulate_grad_batches = 4;
+    CHECK(setting.fit(model, data).global_step == 3);
+  }
+  SECTION("fast_dev_run") {
+    trainer.max_epochs = 50;
+    trainer.fast_dev_run = 2;
+    CHECK(setting.fit(model, data).global_step == 2);
+    CHECK(model.validation_steps == 2);
+  }
+  SECTION("overfit_batches repeats the same samples") {
+    trainer.max_epochs = 4;
+    trainer.overfit_batches = BatchLimit{std::int64_t{3}};
+    CHECK(setting.fit(model, data).global_step == 12);
+  }
+  SECTION("max_time") {
+    trainer.max_epochs = -1;
+    trainer.max_time = "00:00:00:01";
+    const RunSummary run = setting.fit(model, data);
+    CHECK(run.seconds >= 1);
+    CHECK(run.seconds < 60);
+  }
+  SECTION("nothing left to train on") {
+    trainer.limit_train_batches = BatchLimit{0.01};
+    CHECK_THROWS_WITH(setting.fit(model, data), test::contains("leaves none of the 10 training batches"));
+  }
+}
+
+TEST_CASE("the batch size of the options wins over the data's, and workers change nothing") {
+  Setting setting;
+  ToyData data(64, 8);
+  Regression one, other;
+  setting.options.data.batch_size = 4;
+  CHECK(setting.fit(one, data).global_step == 16);
+  setting.options.data.num_workers = 2;
+  setting.fit(other, data);
+  CHECK(test::flat_parameters(one).equal(test::flat_parameters(other)));
+}
+
+TEST_CASE("early stopping ends the run when the metric no longer improves") {
+  Setting setting;
+  setting.options.trainer.max_epochs = 500;
+  setting.options.callbacks.early_stopping_monitor = "val_loss";
+  setting.options.callbacks.early_stopping_patience = 2;
+  setting.options.optimizer = {"sgd", {{"lr", "0"}}};
+  ToyData data(16, 8, 8);
+  Regression model;
+  CHECK(setting.fit(model, data).epochs == 3);
+
+  setting.options.trainer.min_epochs = 6;
+  Regression longer;
+  CHECK(setting.fit(longer, data).epochs == 6);
+
+  setting.options.callbacks.early_stopping_monitor = "val_los";
+  Regression wrong;
+  CHECK_THROWS_WITH(setting.fit(wrong, data), test::contains("val_los"));
+}
+
+TEST_CASE("schedules move the learning rate by step and by epoch") {
+  Setting setting;
+  setting.options.trainer.max_epochs = 4;
+  setting.options.trainer.log_every_n_steps = 1;
+  setting.options.callbacks.lr_monitor = true;
+  ToyData data(16, 8, 8);
+  Regression model;
+  SECTION("epochs") {
+    setting.options.optimizer = {"sgd", {{"lr", "0.8"}}};
+    setting.options.lr_scheduler = {"exponential", {{"gamma", "0.5"}}};
+    CHECK(setting.fit(model, data).metrics.at("lr") == Catch::Approx(0.1));
+  }
+  SECTION("steps") {
+    setting.options.optimizer = {"sgd", {{"lr", "0.8"}}};
+    setting.options.lr_scheduler = {"constant", {{"warmup", "16"}}};
+    CHECK(setting.fit(model, data).metrics.at("lr") == Catch::Approx(0.4));  // the eighth of sixteen
+  }
+  SECTION("plateau") {
+    setting.options.optimizer = {"sgd", {{"lr", "0"}}};
+    setting.options.lr_scheduler = {"plateau", {{"patience", "0"}, {"factor", "0.1"}}};
+    setting.fit(model, data);
+  }
+}
+
+TEST_CASE("anomaly detection names a gradient that is not finite") {
+  struct Broken : Regression {
+    at::Tensor training_step(const Batch& batch, std::int64_t) override { return loss(batch).sub(loss(batch)).sqrt(); }
+  };
+  Setting setting;
+  ToyData data(16, 8);
+  Broken model;
+  setting.options.trainer.detect_anomaly = true;
+  CHECK_THROWS_WITH(setting.fit(model, data), test::contains("nan"));
+}
+
+TEST_CASE("a loss that cannot be trained on is refused with the reason") {
+  struct Vector : Regression {
+    at::Tensor training_step(const Batch& batch, std::int64_t) override { return first->forward(batch[0]); }
+  };
+  struct Detached : Regression {
+    at::Tensor training_step(const Batch& batch, std::int64_t) override { return loss(batch).detach(); }
+  };
+  Setting setting;
+  ToyData data(16, 8);
+  Vector vector;
+  CHECK_THROWS_WITH(setting.fit(vector, data), test::contains("one number") && test::contains("[8, 16]"));
+  Detached detached;
+  CHECK_THROWS_WITH(setting.fit(detached, data), test::contains("no gradient"));
+}
+
+TEST_CASE("a run leaves its files, which agree with each other") {
+  Setting setting;
+  setting.options.trainer.max_epochs = 2;
+  setting.options.trainer.log_every_n_steps = 5;
+  ToyData data(80, 8, 16);
+  Regression model;
+  const RunSummary run = setting.fit(model, data);
+  const std::string logs = setting.dir.path() + "/cxtrain_logs/version_0/";
+  const auto json = nlohmann::json::parse(std::ifstream(logs + "run.json"));
+  CHECK(json["status"] == "done");
+  CHECK(json["global_step"] == 20);
+  CHECK(json["metrics"]["val_loss"].get<double>() == Catch::Approx(run.metrics.at("val_loss")));
+  CHECK(json["parameters_sha256"] == run.parameters_sha256);
+  CHECK(json["peak_memory_bytes"].get<double>() > 1e7);
+
+  std::ifstream csv(logs + "metrics.csv");
+  std::string line;
+  std::getline(csv, line);
+  CHECK(line == "epoch,step,train_loss,val_loss,val_mean");
+  Names steps;
+  while (std::getline(csv, line)) steps.push_back(line.substr(0, line.find(',', line.find(',') + 1)));
+  const Names expected{"0,4", "0,9", "0,9", "1,14", "1,19", "1,19"};
+  CHECK(steps == expected);
+}
+
+TEST_CASE("the same seed gives the same bits, another seed others") {
+  ToyData data(64, 8);
+  const auto hash = [&](std::uint64_t seed) {
+    Setting setting;
+    setting.options.seed = seed;
+    Regression model;
+    return setting.fit(model, data).parameters_sha256;
+  };
+  CHECK(hash(1) == hash(1));
+  CHECK(hash(1) != hash(2));
+}
+
+TEST_CASE("validate, test and predict run without training") {
+  Setting setting;
+  ToyData data(16, 8, 20);
+  Regression model;
+  const at::Tensor before = test::flat_parameters(model);
+  Trainer trainer(setting.world, setting.options);
+  CHECK(trainer.validate(model, data).metrics.contains("val_loss"));
+  CHECK(trainer.test(model, data).metrics.contains("test_loss"));
+  trainer.predict(model, data);
+  CHECK(at::cat(trainer.predictions()).sizes() == at::IntArrayRef({20, 2}));
+  CHECK(before.equal(test::flat_parameters(model)));
+  CHECK(model.training_steps == 0);
+}
+
+TEST_CASE("a stage without its step method is refused by name") {
+  struct OnlyTrains : Module {
+    OnlyTrains() { layer = register_module("layer", torch::nn::Linear(6, 2)); }
+    at::Tensor training_step(const Batch& batch, std::int64_t) override { return layer->forward(batch[0]).mean(); }
+    OptimizerSetup configure_optimizers() override { return {}; }
+    torch::nn::Linear layer{nullptr};
+  };
+  Setting setting;
+  ToyData data(16, 8, 8);
+  OnlyTrains model;
+  Trainer trainer(setting.world, setting.options);
+  CHECK_THROWS_WITH(trainer.test(model, data), test::contains("test_step"));
+}
+
+}  // namespace
+}  // namespace cxtrain

@@ -1,0 +1,86 @@
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/full.h>
+
+#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/precision/grad_scaler.h"
+#include "support/catch.h"
+#include "support/temp_dir.h"
+#include "support/toy_models.h"
+
+namespace cxtrain {
+namespace {
+
+using test::ToyData;
+
+/// Notes the dtypes that it meets.
+class Observer : public test::Regression {
+ public:
+  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    input = batch[0].scalar_type();
+    hidden = first->forward(batch[0]).scalar_type();
+    return Regression::training_step(batch, idx);
+  }
+  at::ScalarType input = at::kBool, hidden = at::kBool;
+};
+
+TEST_CASE("each precision computes in its dtypes and learns what float32 learns") {
+  struct Row {
+    const char* name;
+    at::ScalarType parameter, input, hidden;
+    double tolerance;
+  };
+  const Row row = GENERATE(Row{"32-true", at::kFloat, at::kFloat, at::kFloat, 1e-7},
+                           Row{"64-true", at::kDouble, at::kDouble, at::kDouble, 1e-4},
+                           Row{"bf16-mixed", at::kFloat, at::kFloat, at::kBFloat16, 0.05},
+                           Row{"16-mixed", at::kFloat, at::kFloat, at::kHalf, 0.02},
+                           Row{"bf16-true", at::kBFloat16, at::kBFloat16, at::kBFloat16, 0.1},
+                           Row{"16-true", at::kHalf, at::kHalf, at::kHalf, 0.05});
+  CAPTURE(row.name);
+  ToyData data(64, 8, 16);
+  SoloWorld world;
+  const auto train = [&](const std::string& precision, auto& model) {
+    const test::TempDir dir;
+    Options options = test::quiet(dir.path());
+    options.trainer.precision = precision;
+    options.optimizer = {"sgd", {{"lr", "0.05"}}};
+    Trainer trainer(world, options);
+    return trainer.fit(model, data);
+  };
+  Observer model;
+  test::Regression reference;
+  const RunSummary run = train(row.name, model);
+  train("32-true", reference);
+  CHECK(run.precision == row.name);
+  CHECK(model.first->weight.scalar_type() == row.parameter);
+  CHECK(model.input == row.input);
+  CHECK(model.hidden == row.hidden);
+  CAPTURE((test::flat_parameters(model) - test::flat_parameters(reference)).abs().max().item<double>());
+  CHECK(at::allclose(test::flat_parameters(model), test::flat_parameters(reference), row.tolerance, row.tolerance));
+}
+
+TEST_CASE("the loss scale halves after an overflow, doubles after a long good spell, and a skipped step changes nothing") {
+  GradScaler scaler(at::kCPU, {.initial_scale = 8, .growth_interval = 3});
+  std::vector<at::Tensor> gradients{at::full({3}, 16.0), at::full({2}, 8.0, at::kDouble)};
+  scaler.unscale(gradients);
+  CHECK(scaler.found_inf().item<float>() == 0);
+  CHECK(gradients[0][0].item<float>() == 2);
+  CHECK(gradients[1][0].item<float>() == 1);
+  for (int i = 0; i < 3; ++i) scaler.update();
+  CHECK(scaler.current_scale() == 16);
+
+  gradients[0][1] = std::numeric_limits<float>::infinity();
+  scaler.unscale(gradients);
+  CHECK(scaler.found_inf().item<float>() == 1);
+  scaler.update();
+  CHECK(scaler.current_scale() == 8);
+  CHECK(scaler.growth_tracker() == 0);
+
+  scaler.restore(1024, 2);
+  gradients[0].fill_(1);
+  scaler.unscale(gradients);
+  scaler.update();
+  CHECK(scaler.current_scale() == 2048);
+}
+
+}  // namespace
+}  // namespace cxtrain
