@@ -15,11 +15,11 @@ namespace {
 /// All ranks on one node, or (to test what crosses nodes) on pretended nodes of `per_node` ranks.
 HostCommunicator make(int per_node) {
   MpiWorld& world = test_world();
-  if (per_node == 0) return HostCommunicator(world.comm(), world.node_comm(), 30);
+  if (per_node == 0) return HostCommunicator(world, 30);
   MPI_Comm node = MPI_COMM_NULL;
   MPI_Comm_split(world.comm(), world.rank() / per_node, world.rank(), &node);
   const MpiComm owner(node);
-  return HostCommunicator(world.comm(), node, 30);
+  return HostCommunicator(world, node, 30);
 }
 
 TEST_CASE("all_reduce adds exactly, in the shared window and outside, on one node and on several") {
@@ -102,7 +102,7 @@ TEST_CASE("a tensor with gaps is refused with the cure") {
 TEST_CASE("a rank that stays away is noticed within the timeout") {
   MpiWorld& world = test_world();
   if (world.size() == 1) return;
-  HostCommunicator communicator(world.comm(), world.node_comm(), 0.5);
+  HostCommunicator communicator(world, 0.5);
   const at::Tensor tensor = communicator.allocate(10, at::kFloat, at::kCPU);
   if (world.rank() != 0) {
     CHECK_THROWS_WITH(communicator.all_reduce(tensor, ReduceOp::sum),

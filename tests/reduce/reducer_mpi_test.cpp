@@ -51,7 +51,7 @@ TEST_CASE("the reducer averages gradients over all ranks, for any bucket size, w
   const std::int64_t bucket = GENERATE(1, 1024, 1 << 20, 0);
   const bool overlap = GENERATE(false, true);
   CAPTURE(bucket, overlap);
-  HostCommunicator communicator(world.comm(), world.node_comm(), 30);
+  HostCommunicator communicator(world, 30);
   Model model;
   Reducer reducer(model.parameters, communicator, world,
                   {.first_bucket_bytes = bucket, .bucket_bytes = bucket, .overlap = overlap});
@@ -73,7 +73,7 @@ TEST_CASE("the reducer averages gradients over all ranks, for any bucket size, w
 
 TEST_CASE("micro-batches accumulate before the ranks exchange anything") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator(world.comm(), world.node_comm(), 30);
+  HostCommunicator communicator(world, 30);
   Model model;
   Reducer reducer(model.parameters, communicator, world, {.overlap = true});
   for (int step = 0; step < 3; ++step) {
@@ -89,7 +89,7 @@ TEST_CASE("micro-batches accumulate before the ranks exchange anything") {
 
 TEST_CASE("a parameter that one rank does not use counts as zero there") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator(world.comm(), world.node_comm(), 30);
+  HostCommunicator communicator(world, 30);
   Model model;
   Reducer reducer(model.parameters, communicator, world, {});
   for (int step = 0; step < 3; ++step) {
@@ -104,7 +104,7 @@ TEST_CASE("a parameter that one rank does not use counts as zero there") {
 
 TEST_CASE("find_unused_parameters leaves what no rank used without a gradient, and keeps what one used") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator(world.comm(), world.node_comm(), 30);
+  HostCommunicator communicator(world, 30);
   Model model;
   Reducer reducer(model.parameters, communicator, world, {.find_unused_parameters = true});
   for (const bool everywhere : {true, false, true}) {
@@ -120,7 +120,7 @@ TEST_CASE("find_unused_parameters leaves what no rank used without a gradient, a
 
 TEST_CASE("gradients of different dtypes travel in buckets of their own") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator(world.comm(), world.node_comm(), 30);
+  HostCommunicator communicator(world, 30);
   std::vector<NamedTensor> parameters{{"float", at::ones({10})}, {"double", at::ones({20}, at::kDouble)}};
   for (auto& parameter : parameters) parameter.tensor.set_requires_grad(true);
   Reducer reducer(parameters, communicator, world, {});
@@ -135,7 +135,7 @@ TEST_CASE("gradients after the reducer's end do not point into its memory") {
   MpiWorld& world = test_world();
   Model model;
   {
-    HostCommunicator communicator(world.comm(), world.node_comm(), 30);
+    HostCommunicator communicator(world, 30);
     Reducer reducer(model.parameters, communicator, world, {});
     reducer.begin_backward(true);
     model.backward(1);

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
 
 namespace cxtrain {
 namespace {
@@ -104,21 +105,43 @@ MpiWorld::MpiWorld(std::unique_ptr<MpiSession> session, MpiComm comm, MpiComm no
     : World(collect_facts(comm.get(), node_comm.get())),
       session_(std::move(session)),
       comm_(std::move(comm)),
-      node_comm_(std::move(node_comm)) {}
+      node_comm_(std::move(node_comm)),
+      watchdog_([this](const char* operation, double seconds) { give_up(operation, seconds); }) {}
 
-void MpiWorld::barrier() { check_mpi(MPI_Barrier(comm()), "MPI_Barrier"); }
+void MpiWorld::set_timeout(double seconds, std::function<std::string()> where) {
+  where_ = std::move(where);
+  watchdog_.set_timeout(seconds);
+}
+
+/// The thread that waits is inside MPI, so that no call of MPI's can end the job from here; the launcher ends it when a
+/// rank is gone.
+void MpiWorld::give_up(const char* operation, double seconds) const {
+  const std::string where = where_ ? where_() : std::string();
+  log_error("rank " + std::to_string(rank()) + " on " + facts().hostname + (where.empty() ? "" : ", " + where) + ": " +
+            operation + " has waited for the other ranks for " + std::to_string(static_cast<int>(seconds)) +
+            " s; one of them is stopped, slow or elsewhere in the program (--timeout_seconds sets the limit)");
+  _exit(static_cast<int>(ExitCode::failure));
+}
+
+void MpiWorld::barrier() {
+  const Watchdog::Wait wait(watchdog_, "a barrier");
+  check_mpi(MPI_Barrier(comm()), "MPI_Barrier");
+}
 
 std::int64_t MpiWorld::max(std::int64_t value) {
+  const Watchdog::Wait wait(watchdog_, "an agreement of all ranks");
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_MAX, comm()), "MPI_Allreduce");
   return value;
 }
 
 void MpiWorld::sum(std::span<double> values) {
+  const Watchdog::Wait wait(watchdog_, "a sum over all ranks");
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM, comm()),
             "MPI_Allreduce");
 }
 
 std::vector<std::string> MpiWorld::all_gather(std::string_view text) {
+  const Watchdog::Wait wait(watchdog_, "a gathering of all ranks");
   const auto ranks = static_cast<std::size_t>(size());
   const int length = static_cast<int>(text.size());
   std::vector<int> lengths(ranks), offsets(ranks);
@@ -135,6 +158,7 @@ std::vector<std::string> MpiWorld::all_gather(std::string_view text) {
 }
 
 std::string MpiWorld::broadcast(std::string text, int root) {
+  const Watchdog::Wait wait(watchdog_, "a broadcast");
   auto length = static_cast<std::int64_t>(text.size());
   check_mpi(MPI_Bcast(&length, 1, MPI_INT64_T, root, comm()), "MPI_Bcast");
   text.resize(static_cast<std::size_t>(length));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "cxtrain/cluster/watchdog.h"
 #include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
@@ -47,7 +48,11 @@ class MpiWorld final : public World {
   void sum(std::span<double> values) override;
   std::vector<std::string> all_gather(std::string_view text) override;
   std::string broadcast(std::string text, int root) override;
+  void set_timeout(double seconds, std::function<std::string()> where) override;
   void abort(int status) noexcept override;
+
+  /// Guards blocking MPI calls of others on this world's ranks.
+  Watchdog& watchdog() noexcept { return watchdog_; }
 
   MPI_Comm comm() const noexcept { return comm_.get(); }
   MPI_Comm node_comm() const noexcept { return node_comm_.get(); }
@@ -55,9 +60,13 @@ class MpiWorld final : public World {
  private:
   MpiWorld(std::unique_ptr<MpiSession> session, MpiComm comm, MpiComm node_comm);
 
+  [[noreturn]] void give_up(const char* operation, double seconds) const;
+
   std::unique_ptr<MpiSession> session_;  // outlives the communicators
   MpiComm comm_;
   MpiComm node_comm_;
+  std::function<std::string()> where_;
+  Watchdog watchdog_;
 };
 
 }  // namespace cxtrain

@@ -13,6 +13,7 @@ class SoloWorld final : public World {
   void sum(std::span<double>) override {}
   std::vector<std::string> all_gather(std::string_view text) override { return {std::string(text)}; }
   std::string broadcast(std::string text, int) override { return text; }
+  void set_timeout(double, std::function<std::string()>) override {}
   void abort(int) noexcept override {}
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,6 +51,8 @@ class World {
   virtual std::vector<std::string> all_gather(std::string_view text) = 0;
   /// The root's text, on every rank.
   virtual std::string broadcast(std::string text, int root = 0) = 0;
+  /// How long a collective may take from now on before the process ends with an error that says `where` it was.
+  virtual void set_timeout(double seconds, std::function<std::string()> where) = 0;
   /// Ends the whole job with this status. Does not return where other ranks exist.
   virtual void abort(int status) noexcept = 0;
 

@@ -35,8 +35,12 @@ MpiComm split(MPI_Comm comm, int color, int key) {
 
 }  // namespace
 
-HostCommunicator::HostCommunicator(MPI_Comm comm, MPI_Comm node_comm, double timeout_seconds)
-    : comm_(MpiComm::duplicate(comm)),
+HostCommunicator::HostCommunicator(MpiWorld& world, double timeout_seconds)
+    : HostCommunicator(world, world.node_comm(), timeout_seconds) {}
+
+HostCommunicator::HostCommunicator(MpiWorld& world, MPI_Comm node_comm, double timeout_seconds)
+    : watchdog_(world.watchdog()),
+      comm_(MpiComm::duplicate(world.comm())),
       node_comm_(MpiComm::duplicate(node_comm)),
       barrier_(node_comm_.get(), timeout_seconds) {
   MPI_Comm_rank(comm_.get(), &rank_);
@@ -124,6 +128,7 @@ void HostCommunicator::reduce_by_mpi(MPI_Comm comm, std::byte* data, at::ScalarT
   const std::size_t element = c10::elementSize(dtype);
   const std::size_t piece = kPiece / element;
   const MpiReduction reduction = mpi_reduction(dtype, op);
+  const Watchdog::Wait wait(watchdog_, "all_reduce");
   for (std::size_t begin = 0; begin < count; begin += piece) {
     const std::size_t n = std::min(piece, count - begin);
     std::byte* part = data + begin * element;
@@ -140,6 +145,7 @@ void HostCommunicator::broadcast(const at::Tensor& tensor, int root) {
   require_dense_host_tensor(tensor, "broadcast");
   auto* data = static_cast<std::byte*>(tensor.mutable_data_ptr());
   const std::size_t bytes = tensor.nbytes();
+  const Watchdog::Wait wait(watchdog_, "broadcast");
   for (std::size_t begin = 0; begin < bytes; begin += kPiece) {
     check_mpi(MPI_Bcast(data + begin, static_cast<int>(std::min(kPiece, bytes - begin)), MPI_BYTE, root, comm_.get()),
               "MPI_Bcast");

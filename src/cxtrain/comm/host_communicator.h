@@ -21,8 +21,11 @@ namespace cxtrain {
 /// its first rank, in pieces of 4 MiB. Any other memory takes MPI_Allreduce, in pieces.
 class HostCommunicator final : public Communicator {
  public:
-  /// Collective over `comm`. `node_comm`: the ranks of it that share memory.
-  HostCommunicator(MPI_Comm comm, MPI_Comm node_comm, double timeout_seconds);
+  /// Collective. The world outlives it; `timeout_seconds` bounds the waits in shared memory, the world's own watchdog
+  /// MPI's calls.
+  HostCommunicator(MpiWorld& world, double timeout_seconds);
+  /// The same with other ranks than the node's sharing memory.
+  HostCommunicator(MpiWorld& world, MPI_Comm node_comm, double timeout_seconds);
   ~HostCommunicator() override;
 
   int rank() const override { return rank_; }
@@ -41,6 +44,7 @@ class HostCommunicator final : public Communicator {
   void reduce_by_mpi(MPI_Comm comm, std::byte* data, at::ScalarType dtype, std::size_t count, ReduceOp op,
                      int divisor);
 
+  Watchdog& watchdog_;
   MpiComm comm_, node_comm_;
   MpiComm leaders_;  ///< the first rank of each node; null on the others
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, num_nodes_ = 1;

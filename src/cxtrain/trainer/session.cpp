@@ -31,6 +31,7 @@ Trainer::Session::Session(Trainer& trainer, Module& module)
   run_ = std::make_unique<Run>(Run::Parts{trainer.world_, trainer.options_, module, *strategy_, trainer.device_,
                                           precision_.module_dtype});
   trainer_.where_ = [run = run_.get()] { return run->where(); };
+  trainer_.world_.set_timeout(trainer_.options_.timeout_seconds, trainer_.where_);
   run_->state.seed = trainer_.options_.seed.value_or(0);
   add_callbacks();
   add_loggers();
@@ -47,6 +48,7 @@ Trainer::Session::~Session() {
   } else {
     trainer_.where_ = [where = run_ ? run_->where() : std::string()] { return where; };
   }
+  trainer_.world_.set_timeout(trainer_.options_.timeout_seconds, {});
   if (!run_) return;
   run_->parts.module.attach(nullptr, nullptr);
   trainer_.callbacks_ = std::move(run_->callbacks);

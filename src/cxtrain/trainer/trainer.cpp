@@ -21,6 +21,9 @@ Plan decide(const Options& options, const World& world) {
                                               " devices needs as many ranks, and this process was started alone",
                       "mpirun -np " + std::to_string(plan.world_size) + " cxtrain_mpi ...");
   }
+  if (plan.sync_batchnorm) {
+    throw ConfigError("trainer.sync_batchnorm", "is not available yet", "leave it off: each rank uses its own batch");
+  }
   return plan;
 }
 
@@ -42,6 +45,7 @@ Trainer::Trainer(World& world, Options options, Registry registry)
     for (const std::string& file : options_.plugins) loader.load(file);
     loader.require(Strategy::kKind, plan_.strategy);
   });
+  world_.set_timeout(options_.timeout_seconds, {});
   apply_compute_settings(plan_, world_.facts(), device_);
 }
 
