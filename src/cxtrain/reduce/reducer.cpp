@@ -84,7 +84,8 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
                                        flat.storage_offset() + plan.offsets[i]);
       parameter.bucket = buckets_.size();
     }
-    buckets_.push_back({std::move(flat), std::move(plan.parameters)});
+    const std::size_t pending = plan.parameters.size();  // the layout may change after begin_backward
+    buckets_.push_back({std::move(flat), std::move(plan.parameters), pending});
   }
 }
 
