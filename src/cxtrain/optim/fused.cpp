@@ -97,6 +97,7 @@ void FusedOptimizer::step(const StepInputs& inputs) {
     std::visit([&](const auto& rule) { update(rule, shard, shard.lr * lr_factor_, found_inf); }, rule_);
     if (found_inf) count([&](at::Tensor& step) { step.sub_(*found_inf); });
   }
+  selection_.gradients.clear();  // or they would outlive zero_gradients, and the next backward need memory of its own
 }
 
 void FusedOptimizer::update(const Sgd& rule, Shard& shard, double lr, const std::optional<at::Tensor>& found_inf) {

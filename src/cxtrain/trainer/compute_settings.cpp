@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "cxtrain/base/error.h"
+
 #ifdef CXTRAIN_WITH_CUDA
 #include <c10/cuda/CUDAFunctions.h>
 #endif
@@ -29,6 +31,9 @@ int threads_per_rank(int cores_of_rank, int cores_of_machine, int local_ranks) {
 }
 
 void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Device device) {
+  // CUDA reads it when it starts, which is further down: its numbers then mean the same GPUs as nvidia-smi's
+  // and the plan's, where CUDA alone would put the fastest first.
+  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/0);
   at::Context& context = at::globalContext();
   context.setBenchmarkCuDNN(plan.benchmark);
   context.setDeterministicCuDNN(plan.deterministic);
@@ -38,7 +43,10 @@ void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Devi
 #ifdef CXTRAIN_WITH_CUDA
   if (device.is_cuda()) c10::cuda::set_device(device.index());
 #else
-  static_cast<void>(device);
+  if (device.is_cuda()) {
+    throw ConfigError("trainer.accelerator", "is to be gpu, and this cxtrain was built without CUDA",
+                      "--accelerator cpu, or configure it with -DCXTRAIN_CUDA=ON");
+  }
 #endif
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {
     const auto machine = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <nccl.h>
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+namespace cxtrain {
+
+/// The NCCL calls that cxtrain makes, as a table: the seam where tests put a library that hangs, fails or is
+/// of another version, without a GPU. Names, arguments and results are NCCL's own.
+struct NcclApi {
+  std::function<ncclResult_t(int* version)> get_version;
+  std::function<ncclResult_t(ncclUniqueId* id)> get_unique_id;
+  std::function<ncclResult_t(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config)>
+      comm_init_rank_config;
+  std::function<ncclResult_t(ncclComm_t comm, ncclResult_t* error)> comm_get_async_error;
+  std::function<ncclResult_t(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)>
+      all_reduce;
+  std::function<ncclResult_t(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                             int root, ncclComm_t comm, cudaStream_t stream)>
+      broadcast;
+  std::function<ncclResult_t(ncclComm_t comm)> comm_finalize;
+  std::function<ncclResult_t(ncclComm_t comm)> comm_destroy;
+  std::function<ncclResult_t(ncclComm_t comm)> comm_abort;
+  std::function<const char*(ncclResult_t result)> get_error_string;
+  std::function<const char*(ncclComm_t comm)> get_last_error;
+};
+
+/// The library that this program is linked to.
+const NcclApi& nccl_api();
+
+/// "2.28.9" for NCCL's code 22809.
+std::string nccl_version_text(int code);
+
+}  // namespace cxtrain

@@ -1,0 +1,187 @@
+#ifdef CXTRAIN_WITH_CUDA
+
+#include "cxtrain/comm/nccl_comm.h"
+
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/cluster/agree.h"
+
+namespace cxtrain {
+namespace {
+
+/// What to do about it, by NCCL's kind of error.
+const char* cure(ncclResult_t status) {
+  switch (status) {
+    case ncclInProgress:
+      return "see whether every rank is alive and runs the same program, and which network NCCL takes "
+             "(NCCL_DEBUG=INFO shows it, NCCL_SOCKET_IFNAME names one); --timeout_seconds sets the limit";
+    case ncclRemoteError:
+      return "another rank ended or lost its connection: its own log says why";
+    case ncclSystemError:
+      return "NCCL_DEBUG=INFO shows the system call; often /dev/shm is too small, or the network interface "
+             "is the "
+             "wrong one (NCCL_SOCKET_IFNAME)";
+    case ncclUnhandledCudaError:
+      return "the GPU or its driver failed: see nvidia-smi and dmesg on this host, NCCL_DEBUG=INFO for the "
+             "call";
+    case ncclInvalidUsage:
+    case ncclInvalidArgument:
+      return "the ranks' calls do not match, or two processes share a GPU; NCCL_DEBUG=WARN says which";
+    default:
+      return "NCCL_DEBUG=INFO shows more";
+  }
+}
+
+}  // namespace
+
+std::optional<std::pair<int, int>> ranks_sharing_a_gpu(std::span<const std::string> uuids) {
+  std::map<std::string, int> owner;
+  for (std::size_t rank = 0; rank < uuids.size(); ++rank) {
+    const auto [entry, is_new] = owner.emplace(uuids[rank], static_cast<int>(rank));
+    if (!is_new) return std::pair{entry->second, static_cast<int>(rank)};
+  }
+  return std::nullopt;
+}
+
+const Clock& NcclComm::default_clock() {
+  static const SteadyClock clock;
+  return clock;
+}
+
+NcclComm::NcclComm(World& world, Options options, const NcclApi& api, const Clock& clock)
+    : options_(std::move(options)),
+      api_(api),
+      clock_(clock),
+      hostname_(world.facts().hostname),
+      rank_(world.rank()),
+      size_(world.size()) {
+  run_agreed(world, [this] { check_version(); });
+  refuse_shared_gpu(world);
+  const ncclUniqueId id = agree_on_id(world);
+  // Without it some MPI libraries deadlock: a rank that is still inside its broadcast does not answer NCCL.
+  world.barrier();
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  await("ncclCommInitRankConfig", api_.comm_init_rank_config(&comm_, size_, id, rank_, &config));
+}
+
+NcclComm::~NcclComm() {
+  if (std::uncaught_exceptions() > 0) {
+    abort();
+    return;
+  }
+  try {
+    close();
+  } catch (const std::exception& error) {
+    log_error(error.what());
+  }
+}
+
+void NcclComm::check_version() {
+  if (const ncclResult_t status = api_.get_version(&version_); status != ncclSuccess) {
+    fail("ncclGetVersion", status);
+  }
+  const bool same_major = version_ / 10000 == NCCL_VERSION_CODE / 10000;
+  if (same_major && version_ >= NCCL_VERSION_CODE) return;
+  throw CommunicationError(
+      "this program was built for NCCL " + nccl_version_text(NCCL_VERSION_CODE) + " and found NCCL " +
+      nccl_version_text(version_) +
+      ", which is too old or of another generation; put the newer libnccl.so.2 first in "
+      "LD_LIBRARY_PATH (LibTorch's own lies beside it), or rebuild against the older one");
+}
+
+void NcclComm::refuse_shared_gpu(World& world) const {
+  const std::vector<std::string> uuids = world.all_gather(options_.gpu_uuid);
+  run_agreed(world, [&] {
+    const auto pair = ranks_sharing_a_gpu(uuids);
+    if (!pair) return;
+    throw CommunicationError(
+        "NCCL needs a GPU for each rank, but ranks " + std::to_string(pair->first) + " and " +
+        std::to_string(pair->second) + " share " + uuids[static_cast<std::size_t>(pair->first)] +
+        "; start one rank per GPU, or see that the launcher does not show all ranks the same one");
+  });
+}
+
+ncclUniqueId NcclComm::agree_on_id(World& world) const {
+  ncclUniqueId id{};
+  run_agreed(world, [&] {
+    if (!world.is_root()) return;
+    const ncclResult_t status = api_.get_unique_id(&id);
+    if (status == ncclSuccess) return;
+    throw CommunicationError(std::string("rank 0 on ") + hostname_ +
+                             ": ncclGetUniqueId: " + api_.get_error_string(status) + " (" +
+                             api_.get_last_error(nullptr) + "); " + cure(status));
+  });
+  const std::string bytes = world.broadcast(std::string(id.internal, sizeof id.internal));
+  std::memcpy(id.internal, bytes.data(), sizeof id.internal);
+  return id;
+}
+
+void NcclComm::call(const char* name, const std::function<ncclResult_t(ncclComm_t)>& operation) {
+  if (!is_open()) throw CommunicationError(std::string(name) + ": the NCCL communicator is closed");
+  await(name, operation(comm_));
+}
+
+void NcclComm::check_async() {
+  if (is_open()) await("the collectives under way", ncclInProgress);
+}
+
+void NcclComm::await(const char* name, ncclResult_t status) {
+  if (status != ncclInProgress) {
+    if (status != ncclSuccess) fail(name, status);
+    return;
+  }
+  const double deadline = clock_.now() + options_.timeout_seconds;
+  for (int polls = 0;; ++polls) {
+    if (const ncclResult_t asked = api_.comm_get_async_error(comm_, &status); asked != ncclSuccess)
+      status = asked;
+    if (status == ncclSuccess) return;
+    if (status != ncclInProgress) fail(name, status);
+    if (clock_.now() > deadline) fail(name, status);
+    // Enqueuing takes microseconds, connecting up to seconds.
+    constexpr int kBusyPolls = 1000;
+    if (polls < kBusyPolls) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+}
+
+void NcclComm::fail(const char* name, ncclResult_t status) {
+  // Asked before the abort, which takes the answer with it.
+  const char* last = api_.get_last_error(comm_);
+  const std::string detail = last == nullptr || *last == '\0' ? "no further word from NCCL" : last;
+  abort();
+  const std::string what = status == ncclInProgress
+                               ? "not finished within " +
+                                     std::to_string(static_cast<std::int64_t>(options_.timeout_seconds)) +
+                                     " s"
+                               : std::string(api_.get_error_string(status));
+  throw CommunicationError("rank " + std::to_string(rank_) + " of " + std::to_string(size_) + " on " +
+                           hostname_ + ": " + name + ": " + what + " (" + detail + "); " + cure(status));
+}
+
+void NcclComm::close() {
+  if (!is_open()) return;
+  await("ncclCommFinalize", api_.comm_finalize(comm_));
+  const ncclResult_t status = api_.comm_destroy(std::exchange(comm_, nullptr));
+  if (status == ncclSuccess) return;
+  throw CommunicationError("rank " + std::to_string(rank_) + " on " + hostname_ +
+                           ": ncclCommDestroy: " + api_.get_error_string(status));
+}
+
+void NcclComm::abort() noexcept {
+  if (is_open()) api_.comm_abort(std::exchange(comm_, nullptr));
+}
+
+}  // namespace cxtrain
+
+#endif

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cxtrain/comm/communicator.h"
+
+namespace cxtrain {
+
+/// Collectives on device memory by way of host memory, for ranks that share a GPU, which NCCL refuses: device
+/// -> host, the wrapped communicator's collective, host -> device. Each call waits for the caller's current
+/// stream, and is finished on return. Host memory for what `allocate` gave out is taken once, from the
+/// wrapped communicator (so that it is reduced where it lies), and page-locked where the device is a GPU;
+/// anything else goes through one scratch buffer. Works for any device, host memory itself included.
+class StagedCommunicator final : public Communicator {
+ public:
+  /// `host`: collectives on host memory; outlives whatever this one allocates.
+  explicit StagedCommunicator(std::unique_ptr<Communicator> host);
+  ~StagedCommunicator() override;
+
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+  std::string description() const override { return "staged through host memory: " + host_->description(); }
+  bool overlaps() const override { return false; }
+
+  at::Tensor allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) override;
+  void all_reduce(const at::Tensor& tensor, ReduceOp op) override;
+  void broadcast(const at::Tensor& tensor, int root) override;
+  void join() override {}
+  void abort() noexcept override { host_->abort(); }
+
+ private:
+  /// What `allocate` gave out, and its place in host memory.
+  struct Stage {
+    const std::byte* begin;
+    const std::byte* end;
+    at::Tensor host;
+    bool pinned;
+  };
+
+  /// Host memory for this dense tensor, as [numel] in the order of its memory.
+  at::Tensor stage_of(const at::Tensor& tensor);
+
+  std::unique_ptr<Communicator> host_;
+  std::vector<Stage> stages_;
+  at::Tensor scratch_;  ///< uint8
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,107 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros.h>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/comm/host_communicator.h"
+#include "cxtrain/comm/staged_communicator.h"
+#include "support/catch.h"
+#include "support/mpi_world.h"
+
+/// Host memory stands for the device: the path is the same, and HostCommunicator itself gives the answers.
+namespace cxtrain {
+namespace {
+
+constexpr double kTimeout = 30;
+
+std::unique_ptr<HostCommunicator> host_communicator() {
+  return std::make_unique<HostCommunicator>(test_world(), kTimeout);
+}
+
+/// Differs from rank to rank; whole numbers, so that sums are exact.
+at::Tensor values(std::int64_t count, at::ScalarType dtype) {
+  return at::arange(count, at::kLong).remainder(13).add(test_world().rank()).to(dtype);
+}
+
+/// What all ranks' `mine` add up to.
+at::Tensor summed(const at::Tensor& mine) {
+  const int ranks = test_world().size();
+  return mine.sub(test_world().rank()).mul(ranks).add(ranks * (ranks - 1) / 2);
+}
+
+TEST_CASE("staged sums in allocated memory are the host communicator's") {
+  StagedCommunicator staged(host_communicator());
+  const auto host = host_communicator();
+  for (const at::ScalarType dtype :
+       {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong, at::kByte}) {
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::min, ReduceOp::max}) {
+      CAPTURE(c10::toString(dtype), to_string(op));
+      const at::Tensor memory = staged.allocate(1000, dtype, at::kCPU);
+      CHECK(at::equal(memory, at::zeros({1000}, dtype)));
+      const at::Tensor expected = host->allocate(1000, dtype, at::kCPU);
+      memory.copy_(values(1000, dtype));
+      expected.copy_(values(1000, dtype));
+      staged.all_reduce(memory, op);
+      staged.join();
+      host->all_reduce(expected, op);
+      CHECK(at::equal(memory, expected));
+    }
+  }
+}
+
+TEST_CASE("staging a slice leaves the rest alone, and the next slice is staged anew") {
+  StagedCommunicator staged(host_communicator());
+  const int ranks = staged.size();
+  const at::Tensor memory = staged.allocate(96, at::kFloat, at::kCPU);
+  memory.fill_(1);
+  for (int round = 1; round <= 3; ++round) {
+    for (const std::int64_t begin : {0, 32}) {
+      const at::Tensor slice = memory.narrow(0, begin, 32);
+      slice.fill_(static_cast<float>(round * (staged.rank() + 1)));
+      staged.all_reduce(slice, ReduceOp::sum);
+      CHECK(at::equal(slice, at::full({32}, round * ranks * (ranks + 1) / 2, at::kFloat)));
+    }
+  }
+  CHECK(at::equal(memory.narrow(0, 64, 32), at::full({32}, 1, at::kFloat)));
+}
+
+TEST_CASE("staging takes memory that it did not allocate, of any strides without gaps") {
+  StagedCommunicator staged(host_communicator());
+  at::Tensor mine =
+      values(2 * 3 * 4 * 5, at::kFloat).view({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor expected = summed(mine);
+  staged.all_reduce(mine, ReduceOp::sum);
+  CHECK(at::equal(mine, expected));
+  // Larger, of another type, after the smaller one.
+  const at::Tensor more = values(5000, at::kLong);
+  const at::Tensor wanted = summed(more);
+  staged.all_reduce(more, ReduceOp::sum);
+  CHECK(at::equal(more, wanted));
+  const at::Tensor gaps = at::zeros({4, 4}, at::kFloat).slice(1, 0, 2);
+  CHECK_THROWS_AS(staged.all_reduce(gaps, ReduceOp::sum), CommunicationError);
+}
+
+TEST_CASE("staged broadcast gives every rank the root's values") {
+  StagedCommunicator staged(host_communicator());
+  for (int root = 0; root < staged.size(); ++root) {
+    const at::Tensor flags = at::full({77}, staged.rank() == root, at::kBool);
+    staged.broadcast(flags, root);
+    CHECK(flags.all().item<bool>());
+    const at::Tensor numbers = at::full({3, 5}, staged.rank(), at::kFloat);
+    staged.broadcast(numbers, root);
+    CHECK(at::equal(numbers, at::full_like(numbers, root)));
+  }
+  staged.broadcast(at::zeros({0}, at::kFloat), 0);
+}
+
+TEST_CASE("the staged communicator says what it is") {
+  const StagedCommunicator staged(host_communicator());
+  CHECK_THAT(staged.description(), test::contains("staged through host memory"));
+  CHECK_FALSE(staged.overlaps());
+  CHECK(staged.rank() == test_world().rank());
+}
+
+}  // namespace
+}  // namespace cxtrain
