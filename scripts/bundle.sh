@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Packs cxtrain for machines where nothing can be installed: program, GPU tests, plugins, Open MPI and every shared
+# library that they need, other than the C and C++ libraries, LibTorch and CUDA, which the machine has to have.
+#
+#   scripts/bundle.sh [--build DIR] [--jobs N]      ->  dist/cxtrain-<version>.tar.gz
+#
+# Unpack it anywhere; ./run.sh starts what it holds, scripts/gpu_check.sh tests it on a GPU. Built on Debian 12 it runs
+# there and on Ubuntu 24.04 (the C library must not be older than the one of the machine that built it). Open MPI comes
+# without its components for InfiniBand and its like: within a node nothing is lost, between nodes it takes TCP.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$root/build/release
+jobs=$(nproc)
+limit_mib=60
+
+die() {
+  echo "bundle: $*" >&2
+  exit 1
+}
+
+while (($# > 0)); do
+  case $1 in
+    --build | --jobs)
+      (($# > 1)) || die "$1 needs a value"
+      if [[ $1 == --build ]]; then build=$2; else jobs=$2; fi
+      shift 2
+      ;;
+    -h | --help)
+      sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    *) die "unknown option $1 (--build DIR, --jobs N)" ;;
+  esac
+done
+
+for tool in cmake patchelf ldd ompi_info tar gzip; do
+  command -v "$tool" >/dev/null || die "needs $tool (Debian: cmake patchelf libc-bin openmpi-bin tar gzip)"
+done
+
+[[ -f $build/CMakeCache.txt ]] || cmake --preset release -S "$root" -B "$build"
+# The GPU tests depend on the program and on all plugins.
+cmake --build "$build" --parallel "$jobs" --target gpu_tests ||
+  die "cannot build gpu_tests; they need CXTRAIN_TESTS=ON and the CUDA half of LibTorch (CXTRAIN_CUDA=ON)"
+
+version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")
+libtorch=$(sed -n 's/^CXTRAIN_LIBTORCH:PATH=//p' "$build/CMakeCache.txt")
+name=cxtrain-$version
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+bundle=$stage/$name
+mkdir -p "$bundle"/{bin,lib/cxtrain,openmpi/bin,scripts,share/cxtrain/data}
+
+cp "$build"/bin/{cxtrain_mpi,gpu_tests} "$bundle/bin/"
+cp "$build"/lib/libcxtrain.so "$bundle/lib/"
+cp "$build"/lib/cxtrain/*.so "$bundle/lib/cxtrain/"
+cp "$root/scripts/gpu_check.sh" "$bundle/scripts/"
+cp "$root/scripts/bundle/env.sh" "$root/scripts/bundle/run.sh" "$bundle/"
+for data in digits.csv.gz bible-kjv.txt; do
+  [[ -f $root/.deps/data/$data ]] || die "$root/.deps/data/$data is missing; run scripts/setup.sh"
+  cp "$root/.deps/data/$data" "$bundle/share/cxtrain/data/"
+done
+header=$libtorch/include/torch/headeronly/version.h
+sed -n 's/^#define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' "$header" | paste -sd. >"$bundle/share/cxtrain/libtorch_version"
+
+# Open MPI finds itself anew below $OPAL_PREFIX, provided that everything lies there as it lay below its old prefix.
+mpi_path() { ompi_info --path "$1" --parsable | sed -n "s/^path:$1://p"; }
+prefix=$(mpi_path prefix)
+components=$(mpi_path pkglibdir)
+relative=${components#"$prefix"/}
+help=$(mpi_path pkgdatadir)
+mkdir -p "$bundle/openmpi/$relative" "$bundle/openmpi/${help#"$prefix"/}"
+cp -L "$(command -v orted)" "$bundle/openmpi/bin/orted"
+cp -L "$(command -v mpirun)" "$bundle/openmpi/bin/mpirun"
+for component in "$components"/mca_*.so; do
+  case ${component##*/} in
+    # Fabrics, OpenSHMEM, and resource managers that nobody has: they bring 30 MB of libraries along.
+    *_ucx.so | *_ofi.so | *_psm*.so | *_openib.so | *_flux.so | mca_spml_* | mca_scoll_* | mca_sshmem_* | mca_memheap_* | \
+      mca_atomic_*) ;;
+    *) cp -L "$component" "$bundle/openmpi/$relative/" ;;
+  esac
+done
+cp "$help"/help-*.txt "$bundle/openmpi/${help#"$prefix"/}/"
+
+# Everything that these need, and what that needs; by name, so that nothing comes twice.
+foreign='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libutil|libresolv|libstdc\+\+|libgcc_s|libgomp)[.-]'
+foreign+='|^lib(torch|c10|caffe2|cuda|cudart|cudnn|cublas|cublasLt|cufft|cufile|cupti|curand|cusolver|cusparse|cusparseLt'
+foreign+='|nccl|nvJitLink|nvrtc|nvshmem|nvToolsExt|nvidia|shm|gfortran|mkl)[._-]'
+mapfile -t elves < <(find "$bundle" -type f \( -name '*.so' -o -path '*/bin/*' \))
+while read -r library path; do
+  [[ $library =~ $foreign ]] && continue
+  [[ $path == /* ]] || die "$library, which the bundle needs, is not on this machine"
+  [[ -f $bundle/lib/$library ]] || cp -L "$path" "$bundle/lib/$library"
+done < <(ldd "${elves[@]}" | awk '$2 == "=>" { print $1, ($3 == "not" ? "missing" : $3) }' | sort -u)
+
+# Paths of this machine out, paths within the bundle in. DT_RPATH, so that it also holds for libraries of libraries.
+while IFS= read -r file; do
+  patchelf --force-rpath --set-rpath "\$ORIGIN/$(realpath --relative-to "$(dirname "$file")" "$bundle/lib")" "$file"
+done < <(find "$bundle" -type f \( -name '*.so*' -o -path '*/bin/*' \))
+strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*.so* "$bundle"/lib/cxtrain/*.so
+
+mkdir -p "$root/dist"
+archive=$root/dist/$name.tar.gz
+tar -C "$stage" --owner=0 --group=0 --sort=name -cf - "$name" | gzip -9 >"$archive.partial"
+size_mib=$(($(stat -c %s "$archive.partial") / 1024 / 1024 + 1))
+((size_mib <= limit_mib)) || die "the archive has $size_mib MiB, more than $limit_mib: look at lib/ in $archive.partial"
+mv "$archive.partial" "$archive"
+echo "dist/$name.tar.gz, $size_mib MiB, for LibTorch $(cat "$bundle/share/cxtrain/libtorch_version")"

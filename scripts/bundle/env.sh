@@ -1,0 +1,53 @@
+# Sourced by run.sh and scripts/gpu_check.sh: makes the bundle's programs find LibTorch, CUDA and their own Open MPI.
+# $CXTRAIN_LIBTORCH names LibTorch's folder (the one with lib/); else it is the one of this machine's python3.
+# shellcheck shell=bash
+
+cxtrain_bundle=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+cxtrain_find_libtorch() {
+  if [[ -z ${CXTRAIN_LIBTORCH:-} ]]; then
+    # Looked up, not imported: an import takes seconds.
+    CXTRAIN_LIBTORCH=$(python3 -c 'import importlib.util as u; s = u.find_spec("torch"); print(s.submodule_search_locations[0] if s else "")' 2>/dev/null || true)
+  fi
+  if [[ ! -f $CXTRAIN_LIBTORCH/lib/libtorch_cpu.so ]]; then
+    echo "cxtrain: no LibTorch: ${CXTRAIN_LIBTORCH:+$CXTRAIN_LIBTORCH/lib has no libtorch_cpu.so; }set CXTRAIN_LIBTORCH to the folder whose lib/ holds libtorch_cpu.so, or put a python3 that has torch first in PATH" >&2
+    return 1
+  fi
+  CXTRAIN_LIBTORCH=$(cd "$CXTRAIN_LIBTORCH" && pwd)
+}
+
+# LibTorch's C++ interface changes with every release: another one ends in undefined symbols, or worse.
+cxtrain_check_libtorch() {
+  local wanted found=
+  wanted=$(cat "$cxtrain_bundle/share/cxtrain/libtorch_version")
+  if [[ -f $CXTRAIN_LIBTORCH/version.py ]]; then
+    found=$(sed -n "s/^__version__ = '\([0-9.]*\).*/\1/p" "$CXTRAIN_LIBTORCH/version.py")
+  elif [[ -f $CXTRAIN_LIBTORCH/include/torch/headeronly/version.h ]]; then
+    found=$(sed -n 's/^#define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' "$CXTRAIN_LIBTORCH/include/torch/headeronly/version.h" | paste -sd.)
+  fi
+  if [[ -n $found && $found != "$wanted" ]]; then
+    echo "cxtrain: this bundle was built for LibTorch $wanted, but $CXTRAIN_LIBTORCH is $found; give it the former, or rebuild the bundle against the latter" >&2
+    return 1
+  fi
+}
+
+cxtrain_set_paths() {
+  local folder folders=$CXTRAIN_LIBTORCH/lib
+  # Where pip puts CUDA, where a plain unpacked LibTorch may have what it lacks, where the toolkit lies.
+  for folder in "$CXTRAIN_LIBTORCH"/../nvidia/*/lib "$CXTRAIN_LIBTORCH"/../cuda/lib; do
+    [[ -d $folder ]] && folders+=:$(cd "$folder" && pwd)
+  done
+  folders+=${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  for folder in /usr/local/cuda/lib64 /usr/local/nvidia/lib64; do
+    [[ -d $folder ]] && folders+=:$folder
+  done
+  export CXTRAIN_LIBTORCH LD_LIBRARY_PATH=$folders
+  export PATH=$cxtrain_bundle/bin:$cxtrain_bundle/openmpi/bin:$PATH
+  # Without ssh Open MPI's remote starter refuses to start ranks on this machine, too.
+  if [[ -z ${OMPI_MCA_plm:-} ]] && ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
+    export OMPI_MCA_plm=^rsh
+  fi
+  export OPAL_PREFIX=$cxtrain_bundle/openmpi PMIX_PREFIX=$cxtrain_bundle/openmpi
+}
+
+cxtrain_find_libtorch && cxtrain_check_libtorch && cxtrain_set_paths

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/relu.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "cxtrain/reduce/named_tensor.h"
+#include "support/catch.h"
+
+namespace cxtrain::test {
+
+inline const at::Device kGpu{at::kCUDA, 0};
+
+/// Says that this case (or the part of it named) cannot be checked here, so that it does not look as if it
+/// had been: to the report, and as a line of its own for whoever counts.
+inline void skip(const std::string& why) {
+  WARN("SKIPPED: " << why);
+  std::fprintf(stderr, "SKIP: %s: %s\n", Catch::getResultCapture().getCurrentTestName().c_str(), why.c_str());
+}
+
+/// A small classifier and a batch for it, with the same numbers on every device.
+struct SmallNet {
+  std::vector<NamedTensor> parameters;
+  at::Tensor inputs;   ///< float32 [64, 32]
+  at::Tensor classes;  ///< int64 [64]
+
+  explicit SmallNet(at::Device device) {
+    at::manual_seed(11);
+    const auto add = [&](const std::string& name, const at::Tensor& start) {
+      parameters.push_back({name, start.mul(0.2).to(device).set_requires_grad(true)});
+    };
+    add("hidden.weight", at::randn({48, 32}));
+    add("hidden.bias", at::randn({48}));
+    add("middle.weight", at::randn({40, 48}));
+    add("middle.bias", at::randn({40}));
+    add("output.weight", at::randn({10, 40}));
+    add("output.bias", at::randn({10}));
+    inputs = at::randn({64, 32}).to(device);
+    classes = at::randint(10, {64}, at::kLong).to(device);
+  }
+
+  at::Tensor logits() const {
+    at::Tensor x = at::relu(at::linear(inputs, parameters[0].tensor, parameters[1].tensor));
+    x = at::relu(at::linear(x, parameters[2].tensor, parameters[3].tensor));
+    return at::linear(x, parameters[4].tensor, parameters[5].tensor);
+  }
+  at::Tensor loss() const { return at::cross_entropy_loss(logits(), classes); }
+};
+
+}  // namespace cxtrain::test
