@@ -1,9 +1,8 @@
-#include <ATen/core/grad_mode.h>
-
 #include "cxtrain/comm/make_communicator.h"
 #include "cxtrain/optim/clip.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/reduce/reducer.h"
+#include "cxtrain/reduce/tensor_sync.h"
 #include "cxtrain/reduce/verify.h"
 #include "cxtrain/strategy/local_step.h"
 
@@ -21,10 +20,9 @@ class DdpStrategy final : public Strategy {
     verify_same_parameters(all, context.world);
 
     communicator_ = make_communicator(context.world, context.plan, context.device, context.options.timeout_seconds);
-    const at::NoGradGuard no_grad;
-    for (const NamedTensor& parameter : all) communicator_->broadcast(parameter.tensor.detach(), 0);
-    for (const NamedTensor& buffer : module.all_buffers()) communicator_->broadcast(buffer.tensor, 0);
-    communicator_->join();
+    TensorSync::broadcast_once(all, *communicator_);
+    buffers_.emplace(module.all_buffers(), *communicator_);
+    buffers_->broadcast();
 
     parameters_ = trained_parameters(module);
     const DdpOptions& ddp = context.options.ddp;
@@ -53,6 +51,9 @@ class DdpStrategy final : public Strategy {
   // Every rank has all gradients, already averaged: its norm is the norm.
   at::Tensor gradient_norm() override { return cxtrain::gradient_norm(gradients_); }
 
+  // What the forward passes made of the buffers differs between ranks; rank 0's holds.
+  void after_optimizer_step() override { buffers_->broadcast(); }
+
   void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
     local_evaluation_step(*module_, stage, batch, batch_idx, *context_);
   }
@@ -65,6 +66,7 @@ class DdpStrategy final : public Strategy {
 
   void teardown() override {
     gradients_.clear();
+    buffers_.reset();
     reducer_.reset();
     communicator_.reset();
   }
@@ -73,6 +75,7 @@ class DdpStrategy final : public Strategy {
   Trainable* module_ = nullptr;
   const StrategyContext* context_ = nullptr;
   std::unique_ptr<Communicator> communicator_;
+  std::optional<TensorSync> buffers_;
   std::unique_ptr<Reducer> reducer_;
   std::vector<NamedTensor> parameters_;
   std::vector<at::Tensor> gradients_;

@@ -1,5 +1,6 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/solo_world.h"
@@ -137,6 +138,23 @@ TEST_CASE("ranks start from rank 0's parameters") {
   }
   trainer.fit(model, data);  // ends with the check that all ranks hold the same bits
   CHECK(model.training_steps == 1);
+}
+
+TEST_CASE("buffers that the forward pass changes are rank 0's on every rank") {
+  struct Normalised : test::Regression {
+    Normalised() { norm = register_module("norm", torch::nn::BatchNorm1d(6)); }
+    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+      return second->forward(at::tanh(first->forward(norm->forward(batch[0])))).mean();
+    }
+    torch::nn::BatchNorm1d norm{nullptr};
+  };
+  ToyData data(32 * test_world().size(), 8);
+  const test::TempDir dir;
+  Trainer trainer(test_world(), test::quiet(dir.path()));
+  Normalised model;
+  trainer.fit(model, data);  // ends with the check that all ranks hold the same bits, buffers included
+  CHECK(model.norm->num_batches_tracked.item<std::int64_t>() == 4);
+  CHECK(model.norm->running_mean.abs().sum().item<double>() > 0);
 }
 
 TEST_CASE("a wish to stop on one rank stops all at the same step") {
