@@ -17,6 +17,7 @@
 #include "cxtrain/config/plan.h"
 #include "cxtrain/device/malloc_tuning.h"
 #include "cxtrain/device/hardware.h"
+#include "cxtrain/memory/cpu_allocator.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/strategy/strategy.h"
@@ -120,7 +121,7 @@ int run_guarded(World& world, Log& log, Request& request, const std::function<vo
 }  // namespace
 
 int run_main(int argc, char** argv, const std::function<void(Registry&)>& register_components) {
-  tune_malloc();
+  if (tune_malloc()) use_caching_cpu_allocator();
   const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
   try {
     Request request;

@@ -1,0 +1,83 @@
+#include "cxtrain/memory/block_cache.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <new>
+
+namespace cxtrain {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+void* map(std::size_t bytes) {
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) throw std::bad_alloc();
+  // One fault for 2 MiB instead of 512, where the kernel allows it.
+  if (bytes >= 2 * kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
+  return data;
+}
+
+}  // namespace
+
+BlockCache::~BlockCache() {
+  for (const Block& block : free_) munmap(block.data, block.bytes);
+}
+
+BlockCache::Block BlockCache::take(std::size_t bytes) {
+  bytes = (bytes + kPage - 1) / kPage * kPage;
+  const std::lock_guard lock(mutex_);
+  // The best fit; among equals the one freed last, which the processor's caches may still hold.
+  auto best = free_.end();
+  for (auto block = free_.begin(); block != free_.end(); ++block) {
+    if (block->bytes < bytes || block->bytes > bytes + bytes / 8) continue;
+    if (best == free_.end() || block->bytes <= best->bytes) best = block;
+  }
+  Block taken{nullptr, bytes};
+  if (best != free_.end()) {
+    taken = *best;
+    free_.erase(best);
+    cached_ -= taken.bytes;
+  } else {
+    make_room(bytes);
+    taken.data = map(bytes);
+  }
+  live_ += taken.bytes;
+  peak_live_ = std::max(peak_live_, live_);
+  return taken;
+}
+
+/// Before `bytes` more are mapped.
+void BlockCache::make_room(std::size_t bytes) {
+  const std::size_t peak = std::max(peak_live_, live_ + bytes);
+  const std::size_t allowed = peak + peak / 10;
+  while (!free_.empty() && live_ + cached_ + bytes > allowed) {
+    munmap(free_.front().data, free_.front().bytes);
+    cached_ -= free_.front().bytes;
+    free_.pop_front();
+  }
+}
+
+void BlockCache::give(Block block) noexcept {
+  const std::lock_guard lock(mutex_);
+  live_ -= block.bytes;
+  try {
+    free_.push_back(block);
+    cached_ += block.bytes;
+  } catch (const std::bad_alloc&) {
+    munmap(block.data, block.bytes);
+  }
+}
+
+std::size_t BlockCache::cached_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return cached_;
+}
+
+std::size_t BlockCache::live_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return live_;
+}
+
+}  // namespace cxtrain
