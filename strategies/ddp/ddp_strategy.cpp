@@ -19,19 +19,20 @@ class DdpStrategy final : public Strategy {
     const std::vector<NamedTensor> all = module.all_parameters();
     verify_same_parameters(all, context.world);
 
-    communicator_ = make_communicator(context.world, context.plan, context.device, context.options.timeout_seconds);
+    communicator_ =
+        make_communicator(context.world, context.plan, context.device, context.options.timeout_seconds);
     TensorSync::broadcast_once(all, *communicator_);
     buffers_.emplace(module.all_buffers(), *communicator_);
     buffers_->broadcast();
 
     parameters_ = trained_parameters(module);
     const DdpOptions& ddp = context.options.ddp;
-    reducer_ = std::make_unique<Reducer>(
-        parameters_, *communicator_, context.world,
-        ReducerOptions{.first_bucket_bytes = ddp.first_bucket_bytes,
-                       .bucket_bytes = ddp.bucket_bytes,
-                       .overlap = ddp.overlap.value_or(communicator_->overlaps()),
-                       .find_unused_parameters = ddp.find_unused_parameters});
+    reducer_ =
+        std::make_unique<Reducer>(parameters_, *communicator_, context.world,
+                                  ReducerOptions{.first_bucket_bytes = ddp.first_bucket_bytes,
+                                                 .bucket_bytes = ddp.bucket_bytes,
+                                                 .overlap = ddp.overlap.value_or(communicator_->overlaps()),
+                                                 .find_unused_parameters = ddp.find_unused_parameters});
   }
 
   DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
@@ -39,7 +40,10 @@ class DdpStrategy final : public Strategy {
 
   at::Tensor training_step(const MicroStep& step) override {
     reducer_->begin_backward(step.last);
-    return local_training_step(*module_, step, *context_, [this] { reducer_->zero_gradients(); });
+    return local_training_step(*module_, step, *context_, [this] {
+      gradients_.clear();
+      reducer_->zero_gradients();
+    });
   }
 
   void synchronize_gradients() override {
@@ -85,6 +89,7 @@ class DdpStrategy final : public Strategy {
 }  // namespace cxtrain
 
 CXTRAIN_PLUGIN("strategy ddp", [](cxtrain::Registry& registry) {
-  registry.add<cxtrain::Strategy>("ddp", "a replica per rank, gradients averaged over all ranks", {},
-                                  [](const cxtrain::Arguments&) { return std::make_unique<cxtrain::DdpStrategy>(); });
+  registry.add<cxtrain::Strategy>(
+      "ddp", "a replica per rank, gradients averaged over all ranks", {},
+      [](const cxtrain::Arguments&) { return std::make_unique<cxtrain::DdpStrategy>(); });
 })

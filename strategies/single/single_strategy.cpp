@@ -20,6 +20,7 @@ class SingleStrategy final : public Strategy {
 
   at::Tensor training_step(const MicroStep& step) override {
     return local_training_step(*module_, step, *context_, [this] {
+      gradients_.clear();
       // Forgotten rather than zeroed: autograd then hands over its tensors instead of adding to ours.
       for (NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad().reset();
     });
@@ -49,6 +50,7 @@ class SingleStrategy final : public Strategy {
 }  // namespace cxtrain
 
 CXTRAIN_PLUGIN("strategy single", [](cxtrain::Registry& registry) {
-  registry.add<cxtrain::Strategy>("single", "one process, one device", {},
-                                  [](const cxtrain::Arguments&) { return std::make_unique<cxtrain::SingleStrategy>(); });
+  registry.add<cxtrain::Strategy>("single", "one process, one device", {}, [](const cxtrain::Arguments&) {
+    return std::make_unique<cxtrain::SingleStrategy>();
+  });
 })

@@ -15,7 +15,6 @@
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/config/plan.h"
-#include "cxtrain/device/malloc_tuning.h"
 #include "cxtrain/device/hardware.h"
 #include "cxtrain/memory/cpu_allocator.h"
 #include "cxtrain/plugin/loader.h"
@@ -48,7 +47,8 @@ int print(Request& request, std::ostream& out) {
   if (command.version) return out << version_line() << '\n', 0;
   const bool plan = command.options.subcommand == "plan";
   if (!command.problems.empty()) {
-    if (plan && command.options.json) return print_refused_plan(command.problems, out), static_cast<int>(ExitCode::refused);
+    if (plan && command.options.json)
+      return print_refused_plan(command.problems, out), static_cast<int>(ExitCode::refused);
     throw ConfigError(command.problems);
   }
   if (command.print_config) return out << to_yaml(command.options), 0;
@@ -90,14 +90,15 @@ void print_result(const RunSummary& summary, const std::string& log_dir) {
 /// Reports an error of this rank alone and ends the job: the others may be waiting for it for ever.
 int abort_job(World& world, const std::string& where, ExitCode code, const std::string& message) {
   const WorldFacts& facts = world.facts();
-  log_error("rank " + std::to_string(facts.rank) + " on " + facts.hostname + (where.empty() ? "" : ", " + where) + ": " +
-            message);
+  log_error("rank " + std::to_string(facts.rank) + " on " + facts.hostname +
+            (where.empty() ? "" : ", " + where) + ": " + message);
   world.abort(static_cast<int>(code));
   return static_cast<int>(code);
 }
 
 /// Joins the ranks' fates: an error that all have is reported once, one of a single rank ends the job.
-int run_guarded(World& world, Log& log, Request& request, const std::function<void(Registry&)>& register_components) {
+int run_guarded(World& world, Log& log, Request& request,
+                const std::function<void(Registry&)>& register_components) {
   std::optional<Trainer> trainer;
   const auto where = [&] { return trainer ? trainer->where() : std::string(); };
   try {
@@ -121,7 +122,7 @@ int run_guarded(World& world, Log& log, Request& request, const std::function<vo
 }  // namespace
 
 int run_main(int argc, char** argv, const std::function<void(Registry&)>& register_components) {
-  if (tune_malloc()) use_caching_cpu_allocator();
+  keep_freed_memory();
   const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
   try {
     Request request;

@@ -8,7 +8,6 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 void* map(std::size_t bytes) {
@@ -25,7 +24,7 @@ BlockCache::~BlockCache() {
   for (const Block& block : free_) munmap(block.data, block.bytes);
 }
 
-BlockCache::Block BlockCache::take(std::size_t bytes) {
+void* BlockCache::take(std::size_t bytes) {
   bytes = (bytes + kPage - 1) / kPage * kPage;
   const std::lock_guard lock(mutex_);
   // The best fit; among equals the one freed last, which the processor's caches may still hold.
@@ -43,15 +42,16 @@ BlockCache::Block BlockCache::take(std::size_t bytes) {
     make_room(bytes);
     taken.data = map(bytes);
   }
+  used_.emplace(taken.data, taken.bytes);
   live_ += taken.bytes;
   peak_live_ = std::max(peak_live_, live_);
-  return taken;
+  return taken.data;
 }
 
 /// Before `bytes` more are mapped.
 void BlockCache::make_room(std::size_t bytes) {
   const std::size_t peak = std::max(peak_live_, live_ + bytes);
-  const std::size_t allowed = peak + peak / 10;
+  const std::size_t allowed = peak + peak / 4;
   while (!free_.empty() && live_ + cached_ + bytes > allowed) {
     munmap(free_.front().data, free_.front().bytes);
     cached_ -= free_.front().bytes;
@@ -59,8 +59,12 @@ void BlockCache::make_room(std::size_t bytes) {
   }
 }
 
-void BlockCache::give(Block block) noexcept {
+bool BlockCache::give(void* data) noexcept {
   const std::lock_guard lock(mutex_);
+  const auto used = used_.find(data);
+  if (used == used_.end()) return false;
+  const Block block{data, used->second};
+  used_.erase(used);
   live_ -= block.bytes;
   try {
     free_.push_back(block);
@@ -68,6 +72,7 @@ void BlockCache::give(Block block) noexcept {
   } catch (const std::bad_alloc&) {
     munmap(block.data, block.bytes);
   }
+  return true;
 }
 
 std::size_t BlockCache::cached_bytes() const {

@@ -2,9 +2,11 @@
 
 namespace cxtrain {
 
-/// Makes LibTorch keep freed CPU tensors of a megabyte or more for the next ones (BlockCache); smaller ones stay with
-/// malloc. LibTorch has one CPU allocator per process, so this is for programs to call, once, at their start; tensors
-/// made before keep theirs.
-void use_caching_cpu_allocator();
+/// Lets the process keep what it frees, instead of giving it back to the kernel and faulting it in again at
+/// each step: LibTorch's CPU tensors of a megabyte or more by size (BlockCache), smaller blocks and
+/// everything else by malloc
+/// (`tune_malloc`). Does nothing where the user has a wish of their own about malloc. For programs to call,
+/// once, at their start: both are settings of the process. Returns whether it did.
+bool keep_freed_memory();
 
 }  // namespace cxtrain

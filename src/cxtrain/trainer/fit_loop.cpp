@@ -8,7 +8,8 @@
 
 namespace cxtrain {
 
-FitLoop::FitLoop(Run& run, DataLoader& train, DataLoader* val, const FitLimits& limits, Optimization& optimization)
+FitLoop::FitLoop(Run& run, DataLoader& train, DataLoader* val, const FitLimits& limits,
+                 Optimization& optimization)
     : run_(run), train_(train), val_(val), limits_(limits), optimization_(optimization) {
   run_.loop.max_epochs = limits_.max_epochs;
 }
@@ -56,12 +57,14 @@ void FitLoop::run_epoch() {
   Batch batch;
   while (!done() && train_.next(batch)) {
     run_batch(batch);
+    batch.tensors.clear();  // the next one may take the same memory, which is still in the caches
     if (validation_due()) validate();
   }
   const bool complete = state.batch >= limits_.train_batches;
   run_.metrics.begin_batch(MetricStore::Phase::training, 1);
   run_.call_train_epoch_end();
-  const auto means = run_.metrics.reduce_epoch(MetricStore::Phase::training, run_.parts.world, run_.parts.strategy);
+  const auto means =
+      run_.metrics.reduce_epoch(MetricStore::Phase::training, run_.parts.world, run_.parts.strategy);
   run_.log_row(means);
   if (!complete) return;  // stopped within the epoch, which a resumed run would go on with
   ++state.epoch;
