@@ -1,37 +1,22 @@
-// Handwritten digits of 28 x 28 pixels, by an MLP or a small CNN. The data is in mnist_data.cpp.
+// Handwritten digits of 28 x 28 pixels, by an MLP or a small CNN. The networks are in mnist_net.h, the data
+// in mnist_data.cpp.
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/softmax.h>
-#include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/pooling.h>
 
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"
 #include "mnist/mnist_data.h"
+#include "mnist/mnist_net.h"
 
 namespace {
 
 using namespace cxtrain;
-namespace nn = torch::nn;
-
-nn::Sequential make_net(const std::string& name) {
-  if (name == "mlp") {
-    return nn::Sequential(nn::Flatten(), nn::Linear(784, 512), nn::ReLU(), nn::Linear(512, 512), nn::ReLU(),
-                          nn::Linear(512, 10));
-  }
-  return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(1, 32, 3)), nn::ReLU(),   // 26 x 26
-                        nn::Conv2d(nn::Conv2dOptions(32, 64, 3)), nn::ReLU(),  // 24 x 24
-                        nn::MaxPool2d(2), nn::Flatten(),                       // 64 planes of 12 x 12
-                        nn::Linear(9216, 128), nn::ReLU(), nn::Linear(128, 10));
-}
 
 class MnistModel final : public Module {
  public:
   explicit MnistModel(const Arguments& arguments)
-      : lr_(arguments.real("lr")), net_(register_module("net", make_net(arguments.text("net")))) {}
+      : lr_(arguments.real("lr")), net_(register_module("net", make_mnist_net(arguments.text("net")))) {}
 
   at::Tensor training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor loss = at::cross_entropy_loss(net_->forward(batch[0]), batch[1]);
@@ -57,7 +42,7 @@ class MnistModel final : public Module {
   }
 
   double lr_;
-  nn::Sequential net_;
+  torch::nn::Sequential net_;
 };
 
 }  // namespace

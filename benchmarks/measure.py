@@ -1,0 +1,315 @@
+"""Runs the benchmark programs in turns (A B, B A, ...) and reports medians; ratios are taken pair by pair."""
+
+import argparse
+import datetime
+import gzip
+import json
+import os
+import pathlib
+import random
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+median = statistics.median
+
+
+class Bench:
+    def __init__(self, options, work):
+        self.bin = pathlib.Path(options.build).resolve() / "bin"
+        self.pairs, self.work, self.runs = options.pairs, work, 0
+        self.env = dict(
+            os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"
+        )
+        self.mnist = make_mnist(work / "mnist", options.data)
+        self.text = ROOT / ".deps/data/bible-kjv.txt"
+
+    def run(self, program, *args, ranks=0, **env):
+        """The program's output, under mpirun where `ranks` is given."""
+        command = ["mpirun", "-np", str(ranks)] if ranks else []
+        command += [str(self.bin / program), *map(str, args)]
+        done = subprocess.run(
+            command, env={**self.env, **env}, cwd=self.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}: status {done.returncode}\n{done.stderr}")
+        return done.stdout
+
+    def trainer(self, args, steps, warmup, ranks=0):
+        self.runs += 1
+        out = self.run(
+            "bench_trainer_loop",
+            *args,
+            "--max_steps",
+            steps,
+            "--limit_val_batches",
+            0,
+            "--default_root_dir",
+            self.work / f"run{self.runs}",
+            ranks=ranks,
+            BENCH_WARMUP=str(warmup),
+        )
+        return json.loads(out.splitlines()[-1])
+
+    def floor(self, args, steps, warmup, tune=1, ranks=0):
+        out = self.run(
+            "bench_floor_loop", *args, "--steps", steps, "--warmup", warmup, "--tune-malloc", tune, ranks=ranks
+        )
+        return json.loads(out.splitlines()[-1])
+
+    def in_turns(self, ways):
+        """Calls each of `ways` (name -> function) once per round, in alternating order; name -> list of results."""
+        results = {name: [] for name in ways}
+        for round_ in range(self.pairs):
+            for name in (list(ways) if round_ % 2 == 0 else reversed(list(ways))):
+                results[name].append(ways[name]())
+        return results
+
+
+def make_mnist(folder, source):
+    """MNIST's own images where given, else random ones; a multiple of every batch size, so that no batch differs."""
+    folder.mkdir(parents=True)
+    count = 9984
+    if source:
+
+        def read(kind):
+            for prefix in ("train", "t10k"):
+                for path in pathlib.Path(source).glob(f"{prefix}-{kind}-ubyte*"):
+                    return gzip.open(path).read() if path.suffix == ".gz" else path.read_bytes()
+            sys.exit(f"no {kind} in {source}")
+
+        images, labels = read("images-idx3")[16:], read("labels-idx1")[8:]
+    else:
+        generator = random.Random(1)
+        images, labels = generator.randbytes(count * 784), bytes(generator.randrange(10) for _ in range(count))
+    for prefix, n in (("train", count), ("t10k", 256)):  # the second is for validation, which is not measured
+        (folder / f"{prefix}-images-idx3-ubyte").write_bytes(struct.pack(">4i", 2051, n, 28, 28) + images[: n * 784])
+        (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 2049, n) + labels[:n])
+    return folder
+
+
+def of(results, name, key):
+    return [result[key] for result in results[name]]
+
+
+def ratio(results, a, b, key):
+    return median(x[key] / y[key] for x, y in zip(results[a], results[b]))
+
+
+def overhead(bench):
+    found = json.loads(bench.run("bench_overhead", "--pairs", max(bench.pairs, 5), "--steps", 20000))
+    return found, [
+        ("a step of a tiny model: floor, trainer", f"{found['floor_us']:.1f} us, {found['trainer_us']:.1f} us", ""),
+        ("what the trainer adds", f"**{found['overhead_us']:.1f} us**", "at most 5 us"),
+    ]
+
+
+def throughput(bench):
+    mnist = ["--model", "mnist", "--data.path", bench.mnist]
+    works = {  # name: trainer's arguments, floor's model and data, batch, steps, warm-up
+        "mlp": (mnist, "mlp", bench.mnist, 64, 900, 100),
+        "cnn": (mnist + ["--model.net", "cnn"], "cnn", bench.mnist, 256, 24, 4),
+        "gpt": (
+            ["--model", "gpt", "--model.sample_bytes", 0, "--lr_scheduler", "constant", "--data.path", bench.text],
+            "gpt",
+            bench.text,
+            16,
+            30,
+            5,
+        ),
+        "simple": (["--model", "simple"], "simple", "none", 32, 10, 2),
+    }
+    found, rows = {}, []
+    for name, (args, model, data, batch, steps, warmup) in works.items():
+        floor = ["--model", model, "--data", data, "--batch", batch]
+        ways = {
+            "trainer": lambda: bench.trainer([*args, "--data.batch_size", batch], steps, warmup),
+            "floor": lambda: bench.floor(floor, steps, warmup),
+        }
+        if name == "cnn":
+            ways["plain floor"] = lambda: bench.floor(floor, steps, warmup, tune=0)
+        results = bench.in_turns(ways)
+        a, b = of(results, "trainer", "loss")[0], of(results, "floor", "loss")[0]
+        if abs(a - b) > 1e-6 * abs(b):
+            sys.exit(f"{name}: trainer and floor did different work: losses {a} and {b}")
+        entry = {
+            way: {key: median(of(results, way, key)) for key in ("samples_per_second", "peak_memory_bytes")}
+            for way in ways
+        }
+        entry["speed"] = ratio(results, "trainer", "floor", "samples_per_second")
+        entry["memory"] = ratio(results, "trainer", "floor", "peak_memory_bytes")
+        rates = ", ".join(f"{entry[way]['samples_per_second']:,.0f}" for way in ("floor", "trainer"))
+        rows.append(
+            (
+                f"{name}, batch {batch}: floor, trainer",
+                f"{rates} samples/s: **{entry['speed']:.3f}x**",
+                "at least 0.98x",
+            )
+        )
+        if name == "cnn":
+            plain = entry["plain floor"]["samples_per_second"]
+            entry["speed_over_plain"] = ratio(results, "trainer", "plain floor", "samples_per_second")
+            rows.append(
+                (
+                    "cnn, over a floor with glibc's malloc as it is",
+                    f"{plain:,.0f} samples/s: **{entry['speed_over_plain']:.2f}x**",
+                    "at least 1.1x",
+                )
+            )
+        sizes = ", ".join(f"{entry[way]['peak_memory_bytes'] / 1e6:,.0f}" for way in ("floor", "trainer"))
+        rows.append(
+            (f"{name}: peak memory of floor, trainer", f"{sizes} MB: **{entry['memory']:.2f}x**", "at most 1.2x")
+        )
+        found[name] = entry
+    return found, rows
+
+
+def startup(bench):
+    def cxtrain(ranks):
+        bench.runs += 1
+        folder = bench.work / f"run{bench.runs}"
+        bench.run(
+            "cxtrain_mpi",
+            "--model",
+            "mnist",
+            "--data.path",
+            bench.mnist,
+            "--max_steps",
+            1,
+            "--limit_val_batches",
+            0,
+            "--default_root_dir",
+            folder,
+            ranks=ranks,
+        )
+        return json.loads((folder / "cxtrain_logs/version_0/run.json").read_text())
+
+    floor = ["--model", "mlp", "--data", bench.mnist, "--batch", 64]
+    found, rows = {}, []
+    for ranks in (0, 2):
+        results = bench.in_turns(
+            {"cxtrain": lambda: cxtrain(ranks), "floor": lambda: bench.floor(floor, 1, 0, ranks=ranks)}
+        )
+        name = "2 ranks" if ranks else "alone"
+        found[name] = {way: median(of(results, way, "first_step_seconds")) for way in results}
+        found[name]["ratio"] = ratio(results, "cxtrain", "floor", "first_step_seconds")
+        rows.append(
+            (
+                f"process start to the end of the first step, {name}: floor, cxtrain_mpi",
+                f"{found[name]['floor']:.2f} s, {found[name]['cxtrain']:.2f} s: **{found[name]['ratio']:.2f}x**",
+                "at most 1.3x",
+            )
+        )
+    return found, rows
+
+
+def ddp(bench):
+    args = ["--model", "mnist", "--data.path", bench.mnist, "--data.batch_size", 64]
+    floor = ["--model", "mlp", "--data", bench.mnist, "--batch", 64]
+    steps, warmup = 900, 100
+    results = bench.in_turns(
+        {
+            "trainer 1": lambda: bench.trainer(args, steps, warmup, ranks=1),
+            "trainer 2": lambda: bench.trainer(args, steps, warmup, ranks=2),
+            "floor 1": lambda: bench.floor(floor, steps, warmup, ranks=1),
+            "floor 2": lambda: bench.floor(floor, steps, warmup, ranks=2),
+        }
+    )
+    found = {way: {key: median(of(results, way, key)) for key in ("step_us", "sync_us")} for way in results}
+    found["efficiency"] = ratio(results, "trainer 1", "trainer 2", "step_us")
+    found["floor_efficiency"] = ratio(results, "floor 1", "floor 2", "step_us")
+    rows = []
+    for way, what in (("floor", "flat MPI_Allreduce"), ("trainer", "gradients reduced in the window")):
+        one, two = found[f"{way} 1"], found[f"{way} 2"]
+        rows.append(
+            (
+                f"mlp, batch 64 a rank, {way} ({what}): a step on 1, 2 ranks",
+                f"{one['step_us'] / 1e3:.2f} ms, {two['step_us'] / 1e3:.2f} ms",
+                "",
+            )
+        )
+        rows.append(
+            (
+                f"... of which at 2 ranks: computing; reducing and waiting (all of it exposed, {way})",
+                f"{(two['step_us'] - two['sync_us']) / 1e3:.2f} ms; {two['sync_us'] / 1e3:.2f} ms",
+                "",
+            )
+        )
+    rows.append(
+        (
+            "scaling efficiency on 2 ranks: floor, trainer",
+            f"{found['floor_efficiency']:.2f}, **{found['efficiency']:.2f}**",
+            "at least 0.87",
+        )
+    )
+    return found, rows
+
+
+def allreduce(bench):
+    lines = [json.loads(line) for line in bench.run("bench_allreduce", ranks=2).splitlines()]
+    rows = []
+    for line in lines:
+        plain = min(line["one_call_us"], line["pieces_1_mib_us"], line["pieces_4_mib_us"])
+        rows.append(
+            (
+                f"{line['megabytes']:.2f} MB on 2 ranks: the best MPI_Allreduce, in the window",
+                f"{plain / 1e3:.3f} ms, {line['window_us'] / 1e3:.3f} ms: **{line['ratio']:.2f}x**",
+                "at most 0.35x" if 1 < line["megabytes"] < 50 else "",
+            )
+        )
+    return lines, rows
+
+
+def machine():
+    model = next(
+        (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown CPU"
+    )
+    return f"{os.cpu_count()} cores, {model}"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--only", default="overhead,throughput,startup,ddp,allreduce")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--data", help="a folder with MNIST's files; random images without")
+    parser.add_argument("--record", action="store_true", help="write benchmarks/RESULTS.md")
+    options = parser.parse_args()
+    benchmarks = {function.__name__: function for function in (overhead, throughput, startup, ddp, allreduce)}
+    load = os.getloadavg()[0]
+    found, text = {}, ""
+    with tempfile.TemporaryDirectory(prefix="cxtrain_bench_") as work:
+        bench = Bench(options, pathlib.Path(work))
+        version = bench.run("cxtrain_mpi", "--version").strip()
+        for name in options.only.split(","):
+            print(f"== {name}", file=sys.stderr)
+            found[name], rows = benchmarks[name](bench)
+            fragment = f"## {name}\n\n| | median | target |\n|---|---|---|\n" + "".join(
+                f"| {a} | {b} | {c} |\n" for a, b, c in rows
+            )
+            print(fragment, flush=True)
+            text += "\n" + fragment
+    mpi = subprocess.run(["mpirun", "--version"], stdout=subprocess.PIPE, text=True).stdout.splitlines()[0]
+    today = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+    page = (
+        f"# Benchmarks\n\nMeasured {today} by `benchmarks/run.sh`: {options.pairs} rounds in alternating order, one "
+        f"thread a rank, load average\n{load:.1f} at the start. {version}; {mpi}.\n"
+        f"Machine: {machine()}, no GPU.\n\n"
+        "The *floor* is a loop written by hand on LibTorch and MPI (`benchmarks/floor_loop.cpp`): the same networks, "
+        "samples, batch\norder and fused optimizer kernel, no trainer; it ends with the same loss. The trainer logs to "
+        "all its files meanwhile.\nRatios are medians of the ratios of neighbouring runs.\n" + text
+    )
+    results = pathlib.Path(options.build) / "benchmarks.json"
+    results.write_text(
+        json.dumps({"date": today, "version": version, "machine": machine(), "load": load, **found}, indent=1)
+    )
+    print(f"numbers: {results}", file=sys.stderr)
+    if options.record:
+        (ROOT / "benchmarks/RESULTS.md").write_text(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+// cxtrain_mpi with a stopwatch: takes its options, trains with the Trainer, and prints one JSON line (rank 0)
+// of the time a step takes once the first WARMUP steps are over.
+//
+//   BENCH_WARMUP=10 bench_trainer_loop --model mnist --data.path ... --max_steps 200
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "cxtrain/base/clock.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/cli/command_line.h"
+#include "cxtrain/cli/components.h"
+#include "cxtrain/memory/cpu_allocator.h"
+#include "cxtrain/trainer/train_state.h"
+#include "cxtrain/trainer/trainer.h"
+
+namespace {
+
+using namespace cxtrain;
+
+/// When the steps after the warm-up began and ended, and how much of them went into waiting for complete
+/// gradients.
+struct StepTimes {
+  std::int64_t warmup = 0, steps = 0;
+  double begin = 0, end = 0, synchronised = 0;
+  double loss = 0;
+};
+
+class Stopwatch final : public Callback {
+ public:
+  explicit Stopwatch(StepTimes& times) : times_(times) {}
+  void on_after_backward(RunView&) override { backward_done_ = clock_.now(); }
+  void on_before_optimizer_step(RunView&) override { times_.synchronised += clock_.now() - backward_done_; }
+  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
+    if (run.global_step() == times_.warmup) {
+      times_.begin = clock_.now();
+      times_.synchronised = 0;
+    }
+    if (run.global_step() > times_.warmup) times_.end = clock_.now();
+    times_.steps = run.global_step();
+    last_loss_ = loss;
+  }
+  void on_train_end(RunView&) override { times_.loss = last_loss_.item<double>(); }
+
+ private:
+  StepTimes& times_;
+  SteadyClock clock_;
+  double backward_done_ = 0;
+  at::Tensor last_loss_;
+};
+
+int measure(int argc, char** argv) {
+  const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(argc - 1));
+  const Options options = parse_command_line(args, read_text_file).options;
+  const std::unique_ptr<World> world = make_world();
+  const Log log(world->rank());
+  Registry registry;
+  std::vector<Problem> problems;
+  const Components components = load_components(registry, options, problems);
+  if (!problems.empty()) throw ConfigError(problems);
+  Trainer trainer(*world, options, registry);
+  seed_everything(options.seed.value_or(0), -1);
+  const std::unique_ptr<Module> model = make_model(registry, options, components);
+  const std::unique_ptr<DataModule> data = make_data(registry, options, components, *model);
+  StepTimes times;
+  if (const char* warmup = std::getenv("BENCH_WARMUP")) times.warmup = std::atoll(warmup);
+  trainer.add_callback(std::make_unique<Stopwatch>(times));
+  const RunSummary summary = trainer.fit(*model, *data);
+  if (!world->is_root()) return 0;
+
+  const auto measured = static_cast<double>(times.steps - times.warmup);
+  const double seconds = times.end - times.begin;
+  const DataLoaderSpec spec = data->train_dataloader();
+  const auto global = static_cast<double>(options.data.batch_size.value_or(spec.batch_size) * world->size());
+  std::printf(
+      "{\"step_us\": %.3f, \"sync_us\": %.3f, \"samples_per_second\": %.2f, \"first_step_seconds\": %.4f, "
+      "\"peak_memory_bytes\": %lld, \"loss\": %.9g}\n",
+      seconds / measured * 1e6, times.synchronised / measured * 1e6, measured * global / seconds,
+      summary.first_step_seconds, static_cast<long long>(summary.peak_memory_bytes), times.loss);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  keep_freed_memory();
+  try {
+    return measure(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}
