@@ -12,6 +12,8 @@ install(FILES "${PROJECT_BINARY_DIR}/cxtrainConfig.cmake" "${PROJECT_BINARY_DIR}
               cmake/FindLibTorch.cmake cmake/CxtrainPlugin.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/cxtrain)
 
-if(EXISTS "${PROJECT_SOURCE_DIR}/.deps/data/digits.csv.gz")
-  install(FILES "${PROJECT_SOURCE_DIR}/.deps/data/digits.csv.gz" DESTINATION ${CMAKE_INSTALL_DATADIR}/cxtrain/data)
-endif()
+foreach(file digits.csv.gz bible-kjv.txt)  # what scripts/setup.sh fetched
+  if(EXISTS "${PROJECT_SOURCE_DIR}/.deps/data/${file}")
+    install(FILES "${PROJECT_SOURCE_DIR}/.deps/data/${file}" DESTINATION ${CMAKE_INSTALL_DATADIR}/cxtrain/data)
+  endif()
+endforeach()
