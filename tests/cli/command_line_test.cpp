@@ -1,8 +1,8 @@
 #include "cxtrain/cli/command_line.h"
 
-#include "support/catch.h"
 #include <map>
 #include <sstream>
+#include "support/catch.h"
 
 #include "cxtrain/base/error.h"
 
@@ -177,8 +177,9 @@ TEST_CASE("help, version and print_config", "[cli]") {
     INFO(line);
     CHECK(line.size() <= 100);
   }
-  CHECK_THAT(parsed.help_text, cxtrain::test::contains("--max_epochs N") && cxtrain::test::contains("Devices and strategy") &&
-                                   cxtrain::test::contains("--ranks_per_node N") && cxtrain::test::contains("[32-true]"));
+  CHECK_THAT(parsed.help_text,
+             cxtrain::test::contains("--max_epochs N") && cxtrain::test::contains("Devices and strategy") &&
+                 cxtrain::test::contains("--ranks_per_node N") && cxtrain::test::contains("[32-true]"));
   CHECK_THAT(parse({"--help"}).help_text, !cxtrain::test::contains("--ranks_per_node"));
 }
 

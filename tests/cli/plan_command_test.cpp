@@ -2,11 +2,11 @@
 
 #include <unistd.h>
 
-#include "support/catch.h"
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include "support/catch.h"
 
 #include "cxtrain/cli/info_command.h"
 #include "cxtrain/device/hardware_json.h"
@@ -120,8 +120,8 @@ TEST_CASE("info tells versions and the machine", "[cli]") {
   std::ostringstream out, json;
   Options options;
   run_info(options, extra, out);
-  CHECK_THAT(out.str(), Catch::Matchers::StartsWith("cxtrain ") && cxtrain::test::contains("LibTorch 9.8.7\n") &&
-                            cxtrain::test::contains(" core"));
+  CHECK_THAT(out.str(), Catch::Matchers::StartsWith("cxtrain ") &&
+                            cxtrain::test::contains("LibTorch 9.8.7\n") && cxtrain::test::contains(" core"));
   options.json = true;
   run_info(options, extra, json);
   CHECK(Json::parse(json.str())["about"][0] == "LibTorch 9.8.7");

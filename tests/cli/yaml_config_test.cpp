@@ -1,8 +1,8 @@
 #include "cxtrain/cli/yaml_config.h"
 
-#include "support/catch.h"
 #include <random>
 #include <set>
+#include "support/catch.h"
 
 #include "cxtrain/cli/option_table.h"
 

@@ -11,7 +11,8 @@ TEST_CASE("the watchdog barks at a wait that is too long, and names it") {
   std::promise<std::string> barked;
   bool once = false;
   Watchdog watchdog([&](const char* operation, double seconds) {
-    if (!std::exchange(once, true)) barked.set_value(std::string(operation) + (seconds > 0.3 ? " long" : " short"));
+    if (!std::exchange(once, true))
+      barked.set_value(std::string(operation) + (seconds > 0.3 ? " long" : " short"));
   });
   watchdog.set_timeout(0.3);
   auto result = barked.get_future();

@@ -1,7 +1,7 @@
 #include "cxtrain/config/arguments.h"
 
-#include "support/catch.h"
 #include <stdexcept>
+#include "support/catch.h"
 
 using namespace cxtrain;
 using Type = ArgumentSpec::Type;

@@ -80,7 +80,8 @@ TEST_CASE("precision in all of Lightning's spellings", "[config]") {
     CHECK(parse_precision(typed).value->shorthand == (typed.find('-') == std::string::npos));
   }
   for (const char* text : {"", "8", "fp16", "16-bit", "32-mixed"}) CHECK_FALSE(parse_precision(text));
-  CHECK_THAT(parse_precision("fp16").error, cxtrain::test::contains("'fp16'") && cxtrain::test::contains("bf16-mixed"));
+  CHECK_THAT(parse_precision("fp16").error,
+             cxtrain::test::contains("'fp16'") && cxtrain::test::contains("bf16-mixed"));
 }
 
 TEST_CASE("device lists: what is asked for", "[config]") {

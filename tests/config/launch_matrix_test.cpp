@@ -164,14 +164,15 @@ TEST_CASE("a world that disagrees shows both numbers and the right command line"
         "devices: 2 devices per node asked for, but mpirun started 4 ranks (start it as `mpirun -np 2 "
         "cxtrain_mpi ...`, or "
         "drop --devices)\n");
-  CHECK_THAT(
-      errors(trainer_of(nullptr, "4", nullptr), under_mpirun({4, 2})),
-      cxtrain::test::contains("2 to 4 ranks on each node") && cxtrain::test::contains("mpirun -np 8 --map-by ppr:4:node"));
+  CHECK_THAT(errors(trainer_of(nullptr, "4", nullptr), under_mpirun({4, 2})),
+             cxtrain::test::contains("2 to 4 ranks on each node") &&
+                 cxtrain::test::contains("mpirun -np 8 --map-by ppr:4:node"));
   TrainerOptions nodes;
   nodes.num_nodes = 2;
   CHECK_THAT(errors(nodes, under_mpirun({4})),
              cxtrain::test::contains("num_nodes: 2 nodes asked for, but mpirun started ranks on 1 node"));
-  CHECK_THAT(errors(nodes, {}), cxtrain::test::contains("started alone on one") && cxtrain::test::contains("mpirun -np 2"));
+  CHECK_THAT(errors(nodes, {}),
+             cxtrain::test::contains("started alone on one") && cxtrain::test::contains("mpirun -np 2"));
   nodes.num_nodes = 0;
   CHECK_THAT(errors(nodes, {}), cxtrain::test::contains("num_nodes: 0 is too small"));
   CHECK_THAT(errors(trainer_of(nullptr, nullptr, "single"), under_mpirun({4})),

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include "support/catch.h"
 #include <nlohmann/json.hpp>
+#include "support/catch.h"
 
 #include "config/resolve_support.h"
 
@@ -72,7 +72,8 @@ TEST_CASE("a table shows warnings, errors and dp's replicas", "[config]") {
   options.trainer.devices = "2";
   options.trainer.accumulate_grad_batches = 4;
   const std::string text = to_text(resolve(options, machine(2), {}));
-  CHECK_THAT(text, cxtrain::test::contains("rank 0 on cuda:0-1\n") && cxtrain::test::contains("4 batches per step"));
+  CHECK_THAT(
+      text, cxtrain::test::contains("rank 0 on cuda:0-1\n") && cxtrain::test::contains("4 batches per step"));
   options.trainer.precision = "x";
   CHECK_THAT(to_text(resolve(options, machine(2), {})),
              cxtrain::test::contains("ERROR       precision: 'x' is no precision"));

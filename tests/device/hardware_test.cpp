@@ -85,7 +85,8 @@ TEST_CASE("a damaged hardware file is refused by file and field", "[device]") {
              cxtrain::test::contains("nodes[0]: a node has at least one core"));
   CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"uuid":"GPU-a"}]}]})"),
              cxtrain::test::contains("nodes[0].gpus[0]: the field 'index' is missing"));
-  CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"index":-1}]}]})"), cxtrain::test::contains("not negative, found -1"));
+  CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"index":-1}]}]})"),
+             cxtrain::test::contains("not negative, found -1"));
   CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"index":1},{"index":1}]}]})"),
              cxtrain::test::contains("gpus[1]: the index 1 is used twice"));
   CHECK_THAT(refusal(R"({"nodes":[{}],"env":{"CUDA_VISIBLE_DEVICES":2}})"),

@@ -2,10 +2,10 @@
 
 #include <malloc.h>
 
-#include "support/catch.h"
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include "support/catch.h"
 
 #include "cxtrain/device/malloc_tuning.h"
 
@@ -44,7 +44,8 @@ TEST_CASE("a tuned malloc takes large blocks from memory that it keeps", "[devic
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   const auto mapped_before = mallinfo2().hblks;
   {
-    void* volatile block = std::malloc(kBytes);  // volatile: a compiler may leave out a pair of calls that nobody sees
+    void* volatile block =
+        std::malloc(kBytes);  // volatile: a compiler may leave out a pair of calls that nobody sees
     CHECK(mallinfo2().hblks == mapped_before);
     std::free(block);
   }

@@ -42,7 +42,8 @@ struct Pair {
   }
 };
 
-void compare(const OptimizerConfig& config, const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor>)>& make) {
+void compare(const OptimizerConfig& config,
+             const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor>)>& make) {
   Pair pair;
   const auto ours = make_optimizer({.optimizer = config}, pair.ours);
   const auto theirs = make(pair.theirs);
@@ -58,10 +59,17 @@ TEST_CASE("sgd takes LibTorch's steps") {
   const double momentum = GENERATE(0.0, 0.9), dampening = GENERATE(0.0, 0.3), decay = GENERATE(0.0, 0.1);
   const bool nesterov = momentum > 0 && dampening == 0 && decay > 0;
   CAPTURE(momentum, dampening, decay, nesterov);
-  compare(Sgd{.lr = 0.05, .momentum = momentum, .dampening = dampening, .weight_decay = decay, .nesterov = nesterov},
+  compare(Sgd{.lr = 0.05,
+              .momentum = momentum,
+              .dampening = dampening,
+              .weight_decay = decay,
+              .nesterov = nesterov},
           [&](auto parameters) {
-            return std::make_unique<torch::optim::SGD>(
-                parameters, torch::optim::SGDOptions(0.05).momentum(momentum).dampening(dampening).weight_decay(decay).nesterov(nesterov));
+            return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05)
+                                                                       .momentum(momentum)
+                                                                       .dampening(dampening)
+                                                                       .weight_decay(decay)
+                                                                       .nesterov(nesterov));
           });
 }
 
@@ -81,10 +89,12 @@ TEST_CASE("adam and adamw take LibTorch's steps") {
 
 TEST_CASE("LibTorch's other optimizers run behind the adapter") {
   compare(rmsprop(0.01, 0.9, 0.5), [](auto parameters) {
-    return std::make_unique<torch::optim::RMSprop>(parameters, torch::optim::RMSpropOptions(0.01).alpha(0.9).momentum(0.5));
+    return std::make_unique<torch::optim::RMSprop>(
+        parameters, torch::optim::RMSpropOptions(0.01).alpha(0.9).momentum(0.5));
   });
   compare(adagrad(0.1, 0.01), [](auto parameters) {
-    return std::make_unique<torch::optim::Adagrad>(parameters, torch::optim::AdagradOptions(0.1).lr_decay(0.01));
+    return std::make_unique<torch::optim::Adagrad>(parameters,
+                                                   torch::optim::AdagradOptions(0.1).lr_decay(0.01));
   });
 }
 
@@ -103,8 +113,10 @@ TEST_CASE("lbfgs finds the minimum of a quadratic through its closure") {
 
 TEST_CASE("optimizers update every element of 16-bit parameters") {
   const at::ScalarType dtype = GENERATE(at::kBFloat16, at::kHalf);
-  const OptimizerConfig config = GENERATE(OptimizerConfig(Sgd{.lr = 0.1}), OptimizerConfig(Sgd{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true}),
-                                          OptimizerConfig(Adam{.lr = 0.1}), OptimizerConfig(AdamW{.lr = 0.1}));
+  const OptimizerConfig config =
+      GENERATE(OptimizerConfig(Sgd{.lr = 0.1}),
+               OptimizerConfig(Sgd{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true}),
+               OptimizerConfig(Adam{.lr = 0.1}), OptimizerConfig(AdamW{.lr = 0.1}));
   const at::Tensor start = at::rand({301}), wide = start.clone().set_requires_grad(true);
   const at::Tensor narrow = start.to(dtype).set_requires_grad(true);
   const auto reference = make_optimizer({.optimizer = config}, {{"p", wide}});
@@ -121,7 +133,8 @@ TEST_CASE("optimizers update every element of 16-bit parameters") {
 }
 
 TEST_CASE("a step whose gradients overflowed changes neither parameters nor state") {
-  const OptimizerConfig config = GENERATE(OptimizerConfig(Sgd{.lr = 0.1, .momentum = 0.9}), OptimizerConfig(AdamW{}), OptimizerConfig(rmsprop()));
+  const OptimizerConfig config = GENERATE(OptimizerConfig(Sgd{.lr = 0.1, .momentum = 0.9}),
+                                          OptimizerConfig(AdamW{}), OptimizerConfig(rmsprop()));
   Pair with, without;
   const auto skipping = make_optimizer({.optimizer = config}, with.ours);
   const auto plain = make_optimizer({.optimizer = config}, without.ours);
@@ -151,7 +164,8 @@ TEST_CASE("parameter groups have rates and decays of their own") {
   setup.groups = {{.parameters = {pair.ours[1].tensor}, .lr = 0.5}};
   const auto optimizer = make_optimizer(setup, pair.ours);
   CHECK(optimizer->learning_rates() == std::vector<double>{0.5, 1.0});
-  for (const auto& parameter : pair.ours) parameter.tensor.mutable_grad() = at::ones(parameter.tensor.sizes());
+  for (const auto& parameter : pair.ours)
+    parameter.tensor.mutable_grad() = at::ones(parameter.tensor.sizes());
   optimizer->set_lr_factor(0.5);
   optimizer->step({});
   CHECK(at::allclose(pair.ours[0].tensor, pair.theirs[0].sub(0.5)));

@@ -23,10 +23,12 @@ void check_near(const std::vector<double>& got, const std::vector<double>& expec
 // The expected numbers come from torch.optim.lr_scheduler with a base rate of 1.
 TEST_CASE("schedules give torch's factors") {
   check_near(factors(StepSchedule{.step_size = 2, .gamma = 0.5}, 6), {1, 1, 0.5, 0.5, 0.25, 0.25});
-  check_near(factors(MultiStepSchedule{.milestones = {1, 4}, .gamma = 0.1}, 6), {1, 0.1, 0.1, 0.1, 0.01, 0.01});
+  check_near(factors(MultiStepSchedule{.milestones = {1, 4}, .gamma = 0.1}, 6),
+             {1, 0.1, 0.1, 0.1, 0.01, 0.01});
   check_near(factors(ExponentialSchedule{.gamma = 0.5}, 4), {1, 0.5, 0.25, 0.125});
   check_near(factors(CosineSchedule{.total = 4}, 5), {1, 0.85355339, 0.5, 0.14644661, 0});
-  check_near(factors(CosineSchedule{.warmup = 2, .min_ratio = 0.5}, 6, 6), {0.5, 1, 1, 0.92677670, 0.75, 0.57322330});
+  check_near(factors(CosineSchedule{.warmup = 2, .min_ratio = 0.5}, 6, 6),
+             {0.5, 1, 1, 0.92677670, 0.75, 0.57322330});
   check_near(factors(ConstantSchedule{.warmup = 4}, 6), {0.25, 0.5, 0.75, 1, 1, 1});
   // OneCycleLR(max_lr=1, total_steps=10): from 1/25 up to 1 at 0.3 * 10 - 1, and down to 1/25e4.
   check_near(factors(OneCycleSchedule{.total = 10}, 4), {0.04, 0.52, 1, 0.95048463});
@@ -57,19 +59,24 @@ TEST_CASE("plateau counts epochs without improvement") {
 
 TEST_CASE("options choose and change optimizer and schedule") {
   std::vector<Problem> problems;
-  const OptimizerSetup own{.optimizer = AdamW{.lr = 0.5, .beta1 = 0.7}, .schedule = CosineSchedule{.warmup = 9}};
+  const OptimizerSetup own{.optimizer = AdamW{.lr = 0.5, .beta1 = 0.7},
+                           .schedule = CosineSchedule{.warmup = 9}};
 
-  const OptimizerSetup tuned = apply_overrides(own, {"", {{"lr", "0.25"}}}, {"", {{"warmup", "3"}}}, problems);
+  const OptimizerSetup tuned =
+      apply_overrides(own, {"", {{"lr", "0.25"}}}, {"", {{"warmup", "3"}}}, problems);
   CHECK(std::get<AdamW>(tuned.optimizer).lr == 0.25);
   CHECK(std::get<AdamW>(tuned.optimizer).beta1 == 0.7);
   CHECK(std::get<CosineSchedule>(tuned.schedule).warmup == 3);
 
-  const OptimizerSetup replaced = apply_overrides(own, {"sgd", {{"nesterov", "true"}, {"momentum", "0.9"}}},
-                                                  {"multi_step", {{"milestones", "3,5"}, {"interval", "step"}}}, problems);
+  const OptimizerSetup replaced =
+      apply_overrides(own, {"sgd", {{"nesterov", "true"}, {"momentum", "0.9"}}},
+                      {"multi_step", {{"milestones", "3,5"}, {"interval", "step"}}}, problems);
   CHECK(std::get<Sgd>(replaced.optimizer).nesterov);
   CHECK(std::get<MultiStepSchedule>(replaced.schedule).milestones == std::vector<std::int64_t>{3, 5});
   CHECK(replaced.interval == Interval::step);
-  CHECK(std::get<LibTorchOptimizer>(apply_overrides(own, {"rmsprop", {{"lr", "0.1"}}}, {}, problems).optimizer).lr == 0.1);
+  CHECK(
+      std::get<LibTorchOptimizer>(apply_overrides(own, {"rmsprop", {{"lr", "0.1"}}}, {}, problems).optimizer)
+          .lr == 0.1);
   CHECK(problems.empty());
 
   apply_overrides(own, {"adm", {}}, {"cosin", {}}, problems);

@@ -41,7 +41,9 @@ TEST_CASE("the default example learns the digits on one to four ranks") {
 
 TEST_CASE("a run can be repeated from its config.yaml") {
   const TempDir first, second;
-  REQUIRE(run_program("--max_epochs 2 --model.hidden 32 --optimizer adamw --optimizer.lr 0.004 --seed 5" + in(first)).status == 0);
+  REQUIRE(run_program("--max_epochs 2 --model.hidden 32 --optimizer adamw --optimizer.lr 0.004 --seed 5" +
+                      in(first))
+              .status == 0);
   const ProgramResult again =
       run_program("--config " + first.path() + "/cxtrain_logs/version_0/config.yaml" + in(second));
   CAPTURE(again.output);
@@ -74,7 +76,8 @@ TEST_CASE("each mistake gets one message and exit status 2, once for all ranks")
   for (const Row& row : rows) {
     for (const int ranks : {1, 2}) {
       CAPTURE(ranks, row.arguments);
-      const ProgramResult run = ranks == 1 ? run_program(row.arguments + in(dir)) : run_ranks(ranks, row.arguments + in(dir));
+      const ProgramResult run =
+          ranks == 1 ? run_program(row.arguments + in(dir)) : run_ranks(ranks, row.arguments + in(dir));
       CAPTURE(run.output);
       CHECK(run.status == 2);
       CHECK(run.output.find(row.says) != std::string::npos);
@@ -84,7 +87,8 @@ TEST_CASE("each mistake gets one message and exit status 2, once for all ranks")
 }
 
 TEST_CASE("several mistakes are reported together") {
-  const ProgramResult run = run_program("--max_epocs 3 --gpus 9 --model nope --precision 17 --optimizer adm --data.uneven maybe");
+  const ProgramResult run =
+      run_program("--max_epocs 3 --gpus 9 --model nope --precision 17 --optimizer adm --data.uneven maybe");
   CAPTURE(run.output);
   CHECK(run.status == 2);
   for (const char* part : {"--max_epochs", "gpus", "nope", "17", "adam", "maybe"}) {
@@ -159,11 +163,14 @@ TEST_CASE("the other examples train") {
     for (int i = 0; i < 2000; ++i) s += "the quick brown fox jumps over the lazy dog. ";
     return s;
   }());
-  const ProgramResult gpt = run_ranks(2, "--model gpt --model.layers 1 --model.width 32 --model.context 32 --max_steps 20 --data.path " + text + in(dir));
+  const ProgramResult gpt = run_ranks(
+      2, "--model gpt --model.layers 1 --model.width 32 --model.context 32 --max_steps 20 --data.path " +
+             text + in(dir));
   CAPTURE(gpt.output);
   CHECK(gpt.status == 0);
   const TempDir other;
-  const ProgramResult simple = run_program("--model simple --max_steps 1 --num_sanity_val_steps 0" + in(other));
+  const ProgramResult simple =
+      run_program("--model simple --max_steps 1 --num_sanity_val_steps 0" + in(other));
   CAPTURE(simple.output);
   CHECK(simple.status == 0);
 }

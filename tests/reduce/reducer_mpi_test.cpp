@@ -18,8 +18,8 @@
 namespace cxtrain {
 namespace {
 
-/// Parameters of several sizes, one transposed; the loss is a sum of products with small whole numbers, so that every
-/// gradient, sum and (for a power of two of ranks) mean is exact.
+/// Parameters of several sizes, one transposed; the loss is a sum of products with small whole numbers, so
+/// that every gradient, sum and (for a power of two of ranks) mean is exact.
 struct Model {
   std::vector<NamedTensor> parameters;
 
@@ -126,7 +126,11 @@ TEST_CASE("gradients of different dtypes travel in buckets of their own") {
   Reducer reducer(parameters, communicator, world, {});
   CHECK(reducer.bucket_count() == 2);
   reducer.begin_backward(true);
-  parameters[0].tensor.mul(world.rank()).sum().add(parameters[1].tensor.mul(2 * world.rank()).sum()).backward();
+  parameters[0]
+      .tensor.mul(world.rank())
+      .sum()
+      .add(parameters[1].tensor.mul(2 * world.rank()).sum())
+      .backward();
   reducer.finish();
   CHECK(parameters[1].tensor.grad()[19].item<double>() == Catch::Approx(2 * mean_of_ranks()));
 }
@@ -155,8 +159,9 @@ TEST_CASE("models that differ between ranks are refused, naming the parameter an
   const std::string rank = "rank " + std::to_string(world.size() - 1);
   SECTION("another shape") {
     if (last) parameters[1].tensor = at::ones({4});
-    CHECK_THROWS_WITH(verify_same_parameters(parameters, world),
-                      test::contains("second: Float [3]") && test::contains("second: Float [4]") && test::contains(rank));
+    CHECK_THROWS_WITH(verify_same_parameters(parameters, world), test::contains("second: Float [3]") &&
+                                                                     test::contains("second: Float [4]") &&
+                                                                     test::contains(rank));
   }
   SECTION("another dtype") {
     if (last) parameters[0].tensor = at::ones({2}, at::kDouble);

@@ -16,7 +16,8 @@ using Calls = std::vector<std::string>;
 struct Chain {
   std::vector<NamedTensor> parameters;
   Chain() {
-    for (const char* name : {"a", "b", "c"}) parameters.push_back({name, at::full({16}, 2.0f).set_requires_grad(true)});
+    for (const char* name : {"a", "b", "c"})
+      parameters.push_back({name, at::full({16}, 2.0f).set_requires_grad(true)});
   }
   at::Tensor loss() const {
     return parameters[0].tensor.mul(parameters[1].tensor).mul(parameters[2].tensor).sum();

@@ -52,7 +52,8 @@ TEST_CASE("ddp on N ranks equals single with an N times larger batch") {
   ToyData shards(64 * ranks, 8), whole(64 * ranks, 8 * ranks);
   Options options = twenty_steps();
   options.trainer.precision = precision;
-  CHECK(at::allclose(train_together<Regression>(shards, options), train_alone<Regression>(whole, options), 1e-5, 1e-7));
+  CHECK(at::allclose(train_together<Regression>(shards, options), train_alone<Regression>(whole, options),
+                     1e-5, 1e-7));
 }
 
 TEST_CASE("ddp equals single bit for bit where gradients are exact") {
@@ -82,16 +83,19 @@ TEST_CASE("accumulating N micro-batches equals an N times larger batch") {
   ToyData small(64 * ranks, 4), large(64 * ranks, 16 * ranks);
   Options accumulating = twenty_steps();
   accumulating.trainer.accumulate_grad_batches = 4;
-  CHECK(at::allclose(train_together<Regression>(small, accumulating), train_alone<Regression>(large, twenty_steps()), 1e-5, 1e-7));
+  CHECK(at::allclose(train_together<Regression>(small, accumulating),
+                     train_alone<Regression>(large, twenty_steps()), 1e-5, 1e-7));
 }
 
 TEST_CASE("an uneven last batch counts every sample once with `exact`, like one process does") {
   const int ranks = test_world().size();
-  const std::int64_t samples = 24 * ranks + 1 + (ranks > 1);  // some ranks have one more, at 3 and 4 ranks some have none
+  const std::int64_t samples =
+      24 * ranks + 1 + (ranks > 1);  // some ranks have one more, at 3 and 4 ranks some have none
   ToyData shards(samples, 8), whole(samples, 8 * ranks);
   Options options = twenty_steps();
   options.data.uneven = "exact";
-  CHECK(at::allclose(train_together<Regression>(shards, options), train_alone<Regression>(whole, options), 1e-5, 1e-7));
+  CHECK(at::allclose(train_together<Regression>(shards, options), train_alone<Regression>(whole, options),
+                     1e-5, 1e-7));
 }
 
 TEST_CASE("clipping by norm and by value agrees with one process") {

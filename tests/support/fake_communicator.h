@@ -22,11 +22,14 @@ class FakeCommunicator final : public Communicator {
     return at::zeros({numel}, at::TensorOptions().dtype(dtype).device(device));
   }
   void all_reduce(const at::Tensor& tensor, ReduceOp op) override {
-    if (fail_on_call >= 0 && static_cast<int>(calls.size()) == fail_on_call) throw std::runtime_error("the wire is cut");
+    if (fail_on_call >= 0 && static_cast<int>(calls.size()) == fail_on_call)
+      throw std::runtime_error("the wire is cut");
     calls.push_back(std::string("all_reduce ") + to_string(op) + " " + std::to_string(tensor.numel()));
     if (op == ReduceOp::sum) tensor.mul_(size_);
   }
-  void broadcast(const at::Tensor& tensor, int) override { calls.push_back("broadcast " + std::to_string(tensor.numel())); }
+  void broadcast(const at::Tensor& tensor, int) override {
+    calls.push_back("broadcast " + std::to_string(tensor.numel()));
+  }
   void join() override { calls.push_back("join"); }
   /// Something of the test's own among the calls.
   void note(const std::string& what) { calls.push_back(what); }

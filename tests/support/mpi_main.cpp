@@ -16,16 +16,19 @@
 #include "support/catch.h"
 #include "support/mpi_world.h"
 
-/// Runs the cases on every rank at once. After each the ranks agree on its outcome, so that a case that failed anywhere
-/// failed; a case that outlasts its deadline ends the job with its name. Rank 0 reports; others only their failures.
+/// Runs the cases on every rank at once. After each the ranks agree on its outcome, so that a case that
+/// failed anywhere failed; a case that outlasts its deadline ends the job with its name. Rank 0 reports;
+/// others only their failures.
 namespace {
 
 std::unique_ptr<cxtrain::MpiWorld> world;
 
-/// Ends the job when nobody has moved the deadline in time: a rank that waits for one that failed would wait for ever.
+/// Ends the job when nobody has moved the deadline in time: a rank that waits for one that failed would wait
+/// for ever.
 class Deadline {
  public:
-  explicit Deadline(std::chrono::seconds limit) : limit_(limit), thread_([this](std::stop_token stop) { watch(stop); }) {}
+  explicit Deadline(std::chrono::seconds limit)
+      : limit_(limit), thread_([this](std::stop_token stop) { watch(stop); }) {}
 
   void begin(const std::string& name) {
     const std::lock_guard lock(mutex_);
@@ -88,8 +91,9 @@ struct Agreement : cxtrain::test::ListenerBase {
   static void report(const Catch::AssertionStats& stats) {
     if (stats.assertionResult.isOk() || world->is_root()) return;
     const auto& result = stats.assertionResult;
-    std::fprintf(stderr, "rank %d: %s:%zu: FAILED: %s\n  with %s\n", world->rank(), result.getSourceInfo().file,
-                 result.getSourceInfo().line, result.getExpressionInMacro().c_str(),
+    std::fprintf(stderr, "rank %d: %s:%zu: FAILED: %s\n  with %s\n", world->rank(),
+                 result.getSourceInfo().file, result.getSourceInfo().line,
+                 result.getExpressionInMacro().c_str(),
                  result.hasExpandedExpression() ? result.getExpandedExpression().c_str()
                                                 : std::string(result.getMessage()).c_str());
   }

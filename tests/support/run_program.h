@@ -19,12 +19,14 @@ struct ProgramResult {
 /// Runs a shell command, ended after `deadline` seconds with status 124.
 inline ProgramResult run_command(const std::string& command, int deadline = 120) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::string guarded = "timeout -k 5 " + std::to_string(deadline) + " bash -c '" + command + "' 2>&1 </dev/null";
+  const std::string guarded =
+      "timeout -k 5 " + std::to_string(deadline) + " bash -c '" + command + "' 2>&1 </dev/null";
   FILE* pipe = popen(guarded.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
   ProgramResult result;
   std::array<char, 4096> buffer;
-  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) result.output.append(buffer.data(), n);
+  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe))
+    result.output.append(buffer.data(), n);
   const int status = pclose(pipe);
   result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -36,8 +38,8 @@ inline ProgramResult run_program(const std::string& arguments) {
 }
 
 inline ProgramResult run_ranks(int ranks, const std::string& arguments) {
-  return run_command(std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(ranks) + " --oversubscribe --bind-to none " +
-                     CXTRAIN_BIN_DIR + "/cxtrain_mpi " + arguments);
+  return run_command(std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(ranks) +
+                     " --oversubscribe --bind-to none " + CXTRAIN_BIN_DIR + "/cxtrain_mpi " + arguments);
 }
 
 }  // namespace cxtrain::test

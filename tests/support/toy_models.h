@@ -72,15 +72,18 @@ class Exact : public Module {
 
 class ToyData : public DataModule {
  public:
-  ToyData(std::int64_t samples, std::int64_t batch_size, std::int64_t val_samples = 0, bool whole_numbers = false)
+  ToyData(std::int64_t samples, std::int64_t batch_size, std::int64_t val_samples = 0,
+          bool whole_numbers = false)
       : batch_size_(batch_size) {
     at::manual_seed(3);
     const auto inputs = [&](std::int64_t n) {
       return whole_numbers ? at::randint(-4, 5, {n, 8}).to(at::kFloat) : at::randn({n, 6});
     };
-    train_ = std::make_shared<TensorDataset>(std::vector<at::Tensor>{inputs(samples), at::randn({samples, 2})});
+    train_ =
+        std::make_shared<TensorDataset>(std::vector<at::Tensor>{inputs(samples), at::randn({samples, 2})});
     if (val_samples > 0) {
-      val_ = std::make_shared<TensorDataset>(std::vector<at::Tensor>{inputs(val_samples), at::randn({val_samples, 2})});
+      val_ = std::make_shared<TensorDataset>(
+          std::vector<at::Tensor>{inputs(val_samples), at::randn({val_samples, 2})});
     }
   }
   void setup(const DataOptions&) override { ++setups; }
@@ -110,7 +113,8 @@ inline Options quiet(const std::string& root) {
 /// All parameters as one double vector.
 inline at::Tensor flat_parameters(const Module& module) {
   std::vector<at::Tensor> parts;
-  for (const at::Tensor& parameter : module.parameters()) parts.push_back(parameter.detach().reshape({-1}).to(at::kDouble));
+  for (const at::Tensor& parameter : module.parameters())
+    parts.push_back(parameter.detach().reshape({-1}).to(at::kDouble));
   return at::cat(parts);
 }
 

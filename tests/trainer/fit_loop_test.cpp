@@ -37,16 +37,24 @@ class HookRecorder : public Callback {
   void on_sanity_check_end(RunView&) override { names_.push_back("on_sanity_check_end"); }
   void on_train_start(RunView&) override { names_.push_back("on_train_start"); }
   void on_train_epoch_start(RunView&) override { names_.push_back("on_train_epoch_start"); }
-  void on_train_batch_start(RunView&, const Batch&, std::int64_t) override { names_.push_back("on_train_batch_start"); }
+  void on_train_batch_start(RunView&, const Batch&, std::int64_t) override {
+    names_.push_back("on_train_batch_start");
+  }
   void on_before_zero_grad(RunView&) override { names_.push_back("on_before_zero_grad"); }
   void on_before_backward(RunView&, const at::Tensor&) override { names_.push_back("on_before_backward"); }
   void on_after_backward(RunView&) override { names_.push_back("on_after_backward"); }
   void on_before_optimizer_step(RunView&) override { names_.push_back("on_before_optimizer_step"); }
-  void on_train_batch_end(RunView&, const at::Tensor&, const Batch&, std::int64_t) override { names_.push_back("on_train_batch_end"); }
+  void on_train_batch_end(RunView&, const at::Tensor&, const Batch&, std::int64_t) override {
+    names_.push_back("on_train_batch_end");
+  }
   void on_validation_start(RunView&) override { names_.push_back("on_validation_start"); }
   void on_validation_epoch_start(RunView&) override { names_.push_back("on_validation_epoch_start"); }
-  void on_validation_batch_start(RunView&, const Batch&, std::int64_t) override { names_.push_back("on_validation_batch_start"); }
-  void on_validation_batch_end(RunView&, const Batch&, std::int64_t) override { names_.push_back("on_validation_batch_end"); }
+  void on_validation_batch_start(RunView&, const Batch&, std::int64_t) override {
+    names_.push_back("on_validation_batch_start");
+  }
+  void on_validation_batch_end(RunView&, const Batch&, std::int64_t) override {
+    names_.push_back("on_validation_batch_end");
+  }
   void on_validation_epoch_end(RunView&) override { names_.push_back("on_validation_epoch_end"); }
   void on_validation_end(RunView&) override { names_.push_back("on_validation_end"); }
   void on_train_epoch_end(RunView&) override { names_.push_back("on_train_epoch_end"); }
@@ -85,9 +93,11 @@ TEST_CASE("hooks come in Lightning's order") {
   callbacks.push_back(std::make_unique<HookRecorder>(names));
   setting.fit(model, data, std::move(callbacks));
 
-  const Names validation{"on_validation_start", "on_validation_epoch_start", "on_validation_batch_start", "validation_step",
-                         "on_validation_batch_end", "on_validation_epoch_end", "on_validation_end"};
-  const Names first{"on_train_batch_start", "training_step", "on_before_zero_grad", "on_before_backward", "on_after_backward"};
+  const Names validation{"on_validation_start", "on_validation_epoch_start", "on_validation_batch_start",
+                         "validation_step",     "on_validation_batch_end",   "on_validation_epoch_end",
+                         "on_validation_end"};
+  const Names first{"on_train_batch_start", "training_step", "on_before_zero_grad", "on_before_backward",
+                    "on_after_backward"};
   const Names second{"on_train_batch_start", "training_step", "on_before_backward", "on_after_backward"};
   const Names stepped{"on_before_optimizer_step", "on_train_batch_end"};
   Names expected{"on_fit_start", "on_sanity_check_start"};
@@ -232,7 +242,9 @@ TEST_CASE("schedules move the learning rate by step and by epoch") {
 
 TEST_CASE("anomaly detection names a gradient that is not finite") {
   struct Broken : Regression {
-    at::Tensor training_step(const Batch& batch, std::int64_t) override { return loss(batch).sub(loss(batch)).sqrt(); }
+    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+      return loss(batch).sub(loss(batch)).sqrt();
+    }
   };
   Setting setting;
   ToyData data(16, 8);
@@ -310,7 +322,9 @@ TEST_CASE("validate, test and predict run without training") {
 TEST_CASE("a stage without its step method is refused by name") {
   struct OnlyTrains : Module {
     OnlyTrains() { layer = register_module("layer", torch::nn::Linear(6, 2)); }
-    at::Tensor training_step(const Batch& batch, std::int64_t) override { return layer->forward(batch[0]).mean(); }
+    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+      return layer->forward(batch[0]).mean();
+    }
     OptimizerSetup configure_optimizers() override { return {}; }
     torch::nn::Linear layer{nullptr};
   };

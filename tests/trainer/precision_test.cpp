@@ -55,10 +55,13 @@ TEST_CASE("each precision computes in its dtypes and learns what float32 learns"
   CHECK(model.input == row.input);
   CHECK(model.hidden == row.hidden);
   CAPTURE((test::flat_parameters(model) - test::flat_parameters(reference)).abs().max().item<double>());
-  CHECK(at::allclose(test::flat_parameters(model), test::flat_parameters(reference), row.tolerance, row.tolerance));
+  CHECK(at::allclose(test::flat_parameters(model), test::flat_parameters(reference), row.tolerance,
+                     row.tolerance));
 }
 
-TEST_CASE("the loss scale halves after an overflow, doubles after a long good spell, and a skipped step changes nothing") {
+TEST_CASE(
+    "the loss scale halves after an overflow, doubles after a long good spell, and a skipped step changes "
+    "nothing") {
   GradScaler scaler(at::kCPU, {.initial_scale = 8, .growth_interval = 3});
   std::vector<at::Tensor> gradients{at::full({3}, 16.0), at::full({2}, 8.0, at::kDouble)};
   scaler.unscale(gradients);

@@ -6,19 +6,19 @@
 
 /// Errors and exit statuses.
 ///
-/// Every error that ends a rank is a `cxtrain::Error`: its message says what was asked, what was found and what
-/// to do, and it carries the exit status that the process ends with. Nothing in the library calls `exit()`;
-/// `run_main` (cli/main.h) catches, logs with rank, host and step, and ends the job.
+/// Every error that ends a rank is a `cxtrain::Error`: its message says what was asked, what was found and
+/// what to do, and it carries the exit status that the process ends with. Nothing in the library calls
+/// `exit()`; `run_main` (cli/main.h) catches, logs with rank, host and step, and ends the job.
 namespace cxtrain {
 
 /// Exit statuses of `cxtrain_mpi`, in the words of its contract.
 enum class ExitCode : int {
   done = 0,
-  failure = 1,            ///< anything that is none of the others
-  refused = 2,            ///< configuration, usage, data or plugin refused before training
-  requeue = 75,           ///< stopped early with a checkpoint saved (EX_TEMPFAIL)
-  do_not_requeue = 93,    ///< will fail again
-  terminated = 143,       ///< ended by a signal before it could save (128 + SIGTERM)
+  failure = 1,          ///< anything that is none of the others
+  refused = 2,          ///< configuration, usage, data or plugin refused before training
+  requeue = 75,         ///< stopped early with a checkpoint saved (EX_TEMPFAIL)
+  do_not_requeue = 93,  ///< will fail again
+  terminated = 143,     ///< ended by a signal before it could save (128 + SIGTERM)
 };
 
 class Error : public std::runtime_error {
@@ -37,7 +37,8 @@ struct Problem {
   std::string hint;
 };
 
-/// The user's request cannot be carried out as it stands. Collects all problems, so that they are reported at once.
+/// The user's request cannot be carried out as it stands. Collects all problems, so that they are reported at
+/// once.
 class ConfigError : public Error {
  public:
   explicit ConfigError(std::vector<Problem> problems);

@@ -1,5 +1,6 @@
 #include "cxtrain/base/log.h"
 
+#include <unistd.h>
 #include <boost/log/attributes/clock.hpp>
 #include <boost/log/core.hpp>
 #include <boost/log/expressions.hpp>
@@ -9,7 +10,6 @@
 #include <boost/log/sources/severity_logger.hpp>
 #include <boost/log/support/date_time.hpp>
 #include <boost/smart_ptr/make_shared.hpp>
-#include <unistd.h>
 
 #include <fstream>
 #include <iostream>
@@ -86,8 +86,8 @@ void Log::open_file(const std::string& directory) {
   if (!*stream) throw Error(ExitCode::failure, "cannot write the log file " + path);
   sinks_->file = make_sink(stream);
   sinks_->file->set_formatter(
-      expr::stream << expr::format_date_time<boost::posix_time::ptime>("TimeStamp", "%Y-%m-%d %H:%M:%S.%f") << " rank "
-                   << rank_ << " " << expr::attr<Severity>("Severity") << ": " << expr::smessage);
+      expr::stream << expr::format_date_time<boost::posix_time::ptime>("TimeStamp", "%Y-%m-%d %H:%M:%S.%f")
+                   << " rank " << rank_ << " " << expr::attr<Severity>("Severity") << ": " << expr::smessage);
   logging::core::get()->add_sink(sinks_->file);
 }
 

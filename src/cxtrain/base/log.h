@@ -5,8 +5,8 @@
 
 /// Logging: rank 0 to the console, every rank to its own file.
 ///
-/// `Log` owns the sinks; the free functions write through Boost.Log's core, whose records carry rank and severity.
-/// Nothing on the step path logs.
+/// `Log` owns the sinks; the free functions write through Boost.Log's core, whose records carry rank and
+/// severity. Nothing on the step path logs.
 namespace cxtrain {
 
 class Log {

@@ -10,15 +10,16 @@
 
 namespace cxtrain {
 
-/// Code beside the model's own that runs at the hooks of a training: Lightning's Callback. Every rank has its own
-/// objects and calls the same hooks. Callbacks come before the module's hook of the same name; in
+/// Code beside the model's own that runs at the hooks of a training: Lightning's Callback. Every rank has its
+/// own objects and calls the same hooks. Callbacks come before the module's hook of the same name; in
 /// `on_train_epoch_end` those that monitor a metric come after it.
 class Callback {
  public:
   static constexpr std::string_view kKind = "callback";
   virtual ~Callback() = default;
 
-  /// Whether it acts on metrics that others log (early stopping), and so wants to be last at the end of an epoch.
+  /// Whether it acts on metrics that others log (early stopping), and so wants to be last at the end of an
+  /// epoch.
   virtual bool monitors() const { return false; }
 
   virtual void on_fit_start(RunView&) {}
@@ -31,7 +32,8 @@ class Callback {
   virtual void on_before_backward(RunView&, const at::Tensor& /*loss*/) {}
   virtual void on_after_backward(RunView&) {}
   virtual void on_before_optimizer_step(RunView&) {}
-  virtual void on_train_batch_end(RunView&, const at::Tensor& /*loss*/, const Batch&, std::int64_t /*batch_idx*/) {}
+  virtual void on_train_batch_end(RunView&, const at::Tensor& /*loss*/, const Batch&,
+                                  std::int64_t /*batch_idx*/) {}
   virtual void on_validation_start(RunView&) {}
   virtual void on_validation_epoch_start(RunView&) {}
   virtual void on_validation_batch_start(RunView&, const Batch&, std::int64_t) {}

@@ -6,8 +6,8 @@
 
 namespace cxtrain {
 
-/// Stops when a monitored metric has not improved for `patience` validations; Lightning's EarlyStopping. The metric is
-/// a mean over all ranks, so that all come to the same decision.
+/// Stops when a monitored metric has not improved for `patience` validations; Lightning's EarlyStopping. The
+/// metric is a mean over all ranks, so that all come to the same decision.
 class EarlyStopping final : public Callback {
  public:
   struct Options {

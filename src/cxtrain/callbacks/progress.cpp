@@ -36,7 +36,8 @@ void ProgressCallback::on_train_epoch_start(RunView&) {
   started_ = false;
 }
 
-void ProgressCallback::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t batch_idx) {
+void ProgressCallback::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&,
+                                          std::int64_t batch_idx) {
   if (!started_) bar_.start(epoch_label(run), run.num_batches(), run.samples_per_batch(), batch_idx);
   started_ = true;
   bar_.update(batch_idx + 1);
@@ -56,7 +57,9 @@ void ProgressCallback::on_train_epoch_end(RunView&) {
 }
 
 void ProgressCallback::on_test_start(RunView& run) { bar_.start("Test", run.num_batches()); }
-void ProgressCallback::on_test_batch_end(RunView&, const Batch&, std::int64_t batch_idx) { bar_.update(batch_idx + 1); }
+void ProgressCallback::on_test_batch_end(RunView&, const Batch&, std::int64_t batch_idx) {
+  bar_.update(batch_idx + 1);
+}
 void ProgressCallback::on_test_end(RunView&) { bar_.finish(); }
 void ProgressCallback::on_predict_start(RunView& run) { bar_.start("Prediction", run.num_batches()); }
 void ProgressCallback::on_predict_batch_end(RunView&, const Batch&, std::int64_t batch_idx) {

@@ -16,7 +16,7 @@ struct ParsedCommandLine {
   bool help = false;
   bool version = false;
   bool print_config = false;
-  std::string help_text;  ///< of the subcommand
+  std::string help_text;          ///< of the subcommand
   std::vector<Problem> problems;  ///< what was refused; the options then hold all else
 };
 
@@ -24,8 +24,8 @@ struct ParsedCommandLine {
 using ReadFile = std::function<std::optional<std::string>(const std::string& path)>;
 
 /// Reads the words after the program's name: a subcommand, then options; first the --config files in their
-/// order, then the options above them, so that the command line wins. With --help or --version nothing is refused. Pure but
-/// for `read_file`.
+/// order, then the options above them, so that the command line wins. With --help or --version nothing is
+/// refused. Pure but for `read_file`.
 ///
 ///     --key value   --key=value   --key-with-hyphens   --flag (is true)   --fast_dev_run (is 1)   --key null
 ///     (resets)

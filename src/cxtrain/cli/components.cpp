@@ -37,7 +37,8 @@ Components load_components(Registry& registry, const Options& options, std::vect
   } else {
     components.data = Arguments({}, options.data.args, "data.", problems);
   }
-  // The optimizer's arguments are checked against a neutral setup when it is named, else when the model is known.
+  // The optimizer's arguments are checked against a neutral setup when it is named, else when the model is
+  // known.
   if (!options.optimizer.name.empty() || !options.lr_scheduler.name.empty()) {
     NamedOptions optimizer = options.optimizer, schedule = options.lr_scheduler;
     if (optimizer.name.empty()) optimizer.args.clear();
@@ -47,16 +48,18 @@ Components load_components(Registry& registry, const Options& options, std::vect
   return components;
 }
 
-std::unique_ptr<Module> make_model(const Registry& registry, const Options& options, const Components& components) {
+std::unique_ptr<Module> make_model(const Registry& registry, const Options& options,
+                                   const Components& components) {
   return registry.make<Module>(options.model.name, components.model);
 }
 
-std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& options, const Components& components,
-                                      Module& model) {
+std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& options,
+                                      const Components& components, Module& model) {
   if (!options.data.name.empty()) return registry.make<DataModule>(options.data.name, components.data);
   std::unique_ptr<DataModule> data = model.default_data();
   if (data) return data;
-  throw ConfigError("data", "the model `" + options.model.name + "` brings no data", "name a data module with --data");
+  throw ConfigError("data", "the model `" + options.model.name + "` brings no data",
+                    "name a data module with --data");
 }
 
 }  // namespace cxtrain

@@ -17,14 +17,15 @@ struct Components {
   Arguments data;
 };
 
-/// Loads the plugins that the options need into the registry and checks the components' arguments. Appends every
-/// problem: an unknown model, strategy or data module (with those found), unknown or malformed arguments, a plugin that
-/// cannot be used.
+/// Loads the plugins that the options need into the registry and checks the components' arguments. Appends
+/// every problem: an unknown model, strategy or data module (with those found), unknown or malformed
+/// arguments, a plugin that cannot be used.
 Components load_components(Registry& registry, const Options& options, std::vector<Problem>& problems);
 
-std::unique_ptr<Module> make_model(const Registry& registry, const Options& options, const Components& components);
+std::unique_ptr<Module> make_model(const Registry& registry, const Options& options,
+                                   const Components& components);
 /// The data module that the options name, else the model's own. Throws ConfigError when there is neither.
-std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& options, const Components& components,
-                                      Module& model);
+std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& options,
+                                      const Components& components, Module& model);
 
 }  // namespace cxtrain

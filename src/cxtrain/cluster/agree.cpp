@@ -24,7 +24,8 @@ std::string outcome_of(const std::function<void()>& work) {
 
 void run_agreed(World& world, const std::function<void()>& work) {
   const std::vector<std::string> outcomes = world.all_gather(outcome_of(work));
-  const auto failed = std::find_if(outcomes.begin(), outcomes.end(), [](const auto& text) { return !text.empty(); });
+  const auto failed =
+      std::find_if(outcomes.begin(), outcomes.end(), [](const auto& text) { return !text.empty(); });
   if (failed == outcomes.end()) return;
   const auto code = static_cast<ExitCode>(std::stoi(*failed));
   std::string message = failed->substr(failed->find(' ') + 1);

@@ -13,8 +13,9 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-/// Runs `work`, which talks to no other rank, on every rank, and compares the outcome: where it threw an Error on any,
-/// all throw one AgreedError with the message (naming the ranks where not all have it). Collective.
+/// Runs `work`, which talks to no other rank, on every rank, and compares the outcome: where it threw an
+/// Error on any, all throw one AgreedError with the message (naming the ranks where not all have it).
+/// Collective.
 void run_agreed(World& world, const std::function<void()>& work);
 
 }  // namespace cxtrain

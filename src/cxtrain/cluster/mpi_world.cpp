@@ -37,11 +37,13 @@ WorldFacts collect_facts(MPI_Comm comm, MPI_Comm node_comm) {
   std::map<int, int> ranks_on_node;
   for (int value : lowest_of) ++ranks_on_node[value];
   for (int value : lowest_of) {
-    facts.rank_nodes.push_back(static_cast<int>(std::distance(ranks_on_node.begin(), ranks_on_node.find(value))));
+    facts.rank_nodes.push_back(
+        static_cast<int>(std::distance(ranks_on_node.begin(), ranks_on_node.find(value))));
   }
   facts.num_nodes = static_cast<int>(ranks_on_node.size());
   facts.node = static_cast<int>(std::distance(ranks_on_node.begin(), ranks_on_node.find(lowest)));
-  for (const auto& [rank, count] : ranks_on_node) facts.max_local_size = std::max(facts.max_local_size, count);
+  for (const auto& [rank, count] : ranks_on_node)
+    facts.max_local_size = std::max(facts.max_local_size, count);
 
   char hostname[HOST_NAME_MAX + 1] = {};
   gethostname(hostname, sizeof hostname - 1);
@@ -56,8 +58,9 @@ MpiSession::MpiSession() {
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_SERIALIZED) {
-    throw CommunicationError("this MPI does not offer MPI_THREAD_SERIALIZED, which cxtrain needs; use a build of "
-                             "MPI with thread support");
+    throw CommunicationError(
+        "this MPI does not offer MPI_THREAD_SERIALIZED, which cxtrain needs; use a build of "
+        "MPI with thread support");
   }
 }
 
@@ -72,11 +75,13 @@ void check_mpi(int status, const char* call) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(status, text, &length);
-  throw CommunicationError(std::string(call) + " failed: " + std::string(text, static_cast<std::size_t>(length)));
+  throw CommunicationError(std::string(call) +
+                           " failed: " + std::string(text, static_cast<std::size_t>(length)));
 }
 
 MpiComm::~MpiComm() {
-  if (comm_ == MPI_COMM_NULL || std::uncaught_exceptions() > 0) return;  // collective: not on the way out of an error
+  if (comm_ == MPI_COMM_NULL || std::uncaught_exceptions() > 0)
+    return;  // collective: not on the way out of an error
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized == 0) MPI_Comm_free(&comm_);
@@ -113,13 +118,14 @@ void MpiWorld::set_timeout(double seconds, std::function<std::string()> where) {
   watchdog_.set_timeout(seconds);
 }
 
-/// The thread that waits is inside MPI, so that no call of MPI's can end the job from here; the launcher ends it when a
-/// rank is gone.
+/// The thread that waits is inside MPI, so that no call of MPI's can end the job from here; the launcher ends
+/// it when a rank is gone.
 void MpiWorld::give_up(const char* operation, double seconds) const {
   const std::string where = where_ ? where_() : std::string();
-  log_error("rank " + std::to_string(rank()) + " on " + facts().hostname + (where.empty() ? "" : ", " + where) + ": " +
-            operation + " has waited for the other ranks for " + std::to_string(static_cast<int>(seconds)) +
-            " s; one of them is stopped, slow or elsewhere in the program (--timeout_seconds sets the limit)");
+  log_error(
+      "rank " + std::to_string(rank()) + " on " + facts().hostname + (where.empty() ? "" : ", " + where) +
+      ": " + operation + " has waited for the other ranks for " + std::to_string(static_cast<int>(seconds)) +
+      " s; one of them is stopped, slow or elsewhere in the program (--timeout_seconds sets the limit)");
   _exit(static_cast<int>(ExitCode::failure));
 }
 
@@ -136,7 +142,8 @@ std::int64_t MpiWorld::max(std::int64_t value) {
 
 void MpiWorld::sum(std::span<double> values) {
   const Watchdog::Wait wait(watchdog_, "a sum over all ranks");
-  check_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM, comm()),
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM,
+                          comm()),
             "MPI_Allreduce");
 }
 
@@ -148,7 +155,8 @@ std::vector<std::string> MpiWorld::all_gather(std::string_view text) {
   check_mpi(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm()), "MPI_Allgather");
   std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
   std::string all(static_cast<std::size_t>(offsets.back() + lengths.back()), '\0');
-  check_mpi(MPI_Allgatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), offsets.data(), MPI_CHAR, comm()),
+  check_mpi(MPI_Allgatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), offsets.data(),
+                           MPI_CHAR, comm()),
             "MPI_Allgatherv");
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < ranks; ++i) {

@@ -17,7 +17,8 @@ Watchdog::Wait::Wait(Watchdog& watchdog, const char* operation) : watchdog_(watc
 
 void Watchdog::watch(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, stop, std::chrono::milliseconds(250), [&] { return stop.stop_requested(); })) {
+  while (
+      !stopped_.wait_for(lock, stop, std::chrono::milliseconds(250), [&] { return stop.stop_requested(); })) {
     const char* operation = operation_.load(std::memory_order_acquire);
     if (operation == nullptr) continue;
     const auto since = Clock::time_point(Clock::duration(since_.load(std::memory_order_relaxed)));

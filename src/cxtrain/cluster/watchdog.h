@@ -10,9 +10,9 @@
 
 namespace cxtrain {
 
-/// A deadline on waits that have none of their own: MPI's blocking calls. A thread looks a few times a second whether
-/// the rank has been in one of them for too long, and then ends the process, so that the launcher ends the job. Marking
-/// a wait costs two atomic stores and a look at the clock.
+/// A deadline on waits that have none of their own: MPI's blocking calls. A thread looks a few times a second
+/// whether the rank has been in one of them for too long, and then ends the process, so that the launcher
+/// ends the job. Marking a wait costs two atomic stores and a look at the clock.
 class Watchdog {
  public:
   /// What to do when a wait is too long; does not return in production. `operation` names the call.

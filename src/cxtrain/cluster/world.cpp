@@ -31,9 +31,12 @@ int number_in(const char* name) {
 
 std::string_view to_string(LaunchedBy launcher) {
   switch (launcher) {
-    case LaunchedBy::mpirun: return "mpirun";
-    case LaunchedBy::srun: return "srun";
-    case LaunchedBy::alone: break;
+    case LaunchedBy::mpirun:
+      return "mpirun";
+    case LaunchedBy::srun:
+      return "srun";
+    case LaunchedBy::alone:
+      break;
   }
   return "alone";
 }
@@ -41,8 +44,8 @@ std::string_view to_string(LaunchedBy launcher) {
 SoloWorld::SoloWorld() : World(solo_facts()) {}
 
 LaunchedBy detect_launcher() {
-  // Open MPI's mpirun sets the first, MPICH's the second. srun sets its own beside PMIx's, but inside `sbatch` the
-  // SLURM_* ones describe the batch step and say nothing about this process.
+  // Open MPI's mpirun sets the first, MPICH's the second. srun sets its own beside PMIx's, but inside
+  // `sbatch` the SLURM_* ones describe the batch step and say nothing about this process.
   if (is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMI_SIZE")) return LaunchedBy::mpirun;
   if (is_set("PMIX_RANK")) return is_set("SLURM_STEP_ID") ? LaunchedBy::srun : LaunchedBy::mpirun;
   return LaunchedBy::alone;
@@ -51,15 +54,18 @@ LaunchedBy detect_launcher() {
 std::unique_ptr<World> make_world() {
   if (detect_launcher() == LaunchedBy::alone) {
     if (const int tasks = number_in("SLURM_STEP_NUM_TASKS"); tasks > 1) {
-      throw CommunicationError("Slurm started " + std::to_string(tasks) + " tasks that do not know of each other (each "
-                               "would train alone); use `srun --mpi=pmix`, or `mpirun` inside the allocation");
+      throw CommunicationError(
+          "Slurm started " + std::to_string(tasks) +
+          " tasks that do not know of each other (each "
+          "would train alone); use `srun --mpi=pmix`, or `mpirun` inside the allocation");
     }
     return std::make_unique<SoloWorld>();
   }
   auto world = MpiWorld::start();
   if (const int tasks = number_in("SLURM_STEP_NUM_TASKS");
       world->facts().launched_by == LaunchedBy::srun && world->size() == 1 && tasks > 1) {
-    throw CommunicationError("srun started " + std::to_string(tasks) + " tasks but MPI sees a world of one; this MPI "
+    throw CommunicationError("srun started " + std::to_string(tasks) +
+                             " tasks but MPI sees a world of one; this MPI "
                              "was built without PMIx support for Slurm: use `mpirun` inside the allocation");
   }
   return world;

@@ -10,9 +10,9 @@
 
 /// Who takes part: ranks, nodes, and the control messages between them.
 ///
-/// A `World` is made once, at start-up, and never changes. Its collectives carry small control data (agreements,
-/// names, configuration); gradients travel through `comm::Communicator`. Every collective is called by every rank,
-/// in the same order, from the thread that made the world.
+/// A `World` is made once, at start-up, and never changes. Its collectives carry small control data
+/// (agreements, names, configuration); gradients travel through `comm::Communicator`. Every collective is
+/// called by every rank, in the same order, from the thread that made the world.
 namespace cxtrain {
 
 /// Who started the ranks of this world.
@@ -30,7 +30,8 @@ struct WorldFacts {
   int max_local_size = 1;  ///< the largest local_size of any node
   std::string hostname;
   LaunchedBy launched_by = LaunchedBy::alone;
-  std::vector<int> rank_nodes;  ///< node of each world rank; empty: ranks fill the nodes in blocks of max_local_size
+  std::vector<int>
+      rank_nodes;  ///< node of each world rank; empty: ranks fill the nodes in blocks of max_local_size
 };
 
 class World {
@@ -51,7 +52,8 @@ class World {
   virtual std::vector<std::string> all_gather(std::string_view text) = 0;
   /// The root's text, on every rank.
   virtual std::string broadcast(std::string text, int root = 0) = 0;
-  /// How long a collective may take from now on before the process ends with an error that says `where` it was.
+  /// How long a collective may take from now on before the process ends with an error that says `where` it
+  /// was.
   virtual void set_timeout(double seconds, std::function<std::string()> where) = 0;
   /// Ends the whole job with this status. Does not return where other ranks exist.
   virtual void abort(int status) noexcept = 0;
@@ -63,11 +65,13 @@ class World {
   WorldFacts facts_;
 };
 
-/// True when this process was started as one of the ranks of an MPI job (read from the environment, before MPI starts).
+/// True when this process was started as one of the ranks of an MPI job (read from the environment, before
+/// MPI starts).
 LaunchedBy detect_launcher();
 
-/// The world that this process was started in: MPI's when a launcher started it, else a world of one that does not
-/// start MPI at all. Throws CommunicationError, among others when Slurm started N tasks as N worlds of one.
+/// The world that this process was started in: MPI's when a launcher started it, else a world of one that
+/// does not start MPI at all. Throws CommunicationError, among others when Slurm started N tasks as N worlds
+/// of one.
 std::unique_ptr<World> make_world();
 
 }  // namespace cxtrain

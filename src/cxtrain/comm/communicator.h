@@ -7,13 +7,14 @@
 
 /// The data plane: collectives on tensors, between the ranks of one world.
 ///
-/// Communication is like a kernel: a collective is ordered after the work already submitted on the caller's current
-/// stream, and may run beside what the caller submits next. `join()` makes later work on the current stream wait
-/// for every collective submitted so far. In host memory everything is finished on return and `join()` does nothing.
+/// Communication is like a kernel: a collective is ordered after the work already submitted on the caller's
+/// current stream, and may run beside what the caller submits next. `join()` makes later work on the current
+/// stream wait for every collective submitted so far. In host memory everything is finished on return and
+/// `join()` does nothing.
 ///
-/// Every rank calls the same collectives with the same sizes and dtypes in the same order, from one thread at a time.
-/// All throw CommunicationError, which names the operation and the cause, after at most the communicator's timeout;
-/// the communicator is then unusable.
+/// Every rank calls the same collectives with the same sizes and dtypes in the same order, from one thread at
+/// a time. All throw CommunicationError, which names the operation and the cause, after at most the
+/// communicator's timeout; the communicator is then unusable.
 namespace cxtrain {
 
 enum class ReduceOp { sum, avg, min, max };
@@ -34,8 +35,9 @@ class Communicator {
   /// Lives as long as the tensor, and no longer than the communicator.
   virtual at::Tensor allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) = 0;
 
-  /// Combines `tensor` over all ranks, in place; all ranks get the same bits. Dense tensors of float32, float64,
-  /// bfloat16, float16 (16-bit ones accumulate in float32), int32, int64, uint8. `avg` of integers rounds towards zero.
+  /// Combines `tensor` over all ranks, in place; all ranks get the same bits. Dense tensors of float32,
+  /// float64, bfloat16, float16 (16-bit ones accumulate in float32), int32, int64, uint8. `avg` of integers
+  /// rounds towards zero.
   virtual void all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
   /// The root's values, on every rank, in place. Any dtype; dense.
   virtual void broadcast(const at::Tensor& tensor, int root) = 0;

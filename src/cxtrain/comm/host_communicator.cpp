@@ -56,8 +56,8 @@ HostCommunicator::~HostCommunicator() = default;
 
 std::string HostCommunicator::description() const {
   return num_nodes_ == 1 ? "MPI, gradients in a window shared by the node's ranks"
-                         : "MPI, gradients in one shared window per node, summed over " + std::to_string(num_nodes_) +
-                               " nodes";
+                         : "MPI, gradients in one shared window per node, summed over " +
+                               std::to_string(num_nodes_) + " nodes";
 }
 
 at::Tensor HostCommunicator::allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) {
@@ -69,7 +69,8 @@ at::Tensor HostCommunicator::allocate(std::int64_t numel, at::ScalarType dtype, 
   int shared = window ? 1 : 0;
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &shared, 1, MPI_INT, MPI_MIN, comm_.get()), "MPI_Allreduce");
   if (shared == 0) {
-    log_warning("/dev/shm has no room for " + std::to_string(bytes * static_cast<std::size_t>(local_size_) >> 20) +
+    log_warning("/dev/shm has no room for " +
+                std::to_string(bytes * static_cast<std::size_t>(local_size_) >> 20) +
                 " MB of gradients; they take MPI_Allreduce instead, which is slower (enlarge /dev/shm)");
     return at::zeros({numel}, options);
   }
@@ -84,7 +85,8 @@ void HostCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {
   const auto count = static_cast<std::size_t>(tensor.numel());
   for (const SharedWindow& window : windows_) {
     if (!window.contains(data)) continue;
-    return reduce_in_window(window, static_cast<std::size_t>(data - window.mine()), tensor.scalar_type(), count, op);
+    return reduce_in_window(window, static_cast<std::size_t>(data - window.mine()), tensor.scalar_type(),
+                            count, op);
   }
   reduce_by_mpi(comm_.get(), data, tensor.scalar_type(), count, op, op == ReduceOp::avg ? size_ : 1);
 }
@@ -147,7 +149,8 @@ void HostCommunicator::broadcast(const at::Tensor& tensor, int root) {
   const std::size_t bytes = tensor.nbytes();
   const Watchdog::Wait wait(watchdog_, "broadcast");
   for (std::size_t begin = 0; begin < bytes; begin += kPiece) {
-    check_mpi(MPI_Bcast(data + begin, static_cast<int>(std::min(kPiece, bytes - begin)), MPI_BYTE, root, comm_.get()),
+    check_mpi(MPI_Bcast(data + begin, static_cast<int>(std::min(kPiece, bytes - begin)), MPI_BYTE, root,
+                        comm_.get()),
               "MPI_Bcast");
   }
 }

@@ -15,14 +15,15 @@ namespace cxtrain {
 
 /// Collectives on host memory, over MPI.
 ///
-/// Memory from `allocate` lies in a window that the ranks of a node share, and is reduced in place: each rank sums its
-/// slice of all ranks' copies and writes the result into all of them, so that nothing is packed, sent or unpacked
-/// (5 to 9 times faster than MPI_Allreduce, benchmarks/RESULTS.md). Over several nodes each node's sum goes through
-/// its first rank, in pieces of 4 MiB. Any other memory takes MPI_Allreduce, in pieces.
+/// Memory from `allocate` lies in a window that the ranks of a node share, and is reduced in place: each rank
+/// sums its slice of all ranks' copies and writes the result into all of them, so that nothing is packed,
+/// sent or unpacked (2 to 5 times faster than MPI_Allreduce, benchmarks/RESULTS.md). Over several nodes each
+/// node's sum goes through its first rank, in pieces of 4 MiB. Any other memory takes MPI_Allreduce, in
+/// pieces.
 class HostCommunicator final : public Communicator {
  public:
-  /// Collective. The world outlives it; `timeout_seconds` bounds the waits in shared memory, the world's own watchdog
-  /// MPI's calls.
+  /// Collective. The world outlives it; `timeout_seconds` bounds the waits in shared memory, the world's own
+  /// watchdog MPI's calls.
   HostCommunicator(MpiWorld& world, double timeout_seconds);
   /// The same with other ranks than the node's sharing memory.
   HostCommunicator(MpiWorld& world, MPI_Comm node_comm, double timeout_seconds);
@@ -39,8 +40,8 @@ class HostCommunicator final : public Communicator {
   void join() override {}
 
  private:
-  void reduce_in_window(const SharedWindow& window, std::size_t offset, at::ScalarType dtype, std::size_t count,
-                        ReduceOp op);
+  void reduce_in_window(const SharedWindow& window, std::size_t offset, at::ScalarType dtype,
+                        std::size_t count, ReduceOp op);
   void reduce_by_mpi(MPI_Comm comm, std::byte* data, at::ScalarType dtype, std::size_t count, ReduceOp op,
                      int divisor);
 

@@ -13,7 +13,8 @@ namespace {
 
 template <c10::ScalarType dtype, ReduceOp op>
 void combine(void* in, void* inout, int* count, MPI_Datatype*) {
-  const std::array<const std::byte*, 2> src{static_cast<const std::byte*>(inout), static_cast<const std::byte*>(in)};
+  const std::array<const std::byte*, 2> src{static_cast<const std::byte*>(inout),
+                                            static_cast<const std::byte*>(in)};
   const std::array<std::byte*, 1> dst{static_cast<std::byte*>(inout)};
   reduce_elements(dtype, op, src, dst, static_cast<std::size_t>(*count), 1);
 }
@@ -45,11 +46,16 @@ class HalfType {
 MpiReduction mpi_reduction(c10::ScalarType dtype, ReduceOp op) {
   const MPI_Op plain = op == ReduceOp::min ? MPI_MIN : op == ReduceOp::max ? MPI_MAX : MPI_SUM;
   switch (dtype) {
-    case c10::ScalarType::Float: return {MPI_FLOAT, plain};
-    case c10::ScalarType::Double: return {MPI_DOUBLE, plain};
-    case c10::ScalarType::Int: return {MPI_INT32_T, plain};
-    case c10::ScalarType::Long: return {MPI_INT64_T, plain};
-    case c10::ScalarType::Byte: return {MPI_UINT8_T, plain};
+    case c10::ScalarType::Float:
+      return {MPI_FLOAT, plain};
+    case c10::ScalarType::Double:
+      return {MPI_DOUBLE, plain};
+    case c10::ScalarType::Int:
+      return {MPI_INT32_T, plain};
+    case c10::ScalarType::Long:
+      return {MPI_INT64_T, plain};
+    case c10::ScalarType::Byte:
+      return {MPI_UINT8_T, plain};
     case c10::ScalarType::BFloat16: {
       static const HalfType bf16 = HalfType::make<c10::ScalarType::BFloat16>();
       return bf16.reduction(op);

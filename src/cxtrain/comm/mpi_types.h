@@ -7,7 +7,8 @@
 
 namespace cxtrain {
 
-/// MPI's words for a dtype and an operation. MPI knows neither bfloat16 nor float16: for those both are our own.
+/// MPI's words for a dtype and an operation. MPI knows neither bfloat16 nor float16: for those both are our
+/// own.
 struct MpiReduction {
   MPI_Datatype type;
   MPI_Op op;

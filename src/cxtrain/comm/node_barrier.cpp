@@ -39,8 +39,8 @@ NodeBarrier::NodeBarrier(MPI_Comm node_comm, double timeout_seconds)
   int ranks = 0;
   MPI_Comm_size(node_comm, &ranks);
   ranks_ = static_cast<std::uint64_t>(ranks);
-  // Ranks bound to a core each count one core apiece here; unbound ones see all. Where there are more ranks than
-  // cores somebody has to sleep for another to arrive, and spinning only delays that.
+  // Ranks bound to a core each count one core apiece here; unbound ones see all. Where there are more ranks
+  // than cores somebody has to sleep for another to arrive, and spinning only delays that.
   const int cores = usable_cores();
   spins_before_yield_ = cores == 1 || ranks <= cores ? 20000 : 20;
 }
@@ -59,10 +59,10 @@ void NodeBarrier::wait(const char* operation) {
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
     if (waited.count() > timeout_seconds_) {
       const std::uint64_t here = counter_->arrived.load() + ranks_ - goal;
-      throw CommunicationError(std::string(operation) + ": only " + std::to_string(here) + " of " +
-                               std::to_string(ranks_) + " ranks of this node came within " +
-                               std::to_string(static_cast<int>(timeout_seconds_)) +
-                               " s; one is stopped, slow or in another collective (--timeout_seconds sets the limit)");
+      throw CommunicationError(
+          std::string(operation) + ": only " + std::to_string(here) + " of " + std::to_string(ranks_) +
+          " ranks of this node came within " + std::to_string(static_cast<int>(timeout_seconds_)) +
+          " s; one is stopped, slow or in another collective (--timeout_seconds sets the limit)");
     }
   }
 }

@@ -9,8 +9,8 @@
 
 namespace cxtrain {
 
-/// A barrier among the ranks of a node: one atomic counter in shared memory. A hundred times cheaper than MPI's
-/// where the ranks arrive together, and one that ends with an error instead of never.
+/// A barrier among the ranks of a node: one atomic counter in shared memory. A hundred times cheaper than
+/// MPI's where the ranks arrive together, and one that ends with an error instead of never.
 class NodeBarrier {
  public:
   /// Collective over `node_comm`. `timeout_seconds`: the longest that a rank may be late.

@@ -9,8 +9,8 @@
 
 #include "cxtrain/base/error.h"
 
-// One version per instruction set, chosen when the library is loaded. Sanitizers instrument the resolvers, which run
-// before their run-time library does, so there they are left out.
+// One version per instruction set, chosen when the library is loaded. Sanitizers instrument the resolvers,
+// which run before their run-time library does, so there they are left out.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
 #define CXTRAIN_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
@@ -24,20 +24,20 @@ namespace {
 constexpr std::size_t kBlock = 2048;
 
 // The vectorised inner loops. target_clones does not apply to templates, hence the macros.
-#define CXTRAIN_LOOPS(suffix, type)                                                                      \
-  CXTRAIN_CLONES void add_##suffix(type* acc, const type* x, std::size_t n) {                            \
-    for (std::size_t i = 0; i < n; ++i) acc[i] = static_cast<type>(acc[i] + x[i]);                       \
-  }                                                                                                      \
-  CXTRAIN_CLONES void min_##suffix(type* acc, const type* x, std::size_t n) {                            \
-    for (std::size_t i = 0; i < n; ++i) acc[i] = x[i] < acc[i] || x[i] != x[i] ? x[i] : acc[i];          \
-  }                                                                                                      \
-  CXTRAIN_CLONES void max_##suffix(type* acc, const type* x, std::size_t n) {                            \
-    for (std::size_t i = 0; i < n; ++i) acc[i] = x[i] > acc[i] || x[i] != x[i] ? x[i] : acc[i];          \
-  }                                                                                                      \
-  struct Loops_##suffix {                                                                                \
-    static void add(type* acc, const type* x, std::size_t n) { add_##suffix(acc, x, n); }                \
-    static void min(type* acc, const type* x, std::size_t n) { min_##suffix(acc, x, n); }                \
-    static void max(type* acc, const type* x, std::size_t n) { max_##suffix(acc, x, n); }                \
+#define CXTRAIN_LOOPS(suffix, type)                                                             \
+  CXTRAIN_CLONES void add_##suffix(type* acc, const type* x, std::size_t n) {                   \
+    for (std::size_t i = 0; i < n; ++i) acc[i] = static_cast<type>(acc[i] + x[i]);              \
+  }                                                                                             \
+  CXTRAIN_CLONES void min_##suffix(type* acc, const type* x, std::size_t n) {                   \
+    for (std::size_t i = 0; i < n; ++i) acc[i] = x[i] < acc[i] || x[i] != x[i] ? x[i] : acc[i]; \
+  }                                                                                             \
+  CXTRAIN_CLONES void max_##suffix(type* acc, const type* x, std::size_t n) {                   \
+    for (std::size_t i = 0; i < n; ++i) acc[i] = x[i] > acc[i] || x[i] != x[i] ? x[i] : acc[i]; \
+  }                                                                                             \
+  struct Loops_##suffix {                                                                       \
+    static void add(type* acc, const type* x, std::size_t n) { add_##suffix(acc, x, n); }       \
+    static void min(type* acc, const type* x, std::size_t n) { min_##suffix(acc, x, n); }       \
+    static void max(type* acc, const type* x, std::size_t n) { max_##suffix(acc, x, n); }       \
   };
 
 CXTRAIN_LOOPS(f32, float)
@@ -88,9 +88,12 @@ template <class Loops, class T>
 void combine(ReduceOp op, T* acc, const T* x, std::size_t n) {
   switch (op) {
     case ReduceOp::sum:
-    case ReduceOp::avg: return Loops::add(acc, x, n);
-    case ReduceOp::min: return Loops::min(acc, x, n);
-    case ReduceOp::max: return Loops::max(acc, x, n);
+    case ReduceOp::avg:
+      return Loops::add(acc, x, n);
+    case ReduceOp::min:
+      return Loops::min(acc, x, n);
+    case ReduceOp::max:
+      return Loops::max(acc, x, n);
   }
 }
 
@@ -108,7 +111,8 @@ void reduce_plain(ReduceOp op, Sources src, Destinations dst, std::size_t count,
       combine<Loops>(op, acc.data(), reinterpret_cast<const T*>(source) + begin, n);
     }
     finish(acc.data(), n);
-    for (std::byte* target : dst) std::memcpy(reinterpret_cast<T*>(target) + begin, acc.data(), n * sizeof(T));
+    for (std::byte* target : dst)
+      std::memcpy(reinterpret_cast<T*>(target) + begin, acc.data(), n * sizeof(T));
   }
 }
 
@@ -127,7 +131,8 @@ void reduce_half(ReduceOp op, Sources src, Destinations dst, std::size_t count, 
     }
     if (factor != 1.0f) scale_f32(acc.data(), factor, n);
     narrow(rounded.data(), acc.data(), n);
-    for (std::byte* target : dst) std::memcpy(reinterpret_cast<T*>(target) + begin, rounded.data(), n * sizeof(T));
+    for (std::byte* target : dst)
+      std::memcpy(reinterpret_cast<T*>(target) + begin, rounded.data(), n * sizeof(T));
   }
 }
 
@@ -143,18 +148,22 @@ void reduce_integers(ReduceOp op, Sources src, Destinations dst, std::size_t cou
 
 const char* to_string(ReduceOp op) {
   switch (op) {
-    case ReduceOp::sum: return "sum";
-    case ReduceOp::avg: return "avg";
-    case ReduceOp::min: return "min";
-    case ReduceOp::max: return "max";
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::avg:
+      return "avg";
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::max:
+      return "max";
   }
   return "?";
 }
 
 bool has_reduce_kernel(c10::ScalarType dtype) {
   using enum c10::ScalarType;
-  return dtype == Float || dtype == Double || dtype == BFloat16 || dtype == Half || dtype == Int || dtype == Long ||
-         dtype == Byte;
+  return dtype == Float || dtype == Double || dtype == BFloat16 || dtype == Half || dtype == Int ||
+         dtype == Long || dtype == Byte;
 }
 
 void reduce_elements(c10::ScalarType dtype, ReduceOp op, Sources src, Destinations dst, std::size_t count,
@@ -164,7 +173,8 @@ void reduce_elements(c10::ScalarType dtype, ReduceOp op, Sources src, Destinatio
     case c10::ScalarType::Float:
       if (src.size() == 2 && dst.size() == 2 && (op == ReduceOp::sum || op == ReduceOp::avg)) {
         return sum_pair_f32(reinterpret_cast<const float*>(src[0]), reinterpret_cast<const float*>(src[1]),
-                            reinterpret_cast<float*>(dst[0]), reinterpret_cast<float*>(dst[1]), factor, count);
+                            reinterpret_cast<float*>(dst[0]), reinterpret_cast<float*>(dst[1]), factor,
+                            count);
       }
       return reduce_plain<Loops_f32, float>(op, src, dst, count, [factor](float* x, std::size_t n) {
         if (factor != 1.0f) scale_f32(x, factor, n);
@@ -175,10 +185,14 @@ void reduce_elements(c10::ScalarType dtype, ReduceOp op, Sources src, Destinatio
       });
     case c10::ScalarType::BFloat16:
       return reduce_half<std::uint16_t>(op, src, dst, count, factor, widen_bf16, narrow_bf16);
-    case c10::ScalarType::Half: return reduce_half<_Float16>(op, src, dst, count, factor, widen_f16, narrow_f16);
-    case c10::ScalarType::Int: return reduce_integers<Loops_i32, std::int32_t>(op, src, dst, count, divisor);
-    case c10::ScalarType::Long: return reduce_integers<Loops_i64, std::int64_t>(op, src, dst, count, divisor);
-    case c10::ScalarType::Byte: return reduce_integers<Loops_u8, std::uint8_t>(op, src, dst, count, divisor);
+    case c10::ScalarType::Half:
+      return reduce_half<_Float16>(op, src, dst, count, factor, widen_f16, narrow_f16);
+    case c10::ScalarType::Int:
+      return reduce_integers<Loops_i32, std::int32_t>(op, src, dst, count, divisor);
+    case c10::ScalarType::Long:
+      return reduce_integers<Loops_i64, std::int64_t>(op, src, dst, count, divisor);
+    case c10::ScalarType::Byte:
+      return reduce_integers<Loops_u8, std::uint8_t>(op, src, dst, count, divisor);
     default:
       throw CommunicationError(std::string("all_reduce: no kernel for tensors of ") + c10::toString(dtype) +
                                "; use float32, float64, bfloat16, float16, int32, int64 or uint8");

@@ -9,10 +9,10 @@
 
 namespace cxtrain {
 
-/// dst[d][i] = (op over s of src[s][i]) / divisor, for i in [0, count); the sum runs in the order of `src`, so whoever
-/// computes it gets the same bits. Sources and destinations may be the same memory. 16-bit floats accumulate in
-/// float32 and are rounded once; floats multiply by the rounded 1/divisor, integers round towards zero.
-/// Throws CommunicationError for a dtype that has no kernel.
+/// dst[d][i] = (op over s of src[s][i]) / divisor, for i in [0, count); the sum runs in the order of `src`,
+/// so whoever computes it gets the same bits. Sources and destinations may be the same memory. 16-bit floats
+/// accumulate in float32 and are rounded once; floats multiply by the rounded 1/divisor, integers round
+/// towards zero. Throws CommunicationError for a dtype that has no kernel.
 void reduce_elements(c10::ScalarType dtype, ReduceOp op, std::span<const std::byte* const> src,
                      std::span<std::byte* const> dst, std::size_t count, int divisor);
 

@@ -54,7 +54,8 @@ std::optional<SharedWindow> SharedWindow::allocate(MPI_Comm node_comm, std::size
   return result;
 }
 
-SharedWindow::SharedWindow(MPI_Win window, std::size_t bytes, std::byte* mine, std::vector<std::byte*> segments)
+SharedWindow::SharedWindow(MPI_Win window, std::size_t bytes, std::byte* mine,
+                           std::vector<std::byte*> segments)
     : window_(window), bytes_(bytes), mine_(mine), segments_(std::move(segments)) {}
 
 SharedWindow::SharedWindow(SharedWindow&& other) noexcept
@@ -64,7 +65,8 @@ SharedWindow::SharedWindow(SharedWindow&& other) noexcept
       segments_(std::move(other.segments_)) {}
 
 SharedWindow::~SharedWindow() {
-  // Freeing waits for the other ranks, which a rank on its way out after an error must not: the job ends with it.
+  // Freeing waits for the other ranks, which a rank on its way out after an error must not: the job ends with
+  // it.
   if (window_ == MPI_WIN_NULL || std::uncaught_exceptions() > 0) return;
   int finalized = 0;
   MPI_Finalized(&finalized);

@@ -7,11 +7,12 @@
 #include <variant>
 #include <vector>
 
-/// Everything that a user can ask for, under Lightning's names. Plain data: reading it from the command line and
-/// YAML is cli/'s business, making sense of it `resolve()`'s.
+/// Everything that a user can ask for, under Lightning's names. Plain data: reading it from the command line
+/// and YAML is cli/'s business, making sense of it `resolve()`'s.
 namespace cxtrain {
 
-/// How many batches of a loader to use: a count (`10`), or a fraction of them (`0.25`). `1.0` is all, `1` is one.
+/// How many batches of a loader to use: a count (`10`), or a fraction of them (`0.25`). `1.0` is all, `1` is
+/// one.
 struct BatchLimit {
   std::variant<double, std::int64_t> value = 1.0;
 
@@ -34,7 +35,8 @@ struct TrainerOptions {
   bool sync_batchnorm = false;
 
   // How long.
-  std::optional<std::int64_t> max_epochs;  ///< -1: no limit; absent: 1000 unless max_steps or max_time is given
+  std::optional<std::int64_t>
+      max_epochs;  ///< -1: no limit; absent: 1000 unless max_steps or max_time is given
   std::optional<std::int64_t> min_epochs;
   std::int64_t max_steps = -1;
   std::optional<std::int64_t> min_steps;
@@ -69,13 +71,14 @@ struct DataOptions {
   std::optional<std::int64_t> batch_size;  ///< samples per rank and micro-batch; absent: the model's own
   int num_workers = 0;
   int prefetch_factor = 2;
-  std::string uneven = "pad";  ///< pad | drop | exact: when the ranks do not divide the samples
+  std::string uneven = "pad";               ///< pad | drop | exact: when the ranks do not divide the samples
   std::map<std::string, std::string> args;  ///< what the data module defines itself
 
   bool operator==(const DataOptions&) const = default;
 };
 
-/// A component chosen by name, with the arguments that it defines itself (checked against its own option list).
+/// A component chosen by name, with the arguments that it defines itself (checked against its own option
+/// list).
 struct NamedOptions {
   std::string name;
   std::map<std::string, std::string> args;
@@ -94,8 +97,10 @@ struct CallbackOptions {
 };
 
 struct DdpOptions {
-  bool find_unused_parameters = false;  ///< leave parameters that no rank used without a gradient, as `single` does
-  std::optional<bool> overlap;          ///< reduce buckets during backward; absent: where the communicator gains by it
+  bool find_unused_parameters =
+      false;  ///< leave parameters that no rank used without a gradient, as `single` does
+  std::optional<bool>
+      overlap;  ///< reduce buckets during backward; absent: where the communicator gains by it
   std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
 

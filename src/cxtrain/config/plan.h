@@ -8,8 +8,8 @@
 #include "cxtrain/config/options.h"
 #include "cxtrain/device/hardware.h"
 
-/// The decision: which rank runs where, on what, with which precision. Made once, by one pure function, before any
-/// GPU is touched; the run then does what the plan says.
+/// The decision: which rank runs where, on what, with which precision. Made once, by one pure function,
+/// before any GPU is touched; the run then does what the plan says.
 namespace cxtrain {
 
 struct RankPlan {
@@ -24,16 +24,16 @@ struct RankPlan {
 struct Plan {
   std::string accelerator = "cpu";  ///< cpu | gpu
   std::string strategy = "single";
-  std::string launcher = "none";    ///< mpirun | srun | subprocess | spawn | none
+  std::string launcher = "none";  ///< mpirun | srun | subprocess | spawn | none
   int world_size = 1;
   int num_nodes = 1;
-  std::vector<int> devices;         ///< indices into the visible set, in the order asked; empty on CPU
+  std::vector<int> devices;  ///< indices into the visible set, in the order asked; empty on CPU
   std::vector<RankPlan> ranks;
   std::string precision = "32-true";
-  std::string amp_level;            ///< empty: null
+  std::string amp_level;  ///< empty: null
   bool benchmark = false;
   bool deterministic = false;
-  std::string log_gpu_memory;       ///< empty: null
+  std::string log_gpu_memory;  ///< empty: null
   std::int64_t accumulate_grad_batches = 1;
   bool sync_batchnorm = false;
   std::vector<Problem> warnings;

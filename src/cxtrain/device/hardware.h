@@ -27,14 +27,15 @@ struct Node {
 };
 
 struct Hardware {
-  std::vector<Node> nodes;                  ///< one entry stands for every node when there are more nodes
-  std::map<std::string, std::string> env;   ///< replaces the process's environment for these keys
+  std::vector<Node> nodes;                 ///< one entry stands for every node when there are more nodes
+  std::map<std::string, std::string> env;  ///< replaces the process's environment for these keys
 
   /// The description of node `n`; the last entry stands for all further ones.
   const Node& node(int n) const;
 };
 
-/// This machine, through NVML (`dlopen`; no driver means no GPUs) and the affinity mask. Never creates a CUDA context.
+/// This machine, through NVML (`dlopen`; no driver means no GPUs) and the affinity mask. Never creates a CUDA
+/// context.
 Hardware probe_hardware();
 
 }  // namespace cxtrain

@@ -8,11 +8,12 @@
 namespace cxtrain {
 
 bool fused_sgd_is_broken(const at::Tensor& parameter) {
-  return parameter.is_cpu() && (parameter.scalar_type() == at::kHalf || parameter.scalar_type() == at::kBFloat16);
+  return parameter.is_cpu() &&
+         (parameter.scalar_type() == at::kHalf || parameter.scalar_type() == at::kBFloat16);
 }
 
-void foreach_sgd_step(at::TensorList parameters, at::TensorList gradients, at::TensorList momentum, const Sgd& rule,
-                      double weight_decay, double lr) {
+void foreach_sgd_step(at::TensorList parameters, at::TensorList gradients, at::TensorList momentum,
+                      const Sgd& rule, double weight_decay, double lr) {
   std::vector<at::Tensor> updates(gradients.begin(), gradients.end());
   if (weight_decay != 0) updates = at::_foreach_add(gradients, parameters, weight_decay);
   if (!momentum.empty()) {

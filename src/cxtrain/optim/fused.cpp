@@ -32,11 +32,12 @@ FusedOptimizer::FusedOptimizer(Rule rule, std::vector<ResolvedGroup> groups) : r
     base_rates_.push_back(groups[g].lr);
     const std::size_t first_of_group = shards_.size();
     for (const NamedTensor& parameter : groups[g].parameters) {
-      const auto same = std::find_if(shards_.begin() + static_cast<std::ptrdiff_t>(first_of_group), shards_.end(),
-                                     [&](const Shard& shard) {
-                                       return shard.parameters[0].scalar_type() == parameter.tensor.scalar_type() &&
-                                              shard.parameters[0].device() == parameter.tensor.device();
-                                     });
+      const auto same =
+          std::find_if(shards_.begin() + static_cast<std::ptrdiff_t>(first_of_group), shards_.end(),
+                       [&](const Shard& shard) {
+                         return shard.parameters[0].scalar_type() == parameter.tensor.scalar_type() &&
+                                shard.parameters[0].device() == parameter.tensor.device();
+                       });
       Shard& shard = same != shards_.end() ? *same : shards_.emplace_back();
       shard.group = g;
       shard.lr = groups[g].lr;
@@ -97,10 +98,12 @@ void FusedOptimizer::step(const StepInputs& inputs) {
     std::visit([&](const auto& rule) { update(rule, shard, shard.lr * lr_factor_, found_inf); }, rule_);
     if (found_inf) count([&](at::Tensor& step) { step.sub_(*found_inf); });
   }
-  selection_.gradients.clear();  // or they would outlive zero_gradients, and the next backward need memory of its own
+  selection_.gradients
+      .clear();  // or they would outlive zero_gradients, and the next backward need memory of its own
 }
 
-void FusedOptimizer::update(const Sgd& rule, Shard& shard, double lr, const std::optional<at::Tensor>& found_inf) {
+void FusedOptimizer::update(const Sgd& rule, Shard& shard, double lr,
+                            const std::optional<at::Tensor>& found_inf) {
   Selection& s = selection_;
   if (fused_sgd_is_broken(s.parameters[0])) {
     if (found_inf && found_inf->item<float>() != 0) return;
@@ -119,24 +122,28 @@ void FusedOptimizer::update(const Sgd& rule, Shard& shard, double lr, const std:
   if (found_inf && found_inf->item<float>() != 0) return;
   for (std::size_t i = 0, j = 0; i < shard.parameters.size(); ++i) {
     if (!shard.parameters[i].grad().defined()) continue;
-    at::_fused_sgd_(at::TensorList(s.parameters[j]), at::TensorList(s.gradients[j]), at::TensorList(s.first[j]),
-                    shard.weight_decay, rule.momentum, lr, rule.dampening, rule.nesterov, /*maximize=*/false,
+    at::_fused_sgd_(at::TensorList(s.parameters[j]), at::TensorList(s.gradients[j]),
+                    at::TensorList(s.first[j]), shard.weight_decay, rule.momentum, lr, rule.dampening,
+                    rule.nesterov, /*maximize=*/false,
                     /*is_first_step=*/shard.started[i] == 0, {}, {});
     shard.started[i] = 1;
     ++j;
   }
 }
 
-void FusedOptimizer::update(const Adam& rule, Shard& shard, double lr, const std::optional<at::Tensor>& found_inf) {
+void FusedOptimizer::update(const Adam& rule, Shard& shard, double lr,
+                            const std::optional<at::Tensor>& found_inf) {
   Selection& s = selection_;
-  at::_fused_adam_(s.parameters, s.gradients, s.first, s.second, s.largest, s.step_of, lr, rule.beta1, rule.beta2,
-                   shard.weight_decay, rule.eps, rule.amsgrad, /*maximize=*/false, {}, found_inf);
+  at::_fused_adam_(s.parameters, s.gradients, s.first, s.second, s.largest, s.step_of, lr, rule.beta1,
+                   rule.beta2, shard.weight_decay, rule.eps, rule.amsgrad, /*maximize=*/false, {}, found_inf);
 }
 
-void FusedOptimizer::update(const AdamW& rule, Shard& shard, double lr, const std::optional<at::Tensor>& found_inf) {
+void FusedOptimizer::update(const AdamW& rule, Shard& shard, double lr,
+                            const std::optional<at::Tensor>& found_inf) {
   Selection& s = selection_;
-  at::_fused_adamw_(s.parameters, s.gradients, s.first, s.second, s.largest, s.step_of, lr, rule.beta1, rule.beta2,
-                    shard.weight_decay, rule.eps, rule.amsgrad, /*maximize=*/false, {}, found_inf);
+  at::_fused_adamw_(s.parameters, s.gradients, s.first, s.second, s.largest, s.step_of, lr, rule.beta1,
+                    rule.beta2, shard.weight_decay, rule.eps, rule.amsgrad, /*maximize=*/false, {},
+                    found_inf);
 }
 
 std::vector<double> FusedOptimizer::learning_rates() const {
@@ -151,7 +158,8 @@ std::vector<NamedTensor> FusedOptimizer::state() const {
   for (const Shard& shard : shards_) {
     for (std::size_t i = 0; i < shard.names.size(); ++i) {
       const std::string& name = shard.names[i];
-      if (!shard.first.empty()) all.push_back({(moments ? "exp_avg." : "momentum_buffer.") + name, shard.first[i]});
+      if (!shard.first.empty())
+        all.push_back({(moments ? "exp_avg." : "momentum_buffer.") + name, shard.first[i]});
       if (!shard.second.empty()) all.push_back({"exp_avg_sq." + name, shard.second[i]});
       if (!shard.largest.empty()) all.push_back({"max_exp_avg_sq." + name, shard.largest[i]});
       all.push_back({"step." + name, shard.step_of[i]});

@@ -7,8 +7,8 @@
 
 namespace cxtrain {
 
-/// SGD, Adam and AdamW on ATen's fused kernels: one call for all parameters of a group, on CPU and CUDA, with no host
-/// synchronisation.
+/// SGD, Adam and AdamW on ATen's fused kernels: one call for all parameters of a group, on CPU and CUDA, with
+/// no host synchronisation.
 class FusedOptimizer final : public Optimizer {
  public:
   using Rule = std::variant<Sgd, Adam, AdamW>;
@@ -30,7 +30,7 @@ class FusedOptimizer final : public Optimizer {
     std::vector<at::Tensor> first, second, largest;  ///< momentum or exp_avg; exp_avg_sq; max_exp_avg_sq
     at::Tensor steps;                                ///< float32 [parameters]: updates made to each
     std::vector<at::Tensor> step_of;                 ///< its elements
-    std::vector<char> started;                       ///< momentum buffers that hold a gradient (SGD with dampening)
+    std::vector<char> started;  ///< momentum buffers that hold a gradient (SGD with dampening)
   };
   /// What of a shard takes part in a step; all of it, nearly always.
   struct Selection {

@@ -67,7 +67,8 @@ class LibTorchAdapter final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_libtorch_optimizer(const LibTorchOptimizer& config, std::vector<ResolvedGroup> groups) {
+std::unique_ptr<Optimizer> make_libtorch_optimizer(const LibTorchOptimizer& config,
+                                                   std::vector<ResolvedGroup> groups) {
   return std::make_unique<LibTorchAdapter>(config, std::move(groups));
 }
 
@@ -82,14 +83,16 @@ LibTorchOptimizer rmsprop(double lr, double alpha, double momentum, double weigh
 LibTorchOptimizer adagrad(double lr, double lr_decay, double weight_decay) {
   return {"adagrad", lr, false, [=](Groups groups) {
             return std::make_unique<torch::optim::Adagrad>(
-                std::move(groups), torch::optim::AdagradOptions(lr).lr_decay(lr_decay).weight_decay(weight_decay));
+                std::move(groups),
+                torch::optim::AdagradOptions(lr).lr_decay(lr_decay).weight_decay(weight_decay));
           }};
 }
 
 LibTorchOptimizer lbfgs(double lr, std::int64_t max_iter, std::int64_t history_size) {
   return {"lbfgs", lr, true, [=](Groups groups) {
             return std::make_unique<torch::optim::LBFGS>(
-                std::move(groups), torch::optim::LBFGSOptions(lr).max_iter(max_iter).history_size(history_size));
+                std::move(groups),
+                torch::optim::LBFGSOptions(lr).max_iter(max_iter).history_size(history_size));
           }};
 }
 

@@ -7,7 +7,8 @@
 
 namespace cxtrain {
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup, const std::vector<NamedTensor>& parameters) {
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup,
+                                          const std::vector<NamedTensor>& parameters) {
   return std::visit(
       [&](const auto& config) -> std::unique_ptr<Optimizer> {
         using Config = std::decay_t<decltype(config)>;

@@ -13,15 +13,16 @@
 
 namespace cxtrain {
 
-/// Updates parameters from their gradients. One per rank; no communication. A parameter without a gradient is left as
-/// it is, state included.
+/// Updates parameters from their gradients. One per rank; no communication. A parameter without a gradient is
+/// left as it is, state included.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
   struct StepInputs {
-    const at::Tensor* found_inf = nullptr;    ///< float32 scalar; where it is 1 the step changes nothing
-    std::function<at::Tensor()> closure = {}; ///< computes loss and gradients anew; only where `needs_closure()`
+    const at::Tensor* found_inf = nullptr;  ///< float32 scalar; where it is 1 the step changes nothing
+    std::function<at::Tensor()> closure =
+        {};  ///< computes loss and gradients anew; only where `needs_closure()`
   };
   virtual void step(const StepInputs& inputs) = 0;
   virtual bool needs_closure() const { return false; }
@@ -31,13 +32,15 @@ class Optimizer {
   /// One current rate per parameter group.
   virtual std::vector<double> learning_rates() const = 0;
 
-  /// Everything it remembers, by parameter name ("exp_avg.layers.0.weight"); writing to the tensors restores it.
+  /// Everything it remembers, by parameter name ("exp_avg.layers.0.weight"); writing to the tensors restores
+  /// it.
   virtual std::vector<NamedTensor> state() const = 0;
 };
 
-/// Builds the optimizer that the setup describes, over `parameters` (those that require a gradient). Parameters in none
-/// of the setup's groups form a last one. Throws ConfigError when a group names a tensor that is not a parameter, or two
-/// groups share one.
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup, const std::vector<NamedTensor>& parameters);
+/// Builds the optimizer that the setup describes, over `parameters` (those that require a gradient).
+/// Parameters in none of the setup's groups form a last one. Throws ConfigError when a group names a tensor
+/// that is not a parameter, or two groups share one.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup,
+                                          const std::vector<NamedTensor>& parameters);
 
 }  // namespace cxtrain

@@ -12,30 +12,70 @@ namespace cxtrain {
 namespace {
 
 // Each configuration names its members once; reading, checking and listing follow from that.
-template <class F> void members(Sgd& c, F f) {
-  f("lr", c.lr); f("momentum", c.momentum); f("dampening", c.dampening); f("weight_decay", c.weight_decay);
+template <class F>
+void members(Sgd& c, F f) {
+  f("lr", c.lr);
+  f("momentum", c.momentum);
+  f("dampening", c.dampening);
+  f("weight_decay", c.weight_decay);
   f("nesterov", c.nesterov);
 }
-template <class A, class F> void adam_members(A& c, F f) {
-  f("lr", c.lr); f("beta1", c.beta1); f("beta2", c.beta2); f("eps", c.eps); f("weight_decay", c.weight_decay);
+template <class A, class F>
+void adam_members(A& c, F f) {
+  f("lr", c.lr);
+  f("beta1", c.beta1);
+  f("beta2", c.beta2);
+  f("eps", c.eps);
+  f("weight_decay", c.weight_decay);
   f("amsgrad", c.amsgrad);
 }
-template <class F> void members(Adam& c, F f) { adam_members(c, f); }
-template <class F> void members(AdamW& c, F f) { adam_members(c, f); }
-template <class F> void members(ConstantSchedule& c, F f) { f("warmup", c.warmup); }
-template <class F> void members(CosineSchedule& c, F f) {
-  f("warmup", c.warmup); f("total", c.total); f("min_ratio", c.min_ratio);
+template <class F>
+void members(Adam& c, F f) {
+  adam_members(c, f);
 }
-template <class F> void members(StepSchedule& c, F f) { f("step_size", c.step_size); f("gamma", c.gamma); }
-template <class F> void members(MultiStepSchedule& c, F f) { f("milestones", c.milestones); f("gamma", c.gamma); }
-template <class F> void members(ExponentialSchedule& c, F f) { f("gamma", c.gamma); }
-template <class F> void members(OneCycleSchedule& c, F f) {
-  f("total", c.total); f("pct_start", c.pct_start); f("div_factor", c.div_factor);
+template <class F>
+void members(AdamW& c, F f) {
+  adam_members(c, f);
+}
+template <class F>
+void members(ConstantSchedule& c, F f) {
+  f("warmup", c.warmup);
+}
+template <class F>
+void members(CosineSchedule& c, F f) {
+  f("warmup", c.warmup);
+  f("total", c.total);
+  f("min_ratio", c.min_ratio);
+}
+template <class F>
+void members(StepSchedule& c, F f) {
+  f("step_size", c.step_size);
+  f("gamma", c.gamma);
+}
+template <class F>
+void members(MultiStepSchedule& c, F f) {
+  f("milestones", c.milestones);
+  f("gamma", c.gamma);
+}
+template <class F>
+void members(ExponentialSchedule& c, F f) {
+  f("gamma", c.gamma);
+}
+template <class F>
+void members(OneCycleSchedule& c, F f) {
+  f("total", c.total);
+  f("pct_start", c.pct_start);
+  f("div_factor", c.div_factor);
   f("final_div_factor", c.final_div_factor);
 }
-template <class F> void members(PlateauSchedule& c, F f) {
-  f("monitor", c.monitor); f("mode", c.mode); f("factor", c.factor); f("patience", c.patience);
-  f("threshold", c.threshold); f("min_ratio", c.min_ratio);
+template <class F>
+void members(PlateauSchedule& c, F f) {
+  f("monitor", c.monitor);
+  f("mode", c.mode);
+  f("factor", c.factor);
+  f("patience", c.patience);
+  f("threshold", c.threshold);
+  f("min_ratio", c.min_ratio);
 }
 
 template <class T>
@@ -81,28 +121,34 @@ void set_member(Config& config, const std::string& option, const std::string& ke
     if (key != name) return;
     known = true;
     if (!parse(text, member)) {
-      problems.push_back({option + "." + key, "`" + text + "` is not " + kind_of<std::decay_t<decltype(member)>>(), ""});
+      problems.push_back(
+          {option + "." + key, "`" + text + "` is not " + kind_of<std::decay_t<decltype(member)>>(), ""});
     }
   });
   if (known) return;
   std::string all;
   for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
   const std::string near = nearest_name(key, names);
-  problems.push_back({option + "." + key, "no such argument here", near.empty() ? "there are " + all : "did you mean " + option + "." + near + "?"});
+  problems.push_back({option + "." + key, "no such argument here",
+                      near.empty() ? "there are " + all : "did you mean " + option + "." + near + "?"});
 }
 
 const std::map<std::string, std::function<OptimizerConfig()>>& optimizers() {
   static const std::map<std::string, std::function<OptimizerConfig()>> table{
-      {"sgd", [] { return Sgd{}; }},     {"adam", [] { return Adam{}; }},       {"adamw", [] { return AdamW{}; }},
-      {"rmsprop", [] { return rmsprop(); }}, {"adagrad", [] { return adagrad(); }}, {"lbfgs", [] { return lbfgs(); }}};
+      {"sgd", [] { return Sgd{}; }},         {"adam", [] { return Adam{}; }},
+      {"adamw", [] { return AdamW{}; }},     {"rmsprop", [] { return rmsprop(); }},
+      {"adagrad", [] { return adagrad(); }}, {"lbfgs", [] { return lbfgs(); }}};
   return table;
 }
 
 const std::map<std::string, ScheduleConfig>& schedules() {
-  static const std::map<std::string, ScheduleConfig> table{
-      {"constant", ConstantSchedule{}},     {"cosine", CosineSchedule{}},      {"step", StepSchedule{}},
-      {"multi_step", MultiStepSchedule{}},  {"exponential", ExponentialSchedule{}},
-      {"one_cycle", OneCycleSchedule{}},    {"plateau", PlateauSchedule{}}};
+  static const std::map<std::string, ScheduleConfig> table{{"constant", ConstantSchedule{}},
+                                                           {"cosine", CosineSchedule{}},
+                                                           {"step", StepSchedule{}},
+                                                           {"multi_step", MultiStepSchedule{}},
+                                                           {"exponential", ExponentialSchedule{}},
+                                                           {"one_cycle", OneCycleSchedule{}},
+                                                           {"plateau", PlateauSchedule{}}};
   return table;
 }
 
@@ -117,7 +163,8 @@ Problem unknown(const std::string& option, const std::string& name, const std::v
   std::string all;
   for (const std::string& known : names) all += (all.empty() ? "" : ", ") + known;
   const std::string near = nearest_name(name, names);
-  return {option, "there is no `" + name + "`; there are " + all, near.empty() ? "" : "did you mean " + near + "?"};
+  return {option, "there is no `" + name + "`; there are " + all,
+          near.empty() ? "" : "did you mean " + near + "?"};
 }
 
 /// LibTorch's own optimizers are made by functions with arguments rather than described by members.
@@ -126,11 +173,24 @@ void override_libtorch(OptimizerConfig& config, const std::map<std::string, std:
   auto& current = std::get<LibTorchOptimizer>(config);
   double lr = current.lr, alpha = 0.99, momentum = 0, weight_decay = 0, lr_decay = 0;
   std::int64_t max_iter = 20, history_size = 100;
-  std::map<std::string, std::function<bool(const std::string&)>> known{{"lr", [&](auto& t) { return parse(t, lr); }}};
-  const auto add = [&](const char* name, auto& value) { known[name] = [&value](auto& t) { return parse(t, value); }; };
-  if (current.name == "rmsprop") { add("alpha", alpha); add("momentum", momentum); add("weight_decay", weight_decay); }
-  if (current.name == "adagrad") { add("lr_decay", lr_decay); add("weight_decay", weight_decay); }
-  if (current.name == "lbfgs") { add("max_iter", max_iter); add("history_size", history_size); }
+  std::map<std::string, std::function<bool(const std::string&)>> known{
+      {"lr", [&](auto& t) { return parse(t, lr); }}};
+  const auto add = [&](const char* name, auto& value) {
+    known[name] = [&value](auto& t) { return parse(t, value); };
+  };
+  if (current.name == "rmsprop") {
+    add("alpha", alpha);
+    add("momentum", momentum);
+    add("weight_decay", weight_decay);
+  }
+  if (current.name == "adagrad") {
+    add("lr_decay", lr_decay);
+    add("weight_decay", weight_decay);
+  }
+  if (current.name == "lbfgs") {
+    add("max_iter", max_iter);
+    add("history_size", history_size);
+  }
   for (const auto& [key, text] : args) {
     const auto found = known.find(key);
     if (found == known.end()) {
@@ -149,8 +209,8 @@ void override_libtorch(OptimizerConfig& config, const std::map<std::string, std:
 std::vector<std::string> optimizer_names() { return names_of(optimizers()); }
 std::vector<std::string> schedule_names() { return names_of(schedules()); }
 
-OptimizerSetup apply_overrides(OptimizerSetup setup, const NamedOptions& optimizer, const NamedOptions& lr_scheduler,
-                               std::vector<Problem>& problems) {
+OptimizerSetup apply_overrides(OptimizerSetup setup, const NamedOptions& optimizer,
+                               const NamedOptions& lr_scheduler, std::vector<Problem>& problems) {
   if (!optimizer.name.empty()) {
     const auto found = optimizers().find(optimizer.name);
     if (found == optimizers().end()) {
@@ -166,7 +226,8 @@ OptimizerSetup apply_overrides(OptimizerSetup setup, const NamedOptions& optimiz
     std::visit(
         [&](auto& config) {
           if constexpr (!std::is_same_v<std::decay_t<decltype(config)>, LibTorchOptimizer>) {
-            for (const auto& [key, text] : optimizer.args) set_member(config, "optimizer", key, text, problems);
+            for (const auto& [key, text] : optimizer.args)
+              set_member(config, "optimizer", key, text, problems);
           }
         },
         setup.optimizer);
@@ -180,7 +241,8 @@ OptimizerSetup apply_overrides(OptimizerSetup setup, const NamedOptions& optimiz
     } else {
       setup.schedule = found->second;
       // Schedules that people give in steps count steps, the classic decays epochs, as in their papers.
-      const bool by_step = lr_scheduler.name == "constant" || lr_scheduler.name == "cosine" || lr_scheduler.name == "one_cycle";
+      const bool by_step = lr_scheduler.name == "constant" || lr_scheduler.name == "cosine" ||
+                           lr_scheduler.name == "one_cycle";
       setup.interval = by_step ? Interval::step : Interval::epoch;
     }
   }

@@ -8,7 +8,8 @@
 namespace cxtrain {
 
 std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& groups,
-                                          const std::vector<NamedTensor>& parameters, double lr, double weight_decay) {
+                                          const std::vector<NamedTensor>& parameters, double lr,
+                                          double weight_decay) {
   std::map<const at::TensorImpl*, const NamedTensor*> free;
   for (const NamedTensor& parameter : parameters) {
     if (parameter.tensor.requires_grad()) free[parameter.tensor.unsafeGetTensorImpl()] = &parameter;
@@ -20,8 +21,9 @@ std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& gro
       if (!tensor.requires_grad()) continue;
       const auto found = free.find(tensor.unsafeGetTensorImpl());
       if (found == free.end()) {
-        throw ConfigError("optimizer", "parameter group " + std::to_string(g) +
-                                           " has a tensor that is no parameter of the model, or is in two groups");
+        throw ConfigError("optimizer",
+                          "parameter group " + std::to_string(g) +
+                              " has a tensor that is no parameter of the model, or is in two groups");
       }
       group.parameters.push_back(*found->second);
       free.erase(found);

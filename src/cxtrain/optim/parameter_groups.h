@@ -16,6 +16,7 @@ struct ResolvedGroup {
 
 /// See make_optimizer. `lr` and `weight_decay` are the defaults of groups that name none.
 std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& groups,
-                                          const std::vector<NamedTensor>& parameters, double lr, double weight_decay);
+                                          const std::vector<NamedTensor>& parameters, double lr,
+                                          double weight_decay);
 
 }  // namespace cxtrain

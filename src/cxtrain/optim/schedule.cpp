@@ -38,7 +38,8 @@ double one_cycle(const OneCycleSchedule& s, std::int64_t t, std::int64_t run) {
   const double peak = s.pct_start * (last + 1) - 1;
   const double start = 1 / s.div_factor, end = start / s.final_div_factor;
   const auto x = static_cast<double>(t);
-  return x <= peak ? cosine_between(start, 1, peak > 0 ? x / peak : 1) : cosine_between(1, end, (x - peak) / (last - peak));
+  return x <= peak ? cosine_between(start, 1, peak > 0 ? x / peak : 1)
+                   : cosine_between(1, end, (x - peak) / (last - peak));
 }
 
 }  // namespace
@@ -49,12 +50,15 @@ double schedule_factor(const ScheduleConfig& schedule, std::int64_t t, std::int6
           [&](const ConstantSchedule& s) { return warmup_factor(t, s.warmup); },
           [&](const CosineSchedule& s) {
             if (t < s.warmup) return warmup_factor(t, s.warmup);
-            const std::int64_t length = std::max<std::int64_t>(length_of(s.total, total, "cosine") - s.warmup, 1);
-            return cosine_between(1, s.min_ratio, static_cast<double>(t - s.warmup) / static_cast<double>(length));
+            const std::int64_t length =
+                std::max<std::int64_t>(length_of(s.total, total, "cosine") - s.warmup, 1);
+            return cosine_between(1, s.min_ratio,
+                                  static_cast<double>(t - s.warmup) / static_cast<double>(length));
           },
           [&](const StepSchedule& s) { return std::pow(s.gamma, static_cast<double>(t / s.step_size)); },
           [&](const MultiStepSchedule& s) {
-            const auto passed = std::count_if(s.milestones.begin(), s.milestones.end(), [&](auto m) { return m <= t; });
+            const auto passed =
+                std::count_if(s.milestones.begin(), s.milestones.end(), [&](auto m) { return m <= t; });
             return std::pow(s.gamma, static_cast<double>(passed));
           },
           [&](const ExponentialSchedule& s) { return std::pow(s.gamma, static_cast<double>(t)); },
@@ -67,7 +71,8 @@ double schedule_factor(const ScheduleConfig& schedule, std::int64_t t, std::int6
 void PlateauState::observe(const PlateauSchedule& schedule, double metric) {
   const bool minimise = schedule.mode == "min";
   const double margin = 1 + (minimise ? -schedule.threshold : schedule.threshold);
-  const bool better = !std::isnan(metric) && (!has_best || (minimise ? metric < best * margin : metric > best * margin));
+  const bool better =
+      !std::isnan(metric) && (!has_best || (minimise ? metric < best * margin : metric > best * margin));
   if (better) {
     best = metric;
     has_best = true;

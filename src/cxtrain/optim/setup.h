@@ -17,8 +17,8 @@ class Optimizer;
 class OptimizerParamGroup;
 }  // namespace torch::optim
 
-/// What `configure_optimizers` returns: an optimizer with its hyperparameters, parameter groups and a schedule.
-/// Descriptions only; the trainer builds the optimizer once the strategy has placed the parameters.
+/// What `configure_optimizers` returns: an optimizer with its hyperparameters, parameter groups and a
+/// schedule. Descriptions only; the trainer builds the optimizer once the strategy has placed the parameters.
 namespace cxtrain {
 
 /// Stochastic gradient descent; defaults of torch.optim.SGD.
@@ -53,17 +53,20 @@ struct AdamW {
 /// Any of LibTorch's own optimizers (Adagrad, RMSprop, LBFGS, a user's), which run one parameter at a time.
 struct LibTorchOptimizer {
   std::string name;
-  double lr = 1e-2;  ///< the groups' base rate, which schedules scale
+  double lr = 1e-2;            ///< the groups' base rate, which schedules scale
   bool needs_closure = false;  ///< evaluates the loss itself, several times a step (LBFGS)
-  std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::optim::OptimizerParamGroup>)> make;
+  std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::optim::OptimizerParamGroup>)>
+      make;
 };
-LibTorchOptimizer rmsprop(double lr = 1e-2, double alpha = 0.99, double momentum = 0, double weight_decay = 0);
+LibTorchOptimizer rmsprop(double lr = 1e-2, double alpha = 0.99, double momentum = 0,
+                          double weight_decay = 0);
 LibTorchOptimizer adagrad(double lr = 1e-2, double lr_decay = 0, double weight_decay = 0);
 LibTorchOptimizer lbfgs(double lr = 1, std::int64_t max_iter = 20, std::int64_t history_size = 100);
 
 using OptimizerConfig = std::variant<Sgd, Adam, AdamW, LibTorchOptimizer>;
 
-/// Some of the parameters with a learning rate or weight decay of their own. Parameters in no group form the last one.
+/// Some of the parameters with a learning rate or weight decay of their own. Parameters in no group form the
+/// last one.
 struct ParameterGroup {
   std::vector<at::Tensor> parameters;
   std::optional<double> lr = {};
@@ -73,14 +76,16 @@ struct ParameterGroup {
 /// When a schedule advances.
 enum class Interval { step, epoch };
 
-// Each schedule gives the factor on a group's base learning rate as a pure function of the count t of steps (or
-// epochs) done, so that a resumed run needs no schedule state. `warmup` counts come first: a linear rise from
-// base/warmup to base, as in transformers' get_*_schedule_with_warmup, starting at 1/warmup rather than 0.
+// Each schedule gives the factor on a group's base learning rate as a pure function of the count t of steps
+// (or epochs) done, so that a resumed run needs no schedule state. `warmup` counts come first: a linear rise
+// from base/warmup to base, as in transformers' get_*_schedule_with_warmup, starting at 1/warmup rather than
+// 0.
 
 struct ConstantSchedule {
   std::int64_t warmup = 0;
 };
-/// Half a cosine from base to `min_ratio` * base over `total` counts (Loshchilov & Hutter 2017, eq. 5); flat after.
+/// Half a cosine from base to `min_ratio` * base over `total` counts (Loshchilov & Hutter 2017, eq. 5); flat
+/// after.
 struct CosineSchedule {
   std::int64_t warmup = 0;
   std::int64_t total = 0;  ///< 0: to the end of the run
@@ -107,8 +112,8 @@ struct OneCycleSchedule {
   double div_factor = 25;
   double final_div_factor = 1e4;
 };
-/// ReduceLROnPlateau: multiplies by `factor` after `patience` epochs without a relative improvement of `threshold`
-/// in the monitored metric. The one schedule with state, which belongs to the training state.
+/// ReduceLROnPlateau: multiplies by `factor` after `patience` epochs without a relative improvement of
+/// `threshold` in the monitored metric. The one schedule with state, which belongs to the training state.
 struct PlateauSchedule {
   std::string monitor = "val_loss";
   std::string mode = "min";  ///< min | max

@@ -13,6 +13,6 @@
 #define CXTRAIN_COMPILER "g++ " CXTRAIN_TEXT_OF(__GNUC__)
 #endif
 
-#define CXTRAIN_FINGERPRINT                                                     \
+#define CXTRAIN_FINGERPRINT                                                    \
   "cxtrain " CXTRAIN_VERSION ", LibTorch " TORCH_VERSION ", " CXTRAIN_COMPILER \
   ", C++ ABI " CXTRAIN_TEXT_OF(__GXX_ABI_VERSION)

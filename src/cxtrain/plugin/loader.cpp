@@ -55,17 +55,19 @@ void PluginLoader::load(const std::string& path) {
   using Entry = const cxtrain_plugin* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(handle, CXTRAIN_PLUGIN_SYMBOL));
   if (entry == nullptr) {
-    throw PluginError("plugin " + path + ": has no symbol " CXTRAIN_PLUGIN_SYMBOL
+    throw PluginError("plugin " + path +
+                      ": has no symbol " CXTRAIN_PLUGIN_SYMBOL
                       "; it is not a cxtrain plugin, or one for another major version");
   }
   const cxtrain_plugin* plugin = entry();
   if (plugin->abi_version != CXTRAIN_PLUGIN_ABI || plugin->struct_size < sizeof(cxtrain_plugin)) {
-    throw PluginError("plugin " + path + ": ABI version " + std::to_string(plugin->abi_version) + ", expected " +
-                      std::to_string(CXTRAIN_PLUGIN_ABI) + "; rebuild it against this cxtrain");
+    throw PluginError("plugin " + path + ": ABI version " + std::to_string(plugin->abi_version) +
+                      ", expected " + std::to_string(CXTRAIN_PLUGIN_ABI) +
+                      "; rebuild it against this cxtrain");
   }
   if (std::string_view(plugin->fingerprint) != CXTRAIN_FINGERPRINT) {
-    throw PluginError("plugin " + path + " was built with\n  " + plugin->fingerprint + "\nbut this program with\n  " +
-                      CXTRAIN_FINGERPRINT "\nrebuild it with the latter");
+    throw PluginError("plugin " + path + " was built with\n  " + plugin->fingerprint +
+                      "\nbut this program with\n  " + CXTRAIN_FINGERPRINT "\nrebuild it with the latter");
   }
   registry_.set_origin(path);
   plugin->register_all(registry_);
@@ -76,7 +78,8 @@ void PluginLoader::require(std::string_view kind, std::string_view name) {
   // A name is part of a file name here: nothing that could leave the folder.
   const bool plain = !name.empty() && name.find_first_of("/\\") == std::string_view::npos;
   for (const std::string& folder : folders_) {
-    const fs::path file = fs::path(folder) / ("libcxtrain_" + std::string(kind) + "_" + std::string(name) + ".so");
+    const fs::path file =
+        fs::path(folder) / ("libcxtrain_" + std::string(kind) + "_" + std::string(name) + ".so");
     if (!plain || !fs::exists(file)) continue;
     load(file.string());
     registry_.require(kind, name);
@@ -84,8 +87,9 @@ void PluginLoader::require(std::string_view kind, std::string_view name) {
   }
   const std::vector<std::string> known = available(kind);
   const std::string near = nearest_name(name, known);
-  throw PluginError("there is no " + std::string(kind) + " `" + std::string(name) + "`; found: " + join(known, ", ") +
-                    (near.empty() ? "" : "; did you mean " + near + "?") + "\n  looked in " + join(folders_, ", "));
+  throw PluginError("there is no " + std::string(kind) + " `" + std::string(name) +
+                    "`; found: " + join(known, ", ") + (near.empty() ? "" : "; did you mean " + near + "?") +
+                    "\n  looked in " + join(folders_, ", "));
 }
 
 std::vector<std::string> PluginLoader::available(std::string_view kind) const {

@@ -16,10 +16,10 @@
 extern "C" {
 
 struct cxtrain_plugin {
-  std::uint32_t struct_size;   ///< sizeof(cxtrain_plugin) of the builder: later versions only append
-  std::uint32_t abi_version;   ///< CXTRAIN_PLUGIN_ABI of the builder
+  std::uint32_t struct_size;  ///< sizeof(cxtrain_plugin) of the builder: later versions only append
+  std::uint32_t abi_version;  ///< CXTRAIN_PLUGIN_ABI of the builder
   const char* name;
-  const char* fingerprint;     ///< cxtrain, LibTorch, compiler and C++ ABI of the builder
+  const char* fingerprint;  ///< cxtrain, LibTorch, compiler and C++ ABI of the builder
   void (*register_all)(cxtrain::Registry& registry);
 };
 
@@ -28,9 +28,9 @@ struct cxtrain_plugin {
 #define CXTRAIN_PLUGIN_ABI 1
 #define CXTRAIN_PLUGIN_SYMBOL "cxtrain_plugin_v1"
 
-#define CXTRAIN_PLUGIN(plugin_name, register_function)                                                     \
-  extern "C" __attribute__((visibility("default"))) const cxtrain_plugin* cxtrain_plugin_v1() {            \
-    static const cxtrain_plugin plugin{sizeof(cxtrain_plugin), CXTRAIN_PLUGIN_ABI, plugin_name,            \
-                                       CXTRAIN_FINGERPRINT, register_function};                            \
-    return &plugin;                                                                                        \
+#define CXTRAIN_PLUGIN(plugin_name, register_function)                                          \
+  extern "C" __attribute__((visibility("default"))) const cxtrain_plugin* cxtrain_plugin_v1() { \
+    static const cxtrain_plugin plugin{sizeof(cxtrain_plugin), CXTRAIN_PLUGIN_ABI, plugin_name, \
+                                       CXTRAIN_FINGERPRINT, register_function};                 \
+    return &plugin;                                                                             \
   }

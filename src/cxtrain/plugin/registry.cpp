@@ -9,8 +9,8 @@ namespace cxtrain {
 void Registry::insert(Entry entry) {
   const std::pair key{entry.kind, entry.name};
   if (const auto existing = entries_.find(key); existing != entries_.end()) {
-    throw PluginError("two plugins offer the " + entry.kind + " `" + entry.name + "`: " + existing->second.origin +
-                      " and " + entry.origin + "; leave one of them out");
+    throw PluginError("two plugins offer the " + entry.kind + " `" + entry.name +
+                      "`: " + existing->second.origin + " and " + entry.origin + "; leave one of them out");
   }
   entries_.emplace(key, std::move(entry));
 }
@@ -39,7 +39,8 @@ std::vector<std::string> Registry::names(std::string_view kind) const {
 }
 
 bool Registry::has_origin(std::string_view origin) const {
-  return std::any_of(entries_.begin(), entries_.end(), [&](const auto& item) { return item.second.origin == origin; });
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const auto& item) { return item.second.origin == origin; });
 }
 
 }  // namespace cxtrain

@@ -36,7 +36,8 @@ class Registry {
   };
 
   template <class Interface>
-  void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments, Factory<Interface> factory) {
+  void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments,
+           Factory<Interface> factory) {
     insert({std::string(Interface::kKind), std::move(name), std::move(help), std::move(arguments), origin_,
             std::move(factory)});
   }

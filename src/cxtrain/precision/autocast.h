@@ -7,8 +7,9 @@
 
 namespace cxtrain {
 
-/// Autocast for this thread while it lives: the forward pass and the loss, nothing else. Without a dtype it does
-/// nothing. The outermost guard drops the cache of converted weights, which the optimizer step makes stale.
+/// Autocast for this thread while it lives: the forward pass and the loss, nothing else. Without a dtype it
+/// does nothing. The outermost guard drops the cache of converted weights, which the optimizer step makes
+/// stale.
 class AutocastGuard {
  public:
   AutocastGuard(c10::DeviceType device, std::optional<c10::ScalarType> dtype);

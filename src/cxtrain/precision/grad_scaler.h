@@ -10,9 +10,10 @@ namespace cxtrain {
 
 /// Dynamic loss scaling for float16 gradients; defaults of torch.amp.GradScaler.
 ///
-/// A step: backward of `scale(loss)`, `unscale(gradients)`, an optimizer step that is skipped where `found_inf()` is 1,
-/// `update()`. All state stays on the device and nothing synchronises with the host. Ranks agree without a message:
-/// they scale alike, and an overflow on one makes the averaged gradients of all infinite or NaN.
+/// A step: backward of `scale(loss)`, `unscale(gradients)`, an optimizer step that is skipped where
+/// `found_inf()` is 1, `update()`. All state stays on the device and nothing synchronises with the host.
+/// Ranks agree without a message: they scale alike, and an overflow on one makes the averaged gradients of
+/// all infinite or NaN.
 class GradScaler {
  public:
   struct Options {

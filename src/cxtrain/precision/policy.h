@@ -16,7 +16,8 @@ struct PrecisionPolicy {
   bool scale_gradients = false;                  ///< float16 gradients underflow without a loss scale
 };
 
-/// Of a canonical name: 32-true, 64-true, bf16-mixed, 16-mixed, bf16-true, 16-true. Throws ConfigError for others.
+/// Of a canonical name: 32-true, 64-true, bf16-mixed, 16-mixed, bf16-true, 16-true. Throws ConfigError for
+/// others.
 PrecisionPolicy precision_policy(std::string_view name);
 
 }  // namespace cxtrain

@@ -18,8 +18,9 @@ std::int64_t aligned(std::int64_t elements, at::ScalarType dtype) {
 
 }  // namespace
 
-std::vector<BucketPlan> plan_buckets(std::span<const ParameterShape> parameters, std::span<const std::size_t> order,
-                                     std::int64_t first_bytes, std::int64_t bytes) {
+std::vector<BucketPlan> plan_buckets(std::span<const ParameterShape> parameters,
+                                     std::span<const std::size_t> order, std::int64_t first_bytes,
+                                     std::int64_t bytes) {
   std::vector<BucketPlan> closed;
   std::map<std::pair<at::ScalarType, std::string>, BucketPlan> open;
   for (const std::size_t index : order) {

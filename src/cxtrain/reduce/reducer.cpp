@@ -12,7 +12,8 @@
 
 namespace cxtrain {
 
-/// Sits in the parameter's post-accumulate slot, which autograd runs once the gradient of a backward is complete.
+/// Sits in the parameter's post-accumulate slot, which autograd runs once the gradient of a backward is
+/// complete.
 struct Reducer::Hook final : torch::autograd::PostAccumulateGradHook {
   Hook(Reducer& r, std::size_t i) : reducer(r), index(i) {}
   void operator()(const torch::autograd::Variable&) override { reducer.on_gradient(index); }
@@ -21,7 +22,8 @@ struct Reducer::Hook final : torch::autograd::PostAccumulateGradHook {
   std::size_t index;
 };
 
-Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator& communicator, World& world, ReducerOptions options)
+Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator& communicator, World& world,
+                 ReducerOptions options)
     : communicator_(communicator), world_(world), options_(options) {
   for (NamedTensor& parameter : parameters) {
     if (!parameter.tensor.requires_grad()) continue;
@@ -65,8 +67,7 @@ std::vector<ParameterShape> Reducer::shapes() const {
 void Reducer::lay_out(std::span<const std::size_t> order) {
   buckets_.clear();
   std::vector<std::int64_t> used(arenas_.size(), 0);
-  for (BucketPlan& plan :
-       plan_buckets(shapes(), order, options_.first_bucket_bytes, options_.bucket_bytes)) {
+  for (BucketPlan& plan : plan_buckets(shapes(), order, options_.first_bucket_bytes, options_.bucket_bytes)) {
     const at::Tensor& first = parameters_[plan.parameters.front()].tensor;
     const auto arena = static_cast<std::size_t>(
         std::find_if(arenas_.begin(), arenas_.end(),
@@ -80,8 +81,9 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
       Parameter& parameter = parameters_[plan.parameters[i]];
       const at::Tensor& tensor = parameter.tensor;
       const bool dense = tensor.is_non_overlapping_and_dense();
-      parameter.view = flat.as_strided(tensor.sizes(), dense ? tensor.strides() : tensor.contiguous().strides(),
-                                       flat.storage_offset() + plan.offsets[i]);
+      parameter.view =
+          flat.as_strided(tensor.sizes(), dense ? tensor.strides() : tensor.contiguous().strides(),
+                          flat.storage_offset() + plan.offsets[i]);
       parameter.bucket = buckets_.size();
     }
     const std::size_t pending = plan.parameters.size();  // the layout may change after begin_backward
@@ -102,8 +104,8 @@ void Reducer::on_gradient(std::size_t index) {
   Parameter& parameter = parameters_[index];
   at::Tensor& gradient = parameter.tensor.mutable_grad();
   if (!gradient.is_same(parameter.view)) {
-    // The first gradient since zero_gradients: autograd made a tensor for it. Copying it into its place costs half
-    // of what adding to a zeroed place would.
+    // The first gradient since zero_gradients: autograd made a tensor for it. Copying it into its place costs
+    // half of what adding to a zeroed place would.
     const at::NoGradGuard no_grad;
     parameter.view.copy_(gradient);
     gradient = parameter.view;
@@ -143,12 +145,14 @@ void Reducer::fill_untouched() {
   }
   if (names.empty() || options_.find_unused_parameters) return;
   warned_unused_ = true;
-  log_warning("no gradient reached " + names + " in this step; counted as zero (if the forward pass leaves them out "
+  log_warning("no gradient reached " + names +
+              " in this step; counted as zero (if the forward pass leaves them out "
               "on purpose, --ddp.find_unused_parameters true keeps them without a gradient)");
 }
 
 void Reducer::forget_unused() {
-  const bool all_touched = std::all_of(parameters_.begin(), parameters_.end(), [](const auto& p) { return p.touched; });
+  const bool all_touched =
+      std::all_of(parameters_.begin(), parameters_.end(), [](const auto& p) { return p.touched; });
   if (world_.max(all_touched ? 0 : 1) == 0) return;
   std::vector<double> users;
   for (const Parameter& parameter : parameters_) users.push_back(parameter.touched ? 1 : 0);

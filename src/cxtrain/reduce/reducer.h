@@ -22,19 +22,20 @@ struct ReducerOptions {
 
 /// The seam between autograd and communication: averages gradients over all ranks.
 ///
-/// Gradients live in flat buckets, as views; a hook on each parameter notes that its gradient is ready, and a full
-/// bucket is all-reduced as one message. Buckets go out strictly in index order, so that all ranks agree whatever
-/// order autograd takes. After the first synchronised step they are laid out anew in the order observed then (rank
-/// 0's, sent to all).
+/// Gradients live in flat buckets, as views; a hook on each parameter notes that its gradient is ready, and a
+/// full bucket is all-reduced as one message. Buckets go out strictly in index order, so that all ranks agree
+/// whatever order autograd takes. After the first synchronised step they are laid out anew in the order
+/// observed then (rank 0's, sent to all).
 ///
 /// For each micro-batch: `begin_backward`, then backward, and once per optimizer step `finish`. Gradients
-/// accumulate in the buckets between two calls of `zero_gradients`. One thread calls it; on CUDA the hooks run on
-/// autograd's thread while the caller waits in backward.
+/// accumulate in the buckets between two calls of `zero_gradients`. One thread calls it; on CUDA the hooks
+/// run on autograd's thread while the caller waits in backward.
 class Reducer {
  public:
   /// Collective. `parameters` that do not require a gradient are left alone. All ranks pass the same ones
   /// (`verify_same_parameters`). Communicator and world outlive the reducer.
-  Reducer(std::vector<NamedTensor> parameters, Communicator& communicator, World& world, ReducerOptions options);
+  Reducer(std::vector<NamedTensor> parameters, Communicator& communicator, World& world,
+          ReducerOptions options);
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
@@ -42,10 +43,10 @@ class Reducer {
   /// `synchronize`: the gradients of this backward complete the optimizer step.
   void begin_backward(bool synchronize);
 
-  /// After the backward that synchronises: sends what has not been sent, and joins. Gradients are then averages over
-  /// all ranks (on CUDA: for work submitted to the current stream after this). Collective. A parameter that got no
-  /// gradient on this rank counts as zero (named in a warning, once); with `find_unused_parameters` one that got none
-  /// on any rank stays without a gradient.
+  /// After the backward that synchronises: sends what has not been sent, and joins. Gradients are then
+  /// averages over all ranks (on CUDA: for work submitted to the current stream after this). Collective. A
+  /// parameter that got no gradient on this rank counts as zero (named in a warning, once); with
+  /// `find_unused_parameters` one that got none on any rank stays without a gradient.
   void finish();
 
   /// Forgets the gradients, without touching memory: the next backward writes rather than adds.
@@ -58,7 +59,7 @@ class Reducer {
   struct Parameter {
     std::string name;
     at::Tensor tensor;
-    at::Tensor view;       ///< its place in the bucket, shaped and strided like the parameter
+    at::Tensor view;  ///< its place in the bucket, shaped and strided like the parameter
     std::size_t bucket = 0;
     bool ready = false;    ///< in this backward
     bool touched = false;  ///< since zero_gradients
@@ -87,9 +88,9 @@ class Reducer {
   bool synchronize_ = false;
   bool order_agreed_ = false;
   bool warned_unused_ = false;
-  std::size_t next_bucket_ = 0;             ///< the first that has not been sent in this step
+  std::size_t next_bucket_ = 0;  ///< the first that has not been sent in this step
   std::vector<std::size_t> observed_order_;
-  std::vector<std::size_t> next_order_;     ///< agreed, to be laid out by the next zero_gradients
+  std::vector<std::size_t> next_order_;  ///< agreed, to be laid out by the next zero_gradients
 };
 
 }  // namespace cxtrain

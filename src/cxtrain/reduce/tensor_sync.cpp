@@ -12,7 +12,8 @@ TensorSync::TensorSync(const std::vector<NamedTensor>& tensors, Communicator& co
     : communicator_(communicator) {
   const at::NoGradGuard no_grad;
   std::map<at::ScalarType, std::vector<at::Tensor>> by_dtype;
-  for (const NamedTensor& named : tensors) by_dtype[named.tensor.scalar_type()].push_back(named.tensor.detach());
+  for (const NamedTensor& named : tensors)
+    by_dtype[named.tensor.scalar_type()].push_back(named.tensor.detach());
   for (auto& [dtype, list] : by_dtype) {
     std::int64_t numel = 0;
     for (const at::Tensor& tensor : list) numel += tensor.numel();

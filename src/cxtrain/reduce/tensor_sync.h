@@ -9,8 +9,9 @@
 
 namespace cxtrain {
 
-/// Gives every rank rank 0's tensors, as one message per dtype: parameters at the start, and after each step the buffers
-/// that a forward pass changes (running statistics of batch norm), as torch's DistributedDataParallel does.
+/// Gives every rank rank 0's tensors, as one message per dtype: parameters at the start, and after each step
+/// the buffers that a forward pass changes (running statistics of batch norm), as torch's
+/// DistributedDataParallel does.
 class TensorSync {
  public:
   /// The tensors are handles and share one device; the communicator outlives this.

@@ -16,8 +16,8 @@ namespace {
 
 std::string describe(const NamedTensor& parameter) {
   std::ostringstream text;
-  text << parameter.name << ": " << c10::toString(parameter.tensor.scalar_type()) << " " << parameter.tensor.sizes()
-       << (parameter.tensor.requires_grad() ? "" : " (frozen)");
+  text << parameter.name << ": " << c10::toString(parameter.tensor.scalar_type()) << " "
+       << parameter.tensor.sizes() << (parameter.tensor.requires_grad() ? "" : " (frozen)");
   return text.str();
 }
 
@@ -46,8 +46,9 @@ void verify_same_parameters(std::span<const NamedTensor> parameters, World& worl
       const std::string here = i < reference.size() ? reference[i] : "no further parameter";
       const std::string there = i < other.size() ? other[i] : "no further parameter";
       if (here == there) continue;
-      throw CommunicationError("the ranks have built different models: parameter " + std::to_string(i) + " on rank 0 is `" +
-                               here + "`, on rank " + std::to_string(rank) + " it is `" + there +
+      throw CommunicationError("the ranks have built different models: parameter " + std::to_string(i) +
+                               " on rank 0 is `" + here + "`, on rank " + std::to_string(rank) + " it is `" +
+                               there +
                                "`; build the same model on every rank (no rank-dependent layers or sizes)");
     }
   }

@@ -15,11 +15,13 @@ void require_trainable_loss(const at::Tensor& loss) {
     std::ostringstream found;
     if (loss.defined()) found << "a tensor of shape " << loss.sizes();
     throw TrainingError("training_step must return the loss as one number, got " +
-                        (loss.defined() ? found.str() : std::string("an undefined tensor")) + "; reduce it with .mean()");
+                        (loss.defined() ? found.str() : std::string("an undefined tensor")) +
+                        "; reduce it with .mean()");
   }
   if (!loss.requires_grad()) {
-    throw TrainingError("the loss of training_step has no gradient: it was computed without any trained parameter, "
-                        "detached, or under a NoGradGuard");
+    throw TrainingError(
+        "the loss of training_step has no gradient: it was computed without any trained parameter, "
+        "detached, or under a NoGradGuard");
   }
 }
 
@@ -47,8 +49,8 @@ at::Tensor local_training_step(Trainable& module, const MicroStep& step, const S
   return loss.detach();
 }
 
-void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch& batch, std::int64_t batch_idx,
-                           const StrategyContext& context) {
+void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch& batch,
+                           std::int64_t batch_idx, const StrategyContext& context) {
   const at::NoGradGuard no_grad;
   const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
   if (stage == EvaluationStage::validate) {

@@ -16,8 +16,9 @@
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/strategy/trainable.h"
 
-/// How a step is spread over ranks and devices. One plugin each; the fit loop drives them all alike and never asks
-/// which it has. All methods are called on every rank, in the same order, from the thread that runs the loop.
+/// How a step is spread over ranks and devices. One plugin each; the fit loop drives them all alike and never
+/// asks which it has. All methods are called on every rank, in the same order, from the thread that runs the
+/// loop.
 namespace cxtrain {
 
 /// What a strategy works with; everything outlives it.
@@ -42,9 +43,10 @@ class StepObserver {
 struct MicroStep {
   const Batch& batch;
   std::int64_t batch_idx = 0;
-  bool first = true;        ///< gradients start anew here
-  bool last = true;         ///< ... and are complete here
-  double loss_weight = 1;   ///< factor on the loss before backward: 1/micro-batches, and uneven shards evened out
+  bool first = true;  ///< gradients start anew here
+  bool last = true;   ///< ... and are complete here
+  double loss_weight =
+      1;  ///< factor on the loss before backward: 1/micro-batches, and uneven shards evened out
   GradScaler* scaler = nullptr;
   StepObserver& observer;
 };
@@ -58,8 +60,9 @@ class Strategy {
 
   // Called in this order.
 
-  /// Places the model, gives every rank rank 0's parameters and buffers, and prepares for gradients. Collective; may
-  /// block on the other ranks up to their timeout. Throws CommunicationError when the ranks' models differ.
+  /// Places the model, gives every rank rank 0's parameters and buffers, and prepares for gradients.
+  /// Collective; may block on the other ranks up to their timeout. Throws CommunicationError when the ranks'
+  /// models differ.
   virtual void setup(Trainable& module, const StrategyContext& context) = 0;
 
   /// The part of every global batch that this rank reads.
@@ -68,9 +71,9 @@ class Strategy {
   /// The parameters for this rank's optimizer.
   virtual std::vector<NamedTensor> optimizer_parameters() const = 0;
 
-  /// Forward and backward of one micro-batch; returns the loss, detached and unscaled. Blocks on other ranks only
-  /// where `last`. `batch.size` may be 0 on a rank that has no sample left: it then contributes nothing and
-  /// returns an undefined tensor.
+  /// Forward and backward of one micro-batch; returns the loss, detached and unscaled. Blocks on other ranks
+  /// only where `last`. `batch.size` may be 0 on a rank that has no sample left: it then contributes nothing
+  /// and returns an undefined tensor.
   virtual at::Tensor training_step(const MicroStep& step) = 0;
 
   /// Completes the gradients of the step: afterwards they are the same on all ranks. Collective.
@@ -79,8 +82,8 @@ class Strategy {
   /// The gradients that this rank holds, of the parameters that have one.
   virtual std::span<const at::Tensor> gradients() = 0;
 
-  /// The 2-norm over the whole model's gradients; scalar on the device, equal on all ranks. Collective where gradients
-  /// are spread over ranks.
+  /// The 2-norm over the whole model's gradients; scalar on the device, equal on all ranks. Collective where
+  /// gradients are spread over ranks.
   virtual at::Tensor gradient_norm() = 0;
 
   /// Called once the optimizer has stepped (a sharded strategy gathers parameters here).
@@ -89,8 +92,8 @@ class Strategy {
   virtual void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) = 0;
   virtual at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) = 0;
 
-  /// Adds up over the replicas: element-wise sums over all ranks, in place (sums and counts of epoch metrics).
-  /// Collective.
+  /// Adds up over the replicas: element-wise sums over all ranks, in place (sums and counts of epoch
+  /// metrics). Collective.
   virtual void reduce_metrics(std::span<double> sums) = 0;
 
   /// For the log: how gradients travel.

@@ -11,13 +11,14 @@
 
 namespace cxtrain {
 
-/// A model as strategies and loops see it. `cxtrain::Module` implements it for users' classes; nothing here needs
-/// LibTorch's module headers.
+/// A model as strategies and loops see it. `cxtrain::Module` implements it for users' classes; nothing here
+/// needs LibTorch's module headers.
 class Trainable {
  public:
   virtual ~Trainable() = default;
 
-  /// Parameters and buffers in registration order. The tensors are handles: writing to them writes to the model.
+  /// Parameters and buffers in registration order. The tensors are handles: writing to them writes to the
+  /// model.
   virtual std::vector<NamedTensor> all_parameters() const = 0;
   virtual std::vector<NamedTensor> all_buffers() const = 0;
 

@@ -8,8 +8,8 @@
 
 namespace cxtrain {
 
-/// The data of a run, Lightning's way: one object that knows every split. `setup` is called once on every rank
-/// before any other, and throws DataError for a file that is missing or damaged.
+/// The data of a run, Lightning's way: one object that knows every split. `setup` is called once on every
+/// rank before any other, and throws DataError for a file that is missing or damaged.
 class DataModule {
  public:
   static constexpr std::string_view kKind = "data";

@@ -46,10 +46,13 @@ MetricStore::Values evaluate(Run& run, EvaluationStage stage, DataLoader& loader
     if (batch.size == 0) continue;  // none left for this rank in an uneven last batch
     run.transfer(batch);
     run.metrics.begin_batch(MetricStore::Phase::evaluation, batch.size);
-    if (validate) run.call(&Callback::on_validation_batch_start, &Module::on_validation_batch_start, batch, loader.batch_idx());
+    if (validate)
+      run.call(&Callback::on_validation_batch_start, &Module::on_validation_batch_start, batch,
+               loader.batch_idx());
     run.parts.strategy.evaluation_step(stage, batch, loader.batch_idx());
     if (validate) {
-      run.call(&Callback::on_validation_batch_end, &Module::on_validation_batch_end, batch, loader.batch_idx());
+      run.call(&Callback::on_validation_batch_end, &Module::on_validation_batch_end, batch,
+               loader.batch_idx());
     } else {
       run.call(&Callback::on_test_batch_end, batch, loader.batch_idx());
     }

@@ -5,8 +5,8 @@
 
 namespace cxtrain {
 
-/// Runs a validation or a test over `batches` batches of the loader: gradients off, module in evaluation mode (and back
-/// in the mode it was in). Returns the epoch's means over all samples on all ranks. Collective.
+/// Runs a validation or a test over `batches` batches of the loader: gradients off, module in evaluation mode
+/// (and back in the mode it was in). Returns the epoch's means over all samples on all ranks. Collective.
 MetricStore::Values evaluate(Run& run, EvaluationStage stage, DataLoader& loader, std::int64_t batches);
 
 /// Runs predict_step over the loader; each rank gets its own shard's outputs, on the CPU, in order.

@@ -7,8 +7,8 @@
 
 namespace cxtrain {
 
-/// The training loop, from `run.state` to the limits: Lightning's hooks in Lightning's order, and the same for every
-/// strategy. Collective.
+/// The training loop, from `run.state` to the limits: Lightning's hooks in Lightning's order, and the same
+/// for every strategy. Collective.
 class FitLoop final : private StepObserver {
  public:
   /// `val` may be null. All references outlive the loop.

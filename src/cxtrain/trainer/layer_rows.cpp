@@ -14,7 +14,8 @@ void count(LayerRow& row, const at::Tensor& parameter) {
 /// "torch::nn::LinearImpl" is a Linear to its users.
 std::string short_type(const torch::nn::Module& module) {
   std::string type = module.name();
-  if (const std::size_t colons = type.rfind("::"); colons != std::string::npos) type = type.substr(colons + 2);
+  if (const std::size_t colons = type.rfind("::"); colons != std::string::npos)
+    type = type.substr(colons + 2);
   if (type.ends_with("Impl")) type.resize(type.size() - 4);
   return type;
 }

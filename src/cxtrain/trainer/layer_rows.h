@@ -7,7 +7,8 @@
 
 namespace cxtrain {
 
-/// The direct children of the module for its summary (Lightning's max_depth = 1), and its own parameters as a row.
+/// The direct children of the module for its summary (Lightning's max_depth = 1), and its own parameters as a
+/// row.
 std::vector<LayerRow> layer_rows(const Module& module);
 
 }  // namespace cxtrain

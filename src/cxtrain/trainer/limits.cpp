@@ -24,13 +24,15 @@ std::int64_t val_interval(const TrainerOptions& options, std::int64_t train_batc
   const BatchLimit& interval = options.val_check_interval;
   if (interval.is_fraction()) {
     const double fraction = std::get<double>(interval.value);
-    return std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(train_batches) * fraction));
+    return std::max<std::int64_t>(1,
+                                  static_cast<std::int64_t>(static_cast<double>(train_batches) * fraction));
   }
   const std::int64_t batches = std::get<std::int64_t>(interval.value);
   if (batches > train_batches && options.check_val_every_n_epoch) {
-    throw ConfigError("trainer.val_check_interval",
-                      std::to_string(batches) + " batches are more than an epoch's " + std::to_string(train_batches),
-                      "--check_val_every_n_epoch null counts batches across epochs");
+    throw ConfigError(
+        "trainer.val_check_interval",
+        std::to_string(batches) + " batches are more than an epoch's " + std::to_string(train_batches),
+        "--check_val_every_n_epoch null counts batches across epochs");
   }
   return batches;
 }
@@ -49,14 +51,15 @@ FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> 
   limits.accumulate = options.accumulate_grad_batches;
   limits.log_every = options.barebones ? 0 : options.log_every_n_steps;
   if (options.max_time) limits.max_seconds = static_cast<double>(*parse_max_time(*options.max_time));
-  const bool overfit = options.overfit_batches != BatchLimit{0.0} &&
-                       options.overfit_batches != BatchLimit{std::int64_t{0}};
+  const bool overfit =
+      options.overfit_batches != BatchLimit{0.0} && options.overfit_batches != BatchLimit{std::int64_t{0}};
   const BatchLimit& train = overfit ? options.overfit_batches : options.limit_train_batches;
   const BatchLimit& val = overfit ? options.overfit_batches : options.limit_val_batches;
   limits.train_batches = train.apply(available_train_batches);
   limits.val_batches = val.apply(available_val_batches);
-  limits.sanity_batches = options.num_sanity_val_steps < 0 ? limits.val_batches
-                                                           : std::min(options.num_sanity_val_steps, limits.val_batches);
+  limits.sanity_batches = options.num_sanity_val_steps < 0
+                              ? limits.val_batches
+                              : std::min(options.num_sanity_val_steps, limits.val_batches);
   if (options.barebones) limits.sanity_batches = 0;
   limits.max_steps = options.max_steps;
   limits.min_steps = options.min_steps.value_or(0);
@@ -73,8 +76,8 @@ FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> 
   }
   limits.max_epochs = epochs_of(options, model_max_epochs);
   if (limits.train_batches == 0 && limits.max_epochs != 0 && limits.max_steps != 0) {
-    throw ConfigError("trainer.limit_train_batches", "leaves none of the " + std::to_string(available_train_batches) +
-                                                         " training batches",
+    throw ConfigError("trainer.limit_train_batches",
+                      "leaves none of the " + std::to_string(available_train_batches) + " training batches",
                       "a smaller data.batch_size or fewer ranks gives more batches");
   }
   limits.val_every_epochs = options.check_val_every_n_epoch.value_or(1);

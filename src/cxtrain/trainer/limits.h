@@ -7,16 +7,18 @@
 
 namespace cxtrain {
 
-/// How far a fit goes and how often it validates: the options, once the loaders' lengths are known. Numbers only.
+/// How far a fit goes and how often it validates: the options, once the loaders' lengths are known. Numbers
+/// only.
 struct FitLimits {
   std::int64_t max_epochs = -1;  ///< -1: no limit
   std::int64_t min_epochs = 0;
-  std::int64_t max_steps = -1;   ///< -1: no limit
+  std::int64_t max_steps = -1;  ///< -1: no limit
   std::int64_t min_steps = 0;
-  std::int64_t train_batches = 0;      ///< micro-batches of an epoch, per rank
+  std::int64_t train_batches = 0;  ///< micro-batches of an epoch, per rank
   std::int64_t val_batches = 0;
   std::int64_t val_every_batches = 0;  ///< 0: never
-  bool val_counts_across_epochs = false;  ///< `val_every_batches` counts from the start of training, not of the epoch
+  bool val_counts_across_epochs =
+      false;  ///< `val_every_batches` counts from the start of training, not of the epoch
   std::int64_t val_every_epochs = 1;
   std::int64_t sanity_batches = 0;
   std::int64_t accumulate = 1;

@@ -7,11 +7,12 @@
 
 namespace cxtrain {
 
-/// How `Module::log` treats a value. The defaults are Lightning's: in `training_step` on_step, elsewhere on_epoch.
+/// How `Module::log` treats a value. The defaults are Lightning's: in `training_step` on_step, elsewhere
+/// on_epoch.
 struct LogOptions {
   std::optional<bool> on_step = {};   ///< to the loggers every `log_every_n_steps`
   std::optional<bool> on_epoch = {};  ///< the mean over the epoch's samples, over all ranks
-  bool prog_bar = false;         ///< also in the progress bar
+  bool prog_bar = false;              ///< also in the progress bar
   bool logger = true;
 };
 

@@ -15,10 +15,14 @@ namespace {
 std::optional<double> host_value(const at::Tensor& value) {
   if (!value.is_cpu()) return std::nullopt;
   switch (value.scalar_type()) {
-    case at::kFloat: return *value.const_data_ptr<float>();
-    case at::kDouble: return *value.const_data_ptr<double>();
-    case at::kLong: return static_cast<double>(*value.const_data_ptr<std::int64_t>());
-    default: return value.item<double>();
+    case at::kFloat:
+      return *value.const_data_ptr<float>();
+    case at::kDouble:
+      return *value.const_data_ptr<double>();
+    case at::kLong:
+      return static_cast<double>(*value.const_data_ptr<std::int64_t>());
+    default:
+      return value.item<double>();
   }
 }
 
@@ -44,7 +48,8 @@ MetricStore::Entry& MetricStore::entry(std::string_view name, const LogOptions& 
 void MetricStore::log(std::string_view name, const at::Tensor& value, const LogOptions& options) {
   if (phase_ == Phase::none) return;
   if (!value.defined() || value.numel() != 1) {
-    throw TrainingError("log(\"" + std::string(name) + "\"): a metric is one number; reduce the tensor with .mean()");
+    throw TrainingError("log(\"" + std::string(name) +
+                        "\"): a metric is one number; reduce the tensor with .mean()");
   }
   if (const std::optional<double> number = host_value(value)) return log(name, *number, options);
   const at::NoGradGuard no_grad;
@@ -72,8 +77,12 @@ void MetricStore::begin_batch(Phase phase, std::int64_t samples) {
   samples_ = samples;
 }
 
-std::string MetricStore::step_name(const Entry& metric) { return metric.on_epoch ? metric.name + "_step" : metric.name; }
-std::string MetricStore::epoch_name(const Entry& metric) { return metric.on_step ? metric.name + "_epoch" : metric.name; }
+std::string MetricStore::step_name(const Entry& metric) {
+  return metric.on_epoch ? metric.name + "_step" : metric.name;
+}
+std::string MetricStore::epoch_name(const Entry& metric) {
+  return metric.on_step ? metric.name + "_epoch" : metric.name;
+}
 
 MetricStore::Values MetricStore::take_step_values() {
   Values values;
@@ -94,7 +103,8 @@ MetricStore::Values MetricStore::reduce_epoch(Phase phase, World& world, Strateg
     mine += metric.name + '\n';
   }
   if (world.size() > 1) {
-    // A rank that had no sample left in an uneven evaluation has logged nothing; all must reduce the same list.
+    // A rank that had no sample left in an uneven evaluation has logged nothing; all must reduce the same
+    // list.
     for (const std::string& names : world.all_gather(mine)) {
       std::istringstream lines(names);
       for (std::string name; std::getline(lines, name);) sums.try_emplace(name);

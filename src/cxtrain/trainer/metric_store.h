@@ -13,8 +13,8 @@
 namespace cxtrain {
 
 /// Keeps what modules log: the last value of each metric for the loggers and the progress bar, and the
-/// sample-weighted mean over an epoch. Logging a value costs a look-up by name and, on a GPU, an asynchronous kernel;
-/// values are read on the host only when somebody looks at them.
+/// sample-weighted mean over an epoch. Logging a value costs a look-up by name and, on a GPU, an asynchronous
+/// kernel; values are read on the host only when somebody looks at them.
 class MetricStore final : public MetricSink {
  public:
   enum class Phase { none, training, evaluation };
@@ -29,8 +29,8 @@ class MetricStore final : public MetricSink {
   /// Values logged on_step since the last call, for the loggers.
   Values take_step_values();
 
-  /// Means over all samples on all ranks since the last call, of the metrics logged in this phase with on_epoch.
-  /// Collective; ranks may have logged different metrics.
+  /// Means over all samples on all ranks since the last call, of the metrics logged in this phase with
+  /// on_epoch. Collective; ranks may have logged different metrics.
   Values reduce_epoch(Phase phase, World& world, Strategy& strategy);
 
   /// Forgets this phase's epoch sums (after a sanity check).
@@ -54,10 +54,10 @@ class MetricStore final : public MetricSink {
     std::string name;
     Phase phase = Phase::none;
     bool on_step = false, on_epoch = false, prog_bar = false, logger = true;
-    bool fresh = false;   ///< logged since take_step_values
-    Scalar step;          ///< the last value
-    Scalar sum;           ///< values times samples
-    double weight = 0;    ///< samples
+    bool fresh = false;          ///< logged since take_step_values
+    Scalar step;                 ///< the last value
+    Scalar sum;                  ///< values times samples
+    double weight = 0;           ///< samples
     std::optional<double> mean;  ///< of the last epoch
   };
 

@@ -16,8 +16,8 @@
 
 namespace cxtrain {
 
-/// A model and how to train it: Lightning's LightningModule. Derive, register submodules in the constructor, and
-/// write `training_step` and `configure_optimizers`; everything else has a default.
+/// A model and how to train it: Lightning's LightningModule. Derive, register submodules in the constructor,
+/// and write `training_step` and `configure_optimizers`; everything else has a default.
 ///
 ///     class Regression : public cxtrain::Module {
 ///      public:

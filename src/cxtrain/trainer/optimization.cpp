@@ -5,18 +5,22 @@
 
 namespace cxtrain {
 
-Optimization::Optimization(Run& run, const OptimizerSetup& setup, const FitLimits& limits, bool scale_gradients)
+Optimization::Optimization(Run& run, const OptimizerSetup& setup, const FitLimits& limits,
+                           bool scale_gradients)
     : run_(run),
       setup_(setup),
-      total_counts_(setup.interval == Interval::step ? limits.total_steps() : std::max<std::int64_t>(limits.max_epochs, 0)),
+      total_counts_(setup.interval == Interval::step ? limits.total_steps()
+                                                     : std::max<std::int64_t>(limits.max_epochs, 0)),
       optimizer_(make_optimizer(setup, run.parts.strategy.optimizer_parameters())) {
   if (scale_gradients) {
     scaler_.emplace(run.parts.device);
     if (run.state.loss_scale > 0) scaler_->restore(run.state.loss_scale, run.state.loss_scale_growth);
   }
   if (optimizer_->needs_closure() && (limits.accumulate > 1 || scale_gradients)) {
-    throw ConfigError("optimizer", "an optimizer that evaluates the loss itself works with neither "
-                                   "accumulate_grad_batches nor 16-mixed", "use precision 32-true or bf16-mixed and no accumulation");
+    throw ConfigError("optimizer",
+                      "an optimizer that evaluates the loss itself works with neither "
+                      "accumulate_grad_batches nor 16-mixed",
+                      "use precision 32-true or bf16-mixed and no accumulation");
   }
   run_.loop.learning_rates = [this] { return optimizer_->learning_rates(); };
   update_learning_rate();
@@ -74,7 +78,8 @@ void Optimization::end_epoch() {
 
 void Optimization::update_learning_rate() {
   const TrainState& state = run_.state;
-  if (std::holds_alternative<PlateauSchedule>(setup_.schedule)) return optimizer_->set_lr_factor(state.plateau.factor);
+  if (std::holds_alternative<PlateauSchedule>(setup_.schedule))
+    return optimizer_->set_lr_factor(state.plateau.factor);
   const std::int64_t count = setup_.interval == Interval::step ? state.global_step : state.epoch;
   optimizer_->set_lr_factor(schedule_factor(setup_.schedule, count, total_counts_));
 }

@@ -11,13 +11,14 @@
 
 namespace cxtrain {
 
-/// What follows a complete backward: gradients synchronised, unscaled and clipped, the optimizer stepped, the loss scale
-/// and the learning rate moved on. Nothing here waits for the device.
+/// What follows a complete backward: gradients synchronised, unscaled and clipped, the optimizer stepped, the
+/// loss scale and the learning rate moved on. Nothing here waits for the device.
 class Optimization {
  public:
   Optimization(Run& run, const OptimizerSetup& setup, const FitLimits& limits, bool scale_gradients);
 
-  /// One optimizer step; counts it. `recompute` runs forward and backward again, for optimizers that need a closure.
+  /// One optimizer step; counts it. `recompute` runs forward and backward again, for optimizers that need a
+  /// closure.
   void step(const std::function<at::Tensor()>& recompute);
   /// At the end of an epoch, after its validation.
   void end_epoch();

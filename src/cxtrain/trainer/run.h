@@ -19,7 +19,8 @@
 
 namespace cxtrain {
 
-/// What the loops of one run share: the parts, the training state, the metrics, and the hooks. Lives on one thread.
+/// What the loops of one run share: the parts, the training state, the metrics, and the hooks. Lives on one
+/// thread.
 class Run final : public RunView {
  public:
   struct Parts {
@@ -44,14 +45,19 @@ class Run final : public RunView {
   double elapsed_seconds() const override { return state.elapsed_seconds + (clock.now() - started_); }
   bool sanity_checking() const override { return loop.sanity_checking; }
   std::optional<double> metric(std::string_view name) const override { return metrics.last(name); }
-  std::vector<std::pair<std::string, double>> progress_bar_metrics() const override { return metrics.progress_bar(); }
-  std::vector<double> learning_rates() const override { return loop.learning_rates ? loop.learning_rates() : std::vector<double>{}; }
+  std::vector<std::pair<std::string, double>> progress_bar_metrics() const override {
+    return metrics.progress_bar();
+  }
+  std::vector<double> learning_rates() const override {
+    return loop.learning_rates ? loop.learning_rates() : std::vector<double>{};
+  }
   void log(std::string_view name, double value) override;
   void request_stop(std::string reason) override;
 
   /// Runs a hook: of every callback, then of the module.
   template <class... C, class... M, class... Args>
-  void call(void (Callback::*callback_hook)(RunView&, C...), void (Module::*module_hook)(M...), const Args&... args) {
+  void call(void (Callback::*callback_hook)(RunView&, C...), void (Module::*module_hook)(M...),
+            const Args&... args) {
     call(callback_hook, args...);
     (parts.module.*module_hook)(args...);
   }
@@ -86,7 +92,7 @@ class Run final : public RunView {
     std::function<std::vector<double>()> learning_rates;
   };
   Loop loop;
-  std::string stop_reason;   ///< set on the rank that asks; the ranks agree after each step
+  std::string stop_reason;  ///< set on the rank that asks; the ranks agree after each step
   bool stop_requested = false;
   double first_step_seconds = 0;
 

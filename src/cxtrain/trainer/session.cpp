@@ -28,8 +28,8 @@ Trainer::Session::Session(Trainer& trainer, Module& module)
       strategy_(trainer.registry_.make<Strategy>(trainer.plan_.strategy, {})) {
   open_log_dir();
   strategy_->setup(module, context_);
-  run_ = std::make_unique<Run>(Run::Parts{trainer.world_, trainer.options_, module, *strategy_, trainer.device_,
-                                          precision_.module_dtype});
+  run_ = std::make_unique<Run>(Run::Parts{trainer.world_, trainer.options_, module, *strategy_,
+                                          trainer.device_, precision_.module_dtype});
   trainer_.where_ = [run = run_.get()] { return run->where(); };
   trainer_.world_.set_timeout(trainer_.options_.timeout_seconds, trainer_.where_);
   run_->state.seed = trainer_.options_.seed.value_or(0);
@@ -73,16 +73,18 @@ void Trainer::Session::add_callbacks() {
   auto& callbacks = run_->callbacks;
   callbacks = std::move(trainer_.callbacks_);
   if (options.trainer.max_time) {
-    callbacks.push_back(std::make_unique<Timer>(static_cast<double>(*parse_max_time(*options.trainer.max_time))));
+    callbacks.push_back(
+        std::make_unique<Timer>(static_cast<double>(*parse_max_time(*options.trainer.max_time))));
   }
   const CallbackOptions& wanted = options.callbacks;
-  if (wanted.lr_monitor) callbacks.push_back(std::make_unique<LearningRateMonitor>(options.trainer.log_every_n_steps));
+  if (wanted.lr_monitor)
+    callbacks.push_back(std::make_unique<LearningRateMonitor>(options.trainer.log_every_n_steps));
   if (wanted.early_stopping_monitor && options.trainer.fast_dev_run == 0) {
-    callbacks.push_back(std::make_unique<EarlyStopping>(EarlyStopping::Options{
-        .monitor = *wanted.early_stopping_monitor,
-        .mode = wanted.early_stopping_mode,
-        .patience = wanted.early_stopping_patience,
-        .min_delta = wanted.early_stopping_min_delta}));
+    callbacks.push_back(std::make_unique<EarlyStopping>(
+        EarlyStopping::Options{.monitor = *wanted.early_stopping_monitor,
+                               .mode = wanted.early_stopping_mode,
+                               .patience = wanted.early_stopping_patience,
+                               .min_delta = wanted.early_stopping_min_delta}));
   }
   if (options.trainer.enable_progress_bar && !options.trainer.barebones && trainer_.world_.is_root()) {
     callbacks.push_back(std::make_unique<ProgressCallback>(run_->clock, *run_));
@@ -120,11 +122,11 @@ std::unique_ptr<DataLoader> Trainer::Session::loader(DataLoaderSpec spec, bool t
   // Evaluation counts every sample once, on any number of ranks; padding would count some twice.
   sampling.uneven = training ? parse_uneven(options.data.uneven) : Uneven::exact;
   sampling.drop_last = spec.drop_last;
-  return std::make_unique<DataLoader>(
-      spec, ShardedSampler(spec.dataset->size(), strategy_->data_shard(), sampling),
-      LoaderOptions{.num_workers = options.data.num_workers,
-                    .prefetch_factor = options.data.prefetch_factor,
-                    .pin_memory = trainer_.device_.is_cuda()});
+  return std::make_unique<DataLoader>(spec,
+                                      ShardedSampler(spec.dataset->size(), strategy_->data_shard(), sampling),
+                                      LoaderOptions{.num_workers = options.data.num_workers,
+                                                    .prefetch_factor = options.data.prefetch_factor,
+                                                    .pin_memory = trainer_.device_.is_cuda()});
 }
 
 RunSummary Trainer::Session::finish() {
@@ -134,9 +136,11 @@ RunSummary Trainer::Session::finish() {
   const std::vector<std::string> hashes = world.all_gather(hash);
   for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
     if (hashes[rank] == hashes[0]) continue;
-    throw CommunicationError("at the end rank " + std::to_string(rank) + " holds other parameters or buffers than rank "
-                             "0; a hook changed them on some ranks only, or a buffer depends on the rank's data "
-                             "(trainer.sync_batchnorm)");
+    throw CommunicationError(
+        "at the end rank " + std::to_string(rank) +
+        " holds other parameters or buffers than rank "
+        "0; a hook changed them on some ranks only, or a buffer depends on the rank's data "
+        "(trainer.sync_batchnorm)");
   }
   for (const auto& logger : run_->loggers) logger->flush();
 

@@ -12,8 +12,8 @@
 
 namespace cxtrain {
 
-/// One call of `Trainer::fit`, `validate`, `test` or `predict`, from placing the model to the run's files. Lets go of
-/// everything collective when it ends without an error.
+/// One call of `Trainer::fit`, `validate`, `test` or `predict`, from placing the model to the run's files.
+/// Lets go of everything collective when it ends without an error.
 class Trainer::Session {
  public:
   Session(Trainer& trainer, Module& module);
@@ -27,7 +27,8 @@ class Trainer::Session {
   /// A loader of this rank's shard. Null when the stage has no data.
   std::unique_ptr<DataLoader> loader(DataLoaderSpec spec, bool training) const;
 
-  /// Closes the books: summary, run.json, loggers, and the check that all ranks hold the same parameters. Collective.
+  /// Closes the books: summary, run.json, loggers, and the check that all ranks hold the same parameters.
+  /// Collective.
   RunSummary finish();
 
  private:

@@ -17,12 +17,14 @@ Plan decide(const Options& options, const World& world) {
   Plan plan = resolve(options, probe_hardware(), world.facts());
   if (!plan.ok()) throw ConfigError(plan.errors);
   if (plan.launcher == "subprocess" || plan.launcher == "spawn") {
-    throw ConfigError("trainer.strategy", plan.strategy + " on " + std::to_string(plan.world_size) +
-                                              " devices needs as many ranks, and this process was started alone",
+    throw ConfigError("trainer.strategy",
+                      plan.strategy + " on " + std::to_string(plan.world_size) +
+                          " devices needs as many ranks, and this process was started alone",
                       "mpirun -np " + std::to_string(plan.world_size) + " cxtrain_mpi ...");
   }
   if (plan.sync_batchnorm) {
-    throw ConfigError("trainer.sync_batchnorm", "is not available yet", "leave it off: each rank uses its own batch");
+    throw ConfigError("trainer.sync_batchnorm", "is not available yet",
+                      "leave it off: each rank uses its own batch");
   }
   return plan;
 }
@@ -77,8 +79,10 @@ RunSummary Trainer::fit(Module& module, DataModule& data) {
 RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test) {
   run_agreed(world_, [&] { data.setup(options_.data); });
   Session session(*this, module);
-  const auto loader = session.loader(test ? data.test_dataloader() : data.val_dataloader(), /*training=*/false);
-  if (!loader) throw ConfigError("data", std::string("has no ") + (test ? "test" : "validation") + " samples");
+  const auto loader =
+      session.loader(test ? data.test_dataloader() : data.val_dataloader(), /*training=*/false);
+  if (!loader)
+    throw ConfigError("data", std::string("has no ") + (test ? "test" : "validation") + " samples");
   const BatchLimit& limit = test ? options_.trainer.limit_test_batches : options_.trainer.limit_val_batches;
   const EvaluationStage stage = test ? EvaluationStage::test : EvaluationStage::validate;
   session.run().log_row(evaluate(session.run(), stage, *loader, limit.apply(loader->num_batches())));
@@ -93,8 +97,8 @@ RunSummary Trainer::predict(Module& module, DataModule& data) {
   Session session(*this, module);
   const auto loader = session.loader(data.predict_dataloader(), /*training=*/false);
   if (!loader) throw ConfigError("data", "has no samples to predict");
-  predictions_ =
-      cxtrain::predict(session.run(), *loader, options_.trainer.limit_predict_batches.apply(loader->num_batches()));
+  predictions_ = cxtrain::predict(session.run(), *loader,
+                                  options_.trainer.limit_predict_batches.apply(loader->num_batches()));
   return session.finish();
 }
 

@@ -23,8 +23,9 @@ namespace cxtrain {
 ///     cxtrain::Trainer trainer(world, {.max_epochs = 3, .precision = "bf16-mixed"});
 ///     trainer.fit(model, data);
 ///
-/// Every rank makes one, with the same options, and calls the same methods. Errors are thrown as they happen; a rank
-/// that catches one must end the job (`run_main` does, with `World::abort`), since the others wait for it.
+/// Every rank makes one, with the same options, and calls the same methods. Errors are thrown as they happen;
+/// a rank that catches one must end the job (`run_main` does, with `World::abort`), since the others wait for
+/// it.
 class Trainer {
  public:
   /// Decides where everything runs (`plan()`). Throws ConfigError with every reason why it cannot.
