@@ -46,9 +46,10 @@ install_packages() {
 
 # fetch_wheel <dir> <requirement>: the wheel for Linux, whatever Python runs here; only its C++ files are used.
 fetch_wheel() {
+  local platforms=(--platform manylinux1_x86_64 --platform manylinux2014_x86_64) minor
+  for minor in $(seq 5 28); do platforms+=(--platform "manylinux_2_${minor}_x86_64"); done
   python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.11 \
-    --implementation cp --abi cp311 --abi none --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 \
-    --platform manylinux2014_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux1_x86_64 -d "$1" "$2"
+    --implementation cp --abi cp311 --abi none "${platforms[@]}" -d "$1" "$2"
 }
 
 install_libtorch() {
@@ -69,7 +70,9 @@ install_libtorch() {
 # Whether the loader or the CUDA toolkit has this library.
 have_library() {
   [ -e "$deps/cuda/lib/$1" ] && return 0
-  ldconfig -p 2>/dev/null | grep -q "[[:space:]]$1 " && return 0
+  local path
+  path=$(ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name && !found { found = 1; print $NF }')
+  [ -n "$path" ] && [ -e "$path" ] && return 0  # the loader's cache may be older than the machine
   ls /usr/local/cuda/lib64/"$1" "${CUDA_HOME:-/nonexistent}"/lib64/"$1" >/dev/null 2>&1
 }
 
