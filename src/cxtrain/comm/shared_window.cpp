@@ -2,6 +2,7 @@
 
 #include <sys/statvfs.h>
 
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -20,6 +21,15 @@ bool shared_memory_has_room(std::size_t bytes) {
   return bytes + kReserve <= available;
 }
 
+constexpr std::size_t kCacheLine = 64;
+
+/// MPI promises no alignment. A segment lies at the same offset of a page in every process, so that all of them round
+/// its address alike.
+std::byte* aligned(void* address) {
+  const auto number = reinterpret_cast<std::uintptr_t>(address);
+  return reinterpret_cast<std::byte*>((number + kCacheLine - 1) / kCacheLine * kCacheLine);
+}
+
 }  // namespace
 
 std::optional<SharedWindow> SharedWindow::allocate(MPI_Comm node_comm, std::size_t bytes) {
@@ -36,7 +46,7 @@ std::optional<SharedWindow> SharedWindow::allocate(MPI_Comm node_comm, std::size
   void* base = nullptr;
   MPI_Win window = MPI_WIN_NULL;
   const int status =
-      MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 1, info, node_comm, &base, &window);
+      MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes + kCacheLine), 1, info, node_comm, &base, &window);
   MPI_Info_free(&info);
   check_mpi(status, "MPI_Win_allocate_shared");
 
@@ -46,10 +56,10 @@ std::optional<SharedWindow> SharedWindow::allocate(MPI_Comm node_comm, std::size
     int unit = 0;
     void* address = nullptr;
     check_mpi(MPI_Win_shared_query(window, other, &size, &unit, &address), "MPI_Win_shared_query");
-    segments.push_back(static_cast<std::byte*>(address));
+    segments.push_back(aligned(address));
   }
-  SharedWindow result(window, bytes, static_cast<std::byte*>(base), std::move(segments));
-  std::memset(base, 0, bytes);
+  SharedWindow result(window, bytes, aligned(base), std::move(segments));
+  std::memset(result.mine(), 0, bytes);
   check_mpi(MPI_Barrier(node_comm), "MPI_Barrier");
   return result;
 }
