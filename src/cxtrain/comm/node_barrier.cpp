@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/device/cores.h"
 
 namespace cxtrain {
 namespace {
@@ -14,11 +15,6 @@ namespace {
 SharedWindow require_window(std::optional<SharedWindow> window) {
   if (window) return std::move(*window);
   throw CommunicationError("no shared memory left on this node for a barrier; free some in /dev/shm");
-}
-
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 void pause_briefly() {
@@ -41,7 +37,7 @@ NodeBarrier::NodeBarrier(MPI_Comm node_comm, double timeout_seconds)
   ranks_ = static_cast<std::uint64_t>(ranks);
   // Ranks bound to a core each count one core apiece here; unbound ones see all. Where there are more ranks
   // than cores somebody has to sleep for another to arrive, and spinning only delays that.
-  const int cores = usable_cores();
+  const int cores = cores_of_this_process();
   spins_before_yield_ = cores == 1 || ranks <= cores ? 20000 : 20;
 }
 

@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <sched.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <unistd.h>
 
@@ -10,21 +9,13 @@
 #include <cstdlib>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/device/cores.h"
 
 #ifdef CXTRAIN_WITH_CUDA
 #include <c10/cuda/CUDAFunctions.h>
 #endif
 
 namespace cxtrain {
-namespace {
-
-int affinity_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-}  // namespace
-
 int threads_per_rank(int cores_of_rank, int cores_of_machine, int local_ranks) {
   const bool bound = cores_of_rank < cores_of_machine;
   return std::max(1, bound ? cores_of_rank : cores_of_machine / local_ranks);
@@ -50,7 +41,7 @@ void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Devi
 #endif
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {
     const auto machine = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-    at::set_num_threads(threads_per_rank(affinity_cores(), machine, facts.local_size));
+    at::set_num_threads(threads_per_rank(cores_of_this_process(), machine, facts.local_size));
   }
 }
 
