@@ -181,5 +181,4 @@ TEST_CASE("a world that disagrees shows both numbers and the right command line"
              cxtrain::test::contains("2 unrelated trainings"));
   CHECK_THAT(errors(trainer_of(nullptr, "2", "single"), {}),
              cxtrain::test::contains("single uses one device, but 2 devices"));
-  CHECK_THAT(errors(trainer_of("cpu", "2", "dp"), {}), cxtrain::test::contains("--strategy ddp"));
 }

@@ -72,12 +72,41 @@ TEST_CASE("a table shows warnings, errors and dp's replicas", "[config]") {
   options.trainer.devices = "2";
   options.trainer.accumulate_grad_batches = 4;
   const std::string text = to_text(resolve(options, machine(2), {}));
-  CHECK_THAT(
-      text, cxtrain::test::contains("rank 0 on cuda:0-1\n") && cxtrain::test::contains("4 batches per step"));
+  CHECK_THAT(text, cxtrain::test::contains("rank 0 on cuda:0-1, 2 replicas\n") &&
+                       cxtrain::test::contains("4 batches per step"));
   options.trainer.precision = "x";
   CHECK_THAT(to_text(resolve(options, machine(2), {})),
              cxtrain::test::contains("ERROR       precision: 'x' is no precision"));
   const std::string shared = to_text(resolve({}, machine(2), under_mpirun({3})));
   CHECK_THAT(shared, cxtrain::test::contains("ranks 0-2 on cuda:0-1 in turns\n") &&
                          cxtrain::test::contains("warning     devices: 3 ranks share"));
+}
+
+TEST_CASE("a table and the JSON tell what was asked for beyond the usual", "[config]") {
+  Options options;
+  options.trainer.devices = "2,0,1,3";
+  options.trainer.devices_per_rank = 2;
+  options.trainer.amp_level = "O2";
+  options.trainer.float32_matmul_precision = "high";
+  options.trainer.deterministic = Deterministic::warn();
+  options.trainer.log_gpu_memory = "min_max";
+  options.ddp.find_unused_parameters = true;
+  const Plan plan = resolve(options, machine(4), {});
+  CHECK(to_text(plan) ==
+        "  strategy    ddp, looks for unused parameters\n"
+        "  world       2 ranks on 1 node, started by this program under mpirun\n"
+        "  devices     node 0: ranks 0-1 on cuda:2,0-1,3, 2 for each\n"
+        "  precision   16-mixed (amp_level O2), float32 products high\n"
+        "  switches    benchmark off, deterministic warn, sync_batchnorm off\n"
+        "  logs        GPU memory, min_max\n");
+  const auto json = nlohmann::json::parse(to_json(plan));
+  CHECK(json["devices_per_rank"] == 2);
+  CHECK(json["ranks"][0]["device"] == "cuda:2");
+  CHECK(json["ranks"][0]["devices"] == nlohmann::json{"cuda:2", "cuda:0"});
+  CHECK(json["ranks"][1]["gpus"] == nlohmann::json{1, 3});
+  CHECK(json["amp_level"] == "O2");
+  CHECK(json["deterministic"] == "warn");
+  CHECK(json["log_gpu_memory"] == "min_max");
+  CHECK(json["float32_matmul_precision"] == "high");
+  CHECK(json["find_unused_parameters"] == true);
 }

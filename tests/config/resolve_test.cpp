@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include "support/catch.h"
 
 #include "config/resolve_support.h"
@@ -45,8 +46,6 @@ TEST_CASE("devices that are refused", "[config]") {
   hidden.env["CUDA_VISIBLE_DEVICES"] = "3";
   CHECK_THAT(errors_with(gpus("2"), hidden),
              cxtrain::test::contains("node n1 has 4 GPUs, of which CUDA_VISIBLE_DEVICES=3 shows 1"));
-  CHECK_THAT(errors_with([](Options& o) { o.trainer.gpus = o.trainer.devices = "1"; }),
-             cxtrain::test::contains("gpus=1 and devices=1 were both given"));
   CHECK_THAT(
       errors_with([](Options& o) { o.trainer.accelerator = "gpu"; }, machine(0)),
       cxtrain::test::contains("accelerator: a GPU was asked for (accelerator=gpu), but none is visible"));
@@ -94,28 +93,6 @@ TEST_CASE("GPUs whose compute mode stands in the way", "[config]") {
              cxtrain::test::contains("exclusive compute mode"));
 }
 
-TEST_CASE("precision", "[config]") {
-  const auto precision = [](const char* text) { return [text](Options& o) { o.trainer.precision = text; }; };
-  CHECK(plan_with(precision("16"), machine(1)).precision == "16-mixed");
-  CHECK(plan_with(precision("16"), machine(1)).warnings.empty());
-  const Plan cpu = plan_with(precision("16"), machine(0));
-  CHECK(cpu.precision == "bf16-mixed");
-  CHECK_THAT(all(cpu.warnings), cxtrain::test::contains("bf16-mixed is used instead"));
-  CHECK(plan_with(precision("16-mixed"), machine(0)).precision == "16-mixed");
-  CHECK_THAT(errors_with(precision("fp16")), cxtrain::test::contains("precision: 'fp16' is no precision"));
-}
-
-TEST_CASE("benchmark and deterministic", "[config]") {
-  CHECK(plan_with([](Options& o) { o.trainer.benchmark = true; }, machine(1)).benchmark);
-  const Plan deterministic = plan_with([](Options& o) { o.trainer.deterministic = true; }, machine(1));
-  CHECK_FALSE(deterministic.benchmark);
-  CHECK(deterministic.deterministic);
-  const Plan both =
-      plan_with([](Options& o) { o.trainer.benchmark = o.trainer.deterministic = true; }, machine(1));
-  CHECK(both.benchmark);
-  CHECK_THAT(all(both.warnings), cxtrain::test::contains("in spite of deterministic=true"));
-}
-
 TEST_CASE("values out of range", "[config]") {
   struct Row {
     std::function<void(Options&)> change;
@@ -143,6 +120,25 @@ TEST_CASE("values out of range", "[config]") {
        "val_check_interval: 1.0 is a fraction"},
       {[](Options& o) { o.trainer.fast_dev_run = -1; }, "fast_dev_run: -1"},
       {[](Options& o) { o.trainer.num_sanity_val_steps = -2; }, "num_sanity_val_steps: -2"},
+      {[](Options& o) { o.trainer.reload_dataloaders_every_n_epochs = -1; },
+       "reload_dataloaders_every_n_epochs: -1 is too small"},
+      {[](Options& o) { o.trainer.track_grad_norm = 0; },
+       "track_grad_norm: 0 is not the order of a norm (2 or inf; -1 logs none)"},
+      {[](Options& o) { o.trainer.track_grad_norm = -2; }, "track_grad_norm: -2"},
+      {[](Options& o) { o.trainer.auto_scale_batch_size = "powr"; },
+       "auto_scale_batch_size: 'powr' is none of power, binsearch (did you mean power?)"},
+      {[](Options& o) { o.trainer.float32_matmul_precision = "low"; },
+       "float32_matmul_precision: 'low' is none of highest, high, medium"},
+      {[](Options& o) { o.trainer.enable_checkpointing = true; },
+       "enable_checkpointing: checkpoints come with a later release (drop it, or write "
+       "--enable_checkpointing false)"},
+      {[](Options& o) { o.trainer.log_gpu_memory = "max"; }, "log_gpu_memory: 'max' is none of all, min_max"},
+      {[](Options& o) { o.trainer.devices_per_rank = 0; }, "devices_per_rank: 0 is too small"},
+      {[](Options& o) { o.callbacks.device_stats = true, o.trainer.logger = false; },
+       "callbacks.device_stats: has nowhere to log to with logger=false"},
+      {[](Options& o) { o.callbacks.device_stats = true, o.trainer.barebones = true; },
+       "callbacks.device_stats: has nowhere to log to with barebones=true"},
+      {[](Options& o) { o.trainer.num_processes = 0; }, "num_processes: 0 is too small; the least is 1"},
       {[](Options& o) { o.data.batch_size = 0; }, "data.batch_size: 0"},
       {[](Options& o) { o.data.num_workers = -1; }, "data.num_workers: -1"},
       {[](Options& o) { o.data.prefetch_factor = 0; }, "data.prefetch_factor: 0"},
@@ -159,6 +155,10 @@ TEST_CASE("values out of range", "[config]") {
   }
   CHECK(errors_with([](Options& o) { o.trainer.min_steps = 5; }).empty());  // max_steps=-1 is no limit
   CHECK(errors_with([](Options& o) { o.trainer.gradient_clip_val = 0; }).empty());
+  CHECK(errors_with([](Options& o) {
+          o.trainer.track_grad_norm = std::numeric_limits<double>::infinity();
+          o.trainer.enable_checkpointing = false;
+        }).empty());
 }
 
 TEST_CASE("all errors at once", "[config]") {

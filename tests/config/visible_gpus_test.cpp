@@ -38,6 +38,11 @@ TEST_CASE("CUDA_VISIBLE_DEVICES as CUDA reads it", "[config]") {
   CHECK(seen("0,,1") == List{0});
   CHECK(seen("1gpu,2") == List{1, 2});
   CHECK(seen("0,1,0") == List{});
+  CHECK(seen(" ") == List{});
+  CHECK(seen(",0") == List{});
+  CHECK(seen("-2,0") == List{});
+  CHECK(seen("3,2,1,0") == List{3, 2, 1, 0});
+  CHECK(seen("99999999999999999999") == List{});
 }
 
 TEST_CASE("CUDA_VISIBLE_DEVICES by UUID", "[config]") {
@@ -48,6 +53,9 @@ TEST_CASE("CUDA_VISIBLE_DEVICES by UUID", "[config]") {
   CHECK(seen("GPU-bb3") == List{3});  // a whole UUID, though another begins with it
   CHECK(seen("GPU-aa10,GPU-cc") == List{0});
   CHECK(seen("GPU-aa10,GPU-aa1") == List{});  // the same twice
+  CHECK(seen("GPU-") == List{});
+  CHECK(seen("GPU-aa10,GPU-bb,2") == List{0});
+  CHECK(seen("MIG-aa10") == List{});
 }
 
 TEST_CASE("the entry that ended the list is reported", "[config]") {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,8 @@ class RunView {
 
   /// Passes a value to the metric loggers, for the current step.
   virtual void log(std::string_view name, double value) = 0;
+  /// Element-wise sums over all ranks, in place. Every rank calls it at the same point with the same length.
+  virtual void sum_over_ranks(std::span<double> values) = 0;
   /// Ends training after the current step; the ranks agree on it, so that one rank's wish is enough.
   virtual void request_stop(std::string reason) = 0;
 };

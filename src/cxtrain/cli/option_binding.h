@@ -6,6 +6,10 @@
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/option_value.h"
 
+/// The accessor of a member of Options, const and not.
+#define CXTRAIN_MEMBER(path) \
+  [](auto& options) -> auto& { return options.path; }
+
 namespace cxtrain {
 
 /// What the table says about an option beside its member.
@@ -25,8 +29,10 @@ OptionEntry bind_option(const char* group, const OptionText& text, Get get) {
   entry.help = text.help;
   constexpr const Value* kType = nullptr;
   entry.placeholder = text.placeholder != nullptr ? text.placeholder : option_value::placeholder(kType);
-  if constexpr (std::is_same_v<Value, bool> || std::is_same_v<Value, std::optional<bool>>)
+  if constexpr (std::is_same_v<Value, bool> || std::is_same_v<Value, std::optional<bool>> ||
+                std::is_same_v<Value, Deterministic>) {
     entry.bare = "true";
+  }
   entry.read = [get](Options& options, const std::string& typed) {
     auto value = option_value::read(typed, static_cast<const Value*>(nullptr));
     if (value) get(options) = std::move(*value.value);

@@ -22,6 +22,7 @@ struct OptionEntry {
   bool repeatable = false;  ///< each further value adds to a list
   bool saved = true;        ///< part of config.yaml
   std::string commands;     ///< the only subcommands that take it, separated by blanks; empty: all
+  std::string canonical;    ///< for an older name: the key of the option that it sets; empty: itself
 
   /// Sets the member from a text; returns why not, or "".
   std::function<std::string(Options&, const std::string&)> read;
@@ -49,7 +50,7 @@ std::span<const ComponentEntry> component_table();
 /// The component whose argument the key is ("model.layers"), or null; keys in option_table() are none.
 const ComponentEntry* find_component_of(std::string_view key);
 
-/// Every word that may follow `--`, for "did you mean".
+/// Every word that may follow `--`, older names apart, for "did you mean".
 std::vector<std::string> option_names();
 
 }  // namespace cxtrain

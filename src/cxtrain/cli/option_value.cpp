@@ -52,6 +52,12 @@ Parsed<double> read(const std::string& text, const double*) {
 
 Parsed<BatchLimit> read(const std::string& text, const BatchLimit*) { return parse_batch_limit(text); }
 
+Parsed<Deterministic> read(const std::string& text, const Deterministic*) {
+  if (trim(text) == "warn") return Parsed<Deterministic>::of(Deterministic::warn());
+  const auto value = parse_boolean(text);
+  return value ? Parsed<Deterministic>::of(*value) : refused<Deterministic>(text, "true, false or warn");
+}
+
 Text write(const std::string& value) { return value; }
 Text write(bool value) { return value ? "true" : "false"; }
 Text write(int value) { return std::to_string(value); }
@@ -59,6 +65,7 @@ Text write(std::int64_t value) { return std::to_string(value); }
 Text write(std::uint64_t value) { return std::to_string(value); }
 Text write(double value) { return format_real(value); }
 Text write(const BatchLimit& value) { return format_batch_limit(value); }
+Text write(const Deterministic& value) { return value.warn_only ? "warn" : value.on ? "true" : "false"; }
 
 const char* placeholder(const std::string*) { return "TEXT"; }
 const char* placeholder(const bool*) { return "BOOL"; }
@@ -67,5 +74,6 @@ const char* placeholder(const std::int64_t*) { return "N"; }
 const char* placeholder(const std::uint64_t*) { return "N"; }
 const char* placeholder(const double*) { return "X"; }
 const char* placeholder(const BatchLimit*) { return "N|X"; }
+const char* placeholder(const Deterministic*) { return "true|warn"; }
 
 }  // namespace cxtrain::option_value

@@ -19,6 +19,7 @@ Parsed<std::int64_t> read(const std::string& text, const std::int64_t*);
 Parsed<std::uint64_t> read(const std::string& text, const std::uint64_t*);
 Parsed<double> read(const std::string& text, const double*);
 Parsed<BatchLimit> read(const std::string& text, const BatchLimit*);
+Parsed<Deterministic> read(const std::string& text, const Deterministic*);
 
 template <class T>
 Parsed<std::optional<T>> read(const std::string& text, const std::optional<T>*) {
@@ -36,6 +37,7 @@ Text write(std::int64_t value);
 Text write(std::uint64_t value);
 Text write(double value);
 Text write(const BatchLimit& value);
+Text write(const Deterministic& value);
 
 template <class T>
 Text write(const std::optional<T>& value) {
@@ -50,6 +52,7 @@ const char* placeholder(const std::int64_t*);
 const char* placeholder(const std::uint64_t*);
 const char* placeholder(const double*);
 const char* placeholder(const BatchLimit*);
+const char* placeholder(const Deterministic*);
 
 template <class T>
 const char* placeholder(const std::optional<T>*) {

@@ -45,14 +45,14 @@ WorldFacts imagine(const Options& options, const Hardware& hardware, std::vector
   return facts;
 }
 
-void check_strategy(const TrainerOptions& trainer, std::span<const std::string> known, Plan& plan) {
-  if (known.empty() || !trainer.strategy || *trainer.strategy == "auto") return;
-  if (std::find(known.begin(), known.end(), *trainer.strategy) != known.end()) return;
-  std::string hint = did_you_mean(*trainer.strategy, known);
+/// A strategy that no plugin has. The plan names it in today's words.
+void check_strategy(std::span<const std::string> known, Plan& plan) {
+  if (known.empty() || std::find(known.begin(), known.end(), plan.strategy) != known.end()) return;
+  std::string hint = did_you_mean(plan.strategy, known);
   for (const std::string& name : known) {
     if (!hint.ends_with('?')) hint += (hint.empty() ? "known are " : ", ") + name;
   }
-  plan.errors.push_back({"strategy", "there is no strategy '" + *trainer.strategy + "'", hint});
+  plan.errors.push_back({"strategy", "there is no strategy '" + plan.strategy + "'", hint});
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ Plan make_plan(const Options& options, std::span<const std::string> known_strate
   } catch (const DataError& error) {
     problems.push_back({"hardware", error.what(), ""});
   }
-  check_strategy(options.trainer, known_strategies, plan);
+  check_strategy(known_strategies, plan);
   plan.errors.insert(plan.errors.end(), problems.begin(), problems.end());
   return plan;
 }

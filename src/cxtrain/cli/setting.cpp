@@ -1,9 +1,11 @@
 #include "cxtrain/cli/setting.h"
 
 #include <set>
+#include <utility>
 
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/config/nearest_name.h"
+#include "cxtrain/config/retired_arguments.h"
 
 namespace cxtrain {
 namespace {
@@ -37,39 +39,85 @@ void apply_argument(const ComponentEntry& component, const Setting& setting, Opt
   }
 }
 
+/// One source's settings on their way into the options.
+class Applier {
+ public:
+  Applier(Options& options, std::vector<Problem>& problems) : options_(options), problems_(problems) {}
+
+  void apply(const std::vector<Setting>& settings) {
+    for (const Setting& setting : settings) {
+      const OptionEntry* entry = find_option(setting.key);
+      if (entry != nullptr && names_component(*entry) && first_time(entry->key, setting))
+        apply_name(*entry, setting, options_);
+    }
+    for (const Setting& setting : settings) {
+      const OptionEntry* entry = find_option(setting.key);
+      if (const ComponentEntry* component = find_component_of(setting.key)) {
+        if (first_time(setting.key, setting)) apply_argument(*component, setting, options_);
+      } else if (entry == nullptr) {
+        refuse_unknown(setting);
+      } else if (!names_component(*entry) && entry->canonical.empty()) {
+        apply_option(*entry, setting);
+      }
+    }
+    for (const Setting& setting : settings) {
+      const OptionEntry* entry = find_option(setting.key);
+      if (entry != nullptr && !entry->canonical.empty()) apply_older_name(*entry, setting);
+    }
+  }
+
+ private:
+  bool first_time(const std::string& key, const Setting& setting) {
+    if (seen_.insert(key).second) return true;
+    problems_.push_back({setting.written, "is given twice", "keep one"});
+    return false;
+  }
+
+  void apply_option(const OptionEntry& entry, const Setting& setting) {
+    if (!entry.repeatable && !first_time(entry.key, setting)) return;
+    read(entry, setting, options_);
+  }
+
+  bool read(const OptionEntry& entry, const Setting& setting, Options& options) {
+    if (!setting.value) return entry.reset(options), true;
+    const std::string why = entry.read(options, *setting.value);
+    if (!why.empty()) problems_.push_back({setting.written, why, ""});
+    return why.empty();
+  }
+
+  /// A file that Lightning wrote has both names of an option; they may say the same.
+  void apply_older_name(const OptionEntry& entry, const Setting& setting) {
+    Options changed = options_;
+    if (!first_time(entry.key, setting) || !read(entry, setting, changed)) return;
+    const bool same = entry.write(changed) == entry.write(options_);
+    if (!same && seen_.contains(entry.canonical)) {
+      problems_.push_back({setting.written, "contradicts " + entry.canonical + ", whose older name it is",
+                           "keep " + entry.canonical});
+    } else {
+      options_ = std::move(changed);
+    }
+  }
+
+  void refuse_unknown(const Setting& setting) {
+    const RetiredArgument* retired = find_retired_argument(setting.key);
+    if (retired == nullptr) {
+      problems_.push_back(
+          {setting.written, "there is no such option", did_you_mean(setting.key, option_names(), "--")});
+    } else if (setting.value && (retired->harmless.empty() || *setting.value != retired->harmless)) {
+      problems_.push_back({setting.written, "is an argument of Lightning's that does not exist here",
+                           std::string(retired->instead)});
+    }
+  }
+
+  Options& options_;
+  std::vector<Problem>& problems_;
+  std::set<std::string> seen_;
+};
+
 }  // namespace
 
 void apply_settings(const std::vector<Setting>& settings, Options& options, std::vector<Problem>& problems) {
-  std::set<std::string> seen;
-  const auto first_time = [&](const std::string& key, const Setting& setting) {
-    if (seen.insert(key).second) return true;
-    problems.push_back({setting.written, "is given twice", "keep one"});
-    return false;
-  };
-  for (const Setting& setting : settings) {
-    const OptionEntry* entry = find_option(setting.key);
-    if (entry != nullptr && names_component(*entry) && first_time(entry->key, setting))
-      apply_name(*entry, setting, options);
-  }
-  for (const Setting& setting : settings) {
-    if (const ComponentEntry* component = find_component_of(setting.key)) {
-      if (first_time(setting.key, setting)) apply_argument(*component, setting, options);
-      continue;
-    }
-    const OptionEntry* entry = find_option(setting.key);
-    if (entry == nullptr) {
-      problems.push_back(
-          {setting.written, "there is no such option", did_you_mean(setting.key, option_names(), "--")});
-    } else if (names_component(*entry)) {
-      continue;
-    } else if (!entry->repeatable && !first_time(entry->key, setting)) {
-      continue;
-    } else if (!setting.value) {
-      entry->reset(options);
-    } else if (const std::string why = entry->read(options, *setting.value); !why.empty()) {
-      problems.push_back({setting.written, why, ""});
-    }
-  }
+  Applier(options, problems).apply(settings);
 }
 
 }  // namespace cxtrain

@@ -96,13 +96,44 @@ void check_batches(const TrainerOptions& trainer, Checker& check) {
   }
   check.at_least("num_sanity_val_steps", -1, trainer.num_sanity_val_steps, "-1 means all of them");
   check.at_least("fast_dev_run", 0, trainer.fast_dev_run);
+  check.at_least("reload_dataloaders_every_n_epochs", 0, trainer.reload_dataloaders_every_n_epochs,
+                 "0: never");
+}
+
+/// The order of a norm: any above 0, inf, or -1 for none.
+void check_norm(double order, Checker& check) {
+  if (order == -1 || order > 0) return;
+  check.refuse("track_grad_norm", format_real(order) + " is not the order of a norm",
+               "2 or inf; -1 logs none");
 }
 
 void check_optimisation(const TrainerOptions& trainer, Checker& check) {
   check.at_least("accumulate_grad_batches", 1, trainer.accumulate_grad_batches);
   if (trainer.gradient_clip_val) check.real("gradient_clip_val", *trainer.gradient_clip_val, 0.0, false);
   check.one_of("gradient_clip_algorithm", trainer.gradient_clip_algorithm, {"norm", "value"});
+  check_norm(trainer.track_grad_norm, check);
+  if (trainer.auto_scale_batch_size) {
+    check.one_of("auto_scale_batch_size", *trainer.auto_scale_batch_size, {"power", "binsearch"});
+  }
+  if (trainer.float32_matmul_precision) {
+    check.one_of("float32_matmul_precision", *trainer.float32_matmul_precision,
+                 {"highest", "high", "medium"});
+  }
+}
+
+void check_output(const TrainerOptions& trainer, Checker& check) {
   check.at_least("log_every_n_steps", 0, trainer.log_every_n_steps, "0 means never");
+  if (trainer.enable_checkpointing == true) {
+    check.refuse("enable_checkpointing", "checkpoints come with a later release",
+                 "drop it, or write --enable_checkpointing false");
+  }
+  if (trainer.log_gpu_memory) {
+    check.one_of("log_gpu_memory", *trainer.log_gpu_memory, {"all", "min_max"});
+  }
+}
+
+void check_devices(const TrainerOptions& trainer, Checker& check) {
+  check.at_least("num_processes", 1, trainer.num_processes);
 }
 
 void check_others(const Options& options, Checker& check) {
@@ -114,6 +145,12 @@ void check_others(const Options& options, Checker& check) {
   check.one_of("callbacks.early_stopping_mode", callbacks.early_stopping_mode, {"min", "max"});
   check.at_least("callbacks.early_stopping_patience", 0, callbacks.early_stopping_patience);
   check.real("callbacks.early_stopping_min_delta", callbacks.early_stopping_min_delta, 0.0, false);
+  if (callbacks.device_stats && (!options.trainer.logger || options.trainer.barebones)) {
+    check.refuse("callbacks.device_stats",
+                 std::string("has nowhere to log to with ") +
+                     (options.trainer.barebones ? "barebones=true" : "logger=false"),
+                 "drop one of them");
+  }
   check.at_least("ddp.first_bucket_bytes", 0, options.ddp.first_bucket_bytes);
   check.at_least("ddp.bucket_bytes", 0, options.ddp.bucket_bytes);
   check.real("timeout_seconds", options.timeout_seconds, 0.0, true);
@@ -126,6 +163,8 @@ void check_options(const Options& options, std::vector<Problem>& problems) {
   check_length(options.trainer, check);
   check_batches(options.trainer, check);
   check_optimisation(options.trainer, check);
+  check_output(options.trainer, check);
+  check_devices(options.trainer, check);
   check_others(options, check);
 }
 

@@ -1,5 +1,6 @@
 #include "cxtrain/config/device_choice.h"
 
+#include "cxtrain/config/free_gpus.h"
 #include "cxtrain/config/nearest_name.h"
 #include "cxtrain/config/visible_gpus.h"
 
@@ -21,31 +22,143 @@ std::string read_accelerator(const std::string& typed, Plan& plan) {
   return "auto";
 }
 
-void choose_gpus(const DeviceList& list, int visible, const Hardware& hardware, Plan& plan,
-                 DeviceChoice& choice) {
-  if (std::holds_alternative<DeviceList::Auto>(list.wanted)) {
-    choice.automatic = true;
-    return;
+class Chooser {
+ public:
+  Chooser(const TrainerOptions& trainer, const Hardware& hardware, const WorldFacts& launched, Plan& plan)
+      : trainer_(trainer), hardware_(hardware), launched_(launched), plan_(plan) {
+    choice_.option = trainer.gpus ? "gpus" : trainer.num_processes ? "num_processes" : "devices";
   }
-  const auto indices = pick_devices(list, visible);
-  if (!indices) {
-    plan.errors.push_back({choice.option, indices.error, describe_gpus(hardware, 0)});
-    return;
-  }
-  choice.indices = *indices;
-  choice.count = static_cast<int>(indices.value->size());
-}
 
-void choose_cpus(const DeviceList& list, Plan& plan, DeviceChoice& choice) {
-  if (std::holds_alternative<DeviceList::Auto>(list.wanted)) {
-    choice.automatic = true;
-  } else if (const int* count = std::get_if<int>(&list.wanted)) {
-    choice.count = *count;
-  } else {
-    plan.errors.push_back({choice.option, "processes on the CPU are counted, not listed",
-                           "write how many, as --devices 2, or --accelerator gpu if GPUs were meant"});
+  DeviceChoice choose() {
+    const std::string accelerator = read_accelerator(trainer_.accelerator, plan_);
+    choice_.gpu = accelerator == "gpu" || (accelerator == "auto" && !gpus_.empty());
+    if (choice_.gpu && gpus_.empty() && !trainer_.gpus) {
+      refuse("accelerator",
+             "a GPU was asked for (accelerator=" + trainer_.accelerator +
+                 "), but none is visible: " + describe_gpus(hardware_, 0),
+             "use --accelerator cpu or auto");
+    } else if (trainer_.gpus || trainer_.devices) {
+      read_list(accelerator);
+    } else {
+      choice_.only_free = trainer_.auto_select_gpus && choice_.gpu;
+    }
+    if (trainer_.auto_select_gpus && !choice_.gpu) {
+      plan_.warnings.push_back({"auto_select_gpus", "auto_select_gpus has no effect on the CPU", "drop it"});
+    }
+    choice_.one_each = choice_.gpu && gpus_.size() == 1 && launched_.max_local_size > 1 &&
+                       (launched_.launched_by == LaunchedBy::srun || hardware_.env.contains(kVisible));
+    plan_.accelerator = choice_.gpu ? "gpu" : "cpu";
+    return choice_;
   }
-}
+
+ private:
+  static constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
+
+  void refuse(const char* option, const std::string& message, const std::string& hint) {
+    plan_.errors.push_back({option, message, hint});
+  }
+
+  void read_list(const std::string& accelerator) {
+    const std::string& typed = trainer_.gpus ? *trainer_.gpus : *trainer_.devices;
+    const auto list = parse_device_list(typed);
+    if (!list) return refuse(choice_.option, list.error, describe_gpus(hardware_, 0));
+    if (asks_for_none(*list)) {
+      const bool cpu = trainer_.gpus && accelerator != "gpu";  // Lightning: gpus=0 trains on the CPU
+      if (!cpu) {
+        refuse(choice_.option, "no device at all was asked for",
+               "use --accelerator cpu to train without GPUs");
+      }
+      choice_.gpu = choice_.gpu && !cpu;
+      return;
+    }
+    if (trainer_.gpus && !accept_gpus(accelerator)) return;
+    if (std::holds_alternative<DeviceList::Auto>((*list).wanted)) {
+      choice_.automatic = true;
+      choice_.only_free = trainer_.auto_select_gpus && choice_.gpu;
+      if (choice_.only_free && is_open()) select_free(0);
+    } else if (choice_.gpu) {
+      choose_gpus(*list);
+    } else {
+      choose_cpus(*list);
+    }
+  }
+
+  /// Whether `gpus`, which asks for some, can be followed at all.
+  bool accept_gpus(const std::string& accelerator) {
+    if (accelerator == "cpu") {
+      refuse("gpus", "gpus=" + *trainer_.gpus + " contradicts accelerator=cpu", "drop one of them");
+      return false;
+    }
+    if (gpus_.empty()) {
+      refuse(
+          "gpus",
+          "gpus=" + *trainer_.gpus + " was asked for, but no GPU is visible: " + describe_gpus(hardware_, 0),
+          "drop --gpus to train on the CPU");
+      return false;
+    }
+    return choice_.gpu = true;
+  }
+
+  /// Whether `auto` is free to take all devices: no ranks exist yet, and there may be several.
+  bool is_open() const { return launched_.launched_by == LaunchedBy::alone && trainer_.strategy != "single"; }
+
+  void choose_gpus(const DeviceList& list) {
+    const int* count = std::get_if<int>(&list.wanted);
+    if (count != nullptr && *count > 1 && sees_own_gpu_only()) {
+      choice_.count = *count;  // each rank's only GPU is its device 0
+      return;
+    }
+    if (trainer_.auto_select_gpus) {
+      if (count != nullptr || std::holds_alternative<DeviceList::All>(list.wanted)) {
+        return select_free(count != nullptr ? *count : 0);
+      }
+      plan_.warnings.push_back({"auto_select_gpus",
+                                "auto_select_gpus has no effect on a list: the devices are named",
+                                "ask for a count, as --gpus 2"});
+    }
+    const auto indices = pick_devices(list, static_cast<int>(gpus_.size()));
+    if (!indices) {
+      // Before Lightning 1.5 a number in quotes was an index.
+      const std::string index =
+          count != nullptr && choice_.option == std::string("gpus")
+              ? "; for the GPU of index " + std::to_string(*count) + " write " + std::to_string(*count) + ","
+              : "";
+      return refuse(choice_.option, indices.error, describe_gpus(hardware_, 0) + index);
+    }
+    choice_.indices = *indices;
+    choice_.count = static_cast<int>(indices.value->size());
+  }
+
+  /// Slurm's --gpus-per-task=1: every task is shown one GPU, and it is another's first for each.
+  bool sees_own_gpu_only() const {
+    return gpus_.size() == 1 && launched_.launched_by == LaunchedBy::srun && launched_.max_local_size > 1;
+  }
+
+  /// 0: all that are free.
+  void select_free(int wanted) {
+    const auto indices = pick_free_gpus(gpus_, wanted, hardware_.node(0).hostname);
+    if (!indices) return refuse(choice_.option, indices.error, "ask for fewer, or drop --auto_select_gpus");
+    choice_.only_free = true;
+    choice_.indices = *indices;
+    choice_.count = static_cast<int>(indices.value->size());
+  }
+
+  void choose_cpus(const DeviceList& list) {
+    if (const int* count = std::get_if<int>(&list.wanted)) {
+      choice_.count = *count;
+      return;
+    }
+    refuse(choice_.option, "processes on the CPU are counted, not listed",
+           "write how many, as --devices 2, or --accelerator gpu if GPUs were meant");
+  }
+
+  const TrainerOptions& trainer_;
+  const Hardware& hardware_;
+  const WorldFacts& launched_;
+  Plan& plan_;
+  std::vector<Gpu> gpus_ = visible_gpus(hardware_, 0).gpus;
+  DeviceChoice choice_;
+};
 
 }  // namespace
 
@@ -61,66 +174,9 @@ std::string describe_gpus(const Hardware& hardware, int node) {
   return text;
 }
 
-DeviceChoice choose_devices(const TrainerOptions& trainer, const Hardware& hardware, Plan& plan) {
-  DeviceChoice choice;
-  const int visible = static_cast<int>(visible_gpus(hardware, 0).gpus.size());
-  const std::string accelerator = read_accelerator(trainer.accelerator, plan);
-  choice.gpu = accelerator == "gpu" || (accelerator == "auto" && visible > 0);
-  const auto answer = [&] {
-    plan.accelerator = choice.gpu ? "gpu" : "cpu";
-    return choice;
-  };
-  if (trainer.gpus && trainer.devices) {
-    plan.errors.push_back({"gpus",
-                           "gpus=" + *trainer.gpus + " and devices=" + *trainer.devices + " were both given",
-                           "they mean the same; keep one"});
-    return answer();
-  }
-  if (trainer.gpus) choice.option = "gpus";
-  if (choice.gpu && visible == 0 && !trainer.gpus) {
-    plan.errors.push_back({"accelerator",
-                           "a GPU was asked for (accelerator=" + trainer.accelerator +
-                               "), but none is visible: " + describe_gpus(hardware, 0),
-                           "use --accelerator cpu or auto"});
-    return answer();
-  }
-  if (!trainer.gpus && !trainer.devices) return answer();
-
-  const auto list = parse_device_list(trainer.gpus ? *trainer.gpus : *trainer.devices);
-  if (!list) {
-    plan.errors.push_back({choice.option, list.error, ""});
-    return answer();
-  }
-  if (asks_for_none(*list)) {
-    if (!trainer.gpus || accelerator == "gpu") {
-      plan.errors.push_back(
-          {choice.option, "no device at all was asked for", "use --accelerator cpu to train without GPUs"});
-      return answer();
-    }
-    choice.gpu = false;  // Lightning: gpus=0 trains on the CPU
-    return answer();
-  }
-  if (trainer.gpus) {
-    if (accelerator == "cpu") {
-      plan.errors.push_back(
-          {"gpus", "gpus=" + *trainer.gpus + " contradicts accelerator=cpu", "drop one of them"});
-      return answer();
-    }
-    if (visible == 0) {
-      plan.errors.push_back(
-          {"gpus",
-           "gpus=" + *trainer.gpus + " was asked for, but no GPU is visible: " + describe_gpus(hardware, 0),
-           "drop --gpus to train on the CPU"});
-      return answer();
-    }
-    choice.gpu = true;
-  }
-  if (choice.gpu) {
-    choose_gpus(*list, visible, hardware, plan, choice);
-  } else {
-    choose_cpus(*list, plan, choice);
-  }
-  return answer();
+DeviceChoice choose_devices(const TrainerOptions& trainer, const Hardware& hardware,
+                            const WorldFacts& launched, Plan& plan) {
+  return Chooser(trainer, hardware, launched, plan).choose();
 }
 
 }  // namespace cxtrain

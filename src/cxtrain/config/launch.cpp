@@ -24,6 +24,20 @@ std::string command_line(LaunchedBy launcher, int per_node, int nodes) {
   return "mpirun -np " + ranks + (nodes > 1 ? " --map-by ppr:" + each + ":node" : "") + " cxtrain_mpi ...";
 }
 
+/// The ranks that so many devices of a node make; a count that does not divide is refused.
+int ranks_of(int devices, const char* option, Plan& plan) {
+  const int each = plan.devices_per_rank;
+  if (devices % each != 0) {
+    const int less = devices / each * each, more = less + each;
+    plan.errors.push_back(
+        {option,
+         count_of(devices, "device") +
+             " per node cannot be dealt out with devices_per_rank=" + std::to_string(each),
+         "use " + (less > 0 ? std::to_string(less) + " or " : "") + std::to_string(more) + " devices"});
+  }
+  return std::max(1, devices / each);
+}
+
 std::vector<int> nodes_of_ranks(const WorldFacts& launched) {
   if (!launched.rank_nodes.empty()) return launched.rank_nodes;
   std::vector<int> nodes;
@@ -33,6 +47,26 @@ std::vector<int> nodes_of_ranks(const WorldFacts& launched) {
   return nodes;
 }
 
+/// The fewest and the most ranks that a node has.
+std::pair<int, int> ranks_per_node(const std::vector<int>& nodes, int num_nodes) {
+  std::vector<int> sizes(static_cast<std::size_t>(num_nodes));
+  for (const int node : nodes) ++sizes[static_cast<std::size_t>(node)];
+  const auto ends = std::minmax_element(sizes.begin(), sizes.end());
+  return {*ends.first, *ends.second};
+}
+
+void choose_joined_strategy(const TrainerOptions& trainer, const WorldFacts& launched, Plan& plan) {
+  const bool spawned = launched.launched_by == LaunchedBy::spawn;
+  plan.strategy = trainer.strategy.value_or(spawned ? "ddp_spawn" : launched.size > 1 ? "ddp" : "single");
+  if (plan.strategy == "ddp_spawn" && !spawned) {
+    plan.strategy = "ddp";
+    plan.warnings.push_back(
+        {"strategy",
+         "ddp_spawn has nothing to spawn, since " + plan.launcher + " has started the ranks: it is ddp",
+         "use --strategy ddp, or start the program without " + plan.launcher});
+  }
+}
+
 /// Ranks that exist already: what was asked must be what there is.
 std::vector<int> join_world(const TrainerOptions& trainer, const DeviceChoice& devices,
                             const WorldFacts& launched, Plan& plan) {
@@ -40,7 +74,7 @@ std::vector<int> join_world(const TrainerOptions& trainer, const DeviceChoice& d
   plan.launcher = by;
   plan.world_size = launched.size;
   plan.num_nodes = launched.num_nodes;
-  plan.strategy = trainer.strategy.value_or(launched.size > 1 ? "ddp" : "single");
+  choose_joined_strategy(trainer, launched, plan);
   std::vector<int> nodes = nodes_of_ranks(launched);
   if (is_one_process(plan.strategy) && launched.size > 1) {
     plan.errors.push_back({"strategy",
@@ -50,70 +84,90 @@ std::vector<int> join_world(const TrainerOptions& trainer, const DeviceChoice& d
                            "use --strategy ddp, or start the program without " + by});
     return nodes;
   }
+  const auto [fewest, most] = ranks_per_node(nodes, launched.num_nodes);
+  const bool dp = plan.strategy == "dp";
+  // 0: nothing was asked
+  const int ranks = devices.count && !dp ? ranks_of(*devices.count, devices.option, plan) : 0;
+  if (dp) plan.replicas = devices.count.value_or(1);
   const int asked_nodes = trainer.num_nodes.value_or(launched.num_nodes);
-  const auto [fewest, most] = [&] {
-    std::vector<int> sizes(static_cast<std::size_t>(launched.num_nodes));
-    for (const int node : nodes) ++sizes[static_cast<std::size_t>(node)];
-    const auto ends = std::minmax_element(sizes.begin(), sizes.end());
-    return std::pair(*ends.first, *ends.second);
-  }();
-  if (asked_nodes != launched.num_nodes && asked_nodes >= 1) {
+  if (asked_nodes != launched.num_nodes) {
     plan.errors.push_back({"num_nodes",
                            count_of(asked_nodes, "node") + " asked for, but " + by + " started ranks on " +
                                count_of(launched.num_nodes, "node"),
                            "start it as `" +
-                               command_line(launched.launched_by, devices.count.value_or(most), asked_nodes) +
+                               command_line(launched.launched_by, ranks > 0 ? ranks : most, asked_nodes) +
                                "`, or drop --num_nodes"});
   }
-  const bool agrees = !devices.count || plan.strategy == "dp" || (*devices.count == fewest && fewest == most);
-  if (!agrees) {
+  if (ranks > 0 && (ranks != fewest || fewest != most)) {
     const std::string found =
         fewest == most ? count_of(most, "rank") : std::to_string(fewest) + " to " + count_of(most, "rank");
+    const std::string each =
+        plan.devices_per_rank > 1 ? ", " + std::to_string(plan.devices_per_rank) + " per rank," : "";
     plan.errors.push_back({devices.option,
-                           count_of(*devices.count, "device") + " per node asked for, but " + by +
+                           count_of(*devices.count, "device") + " per node" + each + " asked for, but " + by +
                                " started " + found + (launched.num_nodes > 1 ? " on each node" : ""),
-                           "start it as `" + command_line(launched.launched_by, *devices.count, asked_nodes) +
+                           "start it as `" + command_line(launched.launched_by, ranks, asked_nodes) +
                                "`, or drop --" + devices.option});
   }
   return nodes;
 }
 
+/// How many devices a program that was started alone is to use.
+int devices_alone(const TrainerOptions& trainer, const DeviceChoice& devices, const Hardware& hardware,
+                  const Plan& plan) {
+  const int each = plan.devices_per_rank;
+  if (devices.count) return *devices.count;
+  if (!devices.automatic || !devices.gpu || trainer.strategy == "single") return each;
+  const int visible = static_cast<int>(visible_gpus(hardware, 0).gpus.size());
+  return std::max(each, visible / each * each);
+}
+
 /// Started alone: how many devices, and who starts the other ranks.
 std::vector<int> start_alone(const TrainerOptions& trainer, const DeviceChoice& devices,
                              const Hardware& hardware, Plan& plan) {
-  int wanted = devices.count.value_or(1);
-  if (!devices.count && devices.automatic && devices.gpu) {
-    wanted = trainer.strategy == "single" ? 1 : static_cast<int>(visible_gpus(hardware, 0).gpus.size());
-  }
-  plan.strategy = trainer.strategy.value_or(wanted > 1 ? "ddp" : "single");
+  const int wanted = devices_alone(trainer, devices, hardware, plan);
+  const int ranks = trainer.strategy == "dp" ? 1 : ranks_of(wanted, devices.option, plan);
+  plan.strategy = trainer.strategy.value_or(ranks > 1 ? "ddp" : "single");
   if (trainer.num_nodes.value_or(1) > 1) {
     plan.errors.push_back(
         {"num_nodes",
          count_of(*trainer.num_nodes, "node") + " asked for, but the program was started alone on one",
-         "start it as `" + command_line(LaunchedBy::mpirun, wanted, *trainer.num_nodes) +
+         "start it as `" + command_line(LaunchedBy::mpirun, ranks, *trainer.num_nodes) +
              "` with a host file, or in a Slurm job"});
   }
-  if (plan.strategy == "single" && wanted > 1) {
-    plan.errors.push_back({"strategy",
-                           "single uses one device, but " + count_of(wanted, "device") + " were asked for",
-                           "use --strategy ddp, or one device"});
-    wanted = 1;
-  }
-  if (plan.strategy == "dp" && !devices.gpu && wanted > 1) {
+  if (plan.strategy == "single" && ranks > 1) {
     plan.errors.push_back(
         {"strategy",
-         "dp keeps one replica on each GPU, but " + count_of(wanted, "device") + " were asked for on the CPU",
-         "use --strategy ddp"});
+         "single uses " +
+             (plan.devices_per_rank == 1 ? "one device" : count_of(plan.devices_per_rank, "device")) +
+             ", but " + count_of(wanted, "device") + " were asked for",
+         "use --strategy ddp, or " + count_of(plan.devices_per_rank, "device")});
   }
-  plan.world_size = is_one_process(plan.strategy) ? 1 : wanted;
+  if (plan.strategy == "dp") plan.replicas = wanted;
+  plan.world_size = is_one_process(plan.strategy) ? 1 : ranks;
   plan.launcher = plan.strategy == "ddp_spawn" ? "spawn" : plan.world_size > 1 ? "subprocess" : "none";
-  const int cores = hardware.node(0).cores;
-  if (!devices.gpu && plan.world_size > cores) {
+  const int cores = hardware.node(0).cores, busy = std::max(plan.world_size, plan.replicas);
+  if (!devices.gpu && busy > cores) {
     plan.warnings.push_back({devices.option,
-                             std::to_string(plan.world_size) + " processes share " + count_of(cores, "core"),
-                             "use --devices " + std::to_string(cores)});
+                             std::to_string(busy) + (plan.replicas > 1 ? " replicas" : " processes") +
+                                 " share " + count_of(cores, "core"),
+                             "use --devices " + std::to_string(cores * plan.devices_per_rank)});
   }
   return std::vector<int>(static_cast<std::size_t>(plan.world_size), 0);
+}
+
+void choose_devices_per_rank(const TrainerOptions& trainer, Plan& plan) {
+  if (trainer.devices_per_rank < 1) {
+    plan.errors.push_back(
+        {"devices_per_rank", std::to_string(trainer.devices_per_rank) + " is too small; the least is 1", ""});
+  } else if (trainer.devices_per_rank > 1 && trainer.strategy == "dp") {
+    plan.errors.push_back({"devices_per_rank",
+                           "dp keeps a whole replica on each device, but devices_per_rank=" +
+                               std::to_string(trainer.devices_per_rank) + " splits the model",
+                           "use --strategy ddp"});
+  } else {
+    plan.devices_per_rank = trainer.devices_per_rank;
+  }
 }
 
 }  // namespace
@@ -121,12 +175,12 @@ std::vector<int> start_alone(const TrainerOptions& trainer, const DeviceChoice& 
 std::vector<int> choose_launch(const TrainerOptions& asked, const DeviceChoice& devices,
                                const Hardware& hardware, const WorldFacts& launched, Plan& plan) {
   TrainerOptions trainer = asked;
-  if (trainer.strategy == "auto") trainer.strategy.reset();  // Lightning's word for "not asked"
   if (trainer.num_nodes && *trainer.num_nodes < 1) {
     plan.errors.push_back(
         {"num_nodes", std::to_string(*trainer.num_nodes) + " is too small; the least is 1", ""});
     trainer.num_nodes.reset();
   }
+  choose_devices_per_rank(trainer, plan);
   return launched.launched_by == LaunchedBy::alone ? start_alone(trainer, devices, hardware, plan)
                                                    : join_world(trainer, devices, launched, plan);
 }

@@ -17,9 +17,28 @@ struct BatchLimit {
   std::variant<double, std::int64_t> value = 1.0;
 
   bool is_fraction() const { return std::holds_alternative<double>(value); }
+  bool is_zero() const {
+    return std::visit([](auto number) { return number == 0; }, value);
+  }
   /// Batches to run of a loader with `available` batches (Lightning: `int(available * fraction)`).
   std::int64_t apply(std::int64_t available) const;
   bool operator==(const BatchLimit&) const = default;
+};
+
+/// `true`: only algorithms that give the same bits each time, and an error where there is none; `warn`: a
+/// warning there.
+struct Deterministic {
+  bool on = false;
+  bool warn_only = false;
+
+  Deterministic() = default;
+  Deterministic(bool yes) : on(yes) {}  // implicit: `.deterministic = true`
+  static Deterministic warn() {
+    Deterministic made(true);
+    made.warn_only = true;
+    return made;
+  }
+  bool operator==(const Deterministic&) const = default;
 };
 
 struct TrainerOptions {
@@ -27,11 +46,18 @@ struct TrainerOptions {
   std::string accelerator = "auto";
   std::optional<std::string> devices;
   std::optional<std::string> gpus;
+  std::optional<int> num_processes;  ///< processes on the CPU
+  bool auto_select_gpus = false;     ///< a count of GPUs picks free ones
+  int devices_per_rank = 1;          ///< consecutive devices of a rank, for split models
   std::optional<int> num_nodes;
   std::optional<std::string> strategy;
-  std::string precision = "32-true";
+  std::optional<std::string> precision;  ///< absent: what amp_level says, else 32-true
+  std::optional<std::string> amp_backend;
+  std::optional<std::string> amp_level;  ///< O0, O1, O2, O3: apex' levels
+  std::optional<bool> use_amp;
+  std::optional<std::string> float32_matmul_precision;  ///< highest | high | medium; absent: LibTorch's
   std::optional<bool> benchmark;
-  bool deterministic = false;
+  Deterministic deterministic;
   bool sync_batchnorm = false;
 
   // How long.
@@ -47,17 +73,27 @@ struct TrainerOptions {
   std::int64_t num_sanity_val_steps = 2;
   std::int64_t fast_dev_run = 0;  ///< n > 0: n batches of everything, once, without loggers
   BatchLimit overfit_batches{0.0};
+  std::int64_t reload_dataloaders_every_n_epochs = 0;  ///< 0: never
+  bool use_distributed_sampler = true;
 
   // Optimisation.
   std::int64_t accumulate_grad_batches = 1;
   std::optional<double> gradient_clip_val;
   std::string gradient_clip_algorithm = "norm";
+  double track_grad_norm = -1;  ///< the norm's order (2, inf); -1: off
   bool detect_anomaly = false;
+  bool terminate_on_nan = false;
+  bool stochastic_weight_avg = false;
+  bool auto_lr_find = false;
+  std::optional<std::string> auto_scale_batch_size;  ///< power | binsearch
+  bool inference_mode = true;                        ///< evaluate without autograd's bookkeeping at all
 
   // What people look at.
   std::int64_t log_every_n_steps = 50;
   bool enable_progress_bar = true;
   bool enable_model_summary = true;
+  std::optional<bool> enable_checkpointing;
+  std::optional<std::string> log_gpu_memory;  ///< all | min_max
   bool logger = true;
   std::string default_root_dir = ".";
   bool barebones = false;
@@ -92,6 +128,7 @@ struct CallbackOptions {
   int early_stopping_patience = 3;
   double early_stopping_min_delta = 0.0;
   bool lr_monitor = false;
+  bool device_stats = false;
 
   bool operator==(const CallbackOptions&) const = default;
 };

@@ -19,6 +19,9 @@ struct RankPlan {
   std::string device = "cpu";  ///< what the rank uses: "cpu" or "cuda:<index into the visible set>"
   int gpu = -1;                ///< physical index, -1 on CPU
   std::string uuid;
+  std::vector<std::string> devices;  ///< all that the rank drives, `device` first: devices_per_rank, dp: all
+  std::vector<int> gpus;             ///< their physical indices; empty on CPU
+  std::vector<std::string> uuids;    ///< and UUIDs
 };
 
 struct Plan {
@@ -28,12 +31,17 @@ struct Plan {
   int world_size = 1;
   int num_nodes = 1;
   std::vector<int> devices;  ///< indices into the visible set, in the order asked; empty on CPU
+  int devices_per_rank = 1;  ///< parts of a split model; on the CPU all are "cpu"
+  int replicas = 1;          ///< that dp keeps within its process; 1 otherwise
   std::vector<RankPlan> ranks;
+  bool find_unused_parameters = false;  ///< DdpOptions', or by the strategy's name
   std::string precision = "32-true";
-  std::string amp_level;  ///< empty: null
+  std::string amp_level;                 ///< O0 to O3 where one is in effect; empty: null
+  std::string float32_matmul_precision;  ///< highest | high | medium; empty: as LibTorch has it
   bool benchmark = false;
   bool deterministic = false;
-  std::string log_gpu_memory;  ///< empty: null
+  bool deterministic_warn_only = false;
+  std::string log_gpu_memory;  ///< all | min_max; empty: null
   std::int64_t accumulate_grad_batches = 1;
   bool sync_batchnorm = false;
   std::vector<Problem> warnings;

@@ -9,7 +9,7 @@ using Json = nlohmann::ordered_json;
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
-Json ranks_json(const std::vector<RankPlan>& ranks) {
+Json ranks_json(const std::vector<RankPlan>& ranks, bool with_parts) {
   Json list = Json::array();
   for (const RankPlan& rank : ranks) {
     list.push_back({{"rank", rank.rank},
@@ -18,6 +18,10 @@ Json ranks_json(const std::vector<RankPlan>& ranks) {
                     {"device", rank.device},
                     {"gpu", rank.gpu < 0 ? Json(nullptr) : Json(rank.gpu)},
                     {"uuid", text_or_null(rank.uuid)}});
+    if (with_parts) {
+      list.back()["devices"] = rank.devices;
+      if (!rank.gpus.empty()) list.back()["gpus"] = rank.gpus;
+    }
   }
   return list;
 }
@@ -35,22 +39,29 @@ Json problems_json(const std::vector<Problem>& problems, bool with_hint) {
 }  // namespace
 
 std::string to_json(const Plan& plan) {
-  const Json json{{"accelerator", plan.accelerator},
-                  {"strategy", plan.strategy},
-                  {"launcher", plan.launcher},
-                  {"world_size", plan.world_size},
-                  {"num_nodes", plan.num_nodes},
-                  {"devices", plan.devices},
-                  {"ranks", ranks_json(plan.ranks)},
-                  {"precision", plan.precision},
-                  {"amp_level", text_or_null(plan.amp_level)},
-                  {"benchmark", plan.benchmark},
-                  {"deterministic", plan.deterministic},
-                  {"log_gpu_memory", text_or_null(plan.log_gpu_memory)},
-                  {"accumulate_grad_batches", plan.accumulate_grad_batches},
-                  {"sync_batchnorm", plan.sync_batchnorm},
-                  {"warnings", problems_json(plan.warnings, false)},
-                  {"errors", problems_json(plan.errors, true)}};
+  const bool split = plan.devices_per_rank > 1;
+  Json json{{"accelerator", plan.accelerator},
+            {"strategy", plan.strategy},
+            {"launcher", plan.launcher},
+            {"world_size", plan.world_size},
+            {"num_nodes", plan.num_nodes},
+            {"devices", plan.devices},
+            {"ranks", ranks_json(plan.ranks, split)},
+            {"precision", plan.precision},
+            {"amp_level", text_or_null(plan.amp_level)},
+            {"benchmark", plan.benchmark},
+            {"deterministic", plan.deterministic_warn_only ? Json("warn") : Json(plan.deterministic)},
+            {"log_gpu_memory", text_or_null(plan.log_gpu_memory)},
+            {"accumulate_grad_batches", plan.accumulate_grad_batches},
+            {"sync_batchnorm", plan.sync_batchnorm},
+            {"warnings", problems_json(plan.warnings, false)},
+            {"errors", problems_json(plan.errors, true)}};
+  // Beyond the contract's fields: only what somebody asked for.
+  if (split) json["devices_per_rank"] = plan.devices_per_rank;
+  if (plan.replicas > 1) json["replicas"] = plan.replicas;
+  if (plan.find_unused_parameters) json["find_unused_parameters"] = true;
+  if (!plan.float32_matmul_precision.empty())
+    json["float32_matmul_precision"] = plan.float32_matmul_precision;
   // Texts come from command lines and files, which need not be UTF-8; a plan is printed all the same.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -56,8 +56,11 @@ std::vector<NodeLayout> layouts(const Plan& plan) {
     NodeLayout& node = nodes[static_cast<std::size_t>(rank.node)];
     node.first = node.last = rank.node;
     node.ranks.push_back(rank.rank);
-    node.gpus.push_back(rank.gpu);
-    node.devices.push_back(rank.gpu < 0 ? -1 : std::stoi(rank.device.substr(rank.device.find(':') + 1)));
+    node.gpus.insert(node.gpus.end(), rank.gpus.begin(), rank.gpus.end());
+    if (rank.gpus.empty()) continue;
+    for (const std::string& device : rank.devices) {
+      node.devices.push_back(std::stoi(device.substr(device.find(':') + 1)));
+    }
   }
   std::vector<NodeLayout> groups;
   for (NodeLayout& node : nodes) {
@@ -72,16 +75,21 @@ std::vector<NodeLayout> layouts(const Plan& plan) {
   return groups;
 }
 
+/// Where a rank has several devices, or is several replicas.
+std::string share_of_rank(const Plan& plan) {
+  if (plan.replicas > 1) return ", " + count_of(static_cast<std::size_t>(plan.replicas), "replica");
+  return plan.devices_per_rank > 1 ? ", " + std::to_string(plan.devices_per_rank) + " for each" : "";
+}
+
 std::string describe(const NodeLayout& group, const Plan& plan) {
   std::string text = group.first == group.last
                          ? "node " + std::to_string(group.first)
                          : "nodes " + std::to_string(group.first) + "-" + std::to_string(group.last);
   text += (group.ranks.size() == 1 ? ": rank " : ": ranks ") + ranges(group.ranks) + " on ";
-  if (plan.accelerator == "cpu") return text + "cpu";
-  if (plan.strategy == "dp") return text + "cuda:" + ranges(plan.devices);  // one rank drives them all
+  if (plan.accelerator == "cpu") return text + "cpu" + share_of_rank(plan);
   const auto [devices, shared] = distinct(group.devices);
   const std::vector<int> gpus = distinct(group.gpus).first;
-  text += "cuda:" + ranges(devices) + (shared ? " in turns" : "");
+  text += "cuda:" + ranges(devices) + (shared ? " in turns" : "") + share_of_rank(plan);
   return gpus == devices ? text : text + " (GPU " + ranges(gpus) + " of the machine)";
 }
 
@@ -94,7 +102,7 @@ std::string to_text(const Plan& plan) {
   const auto line = [&out](const std::string& name, const std::string& text) {
     out << "  " << name << std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') << text << '\n';
   };
-  line("strategy", plan.strategy);
+  line("strategy", plan.strategy + (plan.find_unused_parameters ? ", looks for unused parameters" : ""));
   std::string world = count_of(static_cast<std::size_t>(plan.world_size), "rank") + " on " +
                       count_of(static_cast<std::size_t>(plan.num_nodes), "node");
   line("world", world + launcher_text(plan.launcher));
@@ -108,12 +116,17 @@ std::string to_text(const Plan& plan) {
                    std::to_string(groups.back().last));
     }
   }
-  line("precision", plan.precision);
+  line("precision",
+       plan.precision + (plan.amp_level.empty() ? "" : " (amp_level " + plan.amp_level + ")") +
+           (plan.float32_matmul_precision.empty() ? ""
+                                                  : ", float32 products " + plan.float32_matmul_precision));
   if (plan.accumulate_grad_batches != 1) {
     line("accumulate", std::to_string(plan.accumulate_grad_batches) + " batches per step");
   }
   line("switches", std::string("benchmark ") + on_off(plan.benchmark) + ", deterministic " +
-                       on_off(plan.deterministic) + ", sync_batchnorm " + on_off(plan.sync_batchnorm));
+                       (plan.deterministic_warn_only ? "warn" : on_off(plan.deterministic)) +
+                       ", sync_batchnorm " + on_off(plan.sync_batchnorm));
+  if (!plan.log_gpu_memory.empty()) line("logs", "GPU memory, " + plan.log_gpu_memory);
   for (const auto* problems : {&plan.warnings, &plan.errors}) {
     for (const Problem& problem : *problems) {
       line(problems == &plan.errors ? "ERROR" : "warning",

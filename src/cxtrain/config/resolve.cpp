@@ -1,34 +1,24 @@
 #include <algorithm>
-#include <numeric>
 
 #include "cxtrain/config/check_options.h"
+#include "cxtrain/config/choose_precision.h"
 #include "cxtrain/config/device_choice.h"
 #include "cxtrain/config/launch.h"
+#include "cxtrain/config/old_spellings.h"
+#include "cxtrain/config/place_ranks.h"
 #include "cxtrain/config/plan.h"
-#include "cxtrain/config/precision.h"
 #include "cxtrain/config/visible_gpus.h"
 
 namespace cxtrain {
 namespace {
 
-void choose_precision(const std::string& typed, Plan& plan) {
-  const auto precision = parse_precision(typed);
-  if (!precision) {
-    plan.errors.push_back({"precision", precision.error, ""});
-    return;
-  }
-  plan.precision = precision.value->name;
-  // Lightning's rule: autocast on a CPU has no float16; who spells out "16-mixed" gets it all the same.
-  if (plan.accelerator == "cpu" && plan.precision == "16-mixed" && precision.value->shorthand) {
-    plan.precision = "bf16-mixed";
-    plan.warnings.push_back({"precision", "precision=16 is not for the CPU: bf16-mixed is used instead",
-                             "use --precision bf16 to say so"});
-  }
-}
-
+/// Lightning 2.x: benchmark is what was asked, else off. (1.6.0 to 1.6.3 turned it on where deterministic was
+/// off; 1.5 and all since 1.6.4 do not.) Both at once are the user's choice, with a warning.
 void choose_switches(const TrainerOptions& trainer, Plan& plan) {
-  plan.deterministic = trainer.deterministic;
+  plan.deterministic = trainer.deterministic.on;
+  plan.deterministic_warn_only = trainer.deterministic.warn_only;
   plan.benchmark = trainer.benchmark.value_or(false);
+  plan.float32_matmul_precision = trainer.float32_matmul_precision.value_or("");
   plan.sync_batchnorm = trainer.sync_batchnorm;
   plan.accumulate_grad_batches = trainer.accumulate_grad_batches;
   if (plan.benchmark && plan.deterministic) {
@@ -40,102 +30,43 @@ void choose_switches(const TrainerOptions& trainer, Plan& plan) {
   }
 }
 
-/// Whether the node shows the devices that were picked on the first node; says so when not.
-bool check_node(const std::vector<int>& indices, const Hardware& hardware, int node, int visible,
-                const DeviceChoice& devices, Plan& plan) {
-  const int highest = indices.empty() ? -1 : *std::max_element(indices.begin(), indices.end());
-  if (visible > highest && visible > 0) return true;
-  plan.errors.push_back({devices.option,
-                         "GPU " + std::to_string(std::max(highest, 0)) +
-                             " was asked for on every node, but " + describe_gpus(hardware, node),
-                         "use nodes with equal GPUs"});
-  return false;
-}
-
-void check_compute_mode(const Gpu& gpu, int ranks, const std::string& option, Plan& plan) {
-  const std::string name = "GPU " + std::to_string(gpu.index) + " (" + gpu.name + ")";
-  if (gpu.compute_mode == "prohibited") {
-    plan.errors.push_back(
-        {option, name + " is in compute mode `prohibited`", "choose another, or `nvidia-smi -c DEFAULT`"});
-  } else if (gpu.compute_mode.starts_with("exclusive") && (ranks > 1 || gpu.processes > 0)) {
-    plan.warnings.push_back({option, name + " is in exclusive compute mode, but would be shared",
-                             "give each rank its own GPU, or `nvidia-smi -c DEFAULT`"});
+void choose_memory_log(const TrainerOptions& trainer, Plan& plan) {
+  plan.log_gpu_memory = trainer.log_gpu_memory.value_or("");
+  if (plan.log_gpu_memory.empty()) return;
+  const std::string typed = "log_gpu_memory=" + plan.log_gpu_memory;
+  if (plan.accelerator != "gpu") {
+    plan.warnings.push_back({"log_gpu_memory", typed + " logs nothing: the run uses no GPU",
+                             "use --callbacks.device_stats true for the CPU's load and memory"});
+  } else if (!trainer.logger || trainer.barebones) {
+    plan.warnings.push_back({"log_gpu_memory", typed + " logs nothing: the run has no logger", "drop it"});
   }
 }
 
-/// Gives the ranks of one node their GPUs: the ones asked for, else the first ones, in turns when there are
-/// too few.
-void place_on_gpus(std::vector<RankPlan*>& ranks, const Hardware& hardware, const DeviceChoice& devices,
-                   Plan& plan) {
-  const int node = ranks.front()->node;
-  const std::vector<Gpu> gpus = visible_gpus(hardware, node).gpus;
-  const int visible = static_cast<int>(gpus.size());
-  std::vector<int> indices = devices.indices;
-  if (!check_node(indices, hardware, node, visible, devices, plan)) return;
-  if (indices.empty()) {
-    const int needed = plan.strategy == "dp" && devices.automatic ? visible : static_cast<int>(ranks.size());
-    indices.resize(static_cast<std::size_t>(std::min(needed, visible)));
-    std::iota(indices.begin(), indices.end(), 0);
-    if (needed > visible) {
-      plan.warnings.push_back({devices.option,
-                               std::to_string(needed) + " ranks share " + std::to_string(visible) +
-                                   (visible == 1 ? " GPU" : " GPUs") + " on node " +
-                                   hardware.node(node).hostname +
-                                   "; their gradients take the way through host memory",
-                               "start one rank per GPU"});
-    }
-  }
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const int index = indices[i % indices.size()];
-    const Gpu& gpu = gpus[static_cast<std::size_t>(index)];
-    ranks[i]->device = "cuda:" + std::to_string(index);
-    ranks[i]->gpu = gpu.index;
-    ranks[i]->uuid = gpu.uuid;
-  }
-  const std::size_t sharing = (ranks.size() + indices.size() - 1) / indices.size();
-  for (const int index : indices) {
-    check_compute_mode(gpus[static_cast<std::size_t>(index)], static_cast<int>(sharing), devices.option,
-                       plan);
-  }
-  if (node == 0) plan.devices = indices;
-}
-
-void place_ranks(const std::vector<int>& rank_nodes, const Hardware& hardware, const DeviceChoice& devices,
-                 Plan& plan) {
-  std::vector<int> ranks_of_node(static_cast<std::size_t>(plan.num_nodes));
-  for (std::size_t rank = 0; rank < rank_nodes.size(); ++rank) {
-    const int node = rank_nodes[rank];
-    plan.ranks.push_back(
-        {static_cast<int>(rank), node, ranks_of_node[static_cast<std::size_t>(node)]++, "cpu", -1, ""});
-  }
-  if (!devices.gpu) return;
-  for (int node = 0; node < plan.num_nodes; ++node) {
-    std::vector<RankPlan*> ranks;
-    for (RankPlan& rank : plan.ranks) {
-      if (rank.node == node) ranks.push_back(&rank);
-    }
-    if (!ranks.empty()) place_on_gpus(ranks, hardware, devices, plan);
-  }
+void check_visible(const Hardware& hardware, Plan& plan) {
+  const auto visible = visible_gpus(hardware, 0);
+  if (visible.ignored.empty()) return;
+  plan.warnings.push_back({"CUDA_VISIBLE_DEVICES",
+                           "the entry '" + visible.ignored +
+                               "' names no further GPU of this machine: it and what follows are "
+                               "ignored, as CUDA does",
+                           ""});
 }
 
 }  // namespace
 
 Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched) {
   Plan plan;
+  plan.find_unused_parameters = options.ddp.find_unused_parameters;
   check_options(options, plan.errors);
-  if (const auto visible = visible_gpus(hardware, 0); !visible.ignored.empty()) {
-    plan.warnings.push_back({"CUDA_VISIBLE_DEVICES",
-                             "the entry '" + visible.ignored +
-                                 "' names no further GPU of this machine: it and what follows are "
-                                 "ignored, as CUDA does",
-                             ""});
-  }
+  check_visible(hardware, plan);
+  const TrainerOptions trainer = translate_old_spellings(options.trainer, hardware, plan);
   const std::size_t errors_before = plan.errors.size();
-  const DeviceChoice devices = choose_devices(options.trainer, hardware, plan);
+  const DeviceChoice devices = choose_devices(trainer, hardware, launched, plan);
   const bool devices_known = plan.errors.size() == errors_before;
-  choose_precision(options.trainer.precision, plan);
-  choose_switches(options.trainer, plan);
-  const std::vector<int> rank_nodes = choose_launch(options.trainer, devices, hardware, launched, plan);
+  const std::vector<int> rank_nodes = choose_launch(trainer, devices, hardware, launched, plan);
+  choose_precision(trainer, plan);
+  choose_switches(trainer, plan);
+  choose_memory_log(trainer, plan);
   // Ranks without known devices would only add errors about devices that were refused already.
   if (devices_known) place_ranks(rank_nodes, hardware, devices, plan);
   return plan;

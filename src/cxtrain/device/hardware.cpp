@@ -1,12 +1,10 @@
 #include "cxtrain/device/hardware.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <climits>
 #include <cstdlib>
 #include <stdexcept>
 
+#include "cxtrain/base/hostname.h"
 #include "cxtrain/device/cores.h"
 #include "cxtrain/device/nvml.h"
 
@@ -19,8 +17,7 @@ const Node& Hardware::node(int n) const {
 Hardware probe_hardware() {
   Hardware hardware;
   Node& node = hardware.nodes.emplace_back();
-  char hostname[HOST_NAME_MAX + 1] = {};
-  if (gethostname(hostname, sizeof hostname - 1) == 0) node.hostname = hostname;
+  node.hostname = hostname();
   node.cores = cores_of_this_process();
   node.gpus = read_gpus_from_nvml();
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))

@@ -1,108 +1,132 @@
 #include "cxtrain/device/nvml.h"
 
-#include <dlfcn.h>
-
 #include <array>
-#include <memory>
+#include <optional>
+
+#include "cxtrain/device/nvml_library.h"
 
 namespace cxtrain {
 namespace {
 
 // The few declarations of NVML's stable C interface that are needed; its header comes with the CUDA toolkit
 // only.
-using Device = struct nvmlDevice_st*;
-struct Memory {
-  unsigned long long total, free, used;  // bytes
+using Device = NvmlLibrary::Device;
+constexpr int kSuccess = NvmlLibrary::kSuccess;
+struct MemoryV1 {
+  unsigned long long total, free, used;  // bytes; used has what the driver reserves for itself
+};
+struct MemoryV2 {
+  unsigned int version;
+  unsigned long long total, reserved, free, used;  // bytes
 };
 struct Utilization {
   unsigned int gpu, memory;  // percent
 };
-constexpr int kSuccess = 0;
-constexpr int kInsufficientSize = 7;
+constexpr unsigned int kMemoryVersion2 = sizeof(MemoryV2) | 2U << 24;
+constexpr unsigned int kCoreSensor = 0;
+constexpr double kMib = 1 << 20;
 
-struct CloseLibrary {
-  void operator()(void* library) const { dlclose(library); }
+struct MemoryInfo {
+  double total_mib, free_mib, used_mib;
 };
 
-class Nvml {
- public:
-  explicit Nvml(const char* name) : library_(dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
-    started_ = library_ && call<int()>("nvmlInit_v2") == kSuccess;
-  }
-  ~Nvml() {
-    if (started_) call<int()>("nvmlShutdown");
-  }
-  Nvml(const Nvml&) = delete;
-  Nvml& operator=(const Nvml&) = delete;
+/// As nvidia-smi shows it: without the driver's own share, where the driver tells (since R510).
+std::optional<MemoryInfo> memory_of(const NvmlLibrary& nvml, Device device) {
+  const auto info = [](const auto& memory) {
+    return MemoryInfo{static_cast<double>(memory.total) / kMib, static_cast<double>(memory.free) / kMib,
+                      static_cast<double>(memory.used) / kMib};
+  };
+  MemoryV2 second{kMemoryVersion2, 0, 0, 0, 0};
+  if (nvml.call<int(Device, MemoryV2*)>("nvmlDeviceGetMemoryInfo_v2", device, &second) == kSuccess)
+    return info(second);
+  MemoryV1 first{};
+  if (nvml.call<int(Device, MemoryV1*)>("nvmlDeviceGetMemoryInfo", device, &first) == kSuccess)
+    return info(first);
+  return std::nullopt;
+}
 
-  bool started() const { return started_; }
+std::optional<unsigned int> utilization_of(const NvmlLibrary& nvml, Device device) {
+  Utilization utilization{};
+  const int status =
+      nvml.call<int(Device, Utilization*)>("nvmlDeviceGetUtilizationRates", device, &utilization);
+  return status == kSuccess ? std::optional(utilization.gpu) : std::nullopt;
+}
 
-  /// Calls the function of this name; an error of NVML's when the library has none.
-  template <class Signature, class... Args>
-  int call(const char* name, Args... args) const {
-    constexpr int kFunctionNotFound = 13;
-    auto* function = reinterpret_cast<Signature*>(dlsym(library_.get(), name));
-    return function == nullptr ? kFunctionNotFound : function(args...);
-  }
-
- private:
-  std::unique_ptr<void, CloseLibrary> library_;
-  bool started_ = false;
-};
-
-std::string text_of(const Nvml& nvml, const char* function, Device device) {
+std::string text_of(const NvmlLibrary& nvml, const char* function, Device device) {
   std::array<char, 97> text{};
   const int status = nvml.call<int(Device, char*, unsigned int)>(function, device, text.data(),
                                                                  static_cast<unsigned int>(text.size() - 1));
   return status == kSuccess ? text.data() : "";
 }
 
-std::string compute_mode_of(const Nvml& nvml, Device device) {
+std::string compute_mode_of(const NvmlLibrary& nvml, Device device) {
   static constexpr std::array kNames{"default", "exclusive_thread", "prohibited", "exclusive_process"};
   unsigned int mode = 0;
   const int status = nvml.call<int(Device, unsigned int*)>("nvmlDeviceGetComputeMode", device, &mode);
   return status == kSuccess && mode < kNames.size() ? kNames[mode] : "default";
 }
 
-Gpu describe(const Nvml& nvml, Device device, int index) {
-  constexpr unsigned long long kMib = 1ULL << 20;
+Gpu describe(const NvmlLibrary& nvml, Device device, int index) {
   Gpu gpu;
   gpu.index = index;
   gpu.name = text_of(nvml, "nvmlDeviceGetName", device);
   gpu.uuid = text_of(nvml, "nvmlDeviceGetUUID", device);
   gpu.compute_mode = compute_mode_of(nvml, device);
-  Memory memory{};
-  if (nvml.call<int(Device, Memory*)>("nvmlDeviceGetMemoryInfo", device, &memory) == kSuccess) {
-    gpu.memory_total_mib = static_cast<std::int64_t>(memory.total / kMib);
-    gpu.memory_used_mib = static_cast<std::int64_t>(memory.used / kMib);
+  if (const auto memory = memory_of(nvml, device)) {
+    gpu.memory_total_mib = static_cast<std::int64_t>(memory->total_mib);
+    gpu.memory_used_mib = static_cast<std::int64_t>(memory->used_mib);
   }
-  Utilization utilization{};
-  if (nvml.call<int(Device, Utilization*)>("nvmlDeviceGetUtilizationRates", device, &utilization) ==
-      kSuccess) {
-    gpu.utilization = static_cast<int>(utilization.gpu);
-  }
+  gpu.utilization = static_cast<int>(utilization_of(nvml, device).value_or(0));
   // Asked with room for none, NVML answers how many processes there are.
   unsigned int processes = 0;
   const int status = nvml.call<int(Device, unsigned int*, void*)>(
       "nvmlDeviceGetComputeRunningProcesses_v3", device, &processes, static_cast<void*>(nullptr));
-  if (status == kSuccess || status == kInsufficientSize) gpu.processes = static_cast<int>(processes);
+  if (status == kSuccess || status == NvmlLibrary::kInsufficientSize) {
+    gpu.processes = static_cast<int>(processes);
+  }
   return gpu;
 }
+
+class NvmlMonitor final : public GpuMonitor {
+ public:
+  explicit NvmlMonitor(const char* library) : nvml_(library) {}
+
+  GpuSample sample(int gpu) override {
+    GpuSample sample;
+    const Device device = nvml_.started() ? nvml_.device(static_cast<unsigned int>(gpu)) : nullptr;
+    if (device == nullptr) return sample;
+    if (const auto memory = memory_of(nvml_, device)) {
+      sample.memory_used_mib = memory->used_mib;
+      sample.memory_free_mib = memory->free_mib;
+    }
+    if (const auto percent = utilization_of(nvml_, device)) sample.utilization_percent = *percent;
+    unsigned int celsius = 0;
+    const int status = nvml_.call<int(Device, unsigned int, unsigned int*)>("nvmlDeviceGetTemperature",
+                                                                            device, kCoreSensor, &celsius);
+    if (status == kSuccess) sample.temperature_celsius = celsius;
+    return sample;
+  }
+
+ private:
+  NvmlLibrary nvml_;
+};
 
 }  // namespace
 
 std::vector<Gpu> read_gpus_from_nvml(const char* library) {
-  const Nvml nvml(library);
+  const NvmlLibrary nvml(library);
   unsigned int count = 0;
   if (!nvml.started() || nvml.call<int(unsigned int*)>("nvmlDeviceGetCount_v2", &count) != kSuccess)
     return {};
   std::vector<Gpu> gpus;
   for (unsigned int i = 0; i < count; ++i) {
-    Device device = nullptr;
-    const int status = nvml.call<int(unsigned int, Device*)>("nvmlDeviceGetHandleByIndex_v2", i, &device);
-    if (status == kSuccess) gpus.push_back(describe(nvml, device, static_cast<int>(i)));
+    if (const Device device = nvml.device(i)) gpus.push_back(describe(nvml, device, static_cast<int>(i)));
   }
   return gpus;
+}
+
+std::unique_ptr<GpuMonitor> open_gpu_monitor(const char* library) {
+  return std::make_unique<NvmlMonitor>(library);
 }
 
 }  // namespace cxtrain

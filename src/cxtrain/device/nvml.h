@@ -1,15 +1,40 @@
 #pragma once
 
+#include <limits>
+#include <memory>
 #include <vector>
 
 #include "cxtrain/device/hardware.h"
 
+/// What the driver's management library (NVML) tells of the GPUs of this machine, in PCI bus order. The
+/// library belongs to the driver and is opened by name. None of this creates a CUDA context, and
+/// CUDA_VISIBLE_DEVICES is ignored.
 namespace cxtrain {
 
-/// The GPUs of this machine as the driver's management library (NVML) describes them, in PCI bus order. The
-/// library belongs to the driver and is opened by name; without it, or without a working driver, there are no
-/// GPUs. Creates no CUDA context and ignores CUDA_VISIBLE_DEVICES. What a GPU does not tell keeps its
+inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
+
+/// The GPUs; none without the library or without a working driver. What a GPU does not tell keeps its
 /// default.
-std::vector<Gpu> read_gpus_from_nvml(const char* library = "libnvidia-ml.so.1");
+std::vector<Gpu> read_gpus_from_nvml(const char* library = kNvmlLibrary);
+
+/// How a GPU is doing at the moment, whoever uses it; not-a-number for what it does not tell.
+struct GpuSample {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  double utilization_percent = kUnknown;  ///< time during which a kernel ran, in the driver's last period
+  double memory_used_mib = kUnknown;
+  double memory_free_mib = kUnknown;
+  double temperature_celsius = kUnknown;
+};
+
+/// Asks for samples again and again, as cheaply as NVML can: the library stays open.
+class GpuMonitor {
+ public:
+  virtual ~GpuMonitor() = default;
+  /// The GPU of this physical index.
+  virtual GpuSample sample(int gpu) = 0;
+};
+
+/// NVML's; without the library every sample is unknown.
+std::unique_ptr<GpuMonitor> open_gpu_monitor(const char* library = kNvmlLibrary);
 
 }  // namespace cxtrain

@@ -1,0 +1,142 @@
+#include "cxtrain/callbacks/device_stats.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+namespace cxtrain {
+namespace {
+
+constexpr const char* kPrefix = "DeviceStatsMonitor.on_train_batch_end/";
+
+/// The same for the same GPU; exact as a double.
+double identity(const std::string& uuid) {
+  constexpr int kMantissa = std::numeric_limits<double>::digits;
+  return static_cast<double>(std::hash<std::string>{}(uuid) >> (64 - kMantissa));
+}
+
+void log_known(RunView& run, const std::string& name, double value) {
+  if (!std::isnan(value)) run.log(name, value);
+}
+
+}  // namespace
+
+/// One GPU as a rank sees it. Ranks exchange these as plain numbers.
+struct DeviceStats::GpuReading {
+  double gpu = 0, uuid = 0;  ///< physical index; identity
+  GpuSample sample;
+  std::string name;  ///< "gpu_id: 0"
+
+  static constexpr std::size_t kNumbers = 6;
+  std::array<double, kNumbers> numbers() const {
+    return {gpu,
+            uuid,
+            sample.utilization_percent,
+            sample.memory_used_mib,
+            sample.memory_free_mib,
+            sample.temperature_celsius};
+  }
+  static GpuReading of(const double* numbers) {
+    return {numbers[0], numbers[1], {numbers[2], numbers[3], numbers[4], numbers[5]}, ""};
+  }
+};
+
+DeviceStats::DeviceStats(const Plan& plan, Wanted wanted, Sources sources)
+    : wanted_(std::move(wanted)),
+      sources_(std::move(sources)),
+      on_gpus_(plan.accelerator == "gpu"),
+      num_nodes_(plan.num_nodes),
+      ranks_(plan.ranks) {}
+
+void DeviceStats::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
+  const std::int64_t step = run.global_step();
+  if (wanted_.every_n_steps <= 0 || step % wanted_.every_n_steps != 0 || step == last_logged_) return;
+  last_logged_ = step;
+  if (on_gpus_) {
+    log_gpus(run);
+  } else if (wanted_.device_stats) {
+    log_cpus(run);
+  }
+}
+
+/// The readings of all ranks, each GPU once. Collective.
+std::vector<DeviceStats::GpuReading> DeviceStats::gather_gpus(RunView& run) {
+  constexpr std::size_t kNumbers = GpuReading::kNumbers;
+  std::vector<double> numbers;
+  for (const RankPlan& rank : ranks_) {
+    for (std::size_t i = 0; i < rank.gpus.size(); ++i) {
+      std::array<double, kNumbers> own{};
+      if (rank.rank == run.rank()) {
+        const int gpu = rank.gpus[i];
+        own = GpuReading{static_cast<double>(gpu), identity(rank.uuids[i]), sources_.gpus->sample(gpu), ""}
+                  .numbers();
+      }
+      numbers.insert(numbers.end(), own.begin(), own.end());
+    }
+  }
+  run.sum_over_ranks(numbers);  // the others' are zeros
+
+  std::vector<GpuReading> readings;
+  std::map<std::string, double> known;
+  const double* next = numbers.data();
+  for (const RankPlan& rank : ranks_) {
+    for (std::size_t i = 0; i < rank.gpus.size(); ++i, next += kNumbers) {
+      GpuReading reading = GpuReading::of(next);
+      const std::string id = "gpu_id: " + std::to_string(static_cast<int>(reading.gpu));
+      reading.name = num_nodes_ > 1 ? "node: " + std::to_string(rank.node) + "/" + id : id;
+      if (const auto same = known.find(reading.name); same != known.end()) {
+        if (same->second == reading.uuid) continue;
+        reading.name = "rank: " + std::to_string(rank.rank) + "/" + id;
+      }
+      known[reading.name] = reading.uuid;
+      readings.push_back(std::move(reading));
+    }
+  }
+  return readings;
+}
+
+void DeviceStats::log_gpus(RunView& run) {
+  double least = GpuSample::kUnknown, most = GpuSample::kUnknown;
+  for (const GpuReading& reading : gather_gpus(run)) {
+    const GpuSample& sample = reading.sample;
+    if (wanted_.device_stats) {
+      const std::string prefix = kPrefix + reading.name + "/";
+      log_known(run, prefix + "utilization.gpu (%)", sample.utilization_percent);
+      log_known(run, prefix + "memory.used (MB)", sample.memory_used_mib);
+      log_known(run, prefix + "memory.free (MB)", sample.memory_free_mib);
+      log_known(run, prefix + "temperature.gpu (°C)", sample.temperature_celsius);
+    }
+    if (wanted_.log_gpu_memory == "all") {
+      log_known(run, reading.name + "/memory.used (MB)", sample.memory_used_mib);
+    }
+    least = std::fmin(least, sample.memory_used_mib);  // fmin and fmax pass over what is unknown
+    most = std::fmax(most, sample.memory_used_mib);
+  }
+  if (wanted_.log_gpu_memory != "min_max") return;
+  log_known(run, "min_gpu_mem", least);
+  log_known(run, "max_gpu_mem", most);
+}
+
+void DeviceStats::log_cpus(RunView& run) {
+  constexpr std::size_t kNumbers = 3;
+  std::vector<double> numbers(kNumbers * static_cast<std::size_t>(run.world_size()));
+  const CpuSample own = sources_.cpu();
+  double* mine = numbers.data() + kNumbers * static_cast<std::size_t>(run.rank());
+  mine[0] = own.cpu_percent;
+  mine[1] = own.memory_percent;
+  mine[2] = own.swap_percent;
+  run.sum_over_ranks(numbers);
+  for (int rank = 0; rank < run.world_size(); ++rank) {
+    const double* sample = numbers.data() + kNumbers * static_cast<std::size_t>(rank);
+    const std::string prefix =
+        kPrefix + (run.world_size() > 1 ? "rank: " + std::to_string(rank) + "/" : std::string());
+    run.log(prefix + "cpu_percent", sample[0]);
+    run.log(prefix + "cpu_vm_percent", sample[1]);
+    run.log(prefix + "cpu_swap_percent", sample[2]);
+  }
+}
+
+}  // namespace cxtrain

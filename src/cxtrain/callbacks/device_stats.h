@@ -1,0 +1,60 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cxtrain/callbacks/callback.h"
+#include "cxtrain/config/plan.h"
+#include "cxtrain/device/cpu_load.h"
+#include "cxtrain/device/nvml.h"
+
+namespace cxtrain {
+
+/// Logs how the devices of all ranks are doing, on logging steps: Lightning's DeviceStatsMonitor, and what
+/// Lightning 1.5 logs for `log_gpu_memory`. All ranks call it and exchange their samples; nothing happens
+/// between logging steps.
+///
+///     device_stats, GPUs   DeviceStatsMonitor.on_train_batch_end/gpu_id: 0/utilization.gpu (%)
+///                          .../memory.used (MB), .../memory.free (MB), .../temperature.gpu (°C)
+///     device_stats, CPU    DeviceStatsMonitor.on_train_batch_end/cpu_percent, .../cpu_vm_percent,
+///                          .../cpu_swap_percent: the process's, with several ranks below rank: 0/
+///     all                  gpu_id: 0/memory.used (MB)
+///     min_max              min_gpu_mem, max_gpu_mem
+///
+/// The number is the physical index, as nvidia-smi's; memory is in MiB. Names of GPUs that would collide
+/// begin with their node or rank: "node: 1/gpu_id: 0", "rank: 3/gpu_id: 0" (Slurm shows each task its GPU as
+/// number 0). A GPU that several ranks share is logged once; what a GPU does not tell is left out.
+class DeviceStats final : public Callback {
+ public:
+  struct Wanted {
+    bool device_stats = false;
+    std::string log_gpu_memory;  ///< all | min_max | empty
+    std::int64_t every_n_steps = 50;
+  };
+  struct Sources {
+    std::unique_ptr<GpuMonitor> gpus;
+    std::function<CpuSample()> cpu;
+  };
+  /// `plan`: which GPUs this rank and the others drive.
+  DeviceStats(const Plan& plan, Wanted wanted, Sources sources);
+
+  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
+                          std::int64_t batch_idx) override;
+
+ private:
+  struct GpuReading;
+  void log_gpus(RunView& run);
+  void log_cpus(RunView& run);
+  std::vector<GpuReading> gather_gpus(RunView& run);
+
+  Wanted wanted_;
+  Sources sources_;
+  bool on_gpus_;
+  int num_nodes_;
+  std::vector<RankPlan> ranks_;
+  std::int64_t last_logged_ = 0;
+};
+
+}  // namespace cxtrain

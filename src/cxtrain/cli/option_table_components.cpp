@@ -1,0 +1,27 @@
+#include "cxtrain/cli/option_binding.h"
+#include "cxtrain/cli/option_groups.h"
+
+namespace cxtrain {
+
+void add_component_options(OptionTable& table) {
+  const auto add = [&](const OptionText& text, auto get) {
+    table.push_back(bind_option("Model, data, optimizer", text, get));
+  };
+  add({"model", "the model; --model.ARG sets its arguments", "NAME"}, CXTRAIN_MEMBER(model.name));
+  add({"data", "the data module; default: the model's own; --data.ARG sets its arguments", "NAME"},
+      CXTRAIN_MEMBER(data.name));
+  add({"data.path", "file or folder to read", "PATH"}, CXTRAIN_MEMBER(data.path));
+  add({"data.batch_size", "samples per rank and batch"}, CXTRAIN_MEMBER(data.batch_size));
+  add({"data.num_workers", "threads that prepare batches; 0: the training thread"},
+      CXTRAIN_MEMBER(data.num_workers));
+  add({"data.prefetch_factor", "batches prepared ahead by each of them"},
+      CXTRAIN_MEMBER(data.prefetch_factor));
+  add({"data.uneven", "when the ranks do not divide the samples", "pad|drop|exact"},
+      CXTRAIN_MEMBER(data.uneven));
+  add({"optimizer", "default: the model's own; --optimizer.lr and others set its arguments", "NAME"},
+      CXTRAIN_MEMBER(optimizer.name));
+  add({"lr_scheduler", "default: the model's own; --lr_scheduler.ARG sets its arguments", "NAME"},
+      CXTRAIN_MEMBER(lr_scheduler.name));
+}
+
+}  // namespace cxtrain

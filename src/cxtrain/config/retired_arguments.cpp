@@ -1,0 +1,79 @@
+#include "cxtrain/config/retired_arguments.h"
+
+#include <array>
+
+namespace cxtrain {
+namespace {
+
+constexpr std::string_view kNoCheckpoints = "checkpoints and resuming come with a later release";
+constexpr std::string_view kNoSuchDevice = "use --accelerator gpu, cpu or auto";
+
+constexpr std::array kRetired{
+    // Lightning 2.x and 1.5.
+    RetiredArgument{"callbacks", "",
+                    "write --callbacks.early_stopping_monitor, --callbacks.lr_monitor or "
+                    "--callbacks.device_stats; in C++, Trainer::add_callback"},
+    RetiredArgument{"plugins", "",
+                    "use --precision and --strategy, or --plugin FILE for a plugin of your own"},
+    RetiredArgument{"profiler", "",
+                    "profile from outside, with `nsys profile` or `perf record` before cxtrain_mpi; "
+                    "--callbacks.device_stats true logs load and memory"},
+    RetiredArgument{"model_registry", "", "models are plugins: --model NAME, --plugin FILE"},
+    RetiredArgument{"enable_autolog_hparams", "true",
+                    "the configuration of a run is its config.yaml; --logger false writes no metrics"},
+    RetiredArgument{"tpu_cores", "", kNoSuchDevice}, RetiredArgument{"ipus", "", kNoSuchDevice},
+    RetiredArgument{"process_position", "0",
+                    "there is one progress bar; --enable_progress_bar false hides it"},
+    RetiredArgument{"flush_logs_every_n_steps", "100",
+                    "metric files are flushed when their buffer is full and at the end; "
+                    "--log_every_n_steps says how often there is something to write"},
+    RetiredArgument{"weights_save_path", "", kNoCheckpoints},
+    RetiredArgument{"resume_from_checkpoint", "", kNoCheckpoints},
+    RetiredArgument{"ckpt_path", "", kNoCheckpoints},
+    RetiredArgument{"move_metrics_to_cpu", "false",
+                    "what is logged are single numbers, of which the last is kept: there is nothing to move"},
+    RetiredArgument{"multiple_trainloader_mode", "max_size_cycle",
+                    "a data module has one training loader; combine datasets in its train_dataloader()"},
+    RetiredArgument{"prepare_data_per_node", "true",
+                    "prepare files before the run; DataModule::setup runs on every rank"},
+    // 1.4 and before.
+    RetiredArgument{"truncated_bptt_steps", "", "cut the sequences in the dataset"},
+    RetiredArgument{"automatic_optimization", "true", "the trainer does the optimizer's steps"},
+    RetiredArgument{"enable_pl_optimizer", "", "drop it: there is one kind of optimizer"},
+    RetiredArgument{"early_stop_callback", "", "use --callbacks.early_stopping_monitor METRIC"},
+    RetiredArgument{"row_log_interval", "", "use --log_every_n_steps"},
+    RetiredArgument{"add_row_log_interval", "", "use --log_every_n_steps"},
+    RetiredArgument{"log_save_interval", "", "use --log_every_n_steps"},
+    RetiredArgument{"train_percent_check", "", "use --limit_train_batches"},
+    RetiredArgument{"val_percent_check", "", "use --limit_val_batches"},
+    RetiredArgument{"test_percent_check", "", "use --limit_test_batches"},
+    RetiredArgument{"overfit_pct", "", "use --overfit_batches"},
+    RetiredArgument{"max_nb_epochs", "", "use --max_epochs"},
+    RetiredArgument{"min_nb_epochs", "", "use --min_epochs"},
+    RetiredArgument{"nb_gpu_nodes", "", "use --num_nodes"},
+    RetiredArgument{"nb_sanity_val_steps", "", "use --num_sanity_val_steps"},
+    RetiredArgument{"num_tpu_cores", "", kNoSuchDevice},
+    RetiredArgument{"show_progress_bar", "", "use --enable_progress_bar"},
+    RetiredArgument{"gradient_clip", "", "use --gradient_clip_val"},
+    RetiredArgument{"print_nan_grads", "false", "use --detect_anomaly"},
+    RetiredArgument{"default_save_path", "", "use --default_root_dir"},
+    // LightningCLI's.
+    RetiredArgument{"seed_everything", "", "use --seed N"}};
+
+}  // namespace
+
+std::span<const RetiredArgument> retired_arguments() { return kRetired; }
+
+const RetiredArgument* find_retired_argument(std::string_view key) {
+  constexpr std::string_view kSection = "trainer.";
+  if (key.starts_with(kSection)) {
+    key.remove_prefix(kSection.size());
+    key = key.substr(0, key.find('.'));
+  }
+  for (const RetiredArgument& argument : kRetired) {
+    if (argument.name == key) return &argument;
+  }
+  return nullptr;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,79 @@
+#include "cxtrain/config/strategy_name.h"
+
+#include <array>
+
+namespace cxtrain {
+namespace {
+
+struct Retired {
+  std::string_view beginning;  ///< of the names of one family: deepspeed, deepspeed_stage_2 ...
+  std::string_view instead;
+};
+
+constexpr std::string_view kSharded =
+    "parameters are not sharded here: use --strategy ddp; where memory is short, --precision 16-mixed, and "
+    "smaller "
+    "batches with --accumulate_grad_batches";
+constexpr std::string_view kForked = "ranks are never forked: use --strategy ddp, or ddp_spawn";
+constexpr std::string_view kOtherDevices = "there are GPUs and CPUs only: use --strategy ddp";
+constexpr std::string_view kOtherLibraries = "use --strategy ddp, whose ranks talk through NCCL and MPI";
+
+constexpr std::array kRetired{Retired{"ddp_sharded", kSharded},
+                              Retired{"ddp_fully_sharded", kSharded},
+                              Retired{"fsdp", kSharded},
+                              Retired{"deepspeed", kSharded},
+                              Retired{"colossalai", kSharded},
+                              Retired{"model_parallel",
+                                      "use --strategy ddp; for a model that is split over "
+                                      "devices by hand, --devices_per_rank"},
+                              Retired{"rpc_sequential",
+                                      "for a model that is split over devices by hand, "
+                                      "use --devices_per_rank"},
+                              Retired{"ddp2", "use --strategy ddp: one rank per GPU, on all nodes"},
+                              Retired{"ddp_cpu", "use --accelerator cpu --strategy ddp"},
+                              Retired{"ddp_notebook", kForked},
+                              Retired{"ddp_fork", kForked},
+                              Retired{"horovod", kOtherLibraries},
+                              Retired{"bagua", kOtherLibraries},
+                              Retired{"hivemind", kOtherLibraries},
+                              Retired{"collaborative", kOtherLibraries},
+                              Retired{"tpu", kOtherDevices},
+                              Retired{"single_tpu", kOtherDevices},
+                              Retired{"single_xla", kOtherDevices},
+                              Retired{"xla", kOtherDevices},
+                              Retired{"hpu", kOtherDevices},
+                              Retired{"single_hpu", kOtherDevices},
+                              Retired{"ipu", kOtherDevices}};
+
+/// "ddp_spawn_find_unused_parameters_true" and its like are a family: a word, then what it switches.
+constexpr std::string_view kSwitch = "_find_unused_parameters_";
+
+bool is_family(std::string_view name, std::string_view family) {
+  if (!name.starts_with(family)) return false;
+  const std::string_view rest = name.substr(family.size());
+  return rest.empty() || rest.front() == '_';
+}
+
+}  // namespace
+
+StrategyName read_strategy_name(std::string_view typed) {
+  for (const Retired& retired : kRetired) {
+    if (is_family(typed, retired.beginning)) return {"", std::nullopt, std::string(retired.instead)};
+  }
+  if (typed == "single_device") return {"single", std::nullopt, ""};
+  for (const std::string_view name : {std::string_view("ddp"), std::string_view("ddp_spawn")}) {
+    if (!typed.starts_with(name)) continue;
+    const std::string_view rest = typed.substr(name.size());
+    if (rest == std::string(kSwitch) + "true") return {std::string(name), true, ""};
+    if (rest == std::string(kSwitch) + "false") return {std::string(name), false, ""};
+  }
+  return {std::string(typed), std::nullopt, ""};
+}
+
+bool is_strategy_of_lightning(std::string_view word) {
+  if (word == "single" || word == "dp" || word == "ddp" || word == "ddp_spawn") return true;
+  const StrategyName strategy = read_strategy_name(word);
+  return strategy.name != word;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace cxtrain {
+
+/// What one of Lightning's names for a strategy means here.
+struct StrategyName {
+  std::string name;                            ///< the strategy that runs; empty when there is none
+  std::optional<bool> find_unused_parameters;  ///< where the name says it: `ddp_find_unused_parameters_true`
+  std::string instead;                         ///< without a name: what to use instead
+};
+
+/// Reads the names of Lightning 1.x and 2.x. A name that Lightning does not have is taken as it is: a plugin
+/// may define it. Pure.
+StrategyName read_strategy_name(std::string_view typed);
+
+/// Whether Lightning 1.x took this word for `accelerator` (or `distributed_backend`) to mean a strategy.
+bool is_strategy_of_lightning(std::string_view word);
+
+}  // namespace cxtrain

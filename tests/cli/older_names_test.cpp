@@ -1,0 +1,84 @@
+#include "support/catch.h"
+
+#include "cxtrain/cli/command_line.h"
+#include "cxtrain/cli/yaml_config.h"
+
+using namespace cxtrain;
+
+namespace {
+
+struct Result {
+  TrainerOptions trainer;
+  std::string problems;
+};
+
+Result read(const std::vector<const char*>& args) {
+  const ParsedCommandLine parsed = read_command_line(args, [](const std::string&) { return std::nullopt; });
+  Result result{parsed.options.trainer, ""};
+  for (const Problem& problem : parsed.problems)
+    result.problems += problem.option + ": " + problem.message + " (" + problem.hint + ")\n";
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("older names set today's options", "[cli]") {
+  CHECK(read({"--distributed_backend", "ddp"}).trainer.accelerator == "ddp");
+  CHECK_FALSE(read({"--replace_sampler_ddp", "false"}).trainer.use_distributed_sampler);
+  CHECK(read({"--checkpoint_callback=false"}).trainer.enable_checkpointing == false);
+  CHECK(read({"--reload_dataloaders_every_epoch"}).trainer.reload_dataloaders_every_n_epochs == 1);
+  CHECK(read({"--reload_dataloaders_every_epoch", "no"}).trainer.reload_dataloaders_every_n_epochs == 0);
+  CHECK_FALSE(read({"--progress_bar_refresh_rate", "0"}).trainer.enable_progress_bar);
+  CHECK_FALSE(read({"--trainer.weights_summary", "null"}).trainer.enable_model_summary);
+  CHECK(read({"--weights_summary", "top"}).trainer.enable_model_summary);
+  CHECK(read({"--progress_bar_refresh_rate", "null"}).trainer == TrainerOptions{});
+}
+
+TEST_CASE("older names with values that have no meaning today", "[cli]") {
+  CHECK(read({"--progress_bar_refresh_rate", "20"}).problems ==
+        "--progress_bar_refresh_rate: the bar is redrawn by the clock, not every 20 batches; 0 turns it off, "
+        "as "
+        "--enable_progress_bar false does ()\n");
+  CHECK(read({"--progress_bar_refresh_rate", "x"}).problems ==
+        "--progress_bar_refresh_rate: 'x' is not a whole number ()\n");
+  CHECK(
+      read({"--weights_summary", "full"}).problems ==
+      "--weights_summary: 'full' is not possible: the summary shows the topmost layers, as 'top' does ()\n");
+  CHECK(read({"--reload_dataloaders_every_epoch", "2"}).problems ==
+        "--reload_dataloaders_every_epoch: '2' is not true or false ()\n");
+  CHECK(read({"--replace_sampler_ddp", "maybe"}).problems ==
+        "--replace_sampler_ddp: 'maybe' is not true or false ()\n");
+}
+
+TEST_CASE("both names of an option may say the same, and nothing else", "[cli]") {
+  const Result same = read({"--enable_model_summary", "true", "--weights_summary", "top"});
+  CHECK(same.problems.empty());
+  for (const std::vector<const char*>& args :
+       {std::vector{"--use_distributed_sampler", "true", "--replace_sampler_ddp", "false"},
+        {"--replace_sampler_ddp", "false", "--use_distributed_sampler", "true"}}) {
+    CHECK(read(args).problems ==
+          "--replace_sampler_ddp: contradicts trainer.use_distributed_sampler, whose older name it is (keep "
+          "trainer.use_distributed_sampler)\n");
+  }
+  CHECK_THAT(read({"--weights_summary", "top", "--weights_summary", "null"}).problems,
+             test::contains("is given twice"));
+}
+
+TEST_CASE("config.yaml has today's names only, and misspellings lead to them", "[cli]") {
+  CHECK_THAT(to_yaml(Options{}),
+             !test::contains("weights_summary") && !test::contains("distributed_backend"));
+  CHECK(read({"--use_distributed_samplr", "true"}).problems ==
+        "--use_distributed_samplr: there is no such option (did you mean --use_distributed_sampler?)\n");
+}
+
+TEST_CASE("values that stand for others", "[cli]") {
+  CHECK(read({"--auto_scale_batch_size"}).trainer.auto_scale_batch_size == "power");
+  CHECK(read({"--auto_scale_batch_size", "true"}).trainer.auto_scale_batch_size == "power");
+  CHECK(read({"--auto_scale_batch_size", "binsearch"}).trainer.auto_scale_batch_size == "binsearch");
+  CHECK_FALSE(read({"--auto_scale_batch_size=false"}).trainer.auto_scale_batch_size);
+  CHECK(read({"--deterministic"}).trainer.deterministic == Deterministic(true));
+  CHECK(read({"--deterministic=warn"}).trainer.deterministic == Deterministic::warn());
+  CHECK(read({"--deterministic=perhaps"}).problems ==
+        "--deterministic: 'perhaps' is not true, false or warn ()\n");
+  CHECK(read({"--track_grad_norm", "inf"}).trainer.track_grad_norm > 1e300);
+}

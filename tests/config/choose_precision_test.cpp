@@ -1,0 +1,125 @@
+#include "support/catch.h"
+
+#include "config/resolve_support.h"
+
+using namespace cxtrain;
+using namespace cxtrain::testing;
+
+namespace {
+
+struct Asked {
+  const char *precision = nullptr, *level = nullptr, *backend = nullptr;
+  std::optional<bool> use_amp = std::nullopt;
+};
+
+Plan plan_for(const Asked& asked, int gpus, const char* strategy = nullptr) {
+  Options options;
+  if (asked.precision) options.trainer.precision = asked.precision;
+  if (asked.level) options.trainer.amp_level = asked.level;
+  if (asked.backend) options.trainer.amp_backend = asked.backend;
+  if (strategy) options.trainer.strategy = strategy;
+  options.trainer.use_amp = asked.use_amp;
+  return resolve(options, machine(gpus), {});
+}
+
+}  // namespace
+
+TEST_CASE("precision, amp_level, amp_backend and use_amp together", "[config]") {
+  struct Row {
+    Asked asked;
+    const char *gpu, *cpu, *level;
+    const char* warning;  // the option that warns, on a GPU
+  };
+  const Row row = GENERATE(
+      Row{{}, "32-true", "32-true", "", ""}, Row{{.precision = "16"}, "16-mixed", "bf16-mixed", "", ""},
+      Row{{.precision = "16-mixed"}, "16-mixed", "16-mixed", "", ""},
+      Row{{.precision = "bf16"}, "bf16-mixed", "bf16-mixed", "", ""},
+      Row{{.precision = "bf16-mixed"}, "bf16-mixed", "bf16-mixed", "", ""},
+      Row{{.precision = "16-true"}, "16-true", "16-true", "", ""},
+      Row{{.precision = "bf16-true"}, "bf16-true", "bf16-true", "", ""},
+      Row{{.precision = "32"}, "32-true", "32-true", "", ""},
+      Row{{.precision = "32-true"}, "32-true", "32-true", "", ""},
+      Row{{.precision = "64"}, "64-true", "64-true", "", ""},
+      Row{{.precision = "64-true"}, "64-true", "64-true", "", ""},
+      Row{{.level = "O0"}, "32-true", "32-true", "O0", ""},
+      Row{{.level = "O1"}, "16-mixed", "16-mixed", "O1", ""},
+      Row{{.level = "O2"}, "16-mixed", "16-mixed", "O2", ""},
+      Row{{.level = "O3"}, "16-true", "16-true", "O3", ""},
+      Row{{.precision = "16", .level = "O1"}, "16-mixed", "16-mixed", "O1", ""},
+      Row{{.precision = "16", .level = "O2", .backend = "apex"}, "16-mixed", "16-mixed", "O2", ""},
+      Row{{.precision = "16", .level = "O2", .backend = "native"},
+          "16-mixed",
+          "16-mixed",
+          "O2",
+          "amp_backend"},
+      Row{{.precision = "16", .level = "O0"}, "32-true", "32-true", "O0", ""},
+      Row{{.precision = "32", .level = "O2"}, "32-true", "32-true", "", "amp_level"},
+      Row{{.precision = "32", .level = "O0"}, "32-true", "32-true", "", ""},
+      Row{{.precision = "64", .level = "O1"}, "64-true", "64-true", "", "amp_level"},
+      Row{{.precision = "bf16", .level = "O2"}, "bf16-mixed", "bf16-mixed", "", "amp_level"},
+      Row{{.precision = "16-true", .level = "O3"}, "16-true", "16-true", "", ""},
+      Row{{.precision = "16", .backend = "apex"}, "16-mixed", "bf16-mixed", "O2", "amp_backend"},
+      Row{{.precision = "16", .backend = "native"}, "16-mixed", "bf16-mixed", "", ""},
+      Row{{.precision = "32", .backend = "apex"}, "32-true", "32-true", "", "amp_backend"},
+      Row{{.backend = "apex"}, "32-true", "32-true", "", "amp_backend"},
+      Row{{.backend = "native"}, "32-true", "32-true", "", ""},
+      Row{{.use_amp = true}, "16-mixed", "bf16-mixed", "", ""},
+      Row{{.use_amp = false}, "32-true", "32-true", "", ""},
+      Row{{.level = "O2", .use_amp = false}, "32-true", "32-true", "", "amp_level"},
+      Row{{.precision = "32", .level = "O2", .use_amp = false}, "32-true", "32-true", "", "amp_level"},
+      Row{{.level = "O1", .use_amp = true}, "16-mixed", "16-mixed", "O1", ""});
+  CAPTURE(row.asked.precision ? row.asked.precision : "-", row.asked.level ? row.asked.level : "-",
+          row.asked.backend ? row.asked.backend : "-");
+  const Plan gpu = plan_for(row.asked, 1), cpu = plan_for(row.asked, 0);
+  INFO(all(gpu.errors) << all(gpu.warnings));
+  REQUIRE(gpu.ok());
+  CHECK(gpu.precision == row.gpu);
+  CHECK(gpu.amp_level == row.level);
+  CHECK(cpu.precision == row.cpu);
+  CHECK(gpu.warnings.size() == (*row.warning ? 1 : 0));
+  if (*row.warning) CHECK(gpu.warnings.at(0).option == row.warning);
+}
+
+TEST_CASE("what the warnings about precision say", "[config]") {
+  CHECK(all(plan_for({.precision = "16"}, 0).warnings) ==
+        "precision: precision=16 is not for the CPU: bf16-mixed is used instead (use --precision bf16 to say "
+        "so)\n");
+  CHECK(all(plan_for({.level = "O2", .use_amp = false}, 1).warnings) ==
+        "amp_level: amp_level=O2 has no effect: use_amp=false turns AMP off (drop both)\n");
+  CHECK(all(plan_for({.precision = "bf16", .level = "O2"}, 1).warnings) ==
+        "amp_level: amp_level=O2 is about precision 16 and has no effect with precision=bf16 (drop one of "
+        "them)\n");
+  CHECK(all(plan_for({.precision = "16", .backend = "apex"}, 1).warnings) ==
+        "amp_backend: amp_backend=apex without amp_level means amp_level=O2 (use --amp_level O1 for plain "
+        "autocast)\n");
+  CHECK(all(plan_for({.backend = "apex"}, 1).warnings) ==
+        "amp_backend: amp_backend=apex is about precision 16 on GPUs and has no effect with precision=32 "
+        "(write "
+        "--amp_level O2 to ask for it)\n");
+  CHECK_THAT(all(plan_for({.level = "O1", .backend = "native"}, 1).warnings),
+             test::contains("need no apex here: amp_level=O1 is used"));
+}
+
+TEST_CASE("what is refused about precision", "[config]") {
+  CHECK_THAT(all(plan_for({.precision = "fp16"}, 1).errors),
+             test::contains("precision: 'fp16' is no precision; known are 16, bf16, 32, 64 and 32-true"));
+  for (const char* text : {"32.0", "16.0", "8", "16-bit", ""}) {
+    CHECK_THAT(all(plan_for({.precision = text}, 1).errors),
+               test::contains("precision: '" + std::string(text) + "' is no precision"));
+  }
+  CHECK(all(plan_for({.level = "O4"}, 1).errors) ==
+        "amp_level: 'O4' is none of O0, O1, O2, O3 (O1 is precision 16-mixed, O2 adds half weights with "
+        "float32 "
+        "master weights)\n");
+  CHECK(all(plan_for({.backend = "apx"}, 1).errors) ==
+        "amp_backend: 'apx' is none of native, apex (did you mean apex?)\n");
+  CHECK(all(plan_for({.precision = "32", .use_amp = true}, 1).errors) ==
+        "use_amp: use_amp=true contradicts precision=32 (write --precision 16-mixed)\n");
+  CHECK(all(plan_for({.precision = "16", .use_amp = false}, 1).errors) ==
+        "use_amp: use_amp=false contradicts precision=16 (drop one of them)\n");
+  CHECK(all(plan_for({.level = "O2"}, 1, "dp").errors) ==
+        "amp_level: O2 keeps one set of master weights, but dp has several replicas of them (use --strategy "
+        "ddp, "
+        "or --amp_level O1)\n");
+  CHECK(plan_for({.level = "O1"}, 1, "dp").ok());
+}

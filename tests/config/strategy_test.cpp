@@ -1,0 +1,179 @@
+#include "support/catch.h"
+
+#include "config/resolve_support.h"
+#include "cxtrain/config/strategy_name.h"
+
+using namespace cxtrain;
+using namespace cxtrain::testing;
+
+namespace {
+
+Plan plan_for(const char* accelerator, const char* strategy, const char* devices, int gpus,
+              const WorldFacts& launched = {}, int devices_per_rank = 1) {
+  Options options;
+  if (accelerator) options.trainer.accelerator = accelerator;
+  if (strategy) options.trainer.strategy = strategy;
+  if (devices) options.trainer.devices = devices;
+  options.trainer.devices_per_rank = devices_per_rank;
+  return resolve(options, machine(gpus), launched);
+}
+
+}  // namespace
+
+TEST_CASE("names of strategies that mean ours", "[config]") {
+  struct Row {
+    const char *typed, *name;
+    std::optional<bool> find_unused;
+  };
+  for (const Row& row : {Row{"ddp", "ddp", std::nullopt},
+                         {"ddp_find_unused_parameters_true", "ddp", true},
+                         {"ddp_find_unused_parameters_false", "ddp", false},
+                         {"ddp_spawn", "ddp_spawn", std::nullopt},
+                         {"ddp_spawn_find_unused_parameters_true", "ddp_spawn", true},
+                         {"ddp_spawn_find_unused_parameters_false", "ddp_spawn", false},
+                         {"dp", "dp", std::nullopt},
+                         {"single_device", "single", std::nullopt},
+                         {"my_own", "my_own", std::nullopt}}) {
+    INFO(row.typed);
+    CHECK(read_strategy_name(row.typed).name == row.name);
+    CHECK(read_strategy_name(row.typed).find_unused_parameters == row.find_unused);
+  }
+}
+
+TEST_CASE("names of strategies that exist in Lightning only", "[config]") {
+  const char* name = GENERATE(
+      "ddp2", "ddp_notebook", "ddp_notebook_find_unused_parameters_false", "ddp_fork",
+      "ddp_fork_find_unused_parameters_true", "ddp_sharded", "ddp_sharded_spawn", "ddp_fully_sharded", "fsdp",
+      "fsdp_native", "fsdp_native_full_shard_offload", "fsdp_cpu_offload", "deepspeed", "deepspeed_stage_1",
+      "deepspeed_stage_3_offload", "colossalai", "horovod", "bagua", "hivemind", "collaborative", "tpu_spawn",
+      "tpu_spawn_debug", "single_tpu", "xla", "xla_fsdp", "hpu_parallel", "single_hpu", "ipu_strategy",
+      "model_parallel", "rpc_sequential");
+  const Plan plan = plan_for(nullptr, name, "2", 2);
+  REQUIRE(plan.errors.size() == 1);
+  CHECK(plan.errors[0].option == "strategy");
+  CHECK(plan.errors[0].message == "there is no strategy '" + std::string(name) + "'");
+  CHECK_THAT(plan.errors[0].hint, test::contains("--"));
+}
+
+TEST_CASE("a preset reaches the plan, and wins over ddp.find_unused_parameters", "[config]") {
+  CHECK(plan_for(nullptr, "ddp_find_unused_parameters_true", "2", 2).find_unused_parameters);
+  CHECK(plan_for(nullptr, "ddp_find_unused_parameters_true", "2", 2).strategy == "ddp");
+  Options options;
+  options.ddp.find_unused_parameters = true;
+  CHECK(resolve(options, machine(0), {}).find_unused_parameters);
+  options.trainer.strategy = "ddp_find_unused_parameters_false";
+  CHECK_FALSE(resolve(options, machine(0), {}).find_unused_parameters);
+}
+
+TEST_CASE("accelerator may name a strategy, as in Lightning 1.4", "[config]") {
+  const Plan ddp = plan_for("ddp", nullptr, "2", 4);
+  REQUIRE(ddp.ok());
+  CHECK(ddp.strategy == "ddp");
+  CHECK(ddp.accelerator == "gpu");
+  CHECK(all(ddp.warnings) ==
+        "accelerator: accelerator=ddp names a strategy, as before Lightning 1.5 (write --strategy ddp)\n");
+  CHECK(plan_for("dp", nullptr, "4", 4).strategy == "dp");
+  CHECK(plan_for("ddp_spawn", nullptr, "2", 4).launcher == "spawn");
+  const Plan cpu = plan_for("ddp_cpu", nullptr, "2", 4);
+  CHECK(cpu.accelerator == "cpu");
+  CHECK(cpu.strategy == "ddp");
+  CHECK(plan_for("ddp", "ddp", "2", 4).ok());
+  CHECK(all(plan_for("ddp", "dp", "2", 4).errors) ==
+        "accelerator: accelerator=ddp names a strategy, and strategy=dp names another (drop --accelerator "
+        "ddp)\n");
+  CHECK_THAT(all(plan_for("horovod", nullptr, "2", 4).errors),
+             test::contains("strategy: there is no strategy 'horovod' (use --strategy ddp"));
+}
+
+TEST_CASE("dp on the CPU keeps replicas in one process", "[config]") {
+  const Plan plan = plan_for("cpu", "dp", "4", 8);
+  REQUIRE(plan.ok());
+  CHECK(plan.world_size == 1);
+  CHECK(plan.launcher == "none");
+  CHECK(plan.replicas == 4);
+  CHECK(plan.devices.empty());
+  CHECK(plan.ranks.at(0).devices == std::vector<std::string>(4, "cpu"));
+  CHECK_THAT(to_text(plan), test::contains("rank 0 on cpu, 4 replicas\n"));
+  CHECK_THAT(to_json(plan), test::contains("\"replicas\":4"));
+  CHECK(plan_for("cpu", "dp", "3", 0, under_mpirun({1})).replicas == 3);
+  CHECK(plan_for("cpu", "dp", nullptr, 0).replicas == 1);
+  CHECK(plan_for(nullptr, "dp", "1,3", 4).replicas == 2);
+  CHECK(plan_for(nullptr, "dp", "auto", 4).replicas == 4);
+  CHECK(plan_for(nullptr, "ddp", "4", 4).replicas == 1);
+  CHECK(all(plan_for("cpu", "dp", "64", 0).warnings) ==
+        "devices: 64 replicas share 32 cores (use --devices 32)\n");
+}
+
+TEST_CASE("ddp_spawn is ddp where the ranks exist already", "[config]") {
+  const Plan joined = plan_for("cpu", "ddp_spawn", "2", 0, under_mpirun({2}));
+  CHECK(joined.strategy == "ddp");
+  CHECK(joined.launcher == "mpirun");
+  CHECK(all(joined.warnings) ==
+        "strategy: ddp_spawn has nothing to spawn, since mpirun has started the ranks: it is ddp (use "
+        "--strategy "
+        "ddp, or start the program without mpirun)\n");
+  WorldFacts spawned = under_mpirun({2});
+  spawned.launched_by = LaunchedBy::spawn;
+  const Plan ours = plan_for("cpu", "ddp_spawn", "2", 0, spawned);
+  CHECK(ours.strategy == "ddp_spawn");
+  CHECK(ours.launcher == "spawn");
+  CHECK(ours.warnings.empty());
+}
+
+TEST_CASE("devices_per_rank deals consecutive devices out", "[config]") {
+  using Names = std::vector<std::string>;
+  SECTION("on GPUs") {
+    const Plan plan = plan_for(nullptr, nullptr, "4", 8, {}, 2);
+    REQUIRE(plan.ok());
+    CHECK(plan.strategy == "ddp");
+    CHECK(plan.world_size == 2);
+    CHECK(plan.devices == std::vector{0, 1, 2, 3});
+    CHECK(plan.ranks[0].devices == Names{"cuda:0", "cuda:1"});
+    CHECK(plan.ranks[1].devices == Names{"cuda:2", "cuda:3"});
+    CHECK(plan.ranks[1].device == "cuda:2");
+    CHECK(plan.ranks[1].gpus == std::vector{2, 3});
+  }
+  SECTION("in the order asked") {
+    CHECK(plan_for(nullptr, "ddp", "3,1,0,2", 4, {}, 2).ranks.at(1).devices == Names{"cuda:0", "cuda:2"});
+  }
+  SECTION("one process is enough for one rank") {
+    const Plan plan = plan_for(nullptr, "single", "2", 4, {}, 2);
+    REQUIRE(plan.ok());
+    CHECK(plan.launcher == "none");
+    CHECK(plan.ranks[0].devices == Names{"cuda:0", "cuda:1"});
+    CHECK(plan_for(nullptr, nullptr, nullptr, 4, {}, 2).ranks.at(0).devices == Names{"cuda:0", "cuda:1"});
+  }
+  SECTION("on the CPU devices count the same") {
+    const Plan plan = plan_for("cpu", nullptr, "4", 0, {}, 2);
+    CHECK(plan.world_size == 2);
+    CHECK(plan.ranks[1].devices == Names{"cpu", "cpu"});
+  }
+  SECTION("under mpirun") {
+    const Plan plan = plan_for(nullptr, nullptr, nullptr, 4, under_mpirun({2, 2}), 2);
+    REQUIRE(plan.ok());
+    CHECK(plan.ranks[3].devices == Names{"cuda:2", "cuda:3"});
+    CHECK(plan.devices == std::vector{0, 1, 2, 3});
+    CHECK(plan_for(nullptr, nullptr, "4", 4, under_mpirun({2}), 2).ok());
+    CHECK_THAT(
+        all(plan_for(nullptr, nullptr, "4", 4, under_mpirun({4}), 2).errors),
+        test::contains("devices: 4 devices per node, 2 per rank, asked for, but mpirun started 4 ranks "
+                       "(start it as `mpirun -np 2 cxtrain_mpi ...`"));
+    CHECK(all(plan_for(nullptr, nullptr, nullptr, 4, under_mpirun({3}), 2).errors) ==
+          "devices_per_rank: 3 ranks with 2 GPUs each need 6, but node n1 has 4 GPUs (start fewer ranks, or "
+          "with "
+          "a smaller --devices_per_rank)\n");
+  }
+  SECTION("auto takes what divides") {
+    CHECK(plan_for(nullptr, nullptr, "auto", 5, {}, 2).devices == std::vector{0, 1, 2, 3});
+  }
+  SECTION("refusals") {
+    CHECK(all(plan_for(nullptr, nullptr, "3", 4, {}, 2).errors) ==
+          "devices: 3 devices per node cannot be dealt out with devices_per_rank=2 (use 2 or 4 devices)\n");
+    CHECK(all(plan_for(nullptr, nullptr, "1", 4, {}, 2).errors) ==
+          "devices: 1 device per node cannot be dealt out with devices_per_rank=2 (use 2 devices)\n");
+    CHECK_THAT(all(plan_for(nullptr, "single", "4", 4, {}, 2).errors),
+               test::contains("strategy: single uses 2 devices, but 4 devices were asked for"));
+    CHECK_THAT(all(plan_for(nullptr, "dp", "4", 4, {}, 2).errors),
+               test::contains("devices_per_rank: dp keeps a whole replica on each device"));
+  }
+}
