@@ -1,12 +1,14 @@
+#include "ddp_strategy.h"
+
 #include "cxtrain/comm/make_communicator.h"
 #include "cxtrain/optim/clip.h"
-#include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/precision/master_weights.h"
 #include "cxtrain/reduce/reducer.h"
+#include "cxtrain/reduce/sync_batch_norm.h"
 #include "cxtrain/reduce/tensor_sync.h"
 #include "cxtrain/reduce/verify.h"
 #include "cxtrain/strategy/local_step.h"
 
-/// `ddp`: a replica of the model on every rank, gradients averaged over all of them.
 namespace cxtrain {
 namespace {
 
@@ -15,48 +17,55 @@ class DdpStrategy final : public Strategy {
   void setup(Trainable& module, const StrategyContext& context) override {
     module_ = &module;
     context_ = &context;
-    module.place(context.device, context.precision.module_dtype);
+    module.place(context.devices, context.precision);
     const std::vector<NamedTensor> all = module.all_parameters();
     verify_same_parameters(all, context.world);
 
-    communicator_ =
-        make_communicator(context.world, context.plan, context.device, context.options.timeout_seconds);
+    communicator_ = make_communicator(context.world, context.devices, context.options.timeout_seconds);
     TensorSync::broadcast_once(all, *communicator_);
     buffers_.emplace(module.all_buffers(), *communicator_);
     buffers_->broadcast();
+    if (context.plan.sync_batchnorm && context.world.size() > 1) batch_norm_.emplace(*communicator_);
 
-    parameters_ = trained_parameters(module);
+    std::vector<NamedTensor> trained = trained_parameters(module);
+    masters_ = MasterWeights(trained, context.precision);
     const DdpOptions& ddp = context.options.ddp;
-    reducer_ =
-        std::make_unique<Reducer>(parameters_, *communicator_, context.world,
-                                  ReducerOptions{.first_bucket_bytes = ddp.first_bucket_bytes,
-                                                 .bucket_bytes = ddp.bucket_bytes,
-                                                 .overlap = ddp.overlap.value_or(communicator_->overlaps()),
-                                                 .find_unused_parameters = ddp.find_unused_parameters});
+    // On several devices autograd has several threads, which would send buckets and statistics in any order.
+    const bool ordered = !batch_norm_ || context.devices.size() == 1;
+    reducer_ = std::make_unique<Reducer>(
+        std::move(trained), *communicator_, context.world,
+        ReducerOptions{.first_bucket_bytes = ddp.first_bucket_bytes,
+                       .bucket_bytes = ddp.bucket_bytes,
+                       .overlap = ordered && ddp.overlap.value_or(communicator_->overlaps()),
+                       .find_unused_parameters = context.plan.find_unused_parameters});
   }
 
   DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
-  std::vector<NamedTensor> optimizer_parameters() const override { return parameters_; }
+  std::vector<NamedTensor> optimizer_parameters() const override { return masters_.parameters(); }
 
   at::Tensor training_step(const MicroStep& step) override {
+    std::optional<SyncBatchNorm::Scope> over_all_ranks;
+    if (batch_norm_) over_all_ranks.emplace(*batch_norm_);
     reducer_->begin_backward(step.last);
     return local_training_step(*module_, step, *context_, [this] {
-      gradients_.clear();
+      masters_.forget_gradients();
       reducer_->zero_gradients();
     });
   }
 
   void synchronize_gradients() override {
     reducer_->finish();
-    collect_gradients(parameters_, gradients_);
+    masters_.take_gradients();
   }
 
-  std::span<const at::Tensor> gradients() override { return gradients_; }
+  std::span<const at::Tensor> gradients() override { return masters_.gradients(); }
   // Every rank has all gradients, already averaged: its norm is the norm.
-  at::Tensor gradient_norm() override { return cxtrain::gradient_norm(gradients_); }
+  at::Tensor gradient_norm() override { return cxtrain::gradient_norm(masters_.gradients()); }
 
-  // What the forward passes made of the buffers differs between ranks; rank 0's holds.
-  void after_optimizer_step() override { buffers_->broadcast(); }
+  void after_optimizer_step() override {
+    masters_.write_back();
+    buffers_->broadcast();  // what the forward passes made of them differs between ranks; rank 0's hold
+  }
 
   void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
     local_evaluation_step(*module_, stage, batch, batch_idx, *context_);
@@ -69,7 +78,8 @@ class DdpStrategy final : public Strategy {
   std::string describe() const override { return communicator_->description(); }
 
   void teardown() override {
-    gradients_.clear();
+    masters_.forget_gradients();
+    batch_norm_.reset();
     buffers_.reset();
     reducer_.reset();
     communicator_.reset();
@@ -80,16 +90,13 @@ class DdpStrategy final : public Strategy {
   const StrategyContext* context_ = nullptr;
   std::unique_ptr<Communicator> communicator_;
   std::optional<TensorSync> buffers_;
+  std::optional<SyncBatchNorm> batch_norm_;
   std::unique_ptr<Reducer> reducer_;
-  std::vector<NamedTensor> parameters_;
-  std::vector<at::Tensor> gradients_;
+  MasterWeights masters_;
 };
 
 }  // namespace
-}  // namespace cxtrain
 
-CXTRAIN_PLUGIN("strategy ddp", [](cxtrain::Registry& registry) {
-  registry.add<cxtrain::Strategy>(
-      "ddp", "a replica per rank, gradients averaged over all ranks", {},
-      [](const cxtrain::Arguments&) { return std::make_unique<cxtrain::DdpStrategy>(); });
-})
+std::unique_ptr<Strategy> make_ddp_strategy() { return std::make_unique<DdpStrategy>(); }
+
+}  // namespace cxtrain

@@ -16,6 +16,8 @@
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/device/hardware.h"
+#include "cxtrain/launchers/launch.h"
+#include "cxtrain/launchers/supervisor.h"
 #include "cxtrain/memory/cpu_allocator.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/report/progress_line.h"
@@ -57,19 +59,24 @@ int print(Request& request, std::ostream& out) {
 }
 
 /// Everything that can be refused before any rank talks to another: all of it, at once.
-void check(Request& request, const World& world, const std::function<void(Registry&)>& register_components) {
+Plan check(Request& request, const World& world, const std::function<void(Registry&)>& register_components) {
   std::vector<Problem> problems = request.command.problems;
   if (register_components) register_components(request.registry);
   request.components = load_components(request.registry, request.options(), problems);
-  const Plan plan = resolve(request.options(), probe_hardware(), world.facts());
+  Plan plan = resolve(request.options(), probe_hardware(), world.facts());
   problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
   if (!problems.empty()) throw ConfigError(problems);
+  return plan;
 }
 
 RunSummary run(Trainer& trainer, Request& request) {
   const Options& options = request.options();
-  seed_everything(options.seed.value_or(0), -1);  // every rank builds the same model
-  const std::unique_ptr<Module> model = make_model(request.registry, options, request.components);
+  const auto build = [&] {
+    seed_everything(options.seed.value_or(0), -1);  // every rank, and every replica, is the same model
+    return make_model(request.registry, options, request.components);
+  };
+  trainer.set_replica_factory(build);
+  const std::unique_ptr<Module> model = build();
   const std::unique_ptr<DataModule> data = make_data(request.registry, options, request.components, *model);
   if (options.subcommand == "validate") return trainer.validate(*model, *data);
   if (options.subcommand == "test") return trainer.test(*model, *data);
@@ -82,28 +89,36 @@ void print_result(const RunSummary& summary, const std::string& log_dir) {
   line << summary.status << ": " << summary.epochs << " epochs, " << summary.global_step << " steps in "
        << format_metric(summary.seconds) << " s";
   if (summary.samples_per_second > 0) line << ", " << format_rate(summary.samples_per_second) << " samples/s";
-  for (const auto& [name, value] : summary.metrics) line << ", " << name << " " << format_metric(value);
+  // Families of metrics, such as device statistics, are for the files.
+  for (const auto& [name, value] : summary.metrics) {
+    if (name.find('/') == std::string::npos && !name.starts_with("grad_"))
+      line << ", " << name << " " << format_metric(value);
+  }
   if (!log_dir.empty()) line << " (" << log_dir << "/run.json)";
   log_info(line.str());
 }
 
 /// Reports an error of this rank alone and ends the job: the others may be waiting for it for ever.
-int abort_job(World& world, const std::string& where, ExitCode code, const std::string& message) {
+int abort_job(World& world, SupervisorLink& supervisor, const std::string& where, ExitCode code,
+              const std::string& message) {
   const WorldFacts& facts = world.facts();
   log_error("rank " + std::to_string(facts.rank) + " on " + facts.hostname +
             (where.empty() ? "" : ", " + where) + ": " + message);
+  supervisor.report(static_cast<int>(code));
   world.abort(static_cast<int>(code));
   return static_cast<int>(code);
 }
 
 /// Joins the ranks' fates: an error that all have is reported once, one of a single rank ends the job.
-int run_guarded(World& world, Log& log, Request& request,
+int run_guarded(World& world, SupervisorLink& supervisor, Log& log, Request& request, const Program& program,
                 const std::function<void(Registry&)>& register_components) {
   std::optional<Trainer> trainer;
   const auto where = [&] { return trainer ? trainer->where() : std::string(); };
   try {
-    run_agreed(world, [&] { check(request, world, register_components); });
-    trainer.emplace(world, request.options(), request.registry);
+    Plan plan;
+    run_agreed(world, [&] { plan = check(request, world, register_components); });
+    if (needs_launch(plan, world.facts())) return start_ranks(plan, program);
+    trainer.emplace(world, request.options(), std::move(plan), request.registry);
     trainer->set_log(log);
     trainer->set_config_text(to_yaml(request.options()));
     const RunSummary summary = run(*trainer, request);
@@ -113,9 +128,9 @@ int run_guarded(World& world, Log& log, Request& request,
     if (world.is_root()) log_error(error.what());
     return static_cast<int>(error.code());
   } catch (const Error& error) {
-    return abort_job(world, where(), error.code(), error.what());
+    return abort_job(world, supervisor, where(), error.code(), error.what());
   } catch (const std::exception& error) {
-    return abort_job(world, where(), ExitCode::failure, error.what());
+    return abort_job(world, supervisor, where(), ExitCode::failure, error.what());
   }
 }
 
@@ -130,7 +145,11 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
     const std::unique_ptr<World> world = make_world();
     Log log(world->rank());
     if (only_prints(request.command)) return world->is_root() ? print(request, std::cout) : 0;
-    return run_guarded(*world, log, request, register_components);
+    SupervisorLink supervisor(world->rank());
+    const int status =
+        run_guarded(*world, supervisor, log, request, this_program(argc, argv), register_components);
+    supervisor.report(status);
+    return status;
   } catch (const Error& error) {
     std::cerr << "error: " << error.what() << '\n';
     return static_cast<int>(error.code());

@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstdlib>
 #include <exception>
 #include <map>
 #include <numeric>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/hostname.h"
 #include "cxtrain/base/log.h"
 
 namespace cxtrain {
@@ -45,9 +45,7 @@ WorldFacts collect_facts(MPI_Comm comm, MPI_Comm node_comm) {
   for (const auto& [rank, count] : ranks_on_node)
     facts.max_local_size = std::max(facts.max_local_size, count);
 
-  char hostname[HOST_NAME_MAX + 1] = {};
-  gethostname(hostname, sizeof hostname - 1);
-  facts.hostname = hostname;
+  facts.hostname = hostname();
   facts.launched_by = detect_launcher();
   return facts;
 }

@@ -1,11 +1,9 @@
 #include "cxtrain/cluster/world.h"
 
-#include <unistd.h>
-
-#include <climits>
 #include <cstdlib>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/hostname.h"
 #include "cxtrain/cluster/mpi_world.h"
 #include "cxtrain/cluster/solo_world.h"
 
@@ -14,9 +12,7 @@ namespace {
 
 WorldFacts solo_facts() {
   WorldFacts facts;
-  char hostname[HOST_NAME_MAX + 1] = {};
-  gethostname(hostname, sizeof hostname - 1);
-  facts.hostname = hostname;
+  facts.hostname = hostname();
   return facts;
 }
 
@@ -35,6 +31,8 @@ std::string_view to_string(LaunchedBy launcher) {
       return "mpirun";
     case LaunchedBy::srun:
       return "srun";
+    case LaunchedBy::spawn:
+      return "spawn";
     case LaunchedBy::alone:
       break;
   }
@@ -44,6 +42,7 @@ std::string_view to_string(LaunchedBy launcher) {
 SoloWorld::SoloWorld() : World(solo_facts()) {}
 
 LaunchedBy detect_launcher() {
+  if (is_set(kSupervisorVariable) && is_set("OMPI_COMM_WORLD_SIZE")) return LaunchedBy::spawn;
   // Open MPI's mpirun sets the first, MPICH's the second. srun sets its own beside PMIx's, but inside
   // `sbatch` the SLURM_* ones describe the batch step and say nothing about this process.
   if (is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMI_SIZE")) return LaunchedBy::mpirun;

@@ -15,8 +15,8 @@
 /// called by every rank, in the same order, from the thread that made the world.
 namespace cxtrain {
 
-/// Who started the ranks of this world.
-enum class LaunchedBy { alone, mpirun, srun };
+/// Who started the ranks of this world; `spawn`: a cxtrain process that watches over them (launchers/).
+enum class LaunchedBy { alone, mpirun, srun, spawn };
 std::string_view to_string(LaunchedBy launcher);
 
 /// Plain facts about this rank and its world.
@@ -65,8 +65,10 @@ class World {
   WorldFacts facts_;
 };
 
-/// True when this process was started as one of the ranks of an MPI job (read from the environment, before
-/// MPI starts).
+/// Set for ranks that a cxtrain process has spawned: where it listens for them.
+inline constexpr const char* kSupervisorVariable = "CXTRAIN_SUPERVISOR";
+
+/// Who started this process, read from the environment before MPI starts.
 LaunchedBy detect_launcher();
 
 /// The world that this process was started in: MPI's when a launcher started it, else a world of one that

@@ -5,6 +5,7 @@
 #include <boost/crc.hpp>
 #include <chrono>
 
+#include "cxtrain/base/hostname.h"
 #include "event.pb.h"
 
 namespace cxtrain {
@@ -31,10 +32,8 @@ double seconds_since_1970() {
 }
 
 std::string events_path(const std::string& directory) {
-  char host[256] = "unknown";
-  gethostname(host, sizeof host - 1);
   return directory + "/events.out.tfevents." +
-         std::to_string(static_cast<std::int64_t>(seconds_since_1970())) + "." + host + "." +
+         std::to_string(static_cast<std::int64_t>(seconds_since_1970())) + "." + hostname() + "." +
          std::to_string(getpid());
 }
 

@@ -1,0 +1,17 @@
+#include "cxtrain/launchers/launch.h"
+
+#include "cxtrain/launchers/mpirun_launcher.h"
+#include "cxtrain/launchers/spawn_launcher.h"
+
+namespace cxtrain {
+
+bool needs_launch(const Plan& plan, const WorldFacts& facts) {
+  return facts.launched_by == LaunchedBy::alone && plan.launcher != "none";
+}
+
+int start_ranks(const Plan& plan, const Program& program) {
+  if (plan.launcher == "spawn") return spawn_ranks(plan.world_size, program);
+  become_mpirun(plan.world_size, program);
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cxtrain/launchers/program.h"
+
+namespace cxtrain {
+
+/// The command line that starts `ranks` ranks of the program on this node.
+std::vector<std::string> mpirun_command(int ranks, const Program& program);
+
+/// Replaces this process by mpirun: signals, output and exit status are then its own. Throws
+/// CommunicationError when there is no mpirun in $PATH, or when this process was started by one that did not
+/// tell it (that of another MPI).
+[[noreturn]] void become_mpirun(int ranks, const Program& program);
+
+}  // namespace cxtrain

@@ -1,0 +1,37 @@
+#include "cxtrain/launchers/signal_inbox.h"
+
+#include <pthread.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+
+SignalInbox::SignalInbox() {
+  sigset_t caught;
+  sigemptyset(&caught);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&caught, signal);
+  descriptor_ = signalfd(-1, &caught, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (descriptor_ < 0) throw CommunicationError("signalfd failed: " + std::string(std::strerror(errno)));
+  pthread_sigmask(SIG_BLOCK, &caught, &before_);
+}
+
+SignalInbox::~SignalInbox() {
+  close(descriptor_);
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+std::optional<int> SignalInbox::take() {
+  signalfd_siginfo info{};
+  if (read(descriptor_, &info, sizeof info) != sizeof info) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+bool ends_a_process(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP; }
+
+}  // namespace cxtrain

@@ -1,0 +1,179 @@
+#include "cxtrain/launchers/supervisor.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/hostname.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/cluster/world.h"
+
+namespace cxtrain {
+namespace {
+
+struct Address {
+  sockaddr_un name{};
+  socklen_t length = 0;
+};
+
+/// A name in the kernel's abstract space: no file to clean up, gone with the process.
+Address abstract_address(const std::string& text) {
+  Address address;
+  address.name.sun_family = AF_UNIX;
+  const std::size_t size = std::min(text.size(), sizeof address.name.sun_path - 1);
+  std::memcpy(address.name.sun_path + 1, text.data(), size);
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
+  return address;
+}
+
+FileDescriptor open_socket(const char* purpose) {
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) throw CommunicationError(std::string(purpose) + ": " + std::strerror(errno));
+  return socket;
+}
+
+/// Nobody else's process may pose as a rank.
+std::optional<ucred> peer_of(int connection) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) return {};
+  return peer;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(int ranks, Deadlines deadlines)
+    : ranks_(ranks),
+      deadlines_(deadlines),
+      address_("cxtrain-" + std::to_string(getpid()) + "-" + std::to_string(std::random_device{}())),
+      listener_(open_socket("cannot watch over ranks")) {
+  const Address address = abstract_address(address_);
+  if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address.name), address.length) != 0 ||
+      listen(listener_.get(), ranks) != 0) {
+    throw CommunicationError("cannot watch over ranks: " + std::string(std::strerror(errno)));
+  }
+}
+
+int Supervisor::watch(SignalInbox& signals) {
+  const Clock::time_point start = Clock::now();
+  while (!all_ended()) {
+    std::vector<pollfd> sources{{signals.descriptor(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    for (const Rank& rank : connected_)
+      sources.push_back({rank.connection.get(), POLLIN, 0});  // -1 is ignored
+    constexpr int kLookAtTheClock = 200;                      // ms
+    if (poll(sources.data(), sources.size(), kLookAtTheClock) < 0 && errno != EINTR) {
+      throw CommunicationError("poll failed: " + std::string(std::strerror(errno)));
+    }
+    while (const std::optional<int> signal = signals.take()) on_signal(*signal);
+    for (std::size_t i = 2; i < sources.size(); ++i) {
+      if (sources[i].revents != 0) read_from(connected_[i - 2]);
+    }
+    if (sources[1].revents != 0) accept_rank();
+
+    const Clock::time_point now = Clock::now();
+    const int missing = ranks_ - static_cast<int>(connected_.size());
+    if (missing > 0 && !failure_ && now - start > deadlines_.start) {
+      log_error(std::to_string(missing) + " of " + std::to_string(ranks_) + " spawned ranks on " +
+                hostname() + " have not started within " +
+                std::to_string(std::chrono::duration_cast<std::chrono::seconds>(deadlines_.start).count()) +
+                " s; what they print says why, or `mpirun -np " + std::to_string(ranks_) +
+                "` of the same program");
+      fail(static_cast<int>(ExitCode::failure));
+      kill_at_ = now;
+    }
+    if (kill_at_ && now >= *kill_at_) signal_all(SIGKILL);
+  }
+  return failure_.value_or(0);
+}
+
+/// After a failure nobody waits for ranks that never connected.
+bool Supervisor::all_ended() const {
+  return ended_ == (failure_ ? static_cast<int>(connected_.size()) : ranks_);
+}
+
+void Supervisor::accept_rank() {
+  FileDescriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!connection) return;
+  const std::optional<ucred> peer = peer_of(connection.get());
+  if (!peer) return;
+  connected_.push_back({std::move(connection), peer->pid});
+}
+
+/// Each message is one number: first the rank's, then its exit status.
+void Supervisor::read_from(Rank& rank) {
+  std::int32_t number = 0;
+  const ssize_t bytes = recv(rank.connection.get(), &number, sizeof number, MSG_WAITALL);
+  if (bytes == sizeof number) {
+    if (rank.number < 0) {
+      rank.number = number;
+    } else {
+      rank.status = number;
+      if (number != 0) fail(number);
+    }
+    return;
+  }
+  rank.connection.reset();
+  ++ended_;
+  on_end(rank);
+}
+
+void Supervisor::on_end(const Rank& rank) {
+  if (rank.status) return;
+  if (end_signal_) return fail(128 + *end_signal_);
+  if (!failure_) {
+    log_error("rank " + std::to_string(rank.number) + " on " + hostname() + " (process " +
+              std::to_string(rank.pid) +
+              ") died without a word: it crashed, or was killed from outside (out of memory?); the others "
+              "are ended");
+  }
+  fail(static_cast<int>(ExitCode::failure));
+}
+
+void Supervisor::fail(int status) {
+  if (failure_) return;
+  failure_ = status;
+  kill_at_ = Clock::now() + deadlines_.end;
+}
+
+void Supervisor::on_signal(int signal) {
+  if (!ends_a_process(signal)) return signal_all(signal);
+  if (!end_signal_)
+    log_info("passing signal " + std::to_string(signal) + " on to the ranks; a second one kills them");
+  signal_all(end_signal_ ? SIGKILL : signal);
+  end_signal_ = signal;
+}
+
+void Supervisor::signal_all(int signal) const {
+  for (const Rank& rank : connected_) {
+    if (rank.connection) kill(rank.pid, signal);
+  }
+}
+
+SupervisorLink::SupervisorLink(int rank) {
+  const char* name = std::getenv(kSupervisorVariable);
+  if (name == nullptr) return;
+  connection_ = open_socket("cannot reach the process that spawned this rank");
+  const Address address = abstract_address(name);
+  if (connect(connection_.get(), reinterpret_cast<const sockaddr*>(&address.name), address.length) != 0) {
+    throw CommunicationError("cannot reach the process that spawned this rank: " +
+                             std::string(std::strerror(errno)));
+  }
+  report(rank);
+}
+
+void SupervisorLink::report(int number) noexcept {
+  const auto message = static_cast<std::int32_t>(number);
+  if (connection_) send(connection_.get(), &message, sizeof message, MSG_NOSIGNAL);
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/launchers/signal_inbox.h"
+
+namespace cxtrain {
+
+/// Watches over ranks on this node that are nobody's child here (MPI's daemon is their parent). Each holds a
+/// connection to a local socket, over which it says which rank it is and, at its end, its exit status. The
+/// kernel closes the connection of one that dies, so that no death goes unnoticed.
+class Supervisor {
+ public:
+  struct Deadlines {
+    std::chrono::milliseconds start{60000};  ///< for all ranks to connect
+    std::chrono::milliseconds end{
+        10000};  ///< for the others to follow one that failed, before they are killed
+  };
+  Supervisor(int ranks, Deadlines deadlines);
+  explicit Supervisor(int ranks) : Supervisor(ranks, Deadlines{}) {}
+
+  /// What the ranks find in kSupervisorVariable.
+  const std::string& address() const noexcept { return address_; }
+
+  /// Until every rank has ended: passes signals on to all of them (a second one that asks them to end becomes
+  /// SIGKILL). Returns 0 when all ended well, else the status of the first that did not: what it reported;
+  /// 128 + the signal that this process was sent; 1 for one that died without a report, which is logged.
+  int watch(SignalInbox& signals);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Rank {
+    FileDescriptor connection;
+    pid_t pid = 0;
+    int number = -1;            ///< -1: connected, but has not said yet
+    std::optional<int> status;  ///< what it reported
+  };
+
+  void accept_rank();
+  void read_from(Rank& rank);
+  void on_signal(int signal);
+  void on_end(const Rank& rank);
+  void fail(int status);
+  void signal_all(int signal) const;
+  bool all_ended() const;
+
+  int ranks_;
+  Deadlines deadlines_;
+  std::string address_;
+  FileDescriptor listener_;
+  std::vector<Rank> connected_;
+  int ended_ = 0;
+  std::optional<int> failure_;
+  std::optional<int> end_signal_;  ///< that asked the ranks to end
+  std::optional<Clock::time_point> kill_at_;
+};
+
+/// A rank's end of the connection.
+class SupervisorLink {
+ public:
+  /// Connects to the supervisor that the environment names; without one, all calls do nothing. Throws
+  /// CommunicationError when it cannot be reached.
+  explicit SupervisorLink(int rank);
+
+  /// The last words of this rank.
+  void report(int status) noexcept;
+
+ private:
+  FileDescriptor connection_;
+};
+
+}  // namespace cxtrain

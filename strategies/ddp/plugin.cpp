@@ -1,0 +1,7 @@
+#include "cxtrain/plugin/plugin_abi.h"
+#include "ddp_strategy.h"
+
+CXTRAIN_PLUGIN("strategy ddp", [](cxtrain::Registry& registry) {
+  registry.add<cxtrain::Strategy>("ddp", "a replica per rank, gradients averaged over all ranks", {},
+                                  [](const cxtrain::Arguments&) { return cxtrain::make_ddp_strategy(); });
+})

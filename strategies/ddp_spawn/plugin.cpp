@@ -1,0 +1,9 @@
+#include "../ddp/ddp_strategy.h"
+#include "cxtrain/plugin/plugin_abi.h"
+
+// Spawned ranks train as any others do; who spawns them is the launcher's business
+// (launchers/spawn_launcher.h).
+CXTRAIN_PLUGIN("strategy ddp_spawn", [](cxtrain::Registry& registry) {
+  registry.add<cxtrain::Strategy>("ddp_spawn", "ddp on ranks that the program itself spawns", {},
+                                  [](const cxtrain::Arguments&) { return cxtrain::make_ddp_strategy(); });
+})

@@ -1,0 +1,116 @@
+#include "cxtrain/launchers/supervisor.h"
+
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/launchers/launch.h"
+#include "cxtrain/launchers/mpirun_launcher.h"
+#include "support/catch.h"
+
+namespace cxtrain::test {
+namespace {
+
+/// Ranks as processes of their own, without MPI: what they do after they have said who they are.
+class Ranks {
+ public:
+  Ranks(const Supervisor& supervisor, const std::vector<std::function<int(SupervisorLink&)>>& bodies) {
+    setenv(kSupervisorVariable, supervisor.address().c_str(), 1);
+    for (std::size_t rank = 0; rank < bodies.size(); ++rank) {
+      const pid_t pid = fork();
+      if (pid == 0) {
+        std::signal(SIGTERM, SIG_DFL);  // the test program's handler is not the rank's
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, nullptr);
+        SupervisorLink link(static_cast<int>(rank));
+        const int status = bodies[rank](link);
+        link.report(status);
+        _exit(status);
+      }
+      pids_.push_back(pid);
+    }
+    unsetenv(kSupervisorVariable);
+  }
+  ~Ranks() {
+    for (const pid_t pid : pids_) waitpid(pid, nullptr, 0);
+  }
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
+int ends_well(SupervisorLink&) { return 0; }
+int waits_for_a_signal(SupervisorLink&) {
+  pause();
+  return 0;
+}
+
+TEST_CASE("a supervisor returns 0 when all ranks end well") {
+  SignalInbox signals;
+  Supervisor supervisor(3);
+  const Ranks ranks(supervisor, {ends_well, ends_well, ends_well});
+  CHECK(supervisor.watch(signals) == 0);
+}
+
+TEST_CASE("a supervisor returns the status of the rank that failed, and ends those that do not follow") {
+  SignalInbox signals;
+  Supervisor supervisor(3, {.end = std::chrono::milliseconds(100)});
+  const Ranks ranks(supervisor, {waits_for_a_signal, [](SupervisorLink&) { return 7; }, waits_for_a_signal});
+  CHECK(supervisor.watch(signals) == 7);
+}
+
+TEST_CASE("a supervisor notices a rank that dies without a word") {
+  SignalInbox signals;
+  Supervisor supervisor(2, {.end = std::chrono::milliseconds(100)});
+  const Ranks ranks(supervisor, {waits_for_a_signal, [](SupervisorLink&) { return raise(SIGKILL); }});
+  CHECK(supervisor.watch(signals) == 1);
+}
+
+TEST_CASE("a supervisor passes signals on, and its status tells which ended the ranks") {
+  SignalInbox signals;
+  Supervisor supervisor(2);
+  const pid_t self = getpid();
+  const Ranks ranks(supervisor, {waits_for_a_signal, [self](SupervisorLink&) {
+                                   kill(self, SIGTERM);
+                                   return pause();
+                                 }});
+  CHECK(supervisor.watch(signals) == 128 + SIGTERM);
+}
+
+TEST_CASE("a supervisor does not wait for ever for ranks that never start") {
+  SignalInbox signals;
+  Supervisor supervisor(2, {.start = std::chrono::milliseconds(300)});
+  const Ranks ranks(supervisor, {waits_for_a_signal});
+  CHECK(supervisor.watch(signals) == 1);
+}
+
+TEST_CASE("ranks are started only where nobody has started them") {
+  struct Row {
+    const char* launcher;
+    LaunchedBy by;
+    bool needed;
+  };
+  const Row row = GENERATE(values<Row>({{"none", LaunchedBy::alone, false},
+                                        {"subprocess", LaunchedBy::alone, true},
+                                        {"spawn", LaunchedBy::alone, true},
+                                        {"mpirun", LaunchedBy::mpirun, false},
+                                        {"srun", LaunchedBy::srun, false},
+                                        {"spawn", LaunchedBy::spawn, false}}));
+  Plan plan;
+  plan.launcher = row.launcher;
+  WorldFacts facts;
+  facts.launched_by = row.by;
+  CHECK(needs_launch(plan, facts) == row.needed);
+}
+
+TEST_CASE("mpirun gets the program and its arguments as they are") {
+  CHECK(mpirun_command(4, {"/bin/x y", {"--seed", "a b"}}) ==
+        std::vector<std::string>{"mpirun", "-np", "4", "/bin/x y", "--seed", "a b"});
+}
+
+}  // namespace
+}  // namespace cxtrain::test

@@ -1,0 +1,87 @@
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/catch.h"
+#include "support/run_program.h"
+#include "support/temp_dir.h"
+
+namespace cxtrain::test {
+namespace {
+
+const std::string kFaulty = std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/faulty.so --model faulty ";
+const std::string kShort = " --max_epochs 2 --accelerator cpu ";
+
+nlohmann::json run_json(const TempDir& dir) {
+  return nlohmann::json::parse(std::ifstream(dir.path() + "/cxtrain_logs/version_0/run.json"));
+}
+std::string in(const TempDir& dir) { return " --default_root_dir " + dir.path() + " "; }
+
+TEST_CASE("started alone, ddp and ddp_spawn start their ranks and train as under mpirun") {
+  const TempDir reference;
+  REQUIRE(run_ranks(3, kShort + in(reference)).status == 0);
+  const std::string strategy = GENERATE("", "--strategy ddp", "--strategy ddp_spawn");
+  const TempDir dir;
+  const ProgramResult run = run_program(strategy + " --devices 3" + kShort + in(dir));
+  CAPTURE(strategy, run.output);
+  REQUIRE(run.status == 0);
+  const auto json = run_json(dir);
+  CHECK(json["world_size"] == 3);
+  CHECK(json["strategy"] == (strategy == "--strategy ddp_spawn" ? "ddp_spawn" : "ddp"));
+  CHECK(json["parameters_sha256"] == run_json(reference)["parameters_sha256"]);
+}
+
+TEST_CASE("ddp_spawn under mpirun is ddp, and says so once") {
+  const TempDir dir;
+  const ProgramResult run = run_ranks(2, "--strategy ddp_spawn" + kShort + in(dir));
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  CHECK(run_json(dir)["strategy"] == "ddp");
+  CHECK(run.output.find("ddp_spawn") != std::string::npos);
+}
+
+TEST_CASE("a rank that throws ends a program that started its ranks itself, with its status and cause") {
+  const std::string strategy = GENERATE("ddp", "ddp_spawn");
+  const TempDir dir;
+  const ProgramResult run = run_program(kFaulty + "--model.rank 1 --model.step 2 --devices 2 --strategy " +
+                                        strategy + kShort + in(dir));
+  CAPTURE(strategy, run.output);
+  CHECK(run.status == 1);
+  CHECK(run.output.find("rank 1 on ") != std::string::npos);
+  CHECK(run.output.find("step 2") != std::string::npos);
+}
+
+TEST_CASE("a mistake is refused before any rank is started") {
+  const ProgramResult run = run_program("--devices 3 --strategy ddp_spawn --max_epoch 3 --model nothing");
+  CAPTURE(run.output);
+  CHECK(run.status == 2);
+  CHECK(run.output.find("max_epochs") != std::string::npos);
+  CHECK(run.output.find("watches over") == std::string::npos);
+}
+
+/// Processes of cxtrain_mpi whose command line names the folder.
+int processes_of(const TempDir& dir) {
+  int found = 0;
+  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+    std::string name, arguments;
+    std::getline(std::ifstream(process.path() / "comm"), name);
+    std::getline(std::ifstream(process.path() / "cmdline"), arguments);
+    found += name == "cxtrain_mpi" && arguments.find(dir.path()) != std::string::npos ? 1 : 0;
+  }
+  return found;
+}
+
+TEST_CASE("a signal to the program that spawned its ranks ends them all") {
+  const TempDir dir;
+  // The first row of metrics shows that the ranks train; the signal goes to the supervisor alone.
+  const ProgramResult run = run_command(
+      std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi --devices 2 --strategy ddp_spawn --max_epochs -1" +
+      " --accelerator cpu --log_every_n_steps 1" + in(dir) + "& until [ -s " + dir.path() +
+      "/cxtrain_logs/version_0/metrics.csv ]; do sleep 0.05; done; kill -TERM $!; wait $!");
+  CAPTURE(run.output);
+  CHECK(run.status == 143);
+  CHECK(processes_of(dir) == 0);
+}
+
+}  // namespace
+}  // namespace cxtrain::test

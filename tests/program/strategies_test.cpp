@@ -1,0 +1,70 @@
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/catch.h"
+#include "support/run_program.h"
+#include "support/temp_dir.h"
+
+namespace cxtrain::test {
+namespace {
+
+nlohmann::json run_json(const TempDir& dir) {
+  return nlohmann::json::parse(std::ifstream(dir.path() + "/cxtrain_logs/version_0/run.json"));
+}
+
+TEST_CASE("dp trains the default example on replicas in one process, and tests it on them") {
+  const TempDir dir;
+  const ProgramResult run =
+      run_program("fit --strategy dp --accelerator cpu --devices 4 --default_root_dir " + dir.path());
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  const auto json = run_json(dir);
+  CHECK(json["strategy"] == "dp");
+  CHECK(json["world_size"] == 1);
+  CHECK(json["metrics"]["val_acc"].get<double>() >= 0.97);
+  CHECK(run.output.find("4 replicas") != std::string::npos);
+}
+
+TEST_CASE("dp under mpirun and sync_batchnorm with dp say what happens") {
+  const TempDir dir;
+  const std::string options =
+      "--strategy dp --accelerator cpu --devices 2 --max_epochs 1 --default_root_dir " + dir.path();
+  const ProgramResult ranks = run_ranks(2, options);
+  CHECK(ranks.status == 2);
+  const ProgramResult norm = run_program(options + " --sync_batchnorm true");
+  CAPTURE(norm.output);
+  CHECK(norm.status == 0);
+  CHECK(norm.output.find("sync_batchnorm has no effect with dp") != std::string::npos);
+}
+
+TEST_CASE(
+    "seq2seq learns to write backwards with its parts on two devices a rank, alone and with ddp alike") {
+  std::vector<double> losses;
+  for (const int ranks : {1, 2}) {
+    const TempDir dir;
+    const std::string options =
+        "--model seq2seq --accelerator cpu --devices_per_rank 2 --model.length 6 --max_epochs 1 "
+        "--data.batch_size " +
+        std::to_string(64 / ranks) + " --default_root_dir " + dir.path();
+    const ProgramResult run = ranks == 1 ? run_program(options) : run_ranks(ranks, options);
+    CAPTURE(run.output);
+    REQUIRE(run.status == 0);
+    const auto metrics = run_json(dir)["metrics"];
+    CHECK(metrics["val_acc"].get<double>() > 0.9);
+    CHECK(metrics.contains("train_loss"));
+    losses.push_back(metrics["val_loss"].get<double>());
+  }
+  CHECK(losses[1] == Catch::Approx(losses[0]).epsilon(0.02));
+}
+
+TEST_CASE("a model without parts is not spread over several devices") {
+  const TempDir dir;
+  const ProgramResult run =
+      run_program("--accelerator cpu --devices_per_rank 2 --default_root_dir " + dir.path());
+  CAPTURE(run.output);
+  CHECK(run.status == 2);
+  CHECK(run.output.find("place_parts") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace cxtrain::test
