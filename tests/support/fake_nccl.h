@@ -99,6 +99,10 @@ struct FakeNccl {
     table.broadcast = [this](const void*, void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
       return begin("broadcast");
     };
+    table.reduce = [this](const void*, void*, std::size_t, ncclDataType_t, ncclRedOp_t, int, ncclComm_t,
+                          cudaStream_t) { return begin("reduce"); };
+    table.group_start = [this] { return calls.emplace_back("group_start"), ncclSuccess; };
+    table.group_end = [this] { return begin("group_end"); };
     table.comm_finalize = [this](ncclComm_t) { return begin("finalize"); };
     table.comm_destroy = [this](ncclComm_t) { return calls.emplace_back("destroy"), ncclSuccess; };
     table.comm_abort = [this](ncclComm_t) { return calls.emplace_back("abort"), ncclSuccess; };

@@ -1,12 +1,18 @@
 #include "cxtrain/comm/make_communicator.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/mpi_world.h"
 #include "cxtrain/comm/host_communicator.h"
+#include "cxtrain/comm/parts_communicator.h"
 #include "cxtrain/comm/solo_communicator.h"
 #include "cxtrain/comm/staged_communicator.h"
 
 #ifdef CXTRAIN_WITH_CUDA
+#include <c10/cuda/CUDAFunctions.h>
+
 #include "cxtrain/comm/nccl_communicator.h"
 #endif
 
@@ -36,14 +42,28 @@ std::unique_ptr<Communicator> make_gpu_communicator(World& world, c10::Device de
 #endif
 }
 
+std::unique_ptr<Communicator> make_for_device(World& world, c10::Device device, double timeout_seconds) {
+  return device.is_cuda() ? make_gpu_communicator(world, device, timeout_seconds)
+                          : make_host_communicator(world, timeout_seconds);
+}
+
 }  // namespace
 
-std::unique_ptr<Communicator> make_communicator(World& world, const Plan& plan, c10::Device device,
+std::unique_ptr<Communicator> make_communicator(World& world, std::span<const c10::Device> devices,
                                                 double timeout_seconds) {
-  static_cast<void>(plan);
   if (world.size() == 1) return std::make_unique<SoloCommunicator>();
-  if (device.is_cuda()) return make_gpu_communicator(world, device, timeout_seconds);
-  return make_host_communicator(world, timeout_seconds);
+  std::vector<PartsCommunicator::Part> parts;
+  for (const c10::Device device : devices) {
+    const auto same = [&](const auto& part) { return part.device == device; };
+    if (std::any_of(parts.begin(), parts.end(), same)) continue;
+    parts.push_back({device, make_for_device(world, device, timeout_seconds)});
+  }
+#ifdef CXTRAIN_WITH_CUDA
+  // NCCL's communicators are made with their GPU as the current one; the rank's is its first.
+  if (devices[0].is_cuda()) c10::cuda::set_device(devices[0].index());
+#endif
+  if (parts.size() == 1) return std::move(parts[0].communicator);
+  return std::make_unique<PartsCommunicator>(std::move(parts));
 }
 
 }  // namespace cxtrain

@@ -11,7 +11,10 @@ const NcclApi& nccl_api() {
       .comm_init_rank_config = ncclCommInitRankConfig,
       .comm_get_async_error = ncclCommGetAsyncError,
       .all_reduce = ncclAllReduce,
+      .reduce = ncclReduce,
       .broadcast = ncclBroadcast,
+      .group_start = ncclGroupStart,
+      .group_end = ncclGroupEnd,
       .comm_finalize = ncclCommFinalize,
       .comm_destroy = ncclCommDestroy,
       .comm_abort = ncclCommAbort,
@@ -19,6 +22,28 @@ const NcclApi& nccl_api() {
       .get_last_error = ncclGetLastError,
   };
   return api;
+}
+
+const char* nccl_cure(ncclResult_t status) {
+  switch (status) {
+    case ncclInProgress:
+      return "see whether every rank is alive and runs the same program, and which network NCCL takes "
+             "(NCCL_DEBUG=INFO shows it, NCCL_SOCKET_IFNAME names one); --timeout_seconds sets the limit";
+    case ncclRemoteError:
+      return "another rank ended or lost its connection: its own log says why";
+    case ncclSystemError:
+      return "NCCL_DEBUG=INFO shows the system call; often /dev/shm is too small, or the network interface "
+             "is the "
+             "wrong one (NCCL_SOCKET_IFNAME)";
+    case ncclUnhandledCudaError:
+      return "the GPU or its driver failed: see nvidia-smi and dmesg on this host, NCCL_DEBUG=INFO for the "
+             "call";
+    case ncclInvalidUsage:
+    case ncclInvalidArgument:
+      return "the ranks' calls do not match, or two processes share a GPU; NCCL_DEBUG=WARN says which";
+    default:
+      return "NCCL_DEBUG=INFO shows more";
+  }
 }
 
 std::string nccl_version_text(int code) {

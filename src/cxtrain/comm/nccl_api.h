@@ -20,8 +20,13 @@ struct NcclApi {
                              ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)>
       all_reduce;
   std::function<ncclResult_t(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                             ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)>
+      reduce;
+  std::function<ncclResult_t(const void* send, void* receive, std::size_t count, ncclDataType_t type,
                              int root, ncclComm_t comm, cudaStream_t stream)>
       broadcast;
+  std::function<ncclResult_t()> group_start;
+  std::function<ncclResult_t()> group_end;
   std::function<ncclResult_t(ncclComm_t comm)> comm_finalize;
   std::function<ncclResult_t(ncclComm_t comm)> comm_destroy;
   std::function<ncclResult_t(ncclComm_t comm)> comm_abort;
@@ -31,6 +36,9 @@ struct NcclApi {
 
 /// The library that this program is linked to.
 const NcclApi& nccl_api();
+
+/// What to do about it, by NCCL's kind of error; ncclInProgress: about a call that does not end.
+const char* nccl_cure(ncclResult_t status);
 
 /// "2.28.9" for NCCL's code 22809.
 std::string nccl_version_text(int code);

@@ -14,33 +14,6 @@
 #include "cxtrain/cluster/agree.h"
 
 namespace cxtrain {
-namespace {
-
-/// What to do about it, by NCCL's kind of error.
-const char* cure(ncclResult_t status) {
-  switch (status) {
-    case ncclInProgress:
-      return "see whether every rank is alive and runs the same program, and which network NCCL takes "
-             "(NCCL_DEBUG=INFO shows it, NCCL_SOCKET_IFNAME names one); --timeout_seconds sets the limit";
-    case ncclRemoteError:
-      return "another rank ended or lost its connection: its own log says why";
-    case ncclSystemError:
-      return "NCCL_DEBUG=INFO shows the system call; often /dev/shm is too small, or the network interface "
-             "is the "
-             "wrong one (NCCL_SOCKET_IFNAME)";
-    case ncclUnhandledCudaError:
-      return "the GPU or its driver failed: see nvidia-smi and dmesg on this host, NCCL_DEBUG=INFO for the "
-             "call";
-    case ncclInvalidUsage:
-    case ncclInvalidArgument:
-      return "the ranks' calls do not match, or two processes share a GPU; NCCL_DEBUG=WARN says which";
-    default:
-      return "NCCL_DEBUG=INFO shows more";
-  }
-}
-
-}  // namespace
-
 std::optional<std::pair<int, int>> ranks_sharing_a_gpu(std::span<const std::string> uuids) {
   std::map<std::string, int> owner;
   for (std::size_t rank = 0; rank < uuids.size(); ++rank) {
@@ -117,7 +90,7 @@ ncclUniqueId NcclComm::agree_on_id(World& world) const {
     if (status == ncclSuccess) return;
     throw CommunicationError(std::string("rank 0 on ") + hostname_ +
                              ": ncclGetUniqueId: " + api_.get_error_string(status) + " (" +
-                             api_.get_last_error(nullptr) + "); " + cure(status));
+                             api_.get_last_error(nullptr) + "); " + nccl_cure(status));
   });
   const std::string bytes = world.broadcast(std::string(id.internal, sizeof id.internal));
   std::memcpy(id.internal, bytes.data(), sizeof id.internal);
@@ -166,7 +139,7 @@ void NcclComm::fail(const char* name, ncclResult_t status) {
                                      " s"
                                : std::string(api_.get_error_string(status));
   throw CommunicationError("rank " + std::to_string(rank_) + " of " + std::to_string(size_) + " on " +
-                           hostname_ + ": " + name + ": " + what + " (" + detail + "); " + cure(status));
+                           hostname_ + ": " + name + ": " + what + " (" + detail + "); " + nccl_cure(status));
 }
 
 void NcclComm::close() {

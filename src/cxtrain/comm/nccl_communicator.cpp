@@ -10,46 +10,10 @@
 #include <cstdio>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/comm/nccl_types.h"
 
 namespace cxtrain {
 namespace {
-
-ncclDataType_t nccl_type(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kFloat:
-      return ncclFloat32;
-    case at::kDouble:
-      return ncclFloat64;
-    case at::kHalf:
-      return ncclFloat16;
-    case at::kBFloat16:
-      return ncclBfloat16;
-    case at::kInt:
-      return ncclInt32;
-    case at::kLong:
-      return ncclInt64;
-    case at::kByte:
-      return ncclUint8;
-    default:
-      throw CommunicationError(std::string("all_reduce: NCCL has no type for tensors of ") +
-                               c10::toString(dtype) +
-                               "; use float32, float64, bfloat16, float16, int32, int64 or uint8");
-  }
-}
-
-ncclRedOp_t nccl_op(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return ncclSum;
-    case ReduceOp::avg:
-      return ncclAvg;
-    case ReduceOp::min:
-      return ncclMin;
-    case ReduceOp::max:
-      return ncclMax;
-  }
-  return ncclSum;
-}
 
 /// NCCL takes the GPU that is current when the communicator is made.
 World& on_device(World& world, c10::Device device) {

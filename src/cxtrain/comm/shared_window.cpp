@@ -23,8 +23,8 @@ bool shared_memory_has_room(std::size_t bytes) {
 
 constexpr std::size_t kCacheLine = 64;
 
-/// MPI promises no alignment. A segment lies at the same offset of a page in every process, so that all of them round
-/// its address alike.
+/// MPI promises no alignment. A segment lies at the same offset of a page in every process, so that all of
+/// them round its address alike.
 std::byte* aligned(void* address) {
   const auto number = reinterpret_cast<std::uintptr_t>(address);
   return reinterpret_cast<std::byte*>((number + kCacheLine - 1) / kCacheLine * kCacheLine);

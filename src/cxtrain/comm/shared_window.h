@@ -12,9 +12,9 @@ namespace cxtrain {
 /// Memory that all ranks of a node see: one segment per rank, each in every rank's address space.
 class SharedWindow {
  public:
-  /// Collective over `node_comm`: `bytes` for each rank, zeroed, on cache lines of its own. Empty, on all ranks alike,
-  /// where the node's shared memory (/dev/shm, often 64 MB in containers) has no room for it: touching such
-  /// memory would kill the rank.
+  /// Collective over `node_comm`: `bytes` for each rank, zeroed, on cache lines of its own. Empty, on all
+  /// ranks alike, where the node's shared memory (/dev/shm, often 64 MB in containers) has no room for it:
+  /// touching such memory would kill the rank.
   static std::optional<SharedWindow> allocate(MPI_Comm node_comm, std::size_t bytes);
 
   SharedWindow(SharedWindow&& other) noexcept;

@@ -1,6 +1,7 @@
 #include "cxtrain/strategy/local_step.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 
 #include <sstream>
 
@@ -25,33 +26,51 @@ void require_trainable_loss(const at::Tensor& loss) {
   }
 }
 
+/// No gradients; in inference mode also no version counters and no views to track.
+class EvaluationGuard {
+ public:
+  explicit EvaluationGuard(bool inference_mode) : inference_(inference_mode) {}
+
+ private:
+  c10::InferenceMode inference_;  // first: made with `false` it turns gradients on
+  at::NoGradGuard no_grad_;
+};
+
 }  // namespace
+
+at::Tensor forward_loss(Trainable& module, const Batch& batch, std::int64_t batch_idx,
+                        const StrategyContext& context) {
+  const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
+  at::Tensor loss = module.training_step(batch, batch_idx);
+  require_trainable_loss(loss);
+  return loss;
+}
+
+void backward(const at::Tensor& loss, double weight, const GradScaler* scaler) {
+  at::Tensor weighted = weight == 1 ? loss : loss.mul(weight);
+  if (scaler != nullptr) weighted = scaler->scale(weighted);
+  weighted.backward();
+}
 
 at::Tensor local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
                                const std::function<void()>& zero_gradients) {
   at::Tensor loss;
-  if (step.batch.size > 0) {
-    const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
-    loss = module.training_step(step.batch, step.batch_idx);
-    require_trainable_loss(loss);
-  }
+  if (step.batch.size > 0) loss = forward_loss(module, step.batch, step.batch_idx, context);
   if (step.first) {
     step.observer.before_zero_grad();
     zero_gradients();
   }
   if (!loss.defined()) return loss;  // nothing left on this rank in an uneven last step
 
-  at::Tensor weighted = step.loss_weight == 1 ? loss : loss.mul(step.loss_weight);
-  if (step.scaler != nullptr) weighted = step.scaler->scale(weighted);
   step.observer.before_backward(loss);
-  weighted.backward();
+  backward(loss, step.loss_weight, step.scaler);
   step.observer.after_backward();
   return loss.detach();
 }
 
 void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch& batch,
                            std::int64_t batch_idx, const StrategyContext& context) {
-  const at::NoGradGuard no_grad;
+  const EvaluationGuard guard(context.options.trainer.inference_mode);
   const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
   if (stage == EvaluationStage::validate) {
     module.validation_step(batch, batch_idx);
@@ -62,16 +81,9 @@ void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch
 
 at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                               const StrategyContext& context) {
-  const at::NoGradGuard no_grad;
+  const EvaluationGuard guard(context.options.trainer.inference_mode);
   const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
   return module.predict_step(batch, batch_idx);
-}
-
-void collect_gradients(std::span<const NamedTensor> parameters, std::vector<at::Tensor>& gradients) {
-  gradients.clear();
-  for (const NamedTensor& parameter : parameters) {
-    if (parameter.tensor.grad().defined()) gradients.push_back(parameter.tensor.grad());
-  }
 }
 
 std::vector<NamedTensor> trained_parameters(const Trainable& module) {

@@ -27,7 +27,9 @@ struct StrategyContext {
   const Plan& plan;
   const Options& options;
   const PrecisionPolicy& precision;
-  at::Device device{at::kCPU};  ///< this rank's
+  at::Device device{at::kCPU};            ///< this rank's, or its first
+  std::vector<at::Device> devices = {};   ///< all of this rank's
+  std::vector<Trainable*> replicas = {};  ///< models like the trained one: `plan.replicas` less one
 };
 
 /// What the loop wants to know between forward and backward, in Lightning's hook order.

@@ -3,11 +3,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "cxtrain/data/batch.h"
+#include "cxtrain/precision/policy.h"
 #include "cxtrain/reduce/named_tensor.h"
+#include "cxtrain/strategy/metric_sink.h"
 
 namespace cxtrain {
 
@@ -22,10 +24,17 @@ class Trainable {
   virtual std::vector<NamedTensor> all_parameters() const = 0;
   virtual std::vector<NamedTensor> all_buffers() const = 0;
 
-  /// Moves parameters and buffers to the device, and floating-point ones to `dtype` where given.
-  virtual void place(at::Device device, std::optional<at::ScalarType> dtype) = 0;
+  /// Moves parameters and buffers to the rank's devices (at least one; all to the first, but for a model in
+  /// several parts), and floating-point ones to the dtypes that the precision gives them.
+  virtual void place(std::span<const at::Device> devices, const PrecisionPolicy& precision) = 0;
   /// Training mode on or off, for the module and everything below it.
   virtual void set_training(bool on) = 0;
+  /// Puts the module and everything below it into the mode in which `other`, a model of the same class, has
+  /// its own.
+  virtual void copy_modes(const Trainable& other) = 0;
+
+  /// Where what the model logs goes from now on (null: nowhere); returns where it went until now.
+  virtual MetricSink* redirect_log(MetricSink* sink) = 0;
 
   /// The loss of one micro-batch: a scalar tensor with a gradient.
   virtual at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) = 0;

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cxtrain/comm/communicator.h"
+
+namespace cxtrain {
+
+/// For ranks that have several devices each: a communicator for each of them, which takes the collectives on
+/// tensors of its device. Every rank has its parts on devices of the same order, so that a collective meets
+/// the same part's on the other ranks.
+class PartsCommunicator final : public Communicator {
+ public:
+  struct Part {
+    at::Device device;
+    std::unique_ptr<Communicator> communicator;
+  };
+  /// At least one part; each device once.
+  explicit PartsCommunicator(std::vector<Part> parts) : parts_(std::move(parts)) {}
+
+  int rank() const override { return parts_[0].communicator->rank(); }
+  int size() const override { return parts_[0].communicator->size(); }
+  std::string description() const override;
+  bool overlaps() const override { return parts_[0].communicator->overlaps(); }
+
+  at::Tensor allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) override {
+    return at(device).allocate(numel, dtype, device);
+  }
+  void all_reduce(const at::Tensor& tensor, ReduceOp op) override {
+    at(tensor.device()).all_reduce(tensor, op);
+  }
+  void broadcast(const at::Tensor& tensor, int root) override { at(tensor.device()).broadcast(tensor, root); }
+  void join() override;
+  void abort() noexcept override;
+
+ private:
+  /// Throws CommunicationError for a device that is not among the parts'.
+  Communicator& at(at::Device device);
+
+  std::vector<Part> parts_;
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,25 @@
+#include "cxtrain/strategy/batch_chunks.h"
+
+#include <algorithm>
+
+namespace cxtrain {
+
+bool has_samples(const at::Tensor& tensor, const Batch& batch) {
+  return tensor.defined() && tensor.dim() > 0 && tensor.size(0) == batch.size;
+}
+
+std::vector<Batch> chunk_batch(const Batch& batch, std::size_t parts) {
+  std::vector<Batch> chunks;
+  const auto count = static_cast<std::int64_t>(parts);
+  const std::int64_t rows = (batch.size + count - 1) / count;
+  for (std::int64_t begin = 0; begin < batch.size; begin += rows) {
+    Batch& chunk = chunks.emplace_back();
+    chunk.size = std::min(rows, batch.size - begin);
+    for (const at::Tensor& tensor : batch.tensors) {
+      chunk.tensors.push_back(has_samples(tensor, batch) ? tensor.narrow(0, begin, chunk.size) : tensor);
+    }
+  }
+  return chunks;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cxtrain/strategy/metric_sink.h"
+
+namespace cxtrain {
+
+/// Keeps what one replica logs in a step, until it can be merged with what the others logged. Belongs to one
+/// thread at a time.
+class MetricRecorder final : public MetricSink {
+ public:
+  struct Entry {
+    std::string name;
+    double number = 0;
+    at::Tensor tensor;  ///< undefined when `number` holds the value
+    LogOptions options;
+  };
+
+  void log(std::string_view name, const at::Tensor& value, const LogOptions& options) override;
+  void log(std::string_view name, double value, const LogOptions& options) override;
+
+  const std::vector<Entry>& entries() const { return entries_; }
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+/// Logs to `sink`, once for each metric, the mean over the recorders that have it, weighted by `samples` (one
+/// number for each recorder). Where a name was logged several times in a step, the first values meet each
+/// other, then the second ones, and so on. The order is that of the first recorder; what only later ones have
+/// follows. Values on other devices are brought to `device`; nothing waits for it.
+void log_means(std::span<const MetricRecorder> recorders, std::span<const std::int64_t> samples,
+               at::Device device, MetricSink& sink);
+
+}  // namespace cxtrain

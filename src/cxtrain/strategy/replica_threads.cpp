@@ -1,0 +1,124 @@
+#include "cxtrain/strategy/replica_threads.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <algorithm>
+#include <string>
+
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+namespace {
+
+/// The caller's intra-op threads, cut down to one replica's share while it lives.
+class IntraOpThreads {
+ public:
+  explicit IntraOpThreads(int threads) : before_(at::get_num_threads()), changed_(threads != before_) {
+    if (changed_) at::set_num_threads(threads);
+  }
+  ~IntraOpThreads() {
+    if (changed_) at::set_num_threads(before_);
+  }
+  IntraOpThreads(const IntraOpThreads&) = delete;
+  IntraOpThreads& operator=(const IntraOpThreads&) = delete;
+
+ private:
+  int before_;
+  bool changed_;
+};
+
+}  // namespace
+
+struct ReplicaThreads::Job {
+  std::size_t count;
+  const std::function<void(std::size_t)>& work;
+  at::ThreadLocalState state;  // the caller's
+};
+
+ReplicaThreads::ReplicaThreads(std::vector<at::Device> devices)
+    : devices_(std::move(devices)),
+      intra_op_threads_(std::max(1, at::get_num_threads() / static_cast<int>(devices_.size()))),
+      errors_(devices_.size()) {
+  for (std::size_t replica = 1; replica < devices_.size(); ++replica) {
+    threads_.emplace_back([this, replica] { serve(replica); });
+  }
+}
+
+ReplicaThreads::~ReplicaThreads() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  begin_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ReplicaThreads::run(std::size_t count, const std::function<void(std::size_t)>& work) {
+  if (count == 0) return;
+  const Job job{count, work, {}};
+  std::fill(errors_.begin(), errors_.end(), nullptr);
+  {
+    const IntraOpThreads share(intra_op_threads_);
+    {
+      const std::lock_guard lock(mutex_);
+      job_ = &job;
+      running_ = threads_.size();
+      ++generation_;
+    }
+    begin_.notify_all();
+    perform(job, 0);
+    std::unique_lock lock(mutex_);
+    end_.wait(lock, [this] { return running_ == 0; });
+  }
+  for (std::size_t replica = 0; replica < count; ++replica) {
+    if (errors_[replica]) rethrow(replica);
+  }
+}
+
+void ReplicaThreads::serve(std::size_t replica) {
+  at::set_num_threads(intra_op_threads_);
+  for (std::uint64_t seen = 0;;) {
+    const Job* job = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      begin_.wait(lock, [&] { return stop_ || generation_ != seen; });
+      if (stop_) return;
+      seen = generation_;
+      job = job_;
+    }
+    perform(*job, replica);
+    {
+      const std::lock_guard lock(mutex_);
+      --running_;
+    }
+    end_.notify_one();
+  }
+}
+
+void ReplicaThreads::perform(const Job& job, std::size_t replica) {
+  if (replica >= job.count) return;
+  try {
+    const at::ThreadLocalStateGuard state(job.state);
+    c10::OptionalDeviceGuard device;
+    if (!devices_[replica].is_cpu()) device.reset_device(devices_[replica]);
+    job.work(replica);
+  } catch (...) {
+    errors_[replica] = std::current_exception();
+  }
+}
+
+void ReplicaThreads::rethrow(std::size_t replica) const {
+  const std::string who = "replica " + std::to_string(replica) + " of " + std::to_string(size()) + " (" +
+                          devices_[replica].str() + "): ";
+  try {
+    std::rethrow_exception(errors_[replica]);
+  } catch (const Error& error) {
+    throw Error(error.code(), who + error.what());
+  } catch (const std::exception& error) {
+    throw TrainingError(who + error.what());
+  }
+}
+
+}  // namespace cxtrain

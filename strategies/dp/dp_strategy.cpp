@@ -1,0 +1,216 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/stack.h>
+
+#include <sstream>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/optim/clip.h"
+#include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/precision/master_weights.h"
+#include "cxtrain/strategy/batch_chunks.h"
+#include "cxtrain/strategy/local_step.h"
+#include "cxtrain/strategy/metric_recorder.h"
+#include "cxtrain/strategy/replica_exchange.h"
+
+/// `dp`: one process with a replica of the model on each of its devices and a thread for each replica. A
+/// batch is split between them along dimension 0; what they log and their losses are averaged by samples;
+/// gradients are summed into the primary, the first replica, on which hooks and the optimizer work. Replicas
+/// are kept: before each forward pass they take over the primary's buffers and modes, and what a forward pass
+/// does to the buffers of the others is lost, as with torch.nn.DataParallel.
+namespace cxtrain {
+namespace {
+
+class DpStrategy final : public Strategy {
+ public:
+  void setup(Trainable& module, const StrategyContext& context) override {
+    context_ = &context;
+    if (context.plan.devices_per_rank > 1) {
+      throw ConfigError("trainer.devices_per_rank", "dp keeps a whole replica on each device",
+                        "use --strategy ddp with split models");
+    }
+    if (context.plan.sync_batchnorm) {
+      log_warning(
+          "sync_batchnorm has no effect with dp: each replica normalises by its own samples, as in "
+          "Lightning; --strategy ddp synchronises");
+    }
+    std::vector<Trainable*> models{&module};
+    models.insert(models.end(), context.replicas.begin(), context.replicas.end());
+    std::vector<at::Device> devices = context.devices;
+    devices.resize(models.size(), context.device);
+    replicas_ = place_replicas(models, devices, context.precision);
+    threads_ = std::make_unique<ReplicaThreads>(devices);
+    exchange_ = make_replica_exchange(replicas_, *threads_, context.options.timeout_seconds);
+    masters_ = MasterWeights(trained_parameters(module), context.precision);
+  }
+
+  DataShard data_shard() const override { return {}; }
+  std::vector<NamedTensor> optimizer_parameters() const override { return masters_.parameters(); }
+
+  at::Tensor training_step(const MicroStep& step) override {
+    const std::vector<Batch> chunks = scatter(step.batch);
+    if (step.first) used_ = 0;
+    used_ = std::max(used_, chunks.size());
+    std::vector<at::Tensor> losses(chunks.size());
+    run_logged(chunks, [&](std::size_t i) {
+      losses[i] = forward_loss(*replicas_[i].model, chunks[i], step.batch_idx, *context_);
+    });
+    const at::Tensor loss = mean_loss(losses, chunks, step.batch.size);
+    if (step.first) {
+      step.observer.before_zero_grad();
+      forget_gradients();
+    }
+    if (chunks.empty()) return loss;
+    step.observer.before_backward(loss);
+    threads_->run(chunks.size(), [&](std::size_t i) {
+      const double share = static_cast<double>(chunks[i].size) / static_cast<double>(step.batch.size);
+      backward(losses[i], step.loss_weight * share, step.scaler);
+    });
+    step.observer.after_backward();
+    return loss;
+  }
+
+  void synchronize_gradients() override {
+    if (!std::exchange(checked_, true)) require_own_gradients({replicas_.data(), used_});
+    exchange_->sum_gradients();
+    masters_.take_gradients();
+  }
+  std::span<const at::Tensor> gradients() override { return masters_.gradients(); }
+  at::Tensor gradient_norm() override { return cxtrain::gradient_norm(masters_.gradients()); }
+  void after_optimizer_step() override { masters_.write_back(); }
+
+  void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
+    const std::vector<Batch> chunks = scatter(batch);
+    run_logged(chunks, [&](std::size_t i) {
+      local_evaluation_step(*replicas_[i].model, stage, chunks[i], batch_idx, *context_);
+    });
+  }
+
+  at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
+    const std::vector<Batch> chunks = scatter(batch);
+    std::vector<at::Tensor> outputs(chunks.size());
+    run_logged(chunks, [&](std::size_t i) {
+      outputs[i] = local_predict_step(*replicas_[i].model, chunks[i], batch_idx, *context_);
+    });
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& output : outputs) output = output.to(context_->device, output.scalar_type());
+    return outputs.front().dim() == 0 ? at::stack(outputs) : at::cat(outputs);
+  }
+
+  void reduce_metrics(std::span<double>) override {}
+  std::string describe() const override { return exchange_->description(); }
+
+  void teardown() override {
+    masters_ = {};
+    exchange_.reset();
+    threads_.reset();
+  }
+
+ private:
+  /// The batch's chunks, each on its replica's device, and the replicas ready for a forward pass.
+  std::vector<Batch> scatter(const Batch& batch) {
+    std::vector<Batch> chunks = chunk_batch(batch, replicas_.size());
+    tell_about(batch, chunks.size());
+    for (std::size_t i = 1; i < chunks.size(); ++i) {
+      replicas_[i].model->copy_modes(*replicas_[0].model);
+      for (at::Tensor& tensor : chunks[i].tensors) {
+        tensor = tensor.to(replicas_[i].device, tensor.scalar_type(), /*non_blocking=*/true);
+      }
+    }
+    if (const std::uint64_t changes = primary_changes(); changes != sent_changes_) {
+      exchange_->send_parameters();
+      sent_changes_ = changes;
+    }
+    exchange_->send_buffers(chunks.size());
+    return chunks;
+  }
+
+  /// Grows whenever somebody writes to the primary's parameters: the optimizer, a hook, a loaded checkpoint.
+  std::uint64_t primary_changes() const {
+    std::uint64_t changes = 1;
+    for (const NamedTensor& parameter : replicas_[0].parameters) changes += parameter.tensor._version();
+    return changes;
+  }
+
+  /// Says of the first batch what a user may not expect of how a batch is split.
+  void tell_about(const Batch& batch, std::size_t chunks) {
+    if (std::exchange(told_, true)) return;
+    if (chunks < replicas_.size()) {
+      log_warning("dp: a batch of " + std::to_string(batch.size) + " samples makes " +
+                  std::to_string(chunks) + " parts: " + std::to_string(chunks) + " of " +
+                  std::to_string(replicas_.size()) +
+                  " devices are used; --data.batch_size is split between the devices");
+    }
+    for (std::size_t i = 0; i < batch.tensors.size(); ++i) {
+      if (has_samples(batch[i], batch)) continue;
+      std::ostringstream text;
+      text << "dp: batch[" << i << "] of shape " << batch[i].sizes() << " has no row for each of the "
+           << batch.size << " samples; every replica gets all of it";
+      log_info(text.str());
+    }
+  }
+
+  /// Runs `work` on the replicas that have a chunk; what they log reaches the run's sink afterwards, once.
+  void run_logged(const std::vector<Batch>& chunks, const std::function<void(std::size_t)>& work) {
+    std::vector<MetricRecorder> recorders(chunks.size());
+    std::vector<MetricSink*> before(chunks.size());
+    std::vector<std::int64_t> samples;
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      before[i] = replicas_[i].model->redirect_log(&recorders[i]);
+      samples.push_back(chunks[i].size);
+    }
+    const auto give_back = [&] {
+      for (std::size_t i = 0; i < chunks.size(); ++i) replicas_[i].model->redirect_log(before[i]);
+    };
+    try {
+      threads_->run(chunks.size(), work);
+    } catch (...) {
+      give_back();
+      throw;
+    }
+    give_back();
+    if (!before.empty() && before[0] != nullptr) {
+      log_means(recorders, samples, context_->device, *before[0]);
+    }
+  }
+
+  /// The mean over samples, detached, on the primary's device; undefined for an empty batch.
+  at::Tensor mean_loss(const std::vector<at::Tensor>& losses, const std::vector<Batch>& chunks,
+                       std::int64_t samples) const {
+    const at::NoGradGuard no_grad;
+    at::Tensor mean;
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      const double share = static_cast<double>(chunks[i].size) / static_cast<double>(samples);
+      const at::Tensor part =
+          losses[i].detach().to(context_->device, losses[i].scalar_type(), /*non_blocking=*/true).mul(share);
+      mean = mean.defined() ? mean.add(part) : part;
+    }
+    return mean;
+  }
+
+  void forget_gradients() {
+    masters_.forget_gradients();
+    for (Replica& replica : replicas_) {
+      for (NamedTensor& parameter : replica.parameters) parameter.tensor.mutable_grad().reset();
+    }
+  }
+
+  const StrategyContext* context_ = nullptr;
+  std::vector<Replica> replicas_;
+  std::unique_ptr<ReplicaThreads> threads_;
+  std::unique_ptr<ReplicaExchange> exchange_;
+  MasterWeights masters_;           ///< of the primary's trained parameters
+  std::uint64_t sent_changes_ = 0;  ///< of the parameters, when they last went to the replicas
+  std::size_t used_ = 0;            ///< replicas that had samples since the gradients were forgotten
+  bool checked_ = false, told_ = false;
+};
+
+}  // namespace
+}  // namespace cxtrain
+
+CXTRAIN_PLUGIN("strategy dp", [](cxtrain::Registry& registry) {
+  registry.add<cxtrain::Strategy>(
+      "dp", "one process, a replica and a thread for each device", {},
+      [](const cxtrain::Arguments&) { return std::make_unique<cxtrain::DpStrategy>(); });
+})
