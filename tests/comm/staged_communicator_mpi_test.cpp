@@ -1,4 +1,5 @@
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
@@ -48,6 +49,19 @@ TEST_CASE("staged sums in allocated memory are the host communicator's") {
       host->all_reduce(expected, op);
       CHECK(at::equal(memory, expected));
     }
+  }
+}
+
+TEST_CASE("memory that was freed is not mistaken for what has its address now") {
+  StagedCommunicator staged(host_communicator());
+  const int ranks = staged.size();
+  for (int round = 0; round < 20; ++round) {
+    staged.allocate(4096, at::kFloat, at::kCPU);  // freed at once
+    // Rank 0 gets the freed address; others, which hold something else there, do not.
+    const at::Tensor elsewhere = staged.rank() == 0 ? at::Tensor() : at::empty({4096});
+    const at::Tensor mine = at::full({4096}, 1.0f);
+    staged.all_reduce(mine, ReduceOp::sum);
+    CHECK(at::equal(mine, at::full({4096}, static_cast<float>(ranks))));
   }
 }
 

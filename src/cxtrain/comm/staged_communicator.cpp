@@ -61,19 +61,17 @@ at::Tensor StagedCommunicator::allocate(std::int64_t numel, at::ScalarType dtype
   at::Tensor memory = at::zeros({numel}, at::TensorOptions().dtype(dtype).device(device));
   at::Tensor host = host_->allocate(numel, dtype, at::kCPU);
   if (numel == 0) return memory;
-  const auto* begin = static_cast<const std::byte*>(memory.const_data_ptr());
   const bool pinned = pin(host, device);
-  stages_.push_back({begin, begin + memory.nbytes(), std::move(host), pinned});
+  stages_.push_back({memory.storage().getWeakStorageImpl(), std::move(host), pinned});
   return memory;
 }
 
 at::Tensor StagedCommunicator::stage_of(const at::Tensor& tensor) {
-  const auto* data = static_cast<const std::byte*>(tensor.const_data_ptr());
+  const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   for (const Stage& stage : stages_) {
-    if (std::less<>()(data, stage.begin) || !std::less<>()(data, stage.end)) continue;
+    if (stage.storage.expired() || stage.storage._unsafe_get_target() != storage) continue;
     if (tensor.scalar_type() != stage.host.scalar_type()) continue;
-    const auto element = static_cast<std::ptrdiff_t>(tensor.element_size());
-    return stage.host.narrow(0, (data - stage.begin) / element, tensor.numel());
+    return stage.host.narrow(0, tensor.storage_offset(), tensor.numel());
   }
   const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
   if (!scratch_.defined() || scratch_.numel() < bytes) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/StorageImpl.h>
+
 #include <memory>
 #include <vector>
 
@@ -30,10 +32,10 @@ class StagedCommunicator final : public Communicator {
   void abort() noexcept override { host_->abort(); }
 
  private:
-  /// What `allocate` gave out, and its place in host memory.
+  /// What `allocate` gave out, and its place in host memory. Known by its storage: once it is freed, its
+  /// address may be another tensor's, on this rank and not on others.
   struct Stage {
-    const std::byte* begin;
-    const std::byte* end;
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
     at::Tensor host;
     bool pinned;
   };
