@@ -1,5 +1,6 @@
 #include "cxtrain/optim/clip.h"
 #include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/precision/master_weights.h"
 #include "cxtrain/strategy/local_step.h"
 
 /// `single`: one process, one device.
@@ -11,24 +12,26 @@ class SingleStrategy final : public Strategy {
   void setup(Trainable& module, const StrategyContext& context) override {
     module_ = &module;
     context_ = &context;
-    module.place(context.device, context.precision.module_dtype);
+    module.place(context.devices, context.precision);
     parameters_ = trained_parameters(module);
+    masters_ = MasterWeights(parameters_, context.precision);
   }
 
   DataShard data_shard() const override { return {}; }
-  std::vector<NamedTensor> optimizer_parameters() const override { return parameters_; }
+  std::vector<NamedTensor> optimizer_parameters() const override { return masters_.parameters(); }
 
   at::Tensor training_step(const MicroStep& step) override {
     return local_training_step(*module_, step, *context_, [this] {
-      gradients_.clear();
+      masters_.forget_gradients();
       // Forgotten rather than zeroed: autograd then hands over its tensors instead of adding to ours.
       for (NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad().reset();
     });
   }
 
-  void synchronize_gradients() override { collect_gradients(parameters_, gradients_); }
-  std::span<const at::Tensor> gradients() override { return gradients_; }
-  at::Tensor gradient_norm() override { return cxtrain::gradient_norm(gradients_); }
+  void synchronize_gradients() override { masters_.take_gradients(); }
+  std::span<const at::Tensor> gradients() override { return masters_.gradients(); }
+  at::Tensor gradient_norm() override { return cxtrain::gradient_norm(masters_.gradients()); }
+  void after_optimizer_step() override { masters_.write_back(); }
 
   void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
     local_evaluation_step(*module_, stage, batch, batch_idx, *context_);
@@ -43,7 +46,7 @@ class SingleStrategy final : public Strategy {
   Trainable* module_ = nullptr;
   const StrategyContext* context_ = nullptr;
   std::vector<NamedTensor> parameters_;
-  std::vector<at::Tensor> gradients_;
+  MasterWeights masters_;
 };
 
 }  // namespace

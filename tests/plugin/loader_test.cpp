@@ -25,9 +25,10 @@ TEST_CASE("a strategy is found by its name and made") {
 TEST_CASE("an unknown name is refused with those found, the nearest, and the places looked in") {
   Registry registry;
   PluginLoader loader(registry, {"/nonexistent", kPlugins});
-  CHECK_THROWS_WITH(loader.require("strategy", "dpd"), test::contains("found: ddp, single") &&
-                                                           test::contains("did you mean ddp?") &&
-                                                           test::contains("/nonexistent, " + kPlugins));
+  CHECK_THROWS_WITH(loader.require("strategy", "sinlge"),
+                    test::contains("found: ddp, ddp_spawn, dp, single") &&
+                        test::contains("did you mean single?") &&
+                        test::contains("/nonexistent, " + kPlugins));
   CHECK_THROWS_AS(loader.require("strategy", "../ddp"), PluginError);
 }
 

@@ -45,6 +45,8 @@ class ShardedSampler {
   void start_epoch(std::int64_t epoch);
   std::int64_t epoch() const { return epoch_; }
 
+  DataShard shard() const { return shard_; }
+
   /// Batches per epoch; the same on every shard. 0 for an empty dataset.
   std::int64_t num_batches() const { return num_batches_; }
 

@@ -11,6 +11,8 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
+#include "cxtrain/reduce/tensor_kinds.h"
+
 namespace cxtrain {
 
 at::Tensor gradient_norm(at::TensorList gradients) {
@@ -19,7 +21,10 @@ at::Tensor gradient_norm(at::TensorList gradients) {
   std::vector<at::Tensor> norms = at::_foreach_norm(gradients, 2);
   // Half-precision gradients: their norms overflow when squared.
   for (at::Tensor& norm : norms) {
-    if (norm.scalar_type() == at::kHalf || norm.scalar_type() == at::kBFloat16) norm = norm.to(at::kFloat);
+    const bool half = norm.scalar_type() == at::kHalf || norm.scalar_type() == at::kBFloat16;
+    if (half || norm.device() != norms[0].device()) {
+      norm = norm.to(norms[0].device(), half ? at::kFloat : norm.scalar_type());
+    }
   }
   return at::linalg_vector_norm(at::stack(norms), 2);
 }
@@ -28,7 +33,9 @@ void clip_by_norm(at::TensorList gradients, const at::Tensor& norm, double max_n
   if (gradients.empty()) return;
   const at::NoGradGuard no_grad;
   const at::Tensor factor = at::clamp_max(at::reciprocal(norm.add(1e-6)).mul(max_norm), 1.0);
-  at::_foreach_mul_(gradients, factor.to(gradients[0].scalar_type()));
+  for_each_kind(gradients, [&](at::TensorList kind) {
+    at::_foreach_mul_(kind, factor.to(kind[0].device(), kind[0].scalar_type()));
+  });
 }
 
 void clip_by_value(at::TensorList gradients, double limit) {

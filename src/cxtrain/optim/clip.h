@@ -6,8 +6,8 @@
 
 namespace cxtrain {
 
-/// The 2-norm of all gradients taken as one vector; float32 (or float64) scalar on their device. No host
-/// synchronisation, as for everything here.
+/// The 2-norm of all gradients taken as one vector; float32 (or float64) scalar on the first one's device. No
+/// host synchronisation, as for everything here.
 at::Tensor gradient_norm(at::TensorList gradients);
 
 /// Scales the gradients, in place, so that their norm is at most `max_norm`:

@@ -83,11 +83,11 @@ void FusedOptimizer::select(Shard& shard) {
 
 void FusedOptimizer::step(const StepInputs& inputs) {
   const at::NoGradGuard no_grad;
-  std::optional<at::Tensor> found_inf;
-  if (inputs.found_inf != nullptr) found_inf = *inputs.found_inf;
   for (Shard& shard : shards_) {
     select(shard);
     if (selection_.parameters.empty()) continue;
+    std::optional<at::Tensor> found_inf;
+    if (inputs.found_inf != nullptr) found_inf = inputs.found_inf->to(shard.steps.device(), at::kFloat);
     // The kernels read the count that includes this step; a skipped step takes it back.
     const bool all = selection_.parameters.size() == shard.parameters.size();
     const auto count = [&](auto&& change) {

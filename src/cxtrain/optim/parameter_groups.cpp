@@ -2,10 +2,31 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
+
+std::vector<ParameterGroup> translate_groups(std::vector<ParameterGroup> groups,
+                                             const std::vector<NamedTensor>& from,
+                                             const std::vector<NamedTensor>& to) {
+  std::map<std::string_view, const at::Tensor*> by_name;
+  for (const NamedTensor& named : to) by_name[named.name] = &named.tensor;
+  std::map<const at::TensorImpl*, const at::Tensor*> counterpart;
+  for (const NamedTensor& named : from) {
+    if (const auto found = by_name.find(named.name); found != by_name.end()) {
+      counterpart[named.tensor.unsafeGetTensorImpl()] = found->second;
+    }
+  }
+  for (ParameterGroup& group : groups) {
+    for (at::Tensor& tensor : group.parameters) {
+      const auto found = counterpart.find(tensor.unsafeGetTensorImpl());
+      if (found != counterpart.end()) tensor = *found->second;
+    }
+  }
+  return groups;
+}
 
 std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& groups,
                                           const std::vector<NamedTensor>& parameters, double lr,

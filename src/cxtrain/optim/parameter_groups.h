@@ -14,6 +14,12 @@ struct ResolvedGroup {
   double weight_decay;
 };
 
+/// Groups that name the tensors of `from` name those of `to` with the same names instead; others are left. A
+/// user groups the model's parameters, while the optimizer may work on copies of them.
+std::vector<ParameterGroup> translate_groups(std::vector<ParameterGroup> groups,
+                                             const std::vector<NamedTensor>& from,
+                                             const std::vector<NamedTensor>& to);
+
 /// See make_optimizer. `lr` and `weight_decay` are the defaults of groups that name none.
 std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& groups,
                                           const std::vector<NamedTensor>& parameters, double lr,

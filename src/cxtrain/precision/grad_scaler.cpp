@@ -3,10 +3,11 @@
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_amp_update_scale.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/zeros.h>
 
-#include <map>
+#include "cxtrain/reduce/tensor_kinds.h"
 
 namespace cxtrain {
 
@@ -17,17 +18,22 @@ GradScaler::GradScaler(at::Device device, Options options)
       growth_tracker_(at::zeros({1}, at::TensorOptions().dtype(at::kInt).device(device))),
       found_inf_(at::zeros({1}, at::TensorOptions().dtype(at::kFloat).device(device))) {}
 
-at::Tensor GradScaler::scale(const at::Tensor& loss) const { return loss.mul(scale_.squeeze()); }
+at::Tensor GradScaler::scale(const at::Tensor& loss) const {
+  return loss.mul(scale_.squeeze().to(loss.device(), scale_.scalar_type(), /*non_blocking=*/true));
+}
 
 void GradScaler::unscale(std::span<const at::Tensor> gradients) {
   found_inf_.zero_();
   at::reciprocal_out(inverse_scale_, scale_);
-  // The kernel takes one dtype at a time; models with several are the exception.
-  std::map<at::ScalarType, std::vector<at::Tensor>> by_dtype;
-  for (const at::Tensor& gradient : gradients) by_dtype[gradient.scalar_type()].push_back(gradient);
-  for (auto& [dtype, list] : by_dtype) {
-    at::_amp_foreach_non_finite_check_and_unscale_(list, found_inf_, inverse_scale_);
-  }
+  for_each_kind({gradients.data(), gradients.size()}, [this](at::TensorList kind) {
+    const at::Device device = kind[0].device();
+    if (device == scale_.device()) {
+      return at::_amp_foreach_non_finite_check_and_unscale_(kind, found_inf_, inverse_scale_);
+    }
+    at::Tensor found = at::zeros({1}, found_inf_.options().device(device));
+    at::_amp_foreach_non_finite_check_and_unscale_(kind, found, inverse_scale_.to(device, at::kFloat));
+    at::maximum_out(found_inf_, found_inf_, found.to(scale_.device(), at::kFloat));
+  });
 }
 
 void GradScaler::update() {

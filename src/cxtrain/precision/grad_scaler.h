@@ -25,10 +25,12 @@ class GradScaler {
   GradScaler(at::Device device, Options options);
   explicit GradScaler(at::Device device) : GradScaler(device, Options{}) {}
 
+  /// `loss` may be on another device than the scaler.
   at::Tensor scale(const at::Tensor& loss) const;
-  /// Divides the gradients by the scale, in place, and notes whether one is not finite.
+  /// Divides the gradients, on whichever devices, by the scale, in place, and notes whether one is not
+  /// finite.
   void unscale(std::span<const at::Tensor> gradients);
-  /// float32 scalar, 1 when the step is to be skipped.
+  /// float32 scalar on the scaler's device, 1 when the step is to be skipped.
   const at::Tensor& found_inf() const { return found_inf_; }
   /// Halves the scale after an overflow, doubles it after `growth_interval` steps without one.
   void update();

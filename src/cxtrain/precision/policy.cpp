@@ -4,7 +4,7 @@
 
 namespace cxtrain {
 
-PrecisionPolicy precision_policy(std::string_view name) {
+PrecisionPolicy precision_policy(std::string_view name, std::string_view amp_level) {
   PrecisionPolicy policy;
   policy.name = name;
   if (name == "32-true") return policy;
@@ -19,6 +19,11 @@ PrecisionPolicy precision_policy(std::string_view name) {
   } else if (name == "16-mixed") {
     policy.autocast_dtype = at::kHalf;
     policy.scale_gradients = true;
+    if (amp_level == "O2") {
+      policy.module_dtype = at::kHalf;
+      policy.batch_norm_in_float32 = true;
+      policy.master_weights = true;
+    }
   } else {
     throw ConfigError("trainer.precision", "`" + std::string(name) + "` is no precision",
                       "32-true, 64-true, bf16-mixed, 16-mixed, bf16-true, 16-true");

@@ -101,6 +101,7 @@ void Reducer::begin_backward(bool synchronize) {
 }
 
 void Reducer::on_gradient(std::size_t index) {
+  const std::lock_guard lock(gradients_arrive_);
   Parameter& parameter = parameters_[index];
   at::Tensor& gradient = parameter.tensor.mutable_grad();
   if (!gradient.is_same(parameter.view)) {

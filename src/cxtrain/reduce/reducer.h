@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "cxtrain/cluster/world.h"
@@ -29,7 +30,7 @@ struct ReducerOptions {
 ///
 /// For each micro-batch: `begin_backward`, then backward, and once per optimizer step `finish`. Gradients
 /// accumulate in the buckets between two calls of `zero_gradients`. One thread calls it; on CUDA the hooks
-/// run on autograd's thread while the caller waits in backward.
+/// run on autograd's threads, one for each device, while the caller waits in backward.
 class Reducer {
  public:
   /// Collective. `parameters` that do not require a gradient are left alone. All ranks pass the same ones
@@ -85,6 +86,7 @@ class Reducer {
   Communicator& communicator_;
   World& world_;
   ReducerOptions options_;
+  std::mutex gradients_arrive_;  ///< held by a hook: those of several devices may run at once
   bool synchronize_ = false;
   bool order_agreed_ = false;
   bool warned_unused_ = false;

@@ -4,29 +4,27 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty.h>
 
-#include <map>
+#include "cxtrain/reduce/tensor_kinds.h"
 
 namespace cxtrain {
 
 TensorSync::TensorSync(const std::vector<NamedTensor>& tensors, Communicator& communicator)
     : communicator_(communicator) {
   const at::NoGradGuard no_grad;
-  std::map<at::ScalarType, std::vector<at::Tensor>> by_dtype;
-  for (const NamedTensor& named : tensors)
-    by_dtype[named.tensor.scalar_type()].push_back(named.tensor.detach());
-  for (auto& [dtype, list] : by_dtype) {
+  std::vector<at::Tensor> handles;
+  for (const NamedTensor& named : tensors) handles.push_back(named.tensor.detach());
+  for_each_kind(handles, [&](at::TensorList list) {
     std::int64_t numel = 0;
     for (const at::Tensor& tensor : list) numel += tensor.numel();
-    if (numel == 0) continue;
-    const at::TensorOptions options = at::TensorOptions().dtype(dtype).device(list[0].device());
-    Group group{std::move(list), {}, at::empty({numel}, options)};
+    if (numel == 0) return;
+    Group group{list.vec(), {}, at::empty({numel}, list[0].options())};
     std::int64_t offset = 0;
     for (const at::Tensor& tensor : group.tensors) {
       group.places.push_back(group.flat.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
       offset += tensor.numel();
     }
     groups_.push_back(std::move(group));
-  }
+  });
 }
 
 void TensorSync::broadcast_once(const std::vector<NamedTensor>& tensors, Communicator& communicator) {

@@ -9,12 +9,12 @@
 
 namespace cxtrain {
 
-/// Gives every rank rank 0's tensors, as one message per dtype: parameters at the start, and after each step
-/// the buffers that a forward pass changes (running statistics of batch norm), as torch's
+/// Gives every rank rank 0's tensors, as one message per dtype and device: parameters at the start, and after
+/// each step the buffers that a forward pass changes (running statistics of batch norm), as torch's
 /// DistributedDataParallel does.
 class TensorSync {
  public:
-  /// The tensors are handles and share one device; the communicator outlives this.
+  /// The tensors are handles; the communicator outlives this.
   TensorSync(const std::vector<NamedTensor>& tensors, Communicator& communicator);
 
   /// Collective. Nothing waits for the device.

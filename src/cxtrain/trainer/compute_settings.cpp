@@ -28,7 +28,10 @@ void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Devi
   at::Context& context = at::globalContext();
   context.setBenchmarkCuDNN(plan.benchmark);
   context.setDeterministicCuDNN(plan.deterministic);
-  context.setDeterministicAlgorithms(plan.deterministic, /*warn_only=*/false);
+  context.setDeterministicAlgorithms(plan.deterministic, plan.deterministic_warn_only);
+  if (!plan.float32_matmul_precision.empty()) {
+    context.setFloat32MatmulPrecision(plan.float32_matmul_precision);
+  }
   // cuBLAS is deterministic only with a fixed workspace, and reads this when CUDA starts.
   if (plan.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
 #ifdef CXTRAIN_WITH_CUDA

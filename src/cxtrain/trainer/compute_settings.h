@@ -9,9 +9,9 @@
 
 namespace cxtrain {
 
-/// LibTorch's switches for this process, as the plan has them: benchmark, deterministic, the current GPU, and
-/// as many threads per operation as this rank has cores (OMP_NUM_THREADS wins). Throws ConfigError for a GPU
-/// in a build without CUDA.
+/// LibTorch's switches for this process, as the plan has them: benchmark, deterministic,
+/// float32_matmul_precision (TF32), the current GPU, and as many threads per operation as this rank has cores
+/// (OMP_NUM_THREADS wins). Throws ConfigError for a GPU in a build without CUDA.
 void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Device device);
 
 /// Cores for one rank: its affinity mask where the launcher bound it, else its share of the machine.

@@ -5,13 +5,13 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process_clock.h"
 #include "cxtrain/trainer/evaluation_loop.h"
+#include "cxtrain/trainer/finite_check.h"
 
 namespace cxtrain {
 
-FitLoop::FitLoop(Run& run, DataLoader& train, DataLoader* val, const FitLimits& limits,
-                 Optimization& optimization)
-    : run_(run), train_(train), val_(val), limits_(limits), optimization_(optimization) {
-  run_.loop.max_epochs = limits_.max_epochs;
+FitLoop::FitLoop(Run& run, FitData& data, Optimization& optimization)
+    : run_(run), data_(data), optimization_(optimization) {
+  run_.loop.max_epochs = limits().max_epochs;
 }
 
 void FitLoop::before_zero_grad() { run_.call(&Callback::on_before_zero_grad, &Module::on_before_zero_grad); }
@@ -33,10 +33,10 @@ void FitLoop::run() {
 
 /// A few validation batches before the first step find mistakes in validation_step before an epoch is spent.
 void FitLoop::sanity_check() {
-  if (val_ == nullptr || limits_.sanity_batches == 0) return;
+  if (data_.val() == nullptr || limits().sanity_batches == 0) return;
   run_.loop.sanity_checking = true;
   run_.call(&Callback::on_sanity_check_start);
-  evaluate(run_, EvaluationStage::validate, *val_, limits_.sanity_batches);
+  evaluate(run_, EvaluationStage::validate, *data_.val(), limits().sanity_batches);
   run_.call(&Callback::on_sanity_check_end);
   run_.loop.sanity_checking = false;
   run_.metrics = {};
@@ -44,23 +44,24 @@ void FitLoop::sanity_check() {
 
 bool FitLoop::done() const {
   const TrainState& state = run_.state;
-  if (limits_.max_steps >= 0 && state.global_step >= limits_.max_steps) return true;
-  if (limits_.max_epochs >= 0 && state.epoch >= limits_.max_epochs) return true;
-  return stopping_ && state.epoch >= limits_.min_epochs && state.global_step >= limits_.min_steps;
+  if (limits().max_steps >= 0 && state.global_step >= limits().max_steps) return true;
+  if (limits().max_epochs >= 0 && state.epoch >= limits().max_epochs) return true;
+  return stopping_ && state.epoch >= limits().min_epochs && state.global_step >= limits().min_steps;
 }
 
 void FitLoop::run_epoch() {
   TrainState& state = run_.state;
-  run_.loop.num_batches = limits_.train_batches;
+  data_.prepare_epoch(state.epoch);
+  run_.loop.num_batches = limits().train_batches;
   run_.call(&Callback::on_train_epoch_start, &Module::on_train_epoch_start);
-  train_.start_epoch(state.epoch, state.batch, limits_.train_batches);
+  data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
   Batch batch;
-  while (!done() && train_.next(batch)) {
+  while (!done() && data_.train().next(batch)) {
     run_batch(batch);
     batch.tensors.clear();  // the next one may take the same memory, which is still in the caches
     if (validation_due()) validate();
   }
-  const bool complete = state.batch >= limits_.train_batches;
+  const bool complete = state.batch >= limits().train_batches;
   run_.metrics.begin_batch(MetricStore::Phase::training, 1);
   run_.call_train_epoch_end();
   const auto means =
@@ -75,11 +76,11 @@ void FitLoop::run_epoch() {
 
 MicroStep FitLoop::micro_step(const Batch& batch) {
   const std::int64_t idx = run_.state.batch;
-  const std::int64_t begin = idx / limits_.accumulate * limits_.accumulate;
+  const std::int64_t begin = idx / limits().accumulate * limits().accumulate;
   // The last step of an epoch may have fewer micro-batches; each then weighs more.
-  const std::int64_t micro_batches = std::min(limits_.accumulate, limits_.train_batches - begin);
+  const std::int64_t micro_batches = std::min(limits().accumulate, limits().train_batches - begin);
   // On uneven shards a rank's mean counts by its samples, so that the average over ranks is the global mean.
-  const auto share = static_cast<double>(train_.global_size()) / run_.parts.strategy.data_shard().count;
+  const auto share = static_cast<double>(data_.train().global_size()) / data_.train().shard().count;
   const double weight = static_cast<double>(batch.size) / share / static_cast<double>(micro_batches);
   return {.batch = batch,
           .batch_idx = idx,
@@ -90,11 +91,17 @@ MicroStep FitLoop::micro_step(const Batch& batch) {
           .observer = *this};
 }
 
+/// Of the last batch. Without the distributed sampler every rank reads the whole of it.
+std::int64_t FitLoop::samples_over_ranks() {
+  const int readers = run_.parts.strategy.data_shard().count / data_.train().shard().count;
+  return data_.train().global_size() * readers;
+}
+
 void FitLoop::run_batch(Batch& batch) {
   TrainState& state = run_.state;
   run_.transfer(batch);
   run_.loop.batch_idx = state.batch;
-  run_.loop.samples_per_batch = train_.global_size();
+  run_.loop.samples_per_batch = samples_over_ranks();
   run_.metrics.begin_batch(MetricStore::Phase::training, batch.size);
   const std::int64_t idx = state.batch;
   run_.call(&Callback::on_train_batch_start, &Module::on_train_batch_start, batch, idx);
@@ -102,11 +109,14 @@ void FitLoop::run_batch(Batch& batch) {
   const MicroStep step = micro_step(batch);
   Strategy& strategy = run_.parts.strategy;
   at::Tensor loss = strategy.training_step(step);
+  const bool stay_finite = run_.parts.options.trainer.terminate_on_nan;
+  if (stay_finite) require_finite_loss(loss);
   ++state.batch;
   ++state.micro_batch;
-  state.samples += train_.global_size();
+  state.samples += samples_over_ranks();
   if (step.last) {
     optimization_.step([&] { return strategy.training_step(step); });
+    if (stay_finite) require_finite_parameters(run_.parts.module);
     state.micro_batch = 0;
     if (run_.first_step_seconds == 0) run_.first_step_seconds = seconds_since_process_start();
   }
@@ -115,7 +125,7 @@ void FitLoop::run_batch(Batch& batch) {
 }
 
 void FitLoop::after_step() {
-  if (limits_.log_every > 0 && run_.state.global_step % limits_.log_every == 0) {
+  if (limits().log_every > 0 && run_.state.global_step % limits().log_every == 0) {
     run_.log_row(run_.metrics.take_step_values());
   }
   agree_on_stopping();
@@ -128,16 +138,16 @@ void FitLoop::agree_on_stopping() {
 }
 
 bool FitLoop::validation_due() const {
-  if (val_ == nullptr || limits_.val_batches == 0 || limits_.val_every_batches == 0) return false;
+  if (data_.val() == nullptr || limits().val_batches == 0 || limits().val_every_batches == 0) return false;
   const TrainState& state = run_.state;
-  if (limits_.val_counts_across_epochs) {
-    return (state.epoch * limits_.train_batches + state.batch) % limits_.val_every_batches == 0;
+  if (limits().val_counts_across_epochs) {
+    return (state.epoch * limits().train_batches + state.batch) % limits().val_every_batches == 0;
   }
-  return (state.epoch + 1) % limits_.val_every_epochs == 0 && state.batch % limits_.val_every_batches == 0;
+  return (state.epoch + 1) % limits().val_every_epochs == 0 && state.batch % limits().val_every_batches == 0;
 }
 
 void FitLoop::validate() {
-  run_.log_row(evaluate(run_, EvaluationStage::validate, *val_, limits_.val_batches));
+  run_.log_row(evaluate(run_, EvaluationStage::validate, *data_.val(), limits().val_batches));
   agree_on_stopping();
 }
 

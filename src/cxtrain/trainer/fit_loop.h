@@ -1,7 +1,6 @@
 #pragma once
 
-#include "cxtrain/data/data_loader.h"
-#include "cxtrain/trainer/limits.h"
+#include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/optimization.h"
 #include "cxtrain/trainer/run.h"
 
@@ -11,8 +10,8 @@ namespace cxtrain {
 /// for every strategy. Collective.
 class FitLoop final : private StepObserver {
  public:
-  /// `val` may be null. All references outlive the loop.
-  FitLoop(Run& run, DataLoader& train, DataLoader* val, const FitLimits& limits, Optimization& optimization);
+  /// All references outlive the loop.
+  FitLoop(Run& run, FitData& data, Optimization& optimization);
 
   void run();
 
@@ -26,15 +25,15 @@ class FitLoop final : private StepObserver {
   void run_batch(Batch& batch);
   MicroStep micro_step(const Batch& batch);
   void after_step();
+  std::int64_t samples_over_ranks();
   void validate();
   bool validation_due() const;
   bool done() const;
+  const FitLimits& limits() const { return data_.limits(); }
   void agree_on_stopping();
 
   Run& run_;
-  DataLoader& train_;
-  DataLoader* val_;
-  FitLimits limits_;
+  FitData& data_;
   Optimization& optimization_;
   bool stopping_ = false;
 };

@@ -51,8 +51,7 @@ FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> 
   limits.accumulate = options.accumulate_grad_batches;
   limits.log_every = options.barebones ? 0 : options.log_every_n_steps;
   if (options.max_time) limits.max_seconds = static_cast<double>(*parse_max_time(*options.max_time));
-  const bool overfit =
-      options.overfit_batches != BatchLimit{0.0} && options.overfit_batches != BatchLimit{std::int64_t{0}};
+  const bool overfit = !options.overfit_batches.is_zero();
   const BatchLimit& train = overfit ? options.overfit_batches : options.limit_train_batches;
   const BatchLimit& val = overfit ? options.overfit_batches : options.limit_val_batches;
   limits.train_batches = train.apply(available_train_batches);

@@ -6,28 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "cxtrain/base/error.h"
-
 namespace cxtrain {
-namespace {
-
-/// Reads a scalar in host memory without the dispatcher, which would take longer than all else here.
-std::optional<double> host_value(const at::Tensor& value) {
-  if (!value.is_cpu()) return std::nullopt;
-  switch (value.scalar_type()) {
-    case at::kFloat:
-      return *value.const_data_ptr<float>();
-    case at::kDouble:
-      return *value.const_data_ptr<double>();
-    case at::kLong:
-      return static_cast<double>(*value.const_data_ptr<std::int64_t>());
-    default:
-      return value.item<double>();
-  }
-}
-
-}  // namespace
-
 double MetricStore::Scalar::read() const { return device.defined() ? device.item<double>() : host; }
 
 MetricStore::Entry& MetricStore::entry(std::string_view name, const LogOptions& options) {
@@ -47,11 +26,7 @@ MetricStore::Entry& MetricStore::entry(std::string_view name, const LogOptions& 
 
 void MetricStore::log(std::string_view name, const at::Tensor& value, const LogOptions& options) {
   if (phase_ == Phase::none) return;
-  if (!value.defined() || value.numel() != 1) {
-    throw TrainingError("log(\"" + std::string(name) +
-                        "\"): a metric is one number; reduce the tensor with .mean()");
-  }
-  if (const std::optional<double> number = host_value(value)) return log(name, *number, options);
+  if (const std::optional<double> number = host_metric(name, value)) return log(name, *number, options);
   const at::NoGradGuard no_grad;
   Entry& metric = entry(name, options);
   metric.step.device = value.detach();

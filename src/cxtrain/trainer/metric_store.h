@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/strategy/metric_sink.h"
 #include "cxtrain/strategy/strategy.h"
-#include "cxtrain/trainer/metric_sink.h"
 
 namespace cxtrain {
 

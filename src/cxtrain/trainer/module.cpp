@@ -2,7 +2,10 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+
 #include "cxtrain/base/error.h"
+#include "cxtrain/trainer/batch_norms.h"
 
 namespace cxtrain {
 namespace {
@@ -37,17 +40,50 @@ std::vector<NamedTensor> Module::all_buffers() const {
   return all;
 }
 
-void Module::place(at::Device device, std::optional<at::ScalarType> dtype) {
-  device_ = device;
+at::Device Module::part_device(std::size_t part) const {
+  parts_asked_for_ = std::max(parts_asked_for_, part + 1);
+  return devices_[std::min(part, devices_.size() - 1)];
+}
+
+at::Tensor Module::to_part(const at::Tensor& tensor, std::size_t part) const {
+  return tensor.to(part_device(part), tensor.scalar_type(), /*non_blocking=*/true);
+}
+
+void Module::place(std::span<const at::Device> devices, const PrecisionPolicy& precision) {
+  devices_.assign(devices.begin(), devices.end());
   const at::NoGradGuard no_grad;
-  if (dtype) {
-    to(device, *dtype);
+  if (precision.module_dtype) {
+    to(device(), *precision.module_dtype);
   } else {
-    to(device);
+    to(device());
+  }
+  if (precision.batch_norm_in_float32) {
+    for (const BatchNormLayer& layer : batch_norms(*this)) layer.module->to(at::kFloat);
+  }
+  parts_asked_for_ = 0;
+  place_parts();
+  if (devices_.size() > std::max<std::size_t>(parts_asked_for_, 1)) {
+    throw ConfigError("trainer.devices_per_rank",
+                      std::to_string(devices_.size()) +
+                          " devices a rank were asked for, but the model puts " +
+                          (parts_asked_for_ < 2 ? "everything on the first"
+                                                : "its parts on " + std::to_string(parts_asked_for_)),
+                      "--devices_per_rank " + std::to_string(std::max<std::size_t>(parts_asked_for_, 1)) +
+                          ", or override place_parts() in the model's class");
   }
 }
 
 void Module::set_training(bool on) { train(on); }
+
+void Module::copy_modes(const Trainable& other) {
+  const auto& model = dynamic_cast<const torch::nn::Module&>(other);
+  // Setting a mode reaches down: parents come before their children, which may differ from them.
+  if (is_training() != model.is_training()) train(model.is_training());
+  const auto mine = modules(/*include_self=*/false), theirs = model.modules(/*include_self=*/false);
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    if (mine[i]->is_training() != theirs[i]->is_training()) mine[i]->train(theirs[i]->is_training());
+  }
+}
 
 void Module::attach(MetricSink* sink, const RunView* run) {
   sink_ = sink;

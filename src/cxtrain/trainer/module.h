@@ -6,13 +6,14 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cxtrain/callbacks/run_view.h"
 #include "cxtrain/optim/setup.h"
+#include "cxtrain/strategy/metric_sink.h"
 #include "cxtrain/strategy/trainable.h"
 #include "cxtrain/trainer/data_module.h"
-#include "cxtrain/trainer/metric_sink.h"
 
 namespace cxtrain {
 
@@ -89,14 +90,31 @@ class Module : public torch::nn::Module, public Trainable {
   std::int64_t global_step() const { return run_ ? run_->global_step() : 0; }
   std::int64_t current_epoch() const { return run_ ? run_->current_epoch() : 0; }
   bool is_global_zero() const { return run_ == nullptr || run_->rank() == 0; }
-  /// The rank's device: where batches arrive and parameters live.
-  at::Device device() const { return device_; }
+  /// The rank's device, or its first: where batches arrive, and parameters live unless `place_parts` says
+  /// otherwise.
+  at::Device device() const { return devices_.front(); }
+
+  /// Models in several parts override this to put each part on a device of its own: called whenever the model
+  /// has been moved to the first device. Training such a model takes `--devices_per_rank n`; with fewer
+  /// devices than parts the last device has several of them, so that it trains on one device, too.
+  ///
+  ///     void place_parts() override {
+  ///       encoder->to(part_device(0));
+  ///       decoder->to(part_device(1));
+  ///     }
+  ///
+  /// The forward pass moves what goes from one part to the next, with `to_part`.
+  virtual void place_parts() {}
+  at::Device part_device(std::size_t part) const;
+  at::Tensor to_part(const at::Tensor& tensor, std::size_t part) const;
 
   // Trainable, for the strategies.
   std::vector<NamedTensor> all_parameters() const override;
   std::vector<NamedTensor> all_buffers() const override;
-  void place(at::Device device, std::optional<at::ScalarType> dtype) override;
+  void place(std::span<const at::Device> devices, const PrecisionPolicy& precision) override;
   void set_training(bool on) override;
+  void copy_modes(const Trainable& other) override;
+  MetricSink* redirect_log(MetricSink* sink) override { return std::exchange(sink_, sink); }
 
   /// Lent by the running loop, and taken back (null) at its end.
   void attach(MetricSink* sink, const RunView* run);
@@ -104,7 +122,8 @@ class Module : public torch::nn::Module, public Trainable {
  private:
   MetricSink* sink_ = nullptr;
   const RunView* run_ = nullptr;
-  at::Device device_{at::kCPU};
+  std::vector<at::Device> devices_{at::kCPU};  ///< of this rank
+  mutable std::size_t parts_asked_for_ = 0;    ///< since the model was last placed
 };
 
 }  // namespace cxtrain

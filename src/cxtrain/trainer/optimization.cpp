@@ -2,16 +2,31 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/optim/clip.h"
+#include "cxtrain/optim/parameter_groups.h"
+#include "cxtrain/trainer/gradient_norms.h"
 
 namespace cxtrain {
+namespace {
+
+/// The setup with groups of what the strategy gives the optimizer.
+OptimizerSetup for_optimizer(OptimizerSetup setup, const Module& module,
+                             const std::vector<NamedTensor>& parameters) {
+  setup.groups = translate_groups(std::move(setup.groups), module.all_parameters(), parameters);
+  return setup;
+}
+
+}  // namespace
 
 Optimization::Optimization(Run& run, const OptimizerSetup& setup, const FitLimits& limits,
                            bool scale_gradients)
     : run_(run),
       setup_(setup),
+      log_every_(limits.log_every),
       total_counts_(setup.interval == Interval::step ? limits.total_steps()
                                                      : std::max<std::int64_t>(limits.max_epochs, 0)),
-      optimizer_(make_optimizer(setup, run.parts.strategy.optimizer_parameters())) {
+      optimizer_(
+          make_optimizer(for_optimizer(setup, run.parts.module, run.parts.strategy.optimizer_parameters()),
+                         run.parts.strategy.optimizer_parameters())) {
   if (scale_gradients) {
     scaler_.emplace(run.parts.device);
     if (run.state.loss_scale > 0) scaler_->restore(run.state.loss_scale, run.state.loss_scale_growth);
@@ -30,6 +45,7 @@ void Optimization::step(const std::function<at::Tensor()>& recompute) {
   Strategy& strategy = run_.parts.strategy;
   strategy.synchronize_gradients();
   if (scaler_) scaler_->unscale(strategy.gradients());
+  log_gradient_norms();
   run_.call(&Callback::on_before_optimizer_step, &Module::on_before_optimizer_step);
   clip();
 
@@ -47,6 +63,14 @@ void Optimization::step(const std::function<at::Tensor()>& recompute) {
   strategy.after_optimizer_step();
   ++run_.state.global_step;
   if (setup_.interval == Interval::step) update_learning_rate();
+}
+
+void Optimization::log_gradient_norms() {
+  const double order = run_.parts.options.trainer.track_grad_norm;
+  if (order < 0 || log_every_ <= 0 || (run_.state.global_step + 1) % log_every_ != 0) return;
+  for (const auto& [name, norm] : gradient_norms(run_.parts.strategy.optimizer_parameters(), order)) {
+    run_.log(name, norm);
+  }
 }
 
 void Optimization::clip() {
@@ -77,6 +101,7 @@ void Optimization::end_epoch() {
 }
 
 void Optimization::update_learning_rate() {
+  if (held_) return;
   const TrainState& state = run_.state;
   if (std::holds_alternative<PlateauSchedule>(setup_.schedule))
     return optimizer_->set_lr_factor(state.plateau.factor);

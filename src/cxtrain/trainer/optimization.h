@@ -23,15 +23,21 @@ class Optimization {
   /// At the end of an epoch, after its validation.
   void end_epoch();
 
+  /// The learning rate stays what it is, whatever the schedule says.
+  void hold_learning_rate() { held_ = true; }
+
   GradScaler* scaler() { return scaler_ ? &*scaler_ : nullptr; }
   const Optimizer& optimizer() const { return *optimizer_; }
 
  private:
+  void log_gradient_norms();
   void clip();
   void update_learning_rate();
 
   Run& run_;
   OptimizerSetup setup_;
+  std::int64_t log_every_;
+  bool held_ = false;
   std::int64_t total_counts_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<GradScaler> scaler_;

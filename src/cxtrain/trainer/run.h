@@ -52,6 +52,7 @@ class Run final : public RunView {
     return loop.learning_rates ? loop.learning_rates() : std::vector<double>{};
   }
   void log(std::string_view name, double value) override;
+  void sum_over_ranks(std::span<double> values) override { parts.world.sum(values); }
   void request_stop(std::string reason) override;
 
   /// Runs a hook: of every callback, then of the module.

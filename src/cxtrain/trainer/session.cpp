@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "cxtrain/base/log.h"
+#include "cxtrain/callbacks/device_stats.h"
 #include "cxtrain/callbacks/early_stopping.h"
 #include "cxtrain/callbacks/learning_rate_monitor.h"
 #include "cxtrain/callbacks/progress.h"
@@ -23,10 +24,11 @@ namespace cxtrain {
 
 Trainer::Session::Session(Trainer& trainer, Module& module)
     : trainer_(trainer),
-      precision_(precision_policy(trainer.plan_.precision)),
+      precision_(precision_policy(trainer.plan_.precision, trainer.plan_.amp_level)),
       context_{trainer.world_, trainer.plan_, trainer.options_, precision_, trainer.device_},
       strategy_(trainer.registry_.make<Strategy>(trainer.plan_.strategy, {})) {
   open_log_dir();
+  make_replicas();
   strategy_->setup(module, context_);
   run_ = std::make_unique<Run>(Run::Parts{trainer.world_, trainer.options_, module, *strategy_,
                                           trainer.device_, precision_.module_dtype});
@@ -35,7 +37,7 @@ Trainer::Session::Session(Trainer& trainer, Module& module)
   run_->state.seed = trainer_.options_.seed.value_or(0);
   add_callbacks();
   add_loggers();
-  module.attach(&run_->metrics, run_.get());
+  attach();
   // The model is the same everywhere by now; dropout must not be.
   const int cuda = trainer_.device_.is_cuda() ? trainer_.device_.index() : -1;
   seed_everything(run_->state.seed + static_cast<std::uint64_t>(trainer_.world_.rank()), cuda);
@@ -51,8 +53,28 @@ Trainer::Session::~Session() {
   trainer_.world_.set_timeout(trainer_.options_.timeout_seconds, {});
   if (!run_) return;
   run_->parts.module.attach(nullptr, nullptr);
+  // The user's own go back to the trainer; the session's end with the run that they refer to.
+  run_->callbacks.resize(user_callbacks_);
+  run_->loggers.resize(user_loggers_);
   trainer_.callbacks_ = std::move(run_->callbacks);
   trainer_.loggers_ = std::move(run_->loggers);
+}
+
+void Trainer::Session::make_replicas() {
+  const RankPlan& rank = trainer_.plan_.ranks[static_cast<std::size_t>(trainer_.world_.rank())];
+  for (const std::string& device : rank.devices) context_.devices.emplace_back(device);
+  if (context_.devices.empty()) context_.devices = {trainer_.device_};
+  const int wanted = trainer_.plan_.replicas - 1;
+  if (wanted > 0 && !trainer_.replica_factory_) {
+    throw ConfigError("trainer.strategy",
+                      trainer_.plan_.strategy + " keeps " + std::to_string(wanted + 1) +
+                          " replicas of the model, and the trainer was not told how to make them",
+                      "trainer.set_replica_factory([] { return std::make_unique<MyModel>(); })");
+  }
+  for (int i = 0; i < wanted; ++i) {
+    replicas_.push_back(trainer_.replica_factory_());
+    context_.replicas.push_back(replicas_.back().get());
+  }
 }
 
 void Trainer::Session::open_log_dir() {
@@ -72,6 +94,7 @@ void Trainer::Session::add_callbacks() {
   const Options& options = trainer_.options_;
   auto& callbacks = run_->callbacks;
   callbacks = std::move(trainer_.callbacks_);
+  user_callbacks_ = callbacks.size();
   if (options.trainer.max_time) {
     callbacks.push_back(
         std::make_unique<Timer>(static_cast<double>(*parse_max_time(*options.trainer.max_time))));
@@ -79,6 +102,14 @@ void Trainer::Session::add_callbacks() {
   const CallbackOptions& wanted = options.callbacks;
   if (wanted.lr_monitor)
     callbacks.push_back(std::make_unique<LearningRateMonitor>(options.trainer.log_every_n_steps));
+  if (wanted.device_stats || !trainer_.plan_.log_gpu_memory.empty()) {
+    callbacks.push_back(std::make_unique<DeviceStats>(
+        trainer_.plan_,
+        DeviceStats::Wanted{wanted.device_stats, trainer_.plan_.log_gpu_memory,
+                            options.trainer.log_every_n_steps},
+        DeviceStats::Sources{open_gpu_monitor(),
+                             [load = CpuLoad(run_->clock)]() mutable { return load.sample(); }}));
+  }
   if (wanted.early_stopping_monitor && options.trainer.fast_dev_run == 0) {
     callbacks.push_back(std::make_unique<EarlyStopping>(
         EarlyStopping::Options{.monitor = *wanted.early_stopping_monitor,
@@ -94,6 +125,7 @@ void Trainer::Session::add_callbacks() {
 void Trainer::Session::add_loggers() {
   const TrainerOptions& options = trainer_.options_.trainer;
   run_->loggers = std::move(trainer_.loggers_);
+  user_loggers_ = run_->loggers.size();
   if (!trainer_.world_.is_root() || !options.logger || options.barebones || trainer_.log_dir_.empty()) return;
   run_->loggers.push_back(std::make_unique<CsvLogger>(trainer_.log_dir_));
   run_->loggers.push_back(std::make_unique<JsonlLogger>(trainer_.log_dir_));
@@ -102,28 +134,55 @@ void Trainer::Session::add_loggers() {
 
 void Trainer::Session::announce(const Module& module) const {
   const TrainerOptions& options = trainer_.options_.trainer;
-  if (options.barebones) return;
+  if (options.barebones) {
+    for (const Problem& warning : trainer_.plan_.warnings)
+      log_warning(warning.option + ": " + warning.message);
+    return;
+  }
   log_info(to_text(trainer_.plan_));
   log_info("gradients: " + strategy_->describe());
   if (!trainer_.log_dir_.empty()) log_info("writing to " + trainer_.log_dir_);
   if (options.enable_model_summary) log_info(model_summary(layer_rows(module)));
 }
 
-std::unique_ptr<DataLoader> Trainer::Session::loader(DataLoaderSpec spec, bool training) const {
+void Trainer::Session::require_samples_everywhere(const ShardedSampler& sampler) const {
+  const std::int64_t batches = sampler.num_batches(), shards = sampler.shard().count;
+  if (batches == 0 || sampler.global_size(batches - 1) >= shards) return;
+  run_agreed(trainer_.world_, [&] {
+    throw ConfigError("trainer.sync_batchnorm",
+                      "needs samples on every rank in every step, but the epoch's last batch has " +
+                          std::to_string(sampler.global_size(batches - 1)) + " for " +
+                          std::to_string(shards) + " ranks",
+                      "--data.uneven drop");
+  });
+}
+
+void Trainer::Session::attach() {
+  run_->parts.module.attach(&run_->metrics, run_.get());
+  for (const auto& replica : replicas_) replica->attach(nullptr, run_.get());
+}
+
+FitData::Loaders Trainer::Session::fit_loaders(DataModule& data) const {
+  return {loader(data.train_dataloader(), /*training=*/true),
+          loader(data.val_dataloader(), /*training=*/false)};
+}
+
+std::unique_ptr<DataLoader> Trainer::Session::loader(DataLoaderSpec spec, bool training,
+                                                     std::optional<std::int64_t> batch_size) const {
   if (!spec.dataset) return nullptr;
   const Options& options = trainer_.options_;
   SamplerOptions sampling;
-  spec.batch_size = options.data.batch_size.value_or(spec.batch_size);
+  spec.batch_size = batch_size.value_or(options.data.batch_size.value_or(spec.batch_size));
   sampling.batch_size = spec.batch_size;
-  const bool overfit = options.trainer.overfit_batches != BatchLimit{0.0} &&
-                       options.trainer.overfit_batches != BatchLimit{std::int64_t{0}};
-  sampling.shuffle = spec.shuffle && !overfit;
+  sampling.shuffle = spec.shuffle && options.trainer.overfit_batches.is_zero();
   sampling.seed = run_->state.seed;
   // Evaluation counts every sample once, on any number of ranks; padding would count some twice.
   sampling.uneven = training ? parse_uneven(options.data.uneven) : Uneven::exact;
   sampling.drop_last = spec.drop_last;
-  return std::make_unique<DataLoader>(spec,
-                                      ShardedSampler(spec.dataset->size(), strategy_->data_shard(), sampling),
+  const DataShard shard = options.trainer.use_distributed_sampler ? strategy_->data_shard() : DataShard{};
+  ShardedSampler sampler(spec.dataset->size(), shard, sampling);
+  if (training && trainer_.plan_.sync_batchnorm) require_samples_everywhere(sampler);
+  return std::make_unique<DataLoader>(spec, std::move(sampler),
                                       LoaderOptions{.num_workers = options.data.num_workers,
                                                     .prefetch_factor = options.data.prefetch_factor,
                                                     .pin_memory = trainer_.device_.is_cuda()});

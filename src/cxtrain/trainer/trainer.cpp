@@ -2,31 +2,35 @@
 
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/device/hardware.h"
+#include "cxtrain/launchers/launch.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit_loop.h"
 #include "cxtrain/trainer/session.h"
+#include "cxtrain/trainer/weight_averaging.h"
 
 namespace cxtrain {
 namespace {
 
-/// Everything about the options that can be decided without the other ranks.
-Plan decide(const Options& options, const World& world) {
-  Plan plan = resolve(options, probe_hardware(), world.facts());
-  if (!plan.ok()) throw ConfigError(plan.errors);
-  if (plan.launcher == "subprocess" || plan.launcher == "spawn") {
-    throw ConfigError("trainer.strategy",
-                      plan.strategy + " on " + std::to_string(plan.world_size) +
-                          " devices needs as many ranks, and this process was started alone",
-                      "mpirun -np " + std::to_string(plan.world_size) + " cxtrain_mpi ...");
-  }
-  if (plan.sync_batchnorm) {
-    throw ConfigError("trainer.sync_batchnorm", "is not available yet",
-                      "leave it off: each rank uses its own batch");
-  }
+Plan decide(World& world, const Options& options) {
+  Plan plan;
+  run_agreed(world, [&] {
+    plan = resolve(options, probe_hardware(), world.facts());
+    if (!plan.ok()) throw ConfigError(plan.errors);
+  });
   return plan;
+}
+
+/// What a program that makes its own Trainer has to leave to its launcher, or to `run_main`.
+void require_ranks(const Plan& plan, const World& world) {
+  if (!needs_launch(plan, world.facts())) return;
+  throw ConfigError("trainer.strategy",
+                    plan.strategy + " on " + std::to_string(plan.world_size) +
+                        " devices needs as many ranks, and this process was started alone",
+                    "start it as `mpirun -np " + std::to_string(plan.world_size) +
+                        " PROGRAM`, or let cxtrain::run_main be its main, which starts them itself");
 }
 
 }  // namespace
@@ -39,9 +43,12 @@ Trainer::Trainer(World& world, TrainerOptions options)
       }()) {}
 
 Trainer::Trainer(World& world, Options options, Registry registry)
-    : world_(world), options_(std::move(options)), registry_(std::move(registry)) {
+    : Trainer(world, options, decide(world, options), std::move(registry)) {}
+
+Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
+    : world_(world), options_(std::move(options)), plan_(std::move(plan)), registry_(std::move(registry)) {
   run_agreed(world_, [this] {
-    plan_ = decide(options_, world_);
+    require_ranks(plan_, world_);
     device_ = at::Device(plan_.ranks.at(static_cast<std::size_t>(world_.rank())).device);
     PluginLoader loader(registry_);
     for (const std::string& file : options_.plugins) loader.load(file);
@@ -56,24 +63,31 @@ Trainer::~Trainer() = default;
 RunSummary Trainer::fit(Module& module, DataModule& data) {
   run_agreed(world_, [&] { data.setup(options_.data); });
   Session session(*this, module);
+  tune(session, module, data);
   Run& run = session.run();
-  const auto train = session.loader(data.train_dataloader(), /*training=*/true);
-  const auto val = session.loader(data.val_dataloader(), /*training=*/false);
-  FitLimits limits;
+  std::optional<FitData> loaders;
   std::optional<Optimization> optimization;
   run_agreed(world_, [&] {
-    if (!train) throw ConfigError("data", "has no training samples");
-    limits = fit_limits(options_.trainer, module.trainer_defaults().max_epochs, train->num_batches(),
-                        val ? val->num_batches() : 0);
-    std::vector<Problem> problems;
-    const OptimizerSetup setup =
-        apply_overrides(module.configure_optimizers(), options_.optimizer, options_.lr_scheduler, problems);
-    if (!problems.empty()) throw ConfigError(problems);
-    optimization.emplace(run, setup, limits, session.precision().scale_gradients);
+    loaders.emplace([&] { return session.fit_loaders(data); }, options_.trainer,
+                    module.trainer_defaults().max_epochs);
+    optimization.emplace(run, optimizer_setup(module), loaders->limits(),
+                         session.precision().scale_gradients);
+    if (options_.trainer.stochastic_weight_avg) {
+      run.callbacks.push_back(
+          std::make_unique<StochasticWeightAveraging>(run, *loaders, *optimization, session.precision()));
+    }
   });
   const AnomalyDetection anomalies(options_.trainer.detect_anomaly);
-  FitLoop(run, *train, val.get(), limits, *optimization).run();
+  FitLoop(run, *loaders, *optimization).run();
   return session.finish();
+}
+
+OptimizerSetup Trainer::optimizer_setup(Module& module) const {
+  std::vector<Problem> problems;
+  OptimizerSetup setup =
+      apply_overrides(module.configure_optimizers(), options_.optimizer, options_.lr_scheduler, problems);
+  if (!problems.empty()) throw ConfigError(problems);
+  return found_lr_ ? with_learning_rate(std::move(setup), *found_lr_) : setup;
 }
 
 RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test) {

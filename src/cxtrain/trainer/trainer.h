@@ -13,7 +13,9 @@
 #include "cxtrain/plugin/registry.h"
 #include "cxtrain/report/metric_logger.h"
 #include "cxtrain/report/run_json.h"
+#include "cxtrain/trainer/batch_size_finder.h"
 #include "cxtrain/trainer/data_module.h"
+#include "cxtrain/trainer/lr_finder.h"
 #include "cxtrain/trainer/module.h"
 
 namespace cxtrain {
@@ -32,6 +34,8 @@ class Trainer {
   /// Strategies that `registry` lacks are looked for in plugins.
   Trainer(World& world, Options options, Registry registry = {});
   Trainer(World& world, TrainerOptions options);
+  /// The same with a plan that was made before, which has no errors.
+  Trainer(World& world, Options options, Plan plan, Registry registry);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -39,6 +43,22 @@ class Trainer {
   /// Added to those that the options name.
   void add_callback(std::unique_ptr<Callback> callback) { callbacks_.push_back(std::move(callback)); }
   void add_logger(std::unique_ptr<MetricLogger> logger) { loggers_.push_back(std::move(logger)); }
+
+  /// How `dp` comes to the replicas of the model that it keeps besides the one that it is given: a new model
+  /// of the same class, built from the same arguments. Other strategies need none.
+  ///
+  ///     trainer.set_replica_factory([] { return std::make_unique<MyModel>(); });
+  void set_replica_factory(std::function<std::unique_ptr<Module>()> factory) {
+    replica_factory_ = std::move(factory);
+  }
+
+  /// Sweeps the learning rate from the model as it is, and leaves everything as it was; the curve is written
+  /// to lr_find.csv in the run's folder. `fit` does this first, and trains with the suggestion, with
+  /// `auto_lr_find`.
+  LrFinderResult lr_find(Module& module, DataModule& data, const LrSweep& sweep = {});
+  /// The largest batch size per rank that trains; `fit` does this first, and uses it, with
+  /// `auto_scale_batch_size`.
+  std::int64_t scale_batch_size(Module& module, DataModule& data, const BatchSizeSearch& search = {});
 
   /// Each sets the data up, runs, writes the run's files (rank 0) and returns what run.json says.
   RunSummary fit(Module& module, DataModule& data);
@@ -62,6 +82,13 @@ class Trainer {
  private:
   class Session;
   RunSummary evaluate_once(Module& module, DataModule& data, bool test);
+  /// The model's, with what the command line and the learning rate finder say.
+  OptimizerSetup optimizer_setup(Module& module) const;
+  void tune(Session& session, Module& module, DataModule& data);
+  LrFinderResult sweep_learning_rate(Session& session, Module& module, DataModule& data,
+                                     const LrSweep& sweep);
+  std::int64_t search_batch_size(Session& session, Module& module, DataModule& data,
+                                 const BatchSizeSearch& search);
 
   World& world_;
   Options options_;
@@ -70,6 +97,8 @@ class Trainer {
   Registry registry_;
   std::vector<std::unique_ptr<Callback>> callbacks_;
   std::vector<std::unique_ptr<MetricLogger>> loggers_;
+  std::function<std::unique_ptr<Module>()> replica_factory_;
+  std::optional<double> found_lr_;  ///< by `auto_lr_find`
   std::vector<at::Tensor> predictions_;
   std::string log_dir_;
   Log* log_ = nullptr;

@@ -1,0 +1,144 @@
+// An encoder and a decoder, each a GRU over bytes (Sutskever et al. 2014): the encoder reads the end of a
+// line, the decoder writes it backwards. The two may lie on different devices of a rank:
+//
+//     cxtrain_mpi fit --model seq2seq --devices_per_rank 2
+//
+// The data is in seq2seq_data.h.
+
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/rnn.h>
+
+#include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/trainer/module.h"
+#include "seq2seq/seq2seq_data.h"
+
+namespace {
+
+using namespace cxtrain;
+namespace nn = torch::nn;
+
+constexpr std::int64_t kBytes = 256;
+constexpr std::int64_t kBegin = 0;  // what the decoder reads before the first byte; no text has it
+
+class EncoderImpl final : public nn::Module {
+ public:
+  EncoderImpl(std::int64_t width, std::int64_t hidden) {
+    bytes_ = register_module("bytes", nn::Embedding(kBytes, width));
+    gru_ = register_module("gru", nn::GRU(nn::GRUOptions(width, hidden).batch_first(true)));
+  }
+  /// int64 [B, T] to the state after the last byte, float [1, B, hidden].
+  at::Tensor forward(const at::Tensor& text) { return std::get<1>(gru_->forward(bytes_(text))); }
+
+ private:
+  nn::Embedding bytes_{nullptr};
+  nn::GRU gru_{nullptr};
+};
+TORCH_MODULE(Encoder);
+
+class DecoderImpl final : public nn::Module {
+ public:
+  DecoderImpl(std::int64_t width, std::int64_t hidden) {
+    bytes_ = register_module("bytes", nn::Embedding(kBytes, width));
+    gru_ = register_module("gru", nn::GRU(nn::GRUOptions(width, hidden).batch_first(true)));
+    output_ = register_module("output", nn::Linear(hidden, kBytes));
+  }
+  /// Bytes before each, int64 [B, T], and a state, to logits float [B, T, 256] and the state after them.
+  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& before, const at::Tensor& state) {
+    auto [outputs, last] = gru_->forward(bytes_(before), state);
+    return {output_(outputs), last};
+  }
+
+ private:
+  nn::Embedding bytes_{nullptr};
+  nn::GRU gru_{nullptr};
+  nn::Linear output_{nullptr};
+};
+TORCH_MODULE(Decoder);
+
+class Seq2SeqModel final : public Module {
+ public:
+  explicit Seq2SeqModel(const Arguments& arguments)
+      : length_(at_least_one(arguments, "length")), lr_(arguments.real("lr")) {
+    const std::int64_t width = at_least_one(arguments, "width"), hidden = at_least_one(arguments, "hidden");
+    encoder_ = register_module("encoder", Encoder(width, hidden));
+    decoder_ = register_module("decoder", Decoder(width, hidden));
+  }
+
+  void place_parts() override {
+    encoder_->to(part_device(0));
+    decoder_->to(part_device(1));
+  }
+
+  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    const at::Tensor goal = to_part(batch[1], 1);
+    const at::Tensor loss = loss_of(logits(batch, goal), goal);
+    log("train_loss", loss, {.prog_bar = true});
+    return loss;
+  }
+  void validation_step(const Batch& batch, std::int64_t) override { evaluate(batch, "val_loss", "val_acc"); }
+  void test_step(const Batch& batch, std::int64_t) override { evaluate(batch, "test_loss", "test_acc"); }
+
+  /// What the decoder writes on its own, the likeliest byte at a time: int64 [B, T].
+  at::Tensor predict_step(const Batch& batch, std::int64_t) override {
+    at::Tensor state = to_part(encoder_(batch[0]), 1);
+    at::Tensor byte = at::full({batch.size, 1}, kBegin, batch[0].options().device(part_device(1)));
+    std::vector<at::Tensor> written;
+    for (std::int64_t i = 0; i < length_; ++i) {
+      const auto [logits, after] = decoder_->forward(byte, state);
+      written.push_back(byte = logits.argmax(2));
+      state = after;
+    }
+    return at::cat(written, 1);
+  }
+
+  OptimizerSetup configure_optimizers() override { return {.optimizer = Adam{.lr = lr_}}; }
+  std::unique_ptr<DataModule> default_data() override { return std::make_unique<ReversedLinesData>(length_); }
+  TrainerDefaults trainer_defaults() const override { return {.max_epochs = 3}; }
+
+ private:
+  static std::int64_t at_least_one(const Arguments& arguments, const std::string& name) {
+    const std::int64_t value = arguments.integer(name);
+    if (value < 1)
+      throw ConfigError("model." + name, std::to_string(value) + " is too small; the least is 1");
+    return value;
+  }
+
+  /// The decoder reads the right bytes, whatever it would have written itself (teacher forcing).
+  at::Tensor logits(const Batch& batch, const at::Tensor& goal) {
+    const at::Tensor begin = at::full({batch.size, 1}, kBegin, goal.options());
+    const at::Tensor before = at::cat({begin, goal.narrow(1, 0, length_ - 1)}, 1);
+    return decoder_->forward(before, to_part(encoder_(batch[0]), 1)).first;
+  }
+  static at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& goal) {
+    return at::cross_entropy_loss(logits.flatten(0, 1), goal.flatten());
+  }
+  void evaluate(const Batch& batch, std::string_view loss_name, std::string_view accuracy_name) {
+    const at::Tensor goal = to_part(batch[1], 1), found = logits(batch, goal);
+    log(loss_name, loss_of(found, goal), {.prog_bar = true});
+    log(accuracy_name, found.argmax(2).eq(goal).to(at::kFloat).mean(), {.prog_bar = true});
+  }
+
+  std::int64_t length_;
+  double lr_;
+  Encoder encoder_{nullptr};
+  Decoder decoder_{nullptr};
+};
+
+}  // namespace
+
+CXTRAIN_PLUGIN("seq2seq", [](Registry& registry) {
+  using Type = ArgumentSpec::Type;
+  registry.add<Module>(
+      "seq2seq",
+      "encoder and decoder GRUs that write the ends of lines backwards; may span two devices a rank",
+      {{"length", Type::integer, "12", "bytes of each line", {}},
+       {"width", Type::integer, "32", "features of a byte", {}},
+       {"hidden", Type::integer, "128", "units of each GRU", {}},
+       {"lr", Type::real, "3e-3", "Adam's learning rate", {}}},
+      [](const Arguments& arguments) { return std::make_unique<Seq2SeqModel>(arguments); });
+})

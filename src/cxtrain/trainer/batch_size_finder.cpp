@@ -1,0 +1,139 @@
+#include "cxtrain/trainer/batch_size_finder.h"
+
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <new>
+#include <optional>
+#include <string_view>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/device/memory.h"
+#include "cxtrain/trainer/model_snapshot.h"
+
+#ifdef CXTRAIN_WITH_CUDA
+#include <c10/cuda/CUDACachingAllocator.h>
+#endif
+
+namespace cxtrain {
+namespace {
+
+class NoHooks final : public StepObserver {
+  void before_zero_grad() override {}
+  void before_backward(const at::Tensor&) override {}
+  void after_backward() override {}
+};
+
+void give_back_device_memory([[maybe_unused]] at::Device device) {
+#ifdef CXTRAIN_WITH_CUDA
+  if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
+#endif
+}
+
+class Trials {
+ public:
+  Trials(Run& run, const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader,
+         std::int64_t steps)
+      : run_(run), make_loader_(make_loader), steps_(steps) {}
+
+  /// Whether all ranks can train with this size.
+  bool fits(std::int64_t batch_size) {
+    const bool here = expected_to_fit(batch_size) && runs(batch_size);
+    const bool everywhere = run_.parts.world.max(here ? 0 : 1) == 0;
+    log_info("batch size " + std::to_string(batch_size) + (everywhere ? " fits" : " does not fit"));
+    if (everywhere) learn_from(batch_size);
+    return everywhere;
+  }
+
+ private:
+  bool runs(std::int64_t batch_size) {
+    try {
+      const std::unique_ptr<DataLoader> loader = make_loader_(batch_size);
+      loader->start_epoch(0, 0, steps_);
+      Batch batch;
+      while (loader->next(batch)) {
+        if (batch.size == 0) continue;
+        run_.transfer(batch);
+        NoHooks observer;
+        // Never the last micro-batch of a step: gradients stay on this rank.
+        run_.parts.strategy.training_step({.batch = batch,
+                                           .batch_idx = loader->batch_idx(),
+                                           .first = true,
+                                           .last = false,
+                                           .observer = observer});
+      }
+      return true;
+    } catch (const std::exception& error) {
+      if (!is_out_of_memory(error)) throw;
+      give_back_device_memory(run_.parts.device);
+      return false;
+    }
+  }
+
+  /// Each doubling of the batch doubles what the last one added, at most; ranks of a node share its memory.
+  bool expected_to_fit(std::int64_t batch_size) const {
+    if (!run_.parts.device.is_cpu() || !last_size_) return true;
+    const double factor = static_cast<double>(batch_size) / static_cast<double>(*last_size_);
+    const double needed = static_cast<double>(last_peak_ - first_peak_) * (factor - 1);
+    return needed * run_.parts.world.facts().local_size < static_cast<double>(available_memory_bytes());
+  }
+
+  void learn_from(std::int64_t batch_size) {
+    last_peak_ = peak_resident_bytes();
+    if (!last_size_) first_peak_ = last_peak_;
+    last_size_ = batch_size;
+  }
+
+  Run& run_;
+  const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader_;
+  std::int64_t steps_;
+  std::optional<std::int64_t> last_size_;
+  std::int64_t first_peak_ = 0, last_peak_ = 0;
+};
+
+}  // namespace
+
+bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  const std::string_view text = error.what();
+  const auto says = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
+  return says("DefaultCPUAllocator: not enough memory") ||
+         says("DefaultCPUAllocator: can't allocate memory") || says("CUDA out of memory") ||
+         says("CUBLAS_STATUS_ALLOC_FAILED") || says("CUDNN_STATUS_ALLOC_FAILED");
+}
+
+std::int64_t find_batch_size(Run& run,
+                             const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader,
+                             std::int64_t most, const BatchSizeSearch& search) {
+  const ModelSnapshot snapshot(run.parts);
+  Trials trials(run, make_loader, search.steps_per_trial);
+  std::int64_t fits = 0, fails = 0;  // the largest known to fit, the smallest known not to
+  int trial = 0;
+  for (std::int64_t size = std::min(search.initial, most); trial < search.max_trials; ++trial) {
+    if (!trials.fits(size)) {
+      fails = size;
+      break;
+    }
+    fits = size;
+    if (size >= most) break;
+    size = std::min(size * 2, most);
+  }
+  if (search.mode == BatchSizeSearch::Mode::binsearch && fails > 0) {
+    for (; fails - fits > 1 && trial < search.max_trials; ++trial) {
+      const std::int64_t middle = fits + (fails - fits) / 2;
+      (trials.fits(middle) ? fits : fails) = middle;
+    }
+  }
+  snapshot.restore();
+  if (fits == 0) {
+    throw ConfigError("trainer.auto_scale_batch_size",
+                      "not even a batch of " + std::to_string(fails) + " fits into the memory of every rank",
+                      "a smaller model, more devices_per_rank, or a 16-bit precision");
+  }
+  return fits;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+
+#include "cxtrain/data/data_loader.h"
+#include "cxtrain/trainer/run.h"
+
+namespace cxtrain {
+
+/// Values of Lightning's Tuner.scale_batch_size.
+struct BatchSizeSearch {
+  enum class Mode {
+    power,     ///< doubles until memory is used up
+    binsearch  ///< ... and then halves the distance between what fits and what does not
+  };
+  Mode mode = Mode::power;
+  std::int64_t initial = 2;
+  std::int64_t steps_per_trial = 3;
+  int max_trials = 25;
+};
+
+/// The largest batch size per rank, up to `most`, whose forward and backward passes fit into the memory of
+/// every rank: a trial counts only if all ranks succeed, and ranks exchange nothing during one, so that none
+/// waits for another that gave up. On the CPU, where running out of memory would end the process, a trial
+/// that the last one's growth says will not fit is not made. Puts the model back. Throws ConfigError when not
+/// even the initial size fits. Collective.
+std::int64_t find_batch_size(Run& run,
+                             const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader,
+                             std::int64_t most, const BatchSizeSearch& search);
+
+/// Whether the error says that memory is used up, on a GPU or on the host.
+bool is_out_of_memory(const std::exception& error);
+
+}  // namespace cxtrain

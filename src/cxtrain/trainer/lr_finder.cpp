@@ -1,0 +1,122 @@
+#include "cxtrain/trainer/lr_finder.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <variant>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/config/parse_scalar.h"
+#include "cxtrain/trainer/fit_loop.h"
+#include "cxtrain/trainer/model_snapshot.h"
+
+namespace cxtrain {
+namespace {
+
+/// Writes down rates and losses, and stops once the loss runs away.
+class SweepRecorder final : public Callback {
+ public:
+  SweepRecorder(LrFinderResult& result, double threshold) : result_(result), threshold_(threshold) {}
+
+  void on_train_batch_start(RunView& run, const Batch&, std::int64_t) override {
+    rate_ = run.learning_rates().front();
+  }
+  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
+    std::array<double, 2> sum{loss.defined() ? loss.item<double>() : 0.0, loss.defined() ? 1.0 : 0.0};
+    run.sum_over_ranks(sum);
+    if (static_cast<std::size_t>(run.global_step()) == result_.rates.size())
+      return;  // within an accumulation
+    constexpr double kBeta = 0.98;
+    const auto steps = static_cast<double>(result_.rates.size() + 1);
+    average_ = kBeta * average_ + (1 - kBeta) * sum[0] / sum[1];
+    const double smoothed = average_ / (1 - std::pow(kBeta, steps));
+    result_.rates.push_back(rate_);
+    result_.losses.push_back(smoothed);
+    if (threshold_ > 0 && steps > 1 && !(smoothed <= threshold_ * best_)) run.request_stop("");
+    if (steps == 1 || smoothed < best_) best_ = smoothed;
+  }
+
+ private:
+  LrFinderResult& result_;
+  double threshold_;
+  double rate_ = 0, average_ = 0, best_ = 0;
+};
+
+Options trial_options(const Options& options, const LrSweep& sweep) {
+  Options trial = options;
+  trial.trainer.max_epochs = -1;
+  trial.trainer.max_steps = sweep.num_training;
+  trial.trainer.max_time.reset();
+  trial.trainer.min_epochs = trial.trainer.min_steps = 0;
+  trial.trainer.limit_val_batches = BatchLimit{std::int64_t{0}};
+  trial.trainer.num_sanity_val_steps = 0;
+  trial.trainer.track_grad_norm = -1;
+  trial.trainer.terminate_on_nan = false;  // running away is what ends the sweep
+  return trial;
+}
+
+}  // namespace
+
+double learning_rate(const OptimizerSetup& setup) {
+  return std::visit([](const auto& config) { return config.lr; }, setup.optimizer);
+}
+
+OptimizerSetup with_learning_rate(OptimizerSetup setup, double lr) {
+  const double before = learning_rate(setup);
+  for (ParameterGroup& group : setup.groups) {
+    if (group.lr && before > 0) *group.lr *= lr / before;
+  }
+  std::visit([lr](auto& config) { config.lr = lr; }, setup.optimizer);
+  return setup;
+}
+
+LrFinderResult find_learning_rate(const Run::Parts& parts,
+                                  const std::function<FitData::Loaders()>& make_loaders,
+                                  const OptimizerSetup& setup, bool scale_gradients, const LrSweep& sweep) {
+  const Options options = trial_options(parts.options, sweep);
+  const ModelSnapshot snapshot(parts);
+  Run run({parts.world, options, parts.module, parts.strategy, parts.device, parts.input_dtype});
+  run.state.seed = options.seed.value_or(0);
+  LrFinderResult result;
+  run.callbacks.push_back(std::make_unique<SweepRecorder>(result, sweep.early_stop_threshold));
+
+  OptimizerSetup swept = with_learning_rate(setup, sweep.min_lr);
+  swept.interval = Interval::step;
+  swept.schedule = ExponentialSchedule{
+      .gamma = std::pow(sweep.max_lr / sweep.min_lr, 1.0 / static_cast<double>(sweep.num_training))};
+  FitData data(make_loaders, options.trainer, std::nullopt);
+  Optimization optimization(run, swept, data.limits(), scale_gradients);
+  parts.module.attach(&run.metrics, &run);
+  FitLoop(run, data, optimization).run();
+  parts.module.attach(nullptr, nullptr);
+  snapshot.restore();
+  return result;
+}
+
+std::optional<double> LrFinderResult::suggestion(std::size_t skip_begin, std::size_t skip_end) const {
+  std::vector<double> finite;
+  for (std::size_t i = skip_begin; i + skip_end < losses.size(); ++i) {
+    if (std::isfinite(losses[i])) finite.push_back(losses[i]);
+  }
+  if (finite.size() < 2) return std::nullopt;
+  // Differences as numpy.gradient takes them: central, one-sided at the ends.
+  const auto slope = [&](std::size_t i) {
+    const std::size_t low = i == 0 ? 0 : i - 1, high = std::min(i + 1, finite.size() - 1);
+    return (finite[high] - finite[low]) / static_cast<double>(high - low);
+  };
+  std::size_t steepest = 0;
+  for (std::size_t i = 1; i < finite.size(); ++i) {
+    if (slope(i) < slope(steepest)) steepest = i;
+  }
+  return rates[skip_begin + steepest];
+}
+
+std::string LrFinderResult::to_csv() const {
+  std::string text = "lr,loss\n";
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    text += format_real(rates[i]) + "," + format_real(losses[i]) + "\n";
+  }
+  return text;
+}
+
+}  // namespace cxtrain

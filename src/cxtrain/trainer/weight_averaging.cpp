@@ -1,0 +1,102 @@
+#include "cxtrain/trainer/weight_averaging.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/_foreach_lerp.h>
+
+#include <optional>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/precision/autocast.h"
+#include "cxtrain/trainer/batch_norms.h"
+
+namespace cxtrain {
+namespace {
+
+/// Lightning's `swa_epoch_start`.
+constexpr double kStart = 0.8;
+
+std::int64_t first_averaged_epoch(std::int64_t max_epochs) {
+  if (max_epochs > 0) return static_cast<std::int64_t>(kStart * static_cast<double>(max_epochs));
+  throw ConfigError("trainer.stochastic_weight_avg",
+                    "averages over the last fifth of the epochs, and their number is not known",
+                    "give --max_epochs");
+}
+
+/// Statistics that are plain means over all batches from now on, for batch norms that keep any; the running
+/// mean's momentum comes back at the end.
+class CumulativeStatistics {
+ public:
+  explicit CumulativeStatistics(std::vector<BatchNormLayer> layers) : layers_(std::move(layers)) {
+    for (const BatchNormLayer& layer : layers_) {
+      momenta_.push_back(layer.options->momentum());
+      layer.options->momentum(std::nullopt);
+      layer.reset_statistics();
+    }
+  }
+  ~CumulativeStatistics() {
+    for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i].options->momentum(momenta_[i]);
+  }
+  CumulativeStatistics(const CumulativeStatistics&) = delete;
+  CumulativeStatistics& operator=(const CumulativeStatistics&) = delete;
+
+ private:
+  std::vector<BatchNormLayer> layers_;
+  std::vector<std::optional<double>> momenta_;
+};
+
+}  // namespace
+
+StochasticWeightAveraging::StochasticWeightAveraging(Run& run, FitData& data, Optimization& optimization,
+                                                     const PrecisionPolicy& precision)
+    : run_(run),
+      data_(data),
+      optimization_(optimization),
+      precision_(precision),
+      first_epoch_(first_averaged_epoch(data.limits().max_epochs)) {
+  for (const NamedTensor& parameter : run.parts.strategy.optimizer_parameters()) {
+    parameters_.push_back(parameter.tensor.detach());
+  }
+}
+
+void StochasticWeightAveraging::on_train_epoch_end(RunView& view) {
+  if (view.current_epoch() < first_epoch_) return;
+  optimization_.hold_learning_rate();
+  if (epochs_averaged_++ == 0) {
+    for (const at::Tensor& parameter : parameters_) means_.push_back(parameter.clone());
+    return;
+  }
+  at::_foreach_lerp_(means_, parameters_, 1.0 / static_cast<double>(epochs_averaged_));
+}
+
+void StochasticWeightAveraging::on_train_end(RunView&) {
+  if (epochs_averaged_ == 0) return;  // stopped early
+  at::_foreach_copy_(parameters_, means_);
+  run_.parts.strategy.after_optimizer_step();  // everyone who holds the parameters learns of it
+  log_info("the parameters are the mean of those after the last " + std::to_string(epochs_averaged_) +
+           " epochs");
+  renew_batch_norm_statistics();
+}
+
+void StochasticWeightAveraging::renew_batch_norm_statistics() {
+  Module& module = run_.parts.module;
+  std::vector<BatchNormLayer> layers = batch_norms(module);
+  if (layers.empty()) return;
+  const CumulativeStatistics statistics(std::move(layers));
+  const at::NoGradGuard no_grad;
+  DataLoader& loader = data_.train();
+  loader.start_epoch(run_.state.epoch, 0, data_.limits().train_batches);
+  module.attach(nullptr, &run_);  // what this pass logs is nobody's business
+  Batch batch;
+  while (loader.next(batch)) {
+    if (batch.size == 0) continue;
+    run_.transfer(batch);
+    const AutocastGuard autocast(run_.parts.device.type(), precision_.autocast_dtype);
+    module.training_step(batch, loader.batch_idx());
+  }
+  module.attach(&run_.metrics, &run_);
+  run_.parts.strategy.after_optimizer_step();  // rank 0's statistics hold
+}
+
+}  // namespace cxtrain

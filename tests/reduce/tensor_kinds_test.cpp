@@ -1,0 +1,42 @@
+#include "cxtrain/reduce/tensor_kinds.h"
+
+#include <ATen/ops/empty.h>
+
+#include "support/catch.h"
+
+namespace cxtrain {
+namespace {
+
+/// A second device that every machine has: tensors without memory.
+const at::Device kMeta{at::kMeta};
+
+at::Tensor tensor(at::Device device, at::ScalarType dtype) {
+  return at::empty({2}, at::TensorOptions().device(device).dtype(dtype));
+}
+
+TEST_CASE("tensors are grouped by device and dtype, in order") {
+  const std::vector<at::Tensor> tensors{tensor(at::kCPU, at::kFloat), tensor(kMeta, at::kFloat),
+                                        tensor(at::kCPU, at::kDouble), tensor(at::kCPU, at::kFloat),
+                                        tensor(kMeta, at::kFloat)};
+  std::vector<std::vector<std::size_t>> kinds;
+  for_each_kind(tensors, [&](at::TensorList kind) {
+    kinds.emplace_back();
+    for (const at::Tensor& member : kind) {
+      std::size_t i = 0;
+      while (!member.is_same(tensors[i])) ++i;
+      kinds.back().push_back(i);
+    }
+  });
+  CHECK(kinds == std::vector<std::vector<std::size_t>>{{0, 3}, {1, 4}, {2}});
+}
+
+TEST_CASE("tensors of one kind are handed on as they are, none not at all") {
+  const std::vector<at::Tensor> tensors{tensor(at::kCPU, at::kFloat), tensor(at::kCPU, at::kFloat)};
+  const at::Tensor* seen = nullptr;
+  for_each_kind(tensors, [&](at::TensorList kind) { seen = kind.data(); });
+  CHECK(seen == tensors.data());
+  for_each_kind({}, [](at::TensorList) { FAIL("called without tensors"); });
+}
+
+}  // namespace
+}  // namespace cxtrain

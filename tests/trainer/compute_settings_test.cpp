@@ -1,0 +1,53 @@
+#include "cxtrain/trainer/compute_settings.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+
+#include <cstdlib>
+#include "support/catch.h"
+
+using namespace cxtrain;
+
+namespace {
+
+/// LibTorch's switches are the process's; they are put back.
+class KeepSettings {
+ public:
+  ~KeepSettings() {
+    context_.setBenchmarkCuDNN(benchmark_);
+    context_.setDeterministicCuDNN(deterministic_cudnn_);
+    context_.setDeterministicAlgorithms(deterministic_, warn_only_);
+    context_.setFloat32MatmulPrecision("highest");
+    at::set_num_threads(threads_);
+  }
+
+ private:
+  at::Context& context_ = at::globalContext();
+  bool benchmark_ = context_.benchmarkCuDNN(), deterministic_cudnn_ = context_.deterministicCuDNN();
+  bool deterministic_ = context_.deterministicAlgorithms();
+  bool warn_only_ = context_.deterministicAlgorithmsWarnOnly();
+  int threads_ = at::get_num_threads();
+};
+
+}  // namespace
+
+TEST_CASE("the plan's switches reach LibTorch", "[trainer]") {
+  const KeepSettings keep;
+  const at::Context& context = at::globalContext();
+  Plan plan;
+  plan.benchmark = true;
+  plan.deterministic = plan.deterministic_warn_only = true;
+  plan.float32_matmul_precision = "high";
+  apply_compute_settings(plan, {}, at::kCPU);
+  CHECK(context.benchmarkCuDNN());
+  CHECK(context.deterministicAlgorithms());
+  CHECK(context.deterministicAlgorithmsWarnOnly());
+  CHECK(context.float32MatmulPrecision() == at::Float32MatmulPrecision::HIGH);
+  REQUIRE(std::getenv("CUBLAS_WORKSPACE_CONFIG") != nullptr);
+
+  plan = {};
+  apply_compute_settings(plan, {}, at::kCPU);
+  CHECK_FALSE(context.benchmarkCuDNN());
+  CHECK_FALSE(context.deterministicAlgorithms());
+  CHECK(context.float32MatmulPrecision() == at::Float32MatmulPrecision::HIGH);  // as it was
+}

@@ -1,0 +1,97 @@
+#include "support/split_model.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+
+#include <array>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/optim/clip.h"
+#include "cxtrain/precision/grad_scaler.h"
+#include "support/catch.h"
+#include "support/temp_dir.h"
+
+namespace cxtrain {
+namespace {
+
+using test::contains;
+using test::Regression;
+using test::SplitRegression;
+
+/// A second device that every machine has: tensors without memory.
+const at::Device kMeta{at::kMeta};
+
+/// Asks for two parts and keeps the answers; its layers stay where they are.
+struct Asking : Regression {
+  void place_parts() override { given = {part_device(0), part_device(1)}; }
+  std::vector<at::Device> given;
+};
+
+TEST_CASE("parts are given the rank's devices in order, and the last one where there are too few") {
+  Asking model;
+  const PrecisionPolicy precision = precision_policy("64-true");
+  const std::array one{at::Device(at::kCPU)};
+  model.place(one, precision);
+  CHECK(model.given == std::vector<at::Device>{at::kCPU, at::kCPU});
+  const std::array two{at::Device(at::kCPU), kMeta};
+  model.place(two, precision);
+  CHECK(model.given == std::vector<at::Device>{at::kCPU, kMeta});
+  CHECK(model.device() == at::kCPU);
+  CHECK(model.to_part(at::ones({2}), 1).device() == kMeta);
+  CHECK(model.first->weight.scalar_type() == at::kDouble);
+}
+
+TEST_CASE("devices that a model leaves idle are refused") {
+  Regression whole;
+  Asking split;
+  const PrecisionPolicy precision = precision_policy("32-true");
+  const std::array two{at::Device(at::kCPU), kMeta};
+  const std::array three{at::Device(at::kCPU), kMeta, at::Device(at::kCPU)};
+  REQUIRE_THROWS_WITH(whole.place(two, precision), contains("2 devices a rank") &&
+                                                       contains("everything on the first") &&
+                                                       contains("place_parts"));
+  REQUIRE_THROWS_WITH(split.place(three, precision),
+                      contains("its parts on 2") && contains("--devices_per_rank 2"));
+}
+
+template <class Model>
+at::Tensor train(int devices_per_rank, const std::string& precision) {
+  const test::TempDir dir;
+  SoloWorld world;
+  Options options = test::quiet(dir.path());
+  options.trainer.accelerator = "cpu";
+  options.trainer.devices_per_rank = devices_per_rank;
+  options.trainer.precision = precision;
+  options.trainer.gradient_clip_val = 0.1;
+  test::ToyData data(40, 8);
+  Trainer trainer(world, options);
+  Model model;
+  trainer.fit(model, data);
+  return test::flat_parameters(model);
+}
+
+TEST_CASE("a split model trains as the whole one does") {
+  const std::string precision = GENERATE("32-true", "16-mixed", "bf16-mixed");
+  CAPTURE(precision);
+  CHECK(at::equal(train<SplitRegression>(2, precision), train<Regression>(1, precision)));
+}
+
+TEST_CASE("gradients of several kinds are clipped by their common norm and unscaled together") {
+  const at::Tensor single = at::full({1}, 3.0, at::kFloat), wide = at::full({1}, 4.0, at::kDouble);
+  const std::array gradients{single, wide};
+  clip_by_norm(gradients, gradient_norm(gradients), 1.0);
+  CHECK(single.item<double>() == Catch::Approx(0.6).epsilon(1e-5));
+  CHECK(wide.item<double>() == Catch::Approx(0.8).epsilon(1e-5));
+
+  GradScaler scaler(at::kCPU, {.initial_scale = 4});
+  const std::array scaled{at::full({1}, 8.0, at::kFloat), at::full({1}, 12.0, at::kHalf)};
+  scaler.unscale(scaled);
+  CHECK(scaled[0].item<double>() == 2.0);
+  CHECK(scaled[1].item<double>() == 3.0);
+  CHECK(scaler.found_inf().item<float>() == 0);
+}
+
+}  // namespace
+}  // namespace cxtrain
