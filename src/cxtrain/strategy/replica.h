@@ -19,7 +19,7 @@ struct Replica {
   std::vector<NamedTensor> parameters, buffers;  ///< in the order of the model's registration
 };
 
-/// Places the models on their devices, gives the replicas the primary's values and its `requires_grad` flags,
+/// Places the models on their devices, gives the replicas the primary's `requires_grad` flags,
 /// and returns them. `models`: the primary first, as many as `devices`. Throws ConfigError where a replica
 /// differs from the primary (naming the first tensor that does), shares a tensor with it or with another
 /// replica, or where a model keeps parameters elsewhere than on its device.
