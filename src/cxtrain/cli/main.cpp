@@ -1,5 +1,8 @@
 #include "cxtrain/cli/main.h"
 
+#include <c10/util/Exception.h>
+#include <torch/csrc/utils/cpp_stacktraces.h>
+
 #include <algorithm>
 #include <iostream>
 #include <optional>
@@ -15,7 +18,7 @@
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/config/plan.h"
-#include "cxtrain/device/hardware.h"
+#include "cxtrain/device/gather_hardware.h"
 #include "cxtrain/launchers/launch.h"
 #include "cxtrain/launchers/supervisor.h"
 #include "cxtrain/memory/cpu_allocator.h"
@@ -59,25 +62,42 @@ int print(Request& request, std::ostream& out) {
 }
 
 /// Everything that can be refused before any rank talks to another: all of it, at once.
-Plan check(Request& request, const World& world, const std::function<void(Registry&)>& register_components) {
+Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
+           const std::function<void(Registry&)>& register_components) {
   std::vector<Problem> problems = request.command.problems;
   if (register_components) register_components(request.registry);
   request.components = load_components(request.registry, request.options(), problems);
-  Plan plan = resolve(request.options(), probe_hardware(), world.facts());
+  Plan plan = resolve(request.options(), hardware, facts);
   problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
   if (!problems.empty()) throw ConfigError(problems);
   return plan;
 }
 
-RunSummary run(Trainer& trainer, Request& request) {
+/// What an error says. Those of LibTorch end with the frames that they were thrown from; they are shown where
+/// PyTorch shows them, with $TORCH_SHOW_CPP_STACKTRACES.
+std::string message_of(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const bool frames = torch_error == nullptr || torch::get_cpp_stacktraces_enabled();
+  return frames ? error.what() : torch_error->what_without_backtrace();
+}
+
+RunSummary run(World& world, Trainer& trainer, Request& request) {
   const Options& options = request.options();
   const auto build = [&] {
     seed_everything(options.seed.value_or(0), -1);  // every rank, and every replica, is the same model
     return make_model(request.registry, options, request.components);
   };
   trainer.set_replica_factory(build);
-  const std::unique_ptr<Module> model = build();
-  const std::unique_ptr<DataModule> data = make_data(request.registry, options, request.components, *model);
+  std::unique_ptr<Module> model;
+  std::unique_ptr<DataModule> data;
+  run_agreed(world, [&] {
+    try {
+      model = build();
+      data = make_data(request.registry, options, request.components, *model);
+    } catch (const c10::Error& error) {
+      throw ConfigError("model", "cannot be built with its arguments: " + message_of(error), "");
+    }
+  });
   if (options.subcommand == "validate") return trainer.validate(*model, *data);
   if (options.subcommand == "test") return trainer.test(*model, *data);
   if (options.subcommand == "predict") return trainer.predict(*model, *data);
@@ -116,12 +136,13 @@ int run_guarded(World& world, SupervisorLink& supervisor, Log& log, Request& req
   const auto where = [&] { return trainer ? trainer->where() : std::string(); };
   try {
     Plan plan;
-    run_agreed(world, [&] { plan = check(request, world, register_components); });
+    const Hardware hardware = gather_hardware(world);
+    run_agreed(world, [&] { plan = check(request, world.facts(), hardware, register_components); });
     if (needs_launch(plan, world.facts())) return start_ranks(plan, program);
     trainer.emplace(world, request.options(), std::move(plan), request.registry);
     trainer->set_log(log);
     trainer->set_config_text(to_yaml(request.options()));
-    const RunSummary summary = run(*trainer, request);
+    const RunSummary summary = run(world, *trainer, request);
     print_result(summary, trainer->log_dir());
     return summary.exit_code;
   } catch (const AgreedError& error) {
@@ -130,7 +151,7 @@ int run_guarded(World& world, SupervisorLink& supervisor, Log& log, Request& req
   } catch (const Error& error) {
     return abort_job(world, supervisor, where(), error.code(), error.what());
   } catch (const std::exception& error) {
-    return abort_job(world, supervisor, where(), ExitCode::failure, error.what());
+    return abort_job(world, supervisor, where(), ExitCode::failure, message_of(error));
   }
 }
 

@@ -96,9 +96,11 @@ int Supervisor::watch(SignalInbox& signals) {
   return failure_.value_or(0);
 }
 
-/// After a failure nobody waits for ranks that never connected.
+/// After a failure, ranks that have not connected may still do so until the others are killed; nobody waits
+/// longer.
 bool Supervisor::all_ended() const {
-  return ended_ == (failure_ ? static_cast<int>(connected_.size()) : ranks_);
+  const bool late = failure_ && Clock::now() >= *kill_at_;
+  return ended_ == (late ? static_cast<int>(connected_.size()) : ranks_);
 }
 
 void Supervisor::accept_rank() {

@@ -1,7 +1,7 @@
 #include "cxtrain/trainer/trainer.h"
 
 #include "cxtrain/cluster/agree.h"
-#include "cxtrain/device/hardware.h"
+#include "cxtrain/device/gather_hardware.h"
 #include "cxtrain/launchers/launch.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/plugin/loader.h"
@@ -15,9 +15,10 @@ namespace cxtrain {
 namespace {
 
 Plan decide(World& world, const Options& options) {
+  const Hardware hardware = gather_hardware(world);
   Plan plan;
   run_agreed(world, [&] {
-    plan = resolve(options, probe_hardware(), world.facts());
+    plan = resolve(options, hardware, world.facts());
     if (!plan.ok()) throw ConfigError(plan.errors);
   });
   return plan;
