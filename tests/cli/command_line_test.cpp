@@ -201,7 +201,14 @@ TEST_CASE("what does not exist is refused with the nearest name", "[cli]") {
   CHECK(problem_of({"--max_epoch"}) == "--max_epoch: there is no such option (did you mean --max_epochs?)");
   CHECK(problem_of({"--trainer.max-epocs=3"}) ==
         "--trainer.max-epocs: there is no such option (did you mean --trainer.max_epochs?)");
-  CHECK(problem_of({"--nonsense", "last"}) == "--nonsense: there is no such option ()");
+  CHECK(problem_of({"--batch_size", "8"}) ==
+        "--batch_size: there is no such option (did you mean --data.batch_size?)");
+  CHECK(problem_of({"--lr", "0.1"}) ==
+        "--lr: there is no such option (arguments have their owner before them: --model.lr, --data.lr, "
+        "--optimizer.lr)");
+  CHECK(problem_of({"--trainer.strategy.class_path", "ddp"}) ==
+        "--trainer.strategy.class_path: there is no such option (trainer.strategy takes a single value)");
+  CHECK(problem_of({"--nonsense.at_all", "last"}) == "--nonsense.at_all: there is no such option ()");
   CHECK(problem_of({"paln"}) == "paln: there is no such subcommand (did you mean plan?)");
   CHECK(problem_of({"doctor"}) ==
         "doctor: there is no such subcommand (known are fit, validate, test, predict, plan, info)");

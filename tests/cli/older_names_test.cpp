@@ -34,6 +34,22 @@ TEST_CASE("older names set today's options", "[cli]") {
   CHECK(read({"--progress_bar_refresh_rate", "null"}).trainer == TrainerOptions{});
 }
 
+TEST_CASE("seed_everything is the seed; switched on or off, it is the default one", "[cli]") {
+  const auto seed = [](const char* typed) {
+    const ParsedCommandLine parsed =
+        read_command_line(std::vector{"--seed_everything", typed}, [](const auto&) { return std::nullopt; });
+    CHECK(parsed.problems.empty());
+    return parsed.options.seed;
+  };
+  CHECK(seed("1") == 1);
+  CHECK(seed("18446744073709551615") == 18446744073709551615ULL);
+  CHECK(seed("true") == 0);
+  CHECK(seed("false") == 0);
+  CHECK(seed("null") == std::nullopt);
+  CHECK(read({"--seed_everything", "x"}).problems ==
+        "--seed_everything: 'x' is not a whole number from 0 on ()\n");
+}
+
 TEST_CASE("older names with values that have no meaning today", "[cli]") {
   CHECK(read({"--progress_bar_refresh_rate", "20"}).problems ==
         "--progress_bar_refresh_rate: the bar is redrawn by the clock, not every 20 batches; 0 turns it off, "

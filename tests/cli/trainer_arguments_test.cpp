@@ -202,7 +202,8 @@ TEST_CASE("what a file of Lightning's asks for in vain is refused by line", "[cl
       "trainer:\n"
       "  profiler: null\n"
       "  plugins: null\n"
-      "  callbacks: null\n"
+      "  callbacks:\n"
+      "    - class_path: Z\n"
       "  max_epochs: 3\n"
       "  precision: null\n"
       "  logger:\n"
@@ -212,9 +213,11 @@ TEST_CASE("what a file of Lightning's asks for in vain is refused by line", "[cl
                                         [&](const std::string&) { return std::optional(yaml); });
   std::string found;
   for (const Problem& problem : parsed.problems) found += problem.option + " (" + problem.hint + ")\n";
-  CHECK_THAT(found, test::contains("l.yaml line 1: seed_everything (use --seed N)\n") &&
-                        test::contains("l.yaml line 9: trainer.logger.class_path (") &&
-                        test::contains("l.yaml line 10: trainer.profiler.class_path (profile from outside"));
+  CHECK_THAT(found,
+             test::contains("l.yaml line 10: trainer.logger.class_path (trainer.logger takes a single") &&
+                 test::contains("l.yaml line 11: trainer.profiler.class_path (profile from outside"));
+  CHECK_THAT(found, test::contains("l.yaml line 5: trainer.callbacks (write --callbacks."));
   CHECK(parsed.problems.size() == 3);
+  CHECK(parsed.options.seed == 7);
   CHECK(parsed.options.trainer.max_epochs == 3);
 }

@@ -116,3 +116,13 @@ TEST_CASE("the table knows every option once", "[cli]") {
   CHECK(find_component_of("data.batch_size") == nullptr);
   CHECK(find_component_of("model.") == nullptr);
 }
+
+TEST_CASE("components as LightningCLI's files have them", "[cli]") {
+  const Options options = reload(
+      "model:\n  class_path: gpt\n  init_args:\n    layers: 2\n    block.width: 3\n"
+      "optimizer:\n  class_path: adamw\n  init_args: {lr: 0.1}\n");
+  CHECK(options.model.name == "gpt");
+  CHECK(options.model.args == std::map<std::string, std::string>{{"layers", "2"}, {"block.width", "3"}});
+  CHECK(options.optimizer.name == "adamw");
+  CHECK(options.optimizer.args.at("lr") == "0.1");
+}

@@ -1,10 +1,15 @@
 #include "cxtrain/launchers/supervisor.h"
 
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
+#include <new>
 
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/launchers/launch.h"
@@ -19,6 +24,9 @@ class Ranks {
  public:
   Ranks(const Supervisor& supervisor, const std::vector<std::function<int(SupervisorLink&)>>& bodies) {
     setenv(kSupervisorVariable, supervisor.address().c_str(), 1);
+    void* shared = mmap(nullptr, sizeof(std::atomic<std::size_t>), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    auto* connected = new (shared) std::atomic<std::size_t>(0);
     for (std::size_t rank = 0; rank < bodies.size(); ++rank) {
       const pid_t pid = fork();
       if (pid == 0) {
@@ -27,6 +35,8 @@ class Ranks {
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, nullptr);
         SupervisorLink link(static_cast<int>(rank));
+        ++*connected;
+        while (*connected < bodies.size()) sched_yield();  // nobody fails before all are there
         const int status = bodies[rank](link);
         link.report(status);
         _exit(status);
@@ -110,6 +120,22 @@ TEST_CASE("ranks are started only where nobody has started them") {
 TEST_CASE("mpirun gets the program and its arguments as they are") {
   CHECK(mpirun_command(4, {"/bin/x y", {"--seed", "a b"}}) ==
         std::vector<std::string>{"mpirun", "-np", "4", "/bin/x y", "--seed", "a b"});
+}
+
+TEST_CASE("more ranks than cores yield to each other, however they are started") {
+  const auto yields = [](int ranks) {
+    const pid_t child = fork();
+    if (child == 0) {
+      unsetenv("OMPI_MCA_mpi_yield_when_idle");
+      prepare_environment(ranks);
+      _exit(std::getenv("OMPI_MCA_mpi_yield_when_idle") != nullptr ? 1 : 0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status) == 1;
+  };
+  CHECK_FALSE(yields(1));
+  CHECK(yields(100000));
 }
 
 }  // namespace

@@ -66,6 +66,8 @@ TEST_CASE("each mistake gets one message and exit status 2, once for all ranks")
       {"--model digit", "did you mean digits?"},
       {"--strategy dpd", "did you mean ddp?"},
       {"--model.hiden 3", "did you mean"},
+      {"--model.hidden -5",
+       "model: cannot be built with its arguments: Trying to create tensor with negative"},
       {"--optimizer.lr fast", "fast"},
       {"--plugin " + plugins + "/wrong_abi.so", "ABI version 999"},
       {"--plugin " + plugins + "/foreign_torch.so", "LibTorch 1.0.0"},
@@ -82,6 +84,7 @@ TEST_CASE("each mistake gets one message and exit status 2, once for all ranks")
       CHECK(run.status == 2);
       CHECK(run.output.find(row.says) != std::string::npos);
       CHECK(count(run.output, "error: ") == 1);
+      CHECK(count(run.output, "frame #") == 0);
     }
   }
 }
@@ -153,6 +156,7 @@ TEST_CASE("validate, test and predict run from the program") {
     const ProgramResult run = run_ranks(2, command + in(dir));
     CAPTURE(command, run.output);
     CHECK(run.status == 0);
+    CHECK(run.output.find("100% 6/6") != std::string::npos);  // 360 images, 2 ranks, batches of 32
   }
 }
 

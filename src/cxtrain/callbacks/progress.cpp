@@ -47,6 +47,9 @@ void ProgressCallback::on_train_batch_end(RunView& run, const at::Tensor&, const
 void ProgressCallback::on_validation_start(RunView& run) {
   if (!training_ && !run.sanity_checking()) bar_.start("Validation", run.num_batches());
 }
+void ProgressCallback::on_validation_batch_end(RunView& run, const Batch&, std::int64_t batch_idx) {
+  if (!training_ && !run.sanity_checking()) bar_.update(batch_idx + 1);
+}
 void ProgressCallback::on_validation_end(RunView& run) {
   if (!training_ && !run.sanity_checking()) bar_.finish();
 }

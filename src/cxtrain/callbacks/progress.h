@@ -16,6 +16,7 @@ class ProgressCallback final : public Callback {
   void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
   void on_validation_start(RunView& run) override;
+  void on_validation_batch_end(RunView& run, const Batch&, std::int64_t batch_idx) override;
   void on_validation_end(RunView& run) override;
   void on_train_epoch_end(RunView& run) override;
   void on_test_start(RunView& run) override;

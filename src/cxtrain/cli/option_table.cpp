@@ -33,7 +33,8 @@ const OptionEntry* find_option(std::string_view key) {
     if (entry.key == key || entry.key == "trainer." + std::string(key)) return &entry;
   }
   for (const ComponentEntry& component : component_table()) {
-    if (key == component.key + ".name") return find_option(component.key);
+    if (key == component.key + ".name" || key == component.key + ".class_path")
+      return find_option(component.key);
   }
   return nullptr;
 }

@@ -36,10 +36,16 @@ Translation bar_switch(const std::string& typed) {
                               " batches; 0 turns it off, as --enable_progress_bar false does");
 }
 
+/// LightningCLI's `true` leaves the choice of the seed to Lightning, and `false` has none: the default here.
+Translation seed_or_switch(const std::string& typed) {
+  if (parse_integer(typed)) return Translation::of(typed);
+  return Translation::of(parse_boolean(typed) ? "0" : typed);
+}
+
 /// An entry that writes into another option. Nothing happens for null, which was "not asked" for them.
 OptionEntry older_name(const char* key, const char* canonical, const char* placeholder, Translate translate) {
   OptionEntry entry;
-  entry.group = "Older names (Lightning 1.x)";
+  entry.group = "Other names of Lightning's";
   entry.key = key;
   entry.canonical = canonical;
   entry.placeholder = placeholder;
@@ -70,6 +76,7 @@ void add_older_names(OptionTable& table) {
   add("trainer.progress_bar_refresh_rate", "trainer.enable_progress_bar", "0", bar_switch);
   add("trainer.weights_summary", "trainer.enable_model_summary", "top|null", summary_switch).reset =
       [](Options& options) { options.trainer.enable_model_summary = false; };
+  add("seed_everything", "seed", "N|BOOL", seed_or_switch);
 }
 
 }  // namespace cxtrain

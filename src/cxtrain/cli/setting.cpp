@@ -39,6 +39,26 @@ void apply_argument(const ComponentEntry& component, const Setting& setting, Opt
   }
 }
 
+/// What may have been meant by a key that no option has.
+std::string hint_for_unknown(const std::string& key) {
+  const std::vector<std::string> names = option_names();
+  const std::string near = did_you_mean(key, names, "--");
+  if (!near.empty()) return near;
+  if (key.find('.') == std::string::npos) {
+    for (const std::string& name : names) {
+      if (name.ends_with("." + key)) return "did you mean --" + name + "?";
+    }
+    return "arguments have their owner before them: --model." + key + ", --data." + key + ", --optimizer." +
+           key;
+  }
+  std::string owner = key;
+  while (owner.find('.') != std::string::npos) {
+    owner.resize(owner.rfind('.'));
+    if (find_option(owner) != nullptr) return owner + " takes a single value";
+  }
+  return "";
+}
+
 /// One source's settings on their way into the options.
 class Applier {
  public:
@@ -101,8 +121,7 @@ class Applier {
   void refuse_unknown(const Setting& setting) {
     const RetiredArgument* retired = find_retired_argument(setting.key);
     if (retired == nullptr) {
-      problems_.push_back(
-          {setting.written, "there is no such option", did_you_mean(setting.key, option_names(), "--")});
+      problems_.push_back({setting.written, "there is no such option", hint_for_unknown(setting.key)});
     } else if (setting.value && (retired->harmless.empty() || *setting.value != retired->harmless)) {
       problems_.push_back({setting.written, "is an argument of Lightning's that does not exist here",
                            std::string(retired->instead)});

@@ -3,8 +3,10 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "cxtrain/cli/option_table.h"
+#include "cxtrain/config/retired_arguments.h"
 
 namespace cxtrain {
 namespace {
@@ -36,7 +38,7 @@ class Reader {
     const std::string written = place(where.Mark()) + ": " + key;
     const OptionEntry* entry = find_option(key);
     if (value.IsMap()) {
-      read_map(value, key + ".");
+      read_map(value, owner_of_init_args(key).value_or(key) + ".");
     } else if (value.IsNull() && entry == nullptr && is_section(key)) {
       return;  // `trainer:` with nothing below it
     } else if (value.IsNull()) {
@@ -46,11 +48,21 @@ class Reader {
     } else if (entry != nullptr && entry->repeatable) {
       settings.push_back({key, std::nullopt, written});  // the list replaces what came before
       for (const YAML::Node& item : value) settings.push_back({key, scalar(item), written});
+    } else if (find_retired_argument(key) != nullptr) {
+      settings.push_back({key, "", written});  // refused by name, whatever it holds
     } else {
       std::string list;
       for (const YAML::Node& item : value) list += (list.empty() ? "" : ", ") + scalar(item);
       settings.push_back({key, "[" + list + "]", written});
     }
+  }
+
+  /// LightningCLI's files have the arguments of a component in `init_args`, one level deeper.
+  static std::optional<std::string> owner_of_init_args(const std::string& key) {
+    for (const ComponentEntry& component : component_table()) {
+      if (key == component.key + ".init_args") return component.key;
+    }
+    return std::nullopt;
   }
 
   static bool is_section(const std::string& key) {

@@ -56,9 +56,7 @@ constexpr std::array kRetired{
     RetiredArgument{"show_progress_bar", "", "use --enable_progress_bar"},
     RetiredArgument{"gradient_clip", "", "use --gradient_clip_val"},
     RetiredArgument{"print_nan_grads", "false", "use --detect_anomaly"},
-    RetiredArgument{"default_save_path", "", "use --default_root_dir"},
-    // LightningCLI's.
-    RetiredArgument{"seed_everything", "", "use --seed N"}};
+    RetiredArgument{"default_save_path", "", "use --default_root_dir"}};
 
 }  // namespace
 

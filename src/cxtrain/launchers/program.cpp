@@ -30,6 +30,9 @@ void prepare_environment(int ranks) {
   if (ranks > cores_of_this_process()) {
     set("OMPI_MCA_rmaps_base_oversubscribe", "1");
     set("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    // mpirun sees to it; for ranks that were spawned nobody does, and each step waits for a scheduler's
+    // slice.
+    set("OMPI_MCA_mpi_yield_when_idle", "1");
   }
 }
 
