@@ -35,8 +35,8 @@ struct OptionEntry {
 /// All options, in the order of --help.
 std::span<const OptionEntry> option_table();
 
-/// The entry for a key with underscores: dotted, or a Trainer option without `trainer.`; a component's name is
-/// also its `.name` and, as in LightningCLI's files, its `.class_path`. Null for none.
+/// The entry for a key with underscores: dotted, or a Trainer option without `trainer.`; a component's name
+/// is also its `.name` and, as in LightningCLI's files, its `.class_path`. Null for none.
 const OptionEntry* find_option(std::string_view key);
 
 /// A component that is chosen by name and takes arguments of its own: `model`, `data`, `optimizer`,

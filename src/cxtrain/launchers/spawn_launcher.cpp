@@ -22,8 +22,8 @@ void spawn(int ranks, const Program& program) {
   argv.push_back(nullptr);
   MPI_Info info = MPI_INFO_NULL;
   MPI_Info_create(&info);
-  // Inside an allocation of several nodes MPI would fill them; this launcher is for one. It counts this process as
-  // well.
+  // Inside an allocation of several nodes MPI would fill them; this launcher is for one. It counts this
+  // process as well.
   MPI_Info_set(info, "host", (hostname() + ":" + std::to_string(ranks + 1)).c_str());
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   MPI_Comm children = MPI_COMM_NULL;

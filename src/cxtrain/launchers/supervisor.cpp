@@ -108,7 +108,9 @@ void Supervisor::accept_rank() {
   if (!connection) return;
   const std::optional<ucred> peer = peer_of(connection.get());
   if (!peer) return;
-  connected_.push_back({std::move(connection), peer->pid});
+  Rank& rank = connected_.emplace_back();
+  rank.connection = std::move(connection);
+  rank.pid = peer->pid;
 }
 
 /// Each message is one number: first the rank's, then its exit status.
