@@ -51,6 +51,14 @@ TEST_CASE("a run can be repeated from its config.yaml") {
   CHECK(run_json(first)["parameters_sha256"] == run_json(second)["parameters_sha256"]);
 }
 
+TEST_CASE("two deterministic runs on two ranks end with the same bits") {
+  const TempDir first, second;
+  const std::string options = "--deterministic true --max_epochs 2";
+  REQUIRE(run_ranks(2, options + in(first)).status == 0);
+  REQUIRE(run_ranks(2, options + in(second)).status == 0);
+  CHECK(run_json(first)["parameters_sha256"] == run_json(second)["parameters_sha256"]);
+}
+
 TEST_CASE("each mistake gets one message and exit status 2, once for all ranks") {
   struct Row {
     std::string arguments, says;
