@@ -1,21 +1,15 @@
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "support/catch.h"
+#include "support/run_files.h"
 #include "support/run_program.h"
-#include "support/temp_dir.h"
 
 namespace cxtrain::test {
 namespace {
 
 const std::string kFaulty = std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/faulty.so --model faulty ";
 const std::string kShort = " --max_epochs 2 --accelerator cpu ";
-
-nlohmann::json run_json(const TempDir& dir) {
-  return nlohmann::json::parse(std::ifstream(dir.path() + "/cxtrain_logs/version_0/run.json"));
-}
-std::string in(const TempDir& dir) { return " --default_root_dir " + dir.path() + " "; }
 
 TEST_CASE("started alone, ddp and ddp_spawn start their ranks and train as under mpirun") {
   const TempDir reference;

@@ -3,19 +3,13 @@
 #include <nlohmann/json.hpp>
 
 #include "support/catch.h"
+#include "support/run_files.h"
 #include "support/run_program.h"
-#include "support/temp_dir.h"
 
 namespace cxtrain::test {
 namespace {
 
 const std::string kFaulty = std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/faulty.so --model faulty ";
-
-std::string in(const TempDir& dir) { return " --default_root_dir " + dir.path() + " "; }
-
-nlohmann::json run_json(const TempDir& dir) {
-  return nlohmann::json::parse(std::ifstream(dir.path() + "/cxtrain_logs/version_0/run.json"));
-}
 
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t n = 0;

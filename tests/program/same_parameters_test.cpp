@@ -1,13 +1,12 @@
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
 
 #include "support/catch.h"
+#include "support/run_files.h"
 #include "support/run_program.h"
-#include "support/temp_dir.h"
 
 /// The promise of the strategies: one training, however it is spread. The same 64 samples a step on any
 /// number of replicas, ranks or devices a rank end with the parameters of one process on one device.
@@ -42,7 +41,7 @@ Trained train(const Spread& spread, int micro_batches = 20, int seed = 7) {
   CAPTURE(arguments.str(), run.output);
   REQUIRE(run.status == 0);
   Trained trained;
-  trained.summary = nlohmann::json::parse(std::ifstream(dir.path() + "/cxtrain_logs/version_0/run.json"));
+  trained.summary = run_json(dir);
   REQUIRE(trained.summary["global_step"] == 20);
   REQUIRE(trained.summary["strategy"] == spread.strategy);
   const std::string bytes = slurp(dir.file("parameters"));

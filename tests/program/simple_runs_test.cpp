@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "support/catch.h"
+#include "support/run_files.h"
 #include "support/run_program.h"
-#include "support/temp_dir.h"
 
 /// The example `simple` as its users run it: on GPUs as tests/config/simple_runs_test.cpp plans it; here on
 /// the CPU, for real, and on a machine that has none of the GPUs that were asked for.
@@ -39,7 +37,7 @@ TEST_CASE("simple on the CPU in the ways in which its users run it on GPUs") {
   REQUIRE(run.status == 0);
   CHECK(run.output.find(row.says) != std::string::npos);
   CHECK((run.output.find("warning") != std::string::npos) == !row.says.empty());
-  const auto json = nlohmann::json::parse(std::ifstream(dir.path() + "/cxtrain_logs/version_0/run.json"));
+  const auto json = run_json(dir);
   CHECK(json["strategy"] == row.strategy);
   CHECK(json["precision"] == row.precision);
   CHECK(json["world_size"] == row.ranks);

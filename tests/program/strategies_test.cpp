@@ -1,16 +1,9 @@
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #include "support/catch.h"
+#include "support/run_files.h"
 #include "support/run_program.h"
-#include "support/temp_dir.h"
 
 namespace cxtrain::test {
 namespace {
-
-nlohmann::json run_json(const TempDir& dir) {
-  return nlohmann::json::parse(std::ifstream(dir.path() + "/cxtrain_logs/version_0/run.json"));
-}
 
 TEST_CASE("dp trains the default example on replicas in one process, and tests it on them") {
   const TempDir dir;

@@ -8,11 +8,11 @@
 namespace cxtrain {
 namespace {
 
-/// The setup with groups of what the strategy gives the optimizer.
-OptimizerSetup for_optimizer(OptimizerSetup setup, const Module& module,
-                             const std::vector<NamedTensor>& parameters) {
-  setup.groups = translate_groups(std::move(setup.groups), module.all_parameters(), parameters);
-  return setup;
+/// Over what the strategy gives the optimizer, in groups of the model's parameters.
+std::unique_ptr<Optimizer> make_optimizer_for(const Run::Parts& parts, OptimizerSetup setup) {
+  const std::vector<NamedTensor> parameters = parts.strategy.optimizer_parameters();
+  setup.groups = translate_groups(std::move(setup.groups), parts.module.all_parameters(), parameters);
+  return make_optimizer(setup, parameters);
 }
 
 }  // namespace
@@ -24,9 +24,7 @@ Optimization::Optimization(Run& run, const OptimizerSetup& setup, const FitLimit
       log_every_(limits.log_every),
       total_counts_(setup.interval == Interval::step ? limits.total_steps()
                                                      : std::max<std::int64_t>(limits.max_epochs, 0)),
-      optimizer_(
-          make_optimizer(for_optimizer(setup, run.parts.module, run.parts.strategy.optimizer_parameters()),
-                         run.parts.strategy.optimizer_parameters())) {
+      optimizer_(make_optimizer_for(run.parts, setup)) {
   if (scale_gradients) {
     scaler_.emplace(run.parts.device);
     if (run.state.loss_scale > 0) scaler_->restore(run.state.loss_scale, run.state.loss_scale_growth);
