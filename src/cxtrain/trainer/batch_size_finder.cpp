@@ -10,6 +10,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/cluster/agree.h"
 #include "cxtrain/device/memory.h"
 #include "cxtrain/trainer/model_snapshot.h"
 
@@ -128,11 +129,12 @@ std::int64_t find_batch_size(Run& run,
     }
   }
   snapshot.restore();
-  if (fits == 0) {
+  run_agreed(run.parts.world, [&] {
+    if (fits > 0) return;
     throw ConfigError("trainer.auto_scale_batch_size",
                       "not even a batch of " + std::to_string(fails) + " fits into the memory of every rank",
                       "a smaller model, more devices_per_rank, or a 16-bit precision");
-  }
+  });
   return fits;
 }
 

@@ -26,14 +26,14 @@ LrFinderResult Trainer::sweep_learning_rate(Session& session, Module& module, Da
 
 std::int64_t Trainer::search_batch_size(Session& session, Module& module, DataModule& data,
                                         const BatchSizeSearch& search) {
-  if (plan_.sync_batchnorm && world_.size() > 1) {
-    throw ConfigError("trainer.auto_scale_batch_size",
-                      "a rank that runs out of memory would leave the others waiting in their batch norms",
-                      "find the size without sync_batchnorm, and give it as --data.batch_size");
-  }
   OptimizerSetup setup;
   FitLimits limits;
   run_agreed(world_, [&] {
+    if (plan_.sync_batchnorm && world_.size() > 1) {
+      throw ConfigError("trainer.auto_scale_batch_size",
+                        "a rank that runs out of memory would leave the others waiting in their batch norms",
+                        "find the size without sync_batchnorm, and give it as --data.batch_size");
+    }
     setup = optimizer_setup(module);
     limits = FitData([&] { return session.fit_loaders(data); }, options_.trainer, std::nullopt).limits();
   });
