@@ -91,6 +91,14 @@ TEST_CASE("a supervisor passes signals on, and its status tells which ended the 
   CHECK(supervisor.watch(signals) == 128 + SIGTERM);
 }
 
+TEST_CASE("a signal that comes before the ranks have connected reaches them when they do") {
+  SignalInbox signals;
+  Supervisor supervisor(2);
+  kill(getpid(), SIGTERM);
+  const Ranks ranks(supervisor, {waits_for_a_signal, waits_for_a_signal});
+  CHECK(supervisor.watch(signals) == 128 + SIGTERM);
+}
+
 TEST_CASE("a supervisor does not wait for ever for ranks that never start") {
   SignalInbox signals;
   Supervisor supervisor(2, {.start = std::chrono::milliseconds(300)});

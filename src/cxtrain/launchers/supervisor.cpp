@@ -111,6 +111,7 @@ void Supervisor::accept_rank() {
   Rank& rank = connected_.emplace_back();
   rank.connection = std::move(connection);
   rank.pid = peer->pid;
+  if (end_signal_) kill(rank.pid, *end_signal_);  // it came while this rank was starting
 }
 
 /// Each message is one number: first the rank's, then its exit status.
