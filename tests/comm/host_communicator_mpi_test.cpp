@@ -1,11 +1,17 @@
 #include "cxtrain/comm/host_communicator.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include <memory>
+#include <random>
+#include <vector>
+
 #include "cxtrain/base/error.h"
+#include "cxtrain/memory/cpu_allocator.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 
@@ -33,7 +39,6 @@ TEST_CASE("all_reduce adds exactly, in the shared window and outside, on one nod
         CAPTURE(per_node, c10::toString(dtype), count, in_window);
         const at::Tensor tensor =
             in_window ? communicator.allocate(count, dtype, at::kCPU) : at::zeros({count}, dtype);
-        REQUIRE(at::equal(tensor, at::zeros({count}, dtype)));
         for (int repeat = 0; repeat < 3; ++repeat) {
           tensor.fill_(world.rank() + 1 + repeat);
           communicator.all_reduce(tensor, ReduceOp::sum);
@@ -69,6 +74,93 @@ TEST_CASE("a part of an allocation is reduced alone, and parts do not disturb ea
   CHECK(at::equal(arena.narrow(0, 0, 1000), at::full({1000}, 1.0f)));
   CHECK(at::equal(arena.narrow(0, 1000, 1000), at::full({1000}, static_cast<float>(world.size()))));
   CHECK(at::equal(arena.narrow(0, 2000, 1000), at::full({1000}, 1.0f)));
+}
+
+/// Pieces of an allocation, some of whose values lie in the communicator's pool: which ones differs between
+/// ranks.
+struct Scattered {
+  at::Tensor memory;
+  std::shared_ptr<MemPool> pool;
+  std::vector<Communicator::Part> parts;
+
+  Scattered(HostCommunicator& communicator, at::ScalarType dtype, const std::vector<std::int64_t>& counts,
+            unsigned seed) {
+    std::vector<std::size_t> sizes;
+    std::int64_t total = 0;
+    for (const std::int64_t count : counts) {
+      sizes.push_back(static_cast<std::size_t>(count) * c10::elementSize(dtype));
+      parts.push_back({total, {}});
+      total += (count + 63) / 64 * 64;
+    }
+    memory = communicator.allocate(total, dtype, at::kCPU);
+    pool = communicator.mem_pool(sizes);
+    std::mt19937 random(seed);
+    const UseMemPool use(pool);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const at::Tensor place = memory.narrow(0, parts[i].offset, counts[i]);
+      const at::Tensor elsewhere = at::empty({counts[i]}, dtype);
+      const bool stays = random() % 3 == 0 || pool == nullptr || !pool->contains(elsewhere.const_data_ptr());
+      parts[i].values = stays ? place : elsewhere;
+      if (!stays) ++in_pool;
+    }
+  }
+  int in_pool = 0;
+};
+
+TEST_CASE("parts are reduced wherever they lie, on one node and on several, as if they lay in one piece") {
+  MpiWorld& world = test_world();
+  const int per_node = GENERATE(0, 1, 2);
+  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble, at::kBFloat16, at::kInt);
+  std::mt19937 random(9);
+  std::vector<std::int64_t> counts;
+  for (int i = 0; i < 25; ++i)
+    counts.push_back(static_cast<std::int64_t>(random() % (i % 3 == 0 ? 200 : 60000) + 1));
+  counts.push_back(1'000'000);  // several blocks for each rank
+  HostCommunicator communicator = make(per_node);
+  const Scattered scattered(communicator, dtype, counts, static_cast<unsigned>(world.rank()));
+  CAPTURE(per_node, c10::toString(dtype));
+  CHECK((scattered.in_pool > 5) ==
+        (world.size() > 1 && per_node != 1 && !(per_node == 2 && world.size() == 3 && world.rank() == 2)));
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      scattered.parts[i].values.fill_(world.rank() + static_cast<int>(i) % 7 + repeat);
+    }
+    communicator.all_reduce_parts(scattered.memory, scattered.parts, ReduceOp::sum);
+    const int ranks = world.size();
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const int sum = ranks * (ranks - 1) / 2 + ranks * (static_cast<int>(i) % 7 + repeat);
+      REQUIRE(at::equal(scattered.parts[i].values, at::full({counts[i]}, sum, dtype)));
+    }
+  }
+}
+
+TEST_CASE("a tensor that happens to lie in the pool is reduced like any other") {
+  MpiWorld& world = test_world();
+  HostCommunicator communicator = make(0);
+  const std::vector<std::size_t> sizes(4, 20000 * sizeof(float));
+  const auto pool = communicator.mem_pool(sizes);
+  const UseMemPool use(pool);
+  const at::Tensor first = at::empty({20000}), second = at::empty({20000});
+  const at::Tensor& mine = world.rank() % 2 == 0 ? first : second;  // not at the same place everywhere
+  mine.fill_(1);
+  communicator.all_reduce(mine, ReduceOp::sum);
+  CHECK(at::equal(mine, at::full({20000}, static_cast<float>(world.size()))));
+}
+
+TEST_CASE("ranks see each other's memory through either kind of window") {
+  MpiWorld& world = test_world();
+  for (const auto backing : {SharedWindow::Backing::anonymous, SharedWindow::Backing::mpi}) {
+    auto window = SharedWindow::allocate(world.node_comm(), 1000, backing);
+    REQUIRE(window);
+    CHECK((window->memory() != nullptr) == (backing == SharedWindow::Backing::anonymous));
+    CHECK(window->mine()[999] == std::byte{0});
+    window->mine()[world.rank()] = static_cast<std::byte>(world.rank() + 1);
+    world.barrier();
+    for (int other = 0; other < world.size(); ++other) {
+      CHECK(window->segments()[static_cast<std::size_t>(other)][other] == static_cast<std::byte>(other + 1));
+    }
+    world.barrier();
+  }
 }
 
 TEST_CASE("all ranks get the same bits of a sum that rounds") {

@@ -1,5 +1,6 @@
 #include "cxtrain/reduce/reducer.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -24,7 +25,8 @@ struct Model {
   std::vector<NamedTensor> parameters;
 
   Model() {
-    for (const std::int64_t size : {1, 5, 300, 4000}) add("p" + std::to_string(size), at::ones({size}));
+    for (const std::int64_t size : {1, 5, 300, 4000, 20000})
+      add("p" + std::to_string(size), at::ones({size}));
     add("transposed", at::ones({7, 9}).t());
     add("frozen", at::ones({3}), false);
   }
@@ -60,15 +62,64 @@ TEST_CASE("the reducer averages gradients over all ranks, for any bucket size, w
     reducer.zero_gradients();
     model.backward(4.0 * world.rank() + step);
     reducer.finish();
-    for (std::size_t i = 0; i < 5; ++i) {
-      const double expected = (4 * mean_of_ranks() + step) * (i == 4 ? 2 : 1);
+    for (std::size_t i = 0; i < 6; ++i) {
+      const double expected = (4 * mean_of_ranks() + step) * (i == 5 ? 2 : 1);
       CHECK(model.gradient(i) == Catch::Approx(expected).epsilon(1e-6));
       CHECK(model.parameters[i].tensor.grad().strides() == model.parameters[i].tensor.strides());
     }
-    CHECK_FALSE(model.parameters[5].tensor.grad().defined());
+    CHECK_FALSE(model.parameters[6].tensor.grad().defined());
   }
-  // p4000 alone is 16 KB: a limit makes several buckets, none makes one.
+  // p20000 alone is 80 KB: a limit makes several buckets, none makes one.
   CHECK((reducer.bucket_count() > 1) == (bucket == 1 || bucket == 1024));
+}
+
+/// Whether it has memory of its own, rather than a place in a bucket.
+bool lies_alone(const at::Tensor& gradient) { return gradient.storage().nbytes() == gradient.nbytes(); }
+
+TEST_CASE("a large gradient is averaged where autograd made it, a small one in its bucket") {
+  MpiWorld& world = test_world();
+  HostCommunicator communicator(world, 30);
+  Model model;
+  Reducer reducer(model.parameters, communicator, world, {});
+  const void* last_place = nullptr;
+  for (int step = 0; step < 3; ++step) {
+    reducer.begin_backward(true);
+    reducer.zero_gradients();
+    model.backward(world.rank() + step);
+    const at::Tensor& large = model.parameters[4].tensor.grad();
+    CHECK(lies_alone(large) == (world.size() > 1));
+    CHECK_FALSE(lies_alone(model.parameters[3].tensor.grad()));
+    reducer.finish();
+    CHECK(model.gradient(4) == Catch::Approx(mean_of_ranks() + step));
+    // The memory of one step's gradient serves the next.
+    if (step > 1 && world.size() > 1) CHECK(large.const_data_ptr() == last_place);
+    last_place = large.const_data_ptr();
+  }
+}
+
+TEST_CASE("gradients that autograd hands out as views of one tensor are told apart") {
+  MpiWorld& world = test_world();
+  HostCommunicator communicator(world, 30);
+  std::vector<NamedTensor> parameters;
+  for (const char* name : {"a", "b", "c"}) {
+    parameters.push_back({name, at::ones({20000}).set_requires_grad(true)});
+  }
+  Reducer reducer(parameters, communicator, world, {});
+  for (int step = 0; step < 3; ++step) {
+    reducer.begin_backward(true);
+    reducer.zero_gradients();
+    const at::Tensor sum = parameters[0].tensor.view({100, 200}).add(parameters[1].tensor.view({100, 200}));
+    const at::Tensor all = at::cat({sum.flatten(), parameters[2].tensor});
+    all.mul(world.rank() + step).sum().backward();
+    reducer.finish();
+    for (const NamedTensor& parameter : parameters) {
+      const double expected = mean_of_ranks() + step;
+      CHECK(parameter.tensor.grad().min().item<double>() == Catch::Approx(expected));
+      CHECK(parameter.tensor.grad().max().item<double>() == Catch::Approx(expected));
+    }
+    parameters[0].tensor.grad().mul_(3);  // as clipping does, one after the other
+    CHECK(parameters[1].tensor.grad()[0].item<double>() == Catch::Approx(mean_of_ranks() + step));
+  }
 }
 
 TEST_CASE("micro-batches accumulate before the ranks exchange anything") {
@@ -84,6 +135,7 @@ TEST_CASE("micro-batches accumulate before the ranks exchange anything") {
     }
     reducer.finish();
     CHECK(model.gradient(2) == Catch::Approx(4 * mean_of_ranks() + 6));
+    CHECK(model.gradient(4) == Catch::Approx(4 * mean_of_ranks() + 6));
   }
 }
 

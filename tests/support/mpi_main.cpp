@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "cxtrain/base/log.h"
+#include "cxtrain/memory/cpu_allocator.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 
@@ -106,6 +107,7 @@ CATCH_REGISTER_LISTENER(Agreement)
 cxtrain::MpiWorld& test_world() { return *world; }
 
 int main(int argc, char* argv[]) {
+  cxtrain::keep_freed_memory();  // as the program does
   world = cxtrain::MpiWorld::start();
   const cxtrain::Log errors_only(/*rank=*/1);  // what rank 0 of a run would print is no test's output
   deadline = std::make_unique<Deadline>(std::chrono::seconds(60));

@@ -3,7 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
+
+#include "cxtrain/memory/mem_pool.h"
 
 /// The data plane: collectives on tensors, between the ranks of one world.
 ///
@@ -31,14 +35,37 @@ class Communicator {
   /// Whether collectives run beside the caller's computation, so that submitting them early gains time.
   virtual bool overlaps() const = 0;
 
-  /// Zeroed memory [numel] that this communicator reduces fastest. Collective: every rank asks for the same.
-  /// Lives as long as the tensor, and no longer than the communicator.
+  /// Uninitialised memory [numel] that this communicator reduces fastest. Collective: every rank asks for the
+  /// same. Lives as long as the tensor, and no longer than the communicator.
   virtual at::Tensor allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) = 0;
 
   /// Combines `tensor` over all ranks, in place; all ranks get the same bits. Dense tensors of float32,
   /// float64, bfloat16, float16 (16-bit ones accumulate in float32), int32, int64, uint8. `avg` of integers
   /// rounds towards zero.
   virtual void all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
+
+  /// A piece of memory from `allocate`, by its first element there, whose values may lie in a tensor
+  /// elsewhere: as many of them, dense, of the same dtype.
+  struct Part {
+    std::int64_t offset;
+    at::Tensor values;
+  };
+  /// Combines parts of `memory` (of `allocate`) over all ranks, in the tensors that hold their values, which
+  /// may be other ones on other ranks. On the whole as `all_reduce`; what lies between the parts is left
+  /// undefined. The parts, in ascending order, are the same on all ranks. A values tensor that is not its
+  /// place in `memory` lies in the communicator's `mem_pool`.
+  virtual void all_reduce_parts(const at::Tensor& memory, std::span<const Part> parts, ReduceOp op) {
+    static_cast<void>(parts);
+    all_reduce(memory, op);
+  }
+  /// A pool in which tensors of `sizes` bytes (one for each part of the longest list to come) are reduced
+  /// where they lie, as parts. Collective: every rank asks for the same, once. Null where there is none,
+  /// perhaps not on all ranks.
+  virtual std::shared_ptr<MemPool> mem_pool(std::span<const std::size_t> sizes) {
+    static_cast<void>(sizes);
+    return nullptr;
+  }
+
   /// The root's values, on every rank, in place. Any dtype; dense.
   virtual void broadcast(const at::Tensor& tensor, int root) = 0;
   virtual void join() = 0;

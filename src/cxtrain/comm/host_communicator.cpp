@@ -1,7 +1,7 @@
 #include "cxtrain/comm/host_communicator.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <array>
@@ -10,14 +10,19 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/comm/mpi_types.h"
 #include "cxtrain/comm/reduce_kernels.h"
+#include "cxtrain/memory/cpu_allocator.h"
 
 namespace cxtrain {
 namespace {
 
 /// Bytes that MPI is given at a time: large messages gain from pieces, and its counts are 32-bit.
 constexpr std::size_t kPiece = std::size_t{4} << 20;
-/// The unit in which slices are dealt out: whole cache lines, so that two ranks never write the same one.
+/// The unit in which blocks are dealt out: whole cache lines, so that two ranks never write the same one.
 constexpr std::size_t kCacheLine = 64;
+/// Large enough to stream, small enough that all ranks work in the same neighbourhood.
+constexpr std::size_t kBlock = std::size_t{512} << 10;
+
+std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
 void require_dense_host_tensor(const at::Tensor& tensor, const char* operation) {
   if (!tensor.is_cpu() || !tensor.is_non_overlapping_and_dense()) {
@@ -47,6 +52,7 @@ HostCommunicator::HostCommunicator(MpiWorld& world, MPI_Comm node_comm, double t
   MPI_Comm_size(comm_.get(), &size_);
   MPI_Comm_rank(node_comm_.get(), &local_rank_);
   MPI_Comm_size(node_comm_.get(), &local_size_);
+  copies_.resize(static_cast<std::size_t>(local_size_));
   leaders_ = split(comm_.get(), local_rank_ == 0 ? 0 : MPI_UNDEFINED, rank_);
   if (local_rank_ == 0) MPI_Comm_size(leaders_.get(), &num_nodes_);
   check_mpi(MPI_Bcast(&num_nodes_, 1, MPI_INT, 0, node_comm_.get()), "MPI_Bcast");
@@ -55,27 +61,51 @@ HostCommunicator::HostCommunicator(MpiWorld& world, MPI_Comm node_comm, double t
 HostCommunicator::~HostCommunicator() = default;
 
 std::string HostCommunicator::description() const {
-  return num_nodes_ == 1 ? "MPI, gradients in a window shared by the node's ranks"
-                         : "MPI, gradients in one shared window per node, summed over " +
+  return num_nodes_ == 1 ? "MPI, gradients summed where they lie, in memory that the node's ranks share"
+                         : "MPI, gradients in memory that each node's ranks share, summed over " +
                                std::to_string(num_nodes_) + " nodes";
 }
 
 at::Tensor HostCommunicator::allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) {
   const at::TensorOptions options = at::TensorOptions().dtype(dtype).device(device);
   const std::size_t bytes = static_cast<std::size_t>(numel) * c10::elementSize(dtype);
-  if (bytes == 0 || !device.is_cpu() || !has_reduce_kernel(dtype)) return at::zeros({numel}, options);
+  if (bytes == 0 || !device.is_cpu() || !has_reduce_kernel(dtype)) return at::empty({numel}, options);
   std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_.get(), bytes);
   // Nodes may differ in shared memory; the way of reducing must not.
   int shared = window ? 1 : 0;
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &shared, 1, MPI_INT, MPI_MIN, comm_.get()), "MPI_Allreduce");
   if (shared == 0) {
-    log_warning("/dev/shm has no room for " +
+    log_warning("the ranks of this node cannot map each other's memory, and /dev/shm has no room for " +
                 std::to_string(bytes * static_cast<std::size_t>(local_size_) >> 20) +
                 " MB of gradients; they take MPI_Allreduce instead, which is slower (enlarge /dev/shm)");
-    return at::zeros({numel}, options);
+    return at::empty({numel}, options);
   }
   windows_.push_back(std::move(*window));
   return at::from_blob(windows_.back().mine(), {numel}, options);
+}
+
+std::shared_ptr<MemPool> HostCommunicator::mem_pool(std::span<const std::size_t> sizes) {
+  const Watchdog::Wait wait(watchdog_, "mem_pool");
+  const std::size_t bytes = MemPool::bytes_for(sizes);
+  int possible = bytes > 0 && local_size_ > 1 && mem_pools_in_effect() ? 1 : 0;
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &possible, 1, MPI_INT, MPI_MIN, node_comm_.get()), "MPI_Allreduce");
+  if (possible == 0) return nullptr;
+  std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_.get(), bytes);
+  if (!window || window->memory() == nullptr) return nullptr;
+  std::optional<SharedWindow> places = SharedWindow::allocate(node_comm_.get(), sizes.size() * sizeof(Place));
+  if (!places) return nullptr;
+  places_.emplace(std::move(*places));
+  pool_window_ = static_cast<std::uint32_t>(windows_.size());
+  windows_.push_back(std::move(*window));
+  return std::make_shared<MemPool>(windows_.back().memory(), sizes);
+}
+
+std::optional<HostCommunicator::Place> HostCommunicator::find(const void* address) const {
+  for (std::uint32_t i = 0; i < windows_.size(); ++i) {
+    if (!windows_[i].contains(address)) continue;
+    return Place{i, static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - windows_[i].mine())};
+  }
+  return std::nullopt;
 }
 
 void HostCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {
@@ -83,46 +113,111 @@ void HostCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {
   if (size_ == 1 || tensor.numel() == 0) return;
   auto* data = static_cast<std::byte*>(tensor.mutable_data_ptr());
   const auto count = static_cast<std::size_t>(tensor.numel());
-  for (const SharedWindow& window : windows_) {
-    if (!window.contains(data)) continue;
-    return reduce_in_window(window, static_cast<std::size_t>(data - window.mine()), tensor.scalar_type(),
-                            count, op);
+  // A tensor in the pool lies elsewhere on each rank.
+  if (const std::optional<Place> place = find(data); place && (!places_ || place->window != pool_window_)) {
+    return reduce_by_node(*place, tensor.scalar_type(), count, {}, op);
   }
   reduce_by_mpi(comm_.get(), data, tensor.scalar_type(), count, op, op == ReduceOp::avg ? size_ : 1);
 }
 
-void HostCommunicator::reduce_in_window(const SharedWindow& window, std::size_t offset, at::ScalarType dtype,
-                                        std::size_t count, ReduceOp op) {
+void HostCommunicator::all_reduce_parts(const at::Tensor& memory, std::span<const Part> parts, ReduceOp op) {
+  if (!places_ || parts.empty()) return all_reduce(memory, op);
+  if (parts.size() * sizeof(Place) > places_->bytes()) {
+    throw CommunicationError("all_reduce_parts: " + std::to_string(parts.size()) +
+                             " parts, more than mem_pool was told of");
+  }
+  const std::optional<Place> whole = find(memory.const_data_ptr());
+  if (!whole) return reduce_gathered(memory, parts, op);
+  auto* mine = reinterpret_cast<Place*>(places_->mine());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::optional<Place> place = find(parts[i].values.const_data_ptr());
+    if (!place) throw CommunicationError("all_reduce_parts: a part lies outside the communicator's memory");
+    mine[i] = *place;
+  }
+  reduce_by_node(*whole, memory.scalar_type(), static_cast<std::size_t>(memory.numel()), parts, op);
+}
+
+/// Where `memory` is not shared, for want of room: the parts are copied into it and back.
+void HostCommunicator::reduce_gathered(const at::Tensor& memory, std::span<const Part> parts, ReduceOp op) {
+  const auto place = [&](const Part& part) {
+    return static_cast<std::byte*>(memory.mutable_data_ptr()) +
+           static_cast<std::size_t>(part.offset) * memory.element_size();
+  };
+  for (const Part& part : parts) {
+    const auto* values = static_cast<const std::byte*>(part.values.const_data_ptr());
+    if (values != place(part)) std::copy_n(values, part.values.nbytes(), place(part));
+  }
+  all_reduce(memory, op);
+  for (const Part& part : parts) {
+    auto* values = static_cast<std::byte*>(part.values.mutable_data_ptr());
+    if (values != place(part)) std::copy_n(place(part), part.values.nbytes(), values);
+  }
+}
+
+void HostCommunicator::reduce_by_node(Place memory, at::ScalarType dtype, std::size_t count,
+                                      std::span<const Part> parts, ReduceOp op) {
   const std::size_t element = c10::elementSize(dtype);
-  const std::size_t grain = kCacheLine / element;
-  const auto parts = static_cast<std::size_t>(local_size_), mine = static_cast<std::size_t>(local_rank_);
-  const std::size_t per_rank = ((count + parts - 1) / parts + grain - 1) / grain * grain;
-  const std::size_t begin = std::min(count, mine * per_rank), end = std::min(count, begin + per_rank);
-  const bool one_node = num_nodes_ == 1;
+  const auto ranks = static_cast<std::size_t>(local_size_), mine = static_cast<std::size_t>(local_rank_);
+  const std::size_t rounds =
+      std::max<std::size_t>(1, round_up(count * element, ranks * kBlock) / (ranks * kBlock));
+  const std::size_t block = round_up((count + ranks * rounds - 1) / (ranks * rounds), kCacheLine / element);
   const int divisor = op == ReduceOp::avg ? size_ : 1;
 
-  std::array<std::byte*, 256> few;
-  std::vector<std::byte*> many;  // only on nodes with more ranks than anybody has cores today
-  std::byte** segments = few.data();
-  if (parts > few.size()) {
-    many.resize(parts);
-    segments = many.data();
+  barrier_.wait("all_reduce");  // every rank's values are written
+  // Backwards, and side by side: what was written last may still be in a cache that the ranks share.
+  for (std::size_t round = rounds; round-- > 0;) {
+    const std::size_t begin = std::min(count, (round * ranks + mine) * block),
+                      end = std::min(count, begin + block);
+    if (begin < end) sum_block(memory, dtype, begin, end, parts, op, num_nodes_ == 1 ? divisor : 1);
   }
-  for (std::size_t i = 0; i < parts; ++i) segments[i] = window.segments()[i] + offset + begin * element;
+  barrier_.wait("all_reduce");  // every block is summed
+  if (num_nodes_ == 1) return;
 
-  barrier_.wait("all_reduce");  // every rank's gradients are written
-  if (begin < end) {
-    const std::size_t targets = one_node ? parts : 1;
-    reduce_elements(dtype, op, {segments, parts}, {segments, targets}, end - begin, one_node ? divisor : 1);
-  }
-  barrier_.wait("all_reduce");  // every slice is summed
-  if (one_node) return;
-
-  std::byte* leader = window.segments()[0] + offset;
+  std::byte* leader = at(0, memory);
   if (local_rank_ == 0) reduce_by_mpi(leaders_.get(), leader, dtype, count, op, divisor);
   barrier_.wait("all_reduce");  // the leader has the sum over the nodes
-  if (local_rank_ != 0) std::copy_n(leader, count * element, window.mine() + offset);
+  if (parts.empty() && local_rank_ != 0) std::copy_n(leader, count * element, at(local_rank_, memory));
+  for (const Part& part : parts) {
+    const std::byte* sum = leader + static_cast<std::size_t>(part.offset) * element;
+    if (part.values.const_data_ptr() == sum) continue;
+    std::copy_n(sum, part.values.nbytes(), static_cast<std::byte*>(part.values.mutable_data_ptr()));
+  }
   barrier_.wait("all_reduce");  // everyone has read it
+}
+
+/// Elements [begin, end) of all ranks' copies; the result goes into all of them, or for several nodes to the
+/// leader.
+void HostCommunicator::sum_block(const Place& memory, at::ScalarType dtype, std::size_t begin,
+                                 std::size_t end, std::span<const Part> parts, ReduceOp op, int divisor) {
+  const std::size_t element = c10::elementSize(dtype);
+  const auto sum_copies = [&](std::size_t first, std::size_t last) {
+    std::byte* const leader = at(0, memory) + first * element;
+    const std::span<std::byte* const> targets =
+        num_nodes_ == 1 ? std::span<std::byte* const>(copies_) : std::span(&leader, 1);
+    reduce_elements(dtype, op, {copies_.data(), copies_.size()}, targets, last - first, divisor);
+  };
+  if (parts.empty()) {
+    for (int r = 0; r < local_size_; ++r)
+      copies_[static_cast<std::size_t>(r)] = at(r, memory) + begin * element;
+    return sum_copies(begin, end);
+  }
+  const auto starts_after = [](std::size_t position, const Part& part) {
+    return position < static_cast<std::size_t>(part.offset);
+  };
+  auto part = std::upper_bound(parts.begin(), parts.end(), begin, starts_after);
+  if (part != parts.begin()) --part;
+  for (; part != parts.end() && static_cast<std::size_t>(part->offset) < end; ++part) {
+    const auto offset = static_cast<std::size_t>(part->offset);
+    const std::size_t first = std::max(begin, offset);
+    const std::size_t last = std::min(end, offset + static_cast<std::size_t>(part->values.numel()));
+    if (first >= last) continue;
+    for (int r = 0; r < local_size_; ++r) {
+      const auto rank = static_cast<std::size_t>(r);
+      const auto* places = reinterpret_cast<const Place*>(places_->segments()[rank]);
+      copies_[rank] = at(r, places[part - parts.begin()]) + (first - offset) * element;
+    }
+    sum_copies(first, last);
+  }
 }
 
 void HostCommunicator::reduce_by_mpi(MPI_Comm comm, std::byte* data, at::ScalarType dtype, std::size_t count,

@@ -2,6 +2,7 @@
 
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -30,15 +31,53 @@ std::byte* aligned(void* address) {
   return reinterpret_cast<std::byte*>((number + kCacheLine - 1) / kCacheLine * kCacheLine);
 }
 
+/// Whether all ranks of the node say so.
+bool everywhere(bool here, MPI_Comm node_comm) {
+  int all = here ? 1 : 0;
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, node_comm), "MPI_Allreduce");
+  return all == 1;
+}
+
 }  // namespace
 
-std::optional<SharedWindow> SharedWindow::allocate(MPI_Comm node_comm, std::size_t bytes) {
+std::optional<SharedWindow> SharedWindow::allocate(MPI_Comm node_comm, std::size_t bytes,
+                                                   Backing first_choice) {
+  if (first_choice == Backing::anonymous) {
+    if (std::optional<SharedWindow> window = from_anonymous_memory(node_comm, bytes)) return window;
+  }
+  return from_mpi(node_comm, bytes);
+}
+
+std::optional<SharedWindow> SharedWindow::from_anonymous_memory(MPI_Comm node_comm, std::size_t bytes) {
   int ranks = 0, rank = 0;
   MPI_Comm_size(node_comm, &ranks);
   MPI_Comm_rank(node_comm, &rank);
-  int room = shared_memory_has_room(bytes * static_cast<std::size_t>(ranks)) ? 1 : 0;
-  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &room, 1, MPI_INT, MPI_MIN, node_comm), "MPI_Allreduce");
-  if (room == 0) return std::nullopt;
+  const std::shared_ptr<SharedMemory> mine = SharedMemory::create(bytes);
+  std::vector<SharedMemory::Address> addresses(static_cast<std::size_t>(ranks));
+  const SharedMemory::Address address = mine != nullptr ? mine->address() : SharedMemory::Address{};
+  constexpr int kAddress = sizeof(SharedMemory::Address);
+  check_mpi(MPI_Allgather(&address, kAddress, MPI_BYTE, addresses.data(), kAddress, MPI_BYTE, node_comm),
+            "MPI_Allgather");
+  std::vector<std::shared_ptr<SharedMemory>> memory;
+  std::vector<std::byte*> segments;
+  for (const SharedMemory::Address& other : addresses) {
+    const bool own = segments.size() == static_cast<std::size_t>(rank);
+    memory.push_back(own ? mine : other.file >= 0 ? SharedMemory::open(other) : nullptr);
+    segments.push_back(memory.back() != nullptr ? memory.back()->data() : nullptr);
+  }
+  const bool complete = std::find(segments.begin(), segments.end(), nullptr) == segments.end();
+  if (!everywhere(complete, node_comm)) return std::nullopt;
+  SharedWindow result(bytes, std::move(segments), rank);
+  result.memory_ = std::move(memory);
+  return result;
+}
+
+std::optional<SharedWindow> SharedWindow::from_mpi(MPI_Comm node_comm, std::size_t bytes) {
+  int ranks = 0, rank = 0;
+  MPI_Comm_size(node_comm, &ranks);
+  MPI_Comm_rank(node_comm, &rank);
+  if (!everywhere(shared_memory_has_room(bytes * static_cast<std::size_t>(ranks)), node_comm))
+    return std::nullopt;
 
   MPI_Info info = MPI_INFO_NULL;
   MPI_Info_create(&info);
@@ -58,25 +97,33 @@ std::optional<SharedWindow> SharedWindow::allocate(MPI_Comm node_comm, std::size
     check_mpi(MPI_Win_shared_query(window, other, &size, &unit, &address), "MPI_Win_shared_query");
     segments.push_back(aligned(address));
   }
-  SharedWindow result(window, bytes, aligned(base), std::move(segments));
+  SharedWindow result(bytes, std::move(segments), rank);
+  result.window_ = window;
   std::memset(result.mine(), 0, bytes);
   check_mpi(MPI_Barrier(node_comm), "MPI_Barrier");
   return result;
 }
 
-SharedWindow::SharedWindow(MPI_Win window, std::size_t bytes, std::byte* mine,
-                           std::vector<std::byte*> segments)
-    : window_(window), bytes_(bytes), mine_(mine), segments_(std::move(segments)) {}
+SharedWindow::SharedWindow(std::size_t bytes, std::vector<std::byte*> segments, int rank)
+    : bytes_(bytes), segments_(std::move(segments)), mine_(segments_[static_cast<std::size_t>(rank)]) {}
 
 SharedWindow::SharedWindow(SharedWindow&& other) noexcept
-    : window_(std::exchange(other.window_, MPI_WIN_NULL)),
-      bytes_(std::exchange(other.bytes_, 0)),
+    : bytes_(other.bytes_),
+      segments_(std::move(other.segments_)),
       mine_(std::exchange(other.mine_, nullptr)),
-      segments_(std::move(other.segments_)) {}
+      memory_(std::move(other.memory_)),
+      window_(std::exchange(other.window_, MPI_WIN_NULL)) {}
+
+std::shared_ptr<SharedMemory> SharedWindow::memory() const {
+  for (const auto& segment : memory_) {
+    if (segment->data() == mine_) return segment;
+  }
+  return nullptr;
+}
 
 SharedWindow::~SharedWindow() {
-  // Freeing waits for the other ranks, which a rank on its way out after an error must not: the job ends with
-  // it.
+  // Freeing an MPI window waits for the other ranks, which a rank on its way out after an error must not: the
+  // job ends with it.
   if (window_ == MPI_WIN_NULL || std::uncaught_exceptions() > 0) return;
   int finalized = 0;
   MPI_Finalized(&finalized);

@@ -3,23 +3,32 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "cxtrain/memory/shared_memory.h"
+
 namespace cxtrain {
 
 /// Memory that all ranks of a node see: one segment per rank, each in every rank's address space.
+///
+/// A segment is anonymous memory of its rank, which the others map (`SharedMemory`). Where they cannot, it is
+/// a part of an MPI window, which Open MPI puts into /dev/shm.
 class SharedWindow {
  public:
+  enum class Backing { anonymous, mpi };
+
   /// Collective over `node_comm`: `bytes` for each rank, zeroed, on cache lines of its own. Empty, on all
-  /// ranks alike, where the node's shared memory (/dev/shm, often 64 MB in containers) has no room for it:
-  /// touching such memory would kill the rank.
-  static std::optional<SharedWindow> allocate(MPI_Comm node_comm, std::size_t bytes);
+  /// ranks alike, where the node has neither way, or /dev/shm (often 64 MB in containers) no room for the
+  /// second: touching such memory would kill the rank. `first_choice` is for tests.
+  static std::optional<SharedWindow> allocate(MPI_Comm node_comm, std::size_t bytes,
+                                              Backing first_choice = Backing::anonymous);
 
   SharedWindow(SharedWindow&& other) noexcept;
   SharedWindow& operator=(SharedWindow&&) = delete;
-  /// Collective.
+  /// Collective for an MPI window.
   ~SharedWindow();
 
   std::size_t bytes() const noexcept { return bytes_; }
@@ -27,14 +36,19 @@ class SharedWindow {
   std::span<std::byte* const> segments() const noexcept { return segments_; }
   std::byte* mine() const noexcept { return mine_; }
   bool contains(const void* address) const noexcept { return address >= mine_ && address < mine_ + bytes_; }
+  /// This rank's segment, which may then outlive the window; null in an MPI window.
+  std::shared_ptr<SharedMemory> memory() const;
 
  private:
-  SharedWindow(MPI_Win window, std::size_t bytes, std::byte* mine, std::vector<std::byte*> segments);
+  SharedWindow(std::size_t bytes, std::vector<std::byte*> segments, int rank);
+  static std::optional<SharedWindow> from_anonymous_memory(MPI_Comm node_comm, std::size_t bytes);
+  static std::optional<SharedWindow> from_mpi(MPI_Comm node_comm, std::size_t bytes);
 
-  MPI_Win window_ = MPI_WIN_NULL;
-  std::size_t bytes_ = 0;
-  std::byte* mine_ = nullptr;
+  std::size_t bytes_;
   std::vector<std::byte*> segments_;
+  std::byte* mine_;
+  std::vector<std::shared_ptr<SharedMemory>> memory_;  ///< one per segment; none in an MPI window
+  MPI_Win window_ = MPI_WIN_NULL;
 };
 
 }  // namespace cxtrain

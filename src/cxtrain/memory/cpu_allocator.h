@@ -1,5 +1,9 @@
 #pragma once
 
+#include <memory>
+
+#include "cxtrain/memory/mem_pool.h"
+
 namespace cxtrain {
 
 /// Lets the process keep what it frees, instead of giving it back to the kernel and faulting it in again at
@@ -8,5 +12,19 @@ namespace cxtrain {
 /// (`tune_malloc`). Does nothing where the user has a wish of their own about malloc. For programs to call,
 /// once, at their start: both are settings of the process. Returns whether it did.
 bool keep_freed_memory();
+
+/// Whether `UseMemPool` has an effect: after `keep_freed_memory`, unless LibTorch was given another allocator
+/// since.
+bool mem_pools_in_effect();
+
+/// While it lives, CPU tensors that are made on any thread lie in the pool, if it has a place of just their
+/// size. One at a time. A tensor may outlive this, and the caller's hold on the pool.
+class UseMemPool {
+ public:
+  explicit UseMemPool(std::shared_ptr<MemPool> pool);
+  ~UseMemPool();
+  UseMemPool(const UseMemPool&) = delete;
+  UseMemPool& operator=(const UseMemPool&) = delete;
+};
 
 }  // namespace cxtrain

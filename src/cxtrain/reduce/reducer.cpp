@@ -42,7 +42,7 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator& communicator
 Reducer::~Reducer() {
   for (Parameter& parameter : parameters_) {
     torch::autograd::impl::set_post_acc_grad_hooks(parameter.tensor, nullptr);
-    parameter.tensor.mutable_grad().reset();  // a view of memory that ends with the communicator
+    parameter.tensor.mutable_grad().reset();  // memory that may end with the communicator
   }
 }
 
@@ -54,6 +54,9 @@ void Reducer::allocate_arenas() {
     const at::Tensor& first = parameters_[plan.parameters.front()].tensor;
     arenas_.push_back(communicator_.allocate(plan.numel, first.scalar_type(), first.device()));
   }
+  std::vector<std::size_t> sizes;
+  for (const Parameter& parameter : parameters_) sizes.push_back(parameter.tensor.nbytes());
+  pool_ = communicator_.mem_pool(sizes);
 }
 
 std::vector<ParameterShape> Reducer::shapes() const {
@@ -77,6 +80,7 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
         arenas_.begin());
     at::Tensor flat = arenas_[arena].narrow(0, used[arena], plan.numel);
     used[arena] += plan.numel;
+    std::vector<Communicator::Part> parts;
     for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
       Parameter& parameter = parameters_[plan.parameters[i]];
       const at::Tensor& tensor = parameter.tensor;
@@ -85,9 +89,11 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
           flat.as_strided(tensor.sizes(), dense ? tensor.strides() : tensor.contiguous().strides(),
                           flat.storage_offset() + plan.offsets[i]);
       parameter.bucket = buckets_.size();
+      parameter.part = i;
+      parts.push_back({plan.offsets[i], parameter.view});
     }
     const std::size_t pending = plan.parameters.size();  // the layout may change after begin_backward
-    buckets_.push_back({std::move(flat), std::move(plan.parameters), pending});
+    buckets_.push_back({std::move(flat), std::move(plan.parameters), std::move(parts), pending});
   }
 }
 
@@ -104,12 +110,15 @@ void Reducer::on_gradient(std::size_t index) {
   const std::lock_guard lock(gradients_arrive_);
   Parameter& parameter = parameters_[index];
   at::Tensor& gradient = parameter.tensor.mutable_grad();
-  if (!gradient.is_same(parameter.view)) {
-    // The first gradient since zero_gradients: autograd made a tensor for it. Copying it into its place costs
-    // half of what adding to a zeroed place would.
-    const at::NoGradGuard no_grad;
-    parameter.view.copy_(gradient);
-    gradient = parameter.view;
+  at::Tensor& part = part_of(parameter);
+  if (!gradient.is_same(part)) {  // the first since zero_gradients: autograd made a tensor for it
+    if (!reduced_where_it_lies(gradient, parameter.view)) {
+      // Copying it into its place costs half of what adding to a zeroed place would.
+      const at::NoGradGuard no_grad;
+      parameter.view.copy_(gradient);
+      gradient = parameter.view;
+    }
+    part = gradient;
   }
   parameter.touched = true;
   if (!synchronize_ || parameter.ready) return;
@@ -119,13 +128,24 @@ void Reducer::on_gradient(std::size_t index) {
   if (options_.overlap && order_agreed_) send_ready_buckets();
 }
 
+/// Whether it has a place in the pool to itself (autograd may hand out views of one tensor), laid out like
+/// its other one.
+bool Reducer::reduced_where_it_lies(const at::Tensor& gradient, const at::Tensor& place) const {
+  return pool_ != nullptr && pool_->contains(gradient.const_data_ptr()) &&
+         gradient.storage().use_count() == 1 && gradient.storage().nbytes() == place.nbytes() &&
+         gradient.strides() == place.strides() && gradient.scalar_type() == place.scalar_type() &&
+         !gradient.requires_grad();
+}
+
 void Reducer::send_ready_buckets() {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].pending == 0) {
-    communicator_.all_reduce(buckets_[next_bucket_++].flat, ReduceOp::avg);
+    const Bucket& bucket = buckets_[next_bucket_++];
+    communicator_.all_reduce_parts(bucket.flat, bucket.parts, ReduceOp::avg);
   }
 }
 
 void Reducer::finish() {
+  pool_in_use_.reset();
   fill_untouched();
   for (Bucket& bucket : buckets_) bucket.pending = 0;
   send_ready_buckets();
@@ -142,6 +162,7 @@ void Reducer::fill_untouched() {
     const at::NoGradGuard no_grad;
     parameter.view.zero_();
     parameter.tensor.mutable_grad() = parameter.view;
+    part_of(parameter) = parameter.view;
     if (!warned_unused_) names += (names.empty() ? "" : ", ") + parameter.name;
   }
   if (names.empty() || options_.find_unused_parameters) return;
@@ -180,8 +201,10 @@ void Reducer::agree_on_order() {
 void Reducer::zero_gradients() {
   for (Parameter& parameter : parameters_) {
     parameter.tensor.mutable_grad().reset();
+    part_of(parameter) = parameter.view;  // lets go of the gradient's memory
     parameter.touched = false;
   }
+  if (pool_ != nullptr) pool_in_use_.emplace(pool_);
   if (next_order_.empty()) return;
   lay_out(next_order_);  // now, while there is nothing in the buckets to move
   next_order_.clear();

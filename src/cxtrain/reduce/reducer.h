@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/communicator.h"
+#include "cxtrain/memory/cpu_allocator.h"
 #include "cxtrain/reduce/buckets.h"
 #include "cxtrain/reduce/named_tensor.h"
 
@@ -23,13 +26,14 @@ struct ReducerOptions {
 
 /// The seam between autograd and communication: averages gradients over all ranks.
 ///
-/// Gradients live in flat buckets, as views; a hook on each parameter notes that its gradient is ready, and a
+/// Each gradient has its place in a flat bucket. A hook on each parameter notes that its gradient is ready,
+/// and moves it there, unless autograd made it in the communicator's pool, where it is reduced as it lies. A
 /// full bucket is all-reduced as one message. Buckets go out strictly in index order, so that all ranks agree
 /// whatever order autograd takes. After the first synchronised step they are laid out anew in the order
 /// observed then (rank 0's, sent to all).
 ///
 /// For each micro-batch: `begin_backward`, then backward, and once per optimizer step `finish`. Gradients
-/// accumulate in the buckets between two calls of `zero_gradients`. One thread calls it; on CUDA the hooks
+/// accumulate between two calls of `zero_gradients`. One thread calls it; on CUDA the hooks
 /// run on autograd's threads, one for each device, while the caller waits in backward.
 class Reducer {
  public:
@@ -50,7 +54,8 @@ class Reducer {
   /// `find_unused_parameters` one that got none on any rank stays without a gradient.
   void finish();
 
-  /// Forgets the gradients, without touching memory: the next backward writes rather than adds.
+  /// Forgets the gradients, without touching memory: the next backward writes rather than adds. From here to
+  /// `finish` the communicator's pool is in use.
   void zero_gradients();
 
   std::size_t bucket_count() const { return buckets_.size(); }
@@ -60,14 +65,15 @@ class Reducer {
   struct Parameter {
     std::string name;
     at::Tensor tensor;
-    at::Tensor view;  ///< its place in the bucket, shaped and strided like the parameter
-    std::size_t bucket = 0;
-    bool ready = false;    ///< in this backward
-    bool touched = false;  ///< since zero_gradients
+    at::Tensor view;                   ///< its place in the bucket, shaped and strided like the parameter
+    std::size_t bucket = 0, part = 0;  ///< where in `buckets_`
+    bool ready = false;                ///< in this backward
+    bool touched = false;              ///< since zero_gradients
   };
   struct Bucket {
     at::Tensor flat;
     std::vector<std::size_t> parameters;
+    std::vector<Communicator::Part> parts;  ///< the gradients, or their places; one per parameter
     std::size_t pending = 0;
   };
 
@@ -75,14 +81,20 @@ class Reducer {
   void allocate_arenas();
   void lay_out(std::span<const std::size_t> order);
   void on_gradient(std::size_t index);
+  bool reduced_where_it_lies(const at::Tensor& gradient, const at::Tensor& place) const;
+  at::Tensor& part_of(const Parameter& parameter) {
+    return buckets_[parameter.bucket].parts[parameter.part].values;
+  }
   void send_ready_buckets();
   void fill_untouched();
   void forget_unused();
   void agree_on_order();
 
   std::vector<Parameter> parameters_;
-  std::vector<at::Tensor> arenas_;  ///< flat memory, one per dtype and device
-  std::vector<Bucket> buckets_;     ///< slices of the arenas
+  std::vector<at::Tensor> arenas_;         ///< flat memory, one per dtype and device
+  std::vector<Bucket> buckets_;            ///< slices of the arenas
+  std::shared_ptr<MemPool> pool_;          ///< for gradients; or null
+  std::optional<UseMemPool> pool_in_use_;  ///< while gradients are made
   Communicator& communicator_;
   World& world_;
   ReducerOptions options_;
