@@ -29,6 +29,7 @@ struct Model {
       add("p" + std::to_string(size), at::ones({size}));
     add("transposed", at::ones({7, 9}).t());
     add("frozen", at::ones({3}), false);
+    add("empty", at::ones({0, 4}));
   }
   void add(const std::string& name, at::Tensor tensor, bool trained = true) {
     tensor.set_requires_grad(trained);

@@ -22,7 +22,7 @@ constexpr std::size_t kCacheLine = 64;
 /// Large enough to stream, small enough that all ranks work in the same neighbourhood.
 constexpr std::size_t kBlock = std::size_t{512} << 10;
 
-std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
+std::size_t divide_up(std::size_t n, std::size_t by) { return (n + by - 1) / by; }
 
 void require_dense_host_tensor(const at::Tensor& tensor, const char* operation) {
   if (!tensor.is_cpu() || !tensor.is_non_overlapping_and_dense()) {
@@ -130,6 +130,7 @@ void HostCommunicator::all_reduce_parts(const at::Tensor& memory, std::span<cons
   if (!whole) return reduce_gathered(memory, parts, op);
   auto* mine = reinterpret_cast<Place*>(places_->mine());
   for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].values.numel() == 0) continue;
     const std::optional<Place> place = find(parts[i].values.const_data_ptr());
     if (!place) throw CommunicationError("all_reduce_parts: a part lies outside the communicator's memory");
     mine[i] = *place;
@@ -158,9 +159,8 @@ void HostCommunicator::reduce_by_node(Place memory, at::ScalarType dtype, std::s
                                       std::span<const Part> parts, ReduceOp op) {
   const std::size_t element = c10::elementSize(dtype);
   const auto ranks = static_cast<std::size_t>(local_size_), mine = static_cast<std::size_t>(local_rank_);
-  const std::size_t rounds =
-      std::max<std::size_t>(1, round_up(count * element, ranks * kBlock) / (ranks * kBlock));
-  const std::size_t block = round_up((count + ranks * rounds - 1) / (ranks * rounds), kCacheLine / element);
+  const std::size_t rounds = divide_up(count * element, ranks * kBlock), grain = kCacheLine / element;
+  const std::size_t block = divide_up(divide_up(count, ranks * rounds), grain) * grain;
   const int divisor = op == ReduceOp::avg ? size_ : 1;
 
   barrier_.wait("all_reduce");  // every rank's values are written
@@ -197,8 +197,9 @@ void HostCommunicator::sum_block(const Place& memory, at::ScalarType dtype, std:
     reduce_elements(dtype, op, {copies_.data(), copies_.size()}, targets, last - first, divisor);
   };
   if (parts.empty()) {
-    for (int r = 0; r < local_size_; ++r)
+    for (int r = 0; r < local_size_; ++r) {
       copies_[static_cast<std::size_t>(r)] = at(r, memory) + begin * element;
+    }
     return sum_copies(begin, end);
   }
   const auto starts_after = [](std::size_t position, const Part& part) {
