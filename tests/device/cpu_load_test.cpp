@@ -22,10 +22,10 @@ TEST_CASE("the load is processor time over time since the sample before", "[devi
   CpuLoad load(clock, [] { return used_seconds; });
   clock.time = 104;
   used_seconds = 7;
-  CHECK(load.sample().cpu_percent == Approx(50));
+  CHECK(load.sample().cpu_percent == Catch::Approx(50));
   clock.time = 105;
   used_seconds = 10;
-  CHECK(load.sample().cpu_percent == Approx(300));
+  CHECK(load.sample().cpu_percent == Catch::Approx(300));
   CHECK(load.sample().cpu_percent == 0);  // no time has passed
 }
 

@@ -49,11 +49,11 @@ TEST_CASE("track_grad_norm logs each parameter's norm and the total, unclipped, 
   Watched model;
   setting.options.trainer.track_grad_norm = 2;
   auto metrics = setting.fit(model, data).metrics;
-  CHECK(metrics.at("grad_2.0_norm_total") == Approx(model.total).epsilon(1e-5));
+  CHECK(metrics.at("grad_2.0_norm_total") == Catch::Approx(model.total).epsilon(1e-5));
   CHECK(metrics.count("grad_2.0_norm_first.weight") == 1);
   setting.options.trainer.track_grad_norm = std::numeric_limits<double>::infinity();
   metrics = setting.fit(model, data).metrics;
-  CHECK(metrics.at("grad_inf_norm_first.weight") == Approx(model.weight).epsilon(1e-5));
+  CHECK(metrics.at("grad_inf_norm_first.weight") == Catch::Approx(model.weight).epsilon(1e-5));
 }
 
 /// A loss that is NaN at one step, or a learning rate that makes a parameter infinite.
@@ -76,9 +76,9 @@ TEST_CASE("terminate_on_nan ends training at a loss or a parameter that is not f
   CHECK_NOTHROW(setting.fit(loss, data));
   setting.options.trainer.terminate_on_nan = true;
   Sick again(true);
-  CHECK_THROWS_WITH(setting.fit(again, data), Catch::Contains("the loss is nan"));
+  CHECK_THROWS_WITH(setting.fit(again, data), test::contains("the loss is nan"));
   CHECK_THROWS_WITH(setting.fit(parameter, data),
-                    Catch::Contains("no longer finite") || Catch::Contains("the loss is"));
+                    test::contains("no longer finite") || test::contains("the loss is"));
 }
 
 /// Gives another dataset each time it is asked.
@@ -173,7 +173,7 @@ TEST_CASE(
 
   setting.options.trainer.max_epochs = -1;
   setting.options.trainer.max_steps = 3;
-  CHECK_THROWS_WITH(setting.fit(model, data), Catch::Contains("give --max_epochs"));
+  CHECK_THROWS_WITH(setting.fit(model, data), test::contains("give --max_epochs"));
 }
 
 TEST_CASE("a trainer can be used again, with the user's callbacks and without those of the last run") {

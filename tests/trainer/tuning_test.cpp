@@ -28,8 +28,8 @@ TEST_CASE(
   CHECK(test::flat_parameters(model).equal(before));
   REQUIRE(result.rates.size() >= 20);
   CHECK(result.rates.size() <= 100);
-  CHECK(result.rates.front() == Approx(1e-8));
-  CHECK(result.rates[10] / result.rates[9] == Approx(std::pow(1e8, 0.01)));
+  CHECK(result.rates.front() == Catch::Approx(1e-8));
+  CHECK(result.rates[10] / result.rates[9] == Catch::Approx(std::pow(1e8, 0.01)));
   REQUIRE(result.suggestion());
   CHECK(*result.suggestion() > 1e-2);
   CHECK(*result.suggestion() <= 1);
@@ -119,7 +119,7 @@ TEST_CASE("errors that are not about memory end the batch size finder, and nothi
   ToyData data(64, 8);
   Limited model(0);
   Trainer trainer(world, test::quiet(dir.path()));
-  CHECK_THROWS_WITH(trainer.scale_batch_size(model, data), Catch::Contains("not even a batch of 2"));
+  CHECK_THROWS_WITH(trainer.scale_batch_size(model, data), test::contains("not even a batch of 2"));
   CHECK_FALSE(is_out_of_memory(std::runtime_error("the well is dry")));
   CHECK(is_out_of_memory(
       std::runtime_error("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried")));
