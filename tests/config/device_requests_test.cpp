@@ -154,6 +154,33 @@ TEST_CASE("requests that cannot be met say what was asked and what there is", "[
   CHECK(all(plan_for(row.asked, machine_showing(row.machine, row.visible)).errors) == row.error);
 }
 
+TEST_CASE("a build without CUDA leaves the GPUs alone, and says so to whoever asks for one", "[config]") {
+  Hardware hardware = machine_showing(2, "1");
+  hardware.gpu_support = false;
+  const Plan open = plan_for({}, hardware);
+  CHECK(open.ok());
+  CHECK(devices_of(open) == std::vector<std::string>{"cpu"});
+  CHECK(all(open.warnings) ==
+        "accelerator: node n1 has 2 GPUs, and this cxtrain was built without CUDA: the run uses the CPU "
+        "(install the CUDA toolkit and NCCL and build it again, or say --accelerator cpu)\n");
+  CHECK(plan_for({.accelerator = "cpu"}, hardware).warnings.empty());
+  CHECK(plan_for({.devices = "2"}, hardware).world_size == 2);
+  CHECK(
+      all(plan_for({.accelerator = "gpu"}, hardware).errors) ==
+      "accelerator: a GPU was asked for (accelerator=gpu), but none is visible: node n1 has 2 GPUs, and this "
+      "cxtrain was built without CUDA (use --accelerator cpu or auto)\n");
+  CHECK(all(plan_for({.gpus = "1"}, hardware).errors) ==
+        "gpus: gpus=1 was asked for, but no GPU is visible: node n1 has 2 GPUs, and this cxtrain was built "
+        "without CUDA (drop --gpus to train on the CPU)\n");
+
+  hardware.nodes[0].gpus.clear();
+  CHECK(plan_for({}, hardware).warnings.empty());
+  CHECK(
+      all(plan_for({.accelerator = "gpu"}, hardware).errors) ==
+      "accelerator: a GPU was asked for (accelerator=gpu), but none is visible: node n1 has 0 GPUs, and this "
+      "cxtrain was built without CUDA (use --accelerator cpu or auto)\n");
+}
+
 TEST_CASE("gpus wins over devices, with a warning", "[config]") {
   const Plan plan = plan_for({.devices = "3", .gpus = "1,2"}, machine(4));
   REQUIRE(plan.ok());

@@ -42,6 +42,12 @@ class Chooser {
     } else {
       choice_.only_free = trainer_.auto_select_gpus && choice_.gpu;
     }
+    if (accelerator == "auto" && !trainer_.gpus && !hardware_.gpu_support &&
+        !hardware_.node(0).gpus.empty()) {
+      plan_.warnings.push_back(
+          {"accelerator", describe_gpus(hardware_, 0) + ": the run uses the CPU",
+           "install the CUDA toolkit and NCCL and build it again, or say --accelerator cpu"});
+    }
     if (trainer_.auto_select_gpus && !choice_.gpu) {
       plan_.warnings.push_back({"auto_select_gpus", "auto_select_gpus has no effect on the CPU", "drop it"});
     }
@@ -167,6 +173,7 @@ std::string describe_gpus(const Hardware& hardware, int node) {
   const std::size_t all = machine.gpus.size(), visible = visible_gpus(hardware, node).gpus.size();
   std::string text =
       "node " + machine.hostname + " has " + std::to_string(all) + (all == 1 ? " GPU" : " GPUs");
+  if (!hardware.gpu_support) return text + ", and this cxtrain was built without CUDA";
   if (const auto variable = hardware.env.find("CUDA_VISIBLE_DEVICES");
       variable != hardware.env.end() && all > 0) {
     text += ", of which CUDA_VISIBLE_DEVICES=" + variable->second + " shows " + std::to_string(visible);

@@ -52,6 +52,7 @@ VisibleGpus visible_gpus(const std::vector<Gpu>& gpus,
 }
 
 VisibleGpus visible_gpus(const Hardware& hardware, int n) {
+  if (!hardware.gpu_support) return {};
   const auto variable = hardware.env.find("CUDA_VISIBLE_DEVICES");
   return visible_gpus(hardware.node(n).gpus,
                       variable == hardware.env.end() ? std::nullopt : std::optional(variable->second));

@@ -20,7 +20,7 @@ struct VisibleGpus {
 VisibleGpus visible_gpus(const std::vector<Gpu>& gpus,
                          const std::optional<std::string>& cuda_visible_devices);
 
-/// The same for node `n`, with the variable from the hardware's `env`.
+/// The same for node `n`, with the variable from the hardware's `env`. None in a build without GPU support.
 VisibleGpus visible_gpus(const Hardware& hardware, int n);
 
 }  // namespace cxtrain

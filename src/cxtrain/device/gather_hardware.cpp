@@ -32,12 +32,16 @@ Hardware merge_hardware(const std::vector<Hardware>& seen, const std::vector<int
 }
 
 Hardware gather_hardware(World& world) {
+  const Hardware own = probe_hardware();
   std::vector<Hardware> seen;
-  for (const std::string& text : world.all_gather(to_json(probe_hardware()))) {
+  for (const std::string& text : world.all_gather(to_json(own))) {
     seen.push_back(parse_hardware(text, "a rank's hardware"));
   }
   const std::vector<int>& nodes = world.facts().rank_nodes;
-  return merge_hardware(seen, nodes.empty() ? std::vector<int>(seen.size(), 0) : nodes, world.rank());
+  Hardware merged =
+      merge_hardware(seen, nodes.empty() ? std::vector<int>(seen.size(), 0) : nodes, world.rank());
+  merged.gpu_support = own.gpu_support;
+  return merged;
 }
 
 }  // namespace cxtrain

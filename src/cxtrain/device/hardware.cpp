@@ -20,6 +20,9 @@ Hardware probe_hardware() {
   node.hostname = hostname();
   node.cores = cores_of_this_process();
   node.gpus = read_gpus_from_nvml();
+#ifndef CXTRAIN_WITH_CUDA
+  hardware.gpu_support = false;
+#endif
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
     hardware.env["CUDA_VISIBLE_DEVICES"] = visible;
   return hardware;

@@ -29,6 +29,7 @@ struct Node {
 struct Hardware {
   std::vector<Node> nodes;                 ///< one entry stands for every node when there are more nodes
   std::map<std::string, std::string> env;  ///< replaces the process's environment for these keys
+  bool gpu_support = true;                 ///< whether this build can use GPUs; not in hardware files
 
   /// The description of node `n`; the last entry stands for all further ones.
   const Node& node(int n) const;
