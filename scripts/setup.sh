@@ -35,11 +35,15 @@ install_packages() {
     kept+=("$package")
   done
   if [ ${#kept[@]} -eq 0 ]; then return; fi
-  say "installing packages: ${kept[*]}"
   if ! command -v apt-get >/dev/null; then
     echo "setup: no apt-get here; install these (or their like) yourself: ${kept[*]}" >&2
     exit 2
   fi
+  if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+    echo "setup: packages are missing, and there is no sudo; as root: apt-get install ${kept[*]}" >&2
+    exit 2
+  fi
+  say "installing packages: ${kept[*]}"
   as_root apt-get update -qq
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${kept[@]}" >/dev/null
 }
