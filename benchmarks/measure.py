@@ -222,7 +222,7 @@ def ddp(bench):
     found["efficiency"] = ratio(results, "trainer 1", "trainer 2", "step_us")
     found["floor_efficiency"] = ratio(results, "floor 1", "floor 2", "step_us")
     rows = []
-    for way, what in (("floor", "flat MPI_Allreduce"), ("trainer", "gradients reduced in the window")):
+    for way, what in (("floor", "flat MPI_Allreduce"), ("trainer", "gradients summed in shared memory")):
         one, two = found[f"{way} 1"], found[f"{way} 2"]
         rows.append(
             (

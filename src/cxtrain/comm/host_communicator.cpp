@@ -61,8 +61,8 @@ HostCommunicator::HostCommunicator(MpiWorld& world, MPI_Comm node_comm, double t
 HostCommunicator::~HostCommunicator() = default;
 
 std::string HostCommunicator::description() const {
-  return num_nodes_ == 1 ? "MPI, gradients summed where they lie, in memory that the node's ranks share"
-                         : "MPI, gradients in memory that each node's ranks share, summed over " +
+  return num_nodes_ == 1 ? "MPI, summed in memory that the node's ranks share"
+                         : "MPI, summed in memory that each node's ranks share, then over " +
                                std::to_string(num_nodes_) + " nodes";
 }
 
