@@ -64,11 +64,12 @@ class CachingCpuAllocator final : public c10::Allocator {
 
   c10::DataPtr allocate(std::size_t bytes) override {
     void* data = pools_.take(bytes);
-    if (data == nullptr) data = bytes < kLarge ? small_->raw_allocate(bytes) : cache_.take(bytes);
+    if (data == nullptr) data = keeps_ && bytes >= kLarge ? cache_.take(bytes) : small_->raw_allocate(bytes);
     return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
   }
 
   PoolPlaces& pools() { return pools_; }
+  void keep_large_blocks() { keeps_ = true; }
 
   /// oneDNN's convolutions allocate raw memory, for which every block needs the same deleter.
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -88,6 +89,7 @@ class CachingCpuAllocator final : public c10::Allocator {
   }
 
   c10::Allocator* small_;
+  bool keeps_ = false;
   BlockCache cache_;
   PoolPlaces pools_;
 };
@@ -95,8 +97,10 @@ class CachingCpuAllocator final : public c10::Allocator {
 }  // namespace
 
 bool keep_freed_memory() {
+  CachingCpuAllocator& allocator = CachingCpuAllocator::instance();
+  c10::SetCPUAllocator(&allocator, /*priority=*/1);
   if (!tune_malloc()) return false;
-  c10::SetCPUAllocator(&CachingCpuAllocator::instance(), /*priority=*/1);
+  allocator.keep_large_blocks();
   return true;
 }
 
