@@ -77,6 +77,12 @@ void check_mpi(int status, const char* call) {
                            " failed: " + std::string(text, static_cast<std::size_t>(length)));
 }
 
+bool on_all_ranks(bool here, MPI_Comm comm) {
+  int everywhere = here ? 1 : 0;
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &everywhere, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce");
+  return everywhere == 1;
+}
+
 MpiComm::~MpiComm() {
   if (comm_ == MPI_COMM_NULL || std::uncaught_exceptions() > 0)
     return;  // collective: not on the way out of an error

@@ -22,6 +22,9 @@ class MpiSession {
 /// Throws CommunicationError naming the call when `status` is not MPI_SUCCESS.
 void check_mpi(int status, const char* call);
 
+/// Whether `here` holds on all ranks of `comm`. Collective.
+bool on_all_ranks(bool here, MPI_Comm comm);
+
 /// An owned communicator handle.
 class MpiComm {
  public:

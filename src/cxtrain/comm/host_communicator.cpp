@@ -72,9 +72,7 @@ at::Tensor HostCommunicator::allocate(std::int64_t numel, at::ScalarType dtype, 
   if (bytes == 0 || !device.is_cpu() || !has_reduce_kernel(dtype)) return at::empty({numel}, options);
   std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_.get(), bytes);
   // Nodes may differ in shared memory; the way of reducing must not.
-  int shared = window ? 1 : 0;
-  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &shared, 1, MPI_INT, MPI_MIN, comm_.get()), "MPI_Allreduce");
-  if (shared == 0) {
+  if (!on_all_ranks(window.has_value(), comm_.get())) {
     log_warning("the ranks of this node cannot map each other's memory, and /dev/shm has no room for " +
                 std::to_string(bytes * static_cast<std::size_t>(local_size_) >> 20) +
                 " MB of gradients; they take MPI_Allreduce instead, which is slower (enlarge /dev/shm)");
@@ -87,9 +85,8 @@ at::Tensor HostCommunicator::allocate(std::int64_t numel, at::ScalarType dtype, 
 std::shared_ptr<MemPool> HostCommunicator::mem_pool(std::span<const std::size_t> sizes) {
   const Watchdog::Wait wait(watchdog_, "mem_pool");
   const std::size_t bytes = MemPool::bytes_for(sizes);
-  int possible = bytes > 0 && local_size_ > 1 && mem_pools_in_effect() ? 1 : 0;
-  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &possible, 1, MPI_INT, MPI_MIN, node_comm_.get()), "MPI_Allreduce");
-  if (possible == 0) return nullptr;
+  const bool possible = bytes > 0 && local_size_ > 1 && mem_pools_in_effect();
+  if (!on_all_ranks(possible, node_comm_.get())) return nullptr;
   std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_.get(), bytes);
   if (!window || window->memory() == nullptr) return nullptr;
   std::optional<SharedWindow> places = SharedWindow::allocate(node_comm_.get(), sizes.size() * sizeof(Place));

@@ -31,13 +31,6 @@ std::byte* aligned(void* address) {
   return reinterpret_cast<std::byte*>((number + kCacheLine - 1) / kCacheLine * kCacheLine);
 }
 
-/// Whether all ranks of the node say so.
-bool everywhere(bool here, MPI_Comm node_comm) {
-  int all = here ? 1 : 0;
-  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, node_comm), "MPI_Allreduce");
-  return all == 1;
-}
-
 }  // namespace
 
 std::optional<SharedWindow> SharedWindow::allocate(MPI_Comm node_comm, std::size_t bytes,
@@ -66,7 +59,7 @@ std::optional<SharedWindow> SharedWindow::from_anonymous_memory(MPI_Comm node_co
     segments.push_back(memory.back() != nullptr ? memory.back()->data() : nullptr);
   }
   const bool complete = std::find(segments.begin(), segments.end(), nullptr) == segments.end();
-  if (!everywhere(complete, node_comm)) return std::nullopt;
+  if (!on_all_ranks(complete, node_comm)) return std::nullopt;
   SharedWindow result(bytes, std::move(segments), rank);
   result.memory_ = std::move(memory);
   return result;
@@ -76,7 +69,7 @@ std::optional<SharedWindow> SharedWindow::from_mpi(MPI_Comm node_comm, std::size
   int ranks = 0, rank = 0;
   MPI_Comm_size(node_comm, &ranks);
   MPI_Comm_rank(node_comm, &rank);
-  if (!everywhere(shared_memory_has_room(bytes * static_cast<std::size_t>(ranks)), node_comm))
+  if (!on_all_ranks(shared_memory_has_room(bytes * static_cast<std::size_t>(ranks)), node_comm))
     return std::nullopt;
 
   MPI_Info info = MPI_INFO_NULL;

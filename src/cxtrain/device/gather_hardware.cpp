@@ -20,6 +20,7 @@ Hardware merge_hardware(const std::vector<Hardware>& seen, const std::vector<int
   const int my_node = nodes[static_cast<std::size_t>(me)];
   Hardware merged;
   merged.env = mine.env;
+  merged.gpu_support = mine.gpu_support;
   for (int node = 0; node <= *std::ranges::max_element(nodes); ++node) {
     const auto first = static_cast<std::size_t>(std::ranges::find(nodes, node) - nodes.begin());
     bool shared = true;
@@ -37,11 +38,9 @@ Hardware gather_hardware(World& world) {
   for (const std::string& text : world.all_gather(to_json(own))) {
     seen.push_back(parse_hardware(text, "a rank's hardware"));
   }
+  seen[static_cast<std::size_t>(world.rank())] = own;  // what a file of hardware does not hold, too
   const std::vector<int>& nodes = world.facts().rank_nodes;
-  Hardware merged =
-      merge_hardware(seen, nodes.empty() ? std::vector<int>(seen.size(), 0) : nodes, world.rank());
-  merged.gpu_support = own.gpu_support;
-  return merged;
+  return merge_hardware(seen, nodes.empty() ? std::vector<int>(seen.size(), 0) : nodes, world.rank());
 }
 
 }  // namespace cxtrain

@@ -15,7 +15,7 @@ Hardware gather_hardware(World& world);
 /// The picture that rank `me` gets. `seen`: what each rank sees of its own node; `nodes`: the node of each
 /// rank. A rank keeps its own view of its node where the node's ranks were given different GPUs to see
 /// (Slurm's
-/// --gpus-per-task); `env` is always its own.
+/// --gpus-per-task); `env` and `gpu_support` are always its own.
 Hardware merge_hardware(const std::vector<Hardware>& seen, const std::vector<int>& nodes, int me);
 
 }  // namespace cxtrain

@@ -25,7 +25,7 @@ BlockCache::~BlockCache() {
 }
 
 void* BlockCache::take(std::size_t bytes) {
-  bytes = (bytes + kPage - 1) / kPage * kPage;
+  bytes = whole_pages(bytes);
   const std::lock_guard lock(mutex_);
   // The best fit; among equals the one freed last, which the processor's caches may still hold.
   auto best = free_.end();

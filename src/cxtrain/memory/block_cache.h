@@ -23,6 +23,7 @@ class BlockCache {
 
   /// Every block begins on a page: an address that does not is none of ours.
   static constexpr std::size_t kPage = 4096;
+  static constexpr std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
   /// At least `bytes` bytes, and at most an eighth more than that rounded up to pages; uninitialised. Throws
   /// std::bad_alloc.

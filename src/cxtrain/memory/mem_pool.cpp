@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include "cxtrain/memory/block_cache.h"
+
 namespace cxtrain {
 namespace {
-
-constexpr std::size_t kPage = 4096;
-
-std::size_t pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 /// How many places of each size.
 std::map<std::size_t, std::size_t> places(std::span<const std::size_t> sizes) {
@@ -24,7 +22,7 @@ std::map<std::size_t, std::size_t> places(std::span<const std::size_t> sizes) {
 
 std::size_t MemPool::bytes_for(std::span<const std::size_t> sizes) {
   std::size_t total = 0;
-  for (const auto& [bytes, count] : places(sizes)) total += count * pages(bytes);
+  for (const auto& [bytes, count] : places(sizes)) total += count * BlockCache::whole_pages(bytes);
   return total;
 }
 
@@ -32,8 +30,8 @@ MemPool::MemPool(std::shared_ptr<SharedMemory> memory, std::span<const std::size
     : memory_(std::move(memory)) {
   std::byte* next = memory_->data();
   for (const auto& [bytes, count] : places(sizes)) {
-    Size size{bytes, next, next + count * pages(bytes), {}};
-    for (std::size_t i = count; i-- > 0;) size.free.push_back(next + i * pages(bytes));
+    Size size{bytes, next + count * BlockCache::whole_pages(bytes), {}};
+    for (std::size_t i = count; i-- > 0;) size.free.push_back(next + i * BlockCache::whole_pages(bytes));
     next = size.end;
     sizes_.push_back(std::move(size));
   }
@@ -41,7 +39,6 @@ MemPool::MemPool(std::shared_ptr<SharedMemory> memory, std::span<const std::size
 
 void* MemPool::take(std::size_t bytes) {
   if (bytes < kSmallest) return nullptr;
-  const std::lock_guard lock(mutex_);
   const auto size = std::lower_bound(sizes_.begin(), sizes_.end(), bytes,
                                      [](const Size& s, auto b) { return s.bytes < b; });
   if (size == sizes_.end() || size->bytes != bytes || size->free.empty()) return nullptr;
@@ -52,16 +49,10 @@ void* MemPool::take(std::size_t bytes) {
 }
 
 void MemPool::give(void* place) noexcept {
-  const std::lock_guard lock(mutex_);
   const auto size =
       std::upper_bound(sizes_.begin(), sizes_.end(), place, [](auto* p, const Size& s) { return p < s.end; });
   size->free.push_back(place);  // it had room for all
   --taken_;
-}
-
-std::size_t MemPool::taken() const {
-  const std::lock_guard lock(mutex_);
-  return taken_;
 }
 
 }  // namespace cxtrain

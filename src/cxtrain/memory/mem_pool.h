@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
@@ -14,8 +13,8 @@ namespace cxtrain {
 /// the same on GPUs: torch.cuda.MemPool). Whoever holds the memory's other mappings sees the tensors that lie
 /// in it.
 ///
-/// Each size has as many places as it was named, and one more for a passing tensor of that size. All methods
-/// may be called from any thread.
+/// Each size has as many places as it was named, and one more for a passing tensor of that size. For one
+/// thread at a time, which LibTorch's allocator sees to; `contains` for any.
 class MemPool {
  public:
   /// Smaller tensors are not worth a page of their own: they get no place.
@@ -36,17 +35,16 @@ class MemPool {
     return address >= memory_->data() && address < memory_->data() + memory_->bytes();
   }
   /// Places that are taken.
-  std::size_t taken() const;
+  std::size_t taken() const { return taken_; }
 
  private:
   struct Size {
     std::size_t bytes;
-    std::byte *begin, *end;
+    std::byte* end;
     std::vector<void*> free;  ///< the last one given back is at the end, and next: caches may still hold it
   };
 
   std::shared_ptr<SharedMemory> memory_;
-  mutable std::mutex mutex_;
   std::vector<Size> sizes_;  ///< ascending
   std::size_t taken_ = 0;
 };

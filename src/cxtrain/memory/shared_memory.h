@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
+
+#include "cxtrain/base/file_descriptor.h"
 
 namespace cxtrain {
 
@@ -32,10 +35,11 @@ class SharedMemory {
   Address address() const noexcept;
 
  private:
-  SharedMemory(int file, std::byte* data, std::size_t bytes) : file_(file), data_(data), bytes_(bytes) {}
-  static std::shared_ptr<SharedMemory> map(int file, std::size_t bytes) noexcept;
+  SharedMemory(FileDescriptor file, std::byte* data, std::size_t bytes)
+      : file_(std::move(file)), data_(data), bytes_(bytes) {}
+  static std::shared_ptr<SharedMemory> map(FileDescriptor file, std::size_t bytes) noexcept;
 
-  int file_;
+  FileDescriptor file_;
   std::byte* data_;
   std::size_t bytes_;
 };

@@ -70,7 +70,8 @@ std::vector<ParameterShape> Reducer::shapes() const {
 void Reducer::lay_out(std::span<const std::size_t> order) {
   buckets_.clear();
   std::vector<std::int64_t> used(arenas_.size(), 0);
-  for (BucketPlan& plan : plan_buckets(shapes(), order, options_.first_bucket_bytes, options_.bucket_bytes)) {
+  for (const BucketPlan& plan :
+       plan_buckets(shapes(), order, options_.first_bucket_bytes, options_.bucket_bytes)) {
     const at::Tensor& first = parameters_[plan.parameters.front()].tensor;
     const auto arena = static_cast<std::size_t>(
         std::find_if(arenas_.begin(), arenas_.end(),
@@ -92,8 +93,8 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
       parameter.part = i;
       parts.push_back({plan.offsets[i], parameter.view});
     }
-    const std::size_t pending = plan.parameters.size();  // the layout may change after begin_backward
-    buckets_.push_back({std::move(flat), std::move(plan.parameters), std::move(parts), pending});
+    const std::size_t pending = parts.size();  // the layout may change after begin_backward
+    buckets_.push_back({std::move(flat), std::move(parts), pending});
   }
 }
 
@@ -103,7 +104,7 @@ void Reducer::begin_backward(bool synchronize) {
   next_bucket_ = 0;
   observed_order_.clear();
   for (Parameter& parameter : parameters_) parameter.ready = false;
-  for (Bucket& bucket : buckets_) bucket.pending = bucket.parameters.size();
+  for (Bucket& bucket : buckets_) bucket.pending = bucket.parts.size();
 }
 
 void Reducer::on_gradient(std::size_t index) {

@@ -72,7 +72,6 @@ class Reducer {
   };
   struct Bucket {
     at::Tensor flat;
-    std::vector<std::size_t> parameters;
     std::vector<Communicator::Part> parts;  ///< the gradients, or their places; one per parameter
     std::size_t pending = 0;
   };
