@@ -1,3 +1,5 @@
+#include <ATen/ops/equal.h>
+
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -5,6 +7,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/early_stopping.h"
 #include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/trainer/layer_rows.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"
@@ -291,6 +294,23 @@ TEST_CASE("a run leaves its files, which agree with each other") {
   while (std::getline(csv, line)) steps.push_back(line.substr(0, line.find(',', line.find(',') + 1)));
   const Names expected{"0,4", "0,9", "0,9", "1,14", "1,19", "1,19"};
   CHECK(steps == expected);
+}
+
+TEST_CASE("a layer that is registered twice is trained once, and counted once") {
+  struct Tied : Regression {
+    Tied() : Regression({.optimizer = Sgd{.lr = 0.5}}) { register_module("again", first.ptr()); }
+  };
+  Setting setting;
+  setting.options.trainer.max_steps = 1;
+  ToyData data(8, 8);
+  Tied tied;
+  Regression plain({.optimizer = Sgd{.lr = 0.5}});
+  setting.fit(tied, data);
+  setting.fit(plain, data);
+  CHECK(at::equal(tied.first->weight, plain.first->weight));
+  std::int64_t counted = 0;
+  for (const LayerRow& row : layer_rows(tied)) counted += row.params;
+  CHECK(counted == 6 * 16 + 16 + 16 * 2 + 2);
 }
 
 TEST_CASE("the same seed gives the same bits, another seed others") {

@@ -19,8 +19,8 @@ class Trainable {
  public:
   virtual ~Trainable() = default;
 
-  /// Parameters and buffers in registration order. The tensors are handles: writing to them writes to the
-  /// model.
+  /// Parameters and buffers in registration order, each once, under its first name where modules share it.
+  /// The tensors are handles: writing to them writes to the model.
   virtual std::vector<NamedTensor> all_parameters() const = 0;
   virtual std::vector<NamedTensor> all_buffers() const = 0;
 

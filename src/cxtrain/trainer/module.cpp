@@ -3,6 +3,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <string>
+#include <unordered_set>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/trainer/batch_norms.h"
@@ -12,6 +14,17 @@ namespace {
 
 [[noreturn]] void refuse(const char* stage, const char* method) {
   throw ConfigError("model", std::string("cannot ") + stage + ": its class does not define " + method);
+}
+
+/// LibTorch lists a tensor that several modules share (tied weights) once for each of them, which would train
+/// it as often.
+std::vector<NamedTensor> each_once(const torch::OrderedDict<std::string, at::Tensor>& tensors) {
+  std::unordered_set<const at::TensorImpl*> seen;
+  std::vector<NamedTensor> result;
+  for (const auto& item : tensors) {
+    if (seen.insert(item.value().unsafeGetTensorImpl()).second) result.push_back({item.key(), item.value()});
+  }
+  return result;
 }
 
 }  // namespace
@@ -28,17 +41,8 @@ void Module::log(std::string_view name, double value, const LogOptions& options)
   if (sink_ != nullptr) sink_->log(name, value, options);
 }
 
-std::vector<NamedTensor> Module::all_parameters() const {
-  std::vector<NamedTensor> all;
-  for (const auto& item : named_parameters()) all.push_back({item.key(), item.value()});
-  return all;
-}
-
-std::vector<NamedTensor> Module::all_buffers() const {
-  std::vector<NamedTensor> all;
-  for (const auto& item : named_buffers()) all.push_back({item.key(), item.value()});
-  return all;
-}
+std::vector<NamedTensor> Module::all_parameters() const { return each_once(named_parameters()); }
+std::vector<NamedTensor> Module::all_buffers() const { return each_once(named_buffers()); }
 
 at::Device Module::part_device(std::size_t part) const {
   parts_asked_for_ = std::max(parts_asked_for_, part + 1);
