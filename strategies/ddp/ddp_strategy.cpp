@@ -1,8 +1,10 @@
 #include "ddp_strategy.h"
 
+#include "cxtrain/base/log.h"
 #include "cxtrain/comm/make_communicator.h"
 #include "cxtrain/optim/clip.h"
 #include "cxtrain/precision/master_weights.h"
+#include "cxtrain/reduce/optimizer_shards.h"
 #include "cxtrain/reduce/reducer.h"
 #include "cxtrain/reduce/sync_batch_norm.h"
 #include "cxtrain/reduce/tensor_sync.h"
@@ -11,6 +13,19 @@
 
 namespace cxtrain {
 namespace {
+
+/// Whether dividing the update saves more than fetching the other ranks' shards costs. An update by Adam
+/// touches an element seven times, one by SGD three times, with momentum five; the exchange touches it twice,
+/// in another core's cache. Measured on two ranks (benchmarks/RESULTS.md): Adam gains, momentum is even, SGD
+/// loses. A small model loses by the two meetings of the ranks.
+bool sharding_pays(const OptimizerConfig& optimizer, const std::vector<NamedTensor>& parameters) {
+  constexpr std::size_t kSmallest = std::size_t{256} << 10;
+  std::size_t bytes = 0;
+  for (const auto& [name, tensor] : parameters) bytes += tensor.nbytes();
+  const bool two_moments =
+      std::holds_alternative<Adam>(optimizer) || std::holds_alternative<AdamW>(optimizer);
+  return two_moments && bytes >= kSmallest;
+}
 
 class DdpStrategy final : public Strategy {
  public:
@@ -42,6 +57,19 @@ class DdpStrategy final : public Strategy {
 
   DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
   std::vector<NamedTensor> optimizer_parameters() const override { return masters_.parameters(); }
+  std::span<const ElementRange> shard_optimizer(const OptimizerConfig& optimizer) override {
+    const std::optional<bool> wish = context_->options.ddp.shard_optimizer;
+    const std::vector<NamedTensor>& parameters = masters_.parameters();
+    if (shards_ == nullptr && wish.value_or(sharding_pays(optimizer, parameters))) {
+      shards_ = OptimizerShards::divide(parameters, *communicator_, context_->world);
+      if (shards_ != nullptr) {
+        log_info("optimizer: the ranks of a node divide its work");
+      } else if (wish) {
+        warn_of_whole_updates();
+      }
+    }
+    return shards_ != nullptr ? shards_->mine() : std::span<const ElementRange>();
+  }
 
   at::Tensor training_step(const MicroStep& step) override {
     std::optional<SyncBatchNorm::Scope> over_all_ranks;
@@ -63,6 +91,7 @@ class DdpStrategy final : public Strategy {
   at::Tensor gradient_norm() override { return cxtrain::gradient_norm(masters_.gradients()); }
 
   void after_optimizer_step() override {
+    if (shards_) shards_->all_gather();
     masters_.write_back();
     buffers_->broadcast();  // what the forward passes made of them differs between ranks; rank 0's hold
   }
@@ -82,10 +111,17 @@ class DdpStrategy final : public Strategy {
     batch_norm_.reset();
     buffers_.reset();
     reducer_.reset();
+    shards_.reset();
     communicator_.reset();
   }
 
  private:
+  void warn_of_whole_updates() const {
+    const std::string obstacle = OptimizerShards::obstacle(masters_.parameters());
+    log_warning("ddp.shard_optimizer is on, but every rank will update all parameters: " +
+                (obstacle.empty() ? "there are no ranks on this node that share memory with it" : obstacle));
+  }
+
   Trainable* module_ = nullptr;
   const StrategyContext* context_ = nullptr;
   std::unique_ptr<Communicator> communicator_;
@@ -93,6 +129,7 @@ class DdpStrategy final : public Strategy {
   std::optional<SyncBatchNorm> batch_norm_;
   std::unique_ptr<Reducer> reducer_;
   MasterWeights masters_;
+  std::unique_ptr<OptimizerShards> shards_;  ///< null: every rank updates everything
 };
 
 }  // namespace

@@ -77,6 +77,8 @@ TEST_CASE("options reach their members", "[cli]") {
                                  "1000",
                                  "--ddp.overlap",
                                  "false",
+                                 "--ddp.shard_optimizer",
+                                 "true",
                                  "--callbacks.early_stopping_monitor",
                                  "val_loss",
                                  "--plugin",
@@ -101,6 +103,7 @@ TEST_CASE("options reach their members", "[cli]") {
   CHECK(options.data.args.empty());
   CHECK(options.ddp.bucket_bytes == 1000);
   CHECK(options.ddp.overlap == false);
+  CHECK(options.ddp.shard_optimizer == true);
   CHECK(options.callbacks.early_stopping_monitor == "val_loss");
   CHECK(options.plugins == std::vector<std::string>{"a.so", "b.so"});
   CHECK(options.timeout_seconds == 12.5);

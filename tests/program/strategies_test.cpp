@@ -50,6 +50,27 @@ TEST_CASE(
   CHECK(losses[1] == Catch::Approx(losses[0]).epsilon(0.02));
 }
 
+TEST_CASE("ranks of a node divide the optimizer's work where asked to, to the same bits, and say so") {
+  std::vector<std::string> hashes;
+  for (const char* wish : {"true", "false"}) {
+    const TempDir dir;
+    const ProgramResult run =
+        run_ranks(2, "--accelerator cpu --max_epochs 2 --ddp.shard_optimizer " + std::string(wish) + in(dir));
+    CAPTURE(run.output);
+    REQUIRE(run.status == 0);
+    CHECK((run.output.find("divide its work") != std::string::npos) == (wish == std::string("true")));
+    hashes.push_back(run_json(dir)["parameters_sha256"]);
+  }
+  CHECK(hashes[0] == hashes[1]);
+
+  const TempDir dir;
+  const ProgramResult alone =
+      run_ranks(1, "--accelerator cpu --strategy ddp --max_epochs 1 --ddp.shard_optimizer true" + in(dir));
+  CAPTURE(alone.output);
+  CHECK(alone.status == 0);
+  CHECK(alone.output.find("every rank will update all parameters") != std::string::npos);
+}
+
 TEST_CASE("a model without parts is not spread over several devices") {
   const TempDir dir;
   const ProgramResult run =

@@ -2,6 +2,8 @@
 #include <ATen/ops/equal.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <type_traits>
+
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/solo_world.h"
 #include "support/catch.h"
@@ -76,6 +78,44 @@ TEST_CASE("bucket sizes and overlap do not change a bit of the result") {
       CHECK(at::equal(train_together<Regression>(data, options), reference));
     }
   }
+}
+
+/// As `Regression`, with an optimizer of the test's choice.
+template <int kChoice>
+struct Chosen : Regression {
+  static OptimizerConfig choose() {
+    if (kChoice == 0) return AdamW{.lr = 0.01};
+    if (kChoice == 1) return Sgd{.lr = 0.05, .momentum = 0.9, .nesterov = true};
+    return rmsprop();
+  }
+  Chosen() : Regression({.optimizer = choose()}) {}
+};
+
+TEST_CASE("dividing the optimizer's work does not change a bit of the result") {
+  const int ranks = test_world().size();
+  ToyData data(64 * ranks, 8);
+  Options options = twenty_steps();
+  SECTION("gradients clipped") { options.trainer.gradient_clip_val = 0.05; }
+  SECTION("accumulated") { options.trainer.accumulate_grad_batches = 3; }
+  SECTION("bfloat16 parameters") { options.trainer.precision = "bf16-true"; }
+  SECTION("scaled float16") { options.trainer.precision = "16-mixed"; }
+  SECTION("master weights") {
+    options.trainer.precision = "16-mixed";
+    options.trainer.amp_level = "O2";
+  }
+  SECTION("weights averaged, learning rate found") {
+    options.trainer.max_epochs = 5;
+    options.trainer.stochastic_weight_avg = options.trainer.auto_lr_find = true;
+  }
+  const auto same_either_way = [&]<class Model>(std::type_identity<Model>) {
+    options.ddp.shard_optimizer = false;
+    const at::Tensor whole = train_together<Model>(data, options);
+    options.ddp.shard_optimizer = true;
+    return at::equal(train_together<Model>(data, options), whole);
+  };
+  CHECK(same_either_way(std::type_identity<Chosen<0>>()));
+  CHECK(same_either_way(std::type_identity<Chosen<1>>()));
+  CHECK(same_either_way(std::type_identity<Chosen<2>>()));
 }
 
 TEST_CASE("accumulating N micro-batches equals an N times larger batch") {

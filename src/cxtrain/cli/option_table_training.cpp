@@ -81,6 +81,8 @@ void add_optimisation_options(OptionTable& table) {
   add({"ddp.find_unused_parameters", "leave parameters that no rank used without a gradient"},
       CXTRAIN_MEMBER(ddp.find_unused_parameters));
   add({"ddp.overlap", "reduce gradients during backward; null: where it helps"}, CXTRAIN_MEMBER(ddp.overlap));
+  add({"ddp.shard_optimizer", "divide the optimizer's work among a node's ranks; null: where it pays"},
+      CXTRAIN_MEMBER(ddp.shard_optimizer));
   add({"ddp.first_bucket_bytes", "bytes of the first gradient bucket (0: no limit)"},
       CXTRAIN_MEMBER(ddp.first_bucket_bytes));
   add({"ddp.bucket_bytes", "bytes of the others (0: no limit)"}, CXTRAIN_MEMBER(ddp.bucket_bytes));

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "cxtrain/comm/node_replicas.h"
 #include "cxtrain/memory/mem_pool.h"
 
 /// The data plane: collectives on tensors, between the ranks of one world.
@@ -63,6 +64,14 @@ class Communicator {
   /// perhaps not on all ranks.
   virtual std::shared_ptr<MemPool> mem_pool(std::span<const std::size_t> sizes) {
     static_cast<void>(sizes);
+    return nullptr;
+  }
+
+  /// Memory of this many bytes that every rank of the node has a copy of. Collective: every rank asks for the
+  /// same. Lives no longer than the communicator. Null, on all ranks of a node alike, where there is none, or
+  /// nobody to share it with.
+  virtual std::unique_ptr<NodeReplicas> node_replicas(std::size_t bytes) {
+    static_cast<void>(bytes);
     return nullptr;
   }
 

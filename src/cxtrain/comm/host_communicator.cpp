@@ -10,6 +10,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/comm/mpi_types.h"
 #include "cxtrain/comm/reduce_kernels.h"
+#include "cxtrain/comm/window_replicas.h"
 #include "cxtrain/memory/cpu_allocator.h"
 
 namespace cxtrain {
@@ -95,6 +96,14 @@ std::shared_ptr<MemPool> HostCommunicator::mem_pool(std::span<const std::size_t>
   pool_window_ = static_cast<std::uint32_t>(windows_.size());
   windows_.push_back(std::move(*window));
   return std::make_shared<MemPool>(windows_.back().memory(), sizes);
+}
+
+std::unique_ptr<NodeReplicas> HostCommunicator::node_replicas(std::size_t bytes) {
+  const Watchdog::Wait wait(watchdog_, "node_replicas");
+  if (bytes == 0 || local_size_ == 1) return nullptr;
+  std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_.get(), bytes);
+  if (!window || window->memory() == nullptr) return nullptr;
+  return std::make_unique<WindowReplicas>(std::move(*window), local_rank_, barrier_);
 }
 
 std::optional<HostCommunicator::Place> HostCommunicator::find(const void* address) const {

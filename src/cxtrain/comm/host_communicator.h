@@ -41,6 +41,7 @@ class HostCommunicator final : public Communicator {
   void all_reduce(const at::Tensor& tensor, ReduceOp op) override;
   void all_reduce_parts(const at::Tensor& memory, std::span<const Part> parts, ReduceOp op) override;
   std::shared_ptr<MemPool> mem_pool(std::span<const std::size_t> sizes) override;
+  std::unique_ptr<NodeReplicas> node_replicas(std::size_t bytes) override;
   void broadcast(const at::Tensor& tensor, int root) override;
   void join() override {}
 

@@ -138,6 +138,8 @@ struct DdpOptions {
       false;  ///< leave parameters that no rank used without a gradient, as `single` does
   std::optional<bool>
       overlap;  ///< reduce buckets during backward; absent: where the communicator gains by it
+  std::optional<bool>
+      shard_optimizer;  ///< divide the optimizer's work among a node's ranks; absent: where it pays
   std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
 

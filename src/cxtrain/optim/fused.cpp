@@ -4,6 +4,8 @@
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -24,85 +26,108 @@ std::vector<at::Tensor> zeros_like_each(const std::vector<at::Tensor>& tensors) 
   return zeros;
 }
 
+/// Elements of a dense tensor, in the order in which they lie in memory.
+at::Tensor flat_view(const at::Tensor& tensor, ElementRange range) {
+  return tensor.detach().as_strided({range.size()}, {1}, tensor.storage_offset() + range.begin);
+}
+
+/// The part of a gradient that belongs to a shard of its parameter.
+at::Tensor shard_of(const at::Tensor& gradient, const at::Tensor& parameter, ElementRange shard) {
+  if (gradient.strides() == parameter.strides()) return flat_view(gradient, shard);
+  return flat_view(at::empty_like(parameter).copy_(gradient), shard);
+}
+
 }  // namespace
 
 FusedOptimizer::FusedOptimizer(Rule rule, std::vector<ResolvedGroup> groups) : rule_(rule) {
   const at::NoGradGuard no_grad;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     base_rates_.push_back(groups[g].lr);
-    const std::size_t first_of_group = shards_.size();
-    for (const NamedTensor& parameter : groups[g].parameters) {
-      const auto same =
-          std::find_if(shards_.begin() + static_cast<std::ptrdiff_t>(first_of_group), shards_.end(),
-                       [&](const Shard& shard) {
-                         return shard.parameters[0].scalar_type() == parameter.tensor.scalar_type() &&
-                                shard.parameters[0].device() == parameter.tensor.device();
-                       });
-      Shard& shard = same != shards_.end() ? *same : shards_.emplace_back();
-      shard.group = g;
-      shard.lr = groups[g].lr;
-      shard.weight_decay = groups[g].weight_decay;
-      shard.names.push_back(parameter.name);
-      shard.parameters.push_back(parameter.tensor);
+    const std::size_t first_of_group = kinds_.size();
+    for (const ResolvedGroup::Parameter& parameter : groups[g].parameters) {
+      const bool whole = parameter.shard.size() == parameter.tensor.numel();
+      if (!whole && parameter.shard.size() == 0) continue;
+      Kind& kind = kind_of(parameter.tensor, g, first_of_group);
+      kind.lr = groups[g].lr;
+      kind.weight_decay = groups[g].weight_decay;
+      kind.names.push_back(parameter.name);
+      kind.wholes.push_back(parameter.tensor);
+      kind.shards.push_back(parameter.shard);
+      kind.parameters.push_back(whole ? parameter.tensor : flat_view(parameter.tensor, parameter.shard));
     }
   }
-  for (Shard& shard : shards_) {
+  for (Kind& kind : kinds_) {
     std::visit(
         [&](const auto& r) {
           using R = std::decay_t<decltype(r)>;
           if constexpr (kHasMoments<R>) {
-            shard.first = zeros_like_each(shard.parameters);
-            shard.second = zeros_like_each(shard.parameters);
-            if (r.amsgrad) shard.largest = zeros_like_each(shard.parameters);
+            kind.first = zeros_like_each(kind.parameters);
+            kind.second = zeros_like_each(kind.parameters);
+            if (r.amsgrad) kind.largest = zeros_like_each(kind.parameters);
           } else if (r.momentum != 0) {
-            shard.first = zeros_like_each(shard.parameters);
+            kind.first = zeros_like_each(kind.parameters);
           }
         },
         rule_);
-    const auto count = static_cast<std::int64_t>(shard.parameters.size());
-    shard.steps = at::zeros({count}, shard.parameters[0].options().dtype(at::kFloat).requires_grad(false));
-    shard.step_of = shard.steps.unbind();
-    shard.started.assign(shard.parameters.size(), 0);
+    const auto count = static_cast<std::int64_t>(kind.parameters.size());
+    kind.steps = at::zeros({count}, kind.parameters[0].options().dtype(at::kFloat).requires_grad(false));
+    kind.step_of = kind.steps.unbind();
+    kind.started.assign(kind.parameters.size(), 0);
   }
 }
 
-void FusedOptimizer::select(Shard& shard) {
+FusedOptimizer::Kind& FusedOptimizer::kind_of(const at::Tensor& parameter, std::size_t group,
+                                              std::size_t first_of_group) {
+  const auto same = std::find_if(kinds_.begin() + static_cast<std::ptrdiff_t>(first_of_group), kinds_.end(),
+                                 [&](const Kind& kind) {
+                                   return kind.parameters[0].scalar_type() == parameter.scalar_type() &&
+                                          kind.parameters[0].device() == parameter.device();
+                                 });
+  if (same != kinds_.end()) return *same;
+  Kind& made = kinds_.emplace_back();
+  made.group = group;
+  return made;
+}
+
+void FusedOptimizer::select(Kind& kind) {
   Selection& s = selection_;
   for (auto* list : {&s.parameters, &s.gradients, &s.first, &s.second, &s.largest, &s.step_of}) list->clear();
-  for (std::size_t i = 0; i < shard.parameters.size(); ++i) {
-    const at::Tensor& gradient = shard.parameters[i].grad();
+  for (std::size_t i = 0; i < kind.parameters.size(); ++i) {
+    const at::Tensor& whole = kind.wholes[i];
+    const at::Tensor& gradient = whole.grad();
     if (!gradient.defined()) continue;
-    s.parameters.push_back(shard.parameters[i]);
-    s.gradients.push_back(gradient);
-    if (!shard.first.empty()) s.first.push_back(shard.first[i]);
-    if (!shard.second.empty()) s.second.push_back(shard.second[i]);
-    if (!shard.largest.empty()) s.largest.push_back(shard.largest[i]);
-    s.step_of.push_back(shard.step_of[i]);
+    s.parameters.push_back(kind.parameters[i]);
+    s.gradients.push_back(whole.is_same(kind.parameters[i]) ? gradient
+                                                            : shard_of(gradient, whole, kind.shards[i]));
+    if (!kind.first.empty()) s.first.push_back(kind.first[i]);
+    if (!kind.second.empty()) s.second.push_back(kind.second[i]);
+    if (!kind.largest.empty()) s.largest.push_back(kind.largest[i]);
+    s.step_of.push_back(kind.step_of[i]);
   }
 }
 
 void FusedOptimizer::step(const StepInputs& inputs) {
   const at::NoGradGuard no_grad;
-  for (Shard& shard : shards_) {
-    select(shard);
+  for (Kind& kind : kinds_) {
+    select(kind);
     if (selection_.parameters.empty()) continue;
     std::optional<at::Tensor> found_inf;
-    if (inputs.found_inf != nullptr) found_inf = inputs.found_inf->to(shard.steps.device(), at::kFloat);
+    if (inputs.found_inf != nullptr) found_inf = inputs.found_inf->to(kind.steps.device(), at::kFloat);
     // The kernels read the count that includes this step; a skipped step takes it back.
-    const bool all = selection_.parameters.size() == shard.parameters.size();
+    const bool all = selection_.parameters.size() == kind.parameters.size();
     const auto count = [&](auto&& change) {
-      if (all) return static_cast<void>(change(shard.steps));
+      if (all) return static_cast<void>(change(kind.steps));
       for (at::Tensor& step : selection_.step_of) change(step);
     };
     count([](at::Tensor& step) { step.add_(1); });
-    std::visit([&](const auto& rule) { update(rule, shard, shard.lr * lr_factor_, found_inf); }, rule_);
-    if (found_inf) count([&](at::Tensor& step) { step.sub_(*found_inf); });
+    std::visit([&](const auto& rule) { update(rule, kind, kind.lr * lr_factor_, found_inf); }, rule_);
+    if (found_inf) count([skipped = found_inf->reshape({})](at::Tensor& step) { step.sub_(skipped); });
   }
   selection_.gradients
       .clear();  // or they would outlive zero_gradients, and the next backward need memory of its own
 }
 
-void FusedOptimizer::update(const Sgd& rule, Shard& shard, double lr,
+void FusedOptimizer::update(const Sgd& rule, Kind& kind, double lr,
                             const std::optional<at::Tensor>& found_inf) {
   Selection& s = selection_;
   if (fused_sgd_is_broken(s.parameters[0])) {
@@ -110,40 +135,39 @@ void FusedOptimizer::update(const Sgd& rule, Shard& shard, double lr,
     if (rule.momentum != 0 && rule.dampening != 0) {
       throw ConfigError("optimizer.dampening", "is not available for 16-bit parameters on the CPU", "use 0");
     }
-    return foreach_sgd_step(s.parameters, s.gradients, s.first, rule, shard.weight_decay, lr);
+    return foreach_sgd_step(s.parameters, s.gradients, s.first, rule, kind.weight_decay, lr);
   }
   if (rule.momentum == 0 || rule.dampening == 0) {
     // A buffer of zeros takes the first gradient as it is, so no step is a special first one.
-    at::_fused_sgd_(s.parameters, s.gradients, s.first, shard.weight_decay, rule.momentum, lr, rule.dampening,
+    at::_fused_sgd_(s.parameters, s.gradients, s.first, kind.weight_decay, rule.momentum, lr, rule.dampening,
                     rule.nesterov, /*maximize=*/false, /*is_first_step=*/false, {}, found_inf);
     return;
   }
   // With dampening the first gradient must enter undamped: parameter by parameter, as they start.
   if (found_inf && found_inf->item<float>() != 0) return;
-  for (std::size_t i = 0, j = 0; i < shard.parameters.size(); ++i) {
-    if (!shard.parameters[i].grad().defined()) continue;
+  for (std::size_t i = 0, j = 0; i < kind.parameters.size(); ++i) {
+    if (!kind.wholes[i].grad().defined()) continue;
     at::_fused_sgd_(at::TensorList(s.parameters[j]), at::TensorList(s.gradients[j]),
-                    at::TensorList(s.first[j]), shard.weight_decay, rule.momentum, lr, rule.dampening,
+                    at::TensorList(s.first[j]), kind.weight_decay, rule.momentum, lr, rule.dampening,
                     rule.nesterov, /*maximize=*/false,
-                    /*is_first_step=*/shard.started[i] == 0, {}, {});
-    shard.started[i] = 1;
+                    /*is_first_step=*/kind.started[i] == 0, {}, {});
+    kind.started[i] = 1;
     ++j;
   }
 }
 
-void FusedOptimizer::update(const Adam& rule, Shard& shard, double lr,
+void FusedOptimizer::update(const Adam& rule, Kind& kind, double lr,
                             const std::optional<at::Tensor>& found_inf) {
   Selection& s = selection_;
   at::_fused_adam_(s.parameters, s.gradients, s.first, s.second, s.largest, s.step_of, lr, rule.beta1,
-                   rule.beta2, shard.weight_decay, rule.eps, rule.amsgrad, /*maximize=*/false, {}, found_inf);
+                   rule.beta2, kind.weight_decay, rule.eps, rule.amsgrad, /*maximize=*/false, {}, found_inf);
 }
 
-void FusedOptimizer::update(const AdamW& rule, Shard& shard, double lr,
+void FusedOptimizer::update(const AdamW& rule, Kind& kind, double lr,
                             const std::optional<at::Tensor>& found_inf) {
   Selection& s = selection_;
   at::_fused_adamw_(s.parameters, s.gradients, s.first, s.second, s.largest, s.step_of, lr, rule.beta1,
-                    rule.beta2, shard.weight_decay, rule.eps, rule.amsgrad, /*maximize=*/false, {},
-                    found_inf);
+                    rule.beta2, kind.weight_decay, rule.eps, rule.amsgrad, /*maximize=*/false, {}, found_inf);
 }
 
 std::vector<double> FusedOptimizer::learning_rates() const {
@@ -155,14 +179,14 @@ std::vector<double> FusedOptimizer::learning_rates() const {
 std::vector<NamedTensor> FusedOptimizer::state() const {
   const bool moments = !std::holds_alternative<Sgd>(rule_);
   std::vector<NamedTensor> all;
-  for (const Shard& shard : shards_) {
-    for (std::size_t i = 0; i < shard.names.size(); ++i) {
-      const std::string& name = shard.names[i];
-      if (!shard.first.empty())
-        all.push_back({(moments ? "exp_avg." : "momentum_buffer.") + name, shard.first[i]});
-      if (!shard.second.empty()) all.push_back({"exp_avg_sq." + name, shard.second[i]});
-      if (!shard.largest.empty()) all.push_back({"max_exp_avg_sq." + name, shard.largest[i]});
-      all.push_back({"step." + name, shard.step_of[i]});
+  for (const Kind& kind : kinds_) {
+    for (std::size_t i = 0; i < kind.names.size(); ++i) {
+      const std::string& name = kind.names[i];
+      if (!kind.first.empty())
+        all.push_back({(moments ? "exp_avg." : "momentum_buffer.") + name, kind.first[i]});
+      if (!kind.second.empty()) all.push_back({"exp_avg_sq." + name, kind.second[i]});
+      if (!kind.largest.empty()) all.push_back({"max_exp_avg_sq." + name, kind.largest[i]});
+      all.push_back({"step." + name, kind.step_of[i]});
     }
   }
   return all;

@@ -8,7 +8,7 @@
 namespace cxtrain {
 
 /// SGD, Adam and AdamW on ATen's fused kernels: one call for all parameters of a group, on CPU and CUDA, with
-/// no host synchronisation.
+/// no host synchronisation. Of a parameter whose shard is a part of it, that part is updated, and has state.
 class FusedOptimizer final : public Optimizer {
  public:
   using Rule = std::variant<Sgd, Adam, AdamW>;
@@ -22,31 +22,34 @@ class FusedOptimizer final : public Optimizer {
 
  private:
   /// Parameters of one group, dtype and device, with their state in the same order.
-  struct Shard {
+  struct Kind {
     std::size_t group;
     double lr, weight_decay;
     std::vector<std::string> names;
-    std::vector<at::Tensor> parameters;
+    std::vector<at::Tensor> wholes;      ///< the model's, which have the gradients
+    std::vector<ElementRange> shards;    ///< of these
+    std::vector<at::Tensor> parameters;  ///< what is updated: the whole, or a flat view of the shard
     std::vector<at::Tensor> first, second, largest;  ///< momentum or exp_avg; exp_avg_sq; max_exp_avg_sq
     at::Tensor steps;                                ///< float32 [parameters]: updates made to each
     std::vector<at::Tensor> step_of;                 ///< its elements
     std::vector<char> started;  ///< momentum buffers that hold a gradient (SGD with dampening)
   };
-  /// What of a shard takes part in a step; all of it, nearly always.
+  /// What of a kind takes part in a step; all of it, nearly always.
   struct Selection {
     std::vector<at::Tensor> parameters, gradients, first, second, largest, step_of;
   };
 
-  void select(Shard& shard);
-  void update(const Sgd& rule, Shard& shard, double lr, const std::optional<at::Tensor>& found_inf);
-  void update(const Adam& rule, Shard& shard, double lr, const std::optional<at::Tensor>& found_inf);
-  void update(const AdamW& rule, Shard& shard, double lr, const std::optional<at::Tensor>& found_inf);
+  Kind& kind_of(const at::Tensor& parameter, std::size_t group, std::size_t first_of_group);
+  void select(Kind& kind);
+  void update(const Sgd& rule, Kind& kind, double lr, const std::optional<at::Tensor>& found_inf);
+  void update(const Adam& rule, Kind& kind, double lr, const std::optional<at::Tensor>& found_inf);
+  void update(const AdamW& rule, Kind& kind, double lr, const std::optional<at::Tensor>& found_inf);
 
   Rule rule_;
-  std::vector<Shard> shards_;
+  std::vector<Kind> kinds_;
   std::vector<double> base_rates_;
   double lr_factor_ = 1;
-  Selection selection_;  // reused: a step allocates nothing
+  Selection selection_;  // reused: a step allocates no lists
 };
 
 }  // namespace cxtrain

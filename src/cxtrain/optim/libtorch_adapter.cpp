@@ -21,7 +21,7 @@ class LibTorchAdapter final : public Optimizer {
     Groups lists;
     for (const ResolvedGroup& group : groups_) {
       std::vector<at::Tensor> tensors;
-      for (const NamedTensor& parameter : group.parameters) tensors.push_back(parameter.tensor);
+      for (const auto& parameter : group.parameters) tensors.push_back(parameter.tensor);
       lists.emplace_back(std::move(tensors));
     }
     if (needs_closure_ && lists.size() > 1) {

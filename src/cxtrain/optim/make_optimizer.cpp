@@ -8,15 +8,17 @@
 namespace cxtrain {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup,
-                                          const std::vector<NamedTensor>& parameters) {
+                                          const std::vector<NamedTensor>& parameters,
+                                          std::span<const ElementRange> shards) {
   return std::visit(
       [&](const auto& config) -> std::unique_ptr<Optimizer> {
         using Config = std::decay_t<decltype(config)>;
         if constexpr (std::is_same_v<Config, LibTorchOptimizer>) {
-          return make_libtorch_optimizer(config, resolve_groups(setup.groups, parameters, config.lr, 0));
+          return make_libtorch_optimizer(config,
+                                         resolve_groups(setup.groups, parameters, shards, config.lr, 0));
         } else {
           return std::make_unique<FusedOptimizer>(
-              config, resolve_groups(setup.groups, parameters, config.lr, config.weight_decay));
+              config, resolve_groups(setup.groups, parameters, shards, config.lr, config.weight_decay));
         }
       },
       setup.optimizer);

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cxtrain/optim/setup.h"
 #include "cxtrain/reduce/named_tensor.h"
+#include "cxtrain/reduce/shard_plan.h"
 
 namespace cxtrain {
 
@@ -20,7 +22,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   struct StepInputs {
-    const at::Tensor* found_inf = nullptr;  ///< float32 scalar; where it is 1 the step changes nothing
+    const at::Tensor* found_inf = nullptr;  ///< float32, one element; where it is 1 the step changes nothing
     std::function<at::Tensor()> closure =
         {};  ///< computes loss and gradients anew; only where `needs_closure()`
   };
@@ -32,15 +34,20 @@ class Optimizer {
   /// One current rate per parameter group.
   virtual std::vector<double> learning_rates() const = 0;
 
-  /// Everything it remembers, by parameter name ("exp_avg.layers.0.weight"); writing to the tensors restores
-  /// it.
+  /// Everything it remembers, by parameter name ("exp_avg.layers.0.weight"), of the shards that it updates:
+  /// in the parameter's shape, or flat where it has a part of one. Writing to the tensors restores it.
   virtual std::vector<NamedTensor> state() const = 0;
 };
 
 /// Builds the optimizer that the setup describes, over `parameters` (those that require a gradient).
 /// Parameters in none of the setup's groups form a last one. Throws ConfigError when a group names a tensor
 /// that is not a parameter, or two groups share one.
+///
+/// `shards`, where there are any, has for each parameter the elements that are asked of it; someone else
+/// updates the others. SGD, Adam and AdamW, which treat every element by itself, do and remember no more than
+/// that. LibTorch's own optimizers update whole parameters all the same.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup,
-                                          const std::vector<NamedTensor>& parameters);
+                                          const std::vector<NamedTensor>& parameters,
+                                          std::span<const ElementRange> shards = {});
 
 }  // namespace cxtrain

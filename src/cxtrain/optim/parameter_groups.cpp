@@ -29,12 +29,19 @@ std::vector<ParameterGroup> translate_groups(std::vector<ParameterGroup> groups,
 }
 
 std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& groups,
-                                          const std::vector<NamedTensor>& parameters, double lr,
+                                          const std::vector<NamedTensor>& parameters,
+                                          std::span<const ElementRange> shards, double lr,
                                           double weight_decay) {
-  std::map<const at::TensorImpl*, const NamedTensor*> free;
-  for (const NamedTensor& parameter : parameters) {
-    if (parameter.tensor.requires_grad()) free[parameter.tensor.unsafeGetTensorImpl()] = &parameter;
+  std::map<const at::TensorImpl*, std::size_t> free;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& tensor = parameters[i].tensor;
+    if (tensor.requires_grad()) free[tensor.unsafeGetTensorImpl()] = i;
   }
+  const auto entry = [&](std::size_t i) {
+    const auto& [name, tensor] = parameters[i];
+    return ResolvedGroup::Parameter{name, tensor,
+                                    shards.empty() ? ElementRange{0, tensor.numel()} : shards[i]};
+  };
   std::vector<ResolvedGroup> resolved;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     ResolvedGroup group{{}, groups[g].lr.value_or(lr), groups[g].weight_decay.value_or(weight_decay)};
@@ -46,14 +53,14 @@ std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& gro
                           "parameter group " + std::to_string(g) +
                               " has a tensor that is no parameter of the model, or is in two groups");
       }
-      group.parameters.push_back(*found->second);
+      group.parameters.push_back(entry(found->second));
       free.erase(found);
     }
     if (!group.parameters.empty()) resolved.push_back(std::move(group));
   }
   ResolvedGroup rest{{}, lr, weight_decay};
-  for (const NamedTensor& parameter : parameters) {
-    if (free.contains(parameter.tensor.unsafeGetTensorImpl())) rest.parameters.push_back(parameter);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (free.contains(parameters[i].tensor.unsafeGetTensorImpl())) rest.parameters.push_back(entry(i));
   }
   if (!rest.parameters.empty()) resolved.push_back(std::move(rest));
   if (resolved.empty()) throw ConfigError("model", "has no parameter that requires a gradient");

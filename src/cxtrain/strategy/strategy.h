@@ -12,8 +12,10 @@
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/data/data_shard.h"
+#include "cxtrain/optim/setup.h"
 #include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/precision/policy.h"
+#include "cxtrain/reduce/shard_plan.h"
 #include "cxtrain/strategy/trainable.h"
 
 /// How a step is spread over ranks and devices. One plugin each; the fit loop drives them all alike and never
@@ -70,8 +72,16 @@ class Strategy {
   /// The part of every global batch that this rank reads.
   virtual DataShard data_shard() const = 0;
 
-  /// The parameters for this rank's optimizer.
+  /// What the optimizer updates: the model's parameters, or copies under the same names.
   virtual std::vector<NamedTensor> optimizer_parameters() const = 0;
+
+  /// Called before an optimizer is built over these: which elements of each this rank's is asked to update,
+  /// where ranks divide the work among themselves. `after_optimizer_step` then brings the others. Empty: all
+  /// of all. Collective.
+  virtual std::span<const ElementRange> shard_optimizer(const OptimizerConfig& optimizer) {
+    static_cast<void>(optimizer);
+    return {};
+  }
 
   /// Forward and backward of one micro-batch; returns the loss, detached and unscaled. Blocks on other ranks
   /// only where `last`. `batch.size` may be 0 on a rank that has no sample left: it then contributes nothing
@@ -88,7 +98,8 @@ class Strategy {
   /// gradients are spread over ranks.
   virtual at::Tensor gradient_norm() = 0;
 
-  /// Called once the optimizer has stepped (a sharded strategy gathers parameters here).
+  /// Called once the optimizer has stepped, or somebody else has changed what it updates, on all ranks alike:
+  /// brings every rank the whole model. Collective.
   virtual void after_optimizer_step() {}
 
   virtual void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) = 0;

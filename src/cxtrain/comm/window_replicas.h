@@ -1,0 +1,27 @@
+#pragma once
+
+#include "cxtrain/comm/node_barrier.h"
+#include "cxtrain/comm/node_replicas.h"
+#include "cxtrain/comm/shared_window.h"
+
+namespace cxtrain {
+
+/// The copies are the segments of a window.
+class WindowReplicas final : public NodeReplicas {
+ public:
+  /// `window`: of anonymous memory. The barrier is the node's, and outlives this.
+  WindowReplicas(SharedWindow window, int rank, NodeBarrier& barrier)
+      : window_(std::move(window)), rank_(rank), barrier_(barrier) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(window_.segments().size()); }
+  std::shared_ptr<SharedMemory> mine() const override { return window_.memory(); }
+  void all_gather(std::span<const std::size_t> ends) override;
+
+ private:
+  SharedWindow window_;
+  int rank_;
+  NodeBarrier& barrier_;
+};
+
+}  // namespace cxtrain
