@@ -111,7 +111,7 @@ def throughput(bench):
     mnist = ["--model", "mnist", "--data.path", bench.mnist]
     works = {  # name: trainer's arguments, floor's model and data, batch, steps, warm-up
         "mlp": (mnist, "mlp", bench.mnist, 64, 900, 100),
-        "cnn": (mnist + ["--model.net", "cnn"], "cnn", bench.mnist, 256, 24, 4),
+        "cnn": (mnist + ["--model.net", "cnn"], "cnn", bench.mnist, 256, 60, 6),
         "gpt": (
             ["--model", "gpt", "--model.sample_bytes", 0, "--lr_scheduler", "constant", "--data.path", bench.text],
             "gpt",
@@ -248,6 +248,36 @@ def ddp(bench):
     return found, rows
 
 
+def sharding(bench):
+    """A step of the MLP on 2 ranks that divide the optimizer's work, over one in which both do all of it."""
+    args = ["--model", "mnist", "--data.path", bench.mnist, "--data.batch_size", 64]
+    optimizers = {
+        "adam": [],
+        "sgd with momentum": ["--optimizer", "sgd", "--optimizer.momentum", 0.9],
+        "sgd": ["--optimizer", "sgd"],
+    }
+
+    def way(optimizer, shards):
+        return lambda: bench.trainer([*args, *optimizer, "--ddp.shard_optimizer", shards], 900, 100, ranks=2)
+
+    results = bench.in_turns(
+        {f"{name} {shards}": way(optimizer, shards) for name, optimizer in optimizers.items() for shards in ("false", "true")}
+    )
+    found, rows = {}, []
+    for name in optimizers:
+        whole, divided = (median(of(results, f"{name} {shards}", "step_us")) for shards in ("false", "true"))
+        found[name] = {"whole_us": whole, "divided_us": divided}
+        found[name]["ratio"] = ratio(results, f"{name} true", f"{name} false", "step_us")
+        rows.append(
+            (
+                f"mlp on 2 ranks, {name}: a step with whole updates, with divided ones",
+                f"{whole / 1e3:.2f} ms, {divided / 1e3:.2f} ms: **{found[name]['ratio']:.2f}x**",
+                "",
+            )
+        )
+    return found, rows
+
+
 def allreduce(bench):
     lines = [json.loads(line) for line in bench.run("bench_allreduce", ranks=2).splitlines()]
     rows = []
@@ -263,6 +293,9 @@ def allreduce(bench):
     return lines, rows
 
 
+BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, allreduce)}
+
+
 def machine():
     model = next(
         (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown CPU"
@@ -273,12 +306,11 @@ def machine():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
-    parser.add_argument("--only", default="overhead,throughput,startup,ddp,allreduce")
+    parser.add_argument("--only", default=",".join(BENCHMARKS))
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--data", help="a folder with MNIST's files; random images without")
     parser.add_argument("--record", action="store_true", help="write benchmarks/RESULTS.md")
     options = parser.parse_args()
-    benchmarks = {function.__name__: function for function in (overhead, throughput, startup, ddp, allreduce)}
     load = os.getloadavg()[0]
     found, text = {}, ""
     with tempfile.TemporaryDirectory(prefix="cxtrain_bench_") as work:
@@ -286,7 +318,7 @@ def main():
         version = bench.run("cxtrain_mpi", "--version").strip()
         for name in options.only.split(","):
             print(f"== {name}", file=sys.stderr)
-            found[name], rows = benchmarks[name](bench)
+            found[name], rows = BENCHMARKS[name](bench)
             fragment = f"## {name}\n\n| | median | target |\n|---|---|---|\n" + "".join(
                 f"| {a} | {b} | {c} |\n" for a, b, c in rows
             )

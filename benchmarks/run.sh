@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds and runs every benchmark: cxtrain against the same work in a hand-written loop. Takes about a quarter of an hour on
+# Builds and runs every benchmark: cxtrain against the same work in a hand-written loop. Takes about half an hour on
 # a machine that does nothing else; prints a table, and with --record writes it to benchmarks/RESULTS.md.
 #
-#   benchmarks/run.sh [--only overhead,throughput,startup,ddp,allreduce] [--pairs N] [--data MNIST_FOLDER] [--record]
+#   benchmarks/run.sh [--only overhead,throughput,startup,ddp,sharding,allreduce] [--pairs N] [--data MNIST_FOLDER] [--record]
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/common.sh

@@ -14,17 +14,18 @@
 namespace cxtrain {
 namespace {
 
-/// Whether dividing the update saves more than fetching the other ranks' shards costs. An update by Adam
-/// touches an element seven times, one by SGD three times, with momentum five; the exchange touches it twice,
-/// in another core's cache. Measured on two ranks (benchmarks/RESULTS.md): Adam gains, momentum is even, SGD
-/// loses. A small model loses by the two meetings of the ranks.
+/// Whether dividing the update saves more than fetching the other ranks' shards costs: where the optimizer
+/// keeps state, and the model is large enough that two more meetings of the ranks do not count. An update by
+/// Adam touches an element seven times, by SGD with momentum five, without three; the exchange touches it
+/// twice, once of these in another core's cache (benchmarks/RESULTS.md).
 bool sharding_pays(const OptimizerConfig& optimizer, const std::vector<NamedTensor>& parameters) {
   constexpr std::size_t kSmallest = std::size_t{256} << 10;
+  if (std::holds_alternative<LibTorchOptimizer>(optimizer)) return false;  // updates whole parameters
+  const auto* sgd = std::get_if<Sgd>(&optimizer);
+  if (sgd != nullptr && sgd->momentum == 0) return false;
   std::size_t bytes = 0;
   for (const auto& [name, tensor] : parameters) bytes += tensor.nbytes();
-  const bool two_moments =
-      std::holds_alternative<Adam>(optimizer) || std::holds_alternative<AdamW>(optimizer);
-  return two_moments && bytes >= kSmallest;
+  return bytes >= kSmallest;
 }
 
 class DdpStrategy final : public Strategy {
@@ -57,17 +58,17 @@ class DdpStrategy final : public Strategy {
 
   DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
   std::vector<NamedTensor> optimizer_parameters() const override { return masters_.parameters(); }
-  std::span<const ElementRange> shard_optimizer(const OptimizerConfig& optimizer) override {
+  void setup_optimizer(const OptimizerConfig& optimizer) override {
     const std::optional<bool> wish = context_->options.ddp.shard_optimizer;
-    const std::vector<NamedTensor>& parameters = masters_.parameters();
-    if (shards_ == nullptr && wish.value_or(sharding_pays(optimizer, parameters))) {
-      shards_ = OptimizerShards::divide(parameters, *communicator_, context_->world);
-      if (shards_ != nullptr) {
-        log_info("optimizer: the ranks of a node divide its work");
-      } else if (wish) {
-        warn_of_whole_updates();
-      }
+    if (shards_ != nullptr || !wish.value_or(sharding_pays(optimizer, masters_.parameters()))) return;
+    shards_ = OptimizerShards::divide(masters_.parameters(), *communicator_, context_->world);
+    if (shards_ != nullptr) {
+      log_info("optimizer: the ranks of a node divide its work");
+    } else if (wish) {
+      warn_of_whole_updates();
     }
+  }
+  std::span<const ElementRange> optimizer_shards() const override {
     return shards_ != nullptr ? shards_->mine() : std::span<const ElementRange>();
   }
 

@@ -63,6 +63,20 @@ TEST_CASE("ranks of a node divide the optimizer's work where asked to, to the sa
   }
   CHECK(hashes[0] == hashes[1]);
 
+  // Unasked, where the model is large enough and the optimizer keeps state.
+  const auto divides = [](const std::string& options) {
+    const TempDir dir;
+    const ProgramResult run = run_ranks(2, "--accelerator cpu --max_steps 1 " + options + in(dir));
+    CAPTURE(run.output);
+    CHECK(run.status == 0);
+    return run.output.find("divide its work") != std::string::npos;
+  };
+  CHECK(divides("--model.hidden 4096"));
+  CHECK(divides("--model.hidden 4096 --optimizer sgd --optimizer.momentum 0.9"));
+  CHECK_FALSE(divides("--model.hidden 4096 --optimizer sgd --optimizer.momentum 0"));
+  CHECK_FALSE(divides("--model.hidden 4096 --optimizer rmsprop"));
+  CHECK_FALSE(divides("--model.hidden 64"));
+
   const TempDir dir;
   const ProgramResult alone =
       run_ranks(1, "--accelerator cpu --strategy ddp --max_epochs 1 --ddp.shard_optimizer true" + in(dir));

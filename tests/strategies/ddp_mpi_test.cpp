@@ -118,6 +118,30 @@ TEST_CASE("dividing the optimizer's work does not change a bit of the result") {
   CHECK(same_either_way(std::type_identity<Chosen<2>>()));
 }
 
+TEST_CASE("a mistake that one rank makes about its optimizer is every rank's error") {
+  struct Mistaken : Regression {
+    explicit Mistaken(bool groups) : in_groups(groups) {}
+    OptimizerSetup configure_optimizers() override {
+      OptimizerSetup setup = Regression::configure_optimizers();
+      if (test_world().rank() != test_world().size() - 1) return setup;
+      if (!in_groups) throw ConfigError("model", "no optimizer today");
+      setup.groups = {{.parameters = {at::randn({3}).requires_grad_()}}};
+      return setup;
+    }
+    bool in_groups;
+  };
+  const bool in_groups = GENERATE(false, true);
+  ToyData data(8 * test_world().size(), 8);
+  const test::TempDir dir;
+  Options options = test::quiet(dir.path());
+  options.ddp.shard_optimizer = true;
+  Trainer trainer(test_world(), options);
+  Mistaken model(in_groups);
+  CHECK_THROWS_WITH(trainer.fit(model, data),
+                    test::contains(in_groups ? "no parameter of the model" : "no optimizer today"));
+  test_world().barrier();
+}
+
 TEST_CASE("accumulating N micro-batches equals an N times larger batch") {
   const int ranks = test_world().size();
   ToyData small(64 * ranks, 4), large(64 * ranks, 16 * ranks);

@@ -75,13 +75,13 @@ class Strategy {
   /// What the optimizer updates: the model's parameters, or copies under the same names.
   virtual std::vector<NamedTensor> optimizer_parameters() const = 0;
 
-  /// Called before an optimizer is built over these: which elements of each this rank's is asked to update,
-  /// where ranks divide the work among themselves. `after_optimizer_step` then brings the others. Empty: all
-  /// of all. Collective.
-  virtual std::span<const ElementRange> shard_optimizer(const OptimizerConfig& optimizer) {
-    static_cast<void>(optimizer);
-    return {};
-  }
+  /// Prepares for this optimizer; called before any is built, perhaps several times. Collective.
+  virtual void setup_optimizer(const OptimizerConfig& optimizer) { static_cast<void>(optimizer); }
+
+  /// Where ranks divide the optimizer's work among themselves: which elements of each of
+  /// `optimizer_parameters()` this rank's is asked to update. `after_optimizer_step` brings the others.
+  /// Empty: all of all.
+  virtual std::span<const ElementRange> optimizer_shards() const { return {}; }
 
   /// Forward and backward of one micro-batch; returns the loss, detached and unscaled. Blocks on other ranks
   /// only where `last`. `batch.size` may be 0 on a rank that has no sample left: it then contributes nothing

@@ -32,11 +32,12 @@ namespace cxtrain {
 ///       torch::nn::Linear net{nullptr};
 ///     };
 ///
-/// Every rank runs the same methods. The step methods run on the rank's own shard of the global batch, with
-/// autocast on where the precision asks for it, and must not call collectives of their own.
-/// With `dp` they run on each replica, at the same time, and hooks on the trained model only: what a hook
-/// changes reaches the replicas where it is a parameter, a buffer or the training mode of a layer; anything
-/// else a step takes from `current_epoch()` and `global_step()`.
+/// Fitting may move parameters in memory, to a device or to where other ranks see them: keep tensors, not
+/// addresses. Every rank runs the same methods. The step methods run on the rank's own shard of the global
+/// batch, with autocast on where the precision asks for it, and must not call collectives of their own. With
+/// `dp` they run on each replica, at the same time, and hooks on the trained model only: what a hook changes
+/// reaches the replicas where it is a parameter, a buffer or the training mode of a layer; anything else a
+/// step takes from `current_epoch()` and `global_step()`.
 class Module : public torch::nn::Module, public Trainable {
  public:
   static constexpr std::string_view kKind = "model";

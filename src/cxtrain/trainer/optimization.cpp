@@ -12,7 +12,7 @@ namespace {
 std::unique_ptr<Optimizer> make_optimizer_for(const Run::Parts& parts, OptimizerSetup setup) {
   const std::vector<NamedTensor> parameters = parts.strategy.optimizer_parameters();
   setup.groups = translate_groups(std::move(setup.groups), parts.module.all_parameters(), parameters);
-  return make_optimizer(setup, parameters, parts.strategy.shard_optimizer(setup.optimizer));
+  return make_optimizer(setup, parameters, parts.strategy.optimizer_shards());
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace cxtrain {
 /// loss scale and the learning rate moved on. Nothing here waits for the device.
 class Optimization {
  public:
+  /// The strategy has been set up for the optimizer. Talks to no other rank. Throws ConfigError.
   Optimization(Run& run, const OptimizerSetup& setup, const FitLimits& limits, bool scale_gradients);
 
   /// One optimizer step; counts it. `recompute` runs forward and backward again, for optimizers that need a

@@ -67,12 +67,16 @@ RunSummary Trainer::fit(Module& module, DataModule& data) {
   tune(session, module, data);
   Run& run = session.run();
   std::optional<FitData> loaders;
-  std::optional<Optimization> optimization;
+  OptimizerSetup setup;
   run_agreed(world_, [&] {
     loaders.emplace([&] { return session.fit_loaders(data); }, options_.trainer,
                     module.trainer_defaults().max_epochs);
-    optimization.emplace(run, optimizer_setup(module), loaders->limits(),
-                         session.precision().scale_gradients);
+    setup = optimizer_setup(module);
+  });
+  run.parts.strategy.setup_optimizer(setup.optimizer);
+  std::optional<Optimization> optimization;
+  run_agreed(world_, [&] {
+    optimization.emplace(run, setup, loaders->limits(), session.precision().scale_gradients);
     if (options_.trainer.stochastic_weight_avg) {
       run.callbacks.push_back(
           std::make_unique<StochasticWeightAveraging>(run, *loaders, *optimization, session.precision()));

@@ -38,6 +38,7 @@ std::int64_t Trainer::search_batch_size(Session& session, Module& module, DataMo
     limits = FitData([&] { return session.fit_loaders(data); }, options_.trainer, std::nullopt).limits();
   });
   const DataLoaderSpec spec = data.train_dataloader();
+  session.run().parts.strategy.setup_optimizer(setup.optimizer);
   // Its state takes memory from the first step on.
   const Optimization optimizer_memory(session.run(), setup, limits, session.precision().scale_gradients);
   const std::int64_t most = std::max<std::int64_t>(1, spec.dataset->size() / world_.size());
