@@ -3,6 +3,7 @@
 #include <torch/headeronly/version.h>
 
 #include "cxtrain/base/version.h"
+#include "cxtrain/plugin/headers_hash.h"  // generated: cmake/HeadersHash.cmake
 
 /// What a plugin and the program must have in common, as text. Each side has its own copy compiled in.
 #define CXTRAIN_TEXT_OF(x) CXTRAIN_TEXT(x)
@@ -13,6 +14,6 @@
 #define CXTRAIN_COMPILER "g++ " CXTRAIN_TEXT_OF(__GNUC__)
 #endif
 
-#define CXTRAIN_FINGERPRINT                                                    \
-  "cxtrain " CXTRAIN_VERSION ", LibTorch " TORCH_VERSION ", " CXTRAIN_COMPILER \
+#define CXTRAIN_FINGERPRINT                                                                                  \
+  "cxtrain " CXTRAIN_VERSION " (headers " CXTRAIN_HEADERS "), LibTorch " TORCH_VERSION ", " CXTRAIN_COMPILER \
   ", C++ ABI " CXTRAIN_TEXT_OF(__GXX_ABI_VERSION)
