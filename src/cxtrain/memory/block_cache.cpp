@@ -51,7 +51,7 @@ void* BlockCache::take(std::size_t bytes) {
 /// Before `bytes` more are mapped.
 void BlockCache::make_room(std::size_t bytes) {
   const std::size_t peak = std::max(peak_live_, live_ + bytes);
-  const std::size_t allowed = peak + peak / 4;
+  const std::size_t allowed = peak + peak / 2;
   while (!free_.empty() && live_ + cached_ + bytes > allowed) {
     munmap(free_.front().data, free_.front().bytes);
     cached_ -= free_.front().bytes;
