@@ -60,7 +60,8 @@ class DdpStrategy final : public Strategy {
   std::vector<NamedTensor> optimizer_parameters() const override { return masters_.parameters(); }
   void setup_optimizer(const OptimizerConfig& optimizer) override {
     const std::optional<bool> wish = context_->options.ddp.shard_optimizer;
-    if (shards_ != nullptr || !wish.value_or(sharding_pays(optimizer, masters_.parameters()))) return;
+    const bool wanted = shards_ == nullptr && wish.value_or(sharding_pays(optimizer, masters_.parameters()));
+    if (context_->world.max(wanted ? 0 : 1) != 0) return;  // not on every rank
     shards_ = OptimizerShards::divide(masters_.parameters(), *communicator_, context_->world);
     if (shards_ != nullptr) {
       log_info("optimizer: the ranks of a node divide its work");

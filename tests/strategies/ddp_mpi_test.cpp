@@ -142,6 +142,30 @@ TEST_CASE("a mistake that one rank makes about its optimizer is every rank's err
   test_world().barrier();
 }
 
+TEST_CASE("ranks that choose different optimizers are found out, and do not wait for each other") {
+  // Large enough that Adam's work would be divided, and SGD's not.
+  struct Divided : test::Regression {
+    Divided() { wide = register_module("wide", torch::nn::Linear(6, 16384)); }
+    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+      return loss(batch) + wide->forward(batch[0]).mean();
+    }
+    OptimizerSetup configure_optimizers() override {
+      if (test_world().rank() % 2 == 0) return {.optimizer = AdamW{.lr = 0.01}};
+      return {.optimizer = Sgd{.lr = 0.01}};
+    }
+    torch::nn::Linear wide{nullptr};
+  };
+  ToyData data(8 * test_world().size(), 8);
+  const test::TempDir dir;
+  Trainer trainer(test_world(), test::quiet(dir.path()));
+  Divided model;
+  if (test_world().size() == 1) {
+    CHECK(trainer.fit(model, data).global_step == 1);
+    return;
+  }
+  CHECK_THROWS_WITH(trainer.fit(model, data), test::contains("holds other parameters"));
+}
+
 TEST_CASE("accumulating N micro-batches equals an N times larger batch") {
   const int ranks = test_world().size();
   ToyData small(64 * ranks, 4), large(64 * ranks, 16 * ranks);
