@@ -260,9 +260,8 @@ def sharding(bench):
     def way(optimizer, shards):
         return lambda: bench.trainer([*args, *optimizer, "--ddp.shard_optimizer", shards], 900, 100, ranks=2)
 
-    results = bench.in_turns(
-        {f"{name} {shards}": way(optimizer, shards) for name, optimizer in optimizers.items() for shards in ("false", "true")}
-    )
+    ways = {f"{name} {shards}": way(optimizers[name], shards) for name in optimizers for shards in ("false", "true")}
+    results = bench.in_turns(ways)
     found, rows = {}, []
     for name in optimizers:
         whole, divided = (median(of(results, f"{name} {shards}", "step_us")) for shards in ("false", "true"))

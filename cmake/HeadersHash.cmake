@@ -29,12 +29,5 @@ endforeach()
 string(SHA256 hash "${contents}")
 string(SUBSTRING ${hash} 0 12 hash)
 
-# Only where it has changed: whoever includes it is compiled again.
-set(text "#pragma once\n\n#define CXTRAIN_HEADERS \"${hash}\"\n")
-set(before "")
-if(EXISTS "${OUTPUT}")
-  file(READ "${OUTPUT}" before)
-endif()
-if(NOT before STREQUAL text)
-  file(WRITE "${OUTPUT}" "${text}")
-endif()
+# Leaves a file as it is whose content stays the same: whoever includes it is not compiled again.
+file(CONFIGURE OUTPUT "${OUTPUT}" CONTENT "#pragma once\n\n#define CXTRAIN_HEADERS \"${hash}\"\n" @ONLY)

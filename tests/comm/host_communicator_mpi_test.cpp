@@ -13,25 +13,15 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/memory/cpu_allocator.h"
 #include "support/catch.h"
-#include "support/mpi_world.h"
+#include "support/host_communicator.h"
 
 namespace cxtrain {
 namespace {
 
-/// All ranks on one node, or (to test what crosses nodes) on pretended nodes of `per_node` ranks.
-HostCommunicator make(int per_node) {
-  MpiWorld& world = test_world();
-  if (per_node == 0) return HostCommunicator(world, 30);
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split(world.comm(), world.rank() / per_node, world.rank(), &node);
-  const MpiComm owner(node);
-  return HostCommunicator(world, node, 30);
-}
-
 TEST_CASE("all_reduce adds exactly, in the shared window and outside, on one node and on several") {
   MpiWorld& world = test_world();
   const int per_node = GENERATE(0, 1, 2);
-  HostCommunicator communicator = make(per_node);
+  HostCommunicator communicator = test::host_communicator(per_node);
   for (const at::ScalarType dtype :
        {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong}) {
     for (const std::int64_t count : {1, 3, 1000, 70000}) {
@@ -52,7 +42,7 @@ TEST_CASE("all_reduce adds exactly, in the shared window and outside, on one nod
 
 TEST_CASE("all_reduce averages, takes minimum and maximum") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator = make(GENERATE(0, 2));
+  HostCommunicator communicator = test::host_communicator(GENERATE(0, 2));
   const at::Tensor tensor = communicator.allocate(5000, at::kFloat, at::kCPU);
   const auto reduced = [&](ReduceOp op) {
     tensor.fill_(4.0 * world.rank());
@@ -66,7 +56,7 @@ TEST_CASE("all_reduce averages, takes minimum and maximum") {
 
 TEST_CASE("a part of an allocation is reduced alone, and parts do not disturb each other") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator = make(0);
+  HostCommunicator communicator = test::host_communicator(0);
   const at::Tensor arena = communicator.allocate(3000, at::kFloat, at::kCPU);
   arena.fill_(1);
   communicator.all_reduce(arena.narrow(0, 1000, 1000), ReduceOp::sum);
@@ -116,7 +106,7 @@ TEST_CASE("parts are reduced wherever they lie, on one node and on several, as i
   for (int i = 0; i < 25; ++i)
     counts.push_back(static_cast<std::int64_t>(random() % (i % 3 == 0 ? 200 : 60000) + 1));
   counts.push_back(1'000'000);  // several blocks for each rank
-  HostCommunicator communicator = make(per_node);
+  HostCommunicator communicator = test::host_communicator(per_node);
   const Scattered scattered(communicator, dtype, counts, static_cast<unsigned>(world.rank()));
   CAPTURE(per_node, c10::toString(dtype));
   CHECK((scattered.in_pool > 5) ==
@@ -136,7 +126,7 @@ TEST_CASE("parts are reduced wherever they lie, on one node and on several, as i
 
 TEST_CASE("a tensor that happens to lie in the pool is reduced like any other") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator = make(0);
+  HostCommunicator communicator = test::host_communicator(0);
   const std::vector<std::size_t> sizes(4, 20000 * sizeof(float));
   const auto pool = communicator.mem_pool(sizes);
   const UseMemPool use(pool);
@@ -165,7 +155,7 @@ TEST_CASE("ranks see each other's memory through either kind of window") {
 
 TEST_CASE("all ranks get the same bits of a sum that rounds") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator = make(GENERATE(0, 2));
+  HostCommunicator communicator = test::host_communicator(GENERATE(0, 2));
   const at::Tensor tensor = communicator.allocate(4096, at::kFloat, at::kCPU);
   at::manual_seed(static_cast<std::uint64_t>(world.rank()) + 1);
   tensor.normal_();
@@ -176,7 +166,7 @@ TEST_CASE("all ranks get the same bits of a sum that rounds") {
 
 TEST_CASE("broadcast gives every rank the root's values, whatever the dtype and layout") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator = make(0);
+  HostCommunicator communicator = test::host_communicator(0);
   const int root = world.size() - 1;
   for (const at::ScalarType dtype : {at::kFloat, at::kBool, at::kLong, at::kHalf}) {
     const at::Tensor tensor = at::full({64, 33}, world.rank() == root ? 1 : 0, dtype).t();
@@ -186,7 +176,7 @@ TEST_CASE("broadcast gives every rank the root's values, whatever the dtype and 
 }
 
 TEST_CASE("a tensor with gaps is refused with the cure") {
-  HostCommunicator communicator = make(0);
+  HostCommunicator communicator = test::host_communicator(0);
   const at::Tensor gaps = at::zeros({10, 10}).narrow(1, 0, 5);
   CHECK_THROWS_WITH(communicator.all_reduce(gaps, ReduceOp::sum), cxtrain::test::contains("contiguous"));
 }

@@ -22,13 +22,6 @@ std::vector<NamedTensor> parameters(at::ScalarType dtype) {
   return made;
 }
 
-std::vector<ParameterShape> shapes(const std::vector<NamedTensor>& parameters) {
-  std::vector<ParameterShape> result;
-  for (const auto& [name, tensor] : parameters)
-    result.push_back({tensor.numel(), tensor.scalar_type(), tensor.device()});
-  return result;
-}
-
 /// Gradients of `step`, none for the first parameter every fifth time; those of the channels-last one lie
 /// otherwise than the parameter every third.
 void set_gradients(const std::vector<NamedTensor>& parameters, int step) {
@@ -59,7 +52,7 @@ TEST_CASE("shards that several optimizers update are, bit for bit, what one make
   setup.groups = {{.parameters = {whole[1].tensor}, .lr = 0.003}};
   divided_setup.groups = {{.parameters = {divided[1].tensor}, .lr = 0.003}};
   const auto reference = make_optimizer(setup, whole);
-  const ShardPlan plan = plan_shards(shapes(divided), ranks);
+  const ShardPlan plan = plan_shards(shapes_of(divided), ranks);
   std::vector<std::unique_ptr<Optimizer>> optimizers;
   for (const auto& shards : plan.shards) {
     optimizers.push_back(make_optimizer(divided_setup, divided, shards));
@@ -81,7 +74,7 @@ TEST_CASE("shards that several optimizers update are, bit for bit, what one make
 
 TEST_CASE("an optimizer remembers only what it updates") {
   const auto divided = parameters(at::kFloat);
-  const ShardPlan plan = plan_shards(shapes(divided), 4);
+  const ShardPlan plan = plan_shards(shapes_of(divided), 4);
   std::int64_t elements = 0, whole = 0;
   for (const auto& shards : plan.shards) {
     for (const auto& [name, tensor] : make_optimizer({.optimizer = Adam{}}, divided, shards)->state()) {
@@ -94,7 +87,7 @@ TEST_CASE("an optimizer remembers only what it updates") {
 
 TEST_CASE("LibTorch's own optimizers update whole parameters, whatever the shards") {
   const auto some = parameters(at::kFloat), all = parameters(at::kFloat);
-  const ShardPlan plan = plan_shards(shapes(some), 2);
+  const ShardPlan plan = plan_shards(shapes_of(some), 2);
   const auto sharded = make_optimizer({.optimizer = rmsprop()}, some, plan.shards[1]);
   const auto reference = make_optimizer({.optimizer = rmsprop()}, all);
   set_gradients(some, 0);

@@ -5,22 +5,11 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
 
-#include "cxtrain/comm/host_communicator.h"
 #include "support/catch.h"
-#include "support/mpi_world.h"
+#include "support/host_communicator.h"
 
 namespace cxtrain {
 namespace {
-
-/// All ranks on one node, or on pretended nodes of `per_node` ranks.
-std::unique_ptr<HostCommunicator> communicator(int per_node) {
-  MpiWorld& world = test_world();
-  if (per_node == 0) return std::make_unique<HostCommunicator>(world, 30);
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split(world.comm(), world.rank() / per_node, world.rank(), &node);
-  const MpiComm owner(node);
-  return std::make_unique<HostCommunicator>(world, node, 30);
-}
 
 std::vector<NamedTensor> parameters() {
   at::manual_seed(5);
@@ -58,10 +47,10 @@ bool all_equal(const std::vector<NamedTensor>& parameters, const std::vector<at:
 
 TEST_CASE("what each rank does to its shard, all ranks of the node get") {
   const int per_node = GENERATE(0, 2);
-  const auto comm = communicator(per_node);
+  HostCommunicator comm = test::host_communicator(per_node);
   const auto model = parameters();
   const auto before = values(model);
-  const auto shards = OptimizerShards::divide(model, *comm, test_world());
+  const auto shards = OptimizerShards::divide(model, comm, test_world());
   const int ranks = test_world().size();
   const bool alone = ranks == 1 || (per_node == 2 && ranks == 3 && test_world().rank() == 2);
   REQUIRE((shards == nullptr) == alone);
@@ -89,8 +78,8 @@ TEST_CASE("parameters keep their place after shards and communicator are gone, a
   const auto model = parameters();
   const auto before = values(model);
   for (int repeat = 0; repeat < 2; ++repeat) {
-    const auto comm = communicator(0);
-    const auto shards = OptimizerShards::divide(model, *comm, test_world());
+    HostCommunicator comm = test::host_communicator();
+    const auto shards = OptimizerShards::divide(model, comm, test_world());
     REQUIRE(shards != nullptr);
     shards->all_gather();
   }
@@ -101,12 +90,12 @@ TEST_CASE("parameters keep their place after shards and communicator are gone, a
 }
 
 TEST_CASE("an obstacle on one rank leaves the parameters of all where they are, and is named") {
-  const auto comm = communicator(0);
+  HostCommunicator comm = test::host_communicator();
   const auto model = parameters();
   const bool obstructed = test_world().rank() == test_world().size() - 1;
   const at::Tensor alias = obstructed ? model[1].tensor.detach().view(-1) : at::Tensor();
   const void* const place = model[1].tensor.const_data_ptr();
-  CHECK(OptimizerShards::divide(model, *comm, test_world()) == nullptr);
+  CHECK(OptimizerShards::divide(model, comm, test_world()) == nullptr);
   CHECK(model[1].tensor.const_data_ptr() == place);
   CHECK(OptimizerShards::obstacle(model) == (obstructed ? "p1 shares its memory with another tensor" : ""));
   const std::vector<NamedTensor> part{{"slice", at::rand({4, 4}).slice(1, 0, 2)}};

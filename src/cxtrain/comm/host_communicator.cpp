@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/comm/mpi_types.h"
@@ -18,12 +19,8 @@ namespace {
 
 /// Bytes that MPI is given at a time: large messages gain from pieces, and its counts are 32-bit.
 constexpr std::size_t kPiece = std::size_t{4} << 20;
-/// The unit in which blocks are dealt out: whole cache lines, so that two ranks never write the same one.
-constexpr std::size_t kCacheLine = 64;
 /// Large enough to stream, small enough that all ranks work in the same neighbourhood.
 constexpr std::size_t kBlock = std::size_t{512} << 10;
-
-std::size_t divide_up(std::size_t n, std::size_t by) { return (n + by - 1) / by; }
 
 void require_dense_host_tensor(const at::Tensor& tensor, const char* operation) {
   if (!tensor.is_cpu() || !tensor.is_non_overlapping_and_dense()) {
@@ -88,8 +85,8 @@ std::shared_ptr<MemPool> HostCommunicator::mem_pool(std::span<const std::size_t>
   const std::size_t bytes = MemPool::bytes_for(sizes);
   const bool possible = bytes > 0 && local_size_ > 1 && mem_pools_in_effect();
   if (!on_all_ranks(possible, node_comm_.get())) return nullptr;
-  std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_.get(), bytes);
-  if (!window || window->memory() == nullptr) return nullptr;
+  std::optional<SharedWindow> window = SharedWindow::from_anonymous_memory(node_comm_.get(), bytes);
+  if (!window) return nullptr;
   std::optional<SharedWindow> places = SharedWindow::allocate(node_comm_.get(), sizes.size() * sizeof(Place));
   if (!places) return nullptr;
   places_.emplace(std::move(*places));
@@ -101,9 +98,9 @@ std::shared_ptr<MemPool> HostCommunicator::mem_pool(std::span<const std::size_t>
 std::unique_ptr<NodeReplicas> HostCommunicator::node_replicas(std::size_t bytes) {
   const Watchdog::Wait wait(watchdog_, "node_replicas");
   if (bytes == 0 || local_size_ == 1) return nullptr;
-  std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_.get(), bytes);
-  if (!window || window->memory() == nullptr) return nullptr;
-  return std::make_unique<WindowReplicas>(std::move(*window), local_rank_, barrier_);
+  std::optional<SharedWindow> window = SharedWindow::from_anonymous_memory(node_comm_.get(), bytes);
+  if (!window) return nullptr;
+  return std::make_unique<WindowReplicas>(std::move(*window), barrier_);
 }
 
 std::optional<HostCommunicator::Place> HostCommunicator::find(const void* address) const {
@@ -166,7 +163,7 @@ void HostCommunicator::reduce_by_node(Place memory, at::ScalarType dtype, std::s
   const std::size_t element = c10::elementSize(dtype);
   const auto ranks = static_cast<std::size_t>(local_size_), mine = static_cast<std::size_t>(local_rank_);
   const std::size_t rounds = divide_up(count * element, ranks * kBlock), grain = kCacheLine / element;
-  const std::size_t block = divide_up(divide_up(count, ranks * rounds), grain) * grain;
+  const std::size_t block = round_up(divide_up(count, ranks * rounds), grain);
   const int divisor = op == ReduceOp::avg ? size_ : 1;
 
   barrier_.wait("all_reduce");  // every rank's values are written

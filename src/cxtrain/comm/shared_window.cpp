@@ -8,6 +8,7 @@
 #include <exception>
 #include <utility>
 
+#include "cxtrain/base/align.h"
 #include "cxtrain/cluster/mpi_world.h"
 
 namespace cxtrain {
@@ -22,13 +23,11 @@ bool shared_memory_has_room(std::size_t bytes) {
   return bytes + kReserve <= available;
 }
 
-constexpr std::size_t kCacheLine = 64;
-
 /// MPI promises no alignment. A segment lies at the same offset of a page in every process, so that all of
 /// them round its address alike.
 std::byte* aligned(void* address) {
   const auto number = reinterpret_cast<std::uintptr_t>(address);
-  return reinterpret_cast<std::byte*>((number + kCacheLine - 1) / kCacheLine * kCacheLine);
+  return reinterpret_cast<std::byte*>(round_up<std::uintptr_t>(number, kCacheLine));
 }
 
 }  // namespace
@@ -98,21 +97,14 @@ std::optional<SharedWindow> SharedWindow::from_mpi(MPI_Comm node_comm, std::size
 }
 
 SharedWindow::SharedWindow(std::size_t bytes, std::vector<std::byte*> segments, int rank)
-    : bytes_(bytes), segments_(std::move(segments)), mine_(segments_[static_cast<std::size_t>(rank)]) {}
+    : bytes_(bytes), segments_(std::move(segments)), rank_(rank) {}
 
 SharedWindow::SharedWindow(SharedWindow&& other) noexcept
     : bytes_(other.bytes_),
       segments_(std::move(other.segments_)),
-      mine_(std::exchange(other.mine_, nullptr)),
+      rank_(other.rank_),
       memory_(std::move(other.memory_)),
       window_(std::exchange(other.window_, MPI_WIN_NULL)) {}
-
-std::shared_ptr<SharedMemory> SharedWindow::memory() const {
-  for (const auto& segment : memory_) {
-    if (segment->data() == mine_) return segment;
-  }
-  return nullptr;
-}
 
 SharedWindow::~SharedWindow() {
   // Freeing an MPI window waits for the other ranks, which a rank on its way out after an error must not: the

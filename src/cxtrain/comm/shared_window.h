@@ -25,6 +25,8 @@ class SharedWindow {
   /// second: touching such memory would kill the rank. `first_choice` is for tests.
   static std::optional<SharedWindow> allocate(MPI_Comm node_comm, std::size_t bytes,
                                               Backing first_choice = Backing::anonymous);
+  /// The same in anonymous memory or not at all, for what outlives the window: `memory()` is not null.
+  static std::optional<SharedWindow> from_anonymous_memory(MPI_Comm node_comm, std::size_t bytes);
 
   SharedWindow(SharedWindow&& other) noexcept;
   SharedWindow& operator=(SharedWindow&&) = delete;
@@ -34,19 +36,22 @@ class SharedWindow {
   std::size_t bytes() const noexcept { return bytes_; }
   /// Segments in the order of the node's ranks.
   std::span<std::byte* const> segments() const noexcept { return segments_; }
-  std::byte* mine() const noexcept { return mine_; }
-  bool contains(const void* address) const noexcept { return address >= mine_ && address < mine_ + bytes_; }
+  /// This rank's place among them.
+  int rank() const noexcept { return rank_; }
+  std::byte* mine() const noexcept { return segments_[static_cast<std::size_t>(rank_)]; }
+  bool contains(const void* address) const noexcept { return address >= mine() && address < mine() + bytes_; }
   /// This rank's segment, which may then outlive the window; null in an MPI window.
-  std::shared_ptr<SharedMemory> memory() const;
+  std::shared_ptr<SharedMemory> memory() const {
+    return memory_.empty() ? nullptr : memory_[static_cast<std::size_t>(rank_)];
+  }
 
  private:
   SharedWindow(std::size_t bytes, std::vector<std::byte*> segments, int rank);
-  static std::optional<SharedWindow> from_anonymous_memory(MPI_Comm node_comm, std::size_t bytes);
   static std::optional<SharedWindow> from_mpi(MPI_Comm node_comm, std::size_t bytes);
 
   std::size_t bytes_;
   std::vector<std::byte*> segments_;
-  std::byte* mine_;
+  int rank_;
   std::vector<std::shared_ptr<SharedMemory>> memory_;  ///< one per segment; none in an MPI window
   MPI_Win window_ = MPI_WIN_NULL;
 };

@@ -10,17 +10,15 @@ namespace cxtrain {
 class WindowReplicas final : public NodeReplicas {
  public:
   /// `window`: of anonymous memory. The barrier is the node's, and outlives this.
-  WindowReplicas(SharedWindow window, int rank, NodeBarrier& barrier)
-      : window_(std::move(window)), rank_(rank), barrier_(barrier) {}
+  WindowReplicas(SharedWindow window, NodeBarrier& barrier) : window_(std::move(window)), barrier_(barrier) {}
 
-  int rank() const override { return rank_; }
+  int rank() const override { return window_.rank(); }
   int size() const override { return static_cast<int>(window_.segments().size()); }
   std::shared_ptr<SharedMemory> mine() const override { return window_.memory(); }
   void all_gather(std::span<const std::size_t> ends) override;
 
  private:
   SharedWindow window_;
-  int rank_;
   NodeBarrier& barrier_;
 };
 

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "cxtrain/base/align.h"
+
 namespace cxtrain {
 
 /// Large blocks of host memory, kept for the next who asks for one of about that size.
@@ -24,7 +26,7 @@ class BlockCache {
 
   /// Every block begins on a page: an address that does not is none of ours.
   static constexpr std::size_t kPage = 4096;
-  static constexpr std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+  static constexpr std::size_t whole_pages(std::size_t bytes) { return round_up(bytes, kPage); }
 
   /// At least `bytes` bytes, and at most an eighth more than that rounded up to pages; uninitialised. Throws
   /// std::bad_alloc.

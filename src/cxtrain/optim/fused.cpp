@@ -41,15 +41,13 @@ at::Tensor shard_of(const at::Tensor& gradient, const at::Tensor& parameter, Ele
 
 FusedOptimizer::FusedOptimizer(Rule rule, std::vector<ResolvedGroup> groups) : rule_(rule) {
   const at::NoGradGuard no_grad;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    base_rates_.push_back(groups[g].lr);
+  for (const ResolvedGroup& group : groups) {
+    base_rates_.push_back(group.lr);
     const std::size_t first_of_group = kinds_.size();
-    for (const ResolvedGroup::Parameter& parameter : groups[g].parameters) {
+    for (const ResolvedGroup::Parameter& parameter : group.parameters) {
       const bool whole = parameter.shard.size() == parameter.tensor.numel();
       if (!whole && parameter.shard.size() == 0) continue;
-      Kind& kind = kind_of(parameter.tensor, g, first_of_group);
-      kind.lr = groups[g].lr;
-      kind.weight_decay = groups[g].weight_decay;
+      Kind& kind = kind_of(parameter.tensor, group, first_of_group);
       kind.names.push_back(parameter.name);
       kind.wholes.push_back(parameter.tensor);
       kind.shards.push_back(parameter.shard);
@@ -76,7 +74,7 @@ FusedOptimizer::FusedOptimizer(Rule rule, std::vector<ResolvedGroup> groups) : r
   }
 }
 
-FusedOptimizer::Kind& FusedOptimizer::kind_of(const at::Tensor& parameter, std::size_t group,
+FusedOptimizer::Kind& FusedOptimizer::kind_of(const at::Tensor& parameter, const ResolvedGroup& group,
                                               std::size_t first_of_group) {
   const auto same = std::find_if(kinds_.begin() + static_cast<std::ptrdiff_t>(first_of_group), kinds_.end(),
                                  [&](const Kind& kind) {
@@ -85,7 +83,8 @@ FusedOptimizer::Kind& FusedOptimizer::kind_of(const at::Tensor& parameter, std::
                                  });
   if (same != kinds_.end()) return *same;
   Kind& made = kinds_.emplace_back();
-  made.group = group;
+  made.lr = group.lr;
+  made.weight_decay = group.weight_decay;
   return made;
 }
 

@@ -23,7 +23,6 @@ class FusedOptimizer final : public Optimizer {
  private:
   /// Parameters of one group, dtype and device, with their state in the same order.
   struct Kind {
-    std::size_t group;
     double lr, weight_decay;
     std::vector<std::string> names;
     std::vector<at::Tensor> wholes;      ///< the model's, which have the gradients
@@ -39,7 +38,7 @@ class FusedOptimizer final : public Optimizer {
     std::vector<at::Tensor> parameters, gradients, first, second, largest, step_of;
   };
 
-  Kind& kind_of(const at::Tensor& parameter, std::size_t group, std::size_t first_of_group);
+  Kind& kind_of(const at::Tensor& parameter, const ResolvedGroup& group, std::size_t first_of_group);
   void select(Kind& kind);
   void update(const Sgd& rule, Kind& kind, double lr, const std::optional<at::Tensor>& found_inf);
   void update(const Adam& rule, Kind& kind, double lr, const std::optional<at::Tensor>& found_inf);

@@ -6,14 +6,13 @@
 #include <string>
 #include <utility>
 
+#include "cxtrain/base/align.h"
+
 namespace cxtrain {
 namespace {
 
-constexpr std::int64_t kAlignBytes = 64;
-
 std::int64_t aligned(std::int64_t elements, at::ScalarType dtype) {
-  const auto grain = kAlignBytes / static_cast<std::int64_t>(c10::elementSize(dtype));
-  return (elements + grain - 1) / grain * grain;
+  return round_up(elements, static_cast<std::int64_t>(kCacheLine / c10::elementSize(dtype)));
 }
 
 }  // namespace

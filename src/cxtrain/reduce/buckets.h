@@ -1,20 +1,13 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-namespace cxtrain {
+#include "cxtrain/reduce/parameter_shape.h"
 
-/// What the planner needs to know of a parameter.
-struct ParameterShape {
-  std::int64_t numel;
-  at::ScalarType dtype;
-  at::Device device;
-};
+namespace cxtrain {
 
 /// A bucket to be: some parameters of one dtype and device, in the order in which their gradients are
 /// expected.

@@ -6,13 +6,6 @@
 namespace cxtrain {
 namespace {
 
-std::vector<ParameterShape> shapes_of(const std::vector<NamedTensor>& parameters) {
-  std::vector<ParameterShape> shapes;
-  for (const auto& [name, tensor] : parameters)
-    shapes.push_back({tensor.numel(), tensor.scalar_type(), tensor.device()});
-  return shapes;
-}
-
 /// Puts the tensor's values at `place`, and the tensor there. It keeps the memory.
 void move_to(const at::Tensor& tensor, std::byte* place, const std::shared_ptr<SharedMemory>& memory) {
   const at::Tensor there = at::from_blob(

@@ -61,9 +61,7 @@ void Reducer::allocate_arenas() {
 
 std::vector<ParameterShape> Reducer::shapes() const {
   std::vector<ParameterShape> result;
-  for (const Parameter& parameter : parameters_) {
-    result.push_back({parameter.tensor.numel(), parameter.tensor.scalar_type(), parameter.tensor.device()});
-  }
+  for (const Parameter& parameter : parameters_) result.push_back(shape_of(parameter.tensor));
   return result;
 }
 

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 
+#include "cxtrain/base/align.h"
+
 namespace cxtrain {
 namespace {
 
-constexpr std::size_t kCacheLine = 64;
 /// Elements of a block after which a parameter may be cut: a multiple of every vector register's width, and
 /// of the blocks that ATen's fused kernels deal out to threads (64 bytes).
 constexpr std::size_t kBlock = 64;
-
-std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
 struct Extent {
   std::size_t begin, count, element;  ///< bytes, elements, bytes per element

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+
+namespace cxtrain {
+
+/// Bytes that processors fetch, and own, at a time: what two ranks write should not lie in one line.
+constexpr std::size_t kCacheLine = 64;
+
+/// n / by, rounded up; for n >= 0, by > 0.
+template <std::integral T>
+constexpr T divide_up(T n, T by) {
+  return (n + by - 1) / by;
+}
+
+/// The smallest multiple of `unit` that is not below `n`; for n >= 0, unit > 0.
+template <std::integral T>
+constexpr T round_up(T n, T unit) {
+  return divide_up(n, unit) * unit;
+}
+
+}  // namespace cxtrain

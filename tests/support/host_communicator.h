@@ -1,0 +1,19 @@
+#pragma once
+
+#include "cxtrain/comm/host_communicator.h"
+#include "support/mpi_world.h"
+
+namespace cxtrain::test {
+
+/// Over all ranks of the test, on their node or (to test what crosses nodes) on pretended nodes of `per_node`
+/// ranks.
+inline HostCommunicator host_communicator(int per_node = 0) {
+  MpiWorld& world = test_world();
+  if (per_node == 0) return HostCommunicator(world, 30);
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split(world.comm(), world.rank() / per_node, world.rank(), &node);
+  const MpiComm owner(node);
+  return HostCommunicator(world, node, 30);
+}
+
+}  // namespace cxtrain::test
