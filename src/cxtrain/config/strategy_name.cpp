@@ -18,7 +18,7 @@ constexpr std::string_view kForked = "ranks are never forked: use --strategy ddp
 constexpr std::string_view kOtherDevices = "there are GPUs and CPUs only: use --strategy ddp";
 constexpr std::string_view kOtherLibraries = "use --strategy ddp, whose ranks talk through NCCL and MPI";
 
-constexpr std::array kRetired{Retired{"ddp_sharded", kSharded},
+constexpr std::array kRetiredStrategies{Retired{"ddp_sharded", kSharded},
                               Retired{"ddp_fully_sharded", kSharded},
                               Retired{"fsdp", kSharded},
                               Retired{"deepspeed", kSharded},
@@ -57,7 +57,7 @@ bool is_family(std::string_view name, std::string_view family) {
 }  // namespace
 
 StrategyName read_strategy_name(std::string_view typed) {
-  for (const Retired& retired : kRetired) {
+  for (const Retired& retired : kRetiredStrategies) {
     if (is_family(typed, retired.beginning)) return {"", std::nullopt, std::string(retired.instead)};
   }
   if (typed == "single_device") return {"single", std::nullopt, ""};
