@@ -44,8 +44,25 @@ install_packages() {
     exit 2
   fi
   say "installing packages: ${kept[*]}"
-  as_root apt-get update -qq
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${kept[@]}" >/dev/null
+  apt_get update
+  apt_get install -y --no-install-recommends "${kept[@]}"
+}
+
+# apt_get <arguments>: waits for as long as another apt has the lock, as on a machine that has just been started.
+apt_get() {
+  local deadline=$((SECONDS + 600)) log told=
+  log=$(mktemp)
+  until as_root env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -qq "$@" >"$log" 2>&1; do
+    if ! grep -q 'Could not get lock\|Unable to lock' "$log" || [ "$SECONDS" -ge "$deadline" ]; then
+      cat "$log" >&2
+      rm -f "$log"
+      echo "setup: apt-get $1 failed (see above)" >&2
+      exit 1
+    fi
+    if [ -z "$told" ]; then say "waiting for another apt to end (at most 10 minutes)"; told=1; fi
+    sleep 2
+  done
+  rm -f "$log"
 }
 
 # fetch_wheel <dir> <requirement>: the wheel for Linux, whatever Python runs here; only its C++ files are used.
