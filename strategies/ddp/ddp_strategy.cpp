@@ -43,17 +43,9 @@ class DdpStrategy final : public Strategy {
     buffers_->broadcast();
     if (context.plan.sync_batchnorm && context.world.size() > 1) batch_norm_.emplace(*communicator_);
 
-    std::vector<NamedTensor> trained = trained_parameters(module);
-    masters_ = MasterWeights(trained, context.precision);
-    const DdpOptions& ddp = context.options.ddp;
-    // On several devices autograd has several threads, which would send buckets and statistics in any order.
-    const bool ordered = !batch_norm_ || context.devices.size() == 1;
-    reducer_ = std::make_unique<Reducer>(
-        std::move(trained), *communicator_, context.world,
-        ReducerOptions{.first_bucket_bytes = ddp.first_bucket_bytes,
-                       .bucket_bytes = ddp.bucket_bytes,
-                       .overlap = ordered && ddp.overlap.value_or(communicator_->overlaps()),
-                       .find_unused_parameters = context.plan.find_unused_parameters});
+    parameters_ = trainable_parameters(module);
+    masters_ = MasterWeights(parameters_, context.precision);
+    make_reducer();
   }
 
   DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
@@ -62,25 +54,30 @@ class DdpStrategy final : public Strategy {
     const std::optional<bool> wish = context_->options.ddp.shard_optimizer;
     const bool wanted = shards_ == nullptr && wish.value_or(sharding_pays(optimizer, masters_.parameters()));
     if (context_->world.max(wanted ? 0 : 1) != 0) return;  // not on every rank
-    shards_ = OptimizerShards::divide(masters_.parameters(), *communicator_, context_->world);
+    divide_update();
     if (shards_ != nullptr) {
       log_info("optimizer: the ranks of a node divide its work");
     } else if (wish) {
       warn_of_whole_updates();
     }
   }
-  std::span<const ElementRange> optimizer_shards() const override {
-    return shards_ != nullptr ? shards_->mine() : std::span<const ElementRange>();
-  }
+  std::span<const ElementRange> optimizer_shards() const override { return ranges_; }
 
   at::Tensor training_step(const MicroStep& step) override {
     std::optional<SyncBatchNorm::Scope> over_all_ranks;
     if (batch_norm_) over_all_ranks.emplace(*batch_norm_);
+    if (step.first && reducer_->outdated()) make_reducer();
     reducer_->begin_backward(step.last);
     return local_training_step(*module_, step, *context_, [this] {
       masters_.forget_gradients();
       reducer_->zero_gradients();
     });
+  }
+
+  void forward(const Batch& batch, std::int64_t batch_idx) override {
+    std::optional<SyncBatchNorm::Scope> over_all_ranks;
+    if (batch_norm_) over_all_ranks.emplace(*batch_norm_);
+    local_forward(*module_, batch, batch_idx, *context_);
   }
 
   void synchronize_gradients() override {
@@ -104,7 +101,6 @@ class DdpStrategy final : public Strategy {
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
     return local_predict_step(*module_, batch, batch_idx, *context_);
   }
-  void reduce_metrics(std::span<double> sums) override { context_->world.sum(sums); }
 
   std::string describe() const override { return communicator_->description(); }
 
@@ -118,8 +114,41 @@ class DdpStrategy final : public Strategy {
   }
 
  private:
+  /// For the parameters that require a gradient now. Collective.
+  void make_reducer() {
+    reducer_.reset();  // its hooks and memory before the next one's
+    const DdpOptions& ddp = context_->options.ddp;
+    // On several devices autograd has several threads, which would send buckets and statistics in any order.
+    const bool ordered = !batch_norm_ || context_->devices.size() == 1;
+    reducer_ = std::make_unique<Reducer>(
+        parameters_, *communicator_, context_->world,
+        ReducerOptions{.first_bucket_bytes = ddp.first_bucket_bytes,
+                       .bucket_bytes = ddp.bucket_bytes,
+                       .overlap = ordered && ddp.overlap.value_or(communicator_->overlaps()),
+                       .find_unused_parameters = context_->plan.find_unused_parameters});
+  }
+
+  /// Of what is trained from the start. What is frozen now, every rank will update by itself once a hook
+  /// unfreezes it: until then nobody has to fetch it.
+  std::vector<NamedTensor> divisible() const {
+    std::vector<NamedTensor> result;
+    for (const NamedTensor& master : masters_.parameters()) {
+      if (master.tensor.requires_grad()) result.push_back(master);
+    }
+    return result;
+  }
+
+  void divide_update() {
+    shards_ = OptimizerShards::divide(divisible(), *communicator_, context_->world);
+    if (shards_ == nullptr) return;
+    auto shard = shards_->mine().begin();
+    for (const auto& [name, tensor] : masters_.parameters()) {
+      ranges_.push_back(tensor.requires_grad() ? *shard++ : ElementRange{0, tensor.numel()});
+    }
+  }
+
   void warn_of_whole_updates() const {
-    const std::string obstacle = OptimizerShards::obstacle(masters_.parameters());
+    const std::string obstacle = OptimizerShards::obstacle(divisible());
     log_warning("ddp.shard_optimizer is on, but every rank will update all parameters: " +
                 (obstacle.empty() ? "there are no ranks on this node that share memory with it" : obstacle));
   }
@@ -129,9 +158,11 @@ class DdpStrategy final : public Strategy {
   std::unique_ptr<Communicator> communicator_;
   std::optional<TensorSync> buffers_;
   std::optional<SyncBatchNorm> batch_norm_;
+  std::vector<NamedTensor> parameters_;
   std::unique_ptr<Reducer> reducer_;
   MasterWeights masters_;
   std::unique_ptr<OptimizerShards> shards_;  ///< null: every rank updates everything
+  std::vector<ElementRange> ranges_;         ///< what this rank updates of each parameter; empty: everything
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ class DpStrategy final : public Strategy {
     replicas_ = place_replicas(models, devices, context.precision);
     threads_ = std::make_unique<ReplicaThreads>(devices);
     exchange_ = make_replica_exchange(replicas_, *threads_, context.options.timeout_seconds);
-    masters_ = MasterWeights(trained_parameters(module), context.precision);
+    masters_ = MasterWeights(trainable_parameters(module), context.precision);
   }
 
   DataShard data_shard() const override { return {}; }
@@ -50,29 +50,41 @@ class DpStrategy final : public Strategy {
 
   at::Tensor training_step(const MicroStep& step) override {
     const std::vector<Batch> chunks = scatter(step.batch);
-    if (step.first) used_ = 0;
+    if (step.first) {
+      used_ = 0;
+      all_had_loss_ = true;
+    }
     used_ = std::max(used_, chunks.size());
     std::vector<at::Tensor> losses(chunks.size());
     run_logged(chunks, [&](std::size_t i) {
       losses[i] = forward_loss(*replicas_[i].model, chunks[i], step.batch_idx, *context_);
     });
-    const at::Tensor loss = mean_loss(losses, chunks, step.batch.size);
+    const at::Tensor loss = mean_loss(losses, chunks);
     if (step.first) {
       step.observer.before_zero_grad();
       forget_gradients();
     }
-    if (chunks.empty()) return loss;
+    if (samples_with_loss(losses, chunks) < step.batch.size) all_had_loss_ = false;
+    if (!loss.defined()) return loss;
     step.observer.before_backward(loss);
+    const std::int64_t samples = samples_with_loss(losses, chunks);
     threads_->run(chunks.size(), [&](std::size_t i) {
-      const double share = static_cast<double>(chunks[i].size) / static_cast<double>(step.batch.size);
+      if (!losses[i].defined()) return;
+      const double share = static_cast<double>(chunks[i].size) / static_cast<double>(samples);
       backward(losses[i], step.loss_weight * share, step.scaler);
     });
     step.observer.after_backward();
     return loss;
   }
 
+  /// The primary sees the whole batch: its statistics are those of all replicas' samples.
+  void forward(const Batch& batch, std::int64_t batch_idx) override {
+    local_forward(*replicas_[0].model, batch, batch_idx, *context_);
+  }
+
   void synchronize_gradients() override {
-    if (!std::exchange(checked_, true)) require_own_gradients({replicas_.data(), used_});
+    // A replica that skipped its samples has no gradients, rightly.
+    if (all_had_loss_ && !std::exchange(checked_, true)) require_own_gradients({replicas_.data(), used_});
     exchange_->sum_gradients();
     masters_.take_gradients();
   }
@@ -98,7 +110,6 @@ class DpStrategy final : public Strategy {
     return outputs.front().dim() == 0 ? at::stack(outputs) : at::cat(outputs);
   }
 
-  void reduce_metrics(std::span<double>) override {}
   std::string describe() const override { return exchange_->description(); }
 
   void teardown() override {
@@ -112,8 +123,10 @@ class DpStrategy final : public Strategy {
   std::vector<Batch> scatter(const Batch& batch) {
     std::vector<Batch> chunks = chunk_batch(batch, replicas_.size());
     tell_about(batch, chunks.size());
+    const std::vector<bool> modes = replicas_[0].model->training_modes();
+    take_over_frozen_flags();
     for (std::size_t i = 1; i < chunks.size(); ++i) {
-      replicas_[i].model->copy_modes(*replicas_[0].model);
+      replicas_[i].model->set_training_modes(modes);
       for (at::Tensor& tensor : chunks[i].tensors) {
         tensor = tensor.to(replicas_[i].device, tensor.scalar_type(), /*non_blocking=*/true);
       }
@@ -124,6 +137,17 @@ class DpStrategy final : public Strategy {
     }
     exchange_->send_buffers(chunks.size());
     return chunks;
+  }
+
+  /// A hook may have frozen or unfrozen parameters of the primary.
+  void take_over_frozen_flags() {
+    for (std::size_t r = 1; r < replicas_.size(); ++r) {
+      for (std::size_t i = 0; i < replicas_[r].parameters.size(); ++i) {
+        const bool trained = replicas_[0].parameters[i].tensor.requires_grad();
+        const at::Tensor& own = replicas_[r].parameters[i].tensor;
+        if (own.requires_grad() != trained) own.set_requires_grad(trained);
+      }
+    }
   }
 
   /// Grows whenever somebody writes to the primary's parameters: the optimizer, a hook, a loaded checkpoint.
@@ -175,12 +199,21 @@ class DpStrategy final : public Strategy {
     }
   }
 
-  /// The mean over samples, detached, on the primary's device; undefined for an empty batch.
-  at::Tensor mean_loss(const std::vector<at::Tensor>& losses, const std::vector<Batch>& chunks,
-                       std::int64_t samples) const {
+  /// Of the chunks that were not skipped.
+  static std::int64_t samples_with_loss(const std::vector<at::Tensor>& losses,
+                                        const std::vector<Batch>& chunks) {
+    std::int64_t samples = 0;
+    for (std::size_t i = 0; i < losses.size(); ++i) samples += losses[i].defined() ? chunks[i].size : 0;
+    return samples;
+  }
+
+  /// The mean over samples, detached, on the primary's device; undefined where no chunk has a loss.
+  at::Tensor mean_loss(const std::vector<at::Tensor>& losses, const std::vector<Batch>& chunks) const {
     const at::NoGradGuard no_grad;
+    const std::int64_t samples = samples_with_loss(losses, chunks);
     at::Tensor mean;
     for (std::size_t i = 0; i < losses.size(); ++i) {
+      if (!losses[i].defined()) continue;
       const double share = static_cast<double>(chunks[i].size) / static_cast<double>(samples);
       const at::Tensor part =
           losses[i].detach().to(context_->device, losses[i].scalar_type(), /*non_blocking=*/true).mul(share);
@@ -203,6 +236,7 @@ class DpStrategy final : public Strategy {
   MasterWeights masters_;           ///< of the primary's trained parameters
   std::uint64_t sent_changes_ = 0;  ///< of the parameters, when they last went to the replicas
   std::size_t used_ = 0;            ///< replicas that had samples since the gradients were forgotten
+  bool all_had_loss_ = true;        ///< of the replicas that had samples
   bool checked_ = false, told_ = false;
 };
 

@@ -13,7 +13,7 @@ class SingleStrategy final : public Strategy {
     module_ = &module;
     context_ = &context;
     module.place(context.devices, context.precision);
-    parameters_ = trained_parameters(module);
+    parameters_ = trainable_parameters(module);
     masters_ = MasterWeights(parameters_, context.precision);
   }
 
@@ -28,6 +28,10 @@ class SingleStrategy final : public Strategy {
     });
   }
 
+  void forward(const Batch& batch, std::int64_t batch_idx) override {
+    local_forward(*module_, batch, batch_idx, *context_);
+  }
+
   void synchronize_gradients() override { masters_.take_gradients(); }
   std::span<const at::Tensor> gradients() override { return masters_.gradients(); }
   at::Tensor gradient_norm() override { return cxtrain::gradient_norm(masters_.gradients()); }
@@ -39,7 +43,6 @@ class SingleStrategy final : public Strategy {
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
     return local_predict_step(*module_, batch, batch_idx, *context_);
   }
-  void reduce_metrics(std::span<double>) override {}
   std::string describe() const override { return "one process on " + context_->device.str(); }
 
  private:

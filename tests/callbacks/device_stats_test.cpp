@@ -14,19 +14,32 @@ class FakeRun final : public RunView {
   FakeRun(int rank, int world) : rank_(rank), world_(world) {}
 
   int rank() const override { return rank_; }
+  int local_rank() const override { return rank_; }
   int world_size() const override { return world_; }
+  torch::nn::Module& module() const override { throw std::logic_error("no model here"); }
+  const std::string& log_dir() const override { return log_dir_; }
   std::int64_t current_epoch() const override { return 0; }
   std::int64_t global_step() const override { return step; }
   std::int64_t batch_idx() const override { return 0; }
   std::int64_t num_batches() const override { return 1; }
   std::int64_t max_epochs() const override { return 1; }
+  std::int64_t max_steps() const override { return -1; }
+  bool validates_at_epoch_end_only() const override { return true; }
   std::int64_t samples_per_batch() const override { return 1; }
   double elapsed_seconds() const override { return 0; }
   bool sanity_checking() const override { return false; }
+  const at::Tensor& step_output() const override { return output_; }
   std::optional<double> metric(std::string_view) const override { return std::nullopt; }
+  std::optional<double> metric_of_all_ranks(std::string_view) override { return std::nullopt; }
+  std::vector<std::string> metric_names() const override { return {}; }
   std::vector<std::pair<std::string, double>> progress_bar_metrics() const override { return {}; }
   std::vector<double> learning_rates() const override { return {}; }
-  void log(std::string_view name, double value) override { logged[std::string(name)] = value; }
+  void log(std::string_view name, double value, const LogOptions&) override {
+    logged[std::string(name)] = value;
+  }
+  void log(std::string_view name, const at::Tensor& value, const LogOptions&) override {
+    logged[std::string(name)] = value.item<double>();
+  }
   void sum_over_ranks(std::span<double> values) override {
     ++exchanges;
     sent.assign(values.begin(), values.end());
@@ -41,6 +54,8 @@ class FakeRun final : public RunView {
 
  private:
   int rank_, world_;
+  std::string log_dir_;
+  at::Tensor output_;
 };
 
 /// GPU i has 10 i % load, 1000 i MiB in use, 500 free and 30 + i degrees; GPU 9 tells its memory only.

@@ -12,7 +12,10 @@ namespace cxtrain {
 
 /// Code beside the model's own that runs at the hooks of a training: Lightning's Callback. Every rank has its
 /// own objects and calls the same hooks. Callbacks come before the module's hook of the same name; in
-/// `on_train_epoch_end` those that monitor a metric come after it.
+/// `on_train_epoch_end` those that monitor a metric come after it, when the epoch's metrics are reduced.
+///
+/// A hook reaches the model by `run.module_as<MyModel>()`, what a step returned by `run.step_output()`, and
+/// the run's folder by `run.log_dir()`.
 class Callback {
  public:
   static constexpr std::string_view kKind = "callback";
@@ -41,10 +44,13 @@ class Callback {
   virtual void on_validation_epoch_end(RunView&) {}
   virtual void on_validation_end(RunView&) {}
   virtual void on_test_start(RunView&) {}
+  virtual void on_test_epoch_start(RunView&) {}
+  virtual void on_test_batch_start(RunView&, const Batch&, std::int64_t) {}
   virtual void on_test_batch_end(RunView&, const Batch&, std::int64_t) {}
   virtual void on_test_epoch_end(RunView&) {}
   virtual void on_test_end(RunView&) {}
   virtual void on_predict_start(RunView&) {}
+  virtual void on_predict_batch_start(RunView&, const Batch&, std::int64_t) {}
   virtual void on_predict_batch_end(RunView&, const Batch&, std::int64_t) {}
   virtual void on_predict_end(RunView&) {}
   virtual void on_train_epoch_end(RunView&) {}

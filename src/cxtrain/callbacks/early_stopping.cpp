@@ -18,12 +18,26 @@ EarlyStopping::EarlyStopping(Options options) : options_(std::move(options)) {
   best_ = options_.mode == "min" ? infinity : -infinity;
 }
 
+bool EarlyStopping::at_epoch_end(const RunView& run) const {
+  return options_.check_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
+}
+
 void EarlyStopping::on_validation_end(RunView& run) {
-  if (run.sanity_checking()) return;
-  const std::optional<double> value = run.metric(options_.monitor);
+  if (!run.sanity_checking() && !at_epoch_end(run)) check(run);
+}
+
+void EarlyStopping::on_train_epoch_end(RunView& run) {
+  if (at_epoch_end(run)) check(run);
+}
+
+void EarlyStopping::check(RunView& run) {
+  const std::optional<double> value = run.metric_of_all_ranks(options_.monitor);
   if (!value) {
-    throw TrainingError("early stopping monitors `" + options_.monitor +
-                        "`, but the model logged nothing of this name by the end of validation");
+    std::string known;
+    for (const std::string& name : run.metric_names()) known += (known.empty() ? "" : ", ") + name;
+    throw TrainingError(
+        "early stopping monitors `" + options_.monitor +
+        "`, but nothing of this name has been logged; logged: " + (known.empty() ? "nothing" : known));
   }
   std::ostringstream reason;
   if (options_.check_finite && !std::isfinite(*value)) {
@@ -39,7 +53,7 @@ void EarlyStopping::on_validation_end(RunView& run) {
   }
   if (++wait_ < options_.patience) return;
   reason << "early stopping: " << options_.monitor << " has not improved on " << best_ << " for " << wait_
-         << " validations";
+         << " checks";
   run.request_stop(reason.str());
 }
 

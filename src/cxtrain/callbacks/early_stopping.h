@@ -1,13 +1,14 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "cxtrain/callbacks/callback.h"
 
 namespace cxtrain {
 
-/// Stops when a monitored metric has not improved for `patience` validations; Lightning's EarlyStopping. The
-/// metric is a mean over all ranks, so that all come to the same decision.
+/// Stops when a monitored metric has not improved for `patience` checks; Lightning's EarlyStopping. All ranks
+/// see the same number, and so come to the same decision.
 class EarlyStopping final : public Callback {
  public:
   struct Options {
@@ -16,15 +17,23 @@ class EarlyStopping final : public Callback {
     int patience = 3;
     double min_delta = 0;
     bool check_finite = true;  ///< stop when the metric is NaN or infinite
+    /// Whether it looks at the end of each epoch, when metrics of training are known as well, or at the end
+    /// of each validation. Unless given, as in Lightning: at the end of the epoch where no validation falls
+    /// anywhere else.
+    std::optional<bool> check_on_train_epoch_end = {};
   };
   /// Throws ConfigError for a mode that is neither, or a negative patience or delta.
   explicit EarlyStopping(Options options);
 
   bool monitors() const override { return true; }
-  /// Throws TrainingError when nothing was logged under the monitored name, naming what was.
+  /// These throw TrainingError when nothing was logged under the monitored name, naming what was.
   void on_validation_end(RunView& run) override;
+  void on_train_epoch_end(RunView& run) override;
 
  private:
+  bool at_epoch_end(const RunView& run) const;
+  void check(RunView& run);
+
   Options options_;
   double best_;
   int wait_ = 0;

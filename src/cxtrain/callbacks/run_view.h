@@ -5,7 +5,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "cxtrain/strategy/metric_sink.h"
+
+namespace torch::nn {
+class Module;
+}
 
 namespace cxtrain {
 
@@ -14,26 +21,48 @@ class RunView {
  public:
   virtual ~RunView() = default;
 
-  virtual int rank() const = 0;
+  virtual int rank() const = 0;  ///< Lightning's global_rank
+  virtual int local_rank() const = 0;
   virtual int world_size() const = 0;
+  /// The model that is trained. `run.module_as<MyModel>()` is the same under its own type.
+  virtual torch::nn::Module& module() const = 0;
+  template <class Model>
+  Model& module_as() const {
+    return dynamic_cast<Model&>(module());
+  }
+  /// The run's folder, the same on all ranks; empty where nothing is written.
+  virtual const std::string& log_dir() const = 0;
   virtual std::int64_t current_epoch() const = 0;
   virtual std::int64_t global_step() const = 0;        ///< optimizer steps done
   virtual std::int64_t batch_idx() const = 0;          ///< within the epoch, or the evaluation
   virtual std::int64_t num_batches() const = 0;        ///< of the epoch, or the evaluation, on this rank
   virtual std::int64_t max_epochs() const = 0;         ///< -1: no limit
+  virtual std::int64_t max_steps() const = 0;          ///< -1: no limit
   virtual std::int64_t samples_per_batch() const = 0;  ///< over all ranks
-  virtual double elapsed_seconds() const = 0;          ///< of training, earlier runs of it included
+  /// Whether a validation falls nowhere but at the end of every epoch, or there is none.
+  virtual bool validates_at_epoch_end_only() const = 0;
+  virtual double elapsed_seconds() const = 0;  ///< since training began
   virtual bool sanity_checking() const = 0;
 
-  /// The last value logged under this name: an epoch's mean where there is one. May synchronise with the
-  /// device.
+  /// What the step that ran last returned: the loss, detached, in training (undefined where the batch was
+  /// skipped), and `predict_step`'s output in a prediction. Undefined in an evaluation.
+  virtual const at::Tensor& step_output() const = 0;
+
+  /// The latest value logged under this name, which for a value logged on_step is this rank's own. May
+  /// synchronise with the device.
   virtual std::optional<double> metric(std::string_view name) const = 0;
+  /// The same number on every rank, for decisions: the latest value, and where that is each rank's own, their
+  /// mean. Every rank calls it at the same point.
+  virtual std::optional<double> metric_of_all_ranks(std::string_view name) = 0;
+  /// What has been logged so far.
+  virtual std::vector<std::string> metric_names() const = 0;
   /// What was logged with `prog_bar`, in the order of first logging. May synchronise with the device.
   virtual std::vector<std::pair<std::string, double>> progress_bar_metrics() const = 0;
   virtual std::vector<double> learning_rates() const = 0;
 
-  /// Passes a value to the metric loggers, for the current step.
-  virtual void log(std::string_view name, double value) = 0;
+  /// Logs a value as `Module::log` would in the hook of the same name.
+  virtual void log(std::string_view name, double value, const LogOptions& options = {}) = 0;
+  virtual void log(std::string_view name, const at::Tensor& value, const LogOptions& options = {}) = 0;
   /// Element-wise sums over all ranks, in place. Every rank calls it at the same point with the same length.
   virtual void sum_over_ranks(std::span<double> values) = 0;
   /// Ends training after the current step; the ranks agree on it, so that one rank's wish is enough.

@@ -55,36 +55,42 @@ FusedOptimizer::FusedOptimizer(Rule rule, std::vector<ResolvedGroup> groups) : r
     }
   }
   for (Kind& kind : kinds_) {
-    std::visit(
-        [&](const auto& r) {
-          using R = std::decay_t<decltype(r)>;
-          if constexpr (kHasMoments<R>) {
-            kind.first = zeros_like_each(kind.parameters);
-            kind.second = zeros_like_each(kind.parameters);
-            if (r.amsgrad) kind.largest = zeros_like_each(kind.parameters);
-          } else if (r.momentum != 0) {
-            kind.first = zeros_like_each(kind.parameters);
-          }
-        },
-        rule_);
-    const auto count = static_cast<std::int64_t>(kind.parameters.size());
-    kind.steps = at::zeros({count}, kind.parameters[0].options().dtype(at::kFloat).requires_grad(false));
-    kind.step_of = kind.steps.unbind();
-    kind.started.assign(kind.parameters.size(), 0);
+    if (!kind.frozen) make_state(kind);
   }
+}
+
+void FusedOptimizer::make_state(Kind& kind) {
+  std::visit(
+      [&](const auto& r) {
+        using R = std::decay_t<decltype(r)>;
+        if constexpr (kHasMoments<R>) {
+          kind.first = zeros_like_each(kind.parameters);
+          kind.second = zeros_like_each(kind.parameters);
+          if (r.amsgrad) kind.largest = zeros_like_each(kind.parameters);
+        } else if (r.momentum != 0) {
+          kind.first = zeros_like_each(kind.parameters);
+        }
+      },
+      rule_);
+  const auto count = static_cast<std::int64_t>(kind.parameters.size());
+  kind.steps = at::zeros({count}, kind.parameters[0].options().dtype(at::kFloat).requires_grad(false));
+  kind.step_of = kind.steps.unbind();
+  kind.started.assign(kind.parameters.size(), 0);
 }
 
 FusedOptimizer::Kind& FusedOptimizer::kind_of(const at::Tensor& parameter, const ResolvedGroup& group,
                                               std::size_t first_of_group) {
   const auto same = std::find_if(kinds_.begin() + static_cast<std::ptrdiff_t>(first_of_group), kinds_.end(),
                                  [&](const Kind& kind) {
-                                   return kind.parameters[0].scalar_type() == parameter.scalar_type() &&
+                                   return kind.frozen != parameter.requires_grad() &&
+                                          kind.parameters[0].scalar_type() == parameter.scalar_type() &&
                                           kind.parameters[0].device() == parameter.device();
                                  });
   if (same != kinds_.end()) return *same;
   Kind& made = kinds_.emplace_back();
   made.lr = group.lr;
   made.weight_decay = group.weight_decay;
+  made.frozen = !parameter.requires_grad();
   return made;
 }
 
@@ -108,6 +114,11 @@ void FusedOptimizer::select(Kind& kind) {
 void FusedOptimizer::step(const StepInputs& inputs) {
   const at::NoGradGuard no_grad;
   for (Kind& kind : kinds_) {
+    if (!kind.steps.defined()) {
+      const auto has_gradient = [](const at::Tensor& whole) { return whole.grad().defined(); };
+      if (std::none_of(kind.wholes.begin(), kind.wholes.end(), has_gradient)) continue;
+      make_state(kind);
+    }
     select(kind);
     if (selection_.parameters.empty()) continue;
     std::optional<at::Tensor> found_inf;
@@ -179,6 +190,7 @@ std::vector<NamedTensor> FusedOptimizer::state() const {
   const bool moments = !std::holds_alternative<Sgd>(rule_);
   std::vector<NamedTensor> all;
   for (const Kind& kind : kinds_) {
+    if (!kind.steps.defined()) continue;
     for (std::size_t i = 0; i < kind.names.size(); ++i) {
       const std::string& name = kind.names[i];
       if (!kind.first.empty())

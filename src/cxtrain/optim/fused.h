@@ -24,6 +24,7 @@ class FusedOptimizer final : public Optimizer {
   /// Parameters of one group, dtype and device, with their state in the same order.
   struct Kind {
     double lr, weight_decay;
+    bool frozen = false;  ///< when training began; state is then made with the first gradient
     std::vector<std::string> names;
     std::vector<at::Tensor> wholes;      ///< the model's, which have the gradients
     std::vector<ElementRange> shards;    ///< of these
@@ -39,6 +40,7 @@ class FusedOptimizer final : public Optimizer {
   };
 
   Kind& kind_of(const at::Tensor& parameter, const ResolvedGroup& group, std::size_t first_of_group);
+  void make_state(Kind& kind);
   void select(Kind& kind);
   void update(const Sgd& rule, Kind& kind, double lr, const std::optional<at::Tensor>& found_inf);
   void update(const Adam& rule, Kind& kind, double lr, const std::optional<at::Tensor>& found_inf);

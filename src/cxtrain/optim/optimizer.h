@@ -16,7 +16,7 @@
 namespace cxtrain {
 
 /// Updates parameters from their gradients. One per rank; no communication. A parameter without a gradient is
-/// left as it is, state included.
+/// left as it is, state included; one that is frozen at first costs nothing until it gets a gradient.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -39,9 +39,9 @@ class Optimizer {
   virtual std::vector<NamedTensor> state() const = 0;
 };
 
-/// Builds the optimizer that the setup describes, over `parameters` (those that require a gradient).
-/// Parameters in none of the setup's groups form a last one. Throws ConfigError when a group names a tensor
-/// that is not a parameter, or two groups share one.
+/// Builds the optimizer that the setup describes, over `parameters`. Those in none of the setup's groups form
+/// a last one. Throws ConfigError when a group names a tensor that is not a parameter, two groups share one,
+/// or none requires a gradient.
 ///
 /// `shards`, where there are any, has for each parameter the elements that are asked of it; someone else
 /// updates the others. SGD, Adam and AdamW, which treat every element by itself, do and remember no more than

@@ -1,5 +1,6 @@
 #include "cxtrain/optim/parameter_groups.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -34,8 +35,11 @@ std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& gro
                                           double weight_decay) {
   std::map<const at::TensorImpl*, std::size_t> free;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const at::Tensor& tensor = parameters[i].tensor;
-    if (tensor.requires_grad()) free[tensor.unsafeGetTensorImpl()] = i;
+    free[parameters[i].tensor.unsafeGetTensorImpl()] = i;
+  }
+  if (std::none_of(parameters.begin(), parameters.end(),
+                   [](const NamedTensor& parameter) { return parameter.tensor.requires_grad(); })) {
+    throw ConfigError("model", "has no parameter that requires a gradient");
   }
   const auto entry = [&](std::size_t i) {
     const auto& [name, tensor] = parameters[i];
@@ -46,7 +50,6 @@ std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& gro
   for (std::size_t g = 0; g < groups.size(); ++g) {
     ResolvedGroup group{{}, groups[g].lr.value_or(lr), groups[g].weight_decay.value_or(weight_decay)};
     for (const at::Tensor& tensor : groups[g].parameters) {
-      if (!tensor.requires_grad()) continue;
       const auto found = free.find(tensor.unsafeGetTensorImpl());
       if (found == free.end()) {
         throw ConfigError("optimizer",
@@ -63,7 +66,6 @@ std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& gro
     if (free.contains(parameters[i].tensor.unsafeGetTensorImpl())) rest.parameters.push_back(entry(i));
   }
   if (!rest.parameters.empty()) resolved.push_back(std::move(rest));
-  if (resolved.empty()) throw ConfigError("model", "has no parameter that requires a gradient");
   return resolved;
 }
 

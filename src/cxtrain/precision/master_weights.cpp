@@ -13,7 +13,7 @@ MasterWeights::MasterWeights(std::vector<NamedTensor> parameters, const Precisio
   for (NamedTensor& named : masters_) {
     if (c10::elementSize(named.tensor.scalar_type()) >= 4) continue;
     rounded_.push_back(named.tensor);
-    named.tensor = named.tensor.to(at::kFloat).requires_grad_();
+    named.tensor = named.tensor.to(at::kFloat).set_requires_grad(named.tensor.requires_grad());
     precise_.push_back(named.tensor);
   }
 }

@@ -17,7 +17,7 @@ namespace cxtrain {
 class MasterWeights {
  public:
   MasterWeights() = default;
-  /// `parameters`: the trained ones, placed, with the values that training starts from.
+  /// `parameters`: those that may come to be trained, placed, with the values that training starts from.
   MasterWeights(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision);
 
   /// What the optimizer updates, under the parameters' names and in their order.

@@ -26,7 +26,10 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator& communicator
                  ReducerOptions options)
     : communicator_(communicator), world_(world), options_(options) {
   for (NamedTensor& parameter : parameters) {
-    if (!parameter.tensor.requires_grad()) continue;
+    if (!parameter.tensor.requires_grad()) {
+      frozen_.push_back(std::move(parameter.tensor));
+      continue;
+    }
     parameters_.push_back({std::move(parameter.name), std::move(parameter.tensor), {}});
   }
   allocate_arenas();
@@ -96,6 +99,12 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
   }
 }
 
+bool Reducer::outdated() const {
+  return std::any_of(frozen_.begin(), frozen_.end(), [](const at::Tensor& t) { return t.requires_grad(); }) ||
+         std::any_of(parameters_.begin(), parameters_.end(),
+                     [](const Parameter& p) { return !p.tensor.requires_grad(); });
+}
+
 void Reducer::begin_backward(bool synchronize) {
   synchronize_ = synchronize;
   if (!synchronize) return;
@@ -156,6 +165,8 @@ void Reducer::finish() {
 
 void Reducer::fill_untouched() {
   std::string names;
+  const bool skipped =
+      std::none_of(parameters_.begin(), parameters_.end(), [](const Parameter& p) { return p.touched; });
   for (Parameter& parameter : parameters_) {
     if (parameter.touched) continue;
     const at::NoGradGuard no_grad;
@@ -164,7 +175,7 @@ void Reducer::fill_untouched() {
     part_of(parameter) = parameter.view;
     if (!warned_unused_) names += (names.empty() ? "" : ", ") + parameter.name;
   }
-  if (names.empty() || options_.find_unused_parameters) return;
+  if (names.empty() || skipped || options_.find_unused_parameters) return;
   warned_unused_ = true;
   log_warning("no gradient reached " + names +
               " in this step; counted as zero (if the forward pass leaves them out "

@@ -37,7 +37,7 @@ struct ReducerOptions {
 /// run on autograd's threads, one for each device, while the caller waits in backward.
 class Reducer {
  public:
-  /// Collective. `parameters` that do not require a gradient are left alone. All ranks pass the same ones
+  /// Collective. `parameters` that do not require a gradient now are left alone. All ranks pass the same ones
   /// (`verify_same_parameters`). Communicator and world outlive the reducer.
   Reducer(std::vector<NamedTensor> parameters, Communicator& communicator, World& world,
           ReducerOptions options);
@@ -57,6 +57,9 @@ class Reducer {
   /// Forgets the gradients, without touching memory: the next backward writes rather than adds. From here to
   /// `finish` the communicator's pool is in use.
   void zero_gradients();
+
+  /// Whether other parameters require a gradient than when this was made: time for another reducer.
+  bool outdated() const;
 
   std::size_t bucket_count() const { return buckets_.size(); }
 
@@ -90,6 +93,7 @@ class Reducer {
   void agree_on_order();
 
   std::vector<Parameter> parameters_;
+  std::vector<at::Tensor> frozen_;         ///< those that require no gradient
   std::vector<at::Tensor> arenas_;         ///< flat memory, one per dtype and device
   std::vector<Bucket> buckets_;            ///< slices of the arenas
   std::shared_ptr<MemPool> pool_;          ///< for gradients; or null

@@ -12,11 +12,10 @@ namespace cxtrain {
 namespace {
 
 void require_trainable_loss(const at::Tensor& loss) {
-  if (!loss.defined() || loss.numel() != 1) {
+  if (loss.numel() != 1) {
     std::ostringstream found;
-    if (loss.defined()) found << "a tensor of shape " << loss.sizes();
-    throw TrainingError("training_step must return the loss as one number, got " +
-                        (loss.defined() ? found.str() : std::string("an undefined tensor")) +
+    found << "a tensor of shape " << loss.sizes();
+    throw TrainingError("training_step must return the loss as one number, got " + found.str() +
                         "; reduce it with .mean()");
   }
   if (!loss.requires_grad()) {
@@ -42,7 +41,7 @@ at::Tensor forward_loss(Trainable& module, const Batch& batch, std::int64_t batc
                         const StrategyContext& context) {
   const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
   at::Tensor loss = module.training_step(batch, batch_idx);
-  require_trainable_loss(loss);
+  if (loss.defined()) require_trainable_loss(loss);
   return loss;
 }
 
@@ -60,12 +59,26 @@ at::Tensor local_training_step(Trainable& module, const MicroStep& step, const S
     step.observer.before_zero_grad();
     zero_gradients();
   }
-  if (!loss.defined()) return loss;  // nothing left on this rank in an uneven last step
+  if (!loss.defined()) return loss;  // skipped, or nothing left on this rank in an uneven last step
 
   step.observer.before_backward(loss);
   backward(loss, step.loss_weight, step.scaler);
   step.observer.after_backward();
   return loss.detach();
+}
+
+void local_forward(Trainable& module, const Batch& batch, std::int64_t batch_idx,
+                   const StrategyContext& context) {
+  const at::NoGradGuard no_grad;
+  const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
+  MetricSink* const sink = module.redirect_log(nullptr);
+  try {
+    module.training_step(batch, batch_idx);
+  } catch (...) {
+    module.redirect_log(sink);
+    throw;
+  }
+  module.redirect_log(sink);
 }
 
 void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch& batch,
@@ -86,12 +99,13 @@ at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_
   return module.predict_step(batch, batch_idx);
 }
 
-std::vector<NamedTensor> trained_parameters(const Trainable& module) {
-  std::vector<NamedTensor> trained;
+std::vector<NamedTensor> trainable_parameters(const Trainable& module) {
+  std::vector<NamedTensor> trainable;
   for (NamedTensor& parameter : module.all_parameters()) {
-    if (parameter.tensor.requires_grad()) trained.push_back(std::move(parameter));
+    const at::ScalarType dtype = parameter.tensor.scalar_type();
+    if (at::isFloatingType(dtype) || at::isComplexType(dtype)) trainable.push_back(std::move(parameter));
   }
-  return trained;
+  return trainable;
 }
 
 }  // namespace cxtrain

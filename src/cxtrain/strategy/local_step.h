@@ -6,8 +6,8 @@
 
 namespace cxtrain {
 
-/// training_step under autocast: the loss, with its gradient. Throws TrainingError for a loss that is no
-/// scalar or has no gradient.
+/// training_step under autocast: the loss, with its gradient, or undefined where the model skips the batch.
+/// Throws TrainingError for a loss that is no scalar or has no gradient.
 at::Tensor forward_loss(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                         const StrategyContext& context);
 
@@ -16,9 +16,13 @@ void backward(const at::Tensor& loss, double weight, const GradScaler* scaler);
 
 /// The part of a step that strategies share: forward under autocast, weighted and scaled loss, backward on
 /// this rank. `zero_gradients` is called between the two on the first micro-batch of a step. Returns the
-/// loss, detached. Throws as `forward_loss` does.
+/// loss, detached, or undefined where there was none. Throws as `forward_loss` does.
 at::Tensor local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
                                const std::function<void()>& zero_gradients);
+
+/// `Strategy::forward` on this rank's model.
+void local_forward(Trainable& module, const Batch& batch, std::int64_t batch_idx,
+                   const StrategyContext& context);
 
 /// Runs validation_step or test_step under autocast and without gradients.
 void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch& batch,
@@ -26,7 +30,8 @@ void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch
 at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                               const StrategyContext& context);
 
-/// Parameters that require a gradient.
-std::vector<NamedTensor> trained_parameters(const Trainable& module);
+/// What an optimizer may come to update: the model's parameters that can have a gradient, frozen ones
+/// included, since a hook may unfreeze them at any time.
+std::vector<NamedTensor> trainable_parameters(const Trainable& module);
 
 }  // namespace cxtrain

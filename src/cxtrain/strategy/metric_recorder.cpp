@@ -1,6 +1,9 @@
 #include "cxtrain/strategy/metric_recorder.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 #include <map>
@@ -8,22 +11,59 @@
 namespace cxtrain {
 namespace {
 
-/// A metric over all replicas: its sum so far, times samples.
+/// A metric over all replicas, as its `reduce_fx` joins their values.
 struct Merged {
   const MetricRecorder::Entry* first = nullptr;
   double number = 0;
+  bool has_number = false;
   at::Tensor tensor;  ///< float64 scalar on the primary's device; defined once one value came from a device
-  double samples = 0;
+  double weight = 0;
 
-  void add(const MetricRecorder::Entry& entry, double weight, at::Device device) {
+  void add(const MetricRecorder::Entry& entry, double samples, at::Device device) {
     if (first == nullptr) first = &entry;
-    samples += weight;
+    const double own = static_cast<double>(entry.options.batch_size.value_or(0));
+    weight += entry.options.batch_size ? own : samples;
+    const ReduceFx fx = entry.options.reduce_fx;
+    const double factor = fx == ReduceFx::mean ? (entry.options.batch_size ? own : samples) : 1;
     if (!entry.tensor.defined()) {
-      number += entry.number * weight;
+      const double value = entry.number * factor;
+      if (!has_number) {
+        number = value;
+      } else if (fx == ReduceFx::min) {
+        number = std::min(number, value);
+      } else if (fx == ReduceFx::max) {
+        number = std::max(number, value);
+      } else {
+        number += value;
+      }
+      has_number = true;
       return;
     }
     const at::Tensor here = entry.tensor.reshape({}).to(device, at::kDouble, /*non_blocking=*/true);
-    tensor = tensor.defined() ? tensor.add(here, weight) : here.mul(weight);
+    if (!tensor.defined()) {
+      tensor = here.mul(factor);
+    } else if (fx == ReduceFx::min) {
+      tensor = at::minimum(tensor, here);
+    } else if (fx == ReduceFx::max) {
+      tensor = at::maximum(tensor, here);
+    } else {
+      tensor = tensor.add(here, factor);
+    }
+  }
+
+  void log_to(MetricSink& sink) const {
+    LogOptions options = first->options;
+    if (options.batch_size) options.batch_size = static_cast<std::int64_t>(weight);
+    const double divisor = options.reduce_fx == ReduceFx::mean ? weight : 1;
+    if (!tensor.defined()) return sink.log(first->name, number / divisor, options);
+    at::Tensor all = tensor;
+    if (has_number) {
+      const at::Tensor rest = at::scalar_tensor(number, tensor.options());
+      all = options.reduce_fx == ReduceFx::min   ? at::minimum(all, rest)
+            : options.reduce_fx == ReduceFx::max ? at::maximum(all, rest)
+                                                 : all.add(rest);
+    }
+    sink.log(first->name, all.div(divisor), options);
   }
 };
 
@@ -51,14 +91,7 @@ void log_means(std::span<const MetricRecorder> recorders, std::span<const std::i
       merged[place->second].add(entry, static_cast<double>(samples[r]), device);
     }
   }
-  for (const Merged& metric : merged) {
-    const MetricRecorder::Entry& entry = *metric.first;
-    if (metric.tensor.defined()) {
-      sink.log(entry.name, metric.tensor.add(metric.number).div(metric.samples), entry.options);
-    } else {
-      sink.log(entry.name, metric.number / metric.samples, entry.options);
-    }
-  }
+  for (const Merged& metric : merged) metric.log_to(sink);
 }
 
 }  // namespace cxtrain

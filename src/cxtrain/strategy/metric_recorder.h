@@ -29,10 +29,11 @@ class MetricRecorder final : public MetricSink {
   std::vector<Entry> entries_;
 };
 
-/// Logs to `sink`, once for each metric, the mean over the recorders that have it, weighted by `samples` (one
-/// number for each recorder). Where a name was logged several times in a step, the first values meet each
-/// other, then the second ones, and so on. The order is that of the first recorder; what only later ones have
-/// follows. Values on other devices are brought to `device`; nothing waits for it.
+/// Logs to `sink`, once for each metric, what its `reduce_fx` makes of the values of the recorders that have
+/// it: by default the mean, weighted by `samples` (one number for each recorder). Where a name was logged
+/// several times in a step, the first values meet each other, then the second ones, and so on. The order is
+/// that of the first recorder; what only later ones have follows. Values on other devices are brought to
+/// `device`; nothing waits for it.
 void log_means(std::span<const MetricRecorder> recorders, std::span<const std::int64_t> samples,
                at::Device device, MetricSink& sink);
 

@@ -84,9 +84,14 @@ class Strategy {
   virtual std::span<const ElementRange> optimizer_shards() const { return {}; }
 
   /// Forward and backward of one micro-batch; returns the loss, detached and unscaled. Blocks on other ranks
-  /// only where `last`. `batch.size` may be 0 on a rank that has no sample left: it then contributes nothing
-  /// and returns an undefined tensor.
+  /// only where `last`. Returns an undefined tensor, having contributed nothing, where the model skips the
+  /// batch or the rank has no sample left (`batch.size` 0).
   virtual at::Tensor training_step(const MicroStep& step) = 0;
+
+  /// A forward pass of `training_step` in training mode, with neither gradients nor logged values: for what
+  /// layers learn from seeing data (batch norm's statistics). Blocks on other ranks where batch norm is
+  /// synchronised.
+  virtual void forward(const Batch& batch, std::int64_t batch_idx) = 0;
 
   /// Completes the gradients of the step: afterwards they are the same on all ranks. Collective.
   virtual void synchronize_gradients() = 0;
@@ -104,10 +109,6 @@ class Strategy {
 
   virtual void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) = 0;
   virtual at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) = 0;
-
-  /// Adds up over the replicas: element-wise sums over all ranks, in place (sums and counts of epoch
-  /// metrics). Collective.
-  virtual void reduce_metrics(std::span<double> sums) = 0;
 
   /// For the log: how gradients travel.
   virtual std::string describe() const = 0;

@@ -29,14 +29,15 @@ class Trainable {
   virtual void place(std::span<const at::Device> devices, const PrecisionPolicy& precision) = 0;
   /// Training mode on or off, for the module and everything below it.
   virtual void set_training(bool on) = 0;
-  /// Puts the module and everything below it into the mode in which `other`, a model of the same class, has
-  /// its own.
-  virtual void copy_modes(const Trainable& other) = 0;
+  /// The mode of the module and of everything below it, in registration order; another model of the same
+  /// class takes it over, too.
+  virtual std::vector<bool> training_modes() const = 0;
+  virtual void set_training_modes(const std::vector<bool>& modes) = 0;
 
   /// Where what the model logs goes from now on (null: nowhere); returns where it went until now.
   virtual MetricSink* redirect_log(MetricSink* sink) = 0;
 
-  /// The loss of one micro-batch: a scalar tensor with a gradient.
+  /// The loss of one micro-batch: a scalar tensor with a gradient; undefined to skip the batch.
   virtual at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) = 0;
   /// The others log what they find; `predict_step` returns it.
   virtual void validation_step(const Batch& batch, std::int64_t batch_idx) = 0;

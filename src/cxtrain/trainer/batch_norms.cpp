@@ -1,7 +1,10 @@
 #include "cxtrain/trainer/batch_norms.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
 #include <torch/nn/modules/batchnorm.h>
+
+#include <algorithm>
 
 namespace cxtrain {
 
@@ -10,6 +13,16 @@ void BatchNormLayer::reset_statistics() const {
   for (const auto& buffer : module->named_buffers(/*recurse=*/false)) {
     if (buffer.value().defined()) buffer.value().fill_(buffer.key() == "running_var" ? 1 : 0);
   }
+}
+
+at::Tensor BatchNormLayer::running_mean() const {
+  const at::Tensor* found = module->named_buffers(/*recurse=*/false).find("running_mean");
+  return found != nullptr ? *found : at::Tensor();
+}
+
+at::Tensor BatchNormLayer::running_var() const {
+  const at::Tensor* found = module->named_buffers(/*recurse=*/false).find("running_var");
+  return found != nullptr ? *found : at::Tensor();
 }
 
 std::vector<BatchNormLayer> batch_norms(const torch::nn::Module& model) {
@@ -23,6 +36,47 @@ std::vector<BatchNormLayer> batch_norms(const torch::nn::Module& model) {
     take(module->as<torch::nn::BatchNorm3d>());
   }
   return found;
+}
+
+void pool_statistics(const std::vector<BatchNormLayer>& layers, double samples, World& world) {
+  if (world.size() == 1) return;
+  const at::NoGradGuard no_grad;
+  // Sums over ranks, per channel, of samples times the mean, and times the variance and the squared mean.
+  std::vector<double> sums{samples};
+  const auto each = [](const at::Tensor& tensor, auto&& visit) {
+    if (!tensor.defined()) return;
+    const at::Tensor values = tensor.to(at::kCPU, at::kDouble).contiguous();
+    const double* begin = values.const_data_ptr<double>();
+    std::for_each(begin, begin + values.numel(), visit);
+  };
+  for (const BatchNormLayer& layer : layers) {
+    std::vector<double> means;
+    each(layer.running_mean(), [&](double mean) {
+      means.push_back(mean);
+      sums.push_back(samples * mean);
+    });
+    std::size_t channel = 0;
+    each(layer.running_var(), [&](double variance) {
+      const double mean = means[channel++];
+      sums.push_back(samples * (variance + mean * mean));
+    });
+  }
+  world.sum(sums);
+  if (sums[0] == 0) return;
+  const double* next = sums.data() + 1;
+  for (const BatchNormLayer& layer : layers) {
+    const at::Tensor mean = layer.running_mean(), variance = layer.running_var();
+    if (!mean.defined()) continue;
+    const std::int64_t channels = mean.numel();
+    std::vector<double> means(next, next + channels), variances(next + channels, next + 2 * channels);
+    next += 2 * channels;
+    for (std::size_t i = 0; i < means.size(); ++i) {
+      means[i] /= sums[0];
+      variances[i] = std::max(0.0, variances[i] / sums[0] - means[i] * means[i]);
+    }
+    mean.copy_(at::tensor(means, at::kDouble).view_as(mean));
+    variance.copy_(at::tensor(variances, at::kDouble).view_as(variance));
+  }
 }
 
 }  // namespace cxtrain

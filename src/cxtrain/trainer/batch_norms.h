@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "cxtrain/cluster/world.h"
+
 namespace cxtrain {
 
 /// A batch norm somewhere in a model, of any dimension.
@@ -14,9 +16,17 @@ struct BatchNormLayer {
 
   /// Statistics as of a new layer.
   void reset_statistics() const;
+  /// Undefined where it keeps none.
+  at::Tensor running_mean() const;
+  at::Tensor running_var() const;
 };
 
 /// Those below `model`, which keeps them alive.
 std::vector<BatchNormLayer> batch_norms(const torch::nn::Module& model);
+
+/// Makes each rank's running statistics those of all ranks' samples together: the mean of the means, weighted
+/// by samples, and of the variances, plus the variance of the means (Chan et al. 1979). `samples`: what this
+/// rank's are taken over; ranks without any are left out. Collective.
+void pool_statistics(const std::vector<BatchNormLayer>& layers, double samples, World& world);
 
 }  // namespace cxtrain

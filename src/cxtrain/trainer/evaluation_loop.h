@@ -6,8 +6,11 @@
 namespace cxtrain {
 
 /// Runs a validation or a test over `batches` batches of the loader: gradients off, module in evaluation mode
-/// (and back in the mode it was in). Returns the epoch's means over all samples on all ranks. Collective.
-MetricStore::Values evaluate(Run& run, EvaluationStage stage, DataLoader& loader, std::int64_t batches);
+/// (and each layer back in the mode it was in). Returns the epoch's metrics, reduced over all ranks. A model
+/// that does not define the step ends the evaluation at its first batch: null then, on every rank.
+/// Collective.
+std::optional<MetricStore::Values> evaluate(Run& run, EvaluationStage stage, DataLoader& loader,
+                                            std::int64_t batches);
 
 /// Runs predict_step over the loader; each rank gets its own shard's outputs, on the CPU, in order.
 std::vector<at::Tensor> predict(Run& run, DataLoader& loader, std::int64_t batches);

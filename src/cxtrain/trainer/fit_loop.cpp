@@ -1,6 +1,7 @@
 #include "cxtrain/trainer/fit_loop.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process_clock.h"
@@ -12,34 +13,37 @@ namespace cxtrain {
 FitLoop::FitLoop(Run& run, FitData& data, Optimization& optimization)
     : run_(run), data_(data), optimization_(optimization) {
   run_.loop.max_epochs = limits().max_epochs;
+  run_.loop.max_steps = limits().max_steps;
+  run_.loop.validates_at_epoch_end_only = limits().validates_at_epoch_end_only();
 }
 
-void FitLoop::before_zero_grad() { run_.call(&Callback::on_before_zero_grad, &Module::on_before_zero_grad); }
-void FitLoop::before_backward(const at::Tensor& loss) {
-  run_.call(&Callback::on_before_backward, &Module::on_before_backward, loss);
-}
-void FitLoop::after_backward() { run_.call(&Callback::on_after_backward, &Module::on_after_backward); }
+void FitLoop::before_zero_grad() { run_.call(hooks::on_before_zero_grad); }
+void FitLoop::before_backward(const at::Tensor& loss) { run_.call(hooks::on_before_backward, loss); }
+void FitLoop::after_backward() { run_.call(hooks::on_after_backward); }
 
-void FitLoop::run() {
-  run_.parts.module.set_training(true);
-  run_.call(&Callback::on_fit_start, &Module::on_fit_start);
+void FitLoop::fit() {
+  run_.call(hooks::on_fit_start);
   sanity_check();
+  train();
+  run_.call(hooks::on_fit_end);
+}
+
+void FitLoop::train() {
   run_.start_clock();
-  run_.call(&Callback::on_train_start, &Module::on_train_start);
+  run_.call(hooks::on_train_start);
   while (!done()) run_epoch();
-  run_.call(&Callback::on_train_end, &Module::on_train_end);
-  run_.call(&Callback::on_fit_end, &Module::on_fit_end);
+  run_.call(hooks::on_train_end);
 }
 
 /// A few validation batches before the first step find mistakes in validation_step before an epoch is spent.
 void FitLoop::sanity_check() {
-  if (data_.val() == nullptr || limits().sanity_batches == 0) return;
+  if (cannot_validate_ || data_.val() == nullptr || limits().sanity_batches == 0) return;
   run_.loop.sanity_checking = true;
-  run_.call(&Callback::on_sanity_check_start);
-  evaluate(run_, EvaluationStage::validate, *data_.val(), limits().sanity_batches);
-  run_.call(&Callback::on_sanity_check_end);
+  run_.call(hooks::on_sanity_check_start);
+  run_validation(limits().sanity_batches);
+  run_.call(hooks::on_sanity_check_end);
   run_.loop.sanity_checking = false;
-  run_.metrics = {};
+  run_.metrics.clear();
 }
 
 bool FitLoop::done() const {
@@ -53,7 +57,7 @@ void FitLoop::run_epoch() {
   TrainState& state = run_.state;
   data_.prepare_epoch(state.epoch);
   run_.loop.num_batches = limits().train_batches;
-  run_.call(&Callback::on_train_epoch_start, &Module::on_train_epoch_start);
+  run_.call(hooks::on_train_epoch_start);
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
   Batch batch;
   while (!done() && data_.train().next(batch)) {
@@ -62,11 +66,10 @@ void FitLoop::run_epoch() {
     if (validation_due()) validate();
   }
   const bool complete = state.batch >= limits().train_batches;
-  run_.metrics.begin_batch(MetricStore::Phase::training, 1);
-  run_.call_train_epoch_end();
-  const auto means =
-      run_.metrics.reduce_epoch(MetricStore::Phase::training, run_.parts.world, run_.parts.strategy);
-  run_.log_row(means);
+  MetricStore::Values epoch_values;
+  run_.call_train_epoch_end(
+      [&] { epoch_values = run_.metrics.reduce_epoch(LogRule::Phase::training, run_.parts.world); });
+  run_.log_row(epoch_values);
   if (!complete) return;  // stopped within the epoch, which a resumed run would go on with
   ++state.epoch;
   state.batch = 0;
@@ -102,31 +105,46 @@ void FitLoop::run_batch(Batch& batch) {
   run_.transfer(batch);
   run_.loop.batch_idx = state.batch;
   run_.loop.samples_per_batch = samples_over_ranks();
-  run_.metrics.begin_batch(MetricStore::Phase::training, batch.size);
   const std::int64_t idx = state.batch;
-  run_.call(&Callback::on_train_batch_start, &Module::on_train_batch_start, batch, idx);
+  const LogScope scope(run_.metrics, hooks::kTrainingStep, batch.size);
+  run_.call(hooks::on_train_batch_start, batch, idx);
 
   const MicroStep step = micro_step(batch);
   Strategy& strategy = run_.parts.strategy;
   at::Tensor loss = strategy.training_step(step);
   const bool stay_finite = run_.parts.options.trainer.terminate_on_nan;
-  if (stay_finite) require_finite_loss(loss);
+  if (stay_finite && loss.defined()) require_finite_loss(loss);
+  note_contribution(step, loss);
   ++state.batch;
-  ++state.micro_batch;
   state.samples += samples_over_ranks();
+  bool stepped = false;
   if (step.last) {
-    optimization_.step([&] { return strategy.training_step(step); });
-    if (stay_finite) require_finite_parameters(run_.parts.module);
-    state.micro_batch = 0;
+    stepped = optimization_.step(contribution_, [&] { return strategy.training_step(step); });
+    if (stepped && stay_finite) require_finite_parameters(run_.parts.module);
     if (run_.first_step_seconds == 0) run_.first_step_seconds = seconds_since_process_start();
   }
-  run_.call(&Callback::on_train_batch_end, &Module::on_train_batch_end, loss, batch, idx);
-  if (step.last) after_step();
+  run_.loop.output = loss;
+  run_.call(hooks::on_train_batch_end, loss, batch, idx);
+  run_.loop.output.reset();
+  if (step.last) after_step(stepped);
 }
 
-void FitLoop::after_step() {
-  if (limits().log_every > 0 && run_.state.global_step % limits().log_every == 0) {
-    run_.log_row(run_.metrics.take_step_values());
+void FitLoop::note_contribution(const MicroStep& step, const at::Tensor& loss) {
+  using Contribution = Optimization::Contribution;
+  if (step.first) contribution_ = Contribution::none;
+  if (loss.defined()) {
+    contribution_ = Contribution::loss;
+  } else if (step.batch.size > 0) {
+    if (contribution_ == Contribution::none) contribution_ = Contribution::skipped;
+    if (std::exchange(skip_noted_, true)) return;
+    log_warning("training_step returned no loss in " + run_.where() +
+                ": the batch is skipped, and so is every further one without a loss");
+  }
+}
+
+void FitLoop::after_step(bool stepped) {
+  if (stepped && limits().log_every > 0 && run_.state.global_step % limits().log_every == 0) {
+    run_.log_row(run_.metrics.take_step_values(run_.parts.world));
   }
   agree_on_stopping();
 }
@@ -138,7 +156,9 @@ void FitLoop::agree_on_stopping() {
 }
 
 bool FitLoop::validation_due() const {
-  if (data_.val() == nullptr || limits().val_batches == 0 || limits().val_every_batches == 0) return false;
+  if (cannot_validate_ || data_.val() == nullptr || limits().val_batches == 0 ||
+      limits().val_every_batches == 0)
+    return false;
   const TrainState& state = run_.state;
   if (limits().val_counts_across_epochs) {
     return (state.epoch * limits().train_batches + state.batch) % limits().val_every_batches == 0;
@@ -146,8 +166,19 @@ bool FitLoop::validation_due() const {
   return (state.epoch + 1) % limits().val_every_epochs == 0 && state.batch % limits().val_every_batches == 0;
 }
 
+std::optional<MetricStore::Values> FitLoop::run_validation(std::int64_t batches) {
+  auto values = evaluate(run_, EvaluationStage::validate, *data_.val(), batches);
+  if (!values) {
+    cannot_validate_ = true;
+    log_warning(
+        "the data has a validation split, but the model does not define validation_step: training "
+        "without validation (--limit_val_batches 0 says so beforehand)");
+  }
+  return values;
+}
+
 void FitLoop::validate() {
-  run_.log_row(evaluate(run_, EvaluationStage::validate, *data_.val(), limits().val_batches));
+  if (const auto values = run_validation(limits().val_batches)) run_.log_row(*values);
   agree_on_stopping();
 }
 

@@ -13,7 +13,10 @@ class FitLoop final : private StepObserver {
   /// All references outlive the loop.
   FitLoop(Run& run, FitData& data, Optimization& optimization);
 
-  void run();
+  /// A whole fit: the sanity check and the training, between the hooks of a fit.
+  void fit();
+  /// The training alone, from `on_train_start` to `on_train_end` (trials of a tuner).
+  void train();
 
  private:
   void before_zero_grad() override;
@@ -24,9 +27,11 @@ class FitLoop final : private StepObserver {
   void run_epoch();
   void run_batch(Batch& batch);
   MicroStep micro_step(const Batch& batch);
-  void after_step();
+  void after_step(bool stepped);
+  void note_contribution(const MicroStep& step, const at::Tensor& loss);
   std::int64_t samples_over_ranks();
   void validate();
+  std::optional<MetricStore::Values> run_validation(std::int64_t batches);
   bool validation_due() const;
   bool done() const;
   const FitLimits& limits() const { return data_.limits(); }
@@ -36,6 +41,9 @@ class FitLoop final : private StepObserver {
   FitData& data_;
   Optimization& optimization_;
   bool stopping_ = false;
+  bool cannot_validate_ = false;  ///< the model does not define validation_step
+  Optimization::Contribution contribution_ = Optimization::Contribution::none;  ///< to the step, so far
+  bool skip_noted_ = false;
 };
 
 }  // namespace cxtrain

@@ -6,7 +6,6 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/config/max_time.h"
 
 namespace cxtrain {
 namespace {
@@ -50,7 +49,6 @@ FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> 
   FitLimits limits;
   limits.accumulate = options.accumulate_grad_batches;
   limits.log_every = options.barebones ? 0 : options.log_every_n_steps;
-  if (options.max_time) limits.max_seconds = static_cast<double>(*parse_max_time(*options.max_time));
   const bool overfit = !options.overfit_batches.is_zero();
   const BatchLimit& train = overfit ? options.overfit_batches : options.limit_train_batches;
   const BatchLimit& val = overfit ? options.overfit_batches : options.limit_val_batches;

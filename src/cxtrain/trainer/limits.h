@@ -23,8 +23,12 @@ struct FitLimits {
   std::int64_t sanity_batches = 0;
   std::int64_t accumulate = 1;
   std::int64_t log_every = 50;
-  std::optional<double> max_seconds;
 
+  /// Whether no validation falls anywhere but at the end of every epoch.
+  bool validates_at_epoch_end_only() const {
+    if (val_batches == 0 || val_every_batches == 0) return true;
+    return !val_counts_across_epochs && val_every_epochs == 1 && val_every_batches == train_batches;
+  }
   /// Optimizer steps of one epoch, and of the whole run (0: unknown).
   std::int64_t steps_per_epoch() const { return (train_batches + accumulate - 1) / accumulate; }
   std::int64_t total_steps() const;

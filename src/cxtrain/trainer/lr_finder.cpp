@@ -88,7 +88,7 @@ LrFinderResult find_learning_rate(const Run::Parts& parts,
   parts.strategy.setup_optimizer(swept.optimizer);
   Optimization optimization(run, swept, data.limits(), scale_gradients);
   parts.module.attach(&run.metrics, &run);
-  FitLoop(run, data, optimization).run();
+  FitLoop(run, data, optimization).train();
   parts.module.attach(nullptr, nullptr);
   snapshot.restore();
   return result;

@@ -1,161 +1,353 @@
 #include "cxtrain/trainer/metric_store.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <sstream>
 
-namespace cxtrain {
-double MetricStore::Scalar::read() const { return device.defined() ? device.item<double>() : host; }
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
 
-MetricStore::Entry& MetricStore::entry(std::string_view name, const LogOptions& options) {
-  for (Entry& known : entries_) {
-    if (known.name == name && known.phase == phase_) return known;
+namespace cxtrain {
+namespace {
+
+/// A metric of one rank, on its way to the others.
+struct MetricLine {
+  std::string hook, name;
+  bool on_step = false, prog_bar = false, logger = true;
+  ReduceFx fx = ReduceFx::mean;
+  double value = 0, weight = 0;
+
+  bool same_metric(const MetricLine& other) const { return name == other.name && hook == other.hook; }
+  /// Takes in another rank's value.
+  void merge(const MetricLine& other) {
+    weight += other.weight;
+    switch (fx) {
+      case ReduceFx::mean:
+      case ReduceFx::sum:
+        value += other.value;
+        break;
+      case ReduceFx::min:
+        value = std::min(value, other.value);
+        break;
+      case ReduceFx::max:
+        value = std::max(value, other.value);
+        break;
+    }
   }
-  Entry& added = entries_.emplace_back();
-  added.name = name;
-  added.phase = phase_;
-  const bool training = phase_ == Phase::training;
-  added.on_step = options.on_step.value_or(training);
-  added.on_epoch = options.on_epoch.value_or(!training);
+  double result() const {
+    if (fx != ReduceFx::mean) return value;
+    return weight > 0 ? value / weight : 0.0;
+  }
+};
+
+std::string to_text(const MetricLine& line) {
+  char numbers[96];
+  std::snprintf(numbers, sizeof numbers, "%d %d %d %d %a %a ", line.on_step ? 1 : 0, line.prog_bar ? 1 : 0,
+                line.logger ? 1 : 0, static_cast<int>(line.fx), line.value, line.weight);
+  return numbers + line.hook + ' ' + line.name + '\n';
+}
+
+MetricLine from_text(const std::string& text) {
+  std::istringstream fields(text);
+  std::string value, weight;
+  int on_step = 0, prog_bar = 0, logger = 0, fx = 0;
+  MetricLine line;
+  fields >> on_step >> prog_bar >> logger >> fx >> value >> weight >> line.hook;
+  fields.get();
+  std::getline(fields, line.name);
+  line.on_step = on_step != 0;
+  line.prog_bar = prog_bar != 0;
+  line.logger = logger != 0;
+  line.fx = static_cast<ReduceFx>(fx);
+  line.value = std::strtod(value.c_str(), nullptr);
+  line.weight = std::strtod(weight.c_str(), nullptr);
+  return line;
+}
+
+/// The ranks' metrics, each once, in the order in which ranks have them; the same on all ranks. One exchange
+/// brings names and values, since a rank that had no sample left in an uneven epoch knows neither.
+std::vector<MetricLine> merge_over_ranks(std::vector<MetricLine> mine, World& world) {
+  if (world.size() == 1) return mine;
+  std::string text;
+  for (const MetricLine& line : mine) text += to_text(line);
+  std::vector<MetricLine> merged;
+  for (const std::string& rank : world.all_gather(text)) {
+    std::istringstream lines(rank);
+    for (std::string each; std::getline(lines, each);) {
+      MetricLine line = from_text(each);
+      const auto known = std::find_if(merged.begin(), merged.end(),
+                                      [&](const MetricLine& other) { return line.same_metric(other); });
+      if (known == merged.end()) {
+        merged.push_back(std::move(line));
+      } else {
+        known->merge(line);
+      }
+    }
+  }
+  return merged;
+}
+
+}  // namespace
+
+void MetricStore::Scalar::set(double value) {
+  host_ = value;
+  if (device_.defined()) device_.reset();
+}
+void MetricStore::Scalar::set(const at::Tensor& value) {
+  host_ = 0;
+  device_ = value;
+}
+double MetricStore::Scalar::read() const { return device_.defined() ? device_.item<double>() : host_; }
+
+void MetricStore::Accumulator::add(ReduceFx fx, double value, double samples) {
+  weight += samples;
+  switch (fx) {
+    case ReduceFx::mean:
+      host += value * samples;
+      break;
+    case ReduceFx::sum:
+      host += value;
+      break;
+    case ReduceFx::min:
+      host = on_host ? std::min(host, value) : value;
+      break;
+    case ReduceFx::max:
+      host = on_host ? std::max(host, value) : value;
+      break;
+  }
+  on_host = true;
+}
+
+void MetricStore::Accumulator::add(ReduceFx fx, const at::Tensor& value, double samples) {
+  weight += samples;
+  const at::Tensor scalar = value.reshape({});
+  if (fx == ReduceFx::min || fx == ReduceFx::max) {
+    const at::Tensor precise = scalar.to(at::kDouble);
+    if (!device.defined()) {
+      device = precise;
+    } else {
+      device = fx == ReduceFx::min ? at::minimum(device, precise) : at::maximum(device, precise);
+    }
+    return;
+  }
+  if (!device.defined()) device = at::zeros({}, value.options().dtype(at::kDouble));
+  device.add_(scalar, fx == ReduceFx::mean ? samples : 1.0);
+}
+
+double MetricStore::Accumulator::read(ReduceFx fx) const {
+  if (!device.defined()) return host;
+  const auto there = device.item<double>();
+  if (!on_host) return there;
+  if (fx == ReduceFx::min) return std::min(host, there);
+  if (fx == ReduceFx::max) return std::max(host, there);
+  return host + there;
+}
+
+MetricStore::Entry* MetricStore::admit(std::string_view name, const LogOptions& options) {
+  if (scope_.rule == nullptr) return nullptr;
+  const LogRule& rule = *scope_.rule;
+  for (Entry& known : entries_) {
+    if (known.name == name && known.hook == rule.hook) return &known;
+  }
+
+  const std::string call = "log(\"" + std::string(name) + "\") in " + rule.hook;
+  if (rule.allowed == LogRule::Allowed::nothing) {
+    throw TrainingError(
+        call +
+        ": nothing can be logged there, since no row of metrics follows; log it in a step, or "
+        "at the end of an epoch");
+  }
+  if (rule.allowed == LogRule::Allowed::ignored) {
+    if (std::find(warned_.begin(), warned_.end(), rule.hook) == warned_.end()) {
+      warned_.emplace_back(rule.hook);
+      log_warning(call + " has no effect: the last row of metrics is written by then");
+    }
+    return nullptr;
+  }
+  if (rule.allowed == LogRule::Allowed::epoch && options.on_step.value_or(false)) {
+    throw TrainingError(call + ": the hook belongs to no step; leave out on_step");
+  }
+  if (name.empty() || name.find('\n') != std::string_view::npos) {
+    throw TrainingError("log() in " + std::string(rule.hook) + ": a metric's name is one line of text");
+  }
+  Entry& added = entry_of(rule.hook, name);
+  added.phase = rule.phase;
+  added.on_step = options.on_step.value_or(rule.on_step);
+  added.on_epoch = options.on_epoch.value_or(!rule.on_step);
   added.prog_bar = options.prog_bar;
   added.logger = options.logger;
-  return added;
+  added.sync_dist = options.sync_dist;
+  added.fx = options.reduce_fx;
+  return &added;
+}
+
+double MetricStore::weight_of(const LogOptions& options) const {
+  return static_cast<double>(options.batch_size.value_or(scope_.samples));
 }
 
 void MetricStore::log(std::string_view name, const at::Tensor& value, const LogOptions& options) {
-  if (phase_ == Phase::none) return;
   if (const std::optional<double> number = host_metric(name, value)) return log(name, *number, options);
+  Entry* metric = admit(name, options);
+  if (metric == nullptr) return;
   const at::NoGradGuard no_grad;
-  Entry& metric = entry(name, options);
-  metric.step.device = value.detach();
-  metric.fresh = true;
-  if (!metric.on_epoch) return;
-  if (!metric.sum.device.defined()) metric.sum.device = at::zeros({}, value.options().dtype(at::kDouble));
-  metric.sum.device.add_(metric.step.device.reshape({}), static_cast<double>(samples_));
-  metric.weight += static_cast<double>(samples_);
+  metric->step.set(value.detach());
+  metric->stepped = metric->fresh = true;
+  metric->step_is_reduced = false;
+  metric->step_at = ++changes_;
+  if (metric->on_epoch) metric->epoch.add(metric->fx, value.detach(), weight_of(options));
 }
 
 void MetricStore::log(std::string_view name, double value, const LogOptions& options) {
-  if (phase_ == Phase::none) return;
-  Entry& metric = entry(name, options);
-  metric.step.host = value;
-  metric.fresh = true;
-  if (!metric.on_epoch) return;
-  metric.sum.host += value * static_cast<double>(samples_);
-  metric.weight += static_cast<double>(samples_);
+  Entry* metric = admit(name, options);
+  if (metric == nullptr) return;
+  metric->step.set(value);
+  metric->stepped = metric->fresh = true;
+  metric->step_is_reduced = false;
+  metric->step_at = ++changes_;
+  if (metric->on_epoch) metric->epoch.add(metric->fx, value, weight_of(options));
 }
 
-void MetricStore::begin_batch(Phase phase, std::int64_t samples) {
-  phase_ = phase;
-  samples_ = samples;
-}
-
-std::string MetricStore::step_name(const Entry& metric) {
-  return metric.on_epoch ? metric.name + "_step" : metric.name;
-}
-std::string MetricStore::epoch_name(const Entry& metric) {
-  return metric.on_step ? metric.name + "_epoch" : metric.name;
-}
-
-MetricStore::Values MetricStore::take_step_values() {
-  Values values;
+MetricStore::Values MetricStore::take_step_values(World& world) {
+  std::vector<Entry*> taken;
+  std::vector<MetricLine> synchronised;
   for (Entry& metric : entries_) {
     if (!metric.on_step || !metric.logger || !metric.fresh || metric.phase != Phase::training) continue;
     metric.fresh = false;
-    values.emplace_back(step_name(metric), metric.step.read());
+    taken.push_back(&metric);
+    if (metric.sync_dist) {
+      synchronised.push_back({.hook = metric.hook,
+                              .name = metric.name,
+                              .fx = metric.fx,
+                              .value = metric.step.read(),
+                              .weight = 1});
+    }
+  }
+  // A rank without a sample in this step has logged nothing, and still takes part.
+  if (world.size() > 1 && world.max(synchronised.empty() ? 0 : 1) != 0) {
+    const std::vector<MetricLine> merged = merge_over_ranks(std::move(synchronised), world);
+    for (Entry* metric : taken) {
+      for (const MetricLine& line : merged) {
+        if (line.name != metric->name || line.hook != metric->hook) continue;
+        metric->step.set(line.result());
+        metric->step_is_reduced = true;
+      }
+    }
+  }
+  Values values;
+  for (const Entry* metric : taken) values.emplace_back(metric->step_name(), metric->step.read());
+  return values;
+}
+
+MetricStore::Values MetricStore::reduce_epoch(Phase phase, World& world) {
+  std::vector<MetricLine> mine;
+  for (Entry& metric : entries_) {
+    if (metric.phase != phase || !metric.on_epoch || metric.epoch.weight == 0) continue;
+    mine.push_back({metric.hook, metric.name, metric.on_step, metric.prog_bar, metric.logger, metric.fx,
+                    metric.epoch.read(metric.fx), metric.epoch.weight});
+    metric.epoch = {};
+  }
+  Values values;
+  for (const MetricLine& line : merge_over_ranks(std::move(mine), world)) {
+    Entry& metric = entry_of(line.hook, line.name);
+    metric.phase = phase;
+    metric.on_step = line.on_step;
+    metric.on_epoch = true;
+    metric.prog_bar = line.prog_bar;
+    metric.logger = line.logger;
+    metric.fx = line.fx;
+    metric.reduced = line.result();
+    metric.epoch_at = ++changes_;
+    if (metric.logger) values.emplace_back(metric.epoch_name(), *metric.reduced);
   }
   return values;
 }
 
-MetricStore::Values MetricStore::reduce_epoch(Phase phase, World& world, Strategy& strategy) {
-  std::map<std::string, std::pair<double, double>> sums;  // name -> sum, weight
-  std::string mine;
-  for (Entry& metric : entries_) {
-    if (metric.phase != phase || !metric.on_epoch || metric.weight == 0) continue;
-    sums[metric.name] = {metric.sum.read(), metric.weight};
-    mine += metric.name + '\n';
+MetricStore::Entry& MetricStore::entry_of(std::string_view hook, std::string_view name) {
+  for (Entry& known : entries_) {
+    if (known.name == name && known.hook == hook) return known;
   }
-  if (world.size() > 1) {
-    // A rank that had no sample left in an uneven evaluation has logged nothing; all must reduce the same
-    // list.
-    for (const std::string& names : world.all_gather(mine)) {
-      std::istringstream lines(names);
-      for (std::string name; std::getline(lines, name);) sums.try_emplace(name);
-    }
-  }
-  std::vector<double> flat;
-  for (const auto& [name, sum] : sums) flat.insert(flat.end(), {sum.first, sum.second});
-  strategy.reduce_metrics(flat);
-
-  discard_epoch(phase);
-  Values means;
-  std::size_t position = 0;
-  phase_ = phase;
-  for (const auto& [name, sum] : sums) {
-    const double total = flat[position], weight = flat[position + 1];
-    position += 2;
-    Entry& metric = entry(name, {});
-    metric.mean = weight > 0 ? total / weight : 0.0;
-    if (metric.logger) means.emplace_back(epoch_name(metric), *metric.mean);
-  }
-  phase_ = Phase::none;
-  return means;
+  Entry& added = entries_.emplace_back();
+  added.hook = hook;
+  added.name = name;
+  return added;
 }
 
-void MetricStore::discard_epoch(Phase phase) {
-  for (Entry& metric : entries_) {
-    if (metric.phase != phase) continue;
-    metric.sum = {};
-    metric.weight = 0;
+void MetricStore::clear() {
+  entries_.clear();
+  scope_ = {};
+}
+
+MetricStore::Latest MetricStore::latest(std::string_view name) const {
+  Latest found;
+  for (const Entry& metric : entries_) {
+    const auto offer = [&](std::uint64_t at, bool of_epoch, const std::string& own_name) {
+      if (at > found.at && (name == own_name || name == metric.name)) found = {&metric, of_epoch, at};
+    };
+    if (metric.on_step && metric.stepped) offer(metric.step_at, false, metric.step_name());
+    if (metric.on_epoch && metric.reduced) offer(metric.epoch_at, true, metric.epoch_name());
   }
+  return found;
 }
 
 std::optional<double> MetricStore::last(std::string_view name) const {
+  const Latest found = latest(name);
+  if (found.entry == nullptr) return std::nullopt;
+  return found.of_epoch ? *found.entry->reduced : found.entry->step.read();
+}
+
+std::optional<double> MetricStore::last_of_all_ranks(std::string_view name, World& world) const {
+  const Latest found = latest(name);
+  const bool own = found.entry == nullptr || (!found.of_epoch && !found.entry->step_is_reduced);
+  const std::optional<double> value = last(name);
+  if (world.size() == 1 || world.max(own ? 1 : 0) == 0) return value;
+  double sums[] = {value.value_or(0), value ? 1.0 : 0.0};
+  world.sum(sums);
+  if (sums[1] == 0) return std::nullopt;
+  return sums[0] / sums[1];
+}
+
+template <class Visit>
+void MetricStore::visit_latest(Visit&& visit) const {
   for (const Entry& metric : entries_) {
-    if (metric.name == name || epoch_name(metric) == name) {
-      if (metric.on_epoch) return metric.mean;
-      return metric.step.read();
-    }
-    if (metric.on_step && step_name(metric) == name) return metric.step.read();
+    if (metric.on_step && metric.stepped) visit(metric, metric.step_name(), metric.step_at, false);
+    if (metric.on_epoch && metric.reduced) visit(metric, metric.epoch_name(), metric.epoch_at, true);
   }
-  return std::nullopt;
 }
 
 MetricStore::Values MetricStore::progress_bar() const {
   Values values;
-  for (const Entry& metric : entries_) {
-    if (!metric.prog_bar) continue;
-    if (metric.on_epoch && metric.mean) {
-      values.emplace_back(epoch_name(metric), *metric.mean);
-    } else if (metric.on_step) {
-      values.emplace_back(step_name(metric), metric.step.read());
+  std::vector<std::uint64_t> changed;
+  visit_latest([&](const Entry& metric, const std::string& name, std::uint64_t at, bool of_epoch) {
+    if (!metric.prog_bar) return;
+    const double value = of_epoch ? *metric.reduced : metric.step.read();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (values[i].first != name) continue;
+      if (at > changed[i]) values[i].second = value;
+      changed[i] = std::max(changed[i], at);
+      return;
     }
-  }
+    values.emplace_back(name, value);
+    changed.push_back(at);
+  });
   return values;
 }
 
 std::map<std::string, double> MetricStore::all() const {
+  std::map<std::string, std::pair<std::uint64_t, double>> latest;
+  visit_latest([&](const Entry& metric, const std::string& name, std::uint64_t at, bool of_epoch) {
+    auto& [changed, value] = latest[name];
+    if (at < changed) return;
+    changed = at;
+    value = of_epoch ? *metric.reduced : metric.step.read();
+  });
   std::map<std::string, double> values;
-  for (const Entry& metric : entries_) {
-    if (metric.on_step) values[step_name(metric)] = metric.step.read();
-    if (metric.on_epoch && metric.mean) values[epoch_name(metric)] = *metric.mean;
-  }
+  for (const auto& [name, value] : latest) values.emplace(name, value.second);
   return values;
-}
-
-void MetricStore::set(std::string_view name, double value) {
-  for (Entry& known : entries_) {
-    if (known.name == name && known.phase == Phase::none) {
-      known.step.host = value;
-      return;
-    }
-  }
-  Entry& added = entries_.emplace_back();
-  added.name = name;
-  added.on_step = true;
-  added.step.host = value;
 }
 
 }  // namespace cxtrain

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -8,66 +9,114 @@
 
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/strategy/metric_sink.h"
-#include "cxtrain/strategy/strategy.h"
+#include "cxtrain/trainer/log_rule.h"
 
 namespace cxtrain {
 
-/// Keeps what modules log: the last value of each metric for the loggers and the progress bar, and the
-/// sample-weighted mean over an epoch. Logging a value costs a look-up by name and, on a GPU, an asynchronous
-/// kernel; values are read on the host only when somebody looks at them.
+/// Keeps what modules and callbacks log: the last value of each metric for the loggers and the progress bar,
+/// and what becomes of its values over an epoch. Logging a value costs a look-up by name and, on a GPU, an
+/// asynchronous kernel; values are read on the host only when somebody looks at them.
+///
+/// A name that several hooks log is one metric for each hook; where only one value can be shown, the one that
+/// changed last is.
 class MetricStore final : public MetricSink {
  public:
-  enum class Phase { none, training, evaluation };
+  using Phase = LogRule::Phase;
   using Values = std::vector<std::pair<std::string, double>>;
 
+  /// The rule of the running hook decides what becomes of a value. Outside of hooks `log` has no effect.
+  /// Throws TrainingError where the rule forbids it.
   void log(std::string_view name, const at::Tensor& value, const LogOptions& options) override;
   void log(std::string_view name, double value, const LogOptions& options) override;
 
-  /// What the following calls of `log` belong to, and how many samples weigh in the means.
-  void begin_batch(Phase phase, std::int64_t samples);
+  /// What the following calls of `log` belong to, and how many samples weigh in their means. `rule` (null:
+  /// nothing may be logged) outlives its being in force.
+  struct Scope {
+    const LogRule* rule = nullptr;
+    std::int64_t samples = 0;
+  };
+  Scope scope() const { return scope_; }
+  void enter(Scope scope) { scope_ = scope; }
 
-  /// Values logged on_step since the last call, for the loggers.
-  Values take_step_values();
+  /// Values logged on_step since the last call, for the loggers. Those with sync_dist are reduced over the
+  /// ranks first: collective.
+  Values take_step_values(World& world);
 
-  /// Means over all samples on all ranks since the last call, of the metrics logged in this phase with
-  /// on_epoch. Collective; ranks may have logged different metrics.
-  Values reduce_epoch(Phase phase, World& world, Strategy& strategy);
+  /// What was logged on_epoch in this phase since the last call, reduced over the epoch and all ranks.
+  /// Collective; ranks may have logged different metrics.
+  Values reduce_epoch(Phase phase, World& world);
 
-  /// Forgets this phase's epoch sums (after a sanity check).
-  void discard_epoch(Phase phase);
+  /// Forgets everything (after a sanity check).
+  void clear();
 
+  /// The latest value of this name.
   std::optional<double> last(std::string_view name) const;
+  /// The same, and equal on all ranks: where the latest value is a rank's own, the mean of those that ranks
+  /// have. Collective.
+  std::optional<double> last_of_all_ranks(std::string_view name, World& world) const;
+
   Values progress_bar() const;
-  /// The last value of every metric, by name.
+  /// The latest value of every metric, by name.
   std::map<std::string, double> all() const;
-  /// Notes a value that did not come from a module (a callback's).
-  void set(std::string_view name, double value);
 
  private:
-  /// A scalar that may still be on its way from the device.
-  struct Scalar {
-    double host = 0;
-    at::Tensor device;  ///< undefined when `host` holds the value
+  /// A scalar that may still be on its way from a device. Values of both kinds add up.
+  class Scalar {
+   public:
+    void set(double value);
+    void set(const at::Tensor& value);
     double read() const;
+
+   private:
+    double host_ = 0;
+    at::Tensor device_;  ///< undefined when `host_` holds the value
+  };
+  /// Values over an epoch: a weighted sum for a mean, else a sum, minimum or maximum.
+  struct Accumulator {
+    double host = 0;
+    at::Tensor device;     ///< float64; undefined as long as no value came from a device
+    bool on_host = false;  ///< whether `host` holds any value
+    double weight = 0;
+
+    void add(ReduceFx fx, double value, double samples);
+    void add(ReduceFx fx, const at::Tensor& value, double samples);
+    double read(ReduceFx fx) const;
   };
   struct Entry {
-    std::string name;
+    std::string hook, name;
     Phase phase = Phase::none;
-    bool on_step = false, on_epoch = false, prog_bar = false, logger = true;
-    bool fresh = false;          ///< logged since take_step_values
-    Scalar step;                 ///< the last value
-    Scalar sum;                  ///< values times samples
-    double weight = 0;           ///< samples
-    std::optional<double> mean;  ///< of the last epoch
+    bool on_step = false, on_epoch = false, prog_bar = false, logger = true, sync_dist = false;
+    ReduceFx fx = ReduceFx::mean;
+    bool fresh = false;            ///< logged since take_step_values
+    bool stepped = false;          ///< `step` holds a value
+    bool step_is_reduced = false;  ///< over the ranks
+    Scalar step;                   ///< the last value
+    Accumulator epoch;
+    std::optional<double> reduced;            ///< of the last epoch
+    std::uint64_t step_at = 0, epoch_at = 0;  ///< when they changed: a count of changes
+
+    std::string step_name() const { return on_step && on_epoch ? name + "_step" : name; }
+    std::string epoch_name() const { return on_step && on_epoch ? name + "_epoch" : name; }
+  };
+  /// The latest value of a name.
+  struct Latest {
+    const Entry* entry = nullptr;
+    bool of_epoch = false;
+    std::uint64_t at = 0;
   };
 
-  Entry& entry(std::string_view name, const LogOptions& options);
-  static std::string step_name(const Entry& entry);
-  static std::string epoch_name(const Entry& entry);
+  /// What is known of this name in the running hook; null where the rule ignores it.
+  Entry* admit(std::string_view name, const LogOptions& options);
+  double weight_of(const LogOptions& options) const;
+  Entry& entry_of(std::string_view hook, std::string_view name);
+  Latest latest(std::string_view name) const;
+  template <class Visit>
+  void visit_latest(Visit&& visit) const;
 
   std::vector<Entry> entries_;  // few: a linear search beats a map
-  Phase phase_ = Phase::none;
-  std::int64_t samples_ = 0;
+  Scope scope_;
+  std::uint64_t changes_ = 0;
+  std::vector<std::string> warned_;  ///< hooks whose values are ignored
 };
 
 }  // namespace cxtrain

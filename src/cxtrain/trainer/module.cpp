@@ -12,10 +12,6 @@
 namespace cxtrain {
 namespace {
 
-[[noreturn]] void refuse(const char* stage, const char* method) {
-  throw ConfigError("model", std::string("cannot ") + stage + ": its class does not define " + method);
-}
-
 /// LibTorch lists a tensor that several modules share (tied weights) once for each of them, which would train
 /// it as often.
 std::vector<NamedTensor> each_once(const torch::OrderedDict<std::string, at::Tensor>& tensors) {
@@ -29,9 +25,13 @@ std::vector<NamedTensor> each_once(const torch::OrderedDict<std::string, at::Ten
 
 }  // namespace
 
-void Module::validation_step(const Batch&, std::int64_t) { refuse("validate", "validation_step"); }
-void Module::test_step(const Batch&, std::int64_t) { refuse("test", "test_step"); }
-at::Tensor Module::predict_step(const Batch&, std::int64_t) { refuse("predict", "predict_step"); }
+void Module::validation_step(const Batch&, std::int64_t) {
+  throw StepNotDefined("validate", "validation_step");
+}
+void Module::test_step(const Batch&, std::int64_t) { throw StepNotDefined("test", "test_step"); }
+at::Tensor Module::predict_step(const Batch&, std::int64_t) {
+  throw StepNotDefined("predict", "predict_step");
+}
 
 void Module::log(std::string_view name, const at::Tensor& value, const LogOptions& options) {
   if (sink_ != nullptr) sink_->log(name, value, options);
@@ -56,11 +56,8 @@ at::Tensor Module::to_part(const at::Tensor& tensor, std::size_t part) const {
 void Module::place(std::span<const at::Device> devices, const PrecisionPolicy& precision) {
   devices_.assign(devices.begin(), devices.end());
   const at::NoGradGuard no_grad;
-  if (precision.module_dtype) {
-    to(device(), *precision.module_dtype);
-  } else {
-    to(device());
-  }
+  to(device());
+  if (precision.module_dtype) cast_floating_point(*precision.module_dtype);
   if (precision.batch_norm_in_float32) {
     for (const BatchNormLayer& layer : batch_norms(*this)) layer.module->to(at::kFloat);
   }
@@ -77,19 +74,34 @@ void Module::place(std::span<const at::Device> devices, const PrecisionPolicy& p
   }
 }
 
-void Module::set_training(bool on) { train(on); }
-
-void Module::copy_modes(const Trainable& other) {
-  const auto& model = dynamic_cast<const torch::nn::Module&>(other);
-  // Setting a mode reaches down: parents come before their children, which may differ from them.
-  if (is_training() != model.is_training()) train(model.is_training());
-  const auto mine = modules(/*include_self=*/false), theirs = model.modules(/*include_self=*/false);
-  for (std::size_t i = 0; i < mine.size(); ++i) {
-    if (mine[i]->is_training() != theirs[i]->is_training()) mine[i]->train(theirs[i]->is_training());
+/// As Python's `Module.to`: indices, counts and masks stay what they are, where C++'s would cast them.
+void Module::cast_floating_point(at::ScalarType dtype) {
+  for (const auto& tensors : {all_parameters(), all_buffers()}) {
+    for (const NamedTensor& named : tensors) {
+      if (named.tensor.is_floating_point()) at::Tensor(named.tensor).set_data(named.tensor.to(dtype));
+    }
   }
 }
 
-void Module::attach(MetricSink* sink, const RunView* run) {
+void Module::set_training(bool on) { train(on); }
+
+std::vector<bool> Module::training_modes() const {
+  std::vector<bool> modes;
+  for (const auto& module : modules(/*include_self=*/false)) modes.push_back(module->is_training());
+  modes.push_back(is_training());
+  return modes;
+}
+
+void Module::set_training_modes(const std::vector<bool>& modes) {
+  // Setting a mode reaches down: parents come before their children, which may differ from them.
+  if (is_training() != modes.back()) train(modes.back());
+  const auto below = modules(/*include_self=*/false);
+  for (std::size_t i = 0; i < below.size(); ++i) {
+    if (below[i]->is_training() != modes[i]) below[i]->train(modes[i]);
+  }
+}
+
+void Module::attach(MetricSink* sink, RunView* run) {
   sink_ = sink;
   run_ = run;
 }

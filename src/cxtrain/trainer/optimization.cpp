@@ -1,5 +1,8 @@
 #include "cxtrain/trainer/optimization.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_mul.h>
+
 #include "cxtrain/base/error.h"
 #include "cxtrain/optim/clip.h"
 #include "cxtrain/optim/parameter_groups.h"
@@ -25,10 +28,7 @@ Optimization::Optimization(Run& run, const OptimizerSetup& setup, const FitLimit
       total_counts_(setup.interval == Interval::step ? limits.total_steps()
                                                      : std::max<std::int64_t>(limits.max_epochs, 0)),
       optimizer_(make_optimizer_for(run.parts, setup)) {
-  if (scale_gradients) {
-    scaler_.emplace(run.parts.device);
-    if (run.state.loss_scale > 0) scaler_->restore(run.state.loss_scale, run.state.loss_scale_growth);
-  }
+  if (scale_gradients) scaler_.emplace(run.parts.device);
   if (optimizer_->needs_closure() && (limits.accumulate > 1 || scale_gradients)) {
     throw ConfigError("optimizer",
                       "an optimizer that evaluates the loss itself works with neither "
@@ -39,12 +39,13 @@ Optimization::Optimization(Run& run, const OptimizerSetup& setup, const FitLimit
   update_learning_rate();
 }
 
-void Optimization::step(const std::function<at::Tensor()>& recompute) {
+bool Optimization::step(Contribution contribution, const std::function<at::Tensor()>& recompute) {
   Strategy& strategy = run_.parts.strategy;
   strategy.synchronize_gradients();
+  if (!leave_out_ranks_that_skipped(contribution)) return false;
   if (scaler_) scaler_->unscale(strategy.gradients());
   log_gradient_norms();
-  run_.call(&Callback::on_before_optimizer_step, &Module::on_before_optimizer_step);
+  run_.call(hooks::on_before_optimizer_step);
   clip();
 
   Optimizer::StepInputs inputs;
@@ -61,6 +62,24 @@ void Optimization::step(const std::function<at::Tensor()>& recompute) {
   strategy.after_optimizer_step();
   ++run_.state.global_step;
   if (setup_.interval == Interval::step) update_learning_rate();
+  return true;
+}
+
+/// They have added zeros to the averages over all ranks. False where no rank has a loss.
+bool Optimization::leave_out_ranks_that_skipped(Contribution contribution) {
+  World& world = run_.parts.world;
+  if (world.size() == 1) return contribution == Contribution::loss;
+  double counts[] = {contribution == Contribution::loss ? 1.0 : 0.0,
+                     contribution == Contribution::skipped ? 1.0 : 0.0};
+  world.sum(counts);
+  const auto [with_loss, skipped] = counts;
+  if (with_loss == 0) return false;
+  if (skipped == 0) return true;
+  const at::NoGradGuard no_grad;
+  const std::span<const at::Tensor> gradients = run_.parts.strategy.gradients();
+  at::_foreach_mul_(at::TensorList(gradients.data(), gradients.size()),
+                    world.size() / (world.size() - skipped));
+  return true;
 }
 
 void Optimization::log_gradient_norms() {
@@ -86,7 +105,7 @@ void Optimization::clip() {
 
 void Optimization::end_epoch() {
   if (const auto* plateau = std::get_if<PlateauSchedule>(&setup_.schedule)) {
-    const std::optional<double> metric = run_.metrics.last(plateau->monitor);
+    const std::optional<double> metric = run_.metric_of_all_ranks(plateau->monitor);
     if (!metric) {
       throw TrainingError("the plateau schedule monitors `" + plateau->monitor +
                           "`, but nothing of this name was logged by the end of the epoch");

@@ -18,9 +18,16 @@ class Optimization {
   /// The strategy has been set up for the optimizer. Talks to no other rank. Throws ConfigError.
   Optimization(Run& run, const OptimizerSetup& setup, const FitLimits& limits, bool scale_gradients);
 
-  /// One optimizer step; counts it. `recompute` runs forward and backward again, for optimizers that need a
-  /// closure.
-  void step(const std::function<at::Tensor()>& recompute);
+  /// What this rank has put into a step.
+  enum class Contribution {
+    loss,     ///< of at least one micro-batch
+    skipped,  ///< nothing: the model returned no loss
+    none,     ///< nothing: there was no sample left for this rank
+  };
+  /// One optimizer step; counts it. The gradients are averages over the ranks that did not skip it; where no
+  /// rank has a loss nothing is updated or counted, and false returned on every rank. `recompute` runs
+  /// forward and backward again, for optimizers that need a closure. Collective.
+  bool step(Contribution contribution, const std::function<at::Tensor()>& recompute);
   /// At the end of an epoch, after its validation.
   void end_epoch();
 
@@ -28,9 +35,9 @@ class Optimization {
   void hold_learning_rate() { held_ = true; }
 
   GradScaler* scaler() { return scaler_ ? &*scaler_ : nullptr; }
-  const Optimizer& optimizer() const { return *optimizer_; }
 
  private:
+  bool leave_out_ranks_that_skipped(Contribution contribution);
   void log_gradient_norms();
   void clip();
   void update_learning_rate();

@@ -4,9 +4,10 @@ namespace cxtrain {
 
 Run::Run(Parts p) : parts(p) { start_clock(); }
 
-void Run::log(std::string_view name, double value) {
-  metrics.set(name, value);
-  pending_.emplace_back(name, value);
+std::vector<std::string> Run::metric_names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : metrics.all()) names.push_back(name);
+  return names;
 }
 
 void Run::request_stop(std::string reason) {
@@ -14,23 +15,25 @@ void Run::request_stop(std::string reason) {
   stop_requested = true;
 }
 
-void Run::call_train_epoch_end() {
-  for (const auto& callback : callbacks) {
-    if (!callback->monitors()) callback->on_train_epoch_end(*this);
+void Run::call_train_epoch_end(const std::function<void()>& between) {
+  const auto call_callbacks = [this](bool monitors) {
+    for (const auto& callback : callbacks) {
+      if (callback->monitors() == monitors) callback->on_train_epoch_end(*this);
+    }
+  };
+  {
+    const LogScope scope(metrics, hooks::on_train_epoch_end.rule);
+    call_callbacks(/*monitors=*/false);
+    parts.module.on_train_epoch_end();
   }
-  parts.module.on_train_epoch_end();
-  for (const auto& callback : callbacks) {
-    if (callback->monitors()) callback->on_train_epoch_end(*this);
-  }
+  between();
+  call_callbacks(/*monitors=*/true);
 }
 
 void Run::log_row(std::span<const MetricLogger::Metric> row) {
-  std::vector<MetricLogger::Metric> all(row.begin(), row.end());
-  all.insert(all.end(), pending_.begin(), pending_.end());
-  pending_.clear();
-  if (all.empty()) return;
+  if (row.empty()) return;
   const std::int64_t step = std::max<std::int64_t>(state.global_step - 1, 0);
-  for (const auto& logger : loggers) logger->log(step, state.epoch, all);
+  for (const auto& logger : loggers) logger->log(step, state.epoch, row);
 }
 
 void Run::transfer(Batch& batch) const {

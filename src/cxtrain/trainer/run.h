@@ -1,9 +1,9 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "cxtrain/base/clock.h"
@@ -13,11 +13,31 @@
 #include "cxtrain/config/plan.h"
 #include "cxtrain/report/metric_logger.h"
 #include "cxtrain/strategy/strategy.h"
+#include "cxtrain/trainer/hooks.h"
 #include "cxtrain/trainer/metric_store.h"
 #include "cxtrain/trainer/module.h"
 #include "cxtrain/trainer/train_state.h"
 
 namespace cxtrain {
+
+/// While it lives, what is logged is treated by a hook's rule. Samples count as those of the surrounding
+/// scope, or as one where a hook logs a value of its own, outside of any batch.
+class LogScope {
+ public:
+  LogScope(MetricStore& metrics, const LogRule& rule)
+      : LogScope(metrics, rule, metrics.scope().rule != nullptr ? metrics.scope().samples : 1) {}
+  LogScope(MetricStore& metrics, const LogRule& rule, std::int64_t samples)
+      : metrics_(metrics), outer_(metrics.scope()) {
+    metrics.enter({&rule, samples});
+  }
+  ~LogScope() { metrics_.enter(outer_); }
+  LogScope(const LogScope&) = delete;
+  LogScope& operator=(const LogScope&) = delete;
+
+ private:
+  MetricStore& metrics_;
+  MetricStore::Scope outer_;
+};
 
 /// What the loops of one run share: the parts, the training state, the metrics, and the hooks. Lives on one
 /// thread.
@@ -30,44 +50,58 @@ class Run final : public RunView {
     Strategy& strategy;
     at::Device device;
     std::optional<at::ScalarType> input_dtype;  ///< floating-point inputs are converted to it
+    std::string log_dir = {};                   ///< empty: nothing is written
   };
   explicit Run(Parts parts);
 
   // RunView
   int rank() const override { return parts.world.rank(); }
+  int local_rank() const override { return parts.world.facts().local_rank; }
   int world_size() const override { return parts.world.size(); }
+  torch::nn::Module& module() const override { return parts.module; }
+  const std::string& log_dir() const override { return parts.log_dir; }
   std::int64_t current_epoch() const override { return state.epoch; }
   std::int64_t global_step() const override { return state.global_step; }
   std::int64_t batch_idx() const override { return loop.batch_idx; }
   std::int64_t num_batches() const override { return loop.num_batches; }
   std::int64_t max_epochs() const override { return loop.max_epochs; }
+  std::int64_t max_steps() const override { return loop.max_steps; }
   std::int64_t samples_per_batch() const override { return loop.samples_per_batch; }
-  double elapsed_seconds() const override { return state.elapsed_seconds + (clock.now() - started_); }
+  bool validates_at_epoch_end_only() const override { return loop.validates_at_epoch_end_only; }
+  double elapsed_seconds() const override { return clock.now() - started_; }
   bool sanity_checking() const override { return loop.sanity_checking; }
+  const at::Tensor& step_output() const override { return loop.output; }
   std::optional<double> metric(std::string_view name) const override { return metrics.last(name); }
+  std::optional<double> metric_of_all_ranks(std::string_view name) override {
+    return metrics.last_of_all_ranks(name, parts.world);
+  }
+  std::vector<std::string> metric_names() const override;
   std::vector<std::pair<std::string, double>> progress_bar_metrics() const override {
     return metrics.progress_bar();
   }
   std::vector<double> learning_rates() const override {
     return loop.learning_rates ? loop.learning_rates() : std::vector<double>{};
   }
-  void log(std::string_view name, double value) override;
+  void log(std::string_view name, double value, const LogOptions& options = {}) override {
+    metrics.log(name, value, options);
+  }
+  void log(std::string_view name, const at::Tensor& value, const LogOptions& options = {}) override {
+    metrics.log(name, value, options);
+  }
   void sum_over_ranks(std::span<double> values) override { parts.world.sum(values); }
   void request_stop(std::string reason) override;
 
-  /// Runs a hook: of every callback, then of the module.
-  template <class... C, class... M, class... Args>
-  void call(void (Callback::*callback_hook)(RunView&, C...), void (Module::*module_hook)(M...),
-            const Args&... args) {
-    call(callback_hook, args...);
-    (parts.module.*module_hook)(args...);
+  /// Runs a hook (`hooks::on_...`): of every callback, then of the module. What it logs is treated by its
+  /// rule, with the weight of what surrounds it.
+  template <class... C, class ModuleHook, class... Args>
+  void call(const Hook<void (Callback::*)(RunView&, C...), ModuleHook>& hook, const Args&... args) {
+    const LogScope scope(metrics, hook.rule);
+    for (const auto& callback : callbacks) (callback.get()->*hook.callback)(*this, args...);
+    if constexpr (!std::is_null_pointer_v<ModuleHook>) (parts.module.*hook.module)(args...);
   }
-  template <class... C, class... Args>
-  void call(void (Callback::*callback_hook)(RunView&, C...), const Args&... args) {
-    for (const auto& callback : callbacks) (callback.get()->*callback_hook)(*this, args...);
-  }
-  /// `on_train_epoch_end`: callbacks that monitor come after the module.
-  void call_train_epoch_end();
+  /// `on_train_epoch_end`: of the callbacks that do not monitor, and the module; then of those that do, once
+  /// `between` has reduced the epoch's metrics.
+  void call_train_epoch_end(const std::function<void()>& between);
 
   /// To the metric loggers (rank 0) as a row of the current step. `step` counts from 0, like Lightning's.
   void log_row(std::span<const MetricLogger::Metric> row);
@@ -88,8 +122,10 @@ class Run final : public RunView {
 
   /// What the loop that runs at the moment shows of itself.
   struct Loop {
-    std::int64_t batch_idx = 0, num_batches = 0, max_epochs = -1, samples_per_batch = 0;
+    std::int64_t batch_idx = 0, num_batches = 0, max_epochs = -1, max_steps = -1, samples_per_batch = 0;
     bool sanity_checking = false;
+    bool validates_at_epoch_end_only = true;
+    at::Tensor output;  ///< of the last step
     std::function<std::vector<double>()> learning_rates;
   };
   Loop loop;
@@ -98,7 +134,6 @@ class Run final : public RunView {
   double first_step_seconds = 0;
 
  private:
-  std::vector<MetricLogger::Metric> pending_;  ///< logged by callbacks, to go with the next row
   double started_ = 0;
 };
 

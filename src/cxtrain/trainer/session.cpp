@@ -31,7 +31,7 @@ Trainer::Session::Session(Trainer& trainer, Module& module)
   make_replicas();
   strategy_->setup(module, context_);
   run_ = std::make_unique<Run>(Run::Parts{trainer.world_, trainer.options_, module, *strategy_,
-                                          trainer.device_, precision_.module_dtype});
+                                          trainer.device_, precision_.module_dtype, trainer.log_dir_});
   trainer_.where_ = [run = run_.get()] { return run->where(); };
   trainer_.world_.set_timeout(trainer_.options_.timeout_seconds, trainer_.where_);
   run_->state.seed = trainer_.options_.seed.value_or(0);
@@ -95,6 +95,7 @@ void Trainer::Session::add_callbacks() {
   auto& callbacks = run_->callbacks;
   callbacks = std::move(trainer_.callbacks_);
   user_callbacks_ = callbacks.size();
+  for (auto& callback : run_->parts.module.configure_callbacks()) callbacks.push_back(std::move(callback));
   if (options.trainer.max_time) {
     callbacks.push_back(
         std::make_unique<Timer>(static_cast<double>(*parse_max_time(*options.trainer.max_time))));
@@ -118,7 +119,8 @@ void Trainer::Session::add_callbacks() {
                                .min_delta = wanted.early_stopping_min_delta}));
   }
   if (options.trainer.enable_progress_bar && !options.trainer.barebones && trainer_.world_.is_root()) {
-    callbacks.push_back(std::make_unique<ProgressCallback>(run_->clock, *run_));
+    callbacks.push_back(std::make_unique<ProgressCallback>(
+        run_->clock, *run_, trainer_.world_.facts().launched_by != LaunchedBy::alone));
   }
 }
 

@@ -7,20 +7,15 @@
 
 namespace cxtrain {
 
-/// Where a training stands: with the parameters, buffers and optimizer state, all that an exact resume needs.
-/// The loops keep no other state across steps. The data's position is a pure function of (seed, epoch,
-/// batch); the learning rate one of (epoch, global_step) and `plateau`.
+/// Where a training stands. The data's position is a pure function of (seed, epoch, batch); the learning rate
+/// one of (epoch, global_step) and `plateau`. The optimizer, the loss scale, the metrics of the running
+/// epoch, and callbacks keep state of their own.
 struct TrainState {
   std::int64_t epoch = 0;        ///< epochs completed
   std::int64_t batch = 0;        ///< micro-batches done in the current epoch
-  std::int64_t micro_batch = 0;  ///< of these, accumulated since the last optimizer step
   std::int64_t global_step = 0;  ///< optimizer steps done
   std::int64_t samples = 0;      ///< trained on, over all ranks
   std::uint64_t seed = 0;
-  double elapsed_seconds = 0;  ///< spent training
-
-  double loss_scale = 0;  ///< 0: gradients are not scaled
-  std::int64_t loss_scale_growth = 0;
   PlateauState plateau;
 
   std::string cpu_rng;   ///< of this rank, as `capture_rng` reads it

@@ -78,12 +78,11 @@ RunSummary Trainer::fit(Module& module, DataModule& data) {
   run_agreed(world_, [&] {
     optimization.emplace(run, setup, loaders->limits(), session.precision().scale_gradients);
     if (options_.trainer.stochastic_weight_avg) {
-      run.callbacks.push_back(
-          std::make_unique<StochasticWeightAveraging>(run, *loaders, *optimization, session.precision()));
+      run.callbacks.push_back(std::make_unique<StochasticWeightAveraging>(run, *loaders, *optimization));
     }
   });
   const AnomalyDetection anomalies(options_.trainer.detect_anomaly);
-  FitLoop(run, *loaders, *optimization).run();
+  FitLoop(run, *loaders, *optimization).fit();
   return session.finish();
 }
 
@@ -104,7 +103,11 @@ RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test) {
     throw ConfigError("data", std::string("has no ") + (test ? "test" : "validation") + " samples");
   const BatchLimit& limit = test ? options_.trainer.limit_test_batches : options_.trainer.limit_val_batches;
   const EvaluationStage stage = test ? EvaluationStage::test : EvaluationStage::validate;
-  session.run().log_row(evaluate(session.run(), stage, *loader, limit.apply(loader->num_batches())));
+  const auto values = evaluate(session.run(), stage, *loader, limit.apply(loader->num_batches()));
+  run_agreed(world_, [&] {
+    if (!values) throw StepNotDefined(test ? "test" : "validate", test ? "test_step" : "validation_step");
+  });
+  session.run().log_row(*values);
   return session.finish();
 }
 

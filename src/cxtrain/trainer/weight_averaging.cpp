@@ -8,7 +8,6 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/precision/autocast.h"
 #include "cxtrain/trainer/batch_norms.h"
 
 namespace cxtrain {
@@ -48,12 +47,10 @@ class CumulativeStatistics {
 
 }  // namespace
 
-StochasticWeightAveraging::StochasticWeightAveraging(Run& run, FitData& data, Optimization& optimization,
-                                                     const PrecisionPolicy& precision)
+StochasticWeightAveraging::StochasticWeightAveraging(Run& run, FitData& data, Optimization& optimization)
     : run_(run),
       data_(data),
       optimization_(optimization),
-      precision_(precision),
       first_epoch_(first_averaged_epoch(data.limits().max_epochs)) {
   for (const NamedTensor& parameter : run.parts.strategy.optimizer_parameters()) {
     parameters_.push_back(parameter.tensor.detach());
@@ -80,23 +77,23 @@ void StochasticWeightAveraging::on_train_end(RunView&) {
 }
 
 void StochasticWeightAveraging::renew_batch_norm_statistics() {
-  Module& module = run_.parts.module;
-  std::vector<BatchNormLayer> layers = batch_norms(module);
+  std::vector<BatchNormLayer> layers = batch_norms(run_.parts.module);
   if (layers.empty()) return;
-  const CumulativeStatistics statistics(std::move(layers));
-  const at::NoGradGuard no_grad;
-  DataLoader& loader = data_.train();
-  loader.start_epoch(run_.state.epoch, 0, data_.limits().train_batches);
-  module.attach(nullptr, &run_);  // what this pass logs is nobody's business
-  Batch batch;
-  while (loader.next(batch)) {
-    if (batch.size == 0) continue;
-    run_.transfer(batch);
-    const AutocastGuard autocast(run_.parts.device.type(), precision_.autocast_dtype);
-    module.training_step(batch, loader.batch_idx());
+  double samples = 0;
+  {
+    const CumulativeStatistics statistics(layers);
+    DataLoader& loader = data_.train();
+    loader.start_epoch(run_.state.epoch, 0, data_.limits().train_batches);
+    Batch batch;
+    while (loader.next(batch)) {
+      if (batch.size == 0) continue;
+      run_.transfer(batch);
+      run_.parts.strategy.forward(batch, loader.batch_idx());
+      samples += static_cast<double>(batch.size);
+    }
   }
-  module.attach(&run_.metrics, &run_);
-  run_.parts.strategy.after_optimizer_step();  // rank 0's statistics hold
+  pool_statistics(layers, samples, run_.parts.world);
+  run_.parts.strategy.after_optimizer_step();  // everyone who holds the buffers learns of it
 }
 
 }  // namespace cxtrain

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "cxtrain/callbacks/callback.h"
-#include "cxtrain/precision/policy.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/optimization.h"
 #include "cxtrain/trainer/run.h"
@@ -15,12 +14,12 @@ namespace cxtrain {
 /// Stochastic weight averaging (Izmailov et al. 2018): from 0.8 of the epochs on (Lightning's default) the
 /// learning rate stays where it is, the parameters at the end of each epoch enter an equally weighted mean,
 /// and the mean becomes the model when training ends. Batch norm's statistics are then taken anew, in one
-/// pass over the training data without gradients, as they belong to other parameters. The same on all ranks.
+/// pass over the training data without gradients, as they belong to other parameters: each rank's over its
+/// share of the data, joined to those of all. The same on all ranks.
 class StochasticWeightAveraging final : public Callback {
  public:
   /// All references outlive it. Throws ConfigError where the number of epochs is not known.
-  StochasticWeightAveraging(Run& run, FitData& data, Optimization& optimization,
-                            const PrecisionPolicy& precision);
+  StochasticWeightAveraging(Run& run, FitData& data, Optimization& optimization);
 
   void on_train_epoch_end(RunView& view) override;
   void on_train_end(RunView& view) override;
@@ -31,7 +30,6 @@ class StochasticWeightAveraging final : public Callback {
   Run& run_;
   FitData& data_;
   Optimization& optimization_;
-  const PrecisionPolicy& precision_;
   std::int64_t first_epoch_;
   std::int64_t epochs_averaged_ = 0;
   std::vector<at::Tensor> parameters_;  ///< the optimizer's
