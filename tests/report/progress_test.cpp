@@ -62,11 +62,14 @@ TEST_CASE("a line fits its columns whatever they are", "[progress]") {
     const bool bar = line.find('|') != std::string::npos,
                first = line.find("train_loss") != std::string::npos,
                second = line.find("val_acc") != std::string::npos;
-    CHECK((bar || !first));
     CHECK((first || !second));
+    CHECK((second || !bar));  // metrics before the bar
+    CHECK((second || line.find("it/s") == std::string::npos));
   }
-  CHECK(progress_line(kExample, metrics, 70) ==
-        "Epoch 2/10  45% 540/1200 [00:13<00:15, 43.2 it/s, 11.1k samples/s]");
+  CHECK(progress_line(kExample, metrics, 80) ==
+        "Epoch 2/10  45% 540/1200 [00:13<00:15, 43.2 it/s] train_loss=0.1235 val_acc=0.97");
+  CHECK(progress_line(kExample, metrics, 60) == "Epoch 2/10  45% 540/1200 train_loss=0.1235 val_acc=0.97");
+  CHECK(progress_line(kExample, metrics, 45) == "Epoch 2/10  45% 540/1200 train_loss=0.1235");
   CHECK(progress_line(kExample, metrics, 20) == "Epoch 2/10  45% 540/");
 }
 
@@ -139,6 +142,29 @@ TEST_CASE("without a terminal short stages do not flood the log", "[progress]") 
   const std::string printed = screen.take();
   CHECK(std::count(printed.begin(), printed.end(), '\n') == 10);
   CHECK(printed.starts_with("Epoch 1 "));
+}
+
+TEST_CASE("the end of a stage is told although a line came just before", "[progress]") {
+  Screen screen(0);
+  screen.bar.start("Epoch 1/1", 6);
+  for (int step = 1; step <= 6; ++step) {
+    screen.clock.time += 0.9;
+    screen.bar.update(step);
+  }
+  CHECK(screen.take() == "Epoch 1/1 100% 6/6 [00:05<00:00, 1.11 it/s] train_loss=0.123\n");
+  screen.metrics.emplace_back("val_loss", 0.5);
+  screen.bar.finish();
+  CHECK(screen.take() == "Epoch 1/1 100% 6/6 [00:05<00:00, 1.11 it/s] train_loss=0.123 val_loss=0.5\n");
+}
+
+TEST_CASE("a bar that starts after its first step counts from when that began", "[progress]") {
+  Screen screen(0);
+  const double began = screen.clock.time;
+  screen.clock.time += 2;
+  screen.bar.start("Epoch 1/1", 4, 8, 0, began);
+  screen.bar.update(1);
+  screen.bar.finish();
+  CHECK(screen.take() == "Epoch 1/1  25% 1/4 [00:02<00:06, 0.50 it/s, 4.00 samples/s] train_loss=0.123\n");
 }
 
 TEST_CASE("a slow step is drawn at once after many fast ones", "[progress]") {

@@ -1,21 +1,9 @@
 #include "cxtrain/callbacks/progress.h"
 
-#include <unistd.h>
-
 #include <string>
-
-#include "cxtrain/report/terminal.h"
 
 namespace cxtrain {
 namespace {
-
-void write_to_stderr(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
 
 std::string epoch_label(const RunView& run) {
   std::string label = "Epoch " + std::to_string(run.current_epoch() + 1);
@@ -25,20 +13,26 @@ std::string epoch_label(const RunView& run) {
 
 }  // namespace
 
-ProgressCallback::ProgressCallback(const Clock& clock, const RunView& run)
-    : bar_(clock, write_to_stderr, [&run] { return run.progress_bar_metrics(); },
-           {.columns = [] { return terminal_columns(STDERR_FILENO); }}) {}
+ProgressCallback::ProgressCallback(const Clock& clock, const RunView& run, bool launched)
+    : clock_(clock),
+      output_(launched),
+      bar_(
+          clock, [this](std::string_view text) { output_.write(text); },
+          [&run] { return run.progress_bar_metrics(); }, {.columns = [this] { return output_.columns(); }}) {}
 
 void ProgressCallback::on_sanity_check_start(RunView&) { training_ = false; }
 
 void ProgressCallback::on_train_epoch_start(RunView&) {
   training_ = true;
   started_ = false;
+  epoch_began_ = clock_.now();
 }
 
 void ProgressCallback::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&,
                                           std::int64_t batch_idx) {
-  if (!started_) bar_.start(epoch_label(run), run.num_batches(), run.samples_per_batch(), batch_idx);
+  if (!started_) {
+    bar_.start(epoch_label(run), run.num_batches(), run.samples_per_batch(), batch_idx, epoch_began_);
+  }
   started_ = true;
   bar_.update(batch_idx + 1);
 }

@@ -34,12 +34,12 @@ int ProgressBar::columns() const {
 }
 
 void ProgressBar::start(std::string label, std::int64_t total, std::int64_t samples_per_step,
-                        std::int64_t done) noexcept {
+                        std::int64_t done, std::optional<double> since) noexcept {
   finish();
   const double now = clock_.now();
   progress_ = {std::move(label), done, done, total, 0, samples_per_step};
   active_ = true;
-  started_ = now;
+  started_ = since.value_or(now);
   last_look_time_ = now;
   last_look_done_ = done;
   next_look_ = done;
@@ -74,7 +74,7 @@ void ProgressBar::draw(double now, bool last) noexcept try {
   } else {
     output_(line + "\n");
     next_draw_ = now + options_.line_seconds;
-    next_last_line_ = now + kLastLineSeconds;
+    if (last) next_last_line_ = now + kLastLineSeconds;
   }
 } catch (...) {
   // Progress is a courtesy: whatever keeps it from being shown must not end a training.

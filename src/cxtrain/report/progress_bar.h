@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,10 +36,10 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  /// A new bar of `total` steps (negative: unknown), of which `done` were taken earlier. `samples_per_step`
-  /// counts all ranks.
-  void start(std::string label, std::int64_t total, std::int64_t samples_per_step = 0,
-             std::int64_t done = 0) noexcept;
+  /// A new bar of `total` steps (negative: unknown), of which `done` were taken before the clock showed
+  /// `since` (default: now). `samples_per_step` counts all ranks.
+  void start(std::string label, std::int64_t total, std::int64_t samples_per_step = 0, std::int64_t done = 0,
+             std::optional<double> since = {}) noexcept;
 
   /// Called each step; a few nanoseconds when it is not time to draw.
   void update(std::int64_t done) noexcept {
@@ -46,8 +47,8 @@ class ProgressBar {
     if (done >= next_look_) look_at_clock();
   }
 
-  /// Draws the final state and leaves the line. Without a terminal, short stages do not each get a line: one
-  /// a second.
+  /// Draws the final state and leaves the line. Without a terminal, short stages do not each get such a line:
+  /// one a second.
   void finish() noexcept;
 
   /// Wipes the line from the terminal, for something else to be printed; the next drawing brings it back.

@@ -15,18 +15,21 @@ std::string print(const char* format, Values... values) {
   return {text.data(), static_cast<std::size_t>(std::clamp(length, 0, static_cast<int>(text.size()) - 1))};
 }
 
-/// "540/1200 [00:12<00:15, 43.1 it/s, 11.0k samples/s]"
-std::string counts(const Progress& p) {
+/// How much of "540/1200 [00:12<00:15, 43.1 it/s, 11.0k samples/s]" is shown.
+enum class Counts { steps, times, rate, samples };
+
+std::string counts(const Progress& p, Counts shown) {
   const double steps = static_cast<double>(p.done - p.first);
   const bool measured = p.elapsed > 0 && steps > 0;
   const double rate = measured ? steps / p.elapsed : 0;
-  std::string text = std::to_string(p.done) + "/" + (p.total < 0 ? "?" : std::to_string(p.total)) + " [" +
-                     format_duration(p.elapsed) + "<";
+  std::string text = std::to_string(p.done) + "/" + (p.total < 0 ? "?" : std::to_string(p.total));
+  if (shown == Counts::steps) return text;
+  text += " [" + format_duration(p.elapsed) + "<";
   text += p.total >= 0 && measured
               ? format_duration(static_cast<double>(std::max<std::int64_t>(p.total - p.done, 0)) / rate)
               : "--:--";
-  text += ", " + (measured ? format_rate(rate) : std::string("?")) + " it/s";
-  if (p.samples_per_step > 0 && measured) {
+  if (shown >= Counts::rate) text += ", " + (measured ? format_rate(rate) : std::string("?")) + " it/s";
+  if (shown == Counts::samples && p.samples_per_step > 0 && measured) {
     text += ", " + format_rate(rate * static_cast<double>(p.samples_per_step)) + " samples/s";
   }
   return text + "]";
@@ -41,31 +44,36 @@ std::string bar(double fraction, std::size_t width) {
 
 std::string progress_line(const Progress& progress, std::span<const std::pair<std::string, double>> metrics,
                           int columns) {
-  constexpr std::size_t kMinBar = 10, kMaxBar = 30;
+  constexpr std::size_t kMinBar = 5, kMaxBar = 30, kBarEnds = 3;  // "|", "|" and a blank
   const double fraction = progress.total > 0
                               ? static_cast<double>(progress.done) / static_cast<double>(progress.total)
                               : (progress.total == 0 ? 1.0 : 0.0);
   std::string head = progress.label;
   if (progress.total >= 0) head += print(" %3d%%", static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100));
-  const std::string tail = counts(progress);
+  head += ' ';
+  std::string all;
+  for (const auto& [name, value] : metrics) all += " " + name + "=" + format_metric(value);
+  if (columns <= 0) return head + counts(progress, Counts::samples) + all;
 
-  const bool limited = columns > 0;
-  const std::size_t width = limited ? static_cast<std::size_t>(columns) : 0;
-  const bool with_bar = limited && progress.total >= 0;
+  // Metrics are what people look at: rates and times give way to them.
+  const auto width = static_cast<std::size_t>(columns);
+  std::string tail;
+  for (const Counts shown : {Counts::samples, Counts::rate, Counts::times, Counts::steps}) {
+    tail = counts(progress, shown);
+    if (head.size() + tail.size() + all.size() <= width) break;
+  }
   std::string shown;
   for (const auto& [name, value] : metrics) {
     const std::string next = shown + " " + name + "=" + format_metric(value);
-    const std::size_t others = head.size() + 1 + tail.size() + (with_bar ? kMinBar + 3 : 0);
-    if (limited && others + next.size() > width) break;
+    if (head.size() + tail.size() + next.size() > width) break;
     shown = next;
   }
-
-  const std::size_t text = head.size() + 1 + tail.size() + shown.size();
-  std::string line = head + " ";
-  if (with_bar && text + kMinBar + 3 <= width)
-    line += bar(fraction, std::min(width - text - 3, kMaxBar)) + " ";
-  line += tail + shown;
-  return limited ? line.substr(0, width) : line;
+  const std::size_t text = head.size() + tail.size() + shown.size();
+  std::string line = head;
+  if (progress.total >= 0 && text + kMinBar + kBarEnds <= width) {
+    line += bar(fraction, std::min(width - text - kBarEnds, kMaxBar)) + " ";
+  }
+  return (line + tail + shown).substr(0, width);
 }
 
 std::string format_duration(double seconds) {

@@ -21,8 +21,9 @@ struct Progress {
 ///
 ///     Epoch 2/10  45% |#########     | 540/1200 [00:12<00:15, 43.1 it/s, 11.0k samples/s] train_loss=0.123
 ///
-/// The bar takes what space there is, up to 30 columns; where that is too little, metrics go first, from the
-/// last, then the bar, and then the line is cut. `columns` 0: any length, and no bar (for a log file).
+/// The bar takes what space there is, up to 30 columns. Where there is too little for all metrics, the bar
+/// goes first, then samples/s, it/s and the times, then metrics, from the last. `columns` 0: any length, and
+/// no bar (for a log file).
 std::string progress_line(const Progress& progress, std::span<const std::pair<std::string, double>> metrics,
                           int columns);
 

@@ -1,9 +1,11 @@
 #include "cxtrain/report/terminal.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 namespace cxtrain {
@@ -14,6 +16,39 @@ int terminal_columns(int file_descriptor) {
   winsize size{};
   const bool known = ioctl(file_descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return known ? size.ws_col : 80;
+}
+
+namespace {
+
+/// The terminal behind the parent's stderr; -1 where that is none, or another user's.
+int open_terminal_of_parent() {
+  const std::string path = "/proc/" + std::to_string(getppid()) + "/fd/2";
+  const int descriptor = open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  if (descriptor < 0 || isatty(descriptor) != 0) return descriptor;
+  close(descriptor);
+  return -1;
+}
+
+}  // namespace
+
+TerminalOutput::TerminalOutput(bool launched) : descriptor_(STDERR_FILENO) {
+  if (!launched || isatty(STDERR_FILENO) != 0) return;
+  const int terminal = open_terminal_of_parent();
+  if (terminal < 0) return;
+  descriptor_ = terminal;
+  owned_ = true;
+}
+
+TerminalOutput::~TerminalOutput() {
+  if (owned_) close(descriptor_);
+}
+
+void TerminalOutput::write(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor_, text.data(), text.size());
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
 }
 
 }  // namespace cxtrain

@@ -1,9 +1,30 @@
 #pragma once
 
+#include <string_view>
+
 namespace cxtrain {
 
 /// Columns of the terminal behind a file descriptor (80 where it does not tell); 0 when it is not a terminal,
 /// or a dumb one.
 int terminal_columns(int file_descriptor);
+
+/// Where progress is drawn: stderr, or the terminal of the launcher that reads it.
+class TerminalOutput {
+ public:
+  /// `launched`: the parent process may be an mpirun, which passes on what it reads from this one's stderr.
+  /// Where that parent's own stderr is a terminal, that is the one to draw on.
+  explicit TerminalOutput(bool launched);
+  ~TerminalOutput();
+  TerminalOutput(const TerminalOutput&) = delete;
+  TerminalOutput& operator=(const TerminalOutput&) = delete;
+
+  int columns() const { return terminal_columns(descriptor_); }
+  /// What cannot be written is lost.
+  void write(std::string_view text) noexcept;
+
+ private:
+  int descriptor_;
+  bool owned_ = false;
+};
 
 }  // namespace cxtrain
