@@ -2,14 +2,18 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/batch_norm_native.h>
+#include <ATen/ops/batch_norm_update_stats.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/instance_norm_native.h>
 #include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/native_batch_norm_backward.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/var_mean.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <utility>
@@ -26,13 +30,6 @@ thread_local Communicator* active = nullptr;
 /// Statistics and sums are made in float32 at least.
 at::ScalarType accumulation_dtype(const at::Tensor& input) {
   return input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
-/// All dimensions but the channels'.
-std::vector<std::int64_t> sample_dims(const at::Tensor& input) {
-  std::vector<std::int64_t> dims{0};
-  for (std::int64_t i = 2; i < input.dim(); ++i) dims.push_back(i);
-  return dims;
 }
 
 /// [C], to be combined with [N, C, ...].
@@ -60,8 +57,11 @@ Statistics gather_statistics(const at::Tensor& input, Communicator& communicator
   const at::TensorOptions options = input.options().dtype(at::kDouble).requires_grad(false);
   at::Tensor ranks = at::zeros({communicator.size(), 2 * channels + 1}, options);
   if (count > 0) {
-    const auto [variance, mean] =
-        at::var_mean(input.to(accumulation_dtype(input)), sample_dims(input), /*correction=*/0);
+    // LibTorch's own pass over the samples, vectorised; var_mean takes several times as long. With running
+    // statistics of float32, which it may write, it answers in float32 for 16-bit inputs, too.
+    const at::TensorOptions precise = input.options().dtype(accumulation_dtype(input)).requires_grad(false);
+    const auto [mean, variance] = at::batch_norm_update_stats(input, at::zeros({channels}, precise),
+                                                              at::ones({channels}, precise), /*momentum=*/0);
     const auto values = static_cast<double>(count);
     const at::Tensor mine = ranks.select(0, communicator.rank());
     mine.narrow(0, 0, channels).copy_(mean);
@@ -107,11 +107,12 @@ struct SyncedBatchNorm : torch::autograd::Function<SyncedBatchNorm> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &input = saved[0], &weight = saved[1], &mean = saved[2], &scale = saved[3];
     const at::ScalarType dtype = accumulation_dtype(input);
-    const std::vector<std::int64_t> dims = sample_dims(input);
-
-    const at::Tensor gradient = gradients[0].to(dtype);
-    const at::Tensor normal = input.to(dtype).sub(per_channel(mean, input)).mul_(per_channel(scale, input));
-    const at::Tensor of_bias = gradient.sum(dims), of_weight = gradient.mul(normal).sum(dims);
+    const at::Tensor gradient = gradients[0].contiguous(input.suggest_memory_format());
+    // Sums over this rank's samples, by LibTorch's kernel; from the statistics of all ranks, which it is
+    // given.
+    const auto [unused, of_weight, of_bias] = at::native_batch_norm_backward(
+        gradient, input, weight, /*running_mean=*/{}, /*running_var=*/{}, mean, scale, /*train=*/true,
+        /*eps=*/0, {false, true, true});
 
     variable_list result(8);
     if (weight.defined()) result[1] = of_weight;
@@ -122,10 +123,16 @@ struct SyncedBatchNorm : torch::autograd::Function<SyncedBatchNorm> {
     communicator.all_reduce(sums, ReduceOp::sum);
     communicator.join();
     const at::Tensor means = sums.div_(saved[4]).to(dtype);
+
+    // factor * (gradient - means[0] - normal * means[1]), where normal = (input - mean) * scale, is linear in
+    // input and gradient: one pass for each. The first is a batch norm by given statistics.
     const at::Tensor factor = weight.defined() ? scale.mul(weight) : scale;
-    result[0] = gradient.sub(per_channel(means[0], input))
-                    .sub_(normal.mul(per_channel(means[1], input)))
-                    .mul_(per_channel(factor, input))
+    const at::Tensor slope = factor.mul(scale).mul_(means[1]).neg_();
+    const at::Tensor offset = slope.mul(mean).add_(factor.mul(means[0])).neg_();
+    const at::Tensor none = at::zeros_like(mean), one = at::ones_like(mean);
+    result[0] = std::get<0>(at::native_batch_norm(input.to(dtype), slope, offset, none, one,
+                                                  /*training=*/false, /*momentum=*/0.0, /*eps=*/0.0))
+                    .addcmul_(gradient.to(dtype), per_channel(factor, input))
                     .to(input.scalar_type());
     return result;
   }
