@@ -12,6 +12,11 @@ install(FILES "${PROJECT_BINARY_DIR}/cxtrainConfig.cmake" "${PROJECT_BINARY_DIR}
               cmake/FindLibTorch.cmake cmake/CxtrainPlugin.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/cxtrain)
 
+# What a user reads: README, the documents, and the examples' sources, which show how models and data are written.
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.cpp")
+
 foreach(file digits.csv.gz bible-kjv.txt)  # what scripts/setup.sh fetched
   if(EXISTS "${PROJECT_SOURCE_DIR}/.deps/data/${file}")
     install(FILES "${PROJECT_SOURCE_DIR}/.deps/data/${file}" DESTINATION ${CMAKE_INSTALL_DATADIR}/cxtrain/data)

@@ -202,3 +202,42 @@ TEST_CASE("operators in a worker stay on its thread", "[loader]") {
   CHECK(at::get_num_threads() == 4);
   at::set_num_threads(before);
 }
+
+TEST_CASE("a dataset learns epoch and seed, a batch its samples, for any number of workers", "[data]") {
+  class Augmented final : public Dataset {
+   public:
+    std::int64_t size() const override { return 6; }
+    void collate(std::span<const std::int64_t> indices, const SampleContext& context,
+                 Batch& batch) const override {
+      batch.tensors = {
+          at::empty({1}, at::kLong)
+              .fill_(1000 * static_cast<std::int64_t>(context.seed) + 100 * context.epoch + indices.front())};
+      batch.size = static_cast<std::int64_t>(indices.size());
+    }
+  };
+  const auto data = std::make_shared<Augmented>();
+  const SamplerOptions sampling{.batch_size = 2, .shuffle = true, .seed = 7};
+  for (const int workers : {0, 2}) {
+    DataLoader loader({data, 2}, ShardedSampler(6, {}, sampling), {.num_workers = workers});
+    for (const std::int64_t epoch : {0, 3}) {
+      loader.start_epoch(epoch);
+      ShardedSampler expected(6, {}, sampling);
+      expected.start_epoch(epoch);
+      std::int64_t k = 0;
+      for (Batch batch; loader.next(batch); ++k) {
+        const std::span<const std::int64_t> samples = expected.batch(k);
+        CHECK(batch[0].item<std::int64_t>() == 7000 + 100 * epoch + samples.front());
+        CHECK(std::vector(batch.indices.begin(), batch.indices.end()) ==
+              std::vector(samples.begin(), samples.end()));
+      }
+      CHECK(k == 3);
+    }
+  }
+}
+
+TEST_CASE("a tensor that a batch does not have is named", "[data]") {
+  Batch batch;
+  batch.tensors.resize(2);
+  CHECK_NOTHROW(batch[1]);
+  CHECK_THROWS_WITH(batch[2], cxtrain::test::contains("batch[2] was asked for, but the batch has 2 tensors"));
+}

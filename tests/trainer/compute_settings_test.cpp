@@ -51,3 +51,10 @@ TEST_CASE("the plan's switches reach LibTorch", "[trainer]") {
   CHECK_FALSE(context.deterministicAlgorithms());
   CHECK(context.float32MatmulPrecision() == at::Float32MatmulPrecision::HIGH);  // as it was
 }
+
+TEST_CASE("bfloat16 without instructions for it is warned of", "[trainer]") {
+  CHECK(slow_precision_warning("bf16-mixed", false).find("32-true") != std::string::npos);
+  CHECK_FALSE(slow_precision_warning("bf16-true", false).empty());
+  CHECK(slow_precision_warning("bf16-mixed", true).empty());
+  CHECK(slow_precision_warning("16-mixed", false).empty());
+}

@@ -1,6 +1,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/early_stopping.h"
 #include "cxtrain/cluster/solo_world.h"
@@ -216,6 +217,32 @@ TEST_CASE("a learning rate sweep runs no hooks of a fit") {
   fit.run(model);
   CHECK(model.starts == 1);
   CHECK(model.ends == 1);
+}
+
+TEST_CASE("a run's seconds are those of training") {
+  static constexpr double kSpent = 0.1;
+  class Busy : public Regression {
+   public:
+    void on_fit_start() override { spend(); }
+    void on_validation_epoch_end() override { spend(); }
+    void on_train_epoch_end() override { spend(); }
+    void on_fit_end() override { spend(); }
+
+   private:
+    static void spend() {
+      const SteadyClock clock;
+      for (const double begin = clock.now(); clock.now() - begin < kSpent;) continue;
+    }
+  };
+  Fit fit;
+  fit.options.trainer.num_sanity_val_steps = 0;
+  Busy model;
+  const SteadyClock clock;
+  const double begin = clock.now();
+  const RunSummary summary = fit.run(model);
+  CHECK(summary.seconds > 0);
+  CHECK(summary.seconds < clock.now() - begin - 6 * kSpent);  // two epochs, each with a validation
+  CHECK(summary.samples_per_second == 32 / summary.seconds);
 }
 
 }  // namespace

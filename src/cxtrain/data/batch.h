@@ -3,6 +3,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace cxtrain {
@@ -13,7 +16,15 @@ struct Batch {
   std::vector<at::Tensor> tensors;
   std::int64_t size = 0;  ///< samples in it; 0 on a rank that has none left in an uneven last step
 
-  const at::Tensor& operator[](std::size_t i) const { return tensors[i]; }
+  /// The samples' places in the dataset, in the batch's order; valid until the loader starts another epoch.
+  std::span<const std::int64_t> indices = {};
+
+  /// Throws std::out_of_range where the batch has fewer tensors.
+  const at::Tensor& operator[](std::size_t i) const {
+    if (i < tensors.size()) return tensors[i];
+    throw std::out_of_range("batch[" + std::to_string(i) + "] was asked for, but the batch has " +
+                            std::to_string(tensors.size()) + (tensors.size() == 1 ? " tensor" : " tensors"));
+  }
 };
 
 }  // namespace cxtrain

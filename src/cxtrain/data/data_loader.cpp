@@ -62,7 +62,9 @@ bool DataLoader::next(Batch& batch) {
 }
 
 void DataLoader::collate(std::int64_t k, Batch& batch) const {
-  dataset_->collate(sampler_.batch(k), batch);
+  const std::span<const std::int64_t> indices = sampler_.batch(k);
+  dataset_->collate(indices, {.epoch = sampler_.epoch(), .seed = sampler_.seed()}, batch);
+  batch.indices = indices;
   if (!options_.pin_memory) return;
   for (at::Tensor& tensor : batch.tensors) tensor = tensor.pin_memory();
 }

@@ -8,7 +8,16 @@
 
 namespace cxtrain {
 
+/// What a dataset may make its samples depend on, so that augmentation is another in every epoch and the same
+/// whenever the run is repeated, on any number of ranks and workers: seed a generator with `seed`, `epoch`
+/// and the sample's index.
+struct SampleContext {
+  std::int64_t epoch = 0;
+  std::uint64_t seed = 0;  ///< of the run
+};
+
 /// A finite, indexable set of samples. Reading is `const` and called from several loader threads at once.
+/// A class overrides one of the two `collate`.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -17,7 +26,11 @@ class Dataset {
 
   /// Gathers the samples at `indices` (each in [0, size())) into `batch`, whose vector is reused from an
   /// earlier call. CPU tensors, dimension 0 = indices.size(); sets `batch.size`.
-  virtual void collate(std::span<const std::int64_t> indices, Batch& batch) const = 0;
+  virtual void collate(std::span<const std::int64_t> indices, Batch& batch) const;
+  /// The same for datasets whose samples depend on the epoch.
+  virtual void collate(std::span<const std::int64_t> indices, const SampleContext&, Batch& batch) const {
+    collate(indices, batch);
+  }
 };
 
 /// What a stage (train, val, test, predict) reads, and how.

@@ -44,6 +44,7 @@ class ShardedSampler {
 
   void start_epoch(std::int64_t epoch);
   std::int64_t epoch() const { return epoch_; }
+  std::uint64_t seed() const { return options_.seed; }
 
   DataShard shard() const { return shard_; }
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
 #include "cxtrain/device/cores.h"
 
 #ifdef CXTRAIN_WITH_CUDA
@@ -16,6 +17,24 @@
 #endif
 
 namespace cxtrain {
+namespace {
+
+bool processor_has_bf16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return true;  // not known
+#endif
+}
+
+}  // namespace
+
+std::string slow_precision_warning(std::string_view precision, bool processor_has_bf16) {
+  if (processor_has_bf16 || !precision.starts_with("bf16")) return {};
+  return "trainer.precision: this processor has no instructions for bfloat16, which " +
+         std::string(precision) + " makes it emulate: several times slower than --precision 32-true";
+}
+
 int threads_per_rank(int cores_of_rank, int cores_of_machine, int local_ranks) {
   const bool bound = cores_of_rank < cores_of_machine;
   return std::max(1, bound ? cores_of_rank : cores_of_machine / local_ranks);
@@ -42,6 +61,10 @@ void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Devi
                       "--accelerator cpu, or configure it with -DCXTRAIN_CUDA=ON");
   }
 #endif
+  if (device.is_cpu() && facts.rank == 0) {
+    const std::string slow = slow_precision_warning(plan.precision, processor_has_bf16());
+    if (!slow.empty()) log_warning(slow);
+  }
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {
     const auto machine = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
     at::set_num_threads(threads_per_rank(cores_of_this_process(), machine, facts.local_size));

@@ -60,11 +60,13 @@ void FitLoop::run_epoch() {
   run_.call(hooks::on_train_epoch_start);
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
   Batch batch;
+  run_.resume_training();
   while (!done() && data_.train().next(batch)) {
     run_batch(batch);
     batch.tensors.clear();  // the next one may take the same memory, which is still in the caches
     if (validation_due()) validate();
   }
+  run_.pause_training();
   const bool complete = state.batch >= limits().train_batches;
   MetricStore::Values epoch_values;
   run_.call_train_epoch_end(
@@ -178,8 +180,10 @@ std::optional<MetricStore::Values> FitLoop::run_validation(std::int64_t batches)
 }
 
 void FitLoop::validate() {
+  run_.pause_training();
   if (const auto values = run_validation(limits().val_batches)) run_.log_row(*values);
   agree_on_stopping();
+  run_.resume_training();
 }
 
 }  // namespace cxtrain

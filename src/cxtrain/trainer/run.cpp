@@ -46,6 +46,16 @@ void Run::transfer(Batch& batch) const {
   }
 }
 
+double Run::training_seconds() const {
+  if (training_since_) return trained_ + clock.now() - *training_since_;
+  return state.batch == 0 && state.epoch == 0 ? elapsed_seconds() : trained_;
+}
+
+void Run::pause_training() {
+  if (training_since_) trained_ += clock.now() - *training_since_;
+  training_since_.reset();
+}
+
 std::string Run::where() const {
   return "epoch " + std::to_string(state.epoch) + ", step " + std::to_string(state.global_step);
 }

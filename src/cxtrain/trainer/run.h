@@ -110,6 +110,12 @@ class Run final : public RunView {
   void transfer(Batch& batch) const;
 
   void start_clock() { started_ = clock.now(); }
+  /// Seconds spent on training batches so far, without validations and the hooks of fits and epochs; of a run
+  /// that does not train, all since it began.
+  double training_seconds() const;
+  /// Training goes on, or makes way for something else.
+  void resume_training() { training_since_ = clock.now(); }
+  void pause_training();
   /// Where the run is, for error messages: "epoch 1, step 230".
   std::string where() const;
 
@@ -135,6 +141,8 @@ class Run final : public RunView {
 
  private:
   double started_ = 0;
+  double trained_ = 0;                    ///< seconds, up to the last pause
+  std::optional<double> training_since_;  ///< set while it trains
 };
 
 }  // namespace cxtrain

@@ -192,7 +192,7 @@ std::unique_ptr<DataLoader> Trainer::Session::loader(DataLoaderSpec spec, bool t
 
 RunSummary Trainer::Session::finish() {
   World& world = trainer_.world_;
-  const double seconds = run_->elapsed_seconds();
+  const double seconds = run_->training_seconds();
   const std::string hash = parameters_sha256(run_->parts.module);
   const std::vector<std::string> hashes = world.all_gather(hash);
   for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
