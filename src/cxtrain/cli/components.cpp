@@ -1,5 +1,8 @@
 #include "cxtrain/cli/components.h"
 
+#include "cxtrain/cli/listed_components.h"
+#include "cxtrain/cli/option_table.h"
+#include "cxtrain/config/nearest_name.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/plugin/loader.h"
 
@@ -16,6 +19,31 @@ bool attempt(const char* option, std::vector<Problem>& problems, Work&& work) {
     problems.push_back({option, error.what(), ""});
     return false;
   }
+}
+
+/// The options of a kind that the program brings itself, such as `callbacks.lr_monitor`: a misspelt one ends
+/// up among the components.
+std::string meant_option(const std::string& key, const std::string& name) {
+  return did_you_mean(key + "." + name, option_names(), "--");
+}
+
+std::vector<std::pair<std::string, Arguments>> load_listed(const ListedComponents& listed,
+                                                           const Registry& registry, PluginLoader& loader,
+                                                           const Options& options,
+                                                           std::vector<Problem>& problems) {
+  std::vector<std::pair<std::string, Arguments>> loaded;
+  const std::string key = listed.key;
+  for (const NamedOptions& wanted : options.*listed.list) {
+    try {
+      loader.require(listed.kind, wanted.name);
+      const auto& specs = registry.require(listed.kind, wanted.name).arguments;
+      loaded.emplace_back(wanted.name,
+                          Arguments(specs, wanted.args, key + "." + wanted.name + ".", problems));
+    } catch (const PluginError& error) {
+      problems.push_back({key + "." + wanted.name, error.what(), meant_option(key, wanted.name)});
+    }
+  }
+  return loaded;
 }
 
 }  // namespace
@@ -45,7 +73,27 @@ Components load_components(Registry& registry, const Options& options, std::vect
     if (schedule.name.empty()) schedule.args.clear();
     apply_overrides({}, optimizer, schedule, problems);
   }
+  components.callbacks = load_listed(kListedComponents[0], registry, loader, options, problems);
+  components.loggers = load_listed(kListedComponents[1], registry, loader, options, problems);
   return components;
+}
+
+std::vector<std::unique_ptr<Callback>> make_callbacks(const Registry& registry,
+                                                      const Components& components) {
+  std::vector<std::unique_ptr<Callback>> made;
+  for (const auto& [name, arguments] : components.callbacks) {
+    made.push_back(registry.make<Callback>(name, arguments));
+  }
+  return made;
+}
+
+std::vector<std::unique_ptr<MetricLogger>> make_loggers(const Registry& registry,
+                                                        const Components& components) {
+  std::vector<std::unique_ptr<MetricLogger>> made;
+  for (const auto& [name, arguments] : components.loggers) {
+    made.push_back(registry.make<MetricLogger>(name, arguments));
+  }
+  return made;
 }
 
 std::unique_ptr<Module> make_model(const Registry& registry, const Options& options,

@@ -6,6 +6,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/plugin/registry.h"
+#include "cxtrain/report/metric_logger.h"
 #include "cxtrain/trainer/data_module.h"
 #include "cxtrain/trainer/module.h"
 
@@ -15,6 +16,8 @@ namespace cxtrain {
 struct Components {
   Arguments model;
   Arguments data;
+  /// By name, in the order in which the options name them.
+  std::vector<std::pair<std::string, Arguments>> callbacks, loggers;
 };
 
 /// Loads the plugins that the options need into the registry and checks the components' arguments. Appends
@@ -22,6 +25,9 @@ struct Components {
 /// arguments, a plugin that cannot be used.
 Components load_components(Registry& registry, const Options& options, std::vector<Problem>& problems);
 
+std::vector<std::unique_ptr<Callback>> make_callbacks(const Registry& registry, const Components& components);
+std::vector<std::unique_ptr<MetricLogger>> make_loggers(const Registry& registry,
+                                                        const Components& components);
 std::unique_ptr<Module> make_model(const Registry& registry, const Options& options,
                                    const Components& components);
 /// The data module that the options name, else the model's own. Throws ConfigError when there is neither.

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/config/nearest_name.h"
 #include "cxtrain/config/retired_arguments.h"
@@ -75,7 +76,7 @@ class Applier {
       if (const ComponentEntry* component = find_component_of(setting.key)) {
         if (first_time(setting.key, setting)) apply_argument(*component, setting, options_);
       } else if (entry == nullptr) {
-        refuse_unknown(setting);
+        if (!apply_listed_component(setting, options_, problems_)) refuse_unknown(setting);
       } else if (!names_component(*entry) && entry->canonical.empty()) {
         apply_option(*entry, setting);
       }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/config/retired_arguments.h"
 
@@ -98,6 +99,7 @@ class Writer {
     }
     std::sort(sections.begin(), sections.end(),
               [](const auto& a, const auto& b) { return a.empty() > b.empty(); });
+    if (!options.loggers.empty()) sections.emplace_back("loggers");
     for (const std::string& section : sections) write_section(section, options);
     for (const ComponentEntry& component : component_table()) write_component(component, options);
   }
@@ -126,7 +128,32 @@ class Writer {
       if (!entry.saved || component_of(entry.key) != nullptr || section_of(entry.key) != section) continue;
       write(section.empty() ? entry.key : entry.key.substr(section.size() + 1), entry, options);
     }
+    for (const ListedComponents& listed : kListedComponents) {
+      if (section == listed.key) write_listed(options.*listed.list);
+    }
     if (!section.empty()) out_ << YAML::EndMap;
+  }
+
+  void write_listed(const std::vector<NamedOptions>& list) {
+    for (const NamedOptions& component : list) {
+      out_ << YAML::Key << component.name << YAML::Value;
+      if (component.args.empty()) {
+        out_ << "true";
+      } else {
+        out_ << YAML::BeginMap;
+        write_arguments(component.args);
+        out_ << YAML::EndMap;
+      }
+    }
+  }
+
+  void write_arguments(const std::map<std::string, std::string>& arguments) {
+    for (const auto& [name, value] : arguments) {
+      out_ << YAML::Key;
+      write_text(name);
+      out_ << YAML::Value;
+      write_text(value);
+    }
   }
 
   void write(const std::string& key, const OptionEntry& entry, const Options& options) {
@@ -151,12 +178,7 @@ class Writer {
       if (entry.key.starts_with(component.key + "."))
         write(entry.key.substr(component.key.size() + 1), entry, options);
     }
-    for (const auto& [name, value] : component.args(options)) {
-      out_ << YAML::Key;
-      write_text(name);
-      out_ << YAML::Value;
-      write_text(value);
-    }
+    write_arguments(component.args(options));
     out_ << YAML::EndMap;
   }
 

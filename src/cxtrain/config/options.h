@@ -154,6 +154,8 @@ struct Options {
   NamedOptions optimizer;     ///< empty name: the model's own
   NamedOptions lr_scheduler;  ///< empty name: the model's own
   CallbackOptions callbacks;
+  std::vector<NamedOptions> callback_components;  ///< others, of plugins and of a user's program
+  std::vector<NamedOptions> loggers;              ///< the same, besides the files that `logger` means
   DdpOptions ddp;
   std::optional<std::uint64_t> seed;
   std::vector<std::string> plugins;
