@@ -81,7 +81,7 @@ void measure(HostCommunicator& communicator, std::int64_t numel, int rounds, boo
 int main(int argc, char** argv) {
   const int rounds = argc == 3 && std::string(argv[1]) == "--rounds" ? std::atoi(argv[2]) : 41;
   const auto world = MpiWorld::start();
-  HostCommunicator communicator(*world, 60);
+  HostCommunicator communicator(*world);
   for (const std::int64_t numel : {67'500, 675'000, 6'500'000, 26'250'000}) {
     measure(communicator, numel, rounds, world->is_root());
   }

@@ -1,6 +1,7 @@
 #include "ddp_strategy.h"
 
 #include "cxtrain/base/log.h"
+#include "cxtrain/cluster/agree.h"
 #include "cxtrain/comm/make_communicator.h"
 #include "cxtrain/optim/clip.h"
 #include "cxtrain/precision/master_weights.h"
@@ -33,7 +34,7 @@ class DdpStrategy final : public Strategy {
   void setup(Trainable& module, const StrategyContext& context) override {
     module_ = &module;
     context_ = &context;
-    module.place(context.devices, context.precision);
+    run_agreed(context.world, [&] { module.place(context.devices, context.precision); });
     const std::vector<NamedTensor> all = module.all_parameters();
     verify_same_parameters(all, context.world);
 

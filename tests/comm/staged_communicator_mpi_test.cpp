@@ -16,10 +16,8 @@
 namespace cxtrain {
 namespace {
 
-constexpr double kTimeout = 30;
-
 std::unique_ptr<HostCommunicator> host_communicator() {
-  return std::make_unique<HostCommunicator>(test_world(), kTimeout);
+  return std::make_unique<HostCommunicator>(test_world());
 }
 
 /// Differs from rank to rank; whole numbers, so that sums are exact.

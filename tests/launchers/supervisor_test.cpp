@@ -99,6 +99,25 @@ TEST_CASE("a signal that comes before the ranks have connected reaches them when
   CHECK(supervisor.watch(signals) == 128 + SIGTERM);
 }
 
+TEST_CASE("a signal ends a supervisor whose ranks never connect") {
+  SignalInbox signals;
+  Supervisor supervisor(2, {.late = std::chrono::milliseconds(100)});
+  kill(getpid(), SIGINT);
+  CHECK(supervisor.watch(signals) == 128 + SIGINT);
+}
+
+TEST_CASE("a supervisor ends when the process that starts the ranks cannot, or dies") {
+  const std::string words = GENERATE("no slots left", "");
+  SignalInbox signals;
+  Supervisor supervisor(2, {.late = std::chrono::milliseconds(100)});
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  REQUIRE(write(ends[1], words.data(), words.size()) == static_cast<ssize_t>(words.size()));
+  close(ends[1]);
+  CHECK(supervisor.watch(signals, ends[0]) == 1);
+  close(ends[0]);
+}
+
 TEST_CASE("a supervisor does not wait for ever for ranks that never start") {
   SignalInbox signals;
   Supervisor supervisor(2, {.start = std::chrono::milliseconds(300)});

@@ -1,5 +1,10 @@
 #include "cxtrain/plugin/loader.h"
 
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <random>
+
 #include "cxtrain/base/error.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/strategy/strategy.h"
@@ -37,12 +42,83 @@ TEST_CASE("files that are no plugin for this program are refused, each for its r
   PluginLoader loader(registry, {});
   const test::TempDir dir;
   CHECK_THROWS_WITH(loader.load(dir.file("none.so")), test::contains("no such file"));
-  CHECK_THROWS_WITH(loader.load(dir.write("text.so", "not a library")), test::contains("cannot be loaded"));
+  CHECK_THROWS_WITH(loader.load(dir.write("text.so", "not a library")), test::contains("is no shared library"));
   CHECK_THROWS_WITH(loader.load(kBad + "/no_symbol.so"), test::contains("has no symbol cxtrain_plugin_v1"));
   CHECK_THROWS_WITH(loader.load(kBad + "/wrong_abi.so"), test::contains("ABI version 999, expected 1"));
   CHECK_THROWS_WITH(loader.load(kBad + "/foreign_torch.so"),
                     test::contains("LibTorch 1.0.0") && test::contains(CXTRAIN_FINGERPRINT));
   CHECK(registry.names("strategy").empty());
+}
+
+/// Loads a copy of the plugin that does what its name says; what the loader says to it.
+std::string complaint(const std::string& name) {
+  const test::TempDir dir;
+  const std::string copy = dir.file(name + ".so");
+  std::filesystem::copy_file(kBad + "/hostile.so", copy);
+  Registry registry;
+  try {
+    PluginLoader(registry, {}).load(copy);
+  } catch (const PluginError& error) {
+    CHECK_THAT(error.what(), test::contains(copy));
+    return error.what();
+  }
+  return {};
+}
+
+TEST_CASE("code of a plugin that goes wrong is named, whatever it does") {
+  CHECK(complaint("well_behaved").empty());
+  CHECK_THAT(complaint("null_plugin"), test::contains("returns null"));
+  CHECK_THAT(complaint("null_fingerprint"), test::contains("has no fingerprint"));
+  CHECK_THAT(complaint("null_register_all"), test::contains("has no register_all"));
+  CHECK_THAT(complaint("wild_fingerprint"), test::contains("crashed with signal 11"));
+  CHECK_THAT(complaint("register_throws"), test::contains("no luck"));
+  CHECK_THAT(complaint("register_throws_a_number"), test::contains("no std::exception"));
+  CHECK_THAT(complaint("register_crashes"), test::contains("crashed with signal 11"));
+  CHECK_THAT(complaint("register_exits"), test::contains("ended the process with status 0"));
+  CHECK_THAT(complaint("entry_throws"), test::contains("no luck"));
+  CHECK_THAT(complaint("entry_throws_a_number"), test::contains("no std::exception"));
+  CHECK_THAT(complaint("opening_throws_a_number"), test::contains("crashed with signal 6"));
+  CHECK_THAT(complaint("opening_crashes"), test::contains("crashed with signal 11"));
+  Registry registry;
+  CHECK_THROWS_WITH(PluginLoader(registry, {}).load(kBad + "/data_symbol.so"),
+                    test::contains("is data, not a function"));
+}
+
+TEST_CASE("a plugin that is cut short or damaged anywhere is refused, or works") {
+  const std::string whole = test::slurp(kBad + "/no_symbol.so");
+  const test::TempDir dir;
+  Registry registry;
+  PluginLoader loader(registry, {});
+  for (int part = 0; part < 64; ++part) {
+    const std::size_t length = whole.size() * static_cast<std::size_t>(part) / 64;
+    CAPTURE(length);
+    CHECK_THROWS_AS(loader.load(dir.write("cut.so", whole.substr(0, length))), PluginError);
+  }
+  std::mt19937 random(7);
+  for (int damage = 0; damage < 100; ++damage) {
+    std::string text = whole;
+    const std::size_t near = damage < 60 ? 512 : text.size();  // mostly in the headers
+    const std::size_t at = random() % near;
+    text[at] = static_cast<char>(text[at] ^ (1 << (random() % 8)));
+    CAPTURE(at);
+    CHECK_THROWS_AS(loader.load(dir.write("damaged.so", text)), PluginError);
+  }
+}
+
+TEST_CASE("what is no file of its own is refused as a plugin without being opened") {
+  const test::TempDir dir;
+  Registry registry;
+  PluginLoader loader(registry, {dir.path()});
+  REQUIRE(mkfifo(dir.file("fifo.so").c_str(), 0600) == 0);
+  std::filesystem::create_symlink("loop.so", dir.file("loop.so"));
+  CHECK_THROWS_WITH(loader.load(dir.file("fifo.so")), test::contains("not a regular file"));
+  CHECK_THROWS_WITH(loader.load("/dev/zero"), test::contains("not a regular file"));
+  CHECK_THROWS_WITH(loader.load(dir.path()), test::contains("not a regular file"));
+  CHECK_THROWS_WITH(loader.load(dir.file("loop.so")), test::contains("levels of symbolic links"));
+  for (const std::size_t length : {300, 5000}) {
+    CHECK_THROWS_WITH(loader.load(std::string(length, 'x')), test::contains("File name too long"));
+    CHECK_THROWS_WITH(loader.require("strategy", std::string(length, 'x')), test::contains("there is no strategy"));
+  }
 }
 
 TEST_CASE("two plugins with one name are refused, naming both files") {

@@ -54,7 +54,7 @@ TEST_CASE("the reducer averages gradients over all ranks, for any bucket size, w
   const std::int64_t bucket = GENERATE(1, 1024, 1 << 20, 0);
   const bool overlap = GENERATE(false, true);
   CAPTURE(bucket, overlap);
-  HostCommunicator communicator(world, 30);
+  HostCommunicator communicator(world);
   Model model;
   Reducer reducer(model.parameters, communicator, world,
                   {.first_bucket_bytes = bucket, .bucket_bytes = bucket, .overlap = overlap});
@@ -79,7 +79,7 @@ bool lies_alone(const at::Tensor& gradient) { return gradient.storage().nbytes()
 
 TEST_CASE("a large gradient is averaged where autograd made it, a small one in its bucket") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator(world, 30);
+  HostCommunicator communicator(world);
   Model model;
   Reducer reducer(model.parameters, communicator, world, {});
   const void* last_place = nullptr;
@@ -100,7 +100,7 @@ TEST_CASE("a large gradient is averaged where autograd made it, a small one in i
 
 TEST_CASE("gradients that autograd hands out as views of one tensor are told apart") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator(world, 30);
+  HostCommunicator communicator(world);
   std::vector<NamedTensor> parameters;
   for (const char* name : {"a", "b", "c"}) {
     parameters.push_back({name, at::ones({20000}).set_requires_grad(true)});
@@ -125,7 +125,7 @@ TEST_CASE("gradients that autograd hands out as views of one tensor are told apa
 
 TEST_CASE("micro-batches accumulate before the ranks exchange anything") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator(world, 30);
+  HostCommunicator communicator(world);
   Model model;
   Reducer reducer(model.parameters, communicator, world, {.overlap = true});
   for (int step = 0; step < 3; ++step) {
@@ -142,7 +142,7 @@ TEST_CASE("micro-batches accumulate before the ranks exchange anything") {
 
 TEST_CASE("a parameter that one rank does not use counts as zero there") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator(world, 30);
+  HostCommunicator communicator(world);
   Model model;
   Reducer reducer(model.parameters, communicator, world, {});
   for (int step = 0; step < 3; ++step) {
@@ -157,7 +157,7 @@ TEST_CASE("a parameter that one rank does not use counts as zero there") {
 
 TEST_CASE("find_unused_parameters leaves what no rank used without a gradient, and keeps what one used") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator(world, 30);
+  HostCommunicator communicator(world);
   Model model;
   Reducer reducer(model.parameters, communicator, world, {.find_unused_parameters = true});
   for (const bool everywhere : {true, false, true}) {
@@ -173,7 +173,7 @@ TEST_CASE("find_unused_parameters leaves what no rank used without a gradient, a
 
 TEST_CASE("gradients of different dtypes travel in buckets of their own") {
   MpiWorld& world = test_world();
-  HostCommunicator communicator(world, 30);
+  HostCommunicator communicator(world);
   std::vector<NamedTensor> parameters{{"float", at::ones({10})}, {"double", at::ones({20}, at::kDouble)}};
   for (auto& parameter : parameters) parameter.tensor.set_requires_grad(true);
   Reducer reducer(parameters, communicator, world, {});
@@ -192,7 +192,7 @@ TEST_CASE("gradients after the reducer's end do not point into its memory") {
   MpiWorld& world = test_world();
   Model model;
   {
-    HostCommunicator communicator(world, 30);
+    HostCommunicator communicator(world);
     Reducer reducer(model.parameters, communicator, world, {});
     reducer.begin_backward(true);
     model.backward(1);

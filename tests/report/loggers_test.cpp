@@ -1,3 +1,10 @@
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include "support/catch.h"
@@ -5,8 +12,10 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/report/csv_logger.h"
 #include "cxtrain/report/jsonl_logger.h"
+#include "cxtrain/report/metric_loggers.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
 #include "cxtrain/report/tensorboard_logger.h"
+#include "cxtrain/report/version_dir.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -114,4 +123,85 @@ TEST_CASE("events hold tag, value and step", "[loggers]") {
   const std::string value = std::string("\x0a\x04loss\x15", 7) + std::string("\0\0\xc0\x3f", 4);
   const std::string event = std::string("\x09\0\0\0\0\0\0\xe0\x3f\x10\xac\x02\x2a\x0d\x0a\x0b", 16) + value;
   CHECK(slurp(writer.path()) == head + tf_record(event));
+}
+
+TEST_CASE("rows are flushed every few seconds, on the way of later rows and between them", "[loggers]") {
+  struct : Clock {
+    double now() const override { return time; }
+    double time = 100;
+  } clock;
+  const TempDir dir;
+  MetricLoggers loggers(clock);
+  loggers.add(std::make_unique<CsvLogger>(dir.path()));
+  const auto rows = [&] {
+    const std::string text = slurp(dir.file("metrics.csv"));
+    return std::count(text.begin(), text.end(), '\n') - 1;  // without the header
+  };
+  loggers.log(1, 0, Row{{"x", 1}});  // the first at once: who watches sees that it has begun
+  CHECK(rows() == 1);
+  loggers.log(2, 0, Row{{"x", 2}});
+  CHECK(rows() == 1);
+  clock.time += 2;
+  loggers.flush_when_due();
+  CHECK(rows() == 1);
+  clock.time += 2;
+  loggers.flush_when_due();
+  CHECK(rows() == 2);
+  clock.time += 10;
+  loggers.log(3, 0, Row{{"x", 3}});
+  CHECK(rows() == 3);
+}
+
+TEST_CASE("a folder that is deleted costs its rows, which are counted, and no more", "[loggers]") {
+  const SteadyClock clock;
+  const TempDir dir;
+  MetricLoggers loggers(clock);
+  loggers.add(std::make_unique<CsvLogger>(dir.path()));
+  loggers.add(std::make_unique<JsonlLogger>(dir.path()));
+  loggers.add(std::make_unique<TensorBoardLogger>(dir.path()));
+  loggers.log(1, 0, Row{{"x", 1}});
+  loggers.flush();
+  CHECK(loggers.lost_rows() == 0);
+  std::filesystem::remove_all(dir.path());
+  loggers.log(2, 0, Row{{"x", 2}});
+  loggers.log(3, 0, Row{{"y", 3}});  // a new column: the file is written anew
+  loggers.flush();
+  CHECK(loggers.lost_rows() == 2);
+}
+
+TEST_CASE("what a file has no room for is dropped as a whole", "[loggers]") {
+  const TempDir dir;
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    AppendFile file(dir.file("f"));
+    file.append("first line\n");
+    file.flush();
+    const rlimit limit{15, RLIM_INFINITY};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    file.append("second line\n");
+    try {
+      file.flush();
+    } catch (const Error&) {
+      const rlimit none{RLIM_INFINITY, RLIM_INFINITY};
+      setrlimit(RLIMIT_FSIZE, &none);
+      file.append("third line\n");
+      file.flush();
+      _exit(0);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(slurp(dir.file("f")) == "first line\nthird line\n");
+}
+
+TEST_CASE("the next folder follows the highest number there is, however high", "[loggers]") {
+  const TempDir dir;
+  std::filesystem::create_directories(dir.file("cxtrain_logs/version_2147483647"));
+  CHECK(make_version_dir(dir.path()).ends_with("/version_2147483648"));
+  std::filesystem::create_directories(dir.file("cxtrain_logs/version_9223372036854775807"));
+  std::filesystem::create_directories(dir.file("cxtrain_logs/version_99999999999999999999"));
+  CHECK(make_version_dir(dir.path()).ends_with("/version_2147483649"));
 }

@@ -6,6 +6,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/report/model_summary.h"
+#include "cxtrain/report/append_file.h"
 #include "cxtrain/report/run_json.h"
 #include "cxtrain/report/version_dir.h"
 #include "support/temp_dir.h"
@@ -59,7 +60,7 @@ TEST_CASE("run.json has the fields of its contract", "[summary]") {
                      .first_step_seconds = 0.25,
                      .peak_memory_bytes = std::int64_t{1} << 40,
                      .parameters_sha256 = "ab"};
-  write_run_json(dir.file("run.json"), summary);
+  write_atomically(dir.file("run.json"), to_json(summary));
   const auto json = nlohmann::json::parse(test::slurp(dir.file("run.json")));
   CHECK(json ==
         nlohmann::json::parse(R"({"status": "done", "exit_code": 0, "world_size": 4, "strategy": "ddp",
@@ -68,11 +69,11 @@ TEST_CASE("run.json has the fields of its contract", "[summary]") {
     "parameters_sha256": "ab"})"));
 
   summary.exit_code = 1;
-  write_run_json(dir.file("run.json"), summary);
+  write_atomically(dir.file("run.json"), to_json(summary));
   CHECK(nlohmann::json::parse(test::slurp(dir.file("run.json")))["exit_code"] == 1);
   CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) ==
         1);  // no temporary file is left
-  CHECK_THROWS_WITH(write_run_json(dir.file("none/run.json"), summary),
+  CHECK_THROWS_WITH(write_atomically(dir.file("none/run.json"), to_json(summary)),
                     cxtrain::test::contains("none/run.json"));
 }
 

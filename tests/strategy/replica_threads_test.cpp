@@ -1,6 +1,9 @@
 #include "cxtrain/strategy/replica_threads.h"
 
 #include <ATen/core/grad_mode.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <c10/core/InferenceMode.h>
 
 #include <barrier>
@@ -81,6 +84,25 @@ TEST_CASE("an error comes out on the calling thread and names the replica; the t
   REQUIRE_THROWS_AS(threads.run(1, [](std::size_t) { throw std::runtime_error("mine"); }), TrainingError);
   threads.run(3, [&](std::size_t i) { ended += i == 0; });
   CHECK(ended == 2);
+}
+
+TEST_CASE("threads that cannot be had are an error that says how many there are") {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{std::uint64_t{1} << 30, RLIM_INFINITY};  // less than is in use: no stack for another one
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      const ReplicaThreads threads(std::vector<at::Device>(400, kCpu));
+    } catch (const ConfigError& error) {
+      const std::string text = error.what();
+      _exit(text.find("400 replicas need a thread each, and only ") != std::string::npos ? 7 : 1);
+    }
+    _exit(2);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7);
 }
 
 }  // namespace

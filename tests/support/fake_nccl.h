@@ -34,6 +34,7 @@ class ScriptedWorld final : public World {
 
   void barrier() override { ++barriers; }
   std::int64_t max(std::int64_t value) override { return value; }
+  std::uint64_t any(std::uint64_t flags) override { return flags; }
   void sum(std::span<double>) override {}
   std::vector<std::string> all_gather(std::string_view text) override {
     std::vector<std::string> answer;

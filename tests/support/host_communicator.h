@@ -9,11 +9,8 @@ namespace cxtrain::test {
 /// ranks.
 inline HostCommunicator host_communicator(int per_node = 0) {
   MpiWorld& world = test_world();
-  if (per_node == 0) return HostCommunicator(world, 30);
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split(world.comm(), world.rank() / per_node, world.rank(), &node);
-  const MpiComm owner(node);
-  return HostCommunicator(world, node, 30);
+  if (per_node == 0) return HostCommunicator(world);
+  return HostCommunicator(world, world.comm().split(world.rank() / per_node, world.rank()));
 }
 
 }  // namespace cxtrain::test

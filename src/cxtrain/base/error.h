@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ enum class ExitCode : int {
   refused = 2,          ///< configuration, usage, data or plugin refused before training
   requeue = 75,         ///< stopped early with a checkpoint saved (EX_TEMPFAIL)
   do_not_requeue = 93,  ///< will fail again
+  interrupted = 130,    ///< ended at a step by SIGINT, files written (128 + SIGINT)
   terminated = 143,     ///< ended by a signal before it could save (128 + SIGTERM)
 };
 
@@ -74,5 +76,12 @@ class TrainingError : public Error {
  public:
   explicit TrainingError(const std::string& message) : Error(ExitCode::failure, message) {}
 };
+
+/// What an error says, in words for people: one of LibTorch without the stack frames at its end (they are
+/// shown with $TORCH_SHOW_CPP_STACKTRACES=1, as PyTorch shows them), one of the standard library translated.
+std::string message_of(const std::exception& error);
+
+/// The exit status that an error asks for: an Error's own, `refused` where a path is at fault, else `failure`.
+ExitCode code_of(const std::exception& error);
 
 }  // namespace cxtrain

@@ -1,15 +1,20 @@
 #include "cxtrain/cli/main.h"
 
 #include <c10/util/Exception.h>
-#include <torch/csrc/utils/cpp_stacktraces.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <iostream>
+#include <new>
 #include <optional>
 #include <span>
 #include <sstream>
+#include <stdexcept>
 
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/process_setup.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/components.h"
 #include "cxtrain/cli/info_command.h"
@@ -17,6 +22,7 @@
 #include "cxtrain/cli/versions.h"
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/device/gather_hardware.h"
 #include "cxtrain/launchers/launch.h"
@@ -46,19 +52,46 @@ bool only_prints(const ParsedCommandLine& command) {
          command.options.subcommand == "info";
 }
 
-int print(Request& request, std::ostream& out) {
+/// What such a command prints, and its exit status.
+int answer(Request& request, std::ostream& out) {
   const ParsedCommandLine& command = request.command;
-  if (command.help) return out << command.help_text, 0;
-  if (command.version) return out << version_line() << '\n', 0;
+  if (command.help) {
+    out << command.help_text;
+    return 0;
+  }
+  if (command.version) {
+    out << version_line() << '\n';
+    return 0;
+  }
   const bool plan = command.options.subcommand == "plan";
   if (!command.problems.empty()) {
-    if (plan && command.options.json)
-      return print_refused_plan(command.problems, out), static_cast<int>(ExitCode::refused);
-    throw ConfigError(command.problems);
+    if (!plan || !command.options.json) throw ConfigError(command.problems);
+    print_refused_plan(command.problems, out);
+    return static_cast<int>(ExitCode::refused);
   }
-  if (command.print_config) return out << to_yaml(command.options), 0;
-  if (plan) return run_plan(command.options, out, PluginLoader(request.registry).available(Strategy::kKind));
+  if (command.print_config) {
+    out << to_yaml(command.options);
+    return 0;
+  }
+  if (plan) {
+    return run_plan(command.options, out, PluginLoader(request.registry).available(Strategy::kKind));
+  }
   return run_info(command.options, version_lines(), out);
+}
+
+/// Somebody waits for the answer: one that could not be written is a failure. Who has gone away (`| head`)
+/// needs no message.
+int print(Request& request) {
+  std::ostringstream text;
+  const int status = answer(request, text);
+  errno = 0;
+  std::cout << text.str() << std::flush;
+  if (std::cout) return status;
+  if (errno != EPIPE) {
+    throw Error(ExitCode::failure,
+                std::string("cannot write to standard output: ") + std::strerror(errno != 0 ? errno : EIO));
+  }
+  return static_cast<int>(ExitCode::failure);
 }
 
 /// Everything that can be refused before any rank talks to another: all of it, at once.
@@ -73,30 +106,36 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
   return plan;
 }
 
-/// What an error says. Those of LibTorch end with the frames that they were thrown from; they are shown where
-/// PyTorch shows them, with $TORCH_SHOW_CPP_STACKTRACES.
-std::string message_of(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const bool frames = torch_error == nullptr || torch::get_cpp_stacktraces_enabled();
-  return frames ? error.what() : torch_error->what_without_backtrace();
+/// A model that cannot be built for want of memory, or in LibTorch's opinion, has the wrong arguments.
+std::unique_ptr<Module> build_model(const Request& request) {
+  const auto refuse = [](const std::exception& error) {
+    return ConfigError("model", "cannot be built with its arguments: " + message_of(error), "");
+  };
+  try {
+    return make_model(request.registry, request.options(), request.components);
+  } catch (const Error&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw refuse(error);
+  } catch (const std::bad_alloc& error) {
+    throw refuse(error);
+  } catch (const std::length_error& error) {
+    throw refuse(error);
+  }
 }
 
 RunSummary run(World& world, Trainer& trainer, Request& request) {
   const Options& options = request.options();
   const auto build = [&] {
     seed_everything(options.seed.value_or(0), -1);  // every rank, and every replica, is the same model
-    return make_model(request.registry, options, request.components);
+    return build_model(request);
   };
   trainer.set_replica_factory(build);
   std::unique_ptr<Module> model;
   std::unique_ptr<DataModule> data;
   run_agreed(world, [&] {
-    try {
-      model = build();
-      data = make_data(request.registry, options, request.components, *model);
-    } catch (const c10::Error& error) {
-      throw ConfigError("model", "cannot be built with its arguments: " + message_of(error), "");
-    }
+    model = build();
+    data = make_data(request.registry, options, request.components, *model);
   });
   if (options.subcommand == "validate") return trainer.validate(*model, *data);
   if (options.subcommand == "test") return trainer.test(*model, *data);
@@ -106,7 +145,10 @@ RunSummary run(World& world, Trainer& trainer, Request& request) {
 
 void print_result(const RunSummary& summary, const std::string& log_dir) {
   std::ostringstream line;
-  line << summary.status << ": " << summary.epochs << " epochs, " << summary.global_step << " steps in "
+  line << summary.status;
+  if (summary.exit_code == static_cast<int>(ExitCode::interrupted)) line << " by SIGINT";
+  if (summary.exit_code == static_cast<int>(ExitCode::terminated)) line << " by SIGTERM";
+  line << ": " << summary.epochs << " epochs, " << summary.global_step << " steps in "
        << format_metric(summary.seconds) << " s";
   if (summary.samples_per_second > 0) line << ", " << format_rate(summary.samples_per_second) << " samples/s";
   // Families of metrics, such as device statistics, are for the files.
@@ -138,7 +180,9 @@ int run_guarded(World& world, SupervisorLink& supervisor, Log& log, Request& req
     Plan plan;
     const Hardware hardware = gather_hardware(world);
     run_agreed(world, [&] { plan = check(request, world.facts(), hardware, register_components); });
-    if (needs_launch(plan, world.facts())) return start_ranks(plan, program);
+    if (needs_launch(plan, world.facts())) {
+      return start_ranks(plan, program, request.options().timeout_seconds);
+    }
     trainer.emplace(world, request.options(), std::move(plan), request.registry);
     trainer->set_log(log);
     trainer->set_config_text(to_yaml(request.options()));
@@ -148,35 +192,48 @@ int run_guarded(World& world, SupervisorLink& supervisor, Log& log, Request& req
   } catch (const AgreedError& error) {
     if (world.is_root()) log_error(error.what());
     return static_cast<int>(error.code());
-  } catch (const Error& error) {
-    return abort_job(world, supervisor, where(), error.code(), error.what());
   } catch (const std::exception& error) {
-    return abort_job(world, supervisor, where(), ExitCode::failure, message_of(error));
+    return abort_job(world, supervisor, where(), code_of(error), message_of(error));
+  } catch (...) {
+    return abort_job(world, supervisor, where(), ExitCode::failure,
+                     "an exception that is no std::exception was thrown");
+  }
+}
+
+/// Some libraries cannot work without one, and say so in words of their own.
+void require_current_folder() {
+  std::error_code failed;
+  static_cast<void>(std::filesystem::current_path(failed));
+  if (failed) {
+    throw ConfigError("", "the current folder cannot be used: " + failed.message(), "change to one that exists");
   }
 }
 
 }  // namespace
 
 int run_main(int argc, char** argv, const std::function<void(Registry&)>& register_components) {
+  set_up_process();
   keep_freed_memory();
   const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
   try {
+    require_current_folder();
     Request request;
     request.command = read_command_line(args, read_text_file);
-    const std::unique_ptr<World> world = make_world();
-    Log log(world->rank());
-    if (only_prints(request.command)) return world->is_root() ? print(request, std::cout) : 0;
-    SupervisorLink supervisor(world->rank());
+    const int rank = read_launch_environment().rank;
+    Log log(rank);
+    // Before MPI starts: a rank that dies there would be missed by nobody.
+    SupervisorLink supervisor(rank);
+    const std::unique_ptr<World> world = make_world(request.options().timeout_seconds);
+    world->set_end_report([&](int status) { supervisor.report(status); });
     const int status =
-        run_guarded(*world, supervisor, log, request, this_program(argc, argv), register_components);
+        only_prints(request.command)
+            ? (world->is_root() ? print(request) : 0)
+            : run_guarded(*world, supervisor, log, request, this_program(argc, argv), register_components);
     supervisor.report(status);
     return status;
-  } catch (const Error& error) {
-    std::cerr << "error: " << error.what() << '\n';
-    return static_cast<int>(error.code());
   } catch (const std::exception& error) {
-    std::cerr << "error: " << error.what() << '\n';
-    return static_cast<int>(ExitCode::failure);
+    std::cerr << "error: " << message_of(error) << '\n';
+    return static_cast<int>(code_of(error));
   }
 }
 

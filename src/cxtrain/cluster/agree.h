@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/world.h"
@@ -17,5 +19,7 @@ class AgreedError : public Error {
 /// Error on any, all throw one AgreedError with the message (naming the ranks where not all have it).
 /// Collective.
 void run_agreed(World& world, const std::function<void()>& work);
+/// The same for work that returns a text: gives every rank's, in rank order. Collective.
+std::vector<std::string> gather_agreed(World& world, const std::function<std::string()>& work);
 
 }  // namespace cxtrain

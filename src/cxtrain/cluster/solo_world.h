@@ -10,6 +10,7 @@ class SoloWorld final : public World {
   SoloWorld();
   void barrier() override {}
   std::int64_t max(std::int64_t value) override { return value; }
+  std::uint64_t any(std::uint64_t flags) override { return flags; }
   void sum(std::span<double>) override {}
   std::vector<std::string> all_gather(std::string_view text) override { return {std::string(text)}; }
   std::string broadcast(std::string text, int) override { return text; }

@@ -1,30 +1,99 @@
 #include "cxtrain/cluster/watchdog.h"
 
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cxtrain/base/stop_signals.h"
+
 namespace cxtrain {
+namespace {
 
-Watchdog::Watchdog(Bark bark) : bark_(std::move(bark)) {}
-Watchdog::~Watchdog() = default;
+constexpr int kTick = 100;  // ms
+/// What one tick may count for: anything beyond is time in which this process did not run.
+constexpr double kMostPerTick = 1;
+/// mpirun leaves a rank one second between SIGTERM and SIGKILL.
+constexpr double kAfterSignal = 0.3;
+/// Set in `waits_` while the watchdog barks: the wait does not end then.
+constexpr std::uint64_t kHeld = std::uint64_t{1} << 63;
 
-void Watchdog::set_timeout(double seconds) {
-  timeout_seconds_.store(seconds);
-  if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+bool waiting(std::uint64_t waits) { return waits % 2 == 1; }
+
+}  // namespace
+
+Watchdog::Watchdog(double timeout_seconds, Bark bark, Duty duty)
+    : bark_(std::move(bark)),
+      duty_(std::move(duty)),
+      wake_(eventfd(0, EFD_CLOEXEC)),
+      timeout_seconds_(timeout_seconds),
+      thread_([this](const std::stop_token& stop) { watch(stop); }) {}
+
+Watchdog::~Watchdog() {
+  thread_.request_stop();
+  const std::uint64_t one = 1;
+  static_cast<void>(write(wake_.get(), &one, sizeof one));
 }
 
-Watchdog::Wait::Wait(Watchdog& watchdog, const char* operation) : watchdog_(watchdog) {
-  watchdog_.since_.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
-  watchdog_.operation_.store(operation, std::memory_order_release);
+Watchdog::Wait::Wait(Watchdog& watchdog, const char* operation) noexcept
+    : watchdog_(watchdog),
+      number_(watchdog.waits_.load(std::memory_order_relaxed)),
+      inside_another_(waiting(number_)) {
+  if (inside_another_) return;
+  ++number_;
+  watchdog_.operation_.store(operation, std::memory_order_relaxed);
+  watchdog_.waits_.store(number_, std::memory_order_release);
+}
+
+Watchdog::Wait::~Wait() {
+  if (inside_another_) return;
+  for (std::uint64_t expected = number_;
+       !watchdog_.waits_.compare_exchange_weak(expected, number_ + 1, std::memory_order_acq_rel);
+       expected = number_) {
+    if (expected != number_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void Watchdog::bark(Cause cause, std::uint64_t wait, double seconds) {
+  std::uint64_t expected = wait;
+  if (!waits_.compare_exchange_strong(expected, wait | kHeld, std::memory_order_acq_rel)) return;  // over
+  bark_(cause, operation_.load(std::memory_order_relaxed), seconds);
+  waits_.store(wait, std::memory_order_release);
 }
 
 void Watchdog::watch(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (
-      !stopped_.wait_for(lock, stop, std::chrono::milliseconds(250), [&] { return stop.stop_requested(); })) {
-    const char* operation = operation_.load(std::memory_order_acquire);
-    if (operation == nullptr) continue;
-    const auto since = Clock::time_point(Clock::duration(since_.load(std::memory_order_relaxed)));
-    const std::chrono::duration<double> waited = Clock::now() - since;
-    // The wait may have ended, and another begun, between the two loads: then `since` is young.
-    if (waited.count() > timeout_seconds_.load()) bark_(operation, waited.count());
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last = Clock::now();
+  std::uint64_t wait = 0;
+  double waited = 0, since_signal = 0;
+  bool signal_told = false;
+  while (!stop.stop_requested()) {
+    pollfd sources[] = {{wake_.get(), POLLIN, 0}, {duty_.descriptor, POLLIN, 0}};  // -1 is ignored
+    poll(sources, 2, kTick);
+    const std::uint64_t waits = waits_.load(std::memory_order_acquire);
+    if (sources[1].revents != 0) {
+      duty_.work(waiting(waits) ? operation_.load(std::memory_order_relaxed) : nullptr);
+    }
+    const Clock::time_point now = Clock::now();
+    const double tick = std::min(std::chrono::duration<double>(now - last).count(), kMostPerTick);
+    last = now;
+    if (!waiting(waits) || waits != wait) {
+      wait = waits;
+      waited = since_signal = 0;
+      continue;
+    }
+    waited += tick;
+    const bool signalled = StopSignals::received() != 0;
+    since_signal = signalled ? since_signal + tick : 0;
+    if (!signalled) signal_told = false;
+    if (since_signal > kAfterSignal && !signal_told) {
+      signal_told = true;
+      bark(Cause::signal, wait, waited);
+    } else if (waited > timeout_seconds_.load()) {
+      bark(Cause::deadline, wait, waited);
+      waited = 0;
+    }
   }
 }
 

@@ -2,52 +2,70 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
+#include <cstdint>
 #include <functional>
-#include <mutex>
-#include <string>
 #include <thread>
+
+#include "cxtrain/base/file_descriptor.h"
 
 namespace cxtrain {
 
-/// A deadline on waits that have none of their own: MPI's blocking calls. A thread looks a few times a second
-/// whether the rank has been in one of them for too long, and then ends the process, so that the launcher
-/// ends the job. Marking a wait costs two atomic stores and a look at the clock.
+/// Notices that the thread that talks to the other ranks waits in vain. MPI's blocking calls cannot be
+/// interrupted, so that someone else has to look at the clock: a thread that wakes ten times a second.
+///
+/// Time in which this process did not run (stopped, a machine asleep) does not count: a rank that wakes up is
+/// not late because of that.
 class Watchdog {
  public:
-  /// What to do when a wait is too long; does not return in production. `operation` names the call.
-  using Bark = std::function<void(const char* operation, double seconds)>;
+  enum class Cause {
+    deadline,  ///< the wait has lasted for longer than the timeout
+    signal,    ///< SIGINT or SIGTERM has come (`StopSignals`) and the wait goes on: SIGKILL may be next
+  };
+  /// Called by the watchdog's thread; the waiting thread does not leave its wait meanwhile. Where it returns,
+  /// the wait goes on: with a new deadline, after a signal as if nothing had been.
+  using Bark = std::function<void(Cause cause, const char* operation, double seconds)>;
 
-  explicit Watchdog(Bark bark);
+  /// What the thread does besides: called when `descriptor` can be read, with whether and in what the other
+  /// thread waits (null: it does not).
+  struct Duty {
+    int descriptor = -1;
+    std::function<void(const char* operation)> work;
+  };
+
+  Watchdog(double timeout_seconds, Bark bark, Duty duty);
+  Watchdog(double timeout_seconds, Bark bark) : Watchdog(timeout_seconds, std::move(bark), Duty{}) {}
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// The longest wait from now on. Starts the thread at its first call.
-  void set_timeout(double seconds);
+  /// How long a wait may take from now on.
+  void set_timeout(double seconds) noexcept { timeout_seconds_.store(seconds); }
 
-  /// Marks a wait while it lives. Waits do not nest; one thread waits.
+  /// Guards one blocking call: begins with the object and ends with it. Costs two writes to memory. Inside
+  /// another one it has no effect: the outer one counts. `operation` outlives it. Of one thread at a time.
   class Wait {
    public:
-    Wait(Watchdog& watchdog, const char* operation);
-    ~Wait() { watchdog_.operation_.store(nullptr, std::memory_order_release); }
+    Wait(Watchdog& watchdog, const char* operation) noexcept;
+    ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
 
    private:
     Watchdog& watchdog_;
+    std::uint64_t number_;
+    bool inside_another_;
   };
 
  private:
-  using Clock = std::chrono::steady_clock;
   void watch(const std::stop_token& stop);
+  void bark(Cause cause, std::uint64_t wait, double seconds);
 
   Bark bark_;
-  std::atomic<const char*> operation_{nullptr};  ///< null: not waiting
-  std::atomic<Clock::rep> since_{0};
-  std::atomic<double> timeout_seconds_{0};
-  std::mutex mutex_;
-  std::condition_variable_any stopped_;
+  Duty duty_;
+  FileDescriptor wake_;
+  std::atomic<double> timeout_seconds_;
+  std::atomic<std::uint64_t> waits_{0};  ///< begun and ended; odd while one goes on
+  std::atomic<const char*> operation_{nullptr};
   std::jthread thread_;
 };
 

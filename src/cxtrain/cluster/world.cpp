@@ -50,7 +50,7 @@ LaunchedBy detect_launcher() {
   return LaunchedBy::alone;
 }
 
-std::unique_ptr<World> make_world() {
+std::unique_ptr<World> make_world(double timeout_seconds) {
   if (detect_launcher() == LaunchedBy::alone) {
     if (const int tasks = number_in("SLURM_STEP_NUM_TASKS"); tasks > 1) {
       throw CommunicationError(
@@ -60,7 +60,7 @@ std::unique_ptr<World> make_world() {
     }
     return std::make_unique<SoloWorld>();
   }
-  auto world = MpiWorld::start();
+  auto world = MpiWorld::start(timeout_seconds);
   if (const int tasks = number_in("SLURM_STEP_NUM_TASKS");
       world->facts().launched_by == LaunchedBy::srun && world->size() == 1 && tasks > 1) {
     throw CommunicationError("srun started " + std::to_string(tasks) +

@@ -46,6 +46,8 @@ class World {
   virtual void barrier() = 0;
   /// The largest of all ranks' values.
   virtual std::int64_t max(std::int64_t value) = 0;
+  /// The flags (bits) that any rank has set.
+  virtual std::uint64_t any(std::uint64_t flags) = 0;
   /// Element-wise sums over all ranks, in place; every rank passes the same length.
   virtual void sum(std::span<double> values) = 0;
   /// Every rank's text, in rank order.
@@ -58,12 +60,31 @@ class World {
   /// Ends the whole job with this status. Does not return where other ranks exist.
   virtual void abort(int status) noexcept = 0;
 
+  // For a rank that waits for others in vain. Both are called by another thread than the one that made the
+  // world, while that one stands still inside a collective; they are set between collectives.
+
+  /// What must not be lost: called before the process ends for want of other ranks, or when it has been asked
+  /// to end (SIGTERM) and may not live to the end of its wait. `status`: the exit status to expect.
+  void set_last_words(std::function<void(int status)> work) { last_words_ = std::move(work); }
+  /// Called last, when the process does end with `status`.
+  void set_end_report(std::function<void(int status)> work) { end_report_ = std::move(work); }
+  void say_last_words(int status) const {
+    if (last_words_) last_words_(status);
+  }
+  void report_end(int status) const {
+    if (end_report_) end_report_(status);
+  }
+
  protected:
   explicit World(WorldFacts facts) : facts_(std::move(facts)) {}
 
  private:
   WorldFacts facts_;
+  std::function<void(int)> last_words_, end_report_;
 };
+
+/// The --timeout_seconds of a job that was not told one.
+inline constexpr double kDefaultTimeout = 1800;
 
 /// Set for ranks that a cxtrain process has spawned: where it listens for them.
 inline constexpr const char* kSupervisorVariable = "CXTRAIN_SUPERVISOR";
@@ -72,8 +93,8 @@ inline constexpr const char* kSupervisorVariable = "CXTRAIN_SUPERVISOR";
 LaunchedBy detect_launcher();
 
 /// The world that this process was started in: MPI's when a launcher started it, else a world of one that
-/// does not start MPI at all. Throws CommunicationError, among others when Slurm started N tasks as N worlds
-/// of one.
-std::unique_ptr<World> make_world();
+/// does not start MPI at all. A rank that does not come to it within `timeout_seconds` ends the job. Throws
+/// CommunicationError, among others when Slurm started N tasks as N worlds of one.
+std::unique_ptr<World> make_world(double timeout_seconds = kDefaultTimeout);
 
 }  // namespace cxtrain

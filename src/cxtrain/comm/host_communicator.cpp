@@ -29,31 +29,23 @@ void require_dense_host_tensor(const at::Tensor& tensor, const char* operation) 
   }
 }
 
-MpiComm split(MPI_Comm comm, int color, int key) {
-  MPI_Comm result = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(comm, color, key, &result), "MPI_Comm_split");
-  if (result != MPI_COMM_NULL) MPI_Comm_set_errhandler(result, MPI_ERRORS_RETURN);
-  return MpiComm(result);
-}
-
 }  // namespace
 
-HostCommunicator::HostCommunicator(MpiWorld& world, double timeout_seconds)
-    : HostCommunicator(world, world.node_comm(), timeout_seconds) {}
+HostCommunicator::HostCommunicator(MpiWorld& world) : HostCommunicator(world, world.node_comm()) {}
 
-HostCommunicator::HostCommunicator(MpiWorld& world, MPI_Comm node_comm, double timeout_seconds)
-    : watchdog_(world.watchdog()),
-      comm_(MpiComm::duplicate(world.comm())),
-      node_comm_(MpiComm::duplicate(node_comm)),
-      barrier_(node_comm_.get(), timeout_seconds) {
-  MPI_Comm_rank(comm_.get(), &rank_);
-  MPI_Comm_size(comm_.get(), &size_);
-  MPI_Comm_rank(node_comm_.get(), &local_rank_);
-  MPI_Comm_size(node_comm_.get(), &local_size_);
+HostCommunicator::HostCommunicator(MpiWorld& world, const MpiComm& node_comm)
+    : comm_(world.comm().duplicate()),
+      node_comm_(node_comm.duplicate()),
+      rank_(comm_.rank()),
+      size_(comm_.size()),
+      local_rank_(node_comm_.rank()),
+      local_size_(node_comm_.size()),
+      barrier_(node_comm_) {
   copies_.resize(static_cast<std::size_t>(local_size_));
-  leaders_ = split(comm_.get(), local_rank_ == 0 ? 0 : MPI_UNDEFINED, rank_);
-  if (local_rank_ == 0) MPI_Comm_size(leaders_.get(), &num_nodes_);
-  check_mpi(MPI_Bcast(&num_nodes_, 1, MPI_INT, 0, node_comm_.get()), "MPI_Bcast");
+  leaders_ = comm_.split(local_rank_ == 0 ? 0 : MPI_UNDEFINED, rank_);
+  if (local_rank_ == 0) num_nodes_ = leaders_.size();
+  node_comm_.call("the number of nodes",
+                  [&](MPI_Comm node) { return MPI_Bcast(&num_nodes_, 1, MPI_INT, 0, node); });
 }
 
 HostCommunicator::~HostCommunicator() = default;
@@ -68,9 +60,9 @@ at::Tensor HostCommunicator::allocate(std::int64_t numel, at::ScalarType dtype, 
   const at::TensorOptions options = at::TensorOptions().dtype(dtype).device(device);
   const std::size_t bytes = static_cast<std::size_t>(numel) * c10::elementSize(dtype);
   if (bytes == 0 || !device.is_cpu() || !has_reduce_kernel(dtype)) return at::empty({numel}, options);
-  std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_.get(), bytes);
+  std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_, bytes);
   // Nodes may differ in shared memory; the way of reducing must not.
-  if (!on_all_ranks(window.has_value(), comm_.get())) {
+  if (!comm_.on_all_ranks("shared memory for gradients", window.has_value())) {
     log_warning("the ranks of this node cannot map each other's memory, and /dev/shm has no room for " +
                 std::to_string(bytes * static_cast<std::size_t>(local_size_) >> 20) +
                 " MB of gradients; they take MPI_Allreduce instead, which is slower (enlarge /dev/shm)");
@@ -81,13 +73,12 @@ at::Tensor HostCommunicator::allocate(std::int64_t numel, at::ScalarType dtype, 
 }
 
 std::shared_ptr<MemPool> HostCommunicator::mem_pool(std::span<const std::size_t> sizes) {
-  const Watchdog::Wait wait(watchdog_, "mem_pool");
   const std::size_t bytes = MemPool::bytes_for(sizes);
   const bool possible = bytes > 0 && local_size_ > 1 && mem_pools_in_effect();
-  if (!on_all_ranks(possible, node_comm_.get())) return nullptr;
-  std::optional<SharedWindow> window = SharedWindow::from_anonymous_memory(node_comm_.get(), bytes);
+  if (!node_comm_.on_all_ranks("mem_pool", possible)) return nullptr;
+  std::optional<SharedWindow> window = SharedWindow::from_anonymous_memory(node_comm_, bytes);
   if (!window) return nullptr;
-  std::optional<SharedWindow> places = SharedWindow::allocate(node_comm_.get(), sizes.size() * sizeof(Place));
+  std::optional<SharedWindow> places = SharedWindow::allocate(node_comm_, sizes.size() * sizeof(Place));
   if (!places) return nullptr;
   places_.emplace(std::move(*places));
   pool_window_ = static_cast<std::uint32_t>(windows_.size());
@@ -96,9 +87,8 @@ std::shared_ptr<MemPool> HostCommunicator::mem_pool(std::span<const std::size_t>
 }
 
 std::unique_ptr<NodeReplicas> HostCommunicator::node_replicas(std::size_t bytes) {
-  const Watchdog::Wait wait(watchdog_, "node_replicas");
   if (bytes == 0 || local_size_ == 1) return nullptr;
-  std::optional<SharedWindow> window = SharedWindow::from_anonymous_memory(node_comm_.get(), bytes);
+  std::optional<SharedWindow> window = SharedWindow::from_anonymous_memory(node_comm_, bytes);
   if (!window) return nullptr;
   return std::make_unique<WindowReplicas>(std::move(*window), barrier_);
 }
@@ -120,7 +110,7 @@ void HostCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {
   if (const std::optional<Place> place = find(data); place && (!places_ || place->window != pool_window_)) {
     return reduce_by_node(*place, tensor.scalar_type(), count, {}, op);
   }
-  reduce_by_mpi(comm_.get(), data, tensor.scalar_type(), count, op, op == ReduceOp::avg ? size_ : 1);
+  reduce_by_mpi(comm_, data, tensor.scalar_type(), count, op, op == ReduceOp::avg ? size_ : 1);
 }
 
 void HostCommunicator::all_reduce_parts(const at::Tensor& memory, std::span<const Part> parts, ReduceOp op) {
@@ -177,7 +167,7 @@ void HostCommunicator::reduce_by_node(Place memory, at::ScalarType dtype, std::s
   if (num_nodes_ == 1) return;
 
   std::byte* leader = at(0, memory);
-  if (local_rank_ == 0) reduce_by_mpi(leaders_.get(), leader, dtype, count, op, divisor);
+  if (local_rank_ == 0) reduce_by_mpi(leaders_, leader, dtype, count, op, divisor);
   barrier_.wait("all_reduce");  // the leader has the sum over the nodes
   if (parts.empty() && local_rank_ != 0) std::copy_n(leader, count * element, at(local_rank_, memory));
   for (const Part& part : parts) {
@@ -224,17 +214,17 @@ void HostCommunicator::sum_block(const Place& memory, at::ScalarType dtype, std:
   }
 }
 
-void HostCommunicator::reduce_by_mpi(MPI_Comm comm, std::byte* data, at::ScalarType dtype, std::size_t count,
-                                     ReduceOp op, int divisor) {
+void HostCommunicator::reduce_by_mpi(const MpiComm& comm, std::byte* data, at::ScalarType dtype,
+                                     std::size_t count, ReduceOp op, int divisor) {
   const std::size_t element = c10::elementSize(dtype);
   const std::size_t piece = kPiece / element;
   const MpiReduction reduction = mpi_reduction(dtype, op);
-  const Watchdog::Wait wait(watchdog_, "all_reduce");
   for (std::size_t begin = 0; begin < count; begin += piece) {
     const std::size_t n = std::min(piece, count - begin);
     std::byte* part = data + begin * element;
-    check_mpi(MPI_Allreduce(MPI_IN_PLACE, part, static_cast<int>(n), reduction.type, reduction.op, comm),
-              "MPI_Allreduce");
+    comm.call("all_reduce", [&](MPI_Comm ranks) {
+      return MPI_Allreduce(MPI_IN_PLACE, part, static_cast<int>(n), reduction.type, reduction.op, ranks);
+    });
     if (divisor == 1) continue;
     const std::array<const std::byte*, 1> src{part};
     const std::array<std::byte*, 1> dst{part};
@@ -246,11 +236,10 @@ void HostCommunicator::broadcast(const at::Tensor& tensor, int root) {
   require_dense_host_tensor(tensor, "broadcast");
   auto* data = static_cast<std::byte*>(tensor.mutable_data_ptr());
   const std::size_t bytes = tensor.nbytes();
-  const Watchdog::Wait wait(watchdog_, "broadcast");
   for (std::size_t begin = 0; begin < bytes; begin += kPiece) {
-    check_mpi(MPI_Bcast(data + begin, static_cast<int>(std::min(kPiece, bytes - begin)), MPI_BYTE, root,
-                        comm_.get()),
-              "MPI_Bcast");
+    comm_.call("broadcast", [&](MPI_Comm ranks) {
+      return MPI_Bcast(data + begin, static_cast<int>(std::min(kPiece, bytes - begin)), MPI_BYTE, root, ranks);
+    });
   }
 }
 

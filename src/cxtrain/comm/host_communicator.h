@@ -25,11 +25,10 @@ namespace cxtrain {
 /// MPI_Allreduce, in pieces.
 class HostCommunicator final : public Communicator {
  public:
-  /// Collective. The world outlives it; `timeout_seconds` bounds the waits in shared memory, the world's own
-  /// watchdog MPI's calls.
-  HostCommunicator(MpiWorld& world, double timeout_seconds);
+  /// Collective. The world outlives it; its watchdog bounds every wait.
+  explicit HostCommunicator(MpiWorld& world);
   /// The same with other ranks than the node's sharing memory.
-  HostCommunicator(MpiWorld& world, MPI_Comm node_comm, double timeout_seconds);
+  HostCommunicator(MpiWorld& world, const MpiComm& node_comm);
   ~HostCommunicator() override;
 
   int rank() const override { return rank_; }
@@ -61,13 +60,12 @@ class HostCommunicator final : public Communicator {
                       ReduceOp op);
   void sum_block(const Place& memory, at::ScalarType dtype, std::size_t begin, std::size_t end,
                  std::span<const Part> parts, ReduceOp op, int divisor);
-  void reduce_by_mpi(MPI_Comm comm, std::byte* data, at::ScalarType dtype, std::size_t count, ReduceOp op,
-                     int divisor);
+  void reduce_by_mpi(const MpiComm& comm, std::byte* data, at::ScalarType dtype, std::size_t count,
+                     ReduceOp op, int divisor);
 
-  Watchdog& watchdog_;
   MpiComm comm_, node_comm_;
-  MpiComm leaders_;  ///< the first rank of each node; null on the others
-  int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, num_nodes_ = 1;
+  MpiComm leaders_;  ///< the first rank of each node; none on the others
+  int rank_, size_, local_rank_, local_size_, num_nodes_ = 1;
   NodeBarrier barrier_;
   std::deque<SharedWindow> windows_;
   /// For `mem_pool`'s parts: where each lies, written by every rank before it comes to the barrier.

@@ -19,10 +19,10 @@
 namespace cxtrain {
 namespace {
 
-std::unique_ptr<Communicator> make_host_communicator(World& world, double timeout_seconds) {
+std::unique_ptr<Communicator> make_host_communicator(World& world) {
   auto* mpi = dynamic_cast<MpiWorld*>(&world);
   if (mpi == nullptr) throw CommunicationError("a world of several ranks needs MPI");
-  return std::make_unique<HostCommunicator>(*mpi, timeout_seconds);
+  return std::make_unique<HostCommunicator>(*mpi);
 }
 
 std::unique_ptr<Communicator> make_gpu_communicator(World& world, c10::Device device,
@@ -32,7 +32,7 @@ std::unique_ptr<Communicator> make_gpu_communicator(World& world, c10::Device de
   // will see.
   const std::vector<std::string> uuids = world.all_gather(gpu_uuid(device));
   if (!ranks_sharing_a_gpu(uuids)) return std::make_unique<NcclCommunicator>(world, device, timeout_seconds);
-  return std::make_unique<StagedCommunicator>(make_host_communicator(world, timeout_seconds));
+  return std::make_unique<StagedCommunicator>(make_host_communicator(world));
 #else
   static_cast<void>(timeout_seconds);
   throw CommunicationError(
@@ -44,7 +44,7 @@ std::unique_ptr<Communicator> make_gpu_communicator(World& world, c10::Device de
 
 std::unique_ptr<Communicator> make_for_device(World& world, c10::Device device, double timeout_seconds) {
   return device.is_cuda() ? make_gpu_communicator(world, device, timeout_seconds)
-                          : make_host_communicator(world, timeout_seconds);
+                          : make_host_communicator(world);
 }
 
 }  // namespace

@@ -2,9 +2,7 @@
 
 #include <sched.h>
 
-#include <chrono>
-#include <new>
-#include <string>
+#include <utility>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/device/cores.h"
@@ -27,18 +25,16 @@ void pause_briefly() {
 
 }  // namespace
 
-NodeBarrier::NodeBarrier(MPI_Comm node_comm, double timeout_seconds)
+NodeBarrier::NodeBarrier(const MpiComm& node_comm)
     : window_(require_window(SharedWindow::allocate(node_comm, sizeof(Counter)))),
       counter_(reinterpret_cast<Counter*>(window_.segments()[0])),
-      timeout_seconds_(timeout_seconds) {
+      ranks_(static_cast<std::uint64_t>(node_comm.size())),
+      watchdog_(node_comm.watchdog()) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");
-  int ranks = 0;
-  MPI_Comm_size(node_comm, &ranks);
-  ranks_ = static_cast<std::uint64_t>(ranks);
   // Ranks bound to a core each count one core apiece here; unbound ones see all. Where there are more ranks
   // than cores somebody has to sleep for another to arrive, and spinning only delays that.
   const int cores = cores_of_this_process();
-  spins_before_yield_ = cores == 1 || ranks <= cores ? 20000 : 20;
+  spins_before_yield_ = cores == 1 || node_comm.size() <= cores ? 20000 : 20;
 }
 
 void NodeBarrier::wait(const char* operation) {
@@ -48,19 +44,8 @@ void NodeBarrier::wait(const char* operation) {
     if (counter_->arrived.load(std::memory_order_acquire) >= goal) return;
     pause_briefly();
   }
-  const auto begin = std::chrono::steady_clock::now();
-  for (std::uint64_t yields = 1; counter_->arrived.load(std::memory_order_acquire) < goal; ++yields) {
-    sched_yield();
-    if (yields % 1024 != 0) continue;
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-    if (waited.count() > timeout_seconds_) {
-      const std::uint64_t here = counter_->arrived.load() + ranks_ - goal;
-      throw CommunicationError(
-          std::string(operation) + ": only " + std::to_string(here) + " of " + std::to_string(ranks_) +
-          " ranks of this node came within " + std::to_string(static_cast<int>(timeout_seconds_)) +
-          " s; one is stopped, slow or in another collective (--timeout_seconds sets the limit)");
-    }
-  }
+  const Watchdog::Wait wait(watchdog_, operation);
+  while (counter_->arrived.load(std::memory_order_acquire) < goal) sched_yield();
 }
 
 }  // namespace cxtrain

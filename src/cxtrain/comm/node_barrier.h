@@ -1,7 +1,5 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <atomic>
 #include <cstdint>
 
@@ -10,14 +8,14 @@
 namespace cxtrain {
 
 /// A barrier among the ranks of a node: one atomic counter in shared memory. A hundred times cheaper than
-/// MPI's where the ranks arrive together, and one that ends with an error instead of never.
+/// MPI's where the ranks arrive together.
 class NodeBarrier {
  public:
-  /// Collective over `node_comm`. `timeout_seconds`: the longest that a rank may be late.
-  NodeBarrier(MPI_Comm node_comm, double timeout_seconds);
+  /// Collective over `node_comm`, whose watchdog bounds the waits.
+  explicit NodeBarrier(const MpiComm& node_comm);
 
   /// Returns when every rank of the node has called it as often. Writes made before it are visible after it.
-  /// Throws CommunicationError saying how many ranks came.
+  /// `operation` (a literal) names the wait.
   void wait(const char* operation);
 
  private:
@@ -30,7 +28,7 @@ class NodeBarrier {
   std::uint64_t ranks_;
   std::uint64_t generation_ = 0;
   int spins_before_yield_;
-  double timeout_seconds_;
+  Watchdog& watchdog_;
 };
 
 }  // namespace cxtrain

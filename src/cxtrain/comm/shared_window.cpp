@@ -9,10 +9,11 @@
 #include <utility>
 
 #include "cxtrain/base/align.h"
-#include "cxtrain/cluster/mpi_world.h"
 
 namespace cxtrain {
 namespace {
+
+constexpr const char* kOperation = "shared memory of the node's ranks";
 
 /// Open MPI backs shared windows by files in /dev/shm where it exists.
 bool shared_memory_has_room(std::size_t bytes) {
@@ -32,7 +33,7 @@ std::byte* aligned(void* address) {
 
 }  // namespace
 
-std::optional<SharedWindow> SharedWindow::allocate(MPI_Comm node_comm, std::size_t bytes,
+std::optional<SharedWindow> SharedWindow::allocate(const MpiComm& node_comm, std::size_t bytes,
                                                    Backing first_choice) {
   if (first_choice == Backing::anonymous) {
     if (std::optional<SharedWindow> window = from_anonymous_memory(node_comm, bytes)) return window;
@@ -40,16 +41,15 @@ std::optional<SharedWindow> SharedWindow::allocate(MPI_Comm node_comm, std::size
   return from_mpi(node_comm, bytes);
 }
 
-std::optional<SharedWindow> SharedWindow::from_anonymous_memory(MPI_Comm node_comm, std::size_t bytes) {
-  int ranks = 0, rank = 0;
-  MPI_Comm_size(node_comm, &ranks);
-  MPI_Comm_rank(node_comm, &rank);
+std::optional<SharedWindow> SharedWindow::from_anonymous_memory(const MpiComm& node_comm, std::size_t bytes) {
+  const int ranks = node_comm.size(), rank = node_comm.rank();
   const std::shared_ptr<SharedMemory> mine = SharedMemory::create(bytes);
   std::vector<SharedMemory::Address> addresses(static_cast<std::size_t>(ranks));
   const SharedMemory::Address address = mine != nullptr ? mine->address() : SharedMemory::Address{};
   constexpr int kAddress = sizeof(SharedMemory::Address);
-  check_mpi(MPI_Allgather(&address, kAddress, MPI_BYTE, addresses.data(), kAddress, MPI_BYTE, node_comm),
-            "MPI_Allgather");
+  node_comm.call(kOperation, [&](MPI_Comm node) {
+    return MPI_Allgather(&address, kAddress, MPI_BYTE, addresses.data(), kAddress, MPI_BYTE, node);
+  });
   std::vector<std::shared_ptr<SharedMemory>> memory;
   std::vector<std::byte*> segments;
   for (const SharedMemory::Address& other : addresses) {
@@ -58,28 +58,26 @@ std::optional<SharedWindow> SharedWindow::from_anonymous_memory(MPI_Comm node_co
     segments.push_back(memory.back() != nullptr ? memory.back()->data() : nullptr);
   }
   const bool complete = std::find(segments.begin(), segments.end(), nullptr) == segments.end();
-  if (!on_all_ranks(complete, node_comm)) return std::nullopt;
+  if (!node_comm.on_all_ranks(kOperation, complete)) return std::nullopt;
   SharedWindow result(bytes, std::move(segments), rank);
   result.memory_ = std::move(memory);
   return result;
 }
 
-std::optional<SharedWindow> SharedWindow::from_mpi(MPI_Comm node_comm, std::size_t bytes) {
-  int ranks = 0, rank = 0;
-  MPI_Comm_size(node_comm, &ranks);
-  MPI_Comm_rank(node_comm, &rank);
-  if (!on_all_ranks(shared_memory_has_room(bytes * static_cast<std::size_t>(ranks)), node_comm))
-    return std::nullopt;
+std::optional<SharedWindow> SharedWindow::from_mpi(const MpiComm& node_comm, std::size_t bytes) {
+  const int ranks = node_comm.size(), rank = node_comm.rank();
+  const bool room = shared_memory_has_room(bytes * static_cast<std::size_t>(ranks));
+  if (!node_comm.on_all_ranks(kOperation, room)) return std::nullopt;
 
   MPI_Info info = MPI_INFO_NULL;
   MPI_Info_create(&info);
   MPI_Info_set(info, "alloc_shared_noncontig", "true");  // each segment on pages of its own, near its rank
   void* base = nullptr;
   MPI_Win window = MPI_WIN_NULL;
-  const int status =
-      MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes + kCacheLine), 1, info, node_comm, &base, &window);
+  node_comm.call("MPI_Win_allocate_shared", [&](MPI_Comm node) {
+    return MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes + kCacheLine), 1, info, node, &base, &window);
+  });
   MPI_Info_free(&info);
-  check_mpi(status, "MPI_Win_allocate_shared");
 
   std::vector<std::byte*> segments;
   for (int other = 0; other < ranks; ++other) {
@@ -91,8 +89,9 @@ std::optional<SharedWindow> SharedWindow::from_mpi(MPI_Comm node_comm, std::size
   }
   SharedWindow result(bytes, std::move(segments), rank);
   result.window_ = window;
+  result.watchdog_ = &node_comm.watchdog();
   std::memset(result.mine(), 0, bytes);
-  check_mpi(MPI_Barrier(node_comm), "MPI_Barrier");
+  node_comm.call(kOperation, [](MPI_Comm node) { return MPI_Barrier(node); });
   return result;
 }
 
@@ -104,15 +103,18 @@ SharedWindow::SharedWindow(SharedWindow&& other) noexcept
       segments_(std::move(other.segments_)),
       rank_(other.rank_),
       memory_(std::move(other.memory_)),
-      window_(std::exchange(other.window_, MPI_WIN_NULL)) {}
+      window_(std::exchange(other.window_, MPI_WIN_NULL)),
+      watchdog_(other.watchdog_) {}
 
 SharedWindow::~SharedWindow() {
   // Freeing an MPI window waits for the other ranks, which a rank on its way out after an error must not: the
   // job ends with it.
-  if (window_ == MPI_WIN_NULL || std::uncaught_exceptions() > 0) return;
+  if (window_ == MPI_WIN_NULL || std::uncaught_exceptions() > exceptions_) return;
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (finalized == 0) MPI_Win_free(&window_);
+  if (finalized != 0) return;
+  const Watchdog::Wait wait(*watchdog_, "the end of shared memory");
+  MPI_Win_free(&window_);
 }
 
 }  // namespace cxtrain

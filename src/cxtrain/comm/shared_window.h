@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "cxtrain/cluster/mpi_comm.h"
 #include "cxtrain/memory/shared_memory.h"
 
 namespace cxtrain {
@@ -23,10 +24,10 @@ class SharedWindow {
   /// Collective over `node_comm`: `bytes` for each rank, zeroed, on cache lines of its own. Empty, on all
   /// ranks alike, where the node has neither way, or /dev/shm (often 64 MB in containers) no room for the
   /// second: touching such memory would kill the rank. `first_choice` is for tests.
-  static std::optional<SharedWindow> allocate(MPI_Comm node_comm, std::size_t bytes,
+  static std::optional<SharedWindow> allocate(const MpiComm& node_comm, std::size_t bytes,
                                               Backing first_choice = Backing::anonymous);
   /// The same in anonymous memory or not at all, for what outlives the window: `memory()` is not null.
-  static std::optional<SharedWindow> from_anonymous_memory(MPI_Comm node_comm, std::size_t bytes);
+  static std::optional<SharedWindow> from_anonymous_memory(const MpiComm& node_comm, std::size_t bytes);
 
   SharedWindow(SharedWindow&& other) noexcept;
   SharedWindow& operator=(SharedWindow&&) = delete;
@@ -47,13 +48,15 @@ class SharedWindow {
 
  private:
   SharedWindow(std::size_t bytes, std::vector<std::byte*> segments, int rank);
-  static std::optional<SharedWindow> from_mpi(MPI_Comm node_comm, std::size_t bytes);
+  static std::optional<SharedWindow> from_mpi(const MpiComm& node_comm, std::size_t bytes);
 
   std::size_t bytes_;
   std::vector<std::byte*> segments_;
   int rank_;
   std::vector<std::shared_ptr<SharedMemory>> memory_;  ///< one per segment; none in an MPI window
   MPI_Win window_ = MPI_WIN_NULL;
+  Watchdog* watchdog_ = nullptr;                       ///< for the end of an MPI window
+  int exceptions_ = std::uncaught_exceptions();        ///< under way when it was made
 };
 
 }  // namespace cxtrain

@@ -44,6 +44,8 @@ class DataLoader {
 
   /// Batches of a whole epoch, the same on every rank.
   std::int64_t num_batches() const { return sampler_.num_batches(); }
+  /// Samples of the whole dataset.
+  std::int64_t dataset_size() const { return dataset_->size(); }
   DataShard shard() const { return sampler_.shard(); }
   /// Of the batch that `next` returned last: its number in the epoch, and its samples over all ranks.
   std::int64_t batch_idx() const { return position_ - 1; }

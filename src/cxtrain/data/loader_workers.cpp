@@ -3,7 +3,11 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 
+#include <string>
+#include <system_error>
 #include <utility>
+
+#include "cxtrain/base/error.h"
 
 namespace cxtrain {
 namespace {
@@ -28,8 +32,15 @@ LoaderWorkers::LoaderWorkers(Make make, std::int64_t first, std::int64_t end, in
       next_taken_(first),
       slots_(static_cast<std::size_t>(num_workers) * static_cast<std::size_t>(prefetch_factor)) {
   threads_.reserve(static_cast<std::size_t>(num_workers));
-  for (int i = 0; i < num_workers; ++i) {
-    threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  try {
+    for (int i = 0; i < num_workers; ++i) {
+      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    }
+  } catch (const std::system_error& error) {
+    throw ConfigError("data.num_workers",
+                      "of " + std::to_string(num_workers) + " threads only " +
+                          std::to_string(threads_.size()) + " can be started: " + error.code().message(),
+                      "ask for fewer, or raise the limits (ulimit -u, ulimit -v)");
   }
 }
 

@@ -9,8 +9,8 @@ bool needs_launch(const Plan& plan, const WorldFacts& facts) {
   return facts.launched_by == LaunchedBy::alone && plan.launcher != "none";
 }
 
-int start_ranks(const Plan& plan, const Program& program) {
-  if (plan.launcher == "spawn") return spawn_ranks(plan.world_size, program);
+int start_ranks(const Plan& plan, const Program& program, double timeout_seconds) {
+  if (plan.launcher == "spawn") return spawn_ranks(plan.world_size, program, timeout_seconds);
   become_mpirun(plan.world_size, program);
 }
 

@@ -13,8 +13,8 @@ bool needs_launch(const Plan& plan, const WorldFacts& facts);
 
 /// Starts the plan's ranks, each running `program`, and returns the exit status of the whole job when all
 /// have ended. With `subprocess` this process becomes mpirun and the call does not return. Only in a process
-/// that was started alone, before it has started MPI. Throws CommunicationError where ranks cannot be
-/// started.
-int start_ranks(const Plan& plan, const Program& program);
+/// that was started alone, before it has started MPI. Ranks of `spawn` have `timeout_seconds` to start. Throws
+/// CommunicationError where ranks cannot be started.
+int start_ranks(const Plan& plan, const Program& program, double timeout_seconds);
 
 }  // namespace cxtrain

@@ -64,10 +64,13 @@ Supervisor::Supervisor(int ranks, Deadlines deadlines)
   }
 }
 
-int Supervisor::watch(SignalInbox& signals) {
-  const Clock::time_point start = Clock::now();
+int Supervisor::watch(SignalInbox& signals, int starter) {
+  start_ = Clock::now();
   while (!all_ended()) {
-    std::vector<pollfd> sources{{signals.descriptor(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    std::vector<pollfd> sources{{signals.descriptor(), POLLIN, 0},
+                                {listener_.get(), POLLIN, 0},
+                                {starter_gone_ ? -1 : starter, POLLIN, 0}};
+    const std::size_t others = sources.size();
     for (const Rank& rank : connected_)
       sources.push_back({rank.connection.get(), POLLIN, 0});  // -1 is ignored
     constexpr int kLookAtTheClock = 200;                      // ms
@@ -75,32 +78,60 @@ int Supervisor::watch(SignalInbox& signals) {
       throw CommunicationError("poll failed: " + std::string(std::strerror(errno)));
     }
     while (const std::optional<int> signal = signals.take()) on_signal(*signal);
-    for (std::size_t i = 2; i < sources.size(); ++i) {
-      if (sources[i].revents != 0) read_from(connected_[i - 2]);
+    for (std::size_t i = others; i < sources.size(); ++i) {
+      if (sources[i].revents != 0) read_from(connected_[i - others]);
     }
     if (sources[1].revents != 0) accept_rank();
-
-    const Clock::time_point now = Clock::now();
-    const int missing = ranks_ - static_cast<int>(connected_.size());
-    if (missing > 0 && !failure_ && now - start > deadlines_.start) {
-      log_error(std::to_string(missing) + " of " + std::to_string(ranks_) + " spawned ranks on " +
-                hostname() + " have not started within " +
-                std::to_string(std::chrono::duration_cast<std::chrono::seconds>(deadlines_.start).count()) +
-                " s; what they print says why, or `mpirun -np " + std::to_string(ranks_) +
-                "` of the same program");
-      fail(static_cast<int>(ExitCode::failure));
-      kill_at_ = now;
-    }
-    if (kill_at_ && now >= *kill_at_) signal_all(SIGKILL);
+    if (sources[2].revents != 0) read_from_starter(starter);
+    look_at_clock();
   }
   return failure_.value_or(0);
 }
 
-/// After a failure, ranks that have not connected may still do so until the others are killed; nobody waits
-/// longer.
+void Supervisor::look_at_clock() {
+  const Clock::time_point now = Clock::now();
+  const int missing = ranks_ - static_cast<int>(connected_.size());
+  if (missing > 0 && !failure_ && now - start_ > deadlines_.start) {
+    log_error(std::to_string(missing) + " of " + std::to_string(ranks_) + " spawned ranks on " + hostname() +
+              " have not started within " +
+              std::to_string(std::chrono::duration_cast<std::chrono::seconds>(deadlines_.start).count()) +
+              " s (" + ranks_not_connected() + "); what they print says why, or `mpirun -np " +
+              std::to_string(ranks_) + "` of the same program");
+    fail(static_cast<int>(ExitCode::failure));
+    kill_at_ = late_at_ = now;
+  }
+  if (kill_at_ && now >= *kill_at_) signal_all(SIGKILL);
+}
+
+/// "rank 0, rank 3"; a rank that has connected and not said its number yet is among them.
+std::string Supervisor::ranks_not_connected() const {
+  std::string text;
+  int named = 0;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const auto is_it = [rank](const Rank& connected) { return connected.number == rank; };
+    if (std::any_of(connected_.begin(), connected_.end(), is_it)) continue;
+    constexpr int kMost = 8;
+    if (++named > kMost) return text + ", ...";
+    text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
+  }
+  return text;
+}
+
+void Supervisor::read_from_starter(int starter) {
+  std::array<char, 4096> text;
+  const ssize_t bytes = read(starter, text.data(), text.size());
+  if (bytes <= 0) starter_gone_ = true;
+  if (failure_ || static_cast<int>(connected_.size()) == ranks_) return;
+  log_error("ddp_spawn: " + (bytes > 0 ? std::string(text.data(), static_cast<std::size_t>(bytes))
+                                       : std::string("the process that starts the ranks has died")));
+  fail(static_cast<int>(ExitCode::failure));
+  kill_at_ = Clock::now();
+}
+
+/// After a failure, ranks that have not connected may still do so for a while.
 bool Supervisor::all_ended() const {
-  const bool late = failure_ && Clock::now() >= *kill_at_;
-  return ended_ == (late ? static_cast<int>(connected_.size()) : ranks_);
+  if (ended_ == ranks_) return true;
+  return late_at_ && Clock::now() >= *late_at_ && ended_ == static_cast<int>(connected_.size());
 }
 
 void Supervisor::accept_rank() {
@@ -138,8 +169,10 @@ void Supervisor::on_end(const Rank& rank) {
   if (!failure_) {
     log_error("rank " + std::to_string(rank.number) + " on " + hostname() + " (process " +
               std::to_string(rank.pid) +
-              ") died without a word: it crashed, or was killed from outside (out of memory?); the others "
-              "are ended");
+              ") died without a word: it crashed, or was killed from outside (out of memory?)" +
+              (ranks_not_connected().empty() ? "" : ", or ended because of one that never started (" +
+                                                        ranks_not_connected() + ")") +
+              "; the others are ended");
   }
   fail(static_cast<int>(ExitCode::failure));
 }
@@ -148,14 +181,17 @@ void Supervisor::fail(int status) {
   if (failure_) return;
   failure_ = status;
   kill_at_ = Clock::now() + deadlines_.end;
+  late_at_ = Clock::now() + deadlines_.late;
 }
 
 void Supervisor::on_signal(int signal) {
   if (!ends_a_process(signal)) return signal_all(signal);
-  if (!end_signal_)
-    log_info("passing signal " + std::to_string(signal) + " on to the ranks; a second one kills them");
-  signal_all(end_signal_ ? SIGKILL : signal);
+  const bool second = end_signal_.has_value();
+  if (!second) log_info("passing signal " + std::to_string(signal) + " on to the ranks; a second one kills them");
+  signal_all(second ? SIGKILL : signal);
   end_signal_ = signal;
+  if (static_cast<int>(connected_.size()) < ranks_) fail(128 + signal);  // the rest may never come
+  if (second) late_at_ = Clock::now();
 }
 
 void Supervisor::signal_all(int signal) const {

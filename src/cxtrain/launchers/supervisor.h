@@ -18,9 +18,12 @@ namespace cxtrain {
 class Supervisor {
  public:
   struct Deadlines {
-    std::chrono::milliseconds start{60000};  ///< for all ranks to connect
-    std::chrono::milliseconds end{
-        10000};  ///< for the others to follow one that failed, before they are killed
+    /// For all ranks to connect.
+    std::chrono::milliseconds start{60000};
+    /// For the others to follow one that failed, before they are killed.
+    std::chrono::milliseconds end{10000};
+    /// After a failure or a signal that ends the job, for ranks that have not connected.
+    std::chrono::milliseconds late{2000};
   };
   Supervisor(int ranks, Deadlines deadlines);
   explicit Supervisor(int ranks) : Supervisor(ranks, Deadlines{}) {}
@@ -31,7 +34,9 @@ class Supervisor {
   /// Until every rank has ended: passes signals on to all of them (a second one that asks them to end becomes
   /// SIGKILL). Returns 0 when all ended well, else the status of the first that did not: what it reported;
   /// 128 + the signal that this process was sent; 1 for one that died without a report, which is logged.
-  int watch(SignalInbox& signals);
+  /// `starter`: the end of a pipe to whoever starts the ranks, who writes into it why he cannot, and whose
+  /// death closes it; -1: none.
+  int watch(SignalInbox& signals, int starter = -1);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -43,6 +48,9 @@ class Supervisor {
   };
 
   void accept_rank();
+  void read_from_starter(int starter);
+  void look_at_clock();
+  std::string ranks_not_connected() const;
   void read_from(Rank& rank);
   void on_signal(int signal);
   void on_end(const Rank& rank);
@@ -58,7 +66,9 @@ class Supervisor {
   int ended_ = 0;
   std::optional<int> failure_;
   std::optional<int> end_signal_;  ///< that asked the ranks to end
-  std::optional<Clock::time_point> kill_at_;
+  std::optional<Clock::time_point> kill_at_, late_at_;
+  Clock::time_point start_ = Clock::now();
+  bool starter_gone_ = false;
 };
 
 /// A rank's end of the connection.

@@ -1,19 +1,36 @@
 #include "cxtrain/plugin/loader.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <sstream>
 
 #include "cxtrain/config/nearest_name.h"
+#include "cxtrain/plugin/elf_check.h"
 #include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/plugin/trial.h"
 
 namespace cxtrain {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Beside the program, and where the library is installed: what lies there came with them.
+std::vector<std::string> own_folders() {
+  std::vector<std::string> folders;
+  std::error_code ignored;
+  folders.push_back(fs::read_symlink("/proc/self/exe", ignored).parent_path().string());
+  // The library knows where it is installed, also inside a user's own program.
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folders), &self) != 0 && self.dli_fname != nullptr) {
+    folders.push_back((fs::weakly_canonical(self.dli_fname, ignored).parent_path() / "cxtrain").string());
+  }
+  return folders;
+}
 
 std::vector<std::string> default_folders() {
   std::vector<std::string> folders;
@@ -23,14 +40,8 @@ std::vector<std::string> default_folders() {
       if (!folder.empty()) folders.push_back(folder);
     }
   }
-  std::error_code ignored;
-  const fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  folders.push_back(program.string());
-  // The library knows where it is installed, also inside a user's own program.
-  Dl_info self{};
-  if (dladdr(reinterpret_cast<const void*>(&default_folders), &self) != 0 && self.dli_fname != nullptr) {
-    folders.push_back((fs::weakly_canonical(self.dli_fname, ignored).parent_path() / "cxtrain").string());
-  }
+  const std::vector<std::string> own = own_folders();
+  folders.insert(folders.end(), own.begin(), own.end());
   return folders;
 }
 
@@ -40,37 +51,86 @@ std::string join(const std::vector<std::string>& parts, const char* separator) {
   return text.empty() ? "none" : text;
 }
 
+/// A path of 5,000 characters tells nobody anything.
+std::string shortened(const std::string& path) {
+  constexpr std::size_t kMost = 300;
+  return path.size() <= kMost ? path : path.substr(0, kMost) + "...";
+}
+
+/// Its description, checked as far as it can be without trusting it.
+const cxtrain_plugin& open_plugin(const std::string& path) {
+  const auto refuse = [&path](const std::string& why) { return PluginError("plugin " + path + ": " + why); };
+  // Without a slash dlopen would search the library path instead.
+  std::error_code ignored;
+  void* handle = dlopen(fs::absolute(path, ignored).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) throw PluginError("plugin " + path + " cannot be loaded: " + dlerror());
+  void* symbol = dlsym(handle, CXTRAIN_PLUGIN_SYMBOL);
+  if (symbol == nullptr) {
+    throw refuse(
+        "has no symbol " CXTRAIN_PLUGIN_SYMBOL
+        "; it is not a cxtrain plugin, or one for another major version");
+  }
+  Dl_info library{};
+  const ElfW(Sym)* described = nullptr;
+  if (dladdr1(symbol, &library, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&described)),
+              RTLD_DL_SYMENT) != 0 &&
+      described != nullptr && ELF64_ST_TYPE(described->st_info) == STT_OBJECT) {
+    throw refuse("its symbol " CXTRAIN_PLUGIN_SYMBOL " is data, not a function; use the macro CXTRAIN_PLUGIN");
+  }
+  using Entry = const cxtrain_plugin* (*)();
+  const cxtrain_plugin* plugin = reinterpret_cast<Entry>(symbol)();
+  if (plugin == nullptr) throw refuse(CXTRAIN_PLUGIN_SYMBOL "() returns null; use the macro CXTRAIN_PLUGIN");
+  if (plugin->abi_version != CXTRAIN_PLUGIN_ABI || plugin->struct_size < sizeof(cxtrain_plugin)) {
+    throw refuse("ABI version " + std::to_string(plugin->abi_version) + ", expected " +
+                 std::to_string(CXTRAIN_PLUGIN_ABI) + "; rebuild it against this cxtrain");
+  }
+  if (plugin->fingerprint == nullptr || plugin->register_all == nullptr) {
+    throw refuse(std::string("has no ") + (plugin->fingerprint == nullptr ? "fingerprint" : "register_all") +
+                 "; use the macro CXTRAIN_PLUGIN");
+  }
+  if (std::string_view(plugin->fingerprint) != CXTRAIN_FINGERPRINT) {
+    throw PluginError("plugin " + path + " was built with\n  " + plugin->fingerprint +
+                      "\nbut this program with\n  " + CXTRAIN_FINGERPRINT "\nrebuild it with the latter");
+  }
+  return *plugin;
+}
+
+void register_plugin(const cxtrain_plugin& plugin, const std::string& path, Registry& registry) {
+  try {
+    plugin.register_all(registry);
+  } catch (const PluginError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw PluginError("plugin " + path + ": cannot register what it offers: " + message_of(error));
+  } catch (...) {
+    throw PluginError("plugin " + path +
+                      ": cannot register what it offers: it has thrown what is no std::exception");
+  }
+}
+
 }  // namespace
 
 PluginLoader::PluginLoader(Registry& registry) : PluginLoader(registry, default_folders()) {}
 PluginLoader::PluginLoader(Registry& registry, std::vector<std::string> folders)
     : registry_(registry), folders_(std::move(folders)) {}
 
-void PluginLoader::load(const std::string& path) {
+void PluginLoader::load(const std::string& path) { load(path, /*trusted=*/false); }
+
+void PluginLoader::load(const std::string& path, bool trusted) {
   if (registry_.has_origin(path)) return;
-  if (!fs::exists(path)) throw PluginError("plugin " + path + ": no such file");
-  // Without a slash dlopen would search the library path instead.
-  void* handle = dlopen(fs::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) throw PluginError("plugin " + path + " cannot be loaded: " + dlerror());
-  using Entry = const cxtrain_plugin* (*)();
-  const auto entry = reinterpret_cast<Entry>(dlsym(handle, CXTRAIN_PLUGIN_SYMBOL));
-  if (entry == nullptr) {
-    throw PluginError("plugin " + path +
-                      ": has no symbol " CXTRAIN_PLUGIN_SYMBOL
-                      "; it is not a cxtrain plugin, or one for another major version");
+  if (const std::string why = why_no_shared_library(path); !why.empty()) {
+    throw PluginError("plugin " + shortened(path) + ": " + why);
   }
-  const cxtrain_plugin* plugin = entry();
-  if (plugin->abi_version != CXTRAIN_PLUGIN_ABI || plugin->struct_size < sizeof(cxtrain_plugin)) {
-    throw PluginError("plugin " + path + ": ABI version " + std::to_string(plugin->abi_version) +
-                      ", expected " + std::to_string(CXTRAIN_PLUGIN_ABI) +
-                      "; rebuild it against this cxtrain");
-  }
-  if (std::string_view(plugin->fingerprint) != CXTRAIN_FINGERPRINT) {
-    throw PluginError("plugin " + path + " was built with\n  " + plugin->fingerprint +
-                      "\nbut this program with\n  " + CXTRAIN_FINGERPRINT "\nrebuild it with the latter");
+  if (!trusted) {
+    const std::string why = try_in_child([&] {
+      Registry scratch;
+      register_plugin(open_plugin(path), path, scratch);
+    });
+    if (why.starts_with("plugin ")) throw PluginError(why);
+    if (!why.empty()) throw PluginError("plugin " + path + ": its code " + why);
   }
   registry_.set_origin(path);
-  plugin->register_all(registry_);
+  register_plugin(open_plugin(path), path, registry_);
 }
 
 void PluginLoader::require(std::string_view kind, std::string_view name) {
@@ -80,8 +140,10 @@ void PluginLoader::require(std::string_view kind, std::string_view name) {
   for (const std::string& folder : folders_) {
     const fs::path file =
         fs::path(folder) / ("libcxtrain_" + std::string(kind) + "_" + std::string(name) + ".so");
-    if (!plain || !fs::exists(file)) continue;
-    load(file.string());
+    std::error_code unreachable;  // a name too long, a loop of links: it is not there
+    if (!plain || !fs::exists(file, unreachable)) continue;
+    const std::vector<std::string> own = own_folders();
+    load(file.string(), /*trusted=*/std::find(own.begin(), own.end(), folder) != own.end());
     registry_.require(kind, name);
     return;
   }
@@ -98,8 +160,8 @@ std::vector<std::string> PluginLoader::available(std::string_view kind) const {
   const std::string prefix = "libcxtrain_" + std::string(kind) + "_";
   for (const std::string& folder : folders_) {
     std::error_code missing;
-    for (const auto& file : fs::directory_iterator(folder, missing)) {
-      const std::string stem = file.path().filename().string();
+    for (fs::directory_iterator file(folder, missing), end; !missing && file != end; file.increment(missing)) {
+      const std::string stem = file->path().filename().string();
       if (stem.starts_with(prefix) && stem.ends_with(".so")) {
         names.insert(stem.substr(prefix.size(), stem.size() - prefix.size() - 3));
       }

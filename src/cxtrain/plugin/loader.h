@@ -19,7 +19,8 @@ class PluginLoader {
   PluginLoader(Registry& registry, std::vector<std::string> folders);
 
   /// Loads one file (`--plugin FILE`). Throws PluginError naming the file, what was expected and what was
-  /// found: no such file, not a plugin, another ABI version, another fingerprint.
+  /// found: no such file, not a plugin, another ABI version, another fingerprint, code that throws. A file
+  /// that did not come with the program is first opened in a child process, where it may crash.
   void load(const std::string& path);
 
   /// Makes sure that the registry has the component, loading the file of its name if it does not. Throws
@@ -33,6 +34,8 @@ class PluginLoader {
   const std::vector<std::string>& folders() const { return folders_; }
 
  private:
+  void load(const std::string& path, bool trusted);
+
   Registry& registry_;
   std::vector<std::string> folders_;
 };

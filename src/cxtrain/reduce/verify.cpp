@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/base/error.h"
+#include "cxtrain/cluster/agree.h"
 
 namespace cxtrain {
 namespace {
@@ -46,13 +46,13 @@ void verify_same_parameters(std::span<const NamedTensor> parameters, World& worl
       const std::string here = i < reference.size() ? reference[i] : "no further parameter";
       const std::string there = i < other.size() ? other[i] : "no further parameter";
       if (here == there) continue;
-      throw CommunicationError("the ranks have built different models: parameter " + std::to_string(i) +
-                               " on rank 0 is `" + here + "`, on rank " + std::to_string(rank) + " it is `" +
-                               there +
-                               "`; build the same model on every rank (no rank-dependent layers or sizes)");
+      throw AgreedError(ExitCode::failure,
+                        "the ranks have built different models: parameter " + std::to_string(i) +
+                            " on rank 0 is `" + here + "`, on rank " + std::to_string(rank) + " it is `" + there +
+                            "`; build the same model on every rank (no rank-dependent layers or sizes)");
     }
   }
-  throw CommunicationError("the ranks disagree about the model's parameters");
+  throw AgreedError(ExitCode::failure, "the ranks disagree about the model's parameters");
 }
 
 }  // namespace cxtrain

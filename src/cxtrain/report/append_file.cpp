@@ -1,6 +1,7 @@
 #include "cxtrain/report/append_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -41,7 +42,7 @@ AppendFile::AppendFile(std::string path)
     : path_(std::move(path)), file_(open_or_fail(path_, O_WRONLY | O_APPEND)) {}
 
 AppendFile::~AppendFile() {
-  write_all(file_, buffer_);
+  write_buffer();
   close(file_);
 }
 
@@ -50,8 +51,19 @@ void AppendFile::append(std::string_view bytes) {
   if (buffer_.size() >= kBuffer) flush();
 }
 
-void AppendFile::flush() {
+/// What is written in part is taken back: a line cut short would spoil the one that follows it.
+int AppendFile::write_buffer() noexcept {
+  struct stat before {};
+  if (fstat(file_, &before) != 0) return errno;
+  if (before.st_nlink == 0 && S_ISREG(before.st_mode)) return ENOENT;  // deleted: nobody would see it
   const int error = write_all(file_, buffer_);
+  if (error != 0 && S_ISREG(before.st_mode)) static_cast<void>(ftruncate(file_, before.st_size));
+  return error;
+}
+
+void AppendFile::flush() {
+  if (buffer_.empty()) return;
+  const int error = write_buffer();
   buffer_.clear();
   if (error != 0) fail(path_, "write", error);
 }

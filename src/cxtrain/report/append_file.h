@@ -5,7 +5,8 @@
 
 namespace cxtrain {
 
-/// A file that grows at its end, buffered. Every error is an Error naming the file and the reason.
+/// A file that grows at its end, buffered. Every error is an Error naming the file and the reason; what was to
+/// be written then is dropped, as a whole, so that the file stays well-formed.
 class AppendFile {
  public:
   explicit AppendFile(std::string path);
@@ -19,6 +20,8 @@ class AppendFile {
   const std::string& path() const { return path_; }
 
  private:
+  int write_buffer() noexcept;
+
   std::string path_;
   std::string buffer_;
   int file_ = -1;

@@ -85,22 +85,24 @@ void CsvLogger::flush() { file_->flush(); }
 
 void CsvLogger::add_columns(std::span<const std::string> keys) {
   file_->flush();
-  const std::vector<std::string> old = columns_;
-  columns_.insert(columns_.end(), keys.begin(), keys.end());
-  std::sort(columns_.begin(), columns_.end());
+  const std::vector<std::string>& old = columns_;
+  std::vector<std::string> columns = old;
+  columns.insert(columns.end(), keys.begin(), keys.end());
+  std::sort(columns.begin(), columns.end());
 
-  std::string content = join(columns_, quote);
+  std::string content = join(columns, quote);
   std::ifstream file(path_);
   std::string line;
   std::getline(file, line);  // the old header
   while (std::getline(file, line)) {
     const std::vector<std::string> cells = split(line);
-    content += join(columns_, [&](const std::string& column) {
+    content += join(columns, [&](const std::string& column) {
       const auto before = static_cast<std::size_t>(std::find(old.begin(), old.end(), column) - old.begin());
       return before < cells.size() ? cells[before] : std::string();
     });
   }
   write_atomically(path_, content);
+  columns_ = std::move(columns);
   file_ = std::make_unique<AppendFile>(path_);  // the old descriptor holds the replaced file
 }
 

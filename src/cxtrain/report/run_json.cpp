@@ -2,8 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cxtrain/report/append_file.h"
-
 namespace cxtrain {
 
 std::string to_json(const RunSummary& summary) {
@@ -23,10 +21,6 @@ std::string to_json(const RunSummary& summary) {
       {"parameters_sha256", summary.parameters_sha256},
   };
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-void write_run_json(const std::string& path, const RunSummary& summary) {
-  write_atomically(path, to_json(summary));
 }
 
 }  // namespace cxtrain

@@ -26,7 +26,4 @@ struct RunSummary {
 /// Indented JSON; null for a number that is not finite.
 std::string to_json(const RunSummary& summary);
 
-/// Writes it to `path`, which is complete or absent at any time. Throws Error naming the file.
-void write_run_json(const std::string& path, const RunSummary& summary);
-
 }  // namespace cxtrain

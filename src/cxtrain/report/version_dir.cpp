@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 
 #include "cxtrain/base/error.h"
@@ -24,15 +26,16 @@ constexpr std::string_view kPrefix = "version_";
 }
 
 /// One more than the highest version in `logs`.
-int next_version(const fs::path& logs) {
-  int next = 0;
+std::int64_t next_version(const fs::path& logs) {
+  std::int64_t next = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(logs)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(kPrefix)) continue;
-    int version = 0;
+    std::int64_t version = 0;
     const char* end = name.data() + name.size();
     const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, version);
-    if (error == std::errc() && rest == end) next = std::max(next, version + 1);
+    const bool is_one = error == std::errc() && rest == end;
+    if (is_one && version < std::numeric_limits<std::int64_t>::max()) next = std::max(next, version + 1);
   }
   return next;
 }
@@ -43,7 +46,7 @@ std::string make_version_dir(const std::string& default_root_dir) {
   const fs::path logs = fs::path(default_root_dir) / "cxtrain_logs";
   try {
     fs::create_directories(logs);
-    for (int version = next_version(logs);; ++version) {
+    for (std::int64_t version = next_version(logs);; ++version) {
       const std::string path = (logs / (std::string(kPrefix) + std::to_string(version))).string();
       // mkdir makes a folder for exactly one of those who ask for it at the same time.
       if (mkdir(path.c_str(), 0777) == 0) return path;

@@ -41,12 +41,23 @@ ReplicaThreads::ReplicaThreads(std::vector<at::Device> devices)
     : devices_(std::move(devices)),
       intra_op_threads_(std::max(1, at::get_num_threads() / static_cast<int>(devices_.size()))),
       errors_(devices_.size()) {
-  for (std::size_t replica = 1; replica < devices_.size(); ++replica) {
-    threads_.emplace_back([this, replica] { serve(replica); });
+  try {
+    for (std::size_t replica = 1; replica < devices_.size(); ++replica) {
+      threads_.emplace_back([this, replica] { serve(replica); });
+    }
+  } catch (const std::system_error& error) {
+    const std::size_t started = threads_.size();
+    stop();  // a thread that is not joined would end the process
+    throw ConfigError("trainer.devices",
+                      std::to_string(devices_.size()) + " replicas need a thread each, and only " +
+                          std::to_string(started) + " can be started: " + error.code().message(),
+                      "ask for fewer devices, or raise the limits (ulimit -u, ulimit -v)");
   }
 }
 
-ReplicaThreads::~ReplicaThreads() {
+ReplicaThreads::~ReplicaThreads() { stop(); }
+
+void ReplicaThreads::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -117,7 +128,7 @@ void ReplicaThreads::rethrow(std::size_t replica) const {
   } catch (const Error& error) {
     throw Error(error.code(), who + error.what());
   } catch (const std::exception& error) {
-    throw TrainingError(who + error.what());
+    throw TrainingError(who + message_of(error));
   }
 }
 

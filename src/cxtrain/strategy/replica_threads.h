@@ -20,6 +20,7 @@ namespace cxtrain {
 /// caller's intra-op threads between them, at least one each. Nobody spins while waiting.
 class ReplicaThreads {
  public:
+  /// Throws ConfigError where the threads cannot be had.
   explicit ReplicaThreads(std::vector<at::Device> devices);
   ~ReplicaThreads();
   ReplicaThreads(const ReplicaThreads&) = delete;
@@ -35,6 +36,7 @@ class ReplicaThreads {
 
  private:
   struct Job;
+  void stop();
   void serve(std::size_t replica);
   void perform(const Job& job, std::size_t replica);
   [[noreturn]] void rethrow(std::size_t replica) const;

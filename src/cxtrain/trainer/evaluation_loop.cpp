@@ -1,5 +1,9 @@
 #include "cxtrain/trainer/evaluation_loop.h"
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
 namespace cxtrain {
 namespace {
 
@@ -27,6 +31,33 @@ class EvaluationMode {
   std::vector<bool> modes_;
 };
 
+/// Has the ranks agree, some ten times a second, on whether a signal has come, at the same batches on all of
+/// them. An agreement at each batch would have fast ranks wait for slow ones.
+class SignalPolls {
+ public:
+  explicit SignalPolls(Run& run) : run_(run), since_(run.clock.now()) {}
+
+  /// Called by every rank for every batch. Throws Interrupted.
+  void before_batch() {
+    if (++batches_ < interval_) return;
+    // Each rank proposes as many batches, a power of two, as it gets through in that time: a bit for each
+    // power, of which the lowest counts.
+    constexpr double kSeconds = 0.1, kMost = 1 << 16;
+    const double now = run_.clock.now();
+    const double wanted = kSeconds * static_cast<double>(batches_) / std::max(now - since_, 1e-9);
+    const auto mine = std::bit_floor(static_cast<std::uint64_t>(std::clamp(wanted, 1.0, kMost)));
+    const std::uint64_t flags = run_.agree(mine * Run::kFirstFlag) / Run::kFirstFlag;
+    interval_ = std::int64_t{1} << std::countr_zero(flags);
+    batches_ = 0;
+    since_ = now;
+  }
+
+ private:
+  Run& run_;
+  double since_;
+  std::int64_t batches_ = 0, interval_ = 1;
+};
+
 /// The hooks around an evaluation, which validation and test have alike.
 template <class Start, class EpochStart, class BatchStart, class BatchEnd, class EpochEnd, class End>
 struct StageHooks {
@@ -46,9 +77,11 @@ std::optional<MetricStore::Values> evaluate_stage(Run& run, const auto& hooks, D
   run.call(hooks.start);
   run.call(hooks.epoch_start);
   loader.start_epoch(0, 0, batches);
+  SignalPolls signals(run);
   Batch batch;
   bool defined = true;
   while (defined && loader.next(batch)) {
+    signals.before_batch();
     run.loop.batch_idx = loader.batch_idx();
     run.loop.samples_per_batch = loader.global_size();
     if (batch.size == 0) continue;  // none left for this rank in an uneven last batch
@@ -101,9 +134,11 @@ std::vector<at::Tensor> predict(Run& run, DataLoader& loader, std::int64_t batch
   const EvaluationMode mode(run, batches);
   run.call(hooks::on_predict_start);
   loader.start_epoch(0, 0, batches);
+  SignalPolls signals(run);
   std::vector<at::Tensor> outputs;
   Batch batch;
   while (loader.next(batch)) {
+    signals.before_batch();
     run.loop.batch_idx = loader.batch_idx();
     run.loop.samples_per_batch = loader.global_size();
     if (batch.size == 0) continue;

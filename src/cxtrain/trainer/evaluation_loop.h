@@ -8,11 +8,12 @@ namespace cxtrain {
 /// Runs a validation or a test over `batches` batches of the loader: gradients off, module in evaluation mode
 /// (and each layer back in the mode it was in). Returns the epoch's metrics, reduced over all ranks. A model
 /// that does not define the step ends the evaluation at its first batch: null then, on every rank.
-/// Collective.
+/// Throws Interrupted where a signal has come. Collective.
 std::optional<MetricStore::Values> evaluate(Run& run, EvaluationStage stage, DataLoader& loader,
                                             std::int64_t batches);
 
 /// Runs predict_step over the loader; each rank gets its own shard's outputs, on the CPU, in order.
+/// Throws Interrupted where a signal has come. Collective.
 std::vector<at::Tensor> predict(Run& run, DataLoader& loader, std::int64_t batches);
 
 }  // namespace cxtrain

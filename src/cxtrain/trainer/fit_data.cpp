@@ -1,28 +1,57 @@
 #include "cxtrain/trainer/fit_data.h"
 
+#include <map>
+
 #include "cxtrain/base/error.h"
+#include "cxtrain/cluster/agree.h"
 
 namespace cxtrain {
 
-FitData::FitData(std::function<Loaders()> make, const TrainerOptions& options,
+FitData::FitData(World& world, std::function<Loaders()> make, const TrainerOptions& options,
                  std::optional<std::int64_t> model_max_epochs)
     : make_(std::move(make)), options_(options), model_max_epochs_(model_max_epochs) {
-  load();
+  load(world);
 }
 
-void FitData::load() {
-  loaders_ = {};  // the old ones' threads and memory first
-  loaders_ = make_();
-  if (!loaders_.train) throw ConfigError("data", "has no training samples");
-  limits_ = fit_limits(options_, model_max_epochs_, loaders_.train->num_batches(),
-                       loaders_.val ? loaders_.val->num_batches() : 0);
+void FitData::load(World& world) {
+  require_same_data(gather_agreed(world, [&] {
+    loaders_ = {};  // the old ones' threads and memory first
+    loaders_ = make_();
+    if (!loaders_.train) throw ConfigError("data", "has no training samples");
+    limits_ = fit_limits(options_, model_max_epochs_, loaders_.train->num_batches(),
+                         loaders_.val ? loaders_.val->num_batches() : 0);
+    return "training: " + describe_length(*loaders_.train, world) +
+           (loaders_.val ? ", validation: " + describe_length(*loaders_.val, world) : ", no validation");
+  }));
 }
 
-void FitData::prepare_epoch(std::int64_t epoch) {
+void FitData::prepare_epoch(std::int64_t epoch, World& world) {
   const std::int64_t every = options_.reload_dataloaders_every_n_epochs;
   if (every <= 0 || epoch - loaded_for_ < every) return;
-  load();
+  load(world);
   loaded_for_ = epoch;
+}
+
+std::string describe_length(const DataLoader& loader, const World& world) {
+  const std::string batches = std::to_string(loader.num_batches()) + " batches";
+  if (world.size() > 1 && loader.shard().count == 1) return batches;
+  return std::to_string(loader.dataset_size()) + " samples in " + batches;
+}
+
+void require_same_data(const std::vector<std::string>& ranks) {
+  std::map<std::string, std::string> ranks_of;  // by what they have
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    std::string& list = ranks_of[ranks[rank]];
+    constexpr std::size_t kLongest = 40;
+    if (list.size() < kLongest) list += (list.empty() ? "rank " : ", ") + std::to_string(rank);
+  }
+  if (ranks_of.size() <= 1) return;
+  std::string text;
+  for (const auto& [length, list] : ranks_of) text += (text.empty() ? "" : "; ") + list + " has " + length;
+  const ConfigError error("data", "the ranks have found different data, and would wait for each other: " + text,
+                          "every rank reads the same data and takes its share of it; see that the path shows "
+                          "the same files on every node");
+  throw AgreedError(error.code(), error.what());
 }
 
 }  // namespace cxtrain

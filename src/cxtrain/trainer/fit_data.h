@@ -3,7 +3,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/trainer/limits.h"
 
@@ -18,19 +21,20 @@ class FitData {
   };
 
   /// `make` asks the data module; it and the options outlive this. Throws ConfigError when there are no
-  /// training samples, or where options and data contradict each other (`fit_limits`).
-  FitData(std::function<Loaders()> make, const TrainerOptions& options,
+  /// training samples, where options and data contradict each other (`fit_limits`), or where the ranks have
+  /// data of different lengths; on all ranks alike. Collective.
+  FitData(World& world, std::function<Loaders()> make, const TrainerOptions& options,
           std::optional<std::int64_t> model_max_epochs);
 
-  /// Called before each epoch.
-  void prepare_epoch(std::int64_t epoch);
+  /// Called before each epoch. Collective.
+  void prepare_epoch(std::int64_t epoch, World& world);
 
   DataLoader& train() { return *loaders_.train; }
   DataLoader* val() { return loaders_.val.get(); }
   const FitLimits& limits() const { return limits_; }
 
  private:
-  void load();
+  void load(World& world);
 
   std::function<Loaders()> make_;
   const TrainerOptions& options_;
@@ -39,5 +43,13 @@ class FitData {
   Loaders loaders_;
   FitLimits limits_;
 };
+
+/// How much data a loader has, where ranks must have the same: samples and batches; batches alone where each
+/// rank reads a dataset of its own.
+std::string describe_length(const DataLoader& loader, const World& world);
+
+/// Throws ConfigError where the ranks' data, as each describes its own, differ: they would wait for each
+/// other's batches. Said by all ranks alike.
+void require_same_data(const std::vector<std::string>& ranks);
 
 }  // namespace cxtrain

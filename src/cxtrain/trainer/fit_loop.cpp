@@ -55,7 +55,7 @@ bool FitLoop::done() const {
 
 void FitLoop::run_epoch() {
   TrainState& state = run_.state;
-  data_.prepare_epoch(state.epoch);
+  data_.prepare_epoch(state.epoch, run_.parts.world);
   run_.loop.num_batches = limits().train_batches;
   run_.call(hooks::on_train_epoch_start);
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
@@ -148,13 +148,15 @@ void FitLoop::after_step(bool stepped) {
   if (stepped && limits().log_every > 0 && run_.state.global_step % limits().log_every == 0) {
     run_.log_row(run_.metrics.take_step_values(run_.parts.world));
   }
+  run_.loggers.flush_when_due();
   agree_on_stopping();
 }
 
 void FitLoop::agree_on_stopping() {
-  if (stopping_) return;
-  stopping_ = run_.parts.world.max(run_.stop_requested ? 1 : 0) != 0;
-  if (stopping_ && run_.stop_requested && !run_.stop_reason.empty()) log_info(run_.stop_reason);
+  const bool asked = (run_.agree() & Run::kStopRequested) != 0;
+  if (!asked || stopping_) return;
+  stopping_ = true;
+  if (run_.stop_requested && !run_.stop_reason.empty()) log_info(run_.stop_reason);
 }
 
 bool FitLoop::validation_due() const {
@@ -182,6 +184,7 @@ std::optional<MetricStore::Values> FitLoop::run_validation(std::int64_t batches)
 void FitLoop::validate() {
   run_.pause_training();
   if (const auto values = run_validation(limits().val_batches)) run_.log_row(*values);
+  run_.loggers.flush();
   agree_on_stopping();
   run_.resume_training();
 }

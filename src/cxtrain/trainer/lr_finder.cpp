@@ -84,7 +84,7 @@ LrFinderResult find_learning_rate(const Run::Parts& parts,
   swept.interval = Interval::step;
   swept.schedule = ExponentialSchedule{
       .gamma = std::pow(sweep.max_lr / sweep.min_lr, 1.0 / static_cast<double>(sweep.num_training))};
-  FitData data(make_loaders, options.trainer, std::nullopt);
+  FitData data(parts.world, make_loaders, options.trainer, std::nullopt);
   parts.strategy.setup_optimizer(swept.optimizer);
   Optimization optimization(run, swept, data.limits(), scale_gradients);
   parts.module.attach(&run.metrics, &run);

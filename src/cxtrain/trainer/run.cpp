@@ -1,5 +1,7 @@
 #include "cxtrain/trainer/run.h"
 
+#include "cxtrain/base/stop_signals.h"
+
 namespace cxtrain {
 
 Run::Run(Parts p) : parts(p) { start_clock(); }
@@ -33,7 +35,19 @@ void Run::call_train_epoch_end(const std::function<void()>& between) {
 void Run::log_row(std::span<const MetricLogger::Metric> row) {
   if (row.empty()) return;
   const std::int64_t step = std::max<std::int64_t>(state.global_step - 1, 0);
-  for (const auto& logger : loggers) logger->log(step, state.epoch, row);
+  loggers.log(step, state.epoch, row);
+}
+
+std::uint64_t Run::agree(std::uint64_t flags) {
+  constexpr std::uint64_t kInterrupted = 2, kTerminated = 4;
+  if (stop_requested) flags |= kStopRequested;
+  if (const int signal = StopSignals::received(); signal != 0) {
+    flags |= signal == SIGINT ? kInterrupted : kTerminated;
+  }
+  const std::uint64_t agreed = parts.world.any(flags);
+  if ((agreed & kTerminated) != 0) throw Interrupted(ExitCode::terminated);
+  if ((agreed & kInterrupted) != 0) throw Interrupted(ExitCode::interrupted);
+  return agreed;
 }
 
 void Run::transfer(Batch& batch) const {

@@ -11,7 +11,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/plan.h"
-#include "cxtrain/report/metric_logger.h"
+#include "cxtrain/report/metric_loggers.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/hooks.h"
 #include "cxtrain/trainer/metric_store.h"
@@ -109,6 +109,12 @@ class Run final : public RunView {
   /// Moves a batch to this rank's device and input dtype, in place; a no-op for float32 on the CPU.
   void transfer(Batch& batch) const;
 
+  /// The flags (bits from kFirstFlag on) that any rank has set, and kStopRequested where any has asked to
+  /// stop. Throws Interrupted, on all ranks, where SIGINT or SIGTERM has come to any (`StopSignals`).
+  /// Collective.
+  std::uint64_t agree(std::uint64_t flags = 0);
+  static constexpr std::uint64_t kStopRequested = 1, kFirstFlag = 256;
+
   void start_clock() { started_ = clock.now(); }
   /// Seconds spent on training batches so far, without validations and the hooks of fits and epochs; of a run
   /// that does not train, all since it began.
@@ -123,8 +129,8 @@ class Run final : public RunView {
   TrainState state;
   MetricStore metrics;
   std::vector<std::unique_ptr<Callback>> callbacks;
-  std::vector<std::unique_ptr<MetricLogger>> loggers;
   SteadyClock clock;
+  MetricLoggers loggers{clock};
 
   /// What the loop that runs at the moment shows of itself.
   struct Loop {

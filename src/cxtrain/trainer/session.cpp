@@ -1,7 +1,6 @@
 #include "cxtrain/trainer/session.h"
 
 #include <exception>
-#include <fstream>
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/device_stats.h"
@@ -12,6 +11,7 @@
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/config/max_time.h"
 #include "cxtrain/device/memory.h"
+#include "cxtrain/report/append_file.h"
 #include "cxtrain/report/csv_logger.h"
 #include "cxtrain/report/jsonl_logger.h"
 #include "cxtrain/report/model_summary.h"
@@ -24,40 +24,46 @@ namespace cxtrain {
 
 Trainer::Session::Session(Trainer& trainer, Module& module)
     : trainer_(trainer),
+      module_(module),
       precision_(precision_policy(trainer.plan_.precision, trainer.plan_.amp_level)),
       context_{trainer.world_, trainer.plan_, trainer.options_, precision_, trainer.device_},
-      strategy_(trainer.registry_.make<Strategy>(trainer.plan_.strategy, {})) {
+      strategy_(trainer.registry_.make<Strategy>(trainer.plan_.strategy, {})) {}
+
+void Trainer::Session::open() {
+  World& world = trainer_.world_;
   open_log_dir();
-  make_replicas();
-  strategy_->setup(module, context_);
-  run_ = std::make_unique<Run>(Run::Parts{trainer.world_, trainer.options_, module, *strategy_,
-                                          trainer.device_, precision_.module_dtype, trainer.log_dir_});
+  run_agreed(world, [this] { make_replicas(); });
+  strategy_->setup(module_, context_);
+  run_ = std::make_unique<Run>(Run::Parts{world, trainer_.options_, module_, *strategy_, trainer_.device_,
+                                          precision_.module_dtype, trainer_.log_dir_});
   trainer_.where_ = [run = run_.get()] { return run->where(); };
-  trainer_.world_.set_timeout(trainer_.options_.timeout_seconds, trainer_.where_);
+  world.set_timeout(trainer_.options_.timeout_seconds, trainer_.where_);
   run_->state.seed = trainer_.options_.seed.value_or(0);
-  add_callbacks();
-  add_loggers();
+  run_agreed(world, [this] {
+    add_callbacks();
+    add_loggers();
+  });
   attach();
   // The model is the same everywhere by now; dropout must not be.
   const int cuda = trainer_.device_.is_cuda() ? trainer_.device_.index() : -1;
-  seed_everything(run_->state.seed + static_cast<std::uint64_t>(trainer_.world_.rank()), cuda);
-  announce(module);
+  seed_everything(run_->state.seed + static_cast<std::uint64_t>(world.rank()), cuda);
+  announce(module_);
+  world.set_last_words([this](int exit_code) { fail(exit_code); });
+  signals_.emplace();
 }
 
 Trainer::Session::~Session() {
-  if (std::uncaught_exceptions() == 0) {
-    trainer_.where_ = nullptr;
-  } else {
-    trainer_.where_ = [where = run_ ? run_->where() : std::string()] { return where; };
-  }
+  trainer_.world_.set_last_words({});
+  const bool failed = std::uncaught_exceptions() > exceptions_;
+  const std::string where = failed && run_ ? run_->where() : std::string();
+  trainer_.where_ = failed ? std::function<std::string()>([where] { return where; }) : nullptr;
   trainer_.world_.set_timeout(trainer_.options_.timeout_seconds, {});
   if (!run_) return;
   run_->parts.module.attach(nullptr, nullptr);
   // The user's own go back to the trainer; the session's end with the run that they refer to.
   run_->callbacks.resize(user_callbacks_);
-  run_->loggers.resize(user_loggers_);
   trainer_.callbacks_ = std::move(run_->callbacks);
-  trainer_.loggers_ = std::move(run_->loggers);
+  trainer_.loggers_ = run_->loggers.release(user_loggers_);
 }
 
 void Trainer::Session::make_replicas() {
@@ -79,15 +85,18 @@ void Trainer::Session::make_replicas() {
 
 void Trainer::Session::open_log_dir() {
   const Options& options = trainer_.options_;
+  trainer_.log_dir_.clear();
   if (options.trainer.fast_dev_run > 0) return;
   World& world = trainer_.world_;
   run_agreed(world, [&] {
     if (world.is_root()) trainer_.log_dir_ = make_version_dir(options.trainer.default_root_dir);
   });
   trainer_.log_dir_ = world.broadcast(trainer_.log_dir_);
-  if (trainer_.log_) trainer_.log_->open_file(trainer_.log_dir_);
-  if (!world.is_root() || trainer_.config_text_.empty()) return;
-  std::ofstream(trainer_.log_dir_ + "/config.yaml") << trainer_.config_text_;
+  run_agreed(world, [&] {
+    if (trainer_.log_) trainer_.log_->open_file(trainer_.log_dir_);
+    if (!world.is_root() || trainer_.config_text_.empty()) return;
+    write_atomically(trainer_.log_dir_ + "/config.yaml", trainer_.config_text_);
+  });
 }
 
 void Trainer::Session::add_callbacks() {
@@ -126,12 +135,13 @@ void Trainer::Session::add_callbacks() {
 
 void Trainer::Session::add_loggers() {
   const TrainerOptions& options = trainer_.options_.trainer;
-  run_->loggers = std::move(trainer_.loggers_);
+  for (auto& logger : trainer_.loggers_) run_->loggers.add(std::move(logger));
+  trainer_.loggers_.clear();
   user_loggers_ = run_->loggers.size();
   if (!trainer_.world_.is_root() || !options.logger || options.barebones || trainer_.log_dir_.empty()) return;
-  run_->loggers.push_back(std::make_unique<CsvLogger>(trainer_.log_dir_));
-  run_->loggers.push_back(std::make_unique<JsonlLogger>(trainer_.log_dir_));
-  run_->loggers.push_back(std::make_unique<TensorBoardLogger>(trainer_.log_dir_));
+  run_->loggers.add(std::make_unique<CsvLogger>(trainer_.log_dir_));
+  run_->loggers.add(std::make_unique<JsonlLogger>(trainer_.log_dir_));
+  run_->loggers.add(std::make_unique<TensorBoardLogger>(trainer_.log_dir_));
 }
 
 void Trainer::Session::announce(const Module& module) const {
@@ -150,13 +160,11 @@ void Trainer::Session::announce(const Module& module) const {
 void Trainer::Session::require_samples_everywhere(const ShardedSampler& sampler) const {
   const std::int64_t batches = sampler.num_batches(), shards = sampler.shard().count;
   if (batches == 0 || sampler.global_size(batches - 1) >= shards) return;
-  run_agreed(trainer_.world_, [&] {
-    throw ConfigError("trainer.sync_batchnorm",
-                      "needs samples on every rank in every step, but the epoch's last batch has " +
-                          std::to_string(sampler.global_size(batches - 1)) + " for " +
-                          std::to_string(shards) + " ranks",
-                      "--data.uneven drop");
-  });
+  throw ConfigError("trainer.sync_batchnorm",
+                    "needs samples on every rank in every step, but the epoch's last batch has " +
+                        std::to_string(sampler.global_size(batches - 1)) + " for " + std::to_string(shards) +
+                        " ranks",
+                    "--data.uneven drop");
 }
 
 void Trainer::Session::attach() {
@@ -190,38 +198,85 @@ std::unique_ptr<DataLoader> Trainer::Session::loader(DataLoaderSpec spec, bool t
                                                     .pin_memory = trainer_.device_.is_cuda()});
 }
 
-RunSummary Trainer::Session::finish() {
-  World& world = trainer_.world_;
-  const double seconds = run_->training_seconds();
-  const std::string hash = parameters_sha256(run_->parts.module);
-  const std::vector<std::string> hashes = world.all_gather(hash);
-  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
-    if (hashes[rank] == hashes[0]) continue;
-    throw CommunicationError(
-        "at the end rank " + std::to_string(rank) +
-        " holds other parameters or buffers than rank "
-        "0; a hook changed them on some ranks only, or a buffer depends on the rank's data "
-        "(trainer.sync_batchnorm)");
+void Trainer::Session::write_file(const std::string& name, const std::string& content) const noexcept {
+  if (!trainer_.world_.is_root() || trainer_.log_dir_.empty()) return;
+  try {
+    write_atomically(trainer_.log_dir_ + "/" + name, content);
+  } catch (const std::exception& error) {
+    log_warning(message_of(error));
   }
-  for (const auto& logger : run_->loggers) logger->flush();
+}
 
+/// What this rank knows by itself.
+RunSummary Trainer::Session::summary(const char* status, int exit_code) const {
   RunSummary summary;
-  summary.status = "done";
-  summary.exit_code = static_cast<int>(ExitCode::done);
-  summary.world_size = world.size();
+  summary.status = status;
+  summary.exit_code = exit_code;
+  summary.world_size = trainer_.world_.size();
   summary.strategy = trainer_.plan_.strategy;
   summary.precision = precision_.name;
+  summary.peak_memory_bytes = peak_resident_bytes();
+  if (!run_) return summary;
   summary.epochs = run_->state.epoch;
   summary.global_step = run_->state.global_step;
   summary.metrics = run_->metrics.all();
-  summary.seconds = seconds;
-  summary.samples_per_second = seconds > 0 ? static_cast<double>(run_->state.samples) / seconds : 0;
+  summary.seconds = run_->training_seconds();
+  summary.samples_per_second =
+      summary.seconds > 0 ? static_cast<double>(run_->state.samples) / summary.seconds : 0;
   summary.first_step_seconds = run_->first_step_seconds;
-  summary.peak_memory_bytes = world.max(peak_resident_bytes());
-  summary.parameters_sha256 = hash;
-  if (world.is_root() && !trainer_.log_dir_.empty()) write_run_json(trainer_.log_dir_ + "/run.json", summary);
-  strategy_->teardown();
   return summary;
+}
+
+void Trainer::Session::close_loggers() const noexcept {
+  run_->loggers.flush();
+  if (const std::int64_t lost = run_->loggers.lost_rows(); lost > 0) {
+    log_warning(std::to_string(lost) + " rows of metrics could not be written");
+  }
+}
+
+/// Fills in what the ranks find out together.
+void Trainer::Session::check_parameters(RunSummary& summary) const {
+  World& world = trainer_.world_;
+  summary.parameters_sha256 = parameters_sha256(run_->parts.module);
+  summary.peak_memory_bytes = world.max(summary.peak_memory_bytes);
+  const std::vector<std::string> hashes = world.all_gather(summary.parameters_sha256);
+  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
+    if (hashes[rank] == hashes[0]) continue;
+    throw AgreedError(ExitCode::failure,
+                      "at the end rank " + std::to_string(rank) +
+                          " holds other parameters or buffers than rank "
+                          "0; a hook changed them on some ranks only, or a buffer depends on the rank's data "
+                          "(trainer.sync_batchnorm)");
+  }
+}
+
+RunSummary Trainer::Session::finish() {
+  RunSummary result = summary("done", static_cast<int>(ExitCode::done));
+  check_parameters(result);
+  close_loggers();
+  write_file("run.json", to_json(result));
+  strategy_->teardown();
+  return result;
+}
+
+RunSummary Trainer::Session::stop(ExitCode code) {
+  RunSummary result = summary("stopped", static_cast<int>(code));
+  close_loggers();
+  write_file("run.json", to_json(result));
+  result.parameters_sha256 = parameters_sha256(module_);
+  write_file("run.json", to_json(result));
+  strategy_->teardown();
+  return result;
+}
+
+void Trainer::Session::fail(int exit_code) noexcept {
+  if (!trainer_.world_.is_root() || trainer_.log_dir_.empty()) return;
+  try {
+    if (run_) run_->loggers.flush();
+    write_file("run.json", to_json(summary("failed", exit_code)));
+  } catch (...) {
+    // A metric on a device that has failed cannot be read.
+  }
 }
 
 }  // namespace cxtrain

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/stop_signals.h"
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/plugin/registry.h"
 #include "cxtrain/report/run_json.h"
@@ -14,7 +17,8 @@
 namespace cxtrain {
 
 /// One call of `Trainer::fit`, `validate`, `test` or `predict`, from placing the model to the run's files.
-/// Lets go of everything collective when it ends without an error.
+/// Opened once, and closed by one of `finish`, `stop` and `fail`. Gives the trainer back what it has lent,
+/// however far it came.
 class Trainer::Session {
  public:
   Session(Trainer& trainer, Module& module);
@@ -22,6 +26,11 @@ class Trainer::Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  /// Makes the run's folder, places the model, and gathers callbacks and loggers. Signals are noted from then
+  /// on (`StopSignals`). Collective.
+  void open();
+
+  /// The others are for an open session.
   Run& run() { return *run_; }
   const PrecisionPolicy& precision() const { return precision_; }
 
@@ -33,13 +42,25 @@ class Trainer::Session {
   /// Gives the model to this session's run (again, after a trial run had it).
   void attach();
 
+  /// Writes a file of the run's folder as a whole, on rank 0, where there is a folder. A file that cannot be
+  /// written is logged and left out.
+  void write_file(const std::string& name, const std::string& content) const noexcept;
+
   /// Closes the books: summary, run.json, loggers, and the check that all ranks hold the same parameters.
   /// Collective.
   RunSummary finish();
+  /// The same, unchecked, for a run that a signal has stopped, with this exit status. The files come first:
+  /// there may be no time for more. Every rank calls it.
+  RunSummary stop(ExitCode code);
+  /// Writes what is known when the run fails; never throws. Not collective.
+  void fail(int exit_code) noexcept;
 
  private:
   void make_replicas();
   void open_log_dir();
+  RunSummary summary(const char* status, int exit_code) const;
+  void check_parameters(RunSummary& summary) const;
+  void close_loggers() const noexcept;
   /// A rank without samples runs no forward pass, which the other ranks' batch norms would wait for.
   void require_samples_everywhere(const ShardedSampler& sampler) const;
   void add_callbacks();
@@ -47,12 +68,15 @@ class Trainer::Session {
   void announce(const Module& module) const;
 
   Trainer& trainer_;
+  Module& module_;
   PrecisionPolicy precision_;
   std::vector<std::unique_ptr<Module>> replicas_;
   StrategyContext context_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<Run> run_;
   std::size_t user_callbacks_ = 0, user_loggers_ = 0;  ///< the first ones of the run's
+  std::optional<StopSignals> signals_;
+  int exceptions_ = std::uncaught_exceptions();  ///< under way when it was made
 };
 
 }  // namespace cxtrain

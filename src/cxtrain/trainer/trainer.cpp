@@ -1,5 +1,12 @@
 #include "cxtrain/trainer/trainer.h"
 
+#include <c10/util/Exception.h>
+
+#include <filesystem>
+#include <new>
+#include <stdexcept>
+
+#include "cxtrain/base/stop_signals.h"
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/device/gather_hardware.h"
 #include "cxtrain/launchers/launch.h"
@@ -34,6 +41,23 @@ void require_ranks(const Plan& plan, const World& world) {
                         " PROGRAM`, or let cxtrain::run_main be its main, which starts them itself");
 }
 
+/// What goes wrong inside LibTorch or for want of memory is the fault of the arguments.
+void set_up(DataModule& data, const DataOptions& options) {
+  try {
+    data.setup(options);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw DataError("data: " + message_of(error) + "; check the path and its permissions");
+  } catch (const c10::Error& error) {
+    throw DataError("data: cannot be set up with its arguments: " + message_of(error));
+  } catch (const std::bad_alloc& error) {
+    throw DataError("data: cannot be set up with its arguments: " + message_of(error));
+  } catch (const std::length_error& error) {
+    throw DataError("data: cannot be set up with its arguments: " + message_of(error));
+  }
+}
+
 }  // namespace
 
 Trainer::Trainer(World& world, TrainerOptions options)
@@ -61,29 +85,44 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
 
 Trainer::~Trainer() = default;
 
-RunSummary Trainer::fit(Module& module, DataModule& data) {
-  run_agreed(world_, [&] { data.setup(options_.data); });
+RunSummary Trainer::in_session(Module& module, DataModule& data, const std::function<void(Session&)>& work) {
+  run_agreed(world_, [&] { set_up(data, options_.data); });
   Session session(*this, module);
-  tune(session, module, data);
-  Run& run = session.run();
-  std::optional<FitData> loaders;
-  OptimizerSetup setup;
-  run_agreed(world_, [&] {
-    loaders.emplace([&] { return session.fit_loaders(data); }, options_.trainer,
+  try {
+    session.open();
+    work(session);
+    return session.finish();
+  } catch (const Interrupted& signal) {
+    return session.stop(signal.code());
+  } catch (const std::exception& error) {
+    session.fail(static_cast<int>(code_of(error)));
+    throw;
+  } catch (...) {
+    session.fail(static_cast<int>(ExitCode::failure));
+    throw;
+  }
+}
+
+RunSummary Trainer::fit(Module& module, DataModule& data) {
+  return in_session(module, data, [&](Session& session) {
+    tune(session, module, data);
+    Run& run = session.run();
+    FitData loaders(world_, [&] { return session.fit_loaders(data); }, options_.trainer,
                     module.trainer_defaults().max_epochs);
-    setup = optimizer_setup(module);
+    OptimizerSetup setup;
+    run_agreed(world_, [&] { setup = optimizer_setup(module); });
+    run.parts.strategy.setup_optimizer(setup.optimizer);
+    std::optional<Optimization> optimization;
+    run_agreed(world_, [&] {
+      optimization.emplace(run, setup, loaders.limits(), session.precision().scale_gradients);
+      if (options_.trainer.stochastic_weight_avg) {
+        run.callbacks.push_back(
+            std::make_unique<StochasticWeightAveraging>(run, loaders, *optimization));
+      }
+    });
+    const AnomalyDetection anomalies(options_.trainer.detect_anomaly);
+    FitLoop(run, loaders, *optimization).fit();
   });
-  run.parts.strategy.setup_optimizer(setup.optimizer);
-  std::optional<Optimization> optimization;
-  run_agreed(world_, [&] {
-    optimization.emplace(run, setup, loaders->limits(), session.precision().scale_gradients);
-    if (options_.trainer.stochastic_weight_avg) {
-      run.callbacks.push_back(std::make_unique<StochasticWeightAveraging>(run, *loaders, *optimization));
-    }
-  });
-  const AnomalyDetection anomalies(options_.trainer.detect_anomaly);
-  FitLoop(run, *loaders, *optimization).fit();
-  return session.finish();
 }
 
 OptimizerSetup Trainer::optimizer_setup(Module& module) const {
@@ -94,34 +133,44 @@ OptimizerSetup Trainer::optimizer_setup(Module& module) const {
   return found_lr_ ? with_learning_rate(std::move(setup), *found_lr_) : setup;
 }
 
+std::unique_ptr<DataLoader> Trainer::agreed_loader(Session& session,
+                                                   const std::function<DataLoaderSpec()>& spec,
+                                                   const char* lacks) {
+  std::unique_ptr<DataLoader> loader;
+  require_same_data(gather_agreed(world_, [&] {
+    loader = session.loader(spec(), /*training=*/false);
+    if (!loader) throw ConfigError("data", lacks);
+    return describe_length(*loader, world_);
+  }));
+  return loader;
+}
+
 RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test) {
-  run_agreed(world_, [&] { data.setup(options_.data); });
-  Session session(*this, module);
-  const auto loader =
-      session.loader(test ? data.test_dataloader() : data.val_dataloader(), /*training=*/false);
-  if (!loader)
-    throw ConfigError("data", std::string("has no ") + (test ? "test" : "validation") + " samples");
-  const BatchLimit& limit = test ? options_.trainer.limit_test_batches : options_.trainer.limit_val_batches;
-  const EvaluationStage stage = test ? EvaluationStage::test : EvaluationStage::validate;
-  const auto values = evaluate(session.run(), stage, *loader, limit.apply(loader->num_batches()));
-  run_agreed(world_, [&] {
-    if (!values) throw StepNotDefined(test ? "test" : "validate", test ? "test_step" : "validation_step");
+  return in_session(module, data, [&](Session& session) {
+    const auto loader =
+        agreed_loader(session, [&] { return test ? data.test_dataloader() : data.val_dataloader(); },
+                      test ? "has no test samples" : "has no validation samples");
+    const BatchLimit& limit =
+        test ? options_.trainer.limit_test_batches : options_.trainer.limit_val_batches;
+    const EvaluationStage stage = test ? EvaluationStage::test : EvaluationStage::validate;
+    const auto values = evaluate(session.run(), stage, *loader, limit.apply(loader->num_batches()));
+    run_agreed(world_, [&] {
+      if (!values) throw StepNotDefined(test ? "test" : "validate", test ? "test_step" : "validation_step");
+    });
+    session.run().log_row(*values);
   });
-  session.run().log_row(*values);
-  return session.finish();
 }
 
 RunSummary Trainer::validate(Module& module, DataModule& data) { return evaluate_once(module, data, false); }
 RunSummary Trainer::test(Module& module, DataModule& data) { return evaluate_once(module, data, true); }
 
 RunSummary Trainer::predict(Module& module, DataModule& data) {
-  run_agreed(world_, [&] { data.setup(options_.data); });
-  Session session(*this, module);
-  const auto loader = session.loader(data.predict_dataloader(), /*training=*/false);
-  if (!loader) throw ConfigError("data", "has no samples to predict");
-  predictions_ = cxtrain::predict(session.run(), *loader,
-                                  options_.trainer.limit_predict_batches.apply(loader->num_batches()));
-  return session.finish();
+  return in_session(module, data, [&](Session& session) {
+    const auto loader =
+        agreed_loader(session, [&] { return data.predict_dataloader(); }, "has no samples to predict");
+    predictions_ = cxtrain::predict(session.run(), *loader,
+                                    options_.trainer.limit_predict_batches.apply(loader->num_batches()));
+  });
 }
 
 }  // namespace cxtrain

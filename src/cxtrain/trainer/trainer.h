@@ -60,7 +60,9 @@ class Trainer {
   /// `auto_scale_batch_size`.
   std::int64_t scale_batch_size(Module& module, DataModule& data, const BatchSizeSearch& search = {});
 
-  /// Each sets the data up, runs, writes the run's files (rank 0) and returns what run.json says.
+  /// Each sets the data up, runs, writes the run's files (rank 0) and returns what run.json says. While one
+  /// runs, SIGINT and SIGTERM end it at the next step of all ranks, with status "stopped" (a second signal
+  /// ends the process at once); the hooks of the end are not called then, as in Lightning.
   RunSummary fit(Module& module, DataModule& data);
   RunSummary validate(Module& module, DataModule& data);
   RunSummary test(Module& module, DataModule& data);
@@ -81,7 +83,12 @@ class Trainer {
 
  private:
   class Session;
+  /// Sets the data up, opens a session, runs `work` in it and closes the books, however it ends.
+  RunSummary in_session(Module& module, DataModule& data, const std::function<void(Session&)>& work);
   RunSummary evaluate_once(Module& module, DataModule& data, bool test);
+  /// The loader of a stage's data. Throws ConfigError where there is none, on all ranks alike.
+  std::unique_ptr<DataLoader> agreed_loader(Session& session, const std::function<DataLoaderSpec()>& spec,
+                                            const char* lacks);
   /// The model's, with what the command line and the learning rate finder say.
   OptimizerSetup optimizer_setup(Module& module) const;
   void tune(Session& session, Module& module, DataModule& data);

@@ -1,5 +1,3 @@
-#include <fstream>
-
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/report/progress_line.h"
@@ -20,14 +18,13 @@ LrFinderResult Trainer::sweep_learning_rate(Session& session, Module& module, Da
       session.run().parts, [&] { return session.fit_loaders(data); }, setup,
       session.precision().scale_gradients, sweep);
   session.attach();
-  if (world_.is_root() && !log_dir_.empty()) std::ofstream(log_dir_ + "/lr_find.csv") << result.to_csv();
+  session.write_file("lr_find.csv", result.to_csv());
   return result;
 }
 
 std::int64_t Trainer::search_batch_size(Session& session, Module& module, DataModule& data,
                                         const BatchSizeSearch& search) {
   OptimizerSetup setup;
-  FitLimits limits;
   run_agreed(world_, [&] {
     if (plan_.sync_batchnorm && world_.size() > 1) {
       throw ConfigError("trainer.auto_scale_batch_size",
@@ -35,8 +32,9 @@ std::int64_t Trainer::search_batch_size(Session& session, Module& module, DataMo
                         "find the size without sync_batchnorm, and give it as --data.batch_size");
     }
     setup = optimizer_setup(module);
-    limits = FitData([&] { return session.fit_loaders(data); }, options_.trainer, std::nullopt).limits();
   });
+  const FitLimits limits =
+      FitData(world_, [&] { return session.fit_loaders(data); }, options_.trainer, std::nullopt).limits();
   const DataLoaderSpec spec = data.train_dataloader();
   session.run().parts.strategy.setup_optimizer(setup.optimizer);
   // Its state takes memory from the first step on.
@@ -70,18 +68,16 @@ void Trainer::tune(Session& session, Module& module, DataModule& data) {
 }
 
 LrFinderResult Trainer::lr_find(Module& module, DataModule& data, const LrSweep& sweep) {
-  run_agreed(world_, [&] { data.setup(options_.data); });
-  Session session(*this, module);
-  LrFinderResult result = sweep_learning_rate(session, module, data, sweep);
-  session.finish();
+  LrFinderResult result;
+  in_session(module, data, [&](Session& session) {
+    result = sweep_learning_rate(session, module, data, sweep);
+  });
   return result;
 }
 
 std::int64_t Trainer::scale_batch_size(Module& module, DataModule& data, const BatchSizeSearch& search) {
-  run_agreed(world_, [&] { data.setup(options_.data); });
-  Session session(*this, module);
-  const std::int64_t found = search_batch_size(session, module, data, search);
-  session.finish();
+  std::int64_t found = 0;
+  in_session(module, data, [&](Session& session) { found = search_batch_size(session, module, data, search); });
   return found;
 }
 

@@ -1,0 +1,21 @@
+#include "cxtrain/base/process_setup.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <initializer_list>
+
+namespace cxtrain {
+
+void set_up_process() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) >= 0) continue;
+    // The lowest free number is this one, since those below it are open.
+    static_cast<void>(open("/dev/null", O_RDWR));
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,68 @@
+#include "cxtrain/report/metric_loggers.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr double kFlushSeconds = 3;
+
+}  // namespace
+
+std::vector<std::unique_ptr<MetricLogger>> MetricLoggers::release(std::size_t count) {
+  std::vector<std::unique_ptr<MetricLogger>> released;
+  for (std::size_t i = 0; i < std::min(count, loggers_.size()); ++i) {
+    released.push_back(std::move(loggers_[i].logger));
+  }
+  loggers_.clear();
+  return released;
+}
+
+/// Rows since the last flush that worked may have been in a buffer: all of them count as lost.
+template <class Work>
+void MetricLoggers::attempt(Entry& entry, Work&& work) noexcept try {
+  try {
+    work(*entry.logger);
+  } catch (const std::exception& error) {
+    entry.lost += entry.pending;
+    entry.pending = 0;
+    if (entry.failed) return;
+    entry.failed = true;
+    log_warning("metrics are not written, and training goes on without: " + message_of(error));
+  }
+} catch (...) {
+  // Not even the message could be made.
+}
+
+void MetricLoggers::log(std::int64_t step, std::int64_t epoch,
+                        std::span<const MetricLogger::Metric> row) noexcept {
+  for (Entry& entry : loggers_) {
+    ++entry.pending;
+    attempt(entry, [&](MetricLogger& logger) { logger.log(step, epoch, row); });
+  }
+  unflushed_ = true;
+  flush_when_due();
+}
+
+void MetricLoggers::flush() noexcept {
+  for (Entry& entry : loggers_) {
+    attempt(entry, [&entry](MetricLogger& logger) {
+      logger.flush();
+      entry.pending = 0;
+    });
+  }
+  unflushed_ = false;
+  next_flush_ = clock_.now() + kFlushSeconds;
+}
+
+std::int64_t MetricLoggers::lost_rows() const {
+  std::int64_t most = 0;
+  for (const Entry& entry : loggers_) most = std::max(most, entry.lost);
+  return most;
+}
+
+}  // namespace cxtrain

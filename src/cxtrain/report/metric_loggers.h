@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cxtrain/base/clock.h"
+#include "cxtrain/report/metric_logger.h"
+
+namespace cxtrain {
+
+/// The loggers of a run, behind one face that never throws: a full disk or a folder that somebody deletes
+/// costs rows, not the training. The first failure of each logger is logged, the rows that it lost are
+/// counted. Rows are flushed every few seconds, so that who watches the files sees them. Used by one thread.
+class MetricLoggers {
+ public:
+  /// `clock` outlives it.
+  explicit MetricLoggers(const Clock& clock) : clock_(clock) {}
+
+  void add(std::unique_ptr<MetricLogger> logger) { loggers_.push_back({std::move(logger)}); }
+  std::size_t size() const { return loggers_.size(); }
+  bool empty() const { return loggers_.empty(); }
+  /// Gives the first `count` loggers away and forgets the others.
+  std::vector<std::unique_ptr<MetricLogger>> release(std::size_t count);
+
+  void log(std::int64_t step, std::int64_t epoch, std::span<const MetricLogger::Metric> row) noexcept;
+  void flush() noexcept;
+  /// Flushes when the last time is some seconds ago and there is anything to flush.
+  void flush_when_due() noexcept {
+    if (unflushed_ && clock_.now() >= next_flush_) flush();
+  }
+
+  /// The rows that a logger has lost, of the one that lost most.
+  std::int64_t lost_rows() const;
+
+ private:
+  struct Entry {
+    std::unique_ptr<MetricLogger> logger;
+    std::int64_t pending = 0;  ///< rows since the last flush that worked
+    std::int64_t lost = 0;
+    bool failed = false;  ///< has been said
+  };
+  template <class Work>
+  void attempt(Entry& entry, Work&& work) noexcept;
+
+  const Clock& clock_;
+  std::vector<Entry> loggers_;
+  bool unflushed_ = false;
+  double next_flush_ = 0;
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,83 @@
+#include "cxtrain/cluster/roll_call.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "support/catch.h"
+
+namespace cxtrain {
+namespace {
+
+using Presence = RollCall::Presence;
+
+LaunchEnvironment place(int local_rank, int size) {
+  static std::atomic<int> job = 0;
+  return {local_rank, size, local_rank, size, "test-" + std::to_string(getpid()) + "-" + std::to_string(job)};
+}
+
+/// Answers in a thread of its own, as the watchdog does.
+class Answering {
+ public:
+  Answering(RollCall& roll_call, RollCall::State state)
+      : thread_([&roll_call, state](const std::stop_token& stop) {
+          while (!stop.stop_requested()) {
+            roll_call.answer(state);
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+TEST_CASE("a roll call tells who waits, who is busy, who is silent and who is gone") {
+  RollCall me(place(0, 5)), waiting(place(1, 5)), busy(place(2, 5)), silent(place(3, 5));
+  {
+    const Answering one(waiting, {.rank = 11, .process = 1, .waiting = true, .operation = "all_reduce"});
+    const Answering two(busy, {.rank = 12, .process = 2});
+    const auto answers = me.ask({.rank = 10, .process = 3, .waiting = true, .late = true},
+                                std::chrono::milliseconds(500));
+    REQUIRE(answers.size() == 4);
+    CHECK(answers[0].presence == Presence::waiting);
+    CHECK(answers[0].state.rank == 11);
+    CHECK(answers[0].state.operation == "all_reduce");
+    CHECK(answers[1].presence == Presence::busy);
+    CHECK(answers[1].state.process == 2);
+    CHECK(answers[2].presence == Presence::silent);
+    CHECK(answers[3].presence == Presence::gone);
+  }
+  CHECK(waiting.reporter() == 10);  // a rank that was asked leaves the word to the one that asked
+}
+
+TEST_CASE("of two late ranks that ask each other, each learns that the other is late") {
+  RollCall first(place(0, 2)), second(place(1, 2));
+  std::vector<RollCall::Answer> to_second;
+  std::jthread other([&] {
+    to_second = second.ask({.rank = 1, .waiting = true, .late = true}, std::chrono::seconds(5));
+    for (int i = 0; i < 20; ++i) {
+      second.answer({.rank = 1, .waiting = true, .late = true});
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  const auto to_first = first.ask({.rank = 0, .waiting = true, .late = true}, std::chrono::seconds(5));
+  for (int i = 0; i < 20; ++i) {
+    first.answer({.rank = 0, .waiting = true, .late = true});
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  other.join();
+  REQUIRE(to_first.size() == 1);
+  REQUIRE(to_second.size() == 1);
+  CHECK(to_second[0].state.late);
+  CHECK_FALSE(first.reporter());
+}
+
+TEST_CASE("without a place on the node nobody is asked") {
+  RollCall roll_call(LaunchEnvironment{});
+  CHECK(roll_call.descriptor() == -1);
+  CHECK(roll_call.ask({}, std::chrono::milliseconds(10)).empty());
+}
+
+}  // namespace
+}  // namespace cxtrain

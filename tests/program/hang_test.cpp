@@ -1,0 +1,125 @@
+#include <csignal>
+
+#include "support/catch.h"
+#include "support/run_files.h"
+#include "support/running_program.h"
+
+/// Ranks that stop, die or go astray: the job ends, and one rank says who it was.
+namespace cxtrain::test {
+namespace {
+
+const std::string kProgram = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi";
+const std::string kEndless = " --accelerator cpu --max_epochs -1 --log_every_n_steps 1 --enable_progress_bar false";
+
+std::string mpirun(int ranks) {
+  return std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(ranks) + " --oversubscribe --bind-to none " +
+         kProgram;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST_CASE("a rank that is stopped in a step is named once, by one of those that wait for it") {
+  struct Row {
+    std::string launch;
+    int rank;
+  };
+  const Row row = GENERATE(Row{mpirun(2), 0}, Row{mpirun(3), 1}, Row{mpirun(4), 3},
+                           Row{kProgram + " --devices 3 --strategy ddp_spawn", 0});
+  const TempDir dir;
+  RunningProgram program(row.launch + kEndless + " --timeout_seconds 2" + in(dir));
+  REQUIRE(becomes_true([&] { return has_rows(dir); }));
+  const pid_t process = wait_for_rank(dir, row.rank);
+  kill(process, SIGSTOP);
+  const ProgramResult run = program.wait();
+  CAPTURE(row.launch, row.rank, run.output);
+  CHECK(run.status == 1);
+  CHECK(count(run.output, "error: ") == 1);
+  CHECK(run.output.find("error: rank " + std::to_string(row.rank) + " (process " + std::to_string(process) +
+                        ") on ") != std::string::npos);
+  CHECK(run.output.find(" is stopped: rank ") != std::string::npos);
+  CHECK(run.output.find(", step ") != std::string::npos);
+  if (row.rank != 0) CHECK(run_json(dir)["status"] == "failed");
+}
+
+TEST_CASE("a rank that is stopped while the job starts is named as well") {
+  const int ranks = GENERATE(2, 3);
+  const int delay = GENERATE(0, 150);  // ms
+  const TempDir dir;
+  RunningProgram program(mpirun(ranks) + kEndless + " --timeout_seconds 3" + in(dir));
+  const pid_t process = wait_for_rank(dir, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+  kill(process, SIGSTOP);
+  const ProgramResult run = program.wait();
+  CAPTURE(ranks, delay, run.output);
+  CHECK(run.status == 1);
+  CHECK(count(run.output, "error: ") == 1);
+  CHECK(run.output.find("error: rank 1 ") != std::string::npos);
+}
+
+TEST_CASE("a rank that dies in a step or while the job starts ends it soon") {
+  const int ranks = GENERATE(2, 3, 4);
+  const int delay = GENERATE(-1, 0, 5, 50);  // ms after the first row; -1: as soon as there is a process
+  const TempDir dir;
+  RunningProgram program(mpirun(ranks) + kEndless + in(dir));
+  if (delay >= 0) REQUIRE(becomes_true([&] { return has_rows(dir); }));
+  const pid_t process = wait_for_rank(dir, ranks - 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(std::max(delay, 0)));
+  kill(process, SIGKILL);
+  const ProgramResult run = program.wait(30);
+  CAPTURE(ranks, delay, run.output);
+  CHECK(run.status == 137);
+  CHECK(run.output.find("signal 9") != std::string::npos);  // mpirun's words
+  // The first rank waits for the dead one when it is asked to end, and writes what it knows.
+  if (delay >= 0) CHECK(run_json(dir)["status"] == "failed");
+}
+
+TEST_CASE("a spawned rank that dies at any time is missed, and signals are heard meanwhile") {
+  const int delay = GENERATE(0, 100, 400);  // ms
+  const TempDir dir;
+  RunningProgram program(kProgram + " --devices 2 --strategy ddp_spawn" + kEndless + in(dir));
+  const pid_t process = wait_for_rank(dir, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+  kill(process, SIGKILL);
+  if (delay == 0) program.send(SIGTERM);
+  const ProgramResult run = program.wait(40);
+  CAPTURE(delay, run.output);
+  CHECK(run.status == (delay == 0 ? 143 : 1));
+}
+
+TEST_CASE("MPI that cannot start ranks ends ddp_spawn with a cause") {
+  const TempDir dir;
+  const ProgramResult run =
+      run_command("ulimit -n 32; " + kProgram + " --devices 2 --strategy ddp_spawn --timeout_seconds 4" + in(dir), 60);
+  CAPTURE(run.output);
+  CHECK(run.status == 1);
+  CHECK(count(run.output, "error: ") == 1);
+}
+
+TEST_CASE("ranks with different data are told so before the first step") {
+  const TempDir dir;
+  const auto digits = [](int images) {
+    std::string text;
+    for (int image = 0; image < images; ++image) {
+      for (int pixel = 0; pixel < 64; ++pixel) text += "7,";
+      text += std::to_string(image % 10) + "\n";
+    }
+    return text;
+  };
+  const std::string from = in(dir) + "--data.path ";
+  const ProgramResult run =
+      run_command(std::string(CXTRAIN_MPIEXEC) + " --oversubscribe -np 1 " + kProgram + from +
+                  dir.write("long.csv", digits(900)) + " : -np 1 " + kProgram + from +
+                  dir.write("short.csv", digits(100)));
+  CAPTURE(run.output);
+  CHECK(run.status == 2);
+  CHECK(count(run.output, "error: ") == 1);
+  CHECK(run.output.find("rank 0 has training: ") != std::string::npos);
+  CHECK(run.output.find("rank 1 has training: ") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace cxtrain::test
