@@ -9,6 +9,7 @@
 #include "cxtrain/data/digits_dataset.h"
 #include "cxtrain/data/find_data_file.h"
 #include "cxtrain/data/tensor_dataset.h"
+#include "cxtrain/memory/within_memory.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"
 
@@ -47,6 +48,7 @@ class DigitsModel final : public Module {
  public:
   explicit DigitsModel(const Arguments& arguments) : lr_(arguments.real("lr")) {
     const std::int64_t hidden = arguments.integer("hidden");
+    require_memory_for("model.hidden", 75.0 * static_cast<double>(hidden));
     hidden_ = register_module("hidden", torch::nn::Linear(64, hidden));
     output_ = register_module("output", torch::nn::Linear(hidden, 10));
   }
@@ -85,7 +87,7 @@ class DigitsModel final : public Module {
 CXTRAIN_PLUGIN("digits", [](Registry& registry) {
   using Type = ArgumentSpec::Type;
   registry.add<Module>("digits", "MLP on 8x8 handwritten digits (1,797 images, comes with the program)",
-                       {{"hidden", Type::integer, "256", "units of the hidden layer", {}},
-                        {"lr", Type::real, "1e-2", "Adam's learning rate", {}}},
+                       {{"hidden", Type::integer, "256", "units of the hidden layer", {}, Range::at_least(1)},
+                        {"lr", Type::real, "1e-2", "Adam's learning rate", {}, Range::at_least(0)}},
                        [](const Arguments& arguments) { return std::make_unique<DigitsModel>(arguments); });
 })

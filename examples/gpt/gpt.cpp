@@ -10,6 +10,7 @@
 
 #include <iostream>
 
+#include "cxtrain/memory/within_memory.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"
 #include "gpt/gpt_data.h"
@@ -22,19 +23,33 @@ using namespace cxtrain;
 GptSizes sizes_of(const Arguments& arguments) {
   const GptSizes sizes{arguments.integer("layers"), arguments.integer("heads"), arguments.integer("width"),
                        arguments.integer("context"), arguments.real("dropout")};
-  if (sizes.layers < 1 || sizes.context < 1) {
-    throw ConfigError("model.layers, model.context", "both must be at least 1");
-  }
-  if (sizes.heads < 1 || sizes.width < 1 || sizes.width % sizes.heads != 0) {
+  if (sizes.width % sizes.heads != 0) {
     throw ConfigError(
         "model.heads",
         std::to_string(sizes.heads) + " heads do not divide a width of " + std::to_string(sizes.width),
         "choose a width that is a multiple of the heads");
   }
-  if (!(sizes.dropout >= 0 && sizes.dropout < 1)) {
-    throw ConfigError("model.dropout", "it is a probability: 0 or more, and below 1");
-  }
+  const auto width = static_cast<double>(sizes.width);
+  require_memory_for("model.layers, model.width, model.context",
+                     static_cast<double>(sizes.layers) * 12 * width * width +
+                         width * (GptNetImpl::kVocabulary + static_cast<double>(sizes.context)));
   return sizes;
+}
+
+/// Bytes that a terminal shows as they are; all others are written as \xNN, so that no sample clears a
+/// screen.
+std::string printable(const std::string& bytes) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n' || (byte >= 0x20 && byte < 0x7f)) {
+      text += c;
+    } else {
+      text += {'\\', 'x', kHex[byte / 16], kHex[byte % 16]};
+    }
+  }
+  return text;
 }
 
 class GptModel final : public Module {
@@ -45,10 +60,7 @@ class GptModel final : public Module {
         warmup_(arguments.integer("warmup")),
         sample_bytes_(arguments.integer("sample_bytes")),
         temperature_(arguments.real("temperature")),
-        net_(register_module("net", GptNet(sizes_))) {
-    if (!(temperature_ > 0))
-      throw ConfigError("model.temperature", "it must be above 0", "1 samples as learned");
-  }
+        net_(register_module("net", GptNet(sizes_))) {}
 
   at::Tensor training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor value = loss(batch);
@@ -79,7 +91,7 @@ class GptModel final : public Module {
   TrainerDefaults trainer_defaults() const override { return {.max_epochs = 1}; }
 
   void on_fit_end() override {
-    if (sample_bytes_ > 0 && is_global_zero()) std::cout << sample(sample_bytes_) << std::endl;
+    if (sample_bytes_ > 0 && is_global_zero()) std::cout << printable(sample(sample_bytes_)) << std::endl;
   }
 
  private:
@@ -120,16 +132,25 @@ class GptModel final : public Module {
 
 CXTRAIN_PLUGIN("gpt", [](Registry& registry) {
   using Type = ArgumentSpec::Type;
-  registry.add<Module>(
-      "gpt", "a small GPT over the bytes of a text file (--data.path)",
-      {{"layers", Type::integer, "4", "transformer blocks", {}},
-       {"heads", Type::integer, "4", "attention heads in each", {}},
-       {"width", Type::integer, "128", "features of a position", {}},
-       {"context", Type::integer, "128", "bytes that it sees", {}},
-       {"dropout", Type::real, "0", "probability", {}},
-       {"lr", Type::real, "1e-3", "AdamW's peak learning rate", {}},
-       {"warmup", Type::integer, "100", "steps of linear warm-up", {}},
-       {"sample_bytes", Type::integer, "200", "length of the text printed after training; 0: none", {}},
-       {"temperature", Type::real, "0.8", "of that text: below 1 is safer, above 1 wilder", {}}},
-      [](const Arguments& arguments) { return std::make_unique<GptModel>(arguments); });
+  registry.add<Module>("gpt", "a small GPT over the bytes of a text file (--data.path)",
+                       {{"layers", Type::integer, "4", "transformer blocks", {}, Range::between(1, 1e4)},
+                        {"heads", Type::integer, "4", "attention heads in each", {}, Range::at_least(1)},
+                        {"width", Type::integer, "128", "features of a position", {}, Range::at_least(1)},
+                        {"context", Type::integer, "128", "bytes that it sees", {}, Range::at_least(1)},
+                        {"dropout", Type::real, "0", "probability", {}, Range::below(0, 1)},
+                        {"lr", Type::real, "1e-3", "AdamW's peak learning rate", {}, Range::at_least(0)},
+                        {"warmup", Type::integer, "100", "steps of linear warm-up", {}, Range::at_least(0)},
+                        {"sample_bytes",
+                         Type::integer,
+                         "200",
+                         "length of the text printed after training; 0: none",
+                         {},
+                         Range::between(0, 1e6)},
+                        {"temperature",
+                         Type::real,
+                         "0.8",
+                         "of that text: below 1 is safer, above 1 wilder",
+                         {},
+                         Range::above(0)}},
+                       [](const Arguments& arguments) { return std::make_unique<GptModel>(arguments); });
 })

@@ -51,6 +51,6 @@ CXTRAIN_PLUGIN("mnist", [](Registry& registry) {
   using Type = ArgumentSpec::Type;
   registry.add<Module>("mnist", "MNIST (IDX files in --data.path) by an MLP or a small CNN",
                        {{"net", Type::text, "mlp", "the network", {"mlp", "cnn"}},
-                        {"lr", Type::real, "1e-3", "Adam's learning rate", {}}},
+                        {"lr", Type::real, "1e-3", "Adam's learning rate", {}, Range::at_least(0)}},
                        [](const Arguments& arguments) { return std::make_unique<MnistModel>(arguments); });
 })

@@ -12,7 +12,8 @@ using cxtrain::DataError;
 /// The file of this name, or of this name with .gz; empty when there is neither.
 std::string find(const fs::path& folder, const std::string& name) {
   for (const fs::path& path : {folder / name, folder / (name + ".gz")}) {
-    if (fs::is_regular_file(path)) return path.string();
+    std::error_code unreadable;  // is none of the two; what is missing is said with the folder's name
+    if (fs::is_regular_file(path, unreadable)) return path.string();
   }
   return {};
 }
@@ -56,6 +57,10 @@ void MnistData::setup(const cxtrain::DataOptions& options) {
   } else {
     const auto& all = train ? train : t10k;
     const std::int64_t cut = all->size() / 10 * 9;
+    if (cut == 0) {
+      throw DataError("the folder '" + options.path + "' holds " + std::to_string(all->size()) +
+                      " images, of which nine tenths are for training; 10 are needed");
+    }
     train_ = all->slice(0, cut);
     val_ = all->slice(cut, all->size());
   }

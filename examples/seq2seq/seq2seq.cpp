@@ -13,6 +13,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/rnn.h>
 
+#include "cxtrain/memory/within_memory.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"
 #include "seq2seq/seq2seq_data.h"
@@ -63,8 +64,10 @@ TORCH_MODULE(Decoder);
 class Seq2SeqModel final : public Module {
  public:
   explicit Seq2SeqModel(const Arguments& arguments)
-      : length_(at_least_one(arguments, "length")), lr_(arguments.real("lr")) {
-    const std::int64_t width = at_least_one(arguments, "width"), hidden = at_least_one(arguments, "hidden");
+      : length_(arguments.integer("length")), lr_(arguments.real("lr")) {
+    const std::int64_t width = arguments.integer("width"), hidden = arguments.integer("hidden");
+    const auto w = static_cast<double>(width), h = static_cast<double>(hidden);
+    require_memory_for("model.width, model.hidden", 2 * (kBytes * w + 3 * h * (w + h)) + kBytes * h);
     encoder_ = register_module("encoder", Encoder(width, hidden));
     decoder_ = register_module("decoder", Decoder(width, hidden));
   }
@@ -101,13 +104,6 @@ class Seq2SeqModel final : public Module {
   TrainerDefaults trainer_defaults() const override { return {.max_epochs = 3}; }
 
  private:
-  static std::int64_t at_least_one(const Arguments& arguments, const std::string& name) {
-    const std::int64_t value = arguments.integer(name);
-    if (value < 1)
-      throw ConfigError("model." + name, std::to_string(value) + " is too small; the least is 1");
-    return value;
-  }
-
   /// The decoder reads the right bytes, whatever it would have written itself (teacher forcing).
   at::Tensor logits(const Batch& batch, const at::Tensor& goal) {
     const at::Tensor begin = at::full({batch.size, 1}, kBegin, goal.options());
@@ -136,9 +132,9 @@ CXTRAIN_PLUGIN("seq2seq", [](Registry& registry) {
   registry.add<Module>(
       "seq2seq",
       "encoder and decoder GRUs that write the ends of lines backwards; may span two devices a rank",
-      {{"length", Type::integer, "12", "bytes of each line", {}},
-       {"width", Type::integer, "32", "features of a byte", {}},
-       {"hidden", Type::integer, "128", "units of each GRU", {}},
-       {"lr", Type::real, "3e-3", "Adam's learning rate", {}}},
+      {{"length", Type::integer, "12", "bytes of each line", {}, Range::between(1, 1e6)},
+       {"width", Type::integer, "32", "features of a byte", {}, Range::at_least(1)},
+       {"hidden", Type::integer, "128", "units of each GRU", {}, Range::at_least(1)},
+       {"lr", Type::real, "3e-3", "Adam's learning rate", {}, Range::at_least(0)}},
       [](const Arguments& arguments) { return std::make_unique<Seq2SeqModel>(arguments); });
 })

@@ -8,6 +8,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "cxtrain/data/tensor_dataset.h"
+#include "cxtrain/memory/within_memory.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"
 
@@ -18,6 +19,15 @@ using namespace cxtrain;
 struct Sizes {
   std::int64_t in, out, samples;
 };
+
+Sizes sizes_of(const Arguments& arguments) {
+  const Sizes sizes{arguments.integer("in"), arguments.integer("out"), arguments.integer("samples")};
+  const auto in = static_cast<double>(sizes.in), out = static_cast<double>(sizes.out);
+  require_memory_for("model.in, model.out", in * out);
+  // The samples have no gradients: half of what as many parameters take.
+  require_memory_for("model.samples", static_cast<double>(sizes.samples) * (in + out) / 2);
+  return sizes;
+}
 
 /// Random inputs and targets, the same on every rank.
 class RandomData final : public DataModule {
@@ -46,7 +56,7 @@ class RandomData final : public DataModule {
 class SimpleModel final : public Module {
  public:
   explicit SimpleModel(const Arguments& arguments)
-      : sizes_{arguments.integer("in"), arguments.integer("out"), arguments.integer("samples")},
+      : sizes_(sizes_of(arguments)),
         lr_(arguments.real("lr")),
         linear_(register_module("linear", torch::nn::Linear(sizes_.in, sizes_.out))) {}
 
@@ -77,10 +87,11 @@ class SimpleModel final : public Module {
 
 CXTRAIN_PLUGIN("simple", [](Registry& registry) {
   using Type = ArgumentSpec::Type;
-  registry.add<Module>("simple", "one large linear layer on random data, for measuring",
-                       {{"in", Type::integer, "12800", "input features", {}},
-                        {"out", Type::integer, "6400", "output features", {}},
-                        {"samples", Type::integer, "1024", "random samples in an epoch", {}},
-                        {"lr", Type::real, "1e-3", "Adam's learning rate", {}}},
-                       [](const Arguments& arguments) { return std::make_unique<SimpleModel>(arguments); });
+  registry.add<Module>(
+      "simple", "one large linear layer on random data, for measuring",
+      {{"in", Type::integer, "12800", "input features", {}, Range::at_least(1)},
+       {"out", Type::integer, "6400", "output features", {}, Range::at_least(1)},
+       {"samples", Type::integer, "1024", "random samples in an epoch", {}, Range::at_least(1)},
+       {"lr", Type::real, "1e-3", "Adam's learning rate", {}, Range::at_least(0)}},
+      [](const Arguments& arguments) { return std::make_unique<SimpleModel>(arguments); });
 })

@@ -233,14 +233,50 @@ TEST_CASE("values that do not fit are quoted", "[cli]") {
   CHECK_THAT(problem_of({"--print_config=yes"}), cxtrain::test::contains("takes no value, found 'yes'"));
 }
 
-TEST_CASE("an option given twice is refused, under any of its names", "[cli]") {
-  CHECK(problem_of({"--max_epochs", "3", "--trainer.max-epochs", "4"}) ==
-        "--trainer.max-epochs: is given twice (keep one)");
-  CHECK(problem_of({"--model", "a", "--model.name", "b"}) == "--model.name: is given twice (keep one)");
-  CHECK(problem_of({"--model.layers", "1", "--model.layers", "2"}) ==
-        "--model.layers: is given twice (keep one)");
+TEST_CASE("the last of several settings counts, under any of their names", "[cli]") {
+  CHECK(parse({"--max_epochs", "3", "--trainer.max-epochs", "4"}).options.trainer.max_epochs == 4);
+  CHECK(parse({"--max_epochs", "many", "--max_epochs=4"}).options.trainer.max_epochs == 4);
+  CHECK(parse({"--max_epochs", "3", "--max_epochs", "null"}).options.trainer.max_epochs == std::nullopt);
+  CHECK(parse({"--model", "a", "--model.name", "b"}).options.model.name == "b");
+  CHECK(parse({"--model.layers", "1", "--model.layers", "2"}).options.model.args.at("layers") == "2");
+  CHECK(
+      parse({"--weights_summary", "null", "--weights_summary", "top"}).options.trainer.enable_model_summary);
+  CHECK(parse({"--plugin", "a", "--plugin", "b"}).options.plugins.size() == 2);
+}
+
+TEST_CASE("a file that says two things is refused", "[cli]") {
   CHECK(problem_of({"--config", "a.yaml"}, {{"a.yaml", "seed: 1\nseed: 2\n"}}) ==
         "a.yaml line 2: seed: is given twice (keep one)");
+}
+
+TEST_CASE("whether somebody chose the model is known", "[cli]") {
+  CHECK_FALSE(parse({"--model.layers", "1"}).model_given);
+  CHECK(parse({"--model", "digits"}).model_given);
+  CHECK_FALSE(parse({"--model", "digits", "--model", "null"}).model_given);
+  CHECK(parse({"--config", "a.yaml"}, {{"a.yaml", "model: {class_path: gpt}"}}).model_given);
+}
+
+TEST_CASE("forgotten hyphens", "[cli]") {
+  CHECK(problem_of({"max_epochs=3"}) ==
+        "max_epochs=3: options start with two hyphens (did you mean --max_epochs=3?)");
+  CHECK(problem_of({"fit", "max-epochs", "3"}) ==
+        "max-epochs: options start with two hyphens (did you mean --max-epochs?)");
+  CHECK(problem_of({"model.hidden=3"}) ==
+        "model.hidden=3: options start with two hyphens (did you mean --model.hidden=3?)");
+}
+
+TEST_CASE("a file that cannot be read says why", "[cli]") {
+  const auto problems = read_command_line(std::vector{"--config", "/dev/zero"}, read_text_file).problems;
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].message == "cannot read '/dev/zero': it is a device; name a regular file");
+}
+
+TEST_CASE("very many wrong keys are answered at once", "[cli]") {
+  std::vector<std::string> words;
+  for (int i = 0; i < 60'000; ++i) words.push_back("--wrong" + std::to_string(i) + "=1");
+  std::vector<const char*> args;
+  for (const std::string& word : words) args.push_back(word.c_str());
+  CHECK(problems_of(args).size() == 60'000);
 }
 
 TEST_CASE("YAML files that cannot be used are refused by file and line", "[cli]") {

@@ -81,7 +81,7 @@ TEST_CASE("plan: errors keep the shape and end with status 2", "[cli]") {
   options.hardware_file = "no/such/file.json";
   options.trainer.strategy = "dpp";
   CHECK_THAT(plan_json(options, 2)["errors"][0]["message"].get<std::string>(),
-             cxtrain::test::contains("no/such/file.json cannot be read"));
+             cxtrain::test::contains("cannot read 'no/such/file.json': No such file"));
   options.hardware_file = damaged.path();
   CHECK_THAT(plan_json(options, 2)["errors"][0]["message"].get<std::string>(),
              cxtrain::test::contains("no valid JSON"));
@@ -99,17 +99,40 @@ TEST_CASE("plan: errors keep the shape and end with status 2", "[cli]") {
   CHECK(plan_json(options, 2)["errors"][0]["option"] == "ranks");
 }
 
-TEST_CASE("a refused command line can be told as a plan", "[cli]") {
+TEST_CASE("a refused command line and the plan's own errors are told together", "[cli]") {
+  Options options;
+  options.trainer.precision = "17";
+  options.json = true;
   std::ostringstream out;
-  print_refused_plan({{"--bogus", "there is no such option", ""}}, out);
-  CHECK(Json::parse(out.str())["errors"][0]["option"] == "--bogus");
+  CHECK(run_plan(options, out, {}, {{"--bogus", "there is no such option", ""}}) == 2);
+  const Json errors = Json::parse(out.str())["errors"];
+  REQUIRE(errors.size() == 2);
+  CHECK(errors[0]["option"] == "--bogus");
+  CHECK(errors[1]["option"] == "precision");
+  options.json = false;
+  CHECK_THROWS_WITH(run_plan(options, out, {}, {{"--bogus", "there is no such option", ""}}),
+                    cxtrain::test::contains("--bogus") && cxtrain::test::contains("precision"));
+}
+
+TEST_CASE("plan: more ranks than any machine has", "[cli]") {
+  Options options;
+  options.plan_ranks = 2147483647;
+  CHECK(make_plan(options).errors.at(0).message == "is more than any machine has; the most is 100000");
+  options.plan_ranks = 4;
+  options.plan_ranks_per_node = 2147483647;
+  CHECK(make_plan(options).errors.at(0).option == "ranks_per_node");
+  options.plan_ranks_per_node.reset();
+  options.plan_ranks = -2147483648;
+  CHECK(make_plan(options).errors.at(0).message == "must be 1 at least");
+  options.plan_ranks = 100'000;
+  CHECK(make_plan(options).ok());
 }
 
 TEST_CASE("info prints a hardware file that plan reads", "[cli]") {
   Options options;
   options.json = options.show_hardware = true;
   std::ostringstream out;
-  CHECK(run_info(options, {}, out) == 0);
+  CHECK(run_info(options, {}, {}, out) == 0);
   const Hardware hardware = parse_hardware(out.str(), "info");
   CHECK(hardware.nodes.size() == 1);
   CHECK(hardware.nodes[0].hostname == probe_hardware().nodes[0].hostname);
@@ -119,10 +142,18 @@ TEST_CASE("info tells versions and the machine", "[cli]") {
   const std::vector<std::string> extra{"LibTorch 9.8.7"};
   std::ostringstream out, json;
   Options options;
-  run_info(options, extra, out);
+  const std::vector<CatalogueSection> catalogue{
+      {"Models",
+       "model",
+       {{"gpt", "a small GPT", {{"layers", ArgumentSpec::Type::integer, "4", "blocks", {}}}}}}};
+  run_info(options, extra, catalogue, out);
   CHECK_THAT(out.str(), Catch::Matchers::StartsWith("cxtrain ") &&
                             cxtrain::test::contains("LibTorch 9.8.7\n") && cxtrain::test::contains(" core"));
+  CHECK_THAT(out.str(), cxtrain::test::contains("\nModels (--model)\n  gpt   ") &&
+                            cxtrain::test::contains("\n    --model.layers N  ") &&
+                            cxtrain::test::contains("  blocks [4]\n"));
   options.json = true;
-  run_info(options, extra, json);
+  run_info(options, extra, catalogue, json);
+  CHECK(Json::parse(json.str())["components"][0]["arguments"][0]["default"] == "4");
   CHECK(Json::parse(json.str())["about"][0] == "LibTorch 9.8.7");
 }

@@ -62,3 +62,45 @@ TEST_CASE("arguments: asking for what the specs lack is a programming error", "[
   CHECK_THROWS_AS(arguments.integer("net"), std::logic_error);
   CHECK_THROWS_AS(arguments.real("layers"), std::logic_error);
 }
+
+TEST_CASE("arguments: numbers outside of their range", "[config]") {
+  const std::vector<ArgumentSpec> specs{{"lr", Type::real, "0.1", "", {}, Range::at_least(0)},
+                                        {"eps", Type::real, "1", "", {}, Range::above(0)},
+                                        {"share", Type::real, "0", "", {}, Range::below(0, 1)},
+                                        {"bytes", Type::integer, "1", "", {}, Range::between(1, 10)},
+                                        {"free", Type::real, "1", "", {}},
+                                        {"steps", Type::integers, "3,5", "", {}, Range::at_least(1)}};
+  const auto refusal = [&](const char* name, const char* value) {
+    std::vector<Problem> problems;
+    Arguments(specs, {{name, value}}, "", problems);
+    return problems.empty() ? std::string() : problems[0].message;
+  };
+  CHECK(refusal("lr", "-1e-9") == "'-1e-9' is less than 0");
+  for (const char* value : {"nan", "-nan", "inf", "-inf"}) {
+    CHECK(refusal("lr", value) == "'" + std::string(value) + "' is not a finite number");
+    CHECK(refusal("free", value) == "'" + std::string(value) + "' is not a finite number");
+  }
+  CHECK(refusal("lr", "0").empty());
+  CHECK(refusal("eps", "0") == "'0' is not above 0");
+  CHECK(refusal("share", "1") == "'1' is not below 1");
+  CHECK(refusal("share", "0").empty());
+  CHECK(refusal("bytes", "0") == "'0' is less than 1");
+  CHECK(refusal("bytes", "9223372036854775807") == "'9223372036854775807' is more than 10");
+  CHECK(refusal("free", "-1e300").empty());
+  CHECK(refusal("steps", "1, 2,3").empty());
+  CHECK(refusal("steps", "1,0") == "'0' is less than 1");
+  for (const char* value : {"1,,2", "1,", "x", "1 2"})
+    CHECK(refusal("steps", value) ==
+          "'" + std::string(value) + "' is not a list of whole numbers with commas between");
+  std::vector<Problem> problems;
+  CHECK(Arguments(specs, {}, "", problems).integers("steps") == std::vector<std::int64_t>{3, 5});
+}
+
+TEST_CASE("arguments: names that others have may have been meant", "[config]") {
+  std::vector<Problem> problems;
+  const std::vector<std::string> others{"path", "batch_size"};
+  Arguments({}, {{"pth", "x"}, {"banana", "1"}}, "data.", problems, others);
+  REQUIRE(problems.size() == 2);
+  CHECK(problems[0].hint == "known are path, batch_size");
+  CHECK(problems[1].hint == "did you mean --data.path?");
+}

@@ -54,6 +54,18 @@ TEST_CASE("a batch limit picks batches of a loader", "[config]") {
   CHECK(BatchLimit{0.0}.apply(7) == 0);
 }
 
+TEST_CASE("a fraction that means less than one batch is refused with the arithmetic", "[config]") {
+  CHECK(limited_batches({0.5}, "limit_val_batches", 7) == 3);
+  CHECK(limited_batches({0.0}, "limit_val_batches", 7) == 0);
+  CHECK(limited_batches({std::int64_t{0}}, "limit_val_batches", 7) == 0);
+  CHECK(limited_batches({0.01}, "limit_val_batches", 0) == 0);
+  CHECK_THROWS_WITH(limited_batches({0.01}, "limit_val_batches", 8),
+                    Catch::Matchers::Equals(
+                        "trainer.limit_val_batches: 0.01 of 8 batches is less than one: 0.01 * 8 = 0.08 (use "
+                        "--limit_val_batches 0.125 or more, or 1 for one batch; 0 for none)"));
+  CHECK(limited_batches({0.0834}, "limit_val_batches", 12) == 1);
+}
+
 TEST_CASE("max_time", "[config]") {
   CHECK(*parse_max_time("00:00:00:30") == 30);
   CHECK(*parse_max_time("01:12:00:00") == 36 * 3600);
@@ -98,6 +110,9 @@ TEST_CASE("device lists: what is asked for", "[config]") {
   CHECK(wanted("[1]") == decltype(DeviceList::wanted){List{1}});
   CHECK(wanted("0") == decltype(DeviceList::wanted){List{}});
   CHECK(wanted("[]") == decltype(DeviceList::wanted){List{}});
+  CHECK_FALSE(parse_device_list(",").value);
+  CHECK_FALSE(parse_device_list("[,]").value);
+  CHECK_FALSE(parse_device_list("100001").value);
   for (const char* text :
        {"", "two", "2.5", "-2", "0,-1", "0,0", "0,,1", "[0,1", "0,1]", "0;1", "0-3", ",0", "0,1,x"}) {
     INFO(text);
@@ -126,6 +141,8 @@ TEST_CASE("the nearest name", "[config]") {
   CHECK(nearest_name("mxa_epochs", names) == "max_epochs");  // neighbours swapped
   CHECK(nearest_name("percision", names) == "precision");
   CHECK(nearest_name("lr", names) == "lr");
+  CHECK(nearest_name("MAX_EPOCHS", names) == "max_epochs");
+  CHECK(nearest_name(std::string(100'000, 'l'), names).empty());
   CHECK(nearest_name("rl", names) == "lr");
   CHECK(nearest_name("banana", names).empty());
   CHECK(nearest_name("x", names).empty());

@@ -182,3 +182,45 @@ TEST_CASE("a world that disagrees shows both numbers and the right command line"
   CHECK_THAT(errors(trainer_of(nullptr, "2", "single"), {}),
              cxtrain::test::contains("single uses one device, but 2 devices"));
 }
+
+TEST_CASE("processes far above the cores are refused, unless the user starts them", "[config]") {
+  const auto errors = [](const char* devices, int cores, const char* strategy = nullptr,
+                         const WorldFacts& launched = {}) {
+    Options options;
+    options.trainer.accelerator = "cpu";
+    options.trainer.devices = devices;
+    if (strategy != nullptr) options.trainer.strategy = strategy;
+    return all(resolve(options, machine(0, cores), launched).errors);
+  };
+  CHECK(errors("4", 2).empty());
+  CHECK(errors("16", 1).empty());
+  CHECK(errors("17", 2) ==
+        "devices: 17 processes share 2 cores, and that is too many: the most is 16 (8 for each core, 16 at "
+        "least) "
+        "(use --devices 2; `mpirun --oversubscribe -np 17` starts them all the same)\n");
+  CHECK(errors("256", 32).empty());
+  CHECK_THAT(errors("257", 32), test::contains("the most is 256"));
+  CHECK_THAT(errors("3000", 2, "dp"),
+             test::contains("3000 replicas share 2 cores") && !test::contains("mpirun"));
+  CHECK(errors("100", 2, "ddp", under_mpirun({100})).empty());
+}
+
+TEST_CASE("counts that no machine has are refused before they are planned for", "[config]") {
+  Options options;
+  options.trainer.devices = "2147483647";
+  CHECK_THAT(all(resolve(options, machine(0), {}).errors), test::contains("the most is 100000"));
+  options.trainer.devices.reset();
+  options.trainer.num_processes = 2147483647;
+  CHECK_THAT(all(resolve(options, machine(0), {}).errors), test::contains("the most is 100000"));
+  options.trainer.num_processes.reset();
+  options.trainer.devices_per_rank = 2147483647;
+  CHECK_THAT(all(resolve(options, machine(0), {}).errors),
+             test::contains("devices_per_rank: 2147483647 is more than"));
+  options.trainer.devices_per_rank = 1;
+  options.trainer.num_nodes = 2147483647;
+  CHECK_THAT(all(resolve(options, machine(0), {}).errors),
+             test::contains("num_nodes: 2147483647 is more than"));
+  options.trainer.num_nodes = 100'000;
+  options.trainer.devices = "100000";
+  CHECK_THAT(all(resolve(options, machine(0), {}).errors), test::contains("mpirun -np 10000000000"));
+}

@@ -55,6 +55,24 @@ TEST_CASE("names of strategies that exist in Lightning only", "[config]") {
   CHECK_THAT(plan.errors[0].hint, test::contains("--"));
 }
 
+TEST_CASE("a plugin may have a name that Lightning had", "[config]") {
+  const std::vector<std::string> strategies{"ddp", "fsdp", "single"};
+  Options options;
+  options.trainer.strategy = "fsdp";
+  options.trainer.devices = "2";
+  const Plan plan = resolve(options, machine(2), {}, strategies);
+  CHECK(all(plan.errors).empty());
+  CHECK(plan.strategy == "fsdp");
+  CHECK(read_strategy_name("fsdp", strategies).name == "fsdp");
+  CHECK(read_strategy_name("fsdp_native", strategies).name.empty());
+  options.trainer.strategy = "DDP";
+  CHECK(all(resolve(options, machine(2), {}, strategies).errors) ==
+        "strategy: there is no strategy 'DDP' (did you mean ddp?)\n");
+  options.trainer.strategy = "banana";
+  CHECK(all(resolve(options, machine(2), {}, strategies).errors) ==
+        "strategy: there is no strategy 'banana' (known are ddp, fsdp, single)\n");
+}
+
 TEST_CASE("a preset reaches the plan, and wins over ddp.find_unused_parameters", "[config]") {
   CHECK(plan_for(nullptr, "ddp_find_unused_parameters_true", "2", 2).find_unused_parameters);
   CHECK(plan_for(nullptr, "ddp_find_unused_parameters_true", "2", 2).strategy == "ddp");

@@ -37,7 +37,7 @@ check_run() {
 }
 steps=(--max_steps 5 --limit_val_batches 2 --model.hidden 16)
 
-"$work/build/sine" --model sine "${steps[@]}" --default_root_dir "$work/own"
+"$work/build/sine" "${steps[@]}" --default_root_dir "$work/own"
 check_run "$work/own" 1
 mpirun -np 2 --bind-to none "$work/prefix/bin/cxtrain_mpi" --plugin "$work/build/libcxtrain_model_sine.so" --model sine \
   "${steps[@]}" --default_root_dir "$work/plugin"

@@ -2,7 +2,10 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
+#include <sys/stat.h>
 #include <zlib.h>
+
+#include <limits>
 
 #include "support/catch.h"
 
@@ -126,6 +129,21 @@ TEST_CASE("files that cannot be read say why", "[dataset]") {
   CHECK_THROWS_WITH(read_file(dir.write("flipped.gz", flipped)), contains("damaged"));
 }
 
+TEST_CASE("pipes and devices are no files of data", "[dataset]") {
+  const TempDir dir;
+  REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);
+  CHECK_THROWS_WITH(read_file(dir.file("pipe")), contains("it is a pipe; name a regular file"));
+  CHECK_THROWS_WITH(read_file("/dev/zero"), contains("it is a device"));
+}
+
+TEST_CASE("what follows a gzip stream is ignored, as gzip does", "[dataset]") {
+  const TempDir dir;
+  const std::string packed = test::slurp(gzip_file(dir, "a.gz", "content"));
+  CHECK(read_file(dir.write("zeros.gz", packed + std::string(100, '\0'))) == "content");
+  CHECK(read_file(dir.write("garbage.gz", packed + "garbage")) == "content");
+  CHECK(read_file(dir.write("two.gz", packed + packed)) == "contentcontent");
+}
+
 TEST_CASE("text samples are bytes and the bytes that follow", "[dataset]") {
   const auto text = std::make_shared<const std::string>("abcdefghij\xff");
   const TextDataset data(text, 1, 11, 4, 3);  // bcdefghij\xff
@@ -143,6 +161,7 @@ TEST_CASE("text samples are bytes and the bytes that follow", "[dataset]") {
   whole.collate(first, batch);
   CHECK(batch[1][0][8].item<std::int64_t>() == 255);
   CHECK_THROWS_AS(TextDataset(text, 1, 11, 10, 1), DataError);
+  CHECK_THROWS_AS(TextDataset(text, 1, 11, std::numeric_limits<std::int64_t>::max(), 1), DataError);
 }
 
 TEST_CASE("a text is split nine to one without overlap", "[dataset]") {

@@ -120,3 +120,8 @@ TEST_CASE("every damage to IDX files is named", "[idx]") {
     CHECK_THAT(refusal(dir, pair), contains("truncated"));
   }
 }
+
+TEST_CASE("a file without images is refused", "[idx]") {
+  const TempDir dir;
+  CHECK_THAT(refusal(dir, Pair(0)), contains("holds no images"));
+}

@@ -162,3 +162,19 @@ TEST_CASE("impossible samplers are refused", "[sampler]") {
   CHECK_THROWS_WITH(parse_uneven("half"),
                     cxtrain::test::contains("half") && cxtrain::test::contains("exact"));
 }
+
+TEST_CASE("a batch larger than the data takes the room of the data", "[sampler]") {
+  const ShardedSampler one(10, {0, 1}, {.batch_size = 2147483647});
+  CHECK(one.num_batches() == 1);
+  CHECK(one.batch(0).size() == 10);
+  CHECK_THROWS_WITH(ShardedSampler(10, {0, 1}, {.batch_size = std::int64_t{1} << 31}),
+                    cxtrain::test::contains("data.batch_size"));
+}
+
+TEST_CASE("a size that no machine has is refused before it is counted", "[sampler]") {
+  for (const bool shuffle : {false, true}) {
+    CHECK_THROWS_WITH(
+        ShardedSampler(std::int64_t{1} << 62, {0, 2}, {.batch_size = 1, .shuffle = shuffle}),
+        cxtrain::test::contains("data: the dataset says that it has 4611686018427387904 samples"));
+  }
+}

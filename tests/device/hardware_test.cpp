@@ -10,7 +10,7 @@ using namespace cxtrain;
 
 namespace {
 
-std::string refusal(const char* text) {
+std::string refusal(const std::string& text) {
   try {
     parse_hardware(text, "hw.json");
   } catch (const DataError& error) {
@@ -91,4 +91,16 @@ TEST_CASE("a damaged hardware file is refused by file and field", "[device]") {
              cxtrain::test::contains("gpus[1]: the index 1 is used twice"));
   CHECK_THAT(refusal(R"({"nodes":[{}],"env":{"CUDA_VISIBLE_DEVICES":2}})"),
              cxtrain::test::contains("env.CUDA_VISIBLE_DEVICES: expected a text, found 2"));
+}
+
+TEST_CASE("hardware files that are nested without end, or hold no numbers", "[device]") {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  CHECK(refusal(deep) == "hardware file hw.json: the whole: expected an object, found a list");
+  CHECK(refusal("{\"nodes\":[{\"cores\":" + deep + "}]}") ==
+        "hardware file hw.json: nodes[0].cores: expected a whole number, found a list");
+  CHECK(parse_hardware("{\"nodes\":[{}],\"comment\":" + deep + "}", "hw.json").nodes.size() == 1);
+  CHECK(refusal(R"({"nodes":[{"cores":1e400}]})") ==
+        "hardware file hw.json cannot be used: number overflow parsing '1e400'");
+  CHECK_THAT(refusal("{"), !cxtrain::test::contains("json.exception"));
+  CHECK(refusal("{\"nodes\":" + std::string(1'000'000, 'x')).size() < 1000);
 }

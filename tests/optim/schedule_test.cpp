@@ -84,9 +84,9 @@ TEST_CASE("options choose and change optimizer and schedule") {
   REQUIRE(problems.size() == 5);
   CHECK(problems[0].hint == "did you mean adam?");
   CHECK(problems[1].hint == "did you mean cosine?");
-  CHECK(problems[2].message == "`fast` is not a number");
-  CHECK(problems[3].hint == "there are lr, beta1, beta2, eps, weight_decay, amsgrad");
-  CHECK(problems[4].message == "`1.5` is not a whole number");
+  CHECK(problems[2].message == "'fast' is not a number");
+  CHECK(problems[3].hint == "known are lr, beta1, beta2, eps, weight_decay, amsgrad");
+  CHECK(problems[4].message == "'1.5' is not a whole number");
 }
 
 }  // namespace

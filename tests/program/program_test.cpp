@@ -68,9 +68,9 @@ TEST_CASE("each mistake gets one message and exit status 2, once for all ranks")
       {"--model digit", "did you mean digits?"},
       {"--strategy dpd", "did you mean ddp?"},
       {"--model.hiden 3", "did you mean"},
-      {"--model.hidden -5",
-       "model: cannot be built with its arguments: Trying to create tensor with negative"},
+      {"--model.hidden -5", "model.hidden: \'-5\' is less than 1"},
       {"--optimizer.lr fast", "fast"},
+      {"--limit_val_batches 0.01", "less than one"},
       {"--plugin " + plugins + "/wrong_abi.so", "ABI version 999"},
       {"--plugin " + plugins + "/foreign_torch.so", "LibTorch 1.0.0"},
       {"--precision 17", "17"},
@@ -154,6 +154,26 @@ TEST_CASE("help, version, info and print_config say what they are asked for") {
   CHECK(count(run_ranks(2, "--version").output, "LibTorch") == 1);
 }
 
+TEST_CASE("what could not be printed is no success") {
+  for (const char* arguments : {"plan", "plan --json", "info", "--help", "--print_config", "--version"}) {
+    CAPTURE(arguments);
+    const ProgramResult full = run_program(std::string(arguments) + " > /dev/full");
+    CHECK(full.status == 1);
+    CHECK(full.output.find("error: cannot write to standard output: No space left") != std::string::npos);
+  }
+  const ProgramResult closed = run_program("plan >&-");
+  CHECK(closed.status == 1);
+  CHECK(closed.output.find("error: cannot write to standard output") != std::string::npos);
+}
+
+TEST_CASE("quiet runs say nothing") {
+  const TempDir dir;
+  const ProgramResult run = run_program("--quiet --max_steps 2" + in(dir));
+  CHECK(run.status == 0);
+  CHECK(run.output.empty());
+  CHECK(slurp(dir.path() + "/cxtrain_logs/version_0/rank_0.log").find("done: ") != std::string::npos);
+}
+
 TEST_CASE("validate, test and predict run from the program") {
   const TempDir dir;
   for (const char* command : {"validate", "test", "predict"}) {
@@ -176,6 +196,8 @@ TEST_CASE("the other examples train") {
              text + in(dir));
   CAPTURE(gpt.output);
   CHECK(gpt.status == 0);
+  CHECK(std::all_of(gpt.output.begin(), gpt.output.end(),
+                    [](char c) { return c == '\n' || c == '\r' || (c >= 0x20 && c < 0x7f); }));
   const TempDir other;
   const ProgramResult simple =
       run_program("--model simple --max_steps 1 --num_sanity_val_steps 0" + in(other));

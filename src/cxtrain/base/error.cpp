@@ -5,18 +5,14 @@
 #include <new>
 #include <string_view>
 #include <system_error>
+#include "cxtrain/base/problems.h"
 
 namespace cxtrain {
 namespace {
 
 std::string describe(const std::vector<Problem>& problems) {
   std::string text;
-  for (const Problem& problem : problems) {
-    if (!text.empty()) text += '\n';
-    if (!problem.option.empty()) text += problem.option + ": ";
-    text += problem.message;
-    if (!problem.hint.empty()) text += " (" + problem.hint + ")";
-  }
+  for (const Problem& problem : first_of(problems)) text += (text.empty() ? "" : "\n") + to_line(problem);
   return text;
 }
 

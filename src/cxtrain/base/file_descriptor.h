@@ -19,6 +19,8 @@ class FileDescriptor {
 
   int get() const noexcept { return descriptor_; }
   explicit operator bool() const noexcept { return descriptor_ >= 0; }
+  /// The caller's from here on.
+  int release() noexcept { return std::exchange(descriptor_, -1); }
   void reset() noexcept {
     if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
   }

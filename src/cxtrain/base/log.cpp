@@ -15,6 +15,7 @@
 #include <iostream>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/problems.h"
 
 namespace logging = boost::log;
 namespace expr = boost::log::expressions;
@@ -54,12 +55,13 @@ struct Log::Sinks {
   boost::shared_ptr<Sink> console, file;
 };
 
-Log::Log(int rank) : rank_(rank), sinks_(std::make_unique<Sinks>()) {
+Log::Log(int rank, bool quiet) : rank_(rank), sinks_(std::make_unique<Sinks>()) {
   logging::core::get()->add_global_attribute("TimeStamp", logging::attributes::local_clock());
   sinks_->console = make_sink(boost::shared_ptr<std::ostream>(&std::cerr, [](std::ostream*) {}));
-  sinks_->console->set_filter([rank](const logging::attribute_value_set& values) {
+  sinks_->console->set_filter([rank, quiet](const logging::attribute_value_set& values) {
     const auto severity = values["Severity"].extract<Severity>();
-    return rank == 0 || (severity && *severity == Severity::error);
+    if (severity && *severity == Severity::error) return true;
+    return rank == 0 && !(quiet && severity && *severity == Severity::info);
   });
   sinks_->console->set_formatter([](const logging::record_view& record, logging::formatting_ostream& out) {
     const auto severity = record["Severity"].extract<Severity>();
@@ -93,6 +95,6 @@ void Log::open_file(const std::string& directory) {
 
 void log_info(const std::string& message) { write(Severity::info, message); }
 void log_warning(const std::string& message) { write(Severity::warning, message); }
-void log_error(const std::string& message) { write(Severity::error, message); }
+void log_error(const std::string& message) { write(Severity::error, shortened(message)); }
 
 }  // namespace cxtrain

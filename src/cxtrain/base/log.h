@@ -11,8 +11,9 @@ namespace cxtrain {
 
 class Log {
  public:
-  /// Console lines go to stderr, so that stdout stays for what the user asked for. One per process.
-  explicit Log(int rank);
+  /// Console lines go to stderr, so that stdout stays for what the user asked for; with `quiet` only warnings
+  /// and errors do. Files get everything. One per process.
+  explicit Log(int rank, bool quiet = false);
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;

@@ -1,9 +1,9 @@
 #include "cxtrain/cli/command_line.h"
 
-#include <fstream>
-#include <sstream>
+#include <algorithm>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/regular_file.h"
 #include "cxtrain/cli/help_text.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/words.h"
@@ -39,6 +39,26 @@ void read_hardware(const Words& words, Options& options, std::vector<Problem>& p
   }
 }
 
+std::optional<std::string> read_config(const std::string& file, const ReadFile& read_file,
+                                       std::vector<Problem>& problems) {
+  try {
+    if (auto text = read_file(file)) return text;
+    problems.push_back(
+        {"--config", "the file " + file + " cannot be read", "check the path and its permissions"});
+  } catch (const DataError& error) {
+    problems.push_back({"--config", error.what(), ""});
+  }
+  return std::nullopt;
+}
+
+void take(const std::vector<Setting>& settings, ParsedCommandLine& parsed) {
+  for (const Setting& setting : settings) {
+    const OptionEntry* entry = find_option(setting.key);
+    if (entry != nullptr && entry->key == "model") parsed.model_given = setting.value.has_value();
+  }
+  apply_settings(settings, parsed.options, parsed.problems);
+}
+
 }  // namespace
 
 ParsedCommandLine read_command_line(std::span<const char* const> args, const ReadFile& read_file) {
@@ -50,22 +70,14 @@ ParsedCommandLine read_command_line(std::span<const char* const> args, const Rea
   parsed.version = words.version;
   parsed.print_config = words.print_config;
   parsed.help_text = help_text(words.subcommand);
-  if (parsed.help || parsed.version) {
-    problems.clear();
-    return parsed;
-  }
-
   for (const std::string& file : words.config_files) {
-    if (const auto text = read_file(file)) {
-      apply_settings(read_yaml(*text, file, problems), parsed.options, problems);
-    } else {
-      problems.push_back(
-          {"--config", "the file " + file + " cannot be read", "check the path and its permissions"});
-    }
+    if (const auto text = read_config(file, read_file, problems))
+      take(read_yaml(*text, file, problems), parsed);
   }
   check_subcommand(words, problems);
-  apply_settings(words.settings, parsed.options, problems);
+  take(last_of_each(words.settings), parsed);
   read_hardware(words, parsed.options, problems);
+  if (parsed.help || parsed.version) problems.clear();
   return parsed;
 }
 
@@ -76,10 +88,8 @@ ParsedCommandLine parse_command_line(std::span<const char* const> args, const Re
 }
 
 std::optional<std::string> read_text_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return std::nullopt;
-  return text.str();
+  constexpr std::size_t kMost = std::size_t{1} << 20;  // a configuration has a few kilobytes
+  return read_small_file(path, kMost);
 }
 
 }  // namespace cxtrain

@@ -16,16 +16,17 @@ struct ParsedCommandLine {
   bool help = false;
   bool version = false;
   bool print_config = false;
+  bool model_given = false;       ///< whether a file or an option names the model
   std::string help_text;          ///< of the subcommand
   std::vector<Problem> problems;  ///< what was refused; the options then hold all else
 };
 
-/// The file's text, or nothing when it cannot be read.
+/// The file's text, or nothing when it cannot be read; may throw a DataError that says why.
 using ReadFile = std::function<std::optional<std::string>(const std::string& path)>;
 
 /// Reads the words after the program's name: a subcommand, then options; first the --config files in their
-/// order, then the options above them, so that the command line wins. With --help or --version nothing is
-/// refused. Pure but for `read_file`.
+/// order, then the options above them, so that the command line wins; there the last of several settings of
+/// an option counts. With --help or --version nothing is refused. Pure but for `read_file`.
 ///
 ///     --key value   --key=value   --key-with-hyphens   --flag (is true)   --fast_dev_run (is 1)   --key null
 ///     (resets)
@@ -33,7 +34,8 @@ ParsedCommandLine read_command_line(std::span<const char* const> args, const Rea
 /// The same; throws what was refused.
 ParsedCommandLine parse_command_line(std::span<const char* const> args, const ReadFile& read_file);
 
-/// Reads a real file, for parse_command_line.
+/// Reads a real file of options, for parse_command_line. Throws DataError for anything but a regular file of
+/// at most a mebibyte.
 std::optional<std::string> read_text_file(const std::string& path);
 
 }  // namespace cxtrain

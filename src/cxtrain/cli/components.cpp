@@ -4,6 +4,7 @@
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/config/nearest_name.h"
 #include "cxtrain/optim/overrides.h"
+#include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/plugin/loader.h"
 
 namespace cxtrain {
@@ -46,6 +47,23 @@ std::vector<std::pair<std::string, Arguments>> load_listed(const ListedComponent
   return loaded;
 }
 
+/// The options of data that every data module has, without "data.".
+std::vector<std::string> options_of_data() {
+  const std::string prefix = "data.";
+  std::vector<std::string> names;
+  for (const OptionEntry& entry : option_table()) {
+    if (entry.key.starts_with(prefix)) names.push_back(entry.key.substr(prefix.size()));
+  }
+  return names;
+}
+
+void add_defaults(const std::vector<NamedComponent>& known, NamedOptions& options) {
+  for (const NamedComponent& component : known) {
+    if (component.name != options.name) continue;
+    for (const ArgumentSpec& spec : component.arguments) options.args.emplace(spec.name, spec.default_value);
+  }
+}
+
 }  // namespace
 
 Components load_components(Registry& registry, const Options& options, std::vector<Problem>& problems) {
@@ -60,21 +78,14 @@ Components load_components(Registry& registry, const Options& options, std::vect
   if (!options.data.name.empty()) {
     if (attempt("data", problems, [&] { loader.require(DataModule::kKind, options.data.name); })) {
       const auto& specs = registry.require(DataModule::kKind, options.data.name).arguments;
-      components.data = Arguments(specs, options.data.args, "data.", problems);
+      components.data = Arguments(specs, options.data.args, "data.", problems, options_of_data());
     }
   } else {
-    components.data = Arguments({}, options.data.args, "data.", problems);
-  }
-  // The optimizer's arguments are checked against a neutral setup when it is named, else when the model is
-  // known.
-  if (!options.optimizer.name.empty() || !options.lr_scheduler.name.empty()) {
-    NamedOptions optimizer = options.optimizer, schedule = options.lr_scheduler;
-    if (optimizer.name.empty()) optimizer.args.clear();
-    if (schedule.name.empty()) schedule.args.clear();
-    apply_overrides({}, optimizer, schedule, problems);
+    components.data = Arguments({}, options.data.args, "data.", problems, options_of_data());
   }
   components.callbacks = load_listed(kListedComponents[0], registry, loader, options, problems);
   components.loggers = load_listed(kListedComponents[1], registry, loader, options, problems);
+  check_overrides(options.optimizer, options.lr_scheduler, problems);
   return components;
 }
 
@@ -94,6 +105,28 @@ std::vector<std::unique_ptr<MetricLogger>> make_loggers(const Registry& registry
     made.push_back(registry.make<MetricLogger>(name, arguments));
   }
   return made;
+}
+
+Options with_all_arguments(Options options, const Components& components) {
+  options.model.args = components.model.values();
+  if (!options.data.name.empty()) options.data.args = components.data.values();
+  add_defaults(known_optimizers(), options.optimizer);
+  add_defaults(known_schedules(), options.lr_scheduler);
+  const auto fill = [](std::vector<NamedOptions>& list, const auto& loaded) {
+    for (NamedOptions& wanted : list) {
+      for (const auto& [name, arguments] : loaded) {
+        if (name == wanted.name) wanted.args = arguments.values();
+      }
+    }
+  };
+  fill(options.callback_components, components.callbacks);
+  fill(options.loggers, components.loggers);
+  return options;
+}
+
+void choose_model(const Registry& registry, bool given, Options& options) {
+  const std::vector<std::string> own = registry.names(Module::kKind);
+  if (!given && own.size() == 1) options.model.name = own.front();
 }
 
 std::unique_ptr<Module> make_model(const Registry& registry, const Options& options,

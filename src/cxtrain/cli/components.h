@@ -22,12 +22,20 @@ struct Components {
 
 /// Loads the plugins that the options need into the registry and checks the components' arguments. Appends
 /// every problem: an unknown model, strategy or data module (with those found), unknown or malformed
-/// arguments, a plugin that cannot be used.
+/// arguments, a plugin that cannot be used. Arguments of an optimizer that only the model names are checked
+/// against all there are.
 Components load_components(Registry& registry, const Options& options, std::vector<Problem>& problems);
 
 std::vector<std::unique_ptr<Callback>> make_callbacks(const Registry& registry, const Components& components);
 std::vector<std::unique_ptr<MetricLogger>> make_loggers(const Registry& registry,
                                                         const Components& components);
+/// The options with every argument of the components that they name, defaults included: what `config.yaml`
+/// keeps, so that a later default does not change an old run.
+Options with_all_arguments(Options options, const Components& components);
+
+/// The model of a program that brings exactly one, where neither a file nor an option names another.
+void choose_model(const Registry& registry, bool given, Options& options);
+
 std::unique_ptr<Module> make_model(const Registry& registry, const Options& options,
                                    const Components& components);
 /// The data module that the options name, else the model's own. Throws ConfigError when there is neither.

@@ -9,8 +9,20 @@ namespace {
 
 constexpr std::size_t kWidth = 100, kColumn = 40;
 
-/// "  --name VALUE      help", the help wrapped in its column.
-void append_entry(std::string& out, const std::string& left, const std::string& help) {
+std::string default_of(const OptionEntry& entry) {
+  const auto values = entry.write(Options{});
+  if (!values || values->empty() || values->front().empty() || !entry.saved) return "";
+  return " [" + values->front() + "]";
+}
+
+bool belongs(const OptionEntry& entry, const std::string& subcommand) {
+  return entry.commands.empty() ||
+         (" " + entry.commands + " ").find(" " + subcommand + " ") != std::string::npos;
+}
+
+}  // namespace
+
+void append_help_entry(std::string& out, const std::string& left, const std::string& help) {
   std::string line = "  " + left;
   if (line.size() + 2 > kColumn) {
     out += line + '\n';
@@ -31,27 +43,14 @@ void append_entry(std::string& out, const std::string& left, const std::string& 
   out += line + '\n';
 }
 
-std::string default_of(const OptionEntry& entry) {
-  const auto values = entry.write(Options{});
-  if (!values || values->empty() || values->front().empty() || !entry.saved) return "";
-  return " [" + values->front() + "]";
-}
-
-bool belongs(const OptionEntry& entry, const std::string& subcommand) {
-  return entry.commands.empty() ||
-         (" " + entry.commands + " ").find(" " + subcommand + " ") != std::string::npos;
-}
-
-}  // namespace
-
 std::string help_text(const std::string& subcommand) {
   std::string out =
       "cxtrain_mpi [fit|validate|test|predict|plan|info] [--config FILE] [--OPTION VALUE ...]\n"
       "mpirun -np N cxtrain_mpi ...\n\n";
-  append_entry(out, "fit", "train the model; what happens when no subcommand is given");
-  append_entry(out, "validate, test, predict", "run the model once over the data of that stage");
-  append_entry(out, "plan", "show which rank would run where, or why it could not");
-  append_entry(out, "info", "show versions and hardware");
+  append_help_entry(out, "fit", "train the model; what happens when no subcommand is given");
+  append_help_entry(out, "validate, test, predict", "run the model once over the data of that stage");
+  append_help_entry(out, "plan", "show which rank would run where, or why it could not");
+  append_help_entry(out, "info", "show versions and hardware");
   out +=
       "\nOptions mirror the YAML file. Those of `trainer` may be written without `trainer.`; `-` and `_` "
       "are\n"
@@ -63,14 +62,14 @@ std::string help_text(const std::string& subcommand) {
     group = entry.group;
     const bool short_name = entry.key.starts_with("trainer.");
     const std::string value = entry.bare.empty() ? " " + entry.placeholder : "[=" + entry.placeholder + "]";
-    append_entry(out, "--" + (short_name ? entry.key.substr(8) : entry.key) + value,
-                 entry.help + default_of(entry));
+    append_help_entry(out, "--" + (short_name ? entry.key.substr(8) : entry.key) + value,
+                      entry.help + default_of(entry));
   }
-  append_entry(out, "--config FILE",
-               "read options from this YAML file (repeatable; later files and options win)");
-  append_entry(out, "--print_config", "print the resulting configuration as YAML and end");
-  append_entry(out, "--version", "print the version and end");
-  append_entry(out, "-h, --help", "print this and end");
+  append_help_entry(out, "--config FILE",
+                    "read options from this YAML file (repeatable; later files and options win)");
+  append_help_entry(out, "--print_config", "print the resulting configuration as YAML and end");
+  append_help_entry(out, "--version", "print the version and end");
+  append_help_entry(out, "-h, --help", "print this and end");
   return out;
 }
 

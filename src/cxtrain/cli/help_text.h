@@ -8,4 +8,7 @@ namespace cxtrain {
 /// 100 columns wide.
 std::string help_text(const std::string& subcommand);
 
+/// Appends "  left      help", the help wrapped in its column.
+void append_help_entry(std::string& out, const std::string& left, const std::string& help);
+
 }  // namespace cxtrain

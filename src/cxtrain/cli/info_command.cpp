@@ -28,7 +28,8 @@ void print_node(const Hardware& hardware, std::ostream& out) {
 
 }  // namespace
 
-int run_info(const Options& options, std::span<const std::string> extra_lines, std::ostream& out) {
+int run_info(const Options& options, std::span<const std::string> extra_lines,
+             const std::vector<CatalogueSection>& catalogue, std::ostream& out) {
   const Hardware hardware = probe_hardware();
   if (options.show_hardware) {
     if (options.json) {
@@ -41,11 +42,13 @@ int run_info(const Options& options, std::span<const std::string> extra_lines, s
                                 {"hardware", nlohmann::ordered_json::parse(to_json(hardware))}};
     json["about"] = nlohmann::ordered_json::array();
     for (const std::string& line : extra_lines) json["about"].push_back(line);
+    json["components"] = nlohmann::ordered_json::parse(to_json(catalogue));
     out << json.dump() << '\n';
   } else {
     out << "cxtrain " << CXTRAIN_VERSION << '\n';
     for (const std::string& line : extra_lines) out << line << '\n';
     print_node(hardware, out);
+    out << to_text(catalogue, options, /*all_arguments=*/true);
   }
   out.flush();
   return static_cast<int>(ExitCode::done);

@@ -1,38 +1,31 @@
 #include "cxtrain/cli/main.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <iostream>
-#include <new>
 #include <optional>
 #include <span>
 #include <sstream>
-#include <stdexcept>
 
 #include "cxtrain/base/log.h"
-#include "cxtrain/base/process_setup.h"
+#include "cxtrain/cli/catalogue.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/components.h"
 #include "cxtrain/cli/info_command.h"
+#include "cxtrain/cli/job.h"
 #include "cxtrain/cli/plan_command.h"
 #include "cxtrain/cli/versions.h"
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/cluster/agree.h"
-#include "cxtrain/cluster/launch_environment.h"
-#include "cxtrain/config/plan.h"
 #include "cxtrain/device/gather_hardware.h"
-#include "cxtrain/launchers/launch.h"
-#include "cxtrain/launchers/supervisor.h"
-#include "cxtrain/memory/cpu_allocator.h"
+#include "cxtrain/memory/within_memory.h"
+#include "cxtrain/optim/overrides.h"
+#include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/train_state.h"
-#include "cxtrain/trainer/trainer.h"
 
 namespace cxtrain {
 namespace {
@@ -46,6 +39,18 @@ struct Request {
   const Options& options() const { return command.options; }
 };
 
+/// Appends what the plugins and the arguments of components are refused for.
+void find_components(Request& request, const std::function<void(Registry&)>& register_components,
+                     std::vector<Problem>& problems) {
+  if (register_components) register_components(request.registry);
+  choose_model(request.registry, request.command.model_given, request.command.options);
+  request.components = load_components(request.registry, request.options(), problems);
+}
+
+std::vector<std::string> strategies_of(Request& request) {
+  return PluginLoader(request.registry).available(Strategy::kKind);
+}
+
 /// Subcommands and options that only print something. Rank 0 does it; no other rank is asked.
 bool only_prints(const ParsedCommandLine& command) {
   return command.help || command.version || command.print_config || command.options.subcommand == "plan" ||
@@ -53,37 +58,29 @@ bool only_prints(const ParsedCommandLine& command) {
 }
 
 /// What such a command prints, and its exit status.
-int answer(Request& request, std::ostream& out) {
+int answer(Request& request, const std::function<void(Registry&)>& register_components, std::ostream& out) {
   const ParsedCommandLine& command = request.command;
-  if (command.help) {
-    out << command.help_text;
-    return 0;
+  if (command.version) return out << version_line() << '\n', 0;
+  std::vector<Problem> problems = command.problems;
+  find_components(request, register_components, problems);
+  const Options& options = request.options();
+  if (command.help)
+    return out << command.help_text << to_text(make_catalogue(request.registry, options), options, false), 0;
+  if (options.subcommand == "plan" && !command.print_config)
+    return run_plan(options, out, strategies_of(request), problems);
+  if (options.subcommand == "info" && !command.print_config) {
+    if (!command.problems.empty()) throw ConfigError(command.problems);
+    return run_info(options, version_lines(), make_catalogue(request.registry, options), out);
   }
-  if (command.version) {
-    out << version_line() << '\n';
-    return 0;
-  }
-  const bool plan = command.options.subcommand == "plan";
-  if (!command.problems.empty()) {
-    if (!plan || !command.options.json) throw ConfigError(command.problems);
-    print_refused_plan(command.problems, out);
-    return static_cast<int>(ExitCode::refused);
-  }
-  if (command.print_config) {
-    out << to_yaml(command.options);
-    return 0;
-  }
-  if (plan) {
-    return run_plan(command.options, out, PluginLoader(request.registry).available(Strategy::kKind));
-  }
-  return run_info(command.options, version_lines(), out);
+  if (!problems.empty()) throw ConfigError(problems);
+  return out << to_yaml(with_all_arguments(options, request.components)), 0;
 }
 
 /// Somebody waits for the answer: one that could not be written is a failure. Who has gone away (`| head`)
 /// needs no message.
-int print(Request& request) {
+int print(Request& request, const std::function<void(Registry&)>& register_components) {
   std::ostringstream text;
-  const int status = answer(request, text);
+  const int status = answer(request, register_components, text);
   errno = 0;
   std::cout << text.str() << std::flush;
   if (std::cout) return status;
@@ -98,44 +95,51 @@ int print(Request& request) {
 Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
            const std::function<void(Registry&)>& register_components) {
   std::vector<Problem> problems = request.command.problems;
-  if (register_components) register_components(request.registry);
-  request.components = load_components(request.registry, request.options(), problems);
-  Plan plan = resolve(request.options(), hardware, facts);
+  find_components(request, register_components, problems);
+  Plan plan = resolve(request.options(), hardware, facts, strategies_of(request));
   problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
   if (!problems.empty()) throw ConfigError(problems);
   return plan;
 }
 
-/// A model that cannot be built for want of memory, or in LibTorch's opinion, has the wrong arguments.
-std::unique_ptr<Module> build_model(const Request& request) {
-  const auto refuse = [](const std::exception& error) {
-    return ConfigError("model", "cannot be built with its arguments: " + message_of(error), "");
-  };
-  try {
-    return make_model(request.registry, request.options(), request.components);
-  } catch (const Error&) {
-    throw;
-  } catch (const c10::Error& error) {
-    throw refuse(error);
-  } catch (const std::bad_alloc& error) {
-    throw refuse(error);
-  } catch (const std::length_error& error) {
-    throw refuse(error);
-  }
+/// "model.hidden=7, model.lr=1": for messages.
+std::string arguments_text(const std::string& prefix, const std::map<std::string, std::string>& arguments) {
+  std::string text;
+  for (const auto& [name, value] : arguments)
+    text += (text.empty() ? "" : ", ") + prefix + name + "=" + value;
+  return text;
+}
+
+/// What is wrong about training this model, before a folder is made for the run.
+void check_fit(Module& model, const Options& options) {
+  double parameters = 0;
+  for (const NamedTensor& named : model.all_parameters())
+    parameters += static_cast<double>(named.tensor.numel());
+  require_memory_for("model", parameters);
+  // Arguments of an optimizer or schedule that only the model names.
+  const auto unnamed = [](const NamedOptions& asked) { return asked.name.empty() && !asked.args.empty(); };
+  if (!unnamed(options.optimizer) && !unnamed(options.lr_scheduler)) return;
+  std::vector<Problem> problems;
+  const OptimizerSetup setup =
+      apply_overrides(model.configure_optimizers(), options.optimizer, options.lr_scheduler, problems);
+  if (problems.empty()) problems = check_setup(setup);
+  if (!problems.empty()) throw ConfigError(problems);
 }
 
 RunSummary run(World& world, Trainer& trainer, Request& request) {
   const Options& options = request.options();
   const auto build = [&] {
     seed_everything(options.seed.value_or(0), -1);  // every rank, and every replica, is the same model
-    return build_model(request);
+    return make_model(request.registry, options, request.components);
   };
   trainer.set_replica_factory(build);
   std::unique_ptr<Module> model;
   std::unique_ptr<DataModule> data;
   run_agreed(world, [&] {
-    model = build();
-    data = make_data(request.registry, options, request.components, *model);
+    build_within_memory("model", arguments_text("model.", options.model.args), [&] { model = build(); });
+    build_within_memory("data", arguments_text("data.", options.data.args),
+                        [&] { data = make_data(request.registry, options, request.components, *model); });
+    if (options.subcommand == "fit") check_fit(*model, options);
   });
   if (options.subcommand == "validate") return trainer.validate(*model, *data);
   if (options.subcommand == "test") return trainer.test(*model, *data);
@@ -160,81 +164,80 @@ void print_result(const RunSummary& summary, const std::string& log_dir) {
   log_info(line.str());
 }
 
-/// Reports an error of this rank alone and ends the job: the others may be waiting for it for ever.
-int abort_job(World& world, SupervisorLink& supervisor, const std::string& where, ExitCode code,
-              const std::string& message) {
-  const WorldFacts& facts = world.facts();
-  log_error("rank " + std::to_string(facts.rank) + " on " + facts.hostname +
-            (where.empty() ? "" : ", " + where) + ": " + message);
-  supervisor.report(static_cast<int>(code));
-  world.abort(static_cast<int>(code));
-  return static_cast<int>(code);
-}
-
-/// Joins the ranks' fates: an error that all have is reported once, one of a single rank ends the job.
-int run_guarded(World& world, SupervisorLink& supervisor, Log& log, Request& request, const Program& program,
-                const std::function<void(Registry&)>& register_components) {
-  std::optional<Trainer> trainer;
-  const auto where = [&] { return trainer ? trainer->where() : std::string(); };
-  try {
-    Plan plan;
-    const Hardware hardware = gather_hardware(world);
-    run_agreed(world, [&] { plan = check(request, world.facts(), hardware, register_components); });
-    if (needs_launch(plan, world.facts())) {
-      return start_ranks(plan, program, request.options().timeout_seconds);
-    }
-    trainer.emplace(world, request.options(), std::move(plan), request.registry);
-    trainer->set_log(log);
-    trainer->set_config_text(to_yaml(request.options()));
-    const RunSummary summary = run(world, *trainer, request);
-    print_result(summary, trainer->log_dir());
-    return summary.exit_code;
-  } catch (const AgreedError& error) {
-    if (world.is_root()) log_error(error.what());
-    return static_cast<int>(error.code());
-  } catch (const std::exception& error) {
-    return abort_job(world, supervisor, where(), code_of(error), message_of(error));
-  } catch (...) {
-    return abort_job(world, supervisor, where(), ExitCode::failure,
-                     "an exception that is no std::exception was thrown");
-  }
-}
-
-/// Some libraries cannot work without one, and say so in words of their own.
-void require_current_folder() {
-  std::error_code failed;
-  static_cast<void>(std::filesystem::current_path(failed));
-  if (failed) {
-    throw ConfigError("", "the current folder cannot be used: " + failed.message(), "change to one that exists");
-  }
+/// The command line's options, and what `--quiet` says of others.
+Options options_of_trainer(const Request& request) {
+  Options options = request.options();
+  if (options.quiet) options.trainer.enable_progress_bar = false;
+  return options;
 }
 
 }  // namespace
 
-int run_main(int argc, char** argv, const std::function<void(Registry&)>& register_components) {
-  set_up_process();
-  keep_freed_memory();
-  const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
-  try {
-    require_current_folder();
+int run_main(int argc, char** argv, const std::function<void(Registry&)>& register_components,
+             const std::function<void(Trainer&)>& configure) {
+  return run_to_status([&] {
+    const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
     Request request;
     request.command = read_command_line(args, read_text_file);
-    const int rank = read_launch_environment().rank;
-    Log log(rank);
-    // Before MPI starts: a rank that dies there would be missed by nobody.
-    SupervisorLink supervisor(rank);
-    const std::unique_ptr<World> world = make_world(request.options().timeout_seconds);
-    world->set_end_report([&](int status) { supervisor.report(status); });
-    const int status =
-        only_prints(request.command)
-            ? (world->is_root() ? print(request) : 0)
-            : run_guarded(*world, supervisor, log, request, this_program(argc, argv), register_components);
-    supervisor.report(status);
-    return status;
-  } catch (const std::exception& error) {
-    std::cerr << "error: " << message_of(error) << '\n';
-    return static_cast<int>(code_of(error));
-  }
+    Job job(argc, argv,
+            {.timeout_seconds = request.options().timeout_seconds, .quiet = request.options().quiet});
+    World& world = job.world();
+    if (only_prints(request.command)) return world.is_root() ? print(request, register_components) : 0;
+
+    std::optional<Trainer> trainer;
+    const auto work = [&] {
+      Plan plan;
+      const Hardware hardware = gather_hardware(world);
+      run_agreed(world, [&] { plan = check(request, world.facts(), hardware, register_components); });
+      if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
+      trainer.emplace(world, options_of_trainer(request), std::move(plan), request.registry);
+      trainer->set_log(job.log());
+      trainer->set_config_text(to_yaml(with_all_arguments(request.options(), request.components)));
+      run_agreed(world, [&] {
+        for (auto& callback : make_callbacks(request.registry, request.components))
+          trainer->add_callback(std::move(callback));
+        if (world.is_root()) {
+          for (auto& logger : make_loggers(request.registry, request.components))
+            trainer->add_logger(std::move(logger));
+        }
+        if (configure) configure(*trainer);
+      });
+      const RunSummary summary = run(world, *trainer, request);
+      print_result(summary, trainer->log_dir());
+      return summary.exit_code;
+    };
+    return job.run(work, [&] { return trainer ? trainer->where() : std::string(); });
+  });
+}
+
+int run_trainer(int argc, char** argv, const Options& options, const std::function<void(Trainer&)>& work,
+                const std::function<void(Registry&)>& register_components) {
+  return run_to_status([&] {
+    Job job(argc, argv, {.timeout_seconds = options.timeout_seconds, .quiet = options.quiet});
+    World& world = job.world();
+    std::optional<Trainer> trainer;
+    const auto train = [&] {
+      Registry registry;
+      if (register_components) register_components(registry);
+      Plan plan;
+      const Hardware hardware = gather_hardware(world);
+      run_agreed(world, [&] {
+        plan = resolve(options, hardware, world.facts(), PluginLoader(registry).available(Strategy::kKind));
+        if (!plan.ok()) throw ConfigError(plan.errors);
+      });
+      if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
+      trainer.emplace(world, options, std::move(plan), registry);
+      trainer->set_log(job.log());
+      trainer->set_config_text(to_yaml(options));
+      seed_everything(options.seed.value_or(0), -1);  // every rank builds the same model
+      work(*trainer);
+      const std::optional<RunSummary>& last = trainer->last_summary();
+      if (!last) return 0;
+      print_result(*last, trainer->log_dir());
+      return last->exit_code;
+    };
+    return job.run(train, [&] { return trainer ? trainer->where() : std::string(); });
+  });
 }
 
 }  // namespace cxtrain

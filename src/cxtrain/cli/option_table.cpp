@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "cxtrain/cli/option_groups.h"
 
@@ -21,6 +22,22 @@ OptionTable make_table() {
   return table;
 }
 
+using Index = std::map<std::string, const OptionEntry*, std::less<>>;
+
+/// Every key under which an option is found.
+Index make_index() {
+  Index index;
+  for (const OptionEntry& entry : option_table()) index.emplace(entry.key, &entry);
+  for (const OptionEntry& entry : option_table()) {
+    if (entry.key.starts_with("trainer.")) index.emplace(entry.key.substr(8), &entry);
+  }
+  for (const ComponentEntry& component : component_table()) {
+    for (const char* name : {".name", ".class_path"})
+      index.emplace(component.key + name, index.at(component.key));
+  }
+  return index;
+}
+
 }  // namespace
 
 std::span<const OptionEntry> option_table() {
@@ -29,14 +46,9 @@ std::span<const OptionEntry> option_table() {
 }
 
 const OptionEntry* find_option(std::string_view key) {
-  for (const OptionEntry& entry : option_table()) {
-    if (entry.key == key || entry.key == "trainer." + std::string(key)) return &entry;
-  }
-  for (const ComponentEntry& component : component_table()) {
-    if (key == component.key + ".name" || key == component.key + ".class_path")
-      return find_option(component.key);
-  }
-  return nullptr;
+  static const Index index = make_index();
+  const auto found = index.find(key);
+  return found == index.end() ? nullptr : found->second;
 }
 
 std::span<const ComponentEntry> component_table() {

@@ -73,6 +73,7 @@ void add_general_options(OptionTable& table) {
   table.push_back(plugin_entry());
   add({"timeout_seconds", "end the job when ranks wait longer than this for each other"},
       CXTRAIN_MEMBER(timeout_seconds));
+  add({"quiet", "show warnings and errors only"}, CXTRAIN_MEMBER(quiet));
   add_for("plan info", {"json", "print JSON"}, CXTRAIN_MEMBER(json));
   add_for("plan info",
           {"hardware", "plan: for the hardware in this file; info (no FILE): print the hardware", "FILE"},

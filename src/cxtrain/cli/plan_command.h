@@ -17,11 +17,10 @@ namespace cxtrain {
 /// that is none of them is an error.
 Plan make_plan(const Options& options, std::span<const std::string> known_strategies = {});
 
-/// Prints that plan, as a table or with --json as JSON. Returns the exit status: 0, or 2 when the plan has
-/// errors.
-int run_plan(const Options& options, std::ostream& out, std::span<const std::string> known_strategies = {});
-
-/// Prints what a command line was refused for in the shape of a plan, for `plan --json`.
-void print_refused_plan(const std::vector<Problem>& problems, std::ostream& out);
+/// Prints that plan, as a table or with --json as JSON. `problems`: what was refused before it came to a plan
+/// (options, files, components); they become errors of the plan, with JSON, and are thrown together with its
+/// own as a ConfigError otherwise. Returns the exit status: 0, or 2 when the plan has errors.
+int run_plan(const Options& options, std::ostream& out, std::span<const std::string> known_strategies = {},
+             const std::vector<Problem>& problems = {});
 
 }  // namespace cxtrain

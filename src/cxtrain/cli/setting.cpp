@@ -1,9 +1,11 @@
 #include "cxtrain/cli/setting.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "cxtrain/cli/listed_components.h"
+#include "cxtrain/base/problems.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/config/nearest_name.h"
 #include "cxtrain/config/retired_arguments.h"
@@ -122,7 +124,10 @@ class Applier {
   void refuse_unknown(const Setting& setting) {
     const RetiredArgument* retired = find_retired_argument(setting.key);
     if (retired == nullptr) {
-      problems_.push_back({setting.written, "there is no such option", hint_for_unknown(setting.key)});
+      // Looking for what was meant takes time, and no more than these are shown.
+      const bool shown = problems_.size() < kMostProblems;
+      problems_.push_back(
+          {setting.written, "there is no such option", shown ? hint_for_unknown(setting.key) : ""});
     } else if (setting.value && (retired->harmless.empty() || *setting.value != retired->harmless)) {
       problems_.push_back({setting.written, "is an argument of Lightning's that does not exist here",
                            std::string(retired->instead)});
@@ -135,6 +140,18 @@ class Applier {
 };
 
 }  // namespace
+
+std::vector<Setting> last_of_each(const std::vector<Setting>& settings) {
+  std::set<std::string> seen;
+  std::vector<Setting> last;
+  for (auto setting = settings.rbegin(); setting != settings.rend(); ++setting) {
+    const OptionEntry* entry = find_option(setting->key);
+    const bool keep = entry != nullptr && entry->repeatable;
+    if (seen.insert(entry != nullptr ? entry->key : setting->key).second || keep) last.push_back(*setting);
+  }
+  std::reverse(last.begin(), last.end());
+  return last;
+}
 
 void apply_settings(const std::vector<Setting>& settings, Options& options, std::vector<Problem>& problems) {
   Applier(options, problems).apply(settings);

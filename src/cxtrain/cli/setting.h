@@ -17,6 +17,10 @@ struct Setting {
   std::string written;               ///< how messages call it: "--max-epochs", "gpt.yaml line 3: max_epochs"
 };
 
+/// The settings without those that a later one of the same option replaces, as a command line is read:
+/// `$COMMON --max_epochs 3` has the last word. Options that collect values keep all.
+std::vector<Setting> last_of_each(const std::vector<Setting>& settings);
+
 /// Applies the settings of one source (a file, or the command line) to the options, in a fixed order of its
 /// own: the names of components before their arguments. A component that gets another name loses the
 /// arguments that it had from earlier sources. Settings that are unknown (with the nearest name, or with what

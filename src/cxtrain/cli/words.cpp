@@ -37,16 +37,27 @@ class Sorter {
 
  private:
   void read_word(const std::string& word) {
+    if (!have_subcommand_ && is_subcommand(word)) {
+      have_subcommand_ = true;
+      words_.subcommand = word;
+      return;
+    }
+    // An option whose hyphens were forgotten, with or without its value: `max_epochs=3`, `max_epochs 3`.
+    std::string key = word.substr(0, word.find('='));
+    std::replace(key.begin(), key.end(), '-', '_');
+    if (find_option(key) != nullptr || find_component_of(key) != nullptr) {
+      problems_.push_back({word, "options start with two hyphens", "did you mean --" + word + "?"});
+      const bool value = word.find('=') == std::string::npos && next_ < args_.size() &&
+                         !args_[next_].starts_with("-") && !is_subcommand(args_[next_]);
+      if (value) ++next_;
+      return;
+    }
     if (have_subcommand_) {
       problems_.push_back(
           {word, "this word belongs to no option", "values follow their option: --key value"});
       return;
     }
     have_subcommand_ = true;
-    if (is_subcommand(word)) {
-      words_.subcommand = word;
-      return;
-    }
     std::string known;
     for (const std::string& name : subcommands()) known += (known.empty() ? "" : ", ") + name;
     const std::string meant = did_you_mean(word, subcommands());

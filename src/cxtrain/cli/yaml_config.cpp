@@ -7,6 +7,7 @@
 
 #include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
+#include "cxtrain/cli/yaml_shape.h"
 #include "cxtrain/config/retired_arguments.h"
 
 namespace cxtrain {
@@ -199,6 +200,9 @@ class Writer {
 std::vector<Setting> read_yaml(const std::string& text, const std::string& file,
                                std::vector<Problem>& problems) {
   Reader reader(file, problems);
+  const std::size_t before = problems.size();
+  check_yaml_shape(text, file, problems);
+  if (problems.size() > before) return {};
   try {
     const YAML::Node root = YAML::Load(text);
     if (root.IsMap()) {

@@ -9,7 +9,8 @@ namespace cxtrain {
 
 /// The settings of a YAML file: nested maps flatten to dotted keys, `model: gpt` and `model: {name: gpt}` are
 /// the same, a list becomes the text "[a, b]" (for a repeatable option: several settings). What is no YAML,
-/// or no map, is a problem that names the file and the line.
+/// no map, or has another shape than a configuration (yaml_shape.h) is a problem that names the file and the
+/// line.
 std::vector<Setting> read_yaml(const std::string& text, const std::string& file,
                                std::vector<Problem>& problems);
 

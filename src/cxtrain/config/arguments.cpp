@@ -1,6 +1,8 @@
 #include "cxtrain/config/arguments.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <stdexcept>
 
 #include "cxtrain/config/nearest_name.h"
@@ -15,13 +17,46 @@ std::string join(const std::vector<std::string>& words) {
   return text;
 }
 
+std::optional<std::vector<std::int64_t>> parse_integers(std::string_view text) {
+  std::vector<std::int64_t> numbers;
+  while (!trim(text).empty()) {
+    const std::size_t comma = text.find(',');
+    const auto number = parse_integer(text.substr(0, comma));
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+    if (trim(text).empty()) return std::nullopt;
+  }
+  return numbers;
+}
+
+std::string refuse_number(const ArgumentSpec& spec, const std::string& value, double number) {
+  const std::string why = spec.range.refuse(number);
+  return why.empty() ? "" : "'" + value + "' " + why;
+}
+
 /// Why `value` does not suit the spec; empty when it does.
 std::string refuse(const ArgumentSpec& spec, const std::string& value) {
   switch (spec.type) {
-    case ArgumentSpec::Type::integer:
-      return parse_integer(value) ? "" : "'" + value + "' is not a whole number";
-    case ArgumentSpec::Type::real:
-      return parse_real(value) ? "" : "'" + value + "' is not a number";
+    case ArgumentSpec::Type::integer: {
+      const auto number = parse_integer(value);
+      return number ? refuse_number(spec, value, static_cast<double>(*number))
+                    : "'" + value + "' is not a whole number";
+    }
+    case ArgumentSpec::Type::real: {
+      const auto number = parse_real(value);
+      return number ? refuse_number(spec, value, *number) : "'" + value + "' is not a number";
+    }
+    case ArgumentSpec::Type::integers: {
+      const auto numbers = parse_integers(value);
+      if (!numbers) return "'" + value + "' is not a list of whole numbers with commas between";
+      for (const std::int64_t number : *numbers) {
+        std::string why = refuse_number(spec, std::to_string(number), static_cast<double>(number));
+        if (!why.empty()) return why;
+      }
+      return "";
+    }
     case ArgumentSpec::Type::boolean:
       return parse_boolean(value) ? "" : "'" + value + "' is neither true nor false";
     case ArgumentSpec::Type::text:
@@ -34,8 +69,18 @@ std::string refuse(const ArgumentSpec& spec, const std::string& value) {
 
 }  // namespace
 
+std::string Range::refuse(double number) const {
+  if (!std::isfinite(number)) return "is not a finite number";
+  if (open_least ? number <= least : number < least)
+    return (open_least ? "is not above " : "is less than ") + format_real(least);
+  if (open_most ? number >= most : number > most)
+    return (open_most ? "is not below " : "is more than ") + format_real(most);
+  return "";
+}
+
 Arguments::Arguments(const std::vector<ArgumentSpec>& specs, const std::map<std::string, std::string>& given,
-                     std::string_view prefix, std::vector<Problem>& problems) {
+                     std::string_view prefix, std::vector<Problem>& problems,
+                     std::span<const std::string> others) {
   std::vector<std::string> names;
   for (const ArgumentSpec& spec : specs) {
     names.push_back(spec.name);
@@ -46,8 +91,10 @@ Arguments::Arguments(const std::vector<ArgumentSpec>& specs, const std::map<std:
     const std::string option = std::string(prefix) + name;
     const auto spec = std::find_if(specs.begin(), specs.end(), [&](const auto& s) { return s.name == name; });
     if (spec == specs.end()) {
-      std::string hint = did_you_mean(name, names, "--" + std::string(prefix));
-      if (hint.empty()) hint = names.empty() ? "it takes no arguments" : "known are " + join(names);
+      std::vector<std::string> known = names;
+      known.insert(known.end(), others.begin(), others.end());
+      std::string hint = did_you_mean(name, known, "--" + std::string(prefix));
+      if (hint.empty()) hint = known.empty() ? "it takes no arguments" : "known are " + join(known);
       problems.push_back({option, "there is no such argument", hint});
     } else if (std::string why = refuse(*spec, value); !why.empty()) {
       problems.push_back({option, why, did_you_mean(value, spec->choices)});
@@ -86,6 +133,12 @@ bool Arguments::boolean(std::string_view name) const {
   const std::optional<bool> on = parse_boolean(value(name, ArgumentSpec::Type::boolean));
   if (!on) throw std::logic_error("the default of '" + std::string(name) + "' is neither true nor false");
   return *on;
+}
+
+std::vector<std::int64_t> Arguments::integers(std::string_view name) const {
+  const auto numbers = parse_integers(value(name, ArgumentSpec::Type::integers));
+  if (!numbers) throw std::logic_error("the default of '" + std::string(name) + "' is no list of numbers");
+  return *numbers;
 }
 
 bool Arguments::given(std::string_view name) const { return given_.find(name) != given_.end(); }

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,14 +14,35 @@
 
 namespace cxtrain {
 
+/// The numbers that an argument takes, ends included unless they are open. NaN and infinities are in no
+/// range.
+struct Range {
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  bool open_least = false;  ///< `least` itself is not in the range
+  bool open_most = false;
+
+  static constexpr Range at_least(double least) { return {.least = least}; }
+  static constexpr Range above(double least) { return {.least = least, .open_least = true}; }
+  static constexpr Range between(double least, double most) { return {.least = least, .most = most}; }
+  /// From `least` on, and less than `most`.
+  static constexpr Range below(double least, double most) {
+    return {.least = least, .most = most, .open_most = true};
+  }
+
+  /// Why the number is not in the range, as "is not above 0"; empty when it is.
+  std::string refuse(double number) const;
+};
+
 /// One argument that a component (model, data module, optimizer ...) understands.
 struct ArgumentSpec {
-  enum class Type { integer, real, text, boolean };
+  enum class Type { integer, real, text, boolean, integers };  ///< integers: "30,80"
   std::string name;
   Type type = Type::text;
   std::string default_value;  ///< as the user would type it
   std::string help;
   std::vector<std::string> choices;  ///< texts: the only values allowed; empty: any
+  Range range = {};                  ///< of every integer or real
 };
 
 /// The arguments of one component: what the user gave, checked against the component's specs, defaults filled
@@ -27,9 +50,11 @@ struct ArgumentSpec {
 class Arguments {
  public:
   /// Checks every value, and appends to `problems` each that is unknown (with the nearest name) or malformed;
-  /// `prefix` ("model.") names the options in the messages.
+  /// `prefix` ("model.") names the options in the messages. `others` are names that the specs lack and that
+  /// may have been meant all the same.
   Arguments(const std::vector<ArgumentSpec>& specs, const std::map<std::string, std::string>& given,
-            std::string_view prefix, std::vector<Problem>& problems);
+            std::string_view prefix, std::vector<Problem>& problems,
+            std::span<const std::string> others = {});
   Arguments() = default;
 
   /// Values of an argument in the specs; std::logic_error for a name or type that the specs do not have.
@@ -37,6 +62,7 @@ class Arguments {
   double real(std::string_view name) const;
   const std::string& text(std::string_view name) const;
   bool boolean(std::string_view name) const;
+  std::vector<std::int64_t> integers(std::string_view name) const;
 
   /// Whether the user gave it (as opposed to its default).
   bool given(std::string_view name) const;

@@ -1,7 +1,9 @@
 #include "cxtrain/config/batch_limit.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/config/parse_scalar.h"
 
 namespace cxtrain {
@@ -11,6 +13,20 @@ std::int64_t BatchLimit::apply(std::int64_t available) const {
     return static_cast<std::int64_t>(static_cast<double>(available) * std::get<double>(value));
   }
   return std::min(available, std::get<std::int64_t>(value));
+}
+
+std::int64_t limited_batches(const BatchLimit& limit, const std::string& option, std::int64_t available) {
+  const std::int64_t batches = limit.apply(available);
+  if (batches > 0 || available == 0 || limit.is_zero()) return batches;
+  const std::string typed = format_batch_limit(limit);
+  throw ConfigError(
+      "trainer." + option,
+      typed + " of " + std::to_string(available) + (available == 1 ? " batch" : " batches") +
+          " is less than one: " + typed + " * " + std::to_string(available) + " = " +
+          format_real(static_cast<double>(available) * std::get<double>(limit.value)),
+      "use --" + option + " " +
+          format_batch_limit({std::min(1.0, std::ceil(1e4 / static_cast<double>(available)) / 1e4)}) +
+          " or more, or 1 for one batch; 0 for none");
 }
 
 Parsed<BatchLimit> parse_batch_limit(std::string_view text) {

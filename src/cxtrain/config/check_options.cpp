@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <initializer_list>
+#include <limits>
 #include <string>
 
 #include "cxtrain/config/batch_limit.h"
@@ -11,6 +12,9 @@
 
 namespace cxtrain {
 namespace {
+
+/// Threads that prepare batches, and batches ahead of each: no machine gains by more.
+constexpr std::int64_t kMostWorkers = 1000;
 
 class Checker {
  public:
@@ -24,6 +28,13 @@ class Checker {
                 const std::string& hint = "") {
     if (!value || *value >= least) return;
     refuse(option, std::to_string(*value) + " is too small; the least is " + std::to_string(least), hint);
+  }
+
+  void between(const std::string& option, std::int64_t least, std::int64_t most,
+               std::optional<std::int64_t> value) {
+    at_least(option, least, value);
+    if (value && *value > most)
+      refuse(option, std::to_string(*value) + " is too large; the most is " + std::to_string(most));
   }
 
   void ordered(const std::string& option, std::optional<std::int64_t> low, const std::string& limit,
@@ -137,9 +148,9 @@ void check_devices(const TrainerOptions& trainer, Checker& check) {
 }
 
 void check_others(const Options& options, Checker& check) {
-  check.at_least("data.batch_size", 1, options.data.batch_size);
-  check.at_least("data.num_workers", 0, options.data.num_workers);
-  check.at_least("data.prefetch_factor", 1, options.data.prefetch_factor);
+  check.between("data.batch_size", 1, std::numeric_limits<std::int32_t>::max(), options.data.batch_size);
+  check.between("data.num_workers", 0, kMostWorkers, options.data.num_workers);
+  check.between("data.prefetch_factor", 1, kMostWorkers, options.data.prefetch_factor);
   check.one_of("data.uneven", options.data.uneven, {"pad", "drop", "exact"});
   const CallbackOptions& callbacks = options.callbacks;
   check.one_of("callbacks.early_stopping_mode", callbacks.early_stopping_mode, {"min", "max"});

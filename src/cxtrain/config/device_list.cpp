@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cxtrain/config/parse_scalar.h"
+#include "cxtrain/config/plan.h"
 
 namespace cxtrain {
 namespace {
@@ -15,6 +16,7 @@ Result parse_indices(std::string_view typed, std::string_view list) {
   const std::string quoted = "'" + std::string(typed) + "'";
   std::vector<int> indices;
   list = trim(list);
+  if (list == ",") return Result::refused(quoted + " names no device; the one with index 0 is '0,'");
   if (!list.empty() && list.back() == ',') list.remove_suffix(1);  // "1," is the list of the one device 1
   while (!list.empty()) {
     const std::string_view item = trim(list.substr(0, list.find(',')));
@@ -59,6 +61,10 @@ Parsed<DeviceList> parse_device_list(std::string_view text) {
   if (*count == -1) return Result::of({DeviceList::All{}});
   if (*count < 0)
     return Result::refused("'" + std::string(text) + "' is a negative count (-1 alone means all)");
+  if (*count > kMostRanks) {
+    return Result::refused("'" + std::string(text) + "' is more than any machine has; the most is " +
+                           std::to_string(kMostRanks));
+  }
   if (*count == 0) return Result::of({std::vector<int>{}});
   return Result::of({static_cast<int>(*count)});
 }

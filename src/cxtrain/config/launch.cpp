@@ -1,6 +1,7 @@
 #include "cxtrain/config/launch.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "cxtrain/config/visible_gpus.h"
@@ -10,13 +11,20 @@ namespace {
 
 bool is_one_process(const std::string& strategy) { return strategy == "single" || strategy == "dp"; }
 
+/// A rank's share of a node's devices; no node has more.
+constexpr int kMostDevicesPerRank = 1024;
+
+/// Processes on the CPU that the program starts by itself: a few more than cores are a test of a larger run,
+/// many more are a mistake that makes the machine useless.
+constexpr int kMostPerCore = 8, kAlwaysAllowed = 16;
+
 std::string count_of(int n, const std::string& thing) {
   return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
 }
 
 /// How to start `per_node` ranks on each of `nodes` nodes.
 std::string command_line(LaunchedBy launcher, int per_node, int nodes) {
-  const std::string ranks = std::to_string(per_node * nodes), each = std::to_string(per_node);
+  const std::string ranks = std::to_string(std::int64_t{per_node} * nodes), each = std::to_string(per_node);
   if (launcher == LaunchedBy::srun) {
     return "srun --mpi=pmix -N " + std::to_string(nodes) + " -n " + ranks + " --ntasks-per-node=" + each +
            " cxtrain_mpi ...";
@@ -122,6 +130,30 @@ int devices_alone(const TrainerOptions& trainer, const DeviceChoice& devices, co
   return std::max(each, visible / each * each);
 }
 
+/// More processes than cores: slower, and beyond a certain number refused.
+void compare_with_cores(int cores, const char* option, Plan& plan) {
+  const bool replicas = plan.replicas > 1;
+  const int busy = std::max(plan.world_size, plan.replicas);
+  if (busy <= cores) return;
+  const int most =
+      std::max(kAlwaysAllowed,
+               static_cast<int>(std::min<std::int64_t>(std::int64_t{kMostPerCore} * cores, kMostRanks)));
+  const std::string share =
+      std::to_string(busy) + (replicas ? " replicas" : " processes") + " share " + count_of(cores, "core");
+  const std::string enough = "use --devices " + std::to_string(std::int64_t{cores} * plan.devices_per_rank);
+  if (busy <= most) {
+    plan.warnings.push_back({option, share, enough});
+    return;
+  }
+  const std::string all_the_same =
+      replicas ? "" : "; `mpirun --oversubscribe -np " + std::to_string(busy) + "` starts them all the same";
+  plan.errors.push_back({option,
+                         share + ", and that is too many: the most is " + std::to_string(most) + " (" +
+                             std::to_string(kMostPerCore) + " for each core, " +
+                             std::to_string(kAlwaysAllowed) + " at least)",
+                         enough + all_the_same});
+}
+
 /// Started alone: how many devices, and who starts the other ranks.
 std::vector<int> start_alone(const TrainerOptions& trainer, const DeviceChoice& devices,
                              const Hardware& hardware, Plan& plan) {
@@ -146,13 +178,7 @@ std::vector<int> start_alone(const TrainerOptions& trainer, const DeviceChoice& 
   if (plan.strategy == "dp") plan.replicas = wanted;
   plan.world_size = is_one_process(plan.strategy) ? 1 : ranks;
   plan.launcher = plan.strategy == "ddp_spawn" ? "spawn" : plan.world_size > 1 ? "subprocess" : "none";
-  const int cores = hardware.node(0).cores, busy = std::max(plan.world_size, plan.replicas);
-  if (!devices.gpu && busy > cores) {
-    plan.warnings.push_back({devices.option,
-                             std::to_string(busy) + (plan.replicas > 1 ? " replicas" : " processes") +
-                                 " share " + count_of(cores, "core"),
-                             "use --devices " + std::to_string(cores * plan.devices_per_rank)});
-  }
+  if (!devices.gpu) compare_with_cores(hardware.node(0).cores, devices.option, plan);
   return std::vector<int>(static_cast<std::size_t>(plan.world_size), 0);
 }
 
@@ -160,6 +186,12 @@ void choose_devices_per_rank(const TrainerOptions& trainer, Plan& plan) {
   if (trainer.devices_per_rank < 1) {
     plan.errors.push_back(
         {"devices_per_rank", std::to_string(trainer.devices_per_rank) + " is too small; the least is 1", ""});
+  } else if (trainer.devices_per_rank > kMostDevicesPerRank) {
+    plan.errors.push_back({"devices_per_rank",
+                           std::to_string(trainer.devices_per_rank) +
+                               " is more than any node has; the most is " +
+                               std::to_string(kMostDevicesPerRank),
+                           ""});
   } else if (trainer.devices_per_rank > 1 && trainer.strategy == "dp") {
     plan.errors.push_back({"devices_per_rank",
                            "dp keeps a whole replica on each device, but devices_per_rank=" +
@@ -178,6 +210,13 @@ std::vector<int> choose_launch(const TrainerOptions& asked, const DeviceChoice& 
   if (trainer.num_nodes && *trainer.num_nodes < 1) {
     plan.errors.push_back(
         {"num_nodes", std::to_string(*trainer.num_nodes) + " is too small; the least is 1", ""});
+    trainer.num_nodes.reset();
+  }
+  if (trainer.num_nodes && *trainer.num_nodes > kMostRanks) {
+    plan.errors.push_back({"num_nodes",
+                           std::to_string(*trainer.num_nodes) +
+                               " is more than any machine has; the most is " + std::to_string(kMostRanks),
+                           ""});
     trainer.num_nodes.reset();
   }
   choose_devices_per_rank(trainer, plan);

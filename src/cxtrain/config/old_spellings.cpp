@@ -69,10 +69,10 @@ void translate_gpus(TrainerOptions& trainer, Plan& plan) {
   trainer.devices.reset();
 }
 
-void translate_strategy(TrainerOptions& trainer, Plan& plan) {
+void translate_strategy(TrainerOptions& trainer, std::span<const std::string> strategies, Plan& plan) {
   if (trainer.strategy == "auto") trainer.strategy.reset();  // Lightning's word for "not asked"
   if (!trainer.strategy) return;
-  const StrategyName strategy = read_strategy_name(*trainer.strategy);
+  const StrategyName strategy = read_strategy_name(*trainer.strategy, strategies);
   if (strategy.name.empty()) {
     plan.errors.push_back({"strategy", "there is no strategy '" + *trainer.strategy + "'", strategy.instead});
     return trainer.strategy.reset();
@@ -83,11 +83,12 @@ void translate_strategy(TrainerOptions& trainer, Plan& plan) {
 
 }  // namespace
 
-TrainerOptions translate_old_spellings(TrainerOptions trainer, const Hardware& hardware, Plan& plan) {
+TrainerOptions translate_old_spellings(TrainerOptions trainer, const Hardware& hardware,
+                                       std::span<const std::string> strategies, Plan& plan) {
   translate_accelerator(trainer, plan);
   translate_num_processes(trainer, hardware, plan);
   translate_gpus(trainer, plan);
-  translate_strategy(trainer, plan);
+  translate_strategy(trainer, strategies, plan);
   return trainer;
 }
 

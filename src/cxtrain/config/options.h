@@ -160,6 +160,7 @@ struct Options {
   std::optional<std::uint64_t> seed;
   std::vector<std::string> plugins;
   double timeout_seconds = 1800;  ///< how long a collective may take before the job is ended
+  bool quiet = false;             ///< warnings and errors only on the console
 
   // plan and info
   bool json = false;

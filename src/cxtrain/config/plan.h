@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,10 @@
 /// The decision: which rank runs where, on what, with which precision. Made once, by one pure function,
 /// before any GPU is touched; the run then does what the plan says.
 namespace cxtrain {
+
+/// Ranks, nodes and devices beyond this are a slip of the finger: no machine has so many, and a plan of them
+/// would take gigabytes and minutes.
+inline constexpr int kMostRanks = 100'000;
 
 struct RankPlan {
   int rank = 0;
@@ -51,8 +56,11 @@ struct Plan {
 };
 
 /// Decides, or reports every reason why not (in `Plan::errors`). Pure: same arguments, same answer.
-/// `launched` says how the process was started (or is to be imagined started).
-Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched);
+/// `launched` says how the process was started (or is to be imagined started). `strategies`: those that there
+/// are, so that the plan can refuse others and a plugin may have a name that Lightning had; empty where
+/// nobody has looked, and then only names that Lightning had and that mean nothing here are refused.
+Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched,
+             std::span<const std::string> strategies = {});
 
 /// The contract's JSON object, one line.
 std::string to_json(const Plan& plan);

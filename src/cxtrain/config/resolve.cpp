@@ -4,6 +4,7 @@
 #include "cxtrain/config/choose_precision.h"
 #include "cxtrain/config/device_choice.h"
 #include "cxtrain/config/launch.h"
+#include "cxtrain/config/nearest_name.h"
 #include "cxtrain/config/old_spellings.h"
 #include "cxtrain/config/place_ranks.h"
 #include "cxtrain/config/plan.h"
@@ -52,18 +53,30 @@ void check_visible(const Hardware& hardware, Plan& plan) {
                            ""});
 }
 
+/// A strategy that no plugin has. The plan names it in today's words.
+void check_strategy(std::span<const std::string> known, Plan& plan) {
+  if (known.empty() || std::find(known.begin(), known.end(), plan.strategy) != known.end()) return;
+  std::string hint = did_you_mean(plan.strategy, known);
+  for (const std::string& name : known) {
+    if (!hint.ends_with('?')) hint += (hint.empty() ? "known are " : ", ") + name;
+  }
+  plan.errors.push_back({"strategy", "there is no strategy '" + plan.strategy + "'", hint});
+}
+
 }  // namespace
 
-Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched) {
+Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched,
+             std::span<const std::string> strategies) {
   Plan plan;
   plan.find_unused_parameters = options.ddp.find_unused_parameters;
   check_options(options, plan.errors);
   check_visible(hardware, plan);
-  const TrainerOptions trainer = translate_old_spellings(options.trainer, hardware, plan);
+  const TrainerOptions trainer = translate_old_spellings(options.trainer, hardware, strategies, plan);
   const std::size_t errors_before = plan.errors.size();
   const DeviceChoice devices = choose_devices(trainer, hardware, launched, plan);
   const bool devices_known = plan.errors.size() == errors_before;
   const std::vector<int> rank_nodes = choose_launch(trainer, devices, hardware, launched, plan);
+  check_strategy(strategies, plan);
   choose_precision(trainer, plan);
   choose_switches(trainer, plan);
   choose_memory_log(trainer, plan);

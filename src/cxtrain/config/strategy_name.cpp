@@ -1,5 +1,6 @@
 #include "cxtrain/config/strategy_name.h"
 
+#include <algorithm>
 #include <array>
 
 namespace cxtrain {
@@ -56,7 +57,9 @@ bool is_family(std::string_view name, std::string_view family) {
 
 }  // namespace
 
-StrategyName read_strategy_name(std::string_view typed) {
+StrategyName read_strategy_name(std::string_view typed, std::span<const std::string> strategies) {
+  if (std::find(strategies.begin(), strategies.end(), typed) != strategies.end())
+    return {std::string(typed), std::nullopt, ""};
   for (const Retired& retired : kRetiredStrategies) {
     if (is_family(typed, retired.beginning)) return {"", std::nullopt, std::string(retired.instead)};
   }

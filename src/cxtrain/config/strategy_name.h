@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,8 +15,9 @@ struct StrategyName {
 };
 
 /// Reads the names of Lightning 1.x and 2.x. A name that Lightning does not have is taken as it is: a plugin
-/// may define it. Pure.
-StrategyName read_strategy_name(std::string_view typed);
+/// may define it. So is any of `strategies`, which there are: a plugin may have a name that Lightning had.
+/// Pure.
+StrategyName read_strategy_name(std::string_view typed, std::span<const std::string> strategies = {});
 
 /// Whether Lightning 1.x took this word for `accelerator` (or `distributed_backend`) to mean a strategy.
 bool is_strategy_of_lightning(std::string_view word);

@@ -32,8 +32,8 @@ class IdxDataset final : public Dataset {
 };
 
 /// Reads a pair of IDX files (yann.lecun.com/exdb/mnist: big-endian header, then bytes), gzipped or not.
-/// Throws DataError, naming the file, for one that is missing, truncated, too long, of another kind, for
-/// pairs with different counts, and for a label that is not below `num_classes`.
+/// Throws DataError, naming the file, for one that is missing, truncated, too long, of another kind or
+/// without images, for pairs with different counts, and for a label that is not below `num_classes`.
 std::shared_ptr<const IdxDataset> read_idx(const std::string& images_path, const std::string& labels_path,
                                            std::int64_t num_classes = 10);
 

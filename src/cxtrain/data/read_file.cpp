@@ -1,6 +1,5 @@
 #include "cxtrain/data/read_file.h"
 
-#include <sys/stat.h>
 #include <zlib.h>
 
 #include <cerrno>
@@ -8,6 +7,8 @@
 #include <memory>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/regular_file.h"
+#include "cxtrain/device/memory.h"
 
 namespace cxtrain {
 namespace {
@@ -21,16 +22,15 @@ std::string system_error(int error) { return error != 0 ? std::strerror(error) :
 }  // namespace
 
 std::string read_file(const std::string& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    throw DataError("cannot read '" + path + "': it is a directory; name a file");
-  }
+  FileDescriptor descriptor = open_regular_file(path);
   errno = 0;
-  const std::unique_ptr<gzFile_s, CloseGz> file(gzopen(path.c_str(), "rb"));
+  const std::unique_ptr<gzFile_s, CloseGz> file(gzdopen(descriptor.get(), "rb"));
   if (!file) throw DataError("cannot read '" + path + "': " + system_error(errno) + "; check the path");
+  descriptor.release();  // gzclose closes it
   gzbuffer(file.get(), 1U << 18);
 
   std::string content;
+  const auto most = static_cast<std::size_t>(total_memory_bytes() / 2);
   for (;;) {
     constexpr std::size_t kPiece = std::size_t{1} << 20;
     const std::size_t before = content.size();
@@ -38,6 +38,10 @@ std::string read_file(const std::string& path) {
     const int got = gzread(file.get(), content.data() + before, static_cast<unsigned>(kPiece));
     content.resize(before + static_cast<std::size_t>(got > 0 ? got : 0));
     if (got < static_cast<int>(kPiece)) break;
+    if (content.size() > most) {
+      throw DataError("'" + path + "' has more than " + std::to_string(most >> 20) +
+                      " MiB, half of this machine's memory, and is read as a whole; use a smaller file");
+    }
   }
   int error = Z_OK;
   const char* message = gzerror(file.get(), &error);

@@ -4,10 +4,13 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/randperm.h>
 
+#include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/device/memory.h"
 
 namespace cxtrain {
 
@@ -30,6 +33,20 @@ ShardedSampler::ShardedSampler(std::int64_t size, DataShard shard, const Sampler
     throw std::invalid_argument("shard " + std::to_string(shard.index) + " of " +
                                 std::to_string(shard.count) + " of " + std::to_string(size) +
                                 " samples does not exist");
+  }
+  if (options.batch_size > std::numeric_limits<std::int32_t>::max()) {
+    throw ConfigError("data.batch_size",
+                      "a batch of " + std::to_string(options.batch_size) + " samples was asked for",
+                      "the most is " + std::to_string(std::numeric_limits<std::int32_t>::max()));
+  }
+  // The order of an epoch: all of it where it is shuffled, and this shard's part.
+  const double bytes =
+      static_cast<double>(size) * sizeof(std::int64_t) * ((options.shuffle ? 1 : 0) + 1.0 / shard.count);
+  if (bytes > static_cast<double>(total_memory_bytes())) {
+    throw ConfigError("data",
+                      "the dataset says that it has " + std::to_string(size) +
+                          " samples; their order alone is more than this machine's memory",
+                      "let Dataset::size() count what an epoch is to read");
   }
   const std::int64_t full = options.batch_size * shard.count;
   const std::int64_t rest = size % full;
@@ -70,7 +87,8 @@ void ShardedSampler::start_epoch(std::int64_t epoch) {
                      at::TensorOptions().dtype(at::kLong));
     order = permutation.const_data_ptr<std::int64_t>();
   }
-  indices_.reserve(static_cast<std::size_t>(num_batches_ * options_.batch_size));
+  indices_.reserve(
+      static_cast<std::size_t>((num_batches_ - 1) * options_.batch_size + local_size(num_batches_ - 1)));
   const std::int64_t full = options_.batch_size * shard_.count;
   for (std::int64_t k = 0; k < num_batches_; ++k) {
     const std::int64_t end = k * full + global_size(k);

@@ -11,7 +11,7 @@ TextDataset::TextDataset(std::shared_ptr<const std::string> text, std::size_t be
                          std::int64_t context, std::int64_t stride)
     : text_(std::move(text)), begin_(begin), context_(context), stride_(stride) {
   const auto length = static_cast<std::int64_t>(end) - static_cast<std::int64_t>(begin);
-  if (context < 1 || stride < 1 || end > text_->size() || length < context + 1) {
+  if (context < 1 || stride < 1 || end > text_->size() || length <= context) {
     throw DataError("samples of " + std::to_string(context) + " bytes and the one that follows, every " +
                     std::to_string(stride) + ", were asked for from " + std::to_string(length) +
                     " bytes of text; use a longer text or a shorter context");

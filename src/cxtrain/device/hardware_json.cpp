@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/problems.h"
 
 namespace cxtrain {
 namespace {
@@ -62,6 +63,11 @@ class Field {
 
  private:
   std::string expected(const std::string& what) const {
+    if (json_.is_structured()) {  // dump() would follow its nesting, however deep
+      const bool list = json_.is_array();
+      return "expected " + what + ", found " +
+             (json_.empty() ? (list ? "[]" : "{}") : (list ? "a list" : "an object"));
+    }
     std::string found = json_.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (found.size() > 40) found = found.substr(0, 40) + "...";
     return "expected " + what + ", found " + found;
@@ -70,6 +76,13 @@ class Field {
   const Json& json_;
   std::string file_, path_;
 };
+
+/// "[json.exception.out_of_range.406] number overflow ..." without what it begins with.
+std::string without_code(const Json::exception& error) {
+  const std::string text = error.what();
+  const std::size_t end = text.starts_with('[') ? text.find("] ") : std::string::npos;
+  return shortened(end == std::string::npos ? text : text.substr(end + 2), 300);
+}
 
 template <class Value>
 auto into(Value& value) {
@@ -117,7 +130,9 @@ Hardware parse_hardware(std::string_view text, const std::string& file) {
     const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(text.size(), error.byte));
     const auto line = 1 + std::count(text.begin(), end, '\n');
     throw DataError("hardware file " + file + ": line " + std::to_string(line) + " is no valid JSON (" +
-                    error.what() + ")");
+                    without_code(error) + ")");
+  } catch (const Json::exception& error) {
+    throw DataError("hardware file " + file + " cannot be used: " + without_code(error));
   }
   Hardware hardware;
   const Field whole(json, file, "");

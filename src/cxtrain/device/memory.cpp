@@ -32,6 +32,12 @@ std::int64_t peak_resident_bytes() {
   return usage.ru_maxrss * 1024;
 }
 
+std::int64_t data_bytes() { return read_bytes("/proc/self/status", "VmData:").value_or(0); }
+
+std::int64_t total_memory_bytes() {
+  return read_bytes("/proc/meminfo", "MemTotal:").value_or(std::numeric_limits<std::int64_t>::max());
+}
+
 std::int64_t available_memory_bytes() {
   return read_bytes("/proc/meminfo", "MemAvailable:").value_or(std::numeric_limits<std::int64_t>::max());
 }

@@ -73,27 +73,39 @@ std::unique_ptr<Optimizer> make_libtorch_optimizer(const LibTorchOptimizer& conf
 }
 
 LibTorchOptimizer rmsprop(double lr, double alpha, double momentum, double weight_decay) {
-  return {"rmsprop", lr, false, [=](Groups groups) {
+  return {"rmsprop",
+          lr,
+          false,
+          [=](Groups groups) {
             return std::make_unique<torch::optim::RMSprop>(
                 std::move(groups),
                 torch::optim::RMSpropOptions(lr).alpha(alpha).momentum(momentum).weight_decay(weight_decay));
-          }};
+          },
+          {{"alpha", alpha}, {"momentum", momentum}, {"weight_decay", weight_decay}}};
 }
 
 LibTorchOptimizer adagrad(double lr, double lr_decay, double weight_decay) {
-  return {"adagrad", lr, false, [=](Groups groups) {
+  return {"adagrad",
+          lr,
+          false,
+          [=](Groups groups) {
             return std::make_unique<torch::optim::Adagrad>(
                 std::move(groups),
                 torch::optim::AdagradOptions(lr).lr_decay(lr_decay).weight_decay(weight_decay));
-          }};
+          },
+          {{"lr_decay", lr_decay}, {"weight_decay", weight_decay}}};
 }
 
 LibTorchOptimizer lbfgs(double lr, std::int64_t max_iter, std::int64_t history_size) {
-  return {"lbfgs", lr, true, [=](Groups groups) {
+  return {"lbfgs",
+          lr,
+          true,
+          [=](Groups groups) {
             return std::make_unique<torch::optim::LBFGS>(
                 std::move(groups),
                 torch::optim::LBFGSOptions(lr).max_iter(max_iter).history_size(history_size));
-          }};
+          },
+          {{"max_iter", static_cast<double>(max_iter)}, {"history_size", static_cast<double>(history_size)}}};
 }
 
 }  // namespace cxtrain

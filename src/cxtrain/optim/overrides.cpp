@@ -1,265 +1,113 @@
 #include "cxtrain/optim/overrides.h"
 
-#include <charconv>
-#include <functional>
-#include <optional>
-#include <sstream>
-#include <type_traits>
+#include <algorithm>
+#include <map>
 
 #include "cxtrain/config/nearest_name.h"
+#include "cxtrain/optim/setup_arguments.h"
 
 namespace cxtrain {
 namespace {
 
-// Each configuration names its members once; reading, checking and listing follow from that.
-template <class F>
-void members(Sgd& c, F f) {
-  f("lr", c.lr);
-  f("momentum", c.momentum);
-  f("dampening", c.dampening);
-  f("weight_decay", c.weight_decay);
-  f("nesterov", c.nesterov);
-}
-template <class A, class F>
-void adam_members(A& c, F f) {
-  f("lr", c.lr);
-  f("beta1", c.beta1);
-  f("beta2", c.beta2);
-  f("eps", c.eps);
-  f("weight_decay", c.weight_decay);
-  f("amsgrad", c.amsgrad);
-}
-template <class F>
-void members(Adam& c, F f) {
-  adam_members(c, f);
-}
-template <class F>
-void members(AdamW& c, F f) {
-  adam_members(c, f);
-}
-template <class F>
-void members(ConstantSchedule& c, F f) {
-  f("warmup", c.warmup);
-}
-template <class F>
-void members(CosineSchedule& c, F f) {
-  f("warmup", c.warmup);
-  f("total", c.total);
-  f("min_ratio", c.min_ratio);
-}
-template <class F>
-void members(StepSchedule& c, F f) {
-  f("step_size", c.step_size);
-  f("gamma", c.gamma);
-}
-template <class F>
-void members(MultiStepSchedule& c, F f) {
-  f("milestones", c.milestones);
-  f("gamma", c.gamma);
-}
-template <class F>
-void members(ExponentialSchedule& c, F f) {
-  f("gamma", c.gamma);
-}
-template <class F>
-void members(OneCycleSchedule& c, F f) {
-  f("total", c.total);
-  f("pct_start", c.pct_start);
-  f("div_factor", c.div_factor);
-  f("final_div_factor", c.final_div_factor);
-}
-template <class F>
-void members(PlateauSchedule& c, F f) {
-  f("monitor", c.monitor);
-  f("mode", c.mode);
-  f("factor", c.factor);
-  f("patience", c.patience);
-  f("threshold", c.threshold);
-  f("min_ratio", c.min_ratio);
+using Components = std::vector<NamedComponent>;
+using Given = std::map<std::string, std::string>;
+
+const NamedComponent* find(const Components& components, const std::string& name) {
+  const auto found = std::find_if(components.begin(), components.end(),
+                                  [&](const NamedComponent& component) { return component.name == name; });
+  return found == components.end() ? nullptr : &*found;
 }
 
-template <class T>
-bool parse(const std::string& text, T& value) {
-  if constexpr (std::is_same_v<T, bool>) {
-    if (text != "true" && text != "false") return false;
-    value = text == "true";
-    return true;
-  } else if constexpr (std::is_same_v<T, std::string>) {
-    value = text;
-    return !text.empty();
-  } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
-    value.clear();
-    std::istringstream stream(text);
-    for (std::string part; std::getline(stream, part, ',');) {
-      std::int64_t number = 0;
-      if (!parse(part, number)) return false;
-      value.push_back(number);
-    }
-    return !value.empty();
-  } else {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size();
-  }
-}
-
-template <class T>
-const char* kind_of() {
-  if constexpr (std::is_same_v<T, bool>) return "true or false";
-  if constexpr (std::is_same_v<T, std::string>) return "a word";
-  if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) return "whole numbers with commas between";
-  if constexpr (std::is_integral_v<T>) return "a whole number";
-  return "a number";
-}
-
-template <class Config>
-void set_member(Config& config, const std::string& option, const std::string& key, const std::string& text,
-                std::vector<Problem>& problems) {
-  bool known = false;
-  std::vector<std::string> names;
-  members(config, [&](const char* name, auto& member) {
-    names.emplace_back(name);
-    if (key != name) return;
-    known = true;
-    if (!parse(text, member)) {
-      problems.push_back(
-          {option + "." + key, "`" + text + "` is not " + kind_of<std::decay_t<decltype(member)>>(), ""});
-    }
-  });
-  if (known) return;
+/// The component of this name; null, and a problem, where there is none.
+const NamedComponent* require(const Components& components, const char* option, const std::string& name,
+                              std::vector<Problem>& problems) {
+  if (const NamedComponent* found = find(components, name)) return found;
   std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-  const std::string near = nearest_name(key, names);
-  problems.push_back({option + "." + key, "no such argument here",
-                      near.empty() ? "there are " + all : "did you mean " + option + "." + near + "?"});
-}
-
-const std::map<std::string, std::function<OptimizerConfig()>>& optimizers() {
-  static const std::map<std::string, std::function<OptimizerConfig()>> table{
-      {"sgd", [] { return Sgd{}; }},         {"adam", [] { return Adam{}; }},
-      {"adamw", [] { return AdamW{}; }},     {"rmsprop", [] { return rmsprop(); }},
-      {"adagrad", [] { return adagrad(); }}, {"lbfgs", [] { return lbfgs(); }}};
-  return table;
-}
-
-const std::map<std::string, ScheduleConfig>& schedules() {
-  static const std::map<std::string, ScheduleConfig> table{{"constant", ConstantSchedule{}},
-                                                           {"cosine", CosineSchedule{}},
-                                                           {"step", StepSchedule{}},
-                                                           {"multi_step", MultiStepSchedule{}},
-                                                           {"exponential", ExponentialSchedule{}},
-                                                           {"one_cycle", OneCycleSchedule{}},
-                                                           {"plateau", PlateauSchedule{}}};
-  return table;
-}
-
-template <class Table>
-std::vector<std::string> names_of(const Table& table) {
   std::vector<std::string> names;
-  for (const auto& [name, value] : table) names.push_back(name);
-  return names;
+  for (const NamedComponent& known : components) {
+    names.push_back(known.name);
+    all += (all.empty() ? "" : ", ") + known.name;
+  }
+  problems.push_back({option, "there is no '" + name + "'; there are " + all, did_you_mean(name, names)});
+  return nullptr;
 }
 
-Problem unknown(const std::string& option, const std::string& name, const std::vector<std::string>& names) {
-  std::string all;
-  for (const std::string& known : names) all += (all.empty() ? "" : ", ") + known;
-  const std::string near = nearest_name(name, names);
-  return {option, "there is no `" + name + "`; there are " + all,
-          near.empty() ? "" : "did you mean " + near + "?"};
+std::vector<ArgumentSpec> arguments_of(const OptimizerConfig& config) {
+  if (const NamedComponent* known = find(known_optimizers(), name_of(config))) return known->arguments;
+  return {find(known_optimizers(), "sgd")->arguments.front()};  // a user's own: its rate is all that is known
 }
 
-/// LibTorch's own optimizers are made by functions with arguments rather than described by members.
-void override_libtorch(OptimizerConfig& config, const std::map<std::string, std::string>& args,
-                       std::vector<Problem>& problems) {
-  auto& current = std::get<LibTorchOptimizer>(config);
-  double lr = current.lr, alpha = 0.99, momentum = 0, weight_decay = 0, lr_decay = 0;
-  std::int64_t max_iter = 20, history_size = 100;
-  std::map<std::string, std::function<bool(const std::string&)>> known{
-      {"lr", [&](auto& t) { return parse(t, lr); }}};
-  const auto add = [&](const char* name, auto& value) {
-    known[name] = [&value](auto& t) { return parse(t, value); };
-  };
-  if (current.name == "rmsprop") {
-    add("alpha", alpha);
-    add("momentum", momentum);
-    add("weight_decay", weight_decay);
+/// An argument of a component that only the model knows: some component has to take it.
+void check_unnamed(const Components& components, const std::string& prefix, const Given& given,
+                   std::vector<Problem>& problems) {
+  std::vector<ArgumentSpec> all;
+  for (const NamedComponent& component : components) {
+    for (const ArgumentSpec& spec : component.arguments) all.push_back(spec);
   }
-  if (current.name == "adagrad") {
-    add("lr_decay", lr_decay);
-    add("weight_decay", weight_decay);
-  }
-  if (current.name == "lbfgs") {
-    add("max_iter", max_iter);
-    add("history_size", history_size);
-  }
-  for (const auto& [key, text] : args) {
-    const auto found = known.find(key);
-    if (found == known.end()) {
-      problems.push_back(unknown("optimizer." + key, key, names_of(known)));
-    } else if (!found->second(text)) {
-      problems.push_back({"optimizer." + key, "`" + text + "` is not a number", ""});
+  for (const auto& argument : given) {
+    std::vector<Problem> refused;
+    bool taken = false;
+    for (const ArgumentSpec& spec : all) {
+      if (spec.name != argument.first) continue;
+      refused.clear();
+      Arguments({spec}, {argument}, prefix, refused);
+      if ((taken = refused.empty())) break;
     }
+    if (taken) continue;
+    if (refused.empty()) Arguments(all, {argument}, prefix, refused);
+    problems.insert(problems.end(), refused.begin(), refused.end());
   }
-  if (current.name == "rmsprop") config = rmsprop(lr, alpha, momentum, weight_decay);
-  if (current.name == "adagrad") config = adagrad(lr, lr_decay, weight_decay);
-  if (current.name == "lbfgs") config = lbfgs(lr, max_iter, history_size);
+}
+
+void check_component(const Components& components, const char* option, const NamedOptions& asked,
+                     std::vector<Problem>& problems) {
+  const std::string prefix = std::string(option) + ".";
+  if (asked.name.empty()) return check_unnamed(components, prefix, asked.args, problems);
+  if (const NamedComponent* named = require(components, option, asked.name, problems))
+    Arguments(named->arguments, asked.args, prefix, problems);
 }
 
 }  // namespace
 
-std::vector<std::string> optimizer_names() { return names_of(optimizers()); }
-std::vector<std::string> schedule_names() { return names_of(schedules()); }
-
 OptimizerSetup apply_overrides(OptimizerSetup setup, const NamedOptions& optimizer,
                                const NamedOptions& lr_scheduler, std::vector<Problem>& problems) {
+  bool known = true;
   if (!optimizer.name.empty()) {
-    const auto found = optimizers().find(optimizer.name);
-    if (found == optimizers().end()) {
-      problems.push_back(unknown("optimizer", optimizer.name, optimizer_names()));
-    } else {
-      setup.optimizer = found->second();
+    known = require(known_optimizers(), "optimizer", optimizer.name, problems) != nullptr;
+    if (known) {
+      setup.optimizer = default_optimizer(optimizer.name);
       for (ParameterGroup& group : setup.groups) group.lr.reset();  // rates of another optimizer
     }
   }
-  if (std::holds_alternative<LibTorchOptimizer>(setup.optimizer)) {
-    if (!optimizer.args.empty()) override_libtorch(setup.optimizer, optimizer.args, problems);
-  } else {
-    std::visit(
-        [&](auto& config) {
-          if constexpr (!std::is_same_v<std::decay_t<decltype(config)>, LibTorchOptimizer>) {
-            for (const auto& [key, text] : optimizer.args)
-              set_member(config, "optimizer", key, text, problems);
-          }
-        },
-        setup.optimizer);
+  if (known && !optimizer.args.empty()) {
+    assign(Arguments(arguments_of(setup.optimizer), optimizer.args, "optimizer.", problems), setup.optimizer);
   }
 
-  std::map<std::string, std::string> args = lr_scheduler.args;
   if (!lr_scheduler.name.empty()) {
-    const auto found = schedules().find(lr_scheduler.name);
-    if (found == schedules().end()) {
-      problems.push_back(unknown("lr_scheduler", lr_scheduler.name, schedule_names()));
-    } else {
-      setup.schedule = found->second;
-      // Schedules that people give in steps count steps, the classic decays epochs, as in their papers.
-      const bool by_step = lr_scheduler.name == "constant" || lr_scheduler.name == "cosine" ||
-                           lr_scheduler.name == "one_cycle";
-      setup.interval = by_step ? Interval::step : Interval::epoch;
-    }
+    known = require(known_schedules(), "lr_scheduler", lr_scheduler.name, problems) != nullptr;
+    if (!known) return setup;
+    setup.schedule = default_schedule(lr_scheduler.name);
   }
-  if (const auto interval = args.find("interval"); interval != args.end()) {
-    if (interval->second == "step" || interval->second == "epoch") {
-      setup.interval = interval->second == "step" ? Interval::step : Interval::epoch;
-    } else {
-      problems.push_back({"lr_scheduler.interval", "`" + interval->second + "` is not step or epoch", ""});
-    }
-    args.erase(interval);
-  }
-  std::visit(
-      [&](auto& config) {
-        for (const auto& [key, text] : args) set_member(config, "lr_scheduler", key, text, problems);
-      },
-      setup.schedule);
+  const NamedComponent& schedule = *find(known_schedules(), name_of(setup.schedule));
+  const Arguments arguments(schedule.arguments, lr_scheduler.args, "lr_scheduler.", problems);
+  assign(arguments, setup.schedule);
+  if (!lr_scheduler.name.empty() || arguments.given("interval"))
+    setup.interval = arguments.text("interval") == "step" ? Interval::step : Interval::epoch;
   return setup;
+}
+
+void check_overrides(const NamedOptions& optimizer, const NamedOptions& lr_scheduler,
+                     std::vector<Problem>& problems) {
+  const std::size_t before = problems.size();
+  check_component(known_optimizers(), "optimizer", optimizer, problems);
+  check_component(known_schedules(), "lr_scheduler", lr_scheduler, problems);
+  if (problems.size() > before || (optimizer.name.empty() && lr_scheduler.name.empty())) return;
+  // Rules between several arguments, where all of them are known.
+  OptimizerSetup setup;
+  setup = apply_overrides(setup, optimizer.name.empty() ? NamedOptions{} : optimizer,
+                          lr_scheduler.name.empty() ? NamedOptions{} : lr_scheduler, problems);
+  const std::vector<Problem> wrong = check_setup(setup);
+  problems.insert(problems.end(), wrong.begin(), wrong.end());
 }
 
 }  // namespace cxtrain

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <map>
-#include <string>
 #include <vector>
 
 #include "cxtrain/base/error.h"
@@ -16,8 +14,9 @@ namespace cxtrain {
 OptimizerSetup apply_overrides(OptimizerSetup own, const NamedOptions& optimizer,
                                const NamedOptions& lr_scheduler, std::vector<Problem>& problems);
 
-/// The names that the two options take, for --help.
-std::vector<std::string> optimizer_names();
-std::vector<std::string> schedule_names();
+/// What can be said of the same options before there is a model: names, and arguments that the named
+/// component does not take or, without a name, that none takes.
+void check_overrides(const NamedOptions& optimizer, const NamedOptions& lr_scheduler,
+                     std::vector<Problem>& problems);
 
 }  // namespace cxtrain

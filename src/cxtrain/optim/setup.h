@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,6 +58,7 @@ struct LibTorchOptimizer {
   bool needs_closure = false;  ///< evaluates the loss itself, several times a step (LBFGS)
   std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::optim::OptimizerParamGroup>)>
       make;
+  std::map<std::string, double> arguments = {};  ///< what `make` was given beside the rate, to be checked
 };
 LibTorchOptimizer rmsprop(double lr = 1e-2, double alpha = 0.99, double momentum = 0,
                           double weight_decay = 0);

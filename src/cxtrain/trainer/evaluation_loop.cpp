@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "cxtrain/cluster/agree.h"
+
 namespace cxtrain {
 namespace {
 
@@ -130,29 +132,37 @@ std::optional<MetricStore::Values> evaluate(Run& run, EvaluationStage stage, Dat
   return evaluate_stage(run, test, loader, batches);
 }
 
-std::vector<at::Tensor> predict(Run& run, DataLoader& loader, std::int64_t batches) {
+Predictions predict(Run& run, DataLoader& loader, std::int64_t batches) {
   const EvaluationMode mode(run, batches);
   run.call(hooks::on_predict_start);
   loader.start_epoch(0, 0, batches);
   SignalPolls signals(run);
-  std::vector<at::Tensor> outputs;
+  Predictions predictions;
   Batch batch;
-  while (loader.next(batch)) {
+  bool defined = true;
+  while (defined && loader.next(batch)) {
     signals.before_batch();
     run.loop.batch_idx = loader.batch_idx();
     run.loop.samples_per_batch = loader.global_size();
     if (batch.size == 0) continue;
     run.transfer(batch);
     run.call(hooks::on_predict_batch_start, batch, loader.batch_idx());
-    {
+    try {
       const LogScope scope(run.metrics, hooks::kPredictStep);
       run.loop.output = run.parts.strategy.predict_step(batch, loader.batch_idx());
+    } catch (const StepNotDefined&) {
+      defined = false;
+      break;
     }
-    outputs.push_back(run.loop.output.cpu());
+    predictions.outputs.push_back(run.loop.output.cpu());
+    predictions.indices.insert(predictions.indices.end(), batch.indices.begin(), batch.indices.end());
     run.call(hooks::on_predict_batch_end, batch, loader.batch_idx());
   }
+  run_agreed(run.parts.world, [&] {
+    if (!defined) throw StepNotDefined("predict", "predict_step");
+  });
   run.call(hooks::on_predict_end);
-  return outputs;
+  return predictions;
 }
 
 }  // namespace cxtrain

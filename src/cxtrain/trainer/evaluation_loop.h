@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cxtrain/data/data_loader.h"
+#include "cxtrain/trainer/predictions.h"
 #include "cxtrain/trainer/run.h"
 
 namespace cxtrain {
@@ -12,8 +13,8 @@ namespace cxtrain {
 std::optional<MetricStore::Values> evaluate(Run& run, EvaluationStage stage, DataLoader& loader,
                                             std::int64_t batches);
 
-/// Runs predict_step over the loader; each rank gets its own shard's outputs, on the CPU, in order.
-/// Throws Interrupted where a signal has come. Collective.
-std::vector<at::Tensor> predict(Run& run, DataLoader& loader, std::int64_t batches);
+/// Runs predict_step over the loader; each rank gets its own shard's outputs, on the CPU, in order. Throws
+/// StepNotDefined, on all ranks alike, where the model does not define it. Collective.
+Predictions predict(Run& run, DataLoader& loader, std::int64_t batches);
 
 }  // namespace cxtrain

@@ -6,6 +6,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/config/batch_limit.h"
 
 namespace cxtrain {
 namespace {
@@ -52,8 +53,12 @@ FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> 
   const bool overfit = !options.overfit_batches.is_zero();
   const BatchLimit& train = overfit ? options.overfit_batches : options.limit_train_batches;
   const BatchLimit& val = overfit ? options.overfit_batches : options.limit_val_batches;
-  limits.train_batches = train.apply(available_train_batches);
-  limits.val_batches = val.apply(available_val_batches);
+  if (options.fast_dev_run == 0) {
+    limits.train_batches =
+        limited_batches(train, overfit ? "overfit_batches" : "limit_train_batches", available_train_batches);
+    limits.val_batches =
+        limited_batches(val, overfit ? "overfit_batches" : "limit_val_batches", available_val_batches);
+  }
   limits.sanity_batches = options.num_sanity_val_steps < 0
                               ? limits.val_batches
                               : std::min(options.num_sanity_val_steps, limits.val_batches);

@@ -1,6 +1,7 @@
 #include "cxtrain/trainer/session.h"
 
 #include <exception>
+#include <iterator>
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/device_stats.h"
@@ -22,9 +23,10 @@
 
 namespace cxtrain {
 
-Trainer::Session::Session(Trainer& trainer, Module& module)
+Trainer::Session::Session(Trainer& trainer, Module& module, Call call)
     : trainer_(trainer),
       module_(module),
+      continues_(call == Call::other && trainer.fitted_),
       precision_(precision_policy(trainer.plan_.precision, trainer.plan_.amp_level)),
       context_{trainer.world_, trainer.plan_, trainer.options_, precision_, trainer.device_},
       strategy_(trainer.registry_.make<Strategy>(trainer.plan_.strategy, {})) {}
@@ -38,6 +40,7 @@ void Trainer::Session::open() {
                                           precision_.module_dtype, trainer_.log_dir_});
   trainer_.where_ = [run = run_.get()] { return run->where(); };
   world.set_timeout(trainer_.options_.timeout_seconds, trainer_.where_);
+  if (continues_) run_->state = *trainer_.fitted_;
   run_->state.seed = trainer_.options_.seed.value_or(0);
   run_agreed(world, [this] {
     add_callbacks();
@@ -63,7 +66,11 @@ Trainer::Session::~Session() {
   // The user's own go back to the trainer; the session's end with the run that they refer to.
   run_->callbacks.resize(user_callbacks_);
   trainer_.callbacks_ = std::move(run_->callbacks);
-  trainer_.loggers_ = run_->loggers.release(user_loggers_);
+  auto loggers = run_->loggers.release(run_->loggers.size());
+  const auto own = loggers.begin() + static_cast<std::ptrdiff_t>(user_loggers_);
+  trainer_.file_loggers_.assign(std::move_iterator(own), std::move_iterator(loggers.end()));
+  loggers.erase(own, loggers.end());
+  trainer_.loggers_ = std::move(loggers);
 }
 
 void Trainer::Session::make_replicas() {
@@ -84,9 +91,11 @@ void Trainer::Session::make_replicas() {
 }
 
 void Trainer::Session::open_log_dir() {
+  if (continues_) return;
   const Options& options = trainer_.options_;
   trainer_.log_dir_.clear();
-  if (options.trainer.fast_dev_run > 0) return;
+  // Who wants no logger wants no files.
+  if (options.trainer.fast_dev_run > 0 || !options.trainer.logger || options.trainer.barebones) return;
   World& world = trainer_.world_;
   run_agreed(world, [&] {
     if (world.is_root()) trainer_.log_dir_ = make_version_dir(options.trainer.default_root_dir);
@@ -138,6 +147,11 @@ void Trainer::Session::add_loggers() {
   for (auto& logger : trainer_.loggers_) run_->loggers.add(std::move(logger));
   trainer_.loggers_.clear();
   user_loggers_ = run_->loggers.size();
+  if (continues_) {
+    for (auto& logger : trainer_.file_loggers_) run_->loggers.add(std::move(logger));
+  }
+  trainer_.file_loggers_.clear();
+  if (continues_) return;
   if (!trainer_.world_.is_root() || !options.logger || options.barebones || trainer_.log_dir_.empty()) return;
   run_->loggers.add(std::make_unique<CsvLogger>(trainer_.log_dir_));
   run_->loggers.add(std::make_unique<JsonlLogger>(trainer_.log_dir_));
@@ -207,6 +221,18 @@ void Trainer::Session::write_file(const std::string& name, const std::string& co
   }
 }
 
+void Trainer::Session::write_predictions(const Predictions& predictions) const noexcept {
+  if (trainer_.log_dir_.empty()) return;
+  const std::string path = trainer_.log_dir_ + "/" + predictions_file(trainer_.world_.rank());
+  try {
+    const std::vector<char> bytes = to_pt(predictions);
+    write_atomically(path, {bytes.data(), bytes.size()});
+    log_info("predictions of " + std::to_string(predictions.indices.size()) + " samples: " + path);
+  } catch (const std::exception& error) {
+    log_warning(message_of(error));
+  }
+}
+
 /// What this rank knows by itself.
 RunSummary Trainer::Session::summary(const char* status, int exit_code) const {
   RunSummary summary;
@@ -220,6 +246,7 @@ RunSummary Trainer::Session::summary(const char* status, int exit_code) const {
   summary.epochs = run_->state.epoch;
   summary.global_step = run_->state.global_step;
   summary.metrics = run_->metrics.all();
+  if (continues_) summary.metrics.insert(trainer_.fitted_metrics_.begin(), trainer_.fitted_metrics_.end());
   summary.seconds = run_->training_seconds();
   summary.samples_per_second =
       summary.seconds > 0 ? static_cast<double>(run_->state.samples) / summary.seconds : 0;
@@ -253,6 +280,10 @@ void Trainer::Session::check_parameters(RunSummary& summary) const {
 RunSummary Trainer::Session::finish() {
   RunSummary result = summary("done", static_cast<int>(ExitCode::done));
   check_parameters(result);
+  if (run_->state.global_step > 0) {
+    trainer_.fitted_ = run_->state;
+    trainer_.fitted_metrics_ = result.metrics;
+  }
   close_loggers();
   write_file("run.json", to_json(result));
   strategy_->teardown();

@@ -21,7 +21,7 @@ namespace cxtrain {
 /// however far it came.
 class Trainer::Session {
  public:
-  Session(Trainer& trainer, Module& module);
+  Session(Trainer& trainer, Module& module, Call call);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -46,6 +46,9 @@ class Trainer::Session {
   /// written is logged and left out.
   void write_file(const std::string& name, const std::string& content) const noexcept;
 
+  /// This rank's predictions, into the run's folder.
+  void write_predictions(const Predictions& predictions) const noexcept;
+
   /// Closes the books: summary, run.json, loggers, and the check that all ranks hold the same parameters.
   /// Collective.
   RunSummary finish();
@@ -69,6 +72,7 @@ class Trainer::Session {
 
   Trainer& trainer_;
   Module& module_;
+  bool continues_;  ///< what a fit has begun
   PrecisionPolicy precision_;
   std::vector<std::unique_ptr<Module>> replicas_;
   StrategyContext context_;

@@ -1,15 +1,13 @@
 #include "cxtrain/trainer/trainer.h"
 
-#include <c10/util/Exception.h>
-
 #include <filesystem>
-#include <new>
-#include <stdexcept>
 
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/cluster/agree.h"
+#include "cxtrain/config/batch_limit.h"
 #include "cxtrain/device/gather_hardware.h"
 #include "cxtrain/launchers/launch.h"
+#include "cxtrain/memory/within_memory.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"
@@ -31,30 +29,23 @@ Plan decide(World& world, const Options& options) {
   return plan;
 }
 
-/// What a program that makes its own Trainer has to leave to its launcher, or to `run_main`.
+/// What a program that makes its own Trainer has to leave to its launcher, to `run_main` or `run_trainer`.
 void require_ranks(const Plan& plan, const World& world) {
   if (!needs_launch(plan, world.facts())) return;
-  throw ConfigError("trainer.strategy",
-                    plan.strategy + " on " + std::to_string(plan.world_size) +
-                        " devices needs as many ranks, and this process was started alone",
-                    "start it as `mpirun -np " + std::to_string(plan.world_size) +
-                        " PROGRAM`, or let cxtrain::run_main be its main, which starts them itself");
+  throw ConfigError(
+      "trainer.strategy",
+      plan.strategy + " on " + std::to_string(plan.world_size) +
+          " devices needs as many ranks, and this process was started alone",
+      "start it as `mpirun -np " + std::to_string(plan.world_size) +
+          " PROGRAM`, or let cxtrain::run_trainer, or run_main, start them (cxtrain/cli/main.h)");
 }
 
 /// What goes wrong inside LibTorch or for want of memory is the fault of the arguments.
 void set_up(DataModule& data, const DataOptions& options) {
   try {
-    data.setup(options);
-  } catch (const Error&) {
-    throw;
+    build_within_memory("data", "data.path=" + options.path, [&] { data.setup(options); });
   } catch (const std::filesystem::filesystem_error& error) {
     throw DataError("data: " + message_of(error) + "; check the path and its permissions");
-  } catch (const c10::Error& error) {
-    throw DataError("data: cannot be set up with its arguments: " + message_of(error));
-  } catch (const std::bad_alloc& error) {
-    throw DataError("data: cannot be set up with its arguments: " + message_of(error));
-  } catch (const std::length_error& error) {
-    throw DataError("data: cannot be set up with its arguments: " + message_of(error));
   }
 }
 
@@ -85,15 +76,18 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
 
 Trainer::~Trainer() = default;
 
-RunSummary Trainer::in_session(Module& module, DataModule& data, const std::function<void(Session&)>& work) {
+RunSummary Trainer::in_session(Call call, Module& module, DataModule& data,
+                               const std::function<void(Session&)>& work) {
+  // A signal ends the program, not the one call that it came in.
+  if (last_summary_ && last_summary_->exit_code != 0) return *last_summary_;
   run_agreed(world_, [&] { set_up(data, options_.data); });
-  Session session(*this, module);
+  Session session(*this, module, call);
   try {
     session.open();
     work(session);
-    return session.finish();
+    last_summary_ = session.finish();
   } catch (const Interrupted& signal) {
-    return session.stop(signal.code());
+    last_summary_ = session.stop(signal.code());
   } catch (const std::exception& error) {
     session.fail(static_cast<int>(code_of(error)));
     throw;
@@ -101,14 +95,16 @@ RunSummary Trainer::in_session(Module& module, DataModule& data, const std::func
     session.fail(static_cast<int>(ExitCode::failure));
     throw;
   }
+  return *last_summary_;
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data) {
-  return in_session(module, data, [&](Session& session) {
+  return in_session(Call::fit, module, data, [&](Session& session) {
     tune(session, module, data);
     Run& run = session.run();
-    FitData loaders(world_, [&] { return session.fit_loaders(data); }, options_.trainer,
-                    module.trainer_defaults().max_epochs);
+    FitData loaders(
+        world_, [&] { return session.fit_loaders(data); }, options_.trainer,
+        module.trainer_defaults().max_epochs);
     OptimizerSetup setup;
     run_agreed(world_, [&] { setup = optimizer_setup(module); });
     run.parts.strategy.setup_optimizer(setup.optimizer);
@@ -116,8 +112,7 @@ RunSummary Trainer::fit(Module& module, DataModule& data) {
     run_agreed(world_, [&] {
       optimization.emplace(run, setup, loaders.limits(), session.precision().scale_gradients);
       if (options_.trainer.stochastic_weight_avg) {
-        run.callbacks.push_back(
-            std::make_unique<StochasticWeightAveraging>(run, loaders, *optimization));
+        run.callbacks.push_back(std::make_unique<StochasticWeightAveraging>(run, loaders, *optimization));
       }
     });
     const AnomalyDetection anomalies(options_.trainer.detect_anomaly);
@@ -146,14 +141,16 @@ std::unique_ptr<DataLoader> Trainer::agreed_loader(Session& session,
 }
 
 RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test) {
-  return in_session(module, data, [&](Session& session) {
-    const auto loader =
-        agreed_loader(session, [&] { return test ? data.test_dataloader() : data.val_dataloader(); },
-                      test ? "has no test samples" : "has no validation samples");
-    const BatchLimit& limit =
-        test ? options_.trainer.limit_test_batches : options_.trainer.limit_val_batches;
+  return in_session(Call::other, module, data, [&](Session& session) {
+    const auto loader = agreed_loader(
+        session, [&] { return test ? data.test_dataloader() : data.val_dataloader(); },
+        test ? "has no test samples" : "has no validation samples");
+    const BatchLimit& limit = test ? options_.trainer.limit_test_batches : options_.trainer.limit_val_batches;
     const EvaluationStage stage = test ? EvaluationStage::test : EvaluationStage::validate;
-    const auto values = evaluate(session.run(), stage, *loader, limit.apply(loader->num_batches()));
+    const char* option = test ? "trainer.limit_test_batches" : "trainer.limit_val_batches";
+    std::int64_t batches = 0;
+    run_agreed(world_, [&] { batches = limited_batches(limit, option, loader->num_batches()); });
+    const auto values = evaluate(session.run(), stage, *loader, batches);
     run_agreed(world_, [&] {
       if (!values) throw StepNotDefined(test ? "test" : "validate", test ? "test_step" : "validation_step");
     });
@@ -165,11 +162,16 @@ RunSummary Trainer::validate(Module& module, DataModule& data) { return evaluate
 RunSummary Trainer::test(Module& module, DataModule& data) { return evaluate_once(module, data, true); }
 
 RunSummary Trainer::predict(Module& module, DataModule& data) {
-  return in_session(module, data, [&](Session& session) {
-    const auto loader =
-        agreed_loader(session, [&] { return data.predict_dataloader(); }, "has no samples to predict");
-    predictions_ = cxtrain::predict(session.run(), *loader,
-                                    options_.trainer.limit_predict_batches.apply(loader->num_batches()));
+  return in_session(Call::other, module, data, [&](Session& session) {
+    const auto loader = agreed_loader(
+        session, [&] { return data.predict_dataloader(); }, "has no samples to predict");
+    std::int64_t batches = 0;
+    run_agreed(world_, [&] {
+      batches = limited_batches(options_.trainer.limit_predict_batches, "trainer.limit_predict_batches",
+                                loader->num_batches());
+    });
+    predictions_ = cxtrain::predict(session.run(), *loader, batches);
+    session.write_predictions(predictions_);
   });
 }
 

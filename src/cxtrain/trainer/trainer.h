@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@
 #include "cxtrain/trainer/data_module.h"
 #include "cxtrain/trainer/lr_finder.h"
 #include "cxtrain/trainer/module.h"
+#include "cxtrain/trainer/predictions.h"
+#include "cxtrain/trainer/train_state.h"
 
 namespace cxtrain {
 
@@ -66,9 +69,11 @@ class Trainer {
   RunSummary fit(Module& module, DataModule& data);
   RunSummary validate(Module& module, DataModule& data);
   RunSummary test(Module& module, DataModule& data);
-  /// Outputs of this rank's shard, one tensor per batch, on the CPU, in `predictions()`.
+  /// Outputs of this rank's shard are in `predictions()`, and in predictions_rank_K.pt in the run's folder.
   RunSummary predict(Module& module, DataModule& data);
-  const std::vector<at::Tensor>& predictions() const { return predictions_; }
+  const Predictions& predictions() const { return predictions_; }
+  /// What the last call returned.
+  const std::optional<RunSummary>& last_summary() const { return last_summary_; }
 
   const Plan& plan() const { return plan_; }
   at::Device device() const { return device_; }
@@ -83,8 +88,11 @@ class Trainer {
 
  private:
   class Session;
+  /// A fit is a run of its own. What follows it goes on in its folder, at the step that it reached.
+  enum class Call { fit, other };
   /// Sets the data up, opens a session, runs `work` in it and closes the books, however it ends.
-  RunSummary in_session(Module& module, DataModule& data, const std::function<void(Session&)>& work);
+  RunSummary in_session(Call call, Module& module, DataModule& data,
+                        const std::function<void(Session&)>& work);
   RunSummary evaluate_once(Module& module, DataModule& data, bool test);
   /// The loader of a stage's data. Throws ConfigError where there is none, on all ranks alike.
   std::unique_ptr<DataLoader> agreed_loader(Session& session, const std::function<DataLoaderSpec()>& spec,
@@ -106,7 +114,12 @@ class Trainer {
   std::vector<std::unique_ptr<MetricLogger>> loggers_;
   std::function<std::unique_ptr<Module>()> replica_factory_;
   std::optional<double> found_lr_;  ///< by `auto_lr_find`
-  std::vector<at::Tensor> predictions_;
+  Predictions predictions_;
+  std::optional<RunSummary> last_summary_;
+  // Of the last fit, for what follows it.
+  std::optional<TrainState> fitted_;
+  std::map<std::string, double> fitted_metrics_;
+  std::vector<std::unique_ptr<MetricLogger>> file_loggers_;
   std::string log_dir_;
   Log* log_ = nullptr;
   std::string config_text_;

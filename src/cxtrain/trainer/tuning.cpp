@@ -34,7 +34,9 @@ std::int64_t Trainer::search_batch_size(Session& session, Module& module, DataMo
     setup = optimizer_setup(module);
   });
   const FitLimits limits =
-      FitData(world_, [&] { return session.fit_loaders(data); }, options_.trainer, std::nullopt).limits();
+      FitData(
+          world_, [&] { return session.fit_loaders(data); }, options_.trainer, std::nullopt)
+          .limits();
   const DataLoaderSpec spec = data.train_dataloader();
   session.run().parts.strategy.setup_optimizer(setup.optimizer);
   // Its state takes memory from the first step on.
@@ -69,15 +71,15 @@ void Trainer::tune(Session& session, Module& module, DataModule& data) {
 
 LrFinderResult Trainer::lr_find(Module& module, DataModule& data, const LrSweep& sweep) {
   LrFinderResult result;
-  in_session(module, data, [&](Session& session) {
-    result = sweep_learning_rate(session, module, data, sweep);
-  });
+  in_session(Call::other, module, data,
+             [&](Session& session) { result = sweep_learning_rate(session, module, data, sweep); });
   return result;
 }
 
 std::int64_t Trainer::scale_batch_size(Module& module, DataModule& data, const BatchSizeSearch& search) {
   std::int64_t found = 0;
-  in_session(module, data, [&](Session& session) { found = search_batch_size(session, module, data, search); });
+  in_session(Call::other, module, data,
+             [&](Session& session) { found = search_batch_size(session, module, data, search); });
   return found;
 }
 

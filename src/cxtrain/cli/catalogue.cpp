@@ -1,0 +1,172 @@
+#include "cxtrain/cli/catalogue.h"
+
+#include <nlohmann/json.hpp>
+
+#include "cxtrain/base/problems.h"
+#include "cxtrain/callbacks/callback.h"
+#include "cxtrain/cli/help_text.h"
+#include "cxtrain/cli/option_table.h"
+#include "cxtrain/plugin/loader.h"
+#include "cxtrain/report/metric_logger.h"
+#include "cxtrain/strategy/strategy.h"
+#include "cxtrain/trainer/data_module.h"
+#include "cxtrain/trainer/module.h"
+
+namespace cxtrain {
+namespace {
+
+using Type = ArgumentSpec::Type;
+
+NamedComponent describe(PluginLoader& loader, const Registry& registry, std::string_view kind,
+                        const std::string& name) {
+  try {
+    loader.require(kind, name);
+    const Registry::Entry& entry = registry.require(kind, name);
+    return {name, entry.help, entry.arguments};
+  } catch (const std::exception& error) {
+    return {name, "cannot be used: " + shortened(error.what(), 300), {}};
+  }
+}
+
+/// The arguments of what is built in and is switched on by options of its own.
+std::vector<ArgumentSpec> options_with(const std::string& prefix) {
+  std::vector<ArgumentSpec> found;
+  for (const OptionEntry& entry : option_table()) {
+    if (!entry.key.starts_with(prefix)) continue;
+    const auto values = entry.write(Options{});
+    found.push_back({entry.key.substr(prefix.find('.') + 1),
+                     Type::text,
+                     values && !values->empty() ? values->front() : "",
+                     entry.help,
+                     {}});
+  }
+  return found;
+}
+
+/// The callbacks and loggers that need no plugin.
+std::vector<NamedComponent> built_in(const std::string& option) {
+  if (option == "callbacks") {
+    return {{"early_stopping", "stops when a metric no longer improves",
+             options_with("callbacks.early_stopping")},
+            {"lr_monitor", "logs the learning rate", options_with("callbacks.lr_monitor")},
+            {"device_stats", "logs what the devices do", options_with("callbacks.device_stats")}};
+  }
+  if (option == "logger") {
+    return {{"csv", "metrics.csv", {}},
+            {"jsonl", "metrics.jsonl", {}},
+            {"tensorboard", "events.out.tfevents.*", {}}};
+  }
+  return {};
+}
+
+std::string named_by(const Options& options, const std::string& option) {
+  if (option == "model") return options.model.name;
+  if (option == "data") return options.data.name;
+  if (option == "optimizer") return options.optimizer.name;
+  if (option == "lr_scheduler") return options.lr_scheduler.name;
+  return option == "strategy" ? options.trainer.strategy.value_or("") : "";
+}
+
+const char* name_of(Type type) {
+  switch (type) {
+    case Type::integer:
+      return "integer";
+    case Type::real:
+      return "real";
+    case Type::boolean:
+      return "boolean";
+    case Type::integers:
+      return "integers";
+    case Type::text:
+      break;
+  }
+  return "text";
+}
+
+std::string placeholder(const ArgumentSpec& spec) {
+  std::string choices;
+  for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : "|") + choice;
+  if (!choices.empty()) return choices;
+  switch (spec.type) {
+    case Type::integer:
+      return "N";
+    case Type::real:
+      return "X";
+    case Type::boolean:
+      return "BOOL";
+    case Type::integers:
+      return "N,N";
+    case Type::text:
+      break;
+  }
+  return "TEXT";
+}
+
+}  // namespace
+
+std::vector<CatalogueSection> make_catalogue(Registry& registry, const Options& options) {
+  PluginLoader loader(registry);
+  std::vector<CatalogueSection> sections;
+  const auto add = [&](const char* title, const char* option, std::string_view kind) {
+    CatalogueSection section{title, option, built_in(option)};
+    for (const std::string& name : loader.available(kind))
+      section.components.push_back(describe(loader, registry, kind, name));
+    if (!section.components.empty()) sections.push_back(std::move(section));
+  };
+  for (const std::string& file : options.plugins) {
+    try {
+      loader.load(file);
+    } catch (const std::exception&) {  // a run with it is refused, with the reason
+    }
+  }
+  add("Models", "model", Module::kKind);
+  add("Data modules", "data", DataModule::kKind);
+  sections.push_back({"Optimizers", "optimizer", known_optimizers()});
+  sections.push_back({"Schedules of the learning rate", "lr_scheduler", known_schedules()});
+  add("Strategies", "strategy", Strategy::kKind);
+  add("Callbacks", "callbacks", Callback::kKind);
+  add("Loggers", "logger", MetricLogger::kKind);
+  return sections;
+}
+
+std::string to_text(const std::vector<CatalogueSection>& catalogue, const Options& options,
+                    bool all_arguments) {
+  std::string out;
+  for (const CatalogueSection& section : catalogue) {
+    out += "\n" + section.title + " (--" + section.option + ")\n";
+    const std::string named = named_by(options, section.option);
+    for (const NamedComponent& component : section.components) {
+      append_help_entry(out, component.name, component.help);
+      if (!all_arguments && component.name != named) continue;
+      for (const ArgumentSpec& spec : component.arguments) {
+        append_help_entry(out, "  --" + section.option + "." + spec.name + " " + placeholder(spec),
+                          spec.help + (spec.default_value.empty() ? "" : " [" + spec.default_value + "]"));
+      }
+    }
+  }
+  return out;
+}
+
+std::string to_json(const std::vector<CatalogueSection>& catalogue) {
+  using Json = nlohmann::ordered_json;
+  Json all = Json::array();
+  for (const CatalogueSection& section : catalogue) {
+    for (const NamedComponent& component : section.components) {
+      Json arguments = Json::array();
+      for (const ArgumentSpec& spec : component.arguments) {
+        arguments.push_back({{"name", spec.name},
+                             {"type", name_of(spec.type)},
+                             {"default", spec.default_value},
+                             {"help", spec.help}});
+        if (!spec.choices.empty()) arguments.back()["choices"] = spec.choices;
+      }
+      all.push_back({{"option", section.option},
+                     {"name", component.name},
+                     {"help", component.help},
+                     {"arguments", std::move(arguments)}});
+    }
+  }
+  return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,81 @@
+#include "cxtrain/cli/job.h"
+
+#include <filesystem>
+#include <iostream>
+
+#include "cxtrain/base/problems.h"
+#include "cxtrain/base/process_setup.h"
+#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/memory/cpu_allocator.h"
+
+namespace cxtrain {
+namespace {
+
+/// Some libraries cannot work without one, and say so in words of their own.
+void require_current_folder() {
+  std::error_code failed;
+  static_cast<void>(std::filesystem::current_path(failed));
+  if (failed) {
+    throw ConfigError("", "the current folder cannot be used: " + failed.message(),
+                      "change to one that exists");
+  }
+}
+
+int prepare_process() {
+  require_current_folder();
+  return read_launch_environment().rank;
+}
+
+}  // namespace
+
+Job::Job(int argc, char** argv, const Settings& settings)
+    : program_(this_program(argc, argv)),
+      timeout_seconds_(settings.timeout_seconds),
+      rank_(prepare_process()),
+      log_(rank_, settings.quiet),
+      supervisor_(rank_),
+      world_(make_world(settings.timeout_seconds)) {
+  world_->set_end_report([this](int status) { supervisor_.report(status); });
+}
+
+int Job::run(const std::function<int()>& work, const std::function<std::string()>& where) {
+  int status = 0;
+  try {
+    status = work();
+  } catch (const AgreedError& error) {
+    if (world_->is_root()) log_error(error.what());
+    status = static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    status = abort(where(), code_of(error), message_of(error));
+  } catch (...) {
+    status = abort(where(), ExitCode::failure, "an exception that is no std::exception was thrown");
+  }
+  supervisor_.report(status);
+  return status;
+}
+
+/// Reports an error of this rank alone and ends the job: the others may be waiting for it for ever.
+int Job::abort(const std::string& where, ExitCode code, const std::string& message) {
+  const WorldFacts& facts = world_->facts();
+  log_error("rank " + std::to_string(facts.rank) + " on " + facts.hostname +
+            (where.empty() ? "" : ", " + where) + ": " + message);
+  supervisor_.report(static_cast<int>(code));
+  world_->abort(static_cast<int>(code));
+  return static_cast<int>(code);
+}
+
+int Job::start_ranks(const Plan& plan) { return cxtrain::start_ranks(plan, program_, timeout_seconds_); }
+
+int run_to_status(const std::function<int()>& run) noexcept {
+  try {
+    set_up_process();
+    keep_freed_memory();
+    return run();
+  } catch (const std::exception& error) {
+    std::cerr << "error: " << shortened(message_of(error)) << '\n';
+    return static_cast<int>(code_of(error));
+  }
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,88 @@
+#include "cxtrain/memory/within_memory.h"
+
+#include <c10/util/Exception.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <new>
+#include <stdexcept>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/problems.h"
+#include "cxtrain/device/memory.h"
+
+namespace cxtrain {
+namespace {
+
+/// While it lives, the process gets no more private memory than there was when it was made.
+class MemoryLimit {
+ public:
+  MemoryLimit() {
+    const auto available = static_cast<std::uint64_t>(available_memory_bytes());
+    const auto used = static_cast<std::uint64_t>(data_bytes());
+    if (getrlimit(RLIMIT_DATA, &before_) != 0) return;
+    rlimit limit = before_;
+    limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, used + available);
+    limited_ = limit.rlim_cur < before_.rlim_cur && setrlimit(RLIMIT_DATA, &limit) == 0;
+  }
+  ~MemoryLimit() {
+    if (limited_) setrlimit(RLIMIT_DATA, &before_);
+  }
+  MemoryLimit(const MemoryLimit&) = delete;
+  MemoryLimit& operator=(const MemoryLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  bool limited_ = false;
+};
+
+std::string gibibytes(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g GiB", bytes / (1 << 30));
+  return text;
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::string& message, const std::string& asked) {
+  throw ConfigError(what, message, asked.empty() ? "" : "asked for: " + asked);
+}
+
+[[noreturn]] void refuse_size(const std::string& what, const std::string& asked) {
+  refuse(what,
+         "needs more memory than this machine has left (" +
+             gibibytes(static_cast<double>(available_memory_bytes())) + " of " +
+             gibibytes(static_cast<double>(total_memory_bytes())) + "), or a size that nothing can have",
+         asked);
+}
+
+}  // namespace
+
+void build_within_memory(const std::string& what, const std::string& asked,
+                         const std::function<void()>& build) {
+  try {
+    const MemoryLimit limit;
+    build();
+  } catch (const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    if (message.find("allocate memory") != std::string::npos) refuse_size(what, asked);
+    refuse(what, "cannot be built with its arguments: " + shortened(message, 1000), "");
+  } catch (const std::bad_alloc&) {
+    refuse_size(what, asked);
+  } catch (const std::length_error&) {
+    refuse_size(what, asked);
+  }
+}
+
+void require_memory_for(const std::string& options, double parameters) {
+  const double bytes = parameters * 2 * sizeof(float), have = static_cast<double>(total_memory_bytes());
+  if (bytes <= have) return;
+  char count[32];
+  std::snprintf(count, sizeof count, "%.3g", parameters);
+  throw ConfigError(options,
+                    std::string(count) + " parameters and their gradients need " + gibibytes(bytes) +
+                        ", and this machine has " + gibibytes(have),
+                    "make the model smaller");
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,35 @@
+#include "cxtrain/base/problems.h"
+
+#include <algorithm>
+
+#include "support/catch.h"
+
+using namespace cxtrain;
+
+TEST_CASE("a long text keeps its beginning and its end", "[base]") {
+  CHECK(shortened("short") == "short");
+  const std::string text = shortened("begin " + std::string(9000, 'x') + " end");
+  CHECK(text.size() == 4000);
+  CHECK(text.starts_with("begin x"));
+  CHECK(text.ends_with("x end"));
+}
+
+TEST_CASE("twenty problems are told, and how many more there are", "[base]") {
+  std::vector<Problem> problems(500'000, {"--a", "there is no such option", "did you mean --b?"});
+  const std::string text = ConfigError(problems).what();
+  CHECK(std::count(text.begin(), text.end(), '\n') == 20);
+  CHECK(text.ends_with("\nand 499980 more"));
+  problems.resize(20);
+  CHECK(first_of(problems).size() == 20);
+  CHECK(first_of({}).empty());
+}
+
+TEST_CASE("no list of problems is longer than a screen or two, whatever was typed", "[base]") {
+  const std::string much(100'000, 'x');
+  const std::vector<Problem> problems(30, {much, much, much});
+  CHECK(std::string(ConfigError(problems).what()).size() < 4096);
+  CHECK(std::string(ConfigError(much, much, much).what()).size() < 4096);
+  std::string all;
+  for (const Problem& problem : first_of(problems)) all += to_line(problem);
+  CHECK(all.size() < 4096);
+}

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/catch.h"
+#include "support/fork_program.h"
+
+/// Fuzz tests: the program with odd command lines and files. Each case has to end with 0 or 2, without a
+/// signal, before its deadline, and with a message that one can read.
+///
+///     CXTRAIN_FUZZ_CASES=20000 CXTRAIN_FUZZ_SEED=7 build/release/bin/fuzz_tests
+namespace cxtrain::test {
+
+inline std::size_t from_environment(const char* name, std::size_t fallback) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? fallback : std::strtoul(text, nullptr, 10);
+}
+
+/// How many cases a test makes of its `share` of 2,000, or of as many as the environment asks for.
+inline std::size_t cases(std::size_t share) {
+  return share * from_environment("CXTRAIN_FUZZ_CASES", 2000) / 2000;
+}
+
+class Random {
+ public:
+  explicit Random(std::size_t stream) : engine_(from_environment("CXTRAIN_FUZZ_SEED", 1) * 1000 + stream) {}
+
+  std::size_t below(std::size_t n) { return n == 0 ? 0 : engine_() % n; }
+  bool one_in(std::size_t n) { return below(n) == 0; }
+  template <class T>
+  const T& of(const std::vector<T>& values) {
+    return values[below(values.size())];
+  }
+
+  /// The text with a few bytes, words or lines changed, lost, doubled or moved; or cut; or, seldom, as it is.
+  std::string damage(std::string text, const std::vector<std::string>& words) {
+    if (one_in(10)) return text;
+    for (std::size_t n = 1 + below(2); n > 0; --n) {
+      const std::size_t at = below(text.size() + 1), length = below(text.size() - at + 1);
+      const std::size_t few = std::min<std::size_t>(length, 1 + below(8));
+      switch (below(8)) {
+        case 0:
+          text = text.substr(0, at);
+          break;
+        case 1:
+          if (at < text.size()) text[at] = static_cast<char>(below(256));
+          break;
+        case 2:
+          if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << below(8)));
+          break;
+        case 3:
+          text.erase(at, few);
+          break;
+        case 4:
+          text.insert(at, text.substr(at, few));
+          break;
+        case 5:
+          text.insert(at, text.substr(below(text.size() + 1), length));
+          break;
+        default:
+          text.replace(at, few, of(words));
+      }
+    }
+    return text;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// Runs one case and checks what every case has to keep.
+inline ForkedResult check_case(const std::vector<std::string>& arguments) {
+  constexpr std::size_t kLongest = 4096;
+  const ForkedResult result = fork_program(arguments);
+  std::string line;
+  for (const std::string& argument : arguments) line += " '" + argument + "'";
+  INFO("cxtrain_mpi" << line << "\nstatus " << result.status << "\n"
+                     << result.errors.substr(0, 2 * kLongest));
+  CHECK((result.status == 0 || result.status == 2));
+  if (result.status != 0) CHECK(result.errors.size() <= kLongest);
+  const bool says_why = result.status == 0 || !result.errors.empty() || !result.output.empty();
+  CHECK(says_why);
+  for (const char* foreign : {"bad_alloc", "vector::", "basic_string", "json.exception", "frame #",
+                              "filesystem error", "terminate called", "Exception raised from"}) {
+    CHECK(result.errors.find(foreign) == std::string::npos);
+    CHECK(result.output.find(foreign) == std::string::npos);
+  }
+  return result;
+}
+
+}  // namespace cxtrain::test

@@ -1,0 +1,158 @@
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "fuzz/fuzz.h"
+#include "support/temp_dir.h"
+
+// Inputs that were once accepted in silence, hung, crashed, or were refused in words that help nobody. They
+// run in forks, as the fuzz tests do, since there are many of them.
+namespace cxtrain::test {
+namespace {
+
+struct Refusal {
+  std::vector<std::string> arguments;
+  std::string says;
+};
+
+void check_refusals(const std::vector<Refusal>& refusals) {
+  for (const Refusal& row : refusals) {
+    for (const bool plan : {true, false}) {
+      const TempDir dir;
+      std::vector<std::string> arguments = row.arguments;
+      if (plan) arguments.insert(arguments.begin(), "plan");
+      arguments.push_back("--default_root_dir=" + dir.path());
+      const ForkedResult result = check_case(arguments);
+      CAPTURE(plan, row.arguments, result.output, result.errors);
+      CHECK(result.status == 2);
+      CHECK((result.output + result.errors).find(row.says) != std::string::npos);
+      CHECK(std::filesystem::is_empty(dir.path()));  // before a run gets its folder
+    }
+  }
+}
+
+TEST_CASE("numbers that cannot train are refused, by plan as by fit") {
+  std::vector<Refusal> refusals;
+  for (const char* wrong : {"nan", "inf", "-inf", "-1"}) {
+    refusals.push_back({{"--model.lr", wrong}, "model.lr: '" + std::string(wrong) + "' is"});
+    refusals.push_back({{"--optimizer.lr", wrong}, "optimizer.lr: '" + std::string(wrong) + "' is"});
+    refusals.push_back({{"--optimizer=sgd", "--optimizer.momentum", wrong}, "optimizer.momentum"});
+  }
+  for (const char* wrong : {"1", "2", "7", "65536", "nan", "-inf"}) {
+    refusals.push_back({{"--optimizer.beta1", wrong}, "optimizer.beta1"});
+    refusals.push_back({{"--optimizer=adamw", "--optimizer.beta2", wrong}, "optimizer.beta2"});
+  }
+  for (const char* wrong : {"0", "nan"}) refusals.push_back({{"--optimizer.eps", wrong}, "optimizer.eps"});
+  for (const char* wrong : {"nan", "inf"})
+    refusals.push_back({{"--optimizer.weight_decay", wrong}, "weight_decay"});
+  refusals.push_back({{"--lr_scheduler=step", "--lr_scheduler.gamma=nan"}, "lr_scheduler.gamma"});
+  refusals.push_back({{"--lr_scheduler.warmup=-1"}, "lr_scheduler.warmup"});
+  refusals.push_back({{"--model=gpt", "--model.warmup=-9223372036854775808"}, "model.warmup"});
+  refusals.push_back({{"--model=gpt", "--model.temperature=inf"}, "model.temperature"});
+  refusals.push_back({{"--model=gpt", "--model.sample_bytes=-1"}, "model.sample_bytes"});
+  refusals.push_back({{"--model=simple", "--model.out=0"}, "model.out"});
+  refusals.push_back({{"--model=simple", "--model.samples=-1"}, "model.samples"});
+  check_refusals(refusals);
+}
+
+TEST_CASE("names and arguments that do not exist are refused, by plan as by fit") {
+  check_refusals({{{"--model=nope"}, "there is no model"},
+                  {{"--model=gpt", "--model.layer=3"}, "did you mean --model.layers?"},
+                  {{"--data=nope"}, "there is no data"},
+                  {{"--data.pth=x"}, "did you mean --data.path?"},
+                  {{"--plugin=/nope"}, "/nope"},
+                  {{"--optimizer=x"}, "optimizer: there is no 'x'"},
+                  {{"--lr_scheduler=x"}, "lr_scheduler: there is no 'x'"},
+                  {{"--optimizer.lrr=3"}, "did you mean --optimizer.lr?"},
+                  {{"--strategy=DDP"}, "did you mean ddp?"},
+                  {{"--gpus=,"}, "names no device"},
+                  {{"max_epochs=3"}, "did you mean --max_epochs=3?"}});
+}
+
+TEST_CASE("sizes that do not fit name their option") {
+  std::vector<Refusal> refusals;
+  for (const char* size : {"2147483648", "1000000000000", "9223372036854775807"}) {
+    const std::string is = std::string("=") + size;
+    refusals.push_back({{"--data.batch_size" + is}, "data.batch_size"});
+    refusals.push_back({{"--data.num_workers" + is}, "data.num_workers"});
+    refusals.push_back({{"--devices_per_rank" + is}, "devices_per_rank"});
+    refusals.push_back({{"--devices" + is}, "devices"});
+  }
+  refusals.push_back({{"--devices_per_rank=2147483647"}, "devices_per_rank"});
+  refusals.push_back({{"--data.num_workers=100000"}, "data.num_workers"});
+  refusals.push_back({{"--model=gpt", "--model.layers=1000000000000"}, "model.layers"});
+  refusals.push_back({{"--model=gpt", "--model.sample_bytes=9223372036854775807"}, "model.sample_bytes"});
+  check_refusals(refusals);
+  // What only building the model tells; plan builds none.
+  for (const char* size : {"2147483647", "1000000000000", "9223372036854775807"}) {
+    const std::string is = std::string("=") + size;
+    for (const std::vector<std::string>& arguments :
+         std::vector<std::vector<std::string>>{{"--model.hidden" + is},
+                                               {"--model=simple", "--model.in" + is},
+                                               {"--model=simple", "--model.samples" + is},
+                                               {"--model=gpt", "--model.width" + is, "--model.heads=1"},
+                                               {"--model=gpt", "--model.context" + is},
+                                               {"--model=seq2seq", "--model.width" + is}}) {
+      const ForkedResult result = check_case(arguments);
+      CAPTURE(arguments, result.errors);
+      CHECK(result.status == 2);
+      CHECK(result.errors.find("model.") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("mistakes of all kinds are told together") {
+  const ForkedResult result =
+      fork_program({"--max_epoch=3", "--optimizer.lrr=3", "--model=nope", "--precision=17", "--gpus=,"});
+  CHECK(result.status == 2);
+  for (const char* part : {"--max_epochs", "--optimizer.lr?", "nope", "17", "names no device"})
+    CHECK(result.errors.find(part) != std::string::npos);
+}
+
+TEST_CASE("files that are none are refused at once") {
+  const TempDir dir;
+  REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);
+  for (const std::string& file :
+       {dir.file("pipe"), std::string("/dev/zero"), std::string("/dev/full"), dir.path()}) {
+    for (const char* option : {"--config", "--hardware", "--data.path"}) {
+      const std::string path = file;
+      std::vector<std::string> arguments{option, path};
+      if (std::string(option) == "--hardware") arguments.insert(arguments.begin(), "plan");
+      CHECK(check_case(arguments).status == 2);
+    }
+    for (const char* model : {"gpt", "seq2seq"})
+      CHECK(check_case({"--model", model, "--data.path", file}).status == 2);
+  }
+  CHECK(check_case({"plan", "--config", dir.write("empty.yaml", "")}).status == 0);
+}
+
+TEST_CASE("a file of ten megabytes of wrong keys is answered at once") {
+  const TempDir dir;
+  std::string wrong;
+  while (wrong.size() < 10'000'000) wrong += "wrong_key_" + std::to_string(wrong.size()) + ": 1\n";
+  CHECK(check_case({"plan", "--config", dir.write("c.yaml", wrong)}).status == 2);
+  CHECK(check_case({"plan", "--config", dir.write("c.yaml", wrong.substr(0, 1'000'000))}).status == 2);
+  CHECK(check_case({"plan", "--config", dir.write("c.yaml", wrong.substr(0, 200'000))}).status == 2);
+}
+
+TEST_CASE("help and info list what there is; print_config has every argument") {
+  const ForkedResult help = fork_program({"--model", "gpt", "--help"});
+  CHECK(help.status == 0);
+  for (const char* part :
+       {"--max_epochs N", "\nModels (--model)\n", "--model.layers N", "transformer blocks [4]",
+        "\nOptimizers (--optimizer)\n", "\nStrategies (--strategy)\n", "  ddp_spawn", "  cosine"})
+    CHECK(help.output.find(part) != std::string::npos);
+  CHECK(help.output.find("--model.hidden") == std::string::npos);
+  const ForkedResult info = fork_program({"info"});
+  for (const char* part : {"--model.hidden N", "--optimizer.beta1 X", "--lr_scheduler.milestones N,N"})
+    CHECK(info.output.find(part) != std::string::npos);
+  const TempDir dir;
+  const ForkedResult first = fork_program({"--model=gpt", "--optimizer=sgd", "--print_config"});
+  CHECK(first.output.find("\n  sample_bytes: 200\n") != std::string::npos);
+  CHECK(first.output.find("\n  nesterov: false\n") != std::string::npos);
+  const ForkedResult again = fork_program({"--config", dir.write("c.yaml", first.output), "--print_config"});
+  CHECK(again.output == first.output);
+}
+
+}  // namespace
+}  // namespace cxtrain::test

@@ -1,0 +1,64 @@
+#include "cxtrain/memory/within_memory.h"
+
+#include <ATen/ops/empty.h>
+#include <sys/resource.h>
+
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/device/memory.h"
+#include "support/catch.h"
+
+using namespace cxtrain;
+using test::contains;
+
+TEST_CASE("what does not fit is refused by what was asked for", "[memory]") {
+  const auto message = contains("model: needs more memory than this machine has left") &&
+                       contains("asked for: model.hidden=9") && !contains("frame #");
+  CHECK_THROWS_WITH(build_within_memory("model", "model.hidden=9",
+                                        [] {
+                                          at::empty({1L << 31, 1L << 20});
+                                        }),
+                    message);
+  CHECK_THROWS_WITH(build_within_memory("model", "model.hidden=9", [] { throw std::bad_alloc(); }), message);
+  CHECK_THROWS_WITH(
+      build_within_memory("model", "model.hidden=9",
+                          [] { std::vector<int>().reserve(std::numeric_limits<std::size_t>::max()); }),
+      message);
+  CHECK_THROWS_AS(build_within_memory("data", "", [] { throw std::bad_alloc(); }), ConfigError);
+}
+
+TEST_CASE("memory ends before the machine's does, and is whole again afterwards", "[memory]") {
+  rlimit before{}, after{};
+  getrlimit(RLIMIT_DATA, &before);
+  CHECK_THROWS_AS(build_within_memory("data", "",
+                                      [] {
+                                        // Never touched: only the limit can end this.
+                                        std::vector<std::unique_ptr<char[]>> blocks;
+                                        const std::int64_t block = std::int64_t{1} << 30;
+                                        for (std::int64_t all = 0; all < 2 * total_memory_bytes();
+                                             all += block)
+                                          blocks.emplace_back(new char[static_cast<std::size_t>(block)]);
+                                      }),
+                  ConfigError);
+  getrlimit(RLIMIT_DATA, &after);
+  CHECK(before.rlim_cur == after.rlim_cur);
+}
+
+TEST_CASE("LibTorch's refusals come without its frames, and other errors pass", "[memory]") {
+  CHECK_THROWS_WITH(
+      build_within_memory("data", "", [] { at::empty({-1}); }),
+      contains("data: cannot be built with its arguments: Trying to create tensor with negative") &&
+          !contains("frame #"));
+  CHECK_THROWS_AS(build_within_memory("data", "", [] { throw DataError("damaged"); }), DataError);
+  CHECK_NOTHROW(build_within_memory("data", "", [] {}));
+}
+
+TEST_CASE("parameters and their gradients have to fit", "[memory]") {
+  CHECK_NOTHROW(require_memory_for("model.hidden", 1e6));
+  CHECK_THROWS_WITH(require_memory_for("model.hidden", 1e18),
+                    contains("model.hidden: 1e+18 parameters and their gradients need 7.45e+09 GiB"));
+}

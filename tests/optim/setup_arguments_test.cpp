@@ -1,0 +1,139 @@
+#include "cxtrain/optim/setup_arguments.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/optim/optimizer.h"
+#include "cxtrain/optim/overrides.h"
+#include "support/catch.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+/// The options that are refused, with commas between.
+std::string refused(const OptimizerSetup& setup) {
+  std::string options;
+  for (const Problem& problem : check_setup(setup)) options += (options.empty() ? "" : ", ") + problem.option;
+  return options;
+}
+
+TEST_CASE("every optimizer and schedule is right by default, but for milestones, which have none") {
+  for (const NamedComponent& known : known_optimizers()) {
+    INFO(known.name);
+    CHECK(name_of(default_optimizer(known.name)) == known.name);
+    CHECK(refused({.optimizer = default_optimizer(known.name)}).empty());
+    CHECK_FALSE(known.help.empty());
+  }
+  for (const NamedComponent& known : known_schedules()) {
+    INFO(known.name);
+    CHECK(name_of(default_schedule(known.name)) == known.name);
+    CHECK(refused({.schedule = default_schedule(known.name)}) ==
+          (known.name == "multi_step" ? "lr_scheduler.milestones" : ""));
+  }
+}
+
+TEST_CASE("what an optimizer cannot work with is refused by its option") {
+  for (const double wrong : {kNan, kInf, -kInf, -1.0, -1e-300}) {
+    CHECK(refused({.optimizer = Sgd{.lr = wrong}}) == "optimizer.lr");
+    CHECK(refused({.optimizer = Adam{.lr = wrong, .weight_decay = wrong}}) ==
+          "optimizer.lr, optimizer.weight_decay");
+    CHECK(refused({.optimizer = AdamW{.beta1 = wrong, .beta2 = wrong, .eps = wrong}}) ==
+          "optimizer.beta1, optimizer.beta2, optimizer.eps");
+    CHECK(refused({.optimizer = Sgd{.momentum = wrong}}) == "optimizer.momentum");
+    CHECK(refused({.optimizer = rmsprop(0.1, wrong, wrong, wrong)}) ==
+          "optimizer.alpha, optimizer.momentum, optimizer.weight_decay");
+    CHECK(refused({.optimizer = adagrad(wrong, wrong)}) == "optimizer.lr, optimizer.lr_decay");
+    CHECK(refused({.groups = {{.lr = wrong, .weight_decay = wrong}}}) ==
+          "optimizer, parameter group 0, lr, optimizer, parameter group 0, weight_decay");
+  }
+  for (const double wrong : {1.0, 2.0, 65536.0})
+    CHECK(refused({.optimizer = Adam{.beta1 = wrong, .beta2 = wrong}}) == "optimizer.beta1, optimizer.beta2");
+  CHECK(refused({.optimizer = Adam{.eps = 0}}) == "optimizer.eps");
+  CHECK(refused({.optimizer = Adam{.lr = 0, .beta1 = 0, .beta2 = 0}}).empty());
+  CHECK(refused({.optimizer = lbfgs(1, 0, 0)}) == "optimizer.history_size, optimizer.max_iter" ||
+        refused({.optimizer = lbfgs(1, 0, 0)}) == "optimizer.max_iter, optimizer.history_size");
+  CHECK(refused({.optimizer = Sgd{.nesterov = true}}) == "optimizer.nesterov");
+  CHECK(refused({.optimizer = Sgd{.momentum = 0.9, .nesterov = true}}).empty());
+}
+
+TEST_CASE("what a schedule cannot work with is refused by its option") {
+  for (const double wrong : {kNan, kInf, -0.5}) {
+    CHECK(refused({.schedule = CosineSchedule{.min_ratio = wrong}}) == "lr_scheduler.min_ratio");
+    CHECK(refused({.schedule = StepSchedule{.gamma = wrong}}) == "lr_scheduler.gamma");
+    CHECK(refused({.schedule = ExponentialSchedule{.gamma = wrong}}) == "lr_scheduler.gamma");
+    CHECK(
+        refused({.schedule =
+                     OneCycleSchedule{.pct_start = wrong, .div_factor = wrong, .final_div_factor = wrong}}) ==
+        "lr_scheduler.pct_start, lr_scheduler.div_factor, lr_scheduler.final_div_factor");
+    CHECK(refused({.schedule = PlateauSchedule{.factor = wrong, .threshold = wrong}}) ==
+          "lr_scheduler.factor, lr_scheduler.threshold");
+  }
+  CHECK(refused({.schedule = ConstantSchedule{.warmup = -1}}) == "lr_scheduler.warmup");
+  CHECK(refused({.schedule = CosineSchedule{.warmup = -1, .total = -1}}) ==
+        "lr_scheduler.warmup, lr_scheduler.total");
+  CHECK(refused({.schedule = StepSchedule{.step_size = 0}}) == "lr_scheduler.step_size");
+  CHECK(refused({.schedule = MultiStepSchedule{.milestones = {3, -1}}}) == "lr_scheduler.milestones");
+  CHECK(refused({.schedule = PlateauSchedule{.mode = "least", .factor = 1, .patience = -1}}) ==
+        "lr_scheduler.mode, lr_scheduler.factor, lr_scheduler.patience");
+}
+
+TEST_CASE("a model's own setup is checked where its optimizer is made") {
+  const std::vector<NamedTensor> parameters{{"p", at::zeros({2}).requires_grad_()}};
+  CHECK_THROWS_WITH(make_optimizer({.optimizer = Adam{.lr = kNan}}, parameters),
+                    test::contains("optimizer.lr: nan is not a finite number"));
+  CHECK_THROWS_AS(make_optimizer({.schedule = ExponentialSchedule{.gamma = -1}}, parameters), ConfigError);
+  CHECK_NOTHROW(make_optimizer({}, parameters));
+}
+
+std::string problems_of(const NamedOptions& optimizer, const NamedOptions& lr_scheduler = {}) {
+  std::vector<Problem> problems;
+  check_overrides(optimizer, lr_scheduler, problems);
+  std::string text;
+  for (const Problem& problem : problems)
+    text += problem.option + ": " + problem.message + " (" + problem.hint + ")\n";
+  return text;
+}
+
+TEST_CASE("options are checked before there is a model") {
+  CHECK(problems_of({"adam", {{"lr", "nan"}}}) == "optimizer.lr: 'nan' is not a finite number ()\n");
+  CHECK(problems_of({"adam", {{"beta2", "1"}}}) == "optimizer.beta2: '1' is not below 1 ()\n");
+  CHECK(problems_of({"sgd", {{"nesterov", "true"}}}) ==
+        "optimizer.nesterov: needs a momentum and no dampening (--optimizer.momentum 0.9)\n");
+  CHECK(problems_of({}, {"step", {{"step_size", "0"}}}) == "lr_scheduler.step_size: '0' is less than 1 ()\n");
+  CHECK(problems_of({}, {"multi_step", {}}) ==
+        "lr_scheduler.milestones: there are none, so that the rate would never change "
+        "(--lr_scheduler.milestones "
+        "30,80)\n");
+  CHECK(problems_of({}, {"step", {{"interval", "hour"}}}) ==
+        "lr_scheduler.interval: 'hour' is none of step, epoch ()\n");
+  CHECK(problems_of({"ADAM", {}}) ==
+        "optimizer: there is no 'ADAM'; there are adagrad, adam, adamw, lbfgs, rmsprop, sgd (did you mean "
+        "adam?)\n");
+}
+
+TEST_CASE("arguments of an optimizer that only the model knows: what none takes is refused") {
+  CHECK(problems_of({"", {{"lrr", "3"}}}) ==
+        "optimizer.lrr: there is no such argument (did you mean --optimizer.lr?)\n");
+  CHECK(problems_of({"", {{"lr", "-1"}}}) == "optimizer.lr: '-1' is less than 0 ()\n");
+  CHECK(problems_of({"", {{"momentum", "0.9"}}}, {"", {{"warmup", "3"}}}).empty());
+  CHECK(problems_of({}, {"", {{"gamma", "fast"}}}) == "lr_scheduler.gamma: 'fast' is not a number ()\n");
+}
+
+TEST_CASE("an argument changes one of LibTorch's optimizers and leaves its others") {
+  std::vector<Problem> problems;
+  const OptimizerSetup own{.optimizer = rmsprop(0.1, 0.5, 0.25)};
+  const OptimizerSetup changed = apply_overrides(own, {"", {{"momentum", "0.75"}}}, {}, problems);
+  CHECK(problems.empty());
+  const auto& rmsprop = std::get<LibTorchOptimizer>(changed.optimizer);
+  CHECK(rmsprop.lr == 0.1);
+  CHECK(rmsprop.arguments ==
+        std::map<std::string, double>{{"alpha", 0.5}, {"momentum", 0.75}, {"weight_decay", 0}});
+}
+
+}  // namespace
+}  // namespace cxtrain
