@@ -156,7 +156,7 @@ TEST_CASE("metrics and predictions are over all replicas' samples") {
     Regression model;
     const auto metrics = trainer.fit(model, data).metrics;
     trainer.predict(model, data);
-    predictions = trainer.predictions();
+    predictions = trainer.predictions().outputs;
     return metrics;
   };
   std::vector<at::Tensor> together, alone;

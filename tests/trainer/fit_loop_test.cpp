@@ -334,7 +334,7 @@ TEST_CASE("validate, test and predict run without training") {
   CHECK(trainer.validate(model, data).metrics.contains("val_loss"));
   CHECK(trainer.test(model, data).metrics.contains("test_loss"));
   trainer.predict(model, data);
-  CHECK(at::cat(trainer.predictions()).sizes() == at::IntArrayRef({20, 2}));
+  CHECK(at::cat(trainer.predictions().outputs).sizes() == at::IntArrayRef({20, 2}));
   CHECK(before.equal(test::flat_parameters(model)));
   CHECK(model.training_steps == 0);
 }

@@ -1,0 +1,9 @@
+#include <cxtrain/cli/main.h>
+
+#include "extras.h"
+
+int main(int argc, char** argv) {
+  return cxtrain::run_main(argc, argv, register_zoo, [](cxtrain::Trainer& trainer) {
+    trainer.add_callback(std::make_unique<Ema>(0.5));
+  });
+}
