@@ -1,0 +1,132 @@
+#include <torch/csrc/jit/serialization/pickle.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "cxtrain/cluster/solo_world.h"
+#include "support/catch.h"
+#include "support/temp_dir.h"
+#include "support/toy_models.h"
+
+/// What follows a fit on the same trainer belongs to the same run.
+namespace cxtrain {
+namespace {
+
+using test::Regression;
+using test::ToyData;
+
+struct Setting {
+  test::TempDir dir;
+  SoloWorld world;
+  Options options = test::quiet(dir.path());
+  ToyData data{32, 8, 20};
+
+  std::string runs() const { return dir.path() + "/cxtrain_logs"; }
+};
+
+std::vector<nlohmann::json> rows(const std::string& folder) {
+  std::ifstream file(folder + "/metrics.jsonl");
+  std::vector<nlohmann::json> result;
+  for (std::string line; std::getline(file, line);) result.push_back(nlohmann::json::parse(line));
+  return result;
+}
+
+TEST_CASE("a test after a fit is logged at the step reached, in the fit's folder") {
+  Setting setting;
+  Regression model;
+  Trainer trainer(setting.world, setting.options);
+  trainer.fit(model, setting.data);
+  const std::string folder = trainer.log_dir();
+  const std::size_t before = rows(folder).size();
+  const RunSummary tested = trainer.test(model, setting.data);
+  CHECK(trainer.log_dir() == folder);
+  CHECK_FALSE(std::filesystem::exists(setting.runs() + "/version_1"));
+  const auto after = rows(folder);
+  REQUIRE(after.size() == before + 1);
+  CHECK(after.back()["step"] == 3);
+  CHECK(after.back()["epoch"] == 1);
+  CHECK(after.back().contains("test_loss"));
+  CHECK(tested.global_step == 4);
+  CHECK(tested.metrics.contains("train_loss"));
+  CHECK(tested.metrics.contains("test_loss"));
+
+  trainer.fit(model, setting.data);  // another fit is another run
+  CHECK(trainer.log_dir() != folder);
+}
+
+TEST_CASE("a prediction leaves a file with its rows and the samples that they belong to") {
+  Setting setting;
+  Regression model;
+  Trainer trainer(setting.world, setting.options);
+  trainer.predict(model, setting.data);
+  std::ifstream file(trainer.log_dir() + "/predictions_rank_0.pt", std::ios::binary);
+  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+  REQUIRE_FALSE(bytes.empty());
+  const auto saved = torch::jit::pickle_load(bytes).toGenericDict();
+  CHECK(saved.at("predictions").toTensor().sizes() == at::IntArrayRef({20, 2}));
+  const at::Tensor indices = saved.at("indices").toTensor();
+  REQUIRE(indices.numel() == 20);
+  for (std::int64_t i = 0; i < 20; ++i) CHECK(indices[i].item<std::int64_t>() == i);
+}
+
+TEST_CASE("outputs that are no rows are kept batch by batch") {
+  Predictions predictions;
+  predictions.outputs = {at::ones({2, 3}), at::ones({1, 4})};
+  predictions.indices = {5, 6, 7};
+  const auto saved = torch::jit::pickle_load(to_pt(predictions)).toGenericDict();
+  CHECK(saved.at("predictions").toTensorVector().size() == 2);
+}
+
+TEST_CASE("without a logger nothing is written") {
+  Setting setting;
+  setting.options.trainer.logger = false;
+  Regression model;
+  Trainer trainer(setting.world, setting.options);
+  trainer.fit(model, setting.data);
+  CHECK(trainer.log_dir().empty());
+  CHECK_FALSE(std::filesystem::exists(setting.runs()));
+}
+
+TEST_CASE("a model's own callbacks run") {
+  class Counts : public Callback {
+   public:
+    explicit Counts(int& starts) : starts_(starts) {}
+    void on_train_start(RunView& run) override {
+      ++starts_;
+      CHECK(run.module_as<Regression>().first->weight.defined());
+      CHECK_FALSE(run.log_dir().empty());
+      CHECK(run.max_steps() == -1);
+    }
+    void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
+      CHECK(run.step_output().equal(loss));
+    }
+
+   private:
+    int& starts_;
+  };
+  class WithCallback : public Regression {
+   public:
+    std::vector<std::unique_ptr<Callback>> configure_callbacks() override {
+      std::vector<std::unique_ptr<Callback>> own;
+      own.push_back(std::make_unique<Counts>(starts));
+      return own;
+    }
+    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+      CHECK(world_size() == 1);
+      CHECK(global_rank() == 0);
+      CHECK(max_epochs() == 1);
+      CHECK(num_batches() == 4);
+      return Regression::training_step(batch, idx);
+    }
+    int starts = 0;
+  };
+  Setting setting;
+  WithCallback model;
+  Trainer(setting.world, setting.options).fit(model, setting.data);
+  CHECK(model.starts == 1);
+}
+
+}  // namespace
+}  // namespace cxtrain
