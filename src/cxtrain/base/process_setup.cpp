@@ -12,7 +12,8 @@ void set_up_process() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(descriptor, F_GETFD) >= 0) continue;
     // The lowest free number is this one, since those below it are open.
-    static_cast<void>(open("/dev/null", O_RDWR));
+    // What is written to a closed stdout is lost, which who writes it has to know: /dev/full says so.
+    static_cast<void>(open(descriptor == STDOUT_FILENO ? "/dev/full" : "/dev/null", O_RDWR));
   }
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);

@@ -5,9 +5,9 @@ namespace cxtrain {
 /// Makes a process safe to write files in, whoever started it. The first thing that a program does, before it
 /// opens anything.
 ///
-/// Standard descriptors that are closed are opened on /dev/null: the next file would get their number, and
-/// with it what is meant for the console. SIGPIPE and SIGXFSZ are ignored: a reader that is gone and a file
-/// that is too large become errors of the write.
+/// Standard descriptors that are closed are opened on /dev/null, stdout on /dev/full, where a write fails as
+/// it did: the next file would get their number, and with it what is meant for the console. SIGPIPE and
+/// SIGXFSZ are ignored: a reader that is gone and a file that is too large become errors of the write.
 void set_up_process();
 
 }  // namespace cxtrain
