@@ -1,12 +1,8 @@
 #include <zlib.h>
 
-#include <fstream>
-#include <map>
-
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/device/hardware_json.h"
 #include "fuzz/fuzz.h"
-#include "support/temp_dir.h"
 
 namespace cxtrain::test {
 namespace {
@@ -18,24 +14,19 @@ std::string nested(const std::string& open, const std::string& close, std::size_
   return text;
 }
 
-/// Runs `arguments` with damaged variants of the texts written to `file`.
+/// Runs `arguments(file)` with damaged variants of the texts in a file of this name.
 template <class Arguments>
 void damage_file(const char* what, std::size_t stream, std::size_t share,
                  const std::vector<std::string>& texts, const std::vector<std::string>& words,
-                 const std::string& file, Arguments arguments) {
+                 const std::string& name, Arguments arguments) {
   Random random(stream);
-  std::map<int, int> counts;
-  for (std::size_t n = cases(share); n > 0; --n) {
+  check_cases(what, share, [&](const TempDir& folder) -> Case {
     const std::string text = random.damage(random.of(texts), words);
-    std::ofstream(file, std::ios::binary) << text;
-    INFO("the file was: " << text.substr(0, 2000));
-    ++counts[check_case(arguments()).status];
-  }
-  WARN(what << ": " << counts[0] << " accepted, " << counts[2] << " refused");
+    return {arguments(folder, folder.write(name, text)), "the file was: " + text.substr(0, 2000)};
+  });
 }
 
 TEST_CASE("damaged YAML") {
-  const TempDir dir;
   Options options;
   options.plugins = {"a.so"};
   options.model.args = {{"hidden", "8"}, {"lr", "0.1"}};
@@ -82,14 +73,12 @@ TEST_CASE("damaged YAML") {
                                        "seed: 1\n",
                                        "max_epochs: nan",
                                        "1e400"};
-  const std::string file = dir.file("c.yaml");
-  damage_file("YAML", 3, 400, texts, words, file, [&] {
+  damage_file("YAML", 3, 400, texts, words, "c.yaml", [](const TempDir&, const std::string& file) {
     return std::vector<std::string>{"plan", "--config", file};
   });
 }
 
 TEST_CASE("damaged hardware JSON") {
-  const TempDir dir;
   Hardware hardware;
   hardware.nodes.push_back({"n1", 8, {}});
   for (int i = 0; i < 4; ++i)
@@ -126,9 +115,9 @@ TEST_CASE("damaged hardware JSON") {
                                        "\"gpus\"",
                                        "\"env\"",
                                        "\"cores\":0"};
-  const std::string file = dir.file("h.json");
-  damage_file("hardware", 4, 300, texts, words, file,
-              [&] { return std::vector<std::string>{"plan", "--hardware", file, "--gpus", "2", "--json"}; });
+  damage_file("hardware", 4, 300, texts, words, "h.json", [](const TempDir&, const std::string& file) {
+    return std::vector<std::string>{"plan", "--hardware", file, "--gpus", "2", "--json"};
+  });
 }
 
 std::string gzipped(const TempDir& dir, const std::string& text) {
@@ -174,44 +163,45 @@ std::vector<std::string> short_run(const std::string& model, const std::string& 
 
 TEST_CASE("damaged digits, packed or not") {
   const TempDir dir;
-  const std::string file = dir.file("digits.csv");
-  damage_file("digits", 5, 150, {digits(), gzipped(dir, digits()), digits().substr(0, 150)}, kDataWords, file,
-              [&] { return short_run("digits", file); });
+  damage_file("digits", 5, 150, {digits(), gzipped(dir, digits()), digits().substr(0, 150)}, kDataWords,
+              "digits.csv",
+              [](const TempDir&, const std::string& file) { return short_run("digits", file); });
 }
 
 TEST_CASE("damaged IDX files") {
   const TempDir dir;
-  const std::string images = dir.file("train-images-idx3-ubyte"),
-                    labels = dir.file("train-labels-idx1-ubyte");
-  std::ofstream(labels, std::ios::binary) << idx(1, 20, 1);
+  const std::string images = "train-images-idx3-ubyte", labels = "train-labels-idx1-ubyte";
   damage_file("images", 6, 100, {idx(3, 20, 784), idx(3, 0, 784), gzipped(dir, idx(3, 20, 784))}, kDataWords,
-              images, [&] { return short_run("mnist", dir.path()); });
-  std::ofstream(images, std::ios::binary) << idx(3, 20, 784);
+              images, [&](const TempDir& folder, const std::string&) {
+                folder.write(labels, idx(1, 20, 1));
+                return short_run("mnist", folder.path());
+              });
   damage_file("labels", 7, 50, {idx(1, 20, 1), gzipped(dir, idx(1, 20, 1))}, kDataWords, labels,
-              [&] { return short_run("mnist", dir.path()); });
+              [&](const TempDir& folder, const std::string&) {
+                folder.write(images, idx(3, 20, 784));
+                return short_run("mnist", folder.path());
+              });
 }
 
 TEST_CASE("damaged texts") {
   const TempDir dir;
-  const std::string file = dir.file("text.txt");
   std::string text;
   for (int i = 0; i < 200; ++i) text += "a line of some length, and another one\n";
-  damage_file("text", 8, 50, {text, gzipped(dir, text), text.substr(0, 500), ""}, kDataWords, file, [&] {
-    std::vector<std::string> run = short_run("gpt", file);
-    for (const char* small :
-         {"--model.layers=1", "--model.width=16", "--model.context=16", "--model.sample_bytes=10"})
-      run.emplace_back(small);
-    return run;
-  });
+  damage_file("text", 8, 50, {text, gzipped(dir, text), text.substr(0, 500), ""}, kDataWords, "text.txt",
+              [](const TempDir&, const std::string& file) {
+                std::vector<std::string> run = short_run("gpt", file);
+                for (const char* small : {"--model.layers=1", "--model.width=16", "--model.context=16",
+                                          "--model.sample_bytes=10"})
+                  run.emplace_back(small);
+                return run;
+              });
 }
 
 TEST_CASE("damaged plugins") {
-  const TempDir dir;
-  const std::string whole = slurp(CXTRAIN_TEST_PLUGIN_DIR "/faulty.so"), file = dir.file("p.so");
+  const std::string whole = slurp(CXTRAIN_TEST_PLUGIN_DIR "/faulty.so");
   REQUIRE(!whole.empty());
   Random random(9);
-  std::map<int, int> counts;
-  for (std::size_t n = cases(50); n > 0; --n) {
+  check_cases("plugins", 50, [&](const TempDir& folder) -> Case {
     std::string damaged = whole;
     if (random.one_in(2)) {
       damaged.resize(random.below(whole.size()));
@@ -221,10 +211,8 @@ TEST_CASE("damaged plugins") {
         byte = static_cast<char>(byte ^ (1 << random.below(8)));
       }
     }
-    std::ofstream(file, std::ios::binary | std::ios::trunc) << damaged;
-    ++counts[check_case({"plan", "--plugin", file}).status];
-  }
-  WARN("plugins: " << counts[0] << " accepted, " << counts[2] << " refused");
+    return {{"plan", "--plugin", folder.write("p.so", damaged)}};
+  });
 }
 
 }  // namespace

@@ -1,12 +1,17 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/catch.h"
 #include "support/fork_program.h"
+#include "support/temp_dir.h"
 
 /// Fuzz tests: the program with odd command lines and files. Each case has to end with 0 or 2, without a
 /// signal, before its deadline, and with a message that one can read.
@@ -71,13 +76,19 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-/// Runs one case and checks what every case has to keep.
-inline ForkedResult check_case(const std::vector<std::string>& arguments) {
+/// A command line, and what to say of it when it fails.
+struct Case {
+  std::vector<std::string> arguments;
+  std::string note = {};
+};
+
+/// What every case has to keep.
+inline void check_result(const Case& odd, const ForkedResult& result) {
   constexpr std::size_t kLongest = 4096;
-  const ForkedResult result = fork_program(arguments);
   std::string line;
-  for (const std::string& argument : arguments) line += " '" + argument + "'";
-  INFO("cxtrain_mpi" << line << "\nstatus " << result.status << "\n"
+  for (const std::string& argument : odd.arguments) line += " '" + argument + "'";
+  INFO("cxtrain_mpi" << line << "\n"
+                     << odd.note << "\nstatus " << result.status << "\n"
                      << result.errors.substr(0, 2 * kLongest));
   CHECK((result.status == 0 || result.status == 2));
   if (result.status != 0) CHECK(result.errors.size() <= kLongest);
@@ -88,7 +99,41 @@ inline ForkedResult check_case(const std::vector<std::string>& arguments) {
     CHECK(result.errors.find(foreign) == std::string::npos);
     CHECK(result.output.find(foreign) == std::string::npos);
   }
+}
+
+inline ForkedResult check_case(const std::vector<std::string>& arguments) {
+  ForkedResult result = fork_program(arguments);
+  check_result({arguments}, result);
   return result;
+}
+
+/// Makes and checks `share` of the cases, as many at a time as there are cores; each time `make` gets a
+/// folder that no running case uses, and returns a Case. Reports how many ended with which status.
+template <class Make>
+void check_cases(const char* what, std::size_t share, Make make) {
+  struct Place {
+    TempDir folder;
+    Case odd;
+    std::optional<ForkedProgram> program;
+  };
+  std::vector<Place> places(std::max(1U, std::thread::hardware_concurrency()));
+  std::map<int, int> counts;
+  const auto end = [&](Place& place) {
+    if (!place.program) return;
+    const ForkedResult result = place.program->wait();
+    place.program.reset();
+    check_result(place.odd, result);
+    ++counts[result.status];
+  };
+  const std::size_t all = cases(share);
+  for (std::size_t n = 0; n < all; ++n) {
+    Place& place = places[n % places.size()];
+    end(place);
+    place.odd = make(place.folder);
+    place.program.emplace(place.odd.arguments);
+  }
+  for (Place& place : places) end(place);
+  WARN(what << ": " << counts[0] << " accepted, " << counts[2] << " refused");
 }
 
 }  // namespace cxtrain::test

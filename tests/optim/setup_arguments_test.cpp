@@ -55,8 +55,7 @@ TEST_CASE("what an optimizer cannot work with is refused by its option") {
     CHECK(refused({.optimizer = Adam{.beta1 = wrong, .beta2 = wrong}}) == "optimizer.beta1, optimizer.beta2");
   CHECK(refused({.optimizer = Adam{.eps = 0}}) == "optimizer.eps");
   CHECK(refused({.optimizer = Adam{.lr = 0, .beta1 = 0, .beta2 = 0}}).empty());
-  CHECK(refused({.optimizer = lbfgs(1, 0, 0)}) == "optimizer.history_size, optimizer.max_iter" ||
-        refused({.optimizer = lbfgs(1, 0, 0)}) == "optimizer.max_iter, optimizer.history_size");
+  CHECK(refused({.optimizer = lbfgs(1, 0, 0)}) == "optimizer.max_iter, optimizer.history_size");
   CHECK(refused({.optimizer = Sgd{.nesterov = true}}) == "optimizer.nesterov");
   CHECK(refused({.optimizer = Sgd{.momentum = 0.9, .nesterov = true}}).empty());
 }

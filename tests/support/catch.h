@@ -2,6 +2,11 @@
 
 #include <string>
 
+// LibTorch's logging has a CHECK as well, which counts nothing. It is read here, first, so that no later
+// header brings it back.
+#include <c10/util/Logging.h>
+#undef CHECK
+
 /// Catch2, version 2 or 3, under one name.
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>

@@ -35,25 +35,43 @@ inline std::string content_of(const FileDescriptor& file) {
   return content;
 }
 
-/// Runs the program with these arguments in a fork of this process, which has LibTorch loaded already: a case
-/// costs milliseconds. The caller has no other thread. `before` runs in the child.
-inline ForkedResult fork_program(const std::vector<std::string>& arguments, int deadline_seconds = 60,
-                                 void (*before)() = nullptr) {
-  const FileDescriptor output(memfd_create("stdout", 0)), errors(memfd_create("stderr", 0));
-  std::cout.flush();
-  const pid_t child = fork();
-  if (child < 0) throw std::runtime_error("cannot fork");
-  if (child == 0) {
+/// The program with these arguments, running in a fork of this process, which has LibTorch loaded already: a
+/// start costs milliseconds. The caller has no other thread.
+class ForkedProgram {
+ public:
+  explicit ForkedProgram(const std::vector<std::string>& arguments)
+      : output_(memfd_create("stdout", 0)), errors_(memfd_create("stderr", 0)) {
+    std::cout.flush();
+    child_ = fork();
+    if (child_ < 0) throw std::runtime_error("cannot fork");
+    if (child_ == 0) run(arguments);
+    process_ = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, child_, 0)));
+  }
+
+  /// Waits for its end, and makes one after `deadline_seconds`. Called once.
+  ForkedResult wait(int deadline_seconds = 60) {
+    pollfd ended{process_.get(), POLLIN, 0};
+    const bool late = poll(&ended, 1, deadline_seconds * 1000) == 0;
+    if (late) kill(-child_, SIGKILL);
+    int status = 0;
+    waitpid(child_, &status, 0);
+    return {late                ? 124
+            : WIFEXITED(status) ? WEXITSTATUS(status)
+                                : 128 + WTERMSIG(status),
+            content_of(output_), content_of(errors_)};
+  }
+
+ private:
+  [[noreturn]] void run(const std::vector<std::string>& arguments) const {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setpgid(0, 0);
     const rlimit none{0, 0};
     setrlimit(RLIMIT_CORE, &none);
-    // Catch's handlers would report a crash as this process's.
+    // Catch's handlers would report a crash as the test's.
     for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
     dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
-    dup2(output.get(), STDOUT_FILENO);
-    dup2(errors.get(), STDERR_FILENO);
-    if (before != nullptr) before();
+    dup2(output_.get(), STDOUT_FILENO);
+    dup2(errors_.get(), STDERR_FILENO);
     std::vector<char*> argv{const_cast<char*>("cxtrain_mpi")};
     for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
@@ -62,17 +80,13 @@ inline ForkedResult fork_program(const std::vector<std::string>& arguments, int 
     std::fflush(nullptr);
     _exit(status);
   }
-  const FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
-  pollfd ended{process.get(), POLLIN, 0};
-  const bool late = poll(&ended, 1, deadline_seconds * 1000) == 0;
-  if (late) kill(-child, SIGKILL);
-  int status = 0;
-  waitpid(child, &status, 0);
-  ForkedResult result;
-  result.status = late ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  result.output = content_of(output);
-  result.errors = content_of(errors);
-  return result;
+
+  FileDescriptor output_, errors_, process_;
+  pid_t child_ = -1;
+};
+
+inline ForkedResult fork_program(const std::vector<std::string>& arguments) {
+  return ForkedProgram(arguments).wait();
 }
 
 }  // namespace cxtrain::test
