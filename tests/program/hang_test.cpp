@@ -9,7 +9,8 @@ namespace cxtrain::test {
 namespace {
 
 const std::string kProgram = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi";
-const std::string kEndless = " --accelerator cpu --max_epochs -1 --log_every_n_steps 1 --enable_progress_bar false";
+const std::string kEndless =
+    " --accelerator cpu --max_epochs -1 --log_every_n_steps 1 --enable_progress_bar false";
 
 std::string mpirun(int ranks) {
   return std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(ranks) + " --oversubscribe --bind-to none " +
@@ -30,7 +31,7 @@ TEST_CASE("a rank that is stopped in a step is named once, by one of those that 
   const Row row = GENERATE(Row{mpirun(2), 0}, Row{mpirun(3), 1}, Row{mpirun(4), 3},
                            Row{kProgram + " --devices 3 --strategy ddp_spawn", 0});
   const TempDir dir;
-  RunningProgram program(row.launch + kEndless + " --timeout_seconds 2" + in(dir));
+  RunningProgram program(row.launch + kEndless + " --timeout_seconds 5" + in(dir));
   REQUIRE(becomes_true([&] { return has_rows(dir); }));
   const pid_t process = wait_for_rank(dir, row.rank);
   kill(process, SIGSTOP);
@@ -92,8 +93,8 @@ TEST_CASE("a spawned rank that dies at any time is missed, and signals are heard
 
 TEST_CASE("MPI that cannot start ranks ends ddp_spawn with a cause") {
   const TempDir dir;
-  const ProgramResult run =
-      run_command("ulimit -n 32; " + kProgram + " --devices 2 --strategy ddp_spawn --timeout_seconds 4" + in(dir), 60);
+  const ProgramResult run = run_command(
+      "ulimit -n 32; " + kProgram + " --devices 2 --strategy ddp_spawn --timeout_seconds 4" + in(dir), 60);
   CAPTURE(run.output);
   CHECK(run.status == 1);
   CHECK(count(run.output, "error: ") == 1);
@@ -110,10 +111,9 @@ TEST_CASE("ranks with different data are told so before the first step") {
     return text;
   };
   const std::string from = in(dir) + "--data.path ";
-  const ProgramResult run =
-      run_command(std::string(CXTRAIN_MPIEXEC) + " --oversubscribe -np 1 " + kProgram + from +
-                  dir.write("long.csv", digits(900)) + " : -np 1 " + kProgram + from +
-                  dir.write("short.csv", digits(100)));
+  const ProgramResult run = run_command(std::string(CXTRAIN_MPIEXEC) + " --oversubscribe -np 1 " + kProgram +
+                                        from + dir.write("long.csv", digits(900)) + " : -np 1 " + kProgram +
+                                        from + dir.write("short.csv", digits(100)));
   CAPTURE(run.output);
   CHECK(run.status == 2);
   CHECK(count(run.output, "error: ") == 1);

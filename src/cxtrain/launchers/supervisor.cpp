@@ -167,12 +167,16 @@ void Supervisor::on_end(const Rank& rank) {
   if (rank.status) return;
   if (end_signal_) return fail(128 + *end_signal_);
   if (!failure_) {
-    log_error("rank " + std::to_string(rank.number) + " on " + hostname() + " (process " +
-              std::to_string(rank.pid) +
-              ") died without a word: it crashed, or was killed from outside (out of memory?)" +
-              (ranks_not_connected().empty() ? "" : ", or ended because of one that never started (" +
-                                                        ranks_not_connected() + ")") +
-              "; the others are ended");
+    const std::string who = "rank " + std::to_string(rank.number) + " on " + hostname() + " (process " +
+                            std::to_string(rank.pid) + ")";
+    const std::string missing = ranks_not_connected();
+    log_error(missing.empty()
+                  ? who +
+                        " died without a word: it crashed, or was killed from outside (out of memory?); the "
+                        "others are ended"
+                  : missing + " has not started, and " + who +
+                        " has ended without a word: one of them crashed, or was killed from outside (out of "
+                        "memory?)");
   }
   fail(static_cast<int>(ExitCode::failure));
 }
@@ -187,7 +191,8 @@ void Supervisor::fail(int status) {
 void Supervisor::on_signal(int signal) {
   if (!ends_a_process(signal)) return signal_all(signal);
   const bool second = end_signal_.has_value();
-  if (!second) log_info("passing signal " + std::to_string(signal) + " on to the ranks; a second one kills them");
+  if (!second)
+    log_info("passing signal " + std::to_string(signal) + " on to the ranks; a second one kills them");
   signal_all(second ? SIGKILL : signal);
   end_signal_ = signal;
   if (static_cast<int>(connected_.size()) < ranks_) fail(128 + signal);  // the rest may never come

@@ -66,16 +66,16 @@ const cxtrain_plugin& open_plugin(const std::string& path) {
   if (handle == nullptr) throw PluginError("plugin " + path + " cannot be loaded: " + dlerror());
   void* symbol = dlsym(handle, CXTRAIN_PLUGIN_SYMBOL);
   if (symbol == nullptr) {
-    throw refuse(
-        "has no symbol " CXTRAIN_PLUGIN_SYMBOL
-        "; it is not a cxtrain plugin, or one for another major version");
+    throw refuse("has no symbol " CXTRAIN_PLUGIN_SYMBOL
+                 "; it is not a cxtrain plugin, or one for another major version");
   }
   Dl_info library{};
   const ElfW(Sym)* described = nullptr;
   if (dladdr1(symbol, &library, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&described)),
               RTLD_DL_SYMENT) != 0 &&
       described != nullptr && ELF64_ST_TYPE(described->st_info) == STT_OBJECT) {
-    throw refuse("its symbol " CXTRAIN_PLUGIN_SYMBOL " is data, not a function; use the macro CXTRAIN_PLUGIN");
+    throw refuse("its symbol " CXTRAIN_PLUGIN_SYMBOL
+                 " is data, not a function; use the macro CXTRAIN_PLUGIN");
   }
   using Entry = const cxtrain_plugin* (*)();
   const cxtrain_plugin* plugin = reinterpret_cast<Entry>(symbol)();
@@ -84,14 +84,15 @@ const cxtrain_plugin& open_plugin(const std::string& path) {
     throw refuse("ABI version " + std::to_string(plugin->abi_version) + ", expected " +
                  std::to_string(CXTRAIN_PLUGIN_ABI) + "; rebuild it against this cxtrain");
   }
-  if (plugin->fingerprint == nullptr || plugin->register_all == nullptr) {
-    throw refuse(std::string("has no ") + (plugin->fingerprint == nullptr ? "fingerprint" : "register_all") +
-                 "; use the macro CXTRAIN_PLUGIN");
-  }
+  const auto lacks = [&](const char* field) {
+    return refuse(std::string("has no ") + field + "; use the macro CXTRAIN_PLUGIN");
+  };
+  if (plugin->fingerprint == nullptr) throw lacks("fingerprint");
   if (std::string_view(plugin->fingerprint) != CXTRAIN_FINGERPRINT) {
     throw PluginError("plugin " + path + " was built with\n  " + plugin->fingerprint +
                       "\nbut this program with\n  " + CXTRAIN_FINGERPRINT "\nrebuild it with the latter");
   }
+  if (plugin->register_all == nullptr) throw lacks("register_all");
   return *plugin;
 }
 
@@ -160,7 +161,8 @@ std::vector<std::string> PluginLoader::available(std::string_view kind) const {
   const std::string prefix = "libcxtrain_" + std::string(kind) + "_";
   for (const std::string& folder : folders_) {
     std::error_code missing;
-    for (fs::directory_iterator file(folder, missing), end; !missing && file != end; file.increment(missing)) {
+    for (fs::directory_iterator file(folder, missing), end; !missing && file != end;
+         file.increment(missing)) {
       const std::string stem = file->path().filename().string();
       if (stem.starts_with(prefix) && stem.ends_with(".so")) {
         names.insert(stem.substr(prefix.size(), stem.size() - prefix.size() - 3));

@@ -30,8 +30,9 @@ void MetricLoggers::attempt(Entry& entry, Work&& work) noexcept try {
   } catch (const std::exception& error) {
     entry.lost += entry.pending;
     entry.pending = 0;
-    if (entry.failed) return;
+    const bool said = std::any_of(loggers_.begin(), loggers_.end(), [](const Entry& e) { return e.failed; });
     entry.failed = true;
+    if (said) return;
     log_warning("metrics are not written, and training goes on without: " + message_of(error));
   }
 } catch (...) {

@@ -11,7 +11,7 @@
 namespace cxtrain {
 
 /// The loggers of a run, behind one face that never throws: a full disk or a folder that somebody deletes
-/// costs rows, not the training. The first failure of each logger is logged, the rows that it lost are
+/// costs rows, not the training. The first failure is logged, the rows that each logger lost are
 /// counted. Rows are flushed every few seconds, so that who watches the files sees them. Used by one thread.
 class MetricLoggers {
  public:
@@ -39,7 +39,7 @@ class MetricLoggers {
     std::unique_ptr<MetricLogger> logger;
     std::int64_t pending = 0;  ///< rows since the last flush that worked
     std::int64_t lost = 0;
-    bool failed = false;  ///< has been said
+    bool failed = false;
   };
   template <class Work>
   void attempt(Entry& entry, Work&& work) noexcept;
