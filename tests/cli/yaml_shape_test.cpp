@@ -32,7 +32,7 @@ TEST_CASE("a configuration is one document of some depth", "[cli]") {
 
 TEST_CASE("a second document is refused, not forgotten", "[cli]") {
   CHECK(refusal("trainer: {max_steps: 1}\n---\ntrainer: {max_steps: 2}\n") ==
-        "c.yaml line 3: a second document begins here (put all options into one, or into several files)");
+        "c.yaml line 2: a second document begins here (put all options into one, or into several files)");
 }
 
 TEST_CASE("aliases that follow themselves, or grow beyond measure", "[cli]") {
@@ -45,7 +45,7 @@ TEST_CASE("aliases that follow themselves, or grow beyond measure", "[cli]") {
     const std::string last = std::to_string(i - 1), next = std::to_string(i);
     levels += "a" + next + ": &a" + next + " {x: *a" + last + ", y: *a" + last + ", z: *a" + last + "}\n";
   }
-  CHECK_THAT(refusal(levels), test::contains("c.yaml line 9: by here there are more than 20000 values"));
+  CHECK_THAT(refusal(levels), test::contains("c.yaml line 8: by here there are more than 20000 values"));
 }
 
 TEST_CASE("nesting without end is refused by its line", "[cli]") {

@@ -85,8 +85,8 @@ TEST_CASE("decisions on a value that each rank has for itself are the same on al
    public:
     explicit Diverging(bool plateau)
         : Regression({.optimizer = Sgd{.lr = 0.1},
-                      .schedule = plateau ? Schedule(PlateauSchedule{.monitor = "own", .patience = 0})
-                                          : Schedule(ConstantSchedule{})}) {}
+                      .schedule = plateau ? ScheduleConfig(PlateauSchedule{.monitor = "own", .patience = 0})
+                                          : ScheduleConfig(ConstantSchedule{})}) {}
     at::Tensor training_step(const Batch& batch, std::int64_t) override {
       log("own", static_cast<double>(global_step()) * (global_rank() == 0 ? -1.0 : 2.0));
       return loss(batch);
@@ -107,7 +107,7 @@ TEST_CASE("decisions on a value that each rank has for itself are the same on al
    public:
     explicit Means(int ranks)
         : Regression({.optimizer = Sgd{.lr = 0.1},
-                      .schedule = Schedule(PlateauSchedule{.monitor = "own", .patience = 0})}),
+                      .schedule = ScheduleConfig(PlateauSchedule{.monitor = "own", .patience = 0})}),
           slope_((2.0 * (ranks - 1) - 1.0) / ranks) {}
     at::Tensor training_step(const Batch& batch, std::int64_t) override {
       log("own", static_cast<double>(global_step()) * slope_);

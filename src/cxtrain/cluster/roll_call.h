@@ -24,7 +24,7 @@ class RollCall {
     int process = 0;
     bool waiting = false;   ///< in an operation that needs the others
     bool late = false;      ///< ... for longer than it may
-    std::string operation;  ///< the one that it waits in
+    std::string operation = {};  ///< the one that it waits in
   };
   enum class Presence { waiting, busy, silent, gone };
   struct Answer {

@@ -70,7 +70,7 @@ std::string progress_line(const Progress& progress, std::span<const std::pair<st
   }
   const std::size_t text = head.size() + tail.size() + shown.size();
   std::string line = head;
-  if (progress.total >= 0 && text + kMinBar + kBarEnds <= width) {
+  if (progress.total >= 0 && shown == all && text + kMinBar + kBarEnds <= width) {
     line += bar(fraction, std::min(width - text - kBarEnds, kMaxBar)) + " ";
   }
   return (line + tail + shown).substr(0, width);
