@@ -60,7 +60,9 @@ class Module : public torch::nn::Module, public Trainable {
   void test_step(const Batch& batch, std::int64_t batch_idx) override;
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override;
 
-  /// Called once on every rank after the model was placed and before its optimizer is built.
+  /// Called on every rank after the model was placed and before its optimizer is built; and once before that,
+  /// to check them, where the command line changes arguments of an optimizer or schedule that it does not
+  /// name.
   virtual OptimizerSetup configure_optimizers() = 0;
 
   /// What suits this model where the user says nothing.
