@@ -66,7 +66,7 @@ inline void register_zoo(cxtrain::Registry& registry) {
       "resnet", "a small ResNet with a frozen backbone",
       {{"channels", Type::integer, "8", "of all layers", {}},
        {"unfreeze_epoch", Type::integer, "1", "from which on all of it trains", {}},
-       {"skip_every", Type::integer, "0", "samples; 0: no batch is skipped", {}}},
+       {"skip_every", Type::integer, "0", "batches; 0: no batch is skipped", {}}},
       [](const auto& args) {
         return std::make_unique<ResNet>(ResNet::Options{
             args.integer("channels"), args.integer("unfreeze_epoch"), args.integer("skip_every")});

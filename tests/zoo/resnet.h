@@ -32,7 +32,7 @@ class BlockImpl : public torch::nn::Module {
 TORCH_MODULE(Block);
 
 /// A small ResNet as one fine-tunes it: its backbone is frozen, statistics included, until `unfreeze_epoch`.
-/// Batches that begin with a sample whose number `skip_every` divides have no loss.
+/// Batches whose number `skip_every` divides have no loss.
 class ResNet : public cxtrain::Module {
  public:
   struct Options {
@@ -51,8 +51,8 @@ class ResNet : public cxtrain::Module {
     if (current_epoch() == options_.unfreeze_epoch) set_backbone(true);
     if (current_epoch() < options_.unfreeze_epoch) blocks_->eval();
   }
-  at::Tensor training_step(const cxtrain::Batch& batch, std::int64_t) override {
-    if (options_.skip_every > 0 && batch.indices[0] % options_.skip_every == 0) return {};
+  at::Tensor training_step(const cxtrain::Batch& batch, std::int64_t batch_idx) override {
+    if (options_.skip_every > 0 && batch_idx % options_.skip_every == 0) return {};
     const at::Tensor loss = torch::nn::functional::cross_entropy(classify(batch[0]), batch[1]);
     log("train_loss", loss, {.prog_bar = true});
     log("blocks_train", blocks_->is_training() ? 1.0 : 0.0,

@@ -46,6 +46,7 @@ awk -v acc="$(metric "$work/fit" val_acc)" 'BEGIN { exit !(acc > 0.8) }' || fail
 # Batches without a loss are skipped, on several ranks as on one; a run's own config repeats it.
 run "$zoo" --devices 2 --accelerator cpu --max_epochs 2 --model.skip_every 3 --default_root_dir "$work/skip" > "$work/skip.log" 2>&1
 has "$work/skip/cxtrain_logs/version_0/run.json" '"world_size": 2'
+has "$work/skip/cxtrain_logs/version_0/run.json" '"global_step": 4,'
 has "$work/skip.log" "skipped"
 
 # As a plugin: the same model, and predictions with the samples that they belong to.
