@@ -20,6 +20,7 @@ median = statistics.median
 class Bench:
     def __init__(self, options, work):
         self.bin = pathlib.Path(options.build).resolve() / "bin"
+        self.before = pathlib.Path(options.against).resolve() / "bin" if options.against else None
         self.pairs, self.work, self.runs = options.pairs, work, 0
         self.env = dict(
             os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"
@@ -27,10 +28,10 @@ class Bench:
         self.mnist = make_mnist(work / "mnist", options.data)
         self.text = ROOT / ".deps/data/bible-kjv.txt"
 
-    def run(self, program, *args, ranks=0, **env):
-        """The program's output, under mpirun where `ranks` is given."""
+    def run(self, program, *args, ranks=0, before=False, **env):
+        """The program's output, under mpirun where `ranks` is given; of the build `before` where asked."""
         command = ["mpirun", "-np", str(ranks)] if ranks else []
-        command += [str(self.bin / program), *map(str, args)]
+        command += [str((self.before if before else self.bin) / program), *map(str, args)]
         done = subprocess.run(
             command, env={**self.env, **env}, cwd=self.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -38,7 +39,7 @@ class Bench:
             sys.exit(f"{' '.join(command)}: status {done.returncode}\n{done.stderr}")
         return done.stdout
 
-    def trainer(self, args, steps, warmup, ranks=0):
+    def trainer(self, args, steps, warmup, ranks=0, before=False):
         self.runs += 1
         out = self.run(
             "bench_trainer_loop",
@@ -50,6 +51,7 @@ class Bench:
             "--default_root_dir",
             self.work / f"run{self.runs}",
             ranks=ranks,
+            before=before,
             BENCH_WARMUP=str(warmup),
         )
         return json.loads(out.splitlines()[-1])
@@ -91,6 +93,14 @@ def make_mnist(folder, source):
     return folder
 
 
+def with_before(bench, ways):
+    """`ways` (name -> function of one flag), and each of them once more for the build that `--against` names."""
+    both = {name: (lambda way=way: way(False)) for name, way in ways.items()}
+    if bench.before:
+        both |= {f"{name}, before": (lambda way=way: way(True)) for name, way in ways.items()}
+    return both
+
+
 def of(results, name, key):
     return [result[key] for result in results[name]]
 
@@ -100,11 +110,19 @@ def ratio(results, a, b, key):
 
 
 def overhead(bench):
-    found = json.loads(bench.run("bench_overhead", "--pairs", max(bench.pairs, 5), "--steps", 20000))
-    return found, [
+    def measure(before):
+        pairs = max(bench.pairs, 5)
+        return json.loads(bench.run("bench_overhead", "--pairs", pairs, "--steps", 20000, before=before))
+
+    found = measure(False)
+    rows = [
         ("a step of a tiny model: floor, trainer", f"{found['floor_us']:.1f} us, {found['trainer_us']:.1f} us", ""),
         ("what the trainer adds", f"**{found['overhead_us']:.1f} us**", "at most 5 us"),
     ]
+    if bench.before:
+        found["before"] = measure(True)
+        rows.append(("what the trainer before added", f"{found['before']['overhead_us']:.1f} us", ""))
+    return found, rows
 
 
 def throughput(bench):
@@ -125,10 +143,8 @@ def throughput(bench):
     found, rows = {}, []
     for name, (args, model, data, batch, steps, warmup) in works.items():
         floor = ["--model", model, "--data", data, "--batch", batch]
-        ways = {
-            "trainer": lambda: bench.trainer([*args, "--data.batch_size", batch], steps, warmup),
-            "floor": lambda: bench.floor(floor, steps, warmup),
-        }
+        train = lambda before: bench.trainer([*args, "--data.batch_size", batch], steps, warmup, before=before)
+        ways = {**with_before(bench, {"trainer": train}), "floor": lambda: bench.floor(floor, steps, warmup)}
         if name == "cnn":
             ways["plain floor"] = lambda: bench.floor(floor, steps, warmup, tune=0)
         results = bench.in_turns(ways)
@@ -149,6 +165,16 @@ def throughput(bench):
                 "at least 0.98x",
             )
         )
+        if bench.before:
+            entry["speed_over_before"] = ratio(results, "trainer", "trainer, before", "samples_per_second")
+            entry["memory_over_before"] = ratio(results, "trainer", "trainer, before", "peak_memory_bytes")
+            rows.append(
+                (
+                    f"{name}: speed, peak memory over the trainer before",
+                    f"**{entry['speed_over_before']:.3f}x**, {entry['memory_over_before']:.2f}x",
+                    "at least 0.98x",
+                )
+            )
         if name == "cnn":
             plain = entry["plain floor"]["samples_per_second"]
             entry["speed_over_plain"] = ratio(results, "trainer", "plain floor", "samples_per_second")
@@ -168,7 +194,7 @@ def throughput(bench):
 
 
 def startup(bench):
-    def cxtrain(ranks):
+    def cxtrain(ranks, before):
         bench.runs += 1
         folder = bench.work / f"run{bench.runs}"
         bench.run(
@@ -184,15 +210,15 @@ def startup(bench):
             "--default_root_dir",
             folder,
             ranks=ranks,
+            before=before,
         )
         return json.loads((folder / "cxtrain_logs/version_0/run.json").read_text())
 
     floor = ["--model", "mlp", "--data", bench.mnist, "--batch", 64]
     found, rows = {}, []
     for ranks in (0, 2):
-        results = bench.in_turns(
-            {"cxtrain": lambda: cxtrain(ranks), "floor": lambda: bench.floor(floor, 1, 0, ranks=ranks)}
-        )
+        ways = with_before(bench, {"cxtrain": lambda before: cxtrain(ranks, before)})
+        results = bench.in_turns({**ways, "floor": lambda: bench.floor(floor, 1, 0, ranks=ranks)})
         name = "2 ranks" if ranks else "alone"
         found[name] = {way: median(of(results, way, "first_step_seconds")) for way in results}
         found[name]["ratio"] = ratio(results, "cxtrain", "floor", "first_step_seconds")
@@ -203,6 +229,15 @@ def startup(bench):
                 "at most 1.3x",
             )
         )
+        if bench.before:
+            found[name]["over_before"] = ratio(results, "cxtrain", "cxtrain, before", "first_step_seconds")
+            rows.append(
+                (
+                    f"... {name}: cxtrain_mpi over the one before",
+                    f"**{found[name]['over_before']:.2f}x**",
+                    "at most 1.03x",
+                )
+            )
     return found, rows
 
 
@@ -210,10 +245,12 @@ def ddp(bench):
     args = ["--model", "mnist", "--data.path", bench.mnist, "--data.batch_size", 64]
     floor = ["--model", "mlp", "--data", bench.mnist, "--batch", 64]
     steps, warmup = 900, 100
+    trainers = {
+        f"trainer {n}": lambda before, n=n: bench.trainer(args, steps, warmup, ranks=n, before=before) for n in (1, 2)
+    }
     results = bench.in_turns(
         {
-            "trainer 1": lambda: bench.trainer(args, steps, warmup, ranks=1),
-            "trainer 2": lambda: bench.trainer(args, steps, warmup, ranks=2),
+            **with_before(bench, trainers),
             "floor 1": lambda: bench.floor(floor, steps, warmup, ranks=1),
             "floor 2": lambda: bench.floor(floor, steps, warmup, ranks=2),
         }
@@ -245,6 +282,16 @@ def ddp(bench):
             "at least 0.87",
         )
     )
+    if bench.before:
+        found["efficiency_before"] = ratio(results, "trainer 1, before", "trainer 2, before", "step_us")
+        found["step_over_before"] = ratio(results, "trainer 2", "trainer 2, before", "step_us")
+        rows.append(
+            (
+                "scaling efficiency of the trainer before; its step on 2 ranks, this one's over it",
+                f"{found['efficiency_before']:.2f}; {found['step_over_before']:.3f}x",
+                "within 0.02",
+            )
+        )
     return found, rows
 
 
@@ -305,6 +352,7 @@ def machine():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
+    parser.add_argument("--against", help="the build folder of another commit, to be measured in the same turns")
     parser.add_argument("--only", default=",".join(BENCHMARKS))
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--data", help="a folder with MNIST's files; random images without")

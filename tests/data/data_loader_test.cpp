@@ -5,12 +5,15 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 
+#include <sys/resource.h>
+
 #include <atomic>
 #include <mutex>
 #include <set>
 #include <stdexcept>
 #include <thread>
 #include "support/catch.h"
+#include "support/hidden_case.h"
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/data/tensor_dataset.h"
@@ -240,4 +243,19 @@ TEST_CASE("a tensor that a batch does not have is named", "[data]") {
   batch.tensors.resize(2);
   CHECK_NOTHROW(batch[1]);
   CHECK_THROWS_WITH(batch[2], cxtrain::test::contains("batch[2] was asked for, but the batch has 2 tensors"));
+}
+
+/// Run by the next test in a process of its own: one that has had threads may have their stacks still.
+TEST_CASE("no memory for workers", "[.no_memory_for_workers]") {
+  DataLoader loader = make_loader(std::make_shared<NumberDataset>(8), {.num_workers = 400, .prefetch_factor = 1});
+  REQUIRE(std::string(std::size_t{100} << 10, ' ').back() == ' ');  // the heap keeps this much for small things
+  const rlimit limit{std::uint64_t{1} << 30, RLIM_INFINITY};  // less than is in use: no stack for another one
+  REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+  CHECK_THROWS_WITH(loader.start_epoch(0), test::contains("data.num_workers") &&
+                                               test::contains("of 400 threads only ") &&
+                                               test::contains("ask for fewer"));
+}
+
+TEST_CASE("workers that cannot be started are an error that names the option", "[loader]") {
+  CHECK(test::passes_alone("[.no_memory_for_workers]"));
 }

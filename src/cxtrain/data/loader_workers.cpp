@@ -36,10 +36,12 @@ LoaderWorkers::LoaderWorkers(Make make, std::int64_t first, std::int64_t end, in
     for (int i = 0; i < num_workers; ++i) {
       threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
     }
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {  // std::system_error, or std::bad_alloc
+    const auto* refusal = dynamic_cast<const std::system_error*>(&error);
     throw ConfigError("data.num_workers",
                       "of " + std::to_string(num_workers) + " threads only " +
-                          std::to_string(threads_.size()) + " can be started: " + error.code().message(),
+                          std::to_string(threads_.size()) + " can be started: " +
+                          (refusal != nullptr ? refusal->code().message() : "no memory is left"),
                       "ask for fewer, or raise the limits (ulimit -u, ulimit -v)");
   }
 }

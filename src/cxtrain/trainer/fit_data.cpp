@@ -17,7 +17,15 @@ void FitData::load(World& world) {
   require_same_data(gather_agreed(world, [&] {
     loaders_ = {};  // the old ones' threads and memory first
     loaders_ = make_();
-    if (!loaders_.train) throw ConfigError("data", "has no training samples");
+    if (!loaders_.train || loaders_.train->dataset_size() == 0)
+      throw ConfigError("data", "has no training samples");
+    if (loaders_.train->num_batches() == 0) {
+      throw ConfigError("data.batch_size",
+                        "the " + std::to_string(loaders_.train->dataset_size()) +
+                            " training samples make no batch on each of " + std::to_string(world.size()) +
+                            " ranks, and incomplete ones are dropped",
+                        "a smaller batch size, or fewer ranks");
+    }
     limits_ = fit_limits(options_, model_max_epochs_, loaders_.train->num_batches(),
                          loaders_.val ? loaders_.val->num_batches() : 0);
     return "training: " + describe_length(*loaders_.train, world) +

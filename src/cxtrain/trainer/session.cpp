@@ -38,6 +38,7 @@ void Trainer::Session::open() {
   strategy_->setup(module_, context_);
   run_ = std::make_unique<Run>(Run::Parts{world, trainer_.options_, module_, *strategy_, trainer_.device_,
                                           precision_.module_dtype, trainer_.log_dir_});
+  borrow_from_trainer();
   trainer_.where_ = [run = run_.get()] { return run->where(); };
   world.set_timeout(trainer_.options_.timeout_seconds, trainer_.where_);
   if (continues_) run_->state = *trainer_.fitted_;
@@ -108,11 +109,21 @@ void Trainer::Session::open_log_dir() {
   });
 }
 
+void Trainer::Session::borrow_from_trainer() {
+  run_->callbacks = std::move(trainer_.callbacks_);
+  user_callbacks_ = run_->callbacks.size();
+  for (auto& logger : trainer_.loggers_) run_->loggers.add(std::move(logger));
+  trainer_.loggers_.clear();
+  user_loggers_ = run_->loggers.size();
+  if (continues_) {
+    for (auto& logger : trainer_.file_loggers_) run_->loggers.add(std::move(logger));
+  }
+  trainer_.file_loggers_.clear();
+}
+
 void Trainer::Session::add_callbacks() {
   const Options& options = trainer_.options_;
   auto& callbacks = run_->callbacks;
-  callbacks = std::move(trainer_.callbacks_);
-  user_callbacks_ = callbacks.size();
   for (auto& callback : run_->parts.module.configure_callbacks()) callbacks.push_back(std::move(callback));
   if (options.trainer.max_time) {
     callbacks.push_back(
@@ -144,13 +155,6 @@ void Trainer::Session::add_callbacks() {
 
 void Trainer::Session::add_loggers() {
   const TrainerOptions& options = trainer_.options_.trainer;
-  for (auto& logger : trainer_.loggers_) run_->loggers.add(std::move(logger));
-  trainer_.loggers_.clear();
-  user_loggers_ = run_->loggers.size();
-  if (continues_) {
-    for (auto& logger : trainer_.file_loggers_) run_->loggers.add(std::move(logger));
-  }
-  trainer_.file_loggers_.clear();
   if (continues_) return;
   if (!trainer_.world_.is_root() || !options.logger || options.barebones || trainer_.log_dir_.empty()) return;
   run_->loggers.add(std::make_unique<CsvLogger>(trainer_.log_dir_));

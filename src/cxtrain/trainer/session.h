@@ -66,6 +66,8 @@ class Trainer::Session {
   void close_loggers() const noexcept;
   /// A rank without samples runs no forward pass, which the other ranks' batch norms would wait for.
   void require_samples_everywhere(const ShardedSampler& sampler) const;
+  /// The callbacks and loggers that the user gave the trainer, and the files of the fit that this continues.
+  void borrow_from_trainer();
   void add_callbacks();
   void add_loggers();
   void announce(const Module& module) const;

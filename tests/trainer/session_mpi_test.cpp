@@ -1,0 +1,105 @@
+#include <filesystem>
+
+#include "cxtrain/cluster/agree.h"
+#include "support/catch.h"
+#include "support/mpi_world.h"
+#include "support/run_files.h"
+#include "support/toy_models.h"
+
+/// Errors that every rank has are agreed on, so that a job reports them once and ends by itself.
+namespace cxtrain {
+namespace {
+
+using test::Regression;
+using test::ToyData;
+
+/// What `fit` throws on this rank; it is an error, and the same one, on all of them.
+std::string agreed_error(Module& model, DataModule& data, const std::string& root) {
+  Trainer trainer(test_world(), test::quiet(root));
+  std::string message;
+  try {
+    trainer.fit(model, data);
+  } catch (const Error& error) {
+    message = error.what();
+    CHECK((test_world().size() == 1 || dynamic_cast<const AgreedError*>(&error) != nullptr));
+  }
+  for (const std::string& other : test_world().all_gather(message)) CHECK(other == message);
+  return message;
+}
+
+TEST_CASE("parameters that differ at the end of a run are one error, and run.json says failed") {
+  class Drifting : public Regression {
+   public:
+    void on_train_end() override {
+      const at::NoGradGuard no_grad;
+      if (global_rank() == world_size() - 1) first->weight.add_(1);
+    }
+  };
+  const test::TempDir dir;
+  Drifting model;
+  ToyData data(32, 4);
+  const int last = test_world().size() - 1;
+  const std::string error = agreed_error(model, data, dir.path());
+  if (last == 0) {  // nobody to differ from
+    CHECK(error.empty());
+    return;
+  }
+  CHECK_THAT(error, test::contains("at the end rank " + std::to_string(last) + " holds other"));
+  if (!test_world().is_root()) return;
+  const nlohmann::json written = test::run_json(dir);
+  CHECK(written["status"] == "failed");
+  CHECK(written["exit_code"] == 1);
+  CHECK(written["global_step"] > 0);
+}
+
+TEST_CASE("data without samples is one error") {
+  const test::TempDir dir;
+  Regression model;
+  ToyData data(0, 4);
+  CHECK_THAT(agreed_error(model, data, dir.path()), test::contains("data: has no training samples"));
+}
+
+TEST_CASE("samples that make no batch are one error, which names the batch size") {
+  class Dropping : public ToyData {
+   public:
+    using ToyData::ToyData;
+    DataLoaderSpec train_dataloader() override {
+      DataLoaderSpec spec = ToyData::train_dataloader();
+      spec.drop_last = true;
+      return spec;
+    }
+  };
+  const test::TempDir dir;
+  Regression model;
+  Dropping data(3, 4);
+  CHECK_THAT(agreed_error(model, data, dir.path()),
+             test::contains("data.batch_size: the 3 training samples make no batch"));
+}
+
+TEST_CASE("a model that cannot be placed is one error") {
+  class Unplaceable : public Regression {
+   public:
+    void place_parts() override { throw DataError("no device takes the decoder"); }
+  };
+  const test::TempDir dir;
+  Unplaceable model;
+  ToyData data(32, 4);
+  CHECK_THAT(agreed_error(model, data, dir.path()), test::contains("no device takes the decoder"));
+}
+
+TEST_CASE("callbacks that cannot be made on one rank are one error") {
+  class Refusing : public Regression {
+   public:
+    std::vector<std::unique_ptr<Callback>> configure_callbacks() override {
+      if (test_world().is_root()) throw DataError("no room for a callback");
+      return {};
+    }
+  };
+  const test::TempDir dir;
+  Refusing model;
+  ToyData data(32, 4);
+  CHECK_THAT(agreed_error(model, data, dir.path()), test::contains("no room for a callback"));
+}
+
+}  // namespace
+}  // namespace cxtrain
