@@ -57,6 +57,67 @@ bool only_prints(const ParsedCommandLine& command) {
          command.options.subcommand == "info";
 }
 
+/// "model.hidden=7, model.lr=1": for messages.
+std::string arguments_text(const std::string& prefix, const std::map<std::string, std::string>& arguments) {
+  std::string text;
+  for (const auto& [name, value] : arguments)
+    text += (text.empty() ? "" : ", ") + prefix + name + "=" + value;
+  return text;
+}
+
+/// What is wrong about training this model, before a folder is made for the run.
+void check_fit(Module& model, const Options& options) {
+  double parameters = 0;
+  for (const NamedTensor& named : model.all_parameters())
+    parameters += static_cast<double>(named.tensor.numel());
+  require_memory_for("model", parameters);
+  // Arguments of an optimizer or schedule that only the model names.
+  const auto unnamed = [](const NamedOptions& asked) { return asked.name.empty() && !asked.args.empty(); };
+  if (!unnamed(options.optimizer) && !unnamed(options.lr_scheduler)) return;
+  std::vector<Problem> problems;
+  const OptimizerSetup setup =
+      apply_overrides(model.configure_optimizers(), options.optimizer, options.lr_scheduler, problems);
+  if (problems.empty()) problems = check_setup(setup);
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
+struct Trained {
+  std::unique_ptr<Module> model;
+  std::unique_ptr<DataModule> data;
+};
+
+/// The model and the data that the options ask for; what their constructors and a fit's settings are refused
+/// for comes out as an Error. The data is not read yet.
+Trained build_components(const Request& request) {
+  const Options& options = request.options();
+  Trained built;
+  build_within_memory("model", arguments_text("model.", options.model.args), [&] {
+    seed_everything(options.seed.value_or(0), -1);  // every rank is the same model
+    built.model = make_model(request.registry, options, request.components);
+  });
+  build_within_memory("data", arguments_text("data.", options.data.args), [&] {
+    built.data = make_data(request.registry, options, request.components, *built.model);
+  });
+  if (options.subcommand == "fit" || options.subcommand == "plan") check_fit(*built.model, options);
+  return built;
+}
+
+/// Appends what only building tells, where the command line has changed anything that could be refused so.
+/// For another machine than this one nothing is built: it may not fit here.
+void try_components(const Request& request, std::vector<Problem>& problems) {
+  const Options& options = request.options();
+  const bool changed = !options.model.args.empty() || !options.data.args.empty() ||
+                       !options.optimizer.args.empty() || !options.lr_scheduler.args.empty();
+  if (!problems.empty() || !changed || !options.hardware_file.empty()) return;
+  try {
+    build_components(request);
+  } catch (const ConfigError& error) {
+    problems.insert(problems.end(), error.problems().begin(), error.problems().end());
+  } catch (const Error& error) {
+    problems.push_back({"model", error.what(), ""});
+  }
+}
+
 /// What such a command prints, and its exit status.
 int answer(Request& request, const std::function<void(Registry&)>& register_components, std::ostream& out) {
   const ParsedCommandLine& command = request.command;
@@ -66,8 +127,10 @@ int answer(Request& request, const std::function<void(Registry&)>& register_comp
   const Options& options = request.options();
   if (command.help)
     return out << command.help_text << to_text(make_catalogue(request.registry, options), options, false), 0;
-  if (options.subcommand == "plan" && !command.print_config)
+  if (options.subcommand == "plan" && !command.print_config) {
+    try_components(request, problems);
     return run_plan(options, out, strategies_of(request), problems);
+  }
   if (options.subcommand == "info" && !command.print_config) {
     if (!command.problems.empty()) throw ConfigError(command.problems);
     return run_info(options, version_lines(), make_catalogue(request.registry, options), out);
@@ -102,45 +165,17 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
   return plan;
 }
 
-/// "model.hidden=7, model.lr=1": for messages.
-std::string arguments_text(const std::string& prefix, const std::map<std::string, std::string>& arguments) {
-  std::string text;
-  for (const auto& [name, value] : arguments)
-    text += (text.empty() ? "" : ", ") + prefix + name + "=" + value;
-  return text;
-}
-
-/// What is wrong about training this model, before a folder is made for the run.
-void check_fit(Module& model, const Options& options) {
-  double parameters = 0;
-  for (const NamedTensor& named : model.all_parameters())
-    parameters += static_cast<double>(named.tensor.numel());
-  require_memory_for("model", parameters);
-  // Arguments of an optimizer or schedule that only the model names.
-  const auto unnamed = [](const NamedOptions& asked) { return asked.name.empty() && !asked.args.empty(); };
-  if (!unnamed(options.optimizer) && !unnamed(options.lr_scheduler)) return;
-  std::vector<Problem> problems;
-  const OptimizerSetup setup =
-      apply_overrides(model.configure_optimizers(), options.optimizer, options.lr_scheduler, problems);
-  if (problems.empty()) problems = check_setup(setup);
-  if (!problems.empty()) throw ConfigError(problems);
-}
-
 RunSummary run(World& world, Trainer& trainer, Request& request) {
   const Options& options = request.options();
-  const auto build = [&] {
-    seed_everything(options.seed.value_or(0), -1);  // every rank, and every replica, is the same model
+  // Replicas, too, are the same model.
+  trainer.set_replica_factory([&] {
+    seed_everything(options.seed.value_or(0), -1);
     return make_model(request.registry, options, request.components);
-  };
-  trainer.set_replica_factory(build);
-  std::unique_ptr<Module> model;
-  std::unique_ptr<DataModule> data;
-  run_agreed(world, [&] {
-    build_within_memory("model", arguments_text("model.", options.model.args), [&] { model = build(); });
-    build_within_memory("data", arguments_text("data.", options.data.args),
-                        [&] { data = make_data(request.registry, options, request.components, *model); });
-    if (options.subcommand == "fit") check_fit(*model, options);
   });
+  Trained built;
+  run_agreed(world, [&] { built = build_components(request); });
+  Module* const model = built.model.get();
+  DataModule* const data = built.data.get();
   if (options.subcommand == "validate") return trainer.validate(*model, *data);
   if (options.subcommand == "test") return trainer.test(*model, *data);
   if (options.subcommand == "predict") return trainer.predict(*model, *data);
