@@ -6,13 +6,12 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/optim/clip.h"
 #include "cxtrain/plugin/plugin_abi.h"
-#include "cxtrain/precision/master_weights.h"
 #include "cxtrain/strategy/batch_chunks.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/strategy/metric_recorder.h"
 #include "cxtrain/strategy/replica_exchange.h"
+#include "cxtrain/strategy/whole_parameters.h"
 
 /// `dp`: one process with a replica of the model on each of its devices and a thread for each replica. A
 /// batch is split between them along dimension 0; what they log and their losses are averaged by samples;
@@ -24,7 +23,7 @@ namespace {
 
 class DpStrategy final : public Strategy {
  public:
-  void setup(Trainable& module, const StrategyContext& context) override {
+  void place(Trainable& module, const StrategyContext& context) override {
     context_ = &context;
     if (context.plan.devices_per_rank > 1) {
       throw ConfigError("trainer.devices_per_rank", "dp keeps a whole replica on each device",
@@ -42,11 +41,16 @@ class DpStrategy final : public Strategy {
     replicas_ = place_replicas(models, devices, context.precision);
     threads_ = std::make_unique<ReplicaThreads>(devices);
     exchange_ = make_replica_exchange(replicas_, *threads_, context.options.timeout_seconds);
-    masters_ = MasterWeights(trainable_parameters(module), context.precision);
   }
+  void connect() override {}
 
   DataShard data_shard() const override { return {}; }
-  std::vector<NamedTensor> optimizer_parameters() const override { return masters_.parameters(); }
+  /// Of the primary.
+  std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig&) override {
+    return std::make_unique<WholeParameters>(
+        trainable_parameters(*replicas_[0].model), context_->precision,
+        WholeParameters::Steps{.complete_gradients = [this] { sum_gradients(); }});
+  }
 
   at::Tensor training_step(const MicroStep& step) override {
     const std::vector<Batch> chunks = scatter(step.batch);
@@ -82,16 +86,6 @@ class DpStrategy final : public Strategy {
     local_forward(*replicas_[0].model, batch, batch_idx, *context_);
   }
 
-  void synchronize_gradients() override {
-    // A replica that skipped its samples has no gradients, rightly.
-    if (all_had_loss_ && !std::exchange(checked_, true)) require_own_gradients({replicas_.data(), used_});
-    exchange_->sum_gradients();
-    masters_.take_gradients();
-  }
-  std::span<const at::Tensor> gradients() override { return masters_.gradients(); }
-  at::Tensor gradient_norm() override { return cxtrain::gradient_norm(masters_.gradients()); }
-  void after_optimizer_step() override { masters_.write_back(); }
-
   void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
     const std::vector<Batch> chunks = scatter(batch);
     run_logged(chunks, [&](std::size_t i) {
@@ -113,12 +107,17 @@ class DpStrategy final : public Strategy {
   std::string describe() const override { return exchange_->description(); }
 
   void teardown() override {
-    masters_ = {};
     exchange_.reset();
     threads_.reset();
   }
 
  private:
+  void sum_gradients() {
+    // A replica that skipped its samples has no gradients, rightly.
+    if (all_had_loss_ && !std::exchange(checked_, true)) require_own_gradients({replicas_.data(), used_});
+    exchange_->sum_gradients();
+  }
+
   /// The batch's chunks, each on its replica's device, and the replicas ready for a forward pass.
   std::vector<Batch> scatter(const Batch& batch) {
     std::vector<Batch> chunks = chunk_batch(batch, replicas_.size());
@@ -223,7 +222,6 @@ class DpStrategy final : public Strategy {
   }
 
   void forget_gradients() {
-    masters_.forget_gradients();
     for (Replica& replica : replicas_) {
       for (NamedTensor& parameter : replica.parameters) parameter.tensor.mutable_grad().reset();
     }
@@ -233,7 +231,6 @@ class DpStrategy final : public Strategy {
   std::vector<Replica> replicas_;
   std::unique_ptr<ReplicaThreads> threads_;
   std::unique_ptr<ReplicaExchange> exchange_;
-  MasterWeights masters_;           ///< of the primary's trained parameters
   std::uint64_t sent_changes_ = 0;  ///< of the parameters, when they last went to the replicas
   std::size_t used_ = 0;            ///< replicas that had samples since the gradients were forgotten
   bool all_had_loss_ = true;        ///< of the replicas that had samples

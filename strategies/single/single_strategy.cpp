@@ -1,7 +1,6 @@
-#include "cxtrain/optim/clip.h"
 #include "cxtrain/plugin/plugin_abi.h"
-#include "cxtrain/precision/master_weights.h"
 #include "cxtrain/strategy/local_step.h"
+#include "cxtrain/strategy/whole_parameters.h"
 
 /// `single`: one process, one device.
 namespace cxtrain {
@@ -9,20 +8,21 @@ namespace {
 
 class SingleStrategy final : public Strategy {
  public:
-  void setup(Trainable& module, const StrategyContext& context) override {
+  void place(Trainable& module, const StrategyContext& context) override {
     module_ = &module;
     context_ = &context;
     module.place(context.devices, context.precision);
     parameters_ = trainable_parameters(module);
-    masters_ = MasterWeights(parameters_, context.precision);
   }
+  void connect() override {}
 
   DataShard data_shard() const override { return {}; }
-  std::vector<NamedTensor> optimizer_parameters() const override { return masters_.parameters(); }
+  std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig&) override {
+    return std::make_unique<WholeParameters>(parameters_, context_->precision, WholeParameters::Steps{});
+  }
 
   at::Tensor training_step(const MicroStep& step) override {
     return local_training_step(*module_, step, *context_, [this] {
-      masters_.forget_gradients();
       // Forgotten rather than zeroed: autograd then hands over its tensors instead of adding to ours.
       for (NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad().reset();
     });
@@ -31,11 +31,6 @@ class SingleStrategy final : public Strategy {
   void forward(const Batch& batch, std::int64_t batch_idx) override {
     local_forward(*module_, batch, batch_idx, *context_);
   }
-
-  void synchronize_gradients() override { masters_.take_gradients(); }
-  std::span<const at::Tensor> gradients() override { return masters_.gradients(); }
-  at::Tensor gradient_norm() override { return cxtrain::gradient_norm(masters_.gradients()); }
-  void after_optimizer_step() override { masters_.write_back(); }
 
   void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
     local_evaluation_step(*module_, stage, batch, batch_idx, *context_);
@@ -49,7 +44,6 @@ class SingleStrategy final : public Strategy {
   Trainable* module_ = nullptr;
   const StrategyContext* context_ = nullptr;
   std::vector<NamedTensor> parameters_;
-  MasterWeights masters_;
 };
 
 }  // namespace

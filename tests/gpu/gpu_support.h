@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/reduce/named_tensor.h"
+#include "cxtrain/tensor/named_tensor.h"
 #include "support/catch.h"
 
 namespace cxtrain::test {

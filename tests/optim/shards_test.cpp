@@ -4,6 +4,7 @@
 #include <ATen/ops/rand.h>
 
 #include "cxtrain/optim/optimizer.h"
+#include "cxtrain/reduce/shard_plan.h"
 #include "support/catch.h"
 
 namespace cxtrain {
@@ -34,6 +35,31 @@ void set_gradients(const std::vector<NamedTensor>& parameters, int step) {
   }
 }
 
+/// What a rank has of the parameters: those that are contiguous may be cut.
+std::vector<Piece> pieces_of(const std::vector<NamedTensor>& parameters, std::span<const ElementRange> shards) {
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (shards[i].size() > 0) pieces.push_back(part_of(parameters[i].name, parameters[i].tensor, shards[i]));
+  }
+  return pieces;
+}
+
+/// The gradients of some pieces.
+std::vector<at::Tensor> gradients_of(const std::vector<Piece>& pieces,
+                                     const std::vector<NamedTensor>& parameters) {
+  std::vector<at::Tensor> gradients;
+  for (const Piece& piece : pieces) {
+    for (const auto& [name, tensor] : parameters) {
+      if (name != piece.name) continue;
+      const at::Tensor& gradient = tensor.grad();
+      gradients.push_back(piece.is_whole() || !gradient.defined()
+                              ? gradient
+                              : gradient.contiguous().view(-1).slice(0, piece.range.begin, piece.range.end));
+    }
+  }
+  return gradients;
+}
+
 TEST_CASE("shards that several optimizers update are, bit for bit, what one makes of the whole") {
   const OptimizerConfig config =
       GENERATE(OptimizerConfig(Sgd{.lr = 0.05}),
@@ -53,18 +79,24 @@ TEST_CASE("shards that several optimizers update are, bit for bit, what one make
   divided_setup.groups = {{.parameters = {divided[1].tensor}, .lr = 0.003}};
   const auto reference = make_optimizer(setup, whole);
   const ShardPlan plan = plan_shards(shapes_of(divided), ranks);
+  std::vector<std::vector<Piece>> pieces;
   std::vector<std::unique_ptr<Optimizer>> optimizers;
   for (const auto& shards : plan.shards) {
-    optimizers.push_back(make_optimizer(divided_setup, divided, shards));
+    pieces.push_back(pieces_of(divided, shards));
+    optimizers.push_back(make_optimizer(divided_setup, divided, pieces.back()));
     CHECK(optimizers.back()->learning_rates() == reference->learning_rates());
   }
 
   for (int step = 0; step < 7; ++step) {
     const at::Tensor found_inf = at::full({1}, step == 2 ? 1.0f : 0.0f);
     set_gradients(whole, step);
-    reference->step({.found_inf = &found_inf});
+    const auto gradients = gradients_of(whole_pieces(whole), whole);
+    reference->step({.gradients = gradients, .found_inf = &found_inf});
     set_gradients(divided, step);
-    for (const auto& optimizer : optimizers) optimizer->step({.found_inf = &found_inf});
+    for (std::size_t rank = 0; rank < optimizers.size(); ++rank) {
+      const auto own = gradients_of(pieces[rank], divided);
+      optimizers[rank]->step({.gradients = own, .found_inf = &found_inf});
+    }
   }
   for (std::size_t i = 0; i < whole.size(); ++i) {
     CAPTURE(i);
@@ -77,24 +109,53 @@ TEST_CASE("an optimizer remembers only what it updates") {
   const ShardPlan plan = plan_shards(shapes_of(divided), 4);
   std::int64_t elements = 0, whole = 0;
   for (const auto& shards : plan.shards) {
-    for (const auto& [name, tensor] : make_optimizer({.optimizer = Adam{}}, divided, shards)->state()) {
-      if (name.starts_with("exp_avg.")) elements += tensor.numel();
+    for (const Piece& piece :
+         make_optimizer({.optimizer = Adam{}}, divided, pieces_of(divided, shards))->state()) {
+      if (piece.name.starts_with("exp_avg.")) elements += piece.values.numel();
     }
   }
   for (const auto& [name, tensor] : divided) whole += tensor.numel();
   CHECK(elements == whole);
 }
 
-TEST_CASE("LibTorch's own optimizers update whole parameters, whatever the shards") {
-  const auto some = parameters(at::kFloat), all = parameters(at::kFloat);
-  const ShardPlan plan = plan_shards(shapes_of(some), 2);
-  const auto sharded = make_optimizer({.optimizer = rmsprop()}, some, plan.shards[1]);
-  const auto reference = make_optimizer({.optimizer = rmsprop()}, all);
-  set_gradients(some, 0);
-  set_gradients(all, 0);
-  sharded->step({});
-  reference->step({});
-  for (std::size_t i = 0; i < all.size(); ++i) CHECK(at::equal(some[i].tensor, all[i].tensor));
+TEST_CASE("a state that ranks have in pieces is one that others can go on from, in other pieces or whole") {
+  const int from = GENERATE(1, 2, 5), to = GENERATE(1, 3);
+  const auto model = parameters(at::kFloat), expected = parameters(at::kFloat);
+  const auto optimizers_of = [&](const std::vector<NamedTensor>& all, int ranks, auto& pieces) {
+    std::vector<std::unique_ptr<Optimizer>> optimizers;
+    for (const auto& shards : plan_shards(shapes_of(all), ranks).shards) {
+      pieces.push_back(pieces_of(all, shards));
+      optimizers.push_back(make_optimizer({.optimizer = AdamW{.lr = 0.01}}, all, pieces.back()));
+    }
+    return optimizers;
+  };
+  const auto step = [](auto& optimizers, const auto& pieces, const std::vector<NamedTensor>& all, int number) {
+    set_gradients(all, number);
+    for (std::size_t rank = 0; rank < optimizers.size(); ++rank) {
+      const auto own = gradients_of(pieces[rank], all);
+      optimizers[rank]->step({.gradients = own});
+    }
+  };
+  std::vector<std::vector<Piece>> all_pieces, first_pieces, second_pieces;
+  auto reference = optimizers_of(expected, 1, all_pieces);
+  for (int number = 0; number < 6; ++number) step(reference, all_pieces, expected, number);
+
+  auto first = optimizers_of(model, from, first_pieces);
+  for (int number = 0; number < 3; ++number) step(first, first_pieces, model, number);
+  std::vector<Piece> saved;
+  for (const auto& optimizer : first)
+    for (Piece& piece : optimizer->state()) saved.push_back(std::move(piece));
+  auto second = optimizers_of(model, to, second_pieces);
+  for (const auto& optimizer : second) optimizer->load(saved);
+  for (int number = 3; number < 6; ++number) step(second, second_pieces, model, number);
+  for (std::size_t i = 0; i < model.size(); ++i) CHECK(at::equal(model[i].tensor, expected[i].tensor));
+}
+
+TEST_CASE("LibTorch's own optimizers refuse parts of parameters") {
+  const auto divided = parameters(at::kFloat);
+  const ShardPlan plan = plan_shards(shapes_of(divided), 2);
+  CHECK_THROWS_WITH(make_optimizer({.optimizer = rmsprop()}, divided, pieces_of(divided, plan.shards[0])),
+                    test::contains("rmsprop updates whole parameters, and has a part of p1"));
 }
 
 }  // namespace

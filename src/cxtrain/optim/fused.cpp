@@ -4,12 +4,12 @@
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
-#include <ATen/ops/as_strided.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/optim/foreach_sgd.h"
@@ -20,38 +20,30 @@ namespace {
 template <class Rule>
 constexpr bool kHasMoments = std::is_same_v<Rule, Adam> || std::is_same_v<Rule, AdamW>;
 
-std::vector<at::Tensor> zeros_like_each(const std::vector<at::Tensor>& tensors) {
+std::vector<at::Tensor> zeros_like_each(const std::vector<Piece>& pieces) {
   std::vector<at::Tensor> zeros;
-  for (const at::Tensor& tensor : tensors) zeros.push_back(at::zeros_like(tensor));
+  for (const Piece& piece : pieces) zeros.push_back(at::zeros_like(piece.values));
   return zeros;
 }
 
-/// Elements of a dense tensor, in the order in which they lie in memory.
-at::Tensor flat_view(const at::Tensor& tensor, ElementRange range) {
-  return tensor.detach().as_strided({range.size()}, {1}, tensor.storage_offset() + range.begin);
-}
-
-/// The part of a gradient that belongs to a shard of its parameter.
-at::Tensor shard_of(const at::Tensor& gradient, const at::Tensor& parameter, ElementRange shard) {
-  if (gradient.strides() == parameter.strides()) return flat_view(gradient, shard);
-  return flat_view(at::empty_like(parameter).copy_(gradient), shard);
+/// A tensor of the state that has an element for each of the piece's.
+Piece like(const Piece& piece, const std::string& prefix, const at::Tensor& values) {
+  return {prefix + piece.name, values, piece.shape, piece.range};
 }
 
 }  // namespace
 
-FusedOptimizer::FusedOptimizer(Rule rule, std::vector<ResolvedGroup> groups) : rule_(rule) {
+FusedOptimizer::FusedOptimizer(Rule rule, const std::vector<ResolvedGroup>& groups,
+                               std::span<const Piece> pieces)
+    : rule_(rule) {
   const at::NoGradGuard no_grad;
   for (const ResolvedGroup& group : groups) {
     base_rates_.push_back(group.lr);
     const std::size_t first_of_group = kinds_.size();
-    for (const ResolvedGroup::Parameter& parameter : group.parameters) {
-      const bool whole = parameter.shard.size() == parameter.tensor.numel();
-      if (!whole && parameter.shard.size() == 0) continue;
-      Kind& kind = kind_of(parameter.tensor, group, first_of_group);
-      kind.names.push_back(parameter.name);
-      kind.wholes.push_back(parameter.tensor);
-      kind.shards.push_back(parameter.shard);
-      kind.parameters.push_back(whole ? parameter.tensor : flat_view(parameter.tensor, parameter.shard));
+    for (const std::size_t place : group.pieces) {
+      Kind& kind = kind_of(pieces[place], group, first_of_group);
+      kind.places.push_back(place);
+      kind.pieces.push_back(pieces[place]);
     }
   }
   for (Kind& kind : kinds_) {
@@ -64,46 +56,50 @@ void FusedOptimizer::make_state(Kind& kind) {
       [&](const auto& r) {
         using R = std::decay_t<decltype(r)>;
         if constexpr (kHasMoments<R>) {
-          kind.first = zeros_like_each(kind.parameters);
-          kind.second = zeros_like_each(kind.parameters);
-          if (r.amsgrad) kind.largest = zeros_like_each(kind.parameters);
+          kind.first = zeros_like_each(kind.pieces);
+          kind.second = zeros_like_each(kind.pieces);
+          if (r.amsgrad) kind.largest = zeros_like_each(kind.pieces);
         } else if (r.momentum != 0) {
-          kind.first = zeros_like_each(kind.parameters);
+          kind.first = zeros_like_each(kind.pieces);
         }
       },
       rule_);
-  const auto count = static_cast<std::int64_t>(kind.parameters.size());
-  kind.steps = at::zeros({count}, kind.parameters[0].options().dtype(at::kFloat).requires_grad(false));
+  const auto count = static_cast<std::int64_t>(kind.pieces.size());
+  kind.steps = at::zeros({count}, kind.pieces[0].values.options().dtype(at::kFloat).requires_grad(false));
   kind.step_of = kind.steps.unbind();
-  kind.started.assign(kind.parameters.size(), 0);
+  kind.started.assign(kind.pieces.size(), 0);
 }
 
-FusedOptimizer::Kind& FusedOptimizer::kind_of(const at::Tensor& parameter, const ResolvedGroup& group,
+FusedOptimizer::Kind& FusedOptimizer::kind_of(const Piece& piece, const ResolvedGroup& group,
                                               std::size_t first_of_group) {
+  // A flat part of a parameter has no flag of its own: parameters are divided among ranks while they train.
+  const at::Tensor& parameter = piece.values;
+  const bool frozen = piece.is_whole() && !parameter.requires_grad();
   const auto same = std::find_if(kinds_.begin() + static_cast<std::ptrdiff_t>(first_of_group), kinds_.end(),
                                  [&](const Kind& kind) {
-                                   return kind.frozen != parameter.requires_grad() &&
-                                          kind.parameters[0].scalar_type() == parameter.scalar_type() &&
-                                          kind.parameters[0].device() == parameter.device();
+                                   const at::Tensor& other = kind.pieces[0].values;
+                                   return kind.frozen == frozen &&
+                                          other.scalar_type() == parameter.scalar_type() &&
+                                          other.device() == parameter.device();
                                  });
   if (same != kinds_.end()) return *same;
   Kind& made = kinds_.emplace_back();
   made.lr = group.lr;
   made.weight_decay = group.weight_decay;
-  made.frozen = !parameter.requires_grad();
+  made.frozen = frozen;
   return made;
 }
 
-void FusedOptimizer::select(Kind& kind) {
+void FusedOptimizer::select(const Kind& kind, std::span<const at::Tensor> gradients) {
   Selection& s = selection_;
+  s.indices.clear();
   for (auto* list : {&s.parameters, &s.gradients, &s.first, &s.second, &s.largest, &s.step_of}) list->clear();
-  for (std::size_t i = 0; i < kind.parameters.size(); ++i) {
-    const at::Tensor& whole = kind.wholes[i];
-    const at::Tensor& gradient = whole.grad();
+  for (std::size_t i = 0; i < kind.pieces.size(); ++i) {
+    const at::Tensor& gradient = gradients[kind.places[i]];
     if (!gradient.defined()) continue;
-    s.parameters.push_back(kind.parameters[i]);
-    s.gradients.push_back(whole.is_same(kind.parameters[i]) ? gradient
-                                                            : shard_of(gradient, whole, kind.shards[i]));
+    s.indices.push_back(i);
+    s.parameters.push_back(kind.pieces[i].values);
+    s.gradients.push_back(gradient);
     if (!kind.first.empty()) s.first.push_back(kind.first[i]);
     if (!kind.second.empty()) s.second.push_back(kind.second[i]);
     if (!kind.largest.empty()) s.largest.push_back(kind.largest[i]);
@@ -115,16 +111,16 @@ void FusedOptimizer::step(const StepInputs& inputs) {
   const at::NoGradGuard no_grad;
   for (Kind& kind : kinds_) {
     if (!kind.steps.defined()) {
-      const auto has_gradient = [](const at::Tensor& whole) { return whole.grad().defined(); };
-      if (std::none_of(kind.wholes.begin(), kind.wholes.end(), has_gradient)) continue;
+      const auto has_gradient = [&](std::size_t place) { return inputs.gradients[place].defined(); };
+      if (std::none_of(kind.places.begin(), kind.places.end(), has_gradient)) continue;
       make_state(kind);
     }
-    select(kind);
+    select(kind, inputs.gradients);
     if (selection_.parameters.empty()) continue;
     std::optional<at::Tensor> found_inf;
     if (inputs.found_inf != nullptr) found_inf = inputs.found_inf->to(kind.steps.device(), at::kFloat);
     // The kernels read the count that includes this step; a skipped step takes it back.
-    const bool all = selection_.parameters.size() == kind.parameters.size();
+    const bool all = selection_.parameters.size() == kind.pieces.size();
     const auto count = [&](auto&& change) {
       if (all) return static_cast<void>(change(kind.steps));
       for (at::Tensor& step : selection_.step_of) change(step);
@@ -155,14 +151,13 @@ void FusedOptimizer::update(const Sgd& rule, Kind& kind, double lr,
   }
   // With dampening the first gradient must enter undamped: parameter by parameter, as they start.
   if (found_inf && found_inf->item<float>() != 0) return;
-  for (std::size_t i = 0, j = 0; i < kind.parameters.size(); ++i) {
-    if (!kind.wholes[i].grad().defined()) continue;
+  for (std::size_t j = 0; j < s.indices.size(); ++j) {
+    char& started = kind.started[s.indices[j]];
     at::_fused_sgd_(at::TensorList(s.parameters[j]), at::TensorList(s.gradients[j]),
                     at::TensorList(s.first[j]), kind.weight_decay, rule.momentum, lr, rule.dampening,
                     rule.nesterov, /*maximize=*/false,
-                    /*is_first_step=*/kind.started[i] == 0, {}, {});
-    kind.started[i] = 1;
-    ++j;
+                    /*is_first_step=*/started == 0, {}, {});
+    started = 1;
   }
 }
 
@@ -186,21 +181,50 @@ std::vector<double> FusedOptimizer::learning_rates() const {
   return rates;
 }
 
-std::vector<NamedTensor> FusedOptimizer::state() const {
+std::vector<Piece> FusedOptimizer::state() const {
   const bool moments = !std::holds_alternative<Sgd>(rule_);
-  std::vector<NamedTensor> all;
+  std::vector<Piece> all;
   for (const Kind& kind : kinds_) {
     if (!kind.steps.defined()) continue;
-    for (std::size_t i = 0; i < kind.names.size(); ++i) {
-      const std::string& name = kind.names[i];
+    for (std::size_t i = 0; i < kind.pieces.size(); ++i) {
+      const Piece& piece = kind.pieces[i];
       if (!kind.first.empty())
-        all.push_back({(moments ? "exp_avg." : "momentum_buffer.") + name, kind.first[i]});
-      if (!kind.second.empty()) all.push_back({"exp_avg_sq." + name, kind.second[i]});
-      if (!kind.largest.empty()) all.push_back({"max_exp_avg_sq." + name, kind.largest[i]});
-      all.push_back({"step." + name, kind.step_of[i]});
+        all.push_back(like(piece, moments ? "exp_avg." : "momentum_buffer.", kind.first[i]));
+      if (!kind.second.empty()) all.push_back(like(piece, "exp_avg_sq.", kind.second[i]));
+      if (!kind.largest.empty()) all.push_back(like(piece, "max_exp_avg_sq.", kind.largest[i]));
+      all.push_back(whole_piece("step." + piece.name, kind.step_of[i]));
     }
   }
   return all;
+}
+
+void FusedOptimizer::load(std::span<const Piece> state) {
+  const at::NoGradGuard no_grad;
+  std::set<std::string_view> found;
+  for (const Piece& piece : state) found.insert(piece.name);
+  const auto has_state = [&](const Piece& piece) { return found.contains("step." + piece.name); };
+  for (Kind& kind : kinds_) {
+    if (!kind.steps.defined() && std::any_of(kind.pieces.begin(), kind.pieces.end(), has_state))
+      make_state(kind);
+  }
+  const std::vector<Piece> own = this->state();
+  fill_pieces(own, state);
+  std::set<std::string_view> known;
+  for (const Piece& piece : own) known.insert(piece.name);
+  for (const Kind& kind : kinds_) {
+    for (const Piece& piece : kind.pieces) {
+      for (const char* prefix : {"exp_avg.", "momentum_buffer.", "exp_avg_sq.", "max_exp_avg_sq.", "step."}) {
+        const std::string name = prefix + piece.name;
+        if (!found.contains(name) || known.contains(name)) continue;
+        throw TrainingError("the saved state has " + name +
+                            ", which this optimizer does not keep: it was saved by another kind of optimizer");
+      }
+    }
+  }
+  for (Kind& kind : kinds_) {
+    for (std::size_t i = 0; i < kind.step_of.size(); ++i)
+      kind.started[i] = kind.step_of[i].item<float>() > 0 ? 1 : 0;
+  }
 }
 
 }  // namespace cxtrain

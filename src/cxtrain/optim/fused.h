@@ -1,34 +1,35 @@
 #pragma once
 
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "cxtrain/optim/optimizer.h"
 #include "cxtrain/optim/parameter_groups.h"
 
 namespace cxtrain {
 
-/// SGD, Adam and AdamW on ATen's fused kernels: one call for all parameters of a group, on CPU and CUDA, with
-/// no host synchronisation. Of a parameter whose shard is a part of it, that part is updated, and has state.
+/// SGD, Adam and AdamW on ATen's fused kernels: one call for all pieces of a group, on CPU and CUDA, with no
+/// host synchronisation.
 class FusedOptimizer final : public Optimizer {
  public:
   using Rule = std::variant<Sgd, Adam, AdamW>;
 
-  FusedOptimizer(Rule rule, std::vector<ResolvedGroup> groups);
+  FusedOptimizer(Rule rule, const std::vector<ResolvedGroup>& groups, std::span<const Piece> pieces);
 
   void step(const StepInputs& inputs) override;
   void set_lr_factor(double factor) override { lr_factor_ = factor; }
   std::vector<double> learning_rates() const override;
-  std::vector<NamedTensor> state() const override;
+  std::vector<Piece> state() const override;
+  void load(std::span<const Piece> state) override;
 
  private:
-  /// Parameters of one group, dtype and device, with their state in the same order.
+  /// Pieces of one group, dtype and device, with their state in the same order.
   struct Kind {
     double lr, weight_decay;
     bool frozen = false;  ///< when training began; state is then made with the first gradient
-    std::vector<std::string> names;
-    std::vector<at::Tensor> wholes;      ///< the model's, which have the gradients
-    std::vector<ElementRange> shards;    ///< of these
-    std::vector<at::Tensor> parameters;  ///< what is updated: the whole, or a flat view of the shard
+    std::vector<std::size_t> places;  ///< in the list of all pieces, and of their gradients
+    std::vector<Piece> pieces;
     std::vector<at::Tensor> first, second, largest;  ///< momentum or exp_avg; exp_avg_sq; max_exp_avg_sq
     at::Tensor steps;                                ///< float32 [parameters]: updates made to each
     std::vector<at::Tensor> step_of;                 ///< its elements
@@ -36,12 +37,13 @@ class FusedOptimizer final : public Optimizer {
   };
   /// What of a kind takes part in a step; all of it, nearly always.
   struct Selection {
+    std::vector<std::size_t> indices;  ///< within the kind
     std::vector<at::Tensor> parameters, gradients, first, second, largest, step_of;
   };
 
-  Kind& kind_of(const at::Tensor& parameter, const ResolvedGroup& group, std::size_t first_of_group);
+  Kind& kind_of(const Piece& piece, const ResolvedGroup& group, std::size_t first_of_group);
   void make_state(Kind& kind);
-  void select(Kind& kind);
+  void select(const Kind& kind, std::span<const at::Tensor> gradients);
   void update(const Sgd& rule, Kind& kind, double lr, const std::optional<at::Tensor>& found_inf);
   void update(const Adam& rule, Kind& kind, double lr, const std::optional<at::Tensor>& found_inf);
   void update(const AdamW& rule, Kind& kind, double lr, const std::optional<at::Tensor>& found_inf);

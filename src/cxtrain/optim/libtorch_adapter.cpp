@@ -1,9 +1,12 @@
 #include "cxtrain/optim/libtorch_adapter.h"
 
+#include <ATen/ops/empty.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/rmsprop.h>
+#include <torch/serialize/archive.h>
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
@@ -16,16 +19,23 @@ using Groups = std::vector<torch::optim::OptimizerParamGroup>;
 
 class LibTorchAdapter final : public Optimizer {
  public:
-  LibTorchAdapter(const LibTorchOptimizer& config, std::vector<ResolvedGroup> groups)
-      : needs_closure_(config.needs_closure), groups_(std::move(groups)) {
+  LibTorchAdapter(const LibTorchOptimizer& config, const std::vector<ResolvedGroup>& groups,
+                  std::span<const Piece> pieces)
+      : name_(config.name), needs_closure_(config.needs_closure) {
+    for (const Piece& piece : pieces) {
+      if (!piece.is_whole())
+        throw ConfigError("optimizer", name_ + " updates whole parameters, and has a part of " + piece.name);
+      parameters_.push_back(piece.values);
+    }
     Groups lists;
-    for (const ResolvedGroup& group : groups_) {
+    for (const ResolvedGroup& group : groups) {
       std::vector<at::Tensor> tensors;
-      for (const auto& parameter : group.parameters) tensors.push_back(parameter.tensor);
+      for (const std::size_t piece : group.pieces) tensors.push_back(parameters_[piece]);
       lists.emplace_back(std::move(tensors));
+      base_rates_.push_back(group.lr);
     }
     if (needs_closure_ && lists.size() > 1) {
-      throw ConfigError("optimizer", config.name + " takes one parameter group, the model has " +
+      throw ConfigError("optimizer", name_ + " takes one parameter group, the model has " +
                                          std::to_string(lists.size()));
     }
     optimizer_ = config.make(std::move(lists));
@@ -34,11 +44,16 @@ class LibTorchAdapter final : public Optimizer {
 
   void step(const StepInputs& inputs) override {
     if (inputs.found_inf != nullptr && inputs.found_inf->item<float>() != 0) return;
-    if (needs_closure_) {
-      optimizer_->step(inputs.closure);
-    } else {
+    if (!needs_closure_) {
+      take_gradients(inputs);
       optimizer_->step();
+      return;
     }
+    optimizer_->step([&] {
+      at::Tensor loss = inputs.closure();
+      take_gradients(inputs);
+      return loss;
+    });
   }
 
   bool needs_closure() const override { return needs_closure_; }
@@ -46,21 +61,60 @@ class LibTorchAdapter final : public Optimizer {
   void set_lr_factor(double factor) override {
     factor_ = factor;
     auto& groups = optimizer_->param_groups();
-    for (std::size_t i = 0; i < groups.size(); ++i) groups[i].options().set_lr(groups_[i].lr * factor);
+    for (std::size_t i = 0; i < groups.size(); ++i) groups[i].options().set_lr(base_rates_[i] * factor);
   }
 
   std::vector<double> learning_rates() const override {
     std::vector<double> rates;
-    for (const ResolvedGroup& group : groups_) rates.push_back(group.lr * factor_);
+    for (const double rate : base_rates_) rates.push_back(rate * factor_);
     return rates;
   }
 
-  // LibTorch keeps the state in one class per optimizer; its archive is the only common form.
-  std::vector<NamedTensor> state() const override { return {}; }
+  /// LibTorch keeps the state in one class per optimizer; an archive is the one form that all of them have.
+  std::vector<Piece> state() const override {
+    torch::serialize::OutputArchive archive;
+    optimizer_->save(archive);
+    std::ostringstream stream;
+    archive.save_to(stream);
+    const std::string text = std::move(stream).str();
+    const at::Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
+    std::copy(text.begin(), text.end(), bytes.mutable_data_ptr<std::uint8_t>());
+    if (read(bytes).keys().empty()) {
+      throw TrainingError("the state of the optimizer " + name_ +
+                          " cannot be saved: its class has to override torch::optim::Optimizer's save and load");
+    }
+    return {whole_piece(state_name(), bytes)};
+  }
+
+  void load(std::span<const Piece> state) override {
+    const auto saved = std::find_if(state.begin(), state.end(),
+                                    [this](const Piece& piece) { return piece.name == state_name(); });
+    if (saved == state.end() || !saved->is_whole())
+      throw TrainingError("the saved state lacks " + state_name());
+    torch::serialize::InputArchive archive = read(saved->values);
+    optimizer_->load(archive);
+    set_lr_factor(factor_);
+  }
 
  private:
+  std::string state_name() const { return "libtorch." + name_; }
+
+  static torch::serialize::InputArchive read(const at::Tensor& bytes) {
+    const at::Tensor flat = bytes.cpu().contiguous();
+    torch::serialize::InputArchive archive;
+    archive.load_from(reinterpret_cast<const char*>(flat.const_data_ptr<std::uint8_t>()), flat.nbytes());
+    return archive;
+  }
+
+  /// It reads them from its parameters.
+  void take_gradients(const StepInputs& inputs) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = inputs.gradients[i];
+  }
+
+  std::string name_;
   bool needs_closure_;
-  std::vector<ResolvedGroup> groups_;
+  std::vector<at::Tensor> parameters_;
+  std::vector<double> base_rates_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   double factor_ = 1;
 };
@@ -68,8 +122,9 @@ class LibTorchAdapter final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_libtorch_optimizer(const LibTorchOptimizer& config,
-                                                   std::vector<ResolvedGroup> groups) {
-  return std::make_unique<LibTorchAdapter>(config, std::move(groups));
+                                                   const std::vector<ResolvedGroup>& groups,
+                                                   std::span<const Piece> pieces) {
+  return std::make_unique<LibTorchAdapter>(config, groups, pieces);
 }
 
 LibTorchOptimizer rmsprop(double lr, double alpha, double momentum, double weight_decay) {

@@ -12,21 +12,27 @@ namespace cxtrain {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup,
                                           const std::vector<NamedTensor>& parameters,
-                                          std::span<const ElementRange> shards) {
+                                          std::span<const Piece> pieces) {
   if (std::vector<Problem> problems = check_setup(setup); !problems.empty())
     throw ConfigError(std::move(problems));
   return std::visit(
       [&](const auto& config) -> std::unique_ptr<Optimizer> {
         using Config = std::decay_t<decltype(config)>;
         if constexpr (std::is_same_v<Config, LibTorchOptimizer>) {
-          return make_libtorch_optimizer(config,
-                                         resolve_groups(setup.groups, parameters, shards, config.lr, 0));
+          return make_libtorch_optimizer(
+              config, resolve_groups(setup.groups, parameters, pieces, config.lr, 0), pieces);
         } else {
           return std::make_unique<FusedOptimizer>(
-              config, resolve_groups(setup.groups, parameters, shards, config.lr, config.weight_decay));
+              config, resolve_groups(setup.groups, parameters, pieces, config.lr, config.weight_decay),
+              pieces);
         }
       },
       setup.optimizer);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup,
+                                          const std::vector<NamedTensor>& parameters) {
+  return make_optimizer(setup, parameters, whole_pieces(parameters));
 }
 
 }  // namespace cxtrain

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -10,44 +9,51 @@
 #include <vector>
 
 #include "cxtrain/optim/setup.h"
-#include "cxtrain/reduce/named_tensor.h"
-#include "cxtrain/reduce/shard_plan.h"
+#include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
 
-/// Updates parameters from their gradients. One per rank; no communication. A parameter without a gradient is
-/// left as it is, state included; one that is frozen at first costs nothing until it gets a gradient.
+/// Updates parameters, or pieces of them, from their gradients. One per rank; no communication. A piece
+/// without a gradient is left as it is, state included; one that is frozen at first costs nothing until it
+/// gets a gradient.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
   struct StepInputs {
+    /// Of the pieces that it was made for, in their order; undefined where there is none.
+    std::span<const at::Tensor> gradients;
     const at::Tensor* found_inf = nullptr;  ///< float32, one element; where it is 1 the step changes nothing
-    std::function<at::Tensor()> closure =
-        {};  ///< computes loss and gradients anew; only where `needs_closure()`
+    /// Only where `needs_closure()`: computes the loss and new gradients, which are then in `gradients`.
+    std::function<at::Tensor()> closure = {};
   };
   virtual void step(const StepInputs& inputs) = 0;
   virtual bool needs_closure() const { return false; }
 
   /// Learning rates are base rates times this factor, which the schedule gives.
   virtual void set_lr_factor(double factor) = 0;
-  /// One current rate per parameter group.
+  /// One current rate per parameter group, the same on all ranks.
   virtual std::vector<double> learning_rates() const = 0;
 
-  /// Everything it remembers, by parameter name ("exp_avg.layers.0.weight"), of the shards that it updates:
-  /// in the parameter's shape, or flat where it has a part of one. Writing to the tensors restores it.
-  virtual std::vector<NamedTensor> state() const = 0;
+  /// All that it remembers of its steps, without which another one would go on differently: pieces with the
+  /// ranges of the optimizer's own, named after them ("exp_avg.layers.0.weight"); to be read before the next
+  /// step. Throws TrainingError where that cannot be had (an optimizer of the user's without `save`).
+  virtual std::vector<Piece> state() const = 0;
+  /// Takes over the state of an optimizer with the same settings: pieces of whatever ranges that together
+  /// cover this one's. Throws TrainingError naming what is missing, or belongs to another kind of optimizer.
+  virtual void load(std::span<const Piece> state) = 0;
 };
 
-/// Builds the optimizer that the setup describes, over `parameters`. Those in none of the setup's groups form
-/// a last one. Throws ConfigError when a group names a tensor that is not a parameter, two groups share one,
-/// or none requires a gradient.
-///
-/// `shards`, where there are any, has for each parameter the elements that are asked of it; someone else
-/// updates the others. SGD, Adam and AdamW, which treat every element by itself, do and remember no more than
-/// that. LibTorch's own optimizers update whole parameters all the same.
+/// Builds the optimizer that the setup describes, for `pieces` of the model's `parameters` (trainable ones,
+/// all of them, on every rank alike). Parameters in none of the setup's groups form a last one. Throws
+/// ConfigError when a group names a tensor that is not a parameter, two groups share one, or none requires a
+/// gradient. SGD, Adam and AdamW, which treat every element by itself, take pieces of any kind; LibTorch's own
+/// optimizers whole parameters.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup,
                                           const std::vector<NamedTensor>& parameters,
-                                          std::span<const ElementRange> shards = {});
+                                          std::span<const Piece> pieces);
+/// The same for all parameters as wholes.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup,
+                                          const std::vector<NamedTensor>& parameters);
 
 }  // namespace cxtrain

@@ -8,65 +8,51 @@
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
+namespace {
 
-std::vector<ParameterGroup> translate_groups(std::vector<ParameterGroup> groups,
-                                             const std::vector<NamedTensor>& from,
-                                             const std::vector<NamedTensor>& to) {
-  std::map<std::string_view, const at::Tensor*> by_name;
-  for (const NamedTensor& named : to) by_name[named.name] = &named.tensor;
-  std::map<const at::TensorImpl*, const at::Tensor*> counterpart;
-  for (const NamedTensor& named : from) {
-    if (const auto found = by_name.find(named.name); found != by_name.end()) {
-      counterpart[named.tensor.unsafeGetTensorImpl()] = found->second;
-    }
-  }
-  for (ParameterGroup& group : groups) {
-    for (at::Tensor& tensor : group.parameters) {
-      const auto found = counterpart.find(tensor.unsafeGetTensorImpl());
-      if (found != counterpart.end()) tensor = *found->second;
-    }
-  }
-  return groups;
-}
-
-std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& groups,
-                                          const std::vector<NamedTensor>& parameters,
-                                          std::span<const ElementRange> shards, double lr,
-                                          double weight_decay) {
-  std::map<const at::TensorImpl*, std::size_t> free;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    free[parameters[i].tensor.unsafeGetTensorImpl()] = i;
-  }
-  if (std::none_of(parameters.begin(), parameters.end(),
-                   [](const NamedTensor& parameter) { return parameter.tensor.requires_grad(); })) {
-    throw ConfigError("model", "has no parameter that requires a gradient");
-  }
-  const auto entry = [&](std::size_t i) {
-    const auto& [name, tensor] = parameters[i];
-    return ResolvedGroup::Parameter{name, tensor,
-                                    shards.empty() ? ElementRange{0, tensor.numel()} : shards[i]};
-  };
-  std::vector<ResolvedGroup> resolved;
+/// The group of each parameter, by name; the last one's number is that of the groups.
+std::map<std::string_view, std::size_t> groups_by_name(const std::vector<ParameterGroup>& groups,
+                                                       const std::vector<NamedTensor>& parameters) {
+  std::map<const at::TensorImpl*, std::string_view> names;
+  for (const auto& [name, tensor] : parameters) names[tensor.unsafeGetTensorImpl()] = name;
+  std::map<std::string_view, std::size_t> result;
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    ResolvedGroup group{{}, groups[g].lr.value_or(lr), groups[g].weight_decay.value_or(weight_decay)};
     for (const at::Tensor& tensor : groups[g].parameters) {
-      const auto found = free.find(tensor.unsafeGetTensorImpl());
-      if (found == free.end()) {
+      const auto found = names.find(tensor.unsafeGetTensorImpl());
+      if (found == names.end() || !result.try_emplace(found->second, g).second) {
         throw ConfigError("optimizer",
                           "parameter group " + std::to_string(g) +
                               " has a tensor that is no parameter of the model, or is in two groups");
       }
-      group.parameters.push_back(entry(found->second));
-      free.erase(found);
     }
-    if (!group.parameters.empty()) resolved.push_back(std::move(group));
   }
-  ResolvedGroup rest{{}, lr, weight_decay};
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (free.contains(parameters[i].tensor.unsafeGetTensorImpl())) rest.parameters.push_back(entry(i));
+  for (const auto& [name, tensor] : parameters) result.try_emplace(name, groups.size());
+  return result;
+}
+
+}  // namespace
+
+std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& groups,
+                                          const std::vector<NamedTensor>& parameters,
+                                          std::span<const Piece> pieces, double lr, double weight_decay) {
+  if (std::none_of(parameters.begin(), parameters.end(),
+                   [](const NamedTensor& parameter) { return parameter.tensor.requires_grad(); })) {
+    throw ConfigError("model", "has no parameter that requires a gradient");
   }
-  if (!rest.parameters.empty()) resolved.push_back(std::move(rest));
-  return resolved;
+  std::vector<ResolvedGroup> all;
+  for (const ParameterGroup& group : groups) {
+    all.push_back({{}, group.lr.value_or(lr), group.weight_decay.value_or(weight_decay)});
+  }
+  all.push_back({{}, lr, weight_decay});
+  const auto group_of = groups_by_name(groups, parameters);
+  for (std::size_t i = 0; i < pieces.size(); ++i) all[group_of.at(pieces[i].name)].pieces.push_back(i);
+
+  std::vector<ResolvedGroup> used;
+  for (std::size_t g = 0; g < all.size(); ++g) {
+    if (std::any_of(group_of.begin(), group_of.end(), [g](const auto& entry) { return entry.second == g; }))
+      used.push_back(std::move(all[g]));
+  }
+  return used;
 }
 
 }  // namespace cxtrain

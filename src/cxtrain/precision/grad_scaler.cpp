@@ -7,7 +7,7 @@
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/zeros.h>
 
-#include "cxtrain/reduce/tensor_kinds.h"
+#include "cxtrain/tensor/tensor_kinds.h"
 
 namespace cxtrain {
 

@@ -7,7 +7,7 @@
 namespace cxtrain {
 
 MasterWeights::MasterWeights(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision)
-    : masters_(std::move(parameters)) {
+    : masters_(std::move(parameters)), gradients_(masters_.size()) {
   if (!precision.master_weights) return;
   const at::NoGradGuard no_grad;
   for (NamedTensor& named : masters_) {
@@ -30,10 +30,7 @@ void MasterWeights::take_gradients() {
     if (!to.defined()) to = at::empty_like(precise_[i]);
     to.copy_(from);
   }
-  gradients_.clear();
-  for (const NamedTensor& master : masters_) {
-    if (master.tensor.grad().defined()) gradients_.push_back(master.tensor.grad());
-  }
+  for (std::size_t i = 0; i < masters_.size(); ++i) gradients_[i] = masters_[i].tensor.grad();
 }
 
 void MasterWeights::write_back() {

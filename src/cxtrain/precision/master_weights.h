@@ -2,11 +2,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
 #include "cxtrain/precision/policy.h"
-#include "cxtrain/reduce/named_tensor.h"
+#include "cxtrain/tensor/named_tensor.h"
 
 namespace cxtrain {
 
@@ -23,12 +24,12 @@ class MasterWeights {
   /// What the optimizer updates, under the parameters' names and in their order.
   const std::vector<NamedTensor>& parameters() const noexcept { return masters_; }
 
-  /// After backward: gives the masters the parameters' gradients, in float32 and before they are unscaled,
-  /// and lists those of the parameters that have one.
+  /// After backward: gives the masters the parameters' gradients, in float32 and before they are unscaled.
   void take_gradients();
+  /// The gradient of each, in their order; undefined where there is none. The list stays where it is.
   std::span<const at::Tensor> gradients() const noexcept { return gradients_; }
   /// Lets go of the gradients, so that the next backward may write where they are.
-  void forget_gradients() { gradients_.clear(); }
+  void forget_gradients() { std::fill(gradients_.begin(), gradients_.end(), at::Tensor()); }
 
   /// After the optimizer's step: rounds the masters into the parameters.
   void write_back();

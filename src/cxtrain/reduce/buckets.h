@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "cxtrain/reduce/parameter_shape.h"
+#include "cxtrain/tensor/parameter_shape.h"
 
 namespace cxtrain {
 

@@ -7,7 +7,7 @@
 
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/reduce/named_tensor.h"
+#include "cxtrain/tensor/named_tensor.h"
 #include "cxtrain/reduce/shard_plan.h"
 
 namespace cxtrain {

@@ -13,7 +13,7 @@
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/memory/cpu_allocator.h"
 #include "cxtrain/reduce/buckets.h"
-#include "cxtrain/reduce/named_tensor.h"
+#include "cxtrain/tensor/named_tensor.h"
 
 namespace cxtrain {
 

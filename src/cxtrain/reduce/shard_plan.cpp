@@ -15,6 +15,7 @@ constexpr std::size_t kBlock = 64;
 
 struct Extent {
   std::size_t begin, count, element;  ///< bytes, elements, bytes per element
+  bool divisible;
 };
 
 /// The place nearest to `target` where a shard may end.
@@ -23,9 +24,11 @@ std::size_t cut_near(std::size_t target, std::span<const Extent> extents) {
                                       [](std::size_t t, const Extent& e) { return t < e.begin; });
   if (after == extents.begin()) return 0;
   const Extent& extent = after[-1];
+  const std::size_t end = round_up(extent.count * extent.element, kCacheLine);
+  if (!extent.divisible) return extent.begin + (target - extent.begin < end / 2 ? 0 : end);
   const std::size_t block = kBlock * extent.element;
   const std::size_t within = (target - extent.begin + block / 2) / block * block;
-  return extent.begin + std::min(within, round_up(extent.count * extent.element, kCacheLine));
+  return extent.begin + std::min(within, end);
 }
 
 ElementRange overlap(const Extent& extent, std::size_t begin, std::size_t end) {
@@ -43,7 +46,7 @@ ShardPlan plan_shards(std::span<const ParameterShape> parameters, int ranks) {
   std::vector<Extent> extents;
   std::size_t bytes = 0;
   for (const ParameterShape& parameter : parameters) {
-    const Extent extent{bytes, static_cast<std::size_t>(parameter.numel), c10::elementSize(parameter.dtype)};
+    const Extent extent{bytes, static_cast<std::size_t>(parameter.numel), c10::elementSize(parameter.dtype), parameter.divisible};
     plan.offsets.push_back(bytes);
     bytes += round_up(extent.count * extent.element, kCacheLine);
     extents.push_back(extent);

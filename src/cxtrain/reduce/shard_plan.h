@@ -5,17 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "cxtrain/reduce/parameter_shape.h"
+#include "cxtrain/tensor/parameter_shape.h"
+#include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
-
-/// Elements [begin, end) of a tensor, in the order in which they lie in memory.
-struct ElementRange {
-  std::int64_t begin = 0, end = 0;
-
-  std::int64_t size() const { return end - begin; }
-  bool operator==(const ElementRange&) const = default;
-};
 
 /// How ranks divide the elements of all parameters among themselves: one piece of memory with the parameters
 /// one after the other, each on a cache line of its own, cut into a shard for each rank.
@@ -25,7 +18,7 @@ struct ShardPlan {
   std::vector<std::vector<ElementRange>> shards;  ///< of rank r: its range of each parameter, perhaps empty
 };
 
-/// Shards of about the same number of bytes, in the order of the ranks. A parameter is cut only where vector
+/// Shards of about the same number of bytes, in the order of the ranks. A divisible parameter is cut where vector
 /// and scalar code in elementwise kernels treat every element as they would in the whole, so that who updates
 /// an element does not change a bit of it. At least one rank. Pure.
 ShardPlan plan_shards(std::span<const ParameterShape> parameters, int ranks);

@@ -4,7 +4,7 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty.h>
 
-#include "cxtrain/reduce/tensor_kinds.h"
+#include "cxtrain/tensor/tensor_kinds.h"
 
 namespace cxtrain {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/reduce/named_tensor.h"
+#include "cxtrain/tensor/named_tensor.h"
 
 namespace cxtrain {
 

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/reduce/named_tensor.h"
+#include "cxtrain/tensor/named_tensor.h"
 
 namespace cxtrain {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cxtrain/precision/policy.h"
-#include "cxtrain/reduce/named_tensor.h"
+#include "cxtrain/tensor/named_tensor.h"
 #include "cxtrain/strategy/trainable.h"
 
 namespace cxtrain {

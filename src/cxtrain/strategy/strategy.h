@@ -15,12 +15,12 @@
 #include "cxtrain/optim/setup.h"
 #include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/precision/policy.h"
-#include "cxtrain/reduce/shard_plan.h"
 #include "cxtrain/strategy/trainable.h"
+#include "cxtrain/strategy/trained_parameters.h"
 
 /// How a step is spread over ranks and devices. One plugin each; the fit loop drives them all alike and never
 /// asks which it has. All methods are called on every rank, in the same order, from the thread that runs the
-/// loop.
+/// loop: first `place`, then `connect`, and `teardown` last.
 namespace cxtrain {
 
 /// What a strategy works with; everything outlives it.
@@ -62,26 +62,23 @@ class Strategy {
   static constexpr std::string_view kKind = "strategy";
   virtual ~Strategy() = default;
 
-  // Called in this order.
+  /// Puts the model on this rank's devices, in the dtypes of the precision. Talks to no other rank; may
+  /// refuse, by an Error that the caller agrees on with the other ranks. `module` and `context` outlive the
+  /// strategy's last call.
+  virtual void place(Trainable& module, const StrategyContext& context) = 0;
 
-  /// Places the model, gives every rank rank 0's parameters and buffers, and prepares for gradients.
-  /// Collective; may block on the other ranks up to their timeout. Throws CommunicationError when the ranks'
-  /// models differ.
-  virtual void setup(Trainable& module, const StrategyContext& context) = 0;
+  /// Meets the other ranks: gives every rank rank 0's parameters and buffers, and makes what is needed to
+  /// exchange gradients. Collective; may block on the other ranks up to their timeout. Throws AgreedError
+  /// when the ranks' models differ, CommunicationError.
+  virtual void connect() = 0;
 
   /// The part of every global batch that this rank reads.
   virtual DataShard data_shard() const = 0;
 
-  /// What the optimizer updates: the model's parameters, or copies under the same names.
-  virtual std::vector<NamedTensor> optimizer_parameters() const = 0;
-
-  /// Prepares for this optimizer; called before any is built, perhaps several times. Collective.
-  virtual void setup_optimizer(const OptimizerConfig& optimizer) { static_cast<void>(optimizer); }
-
-  /// Where ranks divide the optimizer's work among themselves: which elements of each of
-  /// `optimizer_parameters()` this rank's is asked to update. `after_optimizer_step` brings the others.
-  /// Empty: all of all.
-  virtual std::span<const ElementRange> optimizer_shards() const { return {}; }
+  /// What an optimizer like this one is to train, and how the ranks share the work. May be called again, for
+  /// another training of the same model; the result of the call before is gone by then. It ends before
+  /// `teardown`. Collective.
+  virtual std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig& optimizer) = 0;
 
   /// Forward and backward of one micro-batch; returns the loss, detached and unscaled. Blocks on other ranks
   /// only where `last`. Returns an undefined tensor, having contributed nothing, where the model skips the
@@ -92,20 +89,6 @@ class Strategy {
   /// layers learn from seeing data (batch norm's statistics). Blocks on other ranks where batch norm is
   /// synchronised.
   virtual void forward(const Batch& batch, std::int64_t batch_idx) = 0;
-
-  /// Completes the gradients of the step: afterwards they are the same on all ranks. Collective.
-  virtual void synchronize_gradients() = 0;
-
-  /// The gradients that this rank holds, of the parameters that have one.
-  virtual std::span<const at::Tensor> gradients() = 0;
-
-  /// The 2-norm over the whole model's gradients; scalar on the device, equal on all ranks. Collective where
-  /// gradients are spread over ranks.
-  virtual at::Tensor gradient_norm() = 0;
-
-  /// Called once the optimizer has stepped, or somebody else has changed what it updates, on all ranks alike:
-  /// brings every rank the whole model. Collective.
-  virtual void after_optimizer_step() {}
 
   virtual void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) = 0;
   virtual at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) = 0;

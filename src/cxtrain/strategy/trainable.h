@@ -8,7 +8,7 @@
 
 #include "cxtrain/data/batch.h"
 #include "cxtrain/precision/policy.h"
-#include "cxtrain/reduce/named_tensor.h"
+#include "cxtrain/tensor/named_tensor.h"
 #include "cxtrain/strategy/metric_sink.h"
 
 namespace cxtrain {

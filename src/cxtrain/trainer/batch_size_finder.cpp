@@ -107,10 +107,10 @@ bool is_out_of_memory(const std::exception& error) {
          says("CUBLAS_STATUS_ALLOC_FAILED") || says("CUDNN_STATUS_ALLOC_FAILED");
 }
 
-std::int64_t find_batch_size(Run& run,
+std::int64_t find_batch_size(Run& run, TrainedParameters& trained,
                              const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader,
                              std::int64_t most, const BatchSizeSearch& search) {
-  const ModelSnapshot snapshot(run.parts);
+  const ModelSnapshot snapshot(run.parts, trained);
   Trials trials(run, make_loader, search.steps_per_trial);
   std::int64_t fits = 0, fails = 0;  // the largest known to fit, the smallest known not to
   int trial = 0;

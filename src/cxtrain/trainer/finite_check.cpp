@@ -1,13 +1,16 @@
 #include "cxtrain/trainer/finite_check.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
-#include <ATen/ops/stack.h>
 
+#include <cmath>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/tensor/norms.h"
 
 namespace cxtrain {
 
@@ -17,21 +20,22 @@ void require_finite_loss(const at::Tensor& loss) {
                       " (trainer.terminate_on_nan); --detect_anomaly true finds the operation that makes it");
 }
 
-void require_finite_parameters(const Trainable& module) {
+void require_finite_parameters(TrainedParameters& trained) {
   const at::NoGradGuard no_grad;
-  const std::vector<NamedTensor> parameters = module.all_parameters();
-  std::vector<at::Tensor> tensors;
-  for (const NamedTensor& parameter : parameters) tensors.push_back(parameter.tensor);
-  std::vector<at::Tensor> largest = at::_foreach_norm(tensors, std::numeric_limits<double>::infinity());
-  for (at::Tensor& value : largest) value = value.to(largest[0].device(), at::kFloat);
-  const at::Tensor finite = at::isfinite(at::stack(largest));
-  if (finite.all().item<bool>()) return;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (finite[static_cast<std::int64_t>(i)].item<bool>()) continue;
-    throw TrainingError("the parameter " + parameters[i].name +
-                        " is no longer finite (trainer.terminate_on_nan); a smaller learning rate or "
-                        "--gradient_clip_val may help");
+  std::vector<at::Tensor> values;
+  for (const Piece& piece : trained.pieces()) values.push_back(piece.values.detach());
+  const std::vector<at::Tensor> largest = norms(values, std::numeric_limits<double>::infinity());
+  std::string name;
+  for (std::size_t i = 0; i < largest.size() && name.empty(); ++i) {
+    if (!std::isfinite(largest[i].item<double>())) name = trained.pieces()[i].name;
   }
+  const at::Device device = values.empty() ? at::Device(at::kCPU) : values[0].device();
+  const at::Tensor found = at::full({1}, name.empty() ? 0.0 : 1.0, at::TensorOptions(at::kFloat).device(device));
+  trained.agree_on_overflow(found);
+  if (found.item<float>() == 0) return;
+  throw TrainingError((name.empty() ? "a parameter that another rank updates" : "the parameter " + name) +
+                      " is no longer finite (trainer.terminate_on_nan); a smaller learning rate or "
+                      "--gradient_clip_val may help");
 }
 
 }  // namespace cxtrain

@@ -122,7 +122,7 @@ void FitLoop::run_batch(Batch& batch) {
   bool stepped = false;
   if (step.last) {
     stepped = optimization_.step(contribution_, [&] { return strategy.training_step(step); });
-    if (stepped && stay_finite) require_finite_parameters(run_.parts.module);
+    if (stepped && stay_finite) require_finite_parameters(optimization_.trained());
     if (run_.first_step_seconds == 0) run_.first_step_seconds = seconds_since_process_start();
   }
   run_.loop.output = loss;

@@ -1,13 +1,9 @@
 #include "cxtrain/trainer/gradient_norms.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/_foreach_norm.h>
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/stack.h>
-
 #include <cmath>
 
 #include "cxtrain/config/parse_scalar.h"
+#include "cxtrain/tensor/norms.h"
 
 namespace cxtrain {
 namespace {
@@ -20,23 +16,15 @@ std::string python_float(double value) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, double>> gradient_norms(const std::vector<NamedTensor>& parameters,
-                                                           double p) {
-  const at::NoGradGuard no_grad;
+std::vector<std::pair<std::string, double>> named_norms(const std::vector<NamedTensor>& parameters,
+                                                        const std::vector<at::Tensor>& norms, double p) {
   const std::string prefix = "grad_" + python_float(p) + "_norm_";
-  std::vector<std::pair<std::string, double>> norms;
-  std::vector<at::Tensor> gradients;
-  for (const NamedTensor& parameter : parameters) {
-    if (!parameter.tensor.grad().defined()) continue;
-    norms.emplace_back(prefix + parameter.name, 0.0);
-    gradients.push_back(parameter.tensor.grad());
+  std::vector<std::pair<std::string, double>> named;
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    if (norms[i].defined()) named.emplace_back(prefix + parameters[i].name, norms[i].item<double>());
   }
-  if (gradients.empty()) return norms;
-  std::vector<at::Tensor> each = at::_foreach_norm(gradients, p);
-  for (at::Tensor& norm : each) norm = norm.to(at::kCPU, at::kDouble);
-  for (std::size_t i = 0; i < each.size(); ++i) norms[i].second = each[i].item<double>();
-  norms.emplace_back(prefix + "total", at::linalg_vector_norm(at::stack(each), p).item<double>());
-  return norms;
+  if (!named.empty()) named.emplace_back(prefix + "total", total_norm(norms, p).item<double>());
+  return named;
 }
 
 }  // namespace cxtrain

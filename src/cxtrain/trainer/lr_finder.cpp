@@ -74,7 +74,6 @@ LrFinderResult find_learning_rate(const Run::Parts& parts,
                                   const std::function<FitData::Loaders()>& make_loaders,
                                   const OptimizerSetup& setup, bool scale_gradients, const LrSweep& sweep) {
   const Options options = trial_options(parts.options, sweep);
-  const ModelSnapshot snapshot(parts);
   Run run({parts.world, options, parts.module, parts.strategy, parts.device, parts.input_dtype});
   run.state.seed = options.seed.value_or(0);
   LrFinderResult result;
@@ -85,8 +84,9 @@ LrFinderResult find_learning_rate(const Run::Parts& parts,
   swept.schedule = ExponentialSchedule{
       .gamma = std::pow(sweep.max_lr / sweep.min_lr, 1.0 / static_cast<double>(sweep.num_training))};
   FitData data(parts.world, make_loaders, options.trainer, std::nullopt);
-  parts.strategy.setup_optimizer(swept.optimizer);
-  Optimization optimization(run, swept, data.limits(), scale_gradients);
+  Optimization optimization(run, swept, parts.strategy.prepare(swept.optimizer), data.limits(),
+                            scale_gradients);
+  const ModelSnapshot snapshot(parts, optimization.trained());
   parts.module.attach(&run.metrics, &run);
   FitLoop(run, data, optimization).train();
   parts.module.attach(nullptr, nullptr);

@@ -2,8 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <unordered_set>
-
 namespace cxtrain {
 namespace {
 
@@ -11,16 +9,13 @@ int cuda_index(const Run::Parts& parts) { return parts.device.is_cuda() ? parts.
 
 }  // namespace
 
-ModelSnapshot::ModelSnapshot(const Run::Parts& parts) : parts_(parts) {
-  const at::NoGradGuard no_grad;
-  std::unordered_set<const at::TensorImpl*> seen;
-  for (const auto& tensors : {parts_.module.all_parameters(), parts_.module.all_buffers(),
-                              parts_.strategy.optimizer_parameters()}) {
-    for (const NamedTensor& named : tensors) {
-      if (!seen.insert(named.tensor.unsafeGetTensorImpl()).second) continue;
-      copies_.emplace_back(named.tensor, named.tensor.detach().clone());
-    }
-  }
+ModelSnapshot::ModelSnapshot(const Run::Parts& parts, TrainedParameters& trained)
+    : parts_(parts), trained_(trained) {
+  const auto keep = [this](const at::Tensor& tensor) {
+    copies_.emplace_back(tensor, tensor.detach().clone());
+  };
+  for (const Piece& piece : trained.pieces()) keep(piece.values);
+  for (const NamedTensor& buffer : parts_.module.all_buffers()) keep(buffer.tensor);
   capture_rng(generators_, cuda_index(parts_));
 }
 
@@ -29,7 +24,7 @@ void ModelSnapshot::restore() const {
     const at::NoGradGuard no_grad;
     for (const auto& [tensor, values] : copies_) at::Tensor(tensor).copy_(values);
   }
-  parts_.strategy.after_optimizer_step();  // replicas elsewhere learn of it as they learn of any step
+  trained_.publish();
   restore_rng(generators_, cuda_index(parts_));
 }
 

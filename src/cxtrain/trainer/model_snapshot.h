@@ -9,17 +9,19 @@
 
 namespace cxtrain {
 
-/// What training changes in a model, to be put back after a trial: parameters, buffers, the optimizer's
-/// copies of parameters, and the random generators. Costs as much memory as the model.
+/// What training changes in a model, to be put back after a trial: what is trained, buffers, and the random
+/// generators. Costs as much memory as this rank's part of the model.
 class ModelSnapshot {
  public:
-  explicit ModelSnapshot(const Run::Parts& parts);
+  /// Both outlive it.
+  ModelSnapshot(const Run::Parts& parts, TrainedParameters& trained);
 
   /// Collective.
   void restore() const;
 
  private:
   const Run::Parts parts_;
+  TrainedParameters& trained_;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  ///< the tensor, its values
   TrainState generators_;
 };

@@ -5,29 +5,27 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/optim/clip.h"
-#include "cxtrain/optim/parameter_groups.h"
+#include "cxtrain/strategy/local_step.h"
+#include "cxtrain/tensor/norms.h"
+#include "cxtrain/tensor/tensor_kinds.h"
 #include "cxtrain/trainer/gradient_norms.h"
 
 namespace cxtrain {
 namespace {
 
-/// Over what the strategy gives the optimizer, in groups of the model's parameters.
-std::unique_ptr<Optimizer> make_optimizer_for(const Run::Parts& parts, OptimizerSetup setup) {
-  const std::vector<NamedTensor> parameters = parts.strategy.optimizer_parameters();
-  setup.groups = translate_groups(std::move(setup.groups), parts.module.all_parameters(), parameters);
-  return make_optimizer(setup, parameters, parts.strategy.optimizer_shards());
-}
+at::TensorList list_of(std::span<const at::Tensor> tensors) { return {tensors.data(), tensors.size()}; }
 
 }  // namespace
 
-Optimization::Optimization(Run& run, const OptimizerSetup& setup, const FitLimits& limits,
-                           bool scale_gradients)
+Optimization::Optimization(Run& run, const OptimizerSetup& setup, std::unique_ptr<TrainedParameters> trained,
+                           const FitLimits& limits, bool scale_gradients)
     : run_(run),
       setup_(setup),
       log_every_(limits.log_every),
       total_counts_(setup.interval == Interval::step ? limits.total_steps()
                                                      : std::max<std::int64_t>(limits.max_epochs, 0)),
-      optimizer_(make_optimizer_for(run.parts, setup)) {
+      trained_(std::move(trained)),
+      optimizer_(make_optimizer(setup, trainable_parameters(run.parts.module), trained_->pieces())) {
   if (scale_gradients) scaler_.emplace(run.parts.device);
   if (optimizer_->needs_closure() && (limits.accumulate > 1 || scale_gradients)) {
     throw ConfigError("optimizer",
@@ -40,26 +38,28 @@ Optimization::Optimization(Run& run, const OptimizerSetup& setup, const FitLimit
 }
 
 bool Optimization::step(Contribution contribution, const std::function<at::Tensor()>& recompute) {
-  Strategy& strategy = run_.parts.strategy;
-  strategy.synchronize_gradients();
+  trained_->synchronize();
   if (!leave_out_ranks_that_skipped(contribution)) return false;
-  if (scaler_) scaler_->unscale(strategy.gradients());
+  if (scaler_) {
+    scaler_->unscale(trained_->gradients());
+    trained_->agree_on_overflow(scaler_->found_inf());
+  }
   log_gradient_norms();
   run_.call(hooks::on_before_optimizer_step);
   clip();
 
-  Optimizer::StepInputs inputs;
+  Optimizer::StepInputs inputs{.gradients = trained_->gradients()};
   if (scaler_) inputs.found_inf = &scaler_->found_inf();
   if (optimizer_->needs_closure()) {
     inputs.closure = [&] {
       at::Tensor loss = recompute();
-      strategy.synchronize_gradients();
+      trained_->synchronize();
       return loss;
     };
   }
   optimizer_->step(inputs);
   if (scaler_) scaler_->update();
-  strategy.after_optimizer_step();
+  trained_->publish();
   ++run_.state.global_step;
   if (setup_.interval == Interval::step) update_learning_rate();
   return true;
@@ -76,16 +76,17 @@ bool Optimization::leave_out_ranks_that_skipped(Contribution contribution) {
   if (with_loss == 0) return false;
   if (skipped == 0) return true;
   const at::NoGradGuard no_grad;
-  const std::span<const at::Tensor> gradients = run_.parts.strategy.gradients();
-  at::_foreach_mul_(at::TensorList(gradients.data(), gradients.size()),
-                    world.size() / (world.size() - skipped));
+  for_each_kind(list_of(trained_->gradients()), [&](at::TensorList kind) {
+    at::_foreach_mul_(kind, world.size() / (world.size() - skipped));
+  });
   return true;
 }
 
 void Optimization::log_gradient_norms() {
   const double order = run_.parts.options.trainer.track_grad_norm;
   if (order < 0 || log_every_ <= 0 || (run_.state.global_step + 1) % log_every_ != 0) return;
-  for (const auto& [name, norm] : gradient_norms(run_.parts.strategy.optimizer_parameters(), order)) {
+  const std::vector<at::Tensor> norms = trained_->gradient_norms(order);
+  for (const auto& [name, norm] : named_norms(trainable_parameters(run_.parts.module), norms, order)) {
     run_.log(name, norm);
   }
 }
@@ -93,13 +94,11 @@ void Optimization::log_gradient_norms() {
 void Optimization::clip() {
   const TrainerOptions& options = run_.parts.options.trainer;
   if (!options.gradient_clip_val || *options.gradient_clip_val <= 0) return;
-  Strategy& strategy = run_.parts.strategy;
-  const std::span<const at::Tensor> gradients = strategy.gradients();
-  const at::TensorList list(gradients.data(), gradients.size());
+  const at::TensorList gradients = list_of(trained_->gradients());
   if (options.gradient_clip_algorithm == "value") {
-    clip_by_value(list, *options.gradient_clip_val);
+    clip_by_value(gradients, *options.gradient_clip_val);
   } else {
-    clip_by_norm(list, strategy.gradient_norm(), *options.gradient_clip_val);
+    clip_by_norm(gradients, total_norm(trained_->gradient_norms(2), 2), *options.gradient_clip_val);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "cxtrain/optim/optimizer.h"
 #include "cxtrain/optim/schedule.h"
 #include "cxtrain/precision/grad_scaler.h"
+#include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/trainer/limits.h"
 #include "cxtrain/trainer/run.h"
 
@@ -15,8 +16,10 @@ namespace cxtrain {
 /// loss scale and the learning rate moved on. Nothing here waits for the device.
 class Optimization {
  public:
-  /// The strategy has been set up for the optimizer. Talks to no other rank. Throws ConfigError.
-  Optimization(Run& run, const OptimizerSetup& setup, const FitLimits& limits, bool scale_gradients);
+  /// `trained`: what the strategy has prepared for the setup's optimizer. Talks to no other rank. Throws
+  /// ConfigError.
+  Optimization(Run& run, const OptimizerSetup& setup, std::unique_ptr<TrainedParameters> trained,
+               const FitLimits& limits, bool scale_gradients);
 
   /// What this rank has put into a step.
   enum class Contribution {
@@ -34,6 +37,7 @@ class Optimization {
   /// The learning rate stays what it is, whatever the schedule says.
   void hold_learning_rate() { held_ = true; }
 
+  TrainedParameters& trained() { return *trained_; }
   GradScaler* scaler() { return scaler_ ? &*scaler_ : nullptr; }
 
  private:
@@ -47,6 +51,7 @@ class Optimization {
   std::int64_t log_every_;
   bool held_ = false;
   std::int64_t total_counts_;
+  std::unique_ptr<TrainedParameters> trained_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<GradScaler> scaler_;
 };

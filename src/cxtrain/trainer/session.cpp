@@ -34,8 +34,11 @@ Trainer::Session::Session(Trainer& trainer, Module& module, Call call)
 void Trainer::Session::open() {
   World& world = trainer_.world_;
   open_log_dir();
-  run_agreed(world, [this] { make_replicas(); });
-  strategy_->setup(module_, context_);
+  run_agreed(world, [this] {
+    make_replicas();
+    strategy_->place(module_, context_);
+  });
+  strategy_->connect();
   run_ = std::make_unique<Run>(Run::Parts{world, trainer_.options_, module_, *strategy_, trainer_.device_,
                                           precision_.module_dtype, trainer_.log_dir_});
   borrow_from_trainer();

@@ -107,10 +107,11 @@ RunSummary Trainer::fit(Module& module, DataModule& data) {
         module.trainer_defaults().max_epochs);
     OptimizerSetup setup;
     run_agreed(world_, [&] { setup = optimizer_setup(module); });
-    run.parts.strategy.setup_optimizer(setup.optimizer);
+    std::unique_ptr<TrainedParameters> trained = run.parts.strategy.prepare(setup.optimizer);
     std::optional<Optimization> optimization;
     run_agreed(world_, [&] {
-      optimization.emplace(run, setup, loaders.limits(), session.precision().scale_gradients);
+      optimization.emplace(run, setup, std::move(trained), loaders.limits(),
+                           session.precision().scale_gradients);
       if (options_.trainer.stochastic_weight_avg) {
         run.callbacks.push_back(std::make_unique<StochasticWeightAveraging>(run, loaders, *optimization));
       }

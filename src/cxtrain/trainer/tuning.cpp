@@ -38,12 +38,12 @@ std::int64_t Trainer::search_batch_size(Session& session, Module& module, DataMo
           world_, [&] { return session.fit_loaders(data); }, options_.trainer, std::nullopt)
           .limits();
   const DataLoaderSpec spec = data.train_dataloader();
-  session.run().parts.strategy.setup_optimizer(setup.optimizer);
   // Its state takes memory from the first step on.
-  const Optimization optimizer_memory(session.run(), setup, limits, session.precision().scale_gradients);
+  Optimization optimization(session.run(), setup, session.run().parts.strategy.prepare(setup.optimizer),
+                            limits, session.precision().scale_gradients);
   const std::int64_t most = std::max<std::int64_t>(1, spec.dataset->size() / world_.size());
   const std::int64_t found = find_batch_size(
-      session.run(), [&](std::int64_t size) { return session.loader(spec, /*training=*/true, size); }, most,
+      session.run(), optimization.trained(), [&](std::int64_t size) { return session.loader(spec, /*training=*/true, size); }, most,
       search);
   session.run().loop.learning_rates = nullptr;
   return found;

@@ -52,9 +52,7 @@ StochasticWeightAveraging::StochasticWeightAveraging(Run& run, FitData& data, Op
       data_(data),
       optimization_(optimization),
       first_epoch_(first_averaged_epoch(data.limits().max_epochs)) {
-  for (const NamedTensor& parameter : run.parts.strategy.optimizer_parameters()) {
-    parameters_.push_back(parameter.tensor.detach());
-  }
+  for (const Piece& piece : optimization.trained().pieces()) parameters_.push_back(piece.values.detach());
 }
 
 void StochasticWeightAveraging::on_train_epoch_end(RunView& view) {
@@ -70,7 +68,7 @@ void StochasticWeightAveraging::on_train_epoch_end(RunView& view) {
 void StochasticWeightAveraging::on_train_end(RunView&) {
   if (epochs_averaged_ == 0) return;  // stopped early
   at::_foreach_copy_(parameters_, means_);
-  run_.parts.strategy.after_optimizer_step();  // everyone who holds the parameters learns of it
+  optimization_.trained().publish();
   log_info("the parameters are the mean of those after the last " + std::to_string(epochs_averaged_) +
            " epochs");
   renew_batch_norm_statistics();
@@ -93,7 +91,7 @@ void StochasticWeightAveraging::renew_batch_norm_statistics() {
     }
   }
   pool_statistics(layers, samples, run_.parts.world);
-  run_.parts.strategy.after_optimizer_step();  // everyone who holds the buffers learns of it
+  optimization_.trained().publish();
 }
 
 }  // namespace cxtrain

@@ -32,7 +32,7 @@ class StochasticWeightAveraging final : public Callback {
   Optimization& optimization_;
   std::int64_t first_epoch_;
   std::int64_t epochs_averaged_ = 0;
-  std::vector<at::Tensor> parameters_;  ///< the optimizer's
+  std::vector<at::Tensor> parameters_;  ///< that this rank updates
   std::vector<at::Tensor> means_;
 };
 

@@ -1,4 +1,4 @@
-#include "cxtrain/reduce/tensor_kinds.h"
+#include "cxtrain/tensor/tensor_kinds.h"
 
 #include <algorithm>
 #include <vector>
@@ -7,7 +7,7 @@ namespace cxtrain {
 namespace {
 
 bool same_kind(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.device() == b.device();
+  return a.defined() && b.defined() && a.scalar_type() == b.scalar_type() && a.device() == b.device();
 }
 
 }  // namespace
@@ -20,6 +20,7 @@ void for_each_kind(at::TensorList tensors, const std::function<void(at::TensorLi
   }
   std::vector<std::vector<at::Tensor>> kinds;
   for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) continue;
     const auto kind = std::find_if(kinds.begin(), kinds.end(),
                                    [&](const auto& list) { return same_kind(list.front(), tensor); });
     if (kind == kinds.end()) {

@@ -1,4 +1,4 @@
-#include "cxtrain/reduce/tensor_kinds.h"
+#include "cxtrain/tensor/tensor_kinds.h"
 
 #include <ATen/ops/empty.h>
 
@@ -17,6 +17,7 @@ at::Tensor tensor(at::Device device, at::ScalarType dtype) {
 TEST_CASE("tensors are grouped by device and dtype, in order") {
   const std::vector<at::Tensor> tensors{tensor(at::kCPU, at::kFloat), tensor(kMeta, at::kFloat),
                                         tensor(at::kCPU, at::kDouble), tensor(at::kCPU, at::kFloat),
+                                        at::Tensor(),
                                         tensor(kMeta, at::kFloat)};
   std::vector<std::vector<std::size_t>> kinds;
   for_each_kind(tensors, [&](at::TensorList kind) {
@@ -27,7 +28,7 @@ TEST_CASE("tensors are grouped by device and dtype, in order") {
       kinds.back().push_back(i);
     }
   });
-  CHECK(kinds == std::vector<std::vector<std::size_t>>{{0, 3}, {1, 4}, {2}});
+  CHECK(kinds == std::vector<std::vector<std::size_t>>{{0, 3}, {1, 5}, {2}});
 }
 
 TEST_CASE("tensors of one kind are handed on as they are, none not at all") {
@@ -35,6 +36,7 @@ TEST_CASE("tensors of one kind are handed on as they are, none not at all") {
   const at::Tensor* seen = nullptr;
   for_each_kind(tensors, [&](at::TensorList kind) { seen = kind.data(); });
   CHECK(seen == tensors.data());
+  for_each_kind(std::vector<at::Tensor>(2), [](at::TensorList) { FAIL("called without tensors"); });
   for_each_kind({}, [](at::TensorList) { FAIL("called without tensors"); });
 }
 

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cxtrain/precision/master_weights.h"
+#include "cxtrain/strategy/trained_parameters.h"
+
+namespace cxtrain {
+
+/// Parameters that every rank, or the only one, holds and updates as a whole.
+class WholeParameters final : public TrainedParameters {
+ public:
+  struct Steps {
+    std::function<void()> complete_gradients = [] {};  ///< makes each parameter's gradient the average
+    std::function<void()> bring_buffers = [] {};       ///< ... of the model to all ranks
+  };
+
+  /// `parameters`: `trainable_parameters` of the placed model. What `steps` refers to outlives this.
+  WholeParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision, Steps steps);
+
+  std::span<const Piece> pieces() const override { return pieces_; }
+  void synchronize() override;
+  std::span<const at::Tensor> gradients() const override { return masters_.gradients(); }
+  std::vector<at::Tensor> gradient_norms(double order) override;
+  void agree_on_overflow(const at::Tensor&) override {}  // equal gradients overflow alike
+  void publish() override;
+
+ private:
+  MasterWeights masters_;
+  std::vector<Piece> pieces_;
+  Steps steps_;
+};
+
+}  // namespace cxtrain

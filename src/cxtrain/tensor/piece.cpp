@@ -1,0 +1,86 @@
+#include "cxtrain/tensor/piece.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <string_view>
+
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+namespace {
+
+std::vector<std::int64_t> shape_list(const at::Tensor& tensor) { return tensor.sizes().vec(); }
+
+void require_same_whole(const Piece& source, const Piece& target) {
+  if (source.shape == target.shape) return;
+  std::ostringstream text;
+  text << target.name << " has the shape " << at::IntArrayRef(target.shape) << ", and in the saved state "
+       << at::IntArrayRef(source.shape);
+  throw TrainingError(text.str());
+}
+
+/// The elements that both hold.
+void copy_overlap(const Piece& source, const Piece& target) {
+  if (source.is_whole() && target.is_whole()) {
+    at::Tensor(target.values).copy_(source.values);
+    return;
+  }
+  const std::int64_t begin = std::max(source.range.begin, target.range.begin);
+  const std::int64_t end = std::min(source.range.end, target.range.end);
+  const auto flat_part = [&](const Piece& piece, const at::Tensor& values) {
+    return values.reshape({-1}).slice(0, begin - piece.range.begin, end - piece.range.begin);
+  };
+  if (target.values.is_contiguous()) {
+    flat_part(target, target.values).copy_(flat_part(source, source.values));
+    return;
+  }
+  const at::Tensor rows = target.values.contiguous();
+  flat_part(target, rows).copy_(flat_part(source, source.values));
+  at::Tensor(target.values).copy_(rows);
+}
+
+}  // namespace
+
+Piece whole_piece(std::string name, at::Tensor tensor) {
+  const std::int64_t elements = tensor.numel();
+  std::vector<std::int64_t> shape = shape_list(tensor);
+  return {std::move(name), std::move(tensor), std::move(shape), {0, elements}};
+}
+
+std::vector<Piece> whole_pieces(const std::vector<NamedTensor>& tensors) {
+  std::vector<Piece> pieces;
+  for (const auto& [name, tensor] : tensors) pieces.push_back(whole_piece(name, tensor));
+  return pieces;
+}
+
+Piece part_of(const std::string& name, const at::Tensor& tensor, ElementRange range) {
+  if (range.size() == tensor.numel()) return whole_piece(name, tensor);
+  return {name, tensor.detach().view(-1).slice(0, range.begin, range.end), shape_list(tensor), range};
+}
+
+void fill_pieces(std::span<const Piece> targets, std::span<const Piece> sources) {
+  const at::NoGradGuard no_grad;
+  std::multimap<std::string_view, const Piece*> by_name;
+  for (const Piece& source : sources) by_name.emplace(source.name, &source);
+  for (const Piece& target : targets) {
+    std::vector<const Piece*> found;
+    for (auto [it, end] = by_name.equal_range(target.name); it != end; ++it) found.push_back(it->second);
+    std::sort(found.begin(), found.end(),
+              [](const Piece* a, const Piece* b) { return a->range.begin < b->range.begin; });
+    std::int64_t covered = target.range.begin;
+    for (const Piece* source : found) {
+      require_same_whole(*source, target);
+      if (source->range.begin > covered || covered >= target.range.end) break;
+      if (source->range.end <= covered) continue;
+      copy_overlap(*source, target);
+      covered = std::max(covered, source->range.end);
+    }
+    if (found.empty() || covered < target.range.end)
+      throw TrainingError("the saved state lacks " + target.name + (found.empty() ? "" : " in part"));
+  }
+}
+
+}  // namespace cxtrain
