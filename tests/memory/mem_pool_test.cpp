@@ -5,8 +5,10 @@
 #include <ATen/ops/ones.h>
 
 #include <cstring>
+#include <filesystem>
 #include <random>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -109,6 +111,35 @@ TEST_CASE("memory can be mapped again by its address, and a false address is ref
   auto nobody = memory->address();
   nobody.file = 99999;
   CHECK(SharedMemory::open(nobody) == nullptr);
+}
+
+TEST_CASE("memory in a file is mapped by its name, until that is forgotten, and lives on without it") {
+  const auto memory = SharedMemory::create_file(10000);
+  REQUIRE(memory != nullptr);
+  CHECK(memory->data()[9999] == std::byte{0});
+  const auto address = memory->address();
+  REQUIRE(std::filesystem::exists(address.name));
+  auto again = SharedMemory::open(address);
+  REQUIRE(again != nullptr);
+  auto elsewhere = address;
+  ++elsewhere.device;  // as when the name is another file's here
+  CHECK(SharedMemory::open(elsewhere) == nullptr);
+
+  memory->forget_name();
+  CHECK_FALSE(std::filesystem::exists(address.name));
+  CHECK(SharedMemory::open(address) == nullptr);
+  again->data()[77] = std::byte{5};
+  CHECK(memory->data()[77] == std::byte{5});
+}
+
+TEST_CASE("a file that nobody has opened leaves nothing behind, and one that is too large is not made") {
+  auto memory = SharedMemory::create_file(5000);
+  REQUIRE(memory != nullptr);
+  const std::string name = memory->address().name;
+  memory.reset();
+  CHECK_FALSE(std::filesystem::exists(name));
+  const std::size_t room = std::filesystem::space("/dev/shm").available;
+  CHECK(SharedMemory::create_file(room + (std::size_t{1} << 20)) == nullptr);
 }
 
 }  // namespace

@@ -3,11 +3,28 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 namespace cxtrain {
+namespace {
+
+/// Left free in /dev/shm: for MPI's own transports.
+constexpr std::size_t kLeftToOthers = std::size_t{4} << 20;
+
+/// Takes the pages now: a file that finds no room when it is touched kills the process.
+bool take_room(int file, std::size_t bytes) {
+  if (posix_fallocate(file, 0, static_cast<off_t>(bytes)) != 0) return false;
+  struct statvfs info {};
+  return fstatvfs(file, &info) == 0 &&
+         static_cast<std::size_t>(info.f_bavail) * info.f_frsize >= kLeftToOthers;
+}
+
+}  // namespace
 
 std::shared_ptr<SharedMemory> SharedMemory::create(std::size_t bytes) noexcept {
   FileDescriptor file(memfd_create("cxtrain", MFD_CLOEXEC));
@@ -15,13 +32,31 @@ std::shared_ptr<SharedMemory> SharedMemory::create(std::size_t bytes) noexcept {
   return map(std::move(file), bytes);
 }
 
+std::shared_ptr<SharedMemory> SharedMemory::create_file(std::size_t bytes) noexcept {
+  char name[sizeof(Address::name)] = "/dev/shm/cxtrain-XXXXXX";
+  FileDescriptor file(mkostemp(name, O_CLOEXEC));
+  if (!file) return nullptr;
+  std::shared_ptr<SharedMemory> memory;
+  if (take_room(file.get(), bytes)) memory = map(std::move(file), bytes);
+  if (memory == nullptr) {
+    unlink(name);
+    return nullptr;
+  }
+  std::memcpy(memory->name_, name, sizeof name);
+  return memory;
+}
+
 std::shared_ptr<SharedMemory> SharedMemory::open(const Address& address) noexcept {
   char path[64];
-  std::snprintf(path, sizeof path, "/proc/%lld/fd/%lld", static_cast<long long>(address.process),
-                static_cast<long long>(address.file));
+  if (address.name[0] != '\0') {
+    std::memcpy(path, address.name, sizeof address.name);
+  } else {
+    std::snprintf(path, sizeof path, "/proc/%lld/fd/%lld", static_cast<long long>(address.process),
+                  static_cast<long long>(address.file));
+  }
   FileDescriptor file(::open(path, O_RDWR | O_CLOEXEC));
   if (!file) return nullptr;
-  // Process numbers of another container may mean somebody else here.
+  // Process numbers and names of another container may mean something else here.
   struct stat found {};
   if (fstat(file.get(), &found) != 0 || found.st_dev != address.device || found.st_ino != address.inode ||
       static_cast<std::uint64_t>(found.st_size) != address.bytes) {
@@ -37,12 +72,22 @@ std::shared_ptr<SharedMemory> SharedMemory::map(FileDescriptor file, std::size_t
       new SharedMemory(std::move(file), static_cast<std::byte*>(data), bytes));
 }
 
-SharedMemory::~SharedMemory() { munmap(data_, bytes_); }
+SharedMemory::~SharedMemory() {
+  forget_name();
+  munmap(data_, bytes_);
+}
+
+void SharedMemory::forget_name() noexcept {
+  if (name_[0] != '\0') unlink(name_);
+  name_[0] = '\0';
+}
 
 SharedMemory::Address SharedMemory::address() const noexcept {
   struct stat found {};
   fstat(file_.get(), &found);
-  return {getpid(), file_.get(), found.st_dev, found.st_ino, bytes_};
+  Address result{getpid(), file_.get(), found.st_dev, found.st_ino, bytes_, {}};
+  std::memcpy(result.name, name_, sizeof name_);
+  return result;
 }
 
 }  // namespace cxtrain
