@@ -11,7 +11,7 @@
 /// Who takes part: ranks, nodes, and the control messages between them.
 ///
 /// A `World` is made once, at start-up, and never changes. Its collectives carry small control data
-/// (agreements, names, configuration); gradients travel through `comm::Communicator`. Every collective is
+/// (agreements, names, configuration); gradients travel through `Communicator`. Every collective is
 /// called by every rank, in the same order, from the thread that made the world.
 namespace cxtrain {
 

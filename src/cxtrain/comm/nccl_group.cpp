@@ -23,7 +23,7 @@ NcclGroup::NcclGroup(Options options, const NcclApi& api, const Clock& clock)
 }
 
 NcclGroup::~NcclGroup() {
-  if (std::uncaught_exceptions() > 0) {
+  if (std::uncaught_exceptions() > exceptions_) {
     abort();
     return;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <vector>
 
@@ -53,7 +54,8 @@ class NcclGroup {
   const NcclApi& api_;
   const Clock& clock_;
   int version_ = 0;
-  std::vector<ncclComm_t> comms_;  ///< of each member; empty when closed or aborted
+  std::vector<ncclComm_t> comms_;                ///< of each member; empty when closed or aborted
+  int exceptions_ = std::uncaught_exceptions();  ///< under way when it was made
 };
 
 }  // namespace cxtrain
