@@ -2,7 +2,14 @@
 
 #ifdef CXTRAIN_WITH_CUDA
 
+#include <ATen/ops/zeros.h>
+
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/agree.h"
@@ -104,6 +111,105 @@ TEST_CASE("a collective is polled until it is enqueued, and times out by name") 
   pair.fake.polls = -1;
   REQUIRE_THROWS_WITH(comm.call("ncclAllReduce", all_reduce), contains("ncclAllReduce: not finished"));
   CHECK(pair.fake.count("abort") == 1);
+}
+
+TEST_CASE("every operation gives NCCL its memory, counts and types: elements to reduce, bytes to move") {
+  Pair pair;
+  NcclComm comm = pair.connect();
+  pair.fake.calls.clear();
+  auto* const stream = reinterpret_cast<cudaStream_t>(&pair);
+  const ncclComm_t handle = pair.fake.handle();
+  const at::Tensor halves = at::zeros({3, 4}, at::kHalf), share = halves.view(-1).narrow(0, 6, 6);
+  void* const whole_data = halves.mutable_data_ptr();
+  void* const share_data = share.mutable_data_ptr();
+  comm.all_reduce(halves, ReduceOp::avg, stream);
+  comm.reduce_scatter(share, halves, ReduceOp::max, stream);
+  comm.all_gather(halves, share, stream);
+  comm.broadcast(halves, 1, stream);
+  comm.send(share, 1, stream);
+  comm.recv(share, 1, stream);
+  CHECK(pair.fake.calls == Calls{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "send", "recv"});
+  using Messages = std::vector<FakeNccl::Message>;
+  CHECK((pair.fake.messages ==
+         Messages{
+             {"all_reduce", whole_data, whole_data, 12, ncclFloat16, ncclAvg, -1, handle, stream},
+             {"reduce_scatter", whole_data, share_data, 6, ncclFloat16, ncclMax, -1, handle, stream},
+             {"all_gather", share_data, whole_data, 12, ncclUint8, -1, -1, handle, stream},
+             {"broadcast", whole_data, whole_data, 24, ncclUint8, -1, 1, handle, stream},
+             {"send", share_data, nullptr, 12, ncclUint8, -1, 1, handle, stream},
+             {"recv", nullptr, share_data, 12, ncclUint8, -1, 1, handle, stream},
+         }));
+}
+
+TEST_CASE("a dtype that NCCL cannot add is refused before it is asked; it moves any") {
+  Pair pair;
+  NcclComm comm = pair.connect();
+  const at::Tensor flags = at::zeros({8}, at::kBool), share = flags.narrow(0, 0, 4);
+  CHECK_THROWS_WITH(comm.all_reduce(flags, ReduceOp::sum, nullptr), contains("Bool"));
+  CHECK_THROWS_WITH(comm.reduce_scatter(share, flags, ReduceOp::sum, nullptr), contains("Bool"));
+  CHECK(pair.fake.messages.empty());
+  comm.all_gather(flags, share, nullptr);
+  CHECK(pair.fake.messages.size() == 1);
+  CHECK(comm.is_open());
+}
+
+TEST_CASE("every operation is polled until it is enqueued, and times out by name") {
+  const at::Tensor whole = at::zeros({8}), share = whole.narrow(0, 0, 4);
+  const std::vector<std::pair<std::string, std::function<void(NcclComm&)>>> operations{
+      {"ncclReduceScatter",
+       [&](NcclComm& comm) { comm.reduce_scatter(share, whole, ReduceOp::sum, nullptr); }},
+      {"ncclAllGather", [&](NcclComm& comm) { comm.all_gather(whole, share, nullptr); }},
+      {"ncclBroadcast", [&](NcclComm& comm) { comm.broadcast(whole, 0, nullptr); }},
+      {"ncclSend", [&](NcclComm& comm) { comm.send(whole, 1, nullptr); }},
+      {"ncclRecv", [&](NcclComm& comm) { comm.recv(whole, 1, nullptr); }},
+      {"ncclCommSplit", [](NcclComm& comm) { comm.split(0, 0); }}};
+  for (const auto& [name, operation] : operations) {
+    Pair pair;
+    NcclComm comm = pair.connect();
+    pair.fake.polls = -1;
+    CHECK_THROWS_WITH(operation(comm), contains(name + ": not finished within 30 s"));
+    CHECK(pair.fake.count("abort") == 1);
+    CHECK_FALSE(comm.is_open());
+  }
+}
+
+TEST_CASE("a part of NCCL's ranks has their number and its own place among them, and outlives the whole") {
+  Pair pair;
+  pair.fake.part_rank = 2;
+  pair.fake.part_size = 5;
+  std::unique_ptr<NcclComm> part;
+  {
+    NcclComm whole = pair.connect();
+    part = whole.split(7, -3);
+    CHECK(pair.fake.color == 7);
+    CHECK(pair.fake.key == -3);
+  }
+  REQUIRE(part != nullptr);
+  CHECK(part->rank() == 2);
+  CHECK(part->size() == 5);
+  CHECK(pair.fake.calls == Calls{"id", "init", "split", "finalize", "destroy"});
+  part->broadcast(at::zeros({4}), 0, nullptr);
+  CHECK(pair.fake.messages.back().comm == pair.fake.part_handle());
+  part.reset();
+  CHECK(pair.fake.count("destroy") == 2);
+}
+
+TEST_CASE("a negative color, whatever it is, leaves a rank out of NCCL's parts") {
+  Pair pair;
+  NcclComm whole = pair.connect();
+  CHECK(whole.split(-8, 0) == nullptr);
+  CHECK(pair.fake.color == NCCL_SPLIT_NOCOLOR);
+  CHECK(whole.is_open());
+}
+
+TEST_CASE("a part that cannot connect is aborted, and the whole stays") {
+  Pair pair;
+  NcclComm whole = pair.connect();
+  pair.fake.part_fails = true;
+  REQUIRE_THROWS_WITH(whole.split(0, 0),
+                      contains("ncclCommSplit") && contains(ncclGetErrorString(ncclSystemError)));
+  CHECK(pair.fake.count("abort") == 1);
+  CHECK(whole.is_open());
 }
 
 TEST_CASE("closing finalizes, then destroys, once") {

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/comm/flat.h"
 #include "cxtrain/comm/host_communicator.h"
 #include "cxtrain/comm/staged_communicator.h"
 #include "support/catch.h"
@@ -105,6 +106,56 @@ TEST_CASE("staged broadcast gives every rank the root's values") {
     CHECK(at::equal(numbers, at::full_like(numbers, root)));
   }
   staged.broadcast(at::zeros({0}, at::kFloat), 0);
+}
+
+TEST_CASE("staged shares are the host communicator's, apart and in place, of allocated memory and of other") {
+  StagedCommunicator staged(host_communicator());
+  const auto host = host_communicator();
+  const int size = staged.size();
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kLong}) {
+    for (const bool allocated : {true, false}) {
+      for (const bool in_place : {true, false}) {
+        CAPTURE(c10::toString(dtype), allocated, in_place);
+        const at::Tensor whole =
+            allocated ? staged.allocate(size * 100, dtype, at::kCPU) : at::empty({size * 100}, dtype);
+        const at::Tensor expected = host->allocate(size * 100, dtype, at::kCPU);
+        const at::Tensor place = whole.narrow(0, staged.rank() * 100, 100);
+        const at::Tensor share = in_place ? place : at::empty({10, 10}, dtype).t();
+        whole.copy_(values(size * 100, dtype));
+        expected.copy_(whole);
+        staged.reduce_scatter(share, whole, ReduceOp::sum);
+        host->all_reduce(expected, ReduceOp::sum);
+        CHECK(at::equal(flat(share), expected.narrow(0, staged.rank() * 100, 100)));
+        staged.all_gather(whole, share);
+        CHECK(at::equal(whole, expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("staged messages arrive, and a part of the ranks is staged as well") {
+  StagedCommunicator staged(host_communicator());
+  const int size = staged.size(), rank = staged.rank();
+  const std::unique_ptr<Communicator> part = staged.split(rank == 0 ? -1 : 1, 0);
+  CHECK((part == nullptr) == (rank == 0));
+  if (part != nullptr) {
+    CHECK(part->size() == size - 1);
+    CHECK_THAT(part->description(), test::contains("staged through host memory"));
+    const at::Tensor ones = at::full({30}, 1, at::kFloat);
+    part->all_reduce(ones, ReduceOp::sum);
+    CHECK(at::equal(ones, at::full({30}, size - 1, at::kFloat)));
+  }
+  const at::Tensor memory = staged.allocate(50, at::kFloat, at::kCPU);
+  memory.fill_(rank);
+  if (rank != 0) staged.send(memory.narrow(0, 10, 20), 0);
+  for (int from = 1; rank == 0 && from < size; ++from) {
+    const at::Tensor received = at::zeros({4, 5}).t();
+    staged.recv(received, from);
+    CHECK(at::equal(received, at::full({5, 4}, from, at::kFloat)));
+  }
+  CHECK_THROWS_AS(staged.send(memory, size), CommunicationError);
+  CHECK_THROWS_AS(staged.broadcast(memory, -1), CommunicationError);
+  CHECK_THROWS_AS(staged.all_gather(memory, at::zeros({51})), CommunicationError);
 }
 
 TEST_CASE("the staged communicator says what it is") {

@@ -2,6 +2,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/cuda/CUDAFunctions.h>
 
 #include <algorithm>
@@ -43,6 +44,30 @@ TEST_CASE("NCCL with one rank gives back what it was given, in every type and op
   nccl.broadcast(flags, 0);
   nccl.join();
   CHECK(flags.all().item<bool>());
+}
+
+TEST_CASE("with one rank a share is the whole, apart and in place, also in a part of NCCL's ranks", "[gpu]") {
+  SoloWorld world;
+  NcclCommunicator nccl(world, kGpu, kTimeout);
+  CHECK(nccl.split(-1, 0) == nullptr);
+  const std::unique_ptr<Communicator> part = nccl.split(3, 1);
+  REQUIRE(part != nullptr);
+  CHECK(part->size() == 1);
+  CHECK(part->rank() == 0);
+  for (Communicator* communicator : {static_cast<Communicator*>(&nccl), part.get()}) {
+    const at::Tensor values = at::arange(1000, at::kFloat).to(kGpu), other = at::zeros({1000}, kGpu);
+    communicator->reduce_scatter(other, values, ReduceOp::avg);
+    communicator->join();
+    CHECK(at::equal(other, values));
+    communicator->reduce_scatter(values, values, ReduceOp::sum);
+    communicator->join();
+    CHECK(at::equal(other, values));
+    const at::Tensor flags = values.gt(500), gathered = at::zeros_like(flags);
+    communicator->all_gather(gathered, flags);
+    communicator->join();
+    CHECK(at::equal(gathered, flags));
+    CHECK_THROWS_AS(communicator->send(values, 0), CommunicationError);
+  }
 }
 
 TEST_CASE("NCCL refuses tensors elsewhere, with gaps, or of types that it has not", "[gpu]") {

@@ -62,12 +62,30 @@ class ScriptedWorld final : public World {
 
 /// NCCL as the test wants it to behave, and a record of what it was asked.
 struct FakeNccl {
+  /// What an operation was given; what it has not: null, -1.
+  struct Message {
+    std::string name;
+    const void* send = nullptr;
+    void* receive = nullptr;
+    std::size_t count = 0;
+    ncclDataType_t type = ncclInt8;
+    int op = -1;
+    int peer = -1;  ///< or root
+    ncclComm_t comm = nullptr;
+    cudaStream_t stream = nullptr;
+
+    bool operator==(const Message&) const = default;
+  };
   int version = NCCL_VERSION_CODE;
   ncclResult_t starts = ncclInProgress;  ///< what init, finalize and collectives return at once
   int polls = 3;                         ///< questions that are answered "in progress"; -1: all
   ncclResult_t outcome = ncclSuccess;    ///< the answer after them
   std::string last_error;
   std::vector<std::string> calls;  ///< all but the polls
+  std::vector<Message> messages;
+  int color = 0, key = 0;            ///< of the last split
+  int part_rank = 0, part_size = 1;  ///< what a part answers
+  bool part_fails = false;           ///< a part finds an error when it connects
   int asked = 0;
   ncclUniqueId seen_id{};
   int blocking = -1;
@@ -88,17 +106,45 @@ struct FakeNccl {
       blocking = config->blocking;
       return begin("init");
     };
-    table.comm_get_async_error = [this](ncclComm_t, ncclResult_t* error) {
+    table.comm_split = [this](ncclComm_t, int c, int k, ncclComm_t* part, ncclConfig_t*) {
+      color = c;
+      key = k;
+      *part = c == NCCL_SPLIT_NOCOLOR ? nullptr : part_handle();
+      return begin("split");
+    };
+    table.comm_user_rank = [this](ncclComm_t, int* rank) { return *rank = part_rank, ncclSuccess; };
+    table.comm_count = [this](ncclComm_t, int* count) { return *count = part_size, ncclSuccess; };
+    table.comm_get_async_error = [this](ncclComm_t comm, ncclResult_t* error) {
       ++asked;
+      if (part_fails && comm == part_handle()) return *error = ncclSystemError, ncclSuccess;
       const bool busy = polls < 0 || remaining_ > 0;
       if (remaining_ > 0) --remaining_;
       *error = busy ? ncclInProgress : outcome;
       return ncclSuccess;
     };
-    table.all_reduce = [this](const void*, void*, std::size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,
-                              cudaStream_t) { return begin("all_reduce"); };
-    table.broadcast = [this](const void*, void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
-      return begin("broadcast");
+    table.all_reduce = [this](const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                              ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+      return begin({"all_reduce", send, receive, count, type, op, -1, comm, stream});
+    };
+    table.reduce_scatter = [this](const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                                  ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+      return begin({"reduce_scatter", send, receive, count, type, op, -1, comm, stream});
+    };
+    table.all_gather = [this](const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                              ncclComm_t comm, cudaStream_t stream) {
+      return begin({"all_gather", send, receive, count, type, -1, -1, comm, stream});
+    };
+    table.broadcast = [this](const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                             int root, ncclComm_t comm, cudaStream_t stream) {
+      return begin({"broadcast", send, receive, count, type, -1, root, comm, stream});
+    };
+    table.send = [this](const void* send, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                        cudaStream_t stream) {
+      return begin({"send", send, nullptr, count, type, -1, peer, comm, stream});
+    };
+    table.recv = [this](void* receive, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                        cudaStream_t stream) {
+      return begin({"recv", nullptr, receive, count, type, -1, peer, comm, stream});
     };
     table.reduce = [this](const void*, void*, std::size_t, ncclDataType_t, ncclRedOp_t, int, ncclComm_t,
                           cudaStream_t) { return begin("reduce"); };
@@ -116,9 +162,15 @@ struct FakeNccl {
     return static_cast<int>(std::count(calls.begin(), calls.end(), call));
   }
 
- private:
-  /// Never looked into.
+  // Never looked into.
   ncclComm_t handle() { return reinterpret_cast<ncclComm_t>(this); }
+  ncclComm_t part_handle() { return reinterpret_cast<ncclComm_t>(&part_size); }
+
+ private:
+  ncclResult_t begin(const Message& message) {
+    messages.push_back(message);
+    return begin(message.name.c_str());
+  }
   ncclResult_t begin(const char* name) {
     calls.emplace_back(name);
     remaining_ = std::max(polls, 0);

@@ -49,8 +49,9 @@ class MpiComm {
   MPI_Comm get() const noexcept { return comm_; }
   Watchdog& watchdog() const noexcept { return *watchdog_; }
 
-  /// Makes one collective MPI call: `function(comm)` returns its status. Throws CommunicationError naming
-  /// `operation` (a literal) where it is an error; the job ends where the others do not come.
+  /// Makes one MPI call that waits for other ranks: `function(comm)` returns its status. Throws
+  /// CommunicationError naming `operation` (a literal) where it is an error; the job ends where the others do
+  /// not come.
   template <class Function>
   void call(const char* operation, Function&& function) const {
     const Watchdog::Wait wait(*watchdog_, operation);

@@ -4,83 +4,81 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 
-#include "cxtrain/comm/node_replicas.h"
-#include "cxtrain/memory/mem_pool.h"
+#include "cxtrain/comm/reduce_op.h"
 
-/// The data plane: collectives on tensors, between the ranks of one world.
+/// The data plane: tensors that travel between the ranks of one world, or of a part of it.
 ///
-/// Communication is like a kernel: a collective is ordered after the work already submitted on the caller's
-/// current stream, and may run beside what the caller submits next. `join()` makes later work on the current
-/// stream wait for every collective submitted so far. In host memory everything is finished on return and
-/// `join()` does nothing.
+/// Communication is like a kernel: an operation is ordered after the work already submitted on the caller's
+/// current stream, and may run beside what the caller submits next, up to a `join()`. In host memory
+/// everything is finished on return and `join()` does nothing.
 ///
-/// Every rank calls the same collectives with the same sizes and dtypes in the same order, from one thread at
-/// a time. All throw CommunicationError, which names the operation and the cause, after at most the
-/// communicator's timeout; the communicator is then unusable.
+/// All but `send` and `recv` is collective: every rank calls the same, with the same sizes and dtypes, in the
+/// same order. One thread at a time calls a communicator. Ranks that have several communicators in common use
+/// them in the same order.
+///
+/// Tensors are dense (no gaps, no overlaps); their elements count in the order in which they lie in memory.
+/// What lies in memory of `allocate` lies at the same place of it on all ranks.
+///
+/// Errors are CommunicationErrors that name the operation. A rank whose arguments do not fit (sizes, gaps, a
+/// rank that there is not) is refused before anything is sent. Any other error (a lost rank, a wait longer
+/// than the communicator's timeout) leaves the communicator unusable.
 namespace cxtrain {
 
-enum class ReduceOp { sum, avg, min, max };
-const char* to_string(ReduceOp op);
+class NodeMemory;
 
 class Communicator {
  public:
+  /// Collective, except while an exception is under way.
   virtual ~Communicator() = default;
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// For the log: "NCCL 2.28.9", "MPI shared window", ...
+  /// For the log: "NCCL 2.28.9", "MPI, summed in memory that the node's ranks share", ...
   virtual std::string description() const = 0;
   /// Whether collectives run beside the caller's computation, so that submitting them early gains time.
   virtual bool overlaps() const = 0;
 
   /// Uninitialised memory [numel] that this communicator reduces fastest. Collective: every rank asks for the
-  /// same. Lives as long as the tensor, and no longer than the communicator.
+  /// same. It lives as long as any tensor that lies in it, also after the communicator.
   virtual at::Tensor allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) = 0;
 
-  /// Combines `tensor` over all ranks, in place; all ranks get the same bits. Dense tensors of float32,
-  /// float64, bfloat16, float16 (16-bit ones accumulate in float32), int32, int64, uint8. `avg` of integers
-  /// rounds towards zero.
+  /// Combines `tensor` over all ranks, in place; all ranks get the same bits. Tensors of float32, float64,
+  /// bfloat16, float16 (16-bit ones accumulate in float32), int32, int64, uint8. `avg` of integers rounds
+  /// towards zero.
   virtual void all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
 
-  /// A piece of memory from `allocate`, by its first element there, whose values may lie in a tensor
-  /// elsewhere: as many of them, dense, of the same dtype.
-  struct Part {
-    std::int64_t offset;
-    at::Tensor values;
-  };
-  /// Combines parts of `memory` (of `allocate`) over all ranks, in the tensors that hold their values, which
-  /// may be other ones on other ranks. On the whole as `all_reduce`; what lies between the parts is left
-  /// undefined. The parts, in ascending order, are the same on all ranks. A values tensor that is not its
-  /// place in `memory` lies in the communicator's `mem_pool`.
-  virtual void all_reduce_parts(const at::Tensor& memory, std::span<const Part> parts, ReduceOp op) {
-    static_cast<void>(parts);
-    all_reduce(memory, op);
-  }
-  /// A pool in which tensors of `sizes` bytes (one for each part of the longest list to come) are reduced
-  /// where they lie, as parts. Collective: every rank asks for the same, once. Null where there is none,
-  /// perhaps not on all ranks.
-  virtual std::shared_ptr<MemPool> mem_pool(std::span<const std::size_t> sizes) {
-    static_cast<void>(sizes);
-    return nullptr;
-  }
+  /// Combines `input` [size * n] over all ranks and gives each its share: rank r elements [r * n, (r + 1) *
+  /// n) of the result, in `output` [n]. `output` may be this rank's share of `input` (in place), or else lies
+  /// apart from it; the rest of `input` stays as it is. Dtypes as for `all_reduce`. On host memory an element
+  /// gets the bits that `all_reduce` of `input` would give it.
+  virtual void reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) = 0;
 
-  /// Memory of this many bytes that every rank of the node has a copy of. Collective: every rank asks for the
-  /// same. Lives no longer than the communicator. Null, on all ranks of a node alike, where there is none, or
-  /// nobody to share it with.
-  virtual std::unique_ptr<NodeReplicas> node_replicas(std::size_t bytes) {
-    static_cast<void>(bytes);
-    return nullptr;
-  }
+  /// Puts all ranks' `input` [n] side by side on every rank: that of rank r at [r * n, (r + 1) * n) of
+  /// `output` [size * n]. `input` may be this rank's share of `output` (in place), or else lies apart from
+  /// it. Any dtype.
+  virtual void all_gather(const at::Tensor& output, const at::Tensor& input) = 0;
 
-  /// The root's values, on every rank, in place. Any dtype; dense.
+  /// The root's values, on every rank, in place. Any dtype.
   virtual void broadcast(const at::Tensor& tensor, int root) = 0;
+
+  /// A message to one other rank, which calls `recv` with a tensor of the same size and dtype. Messages
+  /// between two ranks arrive in the order in which they were sent. Either call may wait until the other rank
+  /// has made its own: two ranks that both send first may wait for ever. Any dtype.
+  virtual void send(const at::Tensor& tensor, int to) = 0;
+  virtual void recv(const at::Tensor& tensor, int from) = 0;
+
+  /// Makes later work on the current stream wait for everything submitted so far. Local.
   virtual void join() = 0;
 
-  /// Gives up at once, without the other ranks: after an error. Never throws.
-  virtual void abort() noexcept {}
+  /// A communicator over the ranks that passed the same color, numbered by key and, where keys are equal, by
+  /// their rank here. Collective over all ranks. Null for a negative color. It is independent of this one:
+  /// either may end first.
+  virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+
+  /// What only ranks of a node can do; null where there is nothing of the kind. On all ranks alike.
+  virtual NodeMemory* node_memory() { return nullptr; }
 };
 
 }  // namespace cxtrain

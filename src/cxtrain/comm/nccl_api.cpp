@@ -9,10 +9,17 @@ const NcclApi& nccl_api() {
       .get_version = ncclGetVersion,
       .get_unique_id = ncclGetUniqueId,
       .comm_init_rank_config = ncclCommInitRankConfig,
+      .comm_split = ncclCommSplit,
+      .comm_count = ncclCommCount,
+      .comm_user_rank = ncclCommUserRank,
       .comm_get_async_error = ncclCommGetAsyncError,
       .all_reduce = ncclAllReduce,
       .reduce = ncclReduce,
+      .reduce_scatter = ncclReduceScatter,
+      .all_gather = ncclAllGather,
       .broadcast = ncclBroadcast,
+      .send = ncclSend,
+      .recv = ncclRecv,
       .group_start = ncclGroupStart,
       .group_end = ncclGroupEnd,
       .comm_finalize = ncclCommFinalize,
@@ -33,8 +40,7 @@ const char* nccl_cure(ncclResult_t status) {
       return "another rank ended or lost its connection: its own log says why";
     case ncclSystemError:
       return "NCCL_DEBUG=INFO shows the system call; often /dev/shm is too small, or the network interface "
-             "is the "
-             "wrong one (NCCL_SOCKET_IFNAME)";
+             "is the wrong one (NCCL_SOCKET_IFNAME)";
     case ncclUnhandledCudaError:
       return "the GPU or its driver failed: see nvidia-smi and dmesg on this host, NCCL_DEBUG=INFO for the "
              "call";

@@ -15,6 +15,10 @@ struct NcclApi {
   std::function<ncclResult_t(ncclUniqueId* id)> get_unique_id;
   std::function<ncclResult_t(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config)>
       comm_init_rank_config;
+  std::function<ncclResult_t(ncclComm_t comm, int color, int key, ncclComm_t* part, ncclConfig_t* config)>
+      comm_split;
+  std::function<ncclResult_t(const ncclComm_t comm, int* count)> comm_count;
+  std::function<ncclResult_t(const ncclComm_t comm, int* rank)> comm_user_rank;
   std::function<ncclResult_t(ncclComm_t comm, ncclResult_t* error)> comm_get_async_error;
   std::function<ncclResult_t(const void* send, void* receive, std::size_t count, ncclDataType_t type,
                              ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)>
@@ -22,9 +26,21 @@ struct NcclApi {
   std::function<ncclResult_t(const void* send, void* receive, std::size_t count, ncclDataType_t type,
                              ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)>
       reduce;
+  std::function<ncclResult_t(const void* send, void* receive, std::size_t receive_count, ncclDataType_t type,
+                             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)>
+      reduce_scatter;
+  std::function<ncclResult_t(const void* send, void* receive, std::size_t send_count, ncclDataType_t type,
+                             ncclComm_t comm, cudaStream_t stream)>
+      all_gather;
   std::function<ncclResult_t(const void* send, void* receive, std::size_t count, ncclDataType_t type,
                              int root, ncclComm_t comm, cudaStream_t stream)>
       broadcast;
+  std::function<ncclResult_t(const void* send, std::size_t count, ncclDataType_t type, int peer,
+                             ncclComm_t comm, cudaStream_t stream)>
+      send;
+  std::function<ncclResult_t(void* receive, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                             cudaStream_t stream)>
+      recv;
   std::function<ncclResult_t()> group_start;
   std::function<ncclResult_t()> group_end;
   std::function<ncclResult_t(ncclComm_t comm)> comm_finalize;

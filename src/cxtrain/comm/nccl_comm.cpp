@@ -12,8 +12,15 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/agree.h"
+#include "cxtrain/comm/nccl_types.h"
 
 namespace cxtrain {
+namespace {
+
+std::size_t count_of(const at::Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
+
+}  // namespace
+
 std::optional<std::pair<int, int>> ranks_sharing_a_gpu(std::span<const std::string> uuids) {
   std::map<std::string, int> owner;
   for (std::size_t rank = 0; rank < uuids.size(); ++rank) {
@@ -45,8 +52,31 @@ NcclComm::NcclComm(World& world, Options options, const NcclApi& api, const Cloc
   await("ncclCommInitRankConfig", api_.comm_init_rank_config(&comm_, size_, id, rank_, &config));
 }
 
+NcclComm::NcclComm(const NcclComm& whole, ncclComm_t comm)
+    : options_(whole.options_),
+      api_(whole.api_),
+      clock_(whole.clock_),
+      hostname_(whole.hostname_),
+      rank_(whole.rank_),
+      size_(whole.size_),
+      version_(whole.version_),
+      comm_(comm) {
+  await("ncclCommSplit", ncclInProgress);
+  call("ncclCommUserRank", [&](ncclComm_t part) { return api_.comm_user_rank(part, &rank_); });
+  call("ncclCommCount", [&](ncclComm_t part) { return api_.comm_count(part, &size_); });
+}
+
+std::unique_ptr<NcclComm> NcclComm::split(int color, int key) {
+  ncclComm_t part = nullptr;
+  // The whole one is busy until it has made the part, which then has to connect.
+  call("ncclCommSplit", [&](ncclComm_t whole) {
+    return api_.comm_split(whole, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part, nullptr);
+  });
+  return part == nullptr ? nullptr : std::unique_ptr<NcclComm>(new NcclComm(*this, part));
+}
+
 NcclComm::~NcclComm() {
-  if (std::uncaught_exceptions() > 0) {
+  if (std::uncaught_exceptions() > exceptions_) {
     abort();
     return;
   }
@@ -95,6 +125,51 @@ ncclUniqueId NcclComm::agree_on_id(World& world) const {
   const std::string bytes = world.broadcast(std::string(id.internal, sizeof id.internal));
   std::memcpy(id.internal, bytes.data(), sizeof id.internal);
   return id;
+}
+
+void NcclComm::all_reduce(const at::Tensor& tensor, ReduceOp op, cudaStream_t stream) {
+  const ncclDataType_t type = nccl_type(tensor.scalar_type());
+  call("ncclAllReduce", [&](ncclComm_t comm) {
+    void* const data = tensor.mutable_data_ptr();
+    return api_.all_reduce(data, data, count_of(tensor), type, nccl_op(op), comm, stream);
+  });
+}
+
+void NcclComm::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
+                              cudaStream_t stream) {
+  const ncclDataType_t type = nccl_type(input.scalar_type());
+  call("ncclReduceScatter", [&](ncclComm_t comm) {
+    return api_.reduce_scatter(input.const_data_ptr(), output.mutable_data_ptr(), count_of(output), type,
+                               nccl_op(op), comm, stream);
+  });
+}
+
+// What is only moved goes as bytes, whatever its dtype.
+
+void NcclComm::all_gather(const at::Tensor& output, const at::Tensor& input, cudaStream_t stream) {
+  call("ncclAllGather", [&](ncclComm_t comm) {
+    return api_.all_gather(input.const_data_ptr(), output.mutable_data_ptr(), input.nbytes(), ncclUint8, comm,
+                           stream);
+  });
+}
+
+void NcclComm::broadcast(const at::Tensor& tensor, int root, cudaStream_t stream) {
+  call("ncclBroadcast", [&](ncclComm_t comm) {
+    void* const data = tensor.mutable_data_ptr();
+    return api_.broadcast(data, data, tensor.nbytes(), ncclUint8, root, comm, stream);
+  });
+}
+
+void NcclComm::send(const at::Tensor& tensor, int to, cudaStream_t stream) {
+  call("ncclSend", [&](ncclComm_t comm) {
+    return api_.send(tensor.const_data_ptr(), tensor.nbytes(), ncclUint8, to, comm, stream);
+  });
+}
+
+void NcclComm::recv(const at::Tensor& tensor, int from, cudaStream_t stream) {
+  call("ncclRecv", [&](ncclComm_t comm) {
+    return api_.recv(tensor.mutable_data_ptr(), tensor.nbytes(), ncclUint8, from, comm, stream);
+  });
 }
 
 void NcclComm::call(const char* name, const std::function<ncclResult_t(ncclComm_t)>& operation) {

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +13,7 @@
 #include "cxtrain/base/clock.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/nccl_api.h"
+#include "cxtrain/comm/reduce_op.h"
 
 namespace cxtrain {
 
@@ -16,11 +21,11 @@ namespace cxtrain {
 /// that share one, which NCCL refuses.
 std::optional<std::pair<int, int>> ranks_sharing_a_gpu(std::span<const std::string> uuids);
 
-/// One NCCL communicator over all ranks of a world. Non-blocking: every call is polled until NCCL has
-/// finished it on the host, never longer than the timeout. Any failure aborts the communicator, on this rank,
-/// and throws CommunicationError with rank, host, operation, NCCL's own words and what to do; after that only
-/// the destructor may be called. Used by one thread at a time, whose current device is the one the
-/// communicator was made on.
+/// One NCCL communicator over all ranks of a world, or a part of them. Non-blocking: every call is polled
+/// until NCCL has finished it on the host, never longer than the timeout. Any failure aborts the
+/// communicator, on this rank, and throws CommunicationError with rank, host, operation, NCCL's own words and
+/// what to do; after that only the destructor may be called. Used by one thread at a time, whose current
+/// device is the one the communicator was made on.
 class NcclComm {
  public:
   struct Options {
@@ -31,7 +36,7 @@ class NcclComm {
   /// Collective over the world, which outlives it. Table and clock outlive it too.
   NcclComm(World& world, Options options, const NcclApi& api = nccl_api(),
            const Clock& clock = default_clock());
-  /// Closes it; aborts while an exception is under way, when the other ranks may not come.
+  /// Closes it; aborts while an exception is under way that came after it, when the other ranks may not come.
   ~NcclComm();
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
@@ -40,7 +45,21 @@ class NcclComm {
   int size() const noexcept { return size_; }
   /// Of the library, as NCCL codes it: 22809 is 2.28.9.
   int version() const noexcept { return version_; }
-  const NcclApi& api() const noexcept { return api_; }
+
+  // NCCL's operations, enqueued on `stream`; on return the GPU has not done them yet. Tensors are dense, lie
+  // on the communicator's GPU and fit each other as `Communicator` says. Throw CommunicationError, before
+  // anything is enqueued, for a dtype that NCCL cannot reduce.
+  void all_reduce(const at::Tensor& tensor, ReduceOp op, cudaStream_t stream);
+  void reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op, cudaStream_t stream);
+  void all_gather(const at::Tensor& output, const at::Tensor& input, cudaStream_t stream);
+  void broadcast(const at::Tensor& tensor, int root, cudaStream_t stream);
+  /// The first message between two ranks waits until both have come to it.
+  void send(const at::Tensor& tensor, int to, cudaStream_t stream);
+  void recv(const at::Tensor& tensor, int from, cudaStream_t stream);
+
+  /// The ranks that passed the same color, as a communicator of their own with the same options; null for a
+  /// negative color. Collective.
+  std::unique_ptr<NcclComm> split(int color, int key);
 
   /// Makes one NCCL call on the communicator and waits until it is enqueued (not until the GPU has done it).
   void call(const char* name, const std::function<ncclResult_t(ncclComm_t)>& operation);
@@ -55,6 +74,8 @@ class NcclComm {
   bool is_open() const noexcept { return comm_ != nullptr; }
 
  private:
+  /// A part of `whole`, which has begun to be made.
+  NcclComm(const NcclComm& whole, ncclComm_t comm);
   static const Clock& default_clock();
   void check_version();
   void refuse_shared_gpu(World& world) const;
@@ -69,6 +90,7 @@ class NcclComm {
   int rank_, size_;
   int version_ = 0;
   ncclComm_t comm_ = nullptr;
+  int exceptions_ = std::uncaught_exceptions();  ///< under way when it was made
 };
 
 }  // namespace cxtrain

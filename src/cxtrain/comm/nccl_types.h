@@ -3,7 +3,7 @@
 #include <c10/core/ScalarType.h>
 #include <nccl.h>
 
-#include "cxtrain/comm/communicator.h"
+#include "cxtrain/comm/reduce_op.h"
 
 namespace cxtrain {
 

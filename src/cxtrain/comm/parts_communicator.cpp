@@ -1,5 +1,7 @@
 #include "cxtrain/comm/parts_communicator.h"
 
+#include <utility>
+
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
@@ -13,8 +15,10 @@ void PartsCommunicator::join() {
   for (Part& part : parts_) part.communicator->join();
 }
 
-void PartsCommunicator::abort() noexcept {
-  for (Part& part : parts_) part.communicator->abort();
+std::unique_ptr<Communicator> PartsCommunicator::split(int color, int key) {
+  std::vector<Part> parts;
+  for (Part& part : parts_) parts.push_back({part.device, part.communicator->split(color, key)});
+  return color < 0 ? nullptr : std::make_unique<PartsCommunicator>(std::move(parts));
 }
 
 Communicator& PartsCommunicator::at(at::Device device) {

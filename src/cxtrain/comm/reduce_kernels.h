@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "cxtrain/comm/communicator.h"
+#include "cxtrain/comm/reduce_op.h"
 
 namespace cxtrain {
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/ops/zeros.h>
-
 #include "cxtrain/comm/communicator.h"
 
 namespace cxtrain {
@@ -13,12 +11,15 @@ class SoloCommunicator final : public Communicator {
   int size() const override { return 1; }
   std::string description() const override { return "none"; }
   bool overlaps() const override { return false; }
-  at::Tensor allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) override {
-    return at::zeros({numel}, at::TensorOptions().dtype(dtype).device(device));
-  }
+  at::Tensor allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) override;
   void all_reduce(const at::Tensor&, ReduceOp) override {}
-  void broadcast(const at::Tensor&, int) override {}
+  void reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override;
+  void all_gather(const at::Tensor& output, const at::Tensor& input) override;
+  void broadcast(const at::Tensor&, int root) override;
+  void send(const at::Tensor&, int to) override;
+  void recv(const at::Tensor&, int from) override;
   void join() override {}
+  std::unique_ptr<Communicator> split(int color, int key) override;
 };
 
 }  // namespace cxtrain

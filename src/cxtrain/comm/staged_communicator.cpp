@@ -4,9 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
-#include <functional>
-
-#include "cxtrain/base/error.h"
+#include "cxtrain/comm/check_arguments.h"
+#include "cxtrain/comm/flat.h"
 
 #ifdef CXTRAIN_WITH_CUDA
 #include <cuda_runtime_api.h>
@@ -37,14 +36,9 @@ void unpin(const at::Tensor& host) {
 #endif
 }
 
-/// A dense tensor's elements as they lie in memory.
-at::Tensor flat(const at::Tensor& tensor, const char* operation) {
-  if (!tensor.is_non_overlapping_and_dense()) {
-    throw CommunicationError(std::string(operation) +
-                             ": needs a dense tensor, got one of shape and strides with gaps; "
-                             "make it .contiguous()");
-  }
-  return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
+at::Tensor checked_flat(const at::Tensor& tensor, const char* operation) {
+  check_dense(operation, tensor);
+  return flat(tensor);
 }
 
 }  // namespace
@@ -58,12 +52,21 @@ StagedCommunicator::~StagedCommunicator() {
 }
 
 at::Tensor StagedCommunicator::allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) {
+  forget_freed();
   at::Tensor memory = at::zeros({numel}, at::TensorOptions().dtype(dtype).device(device));
   at::Tensor host = host_->allocate(numel, dtype, at::kCPU);
   if (numel == 0) return memory;
   const bool pinned = pin(host, device);
   stages_.push_back({memory.storage().getWeakStorageImpl(), std::move(host), pinned});
   return memory;
+}
+
+void StagedCommunicator::forget_freed() {
+  std::erase_if(stages_, [](const Stage& stage) {
+    const bool freed = stage.storage.expired();
+    if (freed && stage.pinned) unpin(stage.host);
+    return freed;
+  });
 }
 
 at::Tensor StagedCommunicator::stage_of(const at::Tensor& tensor) {
@@ -83,7 +86,7 @@ at::Tensor StagedCommunicator::stage_of(const at::Tensor& tensor) {
 void StagedCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {
   if (tensor.numel() == 0) return;
   const at::NoGradGuard no_grad;
-  const at::Tensor device = flat(tensor, "all_reduce");
+  const at::Tensor device = checked_flat(tensor, "all_reduce");
   const at::Tensor host = stage_of(device);
   host.copy_(device);
   host_->all_reduce(host, op);
@@ -91,10 +94,61 @@ void StagedCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {
   device.copy_(host);
 }
 
-void StagedCommunicator::broadcast(const at::Tensor& tensor, int root) {
+at::Tensor StagedCommunicator::share_of(const at::Tensor& whole) const {
+  const std::int64_t numel = whole.numel() / size();
+  return whole.narrow(0, rank() * numel, numel);
+}
+
+void StagedCommunicator::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) {
+  check_reduce_scatter(*this, output, input);
+  if (output.numel() == 0) return;
+  const at::NoGradGuard no_grad;
+  const at::Tensor host = stage_of(input), share = share_of(host);
+  host.copy_(flat(input));
+  host_->reduce_scatter(share, host, op);
+  flat(output).copy_(share);
+}
+
+void StagedCommunicator::all_gather(const at::Tensor& output, const at::Tensor& input) {
+  check_all_gather(*this, output, input);
+  if (input.numel() == 0) return;
+  const at::NoGradGuard no_grad;
+  const at::Tensor host = stage_of(output), share = share_of(host);
+  share.copy_(flat(input));
+  host_->all_gather(host, share);
+  flat(output).copy_(host);
+}
+
+void StagedCommunicator::send(const at::Tensor& tensor, int to) {
+  check_peer("send", *this, to);
   if (tensor.numel() == 0) return;
   const at::NoGradGuard no_grad;
-  const at::Tensor device = flat(tensor, "broadcast");
+  const at::Tensor device = checked_flat(tensor, "send");
+  const at::Tensor host = stage_of(device);
+  host.copy_(device);
+  host_->send(host, to);
+}
+
+void StagedCommunicator::recv(const at::Tensor& tensor, int from) {
+  check_peer("recv", *this, from);
+  if (tensor.numel() == 0) return;
+  const at::NoGradGuard no_grad;
+  const at::Tensor device = checked_flat(tensor, "recv");
+  const at::Tensor host = stage_of(device);
+  host_->recv(host, from);
+  device.copy_(host);
+}
+
+std::unique_ptr<Communicator> StagedCommunicator::split(int color, int key) {
+  std::unique_ptr<Communicator> host = host_->split(color, key);
+  return host == nullptr ? nullptr : std::make_unique<StagedCommunicator>(std::move(host));
+}
+
+void StagedCommunicator::broadcast(const at::Tensor& tensor, int root) {
+  check_root(*this, root);
+  if (tensor.numel() == 0) return;
+  const at::NoGradGuard no_grad;
+  const at::Tensor device = checked_flat(tensor, "broadcast");
   const at::Tensor host = stage_of(device);
   if (rank() == root) host.copy_(device);
   host_->broadcast(host, root);

@@ -9,14 +9,14 @@
 
 namespace cxtrain {
 
-/// Collectives on device memory by way of host memory, for ranks that share a GPU, which NCCL refuses: device
-/// -> host, the wrapped communicator's collective, host -> device. Each call waits for the caller's current
-/// stream, and is finished on return. Host memory for what `allocate` gave out is taken once, from the
-/// wrapped communicator (so that it is reduced where it lies), and page-locked where the device is a GPU;
-/// anything else goes through one scratch buffer. Works for any device, host memory itself included.
+/// Device memory by way of host memory, for ranks that share a GPU, which NCCL refuses: device -> host, the
+/// wrapped communicator's operation, host -> device. Each call waits for the caller's current stream, and is
+/// finished on return. Host memory for what `allocate` gave out is taken once, from the wrapped communicator
+/// (so that it is reduced where it lies), and page-locked where the device is a GPU; anything else goes
+/// through one scratch buffer. Works for any device, host memory itself included.
 class StagedCommunicator final : public Communicator {
  public:
-  /// `host`: collectives on host memory; outlives whatever this one allocates.
+  /// `host`: for host memory.
   explicit StagedCommunicator(std::unique_ptr<Communicator> host);
   ~StagedCommunicator() override;
 
@@ -27,9 +27,13 @@ class StagedCommunicator final : public Communicator {
 
   at::Tensor allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) override;
   void all_reduce(const at::Tensor& tensor, ReduceOp op) override;
+  void reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override;
+  void all_gather(const at::Tensor& output, const at::Tensor& input) override;
   void broadcast(const at::Tensor& tensor, int root) override;
+  void send(const at::Tensor& tensor, int to) override;
+  void recv(const at::Tensor& tensor, int from) override;
   void join() override {}
-  void abort() noexcept override { host_->abort(); }
+  std::unique_ptr<Communicator> split(int color, int key) override;
 
  private:
   /// What `allocate` gave out, and its place in host memory. Known by its storage: once it is freed, its
@@ -42,6 +46,9 @@ class StagedCommunicator final : public Communicator {
 
   /// Host memory for this dense tensor, as [numel] in the order of its memory.
   at::Tensor stage_of(const at::Tensor& tensor);
+  /// This rank's share of what all ranks have.
+  at::Tensor share_of(const at::Tensor& whole) const;
+  void forget_freed();
 
   std::unique_ptr<Communicator> host_;
   std::vector<Stage> stages_;

@@ -9,7 +9,7 @@ namespace cxtrain {
 /// The copies are the segments of a window.
 class WindowReplicas final : public NodeReplicas {
  public:
-  /// `window`: of anonymous memory. The barrier is the node's, and outlives this.
+  /// `barrier`: of the ranks that share the window; it outlives this.
   WindowReplicas(SharedWindow window, NodeBarrier& barrier) : window_(std::move(window)), barrier_(barrier) {}
 
   int rank() const override { return window_.rank(); }

@@ -3,6 +3,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 
+#include "cxtrain/comm/node_memory.h"
+
 namespace cxtrain {
 namespace {
 
@@ -29,9 +31,11 @@ std::string OptimizerShards::obstacle(const std::vector<NamedTensor>& parameters
 std::unique_ptr<OptimizerShards> OptimizerShards::divide(const std::vector<NamedTensor>& parameters,
                                                          Communicator& communicator, World& world) {
   if (world.max(obstacle(parameters).empty() ? 0 : 1) != 0) return nullptr;
+  NodeMemory* const node_memory = communicator.node_memory();
+  if (node_memory == nullptr) return nullptr;
   const std::vector<ParameterShape> shapes = shapes_of(parameters);
   const std::size_t bytes = plan_shards(shapes, 1).ends.back();
-  std::unique_ptr<NodeReplicas> replicas = communicator.node_replicas(bytes);
+  std::unique_ptr<NodeReplicas> replicas = node_memory->node_replicas(bytes);
   if (replicas == nullptr) return nullptr;
   ShardPlan plan = plan_shards(shapes, replicas->size());
   return std::unique_ptr<OptimizerShards>(

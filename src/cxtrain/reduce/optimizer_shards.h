@@ -7,8 +7,9 @@
 
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/tensor/named_tensor.h"
+#include "cxtrain/comm/node_replicas.h"
 #include "cxtrain/reduce/shard_plan.h"
+#include "cxtrain/tensor/named_tensor.h"
 
 namespace cxtrain {
 

@@ -24,7 +24,10 @@ struct Reducer::Hook final : torch::autograd::PostAccumulateGradHook {
 
 Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator& communicator, World& world,
                  ReducerOptions options)
-    : communicator_(communicator), world_(world), options_(options) {
+    : communicator_(communicator),
+      node_memory_(communicator.node_memory()),
+      world_(world),
+      options_(options) {
   for (NamedTensor& parameter : parameters) {
     if (!parameter.tensor.requires_grad()) {
       frozen_.push_back(std::move(parameter.tensor));
@@ -45,7 +48,9 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator& communicator
 Reducer::~Reducer() {
   for (Parameter& parameter : parameters_) {
     torch::autograd::impl::set_post_acc_grad_hooks(parameter.tensor, nullptr);
-    parameter.tensor.mutable_grad().reset();  // memory that may end with the communicator
+    // An arena lives as long as a gradient in it; and one that is left on a parameter which is frozen from
+    // now on would be taken for a new one.
+    parameter.tensor.mutable_grad().reset();
   }
 }
 
@@ -57,9 +62,10 @@ void Reducer::allocate_arenas() {
     const at::Tensor& first = parameters_[plan.parameters.front()].tensor;
     arenas_.push_back(communicator_.allocate(plan.numel, first.scalar_type(), first.device()));
   }
+  if (node_memory_ == nullptr) return;
   std::vector<std::size_t> sizes;
   for (const Parameter& parameter : parameters_) sizes.push_back(parameter.tensor.nbytes());
-  pool_ = communicator_.mem_pool(sizes);
+  pool_ = node_memory_->mem_pool(sizes);
 }
 
 std::vector<ParameterShape> Reducer::shapes() const {
@@ -82,7 +88,7 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
         arenas_.begin());
     at::Tensor flat = arenas_[arena].narrow(0, used[arena], plan.numel);
     used[arena] += plan.numel;
-    std::vector<Communicator::Part> parts;
+    std::vector<NodeMemory::Part> parts;
     for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
       Parameter& parameter = parameters_[plan.parameters[i]];
       const at::Tensor& tensor = parameter.tensor;
@@ -147,9 +153,13 @@ bool Reducer::reduced_where_it_lies(const at::Tensor& gradient, const at::Tensor
 
 void Reducer::send_ready_buckets() {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].pending == 0) {
-    const Bucket& bucket = buckets_[next_bucket_++];
-    communicator_.all_reduce_parts(bucket.flat, bucket.parts, ReduceOp::avg);
+    send(buckets_[next_bucket_++]);
   }
+}
+
+void Reducer::send(const Bucket& bucket) {
+  if (node_memory_ == nullptr) return communicator_.all_reduce(bucket.flat, ReduceOp::avg);
+  node_memory_->all_reduce_parts(bucket.flat, bucket.parts, ReduceOp::avg);
 }
 
 void Reducer::finish() {

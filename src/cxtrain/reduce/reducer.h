@@ -11,6 +11,7 @@
 
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/communicator.h"
+#include "cxtrain/comm/node_memory.h"
 #include "cxtrain/memory/cpu_allocator.h"
 #include "cxtrain/reduce/buckets.h"
 #include "cxtrain/tensor/named_tensor.h"
@@ -27,10 +28,10 @@ struct ReducerOptions {
 /// The seam between autograd and communication: averages gradients over all ranks.
 ///
 /// Each gradient has its place in a flat bucket. A hook on each parameter notes that its gradient is ready,
-/// and moves it there, unless autograd made it in the communicator's pool, where it is reduced as it lies. A
-/// full bucket is all-reduced as one message. Buckets go out strictly in index order, so that all ranks agree
-/// whatever order autograd takes. After the first synchronised step they are laid out anew in the order
-/// observed then (rank 0's, sent to all).
+/// and moves it there, unless autograd made it in the pool of the communicator's node memory, where it is
+/// reduced as it lies. A full bucket is all-reduced as one message. Buckets go out strictly in index order,
+/// so that all ranks agree whatever order autograd takes. After the first synchronised step they are laid out
+/// anew in the order observed then (rank 0's, sent to all).
 ///
 /// For each micro-batch: `begin_backward`, then backward, and once per optimizer step `finish`. Gradients
 /// accumulate between two calls of `zero_gradients`. One thread calls it; on CUDA the hooks
@@ -55,7 +56,7 @@ class Reducer {
   void finish();
 
   /// Forgets the gradients, without touching memory: the next backward writes rather than adds. From here to
-  /// `finish` the communicator's pool is in use.
+  /// `finish` the node memory's pool is in use.
   void zero_gradients();
 
   /// Whether other parameters require a gradient than when this was made: time for another reducer.
@@ -75,13 +76,14 @@ class Reducer {
   };
   struct Bucket {
     at::Tensor flat;
-    std::vector<Communicator::Part> parts;  ///< the gradients, or their places; one per parameter
+    std::vector<NodeMemory::Part> parts;  ///< the gradients, or their places; one per parameter
     std::size_t pending = 0;
   };
 
   std::vector<ParameterShape> shapes() const;
   void allocate_arenas();
   void lay_out(std::span<const std::size_t> order);
+  void send(const Bucket& bucket);
   void on_gradient(std::size_t index);
   bool reduced_where_it_lies(const at::Tensor& gradient, const at::Tensor& place) const;
   at::Tensor& part_of(const Parameter& parameter) {
@@ -99,6 +101,7 @@ class Reducer {
   std::shared_ptr<MemPool> pool_;          ///< for gradients; or null
   std::optional<UseMemPool> pool_in_use_;  ///< while gradients are made
   Communicator& communicator_;
+  NodeMemory* node_memory_;  ///< the communicator's, or null
   World& world_;
   ReducerOptions options_;
   std::mutex gradients_arrive_;  ///< held by a hook: those of several devices may run at once

@@ -1,0 +1,43 @@
+#include "cxtrain/comm/solo_communicator.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include "cxtrain/comm/check_arguments.h"
+#include "cxtrain/comm/flat.h"
+
+namespace cxtrain {
+namespace {
+
+void copy_share(const at::Tensor& to, const at::Tensor& from) {
+  const at::NoGradGuard no_grad;
+  if (to.const_data_ptr() != from.const_data_ptr()) flat(to).copy_(flat(from));
+}
+
+}  // namespace
+
+at::Tensor SoloCommunicator::allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) {
+  return at::zeros({numel}, at::TensorOptions().dtype(dtype).device(device));
+}
+
+void SoloCommunicator::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp) {
+  check_reduce_scatter(*this, output, input);
+  copy_share(output, input);
+}
+
+void SoloCommunicator::all_gather(const at::Tensor& output, const at::Tensor& input) {
+  check_all_gather(*this, output, input);
+  copy_share(output, input);
+}
+
+void SoloCommunicator::broadcast(const at::Tensor&, int root) { check_root(*this, root); }
+
+// There is nobody to talk to: both are refused.
+void SoloCommunicator::send(const at::Tensor&, int to) { check_peer("send", *this, to); }
+void SoloCommunicator::recv(const at::Tensor&, int from) { check_peer("recv", *this, from); }
+
+std::unique_ptr<Communicator> SoloCommunicator::split(int color, int) {
+  return color < 0 ? nullptr : std::make_unique<SoloCommunicator>();
+}
+
+}  // namespace cxtrain
