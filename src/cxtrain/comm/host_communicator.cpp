@@ -96,7 +96,8 @@ void HostCommunicator::reduce_scatter(const at::Tensor& output, const at::Tensor
   if (const auto place = windows_.find(from)) {
     return windows_.reduce_scatter(to, *place, input.scalar_type(), count, op);
   }
-  mpi_reduce_scatter(comm_, to, from, input.scalar_type(), count, op, op == ReduceOp::avg ? size_ : 1);
+  mpi_reduce_scatter(comm_, to, from, input.scalar_type(), count, op, op == ReduceOp::avg ? size_ : 1,
+                     scratch_);
 }
 
 void HostCommunicator::all_gather(const at::Tensor& output, const at::Tensor& input) {

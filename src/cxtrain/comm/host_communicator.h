@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cxtrain/cluster/mpi_world.h"
 #include "cxtrain/comm/communicator.h"
@@ -45,6 +47,7 @@ class HostCommunicator final : public Communicator {
   MpiComm comm_;
   int rank_, size_;
   WindowCollectives windows_;
+  std::vector<std::byte> scratch_;  ///< for mpi_reduce_scatter
 };
 
 }  // namespace cxtrain

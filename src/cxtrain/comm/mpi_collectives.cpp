@@ -64,11 +64,11 @@ void mpi_all_reduce(const MpiComm& comm, std::byte* data, c10::ScalarType dtype,
 }
 
 void mpi_reduce_scatter(const MpiComm& comm, std::byte* output, const std::byte* input, c10::ScalarType dtype,
-                        std::size_t count, ReduceOp op, int divisor) {
+                        std::size_t count, ReduceOp op, int divisor, std::vector<std::byte>& scratch) {
   const std::size_t element = c10::elementSize(dtype), share = count * element;
   const std::size_t whole = share * static_cast<std::size_t>(comm.size());
   const std::size_t first = share * static_cast<std::size_t>(comm.rank());
-  std::vector<std::byte> scratch(std::min(whole, kMpiPiece));
+  scratch.resize(std::max(scratch.size(), std::min(whole, kMpiPiece)));
   for_each_piece(whole, [&](std::size_t begin, int bytes) {
     const std::size_t size = static_cast<std::size_t>(bytes);
     std::memcpy(scratch.data(), input + begin, size);

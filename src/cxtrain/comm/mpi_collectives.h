@@ -3,6 +3,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstddef>
+#include <vector>
 
 #include "cxtrain/cluster/mpi_comm.h"
 #include "cxtrain/comm/reduce_op.h"
@@ -17,10 +18,10 @@ inline constexpr std::size_t kMpiPiece = std::size_t{4} << 20;
 void mpi_all_reduce(const MpiComm& comm, std::byte* data, c10::ScalarType dtype, std::size_t count,
                     ReduceOp op, int divisor);
 /// Into `output`, `count` elements: what `mpi_all_reduce` of the whole would leave in this rank's share of
-/// `input`. The ranks do reduce the whole, in memory of its own, as MPI promises the same bits for nothing
-/// less.
+/// `input`. The ranks do reduce the whole, in `scratch`, as MPI promises the same bits for nothing less.
+/// `scratch` grows to a piece at most; who keeps it saves page faults.
 void mpi_reduce_scatter(const MpiComm& comm, std::byte* output, const std::byte* input, c10::ScalarType dtype,
-                        std::size_t count, ReduceOp op, int divisor);
+                        std::size_t count, ReduceOp op, int divisor, std::vector<std::byte>& scratch);
 /// Every rank's `bytes` bytes; this rank's lie in their place in `output`.
 void mpi_all_gather(const MpiComm& comm, std::byte* output, std::size_t bytes);
 void mpi_broadcast(const MpiComm& comm, std::byte* data, std::size_t bytes, int root);

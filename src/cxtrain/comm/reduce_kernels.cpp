@@ -54,7 +54,7 @@ CXTRAIN_CLONES void scale_f64(double* x, double factor, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
-/// The commonest case in one pass over memory: two ranks, float32.
+// The commonest cases in one pass over memory: two ranks, float32; the sum goes to both, or to one.
 CXTRAIN_CLONES void sum_pair_f32(const float* a, const float* b, float* out_a, float* out_b, float factor,
                                  std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -62,6 +62,10 @@ CXTRAIN_CLONES void sum_pair_f32(const float* a, const float* b, float* out_a, f
     out_a[i] = value;
     out_b[i] = value;
   }
+}
+
+CXTRAIN_CLONES void sum_two_f32(const float* a, const float* b, float* out, float factor, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = (a[i] + b[i]) * factor;
 }
 
 CXTRAIN_CLONES void widen_bf16(float* out, const std::uint16_t* in, std::size_t n) {
@@ -171,10 +175,11 @@ void reduce_elements(c10::ScalarType dtype, ReduceOp op, Sources src, Destinatio
   const float factor = 1.0f / static_cast<float>(divisor);
   switch (dtype) {
     case c10::ScalarType::Float:
-      if (src.size() == 2 && dst.size() == 2 && (op == ReduceOp::sum || op == ReduceOp::avg)) {
-        return sum_pair_f32(reinterpret_cast<const float*>(src[0]), reinterpret_cast<const float*>(src[1]),
-                            reinterpret_cast<float*>(dst[0]), reinterpret_cast<float*>(dst[1]), factor,
-                            count);
+      if (src.size() == 2 && dst.size() <= 2 && (op == ReduceOp::sum || op == ReduceOp::avg)) {
+        const auto *a = reinterpret_cast<const float*>(src[0]), *b = reinterpret_cast<const float*>(src[1]);
+        auto* const out = reinterpret_cast<float*>(dst[0]);
+        if (dst.size() == 1) return sum_two_f32(a, b, out, factor, count);
+        return sum_pair_f32(a, b, out, reinterpret_cast<float*>(dst[1]), factor, count);
       }
       return reduce_plain<Loops_f32, float>(op, src, dst, count, [factor](float* x, std::size_t n) {
         if (factor != 1.0f) scale_f32(x, factor, n);
