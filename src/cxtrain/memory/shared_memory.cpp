@@ -16,12 +16,17 @@ namespace {
 /// Left free in /dev/shm: for MPI's own transports.
 constexpr std::size_t kLeftToOthers = std::size_t{4} << 20;
 
-/// Takes the pages now: a file that finds no room when it is touched kills the process.
-bool take_room(int file, std::size_t bytes) {
-  if (posix_fallocate(file, 0, static_cast<off_t>(bytes)) != 0) return false;
+bool has_room(int file, std::size_t bytes) {
   struct statvfs info {};
   return fstatvfs(file, &info) == 0 &&
-         static_cast<std::size_t>(info.f_bavail) * info.f_frsize >= kLeftToOthers;
+         static_cast<std::size_t>(info.f_bavail) * info.f_frsize >= bytes + kLeftToOthers;
+}
+
+/// Takes the pages now: a file that finds no room when it is touched kills the process. Asks before, as the
+/// kernel would take all there is until it sees that it is too little, and after, as other ranks take theirs.
+bool take_room(int file, std::size_t bytes) {
+  return has_room(file, bytes) && posix_fallocate(file, 0, static_cast<off_t>(bytes)) == 0 &&
+         has_room(file, 0);
 }
 
 }  // namespace
