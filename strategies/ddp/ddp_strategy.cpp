@@ -1,18 +1,34 @@
 #include "ddp_strategy.h"
 
+#include <algorithm>
+
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/comm/make_communicator.h"
-#include "cxtrain/reduce/optimizer_shards.h"
+#include "cxtrain/comm/node_memory.h"
 #include "cxtrain/reduce/reducer.h"
 #include "cxtrain/reduce/sync_batch_norm.h"
 #include "cxtrain/reduce/tensor_sync.h"
 #include "cxtrain/reduce/verify.h"
+#include "cxtrain/strategy/divided_parameters.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/strategy/whole_parameters.h"
 
 namespace cxtrain {
 namespace {
+
+/// Whether dividing the update saves more than fetching the other ranks' shards costs, within a node: where the
+/// optimizer keeps state, and the model is large enough that one more meeting of the ranks does not count. An
+/// update by Adam touches an element seven times, by SGD with momentum five, without three; the exchange
+/// touches it twice, once of these in another core's cache (benchmarks/RESULTS.md).
+bool division_pays(const OptimizerConfig& optimizer, const std::vector<NamedTensor>& parameters) {
+  constexpr std::size_t kSmallest = std::size_t{256} << 10;
+  const auto* sgd = std::get_if<Sgd>(&optimizer);
+  if (sgd != nullptr && sgd->momentum == 0) return false;
+  std::size_t bytes = 0;
+  for (const auto& [name, tensor] : parameters) bytes += tensor.nbytes();
+  return bytes >= kSmallest;
+}
 
 class DdpStrategy final : public Strategy {
  public:
@@ -35,11 +51,14 @@ class DdpStrategy final : public Strategy {
   }
 
   DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
-  std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig&) override {
-    return std::make_unique<WholeParameters>(
-        parameters_, context_->precision,
-        WholeParameters::Steps{.complete_gradients = [this] { reducer_->finish(); },
-                               .bring_buffers = [this] { buffers_->broadcast(); }});
+  std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig& optimizer) override {
+    WholeParameters::Steps steps{.complete_gradients = [this] { reducer_->finish(); },
+                                 .bring_buffers = [this] { buffers_->broadcast(); }};
+    Communicator* const group = who_divides(optimizer);
+    if (group == nullptr)
+      return std::make_unique<WholeParameters>(parameters_, context_->precision, std::move(steps));
+    log_info("optimizer: " + std::to_string(group->size()) + " ranks divide its work");
+    return std::make_unique<DividedParameters>(parameters_, context_->precision, *group, std::move(steps));
   }
 
   at::Tensor training_step(const MicroStep& step) override {
@@ -71,6 +90,7 @@ class DdpStrategy final : public Strategy {
     batch_norm_.reset();
     buffers_.reset();
     reducer_.reset();
+    group_.reset();
     communicator_.reset();
   }
 
@@ -89,9 +109,41 @@ class DdpStrategy final : public Strategy {
                        .find_unused_parameters = context_->plan.find_unused_parameters});
   }
 
+  /// The ranks that this one divides the optimizer's work with: those of its node, or, where it is alone
+  /// there, and this was asked for, all. Null: every rank does everything. Collective.
+  Communicator* who_divides(const OptimizerConfig& optimizer) {
+    World& world = context_->world;
+    const std::optional<bool> wish = context_->options.ddp.shard_optimizer;
+    const std::vector<std::string> names = DividedParameters::divisible(parameters_);
+    const bool whole_updates = world.size() == 1 || std::holds_alternative<LibTorchOptimizer>(optimizer);
+    std::string mine;
+    if (!whole_updates && wish.value_or(communicator_->node_memory() != nullptr &&
+                                        world.facts().max_local_size > 1 &&
+                                        division_pays(optimizer, parameters_))) {
+      for (const std::string& name : names) mine += name + "\n";
+    }
+    const std::vector<std::string> all = world.all_gather(mine);
+    const bool agreed = std::all_of(all.begin(), all.end(), [&](const auto& other) { return other == mine; });
+    if (agreed && !mine.empty()) {
+      if (group_ == nullptr) {
+        const bool nodes = world.facts().max_local_size > 1;
+        group_ = communicator_->split(nodes ? world.facts().node : 0, world.rank());
+      }
+      return group_.get();
+    }
+    if (wish.value_or(false)) {
+      log_warning(std::string("ddp.shard_optimizer is on, but every rank will update all parameters: ") +
+                  (world.size() == 1 ? "there is one rank"
+                   : whole_updates   ? "LibTorch's own optimizers update whole parameters"
+                                     : "some lie in memory that belongs to other tensors as well"));
+    }
+    return nullptr;
+  }
+
   Trainable* module_ = nullptr;
   const StrategyContext* context_ = nullptr;
   std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<Communicator> group_;  ///< `who_divides`; null as long as nobody does
   std::optional<TensorSync> buffers_;
   std::optional<SyncBatchNorm> batch_norm_;
   std::vector<NamedTensor> parameters_;

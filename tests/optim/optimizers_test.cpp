@@ -189,6 +189,16 @@ TEST_CASE("parameter groups have rates and decays of their own") {
   CHECK_THROWS_WITH(make_optimizer(setup, pair.ours), test::contains("two groups"));
 }
 
+TEST_CASE("a gradient counts by its elements, however it lies in memory") {
+  const OptimizerConfig config = GENERATE(OptimizerConfig(Sgd{.lr = 0.1}), OptimizerConfig(Adam{}));
+  const at::Tensor start = at::rand({4, 3, 5, 5}), gradient = at::rand({4, 3, 5, 5});
+  const at::Tensor one = start.clone().set_requires_grad(true), other = start.clone().set_requires_grad(true);
+  const std::vector<at::Tensor> alike{gradient}, otherwise{gradient.contiguous(at::MemoryFormat::ChannelsLast)};
+  make_optimizer({.optimizer = config}, {{"p", one}})->step({.gradients = alike});
+  make_optimizer({.optimizer = config}, {{"p", other}})->step({.gradients = otherwise});
+  CHECK(at::equal(one, other));
+}
+
 /// A user's optimizer that forgets to override save and load.
 class Forgetful : public torch::optim::Optimizer {
  public:

@@ -4,7 +4,7 @@
 #include <ATen/ops/rand.h>
 
 #include "cxtrain/optim/optimizer.h"
-#include "cxtrain/reduce/shard_plan.h"
+#include "cxtrain/tensor/shard_plan.h"
 #include "support/catch.h"
 
 namespace cxtrain {
@@ -17,25 +17,31 @@ std::vector<NamedTensor> parameters(at::ScalarType dtype) {
   std::vector<NamedTensor> made;
   for (const auto& shape : kShapes) {
     at::Tensor tensor = at::rand(shape).to(dtype);
-    if (shape.size() == 4) tensor = tensor.contiguous(at::MemoryFormat::ChannelsLast);
     made.push_back({"p" + std::to_string(made.size()), tensor.requires_grad_()});
   }
   return made;
 }
 
-/// Gradients of `step`, none for the first parameter every fifth time; those of the channels-last one lie
-/// otherwise than the parameter every third.
+/// Gradients of `step`, none for the first parameter every fifth time; those of the one with four dimensions
+/// lie otherwise than the parameter every third.
 void set_gradients(const std::vector<NamedTensor>& parameters, int step) {
   at::manual_seed(static_cast<std::uint64_t>(100 + step));
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& tensor = parameters[i].tensor;
     at::Tensor gradient = at::rand(tensor.sizes()).sub(0.3).to(tensor.scalar_type());
-    if (tensor.dim() == 4 && step % 3 != 0) gradient = gradient.contiguous(at::MemoryFormat::ChannelsLast);
+    if (tensor.dim() == 4 && step % 3 == 0) gradient = gradient.contiguous(at::MemoryFormat::ChannelsLast);
     tensor.mutable_grad() = i == 0 && step % 5 == 3 ? at::Tensor() : gradient;
   }
 }
 
-/// What a rank has of the parameters: those that are contiguous may be cut.
+/// Cuts all of them as flat memory is cut.
+ShardPlan plan_for(const std::vector<NamedTensor>& parameters, int ranks) {
+  std::vector<std::int64_t> sizes;
+  for (const auto& [name, tensor] : parameters) sizes.push_back(tensor.numel());
+  return plan_shards(sizes, ranks);
+}
+
+/// What a rank has of the parameters.
 std::vector<Piece> pieces_of(const std::vector<NamedTensor>& parameters, std::span<const ElementRange> shards) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -78,7 +84,7 @@ TEST_CASE("shards that several optimizers update are, bit for bit, what one make
   setup.groups = {{.parameters = {whole[1].tensor}, .lr = 0.003}};
   divided_setup.groups = {{.parameters = {divided[1].tensor}, .lr = 0.003}};
   const auto reference = make_optimizer(setup, whole);
-  const ShardPlan plan = plan_shards(shapes_of(divided), ranks);
+  const ShardPlan plan = plan_for(divided, ranks);
   std::vector<std::vector<Piece>> pieces;
   std::vector<std::unique_ptr<Optimizer>> optimizers;
   for (const auto& shards : plan.shards) {
@@ -106,7 +112,7 @@ TEST_CASE("shards that several optimizers update are, bit for bit, what one make
 
 TEST_CASE("an optimizer remembers only what it updates") {
   const auto divided = parameters(at::kFloat);
-  const ShardPlan plan = plan_shards(shapes_of(divided), 4);
+  const ShardPlan plan = plan_for(divided, 4);
   std::int64_t elements = 0, whole = 0;
   for (const auto& shards : plan.shards) {
     for (const Piece& piece :
@@ -123,7 +129,7 @@ TEST_CASE("a state that ranks have in pieces is one that others can go on from, 
   const auto model = parameters(at::kFloat), expected = parameters(at::kFloat);
   const auto optimizers_of = [&](const std::vector<NamedTensor>& all, int ranks, auto& pieces) {
     std::vector<std::unique_ptr<Optimizer>> optimizers;
-    for (const auto& shards : plan_shards(shapes_of(all), ranks).shards) {
+    for (const auto& shards : plan_for(all, ranks).shards) {
       pieces.push_back(pieces_of(all, shards));
       optimizers.push_back(make_optimizer({.optimizer = AdamW{.lr = 0.01}}, all, pieces.back()));
     }
@@ -153,7 +159,7 @@ TEST_CASE("a state that ranks have in pieces is one that others can go on from, 
 
 TEST_CASE("LibTorch's own optimizers refuse parts of parameters") {
   const auto divided = parameters(at::kFloat);
-  const ShardPlan plan = plan_shards(shapes_of(divided), 2);
+  const ShardPlan plan = plan_for(divided, 2);
   CHECK_THROWS_WITH(make_optimizer({.optimizer = rmsprop()}, divided, pieces_of(divided, plan.shards[0])),
                     test::contains("rmsprop updates whole parameters, and has a part of p1"));
 }

@@ -7,7 +7,6 @@
 #include <memory>
 #include <span>
 
-#include "cxtrain/comm/node_replicas.h"
 #include "cxtrain/comm/reduce_op.h"
 #include "cxtrain/memory/mem_pool.h"
 
@@ -36,11 +35,6 @@ class NodeMemory {
   /// passes the same parts, in ascending order, but may hold the values of a part in its place in `memory` or
   /// in a tensor in the pool, whatever other ranks do.
   virtual void all_reduce_parts(const at::Tensor& memory, std::span<const Part> parts, ReduceOp op) = 0;
-
-  /// Memory of this many bytes that every rank of the node has a copy of. Collective: every rank asks for the
-  /// same. Ends before the communicator. Null, on all ranks of a node alike, where there is none, or nobody
-  /// to share it with.
-  virtual std::unique_ptr<NodeReplicas> node_replicas(std::size_t bytes) = 0;
 };
 
 }  // namespace cxtrain

@@ -8,7 +8,6 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/comm/mpi_collectives.h"
 #include "cxtrain/comm/reduce_kernels.h"
-#include "cxtrain/comm/window_replicas.h"
 #include "cxtrain/memory/cpu_allocator.h"
 
 namespace cxtrain {
@@ -72,13 +71,6 @@ std::shared_ptr<MemPool> WindowCollectives::mem_pool(std::span<const std::size_t
   auto pool = std::make_shared<MemPool>(window->memory(), sizes);
   windows_.push_back({std::move(*window), true});
   return pool;
-}
-
-std::unique_ptr<NodeReplicas> WindowCollectives::node_replicas(std::size_t bytes) {
-  if (bytes == 0 || local_size_ == 1) return nullptr;
-  std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_, bytes);
-  if (!window) return nullptr;
-  return std::make_unique<WindowReplicas>(std::move(*window), barrier_);
 }
 
 std::optional<WindowCollectives::Place> WindowCollectives::find_anywhere(const void* address) const {

@@ -52,7 +52,6 @@ class WindowCollectives final : public NodeMemory {
 
   std::shared_ptr<MemPool> mem_pool(std::span<const std::size_t> sizes) override;
   void all_reduce_parts(const at::Tensor& memory, std::span<const Part> parts, ReduceOp op) override;
-  std::unique_ptr<NodeReplicas> node_replicas(std::size_t bytes) override;
 
  private:
   struct Window {

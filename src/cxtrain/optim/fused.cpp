@@ -4,6 +4,7 @@
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -24,6 +25,13 @@ std::vector<at::Tensor> zeros_like_each(const std::vector<Piece>& pieces) {
   std::vector<at::Tensor> zeros;
   for (const Piece& piece : pieces) zeros.push_back(at::zeros_like(piece.values));
   return zeros;
+}
+
+/// The fused kernels go through memory as it lies, whatever the strides. Autograd lays gradients out like their
+/// parameters; somebody who sets one need not.
+at::Tensor laid_out_like(const at::Tensor& parameter, const at::Tensor& gradient) {
+  if (gradient.strides() == parameter.strides()) return gradient;
+  return at::empty_like(parameter).copy_(gradient);
 }
 
 /// A tensor of the state that has an element for each of the piece's.
@@ -99,7 +107,7 @@ void FusedOptimizer::select(const Kind& kind, std::span<const at::Tensor> gradie
     if (!gradient.defined()) continue;
     s.indices.push_back(i);
     s.parameters.push_back(kind.pieces[i].values);
-    s.gradients.push_back(gradient);
+    s.gradients.push_back(laid_out_like(kind.pieces[i].values, gradient));
     if (!kind.first.empty()) s.first.push_back(kind.first[i]);
     if (!kind.second.empty()) s.second.push_back(kind.second[i]);
     if (!kind.largest.empty()) s.largest.push_back(kind.largest[i]);

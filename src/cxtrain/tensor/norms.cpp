@@ -21,6 +21,7 @@ at::Tensor in_memory_order(const at::Tensor& tensor) {
 }
 
 at::Tensor norm_of(const at::Tensor& tensor, double order) {
+  if (tensor.numel() == 0) return at::zeros({}, tensor.options().dtype(norm_type(tensor)).requires_grad(false));
   if (tensor.numel() <= kNormChunk)
     return at::linalg_vector_norm(tensor, order, std::nullopt, /*keepdim=*/false, norm_type(tensor));
   return at::linalg_vector_norm(chunk_norms(in_memory_order(tensor), order), order);

@@ -14,11 +14,10 @@ struct ParameterShape {
   std::int64_t numel;
   at::ScalarType dtype;
   at::Device device;
-  bool divisible = true;  ///< lies in row-major order, so that ranks may have parts of it
 };
 
 inline ParameterShape shape_of(const at::Tensor& parameter) {
-  return {parameter.numel(), parameter.scalar_type(), parameter.device(), parameter.is_contiguous()};
+  return {parameter.numel(), parameter.scalar_type(), parameter.device()};
 }
 
 inline std::vector<ParameterShape> shapes_of(const std::vector<NamedTensor>& parameters) {

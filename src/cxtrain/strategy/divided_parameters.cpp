@@ -1,0 +1,174 @@
+#include "cxtrain/strategy/divided_parameters.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cxtrain/base/align.h"
+#include "cxtrain/tensor/norms.h"
+
+namespace cxtrain {
+namespace {
+
+bool shares_memory(const at::Tensor& tensor) {
+  return tensor.storage().use_count() > 1 || tensor.storage().nbytes() != tensor.nbytes();
+}
+
+bool can_be_divided(const at::Tensor& tensor) { return tensor.requires_grad() && tensor.is_contiguous(); }
+
+/// Puts the tensor's values at `first` of `memory`, and the tensor there. It keeps the memory alive, and has
+/// a storage of its own.
+void move_to(const at::Tensor& memory, std::int64_t first, const at::Tensor& tensor) {
+  auto* const place = static_cast<std::byte*>(memory.mutable_data_ptr()) +
+                      static_cast<std::size_t>(first) * memory.element_size();
+  const at::Tensor there = at::from_blob(
+      place, tensor.sizes(), [memory](void*) {}, tensor.options().requires_grad(false));
+  there.copy_(tensor.detach());
+  at::Tensor(tensor).set_data(there);
+}
+
+std::int64_t chunks_of(const at::Tensor& tensor) { return divide_up(tensor.numel(), kNormChunk); }
+
+}  // namespace
+
+std::vector<std::string> DividedParameters::divisible(const std::vector<NamedTensor>& parameters) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : parameters) {
+    if (!can_be_divided(tensor)) continue;
+    if (shares_memory(tensor)) return {};
+    names.push_back(name);
+  }
+  return names;
+}
+
+DividedParameters::DividedParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
+                                     Communicator& group, WholeParameters::Steps steps)
+    : masters_(std::move(parameters), precision), group_(group), steps_(std::move(steps)) {
+  const at::NoGradGuard no_grad;
+  const std::vector<NamedTensor>& masters = masters_.parameters();
+  std::vector<std::vector<std::size_t>> kinds;
+  for (std::size_t i = 0; i < masters.size(); ++i) {
+    const at::Tensor& tensor = masters[i].tensor;
+    mine_.push_back({0, tensor.numel()});
+    divided_.push_back(can_be_divided(tensor));
+    if (!divided_.back()) continue;
+    const auto same = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) {
+      const at::Tensor& other = masters[kind[0]].tensor;
+      return other.scalar_type() == tensor.scalar_type() && other.device() == tensor.device();
+    });
+    if (same == kinds.end()) {
+      kinds.push_back({i});
+    } else {
+      same->push_back(i);
+    }
+  }
+  for (std::vector<std::size_t>& kind : kinds) kinds_.push_back(divide(std::move(kind)));
+  add_pieces();
+}
+
+DividedParameters::Kind DividedParameters::divide(std::vector<std::size_t> parameters) {
+  const std::vector<NamedTensor>& masters = masters_.parameters();
+  Kind kind{.parameters = std::move(parameters), .plan = {}, .memory = {}, .share = {}};
+  std::vector<std::int64_t> sizes;
+  for (const std::size_t i : kind.parameters) sizes.push_back(masters[i].tensor.numel());
+  kind.plan = plan_shards(sizes, group_.size());
+  const at::Tensor& first = masters[kind.parameters[0]].tensor;
+  kind.memory = group_.allocate(kind.plan.share * group_.size(), first.scalar_type(), first.device());
+  kind.memory.zero_();  // what lies between the parameters travels with them
+  kind.share = kind.memory.narrow(0, kind.plan.share * group_.rank(), kind.plan.share);
+  for (std::size_t k = 0; k < kind.parameters.size(); ++k) {
+    const std::size_t i = kind.parameters[k];
+    move_to(kind.memory, kind.plan.offsets[k], masters[i].tensor);
+    mine_[i] = kind.plan.shards[static_cast<std::size_t>(group_.rank())][k];
+  }
+  return kind;
+}
+
+void DividedParameters::add_pieces() {
+  const std::vector<NamedTensor>& masters = masters_.parameters();
+  for (std::size_t i = 0; i < masters.size(); ++i) {
+    const auto& [name, tensor] = masters[i];
+    if (divided_[i] && mine_[i].size() == 0) continue;
+    pieces_.push_back(part_of(name, tensor, mine_[i]));
+    master_of_.push_back(i);
+  }
+  gradients_.resize(pieces_.size());
+}
+
+void DividedParameters::synchronize() {
+  const at::NoGradGuard no_grad;
+  steps_.complete_gradients();
+  masters_.take_gradients();
+  for (std::size_t p = 0; p < pieces_.size(); ++p) {
+    const at::Tensor& whole = masters_.gradients()[master_of_[p]];
+    const ElementRange range = pieces_[p].range;
+    gradients_[p] = pieces_[p].is_whole() || !whole.defined()
+                        ? whole
+                        : whole.detach().reshape({-1}).slice(0, range.begin, range.end);
+  }
+}
+
+/// Each rank has the norms of its chunks, and zeros for the others: the sums are everybody's.
+void DividedParameters::kind_norms(const Kind& kind, double order, std::vector<at::Tensor>& norms) {
+  std::vector<std::int64_t> first;  // chunk of each parameter
+  std::int64_t count = 0;
+  for (const std::size_t i : kind.parameters) {
+    first.push_back(count);
+    count += chunks_of(masters_.parameters()[i].tensor);
+  }
+  const at::ScalarType dtype = kind.memory.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor chunks = at::zeros({count}, kind.memory.options().dtype(dtype).requires_grad(false));
+  for (std::size_t k = 0; k < kind.parameters.size(); ++k) {
+    const std::size_t i = kind.parameters[k];
+    const at::Tensor& whole = masters_.gradients()[i];
+    if (!whole.defined() || mine_[i].size() == 0) continue;
+    const auto piece = std::find(master_of_.begin(), master_of_.end(), i) - master_of_.begin();
+    const at::Tensor own = chunk_norms(gradients_[static_cast<std::size_t>(piece)].reshape({-1}), order);
+    chunks.narrow(0, first[k] + mine_[i].begin / kNormChunk, own.numel()).copy_(own);
+  }
+  group_.all_reduce(chunks, ReduceOp::sum);
+  group_.join();
+  for (std::size_t k = 0; k < kind.parameters.size(); ++k) {
+    const std::size_t i = kind.parameters[k];
+    if (!masters_.gradients()[i].defined()) continue;
+    const at::Tensor own = chunks.narrow(0, first[k], chunks_of(masters_.parameters()[i].tensor));
+    norms[i] = own.numel() > 1 ? at::linalg_vector_norm(own, order) : own.sum();
+  }
+}
+
+std::vector<at::Tensor> DividedParameters::gradient_norms(double order) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> result(masters_.parameters().size());
+  for (std::size_t p = 0; p < pieces_.size(); ++p) {
+    if (!divided_[master_of_[p]])
+      result[master_of_[p]] = norms({&gradients_[p], 1}, order)[0];
+  }
+  for (const Kind& kind : kinds_) kind_norms(kind, order, result);
+  return result;
+}
+
+void DividedParameters::agree_on_overflow(const at::Tensor& found) {
+  group_.all_reduce(found, ReduceOp::max);
+  group_.join();
+}
+
+void DividedParameters::publish() {
+  const at::NoGradGuard no_grad;
+  masters_.forget_gradients();
+  std::fill(gradients_.begin(), gradients_.end(), at::Tensor());
+  for (const Kind& kind : kinds_) {
+    group_.all_gather(kind.memory, kind.share);
+    group_.join();
+    // Autograd is to know, as of any change in place.
+    for (const std::size_t i : kind.parameters)
+      masters_.parameters()[i].tensor.unsafeGetTensorImpl()->bump_version();
+  }
+  masters_.write_back();
+  steps_.bring_buffers();
+}
+
+}  // namespace cxtrain
