@@ -84,6 +84,9 @@ class DdpStrategy final : public Strategy {
     return local_predict_step(*module_, batch, batch_idx, *context_);
   }
 
+  void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
+    visit_all(*module_, visit);
+  }
   std::string describe() const override { return communicator_->description(); }
 
   void teardown() override {

@@ -104,6 +104,9 @@ class DpStrategy final : public Strategy {
     return outputs.front().dim() == 0 ? at::stack(outputs) : at::cat(outputs);
   }
 
+  void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
+    visit_all(*replicas_[0].model, visit);
+  }
   std::string describe() const override { return exchange_->description(); }
 
   void teardown() override {

@@ -38,6 +38,9 @@ class SingleStrategy final : public Strategy {
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
     return local_predict_step(*module_, batch, batch_idx, *context_);
   }
+  void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
+    visit_all(*module_, visit);
+  }
   std::string describe() const override { return "one process on " + context_->device.str(); }
 
  private:

@@ -33,6 +33,7 @@ class DividedParameters final : public TrainedParameters {
   std::span<const Piece> pieces() const override { return pieces_; }
   void synchronize() override;
   std::span<const at::Tensor> gradients() const override { return gradients_; }
+  std::span<const at::Tensor> held_gradients() const override { return masters_.gradients(); }
   std::vector<at::Tensor> gradient_norms(double order) override;
   void agree_on_overflow(const at::Tensor& found) override;
   void publish() override;

@@ -3,7 +3,9 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/precision/autocast.h"
@@ -97,6 +99,14 @@ at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_
   const EvaluationGuard guard(context.options.trainer.inference_mode);
   const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
   return module.predict_step(batch, batch_idx);
+}
+
+void visit_all(const Trainable& module, const std::function<void(const NamedTensor&)>& visit) {
+  std::vector<NamedTensor> all = module.all_parameters();
+  for (NamedTensor& buffer : module.all_buffers()) all.push_back(std::move(buffer));
+  std::sort(all.begin(), all.end(),
+            [](const NamedTensor& a, const NamedTensor& b) { return a.name < b.name; });
+  for (const NamedTensor& named : all) visit(named);
 }
 
 std::vector<NamedTensor> trainable_parameters(const Trainable& module) {

@@ -30,6 +30,9 @@ void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch
 at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                               const StrategyContext& context);
 
+/// `Strategy::visit_whole` where every rank has the whole model.
+void visit_all(const Trainable& module, const std::function<void(const NamedTensor&)>& visit);
+
 /// What an optimizer may come to update: the model's parameters that can have a gradient, frozen ones
 /// included, since a hook may unfreeze them at any time.
 std::vector<NamedTensor> trainable_parameters(const Trainable& module);

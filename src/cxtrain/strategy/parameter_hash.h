@@ -2,12 +2,12 @@
 
 #include <string>
 
-#include "cxtrain/strategy/trainable.h"
+#include "cxtrain/strategy/strategy.h"
 
 namespace cxtrain {
 
-/// SHA-256 over the bytes of every parameter and buffer, contiguous, in the order of their names. Copies what
-/// is on a GPU to the host.
-std::string parameters_sha256(const Trainable& module);
+/// SHA-256 over the bytes of every parameter and buffer of the strategy's model, contiguous, in the order of
+/// their names. Copies what is on a GPU to the host. Collective.
+std::string parameters_sha256(Strategy& strategy);
 
 }  // namespace cxtrain

@@ -125,6 +125,8 @@ void ReplicaThreads::rethrow(std::size_t replica) const {
                           devices_[replica].str() + "): ";
   try {
     std::rethrow_exception(errors_[replica]);
+  } catch (const ConfigError&) {
+    throw;  // about what was asked for, which all replicas share
   } catch (const Error& error) {
     throw Error(error.code(), who + error.what());
   } catch (const std::exception& error) {

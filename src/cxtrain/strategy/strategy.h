@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -93,10 +94,14 @@ class Strategy {
   virtual void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) = 0;
   virtual at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) = 0;
 
+  /// Shows every parameter and buffer of the model as a whole, one at a time, in the order of their names, to
+  /// every rank. `visit` must not keep the tensor, or write to it. Collective.
+  virtual void visit_whole(const std::function<void(const NamedTensor&)>& visit) = 0;
+
   /// For the log: how gradients travel.
   virtual std::string describe() const = 0;
 
-  /// Lets go of the model and of everything collective, while the world still stands.
+  /// Gives every rank the whole model back, and lets go of it and of everything collective. Collective.
   virtual void teardown() {}
 };
 

@@ -30,9 +30,14 @@ class TrainedParameters {
   virtual void synchronize() = 0;
 
   /// The gradient of each piece, in the order of the pieces and in their shapes; undefined where the
-  /// parameter has none in this step. To be changed in place. They are there from `synchronize` to `publish`;
-  /// the list itself stays where it is.
+  /// parameter has none in this step. They are there from `synchronize` to `publish`; the list itself stays
+  /// where it is.
   virtual std::span<const at::Tensor> gradients() const = 0;
+
+  /// All gradients that this rank holds: the memory of `gradients()`, and what it has besides of parameters
+  /// that others update. Who scales or clamps gradients does it to these, in place, so that hooks which look
+  /// at a parameter's `.grad` see all of it alike.
+  virtual std::span<const at::Tensor> held_gradients() const { return gradients(); }
 
   /// The norm of this order (infinity: the largest absolute value) of each trainable parameter's whole
   /// gradient, in the order of `trainable_parameters`: a scalar on the parameter's device, float32 at least,

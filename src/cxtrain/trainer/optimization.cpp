@@ -41,7 +41,7 @@ bool Optimization::step(Contribution contribution, const std::function<at::Tenso
   trained_->synchronize();
   if (!leave_out_ranks_that_skipped(contribution)) return false;
   if (scaler_) {
-    scaler_->unscale(trained_->gradients());
+    scaler_->unscale(trained_->held_gradients());
     trained_->agree_on_overflow(scaler_->found_inf());
   }
   log_gradient_norms();
@@ -76,7 +76,7 @@ bool Optimization::leave_out_ranks_that_skipped(Contribution contribution) {
   if (with_loss == 0) return false;
   if (skipped == 0) return true;
   const at::NoGradGuard no_grad;
-  for_each_kind(list_of(trained_->gradients()), [&](at::TensorList kind) {
+  for_each_kind(list_of(trained_->held_gradients()), [&](at::TensorList kind) {
     at::_foreach_mul_(kind, world.size() / (world.size() - skipped));
   });
   return true;
@@ -94,7 +94,7 @@ void Optimization::log_gradient_norms() {
 void Optimization::clip() {
   const TrainerOptions& options = run_.parts.options.trainer;
   if (!options.gradient_clip_val || *options.gradient_clip_val <= 0) return;
-  const at::TensorList gradients = list_of(trained_->gradients());
+  const at::TensorList gradients = list_of(trained_->held_gradients());
   if (options.gradient_clip_algorithm == "value") {
     clip_by_value(gradients, *options.gradient_clip_val);
   } else {

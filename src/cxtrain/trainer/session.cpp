@@ -271,7 +271,7 @@ void Trainer::Session::close_loggers() const noexcept {
 /// Fills in what the ranks find out together.
 void Trainer::Session::check_parameters(RunSummary& summary) const {
   World& world = trainer_.world_;
-  summary.parameters_sha256 = parameters_sha256(run_->parts.module);
+  summary.parameters_sha256 = parameters_sha256(*strategy_);
   summary.peak_memory_bytes = world.max(summary.peak_memory_bytes);
   const std::vector<std::string> hashes = world.all_gather(summary.parameters_sha256);
   for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
@@ -301,7 +301,7 @@ RunSummary Trainer::Session::stop(ExitCode code) {
   RunSummary result = summary("stopped", static_cast<int>(code));
   close_loggers();
   write_file("run.json", to_json(result));
-  result.parameters_sha256 = parameters_sha256(module_);
+  result.parameters_sha256 = parameters_sha256(*strategy_);
   write_file("run.json", to_json(result));
   strategy_->teardown();
   return result;

@@ -62,12 +62,13 @@ void StochasticWeightAveraging::on_train_epoch_end(RunView& view) {
     for (const at::Tensor& parameter : parameters_) means_.push_back(parameter.clone());
     return;
   }
+  if (parameters_.empty()) return;  // other ranks update all there is
   at::_foreach_lerp_(means_, parameters_, 1.0 / static_cast<double>(epochs_averaged_));
 }
 
 void StochasticWeightAveraging::on_train_end(RunView&) {
   if (epochs_averaged_ == 0) return;  // stopped early
-  at::_foreach_copy_(parameters_, means_);
+  if (!parameters_.empty()) at::_foreach_copy_(parameters_, means_);
   optimization_.trained().publish();
   log_info("the parameters are the mean of those after the last " + std::to_string(epochs_averaged_) +
            " epochs");

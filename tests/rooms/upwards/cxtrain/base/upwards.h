@@ -1,0 +1,4 @@
+#pragma once
+
+// What tests/rooms has to find: base/ is below cli/.
+#include "cxtrain/cli/main.h"

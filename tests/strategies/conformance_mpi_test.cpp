@@ -1,0 +1,203 @@
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/equal.h>
+#include <torch/nn/functional/dropout.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include <limits>
+
+#include "cxtrain/cluster/solo_world.h"
+#include "support/catch.h"
+#include "support/mpi_world.h"
+#include "support/run_files.h"
+#include "support/toy_models.h"
+
+/// What every strategy has to do alike, at any number of ranks, whatever it does with parameters in between.
+/// A strategy joins by a line in `strategies()`.
+namespace cxtrain {
+namespace {
+
+using test::Exact;
+using test::Regression;
+using test::ToyData;
+
+struct Conforming {
+  std::string name;
+  std::vector<std::string> plugins = {};
+  bool divided = false;       ///< ddp.shard_optimizer
+  bool master_weights = true; ///< has them (O2)
+};
+
+/// Those that run on the ranks of this test.
+std::vector<Conforming> strategies() {
+  std::vector<Conforming> all{{.name = "ddp"},
+                              {.name = "ddp", .divided = true},
+                              {.name = "owner", .plugins = {CXTRAIN_TEST_PLUGIN_DIR "/owner.so"}, .master_weights = false}};
+  if (test_world().size() == 1) {
+    all.push_back({.name = "single"});
+    all.push_back({.name = "dp"});
+  }
+  return all;
+}
+
+/// A strategy on all ranks, or `single` on this one, with all ranks' batches in one.
+struct Run {
+  RunSummary summary;
+  at::Tensor parameters = {};
+};
+
+template <class Model>
+Run run(World& world, Options options, std::int64_t batch_size, bool whole_numbers) {
+  const test::TempDir dir;
+  options.trainer.default_root_dir = dir.path();
+  const int ranks = test_world().size();
+  ToyData data(48 * ranks, batch_size, 24, whole_numbers);
+  Trainer trainer(world, options);
+  trainer.set_replica_factory([] { return std::make_unique<Model>(); });
+  Model model;
+  Run result{.summary = trainer.fit(model, data)};
+  result.parameters = test::flat_parameters(model);
+  return result;
+}
+
+template <class Model>
+Run together(const Conforming& strategy, Options options, bool whole_numbers = false) {
+  options.trainer.strategy = strategy.name;
+  options.plugins = strategy.plugins;
+  if (strategy.divided) options.ddp.shard_optimizer = true;
+  return run<Model>(test_world(), options, 8, whole_numbers);
+}
+
+template <class Model>
+Run alone(const Options& options, bool whole_numbers = false) {
+  SoloWorld world;
+  return run<Model>(world, options, 8 * test_world().size(), whole_numbers);
+}
+
+Options some_steps() {
+  Options options = test::quiet("");
+  options.trainer.max_epochs = 3;
+  return options;
+}
+
+bool close(const Run& a, const Run& b) { return at::allclose(a.parameters, b.parameters, 1e-5, 1e-7); }
+
+TEST_CASE("every strategy equals single bit for bit where arithmetic is exact", "[conformance]") {
+  if (test_world().size() == 3) return;  // a third is not exact
+  const Run expected = alone<Exact>(some_steps(), /*whole_numbers=*/true);
+  for (const Conforming& strategy : strategies()) {
+    CAPTURE(strategy.name, strategy.divided);
+    const Run found = together<Exact>(strategy, some_steps(), /*whole_numbers=*/true);
+    CHECK(found.summary.parameters_sha256 == expected.summary.parameters_sha256);
+    CHECK(at::equal(found.parameters, expected.parameters));
+    CHECK(found.summary.global_step == expected.summary.global_step);
+  }
+}
+
+TEST_CASE("every strategy trains like single, whatever is done to gradients and parameters", "[conformance]") {
+  Options options = some_steps();
+  SECTION("as it is") {}
+  SECTION("clipped by norm") { options.trainer.gradient_clip_val = 0.05; }
+  SECTION("clipped by value") {
+    options.trainer.gradient_clip_val = 0.01;
+    options.trainer.gradient_clip_algorithm = "value";
+  }
+  SECTION("accumulated") { options.trainer.accumulate_grad_batches = 3; }
+  SECTION("weights averaged") {
+    options.trainer.max_epochs = 5;
+    options.trainer.stochastic_weight_avg = true;
+  }
+  SECTION("learning rate found first") { options.trainer.auto_lr_find = true; }
+  SECTION("an end that is not finite is noticed") { options.trainer.terminate_on_nan = true; }
+  const Run expected = alone<Regression>(options);
+  for (const Conforming& strategy : strategies()) {
+    CAPTURE(strategy.name, strategy.divided);
+    const Run found = together<Regression>(strategy, options);
+    CHECK(close(found, expected));
+    CHECK(found.summary.metrics.at("val_loss") == Catch::Approx(expected.summary.metrics.at("val_loss")));
+  }
+}
+
+TEST_CASE("every strategy logs the norms of the whole model's gradients", "[conformance]") {
+  Options options = some_steps();
+  options.trainer.log_every_n_steps = 1;
+  options.trainer.track_grad_norm = GENERATE(2.0, std::numeric_limits<double>::infinity());
+  const Run expected = alone<Regression>(options);
+  for (const Conforming& strategy : strategies()) {
+    CAPTURE(strategy.name, strategy.divided);
+    const Run found = together<Regression>(strategy, options);
+    int norms = 0;
+    for (const auto& [name, value] : expected.summary.metrics) {
+      if (!name.starts_with("grad_")) continue;
+      ++norms;
+      REQUIRE(found.summary.metrics.contains(name));
+      CHECK(found.summary.metrics.at(name) == Catch::Approx(value).epsilon(1e-4));
+    }
+    CHECK(norms == 5);  // four parameters, and the total
+  }
+}
+
+/// Its third step overflows in float16, in one parameter's gradient alone.
+class Overflowing : public Regression {
+ public:
+  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    const at::Tensor value = Regression::training_step(batch, idx);
+    return global_step() == 2 ? value + second->bias.sum() * 1e30 * 1e30 : value;
+  }
+};
+
+TEST_CASE("every strategy skips a step on all ranks where one gradient overflows", "[conformance]") {
+  Options options = some_steps();
+  options.trainer.precision = "16-mixed";
+  const Run expected = alone<Overflowing>(options);
+  for (const Conforming& strategy : strategies()) {
+    CAPTURE(strategy.name, strategy.divided);
+    const Run found = together<Overflowing>(strategy, options);
+    CHECK(found.summary.status == "done");
+    CHECK(found.parameters.isfinite().all().item<bool>());
+    CHECK(at::allclose(found.parameters, expected.parameters, 1e-2, 1e-3));
+  }
+}
+
+TEST_CASE("every strategy keeps master weights, or says that it has none", "[conformance]") {
+  Options options = some_steps();
+  options.trainer.precision = "16-mixed";
+  options.trainer.amp_level = "O2";
+  for (const Conforming& strategy : strategies()) {
+    if (strategy.name == "dp") continue;  // refused by the plan
+    CAPTURE(strategy.name, strategy.divided);
+    if (strategy.master_weights) {
+      CHECK(together<Regression>(strategy, options).summary.status == "done");
+    } else {
+      CHECK_THROWS_WITH((together<Regression>(strategy, options)), test::contains("master weights"));
+    }
+  }
+}
+
+/// Predictions after a fit, on the same trainer: the model is whole again on every rank.
+TEST_CASE("after a fit every rank has the whole model, and every strategy predicts with it", "[conformance]") {
+  for (const Conforming& strategy : strategies()) {
+    CAPTURE(strategy.name, strategy.divided);
+    const test::TempDir dir;
+    Options options = some_steps();
+    options.trainer.default_root_dir = dir.path();
+    options.trainer.strategy = strategy.name;
+    options.plugins = strategy.plugins;
+    ToyData data(48 * test_world().size(), 8, 24);
+    Trainer trainer(test_world(), options);
+    trainer.set_replica_factory([] { return std::make_unique<Regression>(); });
+    Regression model;
+    trainer.fit(model, data);
+    const double sum = test::flat_parameters(model).sum().item<double>();
+    for (const std::string& other : test_world().all_gather(std::to_string(sum))) CHECK(other == std::to_string(sum));
+    trainer.predict(model, data);
+    const Predictions& predictions = trainer.predictions();
+    std::int64_t rows = 0;
+    for (const at::Tensor& output : predictions.outputs) rows += output.size(0);
+    std::vector<double> all{static_cast<double>(rows)};
+    test_world().sum(all);
+    CHECK(all[0] == 24);
+  }
+}
+
+}  // namespace
+}  // namespace cxtrain
