@@ -66,4 +66,12 @@ for strategy in ddp ddp_spawn; do
   [ -s "$folder/predictions_rank_1.pt" ] || fail "own_loop predicted nothing"
   grep -qE '^\[?[0-9]{4}-' "$work/own_$strategy.log" && fail "the console of own_loop is not the program's"
 done
+
+# A strategy of one's own, in which no rank holds the whole model.
+run mpirun -np 2 --bind-to none "$zoo" --strategy owner --plugin "$work/build/libcxtrain_strategy_owner.so" --max_epochs 2 \
+  --default_root_dir "$work/owner" > "$work/owner.log" 2>&1
+has "$work/owner.log" "each parameter on one rank"
+for text in '"status": "done"' '"strategy": "owner"' '"world_size": 2'; do
+  has "$work/owner/cxtrain_logs/version_0/run.json" "$text"
+done
 echo "zoo: all well"
