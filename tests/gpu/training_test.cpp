@@ -39,7 +39,7 @@ double train(const std::string& precision) {
     for (const NamedTensor& parameter : net.parameters) parameter.tensor.mutable_grad().reset();
     (policy.scale_gradients ? scaler.scale(loss) : loss).backward();
     for (const NamedTensor& parameter : net.parameters) gradients.push_back(parameter.tensor.grad());
-    Optimizer::StepInputs inputs;
+    Optimizer::StepInputs inputs{.gradients = gradients};
     if (policy.scale_gradients) {
       scaler.unscale(gradients);
       inputs.found_inf = &scaler.found_inf();
@@ -66,10 +66,9 @@ TEST_CASE("an overflow on the GPU skips the step and halves the scale", "[gpu]")
   GradScaler scaler(kGpu);
   const double scale = scaler.current_scale();
   const auto step = [&](double gradient) {
-    parameters[0].tensor.mutable_grad() = at::full({100}, gradient, kGpu);
-    const std::vector<at::Tensor> gradients{parameters[0].tensor.grad()};
+    const std::vector<at::Tensor> gradients{at::full({100}, gradient, kGpu)};
     scaler.unscale(gradients);
-    optimizer->step({.found_inf = &scaler.found_inf(), .closure = {}});
+    optimizer->step({.gradients = gradients, .found_inf = &scaler.found_inf()});
     scaler.update();
   };
   step(std::numeric_limits<double>::infinity());
@@ -92,13 +91,13 @@ void compare_optimizer(const OptimizerConfig& config) {
   const auto on_host = make_optimizer({.optimizer = config}, host);
   const auto on_device = make_optimizer({.optimizer = config}, device);
   for (int step = 0; step < 10; ++step) {
-    for (std::size_t i = 0; i < host.size(); ++i) {
-      const at::Tensor gradient = at::randn(host[i].tensor.sizes());
-      host[i].tensor.mutable_grad() = gradient;
-      device[i].tensor.mutable_grad() = gradient.to(kGpu);
+    std::vector<at::Tensor> of_host, of_device;
+    for (const NamedTensor& parameter : host) {
+      of_host.push_back(at::randn(parameter.tensor.sizes()));
+      of_device.push_back(of_host.back().to(kGpu));
     }
-    on_host->step({});
-    on_device->step({});
+    on_host->step({.gradients = of_host});
+    on_device->step({.gradients = of_device});
   }
   for (std::size_t i = 0; i < host.size(); ++i) {
     CHECK(at::allclose(device[i].tensor.cpu(), host[i].tensor, 1e-4, 1e-5));
