@@ -17,10 +17,10 @@
 namespace cxtrain {
 namespace {
 
-/// Whether dividing the update saves more than fetching the other ranks' shards costs, within a node: where the
-/// optimizer keeps state, and the model is large enough that one more meeting of the ranks does not count. An
-/// update by Adam touches an element seven times, by SGD with momentum five, without three; the exchange
-/// touches it twice, once of these in another core's cache (benchmarks/RESULTS.md).
+/// Whether dividing the update saves more than fetching the other ranks' shards costs, within a node: where
+/// the optimizer keeps state, and the model is large enough that one more meeting of the ranks does not
+/// count. An update by Adam touches an element seven times, by SGD with momentum five, without three; the
+/// exchange touches it twice, once of these in another core's cache (benchmarks/RESULTS.md).
 bool division_pays(const OptimizerConfig& optimizer, const std::vector<NamedTensor>& parameters) {
   constexpr std::size_t kSmallest = std::size_t{256} << 10;
   const auto* sgd = std::get_if<Sgd>(&optimizer);
@@ -66,9 +66,7 @@ class DdpStrategy final : public Strategy {
     if (batch_norm_) over_all_ranks.emplace(*batch_norm_);
     if (step.first && reducer_->outdated()) make_reducer();
     reducer_->begin_backward(step.last);
-    return local_training_step(*module_, step, *context_, [this] {
-      reducer_->zero_gradients();
-    });
+    return local_training_step(*module_, step, *context_, [this] { reducer_->zero_gradients(); });
   }
 
   void forward(const Batch& batch, std::int64_t batch_idx) override {
@@ -120,9 +118,9 @@ class DdpStrategy final : public Strategy {
     const std::vector<std::string> names = DividedParameters::divisible(parameters_);
     const bool whole_updates = world.size() == 1 || std::holds_alternative<LibTorchOptimizer>(optimizer);
     std::string mine;
-    if (!whole_updates && wish.value_or(communicator_->node_memory() != nullptr &&
-                                        world.facts().max_local_size > 1 &&
-                                        division_pays(optimizer, parameters_))) {
+    if (!whole_updates &&
+        wish.value_or(communicator_->node_memory() != nullptr && world.facts().max_local_size > 1 &&
+                      division_pays(optimizer, parameters_))) {
       for (const std::string& name : names) mine += name + "\n";
     }
     const std::vector<std::string> all = world.all_gather(mine);

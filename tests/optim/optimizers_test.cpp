@@ -193,7 +193,8 @@ TEST_CASE("a gradient counts by its elements, however it lies in memory") {
   const OptimizerConfig config = GENERATE(OptimizerConfig(Sgd{.lr = 0.1}), OptimizerConfig(Adam{}));
   const at::Tensor start = at::rand({4, 3, 5, 5}), gradient = at::rand({4, 3, 5, 5});
   const at::Tensor one = start.clone().set_requires_grad(true), other = start.clone().set_requires_grad(true);
-  const std::vector<at::Tensor> alike{gradient}, otherwise{gradient.contiguous(at::MemoryFormat::ChannelsLast)};
+  const std::vector<at::Tensor> alike{gradient},
+      otherwise{gradient.contiguous(at::MemoryFormat::ChannelsLast)};
   make_optimizer({.optimizer = config}, {{"p", one}})->step({.gradients = alike});
   make_optimizer({.optimizer = config}, {{"p", other}})->step({.gradients = otherwise});
   CHECK(at::equal(one, other));
@@ -251,9 +252,10 @@ TEST_CASE("a state that is not an optimizer's own is refused, and names what is 
   state = adam->state();
   state[0] = whole_piece(state[0].name, at::ones({4}));
   CHECK_THROWS_WITH(adam->load(state), test::contains("exp_avg.p0 has the shape [3], and in the saved"));
-  const LibTorchOptimizer own{.name = "forgetful", .lr = 0.1, .needs_closure = false, .make = [](auto groups) {
-                                return std::make_unique<Forgetful>(std::move(groups));
-                              }};
+  const LibTorchOptimizer own{
+      .name = "forgetful", .lr = 0.1, .needs_closure = false, .make = [](auto groups) {
+        return std::make_unique<Forgetful>(std::move(groups));
+      }};
   CHECK_THROWS_WITH(make_optimizer({.optimizer = own}, pair.ours)->state(),
                     test::contains("the state of the optimizer forgetful cannot be saved"));
 }

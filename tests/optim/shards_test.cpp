@@ -42,7 +42,8 @@ ShardPlan plan_for(const std::vector<NamedTensor>& parameters, int ranks) {
 }
 
 /// What a rank has of the parameters.
-std::vector<Piece> pieces_of(const std::vector<NamedTensor>& parameters, std::span<const ElementRange> shards) {
+std::vector<Piece> pieces_of(const std::vector<NamedTensor>& parameters,
+                             std::span<const ElementRange> shards) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (shards[i].size() > 0) pieces.push_back(part_of(parameters[i].name, parameters[i].tensor, shards[i]));
@@ -135,7 +136,8 @@ TEST_CASE("a state that ranks have in pieces is one that others can go on from, 
     }
     return optimizers;
   };
-  const auto step = [](auto& optimizers, const auto& pieces, const std::vector<NamedTensor>& all, int number) {
+  const auto step = [](auto& optimizers, const auto& pieces, const std::vector<NamedTensor>& all,
+                       int number) {
     set_gradients(all, number);
     for (std::size_t rank = 0; rank < optimizers.size(); ++rank) {
       const auto own = gradients_of(pieces[rank], all);

@@ -37,7 +37,8 @@ class OwnedModel {
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < count(); ++i) {
       const at::Tensor& tensor = parameters_[i].tensor;
-      if (!is_mine(i)) at::Tensor(tensor).set_data(at::empty(shapes_[i], tensor.options().requires_grad(false)));
+      if (!is_mine(i))
+        at::Tensor(tensor).set_data(at::empty(shapes_[i], tensor.options().requires_grad(false)));
       comm_.broadcast(tensor.detach(), owner(i));
     }
     comm_.join();
@@ -122,9 +123,7 @@ class OwnedParameters final : public TrainedParameters {
     return result;
   }
 
-  void agree_on_overflow(const at::Tensor& found) override {
-    model_.comm().all_reduce(found, ReduceOp::max);
-  }
+  void agree_on_overflow(const at::Tensor& found) override { model_.comm().all_reduce(found, ReduceOp::max); }
 
   void publish() override {
     std::fill(gradients_.begin(), gradients_.end(), at::Tensor());
@@ -206,6 +205,7 @@ class OwnerStrategy final : public Strategy {
 }  // namespace
 
 CXTRAIN_PLUGIN("strategy owner", [](cxtrain::Registry& registry) {
-  registry.add<cxtrain::Strategy>("owner", "each parameter on one rank", {},
-                                  [](const cxtrain::Arguments&) { return std::make_unique<OwnerStrategy>(); });
+  registry.add<cxtrain::Strategy>("owner", "each parameter on one rank", {}, [](const cxtrain::Arguments&) {
+    return std::make_unique<OwnerStrategy>();
+  });
 })

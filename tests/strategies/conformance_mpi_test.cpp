@@ -23,15 +23,16 @@ using test::ToyData;
 struct Conforming {
   std::string name;
   std::vector<std::string> plugins = {};
-  bool divided = false;       ///< ddp.shard_optimizer
-  bool master_weights = true; ///< has them (O2)
+  bool divided = false;        ///< ddp.shard_optimizer
+  bool master_weights = true;  ///< has them (O2)
 };
 
 /// Those that run on the ranks of this test.
 std::vector<Conforming> strategies() {
-  std::vector<Conforming> all{{.name = "ddp"},
-                              {.name = "ddp", .divided = true},
-                              {.name = "owner", .plugins = {CXTRAIN_TEST_PLUGIN_DIR "/owner.so"}, .master_weights = false}};
+  std::vector<Conforming> all{
+      {.name = "ddp"},
+      {.name = "ddp", .divided = true},
+      {.name = "owner", .plugins = {CXTRAIN_TEST_PLUGIN_DIR "/owner.so"}, .master_weights = false}};
   if (test_world().size() == 1) {
     all.push_back({.name = "single"});
     all.push_back({.name = "dp"});
@@ -93,7 +94,8 @@ TEST_CASE("every strategy equals single bit for bit where arithmetic is exact", 
   }
 }
 
-TEST_CASE("every strategy trains like single, whatever is done to gradients and parameters", "[conformance]") {
+TEST_CASE("every strategy trains like single, whatever is done to gradients and parameters",
+          "[conformance]") {
   Options options = some_steps();
   SECTION("as it is") {}
   SECTION("clipped by norm") { options.trainer.gradient_clip_val = 0.05; }
@@ -136,8 +138,8 @@ TEST_CASE("every strategy logs the norms of the whole model's gradients", "[conf
   }
 }
 
-/// Its third step overflows in float16, in one parameter's gradient alone. The loss is small, so that no other
-/// step does, on however many ranks.
+/// Its third step overflows in float16, in one parameter's gradient alone. The loss is small, so that no
+/// other step does, on however many ranks.
 class Overflowing : public Regression {
  public:
   at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
@@ -175,7 +177,8 @@ TEST_CASE("every strategy keeps master weights, or says that it has none", "[con
 }
 
 /// Predictions after a fit, on the same trainer: the model is whole again on every rank.
-TEST_CASE("after a fit every rank has the whole model, and every strategy predicts with it", "[conformance]") {
+TEST_CASE("after a fit every rank has the whole model, and every strategy predicts with it",
+          "[conformance]") {
   for (const Conforming& strategy : strategies()) {
     CAPTURE(strategy.name, strategy.divided);
     const test::TempDir dir;
@@ -189,7 +192,8 @@ TEST_CASE("after a fit every rank has the whole model, and every strategy predic
     Regression model;
     trainer.fit(model, data);
     const double sum = test::flat_parameters(model).sum().item<double>();
-    for (const std::string& other : test_world().all_gather(std::to_string(sum))) CHECK(other == std::to_string(sum));
+    for (const std::string& other : test_world().all_gather(std::to_string(sum)))
+      CHECK(other == std::to_string(sum));
     trainer.predict(model, data);
     const Predictions& predictions = trainer.predictions();
     std::int64_t rows = 0;

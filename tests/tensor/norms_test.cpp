@@ -42,7 +42,8 @@ TEST_CASE("norms are those of the tensors, and of all of them together") {
       REQUIRE(found[i].defined() == tensors[i].defined());
       if (!tensors[i].defined() || tensors[i].numel() == 0) continue;
       flat.push_back(tensors[i].flatten().to(at::kDouble));
-      CHECK(found[i].item<double>() == Catch::Approx(at::linalg_vector_norm(flat.back(), order).item<double>()));
+      CHECK(found[i].item<double>() ==
+            Catch::Approx(at::linalg_vector_norm(flat.back(), order).item<double>()));
     }
     CHECK(total_norm(found, order).item<double>() ==
           Catch::Approx(at::linalg_vector_norm(at::cat(flat), order).item<double>()));

@@ -51,7 +51,8 @@ TEST_CASE("little of the memory is left over") {
   std::int64_t total = 0;
   for (const std::int64_t size : mlp) total += size;
   for (const int ranks : {2, 3, 4, 8}) {
-    const double used = static_cast<double>(total) / static_cast<double>(plan_shards(mlp, ranks).share * ranks);
+    const double used =
+        static_cast<double>(total) / static_cast<double>(plan_shards(mlp, ranks).share * ranks);
     CHECK(used > 0.995);
   }
 }

@@ -15,8 +15,10 @@ at::Tensor tensor(at::Device device, at::ScalarType dtype) {
 }
 
 TEST_CASE("tensors are grouped by device and dtype, in order") {
-  const std::vector<at::Tensor> tensors{tensor(at::kCPU, at::kFloat), tensor(kMeta, at::kFloat),
-                                        tensor(at::kCPU, at::kDouble), tensor(at::kCPU, at::kFloat),
+  const std::vector<at::Tensor> tensors{tensor(at::kCPU, at::kFloat),
+                                        tensor(kMeta, at::kFloat),
+                                        tensor(at::kCPU, at::kDouble),
+                                        tensor(at::kCPU, at::kFloat),
                                         at::Tensor(),
                                         tensor(kMeta, at::kFloat)};
   std::vector<std::vector<std::size_t>> kinds;

@@ -9,8 +9,8 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/solo_world.h"
 #include "cxtrain/optim/clip.h"
-#include "cxtrain/tensor/norms.h"
 #include "cxtrain/precision/grad_scaler.h"
+#include "cxtrain/tensor/norms.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 

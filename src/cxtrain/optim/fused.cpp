@@ -27,8 +27,8 @@ std::vector<at::Tensor> zeros_like_each(const std::vector<Piece>& pieces) {
   return zeros;
 }
 
-/// The fused kernels go through memory as it lies, whatever the strides. Autograd lays gradients out like their
-/// parameters; somebody who sets one need not.
+/// The fused kernels go through memory as it lies, whatever the strides. Autograd lays gradients out like
+/// their parameters; somebody who sets one need not.
 at::Tensor laid_out_like(const at::Tensor& parameter, const at::Tensor& gradient) {
   if (gradient.strides() == parameter.strides()) return gradient;
   return at::empty_like(parameter).copy_(gradient);
@@ -83,13 +83,12 @@ FusedOptimizer::Kind& FusedOptimizer::kind_of(const Piece& piece, const Resolved
   // A flat part of a parameter has no flag of its own: parameters are divided among ranks while they train.
   const at::Tensor& parameter = piece.values;
   const bool frozen = piece.is_whole() && !parameter.requires_grad();
-  const auto same = std::find_if(kinds_.begin() + static_cast<std::ptrdiff_t>(first_of_group), kinds_.end(),
-                                 [&](const Kind& kind) {
-                                   const at::Tensor& other = kind.pieces[0].values;
-                                   return kind.frozen == frozen &&
-                                          other.scalar_type() == parameter.scalar_type() &&
-                                          other.device() == parameter.device();
-                                 });
+  const auto same = std::find_if(
+      kinds_.begin() + static_cast<std::ptrdiff_t>(first_of_group), kinds_.end(), [&](const Kind& kind) {
+        const at::Tensor& other = kind.pieces[0].values;
+        return kind.frozen == frozen && other.scalar_type() == parameter.scalar_type() &&
+               other.device() == parameter.device();
+      });
   if (same != kinds_.end()) return *same;
   Kind& made = kinds_.emplace_back();
   made.lr = group.lr;
@@ -224,8 +223,9 @@ void FusedOptimizer::load(std::span<const Piece> state) {
       for (const char* prefix : {"exp_avg.", "momentum_buffer.", "exp_avg_sq.", "max_exp_avg_sq.", "step."}) {
         const std::string name = prefix + piece.name;
         if (!found.contains(name) || known.contains(name)) continue;
-        throw TrainingError("the saved state has " + name +
-                            ", which this optimizer does not keep: it was saved by another kind of optimizer");
+        throw TrainingError(
+            "the saved state has " + name +
+            ", which this optimizer does not keep: it was saved by another kind of optimizer");
       }
     }
   }

@@ -27,7 +27,7 @@ class FusedOptimizer final : public Optimizer {
   /// Pieces of one group, dtype and device, with their state in the same order.
   struct Kind {
     double lr, weight_decay;
-    bool frozen = false;  ///< when training began; state is then made with the first gradient
+    bool frozen = false;              ///< when training began; state is then made with the first gradient
     std::vector<std::size_t> places;  ///< in the list of all pieces, and of their gradients
     std::vector<Piece> pieces;
     std::vector<at::Tensor> first, second, largest;  ///< momentum or exp_avg; exp_avg_sq; max_exp_avg_sq

@@ -35,8 +35,8 @@ class LibTorchAdapter final : public Optimizer {
       base_rates_.push_back(group.lr);
     }
     if (needs_closure_ && lists.size() > 1) {
-      throw ConfigError("optimizer", name_ + " takes one parameter group, the model has " +
-                                         std::to_string(lists.size()));
+      throw ConfigError("optimizer",
+                        name_ + " takes one parameter group, the model has " + std::to_string(lists.size()));
     }
     optimizer_ = config.make(std::move(lists));
     set_lr_factor(1);
@@ -80,8 +80,9 @@ class LibTorchAdapter final : public Optimizer {
     const at::Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
     std::copy(text.begin(), text.end(), bytes.mutable_data_ptr<std::uint8_t>());
     if (read(bytes).keys().empty()) {
-      throw TrainingError("the state of the optimizer " + name_ +
-                          " cannot be saved: its class has to override torch::optim::Optimizer's save and load");
+      throw TrainingError(
+          "the state of the optimizer " + name_ +
+          " cannot be saved: its class has to override torch::optim::Optimizer's save and load");
     }
     return {whole_piece(state_name(), bytes)};
   }

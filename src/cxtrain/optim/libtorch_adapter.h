@@ -8,8 +8,9 @@
 
 namespace cxtrain {
 
-/// An optimizer of LibTorch's behind our interface, for pieces that are whole parameters. It reads `found_inf`
-/// on the host, which the fused ones do not. Throws ConfigError where a piece is a part of a parameter.
+/// An optimizer of LibTorch's behind our interface, for pieces that are whole parameters. It reads
+/// `found_inf` on the host, which the fused ones do not. Throws ConfigError where a piece is a part of a
+/// parameter.
 std::unique_ptr<Optimizer> make_libtorch_optimizer(const LibTorchOptimizer& config,
                                                    const std::vector<ResolvedGroup>& groups,
                                                    std::span<const Piece> pieces);

@@ -47,8 +47,8 @@ class Optimizer {
 /// Builds the optimizer that the setup describes, for `pieces` of the model's `parameters` (trainable ones,
 /// all of them, on every rank alike). Parameters in none of the setup's groups form a last one. Throws
 /// ConfigError when a group names a tensor that is not a parameter, two groups share one, or none requires a
-/// gradient. SGD, Adam and AdamW, which treat every element by itself, take pieces of any kind; LibTorch's own
-/// optimizers whole parameters.
+/// gradient. SGD, Adam and AdamW, which treat every element by itself, take pieces of any kind; LibTorch's
+/// own optimizers whole parameters.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup,
                                           const std::vector<NamedTensor>& parameters,
                                           std::span<const Piece> pieces);

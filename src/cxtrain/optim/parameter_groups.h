@@ -11,7 +11,8 @@ namespace cxtrain {
 
 /// A group as an optimizer works on it: hyperparameters settled, every parameter in exactly one.
 struct ResolvedGroup {
-  std::vector<std::size_t> pieces;  ///< of the optimizer's; none where other ranks have the group's parameters
+  std::vector<std::size_t>
+      pieces;  ///< of the optimizer's; none where other ranks have the group's parameters
   double lr;
   double weight_decay;
 };

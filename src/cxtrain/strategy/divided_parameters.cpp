@@ -144,8 +144,7 @@ std::vector<at::Tensor> DividedParameters::gradient_norms(double order) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> result(masters_.parameters().size());
   for (std::size_t p = 0; p < pieces_.size(); ++p) {
-    if (!divided_[master_of_[p]])
-      result[master_of_[p]] = norms({&gradients_[p], 1}, order)[0];
+    if (!divided_[master_of_[p]]) result[master_of_[p]] = norms({&gradients_[p], 1}, order)[0];
   }
   for (const Kind& kind : kinds_) kind_norms(kind, order, result);
   return result;

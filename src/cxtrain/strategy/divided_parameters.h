@@ -27,8 +27,8 @@ class DividedParameters final : public TrainedParameters {
 
   /// `parameters`: `trainable_parameters` of the placed model, of which every rank of the group divides the
   /// same. What `steps` refers to, and the group, outlive this. Collective over the group.
-  DividedParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision, Communicator& group,
-                    WholeParameters::Steps steps);
+  DividedParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
+                    Communicator& group, WholeParameters::Steps steps);
 
   std::span<const Piece> pieces() const override { return pieces_; }
   void synchronize() override;

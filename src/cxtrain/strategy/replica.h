@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cxtrain/precision/policy.h"
-#include "cxtrain/tensor/named_tensor.h"
 #include "cxtrain/strategy/trainable.h"
+#include "cxtrain/tensor/named_tensor.h"
 
 namespace cxtrain {
 

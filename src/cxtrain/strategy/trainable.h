@@ -8,8 +8,8 @@
 
 #include "cxtrain/data/batch.h"
 #include "cxtrain/precision/policy.h"
-#include "cxtrain/tensor/named_tensor.h"
 #include "cxtrain/strategy/metric_sink.h"
+#include "cxtrain/tensor/named_tensor.h"
 
 namespace cxtrain {
 

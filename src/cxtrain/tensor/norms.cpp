@@ -21,7 +21,8 @@ at::Tensor in_memory_order(const at::Tensor& tensor) {
 }
 
 at::Tensor norm_of(const at::Tensor& tensor, double order) {
-  if (tensor.numel() == 0) return at::zeros({}, tensor.options().dtype(norm_type(tensor)).requires_grad(false));
+  if (tensor.numel() == 0)
+    return at::zeros({}, tensor.options().dtype(norm_type(tensor)).requires_grad(false));
   if (tensor.numel() <= kNormChunk)
     return at::linalg_vector_norm(tensor, order, std::nullopt, /*keepdim=*/false, norm_type(tensor));
   return at::linalg_vector_norm(chunk_norms(in_memory_order(tensor), order), order);
@@ -32,7 +33,8 @@ at::Tensor norm_of(const at::Tensor& tensor, double order) {
 at::Tensor chunk_norms(const at::Tensor& flat, double order) {
   const std::int64_t whole = flat.numel() / kNormChunk * kNormChunk;
   const auto norm = [&](const at::Tensor& rows) {
-    return at::linalg_vector_norm(rows, order, at::OptionalIntArrayRef(1), /*keepdim=*/false, norm_type(flat));
+    return at::linalg_vector_norm(rows, order, at::OptionalIntArrayRef(1), /*keepdim=*/false,
+                                  norm_type(flat));
   };
   const at::Tensor chunks = norm(flat.slice(0, 0, whole).view({-1, kNormChunk}));
   if (whole == flat.numel()) return chunks;

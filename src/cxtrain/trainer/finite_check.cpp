@@ -30,7 +30,8 @@ void require_finite_parameters(TrainedParameters& trained) {
     if (!std::isfinite(largest[i].item<double>())) name = trained.pieces()[i].name;
   }
   const at::Device device = values.empty() ? at::Device(at::kCPU) : values[0].device();
-  const at::Tensor found = at::full({1}, name.empty() ? 0.0 : 1.0, at::TensorOptions(at::kFloat).device(device));
+  const at::Tensor found =
+      at::full({1}, name.empty() ? 0.0 : 1.0, at::TensorOptions(at::kFloat).device(device));
   trained.agree_on_overflow(found);
   if (found.item<float>() == 0) return;
   throw TrainingError((name.empty() ? "a parameter that another rank updates" : "the parameter " + name) +

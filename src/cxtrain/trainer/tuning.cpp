@@ -43,8 +43,8 @@ std::int64_t Trainer::search_batch_size(Session& session, Module& module, DataMo
                             limits, session.precision().scale_gradients);
   const std::int64_t most = std::max<std::int64_t>(1, spec.dataset->size() / world_.size());
   const std::int64_t found = find_batch_size(
-      session.run(), optimization.trained(), [&](std::int64_t size) { return session.loader(spec, /*training=*/true, size); }, most,
-      search);
+      session.run(), optimization.trained(),
+      [&](std::int64_t size) { return session.loader(spec, /*training=*/true, size); }, most, search);
   session.run().loop.learning_rates = nullptr;
   return found;
 }
