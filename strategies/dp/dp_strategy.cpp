@@ -12,6 +12,7 @@
 #include "cxtrain/strategy/metric_recorder.h"
 #include "cxtrain/strategy/replica_exchange.h"
 #include "cxtrain/strategy/whole_parameters.h"
+#include "traits.h"
 
 /// `dp`: one process with a replica of the model on each of its devices and a thread for each replica. A
 /// batch is split between them along dimension 0; what they log and their losses are averaged by samples;
@@ -245,6 +246,6 @@ class DpStrategy final : public Strategy {
 
 CXTRAIN_PLUGIN("strategy dp", [](cxtrain::Registry& registry) {
   registry.add<cxtrain::Strategy>(
-      "dp", "one process, a replica and a thread for each device", {},
+      "dp", "one process, a replica and a thread for each device", {}, cxtrain::dp_traits(),
       [](const cxtrain::Arguments&) { return std::make_unique<cxtrain::DpStrategy>(); });
 })

@@ -1,6 +1,7 @@
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/strategy/whole_parameters.h"
+#include "traits.h"
 
 /// `single`: one process, one device.
 namespace cxtrain {
@@ -53,7 +54,7 @@ class SingleStrategy final : public Strategy {
 }  // namespace cxtrain
 
 CXTRAIN_PLUGIN("strategy single", [](cxtrain::Registry& registry) {
-  registry.add<cxtrain::Strategy>("single", "one process, one device", {}, [](const cxtrain::Arguments&) {
-    return std::make_unique<cxtrain::SingleStrategy>();
-  });
+  registry.add<cxtrain::Strategy>(
+      "single", "one process, one device", {}, cxtrain::single_traits(),
+      [](const cxtrain::Arguments&) { return std::make_unique<cxtrain::SingleStrategy>(); });
 })

@@ -10,6 +10,7 @@
 
 #include "cxtrain/cli/info_command.h"
 #include "cxtrain/device/hardware_json.h"
+#include "support/own_strategies.h"
 
 using namespace cxtrain;
 using Json = nlohmann::json;
@@ -43,7 +44,7 @@ constexpr const char* kFourGpus =
 Json plan_json(Options options, int expected_status) {
   options.json = true;
   std::ostringstream out;
-  CHECK(run_plan(options, out) == expected_status);
+  CHECK(run_plan(options, out, testing::own_strategies()) == expected_status);
   return Json::parse(out.str());
 }
 
@@ -71,7 +72,7 @@ TEST_CASE("plan: without ranks, as if started alone", "[cli]") {
   options.trainer.devices = "2";
   CHECK(plan_json(options, 0)["launcher"] == "subprocess");
   std::ostringstream text;
-  CHECK(run_plan(options, text) == 0);
+  CHECK(run_plan(options, text, testing::own_strategies()) == 0);
   CHECK_THAT(text.str(), cxtrain::test::contains("2 ranks on 1 node"));
 }
 
@@ -88,7 +89,8 @@ TEST_CASE("plan: errors keep the shape and end with status 2", "[cli]") {
 
   const TemporaryFile file(kFourGpus);
   options.hardware_file = file.path();
-  const std::vector<std::string> strategies{"ddp", "dp", "single"};
+  KnownStrategies strategies = testing::own_strategies();
+  strategies.erase("ddp_spawn");
   CHECK(make_plan(options, strategies).errors.at(0).hint == "did you mean ddp?");
   options.trainer.strategy = "banana";
   CHECK(make_plan(options, strategies).errors.at(0).hint == "known are ddp, dp, single");
@@ -104,28 +106,30 @@ TEST_CASE("a refused command line and the plan's own errors are told together", 
   options.trainer.precision = "17";
   options.json = true;
   std::ostringstream out;
-  CHECK(run_plan(options, out, {}, {{"--bogus", "there is no such option", ""}}) == 2);
+  CHECK(run_plan(options, out, testing::own_strategies(), {{"--bogus", "there is no such option", ""}}) == 2);
   const Json errors = Json::parse(out.str())["errors"];
   REQUIRE(errors.size() == 2);
   CHECK(errors[0]["option"] == "--bogus");
   CHECK(errors[1]["option"] == "precision");
   options.json = false;
-  CHECK_THROWS_WITH(run_plan(options, out, {}, {{"--bogus", "there is no such option", ""}}),
-                    cxtrain::test::contains("--bogus") && cxtrain::test::contains("precision"));
+  CHECK_THROWS_WITH(
+      run_plan(options, out, testing::own_strategies(), {{"--bogus", "there is no such option", ""}}),
+      cxtrain::test::contains("--bogus") && cxtrain::test::contains("precision"));
 }
 
 TEST_CASE("plan: more ranks than any machine has", "[cli]") {
   Options options;
   options.plan_ranks = 2147483647;
-  CHECK(make_plan(options).errors.at(0).message == "is more than any machine has; the most is 100000");
+  CHECK(make_plan(options, testing::own_strategies()).errors.at(0).message ==
+        "is more than any machine has; the most is 100000");
   options.plan_ranks = 4;
   options.plan_ranks_per_node = 2147483647;
-  CHECK(make_plan(options).errors.at(0).option == "ranks_per_node");
+  CHECK(make_plan(options, testing::own_strategies()).errors.at(0).option == "ranks_per_node");
   options.plan_ranks_per_node.reset();
   options.plan_ranks = -2147483648;
-  CHECK(make_plan(options).errors.at(0).message == "must be 1 at least");
+  CHECK(make_plan(options, testing::own_strategies()).errors.at(0).message == "must be 1 at least");
   options.plan_ranks = 100'000;
-  CHECK(make_plan(options).ok());
+  CHECK(make_plan(options, testing::own_strategies()).ok());
 }
 
 TEST_CASE("info prints a hardware file that plan reads", "[cli]") {

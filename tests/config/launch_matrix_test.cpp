@@ -12,7 +12,7 @@ namespace {
 Plan plan_for(const TrainerOptions& trainer, const Hardware& hardware, const WorldFacts& launched = {}) {
   Options options;
   options.trainer = trainer;
-  return resolve(options, hardware, launched);
+  return cxtrain::resolve(options, hardware, launched, own_strategies_and("some_plugin", {}));
 }
 
 struct Row {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cxtrain/config/plan.h"
+#include "support/own_strategies.h"
 
 /// Machines and worlds that need not exist.
 namespace cxtrain::testing {
@@ -35,6 +36,11 @@ inline WorldFacts under_mpirun(std::vector<int> ranks_per_node) {
   }
   facts.local_size = ranks_per_node[0];
   return facts;
+}
+
+/// With the strategies that come with the program.
+inline Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched) {
+  return cxtrain::resolve(options, hardware, launched, own_strategies());
 }
 
 inline std::vector<std::string> devices_of(const Plan& plan) {

@@ -56,15 +56,17 @@ TEST_CASE("names of strategies that exist in Lightning only", "[config]") {
 }
 
 TEST_CASE("a plugin may have a name that Lightning had", "[config]") {
-  const std::vector<std::string> strategies{"ddp", "fsdp", "single"};
+  const std::vector<std::string> names{"ddp", "fsdp", "single"};
+  const KnownStrategies strategies{
+      {"ddp", ddp_traits()}, {"fsdp", std::nullopt}, {"single", single_traits()}};
   Options options;
   options.trainer.strategy = "fsdp";
   options.trainer.devices = "2";
-  const Plan plan = resolve(options, machine(2), {}, strategies);
+  const Plan plan = cxtrain::resolve(options, machine(2), {}, strategies);
   CHECK(all(plan.errors).empty());
   CHECK(plan.strategy == "fsdp");
-  CHECK(read_strategy_name("fsdp", strategies).name == "fsdp");
-  CHECK(read_strategy_name("fsdp_native", strategies).name.empty());
+  CHECK(read_strategy_name("fsdp", names).name == "fsdp");
+  CHECK(read_strategy_name("fsdp_native", names).name.empty());
   options.trainer.strategy = "DDP";
   CHECK(all(resolve(options, machine(2), {}, strategies).errors) ==
         "strategy: there is no strategy 'DDP' (did you mean ddp?)\n");
@@ -194,4 +196,38 @@ TEST_CASE("devices_per_rank deals consecutive devices out", "[config]") {
     CHECK_THAT(all(plan_for(nullptr, "dp", "4", 4, {}, 2).errors),
                test::contains("devices_per_rank: dp keeps a whole replica on each device"));
   }
+}
+
+TEST_CASE("a strategy is planned by its traits, whatever it is called", "[config]") {
+  using Traits = StrategyTraits;
+  const auto plan_with_traits = [](const Traits& traits, const TrainerOptions& asked,
+                                   const WorldFacts& launched = {}) {
+    Options options;
+    options.trainer = asked;
+    options.trainer.strategy = "mine";
+    return cxtrain::resolve(options, machine(4), launched, own_strategies_and("mine", traits));
+  };
+  const Traits one_replicas{.ranks = Traits::Ranks::one, .devices = Traits::Devices::replicas};
+  CHECK(plan_with_traits(one_replicas, {.devices = "auto"}).replicas == 4);
+  CHECK(plan_with_traits(one_replicas, {.devices = "auto"}).world_size == 1);
+  CHECK(plan_with_traits({.ranks = Traits::Ranks::one}, {.devices = "auto"}).devices == std::vector{0});
+  CHECK_THAT(all(plan_with_traits({.ranks = Traits::Ranks::one}, {.devices = "2"}).errors),
+             test::contains("strategy: mine uses one device, but 2 devices were asked for"));
+
+  const Traits replicas{.devices = Traits::Devices::replicas};
+  const Plan grid = plan_with_traits(replicas, {.devices = "4", .devices_per_rank = 2});
+  CHECK(all(grid.errors).empty());
+  CHECK(grid.world_size == 2);
+  CHECK(grid.replicas == 2);
+  CHECK(grid.ranks.at(1).devices == std::vector<std::string>{"cuda:2", "cuda:3"});
+  CHECK(plan_with_traits(replicas, {.devices_per_rank = 2}, under_mpirun({2})).replicas == 2);
+  CHECK_THAT(all(plan_with_traits(replicas, {.amp_level = "O2"}).errors),
+             test::contains("but mine has several replicas of them"));
+
+  CHECK(all(plan_with_traits({.devices = Traits::Devices::one}, {.devices_per_rank = 2}).errors) ==
+        "devices_per_rank: mine uses one device on each rank, but devices_per_rank=2 splits the model (use "
+        "--strategy ddp)\n");
+  const Traits spawns{.launcher = Traits::Launcher::spawn};
+  CHECK(plan_with_traits(spawns, {.devices = "2"}).launcher == "spawn");
+  CHECK(plan_with_traits(spawns, {.devices = "2"}, under_mpirun({2})).strategy == "mine");
 }

@@ -126,9 +126,12 @@ TEST_CASE("what is no file of its own is refused as a plugin without being opene
 TEST_CASE("two plugins with one name are refused, naming both files") {
   Registry registry;
   registry.set_origin("first.so");
-  registry.add<Strategy>("twice", "", {}, [](const Arguments&) { return nullptr; });
+  const auto add = [&] {
+    registry.add<Strategy>("twice", "", {}, {}, [](const Arguments&) { return nullptr; });
+  };
+  add();
   registry.set_origin("second.so");
-  CHECK_THROWS_WITH(registry.add<Strategy>("twice", "", {}, [](const Arguments&) { return nullptr; }),
+  CHECK_THROWS_WITH(add(),
                     test::contains("first.so") && test::contains("second.so"));
 }
 

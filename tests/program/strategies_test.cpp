@@ -1,3 +1,5 @@
+#include <filesystem>
+
 #include "support/catch.h"
 #include "support/run_files.h"
 #include "support/run_program.h"
@@ -83,6 +85,57 @@ TEST_CASE("ranks of a node divide the optimizer's work where asked to, to the sa
   CAPTURE(alone.output);
   CHECK(alone.status == 0);
   CHECK(alone.output.find("every rank will update all parameters") != std::string::npos);
+}
+
+/// Plans with a test's plugin, for a machine without GPUs.
+nlohmann::json plan_of_odd_strategy(const std::string& how, int status = 0) {
+  const ProgramResult run = run_command(how + " --accelerator cpu --json");
+  CAPTURE(run.output);
+  CHECK(run.status == status);
+  return nlohmann::json::parse(run.output);
+}
+
+TEST_CASE("the plan follows what a strategy's plugin says of it, not its name") {
+  const std::string program = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi plan ";
+  const std::string plugin = std::string(CXTRAIN_TEST_PLUGIN_DIR) + "/odd_strategies.so";
+  const std::string with_plugin = program + "--plugin " + plugin + " --strategy ";
+
+  const auto fsdp = plan_of_odd_strategy(with_plugin + "fsdp --devices 3");
+  CHECK(fsdp["strategy"] == "fsdp");
+  CHECK(fsdp["world_size"] == 1);
+  CHECK(fsdp["launcher"] == "none");
+  CHECK(fsdp["replicas"] == 3);
+  const auto refused = plan_of_odd_strategy(with_plugin + "fsdp --ranks 2", 2);
+  CHECK_THAT(refused["errors"][0]["message"].get<std::string>(),
+             contains("fsdp is one process, but mpirun started 2"));
+
+  const auto whole = plan_of_odd_strategy(with_plugin + "whole --devices 2");
+  CHECK(whole["launcher"] == "spawn");
+  CHECK(whole["world_size"] == 2);
+  CHECK(plan_of_odd_strategy(with_plugin + "whole --devices 2 --ranks 1")["replicas"] == 2);
+  CHECK_THAT(plan_of_odd_strategy(with_plugin + "whole --devices_per_rank 2", 2)["errors"].dump(),
+             contains("whole uses one device on each rank, but devices_per_rank=2 splits the model"));
+
+  const auto grid = plan_of_odd_strategy(with_plugin + "grid --devices 4 --devices_per_rank 2");
+  CHECK(grid["world_size"] == 2);
+  CHECK(grid["replicas"] == 2);
+
+  // Found by its file's name alone.
+  const TempDir dir;
+  std::filesystem::copy_file(plugin, dir.file("libcxtrain_strategy_fsdp.so"));
+  const std::string found = "CXTRAIN_PLUGIN_PATH=" + dir.path() + " " + program;
+  CHECK(plan_of_odd_strategy(found + "--strategy fsdp --devices 3")["replicas"] == 3);
+}
+
+TEST_CASE("a strategy whose plugin cannot be used is refused before anything is planned for it") {
+  const TempDir dir;
+  std::filesystem::copy_file(std::string(CXTRAIN_TEST_PLUGIN_DIR) + "/wrong_abi.so",
+                             dir.file("libcxtrain_strategy_old.so"));
+  const std::string found =
+      "CXTRAIN_PLUGIN_PATH=" + dir.path() + " " + CXTRAIN_BIN_DIR + "/cxtrain_mpi plan ";
+  CHECK_THAT(plan_of_odd_strategy(found + "--strategy old", 2)["errors"][0]["message"].get<std::string>(),
+             contains("ABI version 999"));
+  CHECK(plan_of_odd_strategy(found + "--devices 2")["strategy"] == "ddp");
 }
 
 TEST_CASE("a model without parts is not spread over several devices") {

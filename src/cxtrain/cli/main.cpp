@@ -22,9 +22,8 @@
 #include "cxtrain/memory/within_memory.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
-#include "cxtrain/plugin/loader.h"
+#include "cxtrain/plugin/known_strategies.h"
 #include "cxtrain/report/progress_line.h"
-#include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/train_state.h"
 
 namespace cxtrain {
@@ -45,10 +44,6 @@ void find_components(Request& request, const std::function<void(Registry&)>& reg
   if (register_components) register_components(request.registry);
   choose_model(request.registry, request.command.model_given, request.command.options);
   request.components = load_components(request.registry, request.options(), problems);
-}
-
-std::vector<std::string> strategies_of(Request& request) {
-  return PluginLoader(request.registry).available(Strategy::kKind);
 }
 
 /// Subcommands and options that only print something. Rank 0 does it; no other rank is asked.
@@ -129,7 +124,8 @@ int answer(Request& request, const std::function<void(Registry&)>& register_comp
     return out << command.help_text << to_text(make_catalogue(request.registry, options), options, false), 0;
   if (options.subcommand == "plan" && !command.print_config) {
     try_components(request, problems);
-    return run_plan(options, out, strategies_of(request), problems);
+    const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
+    return run_plan(options, out, strategies, problems);
   }
   if (options.subcommand == "info" && !command.print_config) {
     if (!command.problems.empty()) throw ConfigError(command.problems);
@@ -159,7 +155,9 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
            const std::function<void(Registry&)>& register_components) {
   std::vector<Problem> problems = request.command.problems;
   find_components(request, register_components, problems);
-  Plan plan = resolve(request.options(), hardware, facts, strategies_of(request));
+  const Options& options = request.options();
+  const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
+  Plan plan = resolve(options, hardware, facts, strategies);
   problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
   if (!problems.empty()) throw ConfigError(problems);
   return plan;
@@ -257,8 +255,7 @@ int run_trainer(int argc, char** argv, const Options& options, const std::functi
       Plan plan;
       const Hardware hardware = gather_hardware(world);
       run_agreed(world, [&] {
-        plan = resolve(options, hardware, world.facts(), PluginLoader(registry).available(Strategy::kKind));
-        if (!plan.ok()) throw ConfigError(plan.errors);
+        plan = plan_with_plugins(registry, options, hardware, world.facts());
       });
       if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
       trainer.emplace(world, options, std::move(plan), registry);

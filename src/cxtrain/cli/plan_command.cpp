@@ -51,13 +51,13 @@ WorldFacts imagine(const Options& options, const Hardware& hardware, std::vector
 
 }  // namespace
 
-Plan make_plan(const Options& options, std::span<const std::string> known_strategies) {
+Plan make_plan(const Options& options, const KnownStrategies& strategies) {
   std::vector<Problem> problems;
   Plan plan;
   try {
     const Hardware hardware = find_hardware(options);
     const WorldFacts facts = imagine(options, hardware, problems);
-    plan = resolve(options, hardware, facts, known_strategies);
+    plan = resolve(options, hardware, facts, strategies);
   } catch (const DataError& error) {
     problems.push_back({"hardware", error.what(), ""});
   }
@@ -65,9 +65,9 @@ Plan make_plan(const Options& options, std::span<const std::string> known_strate
   return plan;
 }
 
-int run_plan(const Options& options, std::ostream& out, std::span<const std::string> known_strategies,
+int run_plan(const Options& options, std::ostream& out, const KnownStrategies& strategies,
              const std::vector<Problem>& problems) {
-  Plan plan = make_plan(options, known_strategies);
+  Plan plan = make_plan(options, strategies);
   plan.errors.insert(plan.errors.begin(), problems.begin(), problems.end());
   if (!problems.empty() && !options.json) throw ConfigError(plan.errors);
   plan.errors = first_of(plan.errors);

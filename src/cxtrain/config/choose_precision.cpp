@@ -64,9 +64,10 @@ void ignore_level(const std::string& level, const std::string& typed, Plan& plan
 void apply_level(const Level& level, Plan& plan) {
   plan.precision = level.precision;
   plan.amp_level = level.name;
-  if (plan.amp_level != "O2" || plan.strategy != "dp") return;
+  if (plan.amp_level != "O2" || plan.traits.devices != StrategyTraits::Devices::replicas) return;
   plan.errors.push_back({"amp_level",
-                         "O2 keeps one set of master weights, but dp has several replicas of them",
+                         "O2 keeps one set of master weights, but " + plan.strategy +
+                             " has several replicas of them",
                          "use --strategy ddp, or --amp_level O1"});
 }
 

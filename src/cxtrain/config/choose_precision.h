@@ -6,7 +6,7 @@
 namespace cxtrain {
 
 /// Decides plan.precision and plan.amp_level from precision, amp_level, amp_backend and use_amp; needs
-/// plan.accelerator and plan.strategy. apex' levels, in Lightning's terms of today:
+/// plan.accelerator and plan.traits. apex' levels, in Lightning's terms of today:
 ///
 ///     O0  32-true      O1  16-mixed (autocast)
 ///     O3  16-true      O2  16-mixed, with half weights except batch norm and float32 master weights

@@ -24,8 +24,9 @@ std::string read_accelerator(const std::string& typed, Plan& plan) {
 
 class Chooser {
  public:
-  Chooser(const TrainerOptions& trainer, const Hardware& hardware, const WorldFacts& launched, Plan& plan)
-      : trainer_(trainer), hardware_(hardware), launched_(launched), plan_(plan) {
+  Chooser(const TrainerOptions& trainer, const StrategyTraits& strategy, const Hardware& hardware,
+          const WorldFacts& launched, Plan& plan)
+      : trainer_(trainer), strategy_(strategy), hardware_(hardware), launched_(launched), plan_(plan) {
     choice_.option = trainer.gpus ? "gpus" : trainer.num_processes ? "num_processes" : "devices";
   }
 
@@ -106,7 +107,9 @@ class Chooser {
   }
 
   /// Whether `auto` is free to take all devices: no ranks exist yet, and there may be several.
-  bool is_open() const { return launched_.launched_by == LaunchedBy::alone && trainer_.strategy != "single"; }
+  bool is_open() const {
+    return launched_.launched_by == LaunchedBy::alone && !strategy_.is_one_group();
+  }
 
   void choose_gpus(const DeviceList& list) {
     const int* count = std::get_if<int>(&list.wanted);
@@ -159,6 +162,7 @@ class Chooser {
   }
 
   const TrainerOptions& trainer_;
+  const StrategyTraits& strategy_;
   const Hardware& hardware_;
   const WorldFacts& launched_;
   Plan& plan_;
@@ -181,9 +185,9 @@ std::string describe_gpus(const Hardware& hardware, int node) {
   return text;
 }
 
-DeviceChoice choose_devices(const TrainerOptions& trainer, const Hardware& hardware,
-                            const WorldFacts& launched, Plan& plan) {
-  return Chooser(trainer, hardware, launched, plan).choose();
+DeviceChoice choose_devices(const TrainerOptions& trainer, const StrategyTraits& strategy,
+                            const Hardware& hardware, const WorldFacts& launched, Plan& plan) {
+  return Chooser(trainer, strategy, hardware, launched, plan).choose();
 }
 
 }  // namespace cxtrain

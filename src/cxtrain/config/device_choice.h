@@ -23,9 +23,10 @@ struct DeviceChoice {
 };
 
 /// Reads accelerator, devices, gpus and auto_select_gpus (in Lightning 2.x's words, see old_spellings.h)
-/// against the GPUs that the first node shows. Problems go to plan.errors; sets plan.accelerator.
-DeviceChoice choose_devices(const TrainerOptions& trainer, const Hardware& hardware,
-                            const WorldFacts& launched, Plan& plan);
+/// against the GPUs that the first node shows. `strategy`: the traits of the one that was asked for. Problems
+/// go to plan.errors; sets plan.accelerator.
+DeviceChoice choose_devices(const TrainerOptions& trainer, const StrategyTraits& strategy,
+                            const Hardware& hardware, const WorldFacts& launched, Plan& plan);
 
 /// "node n1 has 4 GPUs, CUDA_VISIBLE_DEVICES=7 shows 0 of them": for messages.
 std::string describe_gpus(const Hardware& hardware, int node);

@@ -4,12 +4,11 @@
 #include <cstdint>
 #include <utility>
 
+#include "cxtrain/config/default_strategies.h"
 #include "cxtrain/config/visible_gpus.h"
 
 namespace cxtrain {
 namespace {
-
-bool is_one_process(const std::string& strategy) { return strategy == "single" || strategy == "dp"; }
 
 /// A rank's share of a node's devices; no node has more.
 constexpr int kMostDevicesPerRank = 1024;
@@ -63,28 +62,43 @@ std::pair<int, int> ranks_per_node(const std::vector<int>& nodes, int num_nodes)
   return {*ends.first, *ends.second};
 }
 
-void choose_joined_strategy(const TrainerOptions& trainer, const WorldFacts& launched, Plan& plan) {
+void set_strategy(const std::string& name, const KnownStrategies& strategies, Plan& plan) {
+  plan.strategy = name;
+  plan.traits = traits_of(strategies, name);
+}
+
+void choose_joined_strategy(const TrainerOptions& trainer, const KnownStrategies& strategies,
+                            const WorldFacts& launched, Plan& plan) {
   const bool spawned = launched.launched_by == LaunchedBy::spawn;
-  plan.strategy = trainer.strategy.value_or(spawned ? "ddp_spawn" : launched.size > 1 ? "ddp" : "single");
-  if (plan.strategy == "ddp_spawn" && !spawned) {
-    plan.strategy = "ddp";
-    plan.warnings.push_back(
-        {"strategy",
-         "ddp_spawn has nothing to spawn, since " + plan.launcher + " has started the ranks: it is ddp",
-         "use --strategy ddp, or start the program without " + plan.launcher});
-  }
+  set_strategy(trainer.strategy.value_or(spawned             ? kStrategyOfSpawnedRanks
+                                         : launched.size > 1 ? kStrategyOfSeveralRanks
+                                                             : kStrategyOfOneRank),
+               strategies, plan);
+  const std::string other = plan.traits.joined_as;
+  if (other.empty() || spawned) return;
+  plan.warnings.push_back({"strategy",
+                           plan.strategy + " has nothing to spawn, since " + plan.launcher +
+                               " has started the ranks: it is " + other,
+                           "use --strategy " + other + ", or start the program without " + plan.launcher});
+  set_strategy(other, strategies, plan);
+}
+
+/// How many replicas a rank keeps; `devices`: how many a strategy gets that takes all.
+int replicas_of_rank(int devices, const Plan& plan) {
+  if (plan.traits.takes_all_devices()) return devices;
+  return plan.traits.devices == StrategyTraits::Devices::replicas ? plan.devices_per_rank : 1;
 }
 
 /// Ranks that exist already: what was asked must be what there is.
-std::vector<int> join_world(const TrainerOptions& trainer, const DeviceChoice& devices,
-                            const WorldFacts& launched, Plan& plan) {
+std::vector<int> join_world(const TrainerOptions& trainer, const KnownStrategies& strategies,
+                            const DeviceChoice& devices, const WorldFacts& launched, Plan& plan) {
   const std::string by(to_string(launched.launched_by));
   plan.launcher = by;
   plan.world_size = launched.size;
   plan.num_nodes = launched.num_nodes;
-  choose_joined_strategy(trainer, launched, plan);
+  choose_joined_strategy(trainer, strategies, launched, plan);
   std::vector<int> nodes = nodes_of_ranks(launched);
-  if (is_one_process(plan.strategy) && launched.size > 1) {
+  if (plan.traits.ranks == StrategyTraits::Ranks::one && launched.size > 1) {
     plan.errors.push_back({"strategy",
                            plan.strategy + " is one process, but " + by + " started " +
                                std::to_string(launched.size) + ": they would be " +
@@ -93,10 +107,11 @@ std::vector<int> join_world(const TrainerOptions& trainer, const DeviceChoice& d
     return nodes;
   }
   const auto [fewest, most] = ranks_per_node(nodes, launched.num_nodes);
-  const bool dp = plan.strategy == "dp";
   // 0: nothing was asked
-  const int ranks = devices.count && !dp ? ranks_of(*devices.count, devices.option, plan) : 0;
-  if (dp) plan.replicas = devices.count.value_or(1);
+  const int ranks = devices.count && !plan.traits.takes_all_devices()
+                        ? ranks_of(*devices.count, devices.option, plan)
+                        : 0;
+  plan.replicas = replicas_of_rank(devices.count.value_or(1), plan);
   const int asked_nodes = trainer.num_nodes.value_or(launched.num_nodes);
   if (asked_nodes != launched.num_nodes) {
     plan.errors.push_back({"num_nodes",
@@ -121,11 +136,11 @@ std::vector<int> join_world(const TrainerOptions& trainer, const DeviceChoice& d
 }
 
 /// How many devices a program that was started alone is to use.
-int devices_alone(const TrainerOptions& trainer, const DeviceChoice& devices, const Hardware& hardware,
+int devices_alone(const StrategyTraits& strategy, const DeviceChoice& devices, const Hardware& hardware,
                   const Plan& plan) {
   const int each = plan.devices_per_rank;
   if (devices.count) return *devices.count;
-  if (!devices.automatic || !devices.gpu || trainer.strategy == "single") return each;
+  if (!devices.automatic || !devices.gpu || strategy.is_one_group()) return each;
   const int visible = static_cast<int>(visible_gpus(hardware, 0).gpus.size());
   return std::max(each, visible / each * each);
 }
@@ -133,14 +148,15 @@ int devices_alone(const TrainerOptions& trainer, const DeviceChoice& devices, co
 /// More processes than cores: slower, and beyond a certain number refused.
 void compare_with_cores(int cores, const char* option, Plan& plan) {
   const bool replicas = plan.replicas > 1;
-  const int busy = std::max(plan.world_size, plan.replicas);
+  const int busy = plan.world_size * plan.replicas;
   if (busy <= cores) return;
   const int most =
       std::max(kAlwaysAllowed,
                static_cast<int>(std::min<std::int64_t>(std::int64_t{kMostPerCore} * cores, kMostRanks)));
   const std::string share =
       std::to_string(busy) + (replicas ? " replicas" : " processes") + " share " + count_of(cores, "core");
-  const std::string enough = "use --devices " + std::to_string(std::int64_t{cores} * plan.devices_per_rank);
+  const std::string enough =
+      "use --devices " + std::to_string(std::int64_t{cores} * (replicas ? 1 : plan.devices_per_rank));
   if (busy <= most) {
     plan.warnings.push_back({option, share, enough});
     return;
@@ -154,12 +170,21 @@ void compare_with_cores(int cores, const char* option, Plan& plan) {
                          enough + all_the_same});
 }
 
+/// Who starts the ranks of a program that was started alone.
+std::string launcher_of(const Plan& plan) {
+  if (plan.traits.ranks == StrategyTraits::Ranks::one) return "none";
+  if (plan.traits.launcher == StrategyTraits::Launcher::spawn) return "spawn";
+  return plan.world_size > 1 ? "subprocess" : "none";
+}
+
 /// Started alone: how many devices, and who starts the other ranks.
-std::vector<int> start_alone(const TrainerOptions& trainer, const DeviceChoice& devices,
-                             const Hardware& hardware, Plan& plan) {
-  const int wanted = devices_alone(trainer, devices, hardware, plan);
-  const int ranks = trainer.strategy == "dp" ? 1 : ranks_of(wanted, devices.option, plan);
-  plan.strategy = trainer.strategy.value_or(ranks > 1 ? "ddp" : "single");
+std::vector<int> start_alone(const TrainerOptions& trainer, const KnownStrategies& strategies,
+                             const DeviceChoice& devices, const Hardware& hardware, Plan& plan) {
+  const StrategyTraits asked = traits_of(strategies, trainer.strategy);
+  const int wanted = devices_alone(asked, devices, hardware, plan);
+  const int ranks = asked.takes_all_devices() ? 1 : ranks_of(wanted, devices.option, plan);
+  set_strategy(trainer.strategy.value_or(ranks > 1 ? kStrategyOfSeveralRanks : kStrategyOfOneRank),
+               strategies, plan);
   if (trainer.num_nodes.value_or(1) > 1) {
     plan.errors.push_back(
         {"num_nodes",
@@ -167,22 +192,22 @@ std::vector<int> start_alone(const TrainerOptions& trainer, const DeviceChoice& 
          "start it as `" + command_line(LaunchedBy::mpirun, ranks, *trainer.num_nodes) +
              "` with a host file, or in a Slurm job"});
   }
-  if (plan.strategy == "single" && ranks > 1) {
+  if (plan.traits.is_one_group() && ranks > 1) {
     plan.errors.push_back(
         {"strategy",
-         "single uses " +
+         plan.strategy + " uses " +
              (plan.devices_per_rank == 1 ? "one device" : count_of(plan.devices_per_rank, "device")) +
              ", but " + count_of(wanted, "device") + " were asked for",
          "use --strategy ddp, or " + count_of(plan.devices_per_rank, "device")});
   }
-  if (plan.strategy == "dp") plan.replicas = wanted;
-  plan.world_size = is_one_process(plan.strategy) ? 1 : ranks;
-  plan.launcher = plan.strategy == "ddp_spawn" ? "spawn" : plan.world_size > 1 ? "subprocess" : "none";
+  plan.replicas = replicas_of_rank(wanted, plan);
+  plan.world_size = plan.traits.ranks == StrategyTraits::Ranks::one ? 1 : ranks;
+  plan.launcher = launcher_of(plan);
   if (!devices.gpu) compare_with_cores(hardware.node(0).cores, devices.option, plan);
   return std::vector<int>(static_cast<std::size_t>(plan.world_size), 0);
 }
 
-void choose_devices_per_rank(const TrainerOptions& trainer, Plan& plan) {
+void choose_devices_per_rank(const TrainerOptions& trainer, const StrategyTraits& strategy, Plan& plan) {
   if (trainer.devices_per_rank < 1) {
     plan.errors.push_back(
         {"devices_per_rank", std::to_string(trainer.devices_per_rank) + " is too small; the least is 1", ""});
@@ -192,9 +217,15 @@ void choose_devices_per_rank(const TrainerOptions& trainer, Plan& plan) {
                                " is more than any node has; the most is " +
                                std::to_string(kMostDevicesPerRank),
                            ""});
-  } else if (trainer.devices_per_rank > 1 && trainer.strategy == "dp") {
+  } else if (trainer.devices_per_rank > 1 && strategy.takes_all_devices()) {
     plan.errors.push_back({"devices_per_rank",
-                           "dp keeps a whole replica on each device, but devices_per_rank=" +
+                           *trainer.strategy +
+                               " keeps a whole replica on each device, but devices_per_rank=" +
+                               std::to_string(trainer.devices_per_rank) + " splits the model",
+                           "use --strategy ddp"});
+  } else if (trainer.devices_per_rank > 1 && strategy.devices == StrategyTraits::Devices::one) {
+    plan.errors.push_back({"devices_per_rank",
+                           *trainer.strategy + " uses one device on each rank, but devices_per_rank=" +
                                std::to_string(trainer.devices_per_rank) + " splits the model",
                            "use --strategy ddp"});
   } else {
@@ -204,8 +235,9 @@ void choose_devices_per_rank(const TrainerOptions& trainer, Plan& plan) {
 
 }  // namespace
 
-std::vector<int> choose_launch(const TrainerOptions& asked, const DeviceChoice& devices,
-                               const Hardware& hardware, const WorldFacts& launched, Plan& plan) {
+std::vector<int> choose_launch(const TrainerOptions& asked, const KnownStrategies& strategies,
+                               const DeviceChoice& devices, const Hardware& hardware,
+                               const WorldFacts& launched, Plan& plan) {
   TrainerOptions trainer = asked;
   if (trainer.num_nodes && *trainer.num_nodes < 1) {
     plan.errors.push_back(
@@ -219,9 +251,10 @@ std::vector<int> choose_launch(const TrainerOptions& asked, const DeviceChoice& 
                            ""});
     trainer.num_nodes.reset();
   }
-  choose_devices_per_rank(trainer, plan);
-  return launched.launched_by == LaunchedBy::alone ? start_alone(trainer, devices, hardware, plan)
-                                                   : join_world(trainer, devices, launched, plan);
+  choose_devices_per_rank(trainer, traits_of(strategies, trainer.strategy), plan);
+  return launched.launched_by == LaunchedBy::alone
+             ? start_alone(trainer, strategies, devices, hardware, plan)
+             : join_world(trainer, strategies, devices, launched, plan);
 }
 
 }  // namespace cxtrain

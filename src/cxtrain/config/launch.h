@@ -9,10 +9,12 @@
 
 namespace cxtrain {
 
-/// The launch matrix: strategy, launcher, world size, nodes, devices per rank and dp's replicas, from what
-/// was asked and how the process was started. Sets these fields of the plan; disagreements go to plan.errors,
-/// with both numbers and the right command line. Returns the node of each rank.
-std::vector<int> choose_launch(const TrainerOptions& trainer, const DeviceChoice& devices,
-                               const Hardware& hardware, const WorldFacts& launched, Plan& plan);
+/// The launch matrix: strategy, launcher, world size, nodes, devices per rank and replicas, from what
+/// was asked, what the strategies are and how the process was started. Sets these fields of the plan;
+/// disagreements go to plan.errors, with both numbers and the right command line. Returns the node of each
+/// rank.
+std::vector<int> choose_launch(const TrainerOptions& trainer, const KnownStrategies& strategies,
+                               const DeviceChoice& devices, const Hardware& hardware,
+                               const WorldFacts& launched, Plan& plan);
 
 }  // namespace cxtrain

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <span>
+#include <string>
+
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/plan.h"
 

@@ -69,7 +69,8 @@ std::optional<std::vector<int>> indices_of_node(std::size_t ranks, int node, con
   if (!check_node(devices.indices, hardware, node, gpus.size(), devices, plan)) return std::nullopt;
   if (!devices.indices.empty()) return devices.indices;
 
-  const std::size_t needed = plan.strategy == "dp" && devices.automatic ? gpus.size() : ranks * each;
+  const std::size_t needed =
+      plan.traits.takes_all_devices() && devices.automatic ? gpus.size() : ranks * each;
   std::vector<int> indices(std::min(needed, gpus.size()));
   std::iota(indices.begin(), indices.end(), 0);
   if (needed > gpus.size() && each > 1) {
@@ -91,7 +92,7 @@ void place_on_gpus(std::vector<RankPlan*>& ranks, const Hardware& hardware, cons
   const auto indices = indices_of_node(ranks.size(), node, gpus, hardware, devices, plan);
   if (!indices) return;
   const std::size_t each =
-      plan.strategy == "dp" ? indices->size() : static_cast<std::size_t>(plan.devices_per_rank);
+      plan.traits.takes_all_devices() ? indices->size() : static_cast<std::size_t>(plan.devices_per_rank);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     RankPlan& rank = *ranks[i];
     for (std::size_t part = 0; part < each; ++part) {
@@ -137,7 +138,8 @@ void place_ranks(const std::vector<int>& rank_nodes, const Hardware& hardware, c
   }
   const auto unplaced = [](const RankPlan& rank) { return rank.devices.empty(); };
   if (std::any_of(plan.ranks.begin(), plan.ranks.end(), unplaced)) plan.ranks.clear();  // errors tell why
-  if (plan.strategy == "dp" && !plan.devices.empty()) plan.replicas = static_cast<int>(plan.devices.size());
+  if (plan.traits.takes_all_devices() && !plan.devices.empty())
+    plan.replicas = static_cast<int>(plan.devices.size());
 }
 
 }  // namespace cxtrain

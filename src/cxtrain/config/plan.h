@@ -1,12 +1,12 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"
+#include "cxtrain/config/strategy_traits.h"
 #include "cxtrain/device/hardware.h"
 
 /// The decision: which rank runs where, on what, with which precision. Made once, by one pure function,
@@ -32,12 +32,13 @@ struct RankPlan {
 struct Plan {
   std::string accelerator = "cpu";  ///< cpu | gpu
   std::string strategy = "single";
+  StrategyTraits traits;            ///< the strategy's
   std::string launcher = "none";  ///< mpirun | srun | subprocess | spawn | none
   int world_size = 1;
   int num_nodes = 1;
   std::vector<int> devices;  ///< indices into the visible set, in the order asked; empty on CPU
   int devices_per_rank = 1;  ///< parts of a split model; on the CPU all are "cpu"
-  int replicas = 1;          ///< that dp keeps within its process; 1 otherwise
+  int replicas = 1;          ///< that each rank keeps: dp has one on each device; 1 otherwise
   std::vector<RankPlan> ranks;
   bool find_unused_parameters = false;  ///< DdpOptions', or by the strategy's name
   std::string precision = "32-true";
@@ -56,11 +57,11 @@ struct Plan {
 };
 
 /// Decides, or reports every reason why not (in `Plan::errors`). Pure: same arguments, same answer.
-/// `launched` says how the process was started (or is to be imagined started). `strategies`: those that there
-/// are, so that the plan can refuse others and a plugin may have a name that Lightning had; empty where
-/// nobody has looked, and then only names that Lightning had and that mean nothing here are refused.
+/// `launched` says how the process was started (or is to be imagined started). `strategies` are those that
+/// there are: others are refused, and what is decided about one follows from its traits, never from its name.
+/// It needs the traits of the one that is asked for and of the defaults (plugin/known_strategies.h).
 Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched,
-             std::span<const std::string> strategies = {});
+             const KnownStrategies& strategies);
 
 /// The contract's JSON object, one line.
 std::string to_json(const Plan& plan);

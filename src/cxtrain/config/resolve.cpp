@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "cxtrain/config/check_options.h"
 #include "cxtrain/config/choose_precision.h"
 #include "cxtrain/config/device_choice.h"
@@ -54,8 +52,9 @@ void check_visible(const Hardware& hardware, Plan& plan) {
 }
 
 /// A strategy that no plugin has. The plan names it in today's words.
-void check_strategy(std::span<const std::string> known, Plan& plan) {
-  if (known.empty() || std::find(known.begin(), known.end(), plan.strategy) != known.end()) return;
+void check_strategy(const KnownStrategies& strategies, Plan& plan) {
+  if (strategies.contains(plan.strategy)) return;
+  const std::vector<std::string> known = names_of(strategies);
   std::string hint = did_you_mean(plan.strategy, known);
   for (const std::string& name : known) {
     if (!hint.ends_with('?')) hint += (hint.empty() ? "known are " : ", ") + name;
@@ -66,16 +65,18 @@ void check_strategy(std::span<const std::string> known, Plan& plan) {
 }  // namespace
 
 Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched,
-             std::span<const std::string> strategies) {
+             const KnownStrategies& strategies) {
   Plan plan;
   plan.find_unused_parameters = options.ddp.find_unused_parameters;
   check_options(options, plan.errors);
   check_visible(hardware, plan);
-  const TrainerOptions trainer = translate_old_spellings(options.trainer, hardware, strategies, plan);
+  const TrainerOptions trainer =
+      translate_old_spellings(options.trainer, hardware, names_of(strategies), plan);
   const std::size_t errors_before = plan.errors.size();
-  const DeviceChoice devices = choose_devices(trainer, hardware, launched, plan);
+  const DeviceChoice devices =
+      choose_devices(trainer, traits_of(strategies, trainer.strategy), hardware, launched, plan);
   const bool devices_known = plan.errors.size() == errors_before;
-  const std::vector<int> rank_nodes = choose_launch(trainer, devices, hardware, launched, plan);
+  const std::vector<int> rank_nodes = choose_launch(trainer, strategies, devices, hardware, launched, plan);
   check_strategy(strategies, plan);
   choose_precision(trainer, plan);
   choose_switches(trainer, plan);

@@ -73,6 +73,16 @@ StrategyName read_strategy_name(std::string_view typed, std::span<const std::str
   return {std::string(typed), std::nullopt, ""};
 }
 
+std::vector<std::string> strategies_asked_for(const TrainerOptions& trainer,
+                                              std::span<const std::string> strategies) {
+  std::vector<std::string> names;
+  for (const std::string& typed : {trainer.strategy.value_or(""), trainer.accelerator}) {
+    const std::string name = read_strategy_name(typed, strategies).name;
+    if (!name.empty()) names.push_back(name);
+  }
+  return names;
+}
+
 bool is_strategy_of_lightning(std::string_view word) {
   if (word == "single" || word == "dp" || word == "ddp" || word == "ddp_spawn") return true;
   const StrategyName strategy = read_strategy_name(word);

@@ -4,6 +4,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "cxtrain/config/options.h"
 
 namespace cxtrain {
 
@@ -18,6 +21,11 @@ struct StrategyName {
 /// may define it. So is any of `strategies`, which there are: a plugin may have a name that Lightning had.
 /// Pure.
 StrategyName read_strategy_name(std::string_view typed, std::span<const std::string> strategies = {});
+
+/// The strategy that the options name, in any of Lightning's spellings; the accelerator, too, may name one.
+/// There need not be a strategy of such a name. Pure.
+std::vector<std::string> strategies_asked_for(const TrainerOptions& trainer,
+                                              std::span<const std::string> strategies);
 
 /// Whether Lightning 1.x took this word for `accelerator` (or `distributed_backend`) to mean a strategy.
 bool is_strategy_of_lightning(std::string_view word);

@@ -17,11 +17,17 @@ namespace cxtrain {
 ///
 /// An interface takes part by naming its kind:
 ///
-///     class Strategy { public: static constexpr std::string_view kKind = "strategy"; ... };
+///     class MetricLogger { public: static constexpr std::string_view kKind = "logger"; ... };
 ///
 /// and a plugin adds an implementation:
 ///
-///     registry.add<Strategy>("ddp", "gradients averaged over all ranks", {},
+///     registry.add<MetricLogger>("wandb", "sends metrics to Weights & Biases", {},
+///                                [](const Arguments&) { return std::make_unique<WandbLogger>(); });
+///
+/// Where the program has to know something of a component before it makes one, the interface names a type for
+/// it, `using Traits = StrategyTraits;`, and the plugin says it:
+///
+///     registry.add<Strategy>("ddp", "gradients averaged over all ranks", {}, StrategyTraits{},
 ///                            [](const Arguments&) { return std::make_unique<DdpStrategy>(); });
 class Registry {
  public:
@@ -33,13 +39,21 @@ class Registry {
     std::vector<ArgumentSpec> arguments;
     std::string origin;  ///< the file that it came from, or "built in"
     std::any factory;
+    std::any traits;  ///< of the type that the interface names; empty where it names none
   };
 
   template <class Interface>
+    requires(!requires { typename Interface::Traits; })
   void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments,
            Factory<Interface> factory) {
     insert({std::string(Interface::kKind), std::move(name), std::move(help), std::move(arguments), origin_,
-            std::move(factory)});
+            std::move(factory), {}});
+  }
+  template <class Interface>
+  void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments,
+           typename Interface::Traits traits, Factory<Interface> factory) {
+    insert({std::string(Interface::kKind), std::move(name), std::move(help), std::move(arguments), origin_,
+            std::move(factory), std::move(traits)});
   }
 
   /// The entry, or null.
@@ -49,6 +63,13 @@ class Registry {
   template <class Interface>
   std::unique_ptr<Interface> make(std::string_view name, const Arguments& arguments) const {
     return std::any_cast<const Factory<Interface>&>(require(Interface::kKind, name).factory)(arguments);
+  }
+
+  /// What the component said of itself. Throws PluginError naming those found when there is none of this
+  /// name.
+  template <class Interface>
+  typename Interface::Traits traits(std::string_view name) const {
+    return std::any_cast<typename Interface::Traits>(require(Interface::kKind, name).traits);
   }
 
   /// Throws PluginError naming those found.

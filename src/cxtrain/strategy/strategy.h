@@ -12,6 +12,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/plan.h"
+#include "cxtrain/config/strategy_traits.h"
 #include "cxtrain/data/data_shard.h"
 #include "cxtrain/optim/setup.h"
 #include "cxtrain/precision/grad_scaler.h"
@@ -61,6 +62,7 @@ enum class EvaluationStage { validate, test };
 class Strategy {
  public:
   static constexpr std::string_view kKind = "strategy";
+  using Traits = StrategyTraits;  ///< what a plugin says of its strategy when it registers it
   virtual ~Strategy() = default;
 
   /// Puts the model on this rank's devices, in the dtypes of the precision. Talks to no other rank; may

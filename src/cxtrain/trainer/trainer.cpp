@@ -9,6 +9,7 @@
 #include "cxtrain/launchers/launch.h"
 #include "cxtrain/memory/within_memory.h"
 #include "cxtrain/optim/overrides.h"
+#include "cxtrain/plugin/known_strategies.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"
 #include "cxtrain/trainer/evaluation_loop.h"
@@ -19,13 +20,11 @@
 namespace cxtrain {
 namespace {
 
-Plan decide(World& world, const Options& options) {
+/// Loads what it needs for that into the registry.
+Plan decide(World& world, const Options& options, Registry& registry) {
   const Hardware hardware = gather_hardware(world);
   Plan plan;
-  run_agreed(world, [&] {
-    plan = resolve(options, hardware, world.facts());
-    if (!plan.ok()) throw ConfigError(plan.errors);
-  });
+  run_agreed(world, [&] { plan = plan_with_plugins(registry, options, hardware, world.facts()); });
   return plan;
 }
 
@@ -58,8 +57,9 @@ Trainer::Trainer(World& world, TrainerOptions options)
         return all;
       }()) {}
 
+// Braces, since they evaluate from left to right: the registry has the plan's plugins before it is moved.
 Trainer::Trainer(World& world, Options options, Registry registry)
-    : Trainer(world, options, decide(world, options), std::move(registry)) {}
+    : Trainer{world, options, decide(world, options, registry), std::move(registry)} {}
 
 Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
     : world_(world), options_(std::move(options)), plan_(std::move(plan)), registry_(std::move(registry)) {

@@ -1,0 +1,17 @@
+#include "cxtrain/config/strategy_traits.h"
+
+namespace cxtrain {
+
+StrategyTraits traits_of(const KnownStrategies& strategies, const std::optional<std::string>& name) {
+  if (!name) return {};
+  const auto known = strategies.find(*name);
+  return known == strategies.end() ? StrategyTraits{} : known->second.value_or(StrategyTraits{});
+}
+
+std::vector<std::string> names_of(const KnownStrategies& strategies) {
+  std::vector<std::string> names;
+  for (const auto& [name, traits] : strategies) names.push_back(name);
+  return names;
+}
+
+}  // namespace cxtrain

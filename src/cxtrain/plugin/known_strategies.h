@@ -1,0 +1,24 @@
+#pragma once
+
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/config/plan.h"
+#include "cxtrain/config/strategy_traits.h"
+#include "cxtrain/plugin/registry.h"
+
+namespace cxtrain {
+
+/// The strategies that there are, registered or in a plugin's file, for `resolve`. Those that a plan for these
+/// options may choose are loaded into the registry, for their traits; call it after the options' plugin files
+/// were. Appends to `problems` why the strategy that was asked for cannot be loaded. A default that cannot be
+/// loaded is no problem yet: whoever makes it says so.
+KnownStrategies load_strategies(Registry& registry, const TrainerOptions& trainer,
+                                std::vector<Problem>& problems);
+
+/// `resolve` after loading the options' plugin files and those strategies into the registry. Throws
+/// ConfigError with every reason why there is no plan, and PluginError for a plugin file that is none.
+Plan plan_with_plugins(Registry& registry, const Options& options, const Hardware& hardware,
+                       const WorldFacts& launched);
+
+}  // namespace cxtrain

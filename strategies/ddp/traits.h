@@ -1,0 +1,13 @@
+#pragma once
+
+#include "cxtrain/config/strategy_traits.h"
+
+namespace cxtrain {
+
+inline StrategyTraits ddp_traits() {
+  return {.ranks = StrategyTraits::Ranks::per_device,
+          .devices = StrategyTraits::Devices::parts,
+          .launcher = StrategyTraits::Launcher::mpirun};
+}
+
+}  // namespace cxtrain
