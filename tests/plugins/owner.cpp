@@ -205,7 +205,7 @@ class OwnerStrategy final : public Strategy {
 }  // namespace
 
 CXTRAIN_PLUGIN("strategy owner", [](cxtrain::Registry& registry) {
-  registry.add<cxtrain::Strategy>("owner", "each parameter on one rank", {}, [](const cxtrain::Arguments&) {
-    return std::make_unique<OwnerStrategy>();
-  });
+  registry.add<cxtrain::Strategy>(
+      "owner", "each parameter on one rank", {}, {},
+      [](const cxtrain::Arguments&) { return std::make_unique<OwnerStrategy>(); });
 })

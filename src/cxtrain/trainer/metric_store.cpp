@@ -1,9 +1,6 @@
 #include "cxtrain/trainer/metric_store.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -93,60 +90,6 @@ std::vector<MetricLine> merge_over_ranks(std::vector<MetricLine> mine, World& wo
 }
 
 }  // namespace
-
-void MetricStore::Scalar::set(double value) {
-  host_ = value;
-  if (device_.defined()) device_.reset();
-}
-void MetricStore::Scalar::set(const at::Tensor& value) {
-  host_ = 0;
-  device_ = value;
-}
-double MetricStore::Scalar::read() const { return device_.defined() ? device_.item<double>() : host_; }
-
-void MetricStore::Accumulator::add(ReduceFx fx, double value, double samples) {
-  weight += samples;
-  switch (fx) {
-    case ReduceFx::mean:
-      host += value * samples;
-      break;
-    case ReduceFx::sum:
-      host += value;
-      break;
-    case ReduceFx::min:
-      host = on_host ? std::min(host, value) : value;
-      break;
-    case ReduceFx::max:
-      host = on_host ? std::max(host, value) : value;
-      break;
-  }
-  on_host = true;
-}
-
-void MetricStore::Accumulator::add(ReduceFx fx, const at::Tensor& value, double samples) {
-  weight += samples;
-  const at::Tensor scalar = value.reshape({});
-  if (fx == ReduceFx::min || fx == ReduceFx::max) {
-    const at::Tensor precise = scalar.to(at::kDouble);
-    if (!device.defined()) {
-      device = precise;
-    } else {
-      device = fx == ReduceFx::min ? at::minimum(device, precise) : at::maximum(device, precise);
-    }
-    return;
-  }
-  if (!device.defined()) device = at::zeros({}, value.options().dtype(at::kDouble));
-  device.add_(scalar, fx == ReduceFx::mean ? samples : 1.0);
-}
-
-double MetricStore::Accumulator::read(ReduceFx fx) const {
-  if (!device.defined()) return host;
-  const auto there = device.item<double>();
-  if (!on_host) return there;
-  if (fx == ReduceFx::min) return std::min(host, there);
-  if (fx == ReduceFx::max) return std::max(host, there);
-  return host + there;
-}
 
 MetricStore::Entry* MetricStore::admit(std::string_view name, const LogOptions& options) {
   if (scope_.rule == nullptr) return nullptr;

@@ -10,6 +10,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/strategy/metric_sink.h"
 #include "cxtrain/trainer/log_rule.h"
+#include "cxtrain/trainer/metric_value.h"
 
 namespace cxtrain {
 
@@ -60,28 +61,6 @@ class MetricStore final : public MetricSink {
   std::map<std::string, double> all() const;
 
  private:
-  /// A scalar that may still be on its way from a device. Values of both kinds add up.
-  class Scalar {
-   public:
-    void set(double value);
-    void set(const at::Tensor& value);
-    double read() const;
-
-   private:
-    double host_ = 0;
-    at::Tensor device_;  ///< undefined when `host_` holds the value
-  };
-  /// Values over an epoch: a weighted sum for a mean, else a sum, minimum or maximum.
-  struct Accumulator {
-    double host = 0;
-    at::Tensor device;     ///< float64; undefined as long as no value came from a device
-    bool on_host = false;  ///< whether `host` holds any value
-    double weight = 0;
-
-    void add(ReduceFx fx, double value, double samples);
-    void add(ReduceFx fx, const at::Tensor& value, double samples);
-    double read(ReduceFx fx) const;
-  };
   struct Entry {
     std::string hook, name;
     Phase phase = Phase::none;
@@ -90,8 +69,8 @@ class MetricStore final : public MetricSink {
     bool fresh = false;            ///< logged since take_step_values
     bool stepped = false;          ///< `step` holds a value
     bool step_is_reduced = false;  ///< over the ranks
-    Scalar step;                   ///< the last value
-    Accumulator epoch;
+    MetricScalar step;             ///< the last value
+    MetricAccumulator epoch;
     std::optional<double> reduced;            ///< of the last epoch
     std::uint64_t step_at = 0, epoch_at = 0;  ///< when they changed: a count of changes
 

@@ -1,0 +1,65 @@
+#include "cxtrain/trainer/metric_value.h"
+
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+namespace cxtrain {
+
+void MetricScalar::set(double value) {
+  host_ = value;
+  if (device_.defined()) device_.reset();
+}
+void MetricScalar::set(const at::Tensor& value) {
+  host_ = 0;
+  device_ = value;
+}
+double MetricScalar::read() const { return device_.defined() ? device_.item<double>() : host_; }
+
+void MetricAccumulator::add(ReduceFx fx, double value, double samples) {
+  weight += samples;
+  switch (fx) {
+    case ReduceFx::mean:
+      host += value * samples;
+      break;
+    case ReduceFx::sum:
+      host += value;
+      break;
+    case ReduceFx::min:
+      host = on_host ? std::min(host, value) : value;
+      break;
+    case ReduceFx::max:
+      host = on_host ? std::max(host, value) : value;
+      break;
+  }
+  on_host = true;
+}
+
+void MetricAccumulator::add(ReduceFx fx, const at::Tensor& value, double samples) {
+  weight += samples;
+  const at::Tensor scalar = value.reshape({});
+  if (fx == ReduceFx::min || fx == ReduceFx::max) {
+    const at::Tensor precise = scalar.to(at::kDouble);
+    if (!device.defined()) {
+      device = precise;
+    } else {
+      device = fx == ReduceFx::min ? at::minimum(device, precise) : at::maximum(device, precise);
+    }
+    return;
+  }
+  if (!device.defined()) device = at::zeros({}, value.options().dtype(at::kDouble));
+  device.add_(scalar, fx == ReduceFx::mean ? samples : 1.0);
+}
+
+double MetricAccumulator::read(ReduceFx fx) const {
+  if (!device.defined()) return host;
+  const auto there = device.item<double>();
+  if (!on_host) return there;
+  if (fx == ReduceFx::min) return std::min(host, there);
+  if (fx == ReduceFx::max) return std::max(host, there);
+  return host + there;
+}
+
+}  // namespace cxtrain
