@@ -20,9 +20,9 @@ struct StrategyTraits {
   /// What a rank does with several devices.
   enum class Devices {
     parts,     ///< the parts of one model lie on them; `devices_per_rank` says on how many
-    replicas,  ///< each has a whole model (`StrategyContext::replicas`). A strategy of one rank gets all devices
-               ///< that were asked for, and `devices_per_rank` is refused. So is amp_level O2, which keeps one
-               ///< set of master weights
+    replicas,  ///< each has a whole model (`StrategyContext::replicas`). With one rank, these are all devices
+               ///< that were asked for, and `devices_per_rank` is refused. amp_level O2, which keeps one
+               ///< set of master weights, is refused with any number of ranks
     one,       ///< it has one only: `devices_per_rank` is refused
   };
   /// Who starts the ranks of a program that was started alone.
@@ -34,8 +34,8 @@ struct StrategyTraits {
   Ranks ranks = Ranks::per_device;
   Devices devices = Devices::parts;
   Launcher launcher = Launcher::mpirun;
-  /// The name of the strategy that this one is, with a warning, where it was to spawn ranks and mpirun or srun
-  /// has started them already. Empty: it stays itself.
+  /// The name of the strategy that runs instead, with a warning, where this one was to spawn ranks and
+  /// mpirun or srun has started them already. Empty: it stays itself.
   std::string joined_as = {};
 
   /// Whether its only rank gets all devices that were asked for.
