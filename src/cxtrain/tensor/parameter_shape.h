@@ -3,9 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <vector>
-
-#include "cxtrain/tensor/named_tensor.h"
 
 namespace cxtrain {
 
@@ -18,12 +15,6 @@ struct ParameterShape {
 
 inline ParameterShape shape_of(const at::Tensor& parameter) {
   return {parameter.numel(), parameter.scalar_type(), parameter.device()};
-}
-
-inline std::vector<ParameterShape> shapes_of(const std::vector<NamedTensor>& parameters) {
-  std::vector<ParameterShape> shapes;
-  for (const NamedTensor& parameter : parameters) shapes.push_back(shape_of(parameter.tensor));
-  return shapes;
 }
 
 }  // namespace cxtrain
