@@ -94,7 +94,7 @@ inline void check_result(const Case& odd, const ForkedResult& result) {
   if (result.status != 0) CHECK(result.errors.size() <= kLongest);
   const bool says_why = result.status == 0 || !result.errors.empty() || !result.output.empty();
   CHECK(says_why);
-  for (const char* foreign : {"bad_alloc", "vector::", "basic_string::", "json.exception", "frame #",
+  for (const char* foreign : {"std::bad_alloc", "vector::", "basic_string::", "json.exception", "frame #",
                               "filesystem error", "terminate called", "Exception raised from"}) {
     CHECK(result.errors.find(foreign) == std::string::npos);
     CHECK(result.output.find(foreign) == std::string::npos);
