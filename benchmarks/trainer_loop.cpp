@@ -11,7 +11,7 @@
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/components.h"
 #include "cxtrain/memory/cpu_allocator.h"
-#include "cxtrain/trainer/train_state.h"
+#include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/trainer.h"
 
 namespace {
@@ -59,7 +59,7 @@ int measure(int argc, char** argv) {
   const Components components = load_components(registry, options, problems);
   if (!problems.empty()) throw ConfigError(problems);
   Trainer trainer(*world, options, registry);
-  seed_everything(options.seed.value_or(0), -1);
+  seed_everything(options.seed.value_or(0));
   const std::unique_ptr<Module> model = make_model(registry, options, components);
   const std::unique_ptr<DataModule> data = make_data(registry, options, components, *model);
   StepTimes times;

@@ -12,3 +12,5 @@ build_targets all
 say "testing"
 cd "$build"
 ctest --output-on-failure --no-tests=error "$@"
+# What the matrix of resumed trainings has covered in this run.
+grep -h "^resume: " Testing/Temporary/LastTest.log | sort -u || true

@@ -1,6 +1,7 @@
 #include "ddp_strategy.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/agree.h"
@@ -84,6 +85,18 @@ class DdpStrategy final : public Strategy {
 
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
     visit_all(*module_, visit);
+  }
+  /// The order of the gradients in the buckets.
+  void save(StateDict& state) const override {
+    std::string order;
+    for (const std::string& name : reducer_->order()) order += name + '\n';
+    state.set("bucket_order", order);
+  }
+  void load(const StateDict& state) override {
+    std::istringstream saved(state.text("bucket_order"));
+    std::vector<std::string> order;
+    for (std::string name; std::getline(saved, name);) order.push_back(name);
+    if (!order.empty()) reducer_->set_order(order);
   }
   std::string describe() const override { return communicator_->description(); }
 

@@ -1,5 +1,8 @@
+#include <ATen/Context.h>
+#include <ATen/core/Generator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/stack.h>
 
 #include <sstream>
@@ -61,7 +64,7 @@ class DpStrategy final : public Strategy {
     }
     used_ = std::max(used_, chunks.size());
     std::vector<at::Tensor> losses(chunks.size());
-    run_logged(chunks, [&](std::size_t i) {
+    run_logged(training_draws_, chunks, [&](std::size_t i) {
       losses[i] = forward_loss(*replicas_[i].model, chunks[i], step.batch_idx, *context_);
     });
     const at::Tensor loss = mean_loss(losses, chunks);
@@ -89,7 +92,7 @@ class DpStrategy final : public Strategy {
 
   void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
     const std::vector<Batch> chunks = scatter(batch);
-    run_logged(chunks, [&](std::size_t i) {
+    run_logged(other_draws_, chunks, [&](std::size_t i) {
       local_evaluation_step(*replicas_[i].model, stage, chunks[i], batch_idx, *context_);
     });
   }
@@ -97,7 +100,7 @@ class DpStrategy final : public Strategy {
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
     const std::vector<Batch> chunks = scatter(batch);
     std::vector<at::Tensor> outputs(chunks.size());
-    run_logged(chunks, [&](std::size_t i) {
+    run_logged(other_draws_, chunks, [&](std::size_t i) {
       outputs[i] = local_predict_step(*replicas_[i].model, chunks[i], batch_idx, *context_);
     });
     const at::NoGradGuard no_grad;
@@ -116,6 +119,11 @@ class DpStrategy final : public Strategy {
   }
 
  private:
+  /// What is known of the random numbers that a kind of forward pass draws.
+  struct Draws {
+    bool ever = false, known = false;
+  };
+
   void sum_gradients() {
     // A replica that skipped its samples has no gradients, rightly.
     if (all_had_loss_ && !std::exchange(checked_, true)) require_own_gradients({replicas_.data(), used_});
@@ -179,7 +187,8 @@ class DpStrategy final : public Strategy {
   }
 
   /// Runs `work` on the replicas that have a chunk; what they log reaches the run's sink afterwards, once.
-  void run_logged(const std::vector<Batch>& chunks, const std::function<void(std::size_t)>& work) {
+  void run_logged(Draws& draws, const std::vector<Batch>& chunks,
+                  const std::function<void(std::size_t)>& work) {
     std::vector<MetricRecorder> recorders(chunks.size());
     std::vector<MetricSink*> before(chunks.size());
     std::vector<std::int64_t> samples;
@@ -191,7 +200,7 @@ class DpStrategy final : public Strategy {
       for (std::size_t i = 0; i < chunks.size(); ++i) replicas_[i].model->redirect_log(before[i]);
     };
     try {
-      threads_->run(chunks.size(), work);
+      run_alike(draws, chunks.size(), work);
     } catch (...) {
       give_back();
       throw;
@@ -200,6 +209,28 @@ class DpStrategy final : public Strategy {
     if (!before.empty() && before[0] != nullptr) {
       log_means(recorders, samples, context_->device, *before[0]);
     }
+  }
+
+  /// Replicas on a GPU draw random numbers from its generator, those on the processor all from one. Where
+  /// they do, they take turns: each then gets the same numbers whenever the same training is run. The first
+  /// pass tells whether that is needed.
+  void run_alike(Draws& draws, std::size_t count, const std::function<void(std::size_t)>& work) {
+    if (count < 2 || !context_->device.is_cpu()) return threads_->run(count, work);
+    const at::Generator& generator = at::globalContext().defaultGenerator(at::kCPU);
+    const at::Tensor before = generator.get_state();
+    const bool in_turns = draws.ever || !draws.known;
+    if (in_turns) {
+      threads_->run_in_turns(count, work);
+    } else {
+      threads_->run(count, work);
+    }
+    draws.known = true;
+    if (draws.ever || at::equal(before, generator.get_state())) return;
+    draws.ever = true;
+    if (in_turns) return;
+    log_warning(
+        "dp: a forward pass has begun to draw random numbers, and this once its replicas did so in no fixed "
+        "order; from now on they take turns");
   }
 
   /// Of the chunks that were not skipped.
@@ -238,6 +269,7 @@ class DpStrategy final : public Strategy {
   std::uint64_t sent_changes_ = 0;  ///< of the parameters, when they last went to the replicas
   std::size_t used_ = 0;            ///< replicas that had samples since the gradients were forgotten
   bool all_had_loss_ = true;        ///< of the replicas that had samples
+  Draws training_draws_, other_draws_;
   bool checked_ = false, told_ = false;
 };
 

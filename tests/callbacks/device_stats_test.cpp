@@ -46,6 +46,7 @@ class FakeRun final : public RunView {
     for (std::size_t i = 0; i < others.size() && i < values.size(); ++i) values[i] += others[i];
   }
   void request_stop(std::string) override {}
+  void request_checkpoint() override {}
 
   std::int64_t step = 0;
   int exchanges = 0;

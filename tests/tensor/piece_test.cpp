@@ -53,7 +53,7 @@ TEST_CASE("a piece that is not covered, or of another shape, is named") {
       test::contains("lacks x in part"));
   CHECK_THROWS_WITH(fill_pieces(wanted, std::vector{whole_piece("x", numbers({5, 6}))}),
                     test::contains("x has the shape [30], and in the saved state [5, 6]"));
-  CHECK_THROWS_AS(fill_pieces(wanted, {}), TrainingError);
+  CHECK_THROWS_AS(fill_pieces(wanted, {}), StateError);
 }
 
 }  // namespace

@@ -64,6 +64,12 @@ class PluginError : public Error {
   explicit PluginError(const std::string& message) : Error(ExitCode::refused, message) {}
 };
 
+/// A saved state lacks something that a training needs, or belongs to a training of another kind.
+class StateError : public Error {
+ public:
+  explicit StateError(const std::string& message) : Error(ExitCode::refused, message) {}
+};
+
 /// A collective failed, timed out, or found the ranks in disagreement.
 class CommunicationError : public Error {
  public:
@@ -81,7 +87,8 @@ class TrainingError : public Error {
 /// shown with $TORCH_SHOW_CPP_STACKTRACES=1, as PyTorch shows them), one of the standard library translated.
 std::string message_of(const std::exception& error);
 
-/// The exit status that an error asks for: an Error's own, `refused` where a path is at fault, else `failure`.
+/// The exit status that an error asks for: an Error's own, `refused` where a path is at fault, else
+/// `failure`.
 ExitCode code_of(const std::exception& error);
 
 }  // namespace cxtrain

@@ -3,10 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "cxtrain/callbacks/run_view.h"
 #include "cxtrain/data/batch.h"
+#include "cxtrain/state/state_dict.h"
 
 namespace cxtrain {
 
@@ -24,6 +26,19 @@ class Callback {
   /// Whether it acts on metrics that others log (early stopping), and so wants to be last at the end of an
   /// epoch.
   virtual bool monitors() const { return false; }
+
+  /// What the callback has to know again when a training is resumed: Lightning's hooks of these names. Called
+  /// between two steps, on every rank; a file keeps what rank 0 saves. A callback that asks for a stop
+  /// because of what it has seen asks again in `on_train_start`.
+  virtual void on_save_checkpoint(StateDict& /*state*/) {}
+  virtual void on_load_checkpoint(const StateDict& /*state*/) {}
+  /// The name under which that is kept: the class's, unless there is more to tell.
+  virtual std::string state_key() const;
+
+  /// The state of the whole training, at the first moment between two steps after somebody has asked for it
+  /// (`RunView::request_checkpoint`). Its tensors are the training's own and change with the next step, so
+  /// keep a `clone()`, or write them.
+  virtual void on_checkpoint(RunView&, const StateDict& /*state*/) {}
 
   virtual void on_fit_start(RunView&) {}
   virtual void on_sanity_check_start(RunView&) {}

@@ -42,6 +42,9 @@ class DeviceStats final : public Callback {
 
   void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
+  void on_save_checkpoint(StateDict& state) override { state.set("last_logged", last_logged_); }
+  void on_load_checkpoint(const StateDict& state) override { last_logged_ = state.integer("last_logged"); }
+  std::string state_key() const override { return "DeviceStatsMonitor"; }
 
  private:
   struct GpuReading;

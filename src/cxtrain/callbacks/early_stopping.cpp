@@ -42,7 +42,7 @@ void EarlyStopping::check(RunView& run) {
   std::ostringstream reason;
   if (options_.check_finite && !std::isfinite(*value)) {
     reason << "early stopping: " << options_.monitor << " is " << *value;
-    return run.request_stop(reason.str());
+    return stop(run, reason.str());
   }
   const bool better =
       options_.mode == "min" ? *value < best_ - options_.min_delta : *value > best_ + options_.min_delta;
@@ -54,7 +54,35 @@ void EarlyStopping::check(RunView& run) {
   if (++wait_ < options_.patience) return;
   reason << "early stopping: " << options_.monitor << " has not improved on " << best_ << " for " << wait_
          << " checks";
-  run.request_stop(reason.str());
+  stop(run, reason.str());
+}
+
+void EarlyStopping::stop(RunView& run, std::string reason) {
+  stopped_for_ = reason;
+  run.request_stop(std::move(reason));
+}
+
+void EarlyStopping::on_train_start(RunView& run) {
+  if (!stopped_for_.empty()) run.request_stop(stopped_for_);
+}
+
+std::string EarlyStopping::state_key() const {
+  return "EarlyStopping{monitor: " + options_.monitor + ", mode: " + options_.mode + "}";
+}
+
+void EarlyStopping::on_save_checkpoint(StateDict& state) {
+  state.set("best", best_);
+  state.set("wait", wait_);
+  state.set("patience", options_.patience);
+  state.set("stopped_for", stopped_for_);
+}
+
+void EarlyStopping::on_load_checkpoint(const StateDict& state) {
+  best_ = state.real("best");
+  wait_ = static_cast<int>(state.integer("wait"));
+  // Who resumes with more patience wants to go on.
+  const bool more_patient = options_.patience > state.integer("patience") && wait_ < options_.patience;
+  stopped_for_ = more_patient ? std::string() : state.text("stopped_for");
 }
 
 }  // namespace cxtrain

@@ -29,14 +29,22 @@ class EarlyStopping final : public Callback {
   /// These throw TrainingError when nothing was logged under the monitored name, naming what was.
   void on_validation_end(RunView& run) override;
   void on_train_epoch_end(RunView& run) override;
+  /// Asks again for what a run that is resumed had asked for.
+  void on_train_start(RunView& run) override;
+
+  void on_save_checkpoint(StateDict& state) override;
+  void on_load_checkpoint(const StateDict& state) override;
+  std::string state_key() const override;
 
  private:
   bool at_epoch_end(const RunView& run) const;
   void check(RunView& run);
+  void stop(RunView& run, std::string reason);
 
   Options options_;
   double best_;
   int wait_ = 0;
+  std::string stopped_for_;  ///< why it has asked for a stop; empty: it has not
 };
 
 }  // namespace cxtrain

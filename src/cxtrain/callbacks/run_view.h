@@ -67,6 +67,9 @@ class RunView {
   virtual void sum_over_ranks(std::span<double> values) = 0;
   /// Ends training after the current step; the ranks agree on it, so that one rank's wish is enough.
   virtual void request_stop(std::string reason) = 0;
+  /// Asks for the state of the training, which every callback then gets (`Callback::on_checkpoint`). The wish
+  /// of one rank is enough.
+  virtual void request_checkpoint() = 0;
 };
 
 }  // namespace cxtrain

@@ -3,8 +3,12 @@
 namespace cxtrain {
 
 void Timer::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
-  if (run.elapsed_seconds() < max_seconds_) return;
+  elapsed_ = before_ + run.elapsed_seconds();
+  if (elapsed_ < max_seconds_) return;
   run.request_stop("max_time: " + std::to_string(static_cast<std::int64_t>(max_seconds_)) + " s are over");
 }
+
+void Timer::on_save_checkpoint(StateDict& state) { state.set("elapsed_seconds", elapsed_); }
+void Timer::on_load_checkpoint(const StateDict& state) { before_ = elapsed_ = state.real("elapsed_seconds"); }
 
 }  // namespace cxtrain

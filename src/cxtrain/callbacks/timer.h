@@ -5,15 +5,20 @@
 namespace cxtrain {
 
 /// Stops training after a time (`max_time`): Lightning's Timer. The first rank whose time is up decides for
-/// all.
+/// all. The time of a training that is resumed counts, too.
 class Timer final : public Callback {
  public:
   explicit Timer(double max_seconds) : max_seconds_(max_seconds) {}
   void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
+  void on_save_checkpoint(StateDict& state) override;
+  void on_load_checkpoint(const StateDict& state) override;
+  std::string state_key() const override { return "Timer"; }
 
  private:
   double max_seconds_;
+  double before_ = 0;   ///< seconds, of the training that this one resumes
+  double elapsed_ = 0;  ///< by the last step
 };
 
 }  // namespace cxtrain

@@ -24,7 +24,7 @@
 #include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/plugin/known_strategies.h"
 #include "cxtrain/report/progress_line.h"
-#include "cxtrain/trainer/train_state.h"
+#include "cxtrain/trainer/generators.h"
 
 namespace cxtrain {
 namespace {
@@ -87,7 +87,7 @@ Trained build_components(const Request& request) {
   const Options& options = request.options();
   Trained built;
   build_within_memory("model", arguments_text("model.", options.model.args), [&] {
-    seed_everything(options.seed.value_or(0), -1);  // every rank is the same model
+    seed_everything(options.seed.value_or(0));  // every rank is the same model
     built.model = make_model(request.registry, options, request.components);
   });
   build_within_memory("data", arguments_text("data.", options.data.args), [&] {
@@ -167,7 +167,7 @@ RunSummary run(World& world, Trainer& trainer, Request& request) {
   const Options& options = request.options();
   // Replicas, too, are the same model.
   trainer.set_replica_factory([&] {
-    seed_everything(options.seed.value_or(0), -1);
+    seed_everything(options.seed.value_or(0));
     return make_model(request.registry, options, request.components);
   });
   Trained built;
@@ -254,14 +254,12 @@ int run_trainer(int argc, char** argv, const Options& options, const std::functi
       if (register_components) register_components(registry);
       Plan plan;
       const Hardware hardware = gather_hardware(world);
-      run_agreed(world, [&] {
-        plan = plan_with_plugins(registry, options, hardware, world.facts());
-      });
+      run_agreed(world, [&] { plan = plan_with_plugins(registry, options, hardware, world.facts()); });
       if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
       trainer.emplace(world, options, std::move(plan), registry);
       trainer->set_log(job.log());
       trainer->set_config_text(to_yaml(options));
-      seed_everything(options.seed.value_or(0), -1);  // every rank builds the same model
+      seed_everything(options.seed.value_or(0));  // every rank builds the same model
       work(*trainer);
       const std::optional<RunSummary>& last = trainer->last_summary();
       if (!last) return 0;

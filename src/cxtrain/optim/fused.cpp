@@ -223,9 +223,8 @@ void FusedOptimizer::load(std::span<const Piece> state) {
       for (const char* prefix : {"exp_avg.", "momentum_buffer.", "exp_avg_sq.", "max_exp_avg_sq.", "step."}) {
         const std::string name = prefix + piece.name;
         if (!found.contains(name) || known.contains(name)) continue;
-        throw TrainingError(
-            "the saved state has " + name +
-            ", which this optimizer does not keep: it was saved by another kind of optimizer");
+        throw StateError("the saved state has " + name +
+                         ", which this optimizer does not keep: it was saved by another kind of optimizer");
       }
     }
   }

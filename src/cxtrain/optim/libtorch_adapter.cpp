@@ -90,8 +90,7 @@ class LibTorchAdapter final : public Optimizer {
   void load(std::span<const Piece> state) override {
     const auto saved = std::find_if(state.begin(), state.end(),
                                     [this](const Piece& piece) { return piece.name == state_name(); });
-    if (saved == state.end() || !saved->is_whole())
-      throw TrainingError("the saved state lacks " + state_name());
+    if (saved == state.end() || !saved->is_whole()) throw StateError("the saved state lacks " + state_name());
     torch::serialize::InputArchive archive = read(saved->values);
     optimizer_->load(archive);
     set_lr_factor(factor_);

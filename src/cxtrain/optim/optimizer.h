@@ -40,7 +40,7 @@ class Optimizer {
   /// step. Throws TrainingError where that cannot be had (an optimizer of the user's without `save`).
   virtual std::vector<Piece> state() const = 0;
   /// Takes over the state of an optimizer with the same settings: pieces of whatever ranges that together
-  /// cover this one's. Throws TrainingError naming what is missing, or belongs to another kind of optimizer.
+  /// cover this one's. Throws StateError naming what is missing, or belongs to another kind of optimizer.
   virtual void load(std::span<const Piece> state) = 0;
 };
 

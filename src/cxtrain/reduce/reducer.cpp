@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
 #include "cxtrain/base/log.h"
 
@@ -137,9 +138,9 @@ void Reducer::on_gradient(std::size_t index) {
   parameter.touched = true;
   if (!synchronize_ || parameter.ready) return;
   parameter.ready = true;
-  if (!order_agreed_) observed_order_.push_back(index);
+  if (order_.empty()) observed_order_.push_back(index);
   --buckets_[parameter.bucket].pending;
-  if (options_.overlap && order_agreed_) send_ready_buckets();
+  if (options_.overlap && !order_.empty()) send_ready_buckets();
 }
 
 /// Whether it has a place in the pool to itself (autograd may hand out views of one tensor), laid out like
@@ -170,7 +171,7 @@ void Reducer::finish() {
   communicator_.join();
   if (options_.find_unused_parameters) forget_unused();
   synchronize_ = false;
-  if (!order_agreed_) agree_on_order();
+  if (order_.empty()) agree_on_order();
 }
 
 void Reducer::fill_untouched() {
@@ -205,17 +206,38 @@ void Reducer::forget_unused() {
 }
 
 void Reducer::agree_on_order() {
-  order_agreed_ = true;
-  // Parameters that were not reached go last; rank 0's order holds for all.
-  std::vector<bool> seen(parameters_.size(), false);
-  for (const std::size_t index : observed_order_) seen[index] = true;
-  for (std::size_t i = 0; i < seen.size(); ++i) {
-    if (!seen[i]) observed_order_.push_back(i);
-  }
   std::ostringstream mine;
   for (const std::size_t index : observed_order_) mine << index << ' ';
-  std::istringstream agreed(world_.broadcast(mine.str()));
-  for (std::size_t index = 0; agreed >> index;) next_order_.push_back(index);
+  std::istringstream agreed(world_.broadcast(mine.str()));  // rank 0's holds for all
+  std::vector<std::size_t> order;
+  for (std::size_t index = 0; agreed >> index;) order.push_back(index);
+  use_order(std::move(order));
+}
+
+void Reducer::use_order(std::vector<std::size_t> order) {
+  std::vector<bool> seen(parameters_.size(), false);
+  for (const std::size_t index : order) seen[index] = true;
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    if (!seen[i]) order.push_back(i);  // those that were not reached go last
+  }
+  order_ = std::move(order);
+  lay_out_next_ = true;
+}
+
+std::vector<std::string> Reducer::order() const {
+  std::vector<std::string> names;
+  for (const std::size_t index : order_) names.push_back(parameters_[index].name);
+  return names;
+}
+
+void Reducer::set_order(std::span<const std::string> names) {
+  std::vector<std::size_t> order;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(parameters_.begin(), parameters_.end(),
+                                    [&](const Parameter& parameter) { return parameter.name == name; });
+    if (found != parameters_.end()) order.push_back(static_cast<std::size_t>(found - parameters_.begin()));
+  }
+  use_order(std::move(order));
 }
 
 void Reducer::zero_gradients() {
@@ -225,9 +247,7 @@ void Reducer::zero_gradients() {
     parameter.touched = false;
   }
   if (pool_ != nullptr) pool_in_use_.emplace(pool_);
-  if (next_order_.empty()) return;
-  lay_out(next_order_);  // now, while there is nothing in the buckets to move
-  next_order_.clear();
+  if (std::exchange(lay_out_next_, false)) lay_out(order_);  // while there is nothing in the buckets to move
 }
 
 }  // namespace cxtrain

@@ -64,6 +64,13 @@ class Reducer {
 
   std::size_t bucket_count() const { return buckets_.size(); }
 
+  /// The parameters' names in the order that was observed; empty as long as there was none. What comes after
+  /// each other in memory is reduced together, which may decide about the last bits of a sum.
+  std::vector<std::string> order() const;
+  /// Lays the buckets out in this order from the next step on. A name that is no parameter's is left out, a
+  /// parameter without a name goes last. The same on all ranks.
+  void set_order(std::span<const std::string> names);
+
  private:
   struct Hook;
   struct Parameter {
@@ -93,6 +100,7 @@ class Reducer {
   void fill_untouched();
   void forget_unused();
   void agree_on_order();
+  void use_order(std::vector<std::size_t> order);
 
   std::vector<Parameter> parameters_;
   std::vector<at::Tensor> frozen_;         ///< those that require no gradient
@@ -106,11 +114,11 @@ class Reducer {
   ReducerOptions options_;
   std::mutex gradients_arrive_;  ///< held by a hook: those of several devices may run at once
   bool synchronize_ = false;
-  bool order_agreed_ = false;
   bool warned_unused_ = false;
   std::size_t next_bucket_ = 0;  ///< the first that has not been sent in this step
   std::vector<std::size_t> observed_order_;
-  std::vector<std::size_t> next_order_;  ///< agreed, to be laid out by the next zero_gradients
+  std::vector<std::size_t> order_;  ///< observed and agreed; empty: not yet
+  bool lay_out_next_ = false;       ///< by the next zero_gradients
 };
 
 }  // namespace cxtrain

@@ -5,6 +5,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include "cxtrain/base/error.h"
@@ -86,6 +87,22 @@ void ReplicaThreads::run(std::size_t count, const std::function<void(std::size_t
   for (std::size_t replica = 0; replica < count; ++replica) {
     if (errors_[replica]) rethrow(replica);
   }
+}
+
+void ReplicaThreads::run_in_turns(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::mutex mutex;
+  std::condition_variable next;
+  std::size_t turn = 0;
+  run(count, [&](std::size_t replica) {
+    std::unique_lock lock(mutex);
+    next.wait(lock, [&] { return turn == replica; });
+    const auto pass_on = [&](void*) {
+      ++turn;
+      next.notify_all();
+    };
+    const std::unique_ptr<void, decltype(pass_on)> at_end(&turn, pass_on);  // also after an exception
+    work(replica);
+  });
 }
 
 void ReplicaThreads::serve(std::size_t replica) {

@@ -33,6 +33,8 @@ class ReplicaThreads {
   /// return or by exception. Then throws the error of the lowest replica that failed, as an Error with its
   /// exit status whose message begins with the replica.
   void run(std::size_t count, const std::function<void(std::size_t)>& work);
+  /// The same, one after the other, thread 0 first.
+  void run_in_turns(std::size_t count, const std::function<void(std::size_t)>& work);
 
  private:
   struct Job;

@@ -17,6 +17,7 @@
 #include "cxtrain/optim/setup.h"
 #include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/precision/policy.h"
+#include "cxtrain/state/stateful.h"
 #include "cxtrain/strategy/trainable.h"
 #include "cxtrain/strategy/trained_parameters.h"
 
@@ -59,11 +60,10 @@ struct MicroStep {
 
 enum class EvaluationStage { validate, test };
 
-class Strategy {
+class Strategy : public Stateful {
  public:
   static constexpr std::string_view kKind = "strategy";
   using Traits = StrategyTraits;  ///< what a plugin says of its strategy when it registers it
-  virtual ~Strategy() = default;
 
   /// Puts the model on this rank's devices, in the dtypes of the precision. Talks to no other rank; may
   /// refuse, by an Error that the caller agrees on with the other ranks. `module` and `context` outlive the
@@ -99,6 +99,12 @@ class Strategy {
   /// Shows every parameter and buffer of the model as a whole, one at a time, in the order of their names, to
   /// every rank. `visit` must not keep the tensor, or write to it. Collective.
   virtual void visit_whole(const std::function<void(const NamedTensor&)>& visit) = 0;
+
+  /// What a strategy remembers of the steps besides the model, where that decides about bits. Called between
+  /// `prepare` and the first step that follows, and after any step.
+  std::string state_key() const override { return "strategy"; }
+  void save(StateDict& /*state*/) const override {}
+  void load(const StateDict& /*state*/) override {}
 
   /// For the log: how gradients travel.
   virtual std::string describe() const = 0;

@@ -19,7 +19,7 @@ void require_same_whole(const Piece& source, const Piece& target) {
   std::ostringstream text;
   text << target.name << " has the shape " << at::IntArrayRef(target.shape) << ", and in the saved state "
        << at::IntArrayRef(source.shape);
-  throw TrainingError(text.str());
+  throw StateError(text.str());
 }
 
 /// The elements that both hold.
@@ -79,7 +79,7 @@ void fill_pieces(std::span<const Piece> targets, std::span<const Piece> sources)
       covered = std::max(covered, source->range.end);
     }
     if (found.empty() || covered < target.range.end)
-      throw TrainingError("the saved state lacks " + target.name + (found.empty() ? "" : " in part"));
+      throw StateError("the saved state lacks " + target.name + (found.empty() ? "" : " in part"));
   }
 }
 

@@ -36,7 +36,7 @@ std::vector<Piece> whole_pieces(const std::vector<NamedTensor>& tensors);
 Piece part_of(const std::string& name, const at::Tensor& tensor, ElementRange range);
 
 /// Copies into each target what `sources` hold of it: pieces of the same name, of whatever ranges. Throws
-/// TrainingError naming a target that they do not cover, or whose whole has another shape there.
+/// StateError naming a target that they do not cover, or whose whole has another shape there.
 void fill_pieces(std::span<const Piece> targets, std::span<const Piece> sources);
 
 }  // namespace cxtrain

@@ -5,6 +5,7 @@
 
 #include "cxtrain/config/options.h"
 #include "cxtrain/data/dataset.h"
+#include "cxtrain/state/state_dict.h"
 
 namespace cxtrain {
 
@@ -22,6 +23,11 @@ class DataModule {
   virtual DataLoaderSpec val_dataloader() { return {}; }
   virtual DataLoaderSpec test_dataloader() { return {}; }
   virtual DataLoaderSpec predict_dataloader() { return {}; }
+
+  /// What the data remember of a training: Lightning's hooks of these names. Called between two steps, on
+  /// every rank; a file keeps what rank 0 saves. Loaded after `setup`, before any loader is asked for.
+  virtual void on_save_checkpoint(StateDict& /*state*/) {}
+  virtual void on_load_checkpoint(const StateDict& /*state*/) {}
 };
 
 }  // namespace cxtrain

@@ -6,10 +6,22 @@
 #include "cxtrain/cluster/agree.h"
 
 namespace cxtrain {
+namespace {
+
+/// The epoch before which a training that has come this far last made its loaders.
+std::int64_t last_reload(const TrainState& state, std::int64_t every) {
+  const std::int64_t begun = state.batch == 0 && state.epoch > 0 ? state.epoch - 1 : state.epoch;
+  return every > 0 ? begun / every * every : 0;
+}
+
+}  // namespace
 
 FitData::FitData(World& world, std::function<Loaders()> make, const TrainerOptions& options,
-                 std::optional<std::int64_t> model_max_epochs)
-    : make_(std::move(make)), options_(options), model_max_epochs_(model_max_epochs) {
+                 std::optional<std::int64_t> model_max_epochs, const TrainState& from)
+    : make_(std::move(make)),
+      options_(options),
+      model_max_epochs_(model_max_epochs),
+      loaded_for_(last_reload(from, options.reload_dataloaders_every_n_epochs)) {
   load(world);
 }
 
@@ -56,7 +68,8 @@ void require_same_data(const std::vector<std::string>& ranks) {
   if (ranks_of.size() <= 1) return;
   std::string text;
   for (const auto& [length, list] : ranks_of) text += (text.empty() ? "" : "; ") + list + " has " + length;
-  const ConfigError error("data", "the ranks have found different data, and would wait for each other: " + text,
+  const ConfigError error("data",
+                          "the ranks have found different data, and would wait for each other: " + text,
                           "every rank reads the same data and takes its share of it; see that the path shows "
                           "the same files on every node");
   throw AgreedError(error.code(), error.what());

@@ -9,6 +9,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/trainer/limits.h"
+#include "cxtrain/trainer/train_state.h"
 
 namespace cxtrain {
 
@@ -23,8 +24,10 @@ class FitData {
   /// `make` asks the data module; it and the options outlive this. Throws ConfigError when there are no
   /// training samples, where options and data contradict each other (`fit_limits`), or where the ranks have
   /// data of different lengths; on all ranks alike. Collective.
+  /// `from`: where training begins. A fit that is resumed first has the loaders that were in use when it was
+  /// saved, so that data which count how often they were asked come to the same.
   FitData(World& world, std::function<Loaders()> make, const TrainerOptions& options,
-          std::optional<std::int64_t> model_max_epochs);
+          std::optional<std::int64_t> model_max_epochs, const TrainState& from = {});
 
   /// Called before each epoch. Collective.
   void prepare_epoch(std::int64_t epoch, World& world);
@@ -39,7 +42,7 @@ class FitData {
   std::function<Loaders()> make_;
   const TrainerOptions& options_;
   std::optional<std::int64_t> model_max_epochs_;
-  std::int64_t loaded_for_ = 0;  ///< epoch
+  std::int64_t loaded_for_;  ///< epoch
   Loaders loaders_;
   FitLimits limits_;
 };

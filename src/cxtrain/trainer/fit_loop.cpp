@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process_clock.h"
+#include "cxtrain/cluster/agree.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/finite_check.h"
 
 namespace cxtrain {
 
-FitLoop::FitLoop(Run& run, FitData& data, Optimization& optimization)
-    : run_(run), data_(data), optimization_(optimization) {
+FitLoop::FitLoop(Run& run, FitData& data, Optimization& optimization, TrainingState* state)
+    : run_(run), data_(data), optimization_(optimization), state_(state) {
+  if (run_.resumed) run_agreed(run_.parts.world, [this] { require_same_epoch(); });
   run_.loop.max_epochs = limits().max_epochs;
   run_.loop.max_steps = limits().max_steps;
   run_.loop.validates_at_epoch_end_only = limits().validates_at_epoch_end_only();
@@ -31,12 +34,16 @@ void FitLoop::fit() {
 void FitLoop::train() {
   run_.start_clock();
   run_.call(hooks::on_train_start);
+  if (state_ != nullptr) state_->settle();
+  agree();
+  make_checkpoint_if_wanted();
   while (!done()) run_epoch();
   run_.call(hooks::on_train_end);
 }
 
 /// A few validation batches before the first step find mistakes in validation_step before an epoch is spent.
 void FitLoop::sanity_check() {
+  if (run_.resumed) return;
   if (cannot_validate_ || data_.val() == nullptr || limits().sanity_batches == 0) return;
   run_.loop.sanity_checking = true;
   run_.call(hooks::on_sanity_check_start);
@@ -44,6 +51,21 @@ void FitLoop::sanity_check() {
   run_.call(hooks::on_sanity_check_end);
   run_.loop.sanity_checking = false;
   run_.metrics.clear();
+}
+
+/// A batch that the saved state counts would otherwise be another one here.
+void FitLoop::require_same_epoch() const {
+  if (run_.state.batch == 0 || run_.loop.num_batches == limits().train_batches) return;
+  throw StateError("the saved state stands at batch " + std::to_string(run_.state.batch) +
+                   " of an epoch of " + std::to_string(run_.loop.num_batches) + ", and here an epoch has " +
+                   std::to_string(limits().train_batches) +
+                   ": resume with the same data, batch size and number of ranks");
+}
+
+/// Steps are whole: nothing is stopped or saved while gradients accumulate, which then would be lost.
+bool FitLoop::between_steps() const {
+  const std::int64_t batch = run_.state.batch;
+  return batch % limits().accumulate == 0 || batch == limits().train_batches;
 }
 
 bool FitLoop::done() const {
@@ -57,14 +79,15 @@ void FitLoop::run_epoch() {
   TrainState& state = run_.state;
   data_.prepare_epoch(state.epoch, run_.parts.world);
   run_.loop.num_batches = limits().train_batches;
-  run_.call(hooks::on_train_epoch_start);
+  if (state.batch == 0) run_.call(hooks::on_train_epoch_start);
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
   Batch batch;
   run_.resume_training();
-  while (!done() && data_.train().next(batch)) {
+  while (!(between_steps() && done()) && data_.train().next(batch)) {
     run_batch(batch);
     batch.tensors.clear();  // the next one may take the same memory, which is still in the caches
     if (validation_due()) validate();
+    if (between_steps()) make_checkpoint_if_wanted();
   }
   run_.pause_training();
   const bool complete = state.batch >= limits().train_batches;
@@ -76,7 +99,8 @@ void FitLoop::run_epoch() {
   ++state.epoch;
   state.batch = 0;
   optimization_.end_epoch();
-  agree_on_stopping();
+  agree();
+  make_checkpoint_if_wanted();
 }
 
 MicroStep FitLoop::micro_step(const Batch& batch) {
@@ -149,14 +173,23 @@ void FitLoop::after_step(bool stepped) {
     run_.log_row(run_.metrics.take_step_values(run_.parts.world));
   }
   run_.loggers.flush_when_due();
-  agree_on_stopping();
+  agree();
 }
 
-void FitLoop::agree_on_stopping() {
-  const bool asked = (run_.agree() & Run::kStopRequested) != 0;
-  if (!asked || stopping_) return;
+void FitLoop::agree() {
+  const std::uint64_t wishes = run_.agree();
+  if ((wishes & Run::kCheckpointRequested) != 0) checkpoint_wanted_ = true;
+  if ((wishes & Run::kStopRequested) == 0 || stopping_) return;
   stopping_ = true;
   if (run_.stop_requested && !run_.stop_reason.empty()) log_info(run_.stop_reason);
+}
+
+void FitLoop::make_checkpoint_if_wanted() {
+  if (!std::exchange(checkpoint_wanted_, false)) return;
+  run_.checkpoint_requested = false;
+  if (state_ == nullptr) return;
+  const StateDict saved = state_->save();
+  run_.call(hooks::on_checkpoint, saved);
 }
 
 bool FitLoop::validation_due() const {
@@ -185,7 +218,7 @@ void FitLoop::validate() {
   run_.pause_training();
   if (const auto values = run_validation(limits().val_batches)) run_.log_row(*values);
   run_.loggers.flush();
-  agree_on_stopping();
+  agree();
   run_.resume_training();
 }
 

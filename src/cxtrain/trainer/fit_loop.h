@@ -3,6 +3,7 @@
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/optimization.h"
 #include "cxtrain/trainer/run.h"
+#include "cxtrain/trainer/training_state.h"
 
 namespace cxtrain {
 
@@ -10,8 +11,9 @@ namespace cxtrain {
 /// for every strategy. Collective.
 class FitLoop final : private StepObserver {
  public:
-  /// All references outlive the loop.
-  FitLoop(Run& run, FitData& data, Optimization& optimization);
+  /// All references outlive the loop. `state`: what checkpoints are made of, and what was loaded of one; null
+  /// for a trial, of which nobody keeps any.
+  FitLoop(Run& run, FitData& data, Optimization& optimization, TrainingState* state = nullptr);
 
   /// A whole fit: the sanity check and the training, between the hooks of a fit.
   void fit();
@@ -34,13 +36,18 @@ class FitLoop final : private StepObserver {
   std::optional<MetricStore::Values> run_validation(std::int64_t batches);
   bool validation_due() const;
   bool done() const;
+  bool between_steps() const;
   const FitLimits& limits() const { return data_.limits(); }
-  void agree_on_stopping();
+  void agree();
+  void make_checkpoint_if_wanted();
+  void require_same_epoch() const;
 
   Run& run_;
   FitData& data_;
   Optimization& optimization_;
+  TrainingState* state_;
   bool stopping_ = false;
+  bool checkpoint_wanted_ = false;
   bool cannot_validate_ = false;  ///< the model does not define validation_step
   Optimization::Contribution contribution_ = Optimization::Contribution::none;  ///< to the step, so far
   bool skip_noted_ = false;

@@ -48,6 +48,7 @@ CXTRAIN_HOOK(on_after_backward, training, both, true);
 CXTRAIN_HOOK(on_before_optimizer_step, training, both, true);
 CXTRAIN_HOOK(on_train_batch_end, training, both, true);
 CXTRAIN_HOOK(on_train_epoch_end, training, epoch, false);
+CXTRAIN_CALLBACK_HOOK(on_checkpoint, none, nothing, false);
 CXTRAIN_HOOK(on_train_end, none, ignored, false);
 CXTRAIN_HOOK(on_fit_end, none, ignored, false);
 CXTRAIN_HOOK(on_validation_start, evaluation, epoch, false);

@@ -74,7 +74,8 @@ LrFinderResult find_learning_rate(const Run::Parts& parts,
                                   const std::function<FitData::Loaders()>& make_loaders,
                                   const OptimizerSetup& setup, bool scale_gradients, const LrSweep& sweep) {
   const Options options = trial_options(parts.options, sweep);
-  Run run({parts.world, options, parts.module, parts.strategy, parts.device, parts.input_dtype});
+  Run run({parts.world, options, parts.module, parts.strategy, parts.device, parts.generators,
+           parts.input_dtype});
   run.state.seed = options.seed.value_or(0);
   LrFinderResult result;
   run.callbacks.push_back(std::make_unique<SweepRecorder>(result, sweep.early_stop_threshold));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/state/stateful.h"
 #include "cxtrain/strategy/metric_sink.h"
 #include "cxtrain/trainer/log_rule.h"
 #include "cxtrain/trainer/metric_value.h"
@@ -20,7 +21,7 @@ namespace cxtrain {
 ///
 /// A name that several hooks log is one metric for each hook; where only one value can be shown, the one that
 /// changed last is.
-class MetricStore final : public MetricSink {
+class MetricStore final : public MetricSink, public Stateful {
  public:
   using Phase = LogRule::Phase;
   using Values = std::vector<std::pair<std::string, double>>;
@@ -60,6 +61,11 @@ class MetricStore final : public MetricSink {
   /// The latest value of every metric, by name.
   std::map<std::string, double> all() const;
 
+  std::string state_key() const override { return "metrics"; }
+  void save(StateDict& state) const override;
+  void load(const StateDict& state) override;
+  bool differs_between_ranks() const override { return true; }  // each has its own share of the data
+
  private:
   struct Entry {
     std::string hook, name;
@@ -74,6 +80,8 @@ class MetricStore final : public MetricSink {
     std::optional<double> reduced;            ///< of the last epoch
     std::uint64_t step_at = 0, epoch_at = 0;  ///< when they changed: a count of changes
 
+    void save(StateDict& state) const;
+    void load(const StateDict& state);
     std::string step_name() const { return on_step && on_epoch ? name + "_step" : name; }
     std::string epoch_name() const { return on_step && on_epoch ? name + "_epoch" : name; }
   };

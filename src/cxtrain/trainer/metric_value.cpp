@@ -40,6 +40,7 @@ void MetricAccumulator::add(ReduceFx fx, double value, double samples) {
 void MetricAccumulator::add(ReduceFx fx, const at::Tensor& value, double samples) {
   weight += samples;
   const at::Tensor scalar = value.reshape({});
+  if (device.defined() && device.device() != value.device()) device = device.to(value.device());
   if (fx == ReduceFx::min || fx == ReduceFx::max) {
     const at::Tensor precise = scalar.to(at::kDouble);
     if (!device.defined()) {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "cxtrain/state/state_dict.h"
 #include "cxtrain/strategy/metric_sink.h"
 
 namespace cxtrain {
@@ -12,6 +13,9 @@ class MetricScalar {
   void set(double value);
   void set(const at::Tensor& value);
   double read() const;
+
+  void save(StateDict& state) const;
+  void load(const StateDict& state);
 
  private:
   double host_ = 0;
@@ -29,6 +33,9 @@ struct MetricAccumulator {
   void add(ReduceFx fx, double value, double samples);
   void add(ReduceFx fx, const at::Tensor& value, double samples);
   double read(ReduceFx fx) const;
+
+  void save(StateDict& state) const;
+  void load(const StateDict& state);
 };
 
 }  // namespace cxtrain

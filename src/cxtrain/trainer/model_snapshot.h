@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cxtrain/state/state_dict.h"
 #include "cxtrain/trainer/run.h"
 
 namespace cxtrain {
@@ -23,7 +24,7 @@ class ModelSnapshot {
   const Run::Parts parts_;
   TrainedParameters& trained_;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  ///< the tensor, its values
-  TrainState generators_;
+  StateDict generators_;
 };
 
 }  // namespace cxtrain

@@ -14,6 +14,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/optim/setup.h"
+#include "cxtrain/state/state_dict.h"
 #include "cxtrain/strategy/metric_sink.h"
 #include "cxtrain/strategy/trainable.h"
 #include "cxtrain/trainer/data_module.h"
@@ -73,6 +74,12 @@ class Module : public torch::nn::Module, public Trainable {
 
   /// The data that a model brings along (an example does); null when the user has to name some.
   virtual std::unique_ptr<DataModule> default_data() { return nullptr; }
+
+  /// What the model remembers besides its parameters and buffers: Lightning's hooks of these names. Called
+  /// between two steps, on every rank; a file keeps what rank 0 saves. Loaded after the parameters, before
+  /// `on_fit_start`.
+  virtual void on_save_checkpoint(StateDict& /*state*/) {}
+  virtual void on_load_checkpoint(const StateDict& /*state*/) {}
 
   /// Callbacks that the model wants in its runs, besides those that the user adds. Called once a run, on
   /// every rank.

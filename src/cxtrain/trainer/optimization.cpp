@@ -109,7 +109,7 @@ void Optimization::end_epoch() {
       throw TrainingError("the plateau schedule monitors `" + plateau->monitor +
                           "`, but nothing of this name was logged by the end of the epoch");
     }
-    run_.state.plateau.observe(*plateau, *metric);
+    plateau_.observe(*plateau, *metric);
   } else if (setup_.interval == Interval::step) {
     return;
   }
@@ -119,10 +119,49 @@ void Optimization::end_epoch() {
 void Optimization::update_learning_rate() {
   if (held_) return;
   const TrainState& state = run_.state;
-  if (std::holds_alternative<PlateauSchedule>(setup_.schedule))
-    return optimizer_->set_lr_factor(state.plateau.factor);
+  if (std::holds_alternative<PlateauSchedule>(setup_.schedule)) return set_lr_factor(plateau_.factor);
   const std::int64_t count = setup_.interval == Interval::step ? state.global_step : state.epoch;
-  optimizer_->set_lr_factor(schedule_factor(setup_.schedule, count, total_counts_));
+  set_lr_factor(schedule_factor(setup_.schedule, count, total_counts_));
+}
+
+void Optimization::set_lr_factor(double factor) {
+  lr_factor_ = factor;
+  optimizer_->set_lr_factor(factor);
+}
+
+void Optimization::save(StateDict& state) const {
+  state.make_section("optimizer").add(optimizer_->state());
+  if (scaler_) {
+    StateDict& scaler = state.make_section("grad_scaler");
+    scaler.set("scale", scaler_->current_scale());
+    scaler.set("growth_tracker", scaler_->growth_tracker());
+  }
+  StateDict& schedule = state.make_section("lr_schedule");
+  schedule.set("factor", lr_factor_);
+  schedule.set("held", held_);
+  schedule.set("plateau_factor", plateau_.factor);
+  schedule.set("plateau_best", plateau_.best);
+  schedule.set("plateau_has_best", plateau_.has_best);
+  schedule.set("plateau_bad_epochs", plateau_.bad_epochs);
+}
+
+void Optimization::load(const StateDict& state) {
+  if (state.has_section("grad_scaler") != scaler_.has_value()) {
+    throw StateError(std::string("the saved state ") + (scaler_ ? "lacks a loss scale" : "has a loss scale") +
+                     ": it was saved by a training of another precision");
+  }
+  optimizer_->load(state.section("optimizer").pieces());
+  if (scaler_) {
+    const StateDict& scaler = state.section("grad_scaler");
+    scaler_->restore(scaler.real("scale"), scaler.integer("growth_tracker"));
+  }
+  const StateDict& schedule = state.section("lr_schedule");
+  plateau_ = {.factor = schedule.real("plateau_factor"),
+              .best = schedule.real("plateau_best"),
+              .has_best = schedule.boolean("plateau_has_best"),
+              .bad_epochs = schedule.integer("plateau_bad_epochs")};
+  held_ = schedule.boolean("held");
+  set_lr_factor(schedule.real("factor"));
 }
 
 }  // namespace cxtrain

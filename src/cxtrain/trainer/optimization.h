@@ -6,6 +6,7 @@
 #include "cxtrain/optim/optimizer.h"
 #include "cxtrain/optim/schedule.h"
 #include "cxtrain/precision/grad_scaler.h"
+#include "cxtrain/state/stateful.h"
 #include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/trainer/limits.h"
 #include "cxtrain/trainer/run.h"
@@ -14,7 +15,7 @@ namespace cxtrain {
 
 /// What follows a complete backward: gradients synchronised, unscaled and clipped, the optimizer stepped, the
 /// loss scale and the learning rate moved on. Nothing here waits for the device.
-class Optimization {
+class Optimization final : public Stateful {
  public:
   /// `trained`: what the strategy has prepared for the setup's optimizer. Talks to no other rank. Throws
   /// ConfigError.
@@ -37,6 +38,11 @@ class Optimization {
   /// The learning rate stays what it is, whatever the schedule says.
   void hold_learning_rate() { held_ = true; }
 
+  // What the optimizer, the loss scale and the schedule remember; the parameters are the model's.
+  std::string state_key() const override { return "optimization"; }
+  void save(StateDict& state) const override;
+  void load(const StateDict& state) override;
+
   TrainedParameters& trained() { return *trained_; }
   GradScaler* scaler() { return scaler_ ? &*scaler_ : nullptr; }
 
@@ -45,11 +51,14 @@ class Optimization {
   void log_gradient_norms();
   void clip();
   void update_learning_rate();
+  void set_lr_factor(double factor);
 
   Run& run_;
   OptimizerSetup setup_;
   std::int64_t log_every_;
-  bool held_ = false;
+  PlateauState plateau_;
+  double lr_factor_ = 1;
+  bool held_ = false;  ///< the factor
   std::int64_t total_counts_;
   std::unique_ptr<TrainedParameters> trained_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -39,8 +39,9 @@ void Run::log_row(std::span<const MetricLogger::Metric> row) {
 }
 
 std::uint64_t Run::agree(std::uint64_t flags) {
-  constexpr std::uint64_t kInterrupted = 2, kTerminated = 4;
+  constexpr std::uint64_t kInterrupted = 4, kTerminated = 8;
   if (stop_requested) flags |= kStopRequested;
+  if (checkpoint_requested) flags |= kCheckpointRequested;
   if (const int signal = StopSignals::received(); signal != 0) {
     flags |= signal == SIGINT ? kInterrupted : kTerminated;
   }
@@ -68,6 +69,31 @@ double Run::training_seconds() const {
 void Run::pause_training() {
   if (training_since_) trained_ += clock.now() - *training_since_;
   training_since_.reset();
+}
+
+void Run::save_place(StateDict& place) const {
+  place.set("epoch", state.epoch);
+  place.set("batch", state.batch);
+  place.set("num_batches", loop.num_batches);
+  place.set("global_step", state.global_step);
+  place.set("samples", state.samples);
+  place.set("seed", state.seed);
+  place.set("seconds", training_seconds());
+  if (tuned.lr) place.set("tuned_lr", *tuned.lr);
+  if (tuned.batch_size) place.set("tuned_batch_size", *tuned.batch_size);
+}
+
+void Run::load_place(const StateDict& place) {
+  state = {.epoch = place.integer("epoch"),
+           .batch = place.integer("batch"),
+           .global_step = place.integer("global_step"),
+           .samples = place.integer("samples"),
+           .seed = static_cast<std::uint64_t>(place.integer("seed"))};
+  loop.num_batches = place.integer("num_batches");
+  trained_ = place.real("seconds");
+  if (place.has("tuned_lr")) tuned.lr = place.real("tuned_lr");
+  if (place.has("tuned_batch_size")) tuned.batch_size = place.integer("tuned_batch_size");
+  resumed = true;
 }
 
 std::string Run::where() const {

@@ -13,6 +13,7 @@
 #include "cxtrain/config/plan.h"
 #include "cxtrain/report/metric_loggers.h"
 #include "cxtrain/strategy/strategy.h"
+#include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/hooks.h"
 #include "cxtrain/trainer/metric_store.h"
 #include "cxtrain/trainer/module.h"
@@ -49,6 +50,7 @@ class Run final : public RunView {
     Module& module;
     Strategy& strategy;
     at::Device device;
+    Generators& generators;                     ///< this rank's
     std::optional<at::ScalarType> input_dtype;  ///< floating-point inputs are converted to it
     std::string log_dir = {};                   ///< empty: nothing is written
   };
@@ -90,6 +92,7 @@ class Run final : public RunView {
   }
   void sum_over_ranks(std::span<double> values) override { parts.world.sum(values); }
   void request_stop(std::string reason) override;
+  void request_checkpoint() override { checkpoint_requested = true; }
 
   /// Runs a hook (`hooks::on_...`): of every callback, then of the module. What it logs is treated by its
   /// rule, with the weight of what surrounds it.
@@ -109,11 +112,11 @@ class Run final : public RunView {
   /// Moves a batch to this rank's device and input dtype, in place; a no-op for float32 on the CPU.
   void transfer(Batch& batch) const;
 
-  /// The flags (bits from kFirstFlag on) that any rank has set, and kStopRequested where any has asked to
-  /// stop. Throws Interrupted, on all ranks, where SIGINT or SIGTERM has come to any (`StopSignals`).
-  /// Collective.
+  /// The flags (bits from kFirstFlag on) that any rank has set, and kStopRequested and kCheckpointRequested
+  /// where any has asked for that. Throws Interrupted, on all ranks, where SIGINT or SIGTERM has come to any
+  /// (`StopSignals`). Collective.
   std::uint64_t agree(std::uint64_t flags = 0);
-  static constexpr std::uint64_t kStopRequested = 1, kFirstFlag = 256;
+  static constexpr std::uint64_t kStopRequested = 1, kCheckpointRequested = 2, kFirstFlag = 256;
 
   void start_clock() { started_ = clock.now(); }
   /// Seconds spent on training batches so far, without validations and the hooks of fits and epochs; of a run
@@ -122,6 +125,9 @@ class Run final : public RunView {
   /// Training goes on, or makes way for something else.
   void resume_training() { training_since_ = clock.now(); }
   void pause_training();
+  /// Of a training that is resumed: where it stands, the seconds that it has taken, and what it was tuned to.
+  void save_place(StateDict& state) const;
+  void load_place(const StateDict& state);
   /// Where the run is, for error messages: "epoch 1, step 230".
   std::string where() const;
 
@@ -143,6 +149,15 @@ class Run final : public RunView {
   Loop loop;
   std::string stop_reason;  ///< set on the rank that asks; the ranks agree after each step
   bool stop_requested = false;
+  bool checkpoint_requested = false;  ///< by this rank; nobody has made it yet
+  bool resumed = false;  ///< `load_place` was called
+
+  /// What was found out before training, in place of what the user or the model says.
+  struct Tuned {
+    std::optional<double> lr;
+    std::optional<std::int64_t> batch_size;  ///< per rank
+  };
+  Tuned tuned;
   double first_step_seconds = 0;
 
  private:

@@ -39,8 +39,9 @@ void Trainer::Session::open() {
     strategy_->place(module_, context_);
   });
   strategy_->connect();
+  generators_.emplace(context_.devices);
   run_ = std::make_unique<Run>(Run::Parts{world, trainer_.options_, module_, *strategy_, trainer_.device_,
-                                          precision_.module_dtype, trainer_.log_dir_});
+                                          *generators_, precision_.module_dtype, trainer_.log_dir_});
   borrow_from_trainer();
   trainer_.where_ = [run = run_.get()] { return run->where(); };
   world.set_timeout(trainer_.options_.timeout_seconds, trainer_.where_);
@@ -52,8 +53,7 @@ void Trainer::Session::open() {
   });
   attach();
   // The model is the same everywhere by now; dropout must not be.
-  const int cuda = trainer_.device_.is_cuda() ? trainer_.device_.index() : -1;
-  seed_everything(run_->state.seed + static_cast<std::uint64_t>(world.rank()), cuda);
+  generators_->seed_apart(run_->state.seed, world.rank(), world.size());
   announce(module_);
   world.set_last_words([this](int exit_code) { fail(exit_code); });
   signals_.emplace();

@@ -78,6 +78,7 @@ class Trainer::Session {
   PrecisionPolicy precision_;
   std::vector<std::unique_ptr<Module>> replicas_;
   StrategyContext context_;
+  std::optional<Generators> generators_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<Run> run_;
   std::size_t user_callbacks_ = 0, user_loggers_ = 0;  ///< the first ones of the run's

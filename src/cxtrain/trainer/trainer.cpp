@@ -15,6 +15,7 @@
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit_loop.h"
 #include "cxtrain/trainer/session.h"
+#include "cxtrain/trainer/training_state.h"
 #include "cxtrain/trainer/weight_averaging.h"
 
 namespace cxtrain {
@@ -98,13 +99,26 @@ RunSummary Trainer::in_session(Call call, Module& module, DataModule& data,
   return *last_summary_;
 }
 
-RunSummary Trainer::fit(Module& module, DataModule& data) {
+RunSummary Trainer::fit(Module& module, DataModule& data) { return fit_from(nullptr, module, data); }
+
+RunSummary Trainer::fit(Module& module, DataModule& data, const StateDict& checkpoint) {
+  return fit_from(&checkpoint, module, data);
+}
+
+/// `checkpoint`: null for a beginning.
+RunSummary Trainer::fit_from(const StateDict* checkpoint, Module& module, DataModule& data) {
   return in_session(Call::fit, module, data, [&](Session& session) {
-    tune(session, module, data);
     Run& run = session.run();
+    if (checkpoint != nullptr) {
+      load_place_and_data(*checkpoint, run, data);
+      found_lr_ = run.tuned.lr;
+      if (run.tuned.batch_size) options_.data.batch_size = run.tuned.batch_size;
+    } else {
+      tune(session, module, data);
+    }
     FitData loaders(
         world_, [&] { return session.fit_loaders(data); }, options_.trainer,
-        module.trainer_defaults().max_epochs);
+        module.trainer_defaults().max_epochs, run.state);
     OptimizerSetup setup;
     run_agreed(world_, [&] { setup = optimizer_setup(module); });
     std::unique_ptr<TrainedParameters> trained = run.parts.strategy.prepare(setup.optimizer);
@@ -117,7 +131,9 @@ RunSummary Trainer::fit(Module& module, DataModule& data) {
       }
     });
     const AnomalyDetection anomalies(options_.trainer.detect_anomaly);
-    FitLoop(run, loaders, *optimization).fit();
+    TrainingState state(run, data, *optimization);
+    if (checkpoint != nullptr) state.load(*checkpoint);
+    FitLoop(run, loaders, *optimization, &state).fit();
   });
 }
 

@@ -67,6 +67,11 @@ class Trainer {
   /// runs, SIGINT and SIGTERM end it at the next step of all ranks, with status "stopped" (a second signal
   /// ends the process at once); the hooks of the end are not called then, as in Lightning.
   RunSummary fit(Module& module, DataModule& data);
+  /// Goes on where a fit stood when a callback was given its state (`Callback::on_checkpoint`), to the same
+  /// bits as if that fit had gone on: with the same options, model, data and number of ranks, each rank with
+  /// the state that it had. The sanity check is left out, and nothing is tuned. Throws StateError where the
+  /// state belongs to a training of another kind.
+  RunSummary fit(Module& module, DataModule& data, const StateDict& checkpoint);
   RunSummary validate(Module& module, DataModule& data);
   RunSummary test(Module& module, DataModule& data);
   /// Outputs of this rank's shard are in `predictions()`, and in predictions_rank_K.pt in the run's folder.
@@ -93,6 +98,7 @@ class Trainer {
   /// Sets the data up, opens a session, runs `work` in it and closes the books, however it ends.
   RunSummary in_session(Call call, Module& module, DataModule& data,
                         const std::function<void(Session&)>& work);
+  RunSummary fit_from(const StateDict* checkpoint, Module& module, DataModule& data);
   RunSummary evaluate_once(Module& module, DataModule& data, bool test);
   /// The loader of a stage's data. Throws ConfigError where there is none, on all ranks alike.
   std::unique_ptr<DataLoader> agreed_loader(Session& session, const std::function<DataLoaderSpec()>& spec,

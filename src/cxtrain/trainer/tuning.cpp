@@ -56,11 +56,13 @@ void Trainer::tune(Session& session, Module& module, DataModule& data) {
     using Mode = BatchSizeSearch::Mode;
     const Mode mode = *wanted.auto_scale_batch_size == "binsearch" ? Mode::binsearch : Mode::power;
     options_.data.batch_size = search_batch_size(session, module, data, {.mode = mode});
+    session.run().tuned.batch_size = options_.data.batch_size;
     log_info("auto_scale_batch_size: training with --data.batch_size " +
              std::to_string(*options_.data.batch_size));
   }
   if (!wanted.auto_lr_find) return;
   found_lr_ = sweep_learning_rate(session, module, data, {}).suggestion();
+  session.run().tuned.lr = found_lr_;
   if (found_lr_) {
     log_info("auto_lr_find: training with --optimizer.lr " + format_metric(*found_lr_) +
              " (lr_find.csv has the curve)");

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_lerp.h>
+#include <ATen/ops/empty_like.h>
 
 #include <optional>
 
@@ -73,6 +74,27 @@ void StochasticWeightAveraging::on_train_end(RunView&) {
   log_info("the parameters are the mean of those after the last " + std::to_string(epochs_averaged_) +
            " epochs");
   renew_batch_norm_statistics();
+}
+
+/// Of the pieces that this rank updates, under their names.
+std::vector<Piece> StochasticWeightAveraging::means() const {
+  const std::span<const Piece> pieces = optimization_.trained().pieces();
+  std::vector<Piece> means(pieces.begin(), pieces.end());
+  for (std::size_t i = 0; i < means_.size(); ++i) means[i].values = means_[i];
+  return means;
+}
+
+void StochasticWeightAveraging::on_save_checkpoint(StateDict& state) {
+  state.set("epochs_averaged", epochs_averaged_);
+  if (epochs_averaged_ > 0) state.make_section("means").add(means());
+}
+
+void StochasticWeightAveraging::on_load_checkpoint(const StateDict& state) {
+  epochs_averaged_ = state.integer("epochs_averaged");
+  means_.clear();
+  if (epochs_averaged_ == 0) return;
+  for (const at::Tensor& parameter : parameters_) means_.push_back(at::empty_like(parameter));
+  fill_pieces(means(), state.section("means").pieces());
 }
 
 void StochasticWeightAveraging::renew_batch_norm_statistics() {

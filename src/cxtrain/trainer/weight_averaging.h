@@ -23,8 +23,12 @@ class StochasticWeightAveraging final : public Callback {
 
   void on_train_epoch_end(RunView& view) override;
   void on_train_end(RunView& view) override;
+  void on_save_checkpoint(StateDict& state) override;
+  void on_load_checkpoint(const StateDict& state) override;
+  std::string state_key() const override { return "StochasticWeightAveraging"; }
 
  private:
+  std::vector<Piece> means() const;
   void renew_batch_norm_statistics();
 
   Run& run_;

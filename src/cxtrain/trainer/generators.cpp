@@ -1,0 +1,56 @@
+#include "cxtrain/trainer/generators.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/Generator.h>
+
+#include <mutex>
+#include <string>
+
+namespace cxtrain {
+namespace {
+
+at::Generator generator_of(at::Device device) { return at::globalContext().defaultGenerator(device); }
+
+void seed_one(at::Generator generator, std::uint64_t seed) {
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_current_seed(seed);
+}
+
+/// By its number among the rank's devices: the rank may have another GPU when the state is loaded.
+std::string name_of(std::size_t device) { return device == 0 ? "cpu" : "gpu" + std::to_string(device - 1); }
+
+}  // namespace
+
+Generators::Generators(std::vector<at::Device> devices) : devices_{at::kCPU} {
+  for (const at::Device device : devices) {
+    if (!device.is_cpu()) devices_.push_back(device);
+  }
+}
+
+void Generators::seed_apart(std::uint64_t seed, int rank, int world_size) const {
+  const auto own = static_cast<std::uint64_t>(rank), ranks = static_cast<std::uint64_t>(world_size);
+  seed_one(generator_of(devices_[0]), seed + own);
+  for (std::size_t gpu = 1; gpu < devices_.size(); ++gpu)
+    seed_one(generator_of(devices_[gpu]), seed + own + (gpu - 1) * ranks);
+}
+
+void Generators::save(StateDict& state) const {
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    at::Generator generator = generator_of(devices_[i]);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    state.set(name_of(i), generator.get_state());
+  }
+}
+
+void Generators::load(const StateDict& state) {
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    const at::Tensor saved = state.tensor(name_of(i));
+    at::Generator generator = generator_of(devices_[i]);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_state(saved);
+  }
+}
+
+void seed_everything(std::uint64_t seed) { seed_one(generator_of(at::kCPU), seed); }
+
+}  // namespace cxtrain

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cxtrain/state/stateful.h"
+
+namespace cxtrain {
+
+/// The random generators that this rank draws from: the processor's, and those of its GPUs.
+class Generators final : public Stateful {
+ public:
+  /// `devices`: this rank's.
+  explicit Generators(std::vector<at::Device> devices);
+
+  /// Each rank, and each of its devices, its own numbers: dropout is not to be the same everywhere.
+  void seed_apart(std::uint64_t seed, int rank, int world_size) const;
+
+  std::string state_key() const override { return "generators"; }
+  void save(StateDict& state) const override;
+  void load(const StateDict& state) override;
+  bool differs_between_ranks() const override { return true; }
+
+ private:
+  std::vector<at::Device> devices_;  ///< the processor first, then GPUs
+};
+
+/// Seeds the processor's generator, as every rank does alike before it builds the model.
+void seed_everything(std::uint64_t seed);
+
+}  // namespace cxtrain

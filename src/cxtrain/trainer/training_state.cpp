@@ -1,0 +1,155 @@
+#include "cxtrain/trainer/training_state.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/cluster/agree.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr const char *kLoop = "loop", *kCallbacks = "callbacks", *kModule = "module", *kData = "data";
+
+std::string to_digits(const std::vector<bool>& flags) {
+  std::string digits;
+  for (const bool flag : flags) digits += flag ? '1' : '0';
+  return digits;
+}
+
+/// Two callbacks of one kind are told apart by their order.
+std::vector<std::string> callback_keys(const Run& run) {
+  std::vector<std::string> keys;
+  std::map<std::string, int> seen;
+  for (const auto& callback : run.callbacks) {
+    const std::string key = callback->state_key();
+    const int count = ++seen[key];
+    keys.push_back(count == 1 ? key : key + "#" + std::to_string(count));
+  }
+  return keys;
+}
+
+void load_callbacks(const StateDict& state, Run& run) {
+  const std::vector<std::string> keys = callback_keys(run);
+  for (const auto& [key, section] : state.sections()) {
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    log_warning("the saved state has something for a callback " + key +
+                ", which this run does not have; it is left out");
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (state.has_section(keys[i])) run.callbacks[i]->on_load_checkpoint(state.section(keys[i]));
+  }
+}
+
+}  // namespace
+
+/// Parameters, as far as this rank updates them and in the precision in which it does, and all else that a
+/// module has: parameters that nobody trains, buffers, which parameters are frozen, and the layers' modes.
+class TrainingState::Model final : public Stateful {
+ public:
+  Model(Module& module, TrainedParameters& trained) : module_(module), trained_(trained) {}
+
+  std::string state_key() const override { return "model"; }
+  void save(StateDict& state) const override {
+    state.make_section("parameters").add(trained_.pieces());
+    state.make_section("other").add(other());
+    std::string frozen;
+    for (const NamedTensor& parameter : module_.all_parameters()) {
+      if (!parameter.tensor.requires_grad()) frozen += parameter.name + '\n';
+    }
+    state.set("frozen", frozen);
+    state.set("training_modes", to_digits(module_.training_modes()));
+  }
+  void load(const StateDict& state) override {
+    fill_pieces(other(), state.section("other").pieces());
+    fill_pieces(trained_.pieces(), state.section("parameters").pieces());
+    load_flags(state);
+  }
+  void load_flags(const StateDict& state) {
+    std::set<std::string> frozen;
+    std::istringstream lines(state.text("frozen"));
+    for (std::string name; std::getline(lines, name);) frozen.insert(name);
+    for (NamedTensor& parameter : module_.all_parameters()) {
+      const bool trains = !frozen.contains(parameter.name);
+      if (parameter.tensor.requires_grad() != trains) parameter.tensor.set_requires_grad(trains);
+    }
+    const std::string& digits = state.text("training_modes");
+    std::vector<bool> modes;
+    for (const char digit : digits) modes.push_back(digit == '1');
+    if (modes.size() != module_.training_modes().size())
+      throw StateError("the saved state is that of another model: it has " + std::to_string(modes.size()) +
+                       " modules, this one " + std::to_string(module_.training_modes().size()));
+    module_.set_training_modes(modes);
+  }
+
+ private:
+  /// Whole on every rank.
+  std::vector<Piece> other() const {
+    std::set<std::string> trained;
+    for (const NamedTensor& parameter : trainable_parameters(module_)) trained.insert(parameter.name);
+    std::vector<Piece> pieces = whole_pieces(module_.all_buffers());
+    for (NamedTensor& parameter : module_.all_parameters()) {
+      if (!trained.contains(parameter.name))
+        pieces.push_back(whole_piece(parameter.name, std::move(parameter.tensor)));
+    }
+    return pieces;
+  }
+
+  Module& module_;
+  TrainedParameters& trained_;
+};
+
+TrainingState::TrainingState(Run& run, DataModule& data, Optimization& optimization)
+    : run_(run),
+      data_(data),
+      optimization_(optimization),
+      model_(std::make_unique<Model>(run.parts.module, optimization.trained())),
+      parts_{model_.get(), &optimization, &run.parts.strategy, &run.metrics, &run.parts.generators} {}
+
+TrainingState::~TrainingState() = default;
+
+StateDict TrainingState::save() const {
+  StateDict state;
+  run_.save_place(state.make_section(kLoop));
+  for (const Stateful* part : parts_) part->save(state.make_section(part->state_key()));
+  const std::vector<std::string> keys = callback_keys(run_);
+  StateDict& callbacks = state.make_section(kCallbacks);
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    run_.callbacks[i]->on_save_checkpoint(callbacks.make_section(keys[i]));
+  run_.parts.module.on_save_checkpoint(state.make_section(kModule));
+  data_.on_save_checkpoint(state.make_section(kData));
+  return state;
+}
+
+void TrainingState::load(StateDict state) {
+  run_agreed(run_.parts.world, [&] {
+    for (Stateful* part : parts_) part->load(state.section(part->state_key()));
+  });
+  optimization_.trained().publish();
+  run_agreed(run_.parts.world, [&] {
+    run_.parts.module.on_load_checkpoint(state.section(kModule));
+    load_callbacks(state.section(kCallbacks), run_);
+  });
+  loaded_ = std::move(state);
+}
+
+void TrainingState::settle() {
+  if (!loaded_) return;
+  model_->load_flags(loaded_->section(model_->state_key()));
+  for (Stateful* part : std::array<Stateful*, 2>{&run_.metrics, &run_.parts.generators})
+    part->load(loaded_->section(part->state_key()));
+  loaded_.reset();
+}
+
+void load_place_and_data(const StateDict& state, Run& run, DataModule& data) {
+  run_agreed(run.parts.world, [&] {
+    run.load_place(state.section(kLoop));
+    data.on_load_checkpoint(state.section(kData));
+  });
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cxtrain/state/stateful.h"
+#include "cxtrain/trainer/data_module.h"
+#include "cxtrain/trainer/optimization.h"
+#include "cxtrain/trainer/run.h"
+
+namespace cxtrain {
+
+/// All that a fit remembers from one step to the next, so that another one, on new objects, goes on from
+/// there to the same bits: the loop's place, the model, the optimizer with loss scale and schedule, what the
+/// strategy knows of its steps, metrics of the running epoch, random generators, and what callbacks, the
+/// module and the data keep for themselves. Each has a section of its own.
+class TrainingState {
+ public:
+  /// All outlive it; the run has its callbacks.
+  TrainingState(Run& run, DataModule& data, Optimization& optimization);
+  ~TrainingState();
+
+  /// Between two steps, on every rank. Tensors are the training's own.
+  StateDict save() const;
+
+  /// Takes over what a fit like this one has saved, on a rank of the same number; before the hooks of a
+  /// beginning. Throws StateError, on all ranks alike, naming what is missing or of another kind. Collective.
+  void load(StateDict state);
+  /// After the hooks of a beginning: what they may have changed in what was loaded. Does nothing where
+  /// nothing was.
+  void settle();
+
+ private:
+  class Model;
+
+  Run& run_;
+  DataModule& data_;
+  Optimization& optimization_;
+  std::unique_ptr<Model> model_;
+  std::vector<Stateful*> parts_;  ///< the model first
+  std::optional<StateDict> loaded_;
+};
+
+/// The part of it that decides which data a fit reads, and so comes first: the loop's place, and what the
+/// data module remembers. Throws StateError, on all ranks alike. Collective.
+void load_place_and_data(const StateDict& state, Run& run, DataModule& data);
+
+}  // namespace cxtrain
