@@ -76,6 +76,12 @@ void check_fit(Module& model, const Options& options) {
   if (!problems.empty()) throw ConfigError(problems);
 }
 
+/// The model that the options ask for, the same on every rank and in every replica.
+std::unique_ptr<Module> make_seeded_model(const Request& request) {
+  seed_everything(request.options().seed.value_or(0), -1);
+  return make_model(request.registry, request.options(), request.components);
+}
+
 struct Trained {
   std::unique_ptr<Module> model;
   std::unique_ptr<DataModule> data;
@@ -86,10 +92,8 @@ struct Trained {
 Trained build_components(const Request& request) {
   const Options& options = request.options();
   Trained built;
-  build_within_memory("model", arguments_text("model.", options.model.args), [&] {
-    seed_everything(options.seed.value_or(0), -1);  // every rank is the same model
-    built.model = make_model(request.registry, options, request.components);
-  });
+  build_within_memory("model", arguments_text("model.", options.model.args),
+                      [&] { built.model = make_seeded_model(request); });
   build_within_memory("data", arguments_text("data.", options.data.args), [&] {
     built.data = make_data(request.registry, options, request.components, *built.model);
   });
@@ -165,11 +169,7 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
 
 RunSummary run(World& world, Trainer& trainer, Request& request) {
   const Options& options = request.options();
-  // Replicas, too, are the same model.
-  trainer.set_replica_factory([&] {
-    seed_everything(options.seed.value_or(0), -1);
-    return make_model(request.registry, options, request.components);
-  });
+  trainer.set_replica_factory([&] { return make_seeded_model(request); });
   Trained built;
   run_agreed(world, [&] { built = build_components(request); });
   Module* const model = built.model.get();
@@ -254,9 +254,7 @@ int run_trainer(int argc, char** argv, const Options& options, const std::functi
       if (register_components) register_components(registry);
       Plan plan;
       const Hardware hardware = gather_hardware(world);
-      run_agreed(world, [&] {
-        plan = plan_with_plugins(registry, options, hardware, world.facts());
-      });
+      run_agreed(world, [&] { plan = plan_with_plugins(registry, options, hardware, world.facts()); });
       if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
       trainer.emplace(world, options, std::move(plan), registry);
       trainer->set_log(job.log());
