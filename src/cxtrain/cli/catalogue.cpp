@@ -75,6 +75,8 @@ const char* name_of(Type type) {
       return "real";
     case Type::boolean:
       return "boolean";
+    case Type::optional_boolean:
+      return "optional_boolean";
     case Type::integers:
       return "integers";
     case Type::text:
@@ -94,6 +96,8 @@ std::string placeholder(const ArgumentSpec& spec) {
       return "X";
     case Type::boolean:
       return "BOOL";
+    case Type::optional_boolean:
+      return "BOOL|auto";
     case Type::integers:
       return "N,N";
     case Type::text:
