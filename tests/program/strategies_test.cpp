@@ -56,8 +56,8 @@ TEST_CASE("ranks of a node divide the optimizer's work where asked to, to the sa
   std::vector<std::string> hashes;
   for (const char* wish : {"true", "false"}) {
     const TempDir dir;
-    const ProgramResult run =
-        run_ranks(2, "--accelerator cpu --max_epochs 2 --ddp.shard_optimizer " + std::string(wish) + in(dir));
+    const ProgramResult run = run_ranks(
+        2, "--accelerator cpu --max_epochs 2 --strategy.shard_optimizer " + std::string(wish) + in(dir));
     CAPTURE(run.output);
     REQUIRE(run.status == 0);
     CHECK((run.output.find("divide its work") != std::string::npos) == (wish == std::string("true")));
@@ -79,12 +79,49 @@ TEST_CASE("ranks of a node divide the optimizer's work where asked to, to the sa
   CHECK_FALSE(divides("--model.hidden 4096 --optimizer rmsprop"));
   CHECK_FALSE(divides("--model.hidden 64"));
 
+  const TempDir spawned;
+  const ProgramResult asked = run_program(
+      "--accelerator cpu --devices 2 --strategy ddp_spawn --strategy.shard_optimizer --max_epochs 1" +
+      in(spawned));
+  CAPTURE(asked.output);
+  CHECK(asked.status == 0);
+  CHECK(asked.output.find("divide its work") != std::string::npos);
+
   const TempDir dir;
   const ProgramResult alone =
       run_ranks(1, "--accelerator cpu --strategy ddp --max_epochs 1 --ddp.shard_optimizer true" + in(dir));
   CAPTURE(alone.output);
   CHECK(alone.status == 0);
   CHECK(alone.output.find("every rank will update all parameters") != std::string::npos);
+}
+
+TEST_CASE("a run's configuration has the arguments of its strategy, and older names are warned of") {
+  const TempDir dir;
+  const std::string config = "/cxtrain_logs/version_0/config.yaml";
+  const auto lines = [](const std::string& file) { return run_command("cat " + file).output; };
+  const ProgramResult run = run_ranks(
+      2, "--accelerator cpu --max_steps 1 --strategy ddp --strategy.bucket_bytes 1000 --ddp.overlap false" +
+             in(dir));
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  CHECK(run.output.find("ddp, bucket_bytes=1000, overlap=false") != std::string::npos);
+  const std::string kept = lines(dir.path() + config);
+  CHECK_THAT(kept, contains("\nstrategy:\n  bucket_bytes: 1000\n") && contains("\n  overlap: false\n") &&
+                       contains("\n  first_bucket_bytes: 1048576\n") && !contains("\nddp:"));
+  const TempDir again;
+  const ProgramResult same =
+      run_ranks(2, "--config " + dir.path() + config + " --default_root_dir " + again.path());
+  CAPTURE(same.output);
+  CHECK(same.status == 0);
+  CHECK(same.output.find("ddp, bucket_bytes=1000") != std::string::npos);
+
+  const TempDir other;
+  const ProgramResult single =
+      run_ranks(1, "--config " + dir.path() + config +
+                       " --strategy single --ddp.overlap false --default_root_dir " + other.path());
+  CAPTURE(single.output);
+  CHECK(single.status == 0);
+  CHECK(single.output.find("the strategy single has no such argument: it is ignored") != std::string::npos);
 }
 
 /// Plans with a test's plugin, for a machine without GPUs.

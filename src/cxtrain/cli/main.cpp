@@ -18,6 +18,9 @@
 #include "cxtrain/cli/versions.h"
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/cluster/agree.h"
+#include "cxtrain/config/default_strategies.h"
+#include "cxtrain/config/strategy_arguments.h"
+#include "cxtrain/config/strategy_name.h"
 #include "cxtrain/device/gather_hardware.h"
 #include "cxtrain/memory/within_memory.h"
 #include "cxtrain/optim/overrides.h"
@@ -44,6 +47,19 @@ void find_components(Request& request, const std::function<void(Registry&)>& reg
   if (register_components) register_components(request.registry);
   choose_model(request.registry, request.command.model_given, request.command.options);
   request.components = load_components(request.registry, request.options(), problems);
+}
+
+/// For --print_config, which makes no plan: fills the arguments of the strategy in where the options name
+/// one. Where they do not, they are only checked, against the arguments of the one that several ranks have
+/// then.
+void find_strategy_arguments(Request& request, std::vector<Problem>& problems) {
+  const Options& options = request.options();
+  const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
+  const auto named = named_strategy(options.trainer, names_of(strategies));
+  std::vector<Problem> warnings;  // for the run
+  Arguments arguments =
+      strategy_arguments(named.value_or(kStrategyOfSeveralRanks), strategies, options, problems, warnings);
+  if (named) request.components.strategy = std::move(arguments);
 }
 
 /// Subcommands and options that only print something. Rank 0 does it; no other rank is asked.
@@ -135,6 +151,7 @@ int answer(Request& request, const std::function<void(Registry&)>& register_comp
     if (!command.problems.empty()) throw ConfigError(command.problems);
     return run_info(options, version_lines(), make_catalogue(request.registry, options), out);
   }
+  find_strategy_arguments(request, problems);
   if (!problems.empty()) throw ConfigError(problems);
   return out << to_yaml(with_all_arguments(options, request.components)), 0;
 }
@@ -164,6 +181,8 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
   Plan plan = resolve(options, hardware, facts, strategies);
   problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
   if (!problems.empty()) throw ConfigError(problems);
+  if (named_strategy(options.trainer, names_of(strategies)))
+    request.components.strategy = plan.strategy_arguments;
   return plan;
 }
 
