@@ -95,6 +95,35 @@ TEST_CASE("ranks of a node divide the optimizer's work where asked to, to the sa
   CHECK(alone.output.find("every rank will update all parameters") != std::string::npos);
 }
 
+/// Plans with a test's plugin, for a machine without GPUs.
+nlohmann::json plan_of_odd_strategy(const std::string& how, int status = 0) {
+  const ProgramResult run = run_command(how + " --accelerator cpu --json");
+  CAPTURE(run.output);
+  CHECK(run.status == status);
+  return nlohmann::json::parse(run.output);
+}
+
+TEST_CASE("the arguments of a plugin's strategy are checked and listed like those of any other") {
+  const std::string program = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi ";
+  const std::string grid =
+      "--plugin " + std::string(CXTRAIN_TEST_PLUGIN_DIR) + "/odd_strategies.so --strategy grid ";
+  const auto plan = plan_of_odd_strategy(program + "plan " + grid + "--strategy.width 3");
+  CHECK(plan["strategy_arguments"] == nlohmann::json{{"width", "3"}});
+  const auto refused = plan_of_odd_strategy(
+      program + "plan " + grid + "--strategy.widht 3 --strategy.width x --strategy.bucket_bytes 5", 2);
+  std::string errors;
+  for (const auto& error : refused["errors"])
+    errors += error["option"].get<std::string>() + ": " + error["message"].get<std::string>() + " (" +
+              error["hint"].get<std::string>() + ")\n";
+  CHECK(errors ==
+        "strategy.bucket_bytes: the strategy grid has no such argument (strategies that have it: ddp, "
+        "ddp_spawn)\n"
+        "strategy.widht: the strategy grid has no such argument (did you mean --strategy.width?)\n"
+        "strategy.width: 'x' is not a whole number ()\n");
+  CHECK_THAT(run_program(grid + "--help").output, contains("--strategy.width N"));
+  CHECK_THAT(run_program(grid + "--print_config").output, contains("\nstrategy:\n  width: 2\n"));
+}
+
 TEST_CASE("a run's configuration has the arguments of its strategy, and older names are warned of") {
   const TempDir dir;
   const std::string config = "/cxtrain_logs/version_0/config.yaml";
@@ -122,14 +151,6 @@ TEST_CASE("a run's configuration has the arguments of its strategy, and older na
   CAPTURE(single.output);
   CHECK(single.status == 0);
   CHECK(single.output.find("the strategy single has no such argument: it is ignored") != std::string::npos);
-}
-
-/// Plans with a test's plugin, for a machine without GPUs.
-nlohmann::json plan_of_odd_strategy(const std::string& how, int status = 0) {
-  const ProgramResult run = run_command(how + " --accelerator cpu --json");
-  CAPTURE(run.output);
-  CHECK(run.status == status);
-  return nlohmann::json::parse(run.output);
 }
 
 TEST_CASE("the plan follows what a strategy's plugin says of it, not its name") {
