@@ -305,7 +305,7 @@ def sharding(bench):
     }
 
     def way(optimizer, shards):
-        return lambda: bench.trainer([*args, *optimizer, "--ddp.shard_optimizer", shards], 900, 100, ranks=2)
+        return lambda: bench.trainer([*args, *optimizer, "--strategy.shard_optimizer", shards], 900, 100, ranks=2)
 
     ways = {f"{name} {shards}": way(optimizers[name], shards) for name in optimizers for shards in ("false", "true")}
     results = bench.in_turns(ways)

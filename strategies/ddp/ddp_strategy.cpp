@@ -33,6 +33,8 @@ bool division_pays(const OptimizerConfig& optimizer, const std::vector<NamedTens
 
 class DdpStrategy final : public Strategy {
  public:
+  explicit DdpStrategy(const DdpSettings& settings) : settings_(settings) {}
+
   void place(Trainable& module, const StrategyContext& context) override {
     module_ = &module;
     context_ = &context;
@@ -112,22 +114,21 @@ class DdpStrategy final : public Strategy {
   /// For the parameters that require a gradient now. Collective.
   void make_reducer() {
     reducer_.reset();  // its hooks and memory before the next one's
-    const DdpOptions& ddp = context_->options.ddp;
     // On several devices autograd has several threads, which would send buckets and statistics in any order.
     const bool ordered = !batch_norm_ || context_->devices.size() == 1;
     reducer_ = std::make_unique<Reducer>(
         parameters_, *communicator_, context_->world,
-        ReducerOptions{.first_bucket_bytes = ddp.first_bucket_bytes,
-                       .bucket_bytes = ddp.bucket_bytes,
-                       .overlap = ordered && ddp.overlap.value_or(communicator_->overlaps()),
-                       .find_unused_parameters = context_->plan.find_unused_parameters});
+        ReducerOptions{.first_bucket_bytes = settings_.first_bucket_bytes,
+                       .bucket_bytes = settings_.bucket_bytes,
+                       .overlap = ordered && settings_.overlap.value_or(communicator_->overlaps()),
+                       .find_unused_parameters = settings_.find_unused_parameters});
   }
 
   /// The ranks that this one divides the optimizer's work with: those of its node, or, where it is alone
   /// there, and this was asked for, all. Null: every rank does everything. Collective.
   Communicator* who_divides(const OptimizerConfig& optimizer) {
     World& world = context_->world;
-    const std::optional<bool> wish = context_->options.ddp.shard_optimizer;
+    const std::optional<bool> wish = settings_.shard_optimizer;
     const std::vector<std::string> names = DividedParameters::divisible(parameters_);
     const bool whole_updates = world.size() == 1 || std::holds_alternative<LibTorchOptimizer>(optimizer);
     std::string mine;
@@ -146,7 +147,7 @@ class DdpStrategy final : public Strategy {
       return group_.get();
     }
     if (wish.value_or(false)) {
-      log_warning(std::string("ddp.shard_optimizer is on, but every rank will update all parameters: ") +
+      log_warning(std::string("strategy.shard_optimizer is on, but every rank will update all parameters: ") +
                   (world.size() == 1 ? "there is one rank"
                    : whole_updates   ? "LibTorch's own optimizers update whole parameters"
                                      : "some lie in memory that belongs to other tensors as well"));
@@ -154,6 +155,7 @@ class DdpStrategy final : public Strategy {
     return nullptr;
   }
 
+  const DdpSettings settings_;
   Trainable* module_ = nullptr;
   const StrategyContext* context_ = nullptr;
   std::unique_ptr<Communicator> communicator_;
@@ -166,6 +168,8 @@ class DdpStrategy final : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_ddp_strategy() { return std::make_unique<DdpStrategy>(); }
+std::unique_ptr<Strategy> make_ddp_strategy(const DdpSettings& settings) {
+  return std::make_unique<DdpStrategy>(settings);
+}
 
 }  // namespace cxtrain

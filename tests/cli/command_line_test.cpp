@@ -11,6 +11,7 @@ using namespace cxtrain;
 namespace {
 
 using Files = std::map<std::string, std::string>;
+using Arguments = std::map<std::string, std::string>;
 
 ParsedCommandLine parse(const std::vector<const char*>& args, const Files& files = {}) {
   return parse_command_line(args, [&](const std::string& path) -> std::optional<std::string> {
@@ -73,12 +74,11 @@ TEST_CASE("options reach their members", "[cli]") {
                                  "a b.txt",
                                  "--data.batch_size",
                                  "32",
-                                 "--ddp.bucket_bytes",
+                                 "--strategy.bucket_bytes",
                                  "1000",
-                                 "--ddp.overlap",
+                                 "--trainer.strategy.overlap",
                                  "false",
                                  "--ddp.shard_optimizer",
-                                 "true",
                                  "--callbacks.early_stopping_monitor",
                                  "val_loss",
                                  "--plugin",
@@ -101,9 +101,8 @@ TEST_CASE("options reach their members", "[cli]") {
   CHECK(options.data.path == "a b.txt");
   CHECK(options.data.batch_size == 32);
   CHECK(options.data.args.empty());
-  CHECK(options.ddp.bucket_bytes == 1000);
-  CHECK(options.ddp.overlap == false);
-  CHECK(options.ddp.shard_optimizer == true);
+  CHECK(options.strategy.args == Arguments{{"bucket_bytes", "1000"}, {"overlap", "false"}});
+  CHECK(options.strategy.ddp_args == Arguments{{"shard_optimizer", "true"}});
   CHECK(options.callbacks.early_stopping_monitor == "val_loss");
   CHECK(options.plugins == std::vector<std::string>{"a.so", "b.so"});
   CHECK(options.timeout_seconds == 12.5);
@@ -133,6 +132,57 @@ TEST_CASE("components: a name and arguments that only they know", "[cli]") {
   CHECK(options.data.name == "text");
   CHECK(options.data.args == std::map<std::string, std::string>{{"context", "128"}});
   CHECK(parse({"--model.name", "gpt"}).options.model.name == "gpt");
+}
+
+TEST_CASE("the strategy's arguments stand beside its name, under any of their names", "[cli]") {
+  for (const std::vector<const char*>& args :
+       {std::vector{"--strategy", "ddp", "--strategy.overlap"},
+        {"--trainer.strategy", "ddp", "--trainer.strategy.overlap=true"},
+        {"--strategy.name=ddp", "--strategy.overlap", "true"},
+        {"--strategy.overlap=false", "--strategy.class_path=ddp", "--strategy.overlap=true"},
+        {"--ddp.overlap=false", "--strategy.overlap=true", "--strategy=ddp"}}) {
+    const Options options = parse(args).options;
+    CHECK(options.trainer.strategy == "ddp");
+    CHECK(options.strategy == StrategyOptions{.args = {{"overlap", "true"}}});
+  }
+  CHECK(parse({"--strategy.overlap=true", "--ddp.overlap=false"}).options.strategy ==
+        StrategyOptions{.ddp_args = {{"overlap", "false"}}});
+  CHECK(parse({"--ddp.overlap=true", "--strategy.overlap", "null"}).options.strategy == StrategyOptions{});
+}
+
+TEST_CASE("the strategy's arguments in files", "[cli]") {
+  const Files files{
+      {"both.yaml", "trainer: {strategy: ddp}\nstrategy: {overlap: true, bucket_bytes: 5}\n"},
+      {"lightning.yaml",
+       "trainer:\n  strategy:\n    class_path: ddp\n    init_args: {overlap: true, bucket_bytes: 5}\n"},
+      {"named.yaml", "strategy: {name: ddp, overlap: true, bucket_bytes: 5}\n"},
+      {"scalar.yaml", "strategy: ddp\nddp: {overlap: true, bucket_bytes: 5}\n"},
+      {"unnamed.yaml", "strategy: {overlap: true}\n"},
+      {"empty.yaml", "ddp:\n"},
+      {"twice.yaml", "strategy: {overlap: true}\nddp: {overlap: true}\n"}};
+  const Arguments five{{"overlap", "true"}, {"bucket_bytes", "5"}};
+  for (const char* file : {"both.yaml", "lightning.yaml", "named.yaml"}) {
+    INFO(file);
+    const Options options = parse({"--config", file}, files).options;
+    CHECK(options.trainer.strategy == "ddp");
+    CHECK(options.strategy == StrategyOptions{.args = five});
+  }
+  CHECK(parse({"--config=scalar.yaml"}, files).options.trainer.strategy == "ddp");
+  CHECK(parse({"--config=scalar.yaml"}, files).options.strategy == StrategyOptions{.ddp_args = five});
+  CHECK(parse({"--config=empty.yaml"}, files).options == Options{});
+  CHECK(problem_of({"--config=twice.yaml"}, files) ==
+        "twice.yaml line 2: ddp.overlap: is given twice (keep one)");
+
+  // A later source wins, whichever name it uses.
+  CHECK(parse({"--config=both.yaml", "--ddp.overlap=false"}, files).options.strategy ==
+        StrategyOptions{.args = {{"bucket_bytes", "5"}}, .ddp_args = {{"overlap", "false"}}});
+  CHECK(parse({"--config=scalar.yaml", "--strategy.overlap=false"}, files).options.strategy ==
+        StrategyOptions{.args = {{"overlap", "false"}}, .ddp_args = {{"bucket_bytes", "5"}}});
+  // Another strategy does not inherit them, unless they were meant for whichever runs.
+  CHECK(parse({"--config=both.yaml", "--strategy=single"}, files).options.strategy == StrategyOptions{});
+  CHECK(parse({"--config=both.yaml", "--strategy=null"}, files).options.strategy == StrategyOptions{});
+  CHECK(parse({"--config=unnamed.yaml", "--strategy=ddp"}, files).options.strategy ==
+        StrategyOptions{.args = {{"overlap", "true"}}});
 }
 
 TEST_CASE("files, later files and the command line, in this order", "[cli]") {
@@ -208,9 +258,9 @@ TEST_CASE("what does not exist is refused with the nearest name", "[cli]") {
         "--batch_size: there is no such option (did you mean --data.batch_size?)");
   CHECK(problem_of({"--lr", "0.1"}) ==
         "--lr: there is no such option (arguments have their owner before them: --model.lr, --data.lr, "
-        "--optimizer.lr)");
-  CHECK(problem_of({"--trainer.strategy.class_path", "ddp"}) ==
-        "--trainer.strategy.class_path: there is no such option (trainer.strategy takes a single value)");
+        "--optimizer.lr, --strategy.lr)");
+  CHECK(problem_of({"--trainer.devices.on_each_node", "0"}) ==
+        "--trainer.devices.on_each_node: there is no such option (trainer.devices takes a single value)");
   CHECK(problem_of({"--nonsense.at_all", "last"}) == "--nonsense.at_all: there is no such option ()");
   CHECK(problem_of({"paln"}) == "paln: there is no such subcommand (did you mean plan?)");
   CHECK(problem_of({"doctor"}) ==

@@ -29,6 +29,23 @@ TEST_CASE("a program that brings one model trains it, unless another one is name
   CHECK(options.model.name == "digits");
 }
 
+TEST_CASE("the kept configuration has every argument of the strategy that it names", "[cli]") {
+  Options options;
+  options.trainer.strategy = "mine";
+  options.strategy = {.args = {}, .ddp_args = {{"overlap", "true"}, {"buckets", "3"}}};
+  std::vector<Problem> problems;
+  Components components;
+  components.strategy = Arguments({{"overlap", ArgumentSpec::Type::optional_boolean, "auto", "", {}},
+                                   {"depth", ArgumentSpec::Type::integer, "2", "", {}}},
+                                  {{"overlap", "true"}}, "strategy.", problems);
+  CHECK(problems.empty());
+  Options kept = with_all_arguments(options, components);
+  CHECK(kept.strategy.args == std::map<std::string, std::string>{{"depth", "2"}, {"overlap", "true"}});
+  CHECK(kept.strategy.ddp_args == std::map<std::string, std::string>{{"buckets", "3"}});
+  components.strategy = {};  // the plan is to choose one
+  CHECK(with_all_arguments(options, components).strategy == options.strategy);
+}
+
 TEST_CASE("the kept configuration has every argument of what it names", "[cli]") {
   Registry registry;
   add_model(registry, "mine");

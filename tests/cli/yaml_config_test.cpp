@@ -39,7 +39,9 @@ class RandomOptions {
       }
     }
     for (const ComponentEntry& component : component_table()) {
-      for (std::size_t n = pick(3); n > 0; --n) component.args(options)["arg_" + std::to_string(n)] = text();
+      if (!component.saved) continue;
+      const std::string prefix = component.key + "_arg_";  // under two names an argument is given twice
+      for (std::size_t n = pick(3); n > 0; --n) component.args(options)[prefix + std::to_string(n)] = text();
     }
     return options;
   }
@@ -115,6 +117,13 @@ TEST_CASE("the table knows every option once", "[cli]") {
   CHECK(find_component_of("model.layers")->key == "model");
   CHECK(find_component_of("data.batch_size") == nullptr);
   CHECK(find_component_of("model.") == nullptr);
+  CHECK(find_component_of("ddp.overlap")->alias_of == "strategy");
+  CHECK(canonical_key("max_epochs") == "trainer.max_epochs");
+  CHECK(canonical_key("ddp.overlap") == "strategy.overlap");
+  CHECK(canonical_key("trainer.strategy.overlap") == "strategy.overlap");
+  CHECK(canonical_key("strategy") == "trainer.strategy");
+  CHECK(canonical_key("model.layers") == "model.layers");
+  CHECK(canonical_key("banana") == "banana");
 }
 
 TEST_CASE("components as LightningCLI's files have them", "[cli]") {

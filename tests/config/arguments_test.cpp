@@ -104,3 +104,23 @@ TEST_CASE("arguments: names that others have may have been meant", "[config]") {
   CHECK(problems[0].hint == "known are path, batch_size");
   CHECK(problems[1].hint == "did you mean --data.path?");
 }
+
+TEST_CASE("arguments: a boolean that may be left to the component", "[config]") {
+  const std::vector<ArgumentSpec> specs{{"overlap", Type::optional_boolean, "auto", "where it helps", {}}};
+  const auto read = [&](const std::map<std::string, std::string>& given) {
+    std::vector<Problem> problems;
+    const Arguments arguments(specs, given, "strategy.", problems);
+    CHECK(problems.empty());
+    return arguments.optional_boolean("overlap");
+  };
+  CHECK(read({}) == std::nullopt);
+  CHECK(read({{"overlap", "auto"}}) == std::nullopt);
+  CHECK(read({{"overlap", " null "}}) == std::nullopt);
+  CHECK(read({{"overlap", "on"}}) == true);
+  CHECK(read({{"overlap", "false"}}) == false);
+  std::vector<Problem> problems;
+  const Arguments refused(specs, {{"overlap", "sometimes"}}, "strategy.", problems);
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].message == "'sometimes' is none of true, false, auto");
+  CHECK_THROWS_AS(refused.boolean("overlap"), std::logic_error);
+}

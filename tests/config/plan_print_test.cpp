@@ -90,10 +90,10 @@ TEST_CASE("a table and the JSON tell what was asked for beyond the usual", "[con
   options.trainer.float32_matmul_precision = "high";
   options.trainer.deterministic = Deterministic::warn();
   options.trainer.log_gpu_memory = "min_max";
-  options.ddp.find_unused_parameters = true;
+  options.strategy.args = {{"bucket_bytes", "1000"}, {"overlap", "true"}};
   const Plan plan = resolve(options, machine(4), {});
   CHECK(to_text(plan) ==
-        "  strategy    ddp, looks for unused parameters\n"
+        "  strategy    ddp, bucket_bytes=1000, overlap=true\n"
         "  world       2 ranks on 1 node, started by this program under mpirun\n"
         "  devices     node 0: ranks 0-1 on cuda:2,0-1,3, 2 for each\n"
         "  precision   16-mixed (amp_level O2), float32 products high\n"
@@ -108,5 +108,5 @@ TEST_CASE("a table and the JSON tell what was asked for beyond the usual", "[con
   CHECK(json["deterministic"] == "warn");
   CHECK(json["log_gpu_memory"] == "min_max");
   CHECK(json["float32_matmul_precision"] == "high");
-  CHECK(json["find_unused_parameters"] == true);
+  CHECK(json["strategy_arguments"] == nlohmann::json{{"bucket_bytes", "1000"}, {"overlap", "true"}});
 }

@@ -145,7 +145,6 @@ TEST_CASE("values out of range", "[config]") {
       {[](Options& o) { o.data.uneven = "padd"; },
        "data.uneven: 'padd' is none of pad, drop, exact (did you mean pad?)"},
       {[](Options& o) { o.callbacks.early_stopping_mode = "mim"; }, "did you mean min?"},
-      {[](Options& o) { o.ddp.bucket_bytes = -1; }, "ddp.bucket_bytes: -1"},
       {[](Options& o) { o.timeout_seconds = 0; }, "timeout_seconds: 0 is not a finite number above 0"}};
   for (const Row& row : rows) {
     INFO(row.error);

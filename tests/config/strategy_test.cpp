@@ -23,21 +23,29 @@ Plan plan_for(const char* accelerator, const char* strategy, const char* devices
 TEST_CASE("names of strategies that mean ours", "[config]") {
   struct Row {
     const char *typed, *name;
-    std::optional<bool> find_unused;
+    std::map<std::string, std::string> arguments = {};
   };
-  for (const Row& row : {Row{"ddp", "ddp", std::nullopt},
-                         {"ddp_find_unused_parameters_true", "ddp", true},
-                         {"ddp_find_unused_parameters_false", "ddp", false},
-                         {"ddp_spawn", "ddp_spawn", std::nullopt},
-                         {"ddp_spawn_find_unused_parameters_true", "ddp_spawn", true},
-                         {"ddp_spawn_find_unused_parameters_false", "ddp_spawn", false},
-                         {"dp", "dp", std::nullopt},
-                         {"single_device", "single", std::nullopt},
-                         {"my_own", "my_own", std::nullopt}}) {
+  const std::string unused = "find_unused_parameters";
+  for (const Row& row : {Row{"ddp", "ddp"},
+                         {"ddp_find_unused_parameters_true", "ddp", {{unused, "true"}}},
+                         {"ddp_find_unused_parameters_false", "ddp", {{unused, "false"}}},
+                         {"ddp_find_unused_parameters_maybe", "ddp_find_unused_parameters_maybe"},
+                         {"ddp_spawn", "ddp_spawn"},
+                         {"ddp_spawn_find_unused_parameters_true", "ddp_spawn", {{unused, "true"}}},
+                         {"ddp_spawn_find_unused_parameters_false", "ddp_spawn", {{unused, "false"}}},
+                         {"dp", "dp"},
+                         {"single_device", "single"},
+                         {"my_own", "my_own"}}) {
     INFO(row.typed);
     CHECK(read_strategy_name(row.typed).name == row.name);
-    CHECK(read_strategy_name(row.typed).find_unused_parameters == row.find_unused);
+    CHECK(read_strategy_name(row.typed).arguments == row.arguments);
   }
+  TrainerOptions trainer;
+  CHECK(named_strategy(trainer, {}) == std::nullopt);
+  trainer.strategy = "auto";
+  CHECK(named_strategy(trainer, {}) == std::nullopt);
+  trainer.strategy = "ddp_find_unused_parameters_true";
+  CHECK(named_strategy(trainer, {}) == "ddp");
 }
 
 TEST_CASE("names of strategies that exist in Lightning only", "[config]") {
@@ -57,8 +65,9 @@ TEST_CASE("names of strategies that exist in Lightning only", "[config]") {
 
 TEST_CASE("a plugin may have a name that Lightning had", "[config]") {
   const std::vector<std::string> names{"ddp", "fsdp", "single"};
-  const KnownStrategies strategies{
-      {"ddp", ddp_traits()}, {"fsdp", std::nullopt}, {"single", single_traits()}};
+  const KnownStrategies strategies{{"ddp", KnownStrategy{ddp_traits()}},
+                                   {"fsdp", std::nullopt},
+                                   {"single", KnownStrategy{single_traits()}}};
   Options options;
   options.trainer.strategy = "fsdp";
   options.trainer.devices = "2";
@@ -73,16 +82,6 @@ TEST_CASE("a plugin may have a name that Lightning had", "[config]") {
   options.trainer.strategy = "banana";
   CHECK(all(resolve(options, machine(2), {}, strategies).errors) ==
         "strategy: there is no strategy 'banana' (known are ddp, fsdp, single)\n");
-}
-
-TEST_CASE("a preset reaches the plan, and wins over ddp.find_unused_parameters", "[config]") {
-  CHECK(plan_for(nullptr, "ddp_find_unused_parameters_true", "2", 2).find_unused_parameters);
-  CHECK(plan_for(nullptr, "ddp_find_unused_parameters_true", "2", 2).strategy == "ddp");
-  Options options;
-  options.ddp.find_unused_parameters = true;
-  CHECK(resolve(options, machine(0), {}).find_unused_parameters);
-  options.trainer.strategy = "ddp_find_unused_parameters_false";
-  CHECK_FALSE(resolve(options, machine(0), {}).find_unused_parameters);
 }
 
 TEST_CASE("accelerator may name a strategy, as in Lightning 1.4", "[config]") {

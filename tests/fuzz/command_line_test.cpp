@@ -128,6 +128,11 @@ std::vector<std::string> keys() {
   for (const char* name : {"hidden", "lr", "in", "out", "samples", "layers", "heads", "width", "context",
                            "dropout", "warmup", "sample_bytes", "temperature", "net", "length"})
     all.push_back(std::string("model.") + name);
+  for (const char* name : {"find_unused_parameters", "overlap", "shard_optimizer", "first_bucket_bytes",
+                           "bucket_bytes", "bucket_byte", "name", "init_args"}) {
+    for (const char* owner : {"strategy.", "trainer.strategy.", "ddp."})
+      all.push_back(owner + std::string(name));
+  }
   for (const char* odd :
        {"max_epoch", "trainer", "model.", ".", "data.pth", "trainer.trainer.max_epochs", "lr", "a.b.c"})
     all.emplace_back(odd);

@@ -50,6 +50,15 @@ TEST_CASE("numbers that cannot train are refused, by plan as by fit") {
   refusals.push_back({{"--model=gpt", "--model.warmup=-9223372036854775808"}, "model.warmup"});
   refusals.push_back({{"--model=gpt", "--model.temperature=inf"}, "model.temperature"});
   refusals.push_back({{"--model=gpt", "--model.sample_bytes=-1"}, "model.sample_bytes"});
+  for (const char* wrong : {"-1", "nan", "x", "9223372036854775808"}) {
+    for (const char* name : {"bucket_bytes", "first_bucket_bytes"}) {
+      const std::string is = name + std::string("=") + wrong;
+      refusals.push_back({{"--strategy=ddp", "--strategy." + is}, std::string("strategy.") + name + ": '"});
+      refusals.push_back({{"--strategy=ddp", "--ddp." + is}, std::string("ddp.") + name + ": '"});
+    }
+    refusals.push_back(
+        {{"--strategy=ddp", std::string("--strategy.overlap=") + wrong}, "none of true, false, auto"});
+  }
   refusals.push_back({{"--model=simple", "--model.out=0"}, "model.out"});
   refusals.push_back({{"--model=simple", "--model.samples=-1"}, "model.samples"});
   check_refusals(refusals);
@@ -65,6 +74,13 @@ TEST_CASE("names and arguments that do not exist are refused, by plan as by fit"
                   {{"--lr_scheduler=x"}, "lr_scheduler: there is no 'x'"},
                   {{"--optimizer.lrr=3"}, "did you mean --optimizer.lr?"},
                   {{"--strategy=DDP"}, "did you mean ddp?"},
+                  {{"--strategy=ddp", "--strategy.bucket_byte=3"}, "did you mean --strategy.bucket_bytes?"},
+                  {{"--strategy=ddp", "--ddp.bucket_byte=3"}, "did you mean --ddp.bucket_bytes?"},
+                  {{"--strategy=single", "--ddp.bucket_byte=3"}, "the strategy single has no such argument"},
+                  {{"--strategy=single", "--strategy.bucket_bytes=3"},
+                   "strategy.bucket_bytes: the strategy single has no such argument"},
+                  {{"--accelerator=cpu", "--strategy.bucket_bytes=3"},
+                   "the strategy single has no such argument (strategies that have it: ddp, ddp_spawn)"},
                   {{"--gpus=,"}, "names no device"},
                   {{"max_epochs=3"}, "did you mean --max_epochs=3?"}});
 }
@@ -159,6 +175,49 @@ TEST_CASE("help and info list what there is; print_config has every argument") {
   CHECK(first.output.find("\n  nesterov: false\n") != std::string::npos);
   const ForkedResult again = fork_program({"--config", dir.write("c.yaml", first.output), "--print_config"});
   CHECK(again.output == first.output);
+}
+
+TEST_CASE("print_config has the arguments of a strategy that is named, and those given of one that is not") {
+  const TempDir dir;
+  const auto config = [&](std::vector<std::string> arguments) {
+    arguments.emplace_back("--print_config");
+    const ForkedResult first = fork_program(arguments);
+    CAPTURE(arguments, first.errors);
+    CHECK(first.status == 0);
+    const ForkedResult again =
+        fork_program({"--config", dir.write("c.yaml", first.output), "--print_config"});
+    CHECK(again.output == first.output);
+    const std::size_t begin = first.output.find("\nstrategy:"), older = first.output.find("\nddp:");
+    return first.output.substr(std::min({begin, older, first.output.size()}));
+  };
+  CHECK(config({"--strategy=ddp", "--strategy.overlap", "--ddp.bucket_bytes=1000"}) ==
+        "\nstrategy:\n  bucket_bytes: 1000\n  find_unused_parameters: false\n  first_bucket_bytes: 1048576\n"
+        "  overlap: true\n  shard_optimizer: auto\n");
+  CHECK(config({"--strategy=ddp_find_unused_parameters_true"}).find("find_unused_parameters: true\n") !=
+        std::string::npos);
+  CHECK(config({"--strategy.overlap"}) == "\nstrategy:\n  overlap: true\n");
+  CHECK(config({"--strategy=single", "--ddp.overlap"}) == "\nddp:\n  overlap: true\n");
+  CHECK(config({"--strategy=single"}).empty());
+  CHECK(config({}).empty());
+  const ForkedResult refused = fork_program({"--strategy.overlaps", "--print_config"});
+  CHECK(refused.status == 2);
+  CHECK(refused.errors.find("did you mean --strategy.overlap?") != std::string::npos);
+}
+
+TEST_CASE("help lists the arguments of a strategy that is named, info those of all") {
+  const std::string argument = "--strategy.overlap BOOL|auto";
+  CHECK(fork_program({"--help"}).output.find(argument) == std::string::npos);
+  for (const char* strategy : {"ddp", "ddp_spawn", "ddp_find_unused_parameters_false"})
+    CHECK(fork_program({"--strategy", strategy, "--help"}).output.find(argument) != std::string::npos);
+  CHECK(fork_program({"info"}).output.find(argument) != std::string::npos);
+}
+
+TEST_CASE("an older name of an argument that the strategy lacks is ignored with a warning") {
+  const ForkedResult plan = fork_program({"plan", "--accelerator=cpu", "--strategy=single", "--ddp.overlap"});
+  CHECK(plan.status == 0);
+  CHECK(
+      plan.output.find("warning     ddp.overlap: the strategy single has no such argument: it is ignored") !=
+      std::string::npos);
 }
 
 }  // namespace

@@ -22,7 +22,9 @@ TEST_CASE("a strategy is found by its name and made") {
   PluginLoader loader(registry, {"/nonexistent", kPlugins});
   loader.require("strategy", "ddp");
   loader.require("strategy", "ddp");
-  CHECK(registry.make<Strategy>("ddp", {}) != nullptr);
+  std::vector<Problem> problems;
+  const Arguments defaults(registry.require("strategy", "ddp").arguments, {}, "strategy.", problems);
+  CHECK(registry.make<Strategy>("ddp", defaults) != nullptr);
   CHECK(registry.require("strategy", "ddp").origin == kPlugins + "/libcxtrain_strategy_ddp.so");
   CHECK_THAT(loader.available("strategy"), Catch::Matchers::VectorContains(std::string("single")));
 }
@@ -131,8 +133,7 @@ TEST_CASE("two plugins with one name are refused, naming both files") {
   };
   add();
   registry.set_origin("second.so");
-  CHECK_THROWS_WITH(add(),
-                    test::contains("first.so") && test::contains("second.so"));
+  CHECK_THROWS_WITH(add(), test::contains("first.so") && test::contains("second.so"));
 }
 
 }  // namespace

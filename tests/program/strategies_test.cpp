@@ -56,8 +56,8 @@ TEST_CASE("ranks of a node divide the optimizer's work where asked to, to the sa
   std::vector<std::string> hashes;
   for (const char* wish : {"true", "false"}) {
     const TempDir dir;
-    const ProgramResult run =
-        run_ranks(2, "--accelerator cpu --max_epochs 2 --ddp.shard_optimizer " + std::string(wish) + in(dir));
+    const ProgramResult run = run_ranks(
+        2, "--accelerator cpu --max_epochs 2 --strategy.shard_optimizer " + std::string(wish) + in(dir));
     CAPTURE(run.output);
     REQUIRE(run.status == 0);
     CHECK((run.output.find("divide its work") != std::string::npos) == (wish == std::string("true")));
@@ -79,6 +79,14 @@ TEST_CASE("ranks of a node divide the optimizer's work where asked to, to the sa
   CHECK_FALSE(divides("--model.hidden 4096 --optimizer rmsprop"));
   CHECK_FALSE(divides("--model.hidden 64"));
 
+  const TempDir spawned;
+  const ProgramResult asked = run_program(
+      "--accelerator cpu --devices 2 --strategy ddp_spawn --strategy.shard_optimizer --max_epochs 1" +
+      in(spawned));
+  CAPTURE(asked.output);
+  CHECK(asked.status == 0);
+  CHECK(asked.output.find("divide its work") != std::string::npos);
+
   const TempDir dir;
   const ProgramResult alone =
       run_ranks(1, "--accelerator cpu --strategy ddp --max_epochs 1 --ddp.shard_optimizer true" + in(dir));
@@ -93,6 +101,56 @@ nlohmann::json plan_of_odd_strategy(const std::string& how, int status = 0) {
   CAPTURE(run.output);
   CHECK(run.status == status);
   return nlohmann::json::parse(run.output);
+}
+
+TEST_CASE("the arguments of a plugin's strategy are checked and listed like those of any other") {
+  const std::string program = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi ";
+  const std::string grid =
+      "--plugin " + std::string(CXTRAIN_TEST_PLUGIN_DIR) + "/odd_strategies.so --strategy grid ";
+  const auto plan = plan_of_odd_strategy(program + "plan " + grid + "--strategy.width 3");
+  CHECK(plan["strategy_arguments"] == nlohmann::json{{"width", "3"}});
+  const auto refused = plan_of_odd_strategy(
+      program + "plan " + grid + "--strategy.widht 3 --strategy.width x --strategy.bucket_bytes 5", 2);
+  std::string errors;
+  for (const auto& error : refused["errors"])
+    errors += error["option"].get<std::string>() + ": " + error["message"].get<std::string>() + " (" +
+              error["hint"].get<std::string>() + ")\n";
+  CHECK(errors ==
+        "strategy.bucket_bytes: the strategy grid has no such argument (strategies that have it: ddp, "
+        "ddp_spawn)\n"
+        "strategy.widht: the strategy grid has no such argument (did you mean --strategy.width?)\n"
+        "strategy.width: 'x' is not a whole number ()\n");
+  CHECK_THAT(run_program(grid + "--help").output, contains("--strategy.width N"));
+  CHECK_THAT(run_program(grid + "--print_config").output, contains("\nstrategy:\n  width: 2\n"));
+}
+
+TEST_CASE("a run's configuration has the arguments of its strategy, and older names are warned of") {
+  const TempDir dir;
+  const std::string config = "/cxtrain_logs/version_0/config.yaml";
+  const auto lines = [](const std::string& file) { return run_command("cat " + file).output; };
+  const ProgramResult run = run_ranks(
+      2, "--accelerator cpu --max_steps 1 --strategy ddp --strategy.bucket_bytes 1000 --ddp.overlap false" +
+             in(dir));
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  CHECK(run.output.find("ddp, bucket_bytes=1000, overlap=false") != std::string::npos);
+  const std::string kept = lines(dir.path() + config);
+  CHECK_THAT(kept, contains("\nstrategy:\n  bucket_bytes: 1000\n") && contains("\n  overlap: false\n") &&
+                       contains("\n  first_bucket_bytes: 1048576\n") && !contains("\nddp:"));
+  const TempDir again;
+  const ProgramResult same =
+      run_ranks(2, "--config " + dir.path() + config + " --default_root_dir " + again.path());
+  CAPTURE(same.output);
+  CHECK(same.status == 0);
+  CHECK(same.output.find("ddp, bucket_bytes=1000") != std::string::npos);
+
+  const TempDir other;
+  const ProgramResult single =
+      run_ranks(1, "--config " + dir.path() + config +
+                       " --strategy single --ddp.overlap false --default_root_dir " + other.path());
+  CAPTURE(single.output);
+  CHECK(single.status == 0);
+  CHECK(single.output.find("the strategy single has no such argument: it is ignored") != std::string::npos);
 }
 
 TEST_CASE("the plan follows what a strategy's plugin says of it, not its name") {

@@ -23,7 +23,7 @@ using test::ToyData;
 struct Conforming {
   std::string name;
   std::vector<std::string> plugins = {};
-  bool divided = false;        ///< ddp.shard_optimizer
+  bool divided = false;        ///< its argument shard_optimizer is true
   bool master_weights = true;  ///< has them (O2)
 };
 
@@ -64,7 +64,7 @@ template <class Model>
 Run together(const Conforming& strategy, Options options, bool whole_numbers = false) {
   options.trainer.strategy = strategy.name;
   options.plugins = strategy.plugins;
-  if (strategy.divided) options.ddp.shard_optimizer = true;
+  if (strategy.divided) options.strategy.args["shard_optimizer"] = "true";
   return run<Model>(test_world(), options, 8, whole_numbers);
 }
 

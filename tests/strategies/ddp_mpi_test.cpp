@@ -73,11 +73,47 @@ TEST_CASE("bucket sizes and overlap do not change a bit of the result") {
     for (const bool overlap : {false, true}) {
       CAPTURE(bytes, overlap);
       Options options = twenty_steps();
-      options.ddp.first_bucket_bytes = options.ddp.bucket_bytes = bytes;
-      options.ddp.overlap = overlap;
+      options.trainer.strategy = "ddp";
+      for (const char* name : {"first_bucket_bytes", "bucket_bytes"})
+        options.strategy.args[name] = std::to_string(bytes);
+      options.strategy.args["overlap"] = overlap ? "true" : "false";
       CHECK(at::equal(train_together<Regression>(data, options), reference));
     }
   }
+}
+
+TEST_CASE("a program that gives a strategy wrong arguments gets them back, all at once") {
+  Options options = test::quiet("");
+  options.trainer.strategy = "ddp";
+  options.strategy.args = {{"bucket_bytes", "many"}, {"overlaps", "true"}};
+  CHECK_THROWS_WITH(Trainer(test_world(), options),
+                    test::contains("strategy.bucket_bytes: 'many' is not a whole number") &&
+                        test::contains("did you mean --strategy.overlap?"));
+}
+
+TEST_CASE("parameters that no rank used are left alone where the strategy is asked to") {
+  /// Its weights decay where they have a gradient, if only of zeros.
+  struct Unused : Regression {
+    Unused() : Regression({.optimizer = AdamW{.lr = 0.01, .weight_decay = 0.5}}) {
+      unused = register_module("unused", torch::nn::Linear(2, 2));
+    }
+    torch::nn::Linear unused{nullptr};
+  };
+  const auto is_left_alone = [](Options options) {
+    const test::TempDir dir;
+    options.trainer.default_root_dir = dir.path();
+    ToyData data(8 * test_world().size(), 8);
+    Trainer trainer(test_world(), options);
+    Unused model;
+    const at::Tensor before = model.unused->weight.detach().clone();
+    trainer.fit(model, data);
+    return at::equal(model.unused->weight, before);
+  };
+  Options options = test::quiet("");
+  options.trainer.strategy = "ddp_find_unused_parameters_true";
+  CHECK(is_left_alone(options));
+  options.trainer.strategy = "ddp";
+  CHECK_FALSE(is_left_alone(options));
 }
 
 /// As `Regression`, with an optimizer of the test's choice.
@@ -95,6 +131,7 @@ TEST_CASE("dividing the optimizer's work does not change a bit of the result") {
   const int ranks = test_world().size();
   ToyData data(64 * ranks, 8);
   Options options = twenty_steps();
+  options.trainer.strategy = "ddp";
   SECTION("gradients clipped") { options.trainer.gradient_clip_val = 0.05; }
   SECTION("accumulated") { options.trainer.accumulate_grad_batches = 3; }
   SECTION("bfloat16 parameters") { options.trainer.precision = "bf16-true"; }
@@ -108,9 +145,9 @@ TEST_CASE("dividing the optimizer's work does not change a bit of the result") {
     options.trainer.stochastic_weight_avg = options.trainer.auto_lr_find = true;
   }
   const auto same_either_way = [&]<class Model>(std::type_identity<Model>) {
-    options.ddp.shard_optimizer = false;
+    options.strategy.args["shard_optimizer"] = "false";
     const at::Tensor whole = train_together<Model>(data, options);
-    options.ddp.shard_optimizer = true;
+    options.strategy.args["shard_optimizer"] = "true";
     return at::equal(train_together<Model>(data, options), whole);
   };
   CHECK(same_either_way(std::type_identity<Chosen<0>>()));
@@ -134,7 +171,8 @@ TEST_CASE("a mistake that one rank makes about its optimizer is every rank's err
   ToyData data(8 * test_world().size(), 8);
   const test::TempDir dir;
   Options options = test::quiet(dir.path());
-  options.ddp.shard_optimizer = true;
+  options.trainer.strategy = "ddp";
+  options.strategy.args["shard_optimizer"] = "true";
   Trainer trainer(test_world(), options);
   Mistaken model(in_groups);
   CHECK_THROWS_WITH(trainer.fit(model, data),

@@ -51,7 +51,7 @@ TEST_CASE("what is unfrozen in a later epoch is trained on all ranks alike") {
   Options options = test::quiet("");
   options.trainer.max_epochs = 3;
   const bool divided = GENERATE(false, true);
-  options.ddp.shard_optimizer = divided;
+  options.strategy.ddp_args["shard_optimizer"] = divided ? "true" : "false";  // `single` ignores it
   Unfreezing together, alone;
   const at::Tensor before = together.first->weight.detach().clone();
   train_together(together, options);

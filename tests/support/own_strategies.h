@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cxtrain/config/strategy_traits.h"
+#include "strategies/ddp/arguments.h"
 #include "strategies/ddp/traits.h"
 #include "strategies/ddp_spawn/traits.h"
 #include "strategies/dp/traits.h"
@@ -8,18 +9,18 @@
 
 namespace cxtrain::testing {
 
-/// Those that come with the program, with the traits that their plugins register.
+/// Those that come with the program, with what their plugins say of them.
 inline KnownStrategies own_strategies() {
-  return {{"ddp", ddp_traits()},
-          {"ddp_spawn", ddp_spawn_traits()},
-          {"dp", dp_traits()},
-          {"single", single_traits()}};
+  return {{"ddp", KnownStrategy{ddp_traits(), ddp_arguments()}},
+          {"ddp_spawn", KnownStrategy{ddp_spawn_traits(), ddp_arguments()}},
+          {"dp", KnownStrategy{dp_traits()}},
+          {"single", KnownStrategy{single_traits()}}};
 }
 
 /// The same and one more.
 inline KnownStrategies own_strategies_and(const std::string& name, const StrategyTraits& traits) {
   KnownStrategies known = own_strategies();
-  known.emplace(name, traits);
+  known.emplace(name, KnownStrategy{traits});
   return known;
 }
 

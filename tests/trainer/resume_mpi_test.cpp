@@ -260,7 +260,7 @@ std::vector<StrategyCase> strategies() {
                    }});
   } else {
     all.push_back({.name = "ddp", .described = "ddp, divided", .prepare = [](Options& options) {
-                     options.ddp.shard_optimizer = true;
+                     options.strategy.args["shard_optimizer"] = "true";
                    }});
     all.push_back(
         {.name = "owner",

@@ -6,6 +6,7 @@
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cli/help_text.h"
 #include "cxtrain/cli/option_table.h"
+#include "cxtrain/config/strategy_name.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/report/metric_logger.h"
 #include "cxtrain/strategy/strategy.h"
@@ -59,12 +60,17 @@ std::vector<NamedComponent> built_in(const std::string& option) {
   return {};
 }
 
-std::string named_by(const Options& options, const std::string& option) {
+/// The component that the options name, of those that a section has.
+std::string named_by(const Options& options, const CatalogueSection& section) {
+  const std::string& option = section.option;
   if (option == "model") return options.model.name;
   if (option == "data") return options.data.name;
   if (option == "optimizer") return options.optimizer.name;
   if (option == "lr_scheduler") return options.lr_scheduler.name;
-  return option == "strategy" ? options.trainer.strategy.value_or("") : "";
+  if (option != "strategy") return "";
+  std::vector<std::string> strategies;
+  for (const NamedComponent& strategy : section.components) strategies.push_back(strategy.name);
+  return named_strategy(options.trainer, strategies).value_or("");
 }
 
 const char* name_of(Type type) {
@@ -75,6 +81,8 @@ const char* name_of(Type type) {
       return "real";
     case Type::boolean:
       return "boolean";
+    case Type::optional_boolean:
+      return "optional_boolean";
     case Type::integers:
       return "integers";
     case Type::text:
@@ -94,6 +102,8 @@ std::string placeholder(const ArgumentSpec& spec) {
       return "X";
     case Type::boolean:
       return "BOOL";
+    case Type::optional_boolean:
+      return "BOOL|auto";
     case Type::integers:
       return "N,N";
     case Type::text:
@@ -134,7 +144,7 @@ std::string to_text(const std::vector<CatalogueSection>& catalogue, const Option
   std::string out;
   for (const CatalogueSection& section : catalogue) {
     out += "\n" + section.title + " (--" + section.option + ")\n";
-    const std::string named = named_by(options, section.option);
+    const std::string named = named_by(options, section);
     for (const NamedComponent& component : section.components) {
       append_help_entry(out, component.name, component.help);
       if (!all_arguments && component.name != named) continue;

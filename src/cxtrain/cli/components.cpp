@@ -110,6 +110,10 @@ std::vector<std::unique_ptr<MetricLogger>> make_loggers(const Registry& registry
 Options with_all_arguments(Options options, const Components& components) {
   options.model.args = components.model.values();
   if (!options.data.name.empty()) options.data.args = components.data.values();
+  for (const auto& [name, value] : components.strategy.values()) {
+    options.strategy.args[name] = value;
+    options.strategy.ddp_args.erase(name);
+  }
   add_defaults(known_optimizers(), options.optimizer);
   add_defaults(known_schedules(), options.lr_scheduler);
   const auto fill = [](std::vector<NamedOptions>& list, const auto& loaded) {

@@ -12,10 +12,13 @@
 
 namespace cxtrain {
 
-/// The model and the data that the options name, checked but not yet made.
+/// What the options name, checked but not yet made.
 struct Components {
   Arguments model;
   Arguments data;
+  /// Of the strategy that the options name; where they name none, without any. Not by `load_components`:
+  /// whose arguments they are is known with the plan.
+  Arguments strategy;
   /// By name, in the order in which the options name them.
   std::vector<std::pair<std::string, Arguments>> callbacks, loggers;
 };

@@ -18,6 +18,9 @@
 #include "cxtrain/cli/versions.h"
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/cluster/agree.h"
+#include "cxtrain/config/default_strategies.h"
+#include "cxtrain/config/strategy_arguments.h"
+#include "cxtrain/config/strategy_name.h"
 #include "cxtrain/device/gather_hardware.h"
 #include "cxtrain/memory/within_memory.h"
 #include "cxtrain/optim/overrides.h"
@@ -44,6 +47,19 @@ void find_components(Request& request, const std::function<void(Registry&)>& reg
   if (register_components) register_components(request.registry);
   choose_model(request.registry, request.command.model_given, request.command.options);
   request.components = load_components(request.registry, request.options(), problems);
+}
+
+/// For --print_config, which makes no plan: fills the arguments of the strategy in where the options name
+/// one. Where they do not, they are only checked, against the arguments of the one that several ranks have
+/// then.
+void find_strategy_arguments(Request& request, std::vector<Problem>& problems) {
+  const Options& options = request.options();
+  const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
+  const auto named = named_strategy(options.trainer, names_of(strategies));
+  std::vector<Problem> warnings;  // for the run
+  Arguments arguments =
+      strategy_arguments(named.value_or(kStrategyOfSeveralRanks), strategies, options, problems, warnings);
+  if (named) request.components.strategy = std::move(arguments);
 }
 
 /// Subcommands and options that only print something. Rank 0 does it; no other rank is asked.
@@ -76,6 +92,12 @@ void check_fit(Module& model, const Options& options) {
   if (!problems.empty()) throw ConfigError(problems);
 }
 
+/// The model that the options ask for, the same on every rank and in every replica.
+std::unique_ptr<Module> make_seeded_model(const Request& request) {
+  seed_everything(request.options().seed.value_or(0));
+  return make_model(request.registry, request.options(), request.components);
+}
+
 struct Trained {
   std::unique_ptr<Module> model;
   std::unique_ptr<DataModule> data;
@@ -86,10 +108,8 @@ struct Trained {
 Trained build_components(const Request& request) {
   const Options& options = request.options();
   Trained built;
-  build_within_memory("model", arguments_text("model.", options.model.args), [&] {
-    seed_everything(options.seed.value_or(0));  // every rank is the same model
-    built.model = make_model(request.registry, options, request.components);
-  });
+  build_within_memory("model", arguments_text("model.", options.model.args),
+                      [&] { built.model = make_seeded_model(request); });
   build_within_memory("data", arguments_text("data.", options.data.args), [&] {
     built.data = make_data(request.registry, options, request.components, *built.model);
   });
@@ -131,6 +151,7 @@ int answer(Request& request, const std::function<void(Registry&)>& register_comp
     if (!command.problems.empty()) throw ConfigError(command.problems);
     return run_info(options, version_lines(), make_catalogue(request.registry, options), out);
   }
+  find_strategy_arguments(request, problems);
   if (!problems.empty()) throw ConfigError(problems);
   return out << to_yaml(with_all_arguments(options, request.components)), 0;
 }
@@ -160,16 +181,14 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
   Plan plan = resolve(options, hardware, facts, strategies);
   problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
   if (!problems.empty()) throw ConfigError(problems);
+  if (named_strategy(options.trainer, names_of(strategies)))
+    request.components.strategy = plan.strategy_arguments;
   return plan;
 }
 
 RunSummary run(World& world, Trainer& trainer, Request& request) {
   const Options& options = request.options();
-  // Replicas, too, are the same model.
-  trainer.set_replica_factory([&] {
-    seed_everything(options.seed.value_or(0));
-    return make_model(request.registry, options, request.components);
-  });
+  trainer.set_replica_factory([&] { return make_seeded_model(request); });
   Trained built;
   run_agreed(world, [&] { built = build_components(request); });
   Module* const model = built.model.get();

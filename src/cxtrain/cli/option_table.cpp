@@ -32,8 +32,9 @@ Index make_index() {
     if (entry.key.starts_with("trainer.")) index.emplace(entry.key.substr(8), &entry);
   }
   for (const ComponentEntry& component : component_table()) {
+    if (component.option.empty()) continue;
     for (const char* name : {".name", ".class_path"})
-      index.emplace(component.key + name, index.at(component.key));
+      index.emplace(component.key + name, index.at(component.option));
   }
   return index;
 }
@@ -52,17 +53,22 @@ const OptionEntry* find_option(std::string_view key) {
 }
 
 std::span<const ComponentEntry> component_table() {
-  using Name = std::string&;
   using Args = std::map<std::string, std::string>&;
-  static const std::array<ComponentEntry, 4> components{
-      {{"model", [](Options& o) -> Name { return o.model.name; },
+  static constexpr auto name_of_strategy = [](const Options& o) { return o.trainer.strategy.value_or(""); };
+  static const std::array<ComponentEntry, 7> components{
+      {{"model", "model", "", true, [](const Options& o) { return o.model.name; },
         [](Options& o) -> Args { return o.model.args; }},
-       {"data", [](Options& o) -> Name { return o.data.name; },
+       {"data", "data", "", true, [](const Options& o) { return o.data.name; },
         [](Options& o) -> Args { return o.data.args; }},
-       {"optimizer", [](Options& o) -> Name { return o.optimizer.name; },
+       {"optimizer", "optimizer", "", true, [](const Options& o) { return o.optimizer.name; },
         [](Options& o) -> Args { return o.optimizer.args; }},
-       {"lr_scheduler", [](Options& o) -> Name { return o.lr_scheduler.name; },
-        [](Options& o) -> Args { return o.lr_scheduler.args; }}}};
+       {"lr_scheduler", "lr_scheduler", "", true, [](const Options& o) { return o.lr_scheduler.name; },
+        [](Options& o) -> Args { return o.lr_scheduler.args; }},
+       {"strategy", "trainer.strategy", "", true, name_of_strategy,
+        [](Options& o) -> Args { return o.strategy.args; }},
+       {"trainer.strategy", "trainer.strategy", "strategy", false, name_of_strategy,
+        [](Options& o) -> Args { return o.strategy.args; }},
+       {"ddp", "", "strategy", true, nullptr, [](Options& o) -> Args { return o.strategy.ddp_args; }}}};
   return components;
 }
 
@@ -72,6 +78,13 @@ const ComponentEntry* find_component_of(std::string_view key) {
     if (key.starts_with(component.key + ".") && key.size() > component.key.size() + 1) return &component;
   }
   return nullptr;
+}
+
+std::string canonical_key(const std::string& key) {
+  if (const OptionEntry* entry = find_option(key)) return entry->key;
+  const ComponentEntry* component = find_component_of(key);
+  if (component == nullptr || component->alias_of.empty()) return key;
+  return component->alias_of + key.substr(component->key.size());
 }
 
 std::vector<std::string> option_names() {

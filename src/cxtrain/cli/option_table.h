@@ -39,17 +39,25 @@ std::span<const OptionEntry> option_table();
 /// is also its `.name` and, as in LightningCLI's files, its `.class_path`. Null for none.
 const OptionEntry* find_option(std::string_view key);
 
-/// A component that is chosen by name and takes arguments of its own: `model`, `data`, `optimizer`,
-/// `lr_scheduler`.
+/// A component that is chosen by name and takes arguments of its own (`model`, `data`, `optimizer`,
+/// `lr_scheduler`, `strategy`), or another key under which one's arguments are given.
 struct ComponentEntry {
-  std::string key;
-  std::string& (*name)(Options&);
+  std::string key;       ///< before its arguments: "model" for --model.layers
+  std::string option;    ///< key of the option that names it: "model", "trainer.strategy"; empty: none
+  std::string alias_of;  ///< of another key: the component's own; "strategy" for `ddp`
+  bool saved;            ///< whether arguments stand under this key in config.yaml
+  std::string (*name)(const Options&);  ///< of the component; null without `option`
   std::map<std::string, std::string>& (*args)(Options&);
 };
 std::span<const ComponentEntry> component_table();
 
 /// The component whose argument the key is ("model.layers"), or null; keys in option_table() are none.
 const ComponentEntry* find_component_of(std::string_view key);
+
+/// The one name of an option or an argument that has several: "trainer.max_epochs" for "max_epochs",
+/// "strategy.overlap" for "ddp.overlap". An older name of an option, and what nobody knows, are left as they
+/// are.
+std::string canonical_key(const std::string& key);
 
 /// Every word that may follow `--`, older names apart, for "did you mean".
 std::vector<std::string> option_names();

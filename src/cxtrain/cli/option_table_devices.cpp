@@ -18,7 +18,8 @@ void add_device_options(OptionTable& table) {
   add({"trainer.devices_per_rank", "consecutive devices of each rank, for models split over them"},
       CXTRAIN_MEMBER(trainer.devices_per_rank));
   add({"trainer.num_nodes", "nodes; must agree with mpirun or srun"}, CXTRAIN_MEMBER(trainer.num_nodes));
-  add({"trainer.strategy", "single, ddp, ddp_spawn, dp, or a plugin's", "NAME"},
+  add({"trainer.strategy", "single, ddp, ddp_spawn, dp, or a plugin's; --strategy.ARG sets its arguments",
+       "NAME"},
       CXTRAIN_MEMBER(trainer.strategy));
   add({"trainer.precision",
        "16-mixed, bf16-mixed, 32-true, 64-true, 16-true, bf16-true; short 16, bf16, 32, 64", "NAME"},

@@ -78,14 +78,6 @@ void add_optimisation_options(OptionTable& table) {
       CXTRAIN_MEMBER(trainer.inference_mode));
   add({"trainer.detect_anomaly", "look for the operation that makes a gradient NaN (slow)"},
       CXTRAIN_MEMBER(trainer.detect_anomaly));
-  add({"ddp.find_unused_parameters", "leave parameters that no rank used without a gradient"},
-      CXTRAIN_MEMBER(ddp.find_unused_parameters));
-  add({"ddp.overlap", "reduce gradients during backward; null: where it helps"}, CXTRAIN_MEMBER(ddp.overlap));
-  add({"ddp.shard_optimizer", "divide the optimizer's work among a node's ranks; null: where it pays"},
-      CXTRAIN_MEMBER(ddp.shard_optimizer));
-  add({"ddp.first_bucket_bytes", "bytes of the first gradient bucket (0: no limit)"},
-      CXTRAIN_MEMBER(ddp.first_bucket_bytes));
-  add({"ddp.bucket_bytes", "bytes of the others (0: no limit)"}, CXTRAIN_MEMBER(ddp.bucket_bytes));
 }
 
 }  // namespace cxtrain

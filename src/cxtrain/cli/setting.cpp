@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
-#include "cxtrain/cli/listed_components.h"
 #include "cxtrain/base/problems.h"
+#include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/config/nearest_name.h"
 #include "cxtrain/config/retired_arguments.h"
@@ -15,7 +15,7 @@ namespace {
 
 bool names_component(const OptionEntry& entry) {
   for (const ComponentEntry& component : component_table()) {
-    if (component.key == entry.key) return true;
+    if (component.option == entry.key) return true;
   }
   return false;
 }
@@ -23,8 +23,9 @@ bool names_component(const OptionEntry& entry) {
 /// Sets a component's name; another name (or null) drops the arguments that were meant for the former one.
 void apply_name(const OptionEntry& entry, const Setting& setting, Options& options) {
   for (const ComponentEntry& component : component_table()) {
-    if (component.key != entry.key) continue;
-    if (!setting.value || component.name(options) != *setting.value) component.args(options).clear();
+    if (component.option != entry.key || !component.alias_of.empty()) continue;
+    const std::string former = component.name(options);
+    if (!setting.value || (!former.empty() && former != *setting.value)) component.args(options).clear();
   }
   if (setting.value) {
     entry.read(options, *setting.value);
@@ -35,11 +36,13 @@ void apply_name(const OptionEntry& entry, const Setting& setting, Options& optio
 
 void apply_argument(const ComponentEntry& component, const Setting& setting, Options& options) {
   const std::string name = setting.key.substr(component.key.size() + 1);
-  if (setting.value) {
-    component.args(options)[name] = *setting.value;
-  } else {
-    component.args(options).erase(name);
+  const auto owner = [](const ComponentEntry& entry) {
+    return entry.alias_of.empty() ? entry.key : entry.alias_of;
+  };
+  for (const ComponentEntry& other : component_table()) {
+    if (owner(other) == owner(component)) other.args(options).erase(name);
   }
+  if (setting.value) component.args(options)[name] = *setting.value;
 }
 
 /// What may have been meant by a key that no option has.
@@ -52,7 +55,7 @@ std::string hint_for_unknown(const std::string& key) {
       if (name.ends_with("." + key)) return "did you mean --" + name + "?";
     }
     return "arguments have their owner before them: --model." + key + ", --data." + key + ", --optimizer." +
-           key;
+           key + ", --strategy." + key;
   }
   std::string owner = key;
   while (owner.find('.') != std::string::npos) {
@@ -76,7 +79,7 @@ class Applier {
     for (const Setting& setting : settings) {
       const OptionEntry* entry = find_option(setting.key);
       if (const ComponentEntry* component = find_component_of(setting.key)) {
-        if (first_time(setting.key, setting)) apply_argument(*component, setting, options_);
+        if (first_time(canonical_key(setting.key), setting)) apply_argument(*component, setting, options_);
       } else if (entry == nullptr) {
         if (!apply_listed_component(setting, options_, problems_)) refuse_unknown(setting);
       } else if (!names_component(*entry) && entry->canonical.empty()) {
@@ -147,7 +150,7 @@ std::vector<Setting> last_of_each(const std::vector<Setting>& settings) {
   for (auto setting = settings.rbegin(); setting != settings.rend(); ++setting) {
     const OptionEntry* entry = find_option(setting->key);
     const bool keep = entry != nullptr && entry->repeatable;
-    if (seen.insert(entry != nullptr ? entry->key : setting->key).second || keep) last.push_back(*setting);
+    if (seen.insert(canonical_key(setting->key)).second || keep) last.push_back(*setting);
   }
   std::reverse(last.begin(), last.end());
   return last;

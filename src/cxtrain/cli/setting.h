@@ -22,10 +22,10 @@ struct Setting {
 std::vector<Setting> last_of_each(const std::vector<Setting>& settings);
 
 /// Applies the settings of one source (a file, or the command line) to the options, in a fixed order of its
-/// own: the names of components before their arguments. A component that gets another name loses the
-/// arguments that it had from earlier sources. Settings that are unknown (with the nearest name, or with what
-/// to use instead of an argument that only Lightning has), malformed, given twice or, under an older name,
-/// with another value are problems.
+/// own: the names of components before their arguments. A component that gets another name, having had one,
+/// loses the arguments that it had from earlier sources. Settings that are unknown (with the nearest name, or
+/// with what to use instead of an argument that only Lightning has), malformed, given twice or, under an
+/// older name, with another value are problems.
 void apply_settings(const std::vector<Setting>& settings, Options& options, std::vector<Problem>& problems);
 
 }  // namespace cxtrain

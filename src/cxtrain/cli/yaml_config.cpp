@@ -69,8 +69,11 @@ class Reader {
 
   static bool is_section(const std::string& key) {
     const auto table = option_table();
+    const auto components = component_table();
     return std::any_of(table.begin(), table.end(),
-                       [&](const OptionEntry& entry) { return entry.key.starts_with(key + "."); });
+                       [&](const OptionEntry& entry) { return entry.key.starts_with(key + "."); }) ||
+           std::any_of(components.begin(), components.end(),
+                       [&](const ComponentEntry& component) { return component.key == key; });
   }
 
   std::string scalar(const YAML::Node& item) {
@@ -102,7 +105,9 @@ class Writer {
               [](const auto& a, const auto& b) { return a.empty() > b.empty(); });
     if (!options.loggers.empty()) sections.emplace_back("loggers");
     for (const std::string& section : sections) write_section(section, options);
-    for (const ComponentEntry& component : component_table()) write_component(component, options);
+    for (const ComponentEntry& component : component_table()) {
+      if (component.saved) write_component(component, options);
+    }
   }
 
   std::string text() {
@@ -113,7 +118,7 @@ class Writer {
  private:
   static const ComponentEntry* component_of(const std::string& key) {
     for (const ComponentEntry& component : component_table()) {
-      if (component.key == key) return &component;
+      if (component.key == key && component.alias_of.empty()) return &component;
     }
     return nullptr;
   }
@@ -173,8 +178,13 @@ class Writer {
 
   void write_component(const ComponentEntry& component, const Options& const_options) {
     Options options = const_options;  // the table's accessors are for writing, too
-    out_ << YAML::Key << component.key << YAML::Value << YAML::BeginMap << YAML::Key << "name" << YAML::Value;
-    write_text(component.name(options));
+    const bool named_here = component.option == component.key;
+    if (!named_here && component.args(options).empty()) return;
+    out_ << YAML::Key << component.key << YAML::Value << YAML::BeginMap;
+    if (named_here) {
+      out_ << YAML::Key << "name" << YAML::Value;
+      write_text(component.name(options));
+    }
     for (const OptionEntry& entry : option_table()) {
       if (entry.key.starts_with(component.key + "."))
         write(entry.key.substr(component.key.size() + 1), entry, options);

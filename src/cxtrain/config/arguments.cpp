@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <stdexcept>
 
 #include "cxtrain/config/nearest_name.h"
@@ -29,6 +28,12 @@ std::optional<std::vector<std::int64_t>> parse_integers(std::string_view text) {
     if (trim(text).empty()) return std::nullopt;
   }
   return numbers;
+}
+
+/// Whether the text leaves an optional argument to the component.
+bool is_auto(std::string_view text) {
+  const std::string_view word = trim(text);
+  return word == "auto" || word == "null";
 }
 
 std::string refuse_number(const ArgumentSpec& spec, const std::string& value, double number) {
@@ -59,6 +64,8 @@ std::string refuse(const ArgumentSpec& spec, const std::string& value) {
     }
     case ArgumentSpec::Type::boolean:
       return parse_boolean(value) ? "" : "'" + value + "' is neither true nor false";
+    case ArgumentSpec::Type::optional_boolean:
+      return is_auto(value) || parse_boolean(value) ? "" : "'" + value + "' is none of true, false, auto";
     case ArgumentSpec::Type::text:
       break;
   }
@@ -133,6 +140,14 @@ bool Arguments::boolean(std::string_view name) const {
   const std::optional<bool> on = parse_boolean(value(name, ArgumentSpec::Type::boolean));
   if (!on) throw std::logic_error("the default of '" + std::string(name) + "' is neither true nor false");
   return *on;
+}
+
+std::optional<bool> Arguments::optional_boolean(std::string_view name) const {
+  const std::string& typed = value(name, ArgumentSpec::Type::optional_boolean);
+  const std::optional<bool> on = parse_boolean(typed);
+  if (!on && !is_auto(typed))
+    throw std::logic_error("the default of '" + std::string(name) + "' is none of true, false, auto");
+  return on;
 }
 
 std::vector<std::int64_t> Arguments::integers(std::string_view name) const {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -36,7 +37,14 @@ struct Range {
 
 /// One argument that a component (model, data module, optimizer ...) understands.
 struct ArgumentSpec {
-  enum class Type { integer, real, text, boolean, integers };  ///< integers: "30,80"
+  enum class Type {
+    integer,
+    real,
+    text,
+    boolean,
+    optional_boolean,  ///< true, false, or auto: the component decides; its default is "auto"
+    integers,          ///< "30,80"
+  };
   std::string name;
   Type type = Type::text;
   std::string default_value;  ///< as the user would type it
@@ -62,6 +70,8 @@ class Arguments {
   double real(std::string_view name) const;
   const std::string& text(std::string_view name) const;
   bool boolean(std::string_view name) const;
+  /// Nothing for auto.
+  std::optional<bool> optional_boolean(std::string_view name) const;
   std::vector<std::int64_t> integers(std::string_view name) const;
 
   /// Whether the user gave it (as opposed to its default).

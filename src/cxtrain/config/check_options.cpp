@@ -162,8 +162,6 @@ void check_others(const Options& options, Checker& check) {
                      (options.trainer.barebones ? "barebones=true" : "logger=false"),
                  "drop one of them");
   }
-  check.at_least("ddp.first_bucket_bytes", 0, options.ddp.first_bucket_bytes);
-  check.at_least("ddp.bucket_bytes", 0, options.ddp.bucket_bytes);
   check.real("timeout_seconds", options.timeout_seconds, 0.0, true);
 }
 

@@ -78,7 +78,6 @@ void translate_strategy(TrainerOptions& trainer, std::span<const std::string> st
     return trainer.strategy.reset();
   }
   trainer.strategy = strategy.name;
-  plan.find_unused_parameters = strategy.find_unused_parameters.value_or(plan.find_unused_parameters);
 }
 
 }  // namespace

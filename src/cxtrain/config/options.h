@@ -133,17 +133,16 @@ struct CallbackOptions {
   bool operator==(const CallbackOptions&) const = default;
 };
 
-struct DdpOptions {
-  bool find_unused_parameters =
-      false;  ///< leave parameters that no rank used without a gradient, as `single` does
-  std::optional<bool>
-      overlap;  ///< reduce buckets during backward; absent: where the communicator gains by it
-  std::optional<bool>
-      shard_optimizer;  ///< divide the optimizer's work among a node's ranks; absent: where it pays
-  std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
-  std::int64_t bucket_bytes = std::int64_t{25} << 20;
+/// Arguments of the strategy, as the user types them: of the one that `trainer.strategy` names, or of the one
+/// that the plan chooses where none is named.
+struct StrategyOptions {
+  /// `--strategy.ARG`; refused where the strategy has no such one.
+  std::map<std::string, std::string> args = {};
+  /// `--ddp.ARG`, an older name of the same; ignored, with a warning, where the strategy has no such one.
+  /// What stands in both counts as in `args`.
+  std::map<std::string, std::string> ddp_args = {};
 
-  bool operator==(const DdpOptions&) const = default;
+  bool operator==(const StrategyOptions&) const = default;
 };
 
 struct Options {
@@ -156,7 +155,7 @@ struct Options {
   CallbackOptions callbacks;
   std::vector<NamedOptions> callback_components;  ///< others, of plugins and of a user's program
   std::vector<NamedOptions> loggers;              ///< the same, besides the files that `logger` means
-  DdpOptions ddp;
+  StrategyOptions strategy;
   std::optional<std::uint64_t> seed;
   std::vector<std::string> plugins;
   double timeout_seconds = 1800;  ///< how long a collective may take before the job is ended

@@ -5,6 +5,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/config/arguments.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/strategy_traits.h"
 #include "cxtrain/device/hardware.h"
@@ -32,7 +33,8 @@ struct RankPlan {
 struct Plan {
   std::string accelerator = "cpu";  ///< cpu | gpu
   std::string strategy = "single";
-  StrategyTraits traits;            ///< the strategy's
+  StrategyTraits traits;          ///< the strategy's
+  Arguments strategy_arguments;   ///< checked; those that it is made with
   std::string launcher = "none";  ///< mpirun | srun | subprocess | spawn | none
   int world_size = 1;
   int num_nodes = 1;
@@ -40,7 +42,6 @@ struct Plan {
   int devices_per_rank = 1;  ///< parts of a split model; on the CPU all are "cpu"
   int replicas = 1;          ///< that each rank keeps: dp has one on each device; 1 otherwise
   std::vector<RankPlan> ranks;
-  bool find_unused_parameters = false;  ///< DdpOptions', or by the strategy's name
   std::string precision = "32-true";
   std::string amp_level;                 ///< O0 to O3 where one is in effect; empty: null
   std::string float32_matmul_precision;  ///< highest | high | medium; empty: as LibTorch has it
@@ -59,7 +60,7 @@ struct Plan {
 /// Decides, or reports every reason why not (in `Plan::errors`). Pure: same arguments, same answer.
 /// `launched` says how the process was started (or is to be imagined started). `strategies` are those that
 /// there are: others are refused, and what is decided about one follows from its traits, never from its name.
-/// It needs the traits of the one that is asked for and of the defaults (plugin/known_strategies.h).
+/// It needs what is known of the one that is asked for and of the defaults (plugin/known_strategies.h).
 Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched,
              const KnownStrategies& strategies);
 

@@ -59,7 +59,9 @@ std::string to_json(const Plan& plan) {
   // Beyond the contract's fields: only what somebody asked for.
   if (split) json["devices_per_rank"] = plan.devices_per_rank;
   if (plan.replicas > 1) json["replicas"] = plan.replicas;
-  if (plan.find_unused_parameters) json["find_unused_parameters"] = true;
+  for (const auto& [name, value] : plan.strategy_arguments.values()) {
+    if (plan.strategy_arguments.given(name)) json["strategy_arguments"][name] = value;
+  }
   if (!plan.float32_matmul_precision.empty())
     json["float32_matmul_precision"] = plan.float32_matmul_precision;
   // Texts come from command lines and files, which need not be UTF-8; a plan is printed all the same.

@@ -93,6 +93,15 @@ std::string describe(const NodeLayout& group, const Plan& plan) {
   return gpus == devices ? text : text + " (GPU " + ranges(gpus) + " of the machine)";
 }
 
+/// ", bucket_bytes=1000"; empty where all are defaults.
+std::string given_arguments(const Arguments& arguments) {
+  std::string text;
+  for (const auto& [name, value] : arguments.values()) {
+    if (arguments.given(name)) text += ", " + name + "=" + value;
+  }
+  return text;
+}
+
 const char* on_off(bool on) { return on ? "on" : "off"; }
 
 }  // namespace
@@ -102,7 +111,7 @@ std::string to_text(const Plan& plan) {
   const auto line = [&out](const std::string& name, const std::string& text) {
     out << "  " << name << std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') << text << '\n';
   };
-  line("strategy", plan.strategy + (plan.find_unused_parameters ? ", looks for unused parameters" : ""));
+  line("strategy", plan.strategy + given_arguments(plan.strategy_arguments));
   std::string world = count_of(static_cast<std::size_t>(plan.world_size), "rank") + " on " +
                       count_of(static_cast<std::size_t>(plan.num_nodes), "node");
   line("world", world + launcher_text(plan.launcher));

@@ -6,6 +6,7 @@
 #include "cxtrain/config/old_spellings.h"
 #include "cxtrain/config/place_ranks.h"
 #include "cxtrain/config/plan.h"
+#include "cxtrain/config/strategy_arguments.h"
 #include "cxtrain/config/visible_gpus.h"
 
 namespace cxtrain {
@@ -67,9 +68,9 @@ void check_strategy(const KnownStrategies& strategies, Plan& plan) {
 Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched,
              const KnownStrategies& strategies) {
   Plan plan;
-  plan.find_unused_parameters = options.ddp.find_unused_parameters;
   check_options(options, plan.errors);
   check_visible(hardware, plan);
+  const std::size_t errors_of_options = plan.errors.size();
   const TrainerOptions trainer =
       translate_old_spellings(options.trainer, hardware, names_of(strategies), plan);
   const std::size_t errors_before = plan.errors.size();
@@ -77,6 +78,11 @@ Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts&
       choose_devices(trainer, traits_of(strategies, trainer.strategy), hardware, launched, plan);
   const bool devices_known = plan.errors.size() == errors_before;
   const std::vector<int> rank_nodes = choose_launch(trainer, strategies, devices, hardware, launched, plan);
+  // A strategy that nobody named may be the wrong one after an error about devices or ranks.
+  if (trainer.strategy || plan.errors.size() == errors_of_options) {
+    plan.strategy_arguments =
+        strategy_arguments(plan.strategy, strategies, options, plan.errors, plan.warnings);
+  }
   check_strategy(strategies, plan);
   choose_precision(trainer, plan);
   choose_switches(trainer, plan);

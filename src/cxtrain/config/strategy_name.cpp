@@ -20,34 +20,34 @@ constexpr std::string_view kOtherDevices = "there are GPUs and CPUs only: use --
 constexpr std::string_view kOtherLibraries = "use --strategy ddp, whose ranks talk through NCCL and MPI";
 
 constexpr std::array kRetiredStrategies{Retired{"ddp_sharded", kSharded},
-                              Retired{"ddp_fully_sharded", kSharded},
-                              Retired{"fsdp", kSharded},
-                              Retired{"deepspeed", kSharded},
-                              Retired{"colossalai", kSharded},
-                              Retired{"model_parallel",
-                                      "use --strategy ddp; for a model that is split over "
-                                      "devices by hand, --devices_per_rank"},
-                              Retired{"rpc_sequential",
-                                      "for a model that is split over devices by hand, "
-                                      "use --devices_per_rank"},
-                              Retired{"ddp2", "use --strategy ddp: one rank per GPU, on all nodes"},
-                              Retired{"ddp_cpu", "use --accelerator cpu --strategy ddp"},
-                              Retired{"ddp_notebook", kForked},
-                              Retired{"ddp_fork", kForked},
-                              Retired{"horovod", kOtherLibraries},
-                              Retired{"bagua", kOtherLibraries},
-                              Retired{"hivemind", kOtherLibraries},
-                              Retired{"collaborative", kOtherLibraries},
-                              Retired{"tpu", kOtherDevices},
-                              Retired{"single_tpu", kOtherDevices},
-                              Retired{"single_xla", kOtherDevices},
-                              Retired{"xla", kOtherDevices},
-                              Retired{"hpu", kOtherDevices},
-                              Retired{"single_hpu", kOtherDevices},
-                              Retired{"ipu", kOtherDevices}};
+                                        Retired{"ddp_fully_sharded", kSharded},
+                                        Retired{"fsdp", kSharded},
+                                        Retired{"deepspeed", kSharded},
+                                        Retired{"colossalai", kSharded},
+                                        Retired{"model_parallel",
+                                                "use --strategy ddp; for a model that is split over "
+                                                "devices by hand, --devices_per_rank"},
+                                        Retired{"rpc_sequential",
+                                                "for a model that is split over devices by hand, "
+                                                "use --devices_per_rank"},
+                                        Retired{"ddp2", "use --strategy ddp: one rank per GPU, on all nodes"},
+                                        Retired{"ddp_cpu", "use --accelerator cpu --strategy ddp"},
+                                        Retired{"ddp_notebook", kForked},
+                                        Retired{"ddp_fork", kForked},
+                                        Retired{"horovod", kOtherLibraries},
+                                        Retired{"bagua", kOtherLibraries},
+                                        Retired{"hivemind", kOtherLibraries},
+                                        Retired{"collaborative", kOtherLibraries},
+                                        Retired{"tpu", kOtherDevices},
+                                        Retired{"single_tpu", kOtherDevices},
+                                        Retired{"single_xla", kOtherDevices},
+                                        Retired{"xla", kOtherDevices},
+                                        Retired{"hpu", kOtherDevices},
+                                        Retired{"single_hpu", kOtherDevices},
+                                        Retired{"ipu", kOtherDevices}};
 
-/// "ddp_spawn_find_unused_parameters_true" and its like are a family: a word, then what it switches.
-constexpr std::string_view kSwitch = "_find_unused_parameters_";
+/// "ddp_spawn_find_unused_parameters_true" and its like are presets: a strategy, this argument, its value.
+constexpr std::string_view kSwitch = "find_unused_parameters";
 
 bool is_family(std::string_view name, std::string_view family) {
   if (!name.starts_with(family)) return false;
@@ -59,18 +59,27 @@ bool is_family(std::string_view name, std::string_view family) {
 
 StrategyName read_strategy_name(std::string_view typed, std::span<const std::string> strategies) {
   if (std::find(strategies.begin(), strategies.end(), typed) != strategies.end())
-    return {std::string(typed), std::nullopt, ""};
+    return {std::string(typed), ""};
   for (const Retired& retired : kRetiredStrategies) {
-    if (is_family(typed, retired.beginning)) return {"", std::nullopt, std::string(retired.instead)};
+    if (is_family(typed, retired.beginning)) return {"", std::string(retired.instead)};
   }
-  if (typed == "single_device") return {"single", std::nullopt, ""};
+  if (typed == "single_device") return {"single", ""};
   for (const std::string_view name : {std::string_view("ddp"), std::string_view("ddp_spawn")}) {
     if (!typed.starts_with(name)) continue;
     const std::string_view rest = typed.substr(name.size());
-    if (rest == std::string(kSwitch) + "true") return {std::string(name), true, ""};
-    if (rest == std::string(kSwitch) + "false") return {std::string(name), false, ""};
+    for (const char* value : {"true", "false"}) {
+      if (rest == "_" + std::string(kSwitch) + "_" + value)
+        return {std::string(name), "", {{std::string(kSwitch), value}}};
+    }
   }
-  return {std::string(typed), std::nullopt, ""};
+  return {std::string(typed), ""};
+}
+
+std::optional<std::string> named_strategy(const TrainerOptions& trainer,
+                                          std::span<const std::string> strategies) {
+  // "auto" is Lightning's word for "not asked".
+  if (!trainer.strategy || trainer.strategy == "auto") return std::nullopt;
+  return read_strategy_name(*trainer.strategy, strategies).name;
 }
 
 std::vector<std::string> strategies_asked_for(const TrainerOptions& trainer,

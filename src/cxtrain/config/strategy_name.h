@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,9 +13,10 @@ namespace cxtrain {
 
 /// What one of Lightning's names for a strategy means here.
 struct StrategyName {
-  std::string name;                            ///< the strategy that runs; empty when there is none
-  std::optional<bool> find_unused_parameters;  ///< where the name says it: `ddp_find_unused_parameters_true`
-  std::string instead;                         ///< without a name: what to use instead
+  std::string name;     ///< the strategy that runs; empty when there is none
+  std::string instead;  ///< without a name: what to use instead
+  /// What the name of a preset says, such as `ddp_find_unused_parameters_true`.
+  std::map<std::string, std::string> arguments = {};
 };
 
 /// Reads the names of Lightning 1.x and 2.x. A name that Lightning does not have is taken as it is: a plugin
@@ -22,7 +24,12 @@ struct StrategyName {
 /// Pure.
 StrategyName read_strategy_name(std::string_view typed, std::span<const std::string> strategies = {});
 
-/// The strategy that the options name, in any of Lightning's spellings; the accelerator, too, may name one.
+/// The strategy that `trainer.strategy` names, in today's word; nothing where it leaves the choice to the
+/// plan. `strategies`: as above. Pure.
+std::optional<std::string> named_strategy(const TrainerOptions& trainer,
+                                          std::span<const std::string> strategies);
+
+/// The strategies that the options name, in any of Lightning's spellings; the accelerator, too, may name one.
 /// There need not be a strategy of such a name. Pure.
 std::vector<std::string> strategies_asked_for(const TrainerOptions& trainer,
                                               std::span<const std::string> strategies);

@@ -5,7 +5,7 @@ namespace cxtrain {
 StrategyTraits traits_of(const KnownStrategies& strategies, const std::optional<std::string>& name) {
   if (!name) return {};
   const auto known = strategies.find(*name);
-  return known == strategies.end() ? StrategyTraits{} : known->second.value_or(StrategyTraits{});
+  return known == strategies.end() || !known->second ? StrategyTraits{} : known->second->traits;
 }
 
 std::vector<std::string> names_of(const KnownStrategies& strategies) {

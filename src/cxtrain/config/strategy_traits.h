@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/config/arguments.h"
+
 namespace cxtrain {
 
 /// What a strategy says of itself when it is registered: all that `resolve()` knows of it, and all by which
@@ -46,8 +48,14 @@ struct StrategyTraits {
   bool operator==(const StrategyTraits&) const = default;
 };
 
-/// The strategies that there are, by name. Those in files that nobody has loaded have no traits.
-using KnownStrategies = std::map<std::string, std::optional<StrategyTraits>, std::less<>>;
+/// What is known of a strategy before it is made.
+struct KnownStrategy {
+  StrategyTraits traits;
+  std::vector<ArgumentSpec> arguments = {};
+};
+
+/// The strategies that there are, by name. Of those in files that nobody has loaded nothing else is known.
+using KnownStrategies = std::map<std::string, std::optional<KnownStrategy>, std::less<>>;
 
 /// The strategy's traits; the defaults where it is unknown, or none is named.
 StrategyTraits traits_of(const KnownStrategies& strategies, const std::optional<std::string>& name);

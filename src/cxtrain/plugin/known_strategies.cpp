@@ -19,7 +19,8 @@ KnownStrategies load_strategies(Registry& registry, const TrainerOptions& traine
     if (strategy == known.end()) return;  // resolve says so
     try {
       loader.require(Strategy::kKind, name);
-      strategy->second = registry.traits<Strategy>(name);
+      strategy->second = KnownStrategy{.traits = registry.traits<Strategy>(name),
+                                       .arguments = registry.require(Strategy::kKind, name).arguments};
     } catch (const PluginError& error) {
       refused.push_back({"strategy", error.what(), ""});
     }

@@ -10,9 +10,9 @@
 namespace cxtrain {
 
 /// Finds the strategies that there are, registered or in a plugin's file, for `resolve`. Loads those that a
-/// plan for these options may choose into the registry, for their traits; the options' own plugin files have
-/// to be loaded before. Appends to `problems` why the strategy that was asked for cannot be loaded. A default
-/// that cannot be loaded is no problem yet: whoever makes it says so.
+/// plan for these options may choose into the registry, for what they say of themselves; the options' own
+/// plugin files have to be loaded before. Appends to `problems` why the strategy that was asked for cannot be
+/// loaded. A default that cannot be loaded is no problem yet: whoever makes it says so.
 KnownStrategies load_strategies(Registry& registry, const TrainerOptions& trainer,
                                 std::vector<Problem>& problems);
 

@@ -190,7 +190,7 @@ void Reducer::fill_untouched() {
   warned_unused_ = true;
   log_warning("no gradient reached " + names +
               " in this step; counted as zero (if the forward pass leaves them out "
-              "on purpose, --ddp.find_unused_parameters true keeps them without a gradient)");
+              "on purpose, --strategy.find_unused_parameters true keeps them without a gradient)");
 }
 
 void Reducer::forget_unused() {

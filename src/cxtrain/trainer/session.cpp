@@ -29,7 +29,7 @@ Trainer::Session::Session(Trainer& trainer, Module& module, Call call)
       continues_(call == Call::other && trainer.fitted_),
       precision_(precision_policy(trainer.plan_.precision, trainer.plan_.amp_level)),
       context_{trainer.world_, trainer.plan_, trainer.options_, precision_, trainer.device_},
-      strategy_(trainer.registry_.make<Strategy>(trainer.plan_.strategy, {})) {}
+      strategy_(trainer.registry_.make<Strategy>(trainer.plan_.strategy, trainer.plan_.strategy_arguments)) {}
 
 void Trainer::Session::open() {
   World& world = trainer_.world_;

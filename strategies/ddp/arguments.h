@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cxtrain/config/arguments.h"
+
+/// What a user may say to `ddp` and `ddp_spawn`, as `--strategy.bucket_bytes 1000000`.
+namespace cxtrain {
+
+struct DdpSettings {
+  bool find_unused_parameters =
+      false;                    ///< parameters that no rank used stay without a gradient, as in `single`
+  std::optional<bool> overlap;  ///< absent: where the communicator gains by it
+  std::optional<bool> shard_optimizer;  ///< absent: where it pays
+  std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;
+};
+
+inline std::vector<ArgumentSpec> ddp_arguments() {
+  using Type = ArgumentSpec::Type;
+  const DdpSettings defaults;
+  return {
+      {"find_unused_parameters",
+       Type::boolean,
+       "false",
+       "leave parameters that no rank used without a gradient",
+       {}},
+      {"overlap",
+       Type::optional_boolean,
+       "auto",
+       "reduce gradients during backward; auto: where it helps",
+       {}},
+      {"shard_optimizer",
+       Type::optional_boolean,
+       "auto",
+       "divide the optimizer's work among a node's ranks; auto: where it pays",
+       {}},
+      {"first_bucket_bytes",
+       Type::integer,
+       std::to_string(defaults.first_bucket_bytes),
+       "bytes of the first gradient bucket (0: no limit)",
+       {},
+       Range::at_least(0)},
+      {"bucket_bytes",
+       Type::integer,
+       std::to_string(defaults.bucket_bytes),
+       "bytes of the other gradient buckets (0: no limit)",
+       {},
+       Range::at_least(0)},
+  };
+}
+
+/// Of arguments that were checked against `ddp_arguments()`.
+inline DdpSettings read_ddp_settings(const Arguments& arguments) {
+  return {.find_unused_parameters = arguments.boolean("find_unused_parameters"),
+          .overlap = arguments.optional_boolean("overlap"),
+          .shard_optimizer = arguments.optional_boolean("shard_optimizer"),
+          .first_bucket_bytes = arguments.integer("first_bucket_bytes"),
+          .bucket_bytes = arguments.integer("bucket_bytes")};
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,122 @@
+#include "cxtrain/config/strategy_arguments.h"
+
+#include "config/resolve_support.h"
+#include "support/catch.h"
+
+using namespace cxtrain;
+using namespace cxtrain::testing;
+
+namespace {
+
+/// A plan for the CPU: for two ranks where the strategy may have several.
+Plan plan_for(const char* strategy, const StrategyOptions& given) {
+  Options options;
+  options.trainer.accelerator = "cpu";
+  options.trainer.strategy = strategy;
+  if (traits_of(own_strategies(), strategy).ranks != StrategyTraits::Ranks::one)
+    options.trainer.devices = "2";
+  options.strategy = given;
+  return resolve(options, machine(0), {});
+}
+
+std::string errors_for(const char* strategy, const StrategyOptions& given) {
+  return all(plan_for(strategy, given).errors);
+}
+
+}  // namespace
+
+TEST_CASE("a strategy's arguments reach the plan, whether it is named or chosen", "[config]") {
+  const char* strategy = GENERATE("auto", "ddp", "ddp_spawn");
+  const Plan plan = plan_for(strategy, {.args = {{"bucket_bytes", "0"}, {"overlap", "false"}}});
+  REQUIRE(all(plan.errors).empty());
+  const Arguments& arguments = plan.strategy_arguments;
+  CHECK(arguments.integer("bucket_bytes") == 0);
+  CHECK(arguments.optional_boolean("overlap") == false);
+  CHECK(arguments.optional_boolean("shard_optimizer") == std::nullopt);
+  CHECK(arguments.integer("first_bucket_bytes") == 1 << 20);
+  CHECK_FALSE(arguments.boolean("find_unused_parameters"));
+  CHECK_FALSE(arguments.given("find_unused_parameters"));
+}
+
+TEST_CASE("the defaults of ddp's arguments are those of its settings", "[config]") {
+  const DdpSettings defaults, found = read_ddp_settings(plan_for("ddp", {}).strategy_arguments);
+  CHECK(found.find_unused_parameters == defaults.find_unused_parameters);
+  CHECK(found.overlap == defaults.overlap);
+  CHECK(found.shard_optimizer == defaults.shard_optimizer);
+  CHECK(found.first_bucket_bytes == defaults.first_bucket_bytes);
+  CHECK(found.bucket_bytes == defaults.bucket_bytes);
+}
+
+TEST_CASE("a strategy's arguments that do not suit are refused, each under the name that was used",
+          "[config]") {
+  CHECK(errors_for("ddp", {.args = {{"bucket_bytes", "-1"},
+                                    {"first_bucket_bytes", "1e6"},
+                                    {"find_unused_parameters", "auto"},
+                                    {"overlap", "perhaps"}}}) ==
+        "strategy.bucket_bytes: '-1' is less than 0 ()\n"
+        "strategy.find_unused_parameters: 'auto' is neither true nor false ()\n"
+        "strategy.first_bucket_bytes: '1e6' is not a whole number ()\n"
+        "strategy.overlap: 'perhaps' is none of true, false, auto ()\n");
+  CHECK(errors_for("ddp", {.ddp_args = {{"bucket_bytes", "-1"}}}) ==
+        "ddp.bucket_bytes: '-1' is less than 0 ()\n");
+  CHECK(errors_for("ddp", {.args = {{"bucket_byte", "1"}}, .ddp_args = {{"overlaps", "1"}}}) ==
+        "ddp.overlaps: the strategy ddp has no such argument (did you mean --ddp.overlap?)\n"
+        "strategy.bucket_byte: the strategy ddp has no such argument (did you mean "
+        "--strategy.bucket_bytes?)\n");
+  CHECK(errors_for("ddp", {.args = {{"banana", "1"}}}) ==
+        "strategy.banana: the strategy ddp has no such argument (known are find_unused_parameters, overlap, "
+        "shard_optimizer, first_bucket_bytes, bucket_bytes)\n");
+  CHECK(errors_for("dp", {.args = {{"banana", "1"}}}) ==
+        "strategy.banana: the strategy dp has no such argument (it takes no arguments)\n");
+}
+
+TEST_CASE("an argument that only other strategies have is refused; under its older name it is ignored",
+          "[config]") {
+  const char* strategy = GENERATE("single", "dp");
+  const std::string lacks = std::string("the strategy ") + strategy + " has no such argument";
+  CHECK(errors_for(strategy, {.args = {{"bucket_bytes", "5"}}}) ==
+        "strategy.bucket_bytes: " + lacks + " (strategies that have it: ddp, ddp_spawn)\n");
+  const Plan plan = plan_for(strategy, {.ddp_args = {{"bucket_bytes", "5"}}});
+  CHECK(all(plan.errors).empty());
+  CHECK(all(plan.warnings) ==
+        "ddp.bucket_bytes: " + lacks + ": it is ignored (strategies that have it: ddp, ddp_spawn)\n");
+  CHECK(plan.strategy_arguments.values().empty());
+  CHECK(errors_for(strategy, {.ddp_args = {{"bucket_byte", "5"}}}) ==
+        "ddp.bucket_byte: " + lacks + " (it takes no arguments)\n");
+}
+
+TEST_CASE("a preset sets the argument that its name says, and an explicit one wins", "[config]") {
+  const auto finds_unused = [](const char* strategy, const StrategyOptions& given = {}) {
+    const Plan plan = plan_for(strategy, given);
+    CHECK(all(plan.errors).empty());
+    return plan.strategy_arguments.boolean("find_unused_parameters");
+  };
+  CHECK_FALSE(finds_unused("ddp"));
+  CHECK(finds_unused("ddp_find_unused_parameters_true"));
+  CHECK(finds_unused("ddp_spawn_find_unused_parameters_true"));
+  CHECK_FALSE(finds_unused("ddp_find_unused_parameters_false"));
+  const std::string name = "find_unused_parameters";
+  CHECK_FALSE(finds_unused("ddp_find_unused_parameters_true", {.args = {{name, "false"}}}));
+  CHECK(finds_unused("ddp_find_unused_parameters_false", {.ddp_args = {{name, "true"}}}));
+  CHECK(finds_unused("ddp", {.args = {{name, "true"}}, .ddp_args = {{name, "false"}}}));
+
+  Options by_accelerator;
+  by_accelerator.trainer.accelerator = "ddp_find_unused_parameters_true";
+  by_accelerator.trainer.devices = "2";
+  CHECK(resolve(by_accelerator, machine(2), {}).strategy_arguments.boolean(name));
+}
+
+TEST_CASE("a strategy that could not be chosen is not held to account for its arguments", "[config]") {
+  Options options;
+  options.strategy.args["bucket_bytes"] = "5";
+  options.trainer.gpus = "7";
+  const std::string errors = all(resolve(options, machine(2), {}).errors);
+  CHECK_THAT(errors, test::contains("gpus: ") && !test::contains("bucket_bytes"));
+  options.trainer.gpus.reset();
+  options.trainer.strategy = "fsdp";
+  CHECK_THAT(all(resolve(options, machine(1), {}).errors), !test::contains("bucket_bytes"));
+  options.trainer.strategy = "single";
+  options.trainer.max_steps = -5;
+  CHECK_THAT(all(resolve(options, machine(1), {}).errors),
+             test::contains("max_steps: ") && test::contains("strategy.bucket_bytes: "));
+}
