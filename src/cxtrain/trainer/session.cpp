@@ -107,7 +107,7 @@ void Trainer::Session::open_log_dir() {
   });
   trainer_.log_dir_ = world.broadcast(trainer_.log_dir_);
   run_agreed(world, [&] {
-    if (trainer_.log_) trainer_.log_->open_file(trainer_.log_dir_);
+    if (trainer_.log_) trainer_.log_->open_file(*trainer_.files_, trainer_.log_dir_);
     if (!world.is_root() || trainer_.config_text_.empty()) return;
     write_atomically(*trainer_.files_, trainer_.log_dir_ + "/config.yaml", trainer_.config_text_);
   });
