@@ -1,21 +1,18 @@
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include "support/catch.h"
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/real_filesystem.h"
 #include "cxtrain/report/csv_logger.h"
 #include "cxtrain/report/jsonl_logger.h"
 #include "cxtrain/report/metric_loggers.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
 #include "cxtrain/report/tensorboard_logger.h"
-#include "cxtrain/report/version_dir.h"
+#include "support/every_fault.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -29,7 +26,8 @@ using test::TempDir;
 
 TEST_CASE("metrics.csv has Lightning's layout", "[loggers]") {
   const TempDir dir;
-  CsvLogger logger(dir.path());
+  RealFilesystem files;
+  CsvLogger logger(files, dir.path());
   logger.log(9, 0, Row{{"train_loss", 0.5}});
   logger.log(19, 0, Row{{"train_loss", 0.25}});
   logger.flush();
@@ -38,7 +36,8 @@ TEST_CASE("metrics.csv has Lightning's layout", "[loggers]") {
 
 TEST_CASE("a new key rewrites metrics.csv with a new header", "[loggers]") {
   const TempDir dir;
-  CsvLogger logger(dir.path());
+  RealFilesystem files;
+  CsvLogger logger(files, dir.path());
   logger.log(1, 0, Row{{"train_loss", 0.1}});
   logger.log(2, 1, Row{{"val_acc", 1}, {"a,b", 2}, {"lr-\"x\"", 1e-5}});
   logger.log(3, 1, Row{{"train_loss", 3}});
@@ -52,20 +51,60 @@ TEST_CASE("a new key rewrites metrics.csv with a new header", "[loggers]") {
 
 TEST_CASE("an existing metrics.csv is continued", "[loggers]") {
   const TempDir dir;
-  CsvLogger(dir.path()).log(1, 0, Row{{"loss", 1}});
+  RealFilesystem files;
+  CsvLogger(files, dir.path()).log(1, 0, Row{{"loss", 1}});
   {
-    CsvLogger logger(dir.path());
+    CsvLogger logger(files, dir.path());
     logger.log(2, 0, Row{{"loss", 2}});
     logger.log(3, 0, Row{{"acc", 3}});
   }
   CHECK(slurp(dir.file("metrics.csv")) == "acc,epoch,loss,step\n,0,1,1\n,0,2,2\n3,0,,3\n");
 }
 
+TEST_CASE("metrics.csv stays a table whichever call fails, and goes on afterwards", "[loggers]") {
+  const auto commas = [](const std::string& line) { return std::count(line.begin(), line.end(), ','); };
+  test::fail_at_every_call(
+      [](test::FaultyFilesystem& files) {
+        CsvLogger(files, "/").log(1, 0, Row{{"loss", 1}});
+      },
+      [](test::FaultyFilesystem& files) {
+        try {
+          CsvLogger logger(files, "/");
+          for (const auto& row : {Row{{"loss", 2}}, Row{{"acc", 3}}, Row{{"acc", 4}, {"zeta", 5}}}) {
+            try {
+              logger.log(2, 0, row);
+              logger.flush();
+            } catch (const FileError&) {
+            }
+          }
+          files.heal();
+          logger.log(3, 0, Row{{"loss", 6}, {"acc", 7}});
+          logger.flush();
+        } catch (const FileError&) {
+          files.heal();
+          CsvLogger(files, "/").log(3, 0, Row{{"loss", 6}, {"acc", 7}});
+        }
+      },
+      [&](test::FaultyFilesystem& files, bool) {
+        std::istringstream text(read_whole_file(files, "/metrics.csv"));
+        std::string header, line;
+        std::getline(text, header);
+        CHECK(header.starts_with("acc,epoch,loss,step"));
+        std::vector<std::string> rows;
+        while (std::getline(text, line)) rows.push_back(line);
+        for (const std::string& row : rows) CHECK(commas(row) == commas(header));
+        CHECK(rows.size() >= (files.failed() ? 2 : 5));
+        CHECK(rows.front().starts_with(",0,1,1"));
+        CHECK(rows.back().starts_with("7,0,6,3"));
+      });
+}
+
 TEST_CASE("numbers in metrics.csv read back exactly", "[loggers]") {
   const TempDir dir;
+  RealFilesystem files;
   const double third = 1.0 / 3;
   {
-    CsvLogger logger(dir.path());
+    CsvLogger logger(files, dir.path());
     logger.log(1, 0, Row{{"x", third}, {"y", std::numeric_limits<double>::quiet_NaN()}});
   }
   const std::string content = slurp(dir.file("metrics.csv"));
@@ -76,7 +115,8 @@ TEST_CASE("numbers in metrics.csv read back exactly", "[loggers]") {
 
 TEST_CASE("metrics.jsonl has one object a row", "[loggers]") {
   const TempDir dir;
-  JsonlLogger logger(dir.path());
+  RealFilesystem files;
+  JsonlLogger logger(files, dir.path());
   logger.log(4, 1, Row{{"loss", 0.5}, {"q\"", std::numeric_limits<double>::infinity()}});
   logger.log(5, 1, Row{});
   CHECK(slurp(dir.file("metrics.jsonl")).empty());
@@ -87,10 +127,11 @@ TEST_CASE("metrics.jsonl has one object a row", "[loggers]") {
 
 TEST_CASE("a logger that cannot write names its file", "[loggers]") {
   const TempDir dir;
-  CHECK_THROWS_WITH(CsvLogger(dir.file("none")), cxtrain::test::contains("none/metrics.csv"));
-  CHECK_THROWS_AS(JsonlLogger(dir.file("none")), Error);
-  CHECK_THROWS_AS(TensorBoardLogger(dir.file("none")), Error);
-  AppendFile full("/dev/full");
+  RealFilesystem files;
+  CHECK_THROWS_WITH(CsvLogger(files, dir.file("none")), cxtrain::test::contains("none/metrics.csv"));
+  CHECK_THROWS_AS(JsonlLogger(files, dir.file("none")), Error);
+  CHECK_THROWS_AS(TensorBoardLogger(files, dir.file("none")), Error);
+  AppendFile full(files, "/dev/full");
   full.append("x");
   CHECK_THROWS_WITH(full.flush(), cxtrain::test::contains("/dev/full") && cxtrain::test::contains("space"));
 }
@@ -113,7 +154,8 @@ TEST_CASE("a TFRecord carries masked CRC-32C sums", "[loggers]") {
 
 TEST_CASE("events hold tag, value and step", "[loggers]") {
   const TempDir dir;
-  EventWriter writer(dir.path());
+  RealFilesystem files;
+  EventWriter writer(files, dir.path());
   CHECK(writer.path().find("/events.out.tfevents.") != std::string::npos);
   const std::string head = slurp(writer.path());
   CHECK(head.find("brain.Event:2") != std::string::npos);
@@ -131,8 +173,9 @@ TEST_CASE("rows are flushed every few seconds, on the way of later rows and betw
     double time = 100;
   } clock;
   const TempDir dir;
+  RealFilesystem files;
   MetricLoggers loggers(clock);
-  loggers.add(std::make_unique<CsvLogger>(dir.path()));
+  loggers.add(std::make_unique<CsvLogger>(files, dir.path()));
   const auto rows = [&] {
     const std::string text = slurp(dir.file("metrics.csv"));
     return std::count(text.begin(), text.end(), '\n') - 1;  // without the header
@@ -155,10 +198,11 @@ TEST_CASE("rows are flushed every few seconds, on the way of later rows and betw
 TEST_CASE("a folder that is deleted costs its rows, which are counted, and no more", "[loggers]") {
   const SteadyClock clock;
   const TempDir dir;
+  RealFilesystem files;
   MetricLoggers loggers(clock);
-  loggers.add(std::make_unique<CsvLogger>(dir.path()));
-  loggers.add(std::make_unique<JsonlLogger>(dir.path()));
-  loggers.add(std::make_unique<TensorBoardLogger>(dir.path()));
+  loggers.add(std::make_unique<CsvLogger>(files, dir.path()));
+  loggers.add(std::make_unique<JsonlLogger>(files, dir.path()));
+  loggers.add(std::make_unique<TensorBoardLogger>(files, dir.path()));
   loggers.log(1, 0, Row{{"x", 1}});
   loggers.flush();
   CHECK(loggers.lost_rows() == 0);
@@ -167,41 +211,4 @@ TEST_CASE("a folder that is deleted costs its rows, which are counted, and no mo
   loggers.log(3, 0, Row{{"y", 3}});  // a new column: the file is written anew
   loggers.flush();
   CHECK(loggers.lost_rows() == 2);
-}
-
-TEST_CASE("what a file has no room for is dropped as a whole", "[loggers]") {
-  const TempDir dir;
-  const pid_t child = fork();
-  if (child == 0) {
-    std::signal(SIGXFSZ, SIG_IGN);
-    AppendFile file(dir.file("f"));
-    file.append("first line\n");
-    file.flush();
-    const rlimit limit{15, RLIM_INFINITY};
-    setrlimit(RLIMIT_FSIZE, &limit);
-    file.append("second line\n");
-    try {
-      file.flush();
-    } catch (const Error&) {
-      const rlimit none{RLIM_INFINITY, RLIM_INFINITY};
-      setrlimit(RLIMIT_FSIZE, &none);
-      file.append("third line\n");
-      file.flush();
-      _exit(0);
-    }
-    _exit(1);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  CHECK(WEXITSTATUS(status) == 0);
-  CHECK(slurp(dir.file("f")) == "first line\nthird line\n");
-}
-
-TEST_CASE("the next folder follows the highest number there is, however high", "[loggers]") {
-  const TempDir dir;
-  std::filesystem::create_directories(dir.file("cxtrain_logs/version_2147483647"));
-  CHECK(make_version_dir(dir.path()).ends_with("/version_2147483648"));
-  std::filesystem::create_directories(dir.file("cxtrain_logs/version_9223372036854775807"));
-  std::filesystem::create_directories(dir.file("cxtrain_logs/version_99999999999999999999"));
-  CHECK(make_version_dir(dir.path()).ends_with("/version_2147483649"));
 }

@@ -1,14 +1,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <thread>
 #include "support/catch.h"
 
-#include "cxtrain/base/error.h"
+#include "cxtrain/base/real_filesystem.h"
 #include "cxtrain/report/model_summary.h"
-#include "cxtrain/report/append_file.h"
 #include "cxtrain/report/run_json.h"
-#include "cxtrain/report/version_dir.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -48,6 +44,7 @@ TEST_CASE("counts are short", "[summary]") {
 
 TEST_CASE("run.json has the fields of its contract", "[summary]") {
   const TempDir dir;
+  RealFilesystem files;
   RunSummary summary{.status = "done",
                      .world_size = 4,
                      .strategy = "ddp",
@@ -60,7 +57,7 @@ TEST_CASE("run.json has the fields of its contract", "[summary]") {
                      .first_step_seconds = 0.25,
                      .peak_memory_bytes = std::int64_t{1} << 40,
                      .parameters_sha256 = "ab"};
-  write_atomically(dir.file("run.json"), to_json(summary));
+  write_atomically(files, dir.file("run.json"), to_json(summary));
   const auto json = nlohmann::json::parse(test::slurp(dir.file("run.json")));
   CHECK(json ==
         nlohmann::json::parse(R"({"status": "done", "exit_code": 0, "world_size": 4, "strategy": "ddp",
@@ -69,36 +66,14 @@ TEST_CASE("run.json has the fields of its contract", "[summary]") {
     "parameters_sha256": "ab"})"));
 
   summary.exit_code = 1;
-  write_atomically(dir.file("run.json"), to_json(summary));
+  write_atomically(files, dir.file("run.json"), to_json(summary));
   CHECK(nlohmann::json::parse(test::slurp(dir.file("run.json")))["exit_code"] == 1);
   CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) ==
         1);  // no temporary file is left
-  CHECK_THROWS_WITH(write_atomically(dir.file("none/run.json"), to_json(summary)),
+  CHECK_THROWS_WITH(write_atomically(files, dir.file("none/run.json"), to_json(summary)),
                     cxtrain::test::contains("none/run.json"));
 }
 
 TEST_CASE("run.json has an object of metrics even when there are none", "[summary]") {
   CHECK(nlohmann::json::parse(to_json(RunSummary{}))["metrics"].is_object());
-}
-
-TEST_CASE("a run gets the next free version", "[summary]") {
-  const TempDir dir;
-  const std::string root = dir.file("new/root");
-  CHECK(make_version_dir(root) == root + "/cxtrain_logs/version_0");
-  CHECK(make_version_dir(root) == root + "/cxtrain_logs/version_1");
-  std::filesystem::create_directory(root + "/cxtrain_logs/version_7");
-  std::filesystem::create_directory(root + "/cxtrain_logs/version_x9");
-  CHECK(make_version_dir(root) == root + "/cxtrain_logs/version_8");
-  dir.write("file", "");
-  CHECK_THROWS_AS(make_version_dir(dir.file("file")), ConfigError);
-}
-
-TEST_CASE("runs that start together get different versions", "[summary]") {
-  const TempDir dir;
-  std::vector<std::string> paths(8);
-  {
-    std::vector<std::jthread> runs;
-    for (std::string& path : paths) runs.emplace_back([&] { path = make_version_dir(dir.path()); });
-  }
-  CHECK(std::set<std::string>(paths.begin(), paths.end()).size() == paths.size());
 }

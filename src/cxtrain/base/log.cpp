@@ -4,6 +4,7 @@
 #include <boost/log/attributes/clock.hpp>
 #include <boost/log/core.hpp>
 #include <boost/log/expressions.hpp>
+#include <boost/log/sinks/basic_sink_backend.hpp>
 #include <boost/log/sinks/sync_frontend.hpp>
 #include <boost/log/sinks/text_ostream_backend.hpp>
 #include <boost/log/sources/record_ostream.hpp>
@@ -11,10 +12,9 @@
 #include <boost/log/support/date_time.hpp>
 #include <boost/smart_ptr/make_shared.hpp>
 
-#include <fstream>
 #include <iostream>
 
-#include "cxtrain/base/error.h"
+#include "cxtrain/base/append_file.h"
 #include "cxtrain/base/problems.h"
 
 namespace logging = boost::log;
@@ -30,14 +30,33 @@ std::ostream& operator<<(std::ostream& out, Severity severity) {
   return out << kNames[static_cast<int>(severity)];
 }
 
-using Sink = logging::sinks::synchronous_sink<logging::sinks::text_ostream_backend>;
+using ConsoleSink = logging::sinks::synchronous_sink<logging::sinks::text_ostream_backend>;
 
-boost::shared_ptr<Sink> make_sink(boost::shared_ptr<std::ostream> stream) {
+boost::shared_ptr<ConsoleSink> make_console_sink() {
   auto backend = boost::make_shared<logging::sinks::text_ostream_backend>();
-  backend->add_stream(std::move(stream));
+  backend->add_stream(boost::shared_ptr<std::ostream>(&std::cerr, [](std::ostream*) {}));
   backend->auto_flush(true);
-  return boost::make_shared<Sink>(backend);
+  return boost::make_shared<ConsoleSink>(backend);
 }
+
+class FileBackend : public logging::sinks::basic_formatted_sink_backend<char> {
+ public:
+  FileBackend(Filesystem& files, const std::string& path) : file_(files, path) {}
+
+  void consume(const logging::record_view&, const std::string& line) {
+    try {
+      file_.append(line + '\n');
+      file_.flush();
+    } catch (const FileError&) {
+      // There is no better place to say it.
+    }
+  }
+
+ private:
+  AppendFile file_;
+};
+
+using FileSink = logging::sinks::synchronous_sink<FileBackend>;
 
 void write(Severity severity, const std::string& message) {
   logging::sources::severity_logger<Severity> logger(logging::keywords::severity = severity);
@@ -52,18 +71,18 @@ void write(Severity severity, const std::string& message) {
 }  // namespace
 
 struct Log::Sinks {
-  boost::shared_ptr<Sink> console, file;
+  boost::shared_ptr<logging::sinks::sink> console, file;
 };
 
 Log::Log(int rank, bool quiet) : rank_(rank), sinks_(std::make_unique<Sinks>()) {
   logging::core::get()->add_global_attribute("TimeStamp", logging::attributes::local_clock());
-  sinks_->console = make_sink(boost::shared_ptr<std::ostream>(&std::cerr, [](std::ostream*) {}));
-  sinks_->console->set_filter([rank, quiet](const logging::attribute_value_set& values) {
+  const boost::shared_ptr<ConsoleSink> console = make_console_sink();
+  console->set_filter([rank, quiet](const logging::attribute_value_set& values) {
     const auto severity = values["Severity"].extract<Severity>();
     if (severity && *severity == Severity::error) return true;
     return rank == 0 && !(quiet && severity && *severity == Severity::info);
   });
-  sinks_->console->set_formatter([](const logging::record_view& record, logging::formatting_ostream& out) {
+  console->set_formatter([](const logging::record_view& record, logging::formatting_ostream& out) {
     const auto severity = record["Severity"].extract<Severity>();
     // A line of its own whatever a progress bar left on the terminal: carriage return, erase the line.
     static const bool terminal = isatty(STDERR_FILENO) != 0;
@@ -71,7 +90,8 @@ Log::Log(int rank, bool quiet) : rank_(rank), sinks_(std::make_unique<Sinks>()) 
     if (severity && *severity != Severity::info) out << *severity << ": ";
     out << record[expr::smessage];
   });
-  logging::core::get()->add_sink(sinks_->console);
+  logging::core::get()->add_sink(console);
+  sinks_->console = console;
 }
 
 Log::~Log() {
@@ -82,15 +102,15 @@ Log::~Log() {
   }
 }
 
-void Log::open_file(const std::string& directory) {
+void Log::open_file(Filesystem& files, const std::string& directory) {
   const std::string path = directory + "/rank_" + std::to_string(rank_) + ".log";
-  auto stream = boost::make_shared<std::ofstream>(path);
-  if (!*stream) throw Error(ExitCode::failure, "cannot write the log file " + path);
-  sinks_->file = make_sink(stream);
-  sinks_->file->set_formatter(
+  const auto file = boost::make_shared<FileSink>(boost::make_shared<FileBackend>(files, path));
+  file->set_formatter(
       expr::stream << expr::format_date_time<boost::posix_time::ptime>("TimeStamp", "%Y-%m-%d %H:%M:%S.%f")
                    << " rank " << rank_ << " " << expr::attr<Severity>("Severity") << ": " << expr::smessage);
-  logging::core::get()->add_sink(sinks_->file);
+  if (sinks_->file) logging::core::get()->remove_sink(sinks_->file);
+  logging::core::get()->add_sink(file);
+  sinks_->file = file;
 }
 
 void log_info(const std::string& message) { write(Severity::info, message); }

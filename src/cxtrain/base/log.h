@@ -9,6 +9,8 @@
 /// severity. Nothing on the step path logs.
 namespace cxtrain {
 
+class Filesystem;
+
 class Log {
  public:
   /// Console lines go to stderr, so that stdout stays for what the user asked for; with `quiet` only warnings
@@ -18,8 +20,10 @@ class Log {
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  /// Adds `directory`/rank_K.log, written through at every record.
-  void open_file(const std::string& directory);
+  /// Writes `directory`/rank_K.log from now on, and the file that was written before no more. Every record is
+  /// a line that others can read at once. A line that cannot be written is lost, and nothing else is. `files`
+  /// outlives the log. Throws FileError when the file cannot be opened.
+  void open_file(Filesystem& files, const std::string& directory);
 
   int rank() const { return rank_; }
 

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
-#include <fstream>
 #include <map>
+#include <sstream>
 
 namespace cxtrain {
 namespace {
@@ -51,24 +50,31 @@ std::string number(double value) {
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
+/// What is in the file so far; nothing where there is none.
+std::istringstream rows_in(Filesystem& files, const std::string& path) {
+  return std::istringstream(files.status(path) ? read_whole_file(files, path) : std::string());
 }
 
 }  // namespace
 
-CsvLogger::CsvLogger(const std::string& directory) : path_(directory + "/metrics.csv") {
-  if (const std::string header = first_line(path_); !header.empty()) columns_ = split(header);
-  file_ = std::make_unique<AppendFile>(path_);
+CsvLogger::CsvLogger(Filesystem& files, const std::string& directory)
+    : files_(files), path_(directory + "/metrics.csv") {
+  open();
+}
+
+void CsvLogger::open() {
+  std::istringstream rows = rows_in(files_, path_);
+  std::string header;
+  std::getline(rows, header);
+  columns_ = header.empty() ? std::vector<std::string>() : split(header);
+  file_ = std::make_unique<AppendFile>(files_, path_);
 }
 
 void CsvLogger::log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) {
   std::map<std::string, std::string> row{{"step", std::to_string(step)}, {"epoch", std::to_string(epoch)}};
   for (const auto& [name, value] : metrics) row.insert_or_assign(name, number(value));
 
+  if (!file_) open();
   std::vector<std::string> unknown;
   for (const auto& [name, value] : row) {
     if (!std::binary_search(columns_.begin(), columns_.end(), name)) unknown.push_back(name);
@@ -81,7 +87,9 @@ void CsvLogger::log(std::int64_t step, std::int64_t epoch, std::span<const Metri
   }));
 }
 
-void CsvLogger::flush() { file_->flush(); }
+void CsvLogger::flush() {
+  if (file_) file_->flush();
+}
 
 void CsvLogger::add_columns(std::span<const std::string> keys) {
   file_->flush();
@@ -91,19 +99,19 @@ void CsvLogger::add_columns(std::span<const std::string> keys) {
   std::sort(columns.begin(), columns.end());
 
   std::string content = join(columns, quote);
-  std::ifstream file(path_);
+  std::istringstream rows = rows_in(files_, path_);
   std::string line;
-  std::getline(file, line);  // the old header
-  while (std::getline(file, line)) {
+  std::getline(rows, line);  // the old header
+  while (std::getline(rows, line)) {
     const std::vector<std::string> cells = split(line);
     content += join(columns, [&](const std::string& column) {
       const auto before = static_cast<std::size_t>(std::find(old.begin(), old.end(), column) - old.begin());
       return before < cells.size() ? cells[before] : std::string();
     });
   }
-  write_atomically(path_, content);
-  columns_ = std::move(columns);
-  file_ = std::make_unique<AppendFile>(path_);  // the old descriptor holds the replaced file
+  file_.reset();  // it holds the file that is about to be replaced
+  write_atomically(files_, path_, content);
+  open();
 }
 
 }  // namespace cxtrain

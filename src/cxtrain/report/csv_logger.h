@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "cxtrain/report/append_file.h"
+#include "cxtrain/base/append_file.h"
 #include "cxtrain/report/metric_logger.h"
 
 namespace cxtrain {
@@ -14,17 +14,19 @@ namespace cxtrain {
 class CsvLogger final : public MetricLogger {
  public:
   /// Writes `directory`/metrics.csv; the directory exists.
-  explicit CsvLogger(const std::string& directory);
+  CsvLogger(Filesystem& files, const std::string& directory);
 
   void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override;
   void flush() override;
 
  private:
+  void open();
   void add_columns(std::span<const std::string> keys);
 
+  Filesystem& files_;
   std::string path_;
   std::vector<std::string> columns_;
-  std::unique_ptr<AppendFile> file_;
+  std::unique_ptr<AppendFile> file_;  ///< null after a failure: opened again for the next row
 };
 
 }  // namespace cxtrain

@@ -4,7 +4,8 @@
 
 namespace cxtrain {
 
-JsonlLogger::JsonlLogger(const std::string& directory) : file_(directory + "/metrics.jsonl") {}
+JsonlLogger::JsonlLogger(Filesystem& files, const std::string& directory)
+    : file_(files, directory + "/metrics.jsonl") {}
 
 void JsonlLogger::log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) {
   nlohmann::ordered_json row{{"step", step}, {"epoch", epoch}};

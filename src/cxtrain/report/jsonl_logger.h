@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cxtrain/report/append_file.h"
+#include "cxtrain/base/append_file.h"
 #include "cxtrain/report/metric_logger.h"
 
 namespace cxtrain {
@@ -10,7 +10,7 @@ namespace cxtrain {
 class JsonlLogger final : public MetricLogger {
  public:
   /// Writes `directory`/metrics.jsonl; the directory exists.
-  explicit JsonlLogger(const std::string& directory);
+  JsonlLogger(Filesystem& files, const std::string& directory);
 
   void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override;
   void flush() override { file_.flush(); }

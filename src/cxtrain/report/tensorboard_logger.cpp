@@ -7,8 +7,8 @@
 
 namespace cxtrain {
 
-TensorBoardLogger::TensorBoardLogger(const std::string& directory)
-    : writer_(std::make_unique<EventWriter>(directory)) {}
+TensorBoardLogger::TensorBoardLogger(Filesystem& files, const std::string& directory)
+    : writer_(std::make_unique<EventWriter>(files, directory)) {}
 
 TensorBoardLogger::~TensorBoardLogger() = default;
 

@@ -7,12 +7,13 @@
 namespace cxtrain {
 
 class EventWriter;
+class Filesystem;
 
 /// Scalars for TensorBoard: a curve for each metric, and `epoch` as Lightning draws it.
 class TensorBoardLogger final : public MetricLogger {
  public:
   /// Writes an events file in `directory`, which exists.
-  explicit TensorBoardLogger(const std::string& directory);
+  TensorBoardLogger(Filesystem& files, const std::string& directory);
   ~TensorBoardLogger() override;
 
   void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override;

@@ -3,6 +3,7 @@
 #include <exception>
 #include <iterator>
 
+#include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/device_stats.h"
 #include "cxtrain/callbacks/early_stopping.h"
@@ -12,7 +13,6 @@
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/config/max_time.h"
 #include "cxtrain/device/memory.h"
-#include "cxtrain/report/append_file.h"
 #include "cxtrain/report/csv_logger.h"
 #include "cxtrain/report/jsonl_logger.h"
 #include "cxtrain/report/model_summary.h"
@@ -102,13 +102,14 @@ void Trainer::Session::open_log_dir() {
   if (options.trainer.fast_dev_run > 0 || !options.trainer.logger || options.trainer.barebones) return;
   World& world = trainer_.world_;
   run_agreed(world, [&] {
-    if (world.is_root()) trainer_.log_dir_ = make_version_dir(options.trainer.default_root_dir);
+    if (world.is_root())
+      trainer_.log_dir_ = make_version_dir(*trainer_.files_, options.trainer.default_root_dir);
   });
   trainer_.log_dir_ = world.broadcast(trainer_.log_dir_);
   run_agreed(world, [&] {
-    if (trainer_.log_) trainer_.log_->open_file(trainer_.log_dir_);
+    if (trainer_.log_) trainer_.log_->open_file(*trainer_.files_, trainer_.log_dir_);
     if (!world.is_root() || trainer_.config_text_.empty()) return;
-    write_atomically(trainer_.log_dir_ + "/config.yaml", trainer_.config_text_);
+    write_atomically(*trainer_.files_, trainer_.log_dir_ + "/config.yaml", trainer_.config_text_);
   });
 }
 
@@ -160,9 +161,9 @@ void Trainer::Session::add_loggers() {
   const TrainerOptions& options = trainer_.options_.trainer;
   if (continues_) return;
   if (!trainer_.world_.is_root() || !options.logger || options.barebones || trainer_.log_dir_.empty()) return;
-  run_->loggers.add(std::make_unique<CsvLogger>(trainer_.log_dir_));
-  run_->loggers.add(std::make_unique<JsonlLogger>(trainer_.log_dir_));
-  run_->loggers.add(std::make_unique<TensorBoardLogger>(trainer_.log_dir_));
+  run_->loggers.add(std::make_unique<CsvLogger>(*trainer_.files_, trainer_.log_dir_));
+  run_->loggers.add(std::make_unique<JsonlLogger>(*trainer_.files_, trainer_.log_dir_));
+  run_->loggers.add(std::make_unique<TensorBoardLogger>(*trainer_.files_, trainer_.log_dir_));
 }
 
 void Trainer::Session::announce(const Module& module) const {
@@ -222,7 +223,7 @@ std::unique_ptr<DataLoader> Trainer::Session::loader(DataLoaderSpec spec, bool t
 void Trainer::Session::write_file(const std::string& name, const std::string& content) const noexcept {
   if (!trainer_.world_.is_root() || trainer_.log_dir_.empty()) return;
   try {
-    write_atomically(trainer_.log_dir_ + "/" + name, content);
+    write_atomically(*trainer_.files_, trainer_.log_dir_ + "/" + name, content);
   } catch (const std::exception& error) {
     log_warning(message_of(error));
   }
@@ -233,7 +234,7 @@ void Trainer::Session::write_predictions(const Predictions& predictions) const n
   const std::string path = trainer_.log_dir_ + "/" + predictions_file(trainer_.world_.rank());
   try {
     const std::vector<char> bytes = to_pt(predictions);
-    write_atomically(path, {bytes.data(), bytes.size()});
+    write_atomically(*trainer_.files_, path, {bytes.data(), bytes.size()});
     log_info("predictions of " + std::to_string(predictions.indices.size()) + " samples: " + path);
   } catch (const std::exception& error) {
     log_warning(message_of(error));

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "cxtrain/base/real_filesystem.h"
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/config/batch_limit.h"
@@ -63,7 +64,11 @@ Trainer::Trainer(World& world, Options options, Registry registry)
     : Trainer{world, options, decide(world, options, registry), std::move(registry)} {}
 
 Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
-    : world_(world), options_(std::move(options)), plan_(std::move(plan)), registry_(std::move(registry)) {
+    : world_(world),
+      options_(std::move(options)),
+      plan_(std::move(plan)),
+      registry_(std::move(registry)),
+      files_(&real_filesystem()) {
   run_agreed(world_, [this] {
     require_ranks(plan_, world_);
     device_ = at::Device(plan_.ranks.at(static_cast<std::size_t>(world_.rank())).device);

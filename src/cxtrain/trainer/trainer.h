@@ -23,6 +23,8 @@
 
 namespace cxtrain {
 
+class Filesystem;
+
 /// Trains, evaluates and predicts: Lightning's Trainer.
 ///
 ///     cxtrain::Trainer trainer(world, {.max_epochs = 3, .precision = "bf16-mixed"});
@@ -86,6 +88,8 @@ class Trainer {
   const std::string& log_dir() const { return log_dir_; }
   /// Where the run is, or was when it failed: "epoch 1, step 230"; empty before the first.
   std::string where() const { return where_ ? where_() : std::string(); }
+  /// Where the run's files are; the operating system's files if this is not called. It outlives the trainer.
+  void set_filesystem(Filesystem& files) { files_ = &files; }
   /// The log that gets a file in the run's folder; it outlives the trainer.
   void set_log(Log& log) { log_ = &log; }
   /// The text of `config.yaml` in the run's folder; none is written without it.
@@ -127,6 +131,7 @@ class Trainer {
   std::map<std::string, double> fitted_metrics_;
   std::vector<std::unique_ptr<MetricLogger>> file_loggers_;
   std::string log_dir_;
+  Filesystem* files_;
   Log* log_ = nullptr;
   std::string config_text_;
   std::function<std::string()> where_;

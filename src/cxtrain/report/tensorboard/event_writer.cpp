@@ -46,7 +46,8 @@ std::string tf_record(std::string_view data) {
   return record + little_endian(masked_crc(data));
 }
 
-EventWriter::EventWriter(const std::string& directory) : file_(events_path(directory)) {
+EventWriter::EventWriter(Filesystem& files, const std::string& directory)
+    : file_(files, events_path(directory)) {
   tensorboard::Event event;
   event.set_wall_time(seconds_since_1970());
   event.set_file_version("brain.Event:2");

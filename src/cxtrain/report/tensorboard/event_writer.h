@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cxtrain/report/append_file.h"
+#include "cxtrain/base/append_file.h"
 
 namespace cxtrain {
 
@@ -14,7 +14,7 @@ namespace cxtrain {
 class EventWriter {
  public:
   /// Creates `directory`/events.out.tfevents.<unix time>.<host>.<pid>. Throws Error when that fails.
-  explicit EventWriter(const std::string& directory);
+  EventWriter(Filesystem& files, const std::string& directory);
 
   /// One event with these values at this step. `wall_time`: seconds since 1970.
   void add_scalars(std::int64_t step, double wall_time,

@@ -1,0 +1,91 @@
+#include "cxtrain/report/version_dir.h"
+
+#include <set>
+#include <thread>
+
+#include "cxtrain/base/real_filesystem.h"
+#include "support/catch.h"
+#include "support/every_fault.h"
+#include "support/temp_dir.h"
+
+using namespace cxtrain;
+using test::FaultyFilesystem;
+
+TEST_CASE("a run gets the next free version", "[version]") {
+  FaultyFilesystem files;
+  const std::string logs = "/new/root/cxtrain_logs";
+  CHECK(make_version_dir(files, "/new/root") == logs + "/version_0");
+  CHECK(make_version_dir(files, "/new/root") == logs + "/version_1");
+  files.make_directory(logs + "/version_7");
+  files.make_directory(logs + "/version_x9");
+  CHECK(make_version_dir(files, "/new/root") == logs + "/version_8");
+  files.make_directory(logs + "/version_2147483647");
+  CHECK(make_version_dir(files, "/new/root") == logs + "/version_2147483648");
+  files.make_directory(logs + "/version_9223372036854775807");
+  files.make_directory(logs + "/version_99999999999999999999");
+  CHECK(make_version_dir(files, "/new/root/") == logs + "/version_2147483649");
+  CHECK(files.status(logs + "/version_2147483649").value().is_directory);
+}
+
+TEST_CASE("a run that another one overtakes gets the version after", "[version]") {
+  struct : FaultyFilesystem {
+    std::vector<std::string> list(const std::string& path) override {
+      std::vector<std::string> names = FaultyFilesystem::list(path);
+      make_directory(path + "/version_0");
+      make_directory(path + "/version_1");
+      return names;
+    }
+  } files;
+  CHECK(make_version_dir(files, "/root") == "/root/cxtrain_logs/version_2");
+}
+
+TEST_CASE("runs that start together get different versions", "[version]") {
+  const test::TempDir dir;
+  RealFilesystem files;
+  std::vector<std::string> paths(8);
+  {
+    std::vector<std::jthread> runs;
+    for (std::string& path : paths) runs.emplace_back([&] { path = make_version_dir(files, dir.path()); });
+  }
+  CHECK(std::set<std::string>(paths.begin(), paths.end()).size() == paths.size());
+  for (const std::string& path : paths) CHECK(files.status(path).value().is_directory);
+}
+
+TEST_CASE("a run's folder that cannot be made is refused, with the option that names it", "[version]") {
+  const test::TempDir dir;
+  RealFilesystem files;
+  dir.write("file", "");
+  try {
+    make_version_dir(files, dir.file("file"));
+    FAIL("no error");
+  } catch (const ConfigError& error) {
+    REQUIRE(error.problems().size() == 1);
+    CHECK(error.problems()[0].option == "trainer.default_root_dir");
+    CHECK(error.problems()[0].message ==
+          "the run's folder '" + dir.file("file") + "' cannot be created: Not a directory");
+    CHECK(error.problems()[0].hint == "name a folder that you may write to");
+  }
+
+  bool refused = false;
+  test::fail_at_every_call([](FaultyFilesystem&) {},
+                           [&](FaultyFilesystem& disk) {
+                             refused = false;
+                             try {
+                               make_version_dir(disk, "/root");
+                             } catch (const ConfigError& error) {
+                               refused = true;
+                               CHECK_THAT(error.what(), test::contains("cannot be created: "));
+                             }
+                           },
+                           [&](FaultyFilesystem& disk, bool) {
+                             CHECK(refused == disk.failed().has_value());
+                             CHECK(disk.status(make_version_dir(disk, "/root")).value().is_directory);
+                           });
+}
+
+TEST_CASE("a run's folder outlives a crash", "[version]") {
+  std::string path;
+  test::crash_at_every_call(
+      [](FaultyFilesystem&) {}, [&](FaultyFilesystem& files) { path = make_version_dir(files, "/new/root"); },
+      [&](FaultyFilesystem& disk, bool finished) { CHECK((!finished || disk.status(path).has_value())); });
+}
