@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cxtrain/base/align.h"
+#include "cxtrain/base/error.h"
 #include "cxtrain/tensor/norms.h"
 
 namespace cxtrain {
@@ -30,8 +31,6 @@ void move_to(const at::Tensor& memory, std::int64_t first, const at::Tensor& ten
   there.copy_(tensor.detach());
   at::Tensor(tensor).set_data(there);
 }
-
-std::int64_t chunks_of(const at::Tensor& tensor) { return divide_up(tensor.numel(), kNormChunk); }
 
 }  // namespace
 
@@ -90,9 +89,11 @@ DividedParameters::Kind DividedParameters::divide(std::vector<std::size_t> param
 
 void DividedParameters::add_pieces() {
   const std::vector<NamedTensor>& masters = masters_.parameters();
+  piece_of_.resize(masters.size());
   for (std::size_t i = 0; i < masters.size(); ++i) {
     const auto& [name, tensor] = masters[i];
     if (divided_[i] && mine_[i].size() == 0) continue;
+    piece_of_[i] = pieces_.size();
     pieces_.push_back(part_of(name, tensor, mine_[i]));
     master_of_.push_back(i);
   }
@@ -105,37 +106,38 @@ void DividedParameters::synchronize() {
   masters_.take_gradients();
   for (std::size_t p = 0; p < pieces_.size(); ++p) {
     const at::Tensor& whole = masters_.gradients()[master_of_[p]];
+    if (pieces_[p].is_whole() || !whole.defined()) {
+      gradients_[p] = whole;
+      continue;
+    }
+    if (!whole.is_contiguous()) {  // its part would be a copy, which nobody scales or clips
+      throw TrainingError("the gradient of " + pieces_[p].name +
+                          " is laid out in another order than the parameter; a hook that sets a gradient "
+                          "makes it contiguous()");
+    }
     const ElementRange range = pieces_[p].range;
-    gradients_[p] = pieces_[p].is_whole() || !whole.defined()
-                        ? whole
-                        : whole.detach().reshape({-1}).slice(0, range.begin, range.end);
+    gradients_[p] = whole.detach().view(-1).slice(0, range.begin, range.end);
   }
 }
 
-/// Each rank has the norms of its chunks, and zeros for the others: the sums are everybody's.
+/// Chunk by chunk of the memory: each rank has those of its share, and gathers the others'.
 void DividedParameters::kind_norms(const Kind& kind, double order, std::vector<at::Tensor>& norms) {
-  std::vector<std::int64_t> first;  // chunk of each parameter
-  std::int64_t count = 0;
-  for (const std::size_t i : kind.parameters) {
-    first.push_back(count);
-    count += chunks_of(masters_.parameters()[i].tensor);
-  }
   const at::ScalarType dtype = kind.memory.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor chunks = at::zeros({count}, kind.memory.options().dtype(dtype).requires_grad(false));
+  const std::int64_t share = kind.plan.share / kNormChunk;
+  const at::Tensor chunks = at::zeros({share * group_.size()}, kind.memory.options().dtype(dtype));
   for (std::size_t k = 0; k < kind.parameters.size(); ++k) {
     const std::size_t i = kind.parameters[k];
-    const at::Tensor& whole = masters_.gradients()[i];
-    if (!whole.defined() || mine_[i].size() == 0) continue;
-    const auto piece = std::find(master_of_.begin(), master_of_.end(), i) - master_of_.begin();
-    const at::Tensor own = chunk_norms(gradients_[static_cast<std::size_t>(piece)].reshape({-1}), order);
-    chunks.narrow(0, first[k] + mine_[i].begin / kNormChunk, own.numel()).copy_(own);
+    if (!piece_of_[i] || !gradients_[*piece_of_[i]].defined()) continue;
+    const at::Tensor own = chunk_norms(gradients_[*piece_of_[i]].reshape({-1}), order);
+    chunks.narrow(0, (kind.plan.offsets[k] + mine_[i].begin) / kNormChunk, own.numel()).copy_(own);
   }
-  group_.all_reduce(chunks, ReduceOp::sum);
+  group_.all_gather(chunks, chunks.narrow(0, share * group_.rank(), share));
   group_.join();
   for (std::size_t k = 0; k < kind.parameters.size(); ++k) {
     const std::size_t i = kind.parameters[k];
     if (!masters_.gradients()[i].defined()) continue;
-    const at::Tensor own = chunks.narrow(0, first[k], chunks_of(masters_.parameters()[i].tensor));
+    const std::int64_t count = divide_up(masters_.parameters()[i].tensor.numel(), kNormChunk);
+    const at::Tensor own = chunks.narrow(0, kind.plan.offsets[k] / kNormChunk, count);
     norms[i] = own.numel() > 1 ? at::linalg_vector_norm(own, order) : own.sum();
   }
 }

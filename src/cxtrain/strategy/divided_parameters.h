@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,8 @@ class DividedParameters final : public TrainedParameters {
   std::vector<Kind> kinds_;
   std::vector<bool> divided_;           ///< of each master
   std::vector<ElementRange> mine_;      ///< of each master; everything where it is not divided
-  std::vector<std::size_t> master_of_;  ///< of each piece
+  std::vector<std::optional<std::size_t>> piece_of_;  ///< of each master; none where others update it
+  std::vector<std::size_t> master_of_;                ///< of each piece
   std::vector<Piece> pieces_;
   std::vector<at::Tensor> gradients_;  ///< of the pieces
 };
