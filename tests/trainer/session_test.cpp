@@ -1,9 +1,17 @@
+#include <ATen/ops/equal.h>
+
+#include <algorithm>
+
 #include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/trainer/session.h"
+#include "cxtrain/trainer/tuner.h"
 #include "support/catch.h"
+#include "support/fake_strategy.h"
+#include "support/faulty_filesystem.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"
 
-/// A run that never came to be: the trainer is as it was.
+/// A run from its beginning to its end, good or bad, and what the trainer has of it afterwards.
 namespace cxtrain {
 namespace {
 
@@ -47,6 +55,135 @@ TEST_CASE("an error while a run opens leaves the trainer whole, with the user's 
   CHECK(trainer.where().empty());
   CHECK(starts == 1);
   CHECK(rows > 0);  // of its validation
+}
+
+/// Writes down the hooks around a run.
+struct Surroundings : Callback {
+  explicit Surroundings(std::vector<std::string>& notes) : notes_(notes) {}
+  void setup(RunView&, std::string_view stage) override { notes_.push_back("setup " + std::string(stage)); }
+  void on_fit_start(RunView&) override { notes_.emplace_back("on_fit_start"); }
+  void on_fit_end(RunView&) override { notes_.emplace_back("on_fit_end"); }
+  void teardown(RunView&, std::string_view stage) override {
+    notes_.push_back("teardown " + std::string(stage));
+  }
+  void on_exception(RunView&, const std::exception& error) override {
+    notes_.push_back(std::string("on_exception ") + error.what());
+  }
+  std::vector<std::string>& notes_;
+};
+
+/// A session of its own, of a strategy that is in the test's hands, on files that are in memory.
+struct Bench {
+  explicit Bench(const Options& wanted = test::quiet("/runs")) : options(wanted) {
+    Trainer decides(world, options);
+    plan = decides.plan();
+    belongings.callbacks.push_back(std::make_unique<Surroundings>(hooks));
+  }
+  Session session(Stage stage) {
+    return Session({world, options, plan, at::kCPU, config_text, replica_factory, files}, belongings,
+                   std::make_unique<test::FakeStrategy>(strategy), model, stage);
+  }
+  std::string file(const std::string& name) {
+    return read_whole_file(files, "/runs/cxtrain_logs/version_0/" + name);
+  }
+
+  SoloWorld world;
+  Options options;
+  Plan plan;
+  std::string config_text = "seed: 1\n";
+  std::function<std::unique_ptr<Module>()> replica_factory;
+  test::FaultyFilesystem files;
+  Belongings belongings;
+  test::FakeStrategy::Notes strategy;
+  std::vector<std::string> hooks;
+  Regression model;
+  ToyData data{32, 8, 16};
+};
+
+using Notes = std::vector<std::string>;
+
+TEST_CASE("a session places, connects and tears down its strategy, and gives back what it was lent") {
+  Bench bench;
+  {
+    Session session = bench.session(Stage::validate);
+    session.open();
+    CHECK(bench.belongings.callbacks.empty());
+    CHECK(session.finish().status == "done");
+  }
+  CHECK(bench.strategy.calls == Notes{"place", "connect", "visit_whole", "teardown"});
+  CHECK(bench.hooks == Notes{"setup validate", "teardown validate"});
+  CHECK(bench.belongings.callbacks.size() == 1);
+  CHECK(bench.file("config.yaml") == "seed: 1\n");
+  CHECK(bench.file("run.json").find("\"done\"") != std::string::npos);
+}
+
+TEST_CASE("a strategy that fails ends the session in order, wherever it fails") {
+  const std::string where = GENERATE(as<std::string>{}, "place", "connect", "visit_whole");
+  Bench bench;
+  bench.strategy.fails_in = where;
+  {
+    Session session = bench.session(Stage::fit);
+    const auto run = [&] {
+      session.open();
+      session.finish();
+    };
+    CHECK_THROWS_WITH(run(), "the strategy failed in " + where);
+    session.tell(TrainingError("no more"));
+    session.fail(1);
+  }
+  CHECK(bench.belongings.callbacks.size() == 1);
+  CHECK(bench.file("run.json").find("\"failed\"") != std::string::npos);
+  const bool had_begun = where == "visit_whole";
+  CHECK(bench.hooks == (had_begun ? Notes{"setup fit", "on_exception no more"} : Notes{}));
+}
+
+TEST_CASE("callbacks hear of a run's beginning, of its end, and of the error that ends it") {
+  class Failing : public Regression {
+   public:
+    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+      if (fails) throw DataError("a bad sample");
+      return Regression::training_step(batch, idx);
+    }
+    bool fails = false;
+  };
+  const test::TempDir dir;
+  SoloWorld world;
+  ToyData data(32, 8, 16);
+  Failing model;
+  Notes hooks;
+  Trainer trainer(world, test::quiet(dir.path()));
+  trainer.add_callback(std::make_unique<Surroundings>(hooks));
+  trainer.fit(model, data);
+  CHECK(hooks == Notes{"setup fit", "on_fit_start", "on_fit_end", "teardown fit"});
+  hooks.clear();
+  trainer.test(model, data);
+  trainer.predict(model, data);
+  trainer.lr_find(model, data, {.num_training = 3});
+  CHECK(hooks == Notes{"setup test", "teardown test", "setup predict", "teardown predict", "setup tune",
+                       "teardown tune"});
+  hooks.clear();
+  model.fails = true;
+  CHECK_THROWS_WITH(trainer.fit(model, data), test::contains("a bad sample"));
+  CHECK(hooks == Notes{"setup fit", "on_fit_start", "on_exception a bad sample"});
+}
+
+TEST_CASE("a tuner finds what was asked for, and leaves options and model as they were") {
+  Options options = test::quiet("/runs");
+  options.trainer.auto_scale_batch_size = "power";
+  options.trainer.auto_lr_find = true;
+  options.optimizer.args["lr"] = "0.25";
+  Bench bench(options);
+  const at::Tensor before = test::flat_parameters(bench.model).clone();
+  Session session = bench.session(Stage::fit);
+  session.open();
+  Tuner(session, bench.model, bench.data).tune();
+  CHECK(session.run().tuned.batch_size == 32);  // all there is
+  CHECK(session.run().tuned.lr.has_value());
+  CHECK(bench.options == options);
+  CHECK(at::equal(test::flat_parameters(bench.model), before));
+  CHECK(session.loader(bench.data.train_dataloader(), /*training=*/true)->num_batches() == 1);
+  CHECK(std::count(bench.strategy.calls.begin(), bench.strategy.calls.end(), "prepare") == 2);
+  session.finish();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,14 @@ class Callback {
   /// Whether it acts on metrics that others log (early stopping), and so wants to be last at the end of an
   /// epoch.
   virtual bool monitors() const { return false; }
+
+  /// Around all other hooks of a run: before tuning, once the model is placed, and after a run that came to
+  /// its end. `stage`: "fit", "validate", "test", "predict", or "tune" for `Trainer::lr_find` and its like.
+  virtual void setup(RunView&, std::string_view /*stage*/) {}
+  virtual void teardown(RunView&, std::string_view /*stage*/) {}
+  /// An error ends the run on this rank, or a signal that all ranks have agreed on. The other ranks may be
+  /// gone, so it talks to none. What it throws itself is logged.
+  virtual void on_exception(RunView&, const std::exception&) {}
 
   /// What the callback has to know again when a training is resumed: Lightning's hooks of these names. Called
   /// between two steps, on every rank; a file keeps what rank 0 saves. A callback that asks for a stop

@@ -110,4 +110,17 @@ void check_overrides(const NamedOptions& optimizer, const NamedOptions& lr_sched
   problems.insert(problems.end(), wrong.begin(), wrong.end());
 }
 
+double learning_rate(const OptimizerSetup& setup) {
+  return std::visit([](const auto& config) { return config.lr; }, setup.optimizer);
+}
+
+OptimizerSetup with_learning_rate(OptimizerSetup setup, double lr) {
+  const double before = learning_rate(setup);
+  for (ParameterGroup& group : setup.groups) {
+    if (group.lr && before > 0) *group.lr *= lr / before;
+  }
+  std::visit([lr](auto& config) { config.lr = lr; }, setup.optimizer);
+  return setup;
+}
+
 }  // namespace cxtrain

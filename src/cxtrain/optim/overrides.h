@@ -19,4 +19,8 @@ OptimizerSetup apply_overrides(OptimizerSetup own, const NamedOptions& optimizer
 void check_overrides(const NamedOptions& optimizer, const NamedOptions& lr_scheduler,
                      std::vector<Problem>& problems);
 
+/// The setup's learning rate, and the same setup with another; groups keep their ratio.
+double learning_rate(const OptimizerSetup& setup);
+OptimizerSetup with_learning_rate(OptimizerSetup setup, double lr);
+
 }  // namespace cxtrain

@@ -36,6 +36,9 @@ inline constexpr LogRule kPredictStep{"predict_step", Phase::none, Allowed::noth
     LogRule{#name, Phase::phase, Allowed::allowed, on_step}, &Callback::name, nullptr \
   }
 
+CXTRAIN_CALLBACK_HOOK(setup, none, nothing, false);
+CXTRAIN_CALLBACK_HOOK(teardown, none, ignored, false);
+CXTRAIN_CALLBACK_HOOK(on_exception, none, ignored, false);
 CXTRAIN_HOOK(on_fit_start, none, nothing, false);
 CXTRAIN_CALLBACK_HOOK(on_sanity_check_start, none, nothing, false);
 CXTRAIN_CALLBACK_HOOK(on_sanity_check_end, none, nothing, false);

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <variant>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/parse_scalar.h"
+#include "cxtrain/optim/overrides.h"
 #include "cxtrain/trainer/fit_loop.h"
 #include "cxtrain/trainer/model_snapshot.h"
 
@@ -56,19 +56,6 @@ Options trial_options(const Options& options, const LrSweep& sweep) {
 }
 
 }  // namespace
-
-double learning_rate(const OptimizerSetup& setup) {
-  return std::visit([](const auto& config) { return config.lr; }, setup.optimizer);
-}
-
-OptimizerSetup with_learning_rate(OptimizerSetup setup, double lr) {
-  const double before = learning_rate(setup);
-  for (ParameterGroup& group : setup.groups) {
-    if (group.lr && before > 0) *group.lr *= lr / before;
-  }
-  std::visit([lr](auto& config) { config.lr = lr; }, setup.optimizer);
-  return setup;
-}
 
 LrFinderResult find_learning_rate(const Run::Parts& parts,
                                   const std::function<FitData::Loaders()>& make_loaders,

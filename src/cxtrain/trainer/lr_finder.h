@@ -38,8 +38,4 @@ LrFinderResult find_learning_rate(const Run::Parts& parts,
                                   const std::function<FitData::Loaders()>& make_loaders,
                                   const OptimizerSetup& setup, bool scale_gradients, const LrSweep& sweep);
 
-/// The setup's learning rate, and the same setup with another; groups keep their ratio.
-double learning_rate(const OptimizerSetup& setup);
-OptimizerSetup with_learning_rate(OptimizerSetup setup, double lr);
-
 }  // namespace cxtrain

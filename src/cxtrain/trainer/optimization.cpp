@@ -5,6 +5,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/optim/clip.h"
+#include "cxtrain/optim/overrides.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/tensor/norms.h"
 #include "cxtrain/tensor/tensor_kinds.h"
@@ -16,6 +17,14 @@ namespace {
 at::TensorList list_of(std::span<const at::Tensor> tensors) { return {tensors.data(), tensors.size()}; }
 
 }  // namespace
+
+OptimizerSetup optimizer_setup(Module& module, const Options& options, std::optional<double> lr) {
+  std::vector<Problem> problems;
+  OptimizerSetup setup =
+      apply_overrides(module.configure_optimizers(), options.optimizer, options.lr_scheduler, problems);
+  if (!problems.empty()) throw ConfigError(problems);
+  return lr ? with_learning_rate(std::move(setup), *lr) : setup;
+}
 
 Optimization::Optimization(Run& run, const OptimizerSetup& setup, std::unique_ptr<TrainedParameters> trained,
                            const FitLimits& limits, bool scale_gradients)

@@ -13,6 +13,10 @@
 
 namespace cxtrain {
 
+/// The module's optimizer and schedule, with what the options change, and with another learning rate where
+/// one was found. Throws ConfigError.
+OptimizerSetup optimizer_setup(Module& module, const Options& options, std::optional<double> lr = {});
+
 /// What follows a complete backward: gradients synchronised, unscaled and clipped, the optimizer stepped, the
 /// loss scale and the learning rate moved on. Nothing here waits for the device.
 class Optimization final : public Stateful {

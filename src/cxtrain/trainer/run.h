@@ -40,6 +40,12 @@ class LogScope {
   MetricStore::Scope outer_;
 };
 
+/// What was found out before training, in place of what the user or the model says.
+struct Tuned {
+  std::optional<double> lr;
+  std::optional<std::int64_t> batch_size;  ///< per rank
+};
+
 /// What the loops of one run share: the parts, the training state, the metrics, and the hooks. Lives on one
 /// thread.
 class Run final : public RunView {
@@ -150,13 +156,7 @@ class Run final : public RunView {
   std::string stop_reason;  ///< set on the rank that asks; the ranks agree after each step
   bool stop_requested = false;
   bool checkpoint_requested = false;  ///< by this rank; nobody has made it yet
-  bool resumed = false;  ///< `load_place` was called
-
-  /// What was found out before training, in place of what the user or the model says.
-  struct Tuned {
-    std::optional<double> lr;
-    std::optional<std::int64_t> batch_size;  ///< per rank
-  };
+  bool resumed = false;               ///< `load_place` was called
   Tuned tuned;
   double first_step_seconds = 0;
 

@@ -1,27 +1,62 @@
 #pragma once
 
 #include <exception>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/log.h"
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/data/data_loader.h"
-#include "cxtrain/plugin/registry.h"
+#include "cxtrain/report/metric_logger.h"
 #include "cxtrain/report/run_json.h"
 #include "cxtrain/trainer/fit_data.h"
+#include "cxtrain/trainer/predictions.h"
 #include "cxtrain/trainer/run.h"
-#include "cxtrain/trainer/trainer.h"
 
 namespace cxtrain {
 
+/// What a run is made from. All of it outlives the session.
+struct SessionInputs {
+  World& world;
+  const Options& options;
+  const Plan& plan;
+  at::Device device;               ///< this rank's, or its first
+  const std::string& config_text;  ///< of `config.yaml`; empty: none is written
+  const std::function<std::unique_ptr<Module>()>& replica_factory;  ///< may be empty
+  Filesystem& files;                                                ///< where the run's files are
+  Log* log = nullptr;                                               ///< gets a file in the run's folder
+};
+
+/// What a trainer keeps from one session to the next: each has it for as long as it lasts.
+struct Belongings {
+  std::vector<std::unique_ptr<Callback>> callbacks;    ///< the user's
+  std::vector<std::unique_ptr<MetricLogger>> loggers;  ///< the user's
+  Tuned tuned;
+  std::string log_dir;                 ///< of the last fit, or of what runs; empty: nothing is written
+  std::function<std::string()> where;  ///< the run is, or was when it failed: "epoch 1, step 230"
+
+  // Of the last fit, for what follows it.
+  std::optional<TrainState> fitted;
+  std::map<std::string, double> fitted_metrics;
+  std::vector<std::unique_ptr<MetricLogger>> file_loggers;
+};
+
+/// What a session is for. A fit is a run of its own; what follows it goes on in its folder, at the step that
+/// it reached.
+enum class Stage { fit, tune, validate, test, predict };
+
 /// One call of `Trainer::fit`, `validate`, `test` or `predict`, from placing the model to the run's files.
-/// Opened once, and closed by one of `finish`, `stop` and `fail`. Gives the trainer back what it has lent,
+/// Opened once, and closed by one of `finish`, `stop` and `fail`. Gives back what it has of the trainer's,
 /// however far it came.
-class Trainer::Session {
+class Session {
  public:
-  Session(Trainer& trainer, Module& module, Call call);
+  /// The model outlives it.
+  Session(const SessionInputs& inputs, Belongings& belongings, std::unique_ptr<Strategy> strategy,
+          Module& module, Stage stage);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -32,6 +67,7 @@ class Trainer::Session {
 
   /// The others are for an open session.
   Run& run() { return *run_; }
+  const Plan& plan() const { return inputs_.plan; }
   const PrecisionPolicy& precision() const { return precision_; }
 
   /// A loader of this rank's shard. Null when the stage has no data. `batch_size`: other than the options'.
@@ -55,6 +91,8 @@ class Trainer::Session {
   /// The same, unchecked, for a run that a signal has stopped, with this exit status. The files come first:
   /// there may be no time for more. Every rank calls it.
   RunSummary stop(ExitCode code);
+  /// Tells the callbacks what ends the run.
+  void tell(const std::exception& error) noexcept;
   /// Writes what is known when the run fails; never throws. Not collective.
   void fail(int exit_code) noexcept;
 
@@ -66,14 +104,16 @@ class Trainer::Session {
   void close_loggers() const noexcept;
   /// A rank without samples runs no forward pass, which the other ranks' batch norms would wait for.
   void require_samples_everywhere(const ShardedSampler& sampler) const;
-  /// The callbacks and loggers that the user gave the trainer, and the files of the fit that this continues.
-  void borrow_from_trainer();
+  /// The user's callbacks and loggers, and the files of the fit that this continues.
+  void borrow();
   void add_callbacks();
   void add_loggers();
   void announce(const Module& module) const;
 
-  Trainer& trainer_;
+  const SessionInputs inputs_;
+  Belongings& belongings_;
   Module& module_;
+  Stage stage_;
   bool continues_;  ///< what a fit has begun
   PrecisionPolicy precision_;
   std::vector<std::unique_ptr<Module>> replicas_;

@@ -9,14 +9,13 @@
 #include "cxtrain/device/gather_hardware.h"
 #include "cxtrain/launchers/launch.h"
 #include "cxtrain/memory/within_memory.h"
-#include "cxtrain/optim/overrides.h"
 #include "cxtrain/plugin/known_strategies.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit_loop.h"
-#include "cxtrain/trainer/session.h"
 #include "cxtrain/trainer/training_state.h"
+#include "cxtrain/trainer/tuner.h"
 #include "cxtrain/trainer/weight_averaging.h"
 
 namespace cxtrain {
@@ -82,19 +81,23 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
 
 Trainer::~Trainer() = default;
 
-RunSummary Trainer::in_session(Call call, Module& module, DataModule& data,
+RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
                                const std::function<void(Session&)>& work) {
   // A signal ends the program, not the one call that it came in.
   if (last_summary_ && last_summary_->exit_code != 0) return *last_summary_;
   run_agreed(world_, [&] { set_up(data, options_.data); });
-  Session session(*this, module, call);
+  const SessionInputs inputs{world_, options_, plan_, device_, config_text_, replica_factory_, *files_, log_};
+  Session session(inputs, belongings_, registry_.make<Strategy>(plan_.strategy, plan_.strategy_arguments),
+                  module, stage);
   try {
     session.open();
     work(session);
     last_summary_ = session.finish();
   } catch (const Interrupted& signal) {
+    session.tell(signal);
     last_summary_ = session.stop(signal.code());
   } catch (const std::exception& error) {
+    session.tell(error);
     session.fail(static_cast<int>(code_of(error)));
     throw;
   } catch (...) {
@@ -112,20 +115,18 @@ RunSummary Trainer::fit(Module& module, DataModule& data, const StateDict& check
 
 /// `checkpoint`: null for a beginning.
 RunSummary Trainer::fit_from(const StateDict* checkpoint, Module& module, DataModule& data) {
-  return in_session(Call::fit, module, data, [&](Session& session) {
+  return in_session(Stage::fit, module, data, [&](Session& session) {
     Run& run = session.run();
     if (checkpoint != nullptr) {
       load_place_and_data(*checkpoint, run, data);
-      found_lr_ = run.tuned.lr;
-      if (run.tuned.batch_size) options_.data.batch_size = run.tuned.batch_size;
     } else {
-      tune(session, module, data);
+      Tuner(session, module, data).tune();
     }
     FitData loaders(
         world_, [&] { return session.fit_loaders(data); }, options_.trainer,
         module.trainer_defaults().max_epochs, run.state);
     OptimizerSetup setup;
-    run_agreed(world_, [&] { setup = optimizer_setup(module); });
+    run_agreed(world_, [&] { setup = optimizer_setup(module, options_, run.tuned.lr); });
     std::unique_ptr<TrainedParameters> trained = run.parts.strategy.prepare(setup.optimizer);
     std::optional<Optimization> optimization;
     run_agreed(world_, [&] {
@@ -142,14 +143,6 @@ RunSummary Trainer::fit_from(const StateDict* checkpoint, Module& module, DataMo
   });
 }
 
-OptimizerSetup Trainer::optimizer_setup(Module& module) const {
-  std::vector<Problem> problems;
-  OptimizerSetup setup =
-      apply_overrides(module.configure_optimizers(), options_.optimizer, options_.lr_scheduler, problems);
-  if (!problems.empty()) throw ConfigError(problems);
-  return found_lr_ ? with_learning_rate(std::move(setup), *found_lr_) : setup;
-}
-
 std::unique_ptr<DataLoader> Trainer::agreed_loader(Session& session,
                                                    const std::function<DataLoaderSpec()>& spec,
                                                    const char* lacks) {
@@ -163,7 +156,7 @@ std::unique_ptr<DataLoader> Trainer::agreed_loader(Session& session,
 }
 
 RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test) {
-  return in_session(Call::other, module, data, [&](Session& session) {
+  return in_session(test ? Stage::test : Stage::validate, module, data, [&](Session& session) {
     const auto loader = agreed_loader(
         session, [&] { return test ? data.test_dataloader() : data.val_dataloader(); },
         test ? "has no test samples" : "has no validation samples");
@@ -180,11 +173,25 @@ RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test) {
   });
 }
 
+LrFinderResult Trainer::lr_find(Module& module, DataModule& data, const LrSweep& sweep) {
+  LrFinderResult result;
+  in_session(Stage::tune, module, data,
+             [&](Session& session) { result = Tuner(session, module, data).lr_find(sweep); });
+  return result;
+}
+
+std::int64_t Trainer::scale_batch_size(Module& module, DataModule& data, const BatchSizeSearch& search) {
+  std::int64_t found = 0;
+  in_session(Stage::tune, module, data,
+             [&](Session& session) { found = Tuner(session, module, data).scale_batch_size(search); });
+  return found;
+}
+
 RunSummary Trainer::validate(Module& module, DataModule& data) { return evaluate_once(module, data, false); }
 RunSummary Trainer::test(Module& module, DataModule& data) { return evaluate_once(module, data, true); }
 
 RunSummary Trainer::predict(Module& module, DataModule& data) {
-  return in_session(Call::other, module, data, [&](Session& session) {
+  return in_session(Stage::predict, module, data, [&](Session& session) {
     const auto loader = agreed_loader(
         session, [&] { return data.predict_dataloader(); }, "has no samples to predict");
     std::int64_t batches = 0;

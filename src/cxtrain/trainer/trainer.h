@@ -19,6 +19,7 @@
 #include "cxtrain/trainer/lr_finder.h"
 #include "cxtrain/trainer/module.h"
 #include "cxtrain/trainer/predictions.h"
+#include "cxtrain/trainer/session.h"
 #include "cxtrain/trainer/train_state.h"
 
 namespace cxtrain {
@@ -46,8 +47,10 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   /// Added to those that the options name.
-  void add_callback(std::unique_ptr<Callback> callback) { callbacks_.push_back(std::move(callback)); }
-  void add_logger(std::unique_ptr<MetricLogger> logger) { loggers_.push_back(std::move(logger)); }
+  void add_callback(std::unique_ptr<Callback> callback) {
+    belongings_.callbacks.push_back(std::move(callback));
+  }
+  void add_logger(std::unique_ptr<MetricLogger> logger) { belongings_.loggers.push_back(std::move(logger)); }
 
   /// How `dp` comes to the replicas of the model that it keeps besides the one that it is given: a new model
   /// of the same class, built from the same arguments. Other strategies need none.
@@ -85,9 +88,9 @@ class Trainer {
   const Plan& plan() const { return plan_; }
   at::Device device() const { return device_; }
   /// Where the run writes; empty without a logger.
-  const std::string& log_dir() const { return log_dir_; }
+  const std::string& log_dir() const { return belongings_.log_dir; }
   /// Where the run is, or was when it failed: "epoch 1, step 230"; empty before the first.
-  std::string where() const { return where_ ? where_() : std::string(); }
+  std::string where() const { return belongings_.where ? belongings_.where() : std::string(); }
   /// Where the run's files are; the operating system's files if this is not called. It outlives the trainer.
   void set_filesystem(Filesystem& files) { files_ = &files; }
   /// The log that gets a file in the run's folder; it outlives the trainer.
@@ -96,45 +99,27 @@ class Trainer {
   void set_config_text(std::string yaml) { config_text_ = std::move(yaml); }
 
  private:
-  class Session;
-  /// A fit is a run of its own. What follows it goes on in its folder, at the step that it reached.
-  enum class Call { fit, other };
   /// Sets the data up, opens a session, runs `work` in it and closes the books, however it ends.
-  RunSummary in_session(Call call, Module& module, DataModule& data,
+  RunSummary in_session(Stage stage, Module& module, DataModule& data,
                         const std::function<void(Session&)>& work);
   RunSummary fit_from(const StateDict* checkpoint, Module& module, DataModule& data);
   RunSummary evaluate_once(Module& module, DataModule& data, bool test);
   /// The loader of a stage's data. Throws ConfigError where there is none, on all ranks alike.
   std::unique_ptr<DataLoader> agreed_loader(Session& session, const std::function<DataLoaderSpec()>& spec,
                                             const char* lacks);
-  /// The model's, with what the command line and the learning rate finder say.
-  OptimizerSetup optimizer_setup(Module& module) const;
-  void tune(Session& session, Module& module, DataModule& data);
-  LrFinderResult sweep_learning_rate(Session& session, Module& module, DataModule& data,
-                                     const LrSweep& sweep);
-  std::int64_t search_batch_size(Session& session, Module& module, DataModule& data,
-                                 const BatchSizeSearch& search);
 
   World& world_;
   Options options_;
   Plan plan_;
   at::Device device_{at::kCPU};
   Registry registry_;
-  std::vector<std::unique_ptr<Callback>> callbacks_;
-  std::vector<std::unique_ptr<MetricLogger>> loggers_;
   std::function<std::unique_ptr<Module>()> replica_factory_;
-  std::optional<double> found_lr_;  ///< by `auto_lr_find`
+  Belongings belongings_;
   Predictions predictions_;
   std::optional<RunSummary> last_summary_;
-  // Of the last fit, for what follows it.
-  std::optional<TrainState> fitted_;
-  std::map<std::string, double> fitted_metrics_;
-  std::vector<std::unique_ptr<MetricLogger>> file_loggers_;
-  std::string log_dir_;
   Filesystem* files_;
   Log* log_ = nullptr;
   std::string config_text_;
-  std::function<std::string()> where_;
 };
 
 }  // namespace cxtrain

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cxtrain/strategy/local_step.h"
+#include "cxtrain/strategy/whole_parameters.h"
+
+namespace cxtrain::test {
+
+/// One rank that does everything, writes down what it is asked, and fails where it is told to.
+class FakeStrategy final : public Strategy {
+ public:
+  struct Notes {
+    std::vector<std::string> calls;  ///< each step once
+    std::string fails_in = {};       ///< a call
+    int steps = 0;
+  };
+  explicit FakeStrategy(Notes& notes) : notes_(notes) {}
+
+  void place(Trainable& module, const StrategyContext& context) override {
+    note("place");
+    module_ = &module;
+    context_ = &context;
+    module.place(std::vector<at::Device>{at::kCPU}, context.precision);
+  }
+  void connect() override { note("connect"); }
+  DataShard data_shard() const override { return {}; }
+  std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig&) override {
+    note("prepare");
+    return std::make_unique<WholeParameters>(trainable_parameters(*module_), context_->precision,
+                                             WholeParameters::Steps{});
+  }
+  at::Tensor training_step(const MicroStep& step) override {
+    if (notes_.steps++ == 0) note("training_step");
+    return local_training_step(*module_, step, *context_, [this] {
+      for (const NamedTensor& parameter : module_->all_parameters())
+        at::Tensor(parameter.tensor).mutable_grad().reset();
+    });
+  }
+  void forward(const Batch& batch, std::int64_t batch_idx) override {
+    local_forward(*module_, batch, batch_idx, *context_);
+  }
+  void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
+    local_evaluation_step(*module_, stage, batch, batch_idx, *context_);
+  }
+  at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
+    return local_predict_step(*module_, batch, batch_idx, *context_);
+  }
+  void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
+    note("visit_whole");
+    visit_all(*module_, visit);
+  }
+  std::string describe() const override { return "a fake's"; }
+  void teardown() override { note("teardown"); }
+
+ private:
+  void note(const std::string& call) {
+    notes_.calls.push_back(call);
+    if (notes_.fails_in == call) throw TrainingError("the strategy failed in " + call);
+  }
+  Notes& notes_;
+  Trainable* module_ = nullptr;
+  const StrategyContext* context_ = nullptr;
+};
+
+}  // namespace cxtrain::test
