@@ -21,10 +21,11 @@ namespace cxtrain::test {
 /// A two-layer network that learns a fixed random function. Counts how often it was called.
 class Regression : public Module {
  public:
-  explicit Regression(OptimizerSetup setup = {.optimizer = AdamW{.lr = 0.01}}) : setup_(std::move(setup)) {
+  explicit Regression(OptimizerSetup setup = {.optimizer = AdamW{.lr = 0.01}}, std::int64_t hidden = 16)
+      : setup_(std::move(setup)) {
     at::manual_seed(1);
-    first = register_module("first", torch::nn::Linear(6, 16));
-    second = register_module("second", torch::nn::Linear(16, 2));
+    first = register_module("first", torch::nn::Linear(6, hidden));
+    second = register_module("second", torch::nn::Linear(hidden, 2));
   }
   at::Tensor loss(const Batch& batch) {
     return torch::nn::functional::mse_loss(second->forward(at::tanh(first->forward(batch[0]))), batch[1]);
