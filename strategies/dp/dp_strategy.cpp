@@ -7,14 +7,14 @@
 
 #include <sstream>
 
+#include "batch_chunks.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/plugin/plugin_abi.h"
-#include "cxtrain/strategy/batch_chunks.h"
 #include "cxtrain/strategy/local_step.h"
-#include "cxtrain/strategy/metric_recorder.h"
-#include "cxtrain/strategy/replica_exchange.h"
 #include "cxtrain/strategy/whole_parameters.h"
+#include "metric_recorder.h"
+#include "replica_exchange.h"
 #include "traits.h"
 
 /// `dp`: one process with a replica of the model on each of its devices and a thread for each replica. A

@@ -2,10 +2,10 @@
 #include <c10/cuda/CUDAFunctions.h>
 
 #include "cxtrain/precision/policy.h"
-#include "cxtrain/strategy/batch_chunks.h"
-#include "cxtrain/strategy/nccl_exchange.h"
-#include "cxtrain/strategy/shared_exchange.h"
 #include "gpu/gpu_support.h"
+#include "strategies/dp/batch_chunks.h"
+#include "strategies/dp/nccl_exchange.h"
+#include "strategies/dp/shared_exchange.h"
 #include "support/toy_models.h"
 
 namespace cxtrain {

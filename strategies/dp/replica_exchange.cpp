@@ -1,12 +1,12 @@
-#include "cxtrain/strategy/replica_exchange.h"
+#include "replica_exchange.h"
 
 #include <algorithm>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/strategy/shared_exchange.h"
+#include "shared_exchange.h"
 
 #ifdef CXTRAIN_WITH_CUDA
-#include "cxtrain/strategy/nccl_exchange.h"
+#include "nccl_exchange.h"
 #endif
 
 namespace cxtrain {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/strategy/replica.h"
-#include "cxtrain/strategy/replica_threads.h"
+#include "replica.h"
+#include "replica_threads.h"
 
 namespace cxtrain {
 

@@ -1,4 +1,4 @@
-#include "cxtrain/strategy/replica.h"
+#include "replica.h"
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/ScalarType.h>

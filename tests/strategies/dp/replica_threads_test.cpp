@@ -1,4 +1,4 @@
-#include "cxtrain/strategy/replica_threads.h"
+#include "strategies/dp/replica_threads.h"
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>

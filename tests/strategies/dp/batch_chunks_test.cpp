@@ -1,4 +1,4 @@
-#include "cxtrain/strategy/batch_chunks.h"
+#include "strategies/dp/batch_chunks.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/chunk.h>

@@ -1,4 +1,4 @@
-#include "cxtrain/strategy/metric_recorder.h"
+#include "metric_recorder.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/maximum.h>

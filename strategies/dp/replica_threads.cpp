@@ -1,4 +1,4 @@
-#include "cxtrain/strategy/replica_threads.h"
+#include "replica_threads.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>

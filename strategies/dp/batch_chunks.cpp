@@ -1,4 +1,4 @@
-#include "cxtrain/strategy/batch_chunks.h"
+#include "batch_chunks.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "cxtrain/strategy/metric_recorder.h"
+#include "strategies/dp/metric_recorder.h"
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "cxtrain/strategy/replica_exchange.h"
+#include "replica_exchange.h"
 
 namespace cxtrain {
 

@@ -1,4 +1,4 @@
-#include "cxtrain/strategy/shared_exchange.h"
+#include "shared_exchange.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>

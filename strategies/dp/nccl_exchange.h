@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cxtrain/comm/nccl_group.h"
-#include "cxtrain/strategy/replica_exchange.h"
+#include "replica_exchange.h"
 
 namespace cxtrain {
 

@@ -1,6 +1,6 @@
 #ifdef CXTRAIN_WITH_CUDA
 
-#include "cxtrain/strategy/nccl_exchange.h"
+#include "nccl_exchange.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros_like.h>
