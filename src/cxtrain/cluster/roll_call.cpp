@@ -2,39 +2,26 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
+#include "cxtrain/base/abstract_address.h"
+
 namespace cxtrain {
 namespace {
 
-struct Address {
-  sockaddr_un name{};
-  socklen_t length = 0;
-};
-
-/// A name in the kernel's abstract space: no file to clean up, gone with the process.
-Address address_of(const std::string& job, int local_rank) {
-  const std::string text = "cxtrain-roll-" + job + "-" + std::to_string(local_rank);
-  Address address;
-  address.name.sun_family = AF_UNIX;
-  const std::size_t size = std::min(text.size(), sizeof address.name.sun_path - 1);
-  std::memcpy(address.name.sun_path + 1, text.data(), size);
-  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
-  return address;
+AbstractAddress address_of(const std::string& job, int local_rank) {
+  return AbstractAddress("cxtrain-roll-" + job + "-" + std::to_string(local_rank));
 }
 
 FileDescriptor open_socket(const LaunchEnvironment& place) {
   if (place.local_rank < 0) return FileDescriptor();
   FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const Address address = address_of(place.job, place.local_rank);
-  const auto* name = reinterpret_cast<const sockaddr*>(&address.name);
-  if (socket && bind(socket.get(), name, address.length) == 0) return socket;
+  const AbstractAddress address = address_of(place.job, place.local_rank);
+  if (socket && bind(socket.get(), address.get(), address.size()) == 0) return socket;
   return FileDescriptor();  // a rank less to be asked; nothing depends on it
 }
 
@@ -57,9 +44,9 @@ RollCall::RollCall(const LaunchEnvironment& place)
 
 bool RollCall::send(int local_rank, const Message& message) const {
   static_assert(std::is_trivially_copyable_v<Message>);
-  const Address to = address_of(job_, local_rank);
-  return sendto(socket_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT,
-                reinterpret_cast<const sockaddr*>(&to.name), to.length) >= 0;
+  const AbstractAddress to = address_of(job_, local_rank);
+  return sendto(socket_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT, to.get(), to.size()) >=
+         0;
 }
 
 void RollCall::receive(const State& mine, std::vector<Answer>* answers) {

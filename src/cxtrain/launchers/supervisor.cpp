@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 #include <cstring>
 #include <random>
 
+#include "cxtrain/base/abstract_address.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/hostname.h"
 #include "cxtrain/base/log.h"
@@ -20,21 +20,6 @@
 
 namespace cxtrain {
 namespace {
-
-struct Address {
-  sockaddr_un name{};
-  socklen_t length = 0;
-};
-
-/// A name in the kernel's abstract space: no file to clean up, gone with the process.
-Address abstract_address(const std::string& text) {
-  Address address;
-  address.name.sun_family = AF_UNIX;
-  const std::size_t size = std::min(text.size(), sizeof address.name.sun_path - 1);
-  std::memcpy(address.name.sun_path + 1, text.data(), size);
-  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
-  return address;
-}
 
 FileDescriptor open_socket(const char* purpose) {
   FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -57,9 +42,8 @@ Supervisor::Supervisor(int ranks, Deadlines deadlines)
       deadlines_(deadlines),
       address_("cxtrain-" + std::to_string(getpid()) + "-" + std::to_string(std::random_device{}())),
       listener_(open_socket("cannot watch over ranks")) {
-  const Address address = abstract_address(address_);
-  if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address.name), address.length) != 0 ||
-      listen(listener_.get(), ranks) != 0) {
+  const AbstractAddress address(address_);
+  if (bind(listener_.get(), address.get(), address.size()) != 0 || listen(listener_.get(), ranks) != 0) {
     throw CommunicationError("cannot watch over ranks: " + std::string(std::strerror(errno)));
   }
 }
@@ -209,8 +193,8 @@ SupervisorLink::SupervisorLink(int rank) {
   const char* name = std::getenv(kSupervisorVariable);
   if (name == nullptr) return;
   connection_ = open_socket("cannot reach the process that spawned this rank");
-  const Address address = abstract_address(name);
-  if (connect(connection_.get(), reinterpret_cast<const sockaddr*>(&address.name), address.length) != 0) {
+  const AbstractAddress address(name);
+  if (connect(connection_.get(), address.get(), address.size()) != 0) {
     throw CommunicationError("cannot reach the process that spawned this rank: " +
                              std::string(std::strerror(errno)));
   }

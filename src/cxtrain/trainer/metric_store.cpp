@@ -133,19 +133,8 @@ double MetricStore::weight_of(const LogOptions& options) const {
   return static_cast<double>(options.batch_size.value_or(scope_.samples));
 }
 
-void MetricStore::log(std::string_view name, const at::Tensor& value, const LogOptions& options) {
-  if (const std::optional<double> number = host_metric(name, value)) return log(name, *number, options);
-  Entry* metric = admit(name, options);
-  if (metric == nullptr) return;
-  const at::NoGradGuard no_grad;
-  metric->step.set(value.detach());
-  metric->stepped = metric->fresh = true;
-  metric->step_is_reduced = false;
-  metric->step_at = ++changes_;
-  if (metric->on_epoch) metric->epoch.add(metric->fx, value.detach(), weight_of(options));
-}
-
-void MetricStore::log(std::string_view name, double value, const LogOptions& options) {
+template <class Value>
+void MetricStore::note(std::string_view name, const Value& value, const LogOptions& options) {
   Entry* metric = admit(name, options);
   if (metric == nullptr) return;
   metric->step.set(value);
@@ -153,6 +142,16 @@ void MetricStore::log(std::string_view name, double value, const LogOptions& opt
   metric->step_is_reduced = false;
   metric->step_at = ++changes_;
   if (metric->on_epoch) metric->epoch.add(metric->fx, value, weight_of(options));
+}
+
+void MetricStore::log(std::string_view name, const at::Tensor& value, const LogOptions& options) {
+  if (const std::optional<double> number = host_metric(name, value)) return note(name, *number, options);
+  const at::NoGradGuard no_grad;
+  note(name, value.detach(), options);
+}
+
+void MetricStore::log(std::string_view name, double value, const LogOptions& options) {
+  note(name, value, options);
 }
 
 MetricStore::Values MetricStore::take_step_values(World& world) {

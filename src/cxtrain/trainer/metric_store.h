@@ -92,6 +92,8 @@ class MetricStore final : public MetricSink, public Stateful {
     std::uint64_t at = 0;
   };
 
+  template <class Value>
+  void note(std::string_view name, const Value& value, const LogOptions& options);
   /// What is known of this name in the running hook; null where the rule ignores it.
   Entry* admit(std::string_view name, const LogOptions& options);
   double weight_of(const LogOptions& options) const;
