@@ -130,11 +130,11 @@ for name, (seconds, detail) in results.items():
     print(name, "false" if detail else "true", f"{seconds:.2f}", " ".join(detail.split())[:500], sep="\t")
 PYTHON
   local name passed seconds detail seen=0 line
-  while IFS= read -r line; do skip "${line#SKIP: }"; done < <(grep '^SKIP: ' "$work/gpu_tests.log" || true)
+  while IFS= read -r line; do skip "${line#skipped: }"; done < <(grep '^skipped: ' "$work/gpu_tests.log" || true)
   while IFS=$'\t' read -r name passed seconds detail; do
     seen=$((seen + 1))
     # A case that failed counts, whatever it skipped before.
-    if [[ $passed == true ]] && grep -qF "SKIP: $name: " "$work/gpu_tests.log"; then continue; fi
+    if [[ $passed == true ]] && grep -qF "skipped: $name: " "$work/gpu_tests.log"; then continue; fi
     record "test: $name" "$passed" "$seconds" "$detail"
   done <"$work/gpu_tests.tsv"
   ((status == 0 && seen > 0)) ||

@@ -12,5 +12,11 @@ build_targets all
 say "testing"
 cd "$build"
 ctest --output-on-failure --no-tests=error "$@"
+# What could not be checked here; where ctest itself has skipped a program, it says so above.
+skipped=$(grep -h "^skipped: " Testing/Temporary/LastTest.log | sort -u || true)
+if [ -n "$skipped" ]; then
+  printf '%s\n' "$skipped"
+  say "$(wc -l <<< "$skipped") cases, or parts of them, were skipped"
+fi
 # What the matrix of resumed trainings has covered in this run.
 grep -h "^resume: " Testing/Temporary/LastTest.log | sort -u || true

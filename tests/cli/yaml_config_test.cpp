@@ -1,10 +1,10 @@
 #include "cxtrain/cli/yaml_config.h"
 
-#include <random>
 #include <set>
 #include "support/catch.h"
 
 #include "cxtrain/cli/option_table.h"
+#include "support/random_texts.h"
 
 using namespace cxtrain;
 
@@ -19,46 +19,57 @@ Options reload(const std::string& yaml) {
   return options;
 }
 
+/// Options of which every one may have any value that a user can give it.
 class RandomOptions {
  public:
   explicit RandomOptions(unsigned seed) : random_(seed) {}
 
-  /// Every entry of the table gets a random value that its reader takes, or null.
   Options make() {
-    static const std::vector<std::string> kValues{"true", "0",     "7",     "0.125", "1.0",
-                                                  "-1",   "3e-05", "1e300", "0,2",   "[1, 2]"};
     Options options;
     for (const OptionEntry& entry : option_table()) {
-      if (!entry.saved || pick(3) == 0) continue;
-      if (pick(8) == 0) {
+      if (!entry.saved || random_.chance(3)) continue;
+      if (random_.chance(8)) {
         entry.reset(options);
-      } else if (pick(2) == 0) {
-        entry.read(options, text());
       } else {
-        entry.read(options, kValues[pick(kValues.size())]);
+        // Where a text is no number, the option stays as it is.
+        entry.read(options, random_.chance(2) ? random_.text() : number());
+        const Options& same = options;
+        if (!(same == options)) entry.reset(options);  // NaN, which equals nothing
       }
     }
     for (const ComponentEntry& component : component_table()) {
-      if (!component.saved) continue;
-      const std::string prefix = component.key + "_arg_";  // under two names an argument is given twice
-      for (std::size_t n = pick(3); n > 0; --n) component.args(options)[prefix + std::to_string(n)] = text();
+      if (component.saved) add_arguments(component.key, component.args(options));
+    }
+    for (auto* list : {&options.callback_components, &options.loggers}) {
+      static const std::vector<std::string> kNames{"ema", "null",     "007",  "true",
+                                                   "- x", "\xc3\xbc", "a: b", "~"};
+      for (const std::string& name : kNames) {
+        if (!random_.chance(6)) continue;
+        list->push_back({name, {}});
+        add_arguments(name, list->back().args);
+      }
     }
     return options;
   }
 
  private:
-  std::size_t pick(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
-
-  std::string text() {
-    static const std::vector<std::string> kAwkward{
-        "null", "~",  "",   "true", "a: b", "# no comment", "- x",  "'",    "\"", "\n", "{a}", "[",
-        "*x",   "&x", "!t", "ü",    " a ",  "\t",           "NULL", "1e-3", "\\", "%",  "@"};
-    std::string made = kAwkward[pick(kAwkward.size())];
-    if (pick(2) == 0) made += kAwkward[pick(kAwkward.size())];
-    return made;
+  std::string number() {
+    static const std::vector<std::string> kShort{"true",  "0",    "7",      "0.125", "1.0",    "-1",
+                                                 "3e-05", "007",  "0.1",    "1e300", "1e-310", "inf",
+                                                 "nan",   "-0.0", "[1, 2]", "warn"};
+    static const std::vector<std::string> kLong{"9223372036854775807", "18446744073709551615",
+                                                "0.30000000000000004"};
+    const auto& list = random_.chance(5) ? kLong : kShort;
+    return list[random_.pick(list.size())];
   }
 
-  std::mt19937 random_;
+  void add_arguments(const std::string& owner, std::map<std::string, std::string>& arguments) {
+    const std::string prefix = owner + "_arg_";  // under two names an argument is given twice
+    for (std::size_t n = random_.pick(3); n > 0; --n)
+      arguments[prefix + std::to_string(n) + (random_.chance(3) ? random_.piece() : "")] = random_.text();
+  }
+
+  test::RandomTexts random_;
 };
 
 }  // namespace
@@ -72,11 +83,12 @@ TEST_CASE("the default options as YAML read back as themselves", "[cli]") {
 }
 
 TEST_CASE("any options as YAML read back as themselves", "[cli]") {
-  for (unsigned seed = 0; seed < 300; ++seed) {
+  for (unsigned seed = 0; seed < 1000; ++seed) {
     const Options options = RandomOptions(seed).make();
     const std::string yaml = to_yaml(options);
-    INFO("seed " << seed << "\n" << yaml);
-    REQUIRE(reload(yaml) == options);
+    const Options again = reload(yaml);
+    INFO("seed " << seed << "\n" << yaml << "\nread back:\n" << to_yaml(again));
+    REQUIRE(again == options);
   }
 }
 

@@ -1,4 +1,5 @@
 #include "support/catch.h"
+#include "support/skip.h"
 
 #ifdef CXTRAIN_WITH_CUDA
 
@@ -125,6 +126,6 @@ TEST_CASE("the destructor finalizes all in one group, and aborts while an except
 
 #else
 
-TEST_CASE("NCCL's groups") { WARN("SKIPPED: built without CUDA, so there is no NCCL to test"); }
+TEST_CASE("NCCL's groups") { cxtrain::test::skip("built without CUDA, so there is no NCCL to test"); }
 
 #endif

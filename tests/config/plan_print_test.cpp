@@ -3,6 +3,7 @@
 #include "support/catch.h"
 
 #include "config/resolve_support.h"
+#include "support/random_texts.h"
 
 using namespace cxtrain;
 using namespace cxtrain::testing;
@@ -37,6 +38,92 @@ TEST_CASE("a plan as JSON on the CPU and with errors", "[config]") {
   CHECK(json["warnings"][0].size() == 2);
   CHECK(json["errors"][0]["option"] == "max_epochs");
   CHECK(json["errors"][0]["hint"] == "-1 means no limit");
+}
+
+/// What a user may ask for: most of it can be done, some of it cannot.
+Options random_request(test::RandomTexts& random) {
+  const auto one_of = [&](std::vector<std::string> values) {
+    return random.chance(12) ? random.text() : values[random.pick(values.size())];
+  };
+  Options options;
+  TrainerOptions& trainer = options.trainer;
+  trainer.accelerator = one_of({"auto", "cpu", "gpu"});
+  if (random.chance(2)) trainer.devices = one_of({"auto", "1", "2", "4", "0,2", "3,1", "-1"});
+  if (random.chance(2)) trainer.strategy = one_of({"auto", "single", "ddp", "dp", "ddp_spawn"});
+  if (random.chance(2)) trainer.precision = one_of({"32", "16-mixed", "bf16-true", "64"});
+  if (random.chance(4)) trainer.amp_level = one_of({"O0", "O1", "O2"});
+  if (random.chance(4)) trainer.devices_per_rank = 2;
+  if (random.chance(4)) trainer.float32_matmul_precision = one_of({"highest", "high", "medium"});
+  if (random.chance(4)) trainer.log_gpu_memory = one_of({"all", "min_max"});
+  if (random.chance(2)) trainer.benchmark = random.chance(2);
+  if (random.chance(2))
+    trainer.deterministic = random.chance(2) ? Deterministic::warn() : Deterministic(true);
+  trainer.accumulate_grad_batches = static_cast<std::int64_t>(random.pick(4));
+  trainer.sync_batchnorm = random.chance(3);
+  if (random.chance(4)) options.strategy.args = {{"bucket_bytes", one_of({"1000", "0"})}};
+  if (random.chance(8)) options.strategy.args[random.text()] = random.text();
+  return options;
+}
+
+nlohmann::json text_or_none(const std::string& text) {
+  return text.empty() ? nlohmann::json(nullptr) : nlohmann::json(text);
+}
+
+void check_problems(const nlohmann::json& json, const std::vector<Problem>& problems, bool with_hint) {
+  REQUIRE(json.size() == problems.size());
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    CHECK(json[i]["option"] == problems[i].option);
+    CHECK(json[i]["message"] == problems[i].message);
+    CHECK(json[i].contains("hint") == with_hint);
+    if (with_hint) CHECK(json[i]["hint"] == problems[i].hint);
+  }
+}
+
+TEST_CASE("any plan as JSON holds what the plan does", "[config]") {
+  int good = 0, refused = 0;
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    test::RandomTexts random(seed);
+    const Options options = random_request(random);
+    const Hardware hardware = machine(static_cast<int>(random.pick(5)));
+    const WorldFacts launched = random.chance(3) ? under_mpirun({2, 2}) : WorldFacts{};
+    const Plan plan = resolve(options, hardware, launched);
+    ++(plan.ok() ? good : refused);
+    const std::string text = to_json(plan);
+    CAPTURE(seed, text);
+    const auto json = nlohmann::json::parse(text);
+    CHECK(json["accelerator"] == plan.accelerator);
+    CHECK(json["strategy"] == plan.strategy);
+    CHECK(json["launcher"] == plan.launcher);
+    CHECK(json["world_size"] == plan.world_size);
+    CHECK(json["num_nodes"] == plan.num_nodes);
+    CHECK(json["devices"] == nlohmann::json(plan.devices));
+    CHECK(json["precision"] == plan.precision);
+    CHECK(json["amp_level"] == text_or_none(plan.amp_level));
+    CHECK(json["benchmark"] == plan.benchmark);
+    CHECK(json["deterministic"] ==
+          (plan.deterministic_warn_only ? nlohmann::json("warn") : nlohmann::json(plan.deterministic)));
+    CHECK(json["log_gpu_memory"] == text_or_none(plan.log_gpu_memory));
+    CHECK(json["accumulate_grad_batches"] == plan.accumulate_grad_batches);
+    CHECK(json["sync_batchnorm"] == plan.sync_batchnorm);
+    CHECK(json.value("devices_per_rank", 1) == plan.devices_per_rank);
+    CHECK(json.value("replicas", 1) == plan.replicas);
+    CHECK(json.value("float32_matmul_precision", "") == plan.float32_matmul_precision);
+    REQUIRE(json["ranks"].size() == plan.ranks.size());
+    for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
+      const RankPlan& rank = plan.ranks[r];
+      const auto& written = json["ranks"][r];
+      CHECK(written["rank"] == rank.rank);
+      CHECK(written["node"] == rank.node);
+      CHECK(written["local_rank"] == rank.local_rank);
+      CHECK(written["device"] == rank.device);
+      CHECK(written["gpu"] == (rank.gpu < 0 ? nlohmann::json(nullptr) : nlohmann::json(rank.gpu)));
+      CHECK(written["uuid"] == text_or_none(rank.uuid));
+    }
+    check_problems(json["warnings"], plan.warnings, false);
+    check_problems(json["errors"], plan.errors, true);
+  }
+  CHECK(good > 50);
+  CHECK(refused > 50);
 }
 
 TEST_CASE("text that is no UTF-8 does not break the JSON", "[config]") {

@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include <cmath>
+#include <random>
 
 #include "support/catch.h"
 
@@ -18,7 +19,7 @@ using namespace cxtrain;
 using cxtrain::test::contains;
 using test::TempDir;
 
-std::string idx_header(char type, std::initializer_list<std::uint32_t> sizes) {
+std::string idx_header(char type, std::vector<std::uint32_t> sizes) {
   std::string header{'\0', '\0', type, static_cast<char>(sizes.size())};
   for (const std::uint32_t size : sizes) {
     for (const int shift : {24, 16, 8, 0}) header += static_cast<char>(size >> shift & 0xff);
@@ -72,6 +73,42 @@ TEST_CASE("IDX images become float planes and integer labels", "[idx]") {
     const auto part = data->slice(3, 5);
     CHECK(part->size() == 2);
     CHECK(part->labels().equal(at::tensor(std::vector<std::int64_t>{3, 4})));
+  }
+}
+
+TEST_CASE("any bytes that are written as IDX files are read as they are, packed or not", "[idx]") {
+  const TempDir dir;
+  std::mt19937 random(5);
+  const auto some = [&](std::uint32_t least, std::uint32_t most) {
+    return least + random() % (most - least + 1);
+  };
+  for (int round = 0; round < 200; ++round) {
+    const std::vector<std::uint32_t> sizes{some(1, 40), some(1, 33), some(1, 33)};
+    const std::int64_t count = sizes[0], rows = sizes[1], columns = sizes[2], classes = some(1, 256);
+    CAPTURE(round, count, rows, columns, classes);
+    const at::Tensor images = at::empty({count, rows, columns}, at::kByte);
+    const at::Tensor labels = at::empty({count}, at::kLong);
+    std::string image_file = idx_header(8, sizes), label_file = idx_header(8, {sizes[0]});
+    for (std::int64_t i = 0; i < images.numel(); ++i) {
+      const auto pixel = static_cast<std::uint8_t>(random());
+      images.mutable_data_ptr<std::uint8_t>()[i] = pixel;
+      image_file += static_cast<char>(pixel);
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto label = static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(classes));
+      labels.mutable_data_ptr<std::int64_t>()[i] = label;
+      label_file += static_cast<char>(label);
+    }
+    const auto written = [&](const std::string& name, const std::string& content) {
+      if (some(0, 2) > 0) return dir.write(name, content);
+      const gzFile packed = gzopen((dir.file(name) + ".gz").c_str(), "wb1");
+      REQUIRE(gzwrite(packed, content.data(), static_cast<unsigned>(content.size())) > 0);
+      REQUIRE(gzclose(packed) == Z_OK);
+      return dir.file(name) + ".gz";
+    };
+    const auto data = read_idx(written("images", image_file), written("labels", label_file), classes);
+    REQUIRE(data->images().equal(images));
+    REQUIRE(data->labels().equal(labels));
   }
 }
 

@@ -1,10 +1,15 @@
 #include <sched.h>
 
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
 #include "support/catch.h"
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/device/hardware_json.h"
 #include "cxtrain/device/nvml.h"
+#include "support/random_texts.h"
 
 using namespace cxtrain;
 
@@ -65,6 +70,56 @@ TEST_CASE("a hardware file reads back as it was printed", "[device]") {
   CHECK(hardware.nodes.at(0).gpus.at(0).memory_total_mib == 81559);
   CHECK(hardware.env.at("CUDA_VISIBLE_DEVICES") == "2,3");
   CHECK(to_json(hardware) == text);
+}
+
+/// Any hardware that a file can hold.
+Hardware random_hardware(unsigned seed) {
+  test::RandomTexts random(seed);
+  const auto number = [&](std::int64_t most) {
+    return random.chance(4) ? most : static_cast<std::int64_t>(random.pick(1000));
+  };
+  constexpr int kMost = std::numeric_limits<int>::max();
+  Hardware hardware;
+  for (std::size_t nodes = 1 + random.pick(4); nodes > 0; --nodes) {
+    Node node{"n" + random.text(), 1 + static_cast<int>(number(kMost - 1)), {}};
+    for (std::size_t gpus = random.pick(4); gpus > 0; --gpus) {
+      node.gpus.push_back({.index = static_cast<int>(10 * gpus + random.pick(10)),
+                           .uuid = random.text(),
+                           .name = random.text(),
+                           .memory_total_mib = number(std::numeric_limits<std::int64_t>::max()),
+                           .memory_used_mib = number(std::numeric_limits<std::int64_t>::max()),
+                           .utilization = static_cast<int>(number(kMost)),
+                           .compute_mode = random.text(),
+                           .processes = static_cast<int>(number(kMost))});
+    }
+    hardware.nodes.push_back(node);
+  }
+  for (std::size_t variables = random.pick(4); variables > 0; --variables)
+    hardware.env[random.text()] = random.text();
+  return hardware;
+}
+
+TEST_CASE("any hardware as JSON reads back as itself", "[device]") {
+  const auto fields = [](const Gpu& gpu) {
+    return std::tie(gpu.index, gpu.uuid, gpu.name, gpu.memory_total_mib, gpu.memory_used_mib, gpu.utilization,
+                    gpu.compute_mode, gpu.processes);
+  };
+  for (unsigned seed = 0; seed < 1000; ++seed) {
+    const Hardware hardware = random_hardware(seed);
+    const std::string text = to_json(hardware);
+    CAPTURE(seed, text);
+    const Hardware again = parse_hardware(text, "hw.json");
+    REQUIRE(again.env == hardware.env);
+    REQUIRE(again.nodes.size() == hardware.nodes.size());
+    for (std::size_t n = 0; n < hardware.nodes.size(); ++n) {
+      const Node &before = hardware.nodes[n], &after = again.nodes[n];
+      REQUIRE(after.hostname == before.hostname);
+      REQUIRE(after.cores == before.cores);
+      REQUIRE(std::equal(after.gpus.begin(), after.gpus.end(), before.gpus.begin(), before.gpus.end(),
+                         [&](const Gpu& a, const Gpu& b) { return fields(a) == fields(b); }));
+    }
+    REQUIRE(text.find('\n') == std::string::npos);
+  }
 }
 
 TEST_CASE("a hardware file may be short", "[device]") {

@@ -22,7 +22,7 @@ int main(int argc, char* argv[]) {
   const char* reason = found == cudaSuccess ? "no device is visible" : cudaGetErrorString(found);
   int cases = 0;
   for (const auto& test : Catch::getAllTestCasesSorted(session.config())) {
-    std::printf("SKIP: %s\n", test.getTestCaseInfo().name.c_str());
+    std::printf("skipped: %s: there is no GPU\n", test.getTestCaseInfo().name.c_str());
     ++cases;
   }
   std::printf("SKIPPED all %d cases, nothing was tested: no GPU (%s)\n", cases, reason);

@@ -7,23 +7,16 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/relu.h>
 
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "cxtrain/tensor/named_tensor.h"
 #include "support/catch.h"
+#include "support/skip.h"
 
 namespace cxtrain::test {
 
 inline const at::Device kGpu{at::kCUDA, 0};
-
-/// Says that this case (or the part of it named) cannot be checked here, so that it does not look as if it
-/// had been: to the report, and as a line of its own for whoever counts.
-inline void skip(const std::string& why) {
-  WARN("SKIPPED: " << why);
-  std::fprintf(stderr, "SKIP: %s: %s\n", Catch::getResultCapture().getCurrentTestName().c_str(), why.c_str());
-}
 
 /// A small classifier and a batch for it, with the same numbers on every device.
 struct SmallNet {

@@ -86,7 +86,7 @@ TEST_CASE("a model's own setup is checked where its optimizer is made") {
   CHECK_THROWS_WITH(make_optimizer({.optimizer = Adam{.lr = kNan}}, parameters),
                     test::contains("optimizer.lr: nan is not a finite number"));
   CHECK_THROWS_AS(make_optimizer({.schedule = ExponentialSchedule{.gamma = -1}}, parameters), ConfigError);
-  CHECK_NOTHROW(make_optimizer({}, parameters));
+  CHECK(make_optimizer({}, parameters)->learning_rates().size() == 1);
 }
 
 std::string problems_of(const NamedOptions& optimizer, const NamedOptions& lr_scheduler = {}) {

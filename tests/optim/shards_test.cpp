@@ -68,7 +68,7 @@ std::vector<at::Tensor> gradients_of(const std::vector<Piece>& pieces,
 }
 
 TEST_CASE("shards that several optimizers update are, bit for bit, what one makes of the whole") {
-  const OptimizerConfig config =
+  OptimizerConfig config =
       GENERATE(OptimizerConfig(Sgd{.lr = 0.05}),
                OptimizerConfig(Sgd{.lr = 0.05, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.1}),
                OptimizerConfig(Sgd{.lr = 0.05, .momentum = 0.9, .nesterov = true}),
@@ -76,8 +76,8 @@ TEST_CASE("shards that several optimizers update are, bit for bit, what one make
                OptimizerConfig(AdamW{.lr = 0.01, .amsgrad = true}));
   const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble, at::kBFloat16);
   const int ranks = GENERATE(2, 3, 5);
-  if (dtype == at::kBFloat16 && std::holds_alternative<Sgd>(config) && std::get<Sgd>(config).dampening > 0)
-    return;  // refused
+  // Refused for 16-bit parameters.
+  if (Sgd* sgd = std::get_if<Sgd>(&config); sgd != nullptr && dtype == at::kBFloat16) sgd->dampening = 0;
   CAPTURE(config.index(), c10::toString(dtype), ranks);
 
   const auto whole = parameters(dtype), divided = parameters(dtype);

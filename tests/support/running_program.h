@@ -31,8 +31,8 @@ inline bool becomes_true(const std::function<bool()>& condition, int seconds = 6
   return true;
 }
 
-/// A command that runs beside the test, in a process group of its own, as a shell starts it in the foreground:
-/// with signals at their defaults.
+/// A command that runs beside the test, in a process group of its own, as a shell starts it in the
+/// foreground: with signals at their defaults.
 class RunningProgram {
  public:
   explicit RunningProgram(const std::string& command) {
@@ -61,8 +61,15 @@ class RunningProgram {
 
   pid_t process() const { return process_; }
   void send(int signal) const { kill(process_, signal); }
+  /// Whether it has ended; `wait` tells how.
+  bool has_ended() const {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid != 0;
+  }
 
-  /// Until it has ended and nobody writes any more; status 124 when that takes longer than `deadline` seconds.
+  /// Until it has ended and nobody writes any more; status 124 when that takes longer than `deadline`
+  /// seconds.
   ProgramResult wait(int deadline = 60) {
     const auto begin = std::chrono::steady_clock::now();
     const auto end = begin + std::chrono::seconds(deadline);
@@ -119,7 +126,8 @@ inline pid_t wait_for_rank(const TempDir& dir, int rank) {
 /// Whether the run in this folder has written rows of metrics.
 inline bool has_rows(const TempDir& dir) {
   std::error_code missing;
-  return std::filesystem::file_size(dir.path() + "/cxtrain_logs/version_0/metrics.csv", missing) > 0 && !missing;
+  return std::filesystem::file_size(dir.path() + "/cxtrain_logs/version_0/metrics.csv", missing) > 0 &&
+         !missing;
 }
 
 }  // namespace cxtrain::test

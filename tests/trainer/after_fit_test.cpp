@@ -5,10 +5,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "cxtrain/cluster/solo_world.h"
 #include "support/catch.h"
-#include "support/temp_dir.h"
-#include "support/toy_models.h"
+#include "support/setting.h"
 
 /// What follows a fit on the same trainer belongs to the same run.
 namespace cxtrain {
@@ -17,10 +15,7 @@ namespace {
 using test::Regression;
 using test::ToyData;
 
-struct Setting {
-  test::TempDir dir;
-  SoloWorld world;
-  Options options = test::quiet(dir.path());
+struct Setting : test::Setting {
   ToyData data{32, 8, 20};
 
   std::string runs() const { return dir.path() + "/cxtrain_logs"; }

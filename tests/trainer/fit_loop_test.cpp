@@ -7,30 +7,17 @@
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/early_stopping.h"
-#include "cxtrain/cluster/solo_world.h"
 #include "cxtrain/trainer/layer_rows.h"
 #include "support/catch.h"
-#include "support/temp_dir.h"
-#include "support/toy_models.h"
+#include "support/setting.h"
 
 namespace cxtrain {
 namespace {
 
 using test::Regression;
+using test::Setting;
 using test::ToyData;
 using Names = std::vector<std::string>;
-
-struct Setting {
-  test::TempDir dir;
-  SoloWorld world;
-  Options options = test::quiet(dir.path());
-
-  RunSummary fit(Module& model, DataModule& data, std::vector<std::unique_ptr<Callback>> callbacks = {}) {
-    Trainer trainer(world, options);
-    for (auto& callback : callbacks) trainer.add_callback(std::move(callback));
-    return trainer.fit(model, data);
-  }
-};
 
 /// Writes down every hook, the module's with a leading "m.".
 class HookRecorder : public Callback {

@@ -142,7 +142,9 @@ class Writer {
 
   void write_listed(const std::vector<NamedOptions>& list) {
     for (const NamedOptions& component : list) {
-      out_ << YAML::Key << component.name << YAML::Value;
+      out_ << YAML::Key;
+      write_text(component.name);
+      out_ << YAML::Value;
       if (component.args.empty()) {
         out_ << "true";
       } else {
@@ -194,8 +196,10 @@ class Writer {
   }
 
   void write_text(const std::string& text) {
-    // Only these need quotes of ours; the emitter quotes what YAML itself would misread.
-    if (text.empty() || text == "null" || text == "~" || text == "Null" || text == "NULL") {
+    // Only these need quotes of ours; the emitter quotes what else YAML itself would misread.
+    const bool control =
+        std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+    if (control || text.empty() || text == "null" || text == "~" || text == "Null" || text == "NULL") {
       out_ << YAML::DoubleQuoted << text;
     } else {
       out_ << text;

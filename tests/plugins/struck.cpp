@@ -1,0 +1,121 @@
+#include <ATen/ops/ones.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <torch/nn/modules/linear.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <stdexcept>
+#include <vector>
+
+#include "cxtrain/data/tensor_dataset.h"
+#include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/trainer/module.h"
+
+/// A model of which one rank sends itself a signal while it waits for the others inside a collective.
+///
+/// At the step that it is told, every other rank stops short of the collective and reads from a pipe of its
+/// own, `wait_RANK` in `folder`, which the struck rank holds open. So the struck rank comes first and has to
+/// wait, and who waits for other ranks, in a barrier of the node or in MPI, calls `sched_yield` over and
+/// over. This file is loaded by LD_PRELOAD besides, so that its own `sched_yield` is the one that is called;
+/// there the rank closes the pipes, which sends the others on, and strikes. The pipe `hit` tells the test.
+namespace {
+
+using namespace cxtrain;
+
+struct Strike {
+  bool due = false;
+  int signal = 0;
+  pid_t thread = 0;        ///< the one that talks to the other ranks
+  std::vector<int> pipes;  ///< whose other ends wait for the strike
+};
+Strike strike;
+
+int open_pipe(const std::string& file, int flags) {
+  const int pipe = open(file.c_str(), flags | O_CLOEXEC);
+  if (pipe < 0) throw std::runtime_error("cannot open " + file);
+  return pipe;
+}
+
+class Data : public DataModule {
+ public:
+  void setup(const DataOptions&) override {}
+  DataLoaderSpec train_dataloader() override {
+    return {std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::ones({4096, 4})}), 4, true};
+  }
+};
+
+class Struck : public Module {
+ public:
+  explicit Struck(const Arguments& arguments)
+      : folder_(arguments.text("folder")),
+        place_(arguments.text("place")),
+        signal_(arguments.text("signal") == "stop" ? SIGSTOP : SIGKILL),
+        rank_(arguments.integer("rank")),
+        step_(arguments.integer("step")) {
+    layer_ = register_module("layer", torch::nn::Linear(4, 1));
+  }
+  void on_fit_start() override {
+    std::ofstream(folder_ + "/process_" + std::to_string(global_rank())) << getpid() << std::flush;
+  }
+  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    const at::Tensor loss = layer_->forward(batch[0]).mean();
+    if (place_ == "gradients") before_collective();
+    return loss;
+  }
+  void on_train_batch_end(const at::Tensor&, const Batch&, std::int64_t) override {
+    if (place_ == "agreement") before_collective();
+  }
+  OptimizerSetup configure_optimizers() override { return {}; }
+  std::unique_ptr<DataModule> default_data() override { return std::make_unique<Data>(); }
+
+ private:
+  /// The next thing that this rank does with others is the collective.
+  void before_collective() {
+    if (global_step() != step_) return;
+    if (global_rank() != rank_) {
+      const int pipe = open_pipe(pipe_of(global_rank()), O_RDONLY);
+      char none = 0;
+      static_cast<void>(read(pipe, &none, 1));  // nothing comes but the end
+      close(pipe);
+      return;
+    }
+    strike.pipes = {open_pipe(folder_ + "/hit", O_WRONLY)};
+    for (int other = 0; other < world_size(); ++other) {
+      if (other != rank_) strike.pipes.push_back(open_pipe(pipe_of(other), O_WRONLY));
+    }
+    strike.signal = signal_;
+    strike.thread = gettid();
+    strike.due = true;
+  }
+  std::string pipe_of(int rank) const { return folder_ + "/wait_" + std::to_string(rank); }
+
+  std::string folder_, place_;
+  int signal_;
+  std::int64_t rank_, step_;
+  torch::nn::Linear layer_{nullptr};
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int sched_yield() noexcept {
+  if (strike.due && gettid() == strike.thread) {
+    strike.due = false;
+    for (const int pipe : strike.pipes) close(pipe);
+    raise(strike.signal);
+  }
+  return static_cast<int>(syscall(SYS_sched_yield));
+}
+
+CXTRAIN_PLUGIN("model struck", [](Registry& registry) {
+  registry.add<Module>(
+      "struck", "a rank of it is killed or stopped inside a collective",
+      {{"folder", ArgumentSpec::Type::text, "", "where its pipes are", {}},
+       {"place", ArgumentSpec::Type::text, "gradients", "which collective", {"gradients", "agreement"}},
+       {"signal", ArgumentSpec::Type::text, "kill", "which signal", {"kill", "stop"}},
+       {"rank", ArgumentSpec::Type::integer, "1", "which rank", {}},
+       {"step", ArgumentSpec::Type::integer, "3", "at which step", {}}},
+      [](const Arguments& arguments) { return std::make_unique<Struck>(arguments); });
+})
