@@ -13,17 +13,17 @@ using test::FaultyFilesystem;
 
 TEST_CASE("a run gets the next free version", "[version]") {
   FaultyFilesystem files;
-  const std::string logs = "/new/root/cxtrain_logs";
-  CHECK(make_version_dir(files, "/new/root") == logs + "/version_0");
-  CHECK(make_version_dir(files, "/new/root") == logs + "/version_1");
+  const std::string logs = "/new/folder/cxtrain_logs";
+  CHECK(make_version_dir(files, "/new/folder") == logs + "/version_0");
+  CHECK(make_version_dir(files, "/new/folder") == logs + "/version_1");
   files.make_directory(logs + "/version_7");
   files.make_directory(logs + "/version_x9");
-  CHECK(make_version_dir(files, "/new/root") == logs + "/version_8");
+  CHECK(make_version_dir(files, "/new/folder") == logs + "/version_8");
   files.make_directory(logs + "/version_2147483647");
-  CHECK(make_version_dir(files, "/new/root") == logs + "/version_2147483648");
+  CHECK(make_version_dir(files, "/new/folder") == logs + "/version_2147483648");
   files.make_directory(logs + "/version_9223372036854775807");
   files.make_directory(logs + "/version_99999999999999999999");
-  CHECK(make_version_dir(files, "/new/root/") == logs + "/version_2147483649");
+  CHECK(make_version_dir(files, "/new/folder/") == logs + "/version_2147483649");
   CHECK(files.status(logs + "/version_2147483649").value().is_directory);
 }
 
@@ -36,7 +36,7 @@ TEST_CASE("a run that another one overtakes gets the version after", "[version]"
       return names;
     }
   } files;
-  CHECK(make_version_dir(files, "/root") == "/root/cxtrain_logs/version_2");
+  CHECK(make_version_dir(files, "/runs") == "/runs/cxtrain_logs/version_2");
 }
 
 TEST_CASE("runs that start together get different versions", "[version]") {
@@ -71,7 +71,7 @@ TEST_CASE("a run's folder that cannot be made is refused, with the option that n
                            [&](FaultyFilesystem& disk) {
                              refused = false;
                              try {
-                               make_version_dir(disk, "/root");
+                               make_version_dir(disk, "/runs");
                              } catch (const ConfigError& error) {
                                refused = true;
                                CHECK_THAT(error.what(), test::contains("cannot be created: "));
@@ -79,13 +79,14 @@ TEST_CASE("a run's folder that cannot be made is refused, with the option that n
                            },
                            [&](FaultyFilesystem& disk, bool) {
                              CHECK(refused == disk.failed().has_value());
-                             CHECK(disk.status(make_version_dir(disk, "/root")).value().is_directory);
+                             CHECK(disk.status(make_version_dir(disk, "/runs")).value().is_directory);
                            });
 }
 
 TEST_CASE("a run's folder outlives a crash", "[version]") {
   std::string path;
   test::crash_at_every_call(
-      [](FaultyFilesystem&) {}, [&](FaultyFilesystem& files) { path = make_version_dir(files, "/new/root"); },
+      [](FaultyFilesystem&) {},
+      [&](FaultyFilesystem& files) { path = make_version_dir(files, "/new/folder"); },
       [&](FaultyFilesystem& disk, bool finished) { CHECK((!finished || disk.status(path).has_value())); });
 }
