@@ -1,10 +1,9 @@
-#include <ATen/ops/ones.h>
 #include <torch/nn/modules/linear.h>
 
 #include <stdexcept>
 #include <thread>
 
-#include "cxtrain/data/tensor_dataset.h"
+#include "constant_data.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"
 
@@ -12,14 +11,6 @@
 namespace {
 
 using namespace cxtrain;
-
-class Data : public DataModule {
- public:
-  void setup(const DataOptions&) override {}
-  DataLoaderSpec train_dataloader() override {
-    return {std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::ones({4096, 4})}), 4, true};
-  }
-};
 
 class Faulty : public Module {
  public:
@@ -38,7 +29,7 @@ class Faulty : public Module {
     return layer_->forward(batch[0]).mean();
   }
   OptimizerSetup configure_optimizers() override { return {}; }
-  std::unique_ptr<DataModule> default_data() override { return std::make_unique<Data>(); }
+  std::unique_ptr<DataModule> default_data() override { return std::make_unique<test::ConstantData>(); }
 
  private:
   bool mine() { return is_global_zero() == (rank_ == 0); }

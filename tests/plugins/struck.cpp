@@ -1,4 +1,3 @@
-#include <ATen/ops/ones.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -10,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "cxtrain/data/tensor_dataset.h"
+#include "constant_data.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"
 
@@ -39,14 +38,6 @@ int open_pipe(const std::string& file, int flags) {
   return pipe;
 }
 
-class Data : public DataModule {
- public:
-  void setup(const DataOptions&) override {}
-  DataLoaderSpec train_dataloader() override {
-    return {std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::ones({4096, 4})}), 4, true};
-  }
-};
-
 class Struck : public Module {
  public:
   explicit Struck(const Arguments& arguments)
@@ -69,7 +60,7 @@ class Struck : public Module {
     if (place_ == "agreement") before_collective();
   }
   OptimizerSetup configure_optimizers() override { return {}; }
-  std::unique_ptr<DataModule> default_data() override { return std::make_unique<Data>(); }
+  std::unique_ptr<DataModule> default_data() override { return std::make_unique<test::ConstantData>(); }
 
  private:
   /// The next thing that this rank does with others is the collective.
