@@ -1,4 +1,4 @@
-#include "cxtrain/launchers/supervisor.h"
+#include "launchers/supervisor.h"
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -12,8 +12,6 @@
 #include <new>
 
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/launchers/launch.h"
-#include "cxtrain/launchers/mpirun_launcher.h"
 #include "support/catch.h"
 
 namespace cxtrain::test {
@@ -123,46 +121,6 @@ TEST_CASE("a supervisor does not wait for ever for ranks that never start") {
   Supervisor supervisor(2, {.start = std::chrono::milliseconds(300)});
   const Ranks ranks(supervisor, {waits_for_a_signal});
   CHECK(supervisor.watch(signals) == 1);
-}
-
-TEST_CASE("ranks are started only where nobody has started them") {
-  struct Row {
-    const char* launcher;
-    LaunchedBy by;
-    bool needed;
-  };
-  const Row row = GENERATE(values<Row>({{"none", LaunchedBy::alone, false},
-                                        {"subprocess", LaunchedBy::alone, true},
-                                        {"spawn", LaunchedBy::alone, true},
-                                        {"mpirun", LaunchedBy::mpirun, false},
-                                        {"srun", LaunchedBy::srun, false},
-                                        {"spawn", LaunchedBy::spawn, false}}));
-  Plan plan;
-  plan.launcher = row.launcher;
-  WorldFacts facts;
-  facts.launched_by = row.by;
-  CHECK(needs_launch(plan, facts) == row.needed);
-}
-
-TEST_CASE("mpirun gets the program and its arguments as they are") {
-  CHECK(mpirun_command(4, {"/bin/x y", {"--seed", "a b"}}) ==
-        std::vector<std::string>{"mpirun", "-np", "4", "/bin/x y", "--seed", "a b"});
-}
-
-TEST_CASE("more ranks than cores yield to each other, however they are started") {
-  const auto yields = [](int ranks) {
-    const pid_t child = fork();
-    if (child == 0) {
-      unsetenv("OMPI_MCA_mpi_yield_when_idle");
-      prepare_environment(ranks);
-      _exit(std::getenv("OMPI_MCA_mpi_yield_when_idle") != nullptr ? 1 : 0);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    return WEXITSTATUS(status) == 1;
-  };
-  CHECK_FALSE(yields(1));
-  CHECK(yields(100000));
 }
 
 }  // namespace

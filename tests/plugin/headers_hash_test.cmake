@@ -17,7 +17,7 @@ function(hash result)
 endfunction()
 
 hash(before)
-foreach(header cli/main.h launchers/supervisor.h)
+foreach(header cli/main.h cluster/watchdog.h)
   file(APPEND "${WORK}/cxtrain/${header}" "int changed;\n")
   hash(now)
   if(NOT now STREQUAL before)

@@ -1,13 +1,18 @@
-# A room includes from itself and from the rooms below it. ORDER: all rooms, the lowest first; ROOT: where they are.
+# A room includes from itself and from the rooms below it. ORDER: all rooms, the lowest first; ROOT: the project. A room
+# is a folder of src/cxtrain, with its subfolders, or one beside src.
 separate_arguments(ORDER)
 set(wrong "")
 foreach(room IN LISTS ORDER)
   list(FIND ORDER ${room} floor)
-  file(GLOB_RECURSE files ${ROOT}/cxtrain/${room}/*.h ${ROOT}/cxtrain/${room}/*.cpp)
+  set(folder ${ROOT}/src/cxtrain/${room})
+  if(NOT EXISTS ${folder})
+    set(folder ${ROOT}/${room})
+  endif()
+  file(GLOB_RECURSE files ${folder}/*.h ${folder}/*.cpp)
   foreach(file IN LISTS files)
-    file(STRINGS ${file} lines REGEX "^#include \"cxtrain/[a-z_]+/")
+    file(STRINGS ${file} lines REGEX "^#include \"[a-z_]+/")
     foreach(line IN LISTS lines)
-      string(REGEX REPLACE "^#include \"cxtrain/([a-z_]+)/.*" "\\1" other "${line}")
+      string(REGEX REPLACE "^#include \"(cxtrain/)?([a-z_]+)/.*" "\\2" other "${line}")
       list(FIND ORDER ${other} below)
       if(below LESS 0 OR below GREATER floor)
         string(APPEND wrong "\n  ${file}: ${line}")

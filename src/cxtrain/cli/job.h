@@ -7,8 +7,8 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
-#include "cxtrain/launchers/launch.h"
-#include "cxtrain/launchers/supervisor.h"
+#include "launchers/launcher.h"
+#include "launchers/supervisor.h"
 
 namespace cxtrain {
 

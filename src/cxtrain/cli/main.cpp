@@ -19,6 +19,7 @@
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/config/default_strategies.h"
+#include "cxtrain/config/launch.h"
 #include "cxtrain/config/strategy_arguments.h"
 #include "cxtrain/config/strategy_name.h"
 #include "cxtrain/device/gather_hardware.h"

@@ -17,6 +17,9 @@ constexpr int kMostDevicesPerRank = 1024;
 /// many more are a mistake that makes the machine useless.
 constexpr int kMostPerCore = 8, kAlwaysAllowed = 16;
 
+/// In the plan: there is one process, which was started.
+constexpr const char* kNoLauncher = "none";
+
 std::string count_of(int n, const std::string& thing) {
   return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
 }
@@ -172,9 +175,9 @@ void compare_with_cores(int cores, const char* option, Plan& plan) {
 
 /// Who starts the ranks of a program that was started alone.
 std::string launcher_of(const Plan& plan) {
-  if (plan.traits.ranks == StrategyTraits::Ranks::one) return "none";
+  if (plan.traits.ranks == StrategyTraits::Ranks::one) return kNoLauncher;
   if (plan.traits.launcher == StrategyTraits::Launcher::spawn) return "spawn";
-  return plan.world_size > 1 ? "subprocess" : "none";
+  return plan.world_size > 1 ? "subprocess" : kNoLauncher;
 }
 
 /// Started alone: how many devices, and who starts the other ranks.
@@ -255,6 +258,10 @@ std::vector<int> choose_launch(const TrainerOptions& asked, const KnownStrategie
   return launched.launched_by == LaunchedBy::alone
              ? start_alone(trainer, strategies, devices, hardware, plan)
              : join_world(trainer, strategies, devices, launched, plan);
+}
+
+bool needs_launch(const Plan& plan, const WorldFacts& launched) {
+  return launched.launched_by == LaunchedBy::alone && plan.launcher != kNoLauncher;
 }
 
 }  // namespace cxtrain

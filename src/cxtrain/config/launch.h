@@ -17,4 +17,8 @@ std::vector<int> choose_launch(const TrainerOptions& trainer, const KnownStrateg
                                const DeviceChoice& devices, const Hardware& hardware,
                                const WorldFacts& launched, Plan& plan);
 
+/// Whether the plan wants ranks that nobody has started yet, seen from a process that was started as
+/// `launched` says: `start_ranks` (launchers/launcher.h) then starts them.
+bool needs_launch(const Plan& plan, const WorldFacts& launched);
+
 }  // namespace cxtrain

@@ -1,4 +1,4 @@
-#include "cxtrain/launchers/mpirun_launcher.h"
+#include "launchers/mpirun.h"
 
 #include <unistd.h>
 
@@ -27,8 +27,7 @@ void become_mpirun(int ranks, const Program& program) {
   if (std::getenv(kStartedByUs) != nullptr) {
     throw CommunicationError(
         "the mpirun in $PATH started this process, but not as a rank that the MPI of this program knows of: "
-        "it belongs "
-        "to another MPI; put the right one first in $PATH, or start the ranks with it yourself");
+        "it belongs to another MPI; put the right one first in $PATH, or start the ranks with it yourself");
   }
   prepare_environment(ranks);
   setenv(kStartedByUs, "1", /*overwrite=*/1);

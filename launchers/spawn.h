@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cxtrain/launchers/program.h"
+#include "launchers/launcher.h"
 
 namespace cxtrain {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/launchers/program.h"
+#include "launchers/launcher.h"
 
 namespace cxtrain {
 

@@ -1,4 +1,4 @@
-#include "cxtrain/launchers/spawn_launcher.h"
+#include "launchers/spawn.h"
 
 #include <fcntl.h>
 #include <mpi.h>
@@ -22,8 +22,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/mpi_comm.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/launchers/signal_inbox.h"
-#include "cxtrain/launchers/supervisor.h"
+#include "launchers/supervisor.h"
 
 namespace cxtrain {
 namespace {
@@ -110,13 +109,14 @@ int spawn_ranks(int ranks, const Program& program, double timeout_seconds) {
   SignalInbox signals;
   Supervisor::Deadlines deadlines;
   const double most = std::chrono::duration<double>(deadlines.start).count();
-  deadlines.start = std::chrono::milliseconds(static_cast<std::int64_t>(1000 * std::min(most, timeout_seconds)));
+  deadlines.start =
+      std::chrono::milliseconds(static_cast<std::int64_t>(1000 * std::min(most, timeout_seconds)));
   Supervisor supervisor(ranks, deadlines);
   prepare_environment(ranks);
   setenv(kSupervisorVariable, supervisor.address().c_str(), /*overwrite=*/1);
   const Spawner spawner(ranks, program);
-  log_info("ddp_spawn: this process (" + std::to_string(getpid()) + ") watches over " +
-           std::to_string(ranks) + " ranks");
+  log_info("spawn: this process (" + std::to_string(getpid()) + ") watches over " + std::to_string(ranks) +
+           " ranks");
   return supervisor.watch(signals, spawner.descriptor());
 }
 

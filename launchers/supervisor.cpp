@@ -1,7 +1,10 @@
-#include "cxtrain/launchers/supervisor.h"
+#include "launchers/supervisor.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <string>
 
 #include "cxtrain/base/abstract_address.h"
 #include "cxtrain/base/error.h"
@@ -36,6 +40,28 @@ std::optional<ucred> peer_of(int connection) {
 }
 
 }  // namespace
+
+SignalInbox::SignalInbox() {
+  sigset_t caught;
+  sigemptyset(&caught);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&caught, signal);
+  descriptor_ = signalfd(-1, &caught, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (descriptor_ < 0) throw CommunicationError("signalfd failed: " + std::string(std::strerror(errno)));
+  pthread_sigmask(SIG_BLOCK, &caught, &before_);
+}
+
+SignalInbox::~SignalInbox() {
+  close(descriptor_);
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+std::optional<int> SignalInbox::take() {
+  signalfd_siginfo info{};
+  if (read(descriptor_, &info, sizeof info) != sizeof info) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+bool ends_a_process(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP; }
 
 Supervisor::Supervisor(int ranks, Deadlines deadlines)
     : ranks_(ranks),
@@ -106,8 +132,8 @@ void Supervisor::read_from_starter(int starter) {
   const ssize_t bytes = read(starter, text.data(), text.size());
   if (bytes <= 0) starter_gone_ = true;
   if (failure_ || static_cast<int>(connected_.size()) == ranks_) return;
-  log_error("ddp_spawn: " + (bytes > 0 ? std::string(text.data(), static_cast<std::size_t>(bytes))
-                                       : std::string("the process that starts the ranks has died")));
+  log_error("spawn: " + (bytes > 0 ? std::string(text.data(), static_cast<std::size_t>(bytes))
+                                   : std::string("the process that starts the ranks has died")));
   fail(static_cast<int>(ExitCode::failure));
   kill_at_ = Clock::now();
 }

@@ -3,14 +3,36 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cxtrain/base/file_descriptor.h"
-#include "cxtrain/launchers/signal_inbox.h"
 
 namespace cxtrain {
+
+/// While it lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 do nothing to this process but arrive here.
+/// Make one before other threads start: they inherit that these signals are not for them.
+class SignalInbox {
+ public:
+  SignalInbox();
+  ~SignalInbox();
+  SignalInbox(const SignalInbox&) = delete;
+  SignalInbox& operator=(const SignalInbox&) = delete;
+
+  /// To poll for.
+  int descriptor() const noexcept { return descriptor_; }
+  /// The next signal that has arrived, if any; does not wait.
+  std::optional<int> take();
+
+ private:
+  int descriptor_ = -1;
+  sigset_t before_{};
+};
+
+/// Whether the signal asks a process to end.
+bool ends_a_process(int signal);
 
 /// Watches over ranks on this node that are nobody's child here (MPI's daemon is their parent). Each holds a
 /// connection to a local socket, over which it says which rank it is and, at its end, its exit status. The

@@ -1,15 +1,48 @@
-#include "cxtrain/launchers/program.h"
+#include "launchers/launcher.h"
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/device/cores.h"
+#include "launchers/mpirun.h"
+#include "launchers/spawn.h"
 
 namespace cxtrain {
+namespace {
+
+int start_by_mpirun(const Plan& plan, const Program& program, double) {
+  become_mpirun(plan.world_size, program);
+}
+
+int start_by_spawning(const Plan& plan, const Program& program, double timeout_seconds) {
+  return spawn_ranks(plan.world_size, program, timeout_seconds);
+}
+
+constexpr std::array kLaunchers{
+    Launcher{.name = "mpirun"},
+    Launcher{.name = "srun"},
+    Launcher{.name = "subprocess", .start = start_by_mpirun},
+    Launcher{.name = "spawn", .start = start_by_spawning},
+};
+
+}  // namespace
+
+std::span<const Launcher> launchers() { return kLaunchers; }
+
+int start_ranks(const Plan& plan, const Program& program, double timeout_seconds) {
+  const auto row = std::find_if(kLaunchers.begin(), kLaunchers.end(),
+                                [&](const Launcher& launcher) { return launcher.name == plan.launcher; });
+  if (row == kLaunchers.end() || row->start == nullptr) {
+    throw CommunicationError("the launcher '" + plan.launcher + "' of this plan starts no ranks");
+  }
+  return row->start(plan, program, timeout_seconds);
+}
 
 Program this_program(int argc, const char* const* argv) {
   std::error_code failed;

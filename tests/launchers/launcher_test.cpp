@@ -1,0 +1,76 @@
+#include "launchers/launcher.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/config/launch.h"
+#include "launchers/mpirun.h"
+#include "support/catch.h"
+
+namespace cxtrain::test {
+namespace {
+
+TEST_CASE("every launcher of a plan is in the table, and those that have started the ranks start none") {
+  struct Row {
+    const char* name;
+    bool starts;
+  };
+  const Row row =
+      GENERATE(values<Row>({{"mpirun", false}, {"srun", false}, {"subprocess", true}, {"spawn", true}}));
+  const auto found = std::find_if(launchers().begin(), launchers().end(),
+                                  [&](const Launcher& launcher) { return launcher.name == row.name; });
+  REQUIRE(found != launchers().end());
+  CHECK((found->start != nullptr) == row.starts);
+}
+
+TEST_CASE("a plan without a launcher starts no ranks") {
+  const Program program{"/bin/true", {}};
+  CHECK_THROWS_AS(start_ranks(Plan{}, program, 1), CommunicationError);
+}
+
+TEST_CASE("ranks are started only where nobody has started them") {
+  struct Row {
+    const char* launcher;
+    LaunchedBy by;
+    bool needed;
+  };
+  const Row row = GENERATE(values<Row>({{"none", LaunchedBy::alone, false},
+                                        {"subprocess", LaunchedBy::alone, true},
+                                        {"spawn", LaunchedBy::alone, true},
+                                        {"mpirun", LaunchedBy::mpirun, false},
+                                        {"srun", LaunchedBy::srun, false},
+                                        {"spawn", LaunchedBy::spawn, false}}));
+  Plan plan;
+  plan.launcher = row.launcher;
+  WorldFacts facts;
+  facts.launched_by = row.by;
+  CHECK(needs_launch(plan, facts) == row.needed);
+}
+
+TEST_CASE("mpirun gets the program and its arguments as they are") {
+  CHECK(mpirun_command(4, {"/bin/x y", {"--seed", "a b"}}) ==
+        std::vector<std::string>{"mpirun", "-np", "4", "/bin/x y", "--seed", "a b"});
+}
+
+TEST_CASE("more ranks than cores yield to each other, however they are started") {
+  const auto yields = [](int ranks) {
+    const pid_t child = fork();
+    if (child == 0) {
+      unsetenv("OMPI_MCA_mpi_yield_when_idle");
+      prepare_environment(ranks);
+      _exit(std::getenv("OMPI_MCA_mpi_yield_when_idle") != nullptr ? 1 : 0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status) == 1;
+  };
+  CHECK_FALSE(yields(1));
+  CHECK(yields(100000));
+}
+
+}  // namespace
+}  // namespace cxtrain::test

@@ -1,0 +1,4 @@
+#pragma once
+
+// A launcher knows nothing of tensors.
+#include "cxtrain/tensor/piece.h"
