@@ -9,9 +9,9 @@
 #include "cxtrain/data/digits_dataset.h"
 #include "cxtrain/data/find_data_file.h"
 #include "cxtrain/data/tensor_dataset.h"
-#include "cxtrain/memory/within_memory.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"
+#include "cxtrain/trainer/within_memory.h"
 
 namespace {
 

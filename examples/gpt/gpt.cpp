@@ -10,9 +10,9 @@
 
 #include <iostream>
 
-#include "cxtrain/memory/within_memory.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"
+#include "cxtrain/trainer/within_memory.h"
 #include "gpt/gpt_data.h"
 #include "gpt/gpt_net.h"
 

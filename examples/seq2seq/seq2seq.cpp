@@ -13,9 +13,9 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/rnn.h>
 
-#include "cxtrain/memory/within_memory.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"
+#include "cxtrain/trainer/within_memory.h"
 #include "seq2seq/seq2seq_data.h"
 
 namespace {

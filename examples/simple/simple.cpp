@@ -8,9 +8,9 @@
 #include <torch/nn/modules/linear.h>
 
 #include "cxtrain/data/tensor_dataset.h"
-#include "cxtrain/memory/within_memory.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"
+#include "cxtrain/trainer/within_memory.h"
 
 namespace {
 

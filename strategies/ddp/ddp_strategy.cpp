@@ -6,7 +6,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/comm/make_communicator.h"
-#include "cxtrain/comm/node_memory.h"
+#include "cxtrain/comm/node/node_memory.h"
 #include "cxtrain/reduce/reducer.h"
 #include "cxtrain/reduce/sync_batch_norm.h"
 #include "cxtrain/reduce/tensor_sync.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/memory/cpu_allocator.h"
+#include "cxtrain/memory/kept_memory.h"
 #include "support/catch.h"
 #include "support/host_communicator.h"
 
@@ -85,7 +85,7 @@ struct Scattered {
     memory = communicator.allocate(total, dtype, at::kCPU);
     pool = communicator.node_memory()->mem_pool(sizes);
     std::mt19937 random(seed);
-    const UseMemPool use(pool);
+    const UseTensorPool use(pool);
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const at::Tensor place = memory.narrow(0, parts[i].offset, counts[i]);
       const at::Tensor elsewhere = at::empty({counts[i]}, dtype);
@@ -131,7 +131,7 @@ TEST_CASE("a tensor that happens to lie in the pool is reduced like any other") 
   // A later pool does not make the first one's places alike.
   const auto pool = communicator.node_memory()->mem_pool(sizes);
   const auto later = communicator.node_memory()->mem_pool(sizes);
-  const UseMemPool use(pool);
+  const UseTensorPool use(pool);
   const at::Tensor first = at::empty({20000}), second = at::empty({20000});
   const at::Tensor& mine = world.rank() % 2 == 0 ? first : second;  // not at the same place everywhere
   mine.fill_(1);

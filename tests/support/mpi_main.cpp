@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "cxtrain/base/log.h"
-#include "cxtrain/memory/cpu_allocator.h"
+#include "cxtrain/memory/kept_memory.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 

@@ -7,7 +7,7 @@
 #include "cxtrain/base/process_setup.h"
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/cluster/launch_environment.h"
-#include "cxtrain/memory/cpu_allocator.h"
+#include "cxtrain/memory/kept_memory.h"
 
 namespace cxtrain {
 namespace {

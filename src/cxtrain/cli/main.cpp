@@ -23,12 +23,12 @@
 #include "cxtrain/config/strategy_arguments.h"
 #include "cxtrain/config/strategy_name.h"
 #include "cxtrain/device/gather_hardware.h"
-#include "cxtrain/memory/within_memory.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/plugin/known_strategies.h"
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/trainer/generators.h"
+#include "cxtrain/trainer/within_memory.h"
 
 namespace cxtrain {
 namespace {

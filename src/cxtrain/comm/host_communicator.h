@@ -8,7 +8,7 @@
 
 #include "cxtrain/cluster/mpi_world.h"
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/comm/window_collectives.h"
+#include "cxtrain/comm/node/window_collectives.h"
 
 namespace cxtrain {
 

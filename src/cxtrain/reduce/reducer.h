@@ -11,8 +11,8 @@
 
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/comm/node_memory.h"
-#include "cxtrain/memory/cpu_allocator.h"
+#include "cxtrain/comm/node/node_memory.h"
+#include "cxtrain/memory/kept_memory.h"
 #include "cxtrain/reduce/buckets.h"
 #include "cxtrain/tensor/named_tensor.h"
 
@@ -107,7 +107,7 @@ class Reducer {
   std::vector<at::Tensor> arenas_;         ///< flat memory, one per dtype and device
   std::vector<Bucket> buckets_;            ///< slices of the arenas
   std::shared_ptr<MemPool> pool_;          ///< for gradients; or null
-  std::optional<UseMemPool> pool_in_use_;  ///< while gradients are made
+  std::optional<UseTensorPool> pool_in_use_;  ///< while gradients are made
   Communicator& communicator_;
   NodeMemory* node_memory_;  ///< the communicator's, or null
   World& world_;

@@ -8,7 +8,6 @@
 #include "cxtrain/config/batch_limit.h"
 #include "cxtrain/config/launch.h"
 #include "cxtrain/device/gather_hardware.h"
-#include "cxtrain/memory/within_memory.h"
 #include "cxtrain/plugin/known_strategies.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"
@@ -17,6 +16,7 @@
 #include "cxtrain/trainer/training_state.h"
 #include "cxtrain/trainer/tuner.h"
 #include "cxtrain/trainer/weight_averaging.h"
+#include "cxtrain/trainer/within_memory.h"
 
 namespace cxtrain {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "cxtrain/cluster/mpi_comm.h"
-#include "cxtrain/comm/node_barrier.h"
-#include "cxtrain/comm/node_memory.h"
-#include "cxtrain/comm/shared_window.h"
+#include "cxtrain/comm/node/node_barrier.h"
+#include "cxtrain/comm/node/node_memory.h"
+#include "cxtrain/comm/node/shared_memory.h"
 
 namespace cxtrain {
 

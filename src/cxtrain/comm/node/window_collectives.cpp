@@ -1,4 +1,4 @@
-#include "cxtrain/comm/window_collectives.h"
+#include "cxtrain/comm/node/window_collectives.h"
 
 #include <algorithm>
 #include <string>
@@ -8,7 +8,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/comm/mpi_collectives.h"
 #include "cxtrain/comm/reduce_kernels.h"
-#include "cxtrain/memory/cpu_allocator.h"
+#include "cxtrain/memory/kept_memory.h"
 
 namespace cxtrain {
 namespace {
@@ -60,7 +60,7 @@ void WindowCollectives::drop_unused() {
 
 std::shared_ptr<MemPool> WindowCollectives::mem_pool(std::span<const std::size_t> sizes) {
   const std::size_t bytes = MemPool::bytes_for(sizes);
-  const bool possible = bytes > 0 && local_size_ > 1 && mem_pools_in_effect();
+  const bool possible = bytes > 0 && local_size_ > 1 && tensor_pools_in_effect();
   if (!node_comm_.on_all_ranks("mem_pool", possible)) return nullptr;
   drop_unused();
   std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_, bytes);

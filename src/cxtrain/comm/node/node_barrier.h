@@ -3,7 +3,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "cxtrain/comm/shared_window.h"
+#include "cxtrain/cluster/mpi_comm.h"
+#include "cxtrain/comm/node/shared_memory.h"
 
 namespace cxtrain {
 

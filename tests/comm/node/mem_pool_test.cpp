@@ -1,4 +1,4 @@
-#include "cxtrain/memory/mem_pool.h"
+#include "cxtrain/comm/node/node_memory.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "cxtrain/memory/cpu_allocator.h"
+#include "cxtrain/memory/kept_memory.h"
 #include "support/catch.h"
 
 namespace cxtrain {
@@ -67,7 +67,7 @@ TEST_CASE("places never overlap, and come back in any order") {
 
 TEST_CASE("tensors of a pool's sizes lie in it while it is in use, and may outlive it") {
   keep_freed_memory();
-  REQUIRE(mem_pools_in_effect());
+  REQUIRE(tensor_pools_in_effect());
   auto pool = make_pool({20000 * sizeof(float)});
   const std::weak_ptr<MemPool> watch = pool;
   const MemPool* const address = pool.get();
@@ -75,7 +75,7 @@ TEST_CASE("tensors of a pool's sizes lie in it while it is in use, and may outli
   CHECK_FALSE(in_pool(at::empty({20000})));
   at::Tensor survivor;
   {
-    const UseMemPool use(std::move(pool));
+    const UseTensorPool use(std::move(pool));
     survivor = at::full({100, 200}, 7.0f);
     CHECK(in_pool(survivor));
     CHECK_FALSE(in_pool(at::empty({20001})));

@@ -1,4 +1,4 @@
-#include "cxtrain/comm/node_barrier.h"
+#include "cxtrain/comm/node/node_barrier.h"
 
 #include <sched.h>
 

@@ -1,4 +1,4 @@
-#include "cxtrain/memory/within_memory.h"
+#include "cxtrain/trainer/within_memory.h"
 
 #include <c10/util/Exception.h>
 #include <sys/resource.h>

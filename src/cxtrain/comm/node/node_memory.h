@@ -6,11 +6,49 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
+#include "cxtrain/comm/node/shared_memory.h"
 #include "cxtrain/comm/reduce_op.h"
-#include "cxtrain/memory/mem_pool.h"
+#include "cxtrain/memory/kept_memory.h"
 
 namespace cxtrain {
+
+/// Memory that the ranks of a node share, cut into slots for tensors of known sizes (torch's word for the
+/// same on GPUs: torch.cuda.MemPool). While `UseTensorPool` has it in use, tensors are made there, and
+/// whoever has mapped the memory as well sees them.
+///
+/// Each size has as many slots as it was named, and one more for a passing tensor of that size. Tensors
+/// smaller than `kSmallest` have none. One thread at a time calls it; `contains` may be called by any.
+class MemPool final : public TensorPool {
+ public:
+  /// What a pool for tensors of `sizes` bytes takes; 0 where all are small.
+  static std::size_t bytes_for(std::span<const std::size_t> sizes);
+  /// `memory` has `bytes_for(sizes)` bytes, and lives as long as the pool.
+  MemPool(std::shared_ptr<SharedMemory> memory, std::span<const std::size_t> sizes);
+  MemPool(const MemPool&) = delete;
+  MemPool& operator=(const MemPool&) = delete;
+
+  void* take(std::size_t bytes) override;
+  void give(void* slot) noexcept override;
+
+  bool contains(const void* address) const noexcept {
+    return address >= memory_->data() && address < memory_->data() + memory_->bytes();
+  }
+  /// Slots that are taken.
+  std::size_t taken() const { return taken_; }
+
+ private:
+  struct Size {
+    std::size_t bytes;
+    std::byte* end;
+    std::vector<void*> free;  ///< the last one given back is at the end, and next: caches may still hold it
+  };
+
+  std::shared_ptr<SharedMemory> memory_;
+  std::vector<Size> sizes_;  ///< ascending
+  std::size_t taken_ = 0;
+};
 
 /// What a communicator can do besides, where the ranks of a node map each other's memory. It belongs to the
 /// communicator (`Communicator::node_memory`) and ends with it; memory that it gave out lives on. Called by

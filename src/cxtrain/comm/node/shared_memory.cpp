@@ -1,4 +1,4 @@
-#include "cxtrain/memory/shared_memory.h"
+#include "cxtrain/comm/node/shared_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "cxtrain/cluster/mpi_comm.h"
 
 namespace cxtrain {
 namespace {
@@ -28,6 +30,8 @@ bool take_room(int file, std::size_t bytes) {
   return has_room(file, bytes) && posix_fallocate(file, 0, static_cast<off_t>(bytes)) == 0 &&
          has_room(file, 0);
 }
+
+constexpr const char* kSharing = "shared memory of the node's ranks";
 
 }  // namespace
 
@@ -93,6 +97,39 @@ SharedMemory::Address SharedMemory::address() const noexcept {
   Address result{getpid(), file_.get(), found.st_dev, found.st_ino, bytes_, {}};
   std::memcpy(result.name, name_, sizeof name_);
   return result;
+}
+
+std::optional<SharedWindow> SharedWindow::allocate(const MpiComm& node_comm, std::size_t bytes,
+                                                   Backing first_choice) {
+  std::optional<SharedWindow> window = made_of(first_choice, node_comm, bytes);
+  if (!window && first_choice != Backing::file) window = made_of(Backing::file, node_comm, bytes);
+  return window;
+}
+
+std::optional<SharedWindow> SharedWindow::made_of(Backing backing, const MpiComm& node_comm,
+                                                  std::size_t bytes) {
+  const std::shared_ptr<SharedMemory> mine =
+      backing == Backing::anonymous ? SharedMemory::create(bytes) : SharedMemory::create_file(bytes);
+  const SharedMemory::Address address = mine != nullptr ? mine->address() : SharedMemory::Address{};
+  std::vector<SharedMemory::Address> addresses(static_cast<std::size_t>(node_comm.size()));
+  constexpr int kAddress = sizeof(SharedMemory::Address);
+  node_comm.call(kSharing, [&](MPI_Comm node) {
+    return MPI_Allgather(&address, kAddress, MPI_BYTE, addresses.data(), kAddress, MPI_BYTE, node);
+  });
+  SharedWindow window;
+  window.bytes_ = bytes;
+  window.rank_ = node_comm.rank();
+  bool complete = true;
+  for (const SharedMemory::Address& other : addresses) {
+    const bool own = window.memory_.size() == static_cast<std::size_t>(window.rank_);
+    window.memory_.push_back(own ? mine : other.file >= 0 ? SharedMemory::open(other) : nullptr);
+    complete = complete && window.memory_.back() != nullptr;
+    if (complete) window.segments_.push_back(window.memory_.back()->data());
+  }
+  const bool everywhere = node_comm.on_all_ranks(kSharing, complete);
+  if (mine != nullptr) mine->forget_name();  // everyone has opened it, or does not want it
+  if (!everywhere) return std::nullopt;
+  return window;
 }
 
 }  // namespace cxtrain

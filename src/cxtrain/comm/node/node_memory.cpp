@@ -1,4 +1,4 @@
-#include "cxtrain/memory/mem_pool.h"
+#include "cxtrain/comm/node/node_memory.h"
 
 #include <algorithm>
 #include <map>
@@ -8,8 +8,8 @@
 namespace cxtrain {
 namespace {
 
-/// How many places of each size.
-std::map<std::size_t, std::size_t> places(std::span<const std::size_t> sizes) {
+/// How many slots of each size.
+std::map<std::size_t, std::size_t> slots(std::span<const std::size_t> sizes) {
   std::map<std::size_t, std::size_t> result;
   for (const std::size_t bytes : sizes) {
     if (bytes >= MemPool::kSmallest) ++result[bytes];
@@ -22,14 +22,14 @@ std::map<std::size_t, std::size_t> places(std::span<const std::size_t> sizes) {
 
 std::size_t MemPool::bytes_for(std::span<const std::size_t> sizes) {
   std::size_t total = 0;
-  for (const auto& [bytes, count] : places(sizes)) total += count * BlockCache::whole_pages(bytes);
+  for (const auto& [bytes, count] : slots(sizes)) total += count * BlockCache::whole_pages(bytes);
   return total;
 }
 
 MemPool::MemPool(std::shared_ptr<SharedMemory> memory, std::span<const std::size_t> sizes)
     : memory_(std::move(memory)) {
   std::byte* next = memory_->data();
-  for (const auto& [bytes, count] : places(sizes)) {
+  for (const auto& [bytes, count] : slots(sizes)) {
     Size size{bytes, next + count * BlockCache::whole_pages(bytes), {}};
     for (std::size_t i = count; i-- > 0;) size.free.push_back(next + i * BlockCache::whole_pages(bytes));
     next = size.end;
@@ -42,16 +42,16 @@ void* MemPool::take(std::size_t bytes) {
   const auto size = std::lower_bound(sizes_.begin(), sizes_.end(), bytes,
                                      [](const Size& s, auto b) { return s.bytes < b; });
   if (size == sizes_.end() || size->bytes != bytes || size->free.empty()) return nullptr;
-  void* const place = size->free.back();
+  void* const slot = size->free.back();
   size->free.pop_back();
   ++taken_;
-  return place;
+  return slot;
 }
 
-void MemPool::give(void* place) noexcept {
+void MemPool::give(void* slot) noexcept {
   const auto size =
-      std::upper_bound(sizes_.begin(), sizes_.end(), place, [](auto* p, const Size& s) { return p < s.end; });
-  size->free.push_back(place);  // it had room for all
+      std::upper_bound(sizes_.begin(), sizes_.end(), slot, [](auto* p, const Size& s) { return p < s.end; });
+  size->free.push_back(slot);  // it had room for all
   --taken_;
 }
 
