@@ -9,12 +9,12 @@
 
 #include <algorithm>
 
-#include "cxtrain/comm/nccl_types.h"
+#include "cxtrain/comm/nccl/nccl_library.h"
 
 namespace cxtrain {
 namespace {
 
-NcclGroup::Options options_for(const std::vector<Replica>& replicas, double timeout_seconds) {
+NcclPeers::Options options_for(const std::vector<Replica>& replicas, double timeout_seconds) {
   return {.size = replicas.size(),
           .select_device = [&](std::size_t r) { c10::cuda::set_device(replicas[r].device.index()); },
           .timeout_seconds = timeout_seconds};

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cxtrain/comm/nccl_group.h"
+#include "nccl_peers.h"
 #include "replica_exchange.h"
 
 namespace cxtrain {
@@ -23,7 +23,7 @@ class NcclExchange final : public ReplicaExchange {
   void broadcast(const std::vector<std::vector<at::Tensor>>& tensors);
 
   std::vector<Replica>& replicas_;
-  NcclGroup group_;
+  NcclPeers group_;
   bool sent_frozen_ = false;
 };
 

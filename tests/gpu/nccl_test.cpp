@@ -9,7 +9,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/solo_world.h"
-#include "cxtrain/comm/nccl_communicator.h"
+#include "cxtrain/comm/nccl/nccl_communicator.h"
 #include "cxtrain/device/nvml.h"
 #include "gpu/gpu_support.h"
 #include "support/catch.h"

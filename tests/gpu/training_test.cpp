@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "cxtrain/cluster/solo_world.h"
-#include "cxtrain/comm/nccl_communicator.h"
+#include "cxtrain/comm/nccl/nccl_communicator.h"
 #include "cxtrain/comm/solo_communicator.h"
 #include "cxtrain/optim/optimizer.h"
 #include "cxtrain/precision/autocast.h"

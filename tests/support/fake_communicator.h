@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/comm/check_arguments.h"
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/comm/flat.h"
 

@@ -6,7 +6,7 @@
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/comm/nccl_api.h"
+#include "cxtrain/comm/nccl/nccl_library.h"
 
 namespace cxtrain::test {
 
@@ -91,8 +91,8 @@ struct FakeNccl {
   int blocking = -1;
 
   /// Refers to this object.
-  NcclApi api() {
-    NcclApi table;
+  NcclLibrary api() {
+    NcclLibrary table;
     table.get_version = [this](int* v) { return *v = version, ncclSuccess; };
     table.get_unique_id = [this](ncclUniqueId* id) {
       calls.emplace_back("id");

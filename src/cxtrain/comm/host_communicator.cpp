@@ -9,7 +9,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/comm/check_arguments.h"
+#include "cxtrain/comm/communicator.h"
 #include "cxtrain/comm/mpi_collectives.h"
 #include "cxtrain/comm/reduce_kernels.h"
 

@@ -13,7 +13,7 @@
 #ifdef CXTRAIN_WITH_CUDA
 #include <c10/cuda/CUDAFunctions.h>
 
-#include "cxtrain/comm/nccl_communicator.h"
+#include "cxtrain/comm/nccl/nccl_communicator.h"
 #endif
 
 namespace cxtrain {

@@ -1,18 +1,30 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
+#include <mpi.h>
 
 #include <cstddef>
 #include <vector>
 
 #include "cxtrain/cluster/mpi_comm.h"
-#include "cxtrain/comm/reduce_op.h"
+#include "cxtrain/comm/reduce_kernels.h"
 
 /// Collectives on any host memory, by MPI alone. MPI is given pieces of `kMpiPiece` bytes at most: large
 /// messages gain from that, and its counts are 32-bit. All throw CommunicationError.
 namespace cxtrain {
 
 inline constexpr std::size_t kMpiPiece = std::size_t{4} << 20;
+
+/// MPI's words for a dtype and an operation. MPI knows neither bfloat16 nor float16: for those both are our
+/// own.
+struct MpiReduction {
+  MPI_Datatype type;
+  MPI_Op op;
+};
+
+/// `avg` is a sum here; the caller divides. Throws CommunicationError for a dtype that cannot be reduced.
+/// The handles are made once and live until MPI_Finalize.
+MpiReduction mpi_reduction(c10::ScalarType dtype, ReduceOp op);
 
 /// Combines `count` elements at `data` over all ranks and divides by `divisor`.
 void mpi_all_reduce(const MpiComm& comm, std::byte* data, c10::ScalarType dtype, std::size_t count,

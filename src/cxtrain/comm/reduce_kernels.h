@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <span>
 
-#include "cxtrain/comm/reduce_op.h"
-
 namespace cxtrain {
+
+/// How a reduction combines the ranks' values.
+enum class ReduceOp { sum, avg, min, max };
+const char* to_string(ReduceOp op);
 
 /// dst[d][i] = (op over s of src[s][i]) / divisor, for i in [0, count); the sum runs in the order of `src`,
 /// so whoever computes it gets the same bits. Sources and destinations may be the same memory. 16-bit floats

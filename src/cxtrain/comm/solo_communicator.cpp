@@ -3,7 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
-#include "cxtrain/comm/check_arguments.h"
+#include "cxtrain/comm/communicator.h"
 #include "cxtrain/comm/flat.h"
 
 namespace cxtrain {

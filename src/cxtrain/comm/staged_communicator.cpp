@@ -4,7 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
-#include "cxtrain/comm/check_arguments.h"
+#include "cxtrain/comm/communicator.h"
 #include "cxtrain/comm/flat.h"
 
 #ifdef CXTRAIN_WITH_CUDA

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cxtrain/comm/node/shared_memory.h"
-#include "cxtrain/comm/reduce_op.h"
+#include "cxtrain/comm/reduce_kernels.h"
 #include "cxtrain/memory/kept_memory.h"
 
 namespace cxtrain {

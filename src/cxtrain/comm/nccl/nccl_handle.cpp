@@ -1,18 +1,13 @@
 #ifdef CXTRAIN_WITH_CUDA
 
-#include "cxtrain/comm/nccl_comm.h"
+#include "cxtrain/comm/nccl/nccl_handle.h"
 
-#include <chrono>
 #include <cstring>
-#include <exception>
 #include <map>
-#include <thread>
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/log.h"
 #include "cxtrain/cluster/agree.h"
-#include "cxtrain/comm/nccl_types.h"
 
 namespace cxtrain {
 namespace {
@@ -30,15 +25,10 @@ std::optional<std::pair<int, int>> ranks_sharing_a_gpu(std::span<const std::stri
   return std::nullopt;
 }
 
-const Clock& NcclComm::default_clock() {
-  static const SteadyClock clock;
-  return clock;
-}
-
-NcclComm::NcclComm(World& world, Options options, const NcclApi& api, const Clock& clock)
+NcclHandle::NcclHandle(World& world, Options options, const NcclLibrary& api, const Clock& clock)
     : options_(std::move(options)),
       api_(api),
-      clock_(clock),
+      calls_(api, clock, options_.timeout_seconds),
       hostname_(world.facts().hostname),
       rank_(world.rank()),
       size_(world.size()) {
@@ -52,10 +42,10 @@ NcclComm::NcclComm(World& world, Options options, const NcclApi& api, const Cloc
   await("ncclCommInitRankConfig", api_.comm_init_rank_config(&comm_, size_, id, rank_, &config));
 }
 
-NcclComm::NcclComm(const NcclComm& whole, ncclComm_t comm)
+NcclHandle::NcclHandle(const NcclHandle& whole, ncclComm_t comm)
     : options_(whole.options_),
       api_(whole.api_),
-      clock_(whole.clock_),
+      calls_(whole.calls_),
       hostname_(whole.hostname_),
       rank_(whole.rank_),
       size_(whole.size_),
@@ -66,28 +56,20 @@ NcclComm::NcclComm(const NcclComm& whole, ncclComm_t comm)
   call("ncclCommCount", [&](ncclComm_t part) { return api_.comm_count(part, &size_); });
 }
 
-std::unique_ptr<NcclComm> NcclComm::split(int color, int key) {
+std::unique_ptr<NcclHandle> NcclHandle::split(int color, int key) {
   ncclComm_t part = nullptr;
   // The whole one is busy until it has made the part, which then has to connect.
   call("ncclCommSplit", [&](ncclComm_t whole) {
     return api_.comm_split(whole, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part, nullptr);
   });
-  return part == nullptr ? nullptr : std::unique_ptr<NcclComm>(new NcclComm(*this, part));
+  return part == nullptr ? nullptr : std::unique_ptr<NcclHandle>(new NcclHandle(*this, part));
 }
 
-NcclComm::~NcclComm() {
-  if (std::uncaught_exceptions() > exceptions_) {
-    abort();
-    return;
-  }
-  try {
-    close();
-  } catch (const std::exception& error) {
-    log_error(error.what());
-  }
+NcclHandle::~NcclHandle() {
+  calls_.end([this] { close(); }, [this] { abort(); });
 }
 
-void NcclComm::check_version() {
+void NcclHandle::check_version() {
   if (const ncclResult_t status = api_.get_version(&version_); status != ncclSuccess) {
     fail("ncclGetVersion", status);
   }
@@ -100,7 +82,7 @@ void NcclComm::check_version() {
       "LD_LIBRARY_PATH (LibTorch's own lies beside it), or rebuild against the older one");
 }
 
-void NcclComm::refuse_shared_gpu(World& world) const {
+void NcclHandle::refuse_shared_gpu(World& world) const {
   const std::vector<std::string> uuids = world.all_gather(options_.gpu_uuid);
   run_agreed(world, [&] {
     const auto pair = ranks_sharing_a_gpu(uuids);
@@ -112,22 +94,21 @@ void NcclComm::refuse_shared_gpu(World& world) const {
   });
 }
 
-ncclUniqueId NcclComm::agree_on_id(World& world) const {
+ncclUniqueId NcclHandle::agree_on_id(World& world) const {
   ncclUniqueId id{};
   run_agreed(world, [&] {
     if (!world.is_root()) return;
     const ncclResult_t status = api_.get_unique_id(&id);
     if (status == ncclSuccess) return;
-    throw CommunicationError(std::string("rank 0 on ") + hostname_ +
-                             ": ncclGetUniqueId: " + api_.get_error_string(status) + " (" +
-                             api_.get_last_error(nullptr) + "); " + nccl_cure(status));
+    throw CommunicationError("rank 0 on " + hostname_ +
+                             ": ncclGetUniqueId: " + calls_.reason(nullptr, status));
   });
   const std::string bytes = world.broadcast(std::string(id.internal, sizeof id.internal));
   std::memcpy(id.internal, bytes.data(), sizeof id.internal);
   return id;
 }
 
-void NcclComm::all_reduce(const at::Tensor& tensor, ReduceOp op, cudaStream_t stream) {
+void NcclHandle::all_reduce(const at::Tensor& tensor, ReduceOp op, cudaStream_t stream) {
   const ncclDataType_t type = nccl_type(tensor.scalar_type());
   call("ncclAllReduce", [&](ncclComm_t comm) {
     void* const data = tensor.mutable_data_ptr();
@@ -135,8 +116,8 @@ void NcclComm::all_reduce(const at::Tensor& tensor, ReduceOp op, cudaStream_t st
   });
 }
 
-void NcclComm::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
-                              cudaStream_t stream) {
+void NcclHandle::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
+                                cudaStream_t stream) {
   const ncclDataType_t type = nccl_type(input.scalar_type());
   call("ncclReduceScatter", [&](ncclComm_t comm) {
     return api_.reduce_scatter(input.const_data_ptr(), output.mutable_data_ptr(), count_of(output), type,
@@ -146,78 +127,54 @@ void NcclComm::reduce_scatter(const at::Tensor& output, const at::Tensor& input,
 
 // What is only moved goes as bytes, whatever its dtype.
 
-void NcclComm::all_gather(const at::Tensor& output, const at::Tensor& input, cudaStream_t stream) {
+void NcclHandle::all_gather(const at::Tensor& output, const at::Tensor& input, cudaStream_t stream) {
   call("ncclAllGather", [&](ncclComm_t comm) {
     return api_.all_gather(input.const_data_ptr(), output.mutable_data_ptr(), input.nbytes(), ncclUint8, comm,
                            stream);
   });
 }
 
-void NcclComm::broadcast(const at::Tensor& tensor, int root, cudaStream_t stream) {
+void NcclHandle::broadcast(const at::Tensor& tensor, int root, cudaStream_t stream) {
   call("ncclBroadcast", [&](ncclComm_t comm) {
     void* const data = tensor.mutable_data_ptr();
     return api_.broadcast(data, data, tensor.nbytes(), ncclUint8, root, comm, stream);
   });
 }
 
-void NcclComm::send(const at::Tensor& tensor, int to, cudaStream_t stream) {
+void NcclHandle::send(const at::Tensor& tensor, int to, cudaStream_t stream) {
   call("ncclSend", [&](ncclComm_t comm) {
     return api_.send(tensor.const_data_ptr(), tensor.nbytes(), ncclUint8, to, comm, stream);
   });
 }
 
-void NcclComm::recv(const at::Tensor& tensor, int from, cudaStream_t stream) {
+void NcclHandle::recv(const at::Tensor& tensor, int from, cudaStream_t stream) {
   call("ncclRecv", [&](ncclComm_t comm) {
     return api_.recv(tensor.mutable_data_ptr(), tensor.nbytes(), ncclUint8, from, comm, stream);
   });
 }
 
-void NcclComm::call(const char* name, const std::function<ncclResult_t(ncclComm_t)>& operation) {
+void NcclHandle::call(const char* name, const std::function<ncclResult_t(ncclComm_t)>& operation) {
   if (!is_open()) throw CommunicationError(std::string(name) + ": the NCCL communicator is closed");
   await(name, operation(comm_));
 }
 
-void NcclComm::check_async() {
+void NcclHandle::check_async() {
   if (is_open()) await("the collectives under way", ncclInProgress);
 }
 
-void NcclComm::await(const char* name, ncclResult_t status) {
-  if (status != ncclInProgress) {
-    if (status != ncclSuccess) fail(name, status);
-    return;
-  }
-  const double deadline = clock_.now() + options_.timeout_seconds;
-  for (int polls = 0;; ++polls) {
-    if (const ncclResult_t asked = api_.comm_get_async_error(comm_, &status); asked != ncclSuccess)
-      status = asked;
-    if (status == ncclSuccess) return;
-    if (status != ncclInProgress) fail(name, status);
-    if (clock_.now() > deadline) fail(name, status);
-    // Enqueuing takes microseconds, connecting up to seconds.
-    constexpr int kBusyPolls = 1000;
-    if (polls < kBusyPolls) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-    }
-  }
+void NcclHandle::await(const char* name, ncclResult_t status) {
+  if (status == ncclInProgress) status = calls_.wait(comm_, calls_.deadline());
+  if (status != ncclSuccess) fail(name, status);
 }
 
-void NcclComm::fail(const char* name, ncclResult_t status) {
-  // Asked before the abort, which takes the answer with it.
-  const char* last = api_.get_last_error(comm_);
-  const std::string detail = last == nullptr || *last == '\0' ? "no further word from NCCL" : last;
+void NcclHandle::fail(const char* name, ncclResult_t status) {
+  const std::string reason = calls_.reason(comm_, status);
   abort();
-  const std::string what = status == ncclInProgress
-                               ? "not finished within " +
-                                     std::to_string(static_cast<std::int64_t>(options_.timeout_seconds)) +
-                                     " s"
-                               : std::string(api_.get_error_string(status));
   throw CommunicationError("rank " + std::to_string(rank_) + " of " + std::to_string(size_) + " on " +
-                           hostname_ + ": " + name + ": " + what + " (" + detail + "); " + nccl_cure(status));
+                           hostname_ + ": " + name + ": " + reason);
 }
 
-void NcclComm::close() {
+void NcclHandle::close() {
   if (!is_open()) return;
   await("ncclCommFinalize", api_.comm_finalize(comm_));
   const ncclResult_t status = api_.comm_destroy(std::exchange(comm_, nullptr));
@@ -226,7 +183,7 @@ void NcclComm::close() {
                            ": ncclCommDestroy: " + api_.get_error_string(status));
 }
 
-void NcclComm::abort() noexcept {
+void NcclHandle::abort() noexcept {
   if (is_open()) api_.comm_abort(std::exchange(comm_, nullptr));
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/comm/nccl_comm.h"
+#include "cxtrain/comm/nccl/nccl_handle.h"
 
 namespace cxtrain {
 
@@ -43,7 +43,7 @@ class NcclCommunicator final : public Communicator {
 
  private:
   /// A part of another one.
-  NcclCommunicator(c10::Device device, c10::cuda::CUDAStream stream, std::unique_ptr<NcclComm> comm);
+  NcclCommunicator(c10::Device device, c10::cuda::CUDAStream stream, std::unique_ptr<NcclHandle> comm);
   void require_here(const char* operation, const at::Tensor& tensor) const;
   /// Enqueues `operation(stream)`, which uses the tensors, after the current stream's work.
   template <class Operation>
@@ -52,7 +52,7 @@ class NcclCommunicator final : public Communicator {
   c10::Device device_;
   c10::cuda::CUDAStream stream_;
   at::cuda::CUDAEvent submitted_, finished_;
-  std::unique_ptr<NcclComm> comm_;
+  std::unique_ptr<NcclHandle> comm_;
 };
 
 /// "GPU-...", as nvidia-smi writes it. Starts CUDA on the device.

@@ -1,6 +1,6 @@
 #ifdef CXTRAIN_WITH_CUDA
 
-#include "cxtrain/comm/nccl_communicator.h"
+#include "cxtrain/comm/nccl/nccl_communicator.h"
 
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/zeros.h>
@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/comm/check_arguments.h"
-#include "cxtrain/comm/nccl_types.h"
+#include "cxtrain/comm/communicator.h"
+#include "cxtrain/comm/nccl/nccl_library.h"
 
 namespace cxtrain {
 namespace {
@@ -38,20 +38,21 @@ std::string gpu_uuid(c10::Device device) {
 }
 
 NcclCommunicator::NcclCommunicator(World& world, c10::Device device, double timeout_seconds)
-    : NcclCommunicator(device, c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index()),
-                       std::make_unique<NcclComm>(on_device(world, device),
-                                                  NcclComm::Options{.gpu_uuid = gpu_uuid(device),
-                                                                    .timeout_seconds = timeout_seconds})) {}
+    : NcclCommunicator(
+          device, c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index()),
+          std::make_unique<NcclHandle>(
+              on_device(world, device),
+              NcclHandle::Options{.gpu_uuid = gpu_uuid(device), .timeout_seconds = timeout_seconds})) {}
 
 NcclCommunicator::NcclCommunicator(c10::Device device, c10::cuda::CUDAStream stream,
-                                   std::unique_ptr<NcclComm> comm)
+                                   std::unique_ptr<NcclHandle> comm)
     : device_(device), stream_(stream), comm_(std::move(comm)) {}
 
 NcclCommunicator::~NcclCommunicator() = default;
 
 std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key) {
   const c10::cuda::CUDAGuard guard(device_);
-  std::unique_ptr<NcclComm> part = comm_->split(color, key);
+  std::unique_ptr<NcclHandle> part = comm_->split(color, key);
   if (part == nullptr) return nullptr;
   return std::unique_ptr<Communicator>(new NcclCommunicator(device_, stream_, std::move(part)));
 }

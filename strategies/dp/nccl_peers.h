@@ -1,20 +1,18 @@
 #pragma once
 
 #include <cstddef>
-#include <exception>
 #include <functional>
 #include <vector>
 
-#include "cxtrain/base/clock.h"
-#include "cxtrain/comm/nccl_api.h"
+#include "cxtrain/comm/nccl/nccl_library.h"
 
 namespace cxtrain {
 
 /// NCCL between the GPUs of one process: a communicator for each of them, driven by one thread in NCCL's
-/// groups. Non-blocking and polled, never longer than the timeout, as NcclComm is. Any failure aborts all
+/// groups. Non-blocking and polled, never longer than the timeout (NcclCalls). Any failure aborts all
 /// communicators and throws CommunicationError with the member, operation, NCCL's own words and what to do;
 /// after that only the destructor may be called.
-class NcclGroup {
+class NcclPeers {
  public:
   struct Options {
     std::size_t size = 1;
@@ -24,15 +22,16 @@ class NcclGroup {
   };
 
   /// Table and clock outlive it.
-  explicit NcclGroup(Options options, const NcclApi& api = nccl_api(), const Clock& clock = default_clock());
-  ~NcclGroup();
-  NcclGroup(const NcclGroup&) = delete;
-  NcclGroup& operator=(const NcclGroup&) = delete;
+  explicit NcclPeers(Options options, const NcclLibrary& api = nccl_library(),
+                     const Clock& clock = NcclCalls::default_clock());
+  ~NcclPeers();
+  NcclPeers(const NcclPeers&) = delete;
+  NcclPeers& operator=(const NcclPeers&) = delete;
 
   std::size_t size() const noexcept { return options_.size; }
   /// Of the library, as NCCL codes it: 22809 is 2.28.9.
   int version() const noexcept { return version_; }
-  const NcclApi& api() const noexcept { return api_; }
+  const NcclLibrary& api() const noexcept { return api_; }
   bool is_open() const noexcept { return !comms_.empty(); }
 
   /// Enqueues `operation(member, comm)` of every member, in order, as one NCCL group, and waits until all of
@@ -41,21 +40,20 @@ class NcclGroup {
   void call(const char* name, const std::function<ncclResult_t(std::size_t, ncclComm_t)>& operation);
 
  private:
-  static const Clock& default_clock();
   void connect();
   void close();
   void abort() noexcept;
   /// Runs one thing for each member between NCCL's marks of a group, and waits.
   void grouped(const char* name, const std::function<ncclResult_t(std::size_t)>& operation);
+  /// Throws for an error of this member's.
   void require(const char* name, ncclResult_t status, std::size_t member);
-  void await(const char* name);
+  [[noreturn]] void fail(const char* name, ncclResult_t status, std::size_t member);
 
   Options options_;
-  const NcclApi& api_;
-  const Clock& clock_;
+  const NcclLibrary& api_;
+  NcclCalls calls_;
   int version_ = 0;
-  std::vector<ncclComm_t> comms_;                ///< of each member; empty when closed or aborted
-  int exceptions_ = std::uncaught_exceptions();  ///< under way when it was made
+  std::vector<ncclComm_t> comms_;  ///< of each member; empty when closed or aborted
 };
 
 }  // namespace cxtrain

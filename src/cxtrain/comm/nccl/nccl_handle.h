@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,10 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "cxtrain/base/clock.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/comm/nccl_api.h"
-#include "cxtrain/comm/reduce_op.h"
+#include "cxtrain/comm/nccl/nccl_library.h"
+#include "cxtrain/comm/reduce_kernels.h"
 
 namespace cxtrain {
 
@@ -26,7 +24,7 @@ std::optional<std::pair<int, int>> ranks_sharing_a_gpu(std::span<const std::stri
 /// communicator, on this rank, and throws CommunicationError with rank, host, operation, NCCL's own words and
 /// what to do; after that only the destructor may be called. Used by one thread at a time, whose current
 /// device is the one the communicator was made on.
-class NcclComm {
+class NcclHandle {
  public:
   struct Options {
     std::string gpu_uuid;           ///< of this rank's GPU
@@ -34,12 +32,12 @@ class NcclComm {
   };
 
   /// Collective over the world, which outlives it. Table and clock outlive it too.
-  NcclComm(World& world, Options options, const NcclApi& api = nccl_api(),
-           const Clock& clock = default_clock());
+  NcclHandle(World& world, Options options, const NcclLibrary& api = nccl_library(),
+             const Clock& clock = NcclCalls::default_clock());
   /// Closes it; aborts while an exception is under way that came after it, when the other ranks may not come.
-  ~NcclComm();
-  NcclComm(const NcclComm&) = delete;
-  NcclComm& operator=(const NcclComm&) = delete;
+  ~NcclHandle();
+  NcclHandle(const NcclHandle&) = delete;
+  NcclHandle& operator=(const NcclHandle&) = delete;
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
@@ -59,7 +57,7 @@ class NcclComm {
 
   /// The ranks that passed the same color, as a communicator of their own with the same options; null for a
   /// negative color. Collective.
-  std::unique_ptr<NcclComm> split(int color, int key);
+  std::unique_ptr<NcclHandle> split(int color, int key);
 
   /// Makes one NCCL call on the communicator and waits until it is enqueued (not until the GPU has done it).
   void call(const char* name, const std::function<ncclResult_t(ncclComm_t)>& operation);
@@ -75,8 +73,7 @@ class NcclComm {
 
  private:
   /// A part of `whole`, which has begun to be made.
-  NcclComm(const NcclComm& whole, ncclComm_t comm);
-  static const Clock& default_clock();
+  NcclHandle(const NcclHandle& whole, ncclComm_t comm);
   void check_version();
   void refuse_shared_gpu(World& world) const;
   ncclUniqueId agree_on_id(World& world) const;
@@ -84,13 +81,12 @@ class NcclComm {
   [[noreturn]] void fail(const char* name, ncclResult_t status);
 
   Options options_;
-  const NcclApi& api_;
-  const Clock& clock_;
+  const NcclLibrary& api_;
+  NcclCalls calls_;
   std::string hostname_;
   int rank_, size_;
   int version_ = 0;
   ncclComm_t comm_ = nullptr;
-  int exceptions_ = std::uncaught_exceptions();  ///< under way when it was made
 };
 
 }  // namespace cxtrain

@@ -14,7 +14,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/agree.h"
-#include "cxtrain/comm/nccl_comm.h"
+#include "cxtrain/comm/nccl/nccl_handle.h"
 #include "support/fake_nccl.h"
 
 namespace cxtrain {
@@ -29,19 +29,19 @@ using Calls = std::vector<std::string>;
 /// Rank 0 of 2 with a GPU each.
 struct Pair {
   FakeNccl fake;
-  NcclApi api = fake.api();
+  NcclLibrary api = fake.api();
   TickingClock clock{1.0};
   ScriptedWorld world{0, 2};
 
   Pair() { world.gathers = {{}, {"GPU-a", "GPU-b"}}; }
-  NcclComm connect(double timeout_seconds = 30) {
-    return NcclComm(world, {.gpu_uuid = "GPU-a", .timeout_seconds = timeout_seconds}, api, clock);
+  NcclHandle connect(double timeout_seconds = 30) {
+    return NcclHandle(world, {.gpu_uuid = "GPU-a", .timeout_seconds = timeout_seconds}, api, clock);
   }
 };
 
 TEST_CASE("NCCL is asked until it is connected, after a barrier, without blocking") {
   Pair pair;
-  const NcclComm comm = pair.connect();
+  const NcclHandle comm = pair.connect();
   CHECK(comm.is_open());
   CHECK(comm.size() == 2);
   CHECK(pair.fake.asked == 4);
@@ -52,14 +52,14 @@ TEST_CASE("NCCL is asked until it is connected, after a barrier, without blockin
 
 TEST_CASE("a rank other than the root takes the root's id, zero bytes included") {
   FakeNccl fake;
-  NcclApi api = fake.api();
+  NcclLibrary api = fake.api();
   const TickingClock clock(1.0);
   ScriptedWorld world(1, 2);
   world.gathers = {{}, {"GPU-a", "GPU-b"}};
   ncclUniqueId id{};
   for (std::size_t i = 0; i < sizeof id.internal; ++i) id.internal[i] = static_cast<char>(i % 5);
   world.from_root.assign(id.internal, sizeof id.internal);
-  const NcclComm comm(world, {.gpu_uuid = "GPU-b"}, api, clock);
+  const NcclHandle comm(world, {.gpu_uuid = "GPU-b"}, api, clock);
   CHECK(std::memcmp(fake.seen_id.internal, id.internal, sizeof id.internal) == 0);
   CHECK(fake.count("id") == 0);
 }
@@ -89,7 +89,7 @@ TEST_CASE("a connection that fails at once or later is aborted and told in NCCL'
 
 TEST_CASE("an error that NCCL finds in the background aborts the communicator") {
   Pair pair;
-  NcclComm comm = pair.connect();
+  NcclHandle comm = pair.connect();
   comm.check_async();
   pair.fake.outcome = ncclRemoteError;
   REQUIRE_THROWS_WITH(comm.check_async(),
@@ -102,7 +102,7 @@ TEST_CASE("an error that NCCL finds in the background aborts the communicator") 
 
 TEST_CASE("a collective is polled until it is enqueued, and times out by name") {
   Pair pair;
-  NcclComm comm = pair.connect();
+  NcclHandle comm = pair.connect();
   const auto all_reduce = [&](ncclComm_t handle) {
     return pair.api.all_reduce(nullptr, nullptr, 0, ncclFloat32, ncclSum, handle, nullptr);
   };
@@ -116,7 +116,7 @@ TEST_CASE("a collective is polled until it is enqueued, and times out by name") 
 
 TEST_CASE("every operation gives NCCL its memory, counts and types: elements to reduce, bytes to move") {
   Pair pair;
-  NcclComm comm = pair.connect();
+  NcclHandle comm = pair.connect();
   pair.fake.calls.clear();
   auto* const stream = reinterpret_cast<cudaStream_t>(&pair);
   const ncclComm_t handle = pair.fake.handle();
@@ -144,7 +144,7 @@ TEST_CASE("every operation gives NCCL its memory, counts and types: elements to 
 
 TEST_CASE("a dtype that NCCL cannot add is refused before it is asked; it moves any") {
   Pair pair;
-  NcclComm comm = pair.connect();
+  NcclHandle comm = pair.connect();
   const at::Tensor flags = at::zeros({8}, at::kBool), share = flags.narrow(0, 0, 4);
   CHECK_THROWS_WITH(comm.all_reduce(flags, ReduceOp::sum, nullptr), contains("Bool"));
   CHECK_THROWS_WITH(comm.reduce_scatter(share, flags, ReduceOp::sum, nullptr), contains("Bool"));
@@ -156,17 +156,17 @@ TEST_CASE("a dtype that NCCL cannot add is refused before it is asked; it moves 
 
 TEST_CASE("every operation is polled until it is enqueued, and times out by name") {
   const at::Tensor whole = at::zeros({8}), share = whole.narrow(0, 0, 4);
-  const std::vector<std::pair<std::string, std::function<void(NcclComm&)>>> operations{
+  const std::vector<std::pair<std::string, std::function<void(NcclHandle&)>>> operations{
       {"ncclReduceScatter",
-       [&](NcclComm& comm) { comm.reduce_scatter(share, whole, ReduceOp::sum, nullptr); }},
-      {"ncclAllGather", [&](NcclComm& comm) { comm.all_gather(whole, share, nullptr); }},
-      {"ncclBroadcast", [&](NcclComm& comm) { comm.broadcast(whole, 0, nullptr); }},
-      {"ncclSend", [&](NcclComm& comm) { comm.send(whole, 1, nullptr); }},
-      {"ncclRecv", [&](NcclComm& comm) { comm.recv(whole, 1, nullptr); }},
-      {"ncclCommSplit", [](NcclComm& comm) { comm.split(0, 0); }}};
+       [&](NcclHandle& comm) { comm.reduce_scatter(share, whole, ReduceOp::sum, nullptr); }},
+      {"ncclAllGather", [&](NcclHandle& comm) { comm.all_gather(whole, share, nullptr); }},
+      {"ncclBroadcast", [&](NcclHandle& comm) { comm.broadcast(whole, 0, nullptr); }},
+      {"ncclSend", [&](NcclHandle& comm) { comm.send(whole, 1, nullptr); }},
+      {"ncclRecv", [&](NcclHandle& comm) { comm.recv(whole, 1, nullptr); }},
+      {"ncclCommSplit", [](NcclHandle& comm) { comm.split(0, 0); }}};
   for (const auto& [name, operation] : operations) {
     Pair pair;
-    NcclComm comm = pair.connect();
+    NcclHandle comm = pair.connect();
     pair.fake.polls = -1;
     CHECK_THROWS_WITH(operation(comm), contains(name + ": not finished within 30 s"));
     CHECK(pair.fake.count("abort") == 1);
@@ -178,9 +178,9 @@ TEST_CASE("a part of NCCL's ranks has their number and its own place among them,
   Pair pair;
   pair.fake.part_rank = 2;
   pair.fake.part_size = 5;
-  std::unique_ptr<NcclComm> part;
+  std::unique_ptr<NcclHandle> part;
   {
-    NcclComm whole = pair.connect();
+    NcclHandle whole = pair.connect();
     part = whole.split(7, -3);
     CHECK(pair.fake.color == 7);
     CHECK(pair.fake.key == -3);
@@ -197,7 +197,7 @@ TEST_CASE("a part of NCCL's ranks has their number and its own place among them,
 
 TEST_CASE("a negative color, whatever it is, leaves a rank out of NCCL's parts") {
   Pair pair;
-  NcclComm whole = pair.connect();
+  NcclHandle whole = pair.connect();
   CHECK(whole.split(-8, 0) == nullptr);
   CHECK(pair.fake.color == NCCL_SPLIT_NOCOLOR);
   CHECK(whole.is_open());
@@ -205,7 +205,7 @@ TEST_CASE("a negative color, whatever it is, leaves a rank out of NCCL's parts")
 
 TEST_CASE("a part that cannot connect is aborted, and the whole stays") {
   Pair pair;
-  NcclComm whole = pair.connect();
+  NcclHandle whole = pair.connect();
   pair.fake.part_fails = true;
   REQUIRE_THROWS_WITH(whole.split(0, 0),
                       contains("ncclCommSplit") && contains(ncclGetErrorString(ncclSystemError)));
@@ -216,7 +216,7 @@ TEST_CASE("a part that cannot connect is aborted, and the whole stays") {
 TEST_CASE("closing finalizes, then destroys, once") {
   Pair pair;
   {
-    NcclComm comm = pair.connect();
+    NcclHandle comm = pair.connect();
     comm.close();
     CHECK(pair.fake.calls == Calls{"id", "init", "finalize", "destroy"});
     comm.close();
@@ -226,12 +226,12 @@ TEST_CASE("closing finalizes, then destroys, once") {
 
 TEST_CASE("the destructor closes, and aborts while an exception is under way") {
   Pair pair;
-  { const NcclComm comm = pair.connect(); }
+  { const NcclHandle comm = pair.connect(); }
   CHECK(pair.fake.calls == Calls{"id", "init", "finalize", "destroy"});
 
   Pair unwinding;
   try {
-    const NcclComm comm = unwinding.connect();
+    const NcclHandle comm = unwinding.connect();
     throw TrainingError("elsewhere");
   } catch (const TrainingError&) {
   }
@@ -241,7 +241,7 @@ TEST_CASE("the destructor closes, and aborts while an exception is under way") {
 TEST_CASE("a destructor whose finalize never ends aborts at the deadline, without throwing") {
   Pair pair;
   {
-    const NcclComm comm = pair.connect(5);
+    const NcclHandle comm = pair.connect(5);
     pair.fake.polls = -1;
   }
   CHECK(pair.fake.calls == Calls{"id", "init", "finalize", "abort"});

@@ -4,7 +4,7 @@
 #ifdef CXTRAIN_WITH_CUDA
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/comm/nccl_group.h"
+#include "strategies/dp/nccl_peers.h"
 #include "support/fake_nccl.h"
 
 namespace cxtrain {
@@ -18,11 +18,11 @@ using Calls = std::vector<std::string>;
 /// Three GPUs in one process.
 struct Trio {
   FakeNccl fake;
-  NcclApi api = fake.api();
+  NcclLibrary api = fake.api();
   TickingClock clock{1.0};
 
-  NcclGroup connect(double timeout_seconds = 30) {
-    return NcclGroup(
+  NcclPeers connect(double timeout_seconds = 30) {
+    return NcclPeers(
         {.size = 3,
          .select_device = [this](std::size_t i) { fake.calls.push_back("gpu " + std::to_string(i)); },
          .timeout_seconds = timeout_seconds},
@@ -35,7 +35,7 @@ struct Trio {
 
 TEST_CASE("the GPUs of a process are connected as one group, each from its own device") {
   Trio trio;
-  const NcclGroup group = trio.connect();
+  const NcclPeers group = trio.connect();
   CHECK(group.is_open());
   CHECK(group.size() == 3);
   CHECK(trio.fake.blocking == 0);
@@ -45,7 +45,7 @@ TEST_CASE("the GPUs of a process are connected as one group, each from its own d
 
 TEST_CASE("a call is made for every member within one group, and polled on every member") {
   Trio trio;
-  NcclGroup group = trio.connect();
+  NcclPeers group = trio.connect();
   trio.fake.calls.clear();
   const int before = trio.fake.asked;
   std::vector<std::size_t> members;
@@ -61,7 +61,7 @@ TEST_CASE("a call is made for every member within one group, and polled on every
 
 TEST_CASE("a member that fails ends the group and all communicators, by name") {
   Trio trio;
-  NcclGroup group = trio.connect();
+  NcclPeers group = trio.connect();
   trio.fake.calls.clear();
   trio.fake.last_error = "out of luck";
   REQUIRE_THROWS_WITH(
@@ -84,11 +84,11 @@ TEST_CASE("a group that does not end is aborted at the deadline") {
     REQUIRE_THROWS_WITH(trio.connect(20), contains("ncclCommInitRankConfig") && contains("within 20 s"));
   }
   SECTION("in a call") {
-    NcclGroup group = trio.connect(20);
+    NcclPeers group = trio.connect(20);
     trio.fake.polls = -1;
     REQUIRE_THROWS_WITH(
         group.call("ncclBroadcast", [&](std::size_t, ncclComm_t comm) { return trio.reduce(comm); }),
-        contains("ncclBroadcast: GPU number 0 of 3"));
+        contains("ncclBroadcast for GPU number 0 of 3: not finished"));
   }
   CHECK(trio.fake.count("abort") == 3);
   CHECK(trio.fake.count("destroy") == 0);
@@ -96,7 +96,7 @@ TEST_CASE("a group that does not end is aborted at the deadline") {
 
 TEST_CASE("an error found in the background comes out of the call that follows") {
   Trio trio;
-  NcclGroup group = trio.connect();
+  NcclPeers group = trio.connect();
   trio.fake.outcome = ncclRemoteError;
   REQUIRE_THROWS_WITH(group.call("ncclReduce", [&](std::size_t, ncclComm_t c) { return trio.reduce(c); }),
                       contains(ncclGetErrorString(ncclRemoteError)));
@@ -106,14 +106,14 @@ TEST_CASE("an error found in the background comes out of the call that follows")
 TEST_CASE("the destructor finalizes all in one group, and aborts while an exception is under way") {
   Trio trio;
   {
-    const NcclGroup group = trio.connect();
+    const NcclPeers group = trio.connect();
     trio.fake.calls.clear();
   }
   CHECK(trio.fake.calls == Calls{"group_start", "gpu 0", "finalize", "gpu 1", "finalize", "gpu 2", "finalize",
                                  "group_end", "destroy", "destroy", "destroy"});
   Trio unwinding;
   try {
-    const NcclGroup group = unwinding.connect();
+    const NcclPeers group = unwinding.connect();
     throw TrainingError("elsewhere");
   } catch (const TrainingError&) {
   }

@@ -1,4 +1,4 @@
-#include "cxtrain/comm/check_arguments.h"
+#include "cxtrain/comm/communicator.h"
 
 #include <functional>
 #include <string>
@@ -20,7 +20,7 @@ void check_shares(const char* operation, const Communicator& communicator, const
   if (whole.scalar_type() != share.scalar_type() || whole.device() != share.device()) {
     refuse(std::string(whole_name) + " is of " + c10::toString(whole.scalar_type()) + " on " +
            whole.device().str() + ", " + share_name + " of " + c10::toString(share.scalar_type()) + " on " +
-           share.device().str() + "; both have to be of one kind");
+           share.device().str() + "; both have to be of one dtype, on one device");
   }
   if (whole.numel() != share.numel() * communicator.size()) {
     refuse(std::string(whole_name) + " has " + std::to_string(whole.numel()) + " elements and " + share_name +
