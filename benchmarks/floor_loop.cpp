@@ -20,7 +20,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "cxtrain/base/process_clock.h"
+#include "cxtrain/base/clock.h"
 #include "cxtrain/device/memory.h"
 #include "floor/floor_work.h"
 

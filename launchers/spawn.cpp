@@ -18,8 +18,8 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
-#include "cxtrain/base/hostname.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/process.h"
 #include "cxtrain/cluster/mpi_comm.h"
 #include "cxtrain/cluster/world.h"
 #include "launchers/supervisor.h"

@@ -16,10 +16,10 @@
 #include <random>
 #include <string>
 
-#include "cxtrain/base/abstract_address.h"
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/hostname.h"
+#include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/process.h"
 #include "cxtrain/cluster/world.h"
 
 namespace cxtrain {

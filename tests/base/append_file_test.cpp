@@ -7,7 +7,7 @@
 #include <csignal>
 #include <sstream>
 
-#include "cxtrain/base/real_filesystem.h"
+#include "cxtrain/base/filesystem.h"
 #include "support/catch.h"
 #include "support/every_fault.h"
 #include "support/temp_dir.h"

@@ -7,7 +7,6 @@
 #include <functional>
 #include <thread>
 
-#include "cxtrain/base/real_filesystem.h"
 #include "support/catch.h"
 #include "support/faulty_filesystem.h"
 #include "support/temp_dir.h"

@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/process_setup.h"
+#include "cxtrain/base/process.h"
 #include "cxtrain/base/stop_signals.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"

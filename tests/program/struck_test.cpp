@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cxtrain/base/file_descriptor.h"
-#include "cxtrain/base/hostname.h"
+#include "cxtrain/base/process.h"
 #include "support/catch.h"
 #include "support/run_files.h"
 #include "support/running_program.h"

@@ -6,7 +6,7 @@
 #include "support/catch.h"
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/real_filesystem.h"
+#include "cxtrain/base/filesystem.h"
 #include "cxtrain/report/csv_logger.h"
 #include "cxtrain/report/jsonl_logger.h"
 #include "cxtrain/report/metric_loggers.h"

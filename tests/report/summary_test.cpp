@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 #include "support/catch.h"
 
-#include "cxtrain/base/real_filesystem.h"
+#include "cxtrain/base/filesystem.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_json.h"
 #include "support/temp_dir.h"

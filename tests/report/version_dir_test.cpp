@@ -3,7 +3,7 @@
 #include <set>
 #include <thread>
 
-#include "cxtrain/base/real_filesystem.h"
+#include "cxtrain/base/filesystem.h"
 #include "support/catch.h"
 #include "support/every_fault.h"
 #include "support/temp_dir.h"

@@ -5,7 +5,6 @@
 #include <new>
 #include <string_view>
 #include <system_error>
-#include "cxtrain/base/problems.h"
 
 namespace cxtrain {
 namespace {
@@ -25,6 +24,9 @@ std::string without_frames(std::string text) {
   return text;
 }
 
+constexpr std::size_t kMostBytes = 3800;  // of all problems together
+constexpr std::size_t kMostOfOne = 1000;  // of one text of a problem
+
 }  // namespace
 
 ConfigError::ConfigError(std::vector<Problem> problems)
@@ -35,7 +37,8 @@ std::string message_of(const std::exception& error) {
     return "'" + file->path1().string() + "': " + file->code().message();
   }
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return "out of memory: there is no room for something as large as was asked for (batch size, model and data "
+    return "out of memory: there is no room for something as large as was asked for (batch size, model and "
+           "data "
            "decide about it)";
   }
   if (dynamic_cast<const std::length_error*>(&error) != nullptr) {
@@ -54,6 +57,34 @@ ExitCode code_of(const std::exception& error) {
   if (const auto* own = dynamic_cast<const Error*>(&error)) return own->code();
   const bool about_a_path = dynamic_cast<const std::filesystem::filesystem_error*>(&error) != nullptr;
   return about_a_path ? ExitCode::refused : ExitCode::failure;
+}
+
+std::string shortened(const std::string& text, std::size_t most) {
+  if (text.size() <= most) return text;
+  const std::string gap = " ... ";
+  const std::size_t kept = most - gap.size(), begin = kept * 3 / 4;
+  return text.substr(0, begin) + gap + text.substr(text.size() - (kept - begin));
+}
+
+std::vector<Problem> first_of(const std::vector<Problem>& problems) {
+  std::vector<Problem> told;
+  std::size_t bytes = 0;
+  for (const Problem& problem : problems) {
+    Problem next{shortened(problem.option, kMostOfOne / 4), shortened(problem.message, kMostOfOne),
+                 shortened(problem.hint, kMostOfOne)};
+    bytes += to_line(next).size() + 1;
+    if (told.size() == kMostProblems || (bytes > kMostBytes && !told.empty())) {
+      told.push_back({"", "and " + std::to_string(problems.size() - told.size()) + " more", ""});
+      break;
+    }
+    told.push_back(std::move(next));
+  }
+  return told;
+}
+
+std::string to_line(const Problem& problem) {
+  return (problem.option.empty() ? "" : problem.option + ": ") + problem.message +
+         (problem.hint.empty() ? "" : " (" + problem.hint + ")");
 }
 
 }  // namespace cxtrain

@@ -1,9 +1,15 @@
 #pragma once
 
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <string>
+#include <string_view>
 #include <utility>
 
+/// Descriptors of files and sockets: who owns one, and what it is opened from.
 namespace cxtrain {
 
 /// An owned descriptor of a file or socket; -1 is none.
@@ -19,7 +25,7 @@ class FileDescriptor {
 
   int get() const noexcept { return descriptor_; }
   explicit operator bool() const noexcept { return descriptor_ >= 0; }
-  /// The caller's from here on.
+  /// The caller closes it from here on.
   int release() noexcept { return std::exchange(descriptor_, -1); }
   void reset() noexcept {
     if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
@@ -27,6 +33,29 @@ class FileDescriptor {
 
  private:
   int descriptor_;
+};
+
+/// Opens a file for reading without ever waiting. Throws DataError, naming the path and what lies there, for
+/// anything but a regular file: a pipe, a socket, a terminal or a device might never end, or never begin.
+FileDescriptor open_regular_file(const std::string& path);
+
+/// The whole of a regular file that is expected to be small. Throws DataError as above, and for one of more
+/// than `most` bytes.
+std::string read_small_file(const std::string& path, std::size_t most);
+
+/// The address of a local socket that has a name and no file: it is gone with the last process that has it
+/// open.
+class AbstractAddress {
+ public:
+  /// A name of more than 107 bytes is cut.
+  explicit AbstractAddress(std::string_view name);
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address_); }
+  socklen_t size() const { return size_; }
+
+ private:
+  sockaddr_un address_{};
+  socklen_t size_;
 };
 
 }  // namespace cxtrain

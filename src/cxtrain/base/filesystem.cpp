@@ -1,9 +1,16 @@
 #include "cxtrain/base/filesystem.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
+
+#include "cxtrain/base/file_descriptor.h"
 
 namespace cxtrain {
 namespace {
@@ -27,6 +34,97 @@ const char* cure(int reason) {
       return "check the folder, its permissions and the space on its disk";
   }
 }
+
+/// Makes a system call again when a signal has interrupted it. A call that fails returns -1 and sets errno.
+template <class SystemCall>
+auto uninterrupted(SystemCall&& system_call) {
+  auto result = system_call();
+  while (result < 0 && errno == EINTR) result = system_call();
+  return result;
+}
+
+void check(bool success, const char* operation, const std::string& path) {
+  if (!success) throw FileError(operation, path, errno);
+}
+
+FileDescriptor open_file(const char* operation, const std::string& path, int flags) {
+  FileDescriptor file(
+      uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, 0666); }));
+  check(static_cast<bool>(file), operation, path);
+  return file;
+}
+
+struct stat status_of(const FileDescriptor& file, const std::string& path) {
+  struct stat status {};
+  check(fstat(file.get(), &status) == 0, "look at", path);
+  return status;
+}
+
+class DescriptorWriter final : public WritableFile {
+ public:
+  DescriptorWriter(std::string path, int flags)
+      : path_(std::move(path)), file_(open_file("open", path_, flags | O_WRONLY | O_CREAT | O_APPEND)) {}
+
+  void write(std::string_view bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = uninterrupted([&] { return ::write(file_.get(), bytes.data(), bytes.size()); });
+      check(written >= 0, "write", path_);
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+
+  void sync() override {
+    check(uninterrupted([&] { return fsync(file_.get()); }) == 0, "sync", path_);
+  }
+
+  std::uint64_t size() const override {
+    const struct stat status = status_of(file_, path_);
+    if (!S_ISREG(status.st_mode)) return 0;
+    if (status.st_nlink == 0) throw FileError("write", path_, ENOENT);
+    return static_cast<std::uint64_t>(status.st_size);
+  }
+
+  void truncate(std::uint64_t size) override {
+    if (!S_ISREG(status_of(file_, path_).st_mode)) return;
+    check(uninterrupted([&] { return ftruncate(file_.get(), static_cast<off_t>(size)); }) == 0, "cut", path_);
+  }
+
+  // Not made again: Linux has closed the descriptor also where a signal interrupted this.
+  void close() override { check(::close(file_.release()) == 0 || errno == EINTR, "close", path_); }
+
+ private:
+  std::string path_;
+  FileDescriptor file_;
+};
+
+class DescriptorReader final : public ReadableFile {
+ public:
+  /// Where a pipe lies at `path`, its writer is not waited for.
+  explicit DescriptorReader(std::string path)
+      : path_(std::move(path)), file_(open_file("read", path_, O_RDONLY | O_NONBLOCK)) {
+    if (S_ISDIR(status_of(file_, path_).st_mode)) throw FileError("read", path_, EISDIR);
+  }
+
+  std::uint64_t size() const override { return static_cast<std::uint64_t>(status_of(file_, path_).st_size); }
+
+  std::size_t read(std::uint64_t offset, std::span<char> bytes) const override {
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t got = uninterrupted([&] {
+        return pread(file_.get(), bytes.data() + done, bytes.size() - done,
+                     static_cast<off_t>(offset + done));
+      });
+      check(got >= 0, "read", path_);
+      if (got == 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+    return done;
+  }
+
+ private:
+  std::string path_;
+  FileDescriptor file_;
+};
 
 }  // namespace
 
@@ -80,6 +178,74 @@ void make_directories(Filesystem& files, const std::string& path) {
 std::string parent_directory(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
+}
+
+std::unique_ptr<WritableFile> RealFilesystem::create(const std::string& path) {
+  return std::make_unique<DescriptorWriter>(path, O_TRUNC);
+}
+
+std::unique_ptr<WritableFile> RealFilesystem::append_to(const std::string& path) {
+  return std::make_unique<DescriptorWriter>(path, 0);
+}
+
+std::unique_ptr<ReadableFile> RealFilesystem::open(const std::string& path) {
+  return std::make_unique<DescriptorReader>(path);
+}
+
+void RealFilesystem::rename(const std::string& from, const std::string& to) {
+  check(std::rename(from.c_str(), to.c_str()) == 0, "rename", from);
+}
+
+void RealFilesystem::remove(const std::string& path) {
+  check(std::remove(path.c_str()) == 0, "remove", path);
+}
+
+bool RealFilesystem::make_directory(const std::string& path) {
+  if (mkdir(path.c_str(), 0777) == 0) return true;
+  check(errno == EEXIST, "create the folder", path);
+  return false;
+}
+
+std::vector<std::string> RealFilesystem::list(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) throw FileError("list", path, error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void RealFilesystem::sync_directory(const std::string& path) {
+  const FileDescriptor folder(
+      uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (!folder && errno == EACCES) return;  // one may be allowed to write into a folder, and not to read it
+  check(static_cast<bool>(folder), "sync the folder", path);
+  const bool synced = uninterrupted([&] { return fsync(folder.get()); }) == 0;
+  check(synced || errno == EINVAL, "sync the folder", path);
+}
+
+std::optional<Filesystem::Status> RealFilesystem::status(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) == 0) {
+    return Status{S_ISDIR(status.st_mode),
+                  S_ISREG(status.st_mode) ? static_cast<std::uint64_t>(status.st_size) : 0};
+  }
+  check(errno == ENOENT || errno == ENOTDIR, "look at", path);
+  return std::nullopt;
+}
+
+std::uint64_t RealFilesystem::free_bytes(const std::string& path) {
+  struct statvfs disk {};
+  check(uninterrupted([&] { return statvfs(path.c_str(), &disk); }) == 0, "look at", path);
+  return static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
+}
+
+Filesystem& real_filesystem() {
+  static RealFilesystem files;
+  return files;
 }
 
 }  // namespace cxtrain

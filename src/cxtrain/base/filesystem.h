@@ -15,7 +15,7 @@
 ///
 /// `Filesystem` is a port. It has two implementations, which keep the same contract
 /// (tests/base/filesystem_test.cpp runs against both): the operating system's files
-/// (base/real_filesystem.h), and files in memory for tests, which fail and crash when they are told to
+/// (`RealFilesystem`), and files in memory for tests, which fail and crash when they are told to
 /// (tests/support/faulty_filesystem.h). Whoever writes files is handed a `Filesystem&`, which outlives it.
 ///
 /// Other processes see every change at once. A crash of the machine keeps the content that a file had at its
@@ -121,5 +121,23 @@ void make_directories(Filesystem& files, const std::string& path);
 
 /// The folder that `path` lies in: "." for a mere name.
 std::string parent_directory(const std::string& path);
+
+/// The files of the operating system. It has no state: any two are the same, and any thread may use one.
+class RealFilesystem final : public Filesystem {
+ public:
+  std::unique_ptr<WritableFile> create(const std::string& path) override;
+  std::unique_ptr<WritableFile> append_to(const std::string& path) override;
+  std::unique_ptr<ReadableFile> open(const std::string& path) override;
+  void rename(const std::string& from, const std::string& to) override;
+  void remove(const std::string& path) override;
+  bool make_directory(const std::string& path) override;
+  std::vector<std::string> list(const std::string& path) override;
+  void sync_directory(const std::string& path) override;
+  std::optional<Status> status(const std::string& path) override;
+  std::uint64_t free_bytes(const std::string& path) override;
+};
+
+/// For the outermost callers (main, what a Trainer uses by default); everybody else is handed a Filesystem&.
+Filesystem& real_filesystem();
 
 }  // namespace cxtrain

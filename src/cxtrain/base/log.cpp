@@ -15,7 +15,7 @@
 #include <iostream>
 
 #include "cxtrain/base/append_file.h"
-#include "cxtrain/base/problems.h"
+#include "cxtrain/base/error.h"
 
 namespace logging = boost::log;
 namespace expr = boost::log::expressions;

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cxtrain/base/problems.h"
+#include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cli/help_text.h"
 #include "cxtrain/cli/option_table.h"

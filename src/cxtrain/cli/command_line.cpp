@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/regular_file.h"
+#include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/cli/help_text.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/words.h"

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <iostream>
 
-#include "cxtrain/base/problems.h"
-#include "cxtrain/base/process_setup.h"
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/process.h"
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/memory/kept_memory.h"

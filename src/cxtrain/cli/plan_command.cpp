@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <ostream>
 
-#include "cxtrain/base/problems.h"
-#include "cxtrain/base/regular_file.h"
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/device/hardware_json.h"
 
 namespace cxtrain {

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "cxtrain/base/problems.h"
+#include "cxtrain/base/error.h"
 #include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/config/nearest_name.h"

@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/hostname.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/process.h"
 
 namespace cxtrain {
 namespace {

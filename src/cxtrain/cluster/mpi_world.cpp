@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-#include "cxtrain/base/hostname.h"
+#include "cxtrain/base/process.h"
 #include "cxtrain/cluster/launch_environment.h"
 
 namespace cxtrain {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "cxtrain/base/abstract_address.h"
+#include "cxtrain/base/file_descriptor.h"
 
 namespace cxtrain {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/hostname.h"
+#include "cxtrain/base/process.h"
 #include "cxtrain/cluster/mpi_world.h"
 #include "cxtrain/cluster/solo_world.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/regular_file.h"
+#include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/device/memory.h"
 
 namespace cxtrain {

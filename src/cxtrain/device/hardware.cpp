@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "cxtrain/base/hostname.h"
+#include "cxtrain/base/process.h"
 #include "cxtrain/device/cores.h"
 #include "cxtrain/device/nvml.h"
 

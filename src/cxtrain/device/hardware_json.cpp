@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/problems.h"
 
 namespace cxtrain {
 namespace {

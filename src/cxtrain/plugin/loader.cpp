@@ -51,12 +51,6 @@ std::string join(const std::vector<std::string>& parts, const char* separator) {
   return text.empty() ? "none" : text;
 }
 
-/// A path of 5,000 characters tells nobody anything.
-std::string shortened(const std::string& path) {
-  constexpr std::size_t kMost = 300;
-  return path.size() <= kMost ? path : path.substr(0, kMost) + "...";
-}
-
 /// Its description, checked as far as it can be without trusting it.
 const cxtrain_plugin& open_plugin(const std::string& path) {
   const auto refuse = [&path](const std::string& why) { return PluginError("plugin " + path + ": " + why); };
@@ -120,7 +114,7 @@ void PluginLoader::load(const std::string& path) { load(path, /*trusted=*/false)
 void PluginLoader::load(const std::string& path, bool trusted) {
   if (registry_.has_origin(path)) return;
   if (const std::string why = why_no_shared_library(path); !why.empty()) {
-    throw PluginError("plugin " + shortened(path) + ": " + why);
+    throw PluginError("plugin " + shortened(path, 300) + ": " + why);
   }
   if (!trusted) {
     const std::string why = try_in_child([&] {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/base/process_clock.h"
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/finite_check.h"

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "cxtrain/base/real_filesystem.h"
+#include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/cluster/agree.h"
 #include "cxtrain/config/batch_limit.h"

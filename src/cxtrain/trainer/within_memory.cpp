@@ -10,7 +10,6 @@
 #include <stdexcept>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/problems.h"
 #include "cxtrain/device/memory.h"
 
 namespace cxtrain {

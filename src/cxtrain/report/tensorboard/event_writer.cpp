@@ -5,7 +5,7 @@
 #include <boost/crc.hpp>
 #include <chrono>
 
-#include "cxtrain/base/hostname.h"
+#include "cxtrain/base/process.h"
 #include "event.pb.h"
 
 namespace cxtrain {

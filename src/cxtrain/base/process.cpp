@@ -1,8 +1,10 @@
-#include "cxtrain/base/process_setup.h"
+#include "cxtrain/base/process.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
+#include <climits>
 #include <csignal>
 #include <initializer_list>
 
@@ -17,6 +19,13 @@ void set_up_process() {
   }
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+}
+
+std::string hostname() {
+  std::array<char, HOST_NAME_MAX + 1>
+      name{};  // one more than is written: a name cut short has no end of its own
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
 }
 
 }  // namespace cxtrain

@@ -1,9 +1,11 @@
-#include "cxtrain/base/regular_file.h"
+#include "cxtrain/base/file_descriptor.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 #include "cxtrain/base/error.h"
@@ -50,6 +52,13 @@ std::string read_small_file(const std::string& path, std::size_t most) {
     refuse(path, "it has more than " + std::to_string(most >> 10) + " KiB", "check which file it is");
   content.resize(size);
   return content;
+}
+
+AbstractAddress::AbstractAddress(std::string_view name) {
+  address_.sun_family = AF_UNIX;
+  const std::size_t size = std::min(name.size(), sizeof address_.sun_path - 1);  // a zero comes first
+  std::memcpy(address_.sun_path + 1, name.data(), size);
+  size_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
 }
 
 }  // namespace cxtrain

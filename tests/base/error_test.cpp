@@ -1,4 +1,4 @@
-#include "cxtrain/base/problems.h"
+#include "cxtrain/base/error.h"
 
 #include <algorithm>
 

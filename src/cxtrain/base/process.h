@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 namespace cxtrain {
 
 /// Makes a process safe to write files in, whoever started it. The first thing that a program does, before it
@@ -9,5 +11,8 @@ namespace cxtrain {
 /// it did: the next file would get their number, and with it what is meant for the console. SIGPIPE and
 /// SIGXFSZ are ignored: a reader that is gone and a file that is too large become errors of the write.
 void set_up_process();
+
+/// The name of this machine, as gethostname(2) gives it.
+std::string hostname();
 
 }  // namespace cxtrain

@@ -1,4 +1,4 @@
-#include "cxtrain/base/regular_file.h"
+#include "cxtrain/base/file_descriptor.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

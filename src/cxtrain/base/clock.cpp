@@ -1,4 +1,4 @@
-#include "cxtrain/base/process_clock.h"
+#include "cxtrain/base/clock.h"
 
 #include <time.h>
 #include <unistd.h>
