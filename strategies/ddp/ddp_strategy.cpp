@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "cxtrain/base/log.h"
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/make_communicator.h"
 #include "cxtrain/comm/node/node_memory.h"
 #include "cxtrain/reduce/reducer.h"

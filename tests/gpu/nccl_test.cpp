@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/nccl/nccl_communicator.h"
 #include "cxtrain/device/nvml.h"
 #include "gpu/gpu_support.h"

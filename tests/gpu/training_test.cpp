@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/nccl/nccl_communicator.h"
 #include "cxtrain/comm/solo_communicator.h"
 #include "cxtrain/optim/optimizer.h"

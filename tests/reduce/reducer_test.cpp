@@ -3,7 +3,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 #include "support/fake_communicator.h"
 

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 #include "support/run_files.h"

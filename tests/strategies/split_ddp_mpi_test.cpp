@@ -1,6 +1,6 @@
 #include <ATen/ops/allclose.h>
 
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 #include "support/split_model.h"

@@ -3,7 +3,7 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 #include "support/temp_dir.h"

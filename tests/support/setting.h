@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"
 

@@ -4,7 +4,7 @@
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/early_stopping.h"
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"

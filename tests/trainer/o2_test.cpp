@@ -1,7 +1,7 @@
 #include <ATen/ops/full.h>
 #include <torch/nn/modules/batchnorm.h>
 
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"

@@ -1,7 +1,7 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/full.h>
 
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/precision/grad_scaler.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"

@@ -1,7 +1,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 #include "support/faulty_filesystem.h"
 #include "support/toy_models.h"

@@ -1,6 +1,6 @@
 #include <filesystem>
 
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 #include "support/run_files.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/session.h"
 #include "cxtrain/trainer/tuner.h"
 #include "support/catch.h"

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/optim/clip.h"
 #include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/tensor/norms.h"

@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 #include "support/temp_dir.h"

@@ -5,7 +5,7 @@
 #include <new>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"

@@ -5,8 +5,8 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/process.h"
-#include "cxtrain/cluster/agree.h"
 #include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/memory/kept_memory.h"
 
 namespace cxtrain {

@@ -17,7 +17,7 @@
 #include "cxtrain/cli/plan_command.h"
 #include "cxtrain/cli/versions.h"
 #include "cxtrain/cli/yaml_config.h"
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/config/default_strategies.h"
 #include "cxtrain/config/launch.h"
 #include "cxtrain/config/strategy_arguments.h"

@@ -1,18 +1,35 @@
 #include "cxtrain/cluster/late_ranks.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <cstring>
 #include <fstream>
+#include <type_traits>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
 
 namespace cxtrain {
 namespace {
+
+AbstractAddress address_of(const std::string& job, int local_rank) {
+  return AbstractAddress("cxtrain-roll-" + job + "-" + std::to_string(local_rank));
+}
+
+FileDescriptor open_socket(const LaunchEnvironment& launched) {
+  if (launched.local_rank < 0) return FileDescriptor();
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const AbstractAddress address = address_of(launched.job, launched.local_rank);
+  if (socket && bind(socket.get(), address.get(), address.size()) == 0) return socket;
+  return FileDescriptor();  // a rank less to be asked; nothing depends on it
+}
 
 constexpr std::chrono::milliseconds kPatience{1000};
 /// How long a quiet rank lives on: its end would have the launcher end the one that reports.
@@ -32,10 +49,88 @@ bool is_stopped(int process) {
 
 }  // namespace
 
-LateRanks::LateRanks(const LaunchEnvironment& place)
-    : roll_call_(place),
-      rank_(place.rank),
-      local_ranks_are_ranks_(place.size > 0 && place.size == place.local_size),
+struct RollCall::Message {
+  static constexpr std::uint32_t kMagic = 0x63783031;
+  std::uint32_t magic = kMagic;
+  std::int32_t question = 0;
+  std::int32_t local_rank = 0, rank = 0, process = 0;
+  std::int32_t waiting = 0, late = 0;
+  char operation[96] = {};
+};
+
+RollCall::RollCall(const LaunchEnvironment& launched)
+    : job_(launched.job),
+      local_rank_(launched.local_rank),
+      local_size_(launched.local_size),
+      socket_(open_socket(launched)) {}
+
+bool RollCall::send(int local_rank, const Message& message) const {
+  static_assert(std::is_trivially_copyable_v<Message>);
+  const AbstractAddress to = address_of(job_, local_rank);
+  return sendto(socket_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT, to.get(), to.size()) >=
+         0;
+}
+
+void RollCall::receive(const State& own, std::vector<Answer>* answers) {
+  Message message;
+  while (recv(socket_.get(), &message, sizeof message, MSG_DONTWAIT) == sizeof message) {
+    if (message.magic != Message::kMagic) continue;
+    if (message.question != 0) {
+      if (!own.late && !reporter_) reporter_ = message.rank;
+      Message reply;
+      reply.local_rank = local_rank_;
+      reply.rank = own.rank;
+      reply.process = own.process;
+      reply.waiting = own.waiting ? 1 : 0;
+      reply.late = own.late ? 1 : 0;
+      own.operation.copy(reply.operation, sizeof reply.operation - 1);
+      send(message.local_rank, reply);
+    } else if (answers != nullptr) {
+      message.operation[sizeof message.operation - 1] = '\0';
+      for (Answer& answer : *answers) {
+        if (answer.local_rank != message.local_rank) continue;
+        answer.presence = message.waiting != 0 ? Presence::waiting : Presence::busy;
+        answer.state = {message.rank, message.process, message.waiting != 0, message.late != 0,
+                        message.operation};
+      }
+    }
+  }
+}
+
+void RollCall::answer(const State& own) {
+  if (socket_) receive(own, nullptr);
+}
+
+std::vector<RollCall::Answer> RollCall::ask(const State& own, std::chrono::milliseconds patience) {
+  std::vector<Answer> answers;
+  if (!socket_) return answers;
+  Message question;
+  question.question = 1;
+  question.local_rank = local_rank_;
+  question.rank = own.rank;
+  for (int other = 0; other < local_size_; ++other) {
+    if (other == local_rank_) continue;
+    // Refused: nobody has a socket of this name. Anything else: the rank is there, and may answer.
+    const bool there = send(other, question) || (errno != ECONNREFUSED && errno != ENOENT);
+    answers.push_back({other, there ? Presence::silent : Presence::gone, {}});
+  }
+  const auto open = [&] {
+    return std::any_of(answers.begin(), answers.end(),
+                       [](const Answer& answer) { return answer.presence == Presence::silent; });
+  };
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (open() && std::chrono::steady_clock::now() < end) {
+    pollfd source{socket_.get(), POLLIN, 0};
+    poll(&source, 1, 50);
+    receive(own, &answers);
+  }
+  return answers;
+}
+
+LateRanks::LateRanks(const LaunchEnvironment& launched)
+    : roll_call_(launched),
+      rank_(launched.rank),
+      local_ranks_are_ranks_(launched.size > 0 && launched.size == launched.local_size),
       hostname_(hostname()) {}
 
 void LateRanks::set_world(const World& world, std::vector<int> processes) {
@@ -74,8 +169,7 @@ std::string LateRanks::who_is_missing(const std::vector<RollCall::Answer>& answe
     if (answer.presence == RollCall::Presence::waiting) continue;
     const auto local = static_cast<std::size_t>(answer.local_rank);
     const bool stopped = local < processes_.size() && is_stopped(processes_[local]);
-    const char* what = answer.presence == RollCall::Presence::busy
-                           ? " is slow, or elsewhere in the program"
+    const char* what = answer.presence == RollCall::Presence::busy ? " is slow, or elsewhere in the program"
                        : answer.presence == RollCall::Presence::gone
                            ? (ranks_.empty() ? " has not come so far, or has ended" : " has ended")
                        : stopped ? " is stopped"
@@ -89,12 +183,12 @@ void LateRanks::save() const {
   if (world_ != nullptr) world_->say_last_words(static_cast<int>(ExitCode::terminated));
 }
 
-void LateRanks::wait_for_reporter(const RollCall::State& mine, int seconds) {
+void LateRanks::wait_for_reporter(const RollCall::State& own, int seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   while (std::chrono::steady_clock::now() < end) {
     pollfd source{roll_call_.descriptor(), POLLIN, 0};
     poll(&source, 1, 100);
-    roll_call_.answer(mine);
+    roll_call_.answer(own);
   }
 }
 
@@ -107,17 +201,17 @@ void LateRanks::report(const char* operation, double seconds, const std::string&
 
 void LateRanks::end_job(const char* operation, double seconds) {
   const int status = static_cast<int>(ExitCode::failure);
-  const RollCall::State mine = state(operation, /*late=*/true);
+  const RollCall::State own = state(operation, /*late=*/true);
   std::vector<RollCall::Answer> answers;
-  if (!roll_call_.reporter()) answers = roll_call_.ask(mine, kPatience);
+  if (!roll_call_.reporter()) answers = roll_call_.ask(own, kPatience);
   const auto before_me = [&](const RollCall::Answer& answer) {
     return answer.state.late && answer.state.rank < rank_;
   };
   const bool another = roll_call_.reporter() || std::any_of(answers.begin(), answers.end(), before_me);
   if (world_ != nullptr) world_->say_last_words(status);
-  if (another) wait_for_reporter(mine, kQuietSeconds);
+  if (another) wait_for_reporter(own, kQuietSeconds);
   std::string missing = who_is_missing(answers);
-  if (!another && missing.empty() && num_nodes_ > 1) wait_for_reporter(mine, kOtherNodeSeconds);
+  if (!another && missing.empty() && num_nodes_ > 1) wait_for_reporter(own, kOtherNodeSeconds);
   if (!another) {
     for (const RollCall::Answer& answer : answers) {
       if (!missing.empty() || answer.state.operation == operation) continue;

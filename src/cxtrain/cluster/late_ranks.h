@@ -1,21 +1,75 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "cxtrain/cluster/roll_call.h"
+#include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
+
+/// Finds out which ranks of a node are there, and what they do, when one has waited too long for the others.
+///
+/// Each rank listens on a local datagram socket whose name follows from its job and its place on the node, so
+/// that the ranks find each other before MPI connects them, and nothing is left behind. A thread of its own
+/// answers (the watchdog's): a rank whose main thread waits, or computes, says so; one that is stopped says
+/// nothing; one that has ended, or has not started, has no socket. Nothing is sent while all is well. One
+/// thread uses it.
+class RollCall {
+ public:
+  /// What a rank says of itself.
+  struct State {
+    int rank = 0;
+    int process = 0;
+    bool waiting = false;        ///< in an operation that needs the others
+    bool late = false;           ///< ... for longer than it may
+    std::string operation = {};  ///< the one that it waits in
+  };
+  enum class Presence { waiting, busy, silent, gone };
+  struct Answer {
+    int local_rank = 0;
+    Presence presence = Presence::gone;
+    State state;  ///< where it has answered
+  };
+
+  /// Without a place on the node in `launched` it neither asks nor answers.
+  explicit RollCall(const LaunchEnvironment& launched);
+
+  /// How many ranks the node has, where `launched` does not say.
+  void set_local_size(int size) noexcept { local_size_ = size; }
+
+  /// To poll for questions; -1 where there is no socket.
+  int descriptor() const noexcept { return socket_.get(); }
+  /// Answers the questions that have come; does not wait.
+  void answer(const State& own);
+  /// Asks the other ranks of the node, and answers theirs meanwhile. Ranks that have said nothing after
+  /// `patience` are silent.
+  std::vector<Answer> ask(const State& own, std::chrono::milliseconds patience);
+  /// A rank that found itself late before this one did, and has asked who is missing: it reports.
+  std::optional<int> reporter() const noexcept { return reporter_; }
+
+ private:
+  struct Message;
+  void receive(const State& own, std::vector<Answer>* answers);
+  bool send(int local_rank, const Message& message) const;
+
+  std::string job_;
+  int local_rank_, local_size_;
+  FileDescriptor socket_;
+  std::optional<int> reporter_;
+};
 
 /// Ends a job whose ranks do not come together: finds out who is missing, and sees to it that one rank says
 /// so and the others leave quietly. Everything but the setters is called by the watchdog's thread.
 class LateRanks {
  public:
   /// Before MPI has started: knows what the launcher said.
-  explicit LateRanks(const LaunchEnvironment& place);
+  explicit LateRanks(const LaunchEnvironment& launched);
 
   /// Once MPI has said who the ranks are. `processes`: of this node's ranks. Not while a wait goes on.
   void set_world(const World& world, std::vector<int> processes);
@@ -35,7 +89,7 @@ class LateRanks {
   RollCall::State state(const char* operation, bool late) const;
   std::string name_of(const RollCall::Answer& answer) const;
   std::string who_is_missing(const std::vector<RollCall::Answer>& answers) const;
-  void wait_for_reporter(const RollCall::State& mine, int seconds);
+  void wait_for_reporter(const RollCall::State& own, int seconds);
   void report(const char* operation, double seconds, const std::string& missing) const;
 
   RollCall roll_call_;

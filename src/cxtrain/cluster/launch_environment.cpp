@@ -20,20 +20,44 @@ int number(const std::string& text, int otherwise) {
   return text.empty() ? otherwise : std::atoi(text.c_str());
 }
 
+bool is_set(const char* name) { return std::getenv(name) != nullptr; }
+
 }  // namespace
+
+std::string_view to_string(LaunchedBy launcher) {
+  switch (launcher) {
+    case LaunchedBy::mpirun:
+      return "mpirun";
+    case LaunchedBy::srun:
+      return "srun";
+    case LaunchedBy::spawn:
+      return "spawn";
+    case LaunchedBy::alone:
+      break;
+  }
+  return "alone";
+}
+
+LaunchedBy detect_launcher() {
+  if (is_set(kSupervisorVariable) && is_set("OMPI_COMM_WORLD_SIZE")) return LaunchedBy::spawn;
+  // Open MPI's mpirun sets the first, MPICH's the second. srun sets its own beside PMIx's, but inside
+  // `sbatch` the SLURM_* ones describe the batch step and say nothing about this process.
+  if (is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMI_SIZE")) return LaunchedBy::mpirun;
+  if (is_set("PMIX_RANK")) return is_set("SLURM_STEP_ID") ? LaunchedBy::srun : LaunchedBy::mpirun;
+  return LaunchedBy::alone;
+}
 
 LaunchEnvironment read_launch_environment() {
   // In this order: Open MPI's own, PMIx's, MPICH's, Slurm's.
   LaunchEnvironment found;
   found.rank = number(first_of({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}), 0);
   found.size = number(first_of({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}), 0);
-  found.local_rank =
-      number(first_of({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}), -1);
+  found.local_rank = number(first_of({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}), -1);
   found.local_size = number(first_of({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}), 0);
   // The name alone may come again (Open MPI makes it from 16 bits of a hash); the server's address does not.
-  std::string job = first_of({"PMIX_NAMESPACE"}) +
-                    first_of({"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3",
-                              "PMIX_SERVER_URI21", "PMIX_SERVER_URI2"});
+  std::string job =
+      first_of({"PMIX_NAMESPACE"}) + first_of({"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3",
+                                               "PMIX_SERVER_URI21", "PMIX_SERVER_URI2"});
   if (job.empty()) job = first_of({"SLURM_JOB_ID"}) + "." + first_of({"SLURM_STEP_ID"});
   if (job == ".") job = "parent " + std::to_string(getppid());  // the node's part of the launcher
   found.job = std::to_string(geteuid()) + "-" + std::to_string(std::hash<std::string>{}(job));

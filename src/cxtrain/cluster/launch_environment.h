@@ -1,10 +1,21 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
+/// What the launcher of this process says in its environment, for the time before MPI says it better.
 namespace cxtrain {
 
-/// What a launcher says about this process in its environment, for the time before MPI says it better.
+/// Who started the ranks of this world; `spawn`: a cxtrain process that watches over them (launchers/).
+enum class LaunchedBy { alone, mpirun, srun, spawn };
+std::string_view to_string(LaunchedBy launcher);
+
+/// Set for ranks that a cxtrain process has spawned: where it listens for them.
+inline constexpr const char* kSupervisorVariable = "CXTRAIN_SUPERVISOR";
+
+/// Who started this process, read from the environment before MPI starts.
+LaunchedBy detect_launcher();
+
 struct LaunchEnvironment {
   int rank = 0;
   int size = 0;         ///< ranks of the job; 0: not said

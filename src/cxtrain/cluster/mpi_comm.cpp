@@ -91,9 +91,8 @@ int MpiComm::size() const {
 
 bool MpiComm::on_all_ranks(const char* operation, bool here) const {
   int everywhere = here ? 1 : 0;
-  call(operation, [&](MPI_Comm comm) {
-    return MPI_Allreduce(MPI_IN_PLACE, &everywhere, 1, MPI_INT, MPI_MIN, comm);
-  });
+  call(operation,
+       [&](MPI_Comm comm) { return MPI_Allreduce(MPI_IN_PLACE, &everywhere, 1, MPI_INT, MPI_MIN, comm); });
   return everywhere == 1;
 }
 

@@ -55,14 +55,13 @@ WorldFacts collect_facts(const MpiComm& comm, const MpiComm& node_comm, int lowe
 
 MpiWorld::Connection::Connection(double timeout_seconds)
     : late_ranks(read_launch_environment()),
-      watchdog(
-          timeout_seconds,
-          [this](Watchdog::Cause cause, const char* operation, double seconds) {
-            if (cause == Watchdog::Cause::signal) return late_ranks.save();
-            late_ranks.end_job(operation, seconds);
-          },
-          {.descriptor = late_ranks.descriptor(),
-           .work = [this](const char* operation) { late_ranks.answer(operation); }}),
+      watchdog(timeout_seconds,
+               [this](Watchdog::Cause cause, const char* operation, double seconds) {
+                 if (cause == Watchdog::Cause::signal) return late_ranks.save();
+                 late_ranks.end_job(operation, seconds);
+               },
+               {.descriptor = late_ranks.descriptor(),
+                .work = [this](const char* operation) { late_ranks.answer(operation); }}),
       session(watchdog),
       comm(MpiComm::duplicate_of(MPI_COMM_WORLD, watchdog)),
       node_comm(comm.split_by_node()) {}

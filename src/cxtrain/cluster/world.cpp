@@ -1,11 +1,14 @@
 #include "cxtrain/cluster/world.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/cluster/mpi_world.h"
-#include "cxtrain/cluster/solo_world.h"
 
 namespace cxtrain {
 namespace {
@@ -16,39 +19,27 @@ WorldFacts solo_facts() {
   return facts;
 }
 
-bool is_set(const char* name) { return std::getenv(name) != nullptr; }
-
 int number_in(const char* name) {
   const char* text = std::getenv(name);
   return text == nullptr ? 0 : std::atoi(text);
 }
 
+/// "<exit status> <message>", or "0 <text>".
+std::string outcome_of(const std::function<std::string()>& work) {
+  try {
+    return "0 " + work();
+  } catch (const std::exception& error) {
+    return std::to_string(static_cast<int>(code_of(error))) + " " + message_of(error);
+  } catch (...) {
+    return std::to_string(static_cast<int>(ExitCode::failure)) + " an exception that is no std::exception";
+  }
+}
+
+std::string text_of(const std::string& outcome) { return outcome.substr(outcome.find(' ') + 1); }
+
 }  // namespace
 
-std::string_view to_string(LaunchedBy launcher) {
-  switch (launcher) {
-    case LaunchedBy::mpirun:
-      return "mpirun";
-    case LaunchedBy::srun:
-      return "srun";
-    case LaunchedBy::spawn:
-      return "spawn";
-    case LaunchedBy::alone:
-      break;
-  }
-  return "alone";
-}
-
 SoloWorld::SoloWorld() : World(solo_facts()) {}
-
-LaunchedBy detect_launcher() {
-  if (is_set(kSupervisorVariable) && is_set("OMPI_COMM_WORLD_SIZE")) return LaunchedBy::spawn;
-  // Open MPI's mpirun sets the first, MPICH's the second. srun sets its own beside PMIx's, but inside
-  // `sbatch` the SLURM_* ones describe the batch step and say nothing about this process.
-  if (is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMI_SIZE")) return LaunchedBy::mpirun;
-  if (is_set("PMIX_RANK")) return is_set("SLURM_STEP_ID") ? LaunchedBy::srun : LaunchedBy::mpirun;
-  return LaunchedBy::alone;
-}
 
 std::unique_ptr<World> make_world(double timeout_seconds) {
   if (detect_launcher() == LaunchedBy::alone) {
@@ -68,6 +59,26 @@ std::unique_ptr<World> make_world(double timeout_seconds) {
                              "was built without PMIx support for Slurm: use `mpirun` inside the allocation");
   }
   return world;
+}
+
+std::vector<std::string> gather_agreed(World& world, const std::function<std::string()>& work) {
+  std::vector<std::string> outcomes = world.all_gather(outcome_of(work));
+  const auto failed = std::find_if(outcomes.begin(), outcomes.end(),
+                                   [](const auto& text) { return !text.starts_with("0 "); });
+  if (failed == outcomes.end()) {
+    for (std::string& outcome : outcomes) outcome = text_of(outcome);
+    return outcomes;
+  }
+  const auto code = static_cast<ExitCode>(std::stoi(*failed));
+  std::string message = text_of(*failed);
+  if (std::any_of(outcomes.begin(), outcomes.end(), [&](const auto& text) { return text != *failed; })) {
+    message = "rank " + std::to_string(failed - outcomes.begin()) + ": " + message;
+  }
+  throw AgreedError(code, message);
+}
+
+void run_agreed(World& world, const std::function<void()>& work) {
+  gather_agreed(world, [&] { return work(), std::string(); });
 }
 
 }  // namespace cxtrain

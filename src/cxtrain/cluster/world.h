@@ -8,16 +8,15 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/error.h"
+#include "cxtrain/cluster/launch_environment.h"
+
 /// Who takes part: ranks, nodes, and the control messages between them.
 ///
 /// A `World` is made once, at start-up, and never changes. Its collectives carry small control data
 /// (agreements, names, configuration); gradients travel through `Communicator`. Every collective is
 /// called by every rank, in the same order, from the thread that made the world.
 namespace cxtrain {
-
-/// Who started the ranks of this world; `spawn`: a cxtrain process that watches over them (launchers/).
-enum class LaunchedBy { alone, mpirun, srun, spawn };
-std::string_view to_string(LaunchedBy launcher);
 
 /// Plain facts about this rank and its world.
 struct WorldFacts {
@@ -30,8 +29,8 @@ struct WorldFacts {
   int max_local_size = 1;  ///< the largest local_size of any node
   std::string hostname;
   LaunchedBy launched_by = LaunchedBy::alone;
-  std::vector<int>
-      rank_nodes;  ///< node of each world rank; empty: ranks fill the nodes in blocks of max_local_size
+  /// The node of each world rank; empty: ranks fill the nodes in blocks of max_local_size.
+  std::vector<int> rank_nodes;
 };
 
 class World {
@@ -86,15 +85,36 @@ class World {
 /// The --timeout_seconds of a job that was not told one.
 inline constexpr double kDefaultTimeout = 1800;
 
-/// Set for ranks that a cxtrain process has spawned: where it listens for them.
-inline constexpr const char* kSupervisorVariable = "CXTRAIN_SUPERVISOR";
-
-/// Who started this process, read from the environment before MPI starts.
-LaunchedBy detect_launcher();
-
 /// The world that this process was started in: MPI's when a launcher started it, else a world of one that
 /// does not start MPI at all. A rank that does not come to it within `timeout_seconds` ends the job. Throws
 /// CommunicationError, among others when Slurm started N tasks as N worlds of one.
 std::unique_ptr<World> make_world(double timeout_seconds = kDefaultTimeout);
+
+/// An error that every rank has: it is reported once, and the ranks end by themselves with its status.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Runs `work`, which talks to no other rank, on every rank, and compares the outcome: where it threw an
+/// Error on any, all throw one AgreedError with the message (naming the ranks where not all have it).
+/// Collective.
+void run_agreed(World& world, const std::function<void()>& work);
+/// The same for work that returns a text: gives every rank's, in rank order. Collective.
+std::vector<std::string> gather_agreed(World& world, const std::function<std::string()>& work);
+
+/// A world of one that never starts MPI: starting it as a singleton costs more than a first training step.
+class SoloWorld final : public World {
+ public:
+  SoloWorld();
+  void barrier() override {}
+  std::int64_t max(std::int64_t value) override { return value; }
+  std::uint64_t any(std::uint64_t flags) override { return flags; }
+  void sum(std::span<double>) override {}
+  std::vector<std::string> all_gather(std::string_view text) override { return {std::string(text)}; }
+  std::string broadcast(std::string text, int) override { return text; }
+  void set_timeout(double, std::function<std::string()>) override {}
+  void abort(int) noexcept override {}
+};
 
 }  // namespace cxtrain

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
 namespace {

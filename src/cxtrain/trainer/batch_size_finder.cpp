@@ -10,7 +10,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/device/memory.h"
 #include "cxtrain/trainer/model_snapshot.h"
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
 namespace {

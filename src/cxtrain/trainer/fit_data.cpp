@@ -3,7 +3,7 @@
 #include <map>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
 namespace {

@@ -6,7 +6,7 @@
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/finite_check.h"
 

@@ -12,7 +12,7 @@
 #include "cxtrain/callbacks/learning_rate_monitor.h"
 #include "cxtrain/callbacks/progress.h"
 #include "cxtrain/callbacks/timer.h"
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/config/max_time.h"
 #include "cxtrain/device/memory.h"
 #include "cxtrain/report/csv_logger.h"

@@ -4,7 +4,7 @@
 
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/stop_signals.h"
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/config/batch_limit.h"
 #include "cxtrain/config/launch.h"
 #include "cxtrain/device/gather_hardware.h"

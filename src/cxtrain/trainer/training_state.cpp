@@ -8,7 +8,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
 namespace {

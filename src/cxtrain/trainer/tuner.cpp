@@ -1,7 +1,7 @@
 #include "cxtrain/trainer/tuner.h"
 
 #include "cxtrain/base/log.h"
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/trainer/optimization.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/nccl/nccl_handle.h"
 #include "support/fake_nccl.h"
 

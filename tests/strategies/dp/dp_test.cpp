@@ -8,7 +8,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/cluster/solo_world.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/plugin/loader.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/cluster/agree.h"
+#include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "cxtrain/cluster/roll_call.h"
+#include "cxtrain/cluster/late_ranks.h"
 
 #include <unistd.h>
 
