@@ -21,7 +21,7 @@
 #include <string>
 
 #include "cxtrain/base/clock.h"
-#include "cxtrain/device/memory.h"
+#include "cxtrain/device/resources.h"
 #include "floor/floor_work.h"
 
 namespace {

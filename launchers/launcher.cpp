@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/device/cores.h"
+#include "cxtrain/device/resources.h"
 #include "launchers/mpirun.h"
 #include "launchers/spawn.h"
 

@@ -9,7 +9,7 @@
 #include "support/catch.h"
 
 #include "cxtrain/cli/info_command.h"
-#include "cxtrain/device/hardware_json.h"
+#include "cxtrain/device/hardware.h"
 #include "support/own_strategies.h"
 
 using namespace cxtrain;

@@ -1,5 +1,4 @@
-#include "cxtrain/device/gather_hardware.h"
-#include "cxtrain/device/hardware_json.h"
+#include "cxtrain/device/hardware.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 

@@ -1,4 +1,4 @@
-#include "cxtrain/device/gather_hardware.h"
+#include "cxtrain/device/hardware.h"
 
 #include "support/catch.h"
 

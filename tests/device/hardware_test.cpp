@@ -7,7 +7,7 @@
 #include "support/catch.h"
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/device/hardware_json.h"
+#include "cxtrain/device/hardware.h"
 #include "cxtrain/device/nvml.h"
 #include "support/random_texts.h"
 

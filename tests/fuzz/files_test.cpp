@@ -1,7 +1,7 @@
 #include <zlib.h>
 
 #include "cxtrain/cli/yaml_config.h"
-#include "cxtrain/device/hardware_json.h"
+#include "cxtrain/device/hardware.h"
 #include "fuzz/fuzz.h"
 
 namespace cxtrain::test {

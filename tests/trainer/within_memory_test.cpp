@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/device/memory.h"
+#include "cxtrain/device/resources.h"
 #include "support/catch.h"
 
 using namespace cxtrain;

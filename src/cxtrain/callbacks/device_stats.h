@@ -7,8 +7,8 @@
 
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/config/plan.h"
-#include "cxtrain/device/cpu_load.h"
 #include "cxtrain/device/nvml.h"
+#include "cxtrain/device/resources.h"
 
 namespace cxtrain {
 

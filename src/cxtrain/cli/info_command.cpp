@@ -6,7 +6,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/config/visible_gpus.h"
-#include "cxtrain/device/hardware_json.h"
+#include "cxtrain/device/hardware.h"
 
 namespace cxtrain {
 namespace {

@@ -22,7 +22,7 @@
 #include "cxtrain/config/launch.h"
 #include "cxtrain/config/strategy_arguments.h"
 #include "cxtrain/config/strategy_name.h"
-#include "cxtrain/device/gather_hardware.h"
+#include "cxtrain/device/hardware.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/plugin/known_strategies.h"

@@ -8,7 +8,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
-#include "cxtrain/device/memory.h"
+#include "cxtrain/device/resources.h"
 
 namespace cxtrain {
 namespace {

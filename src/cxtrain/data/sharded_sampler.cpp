@@ -10,7 +10,7 @@
 #include <string>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/device/memory.h"
+#include "cxtrain/device/resources.h"
 
 namespace cxtrain {
 

@@ -11,7 +11,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/device/memory.h"
+#include "cxtrain/device/resources.h"
 #include "cxtrain/trainer/model_snapshot.h"
 
 #ifdef CXTRAIN_WITH_CUDA

@@ -10,7 +10,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/device/cores.h"
+#include "cxtrain/device/resources.h"
 
 #ifdef CXTRAIN_WITH_CUDA
 #include <c10/cuda/CUDAFunctions.h>

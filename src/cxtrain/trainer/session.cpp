@@ -14,7 +14,7 @@
 #include "cxtrain/callbacks/timer.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/max_time.h"
-#include "cxtrain/device/memory.h"
+#include "cxtrain/device/resources.h"
 #include "cxtrain/report/csv_logger.h"
 #include "cxtrain/report/jsonl_logger.h"
 #include "cxtrain/report/model_summary.h"

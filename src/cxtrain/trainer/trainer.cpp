@@ -7,7 +7,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/batch_limit.h"
 #include "cxtrain/config/launch.h"
-#include "cxtrain/device/gather_hardware.h"
+#include "cxtrain/device/hardware.h"
 #include "cxtrain/plugin/known_strategies.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/device/cores.h"
+#include "cxtrain/device/resources.h"
 
 namespace cxtrain {
 namespace {

@@ -1,8 +1,27 @@
 #pragma once
 
+#include <cstdint>
+
 #include "cxtrain/base/clock.h"
 
+/// Processor and memory: what this process has of the machine, and what it takes.
 namespace cxtrain {
+
+/// Cores that this process may run on, at least 1: the mask that mpirun or Slurm bound it to.
+int cores_of_this_process();
+
+/// The most bytes of main memory that this process has held at once since it started (resident set,
+/// high-water mark).
+std::int64_t peak_resident_bytes();
+
+/// Private memory that this process may write to, used or not: what RLIMIT_DATA limits.
+std::int64_t data_bytes();
+
+/// Main memory of this machine.
+std::int64_t total_memory_bytes();
+
+/// Main memory that can still be had on this machine without swapping, as the kernel estimates it.
+std::int64_t available_memory_bytes();
 
 /// What this process takes of the machine.
 struct CpuSample {
