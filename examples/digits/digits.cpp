@@ -6,8 +6,8 @@
 #include <ATen/ops/softmax.h>
 #include <torch/nn/modules/linear.h>
 
+#include "cxtrain/data/data_file.h"
 #include "cxtrain/data/digits_dataset.h"
-#include "cxtrain/data/find_data_file.h"
 #include "cxtrain/data/tensor_dataset.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cxtrain/data/find_data_file.h"
+#include "cxtrain/data/data_file.h"
 #include "cxtrain/data/text_dataset.h"
 #include "cxtrain/trainer/data_module.h"
 

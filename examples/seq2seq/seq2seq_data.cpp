@@ -6,8 +6,7 @@
 #include <sstream>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/data/find_data_file.h"
-#include "cxtrain/data/read_file.h"
+#include "cxtrain/data/data_file.h"
 
 void ReversedLines::collate(std::span<const std::int64_t> indices, cxtrain::Batch& batch) const {
   const auto count = static_cast<std::int64_t>(indices.size());

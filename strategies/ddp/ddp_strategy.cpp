@@ -10,7 +10,6 @@
 #include "cxtrain/reduce/reducer.h"
 #include "cxtrain/reduce/sync_batch_norm.h"
 #include "cxtrain/reduce/tensor_sync.h"
-#include "cxtrain/reduce/verify.h"
 #include "cxtrain/strategy/divided_parameters.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/strategy/whole_parameters.h"

@@ -1,11 +1,10 @@
 #include "replica.h"
 
 #include <ATen/core/grad_mode.h>
-#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <map>
-#include <sstream>
+#include <string>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
@@ -15,23 +14,20 @@ namespace {
 
 constexpr const char* kFactory = "trainer.set_replica_factory";
 
-std::string describe(const NamedTensor& item) {
-  std::ostringstream text;
-  text << item.name << " (" << c10::toString(item.tensor.scalar_type()) << " " << item.tensor.sizes() << ")";
-  return text.str();
+std::vector<std::string> descriptions(const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> texts;
+  for (const NamedTensor& tensor : tensors) texts.push_back(describe(tensor));
+  return texts;
 }
 
 void require_same(const std::vector<NamedTensor>& primary, const std::vector<NamedTensor>& replica,
                   std::size_t index) {
-  for (std::size_t i = 0; i < std::max(primary.size(), replica.size()); ++i) {
-    const std::string asked = i < primary.size() ? describe(primary[i]) : "nothing further";
-    const std::string found = i < replica.size() ? describe(replica[i]) : "nothing further";
-    if (asked == found) continue;
-    throw ConfigError(kFactory,
-                      "made another model than the one that is trained: where that has " + asked +
-                          ", replica " + std::to_string(index) + " has " + found,
-                      "build the replicas from the same arguments as the model");
-  }
+  const auto found = first_difference(descriptions(primary), descriptions(replica), "nothing further");
+  if (!found) return;
+  throw ConfigError(kFactory,
+                    "made another model than the one that is trained: where that has `" + found->first +
+                        "`, replica " + std::to_string(index) + " has `" + found->second + "`",
+                    "build the replicas from the same arguments as the model");
 }
 
 /// Models that share tensors would train each other's.

@@ -7,7 +7,7 @@
 
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/strategy/trainable.h"
-#include "cxtrain/tensor/named_tensor.h"
+#include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
 

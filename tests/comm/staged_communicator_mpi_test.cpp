@@ -7,9 +7,9 @@
 #include <ATen/ops/zeros.h>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/comm/flat.h"
 #include "cxtrain/comm/host_communicator.h"
 #include "cxtrain/comm/staged_communicator.h"
+#include "cxtrain/tensor/layout.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 

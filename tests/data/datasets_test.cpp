@@ -10,9 +10,8 @@
 #include "support/catch.h"
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/data/data_file.h"
 #include "cxtrain/data/digits_dataset.h"
-#include "cxtrain/data/find_data_file.h"
-#include "cxtrain/data/read_file.h"
 #include "cxtrain/data/tensor_dataset.h"
 #include "cxtrain/data/text_dataset.h"
 #include "support/temp_dir.h"
@@ -183,12 +182,12 @@ TEST_CASE("a text is split nine to one without overlap", "[dataset]") {
 
 TEST_CASE("data files are looked for in the stated order", "[dataset]") {
   const TempDir dir;
-  const auto places = data_places("/a/b/c/bin/program", "/mine");
+  const auto places = data_folders("/a/b/c/bin/program", "/mine");
   CHECK(places == std::vector<std::string>{"/mine", "/a/b/c/bin/.deps/data", "/a/b/c/.deps/data",
                                            "/a/b/.deps/data", "/a/.deps/data", "/.deps/data",
                                            "/a/b/c/share/cxtrain/data"});
-  CHECK(data_places("/a/bin/program", std::nullopt).front() == "/a/bin/.deps/data");
-  CHECK(data_places("/1/2/3/4/5/6/7/8/p", std::nullopt)[5] == "/1/2/3/.deps/data");
+  CHECK(data_folders("/a/bin/program", std::nullopt).front() == "/a/bin/.deps/data");
+  CHECK(data_folders("/1/2/3/4/5/6/7/8/p", std::nullopt)[5] == "/1/2/3/.deps/data");
 
   std::filesystem::create_directory(dir.file("second"));
   const std::vector<std::string> two{dir.file("first"), dir.file("second")};

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/tensor/named_tensor.h"
+#include "cxtrain/tensor/piece.h"
 #include "support/catch.h"
 #include "support/skip.h"
 

@@ -9,7 +9,6 @@
 #include "cxtrain/comm/nccl/nccl_communicator.h"
 #include "cxtrain/comm/solo_communicator.h"
 #include "cxtrain/optim/optimizer.h"
-#include "cxtrain/precision/autocast.h"
 #include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/reduce/reducer.h"

@@ -4,7 +4,7 @@
 #include <ATen/ops/rand.h>
 
 #include "cxtrain/optim/optimizer.h"
-#include "cxtrain/tensor/shard_plan.h"
+#include "cxtrain/tensor/piece.h"
 #include "support/catch.h"
 
 namespace cxtrain {

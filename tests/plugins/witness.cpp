@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/data/data_file.h"
 #include "cxtrain/data/digits_dataset.h"
-#include "cxtrain/data/find_data_file.h"
 #include "cxtrain/data/tensor_dataset.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"

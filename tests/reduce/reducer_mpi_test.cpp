@@ -12,7 +12,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/comm/host_communicator.h"
-#include "cxtrain/reduce/verify.h"
+#include "cxtrain/reduce/tensor_sync.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 

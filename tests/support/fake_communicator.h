@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/comm/flat.h"
+#include "cxtrain/tensor/layout.h"
 
 namespace cxtrain::test {
 

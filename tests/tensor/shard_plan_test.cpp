@@ -1,4 +1,4 @@
-#include "cxtrain/tensor/shard_plan.h"
+#include "cxtrain/tensor/piece.h"
 
 #include <random>
 

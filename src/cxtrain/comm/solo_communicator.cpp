@@ -4,7 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/comm/flat.h"
+#include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
 namespace {

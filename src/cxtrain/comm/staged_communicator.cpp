@@ -5,7 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/comm/flat.h"
+#include "cxtrain/tensor/layout.h"
 
 #ifdef CXTRAIN_WITH_CUDA
 #include <cuda_runtime_api.h>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/data/read_file.h"
+#include "cxtrain/data/data_file.h"
 
 namespace cxtrain {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cxtrain/data/data_shard.h"
+#include "cxtrain/data/batch.h"
 
 namespace cxtrain {
 

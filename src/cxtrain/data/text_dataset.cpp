@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/data/read_file.h"
+#include "cxtrain/data/data_file.h"
 
 namespace cxtrain {
 

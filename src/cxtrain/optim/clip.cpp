@@ -7,7 +7,7 @@
 #include <ATen/ops/clamp_max.h>
 #include <ATen/ops/reciprocal.h>
 
-#include "cxtrain/tensor/tensor_kinds.h"
+#include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
 
@@ -15,14 +15,14 @@ void clip_by_norm(at::TensorList gradients, const at::Tensor& norm, double max_n
   if (gradients.empty()) return;
   const at::NoGradGuard no_grad;
   const at::Tensor factor = at::clamp_max(at::reciprocal(norm.add(1e-6)).mul(max_norm), 1.0);
-  for_each_kind(gradients, [&](at::TensorList kind) {
+  for_each_dtype_and_device(gradients, [&](at::TensorList kind) {
     at::_foreach_mul_(kind, factor.to(kind[0].device(), kind[0].scalar_type()));
   });
 }
 
 void clip_by_value(at::TensorList gradients, double limit) {
   const at::NoGradGuard no_grad;
-  for_each_kind(gradients, [&](at::TensorList kind) {
+  for_each_dtype_and_device(gradients, [&](at::TensorList kind) {
     at::_foreach_clamp_min_(kind, -limit);
     at::_foreach_clamp_max_(kind, limit);
   });

@@ -1,6 +1,8 @@
 #include "cxtrain/optim/fused.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
@@ -13,10 +15,35 @@
 #include <string_view>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/optim/foreach_sgd.h"
 
 namespace cxtrain {
 namespace {
+
+/// One SGD step by elementary operations on lists, for what the fused kernel cannot do: LibTorch 2.11's, on
+/// the CPU, leaves bfloat16 and float16 parameters unchanged except in the last elements that fill no vector
+/// register (tests/optim/optimizers_test.cpp shows it). `momentum`: one buffer per parameter, or none without
+/// momentum; zeroed before its first step.
+void foreach_sgd_step(at::TensorList parameters, at::TensorList gradients, at::TensorList momentum,
+                      const Sgd& rule, double weight_decay, double lr) {
+  std::vector<at::Tensor> updates(gradients.begin(), gradients.end());
+  if (weight_decay != 0) updates = at::_foreach_add(gradients, parameters, weight_decay);
+  if (!momentum.empty()) {
+    at::_foreach_mul_(momentum, rule.momentum);
+    at::_foreach_add_(momentum, updates, 1 - rule.dampening);
+    if (rule.nesterov) {
+      updates = at::_foreach_add(updates, momentum, rule.momentum);
+    } else {
+      updates.assign(momentum.begin(), momentum.end());
+    }
+  }
+  at::_foreach_add_(parameters, updates, -lr);
+}
+
+/// Whether the fused kernel is wrong for these.
+bool fused_sgd_is_broken(const at::Tensor& parameter) {
+  return parameter.is_cpu() &&
+         (parameter.scalar_type() == at::kHalf || parameter.scalar_type() == at::kBFloat16);
+}
 
 template <class Rule>
 constexpr bool kHasMoments = std::is_same_v<Rule, Adam> || std::is_same_v<Rule, AdamW>;

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "cxtrain/optim/optimizer.h"
-#include "cxtrain/optim/parameter_groups.h"
 
 namespace cxtrain {
 

@@ -56,4 +56,18 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup,
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSetup& setup,
                                           const std::vector<NamedTensor>& parameters);
 
+/// A group as an optimizer works on it: hyperparameters settled, every parameter in exactly one.
+struct ResolvedGroup {
+  /// Indices of the optimizer's pieces; none where other ranks have the group's parameters.
+  std::vector<std::size_t> pieces;
+  double lr;
+  double weight_decay;
+};
+
+/// Groups, parameters and pieces are those of `make_optimizer`. `lr` and `weight_decay` are the defaults of
+/// groups that name none.
+std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& groups,
+                                          const std::vector<NamedTensor>& parameters,
+                                          std::span<const Piece> pieces, double lr, double weight_decay);
+
 }  // namespace cxtrain

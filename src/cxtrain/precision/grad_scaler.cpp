@@ -7,7 +7,7 @@
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/zeros.h>
 
-#include "cxtrain/tensor/tensor_kinds.h"
+#include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
 
@@ -25,7 +25,7 @@ at::Tensor GradScaler::scale(const at::Tensor& loss) const {
 void GradScaler::unscale(std::span<const at::Tensor> gradients) {
   found_inf_.zero_();
   at::reciprocal_out(inverse_scale_, scale_);
-  for_each_kind({gradients.data(), gradients.size()}, [this](at::TensorList kind) {
+  for_each_dtype_and_device({gradients.data(), gradients.size()}, [this](at::TensorList kind) {
     const at::Device device = kind[0].device();
     if (device == scale_.device()) {
       return at::_amp_foreach_non_finite_check_and_unscale_(kind, found_inf_, inverse_scale_);

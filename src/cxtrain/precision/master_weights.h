@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cxtrain/precision/policy.h"
-#include "cxtrain/tensor/named_tensor.h"
+#include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
 

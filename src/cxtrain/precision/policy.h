@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
 #include <optional>
@@ -14,9 +15,8 @@ struct PrecisionPolicy {
   std::optional<at::ScalarType> module_dtype;    ///< parameters, buffers and floating-point inputs (`*-true`)
   std::optional<at::ScalarType> autocast_dtype;  ///< matrix products of the forward pass (`*-mixed`)
   bool scale_gradients = false;                  ///< float16 gradients underflow without a loss scale
-  bool batch_norm_in_float32 =
-      false;                    ///< of the module's dtype, batch norm's parameters and statistics excepted
-  bool master_weights = false;  ///< the optimizer updates float32 copies (master_weights.h)
+  bool batch_norm_in_float32 = false;            ///< `module_dtype` is for all but batch norm
+  bool master_weights = false;                   ///< the optimizer updates float32 copies (master_weights.h)
 };
 
 /// Of a canonical name: 32-true, 64-true, bf16-mixed, 16-mixed, bf16-true, 16-true. `amp_level` "O2" makes of
@@ -24,5 +24,22 @@ struct PrecisionPolicy {
 /// optimizer, dynamic loss scale; operations that need float32 (losses, softmax) still get it from autocast.
 /// Throws ConfigError for other names.
 PrecisionPolicy precision_policy(std::string_view name, std::string_view amp_level = "");
+
+/// Autocast for this thread while it lives: the forward pass and the loss, nothing else. Without a dtype it
+/// does nothing. The outermost guard drops the cache of converted weights, which the optimizer step makes
+/// stale.
+class AutocastGuard {
+ public:
+  AutocastGuard(c10::DeviceType device, std::optional<c10::ScalarType> dtype);
+  ~AutocastGuard();
+  AutocastGuard(const AutocastGuard&) = delete;
+  AutocastGuard& operator=(const AutocastGuard&) = delete;
+
+ private:
+  c10::DeviceType device_;
+  bool active_;
+  bool was_enabled_ = false;
+  c10::ScalarType previous_dtype_ = c10::ScalarType::Float;
+};
 
 }  // namespace cxtrain

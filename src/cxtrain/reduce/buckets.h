@@ -1,13 +1,24 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "cxtrain/tensor/parameter_shape.h"
-
 namespace cxtrain {
+
+/// What those who plan memory for parameters need to know of one.
+struct ParameterShape {
+  std::int64_t numel;
+  at::ScalarType dtype;
+  at::Device device;
+};
+
+inline ParameterShape shape_of(const at::Tensor& parameter) {
+  return {parameter.numel(), parameter.scalar_type(), parameter.device()};
+}
 
 /// A bucket to be: some parameters of one dtype and device, in the order in which their gradients are
 /// expected.

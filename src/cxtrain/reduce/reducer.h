@@ -14,7 +14,7 @@
 #include "cxtrain/comm/node/node_memory.h"
 #include "cxtrain/memory/kept_memory.h"
 #include "cxtrain/reduce/buckets.h"
-#include "cxtrain/tensor/named_tensor.h"
+#include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
 
@@ -103,10 +103,10 @@ class Reducer {
   void use_order(std::vector<std::size_t> order);
 
   std::vector<Parameter> parameters_;
-  std::vector<at::Tensor> frozen_;         ///< those that require no gradient
-  std::vector<at::Tensor> arenas_;         ///< flat memory, one per dtype and device
-  std::vector<Bucket> buckets_;            ///< slices of the arenas
-  std::shared_ptr<MemPool> pool_;          ///< for gradients; or null
+  std::vector<at::Tensor> frozen_;            ///< those that require no gradient
+  std::vector<at::Tensor> arenas_;            ///< flat memory, one per dtype and device
+  std::vector<Bucket> buckets_;               ///< slices of the arenas
+  std::shared_ptr<MemPool> pool_;             ///< for gradients; or null
   std::optional<UseTensorPool> pool_in_use_;  ///< while gradients are made
   Communicator& communicator_;
   NodeMemory* node_memory_;  ///< the communicator's, or null

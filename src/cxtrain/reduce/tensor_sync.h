@@ -2,12 +2,19 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
 #include <vector>
 
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/tensor/named_tensor.h"
+#include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
+
+/// Checks that every rank has the same parameters: names, shapes, dtypes, which of them are trained, in the
+/// same order. Collective. Throws AgreedError, on every rank, naming the first parameter that differs,
+/// the two ranks, and what each has. Costs one small message where all is well.
+void verify_same_parameters(std::span<const NamedTensor> parameters, World& world);
 
 /// Gives every rank rank 0's tensors, as one message per dtype and device: parameters at the start, and after
 /// each step the buffers that a forward pass changes (running statistics of batch norm), as torch's
@@ -24,14 +31,14 @@ class TensorSync {
   static void broadcast_once(const std::vector<NamedTensor>& tensors, Communicator& communicator);
 
  private:
-  struct Group {
+  struct Message {
     std::vector<at::Tensor> tensors;
-    std::vector<at::Tensor> places;  ///< their parts of `flat`, shaped like them
+    std::vector<at::Tensor> slices;  ///< of `flat`, one for each tensor and shaped like it
     at::Tensor flat;
   };
 
   Communicator& communicator_;
-  std::vector<Group> groups_;
+  std::vector<Message> messages_;
 };
 
 }  // namespace cxtrain

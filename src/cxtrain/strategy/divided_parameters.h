@@ -9,7 +9,7 @@
 #include "cxtrain/precision/master_weights.h"
 #include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/strategy/whole_parameters.h"
-#include "cxtrain/tensor/shard_plan.h"
+#include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
 
@@ -56,8 +56,8 @@ class DividedParameters final : public TrainedParameters {
   Communicator& group_;
   WholeParameters::Steps steps_;
   std::vector<Kind> kinds_;
-  std::vector<bool> divided_;           ///< of each master
-  std::vector<ElementRange> mine_;      ///< of each master; everything where it is not divided
+  std::vector<bool> divided_;                         ///< of each master
+  std::vector<ElementRange> mine_;                    ///< of each master; everything where it is not divided
   std::vector<std::optional<std::size_t>> piece_of_;  ///< of each master; none where others update it
   std::vector<std::size_t> master_of_;                ///< of each piece
   std::vector<Piece> pieces_;

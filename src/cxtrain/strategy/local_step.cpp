@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/precision/autocast.h"
+#include "cxtrain/precision/policy.h"
 
 namespace cxtrain {
 namespace {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,7 +14,7 @@
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_traits.h"
-#include "cxtrain/data/data_shard.h"
+#include "cxtrain/data/batch.h"
 #include "cxtrain/optim/setup.h"
 #include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/precision/policy.h"
@@ -112,5 +113,9 @@ class Strategy : public Stateful {
   /// Gives every rank the whole model back, and lets go of it and of everything collective. Collective.
   virtual void teardown() {}
 };
+
+/// SHA-256 over the bytes of every parameter and buffer of the strategy's model, contiguous, in the order of
+/// their names. Copies what is on a GPU to the host. Collective.
+std::string parameters_sha256(Strategy& strategy);
 
 }  // namespace cxtrain

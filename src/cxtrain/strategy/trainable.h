@@ -9,7 +9,7 @@
 #include "cxtrain/data/batch.h"
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/strategy/metric_sink.h"
-#include "cxtrain/tensor/named_tensor.h"
+#include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
 

@@ -7,6 +7,8 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
+#include "cxtrain/tensor/layout.h"
+
 namespace cxtrain {
 namespace {
 
@@ -14,10 +16,9 @@ at::ScalarType norm_type(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-/// As it lies in memory, where it lies in one piece.
+/// Where the tensor has gaps, in row-major order.
 at::Tensor in_memory_order(const at::Tensor& tensor) {
-  if (!tensor.is_non_overlapping_and_dense()) return tensor.reshape({-1});
-  return tensor.detach().as_strided({tensor.numel()}, {1}, tensor.storage_offset());
+  return tensor.is_non_overlapping_and_dense() ? flat(tensor.detach()) : tensor.reshape({-1});
 }
 
 at::Tensor norm_of(const at::Tensor& tensor, double order) {

@@ -1,13 +1,16 @@
 #include "cxtrain/tensor/piece.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <map>
 #include <sstream>
 #include <string_view>
 
+#include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/tensor/norms.h"
 
 namespace cxtrain {
 namespace {
@@ -43,6 +46,22 @@ void copy_overlap(const Piece& source, const Piece& target) {
 }
 
 }  // namespace
+
+std::string describe(const NamedTensor& named) {
+  std::ostringstream text;
+  text << named.name << ": " << c10::toString(named.tensor.scalar_type()) << " " << named.tensor.sizes();
+  return text.str();
+}
+
+std::optional<Difference> first_difference(std::span<const std::string> first,
+                                           std::span<const std::string> second, const std::string& ended) {
+  for (std::size_t i = 0; i < std::max(first.size(), second.size()); ++i) {
+    const std::string& one = i < first.size() ? first[i] : ended;
+    const std::string& other = i < second.size() ? second[i] : ended;
+    if (one != other) return Difference{i, one, other};
+  }
+  return std::nullopt;
+}
 
 Piece whole_piece(std::string name, at::Tensor tensor) {
   const std::int64_t elements = tensor.numel();
@@ -81,6 +100,27 @@ void fill_pieces(std::span<const Piece> targets, std::span<const Piece> sources)
     if (found.empty() || covered < target.range.end)
       throw StateError("the saved state lacks " + target.name + (found.empty() ? "" : " in part"));
   }
+}
+
+ShardPlan plan_shards(std::span<const std::int64_t> sizes, int ranks) {
+  ShardPlan plan;
+  std::int64_t total = 0;
+  for (const std::int64_t size : sizes) {
+    plan.offsets.push_back(total);
+    total += round_up(size, kNormChunk);
+  }
+  plan.share = round_up(divide_up<std::int64_t>(total, ranks), kNormChunk);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::int64_t begin = rank * plan.share, end = begin + plan.share;
+    std::vector<ElementRange>& shard = plan.shards.emplace_back();
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const auto within = [&](std::int64_t element) {
+        return std::clamp<std::int64_t>(element - plan.offsets[i], 0, sizes[i]);
+      };
+      shard.push_back({within(begin), within(end)});
+    }
+  }
+  return plan;
 }
 
 }  // namespace cxtrain

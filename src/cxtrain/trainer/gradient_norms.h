@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "cxtrain/tensor/named_tensor.h"
+#include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
 

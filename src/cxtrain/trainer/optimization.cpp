@@ -7,8 +7,8 @@
 #include "cxtrain/optim/clip.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/strategy/local_step.h"
+#include "cxtrain/tensor/layout.h"
 #include "cxtrain/tensor/norms.h"
-#include "cxtrain/tensor/tensor_kinds.h"
 #include "cxtrain/trainer/gradient_norms.h"
 
 namespace cxtrain {
@@ -85,7 +85,7 @@ bool Optimization::leave_out_ranks_that_skipped(Contribution contribution) {
   if (with_loss == 0) return false;
   if (skipped == 0) return true;
   const at::NoGradGuard no_grad;
-  for_each_kind(list_of(trained_->held_gradients()), [&](at::TensorList kind) {
+  for_each_dtype_and_device(list_of(trained_->held_gradients()), [&](at::TensorList kind) {
     at::_foreach_mul_(kind, world.size() / (world.size() - skipped));
   });
   return true;

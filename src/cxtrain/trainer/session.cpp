@@ -20,7 +20,7 @@
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/tensorboard_logger.h"
 #include "cxtrain/report/version_dir.h"
-#include "cxtrain/strategy/parameter_hash.h"
+#include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/layer_rows.h"
 
 namespace cxtrain {

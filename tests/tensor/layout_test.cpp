@@ -1,4 +1,4 @@
-#include "cxtrain/tensor/tensor_kinds.h"
+#include "cxtrain/tensor/layout.h"
 
 #include <ATen/ops/empty.h>
 
@@ -22,7 +22,7 @@ TEST_CASE("tensors are grouped by device and dtype, in order") {
                                         at::Tensor(),
                                         tensor(kMeta, at::kFloat)};
   std::vector<std::vector<std::size_t>> kinds;
-  for_each_kind(tensors, [&](at::TensorList kind) {
+  for_each_dtype_and_device(tensors, [&](at::TensorList kind) {
     kinds.emplace_back();
     for (const at::Tensor& member : kind) {
       std::size_t i = 0;
@@ -36,10 +36,11 @@ TEST_CASE("tensors are grouped by device and dtype, in order") {
 TEST_CASE("tensors of one kind are handed on as they are, none not at all") {
   const std::vector<at::Tensor> tensors{tensor(at::kCPU, at::kFloat), tensor(at::kCPU, at::kFloat)};
   const at::Tensor* seen = nullptr;
-  for_each_kind(tensors, [&](at::TensorList kind) { seen = kind.data(); });
+  for_each_dtype_and_device(tensors, [&](at::TensorList kind) { seen = kind.data(); });
   CHECK(seen == tensors.data());
-  for_each_kind(std::vector<at::Tensor>(2), [](at::TensorList) { FAIL("called without tensors"); });
-  for_each_kind({}, [](at::TensorList) { FAIL("called without tensors"); });
+  for_each_dtype_and_device(std::vector<at::Tensor>(2),
+                            [](at::TensorList) { FAIL("called without tensors"); });
+  for_each_dtype_and_device({}, [](at::TensorList) { FAIL("called without tensors"); });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "cxtrain/strategy/parameter_hash.h"
+#include "cxtrain/strategy/strategy.h"
 
 #include "cxtrain/base/sha256.h"
 

@@ -1,9 +1,11 @@
-#include "cxtrain/data/read_file.h"
+#include "cxtrain/data/data_file.h"
 
 #include <zlib.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "cxtrain/base/error.h"
@@ -53,6 +55,46 @@ std::string read_file(const std::string& path) {
                     (error == Z_ERRNO ? system_error(errno) : std::string(message)) + "; fetch it again");
   }
   return content;
+}
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> data_folders(const std::string& program,
+                                      const std::optional<std::string>& environment) {
+  constexpr int kFoldersAbove = 5;
+  std::vector<std::string> folders;
+  if (environment && !environment->empty()) folders.push_back(*environment);
+  const fs::path beside = fs::path(program).parent_path();
+  fs::path folder = beside;
+  for (int i = 0; i <= kFoldersAbove; ++i) {
+    folders.push_back((folder / ".deps" / "data").string());
+    if (folder == folder.parent_path()) break;
+    folder = folder.parent_path();
+  }
+  folders.push_back((beside.parent_path() / "share" / "cxtrain" / "data").string());
+  return folders;
+}
+
+std::string find_data_file(const std::string& name, std::span<const std::string> folders) {
+  std::string tried;
+  for (const std::string& folder : folders) {
+    const fs::path path = fs::path(folder) / name;
+    std::error_code error;
+    if (fs::is_regular_file(path, error)) return path.string();
+    tried += "\n  " + path.string();
+  }
+  throw DataError(
+      "the data file '" + name + "' was asked for and found in none of these folders:" + tried +
+      "\nName the file with --data.path, or its folder in the environment variable CXTRAIN_DATA.");
+}
+
+std::string find_data_file(const std::string& name) {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const char* environment = std::getenv("CXTRAIN_DATA");
+  return find_data_file(
+      name, data_folders(program.string(),
+                         environment != nullptr ? std::optional<std::string>(environment) : std::nullopt));
 }
 
 }  // namespace cxtrain

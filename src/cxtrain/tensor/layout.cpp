@@ -1,0 +1,36 @@
+#include "cxtrain/tensor/layout.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace cxtrain {
+namespace {
+
+bool same_dtype_and_device(const at::Tensor& a, const at::Tensor& b) {
+  return a.defined() && b.defined() && a.scalar_type() == b.scalar_type() && a.device() == b.device();
+}
+
+}  // namespace
+
+void for_each_dtype_and_device(at::TensorList tensors, const std::function<void(at::TensorList)>& work) {
+  if (tensors.empty()) return;
+  if (std::all_of(tensors.begin(), tensors.end(),
+                  [&](const at::Tensor& tensor) { return same_dtype_and_device(tensor, tensors[0]); })) {
+    return work(tensors);
+  }
+  std::vector<std::vector<at::Tensor>> lists;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) continue;
+    const auto list = std::find_if(lists.begin(), lists.end(), [&](const auto& known) {
+      return same_dtype_and_device(known.front(), tensor);
+    });
+    if (list == lists.end()) {
+      lists.push_back({tensor});
+    } else {
+      list->push_back(tensor);
+    }
+  }
+  for (const std::vector<at::Tensor>& list : lists) work(list);
+}
+
+}  // namespace cxtrain

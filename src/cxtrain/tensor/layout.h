@@ -1,0 +1,20 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+
+namespace cxtrain {
+
+/// A dense tensor's elements [numel] as they lie in memory.
+inline at::Tensor flat(const at::Tensor& tensor) {
+  return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
+}
+
+/// Calls `work` once for each device and dtype among the tensors, with the tensors that have both, in their
+/// order; the first tensor's come first. ATen's multi-tensor operations and single messages need that.
+/// Undefined tensors are left out. Where all tensors have the same, as is nearly always so, `work` gets the
+/// list as it is.
+void for_each_dtype_and_device(at::TensorList tensors, const std::function<void(at::TensorList)>& work);
+
+}  // namespace cxtrain
