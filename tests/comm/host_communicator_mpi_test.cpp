@@ -54,7 +54,7 @@ TEST_CASE("all_reduce averages, takes minimum and maximum") {
   CHECK(reduced(ReduceOp::max) == 4.0 * (world.size() - 1));
 }
 
-TEST_CASE("a part of an allocation is reduced alone, and parts do not disturb each other") {
+TEST_CASE("a part of an allocation is reduced alone, and slices do not disturb each other") {
   MpiWorld& world = test_world();
   HostCommunicator communicator = test::host_communicator(0);
   const at::Tensor arena = communicator.allocate(3000, at::kFloat, at::kCPU);
@@ -71,7 +71,7 @@ TEST_CASE("a part of an allocation is reduced alone, and parts do not disturb ea
 struct Scattered {
   at::Tensor memory;
   std::shared_ptr<MemPool> pool;
-  std::vector<NodeMemory::Part> parts;
+  std::vector<NodeMemory::Slice> slices;
 
   Scattered(HostCommunicator& communicator, at::ScalarType dtype, const std::vector<std::int64_t>& counts,
             unsigned seed) {
@@ -79,7 +79,7 @@ struct Scattered {
     std::int64_t total = 0;
     for (const std::int64_t count : counts) {
       sizes.push_back(static_cast<std::size_t>(count) * c10::elementSize(dtype));
-      parts.push_back({total, {}});
+      slices.push_back({total, {}});
       total += (count + 63) / 64 * 64;
     }
     memory = communicator.allocate(total, dtype, at::kCPU);
@@ -87,17 +87,17 @@ struct Scattered {
     std::mt19937 random(seed);
     const UseTensorPool use(pool);
     for (std::size_t i = 0; i < counts.size(); ++i) {
-      const at::Tensor place = memory.narrow(0, parts[i].offset, counts[i]);
+      const at::Tensor place = memory.narrow(0, slices[i].offset, counts[i]);
       const at::Tensor elsewhere = at::empty({counts[i]}, dtype);
       const bool stays = random() % 3 == 0 || pool == nullptr || !pool->contains(elsewhere.const_data_ptr());
-      parts[i].values = stays ? place : elsewhere;
+      slices[i].values = stays ? place : elsewhere;
       if (!stays) ++in_pool;
     }
   }
   int in_pool = 0;
 };
 
-TEST_CASE("parts are reduced wherever they lie, on one node and on several, as if they lay in one piece") {
+TEST_CASE("slices are reduced wherever they lie, on one node and on several, as if they lay in one piece") {
   MpiWorld& world = test_world();
   const int per_node = GENERATE(0, 1, 2);
   const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble, at::kBFloat16, at::kInt);
@@ -113,13 +113,13 @@ TEST_CASE("parts are reduced wherever they lie, on one node and on several, as i
         (world.size() > 1 && per_node != 1 && !(per_node == 2 && world.size() == 3 && world.rank() == 2)));
   for (int repeat = 0; repeat < 2; ++repeat) {
     for (std::size_t i = 0; i < counts.size(); ++i) {
-      scattered.parts[i].values.fill_(world.rank() + static_cast<int>(i) % 7 + repeat);
+      scattered.slices[i].values.fill_(world.rank() + static_cast<int>(i) % 7 + repeat);
     }
-    communicator.node_memory()->all_reduce_parts(scattered.memory, scattered.parts, ReduceOp::sum);
+    communicator.node_memory()->all_reduce_slices(scattered.memory, scattered.slices, ReduceOp::sum);
     const int ranks = world.size();
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const int sum = ranks * (ranks - 1) / 2 + ranks * (static_cast<int>(i) % 7 + repeat);
-      REQUIRE(at::equal(scattered.parts[i].values, at::full({counts[i]}, sum, dtype)));
+      REQUIRE(at::equal(scattered.slices[i].values, at::full({counts[i]}, sum, dtype)));
     }
   }
 }
@@ -145,8 +145,8 @@ TEST_CASE("ranks see each other's memory through either kind of window") {
     auto window = SharedWindow::allocate(world.node_comm(), 1000, backing);
     REQUIRE(window);
     CHECK(window->memory()->address().name[0] == '\0');  // nothing is left behind
-    CHECK(window->mine()[999] == std::byte{0});
-    window->mine()[world.rank()] = static_cast<std::byte>(world.rank() + 1);
+    CHECK(window->own()[999] == std::byte{0});
+    window->own()[world.rank()] = static_cast<std::byte>(world.rank() + 1);
     world.barrier();
     for (int other = 0; other < world.size(); ++other) {
       CHECK(window->segments()[static_cast<std::size_t>(other)][other] == static_cast<std::byte>(other + 1));

@@ -76,8 +76,8 @@ void HostCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {
   if (size_ == 1 || tensor.numel() == 0) return;
   std::byte* const data = data_of(tensor);
   const auto count = static_cast<std::size_t>(tensor.numel());
-  if (const auto place = windows_.find(data)) {
-    return windows_.all_reduce(*place, tensor.scalar_type(), count, op);
+  if (const auto location = windows_.find(data)) {
+    return windows_.all_reduce(*location, tensor.scalar_type(), count, op);
   }
   mpi_all_reduce(comm_, data, tensor.scalar_type(), count, op, op == ReduceOp::avg ? size_ : 1);
 }
@@ -93,8 +93,8 @@ void HostCommunicator::reduce_scatter(const at::Tensor& output, const at::Tensor
     return;
   }
   const auto count = static_cast<std::size_t>(output.numel());
-  if (const auto place = windows_.find(from)) {
-    return windows_.reduce_scatter(to, *place, input.scalar_type(), count, op);
+  if (const auto location = windows_.find(from)) {
+    return windows_.reduce_scatter(to, *location, input.scalar_type(), count, op);
   }
   mpi_reduce_scatter(comm_, to, from, input.scalar_type(), count, op, op == ReduceOp::avg ? size_ : 1,
                      scratch_);
@@ -107,11 +107,11 @@ void HostCommunicator::all_gather(const at::Tensor& output, const at::Tensor& in
   if (bytes == 0) return;
   std::byte* const data = data_of(output);
   const auto* const from = static_cast<const std::byte*>(input.const_data_ptr());
-  std::byte* const mine = data + static_cast<std::size_t>(rank_) * bytes;
-  if (mine != from) std::copy_n(from, bytes, mine);
+  std::byte* const own = data + static_cast<std::size_t>(rank_) * bytes;
+  if (own != from) std::copy_n(from, bytes, own);
   if (size_ == 1) return;
-  const auto place = windows_.num_nodes() == 1 ? windows_.find(data) : std::nullopt;
-  if (place) return windows_.all_gather(*place, bytes);
+  const auto location = windows_.num_nodes() == 1 ? windows_.find(data) : std::nullopt;
+  if (location) return windows_.all_gather(*location, bytes);
   mpi_all_gather(comm_, data, bytes);
 }
 

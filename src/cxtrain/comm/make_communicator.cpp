@@ -6,7 +6,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/mpi_world.h"
 #include "cxtrain/comm/host_communicator.h"
-#include "cxtrain/comm/parts_communicator.h"
+#include "cxtrain/comm/per_device_communicator.h"
 #include "cxtrain/comm/solo_communicator.h"
 #include "cxtrain/comm/staged_communicator.h"
 
@@ -52,18 +52,18 @@ std::unique_ptr<Communicator> make_for_device(World& world, c10::Device device, 
 std::unique_ptr<Communicator> make_communicator(World& world, std::span<const c10::Device> devices,
                                                 double timeout_seconds) {
   if (world.size() == 1) return std::make_unique<SoloCommunicator>();
-  std::vector<PartsCommunicator::Part> parts;
+  std::vector<PerDeviceCommunicator::Member> members;
   for (const c10::Device device : devices) {
-    const auto same = [&](const auto& part) { return part.device == device; };
-    if (std::any_of(parts.begin(), parts.end(), same)) continue;
-    parts.push_back({device, make_for_device(world, device, timeout_seconds)});
+    const auto same = [&](const auto& member) { return member.device == device; };
+    if (std::any_of(members.begin(), members.end(), same)) continue;
+    members.push_back({device, make_for_device(world, device, timeout_seconds)});
   }
 #ifdef CXTRAIN_WITH_CUDA
   // NCCL's communicators are made with their GPU as the current one; the rank's is its first.
   if (devices[0].is_cuda()) c10::cuda::set_device(devices[0].index());
 #endif
-  if (parts.size() == 1) return std::move(parts[0].communicator);
-  return std::make_unique<PartsCommunicator>(std::move(parts));
+  if (members.size() == 1) return std::move(members[0].communicator);
+  return std::make_unique<PerDeviceCommunicator>(std::move(members));
 }
 
 }  // namespace cxtrain

@@ -203,18 +203,18 @@ std::string to_json(const Hardware& hardware) {
 }
 
 Hardware merge_hardware(const std::vector<Hardware>& seen, const std::vector<int>& nodes, int me) {
-  const Hardware& mine = seen[static_cast<std::size_t>(me)];
+  const Hardware& own = seen[static_cast<std::size_t>(me)];
   const int my_node = nodes[static_cast<std::size_t>(me)];
   Hardware merged;
-  merged.env = mine.env;
-  merged.gpu_support = mine.gpu_support;
+  merged.env = own.env;
+  merged.gpu_support = own.gpu_support;
   for (int node = 0; node <= *std::ranges::max_element(nodes); ++node) {
     const auto first = static_cast<std::size_t>(std::ranges::find(nodes, node) - nodes.begin());
     bool shared = true;
     for (std::size_t rank = first; rank < nodes.size(); ++rank) {
       shared = shared && (nodes[rank] != node || show_the_same(seen[rank], seen[first]));
     }
-    merged.nodes.push_back((node == my_node && !shared ? mine : seen[first]).nodes[0]);
+    merged.nodes.push_back((node == my_node && !shared ? own : seen[first]).nodes[0]);
   }
   return merged;
 }

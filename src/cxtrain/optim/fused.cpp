@@ -74,100 +74,101 @@ FusedOptimizer::FusedOptimizer(Rule rule, const std::vector<ResolvedGroup>& grou
   const at::NoGradGuard no_grad;
   for (const ResolvedGroup& group : groups) {
     base_rates_.push_back(group.lr);
-    const std::size_t first_of_group = kinds_.size();
-    for (const std::size_t place : group.pieces) {
-      Kind& kind = kind_of(pieces[place], group, first_of_group);
-      kind.places.push_back(place);
-      kind.pieces.push_back(pieces[place]);
+    const std::size_t first_of_group = bundles_.size();
+    for (const std::size_t index : group.pieces) {
+      Bundle& bundle = bundle_of(pieces[index], group, first_of_group);
+      bundle.piece_indices.push_back(index);
+      bundle.pieces.push_back(pieces[index]);
     }
   }
-  for (Kind& kind : kinds_) {
-    if (!kind.frozen) make_state(kind);
+  for (Bundle& bundle : bundles_) {
+    if (!bundle.frozen) make_state(bundle);
   }
 }
 
-void FusedOptimizer::make_state(Kind& kind) {
+void FusedOptimizer::make_state(Bundle& bundle) {
   std::visit(
       [&](const auto& r) {
         using R = std::decay_t<decltype(r)>;
         if constexpr (kHasMoments<R>) {
-          kind.first = zeros_like_each(kind.pieces);
-          kind.second = zeros_like_each(kind.pieces);
-          if (r.amsgrad) kind.largest = zeros_like_each(kind.pieces);
+          bundle.first = zeros_like_each(bundle.pieces);
+          bundle.second = zeros_like_each(bundle.pieces);
+          if (r.amsgrad) bundle.largest = zeros_like_each(bundle.pieces);
         } else if (r.momentum != 0) {
-          kind.first = zeros_like_each(kind.pieces);
+          bundle.first = zeros_like_each(bundle.pieces);
         }
       },
       rule_);
-  const auto count = static_cast<std::int64_t>(kind.pieces.size());
-  kind.steps = at::zeros({count}, kind.pieces[0].values.options().dtype(at::kFloat).requires_grad(false));
-  kind.step_of = kind.steps.unbind();
-  kind.started.assign(kind.pieces.size(), 0);
+  const auto count = static_cast<std::int64_t>(bundle.pieces.size());
+  bundle.steps = at::zeros({count}, bundle.pieces[0].values.options().dtype(at::kFloat).requires_grad(false));
+  bundle.step_of = bundle.steps.unbind();
+  bundle.started.assign(bundle.pieces.size(), 0);
 }
 
-FusedOptimizer::Kind& FusedOptimizer::kind_of(const Piece& piece, const ResolvedGroup& group,
-                                              std::size_t first_of_group) {
+FusedOptimizer::Bundle& FusedOptimizer::bundle_of(const Piece& piece, const ResolvedGroup& group,
+                                                  std::size_t first_of_group) {
   // A flat part of a parameter has no flag of its own: parameters are divided among ranks while they train.
   const at::Tensor& parameter = piece.values;
   const bool frozen = piece.is_whole() && !parameter.requires_grad();
-  const auto same = std::find_if(
-      kinds_.begin() + static_cast<std::ptrdiff_t>(first_of_group), kinds_.end(), [&](const Kind& kind) {
-        const at::Tensor& other = kind.pieces[0].values;
-        return kind.frozen == frozen && other.scalar_type() == parameter.scalar_type() &&
-               other.device() == parameter.device();
-      });
-  if (same != kinds_.end()) return *same;
-  Kind& made = kinds_.emplace_back();
+  const auto same = std::find_if(bundles_.begin() + static_cast<std::ptrdiff_t>(first_of_group),
+                                 bundles_.end(), [&](const Bundle& bundle) {
+                                   const at::Tensor& other = bundle.pieces[0].values;
+                                   return bundle.frozen == frozen &&
+                                          other.scalar_type() == parameter.scalar_type() &&
+                                          other.device() == parameter.device();
+                                 });
+  if (same != bundles_.end()) return *same;
+  Bundle& made = bundles_.emplace_back();
   made.lr = group.lr;
   made.weight_decay = group.weight_decay;
   made.frozen = frozen;
   return made;
 }
 
-void FusedOptimizer::select(const Kind& kind, std::span<const at::Tensor> gradients) {
+void FusedOptimizer::select(const Bundle& bundle, std::span<const at::Tensor> gradients) {
   Selection& s = selection_;
   s.indices.clear();
   for (auto* list : {&s.parameters, &s.gradients, &s.first, &s.second, &s.largest, &s.step_of}) list->clear();
-  for (std::size_t i = 0; i < kind.pieces.size(); ++i) {
-    const at::Tensor& gradient = gradients[kind.places[i]];
+  for (std::size_t i = 0; i < bundle.pieces.size(); ++i) {
+    const at::Tensor& gradient = gradients[bundle.piece_indices[i]];
     if (!gradient.defined()) continue;
     s.indices.push_back(i);
-    s.parameters.push_back(kind.pieces[i].values);
-    s.gradients.push_back(laid_out_like(kind.pieces[i].values, gradient));
-    if (!kind.first.empty()) s.first.push_back(kind.first[i]);
-    if (!kind.second.empty()) s.second.push_back(kind.second[i]);
-    if (!kind.largest.empty()) s.largest.push_back(kind.largest[i]);
-    s.step_of.push_back(kind.step_of[i]);
+    s.parameters.push_back(bundle.pieces[i].values);
+    s.gradients.push_back(laid_out_like(bundle.pieces[i].values, gradient));
+    if (!bundle.first.empty()) s.first.push_back(bundle.first[i]);
+    if (!bundle.second.empty()) s.second.push_back(bundle.second[i]);
+    if (!bundle.largest.empty()) s.largest.push_back(bundle.largest[i]);
+    s.step_of.push_back(bundle.step_of[i]);
   }
 }
 
 void FusedOptimizer::step(const StepInputs& inputs) {
   const at::NoGradGuard no_grad;
-  for (Kind& kind : kinds_) {
-    if (!kind.steps.defined()) {
-      const auto has_gradient = [&](std::size_t place) { return inputs.gradients[place].defined(); };
-      if (std::none_of(kind.places.begin(), kind.places.end(), has_gradient)) continue;
-      make_state(kind);
+  for (Bundle& bundle : bundles_) {
+    if (!bundle.steps.defined()) {
+      const auto has_gradient = [&](std::size_t index) { return inputs.gradients[index].defined(); };
+      if (std::none_of(bundle.piece_indices.begin(), bundle.piece_indices.end(), has_gradient)) continue;
+      make_state(bundle);
     }
-    select(kind, inputs.gradients);
+    select(bundle, inputs.gradients);
     if (selection_.parameters.empty()) continue;
     std::optional<at::Tensor> found_inf;
-    if (inputs.found_inf != nullptr) found_inf = inputs.found_inf->to(kind.steps.device(), at::kFloat);
+    if (inputs.found_inf != nullptr) found_inf = inputs.found_inf->to(bundle.steps.device(), at::kFloat);
     // The kernels read the count that includes this step; a skipped step takes it back.
-    const bool all = selection_.parameters.size() == kind.pieces.size();
+    const bool all = selection_.parameters.size() == bundle.pieces.size();
     const auto count = [&](auto&& change) {
-      if (all) return static_cast<void>(change(kind.steps));
+      if (all) return static_cast<void>(change(bundle.steps));
       for (at::Tensor& step : selection_.step_of) change(step);
     };
     count([](at::Tensor& step) { step.add_(1); });
-    std::visit([&](const auto& rule) { update(rule, kind, kind.lr * lr_factor_, found_inf); }, rule_);
+    std::visit([&](const auto& rule) { update(rule, bundle, bundle.lr * lr_factor_, found_inf); }, rule_);
     if (found_inf) count([skipped = found_inf->reshape({})](at::Tensor& step) { step.sub_(skipped); });
   }
   selection_.gradients
       .clear();  // or they would outlive zero_gradients, and the next backward need memory of its own
 }
 
-void FusedOptimizer::update(const Sgd& rule, Kind& kind, double lr,
+void FusedOptimizer::update(const Sgd& rule, Bundle& bundle, double lr,
                             const std::optional<at::Tensor>& found_inf) {
   Selection& s = selection_;
   if (fused_sgd_is_broken(s.parameters[0])) {
@@ -175,38 +176,41 @@ void FusedOptimizer::update(const Sgd& rule, Kind& kind, double lr,
     if (rule.momentum != 0 && rule.dampening != 0) {
       throw ConfigError("optimizer.dampening", "is not available for 16-bit parameters on the CPU", "use 0");
     }
-    return foreach_sgd_step(s.parameters, s.gradients, s.first, rule, kind.weight_decay, lr);
+    return foreach_sgd_step(s.parameters, s.gradients, s.first, rule, bundle.weight_decay, lr);
   }
   if (rule.momentum == 0 || rule.dampening == 0) {
     // A buffer of zeros takes the first gradient as it is, so no step is a special first one.
-    at::_fused_sgd_(s.parameters, s.gradients, s.first, kind.weight_decay, rule.momentum, lr, rule.dampening,
-                    rule.nesterov, /*maximize=*/false, /*is_first_step=*/false, {}, found_inf);
+    at::_fused_sgd_(s.parameters, s.gradients, s.first, bundle.weight_decay, rule.momentum, lr,
+                    rule.dampening, rule.nesterov, /*maximize=*/false, /*is_first_step=*/false, {},
+                    found_inf);
     return;
   }
   // With dampening the first gradient must enter undamped: parameter by parameter, as they start.
   if (found_inf && found_inf->item<float>() != 0) return;
   for (std::size_t j = 0; j < s.indices.size(); ++j) {
-    char& started = kind.started[s.indices[j]];
+    char& started = bundle.started[s.indices[j]];
     at::_fused_sgd_(at::TensorList(s.parameters[j]), at::TensorList(s.gradients[j]),
-                    at::TensorList(s.first[j]), kind.weight_decay, rule.momentum, lr, rule.dampening,
+                    at::TensorList(s.first[j]), bundle.weight_decay, rule.momentum, lr, rule.dampening,
                     rule.nesterov, /*maximize=*/false,
                     /*is_first_step=*/started == 0, {}, {});
     started = 1;
   }
 }
 
-void FusedOptimizer::update(const Adam& rule, Kind& kind, double lr,
+void FusedOptimizer::update(const Adam& rule, Bundle& bundle, double lr,
                             const std::optional<at::Tensor>& found_inf) {
   Selection& s = selection_;
   at::_fused_adam_(s.parameters, s.gradients, s.first, s.second, s.largest, s.step_of, lr, rule.beta1,
-                   rule.beta2, kind.weight_decay, rule.eps, rule.amsgrad, /*maximize=*/false, {}, found_inf);
+                   rule.beta2, bundle.weight_decay, rule.eps, rule.amsgrad, /*maximize=*/false, {},
+                   found_inf);
 }
 
-void FusedOptimizer::update(const AdamW& rule, Kind& kind, double lr,
+void FusedOptimizer::update(const AdamW& rule, Bundle& bundle, double lr,
                             const std::optional<at::Tensor>& found_inf) {
   Selection& s = selection_;
   at::_fused_adamw_(s.parameters, s.gradients, s.first, s.second, s.largest, s.step_of, lr, rule.beta1,
-                    rule.beta2, kind.weight_decay, rule.eps, rule.amsgrad, /*maximize=*/false, {}, found_inf);
+                    rule.beta2, bundle.weight_decay, rule.eps, rule.amsgrad, /*maximize=*/false, {},
+                    found_inf);
 }
 
 std::vector<double> FusedOptimizer::learning_rates() const {
@@ -218,15 +222,15 @@ std::vector<double> FusedOptimizer::learning_rates() const {
 std::vector<Piece> FusedOptimizer::state() const {
   const bool moments = !std::holds_alternative<Sgd>(rule_);
   std::vector<Piece> all;
-  for (const Kind& kind : kinds_) {
-    if (!kind.steps.defined()) continue;
-    for (std::size_t i = 0; i < kind.pieces.size(); ++i) {
-      const Piece& piece = kind.pieces[i];
-      if (!kind.first.empty())
-        all.push_back(like(piece, moments ? "exp_avg." : "momentum_buffer.", kind.first[i]));
-      if (!kind.second.empty()) all.push_back(like(piece, "exp_avg_sq.", kind.second[i]));
-      if (!kind.largest.empty()) all.push_back(like(piece, "max_exp_avg_sq.", kind.largest[i]));
-      all.push_back(whole_piece("step." + piece.name, kind.step_of[i]));
+  for (const Bundle& bundle : bundles_) {
+    if (!bundle.steps.defined()) continue;
+    for (std::size_t i = 0; i < bundle.pieces.size(); ++i) {
+      const Piece& piece = bundle.pieces[i];
+      if (!bundle.first.empty())
+        all.push_back(like(piece, moments ? "exp_avg." : "momentum_buffer.", bundle.first[i]));
+      if (!bundle.second.empty()) all.push_back(like(piece, "exp_avg_sq.", bundle.second[i]));
+      if (!bundle.largest.empty()) all.push_back(like(piece, "max_exp_avg_sq.", bundle.largest[i]));
+      all.push_back(whole_piece("step." + piece.name, bundle.step_of[i]));
     }
   }
   return all;
@@ -237,16 +241,16 @@ void FusedOptimizer::load(std::span<const Piece> state) {
   std::set<std::string_view> found;
   for (const Piece& piece : state) found.insert(piece.name);
   const auto has_state = [&](const Piece& piece) { return found.contains("step." + piece.name); };
-  for (Kind& kind : kinds_) {
-    if (!kind.steps.defined() && std::any_of(kind.pieces.begin(), kind.pieces.end(), has_state))
-      make_state(kind);
+  for (Bundle& bundle : bundles_) {
+    if (!bundle.steps.defined() && std::any_of(bundle.pieces.begin(), bundle.pieces.end(), has_state))
+      make_state(bundle);
   }
   const std::vector<Piece> own = this->state();
   fill_pieces(own, state);
   std::set<std::string_view> known;
   for (const Piece& piece : own) known.insert(piece.name);
-  for (const Kind& kind : kinds_) {
-    for (const Piece& piece : kind.pieces) {
+  for (const Bundle& bundle : bundles_) {
+    for (const Piece& piece : bundle.pieces) {
       for (const char* prefix : {"exp_avg.", "momentum_buffer.", "exp_avg_sq.", "max_exp_avg_sq.", "step."}) {
         const std::string name = prefix + piece.name;
         if (!found.contains(name) || known.contains(name)) continue;
@@ -255,9 +259,9 @@ void FusedOptimizer::load(std::span<const Piece> state) {
       }
     }
   }
-  for (Kind& kind : kinds_) {
-    for (std::size_t i = 0; i < kind.step_of.size(); ++i)
-      kind.started[i] = kind.step_of[i].item<float>() > 0 ? 1 : 0;
+  for (Bundle& bundle : bundles_) {
+    for (std::size_t i = 0; i < bundle.step_of.size(); ++i)
+      bundle.started[i] = bundle.step_of[i].item<float>() > 0 ? 1 : 0;
   }
 }
 

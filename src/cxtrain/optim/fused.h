@@ -24,31 +24,31 @@ class FusedOptimizer final : public Optimizer {
 
  private:
   /// Pieces of one group, dtype and device, with their state in the same order.
-  struct Kind {
+  struct Bundle {
     double lr, weight_decay;
-    bool frozen = false;              ///< when training began; state is then made with the first gradient
-    std::vector<std::size_t> places;  ///< in the list of all pieces, and of their gradients
+    bool frozen = false;  ///< when training began; state is then made with the first gradient
+    std::vector<std::size_t> piece_indices;  ///< in the list of all pieces, and of their gradients
     std::vector<Piece> pieces;
     std::vector<at::Tensor> first, second, largest;  ///< momentum or exp_avg; exp_avg_sq; max_exp_avg_sq
     at::Tensor steps;                                ///< float32 [parameters]: updates made to each
     std::vector<at::Tensor> step_of;                 ///< its elements
     std::vector<char> started;  ///< momentum buffers that hold a gradient (SGD with dampening)
   };
-  /// What of a kind takes part in a step; all of it, nearly always.
+  /// What of a bundle takes part in a step; all of it, nearly always.
   struct Selection {
-    std::vector<std::size_t> indices;  ///< within the kind
+    std::vector<std::size_t> indices;  ///< within the bundle
     std::vector<at::Tensor> parameters, gradients, first, second, largest, step_of;
   };
 
-  Kind& kind_of(const Piece& piece, const ResolvedGroup& group, std::size_t first_of_group);
-  void make_state(Kind& kind);
-  void select(const Kind& kind, std::span<const at::Tensor> gradients);
-  void update(const Sgd& rule, Kind& kind, double lr, const std::optional<at::Tensor>& found_inf);
-  void update(const Adam& rule, Kind& kind, double lr, const std::optional<at::Tensor>& found_inf);
-  void update(const AdamW& rule, Kind& kind, double lr, const std::optional<at::Tensor>& found_inf);
+  Bundle& bundle_of(const Piece& piece, const ResolvedGroup& group, std::size_t first_of_group);
+  void make_state(Bundle& bundle);
+  void select(const Bundle& bundle, std::span<const at::Tensor> gradients);
+  void update(const Sgd& rule, Bundle& bundle, double lr, const std::optional<at::Tensor>& found_inf);
+  void update(const Adam& rule, Bundle& bundle, double lr, const std::optional<at::Tensor>& found_inf);
+  void update(const AdamW& rule, Bundle& bundle, double lr, const std::optional<at::Tensor>& found_inf);
 
   Rule rule_;
-  std::vector<Kind> kinds_;
+  std::vector<Bundle> bundles_;
   std::vector<double> base_rates_;
   double lr_factor_ = 1;
   Selection selection_;  // reused: a step allocates no lists

@@ -25,13 +25,13 @@ at::Tensor GradScaler::scale(const at::Tensor& loss) const {
 void GradScaler::unscale(std::span<const at::Tensor> gradients) {
   found_inf_.zero_();
   at::reciprocal_out(inverse_scale_, scale_);
-  for_each_dtype_and_device({gradients.data(), gradients.size()}, [this](at::TensorList kind) {
-    const at::Device device = kind[0].device();
+  for_each_dtype_and_device({gradients.data(), gradients.size()}, [this](at::TensorList list) {
+    const at::Device device = list[0].device();
     if (device == scale_.device()) {
-      return at::_amp_foreach_non_finite_check_and_unscale_(kind, found_inf_, inverse_scale_);
+      return at::_amp_foreach_non_finite_check_and_unscale_(list, found_inf_, inverse_scale_);
     }
     at::Tensor found = at::zeros({1}, found_inf_.options().device(device));
-    at::_amp_foreach_non_finite_check_and_unscale_(kind, found, inverse_scale_.to(device, at::kFloat));
+    at::_amp_foreach_non_finite_check_and_unscale_(list, found, inverse_scale_.to(device, at::kFloat));
     at::maximum_out(found_inf_, found_inf_, found.to(scale_.device(), at::kFloat));
   });
 }

@@ -56,7 +56,8 @@ Reducer::~Reducer() {
 }
 
 void Reducer::allocate_arenas() {
-  // One piece of memory per kind of parameter; its size does not depend on how it is cut into buckets.
+  // One piece of memory per dtype and device of parameters; its size does not depend on how it is cut into
+  // buckets.
   std::vector<std::size_t> everything(parameters_.size());
   std::iota(everything.begin(), everything.end(), std::size_t{0});
   for (const BucketPlan& plan : plan_buckets(shapes(), everything, 0, 0)) {
@@ -89,7 +90,7 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
         arenas_.begin());
     at::Tensor flat = arenas_[arena].narrow(0, used[arena], plan.numel);
     used[arena] += plan.numel;
-    std::vector<NodeMemory::Part> parts;
+    std::vector<NodeMemory::Slice> slices;
     for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
       Parameter& parameter = parameters_[plan.parameters[i]];
       const at::Tensor& tensor = parameter.tensor;
@@ -98,11 +99,11 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
           flat.as_strided(tensor.sizes(), dense ? tensor.strides() : tensor.contiguous().strides(),
                           flat.storage_offset() + plan.offsets[i]);
       parameter.bucket = buckets_.size();
-      parameter.part = i;
-      parts.push_back({plan.offsets[i], parameter.view});
+      parameter.slice = i;
+      slices.push_back({plan.offsets[i], parameter.view});
     }
-    const std::size_t pending = parts.size();  // the layout may change after begin_backward
-    buckets_.push_back({std::move(flat), std::move(parts), pending});
+    const std::size_t pending = slices.size();  // the layout may change after begin_backward
+    buckets_.push_back({std::move(flat), std::move(slices), pending});
   }
 }
 
@@ -118,22 +119,22 @@ void Reducer::begin_backward(bool synchronize) {
   next_bucket_ = 0;
   observed_order_.clear();
   for (Parameter& parameter : parameters_) parameter.ready = false;
-  for (Bucket& bucket : buckets_) bucket.pending = bucket.parts.size();
+  for (Bucket& bucket : buckets_) bucket.pending = bucket.slices.size();
 }
 
 void Reducer::on_gradient(std::size_t index) {
   const std::lock_guard lock(gradients_arrive_);
   Parameter& parameter = parameters_[index];
   at::Tensor& gradient = parameter.tensor.mutable_grad();
-  at::Tensor& part = part_of(parameter);
-  if (!gradient.is_same(part)) {  // the first since zero_gradients: autograd made a tensor for it
+  at::Tensor& slice = slice_of(parameter);
+  if (!gradient.is_same(slice)) {  // the first since zero_gradients: autograd made a tensor for it
     if (!reduced_where_it_lies(gradient, parameter.view)) {
-      // Copying it into its place costs half of what adding to a zeroed place would.
+      // To copy it into the bucket costs half of what to add it to zeros there would.
       const at::NoGradGuard no_grad;
       parameter.view.copy_(gradient);
       gradient = parameter.view;
     }
-    part = gradient;
+    slice = gradient;
   }
   parameter.touched = true;
   if (!synchronize_ || parameter.ready) return;
@@ -143,12 +144,12 @@ void Reducer::on_gradient(std::size_t index) {
   if (options_.overlap && !order_.empty()) send_ready_buckets();
 }
 
-/// Whether it has a place in the pool to itself (autograd may hand out views of one tensor), laid out like
-/// its other one.
-bool Reducer::reduced_where_it_lies(const at::Tensor& gradient, const at::Tensor& place) const {
+/// Whether the gradient has a slot of the pool to itself (autograd may hand out views of one tensor), and
+/// lies there as it would in `view`, the parameter's slice of the bucket.
+bool Reducer::reduced_where_it_lies(const at::Tensor& gradient, const at::Tensor& view) const {
   return pool_ != nullptr && pool_->contains(gradient.const_data_ptr()) &&
-         gradient.storage().use_count() == 1 && gradient.storage().nbytes() == place.nbytes() &&
-         gradient.strides() == place.strides() && gradient.scalar_type() == place.scalar_type() &&
+         gradient.storage().use_count() == 1 && gradient.storage().nbytes() == view.nbytes() &&
+         gradient.strides() == view.strides() && gradient.scalar_type() == view.scalar_type() &&
          !gradient.requires_grad();
 }
 
@@ -160,7 +161,7 @@ void Reducer::send_ready_buckets() {
 
 void Reducer::send(const Bucket& bucket) {
   if (node_memory_ == nullptr) return communicator_.all_reduce(bucket.flat, ReduceOp::avg);
-  node_memory_->all_reduce_parts(bucket.flat, bucket.parts, ReduceOp::avg);
+  node_memory_->all_reduce_slices(bucket.flat, bucket.slices, ReduceOp::avg);
 }
 
 void Reducer::finish() {
@@ -183,7 +184,7 @@ void Reducer::fill_untouched() {
     const at::NoGradGuard no_grad;
     parameter.view.zero_();
     parameter.tensor.mutable_grad() = parameter.view;
-    part_of(parameter) = parameter.view;
+    slice_of(parameter) = parameter.view;
     if (!warned_unused_) names += (names.empty() ? "" : ", ") + parameter.name;
   }
   if (names.empty() || skipped || options_.find_unused_parameters) return;
@@ -206,9 +207,9 @@ void Reducer::forget_unused() {
 }
 
 void Reducer::agree_on_order() {
-  std::ostringstream mine;
-  for (const std::size_t index : observed_order_) mine << index << ' ';
-  std::istringstream agreed(world_.broadcast(mine.str()));  // rank 0's holds for all
+  std::ostringstream own;
+  for (const std::size_t index : observed_order_) own << index << ' ';
+  std::istringstream agreed(world_.broadcast(own.str()));  // rank 0's holds for all
   std::vector<std::size_t> order;
   for (std::size_t index = 0; agreed >> index;) order.push_back(index);
   use_order(std::move(order));
@@ -243,7 +244,7 @@ void Reducer::set_order(std::span<const std::string> names) {
 void Reducer::zero_gradients() {
   for (Parameter& parameter : parameters_) {
     parameter.tensor.mutable_grad().reset();
-    part_of(parameter) = parameter.view;  // lets go of the gradient's memory
+    slice_of(parameter) = parameter.view;  // lets go of the gradient's memory
     parameter.touched = false;
   }
   if (pool_ != nullptr) pool_in_use_.emplace(pool_);

@@ -27,8 +27,8 @@ struct ReducerOptions {
 
 /// The seam between autograd and communication: averages gradients over all ranks.
 ///
-/// Each gradient has its place in a flat bucket. A hook on each parameter notes that its gradient is ready,
-/// and moves it there, unless autograd made it in the pool of the communicator's node memory, where it is
+/// Each gradient has a slice of a flat bucket. A hook on each parameter notes that its gradient is ready, and
+/// moves it there, unless autograd made it in the pool of the communicator's node memory, where it is
 /// reduced as it lies. A full bucket is all-reduced as one message. Buckets go out strictly in index order,
 /// so that all ranks agree whatever order autograd takes. After the first synchronised step they are laid out
 /// anew in the order observed then (rank 0's, sent to all).
@@ -76,14 +76,14 @@ class Reducer {
   struct Parameter {
     std::string name;
     at::Tensor tensor;
-    at::Tensor view;                   ///< its place in the bucket, shaped and strided like the parameter
-    std::size_t bucket = 0, part = 0;  ///< where in `buckets_`
-    bool ready = false;                ///< in this backward
-    bool touched = false;              ///< since zero_gradients
+    at::Tensor view;                    ///< its slice of the bucket, shaped and strided like the parameter
+    std::size_t bucket = 0, slice = 0;  ///< where in `buckets_`
+    bool ready = false;                 ///< in this backward
+    bool touched = false;               ///< since zero_gradients
   };
   struct Bucket {
     at::Tensor flat;
-    std::vector<NodeMemory::Part> parts;  ///< the gradients, or their places; one per parameter
+    std::vector<NodeMemory::Slice> slices;  ///< one per parameter, with its gradient
     std::size_t pending = 0;
   };
 
@@ -92,9 +92,9 @@ class Reducer {
   void lay_out(std::span<const std::size_t> order);
   void send(const Bucket& bucket);
   void on_gradient(std::size_t index);
-  bool reduced_where_it_lies(const at::Tensor& gradient, const at::Tensor& place) const;
-  at::Tensor& part_of(const Parameter& parameter) {
-    return buckets_[parameter.bucket].parts[parameter.part].values;
+  bool reduced_where_it_lies(const at::Tensor& gradient, const at::Tensor& view) const;
+  at::Tensor& slice_of(const Parameter& parameter) {
+    return buckets_[parameter.bucket].slices[parameter.slice].values;
   }
   void send_ready_buckets();
   void fill_untouched();

@@ -63,10 +63,10 @@ Statistics gather_statistics(const at::Tensor& input, Communicator& communicator
     const auto [mean, variance] = at::batch_norm_update_stats(input, at::zeros({channels}, precise),
                                                               at::ones({channels}, precise), /*momentum=*/0);
     const auto values = static_cast<double>(count);
-    const at::Tensor mine = ranks.select(0, communicator.rank());
-    mine.narrow(0, 0, channels).copy_(mean);
-    mine.narrow(0, channels, channels).copy_(variance).mul_(values);
-    mine.narrow(0, 2 * channels, 1).fill_(values);
+    const at::Tensor own = ranks.select(0, communicator.rank());
+    own.narrow(0, 0, channels).copy_(mean);
+    own.narrow(0, channels, channels).copy_(variance).mul_(values);
+    own.narrow(0, 2 * channels, 1).fill_(values);
   }
   communicator.all_reduce(ranks, ReduceOp::sum);
   communicator.join();

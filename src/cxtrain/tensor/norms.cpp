@@ -46,19 +46,19 @@ std::vector<at::Tensor> norms(std::span<const at::Tensor> tensors, double order)
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> result(tensors.size());
   std::vector<at::Tensor> elsewhere;  // than on the CPU
-  std::vector<std::size_t> places;
+  std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].defined()) continue;
     if (tensors[i].is_cpu()) {
       result[i] = norm_of(tensors[i], order);
     } else {
       elsewhere.push_back(tensors[i]);
-      places.push_back(i);
+      indices.push_back(i);
     }
   }
   if (elsewhere.empty()) return result;
   const std::vector<at::Tensor> found = at::_foreach_norm(elsewhere, order, at::kFloat);
-  for (std::size_t i = 0; i < places.size(); ++i) result[places[i]] = found[i];
+  for (std::size_t i = 0; i < indices.size(); ++i) result[indices[i]] = found[i];
   return result;
 }
 

@@ -57,22 +57,22 @@ class NodeMemory {
  public:
   virtual ~NodeMemory() = default;
 
-  /// A pool in which tensors of `sizes` bytes (one for each part of the longest list to come) are reduced
-  /// where they lie, as parts. Collective: every rank asks for the same, and a new pool takes the place of
-  /// the last one. Null where there is none, perhaps not on all ranks.
+  /// A pool for tensors of `sizes` bytes, which `all_reduce_slices` reduces where they lie: one size for each
+  /// slice of the longest list that it will be called with. Collective: every rank asks for the same. A new
+  /// pool replaces the last one. Null where there is none, which may be so on some ranks only.
   virtual std::shared_ptr<MemPool> mem_pool(std::span<const std::size_t> sizes) = 0;
 
-  /// A piece of memory from `Communicator::allocate`, by its first element there, whose values may lie in a
-  /// tensor elsewhere: as many of them, dense, of the same dtype.
-  struct Part {
+  /// A slice of memory from `Communicator::allocate`, which begins at element `offset`. `values` is a dense
+  /// tensor of the same dtype with its elements: the slice itself, or a tensor in the pool.
+  struct Slice {
     std::int64_t offset;
     at::Tensor values;
   };
-  /// Combines parts of `memory` (of `allocate`) over all ranks, each in the tensor that holds its values. On
-  /// the whole as `Communicator::all_reduce`; what lies between the parts is left undefined. Every rank
-  /// passes the same parts, in ascending order, but may hold the values of a part in its place in `memory` or
-  /// in a tensor in the pool, whatever other ranks do.
-  virtual void all_reduce_parts(const at::Tensor& memory, std::span<const Part> parts, ReduceOp op) = 0;
+  /// Combines slices of `memory` (from `allocate`) over all ranks, as `Communicator::all_reduce` would
+  /// combine the whole; the result goes into each slice's `values`. What lies between the slices is undefined
+  /// afterwards. Every rank passes slices of the same offsets and sizes, in ascending order. Whether the
+  /// values of a slice lie in `memory` or in the pool may differ from rank to rank.
+  virtual void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op) = 0;
 };
 
 }  // namespace cxtrain

@@ -108,9 +108,10 @@ std::optional<SharedWindow> SharedWindow::allocate(const MpiComm& node_comm, std
 
 std::optional<SharedWindow> SharedWindow::made_of(Backing backing, const MpiComm& node_comm,
                                                   std::size_t bytes) {
-  const std::shared_ptr<SharedMemory> mine =
+  const std::shared_ptr<SharedMemory> own_memory =
       backing == Backing::anonymous ? SharedMemory::create(bytes) : SharedMemory::create_file(bytes);
-  const SharedMemory::Address address = mine != nullptr ? mine->address() : SharedMemory::Address{};
+  const SharedMemory::Address address =
+      own_memory != nullptr ? own_memory->address() : SharedMemory::Address{};
   std::vector<SharedMemory::Address> addresses(static_cast<std::size_t>(node_comm.size()));
   constexpr int kAddress = sizeof(SharedMemory::Address);
   node_comm.call(kSharing, [&](MPI_Comm node) {
@@ -122,12 +123,12 @@ std::optional<SharedWindow> SharedWindow::made_of(Backing backing, const MpiComm
   bool complete = true;
   for (const SharedMemory::Address& other : addresses) {
     const bool own = window.memory_.size() == static_cast<std::size_t>(window.rank_);
-    window.memory_.push_back(own ? mine : other.file >= 0 ? SharedMemory::open(other) : nullptr);
+    window.memory_.push_back(own ? own_memory : other.file >= 0 ? SharedMemory::open(other) : nullptr);
     complete = complete && window.memory_.back() != nullptr;
     if (complete) window.segments_.push_back(window.memory_.back()->data());
   }
   const bool everywhere = node_comm.on_all_ranks(kSharing, complete);
-  if (mine != nullptr) mine->forget_name();  // everyone has opened it, or does not want it
+  if (own_memory != nullptr) own_memory->forget_name();  // everyone has opened it, or does not want it
   if (!everywhere) return std::nullopt;
   return window;
 }

@@ -75,8 +75,8 @@ class SharedWindow {
   std::span<std::byte* const> segments() const noexcept { return segments_; }
   /// This rank's place among them.
   int rank() const noexcept { return rank_; }
-  std::byte* mine() const noexcept { return segments_[static_cast<std::size_t>(rank_)]; }
-  bool contains(const void* address) const noexcept { return address >= mine() && address < mine() + bytes_; }
+  std::byte* own() const noexcept { return segments_[static_cast<std::size_t>(rank_)]; }
+  bool contains(const void* address) const noexcept { return address >= own() && address < own() + bytes_; }
   /// This rank's segment, which may outlive the window.
   const std::shared_ptr<SharedMemory>& memory() const { return memory_[static_cast<std::size_t>(rank_)]; }
 

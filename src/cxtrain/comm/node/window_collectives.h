@@ -34,45 +34,47 @@ class WindowCollectives final : public NodeMemory {
   std::shared_ptr<SharedMemory> allocate(std::size_t bytes);
 
   /// Where in the windows an address of this rank lies.
-  struct Place {
+  struct Location {
     std::uint32_t window;
     std::uint64_t offset;  ///< bytes
   };
   /// For an address in memory of `allocate`.
-  std::optional<Place> find(const void* address) const;
+  std::optional<Location> find(const void* address) const;
 
-  void all_reduce(Place memory, c10::ScalarType dtype, std::size_t count, ReduceOp op) {
+  void all_reduce(Location memory, c10::ScalarType dtype, std::size_t count, ReduceOp op) {
     all_reduce(memory, dtype, count, {}, op);
   }
   /// `count` elements of `output`, which may be this rank's share of the memory at `input`. As `all_reduce`
   /// would leave them there, to the bit.
-  void reduce_scatter(std::byte* output, Place input, c10::ScalarType dtype, std::size_t count, ReduceOp op);
-  /// Every rank's `bytes` bytes, this rank's in their place in `output`. For one node.
-  void all_gather(Place output, std::size_t bytes);
+  void reduce_scatter(std::byte* output, Location input, c10::ScalarType dtype, std::size_t count,
+                      ReduceOp op);
+  /// Every rank's `bytes` bytes, this rank's where they belong in `output`. For one node.
+  void all_gather(Location output, std::size_t bytes);
 
   std::shared_ptr<MemPool> mem_pool(std::span<const std::size_t> sizes) override;
-  void all_reduce_parts(const at::Tensor& memory, std::span<const Part> parts, ReduceOp op) override;
+  void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op) override;
 
  private:
   struct Window {
     SharedWindow memory;
-    bool of_pool;  ///< tensors lie in it as it comes, on each rank in other places
+    bool of_pool;  ///< tensors lie in it as it comes, on each rank elsewhere
   };
 
-  std::optional<Place> find_anywhere(const void* address) const;
-  std::byte* at(int local_rank, Place place) const {
-    return windows_[place.window].memory.segments()[static_cast<std::size_t>(local_rank)] + place.offset;
+  std::optional<Location> find_anywhere(const void* address) const;
+  std::byte* at(int local_rank, Location location) const {
+    return windows_[location.window].memory.segments()[static_cast<std::size_t>(local_rank)] +
+           location.offset;
   }
   void drop_unused();
-  void all_reduce(Place memory, c10::ScalarType dtype, std::size_t count, std::span<const Part> parts,
+  void all_reduce(Location memory, c10::ScalarType dtype, std::size_t count, std::span<const Slice> slices,
                   ReduceOp op);
-  void all_reduce_gathered(const at::Tensor& memory, std::span<const Part> parts, ReduceOp op);
-  void sum_block(const Place& memory, c10::ScalarType dtype, std::size_t begin, std::size_t end,
-                 std::span<const Part> parts, ReduceOp op, int divisor);
-  void reduce_scatter_over_nodes(std::byte* output, Place input, c10::ScalarType dtype, std::size_t count,
+  void all_reduce_gathered(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op);
+  void sum_block(const Location& memory, c10::ScalarType dtype, std::size_t begin, std::size_t end,
+                 std::span<const Slice> slices, ReduceOp op, int divisor);
+  void reduce_scatter_over_nodes(std::byte* output, Location input, c10::ScalarType dtype, std::size_t count,
                                  ReduceOp op, int divisor);
-  /// All ranks' copies of what begins at `place`.
-  std::span<const std::byte* const> copies_of(Place place);
+  /// All ranks' copies of what begins at `location`.
+  std::span<const std::byte* const> copies_of(Location location);
 
   const MpiComm& comm_;
   MpiComm node_comm_;
@@ -82,8 +84,8 @@ class WindowCollectives final : public NodeMemory {
   std::vector<Window> windows_;  ///< the same on all ranks of the node
   /// Over several nodes: a node's sum of a piece lies in the first rank's segment.
   std::optional<SharedWindow> piece_;
-  /// For `mem_pool`'s parts: where each lies, written by every rank before it comes to the barrier.
-  std::optional<SharedWindow> places_;
+  /// For `mem_pool`'s slices: where each lies, written by every rank before it comes to the barrier.
+  std::optional<SharedWindow> locations_;
   std::vector<std::byte*> copies_;  ///< of the elements at hand, one per rank of the node
 };
 

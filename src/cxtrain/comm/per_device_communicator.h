@@ -7,22 +7,22 @@
 
 namespace cxtrain {
 
-/// For ranks that have several devices each: a communicator for each of them, which carries the tensors
-/// of its device. Every rank has its parts on devices of the same order, so that a part meets the same one of
-/// the other ranks.
-class PartsCommunicator final : public Communicator {
+/// For ranks that have several devices each: a communicator for each device, which carries the tensors that
+/// lie there. All ranks name their devices in the same order: the n-th communicator of a rank talks to the
+/// n-th of the others.
+class PerDeviceCommunicator final : public Communicator {
  public:
-  struct Part {
+  struct Member {
     at::Device device;
     std::unique_ptr<Communicator> communicator;
   };
-  /// At least one part; each device once.
-  explicit PartsCommunicator(std::vector<Part> parts) : parts_(std::move(parts)) {}
+  /// At least one member; no device twice.
+  explicit PerDeviceCommunicator(std::vector<Member> members) : members_(std::move(members)) {}
 
-  int rank() const override { return parts_[0].communicator->rank(); }
-  int size() const override { return parts_[0].communicator->size(); }
+  int rank() const override { return members_[0].communicator->rank(); }
+  int size() const override { return members_[0].communicator->size(); }
   std::string description() const override;
-  bool overlaps() const override { return parts_[0].communicator->overlaps(); }
+  bool overlaps() const override { return members_[0].communicator->overlaps(); }
 
   at::Tensor allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) override {
     return at(device).allocate(numel, dtype, device);
@@ -43,10 +43,10 @@ class PartsCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override;
 
  private:
-  /// Throws CommunicationError for a device that is not among the parts'.
+  /// Throws CommunicationError for a device that is not among the members'.
   Communicator& at(at::Device device);
 
-  std::vector<Part> parts_;
+  std::vector<Member> members_;
 };
 
 }  // namespace cxtrain

@@ -1,4 +1,4 @@
-#include "cxtrain/comm/parts_communicator.h"
+#include "cxtrain/comm/per_device_communicator.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
@@ -16,10 +16,10 @@ TEST_CASE("a rank with several devices has a communicator for each of them") {
   auto first = std::make_unique<test::FakeCommunicator>(2),
        second = std::make_unique<test::FakeCommunicator>(2);
   const test::FakeCommunicator &on_cpu = *first, &on_meta = *second;
-  std::vector<PartsCommunicator::Part> parts;
-  parts.push_back({at::kCPU, std::move(first)});
-  parts.push_back({at::kMeta, std::move(second)});
-  PartsCommunicator communicator(std::move(parts));
+  std::vector<PerDeviceCommunicator::Member> members;
+  members.push_back({at::kCPU, std::move(first)});
+  members.push_back({at::kMeta, std::move(second)});
+  PerDeviceCommunicator communicator(std::move(members));
   CHECK(communicator.size() == 2);
 
   const at::Tensor mine = communicator.allocate(3, at::kFloat, at::kMeta);
@@ -39,10 +39,10 @@ TEST_CASE("shares and messages, too, go by their device, and a split goes throug
        second = std::make_unique<test::FakeCommunicator>(2);
   test::FakeCommunicator &on_cpu = *first, &on_meta = *second;
   on_cpu.part_size = on_meta.part_size = 3;
-  std::vector<PartsCommunicator::Part> parts;
-  parts.push_back({at::kCPU, std::move(first)});
-  parts.push_back({at::kMeta, std::move(second)});
-  PartsCommunicator communicator(std::move(parts));
+  std::vector<PerDeviceCommunicator::Member> members;
+  members.push_back({at::kCPU, std::move(first)});
+  members.push_back({at::kMeta, std::move(second)});
+  PerDeviceCommunicator communicator(std::move(members));
   const at::Tensor whole = at::ones({8});
   communicator.reduce_scatter(at::empty({4}), whole, ReduceOp::max);
   communicator.all_gather(whole, at::ones({4}));
