@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <filesystem>
-#include <system_error>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/process.h"
 #include "cxtrain/device/resources.h"
 #include "launchers/mpirun.h"
 #include "launchers/spawn.h"
@@ -45,11 +44,10 @@ int start_ranks(const Plan& plan, const Program& program, double timeout_seconds
 }
 
 Program this_program(int argc, const char* const* argv) {
-  std::error_code failed;
-  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", failed);
-  if (failed)
-    throw CommunicationError("cannot find this program's file to start it again: " + failed.message());
-  return {path.string(), {argv + (argc > 0 ? 1 : 0), argv + argc}};
+  const std::string path = program_path();
+  if (path.empty())
+    throw CommunicationError("cannot find this program's file to start it again: is /proc there?");
+  return {path, {argv + (argc > 0 ? 1 : 0), argv + argc}};
 }
 
 void prepare_environment(int ranks) {

@@ -130,15 +130,15 @@ class DdpStrategy final : public Strategy {
     const std::optional<bool> wish = settings_.shard_optimizer;
     const std::vector<std::string> names = DividedParameters::divisible(parameters_);
     const bool whole_updates = world.size() == 1 || std::holds_alternative<LibTorchOptimizer>(optimizer);
-    std::string mine;
+    std::string own;
     if (!whole_updates &&
         wish.value_or(communicator_->node_memory() != nullptr && world.facts().max_local_size > 1 &&
                       division_pays(optimizer, parameters_))) {
-      for (const std::string& name : names) mine += name + "\n";
+      for (const std::string& name : names) own += name + "\n";
     }
-    const std::vector<std::string> all = world.all_gather(mine);
-    const bool agreed = std::all_of(all.begin(), all.end(), [&](const auto& other) { return other == mine; });
-    if (agreed && !mine.empty()) {
+    const std::vector<std::string> all = world.all_gather(own);
+    const bool agreed = std::all_of(all.begin(), all.end(), [&](const auto& other) { return other == own; });
+    if (agreed && !own.empty()) {
       if (group_ == nullptr) {
         const bool nodes = world.facts().max_local_size > 1;
         group_ = communicator_->split(nodes ? world.facts().node : 0, world.rank());

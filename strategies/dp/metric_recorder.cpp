@@ -82,13 +82,13 @@ void log_means(std::span<const MetricRecorder> recorders, std::span<const std::i
                at::Device device, MetricSink& sink) {
   const at::NoGradGuard no_grad;
   std::vector<Merged> merged;
-  std::map<std::pair<std::string, int>, std::size_t> known;  // name and how often before -> place in `merged`
+  std::map<std::pair<std::string, int>, std::size_t> known;  // name and how often before -> index in `merged`
   for (std::size_t r = 0; r < recorders.size(); ++r) {
     std::map<std::string, int> times;
     for (const MetricRecorder::Entry& entry : recorders[r].entries()) {
-      const auto [place, is_new] = known.try_emplace({entry.name, times[entry.name]++}, merged.size());
+      const auto [index, is_new] = known.try_emplace({entry.name, times[entry.name]++}, merged.size());
       if (is_new) merged.emplace_back();
-      merged[place->second].add(entry, static_cast<double>(samples[r]), device);
+      merged[index->second].add(entry, static_cast<double>(samples[r]), device);
     }
   }
   for (const Merged& metric : merged) metric.log_to(sink);

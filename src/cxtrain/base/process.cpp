@@ -6,7 +6,9 @@
 #include <array>
 #include <climits>
 #include <csignal>
+#include <filesystem>
 #include <initializer_list>
+#include <system_error>
 
 namespace cxtrain {
 
@@ -21,9 +23,14 @@ void set_up_process() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
+std::string program_path() {
+  std::error_code failed;
+  return std::filesystem::read_symlink("/proc/self/exe", failed).string();
+}
+
 std::string hostname() {
-  std::array<char, HOST_NAME_MAX + 1>
-      name{};  // one more than is written: a name cut short has no end of its own
+  // One more than is written: a name cut short has no end of its own.
+  std::array<char, HOST_NAME_MAX + 1> name{};
   gethostname(name.data(), name.size() - 1);
   return name.data();
 }

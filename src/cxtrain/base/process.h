@@ -12,6 +12,10 @@ namespace cxtrain {
 /// SIGXFSZ are ignored: a reader that is gone and a file that is too large become errors of the write.
 void set_up_process();
 
+/// The file of the program that this process runs, as an absolute path; empty where the system does not say
+/// it.
+std::string program_path();
+
 /// The name of this machine, as gethostname(2) gives it.
 std::string hostname();
 

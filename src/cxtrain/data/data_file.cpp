@@ -10,6 +10,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/base/process.h"
 #include "cxtrain/device/resources.h"
 
 namespace cxtrain {
@@ -89,11 +90,9 @@ std::string find_data_file(const std::string& name, std::span<const std::string>
 }
 
 std::string find_data_file(const std::string& name) {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
   const char* environment = std::getenv("CXTRAIN_DATA");
   return find_data_file(
-      name, data_folders(program.string(),
+      name, data_folders(program_path(),
                          environment != nullptr ? std::optional<std::string>(environment) : std::nullopt));
 }
 

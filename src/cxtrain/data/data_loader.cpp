@@ -189,11 +189,11 @@ void LoaderWorkers::take(std::int64_t k, Batch& batch) {
   std::exception_ptr error;
   {
     std::unique_lock lock(mutex_);
-    Slot& mine = slot(k);
-    made_.wait(lock, [&] { return mine.ready; });
-    std::swap(batch, mine.batch);  // its vector serves the next batch in this slot
-    error = std::exchange(mine.error, nullptr);
-    mine.ready = false;
+    Slot& taken = slot(k);
+    made_.wait(lock, [&] { return taken.ready; });
+    std::swap(batch, taken.batch);  // its vector serves the next batch in this slot
+    error = std::exchange(taken.error, nullptr);
+    taken.ready = false;
     ++next_taken_;
   }
   room_.notify_one();

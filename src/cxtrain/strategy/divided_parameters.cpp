@@ -24,10 +24,10 @@ bool can_be_divided(const at::Tensor& tensor) { return tensor.requires_grad() &&
 /// Puts the tensor's values at `first` of `memory`, and the tensor there. It keeps the memory alive, and has
 /// a storage of its own.
 void move_to(const at::Tensor& memory, std::int64_t first, const at::Tensor& tensor) {
-  auto* const place = static_cast<std::byte*>(memory.mutable_data_ptr()) +
+  auto* const begin = static_cast<std::byte*>(memory.mutable_data_ptr()) +
                       static_cast<std::size_t>(first) * memory.element_size();
   const at::Tensor there = at::from_blob(
-      place, tensor.sizes(), [memory](void*) {}, tensor.options().requires_grad(false));
+      begin, tensor.sizes(), [memory](void*) {}, tensor.options().requires_grad(false));
   there.copy_(tensor.detach());
   at::Tensor(tensor).set_data(there);
 }
@@ -49,42 +49,42 @@ DividedParameters::DividedParameters(std::vector<NamedTensor> parameters, const 
     : masters_(std::move(parameters), precision), group_(group), steps_(std::move(steps)) {
   const at::NoGradGuard no_grad;
   const std::vector<NamedTensor>& masters = masters_.parameters();
-  std::vector<std::vector<std::size_t>> kinds;
+  std::vector<std::vector<std::size_t>> lists;
   for (std::size_t i = 0; i < masters.size(); ++i) {
     const at::Tensor& tensor = masters[i].tensor;
-    mine_.push_back({0, tensor.numel()});
+    own_ranges_.push_back({0, tensor.numel()});
     divided_.push_back(can_be_divided(tensor));
     if (!divided_.back()) continue;
-    const auto same = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) {
-      const at::Tensor& other = masters[kind[0]].tensor;
+    const auto same = std::find_if(lists.begin(), lists.end(), [&](const auto& list) {
+      const at::Tensor& other = masters[list[0]].tensor;
       return other.scalar_type() == tensor.scalar_type() && other.device() == tensor.device();
     });
-    if (same == kinds.end()) {
-      kinds.push_back({i});
+    if (same == lists.end()) {
+      lists.push_back({i});
     } else {
       same->push_back(i);
     }
   }
-  for (std::vector<std::size_t>& kind : kinds) kinds_.push_back(divide(std::move(kind)));
+  for (std::vector<std::size_t>& list : lists) arenas_.push_back(divide(std::move(list)));
   add_pieces();
 }
 
-DividedParameters::Kind DividedParameters::divide(std::vector<std::size_t> parameters) {
+DividedParameters::Arena DividedParameters::divide(std::vector<std::size_t> parameters) {
   const std::vector<NamedTensor>& masters = masters_.parameters();
-  Kind kind{.parameters = std::move(parameters), .plan = {}, .memory = {}, .share = {}};
+  Arena arena{.parameters = std::move(parameters), .plan = {}, .memory = {}, .share = {}};
   std::vector<std::int64_t> sizes;
-  for (const std::size_t i : kind.parameters) sizes.push_back(masters[i].tensor.numel());
-  kind.plan = plan_shards(sizes, group_.size());
-  const at::Tensor& first = masters[kind.parameters[0]].tensor;
-  kind.memory = group_.allocate(kind.plan.share * group_.size(), first.scalar_type(), first.device());
-  kind.memory.zero_();  // what lies between the parameters travels with them
-  kind.share = kind.memory.narrow(0, kind.plan.share * group_.rank(), kind.plan.share);
-  for (std::size_t k = 0; k < kind.parameters.size(); ++k) {
-    const std::size_t i = kind.parameters[k];
-    move_to(kind.memory, kind.plan.offsets[k], masters[i].tensor);
-    mine_[i] = kind.plan.shards[static_cast<std::size_t>(group_.rank())][k];
+  for (const std::size_t i : arena.parameters) sizes.push_back(masters[i].tensor.numel());
+  arena.plan = plan_shards(sizes, group_.size());
+  const at::Tensor& first = masters[arena.parameters[0]].tensor;
+  arena.memory = group_.allocate(arena.plan.share * group_.size(), first.scalar_type(), first.device());
+  arena.memory.zero_();  // what lies between the parameters travels with them
+  arena.share = arena.memory.narrow(0, arena.plan.share * group_.rank(), arena.plan.share);
+  for (std::size_t k = 0; k < arena.parameters.size(); ++k) {
+    const std::size_t i = arena.parameters[k];
+    move_to(arena.memory, arena.plan.offsets[k], masters[i].tensor);
+    own_ranges_[i] = arena.plan.shards[static_cast<std::size_t>(group_.rank())][k];
   }
-  return kind;
+  return arena;
 }
 
 void DividedParameters::add_pieces() {
@@ -92,9 +92,9 @@ void DividedParameters::add_pieces() {
   piece_of_.resize(masters.size());
   for (std::size_t i = 0; i < masters.size(); ++i) {
     const auto& [name, tensor] = masters[i];
-    if (divided_[i] && mine_[i].size() == 0) continue;
+    if (divided_[i] && own_ranges_[i].size() == 0) continue;
     piece_of_[i] = pieces_.size();
-    pieces_.push_back(part_of(name, tensor, mine_[i]));
+    pieces_.push_back(part_of(name, tensor, own_ranges_[i]));
     master_of_.push_back(i);
   }
   gradients_.resize(pieces_.size());
@@ -121,23 +121,23 @@ void DividedParameters::synchronize() {
 }
 
 /// Chunk by chunk of the memory: each rank has those of its share, and gathers the others'.
-void DividedParameters::kind_norms(const Kind& kind, double order, std::vector<at::Tensor>& norms) {
-  const at::ScalarType dtype = kind.memory.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const std::int64_t share = kind.plan.share / kNormChunk;
-  const at::Tensor chunks = at::zeros({share * group_.size()}, kind.memory.options().dtype(dtype));
-  for (std::size_t k = 0; k < kind.parameters.size(); ++k) {
-    const std::size_t i = kind.parameters[k];
+void DividedParameters::arena_norms(const Arena& arena, double order, std::vector<at::Tensor>& norms) {
+  const at::ScalarType dtype = arena.memory.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const std::int64_t share = arena.plan.share / kNormChunk;
+  const at::Tensor chunks = at::zeros({share * group_.size()}, arena.memory.options().dtype(dtype));
+  for (std::size_t k = 0; k < arena.parameters.size(); ++k) {
+    const std::size_t i = arena.parameters[k];
     if (!piece_of_[i] || !gradients_[*piece_of_[i]].defined()) continue;
     const at::Tensor own = chunk_norms(gradients_[*piece_of_[i]].reshape({-1}), order);
-    chunks.narrow(0, (kind.plan.offsets[k] + mine_[i].begin) / kNormChunk, own.numel()).copy_(own);
+    chunks.narrow(0, (arena.plan.offsets[k] + own_ranges_[i].begin) / kNormChunk, own.numel()).copy_(own);
   }
   group_.all_gather(chunks, chunks.narrow(0, share * group_.rank(), share));
   group_.join();
-  for (std::size_t k = 0; k < kind.parameters.size(); ++k) {
-    const std::size_t i = kind.parameters[k];
+  for (std::size_t k = 0; k < arena.parameters.size(); ++k) {
+    const std::size_t i = arena.parameters[k];
     if (!masters_.gradients()[i].defined()) continue;
     const std::int64_t count = divide_up(masters_.parameters()[i].tensor.numel(), kNormChunk);
-    const at::Tensor own = chunks.narrow(0, kind.plan.offsets[k] / kNormChunk, count);
+    const at::Tensor own = chunks.narrow(0, arena.plan.offsets[k] / kNormChunk, count);
     norms[i] = own.numel() > 1 ? at::linalg_vector_norm(own, order) : own.sum();
   }
 }
@@ -148,7 +148,7 @@ std::vector<at::Tensor> DividedParameters::gradient_norms(double order) {
   for (std::size_t p = 0; p < pieces_.size(); ++p) {
     if (!divided_[master_of_[p]]) result[master_of_[p]] = norms({&gradients_[p], 1}, order)[0];
   }
-  for (const Kind& kind : kinds_) kind_norms(kind, order, result);
+  for (const Arena& arena : arenas_) arena_norms(arena, order, result);
   return result;
 }
 
@@ -161,11 +161,11 @@ void DividedParameters::publish() {
   const at::NoGradGuard no_grad;
   masters_.forget_gradients();
   std::fill(gradients_.begin(), gradients_.end(), at::Tensor());
-  for (const Kind& kind : kinds_) {
-    group_.all_gather(kind.memory, kind.share);
+  for (const Arena& arena : arenas_) {
+    group_.all_gather(arena.memory, arena.share);
     group_.join();
     // Autograd is to know, as of any change in place.
-    for (const std::size_t i : kind.parameters)
+    for (const std::size_t i : arena.parameters)
       masters_.parameters()[i].tensor.unsafeGetTensorImpl()->bump_version();
   }
   masters_.write_back();

@@ -40,24 +40,24 @@ class DividedParameters final : public TrainedParameters {
   void publish() override;
 
  private:
-  /// Divided parameters of one dtype and device.
-  struct Kind {
+  /// Divided parameters of one dtype and device, one after the other in memory of the group.
+  struct Arena {
     std::vector<std::size_t> parameters;  ///< in the order of the masters
     ShardPlan plan;
     at::Tensor memory;  ///< of all of them
-    at::Tensor share;   ///< this rank's part of it
+    at::Tensor share;   ///< of `memory`: what this rank updates
   };
 
-  Kind divide(std::vector<std::size_t> parameters);
+  Arena divide(std::vector<std::size_t> parameters);
   void add_pieces();
-  void kind_norms(const Kind& kind, double order, std::vector<at::Tensor>& norms);
+  void arena_norms(const Arena& arena, double order, std::vector<at::Tensor>& norms);
 
   MasterWeights masters_;
   Communicator& group_;
   WholeParameters::Steps steps_;
-  std::vector<Kind> kinds_;
+  std::vector<Arena> arenas_;
   std::vector<bool> divided_;                         ///< of each master
-  std::vector<ElementRange> mine_;                    ///< of each master; everything where it is not divided
+  std::vector<ElementRange> own_ranges_;              ///< of each master; everything where it is not divided
   std::vector<std::optional<std::size_t>> piece_of_;  ///< of each master; none where others update it
   std::vector<std::size_t> master_of_;                ///< of each piece
   std::vector<Piece> pieces_;
