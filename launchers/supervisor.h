@@ -53,11 +53,11 @@ class Supervisor {
   /// What the ranks find in kSupervisorVariable.
   const std::string& address() const noexcept { return address_; }
 
-  /// Until every rank has ended: passes signals on to all of them (a second one that asks them to end becomes
-  /// SIGKILL). Returns 0 when all ended well, else the status of the first that did not: what it reported;
-  /// 128 + the signal that this process was sent; 1 for one that died without a report, which is logged.
-  /// `starter`: the end of a pipe to whoever starts the ranks, who writes into it why he cannot, and whose
-  /// death closes it; -1: none.
+  /// Passes signals on to all ranks (a second one that asks them to end becomes SIGKILL), and returns when
+  /// every rank has ended. Returns 0 when all ended well, else the status of the first that did not: what it
+  /// reported; 128 + the signal that this process was sent; 1 for one that died without a report, which is
+  /// logged. `starter`: the reading end of a pipe from the process that starts the ranks: it writes there why
+  /// it cannot, and its death closes the pipe; -1: none.
   int watch(SignalInbox& signals, int starter = -1);
 
  private:

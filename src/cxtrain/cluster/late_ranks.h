@@ -37,7 +37,7 @@ class RollCall {
     State state;  ///< where it has answered
   };
 
-  /// Without a place on the node in `launched` it neither asks nor answers.
+  /// Where `launched` does not say which of the node's ranks this is, it neither asks nor answers.
   explicit RollCall(const LaunchEnvironment& launched);
 
   /// How many ranks the node has, where `launched` does not say.

@@ -59,13 +59,13 @@ class World {
   /// Ends the whole job with this status. Does not return where other ranks exist.
   virtual void abort(int status) noexcept = 0;
 
-  // For a rank that waits for others in vain. Both are called by another thread than the one that made the
-  // world, while that one stands still inside a collective; they are set between collectives.
+  // For a rank that waits for others in vain. Set both between collectives. Another thread than the one that
+  // made the world calls them, while that one stands still inside a collective.
 
-  /// What must not be lost: called before the process ends for want of other ranks, or when it has been asked
-  /// to end (SIGTERM) and may not live to the end of its wait. `status`: the exit status to expect.
+  /// `work` writes what must not be lost. It is called, with the exit status to expect, before the process
+  /// ends for want of other ranks, and after SIGTERM, as it may not live to the end of its wait.
   void set_last_words(std::function<void(int status)> work) { last_words_ = std::move(work); }
-  /// Called last, when the process does end with `status`.
+  /// `work` is called last, when the process does end with `status`.
   void set_end_report(std::function<void(int status)> work) { end_report_ = std::move(work); }
   void say_last_words(int status) const {
     if (last_words_) last_words_(status);

@@ -19,7 +19,7 @@
 /// them in the same order.
 ///
 /// Tensors are dense (no gaps, no overlaps); their elements count in the order in which they lie in memory.
-/// What lies in memory of `allocate` lies at the same place of it on all ranks.
+/// A tensor that lies in memory of `allocate` lies at the same offset in it on all ranks.
 ///
 /// Errors are CommunicationErrors that name the operation. A rank whose arguments do not fit (sizes, gaps, a
 /// rank that there is not) is refused before anything is sent. Any other error (a lost rank, a wait longer

@@ -15,7 +15,7 @@ enum class ReduceFx { mean, sum, min, max };
 /// decides, by Lightning's table (`trainer/hooks.h`): `training_step` and what surrounds a training batch log
 /// on_step, all others on_epoch.
 struct LogOptions {
-  std::optional<bool> on_step = {};   ///< to the loggers every `log_every_n_steps`: this rank 0's value
+  std::optional<bool> on_step = {};   ///< to the loggers every `log_every_n_steps`: rank 0's value
   std::optional<bool> on_epoch = {};  ///< reduced over the epoch, and always over all ranks
   bool prog_bar = false;              ///< also in the progress bar
   bool logger = true;

@@ -15,8 +15,8 @@ class NodeBarrier {
   /// Collective over `node_comm`, whose watchdog bounds the waits.
   explicit NodeBarrier(const MpiComm& node_comm);
 
-  /// Returns when every rank of the node has called it as often. Writes made before it are visible after it.
-  /// `operation` (a literal) names the wait.
+  /// Returns when every rank of the node has called it as often as this one. Writes made before are visible
+  /// after. `operation` (a literal) names the wait.
   void wait(const char* operation);
 
  private:
