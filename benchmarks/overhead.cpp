@@ -91,8 +91,7 @@ double trainer_block(World& world, TinyData& data, const std::string& folder) {
   options.trainer.max_epochs = 1;
   options.trainer.log_every_n_steps = 50;
   options.trainer.default_root_dir = folder;
-  options.callbacks.lr_monitor = true;
-  options.callbacks.early_stopping_monitor = "val_loss";
+  options.callbacks = {{"lr_monitor", {}}, {"early_stopping", {{"monitor", "val_loss"}}}};
   Trainer trainer(world, options);
   double seconds = 0;
   trainer.add_callback(std::make_unique<Stopwatch>(seconds));

@@ -11,7 +11,7 @@ namespace {
 TEST_CASE("device_stats logs what every rank's process takes, on every rank alike") {
   const test::TempDir dir;
   Options options = test::quiet(dir.path());
-  options.callbacks.device_stats = true;
+  options.callbacks = {{"device_stats", {}}};
   options.trainer.logger = true;
   options.trainer.log_every_n_steps = 2;
   options.trainer.max_epochs = 1;

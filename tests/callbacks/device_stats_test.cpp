@@ -26,6 +26,8 @@ class FakeRun final : public RunView {
   std::int64_t max_steps() const override { return -1; }
   bool validates_at_epoch_end_only() const override { return true; }
   std::int64_t samples_per_batch() const override { return 1; }
+  const Plan& plan() const override { return decided; }
+  std::int64_t log_every_n_steps() const override { return every; }
   double elapsed_seconds() const override { return 0; }
   bool sanity_checking() const override { return false; }
   const at::Tensor& step_output() const override { return output_; }
@@ -48,7 +50,8 @@ class FakeRun final : public RunView {
   void request_stop(std::string) override {}
   void request_checkpoint() override {}
 
-  std::int64_t step = 0;
+  Plan decided;
+  std::int64_t step = 0, every = 5;
   int exchanges = 0;
   std::vector<double> sent, others;
   Metrics logged;
@@ -96,6 +99,8 @@ Plan plan_of(const std::vector<std::vector<int>>& gpus, const std::vector<int>& 
   return plan;
 }
 
+constexpr DeviceStats::Wanted kAll{.gpu_memory = GpuMemoryLog::all};
+
 /// What the ranks of a plan log, as rank 0 sees it: every rank samples its own GPUs, and the sums are
 /// exchanged.
 struct Outcome {
@@ -103,7 +108,7 @@ struct Outcome {
   std::vector<std::vector<int>> asked;
 };
 
-Outcome run_ranks(const Plan& plan, bool device_stats, const std::string& log_gpu_memory,
+Outcome run_ranks(const Plan& plan, DeviceStats::Wanted wanted,
                   const std::vector<Plan>& plans_of_ranks = {}) {
   Outcome outcome;
   std::vector<double> sum;
@@ -113,9 +118,8 @@ Outcome run_ranks(const Plan& plan, bool device_stats, const std::string& log_gp
     run.step = 10;
     run.others = sum;
     std::vector<int> asked;
-    DeviceStats stats(plans_of_ranks.empty() ? plan : plans_of_ranks[index],
-                      {device_stats, log_gpu_memory, 5},
-                      {std::make_unique<FakeGpus>(asked), [] { return CpuSample{}; }});
+    run.decided = plans_of_ranks.empty() ? plan : plans_of_ranks[index];
+    DeviceStats stats(wanted, {std::make_unique<FakeGpus>(asked), [] { return CpuSample{}; }});
     stats.on_train_batch_end(run, {}, {}, 0);
     sum.resize(run.sent.size());
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += run.sent[i];
@@ -128,32 +132,33 @@ Outcome run_ranks(const Plan& plan, bool device_stats, const std::string& log_gp
 }  // namespace
 
 TEST_CASE("log_gpu_memory: the memory of every rank's GPUs under Lightning 1.5's names", "[callbacks]") {
-  const Outcome all = run_ranks(plan_of({{3}, {1}}), false, "all");
+  const Outcome all = run_ranks(plan_of({{3}, {1}}), kAll);
   CHECK(all.logged == Metrics{{"gpu_id: 1/memory.used (MB)", 1000}, {"gpu_id: 3/memory.used (MB)", 3000}});
   CHECK(all.asked == std::vector<std::vector<int>>{{3}, {1}});
-  CHECK(run_ranks(plan_of({{3}, {1}, {2}}), false, "min_max").logged ==
+  CHECK(run_ranks(plan_of({{3}, {1}, {2}}), {.gpu_memory = GpuMemoryLog::min_max}).logged ==
         Metrics{{"min_gpu_mem", 1000}, {"max_gpu_mem", 3000}});
 }
 
 TEST_CASE("device_stats: load, memory and temperature under the monitors' names", "[callbacks]") {
   const std::string prefix = "DeviceStatsMonitor.on_train_batch_end/gpu_id: ";
-  CHECK(run_ranks(plan_of({{2}, {9}}), true, "").logged == Metrics{{prefix + "2/utilization.gpu (%)", 20},
-                                                                   {prefix + "2/memory.used (MB)", 2000},
-                                                                   {prefix + "2/memory.free (MB)", 500},
-                                                                   {prefix + "2/temperature.gpu (°C)", 32},
-                                                                   {prefix + "9/memory.used (MB)", 9000}});
+  CHECK(run_ranks(plan_of({{2}, {9}}), {.device_stats = true}).logged ==
+        Metrics{{prefix + "2/utilization.gpu (%)", 20},
+                {prefix + "2/memory.used (MB)", 2000},
+                {prefix + "2/memory.free (MB)", 500},
+                {prefix + "2/temperature.gpu (°C)", 32},
+                {prefix + "9/memory.used (MB)", 9000}});
 }
 
 TEST_CASE("a rank with several GPUs, shared GPUs, and GPUs of the same number", "[callbacks]") {
-  CHECK(run_ranks(plan_of({{0, 1, 2}}), false, "all").logged.size() == 3);
-  CHECK(run_ranks(plan_of({{4}, {4}, {5}}), false, "all").logged ==
+  CHECK(run_ranks(plan_of({{0, 1, 2}}), kAll).logged.size() == 3);
+  CHECK(run_ranks(plan_of({{4}, {4}, {5}}), kAll).logged ==
         Metrics{{"gpu_id: 4/memory.used (MB)", 4000}, {"gpu_id: 5/memory.used (MB)", 5000}});
-  CHECK(run_ranks(plan_of({{1}, {1}}, {0, 1}), false, "all").logged ==
+  CHECK(run_ranks(plan_of({{1}, {1}}, {0, 1}), kAll).logged ==
         Metrics{{"node: 0/gpu_id: 1/memory.used (MB)", 1000}, {"node: 1/gpu_id: 1/memory.used (MB)", 1000}});
   // Slurm shows each task its own GPU as number 0, so each rank's plan has its own GPU for all.
   Plan first = plan_of({{0}, {0}}), second = first;
   for (RankPlan& rank : second.ranks) rank.uuids = {"GPU-another"};
-  CHECK(run_ranks(first, false, "all", {first, second}).logged ==
+  CHECK(run_ranks(first, kAll, {first, second}).logged ==
         Metrics{{"gpu_id: 0/memory.used (MB)", 0}, {"rank: 1/gpu_id: 0/memory.used (MB)", 0}});
 }
 
@@ -163,9 +168,9 @@ TEST_CASE("on the CPU the process's load and memory", "[callbacks]") {
     run.step = 5;
     run.others = others;
     std::vector<int> asked;
-    DeviceStats stats(Plan{}, {device_stats, "all", 5}, {std::make_unique<FakeGpus>(asked), [] {
-                                                           return CpuSample{150, 2, 1};
-                                                         }});
+    DeviceStats stats({device_stats, GpuMemoryLog::all}, {std::make_unique<FakeGpus>(asked), [] {
+                                                            return CpuSample{150, 2, 1};
+                                                          }});
     stats.on_train_batch_end(run, {}, {}, 0);
     CHECK(asked.empty());
     return run.logged;
@@ -185,7 +190,8 @@ TEST_CASE("on the CPU the process's load and memory", "[callbacks]") {
 TEST_CASE("nothing is sampled or exchanged between logging steps", "[callbacks]") {
   FakeRun run(0, 1);
   std::vector<int> asked;
-  DeviceStats stats(plan_of({{1}}), {true, "all", 5},
+  run.decided = plan_of({{1}});
+  DeviceStats stats({true, GpuMemoryLog::all},
                     {std::make_unique<FakeGpus>(asked), [] { return CpuSample{}; }});
   for (run.step = 0; run.step < 5; ++run.step) stats.on_train_batch_end(run, {}, {}, 0);
   CHECK(run.exchanges == 0);
@@ -193,8 +199,8 @@ TEST_CASE("nothing is sampled or exchanged between logging steps", "[callbacks]"
   stats.on_train_batch_end(run, {}, {}, 0);
   stats.on_train_batch_end(run, {}, {}, 1);  // the next micro-batch: no step was done in between
   CHECK(run.exchanges == 1);
-  DeviceStats never(plan_of({{1}}), {true, "", 0},
-                    {std::make_unique<FakeGpus>(asked), [] { return CpuSample{}; }});
+  run.every = 0;
+  DeviceStats never({true}, {std::make_unique<FakeGpus>(asked), [] { return CpuSample{}; }});
   never.on_train_batch_end(run, {}, {}, 0);
   CHECK(run.exchanges == 1);
 }

@@ -93,7 +93,7 @@ TEST_CASE("options reach their members", "[cli]") {
   CHECK(options.trainer.num_nodes == 2);
   CHECK(options.trainer.strategy == "ddp");
   CHECK(options.trainer.precision == "16");
-  CHECK(options.trainer.max_time == "00:01:00:00");
+  CHECK(options.trainer.max_time == std::chrono::hours(1));
   CHECK(options.trainer.limit_train_batches == BatchLimit{std::int64_t{10}});
   CHECK(options.trainer.limit_val_batches == BatchLimit{0.5});
   CHECK(options.trainer.gradient_clip_val == 0.1);
@@ -103,7 +103,7 @@ TEST_CASE("options reach their members", "[cli]") {
   CHECK(options.data.args.empty());
   CHECK(options.strategy.args == Arguments{{"bucket_bytes", "1000"}, {"overlap", "false"}});
   CHECK(options.strategy.ddp_args == Arguments{{"shard_optimizer", "true"}});
-  CHECK(options.callbacks.early_stopping_monitor == "val_loss");
+  CHECK((options.callbacks == std::vector<NamedOptions>{{"early_stopping", {{"monitor", "val_loss"}}}}));
   CHECK(options.plugins == std::vector<std::string>{"a.so", "b.so"});
   CHECK(options.timeout_seconds == 12.5);
 }

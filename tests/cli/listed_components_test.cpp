@@ -1,5 +1,6 @@
 #include "cxtrain/cli/listed_components.h"
 
+#include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/components.h"
@@ -17,9 +18,8 @@ TEST_CASE("callbacks and loggers of a user's own are named with their arguments"
   const auto parsed = parse({"--callbacks.ema.decay", "0.9", "--callbacks.writer", "--callbacks.lr_monitor",
                              "true", "--loggers.rows.file=r.txt"});
   CHECK(parsed.problems.empty());
-  CHECK(parsed.options.callbacks.lr_monitor);
-  CHECK((parsed.options.callback_components ==
-         std::vector<NamedOptions>{{"ema", {{"decay", "0.9"}}}, {"writer", {}}}));
+  CHECK((parsed.options.callbacks ==
+         std::vector<NamedOptions>{{"ema", {{"decay", "0.9"}}}, {"writer", {}}, {"lr_monitor", {}}}));
   CHECK((parsed.options.loggers == std::vector<NamedOptions>{{"rows", {{"file", "r.txt"}}}}));
 }
 
@@ -27,11 +27,10 @@ TEST_CASE("a file names them, the command line switches them off") {
   const std::string file = "callbacks:\n  ema:\n    decay: 0.9\n  writer: true\nloggers:\n  rows: true\n";
   const auto parsed = parse({"--config", "f.yaml", "--callbacks.ema", "false"}, file);
   CHECK(parsed.problems.empty());
-  CHECK((parsed.options.callback_components == std::vector<NamedOptions>{{"writer", {}}}));
+  CHECK((parsed.options.callbacks == std::vector<NamedOptions>{{"writer", {}}}));
   const auto again = parse({"--config", "f.yaml"}, to_yaml(parse({"--config", "f.yaml"}, file).options));
   CHECK(again.problems.empty());
-  CHECK((again.options.callback_components ==
-         std::vector<NamedOptions>{{"ema", {{"decay", "0.9"}}}, {"writer", {}}}));
+  CHECK((again.options.callbacks == std::vector<NamedOptions>{{"ema", {{"decay", "0.9"}}}, {"writer", {}}}));
   CHECK((again.options.loggers == std::vector<NamedOptions>{{"rows", {}}}));
 }
 
@@ -41,6 +40,7 @@ TEST_CASE("what is wrong with them is said before anything starts") {
 
   class Ema : public Callback {};
   Registry registry;
+  register_built_in(registry);
   registry.add<Callback>("ema", "an average", {{"decay", ArgumentSpec::Type::real, "0.99", "", {}}},
                          [](const auto&) { return std::make_unique<Ema>(); });
   std::vector<Problem> problems;
@@ -55,9 +55,44 @@ TEST_CASE("what is wrong with them is said before anything starts") {
   problems.clear();
   options = parse({"--callbacks.ema.decay", "0.5"}).options;
   const Components components = load_components(registry, options, problems);
-  REQUIRE(components.callbacks.size() == 1);
-  CHECK(components.callbacks[0].second.real("decay") == 0.5);
-  CHECK(make_callbacks(registry, components).size() == 1);
+  REQUIRE(components.callbacks.size() == 2);  // the progress bar, too
+  CHECK(components.callbacks[0].name == "ema");
+  CHECK(components.callbacks[0].arguments.real("decay") == 0.5);
+}
+
+TEST_CASE("early stopping has its arguments, and a name of the time before it had any") {
+  using Named = std::vector<NamedOptions>;
+  const Named patient{{"early_stopping", {{"monitor", "loss"}, {"patience", "5"}}}};
+  CHECK(parse({"--callbacks.early_stopping.monitor", "loss", "--callbacks.early_stopping_patience=5"})
+            .options.callbacks == patient);
+  // As every file had it that a run without early stopping wrote.
+  const std::string off =
+      "callbacks:\n  early_stopping_monitor: null\n  early_stopping_mode: min\n  early_stopping_patience: 3\n"
+      "  early_stopping_min_delta: 0\n  lr_monitor: true\n  device_stats: false\n";
+  CHECK((parse({"--config", "f.yaml"}, off).options.callbacks == Named{{"lr_monitor", {}}}));
+  CHECK((parse({"--config", "f.yaml", "--callbacks.early_stopping_monitor=loss"}, off).options.callbacks ==
+         Named{{"lr_monitor", {}}, {"early_stopping", {{"monitor", "loss"}}}}));
+  const auto twice = parse({"--config", "f.yaml"},
+                           "callbacks:\n  early_stopping_mode: max\n"
+                           "  early_stopping: {mode: min}\n");
+  REQUIRE(twice.problems.size() == 1);
+  CHECK(twice.problems[0].message == "is given twice");
+
+  Registry registry;
+  register_built_in(registry);
+  const auto refused = [&](std::vector<const char*> words) {
+    std::vector<Problem> problems;
+    load_components(registry, parse(std::move(words)).options, problems);
+    std::string text;
+    for (const Problem& problem : problems) text += problem.option + ": " + problem.message + "\n";
+    return text;
+  };
+  CHECK_THAT(refused({"--callbacks.early_stopping.patience", "5"}),
+             test::contains("callbacks.early_stopping.monitor: is not given\n"));
+  CHECK_THAT(refused({"--callbacks.early_stopping_monitor", "a", "--callbacks.early_stopping_mode", "mim",
+                      "--callbacks.early_stopping_patience", "-1"}),
+             test::contains("callbacks.early_stopping.mode: 'mim' is none of min, max") &&
+                 test::contains("callbacks.early_stopping.patience: '-1' is less than 0"));
 }
 
 }  // namespace

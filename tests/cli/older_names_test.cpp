@@ -81,19 +81,33 @@ TEST_CASE("both names of an option may say the same, and nothing else", "[cli]")
 
 TEST_CASE("config.yaml has today's names only, and misspellings lead to them", "[cli]") {
   CHECK_THAT(to_yaml(Options{}),
-             !test::contains("weights_summary") && !test::contains("distributed_backend"));
+             !cxtrain::test::contains("weights_summary") && !cxtrain::test::contains("distributed_backend"));
   CHECK(read({"--use_distributed_samplr", "true"}).problems ==
         "--use_distributed_samplr: there is no such option (did you mean --use_distributed_sampler?)\n");
 }
 
 TEST_CASE("values that stand for others", "[cli]") {
-  CHECK(read({"--auto_scale_batch_size"}).trainer.auto_scale_batch_size == "power");
-  CHECK(read({"--auto_scale_batch_size", "true"}).trainer.auto_scale_batch_size == "power");
-  CHECK(read({"--auto_scale_batch_size", "binsearch"}).trainer.auto_scale_batch_size == "binsearch");
+  CHECK(read({"--auto_scale_batch_size"}).trainer.auto_scale_batch_size == BatchScaling::power);
+  CHECK(read({"--auto_scale_batch_size", "true"}).trainer.auto_scale_batch_size == BatchScaling::power);
+  CHECK(read({"--auto_scale_batch_size", "binsearch"}).trainer.auto_scale_batch_size ==
+        BatchScaling::binsearch);
   CHECK_FALSE(read({"--auto_scale_batch_size=false"}).trainer.auto_scale_batch_size);
   CHECK(read({"--deterministic"}).trainer.deterministic == Deterministic(true));
   CHECK(read({"--deterministic=warn"}).trainer.deterministic == Deterministic::warn());
   CHECK(read({"--deterministic=perhaps"}).problems ==
         "--deterministic: 'perhaps' is not true, false or warn ()\n");
   CHECK(read({"--track_grad_norm", "inf"}).trainer.track_grad_norm > 1e300);
+}
+
+TEST_CASE("a word that an option does not take is answered with those that it does", "[cli]") {
+  const auto refused = [](const char* option, const char* value) { return read({option, value}).problems; };
+  CHECK(refused("--gradient_clip_algorithm", "nrom") ==
+        "--gradient_clip_algorithm: 'nrom' is none of norm, value (did you mean norm?) ()\n");
+  CHECK_THAT(refused("--auto_scale_batch_size", "powr"), cxtrain::test::contains("did you mean power?"));
+  CHECK_THAT(refused("--float32_matmul_precision", "low"),
+             cxtrain::test::contains("none of highest, high, medium"));
+  CHECK_THAT(refused("--log_gpu_memory", "max"), cxtrain::test::contains("'max' is none of all, min_max"));
+  CHECK_THAT(refused("--data.uneven", "padd"), cxtrain::test::contains("did you mean pad?"));
+  CHECK_THAT(refused("--max_time", "1h"),
+             cxtrain::test::contains("'1h' is not a time of the form DD:HH:MM:SS"));
 }

@@ -40,7 +40,7 @@ class RandomOptions {
     for (const ComponentEntry& component : component_table()) {
       if (component.saved) add_arguments(component.key, component.args(options));
     }
-    for (auto* list : {&options.callback_components, &options.loggers}) {
+    for (auto* list : {&options.callbacks, &options.loggers}) {
       static const std::vector<std::string> kNames{"ema", "null",     "007",  "true",
                                                    "- x", "\xc3\xbc", "a: b", "~"};
       for (const std::string& name : kNames) {

@@ -1,11 +1,9 @@
 #include "support/catch.h"
 
-#include "cxtrain/config/batch_limit.h"
 #include "cxtrain/config/device_list.h"
-#include "cxtrain/config/max_time.h"
 #include "cxtrain/config/nearest_name.h"
-#include "cxtrain/config/parse_scalar.h"
 #include "cxtrain/config/precision.h"
+#include "cxtrain/config/values.h"
 
 using namespace cxtrain;
 
@@ -67,15 +65,19 @@ TEST_CASE("a fraction that means less than one batch is refused with the arithme
 }
 
 TEST_CASE("max_time", "[config]") {
-  CHECK(*parse_max_time("00:00:00:30") == 30);
-  CHECK(*parse_max_time("01:12:00:00") == 36 * 3600);
-  CHECK(*parse_max_time("02:00:05") == 7205);
-  CHECK(*parse_max_time("00:36:00:00") == 36 * 3600);
+  using std::chrono::hours;
+  using std::chrono::seconds;
+  CHECK(*parse_duration("00:00:00:30") == seconds(30));
+  CHECK(*parse_duration("01:12:00:00") == hours(36));
+  CHECK(*parse_duration("02:00:05") == seconds(7205));
+  CHECK(*parse_duration("00:36:00:00") == hours(36));
+  CHECK(format_duration(hours(36) + seconds(61)) == "01:12:01:01");
+  CHECK(format_duration(*parse_duration("999999:00:00:59")) == "999999:00:00:59");
   for (const char* text :
        {"", "90", "1:30", "1:2:3:4:5", "00:00:-1:00", "a:b:c:d", "00::00:00", "00:00:00:00:", "1h"}) {
     INFO(text);
-    CHECK_FALSE(parse_max_time(text));
-    CHECK_THAT(parse_max_time(text).error, cxtrain::test::contains("DD:HH:MM:SS"));
+    CHECK_FALSE(parse_duration(text));
+    CHECK_THAT(parse_duration(text).error, cxtrain::test::contains("DD:HH:MM:SS"));
   }
 }
 

@@ -53,8 +53,8 @@ Options random_request(test::RandomTexts& random) {
   if (random.chance(2)) trainer.precision = one_of({"32", "16-mixed", "bf16-true", "64"});
   if (random.chance(4)) trainer.amp_level = one_of({"O0", "O1", "O2"});
   if (random.chance(4)) trainer.devices_per_rank = 2;
-  if (random.chance(4)) trainer.float32_matmul_precision = one_of({"highest", "high", "medium"});
-  if (random.chance(4)) trainer.log_gpu_memory = one_of({"all", "min_max"});
+  if (random.chance(4)) trainer.float32_matmul_precision = static_cast<MatmulPrecision>(random.pick(3));
+  if (random.chance(4)) trainer.log_gpu_memory = static_cast<GpuMemoryLog>(random.pick(2));
   if (random.chance(2)) trainer.benchmark = random.chance(2);
   if (random.chance(2))
     trainer.deterministic = random.chance(2) ? Deterministic::warn() : Deterministic(true);
@@ -102,12 +102,14 @@ TEST_CASE("any plan as JSON holds what the plan does", "[config]") {
     CHECK(json["benchmark"] == plan.benchmark);
     CHECK(json["deterministic"] ==
           (plan.deterministic_warn_only ? nlohmann::json("warn") : nlohmann::json(plan.deterministic)));
-    CHECK(json["log_gpu_memory"] == text_or_none(plan.log_gpu_memory));
+    CHECK(json["log_gpu_memory"] ==
+          text_or_none(std::string(plan.log_gpu_memory ? word_of(*plan.log_gpu_memory) : "")));
     CHECK(json["accumulate_grad_batches"] == plan.accumulate_grad_batches);
     CHECK(json["sync_batchnorm"] == plan.sync_batchnorm);
     CHECK(json.value("devices_per_rank", 1) == plan.devices_per_rank);
     CHECK(json.value("replicas", 1) == plan.replicas);
-    CHECK(json.value("float32_matmul_precision", "") == plan.float32_matmul_precision);
+    CHECK(json.value("float32_matmul_precision", "") ==
+          std::string(plan.float32_matmul_precision ? word_of(*plan.float32_matmul_precision) : ""));
     REQUIRE(json["ranks"].size() == plan.ranks.size());
     for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
       const RankPlan& rank = plan.ranks[r];
@@ -174,9 +176,9 @@ TEST_CASE("a table and the JSON tell what was asked for beyond the usual", "[con
   options.trainer.devices = "2,0,1,3";
   options.trainer.devices_per_rank = 2;
   options.trainer.amp_level = "O2";
-  options.trainer.float32_matmul_precision = "high";
+  options.trainer.float32_matmul_precision = MatmulPrecision::high;
   options.trainer.deterministic = Deterministic::warn();
-  options.trainer.log_gpu_memory = "min_max";
+  options.trainer.log_gpu_memory = GpuMemoryLog::min_max;
   options.strategy.args = {{"bucket_bytes", "1000"}, {"overlap", "true"}};
   const Plan plan = resolve(options, machine(4), {});
   CHECK(to_text(plan) ==

@@ -1,3 +1,4 @@
+#include "cxtrain/config/switches.h"
 #include "support/catch.h"
 
 #include "config/resolve_support.h"
@@ -31,21 +32,64 @@ TEST_CASE("benchmark and deterministic, each way, as in Lightning 2.x", "[config
 
 TEST_CASE("float32_matmul_precision reaches the plan, and none leaves LibTorch's", "[config]") {
   Options options;
-  CHECK(resolve(options, machine(1), {}).float32_matmul_precision.empty());
-  for (const char* name : {"highest", "high", "medium"}) {
-    options.trainer.float32_matmul_precision = name;
-    CHECK(resolve(options, machine(1), {}).float32_matmul_precision == name);
-  }
+  CHECK_FALSE(resolve(options, machine(1), {}).float32_matmul_precision);
+  options.trainer.float32_matmul_precision = MatmulPrecision::medium;
+  CHECK(resolve(options, machine(1), {}).float32_matmul_precision == MatmulPrecision::medium);
 }
 
 TEST_CASE("log_gpu_memory reaches the plan; on the CPU it logs nothing and says so", "[config]") {
   Options options;
-  options.trainer.log_gpu_memory = "all";
-  CHECK(resolve(options, machine(1), {}).log_gpu_memory == "all");
+  options.trainer.log_gpu_memory = GpuMemoryLog::all;
+  CHECK(resolve(options, machine(1), {}).log_gpu_memory == GpuMemoryLog::all);
   CHECK(resolve(options, machine(1), {}).warnings.empty());
   CHECK_THAT(all(resolve(options, machine(0), {}).warnings),
              test::contains("log_gpu_memory: log_gpu_memory=all logs nothing: the run uses no GPU"));
   options.trainer.logger = false;
   CHECK_THAT(all(resolve(options, machine(1), {}).warnings),
              test::contains("log_gpu_memory=all logs nothing: the run has no logger"));
+}
+
+TEST_CASE("fast_dev_run and barebones say what they mean, and stay readable", "[config]") {
+  Options asked;
+  asked.trainer.fast_dev_run = 3;
+  asked.trainer.max_epochs = 50;
+  asked.trainer.overfit_batches = {0.5};
+  asked.trainer.auto_lr_find = true;
+  asked.callbacks = {{"early_stopping", {{"monitor", "loss"}}}, {"lr_monitor", {}}};
+  const Options meant = with_switches(asked);
+  CHECK(meant.trainer.fast_dev_run == 3);
+  CHECK(meant.trainer.max_epochs == 1);
+  CHECK(meant.trainer.max_steps == 3);
+  CHECK(meant.trainer.limit_test_batches == BatchLimit{std::int64_t{3}});
+  CHECK(meant.trainer.overfit_batches.is_zero());
+  CHECK_FALSE(meant.trainer.auto_lr_find);
+  CHECK_FALSE(meant.trainer.logger);
+  CHECK((meant.callbacks == std::vector<NamedOptions>{{"lr_monitor", {}}}));
+  CHECK(with_switches(meant) == meant);
+
+  Options bare;
+  bare.trainer.barebones = true;
+  CHECK(loggers_asked_for(bare).empty());
+  CHECK(callbacks_asked_for(bare).empty());
+  CHECK(with_switches(bare).trainer.log_every_n_steps == 0);
+  Options quiet;
+  quiet.quiet = true;
+  CHECK(callbacks_asked_for(quiet).empty());
+  CHECK(with_switches({}) == Options{});
+}
+
+TEST_CASE("options of the trainer stand for callbacks and loggers", "[config]") {
+  Options options;
+  options.trainer.max_time = std::chrono::minutes(2);
+  options.trainer.log_gpu_memory = GpuMemoryLog::min_max;
+  options.callbacks = {{"mine", {}}};
+  CHECK((callbacks_asked_for(options) == std::vector<NamedOptions>{{"timer", {{"seconds", "120"}}},
+                                                                   {"mine", {}},
+                                                                   {"gpu_memory", {{"log", "min_max"}}},
+                                                                   {"progress_bar", {}}}));
+  options.loggers = {{"jsonl", {}}, {"mine", {}}};
+  CHECK((loggers_asked_for(options) ==
+         std::vector<NamedOptions>{{"jsonl", {}}, {"mine", {}}, {"csv", {}}, {"tensorboard", {}}}));
+  options.trainer.logger = false;
+  CHECK(loggers_asked_for(options) == options.loggers);
 }

@@ -158,9 +158,6 @@ TEST_CASE("impossible samplers are refused", "[sampler]") {
   CHECK_THROWS_AS(ShardedSampler(10, {}, {.batch_size = 0}), ConfigError);
   CHECK_THROWS_AS(ShardedSampler(10, {2, 2}, {}), std::invalid_argument);
   CHECK_THROWS_AS(ShardedSampler(10, {}, {}).batch(10), std::out_of_range);
-  CHECK(parse_uneven("drop") == Uneven::drop);
-  CHECK_THROWS_WITH(parse_uneven("half"),
-                    cxtrain::test::contains("half") && cxtrain::test::contains("exact"));
 }
 
 TEST_CASE("a batch larger than the data takes the room of the data", "[sampler]") {

@@ -7,11 +7,9 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/filesystem.h"
-#include "cxtrain/report/csv_logger.h"
-#include "cxtrain/report/jsonl_logger.h"
+#include "cxtrain/report/file_loggers.h"
 #include "cxtrain/report/metric_loggers.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
-#include "cxtrain/report/tensorboard_logger.h"
 #include "support/every_fault.h"
 #include "support/temp_dir.h"
 

@@ -108,7 +108,7 @@ TEST_CASE("every strategy trains like single, whatever is done to gradients and 
   SECTION("clipped by norm") { options.trainer.gradient_clip_val = 0.05; }
   SECTION("clipped by value") {
     options.trainer.gradient_clip_val = 0.01;
-    options.trainer.gradient_clip_algorithm = "value";
+    options.trainer.gradient_clip_algorithm = GradientClipAlgorithm::value;
   }
   SECTION("accumulated") { options.trainer.accumulate_grad_batches = 3; }
   SECTION("weights averaged") {

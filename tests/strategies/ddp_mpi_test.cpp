@@ -219,7 +219,7 @@ TEST_CASE("an uneven last batch counts every sample once with `exact`, like one 
       24 * ranks + 1 + (ranks > 1);  // some ranks have one more, at 3 and 4 ranks some have none
   ToyData shards(samples, 8), whole(samples, 8 * ranks);
   Options options = twenty_steps();
-  options.data.uneven = "exact";
+  options.data.uneven = Uneven::exact;
   CHECK(at::allclose(train_together<Regression>(shards, options), train_alone<Regression>(whole, options),
                      1e-5, 1e-7));
 }
@@ -229,7 +229,8 @@ TEST_CASE("clipping by norm and by value agrees with one process") {
   ToyData shards(64 * ranks, 8), whole(64 * ranks, 8 * ranks);
   Options options = twenty_steps();
   options.trainer.gradient_clip_val = 0.05;
-  options.trainer.gradient_clip_algorithm = GENERATE("norm", "value");
+  options.trainer.gradient_clip_algorithm =
+      GENERATE(GradientClipAlgorithm::norm, GradientClipAlgorithm::value);
   const at::Tensor together = train_together<Regression>(shards, options);
   CHECK(at::allclose(together, train_alone<Regression>(whole, options), 1e-5, 1e-7));
   CHECK_FALSE(at::allclose(together, train_together<Regression>(shards, twenty_steps()), 1e-5, 1e-7));

@@ -27,7 +27,7 @@ struct Normalised : test::Regression {
 };
 
 /// Parameters and running statistics after training.
-at::Tensor train(World& world, ToyData& data, const std::string& uneven, bool sync) {
+at::Tensor train(World& world, ToyData& data, Uneven uneven, bool sync) {
   const test::TempDir dir;
   Options options = test::quiet(dir.path());
   options.trainer.max_epochs = 3;
@@ -46,18 +46,19 @@ TEST_CASE("with sync_batchnorm N ranks train a model with batch norm as one proc
       24 * ranks + (ranks > 1 ? 3 * ranks - 1 : 0);  // one rank's last batch is smaller
   ToyData shards(samples, 8), whole(samples, 8 * ranks);
   SoloWorld solo;
-  const at::Tensor alone = train(solo, whole, "exact", true);
-  CHECK(at::allclose(train(test_world(), shards, "exact", true), alone, 1e-4, 1e-5));
-  if (ranks > 1) CHECK_FALSE(at::allclose(train(test_world(), shards, "exact", false), alone, 1e-4, 1e-5));
+  const at::Tensor alone = train(solo, whole, Uneven::exact, true);
+  CHECK(at::allclose(train(test_world(), shards, Uneven::exact, true), alone, 1e-4, 1e-5));
+  if (ranks > 1)
+    CHECK_FALSE(at::allclose(train(test_world(), shards, Uneven::exact, false), alone, 1e-4, 1e-5));
 }
 
 TEST_CASE("a last batch that leaves a rank without samples is refused before the first step") {
   const int ranks = test_world().size();
   if (ranks == 1) return test::skip_for_ranks("no rank can be without samples");
   ToyData data(16 * ranks + 1, 8);
-  REQUIRE_THROWS_WITH(train(test_world(), data, "exact", true),
+  REQUIRE_THROWS_WITH(train(test_world(), data, Uneven::exact, true),
                       test::contains("sync_batchnorm") && test::contains("--data.uneven drop"));
-  CHECK(train(test_world(), data, "drop", true).defined());
+  CHECK(train(test_world(), data, Uneven::drop, true).defined());
 }
 
 }  // namespace

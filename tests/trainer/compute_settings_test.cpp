@@ -37,7 +37,7 @@ TEST_CASE("the plan's switches reach LibTorch", "[trainer]") {
   Plan plan;
   plan.benchmark = true;
   plan.deterministic = plan.deterministic_warn_only = true;
-  plan.float32_matmul_precision = "high";
+  plan.float32_matmul_precision = MatmulPrecision::high;
   apply_compute_settings(plan, {}, at::kCPU);
   CHECK(context.benchmarkCuDNN());
   CHECK(context.deterministicAlgorithms());

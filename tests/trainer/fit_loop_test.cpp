@@ -166,7 +166,7 @@ TEST_CASE("limits count epochs, steps and batches as Lightning does") {
   }
   SECTION("max_time") {
     trainer.max_epochs = -1;
-    trainer.max_time = "00:00:00:01";
+    trainer.max_time = std::chrono::seconds(1);
     const SteadyClock clock;
     const double begin = clock.now();
     const RunSummary run = setting.fit(model, data);
@@ -194,8 +194,7 @@ TEST_CASE("the batch size of the options wins over the data's, and workers chang
 TEST_CASE("early stopping ends the run when the metric no longer improves") {
   Setting setting;
   setting.options.trainer.max_epochs = 500;
-  setting.options.callbacks.early_stopping_monitor = "val_loss";
-  setting.options.callbacks.early_stopping_patience = 2;
+  setting.options.callbacks = {{"early_stopping", {{"monitor", "val_loss"}, {"patience", "2"}}}};
   setting.options.optimizer = {"sgd", {{"lr", "0"}}};
   ToyData data(16, 8, 8);
   Regression model;
@@ -205,7 +204,7 @@ TEST_CASE("early stopping ends the run when the metric no longer improves") {
   Regression longer;
   CHECK(setting.fit(longer, data).epochs == 6);
 
-  setting.options.callbacks.early_stopping_monitor = "val_los";
+  setting.options.callbacks = {{"early_stopping", {{"monitor", "val_los"}}}};
   Regression wrong;
   CHECK_THROWS_WITH(setting.fit(wrong, data), test::contains("val_los"));
 }
@@ -214,7 +213,7 @@ TEST_CASE("schedules move the learning rate by step and by epoch") {
   Setting setting;
   setting.options.trainer.max_epochs = 4;
   setting.options.trainer.log_every_n_steps = 1;
-  setting.options.callbacks.lr_monitor = true;
+  setting.options.callbacks = {{"lr_monitor", {}}};
   ToyData data(16, 8, 8);
   Regression model;
   SECTION("epochs") {

@@ -210,9 +210,10 @@ Result train(const Case& what, Saver::Wishes wishes, Start start = {}) {
   trainer_options.gradient_clip_val = 1.0;
   trainer_options.reload_dataloaders_every_n_epochs = 2;
   trainer_options.stochastic_weight_avg = what.weight_averaging;
-  options.callbacks.early_stopping_monitor = "val_loss";
-  options.callbacks.early_stopping_patience = what.early_stopping_patience;
-  options.callbacks.lr_monitor = true;
+  options.callbacks = {
+      {"early_stopping",
+       {{"monitor", "val_loss"}, {"patience", std::to_string(what.early_stopping_patience)}}},
+      {"lr_monitor", {}}};
   options.seed = 11;
   what.prepare(options);
 

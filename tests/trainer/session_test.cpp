@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/session.h"
 #include "cxtrain/trainer/tuner.h"
@@ -72,6 +73,12 @@ struct Surroundings : Callback {
   std::vector<std::string>& notes_;
 };
 
+Registry with_built_in() {
+  Registry registry;
+  register_built_in(registry);
+  return registry;
+}
+
 /// A session of its own, of a strategy that is in the test's hands, on files that are in memory.
 struct Bench {
   explicit Bench(const Options& wanted = test::quiet("/runs")) : options(wanted) {
@@ -80,8 +87,8 @@ struct Bench {
     belongings.callbacks.push_back(std::make_unique<Surroundings>(hooks));
   }
   Session session(Stage stage) {
-    return Session({world, options, plan, at::kCPU, config_text, replica_factory, files}, belongings,
-                   std::make_unique<test::FakeStrategy>(strategy), model, stage);
+    return Session({world, options, plan, registry, at::kCPU, config_text, replica_factory, files},
+                   belongings, std::make_unique<test::FakeStrategy>(strategy), model, stage);
   }
   std::string file(const std::string& name) {
     return read_whole_file(files, "/runs/cxtrain_logs/version_0/" + name);
@@ -90,6 +97,7 @@ struct Bench {
   SoloWorld world;
   Options options;
   Plan plan;
+  Registry registry = with_built_in();
   std::string config_text = "seed: 1\n";
   std::function<std::unique_ptr<Module>()> replica_factory;
   test::FaultyFilesystem files;
@@ -169,7 +177,7 @@ TEST_CASE("callbacks hear of a run's beginning, of its end, and of the error tha
 
 TEST_CASE("a tuner finds what was asked for, and leaves options and model as they were") {
   Options options = test::quiet("/runs");
-  options.trainer.auto_scale_batch_size = "power";
+  options.trainer.auto_scale_batch_size = BatchScaling::power;
   options.trainer.auto_lr_find = true;
   options.optimizer.args["lr"] = "0.25";
   Bench bench(options);

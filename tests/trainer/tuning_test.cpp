@@ -108,7 +108,7 @@ TEST_CASE("auto_scale_batch_size trains with the size that it finds") {
   ToyData data(64, 8);
   Limited model(20);
   Options options = test::quiet(dir.path());
-  options.trainer.auto_scale_batch_size = "power";
+  options.trainer.auto_scale_batch_size = BatchScaling::power;
   const RunSummary run = Trainer(world, options).fit(model, data);
   CHECK(run.global_step == 4);  // 64 samples, 16 at a time
 }

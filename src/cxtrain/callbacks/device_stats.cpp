@@ -22,6 +22,15 @@ void log_known(RunView& run, const std::string& name, double value) {
   if (!std::isnan(value)) run.log(name, value);
 }
 
+/// Of this process, since the sample before.
+std::function<CpuSample()> cpu_load() {
+  struct Source {
+    SteadyClock clock;
+    CpuLoad load{clock};
+  };
+  return [source = std::make_shared<Source>()] { return source->load.sample(); };
+}
+
 }  // namespace
 
 /// One GPU as a rank sees it. Ranks exchange these as plain numbers.
@@ -44,18 +53,16 @@ struct DeviceStats::GpuReading {
   }
 };
 
-DeviceStats::DeviceStats(const Plan& plan, Wanted wanted, Sources sources)
-    : wanted_(std::move(wanted)),
-      sources_(std::move(sources)),
-      on_gpus_(plan.accelerator == "gpu"),
-      num_nodes_(plan.num_nodes),
-      ranks_(plan.ranks) {}
+DeviceStats::DeviceStats(Wanted wanted, Sources sources) : wanted_(wanted), sources_(std::move(sources)) {}
+
+DeviceStats::DeviceStats(Wanted wanted) : DeviceStats(wanted, {open_gpu_monitor(), cpu_load()}) {}
 
 void DeviceStats::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
-  if (wanted_.every_n_steps <= 0 || step % wanted_.every_n_steps != 0 || step == last_logged_) return;
+  const std::int64_t every = run.log_every_n_steps();
+  if (every <= 0 || step % every != 0 || step == last_logged_) return;
   last_logged_ = step;
-  if (on_gpus_) {
+  if (run.plan().accelerator == "gpu") {
     log_gpus(run);
   } else if (wanted_.device_stats) {
     log_cpus(run);
@@ -66,7 +73,7 @@ void DeviceStats::on_train_batch_end(RunView& run, const at::Tensor&, const Batc
 std::vector<DeviceStats::GpuReading> DeviceStats::gather_gpus(RunView& run) {
   constexpr std::size_t kNumbers = GpuReading::kNumbers;
   std::vector<double> numbers;
-  for (const RankPlan& rank : ranks_) {
+  for (const RankPlan& rank : run.plan().ranks) {
     for (std::size_t i = 0; i < rank.gpus.size(); ++i) {
       std::array<double, kNumbers> own{};
       if (rank.rank == run.rank()) {
@@ -82,11 +89,11 @@ std::vector<DeviceStats::GpuReading> DeviceStats::gather_gpus(RunView& run) {
   std::vector<GpuReading> readings;
   std::map<std::string, double> known;
   const double* next = numbers.data();
-  for (const RankPlan& rank : ranks_) {
+  for (const RankPlan& rank : run.plan().ranks) {
     for (std::size_t i = 0; i < rank.gpus.size(); ++i, next += kNumbers) {
       GpuReading reading = GpuReading::of(next);
       const std::string id = "gpu_id: " + std::to_string(static_cast<int>(reading.gpu));
-      reading.name = num_nodes_ > 1 ? "node: " + std::to_string(rank.node) + "/" + id : id;
+      reading.name = run.plan().num_nodes > 1 ? "node: " + std::to_string(rank.node) + "/" + id : id;
       if (const auto same = known.find(reading.name); same != known.end()) {
         if (same->second == reading.uuid) continue;
         reading.name = "rank: " + std::to_string(rank.rank) + "/" + id;
@@ -109,13 +116,13 @@ void DeviceStats::log_gpus(RunView& run) {
       log_known(run, prefix + "memory.free (MB)", sample.memory_free_mib);
       log_known(run, prefix + "temperature.gpu (°C)", sample.temperature_celsius);
     }
-    if (wanted_.log_gpu_memory == "all") {
+    if (wanted_.gpu_memory == GpuMemoryLog::all) {
       log_known(run, reading.name + "/memory.used (MB)", sample.memory_used_mib);
     }
     least = std::fmin(least, sample.memory_used_mib);  // fmin and fmax pass over what is unknown
     most = std::fmax(most, sample.memory_used_mib);
   }
-  if (wanted_.log_gpu_memory != "min_max") return;
+  if (wanted_.gpu_memory != GpuMemoryLog::min_max) return;
   log_known(run, "min_gpu_mem", least);
   log_known(run, "max_gpu_mem", most);
 }

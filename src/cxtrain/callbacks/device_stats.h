@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,23 +29,26 @@ namespace cxtrain {
 /// number 0). A GPU that several ranks share is logged once; what a GPU does not tell is left out.
 class DeviceStats final : public Callback {
  public:
+  /// Which of the three; the last two at once log both.
   struct Wanted {
     bool device_stats = false;
-    std::string log_gpu_memory;  ///< all | min_max | empty
-    std::int64_t every_n_steps = 50;
+    std::optional<GpuMemoryLog> gpu_memory = {};
   };
   struct Sources {
     std::unique_ptr<GpuMonitor> gpus;
     std::function<CpuSample()> cpu;
   };
-  /// `plan`: which GPUs this rank and the others drive.
-  DeviceStats(const Plan& plan, Wanted wanted, Sources sources);
+  DeviceStats(Wanted wanted, Sources sources);
+  /// The same with this machine's sources.
+  explicit DeviceStats(Wanted wanted);
 
   void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
   void on_save_checkpoint(StateDict& state) override { state.set("last_logged", last_logged_); }
   void on_load_checkpoint(const StateDict& state) override { last_logged_ = state.integer("last_logged"); }
-  std::string state_key() const override { return "DeviceStatsMonitor"; }
+  std::string state_key() const override {
+    return wanted_.device_stats ? "DeviceStatsMonitor" : "log_gpu_memory";
+  }
 
  private:
   struct GpuReading;
@@ -54,9 +58,6 @@ class DeviceStats final : public Callback {
 
   Wanted wanted_;
   Sources sources_;
-  bool on_gpus_;
-  int num_nodes_;
-  std::vector<RankPlan> ranks_;
   std::int64_t last_logged_ = 0;
 };
 

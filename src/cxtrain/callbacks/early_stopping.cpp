@@ -9,13 +9,11 @@
 namespace cxtrain {
 
 EarlyStopping::EarlyStopping(Options options) : options_(std::move(options)) {
-  if (options_.mode != "min" && options_.mode != "max") {
-    throw ConfigError("callbacks.early_stopping_mode", "`" + options_.mode + "` is not min or max");
-  }
-  if (options_.patience < 0) throw ConfigError("callbacks.early_stopping_patience", "cannot be negative");
-  if (options_.min_delta < 0) throw ConfigError("callbacks.early_stopping_min_delta", "cannot be negative");
+  if (options_.patience < 0) throw ConfigError("callbacks.early_stopping.patience", "cannot be negative");
+  if (!(options_.min_delta >= 0))
+    throw ConfigError("callbacks.early_stopping.min_delta", "cannot be negative");
   const double infinity = std::numeric_limits<double>::infinity();
-  best_ = options_.mode == "min" ? infinity : -infinity;
+  best_ = options_.mode == MonitorMode::min ? infinity : -infinity;
 }
 
 bool EarlyStopping::at_epoch_end(const RunView& run) const {
@@ -44,8 +42,8 @@ void EarlyStopping::check(RunView& run) {
     reason << "early stopping: " << options_.monitor << " is " << *value;
     return stop(run, reason.str());
   }
-  const bool better =
-      options_.mode == "min" ? *value < best_ - options_.min_delta : *value > best_ + options_.min_delta;
+  const bool better = options_.mode == MonitorMode::min ? *value < best_ - options_.min_delta
+                                                        : *value > best_ + options_.min_delta;
   if (better) {
     best_ = *value;
     wait_ = 0;
@@ -67,7 +65,8 @@ void EarlyStopping::on_train_start(RunView& run) {
 }
 
 std::string EarlyStopping::state_key() const {
-  return "EarlyStopping{monitor: " + options_.monitor + ", mode: " + options_.mode + "}";
+  return "EarlyStopping{monitor: " + options_.monitor + ", mode: " + std::string(word_of(options_.mode)) +
+         "}";
 }
 
 void EarlyStopping::on_save_checkpoint(StateDict& state) {
@@ -79,7 +78,7 @@ void EarlyStopping::on_save_checkpoint(StateDict& state) {
 
 void EarlyStopping::on_load_checkpoint(const StateDict& state) {
   best_ = state.real("best");
-  wait_ = static_cast<int>(state.integer("wait"));
+  wait_ = state.integer("wait");
   // Who resumes with more patience wants to go on.
   const bool more_patient = options_.patience > state.integer("patience") && wait_ < options_.patience;
   stopped_for_ = more_patient ? std::string() : state.text("stopped_for");

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 
@@ -13,8 +14,8 @@ class EarlyStopping final : public Callback {
  public:
   struct Options {
     std::string monitor;
-    std::string mode = "min";  ///< min | max
-    int patience = 3;
+    MonitorMode mode = MonitorMode::min;
+    std::int64_t patience = 3;
     double min_delta = 0;
     bool check_finite = true;  ///< stop when the metric is NaN or infinite
     /// Whether it looks at the end of each epoch, when metrics of training are known as well, or at the end
@@ -22,7 +23,7 @@ class EarlyStopping final : public Callback {
     /// anywhere else.
     std::optional<bool> check_on_train_epoch_end = {};
   };
-  /// Throws ConfigError for a mode that is neither, or a negative patience or delta.
+  /// Throws ConfigError for a negative patience or delta.
   explicit EarlyStopping(Options options);
 
   bool monitors() const override { return true; }
@@ -43,7 +44,7 @@ class EarlyStopping final : public Callback {
 
   Options options_;
   double best_;
-  int wait_ = 0;
+  std::int64_t wait_ = 0;
   std::string stopped_for_;  ///< why it has asked for a stop; empty: it has not
 };
 

@@ -4,7 +4,8 @@ namespace cxtrain {
 
 void LearningRateMonitor::on_train_batch_start(RunView& run, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
-  if (every_n_steps_ <= 0 || (step + 1) % every_n_steps_ != 0 || step == last_logged_) return;
+  const std::int64_t every = run.log_every_n_steps();
+  if (every <= 0 || (step + 1) % every != 0 || step == last_logged_) return;
   last_logged_ = step;
   const std::vector<double> rates = run.learning_rates();
   for (std::size_t i = 0; i < rates.size(); ++i) {

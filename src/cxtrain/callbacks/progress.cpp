@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "cxtrain/config/plan.h"
+
 namespace cxtrain {
 namespace {
 
@@ -13,12 +15,14 @@ std::string epoch_label(const RunView& run) {
 
 }  // namespace
 
-ProgressCallback::ProgressCallback(const Clock& clock, const RunView& run, bool launched)
-    : clock_(clock),
-      output_(launched),
-      bar_(
-          clock, [this](std::string_view text) { output_.write(text); },
-          [&run] { return run.progress_bar_metrics(); }, {.columns = [this] { return output_.columns(); }}) {}
+void ProgressCallback::setup(RunView& run, std::string_view) {
+  if (run.rank() != 0) return;
+  output_.emplace(/*launched=*/run.plan().launcher != "none");
+  bar_.emplace(
+      clock_, [this](std::string_view text) { output_->write(text); },
+      [&run] { return run.progress_bar_metrics(); },
+      ProgressBarOptions{.columns = [this] { return output_->columns(); }});
+}
 
 void ProgressCallback::on_sanity_check_start(RunView&) { training_ = false; }
 
@@ -30,38 +34,46 @@ void ProgressCallback::on_train_epoch_start(RunView&) {
 
 void ProgressCallback::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&,
                                           std::int64_t batch_idx) {
+  if (!bar_) return;
   if (!started_) {
-    bar_.start(epoch_label(run), run.num_batches(), run.samples_per_batch(), batch_idx, epoch_began_);
+    bar_->start(epoch_label(run), run.num_batches(), run.samples_per_batch(), batch_idx, epoch_began_);
   }
   started_ = true;
-  bar_.update(batch_idx + 1);
-}
-
-// A validation within training goes by without a bar of its own; its metrics appear in the epoch's.
-void ProgressCallback::on_validation_start(RunView& run) {
-  if (!training_ && !run.sanity_checking()) bar_.start("Validation", run.num_batches());
-}
-void ProgressCallback::on_validation_batch_end(RunView& run, const Batch&, std::int64_t batch_idx) {
-  if (!training_ && !run.sanity_checking()) bar_.update(batch_idx + 1);
-}
-void ProgressCallback::on_validation_end(RunView& run) {
-  if (!training_ && !run.sanity_checking()) bar_.finish();
+  bar_->update(batch_idx + 1);
 }
 
 void ProgressCallback::on_train_epoch_end(RunView&) {
-  if (started_) bar_.finish();
+  if (started_) bar_->finish();
   started_ = false;
 }
 
-void ProgressCallback::on_test_start(RunView& run) { bar_.start("Test", run.num_batches()); }
+void ProgressCallback::start_evaluation(const char* label, const RunView& run) {
+  // A validation within training goes by without a bar of its own; its metrics appear in the epoch's.
+  evaluating_ = bar_.has_value() && !training_ && !run.sanity_checking();
+  if (evaluating_) bar_->start(label, run.num_batches());
+}
+void ProgressCallback::update_evaluation(std::int64_t batch_idx) {
+  if (evaluating_) bar_->update(batch_idx + 1);
+}
+void ProgressCallback::end_evaluation() {
+  if (evaluating_) bar_->finish();
+  evaluating_ = false;
+}
+
+void ProgressCallback::on_validation_start(RunView& run) { start_evaluation("Validation", run); }
+void ProgressCallback::on_validation_batch_end(RunView&, const Batch&, std::int64_t batch_idx) {
+  update_evaluation(batch_idx);
+}
+void ProgressCallback::on_validation_end(RunView&) { end_evaluation(); }
+void ProgressCallback::on_test_start(RunView& run) { start_evaluation("Test", run); }
 void ProgressCallback::on_test_batch_end(RunView&, const Batch&, std::int64_t batch_idx) {
-  bar_.update(batch_idx + 1);
+  update_evaluation(batch_idx);
 }
-void ProgressCallback::on_test_end(RunView&) { bar_.finish(); }
-void ProgressCallback::on_predict_start(RunView& run) { bar_.start("Prediction", run.num_batches()); }
+void ProgressCallback::on_test_end(RunView&) { end_evaluation(); }
+void ProgressCallback::on_predict_start(RunView& run) { start_evaluation("Prediction", run); }
 void ProgressCallback::on_predict_batch_end(RunView&, const Batch&, std::int64_t batch_idx) {
-  bar_.update(batch_idx + 1);
+  update_evaluation(batch_idx);
 }
-void ProgressCallback::on_predict_end(RunView&) { bar_.finish(); }
+void ProgressCallback::on_predict_end(RunView&) { end_evaluation(); }
 
 }  // namespace cxtrain

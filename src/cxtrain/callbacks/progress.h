@@ -1,19 +1,21 @@
 #pragma once
 
+#include <optional>
+#include <string>
+
+#include "cxtrain/base/clock.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/report/progress_bar.h"
 #include "cxtrain/report/terminal.h"
 
 namespace cxtrain {
 
-/// The progress bar of a run (rank 0): one bar per training epoch, and one per evaluation of its own.
+/// The progress bar of a run: one bar per training epoch, and one per evaluation of its own. Rank 0 draws it,
+/// on stderr, so that stdout stays for results. Where an mpirun on this node started the process and has a
+/// terminal for its stderr, which this process sees as a pipe, it draws there.
 class ProgressCallback final : public Callback {
  public:
-  /// `clock` outlives it. Draws on stderr, so that stdout stays for results. `launched`: an mpirun on this
-  /// node started the process; where that has a terminal for its stderr, which this process sees as a pipe,
-  /// it draws there.
-  ProgressCallback(const Clock& clock, const RunView& run, bool launched);
-
+  void setup(RunView& run, std::string_view stage) override;
   void on_sanity_check_start(RunView& run) override;
   void on_train_epoch_start(RunView& run) override;
   void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
@@ -30,12 +32,17 @@ class ProgressCallback final : public Callback {
   void on_predict_end(RunView& run) override;
 
  private:
-  const Clock& clock_;
-  TerminalOutput output_;
-  ProgressBar bar_;
+  void start_evaluation(const char* label, const RunView& run);
+  void update_evaluation(std::int64_t batch_idx);
+  void end_evaluation();
+
+  SteadyClock clock_;
+  std::optional<TerminalOutput> output_;
+  std::optional<ProgressBar> bar_;  ///< rank 0's
   bool training_ = false;
-  bool started_ = false;    ///< the epoch's bar waits for its first batch, which tells the samples
-  double epoch_began_ = 0;  ///< on the clock
+  bool evaluating_ = false;  ///< with a bar of its own
+  bool started_ = false;     ///< the epoch's bar waits for its first batch, which tells the samples
+  double epoch_began_ = 0;   ///< on the clock
 };
 
 }  // namespace cxtrain

@@ -16,6 +16,8 @@ class Module;
 
 namespace cxtrain {
 
+struct Plan;
+
 /// What a running training shows of itself to modules and callbacks, and the little that they may ask of it.
 class RunView {
  public:
@@ -30,6 +32,8 @@ class RunView {
   Model& module_as() const {
     return dynamic_cast<Model&>(module());
   }
+  /// What was decided about ranks, devices and precision before the run.
+  virtual const Plan& plan() const = 0;
   /// The run's folder, the same on all ranks; empty where nothing is written.
   virtual const std::string& log_dir() const = 0;
   virtual std::int64_t current_epoch() const = 0;
@@ -41,6 +45,8 @@ class RunView {
   virtual std::int64_t samples_per_batch() const = 0;  ///< over all ranks
   /// Whether a validation falls nowhere but at the end of every epoch, or there is none.
   virtual bool validates_at_epoch_end_only() const = 0;
+  /// On how many steps' metrics rows are written; 0: never.
+  virtual std::int64_t log_every_n_steps() const = 0;
   virtual double elapsed_seconds() const = 0;  ///< since training began
   virtual bool sanity_checking() const = 0;
 

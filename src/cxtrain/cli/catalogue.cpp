@@ -5,6 +5,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cli/help_text.h"
+#include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/config/strategy_name.h"
 #include "cxtrain/plugin/loader.h"
@@ -27,37 +28,6 @@ NamedComponent describe(PluginLoader& loader, const Registry& registry, std::str
   } catch (const std::exception& error) {
     return {name, "cannot be used: " + shortened(error.what(), 300), {}};
   }
-}
-
-/// The arguments of what is built in and is switched on by options of its own.
-std::vector<ArgumentSpec> options_with(const std::string& prefix) {
-  std::vector<ArgumentSpec> found;
-  for (const OptionEntry& entry : option_table()) {
-    if (!entry.key.starts_with(prefix)) continue;
-    const auto values = entry.write(Options{});
-    found.push_back({entry.key.substr(prefix.find('.') + 1),
-                     Type::text,
-                     values && !values->empty() ? values->front() : "",
-                     entry.help,
-                     {}});
-  }
-  return found;
-}
-
-/// The callbacks and loggers that need no plugin.
-std::vector<NamedComponent> built_in(const std::string& option) {
-  if (option == "callbacks") {
-    return {{"early_stopping", "stops when a metric no longer improves",
-             options_with("callbacks.early_stopping")},
-            {"lr_monitor", "logs the learning rate", options_with("callbacks.lr_monitor")},
-            {"device_stats", "logs what the devices do", options_with("callbacks.device_stats")}};
-  }
-  if (option == "logger") {
-    return {{"csv", "metrics.csv", {}},
-            {"jsonl", "metrics.jsonl", {}},
-            {"tensorboard", "events.out.tfevents.*", {}}};
-  }
-  return {};
 }
 
 /// The component that the options name, of those that a section has.
@@ -118,7 +88,7 @@ std::vector<CatalogueSection> make_catalogue(Registry& registry, const Options& 
   PluginLoader loader(registry);
   std::vector<CatalogueSection> sections;
   const auto add = [&](const char* title, const char* option, std::string_view kind) {
-    CatalogueSection section{title, option, built_in(option)};
+    CatalogueSection section{title, option, {}};
     for (const std::string& name : loader.available(kind))
       section.components.push_back(describe(loader, registry, kind, name));
     if (!section.components.empty()) sections.push_back(std::move(section));
@@ -135,7 +105,7 @@ std::vector<CatalogueSection> make_catalogue(Registry& registry, const Options& 
   sections.push_back({"Schedules of the learning rate", "lr_scheduler", known_schedules()});
   add("Strategies", "strategy", Strategy::kKind);
   add("Callbacks", "callbacks", Callback::kKind);
-  add("Loggers", "logger", MetricLogger::kKind);
+  add("Loggers", "loggers", MetricLogger::kKind);
   return sections;
 }
 
@@ -143,13 +113,16 @@ std::string to_text(const std::vector<CatalogueSection>& catalogue, const Option
                     bool all_arguments) {
   std::string out;
   for (const CatalogueSection& section : catalogue) {
-    out += "\n" + section.title + " (--" + section.option + ")\n";
+    // Of these a run has any number, each with its name before its arguments.
+    const bool listed = is_listed_component(section.option);
+    out += "\n" + section.title + " (--" + section.option + (listed ? ".NAME" : "") + ")\n";
     const std::string named = named_by(options, section);
     for (const NamedComponent& component : section.components) {
       append_help_entry(out, component.name, component.help);
-      if (!all_arguments && component.name != named) continue;
+      if (!all_arguments && !listed && component.name != named) continue;
+      const std::string owner = section.option + "." + (listed ? component.name + "." : "");
       for (const ArgumentSpec& spec : component.arguments) {
-        append_help_entry(out, "  --" + section.option + "." + spec.name + " " + placeholder(spec),
+        append_help_entry(out, "  --" + owner + spec.name + " " + placeholder(spec),
                           spec.help + (spec.default_value.empty() ? "" : " [" + spec.default_value + "]"));
       }
     }

@@ -1,11 +1,13 @@
 #include "cxtrain/cli/components.h"
 
-#include "cxtrain/cli/listed_components.h"
+#include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cli/option_table.h"
-#include "cxtrain/config/nearest_name.h"
+#include "cxtrain/config/switches.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
+#include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/loader.h"
+#include "cxtrain/report/metric_logger.h"
 
 namespace cxtrain {
 namespace {
@@ -20,31 +22,6 @@ bool attempt(const char* option, std::vector<Problem>& problems, Work&& work) {
     problems.push_back({option, error.what(), ""});
     return false;
   }
-}
-
-/// The options of a kind that the program brings itself, such as `callbacks.lr_monitor`: a misspelt one ends
-/// up among the components.
-std::string meant_option(const std::string& key, const std::string& name) {
-  return did_you_mean(key + "." + name, option_names(), "--");
-}
-
-std::vector<std::pair<std::string, Arguments>> load_listed(const ListedComponents& listed,
-                                                           const Registry& registry, PluginLoader& loader,
-                                                           const Options& options,
-                                                           std::vector<Problem>& problems) {
-  std::vector<std::pair<std::string, Arguments>> loaded;
-  const std::string key = listed.key;
-  for (const NamedOptions& wanted : options.*listed.list) {
-    try {
-      loader.require(listed.kind, wanted.name);
-      const auto& specs = registry.require(listed.kind, wanted.name).arguments;
-      loaded.emplace_back(wanted.name,
-                          Arguments(specs, wanted.args, key + "." + wanted.name + ".", problems));
-    } catch (const PluginError& error) {
-      problems.push_back({key + "." + wanted.name, error.what(), meant_option(key, wanted.name)});
-    }
-  }
-  return loaded;
 }
 
 /// The options of data that every data module has, without "data.".
@@ -83,28 +60,12 @@ Components load_components(Registry& registry, const Options& options, std::vect
   } else {
     components.data = Arguments({}, options.data.args, "data.", problems, options_of_data());
   }
-  components.callbacks = load_listed(kListedComponents[0], registry, loader, options, problems);
-  components.loggers = load_listed(kListedComponents[1], registry, loader, options, problems);
+  components.callbacks =
+      choose_components(registry, Callback::kKind, "callbacks", callbacks_asked_for(options), problems);
+  components.loggers =
+      choose_components(registry, MetricLogger::kKind, "loggers", loggers_asked_for(options), problems);
   check_overrides(options.optimizer, options.lr_scheduler, problems);
   return components;
-}
-
-std::vector<std::unique_ptr<Callback>> make_callbacks(const Registry& registry,
-                                                      const Components& components) {
-  std::vector<std::unique_ptr<Callback>> made;
-  for (const auto& [name, arguments] : components.callbacks) {
-    made.push_back(registry.make<Callback>(name, arguments));
-  }
-  return made;
-}
-
-std::vector<std::unique_ptr<MetricLogger>> make_loggers(const Registry& registry,
-                                                        const Components& components) {
-  std::vector<std::unique_ptr<MetricLogger>> made;
-  for (const auto& [name, arguments] : components.loggers) {
-    made.push_back(registry.make<MetricLogger>(name, arguments));
-  }
-  return made;
 }
 
 Options with_all_arguments(Options options, const Components& components) {
@@ -116,14 +77,14 @@ Options with_all_arguments(Options options, const Components& components) {
   }
   add_defaults(known_optimizers(), options.optimizer);
   add_defaults(known_schedules(), options.lr_scheduler);
-  const auto fill = [](std::vector<NamedOptions>& list, const auto& loaded) {
+  const auto fill = [](std::vector<NamedOptions>& list, const std::vector<ChosenComponent>& loaded) {
     for (NamedOptions& wanted : list) {
-      for (const auto& [name, arguments] : loaded) {
-        if (name == wanted.name) wanted.args = arguments.values();
+      for (const ChosenComponent& chosen : loaded) {
+        if (chosen.name == wanted.name) wanted.args = chosen.arguments.values();
       }
     }
   };
-  fill(options.callback_components, components.callbacks);
+  fill(options.callbacks, components.callbacks);
   fill(options.loggers, components.loggers);
   return options;
 }

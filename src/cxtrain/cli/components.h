@@ -19,8 +19,7 @@ struct Components {
   /// Of the strategy that the options name; where they name none, without any. Not by `load_components`:
   /// whose arguments they are is known with the plan.
   Arguments strategy;
-  /// By name, in the order in which the options name them.
-  std::vector<std::pair<std::string, Arguments>> callbacks, loggers;
+  std::vector<ChosenComponent> callbacks, loggers;  ///< in the order of their calls
 };
 
 /// Loads the plugins that the options need into the registry and checks the components' arguments. Appends
@@ -29,9 +28,6 @@ struct Components {
 /// against all there are.
 Components load_components(Registry& registry, const Options& options, std::vector<Problem>& problems);
 
-std::vector<std::unique_ptr<Callback>> make_callbacks(const Registry& registry, const Components& components);
-std::vector<std::unique_ptr<MetricLogger>> make_loggers(const Registry& registry,
-                                                        const Components& components);
 /// The options with every argument of the components that they name, defaults included: what `config.yaml`
 /// keeps, so that a later default does not change an old run.
 Options with_all_arguments(Options options, const Components& components);

@@ -25,13 +25,11 @@ void switch_component(const Setting& setting, const std::string& name, std::vect
   }
 }
 
-}  // namespace
-
-bool apply_listed_component(const Setting& setting, Options& options, std::vector<Problem>& problems) {
+void apply(const Setting& setting, const std::string& key, Options& options, std::vector<Problem>& problems) {
   for (const ListedComponents& listed : kListedComponents) {
     const std::string prefix = std::string(listed.key) + ".";
-    if (!setting.key.starts_with(prefix)) continue;
-    const std::string rest = setting.key.substr(prefix.size());
+    if (!key.starts_with(prefix)) continue;
+    const std::string rest = key.substr(prefix.size());
     const std::size_t dot = rest.find('.');
     std::vector<NamedOptions>& list = options.*listed.list;
     if (dot == std::string::npos) {
@@ -41,9 +39,43 @@ bool apply_listed_component(const Setting& setting, Options& options, std::vecto
     } else {
       entry_of(list, rest.substr(0, dot)).args.erase(rest.substr(dot + 1));
     }
-    return true;
   }
-  return false;
+}
+
+constexpr std::string_view kOlderPrefix = "callbacks.early_stopping_";
+
+bool has_older_name(const Setting& setting) { return setting.key.starts_with(kOlderPrefix); }
+
+/// What switched early stopping off, as it stands in every file that had it off.
+bool switches_early_stopping_off(const Setting& setting) {
+  return setting.key == "callbacks.early_stopping_monitor" && !setting.value;
+}
+
+}  // namespace
+
+bool is_listed_component(std::string_view key) {
+  return std::any_of(kListedComponents.begin(), kListedComponents.end(), [&](const ListedComponents& listed) {
+    const std::string_view section = listed.key;
+    return key.starts_with(section) && (key.size() == section.size() || key[section.size()] == '.');
+  });
+}
+
+std::string canonical_listed_key(const std::string& key) {
+  if (!key.starts_with(kOlderPrefix)) return key;
+  return "callbacks.early_stopping." + key.substr(kOlderPrefix.size());
+}
+
+void apply_listed_components(std::span<const Setting> settings, Options& options,
+                             std::vector<Problem>& problems) {
+  bool off = false;
+  for (const bool older : {false, true}) {
+    for (const Setting& setting : settings) {
+      if (!is_listed_component(setting.key) || has_older_name(setting) != older) continue;
+      off |= switches_early_stopping_off(setting);
+      apply(setting, canonical_listed_key(setting.key), options, problems);
+    }
+  }
+  if (off) std::erase_if(options.callbacks, [](const auto& each) { return each.name == "early_stopping"; });
 }
 
 }  // namespace cxtrain

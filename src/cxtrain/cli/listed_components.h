@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cxtrain/base/error.h"
@@ -9,21 +11,28 @@
 #include "cxtrain/config/options.h"
 
 /// Components of which a run has any number, each named once: `--callbacks.ema`, `--callbacks.ema.decay
-/// 0.99`,
-/// `--callbacks.ema false`; the same for `--loggers`. They come from plugins and from programs of a user's
-/// own.
+/// 0.99`, `--callbacks.ema false`; the same for `--loggers`. They come with the program, from plugins, and
+/// from programs of a user's own.
 namespace cxtrain {
 
 struct ListedComponents {
-  const char* key;   ///< "callbacks"
-  const char* kind;  ///< the registry's: "callback"
+  const char* key;  ///< "callbacks"
   std::vector<NamedOptions> Options::*list;
 };
 
 inline constexpr std::array<ListedComponents, 2> kListedComponents{
-    {{"callbacks", "callback", &Options::callback_components}, {"loggers", "logger", &Options::loggers}}};
+    {{"callbacks", &Options::callbacks}, {"loggers", &Options::loggers}}};
 
-/// Applies a setting that no option of the program has. False where it is none of such a component.
-bool apply_listed_component(const Setting& setting, Options& options, std::vector<Problem>& problems);
+/// Whether the key is a section of these, or one of its components or arguments.
+bool is_listed_component(std::string_view key);
+
+/// The key of an argument that has an older name, `callbacks.early_stopping_patience`; any other key as it
+/// is.
+std::string canonical_listed_key(const std::string& key);
+
+/// Applies the settings among these that are of such components, older names last: null for
+/// `callbacks.early_stopping_monitor` is what switched early stopping off.
+void apply_listed_components(std::span<const Setting> settings, Options& options,
+                             std::vector<Problem>& problems);
 
 }  // namespace cxtrain

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cxtrain/base/log.h"
+#include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/cli/catalogue.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/components.h"
@@ -25,7 +26,7 @@
 #include "cxtrain/device/hardware.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
-#include "cxtrain/plugin/known_strategies.h"
+#include "cxtrain/plugin/known_components.h"
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/within_memory.h"
@@ -46,6 +47,7 @@ struct Request {
 void find_components(Request& request, const std::function<void(Registry&)>& register_components,
                      std::vector<Problem>& problems) {
   if (register_components) register_components(request.registry);
+  register_built_in(request.registry);
   choose_model(request.registry, request.command.model_given, request.command.options);
   request.components = load_components(request.registry, request.options(), problems);
 }
@@ -180,6 +182,8 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
   const Options& options = request.options();
   const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
   Plan plan = resolve(options, hardware, facts, strategies);
+  plan.callbacks = request.components.callbacks;
+  plan.loggers = request.components.loggers;
   problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
   if (!problems.empty()) throw ConfigError(problems);
   if (named_strategy(options.trainer, names_of(strategies)))
@@ -217,13 +221,6 @@ void print_result(const RunSummary& summary, const std::string& log_dir) {
   log_info(line.str());
 }
 
-/// The command line's options, and what `--quiet` says of others.
-Options options_of_trainer(const Request& request) {
-  Options options = request.options();
-  if (options.quiet) options.trainer.enable_progress_bar = false;
-  return options;
-}
-
 }  // namespace
 
 int run_main(int argc, char** argv, const std::function<void(Registry&)>& register_components,
@@ -243,16 +240,10 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
       const Hardware hardware = gather_hardware(world);
       run_agreed(world, [&] { plan = check(request, world.facts(), hardware, register_components); });
       if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
-      trainer.emplace(world, options_of_trainer(request), std::move(plan), request.registry);
+      trainer.emplace(world, request.options(), std::move(plan), request.registry);
       trainer->set_log(job.log());
       trainer->set_config_text(to_yaml(with_all_arguments(request.options(), request.components)));
       run_agreed(world, [&] {
-        for (auto& callback : make_callbacks(request.registry, request.components))
-          trainer->add_callback(std::move(callback));
-        if (world.is_root()) {
-          for (auto& logger : make_loggers(request.registry, request.components))
-            trainer->add_logger(std::move(logger));
-        }
         if (configure) configure(*trainer);
       });
       const RunSummary summary = run(world, *trainer, request);
@@ -272,6 +263,7 @@ int run_trainer(int argc, char** argv, const Options& options, const std::functi
     const auto train = [&] {
       Registry registry;
       if (register_components) register_components(registry);
+      register_built_in(registry);
       Plan plan;
       const Hardware hardware = gather_hardware(world);
       run_agreed(world, [&] { plan = plan_with_plugins(registry, options, hardware, world.facts()); });

@@ -4,7 +4,8 @@
 #include <array>
 #include <map>
 
-#include "cxtrain/cli/option_groups.h"
+#include "cxtrain/cli/listed_components.h"
+#include "cxtrain/cli/option_binding.h"
 
 namespace cxtrain {
 namespace {
@@ -16,7 +17,6 @@ OptionTable make_table() {
   add_length_options(table);
   add_optimisation_options(table);
   add_output_options(table);
-  add_callback_options(table);
   add_older_names(table);
   add_general_options(table);
   return table;
@@ -83,7 +83,8 @@ const ComponentEntry* find_component_of(std::string_view key) {
 std::string canonical_key(const std::string& key) {
   if (const OptionEntry* entry = find_option(key)) return entry->key;
   const ComponentEntry* component = find_component_of(key);
-  if (component == nullptr || component->alias_of.empty()) return key;
+  if (component == nullptr) return canonical_listed_key(key);
+  if (component->alias_of.empty()) return key;
   return component->alias_of + key.substr(component->key.size());
 }
 

@@ -1,5 +1,4 @@
 #include "cxtrain/cli/option_binding.h"
-#include "cxtrain/cli/option_groups.h"
 
 namespace cxtrain {
 
@@ -16,8 +15,7 @@ void add_component_options(OptionTable& table) {
       CXTRAIN_MEMBER(data.num_workers));
   add({"data.prefetch_factor", "batches prepared ahead by each of them"},
       CXTRAIN_MEMBER(data.prefetch_factor));
-  add({"data.uneven", "when the ranks do not divide the samples", "pad|drop|exact"},
-      CXTRAIN_MEMBER(data.uneven));
+  add({"data.uneven", "when the ranks do not divide the samples"}, CXTRAIN_MEMBER(data.uneven));
   add({"optimizer", "default: the model's own; --optimizer.lr and others set its arguments", "NAME"},
       CXTRAIN_MEMBER(optimizer.name));
   add({"lr_scheduler", "default: the model's own; --lr_scheduler.ARG sets its arguments", "NAME"},

@@ -1,5 +1,4 @@
 #include "cxtrain/cli/option_binding.h"
-#include "cxtrain/cli/option_groups.h"
 
 namespace cxtrain {
 
@@ -32,8 +31,7 @@ void add_device_options(OptionTable& table) {
       CXTRAIN_MEMBER(trainer.amp_backend));
   add({"trainer.use_amp", "true: precision 16-mixed; false: none, whatever amp_level says"},
       CXTRAIN_MEMBER(trainer.use_amp));
-  add({"trainer.float32_matmul_precision", "high and medium let GPUs multiply float32 as TF32 or bfloat16",
-       "highest|high|medium"},
+  add({"trainer.float32_matmul_precision", "high and medium let GPUs multiply float32 as TF32 or bfloat16"},
       CXTRAIN_MEMBER(trainer.float32_matmul_precision));
   add({"trainer.benchmark", "let cuDNN measure which of its kernels is fastest"},
       CXTRAIN_MEMBER(trainer.benchmark));

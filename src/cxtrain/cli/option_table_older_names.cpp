@@ -1,9 +1,8 @@
 #include <string>
 #include <utility>
 
-#include "cxtrain/cli/option_groups.h"
-#include "cxtrain/config/parse_scalar.h"
-#include "cxtrain/config/parsed.h"
+#include "cxtrain/cli/option_binding.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 namespace {

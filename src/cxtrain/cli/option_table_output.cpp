@@ -1,5 +1,4 @@
 #include "cxtrain/cli/option_binding.h"
-#include "cxtrain/cli/option_groups.h"
 
 namespace cxtrain {
 
@@ -16,28 +15,10 @@ void add_output_options(OptionTable& table) {
       CXTRAIN_MEMBER(trainer.enable_model_summary));
   add({"trainer.enable_checkpointing", "false; checkpoints come with a later release"},
       CXTRAIN_MEMBER(trainer.enable_checkpointing));
-  add({"trainer.log_gpu_memory", "log the memory in use of every GPU, or the least and the most",
-       "all|min_max"},
+  add({"trainer.log_gpu_memory", "log the memory in use of every GPU, or the least and the most"},
       CXTRAIN_MEMBER(trainer.log_gpu_memory));
   add({"trainer.barebones", "turn off everything that costs time, to measure"},
       CXTRAIN_MEMBER(trainer.barebones));
-}
-
-void add_callback_options(OptionTable& table) {
-  const auto add = [&](const OptionText& text, auto get) {
-    table.push_back(bind_option("Callbacks", text, get));
-  };
-  add({"callbacks.early_stopping_monitor", "stop when this metric no longer improves", "METRIC"},
-      CXTRAIN_MEMBER(callbacks.early_stopping_monitor));
-  add({"callbacks.early_stopping_mode", "what improving means", "min|max"},
-      CXTRAIN_MEMBER(callbacks.early_stopping_mode));
-  add({"callbacks.early_stopping_patience", "validations to wait"},
-      CXTRAIN_MEMBER(callbacks.early_stopping_patience));
-  add({"callbacks.early_stopping_min_delta", "smaller changes do not count"},
-      CXTRAIN_MEMBER(callbacks.early_stopping_min_delta));
-  add({"callbacks.lr_monitor", "log the learning rate"}, CXTRAIN_MEMBER(callbacks.lr_monitor));
-  add({"callbacks.device_stats", "log load, memory and temperature of the devices"},
-      CXTRAIN_MEMBER(callbacks.device_stats));
 }
 
 namespace {

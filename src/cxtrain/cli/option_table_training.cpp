@@ -1,6 +1,5 @@
 #include "cxtrain/cli/option_binding.h"
-#include "cxtrain/cli/option_groups.h"
-#include "cxtrain/config/parse_scalar.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 
@@ -15,7 +14,7 @@ void add_length_options(OptionTable& table) {
   add({"trainer.max_steps", "stop after so many optimizer steps; -1: no limit"},
       CXTRAIN_MEMBER(trainer.max_steps));
   add({"trainer.min_steps", "do not stop early before"}, CXTRAIN_MEMBER(trainer.min_steps));
-  add({"trainer.max_time", "stop after this time", "DD:HH:MM:SS"}, CXTRAIN_MEMBER(trainer.max_time));
+  add({"trainer.max_time", "stop after this time"}, CXTRAIN_MEMBER(trainer.max_time));
   add({"trainer.limit_train_batches", "batches of an epoch: a count (10) or a fraction (0.5)"},
       CXTRAIN_MEMBER(trainer.limit_train_batches));
   add({"trainer.limit_val_batches", "the same for validation; 0 turns it off"},
@@ -53,7 +52,7 @@ void add_optimisation_options(OptionTable& table) {
       CXTRAIN_MEMBER(trainer.accumulate_grad_batches));
   add({"trainer.gradient_clip_val", "clip gradients at this value; 0 or null: do not"},
       CXTRAIN_MEMBER(trainer.gradient_clip_val));
-  add({"trainer.gradient_clip_algorithm", "by the norm of all, or by each value", "norm|value"},
+  add({"trainer.gradient_clip_algorithm", "by the norm of all, or by each value"},
       CXTRAIN_MEMBER(trainer.gradient_clip_algorithm));
   add({"trainer.track_grad_norm", "log the gradients' norm of this order (2, inf); -1: do not"},
       CXTRAIN_MEMBER(trainer.track_grad_norm));
@@ -63,8 +62,7 @@ void add_optimisation_options(OptionTable& table) {
       CXTRAIN_MEMBER(trainer.stochastic_weight_avg));
   add({"trainer.auto_lr_find", "look for a learning rate before training"},
       CXTRAIN_MEMBER(trainer.auto_lr_find));
-  add({"trainer.auto_scale_batch_size", "look for the largest batch that fits before training; true: power",
-       "power|binsearch"},
+  add({"trainer.auto_scale_batch_size", "look for the largest batch that fits before training; true: power"},
       CXTRAIN_MEMBER(trainer.auto_scale_batch_size));
   table.back().bare = "power";
   table.back().read = [read = table.back().read, reset = table.back().reset](Options& options,

@@ -76,16 +76,20 @@ class Applier {
       if (entry != nullptr && names_component(*entry) && first_time(entry->key, setting))
         apply_name(*entry, setting, options_);
     }
+    std::vector<Setting> listed;
     for (const Setting& setting : settings) {
       const OptionEntry* entry = find_option(setting.key);
       if (const ComponentEntry* component = find_component_of(setting.key)) {
         if (first_time(canonical_key(setting.key), setting)) apply_argument(*component, setting, options_);
+      } else if (entry == nullptr && is_listed_component(setting.key)) {
+        if (first_time(canonical_key(setting.key), setting)) listed.push_back(setting);
       } else if (entry == nullptr) {
-        if (!apply_listed_component(setting, options_, problems_)) refuse_unknown(setting);
+        refuse_unknown(setting);
       } else if (!names_component(*entry) && entry->canonical.empty()) {
         apply_option(*entry, setting);
       }
     }
+    apply_listed_components(listed, options_, problems_);
     for (const Setting& setting : settings) {
       const OptionEntry* entry = find_option(setting.key);
       if (entry != nullptr && !entry->canonical.empty()) apply_older_name(*entry, setting);

@@ -70,6 +70,7 @@ class Reader {
   static bool is_section(const std::string& key) {
     const auto table = option_table();
     const auto components = component_table();
+    if (is_listed_component(key) && key.find('.') == std::string::npos) return true;
     return std::any_of(table.begin(), table.end(),
                        [&](const OptionEntry& entry) { return entry.key.starts_with(key + "."); }) ||
            std::any_of(components.begin(), components.end(),
@@ -103,7 +104,9 @@ class Writer {
     }
     std::sort(sections.begin(), sections.end(),
               [](const auto& a, const auto& b) { return a.empty() > b.empty(); });
-    if (!options.loggers.empty()) sections.emplace_back("loggers");
+    for (const ListedComponents& listed : kListedComponents) {
+      if (!(options.*listed.list).empty()) sections.emplace_back(listed.key);
+    }
     for (const std::string& section : sections) write_section(section, options);
     for (const ComponentEntry& component : component_table()) {
       if (component.saved) write_component(component, options);

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "cxtrain/config/nearest_name.h"
-#include "cxtrain/config/parse_scalar.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 namespace {
@@ -109,6 +109,10 @@ Arguments::Arguments(const std::vector<ArgumentSpec>& specs, const std::map<std:
       values_[name] = value;
       given_.insert(name);
     }
+  }
+  for (const ArgumentSpec& spec : specs) {
+    if (spec.required && !given.contains(spec.name))
+      problems.push_back({std::string(prefix) + spec.name, "is not given", spec.help});
   }
 }
 

@@ -49,8 +49,9 @@ struct ArgumentSpec {
   Type type = Type::text;
   std::string default_value;  ///< as the user would type it
   std::string help;
-  std::vector<std::string> choices;  ///< texts: the only values allowed; empty: any
-  Range range = {};                  ///< of every integer or real
+  std::vector<std::string> choices = {};  ///< texts: the only values allowed; empty: any
+  Range range = {};                       ///< of every integer or real
+  bool required = false;                  ///< it has no default: the user has to give it
 };
 
 /// The arguments of one component: what the user gave, checked against the component's specs, defaults filled
@@ -86,6 +87,12 @@ class Arguments {
   std::map<std::string, std::string> values_;
   std::map<std::string, ArgumentSpec::Type, std::less<>> types_;
   std::set<std::string, std::less<>> given_;
+};
+
+/// A component that was asked for by name, with its arguments checked.
+struct ChosenComponent {
+  std::string name;
+  Arguments arguments;
 };
 
 }  // namespace cxtrain

@@ -4,8 +4,8 @@
 #include <limits>
 #include <numeric>
 
-#include "cxtrain/config/parse_scalar.h"
 #include "cxtrain/config/plan.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 namespace {

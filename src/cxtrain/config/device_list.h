@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "cxtrain/config/parsed.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 

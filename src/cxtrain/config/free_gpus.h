@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/config/parsed.h"
+#include "cxtrain/config/values.h"
 #include "cxtrain/device/hardware.h"
 
 namespace cxtrain {

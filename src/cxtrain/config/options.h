@@ -1,72 +1,44 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
+
+#include "cxtrain/config/values.h"
 
 /// Everything that a user can ask for, under Lightning's names. Plain data: reading it from the command line
 /// and YAML is cli/'s business, making sense of it `resolve()`'s.
 namespace cxtrain {
 
-/// How many batches of a loader to use: a count (`10`), or a fraction of them (`0.25`). `1.0` is all, `1` is
-/// one.
-struct BatchLimit {
-  std::variant<double, std::int64_t> value = 1.0;
-
-  bool is_fraction() const { return std::holds_alternative<double>(value); }
-  bool is_zero() const {
-    return std::visit([](auto number) { return number == 0; }, value);
-  }
-  /// Batches to run of a loader with `available` batches (Lightning: `int(available * fraction)`).
-  std::int64_t apply(std::int64_t available) const;
-  bool operator==(const BatchLimit&) const = default;
-};
-
-/// `true`: only algorithms that give the same bits each time, and an error where there is none; `warn`: a
-/// warning there.
-struct Deterministic {
-  bool on = false;
-  bool warn_only = false;
-
-  Deterministic() = default;
-  Deterministic(bool yes) : on(yes) {}  // implicit: `.deterministic = true`
-  static Deterministic warn() {
-    Deterministic made(true);
-    made.warn_only = true;
-    return made;
-  }
-  bool operator==(const Deterministic&) const = default;
-};
-
 struct TrainerOptions {
   // Devices and strategy; texts here, because their grammars are resolve()'s.
   std::string accelerator = "auto";
-  std::optional<std::string> devices;
-  std::optional<std::string> gpus;
-  std::optional<int> num_processes;  ///< processes on the CPU
-  bool auto_select_gpus = false;     ///< a count of GPUs picks free ones
-  int devices_per_rank = 1;          ///< consecutive devices of a rank, for split models
-  std::optional<int> num_nodes;
-  std::optional<std::string> strategy;
-  std::optional<std::string> precision;  ///< absent: what amp_level says, else 32-true
-  std::optional<std::string> amp_backend;
-  std::optional<std::string> amp_level;  ///< O0, O1, O2, O3: apex' levels
-  std::optional<bool> use_amp;
-  std::optional<std::string> float32_matmul_precision;  ///< highest | high | medium; absent: LibTorch's
-  std::optional<bool> benchmark;
+  std::optional<std::string> devices = {};
+  std::optional<std::string> gpus = {};
+  std::optional<int> num_processes = {};  ///< processes on the CPU
+  bool auto_select_gpus = false;          ///< a count of GPUs picks free ones
+  int devices_per_rank = 1;               ///< consecutive devices of a rank, for split models
+  std::optional<int> num_nodes = {};
+  std::optional<std::string> strategy = {};
+  std::optional<std::string> precision = {};  ///< absent: what amp_level says, else 32-true
+  std::optional<std::string> amp_backend = {};
+  std::optional<std::string> amp_level = {};  ///< O0, O1, O2, O3: apex' levels
+  std::optional<bool> use_amp = {};
+  std::optional<MatmulPrecision> float32_matmul_precision = {};  ///< absent: LibTorch's
+  std::optional<bool> benchmark = {};
   Deterministic deterministic;
   bool sync_batchnorm = false;
 
   // How long.
-  std::optional<std::int64_t>
-      max_epochs;  ///< -1: no limit; absent: 1000 unless max_steps or max_time is given
-  std::optional<std::int64_t> min_epochs;
+  /// -1: no limit; absent: 1000 unless max_steps or max_time is given.
+  std::optional<std::int64_t> max_epochs = {};
+  std::optional<std::int64_t> min_epochs = {};
   std::int64_t max_steps = -1;
-  std::optional<std::int64_t> min_steps;
-  std::optional<std::string> max_time;  ///< DD:HH:MM:SS
+  std::optional<std::int64_t> min_steps = {};
+  std::optional<std::chrono::seconds> max_time = {};
   BatchLimit limit_train_batches, limit_val_batches, limit_test_batches, limit_predict_batches;
   BatchLimit val_check_interval;  ///< fraction of an epoch, or every n batches
   std::optional<std::int64_t> check_val_every_n_epoch = 1;
@@ -78,22 +50,22 @@ struct TrainerOptions {
 
   // Optimisation.
   std::int64_t accumulate_grad_batches = 1;
-  std::optional<double> gradient_clip_val;
-  std::string gradient_clip_algorithm = "norm";
+  std::optional<double> gradient_clip_val = {};
+  GradientClipAlgorithm gradient_clip_algorithm = GradientClipAlgorithm::norm;
   double track_grad_norm = -1;  ///< the norm's order (2, inf); -1: off
   bool detect_anomaly = false;
   bool terminate_on_nan = false;
   bool stochastic_weight_avg = false;
   bool auto_lr_find = false;
-  std::optional<std::string> auto_scale_batch_size;  ///< power | binsearch
-  bool inference_mode = true;                        ///< evaluate without autograd's bookkeeping at all
+  std::optional<BatchScaling> auto_scale_batch_size = {};
+  bool inference_mode = true;  ///< evaluate without autograd's bookkeeping at all
 
   // What people look at.
   std::int64_t log_every_n_steps = 50;
   bool enable_progress_bar = true;
   bool enable_model_summary = true;
-  std::optional<bool> enable_checkpointing;
-  std::optional<std::string> log_gpu_memory;  ///< all | min_max
+  std::optional<bool> enable_checkpointing = {};
+  std::optional<GpuMemoryLog> log_gpu_memory = {};
   bool logger = true;
   std::string default_root_dir = ".";
   bool barebones = false;
@@ -104,10 +76,10 @@ struct TrainerOptions {
 struct DataOptions {
   std::string name;  ///< a data module by name; empty: the one that the model brings
   std::string path;
-  std::optional<std::int64_t> batch_size;  ///< samples per rank and micro-batch; absent: the model's own
+  std::optional<std::int64_t> batch_size = {};  ///< samples per rank and micro-batch; absent: the model's own
   int num_workers = 0;
   int prefetch_factor = 2;
-  std::string uneven = "pad";               ///< pad | drop | exact: when the ranks do not divide the samples
+  Uneven uneven = Uneven::pad;              ///< when the ranks do not divide the samples
   std::map<std::string, std::string> args;  ///< what the data module defines itself
 
   bool operator==(const DataOptions&) const = default;
@@ -120,17 +92,6 @@ struct NamedOptions {
   std::map<std::string, std::string> args;
 
   bool operator==(const NamedOptions&) const = default;
-};
-
-struct CallbackOptions {
-  std::optional<std::string> early_stopping_monitor;
-  std::string early_stopping_mode = "min";
-  int early_stopping_patience = 3;
-  double early_stopping_min_delta = 0.0;
-  bool lr_monitor = false;
-  bool device_stats = false;
-
-  bool operator==(const CallbackOptions&) const = default;
 };
 
 /// Arguments of the strategy, as the user types them: of the one that `trainer.strategy` names, or of the one
@@ -150,13 +111,12 @@ struct Options {
   TrainerOptions trainer;
   NamedOptions model{"digits", {}};
   DataOptions data;
-  NamedOptions optimizer;     ///< empty name: the model's own
-  NamedOptions lr_scheduler;  ///< empty name: the model's own
-  CallbackOptions callbacks;
-  std::vector<NamedOptions> callback_components;  ///< others, of plugins and of a user's program
-  std::vector<NamedOptions> loggers;              ///< the same, besides the files that `logger` means
+  NamedOptions optimizer;               ///< empty name: the model's own
+  NamedOptions lr_scheduler;            ///< empty name: the model's own
+  std::vector<NamedOptions> callbacks;  ///< each of another name
+  std::vector<NamedOptions> loggers;    ///< the same, besides the files that `logger` means
   StrategyOptions strategy;
-  std::optional<std::uint64_t> seed;
+  std::optional<std::uint64_t> seed = {};
   std::vector<std::string> plugins;
   double timeout_seconds = 1800;  ///< how long a collective may take before the job is ended
   bool quiet = false;             ///< warnings and errors only on the console
@@ -165,8 +125,8 @@ struct Options {
   bool json = false;
   std::string hardware_file;   ///< plan: the hardware to plan for; empty: this machine
   bool show_hardware = false;  ///< info: print the hardware only
-  std::optional<int> plan_ranks;
-  std::optional<int> plan_ranks_per_node;
+  std::optional<int> plan_ranks = {};
+  std::optional<int> plan_ranks_per_node = {};
 
   bool operator==(const Options&) const = default;
 };

@@ -43,14 +43,17 @@ struct Plan {
   int replicas = 1;          ///< that each rank keeps: dp has one on each device; 1 otherwise
   std::vector<RankPlan> ranks;
   std::string precision = "32-true";
-  std::string amp_level;                 ///< O0 to O3 where one is in effect; empty: null
-  std::string float32_matmul_precision;  ///< highest | high | medium; empty: as LibTorch has it
+  std::string amp_level;                                    ///< O0 to O3 where one is in effect; empty: null
+  std::optional<MatmulPrecision> float32_matmul_precision;  ///< absent: as LibTorch has it
   bool benchmark = false;
   bool deterministic = false;
   bool deterministic_warn_only = false;
-  std::string log_gpu_memory;  ///< all | min_max; empty: null
+  std::optional<GpuMemoryLog> log_gpu_memory;
   std::int64_t accumulate_grad_batches = 1;
   bool sync_batchnorm = false;
+  /// What the run makes besides what a program adds itself, in the order of their calls. `resolve` leaves
+  /// them empty: they are known with the plugins (plugin/known_components.h).
+  std::vector<ChosenComponent> callbacks, loggers;
   std::vector<Problem> warnings;
   std::vector<Problem> errors;
 
@@ -60,7 +63,7 @@ struct Plan {
 /// Decides, or reports every reason why not (in `Plan::errors`). Pure: same arguments, same answer.
 /// `launched` says how the process was started (or is to be imagined started). `strategies` are those that
 /// there are: others are refused, and what is decided about one follows from its traits, never from its name.
-/// It needs what is known of the one that is asked for and of the defaults (plugin/known_strategies.h).
+/// It needs what is known of the one that is asked for and of the defaults (plugin/known_components.h).
 Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched,
              const KnownStrategies& strategies);
 

@@ -7,7 +7,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+Json text_or_null(std::string_view text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 Json ranks_json(const std::vector<RankPlan>& ranks, bool with_parts) {
   Json list = Json::array();
@@ -51,7 +51,7 @@ std::string to_json(const Plan& plan) {
             {"amp_level", text_or_null(plan.amp_level)},
             {"benchmark", plan.benchmark},
             {"deterministic", plan.deterministic_warn_only ? Json("warn") : Json(plan.deterministic)},
-            {"log_gpu_memory", text_or_null(plan.log_gpu_memory)},
+            {"log_gpu_memory", plan.log_gpu_memory ? Json(word_of(*plan.log_gpu_memory)) : Json(nullptr)},
             {"accumulate_grad_batches", plan.accumulate_grad_batches},
             {"sync_batchnorm", plan.sync_batchnorm},
             {"warnings", problems_json(plan.warnings, false)},
@@ -62,8 +62,8 @@ std::string to_json(const Plan& plan) {
   for (const auto& [name, value] : plan.strategy_arguments.values()) {
     if (plan.strategy_arguments.given(name)) json["strategy_arguments"][name] = value;
   }
-  if (!plan.float32_matmul_precision.empty())
-    json["float32_matmul_precision"] = plan.float32_matmul_precision;
+  if (plan.float32_matmul_precision)
+    json["float32_matmul_precision"] = word_of(*plan.float32_matmul_precision);
   // Texts come from command lines and files, which need not be UTF-8; a plan is printed all the same.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

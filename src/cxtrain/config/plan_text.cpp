@@ -125,17 +125,17 @@ std::string to_text(const Plan& plan) {
                    std::to_string(groups.back().last));
     }
   }
-  line("precision",
-       plan.precision + (plan.amp_level.empty() ? "" : " (amp_level " + plan.amp_level + ")") +
-           (plan.float32_matmul_precision.empty() ? ""
-                                                  : ", float32 products " + plan.float32_matmul_precision));
+  line("precision", plan.precision + (plan.amp_level.empty() ? "" : " (amp_level " + plan.amp_level + ")") +
+                        (plan.float32_matmul_precision
+                             ? ", float32 products " + std::string(word_of(*plan.float32_matmul_precision))
+                             : ""));
   if (plan.accumulate_grad_batches != 1) {
     line("accumulate", std::to_string(plan.accumulate_grad_batches) + " batches per step");
   }
   line("switches", std::string("benchmark ") + on_off(plan.benchmark) + ", deterministic " +
                        (plan.deterministic_warn_only ? "warn" : on_off(plan.deterministic)) +
                        ", sync_batchnorm " + on_off(plan.sync_batchnorm));
-  if (!plan.log_gpu_memory.empty()) line("logs", "GPU memory, " + plan.log_gpu_memory);
+  if (plan.log_gpu_memory) line("logs", "GPU memory, " + std::string(word_of(*plan.log_gpu_memory)));
   for (const auto* problems : {&plan.warnings, &plan.errors}) {
     for (const Problem& problem : *problems) {
       line(problems == &plan.errors ? "ERROR" : "warning",

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "cxtrain/config/parse_scalar.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "cxtrain/config/parsed.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 

@@ -18,7 +18,7 @@ void choose_switches(const TrainerOptions& trainer, Plan& plan) {
   plan.deterministic = trainer.deterministic.on;
   plan.deterministic_warn_only = trainer.deterministic.warn_only;
   plan.benchmark = trainer.benchmark.value_or(false);
-  plan.float32_matmul_precision = trainer.float32_matmul_precision.value_or("");
+  plan.float32_matmul_precision = trainer.float32_matmul_precision;
   plan.sync_batchnorm = trainer.sync_batchnorm;
   plan.accumulate_grad_batches = trainer.accumulate_grad_batches;
   if (plan.benchmark && plan.deterministic) {
@@ -31,9 +31,9 @@ void choose_switches(const TrainerOptions& trainer, Plan& plan) {
 }
 
 void choose_memory_log(const TrainerOptions& trainer, Plan& plan) {
-  plan.log_gpu_memory = trainer.log_gpu_memory.value_or("");
-  if (plan.log_gpu_memory.empty()) return;
-  const std::string typed = "log_gpu_memory=" + plan.log_gpu_memory;
+  plan.log_gpu_memory = trainer.log_gpu_memory;
+  if (!plan.log_gpu_memory) return;
+  const std::string typed = "log_gpu_memory=" + std::string(word_of(*plan.log_gpu_memory));
   if (plan.accelerator != "gpu") {
     plan.warnings.push_back({"log_gpu_memory", typed + " logs nothing: the run uses no GPU",
                              "use --callbacks.device_stats true for the CPU's load and memory"});

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "cxtrain/config/parse_scalar.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 namespace {

@@ -14,14 +14,6 @@
 
 namespace cxtrain {
 
-Uneven parse_uneven(std::string_view text) {
-  if (text == "pad") return Uneven::pad;
-  if (text == "drop") return Uneven::drop;
-  if (text == "exact") return Uneven::exact;
-  throw ConfigError("data.uneven", "'" + std::string(text) + "' is not a way to treat an uneven last batch",
-                    "use pad, drop or exact");
-}
-
 ShardedSampler::ShardedSampler(std::int64_t size, DataShard shard, const SamplerOptions& options)
     : size_(size), shard_(shard), options_(options) {
   if (options.batch_size < 1) {

@@ -2,22 +2,12 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
+#include "cxtrain/config/values.h"
 #include "cxtrain/data/batch.h"
 
 namespace cxtrain {
-
-/// What happens to the last global batch of an epoch when the shards do not divide it.
-enum class Uneven {
-  pad,    ///< it wraps around to the start of the epoch's order, so that every shard has equally many samples
-  drop,   ///< the samples that are left over are not read in this epoch
-  exact,  ///< every sample is read once: some shards have one sample fewer, or none
-};
-
-/// "pad", "drop" or "exact". Throws ConfigError for another word.
-Uneven parse_uneven(std::string_view text);
 
 struct SamplerOptions {
   std::int64_t batch_size = 1;  ///< per shard

@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "cxtrain/config/parse_scalar.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 namespace {

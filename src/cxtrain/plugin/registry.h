@@ -29,10 +29,33 @@ namespace cxtrain {
 ///
 ///     registry.add<Strategy>("ddp", "gradients averaged over all ranks", {}, StrategyTraits{},
 ///                            [](const Arguments&) { return std::make_unique<DdpStrategy>(); });
+///
+/// Where a component may want to know something of the run that it is made for, the interface names a type
+/// for that, `using Context = RunFolder;`, and a factory may take it as its second parameter.
 class Registry {
  public:
   template <class Interface>
-  using Factory = std::function<std::unique_ptr<Interface>(const Arguments&)>;
+  struct FactoryOf {
+    using Type = std::function<std::unique_ptr<Interface>(const Arguments&)>;
+  };
+  template <class Interface>
+  requires requires { typename Interface::Context; }
+  struct FactoryOf<Interface> {
+    struct Type
+        : std::function<std::unique_ptr<Interface>(const Arguments&, const typename Interface::Context&)> {
+      using Base =
+          std::function<std::unique_ptr<Interface>(const Arguments&, const typename Interface::Context&)>;
+      using Base::Base;
+      template <class Make>
+      requires std::is_invocable_v<Make&, const Arguments&> Type(
+          Make make)  // implicit: a factory that does not ask for the context
+          : Base([make = std::move(make)](const Arguments& arguments, const auto&) {
+              return make(arguments);
+            }) {}
+    };
+  };
+  template <class Interface>
+  using Factory = typename FactoryOf<Interface>::Type;
 
   struct Entry {
     std::string kind, name, help;
@@ -43,11 +66,16 @@ class Registry {
   };
 
   template <class Interface>
-    requires(!requires { typename Interface::Traits; })
-  void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments,
-           Factory<Interface> factory) {
-    insert({std::string(Interface::kKind), std::move(name), std::move(help), std::move(arguments), origin_,
-            std::move(factory), {}});
+  requires(!requires { typename Interface::Traits; }) void add(std::string name, std::string help,
+                                                               std::vector<ArgumentSpec> arguments,
+                                                               Factory<Interface> factory) {
+    insert({std::string(Interface::kKind),
+            std::move(name),
+            std::move(help),
+            std::move(arguments),
+            origin_,
+            std::move(factory),
+            {}});
   }
   template <class Interface>
   void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments,
@@ -59,10 +87,13 @@ class Registry {
   /// The entry, or null.
   const Entry* find(std::string_view kind, std::string_view name) const;
 
-  /// A new component. Throws PluginError naming those found when there is none of this name.
-  template <class Interface>
-  std::unique_ptr<Interface> make(std::string_view name, const Arguments& arguments) const {
-    return std::any_cast<const Factory<Interface>&>(require(Interface::kKind, name).factory)(arguments);
+  /// A new component; `context` for those interfaces that name a type for it. Throws PluginError naming those
+  /// found when there is none of this name.
+  template <class Interface, class... Context>
+  std::unique_ptr<Interface> make(std::string_view name, const Arguments& arguments,
+                                  const Context&... context) const {
+    return std::any_cast<const Factory<Interface>&>(require(Interface::kKind, name).factory)(arguments,
+                                                                                             context...);
   }
 
   /// What the component said of itself. Throws PluginError naming those found when there is none of this

@@ -1,4 +1,4 @@
-#include "cxtrain/report/csv_logger.h"
+#include "cxtrain/report/file_loggers.h"
 
 #include <algorithm>
 #include <charconv>

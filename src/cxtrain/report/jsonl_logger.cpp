@@ -1,4 +1,4 @@
-#include "cxtrain/report/jsonl_logger.h"
+#include "cxtrain/report/file_loggers.h"
 
 #include <nlohmann/json.hpp>
 

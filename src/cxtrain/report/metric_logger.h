@@ -8,11 +8,21 @@
 
 namespace cxtrain {
 
+class Filesystem;
+
+/// Where a run writes.
+struct RunFolder {
+  Filesystem& files;
+  std::string path;  ///< exists; empty: the run writes nothing
+};
+
 /// Where logged metrics go. Rank 0 only; called from the thread that runs the loop, off the step path.
 /// Implementations throw Error naming the file when it cannot be written.
 class MetricLogger {
  public:
   static constexpr std::string_view kKind = "logger";
+  /// A logger's factory in the registry may ask for the folder of the run that it is made for.
+  using Context = RunFolder;
   using Metric = std::pair<std::string, double>;
 
   virtual ~MetricLogger() = default;

@@ -1,4 +1,4 @@
-#include "cxtrain/report/tensorboard_logger.h"
+#include "cxtrain/report/file_loggers.h"
 
 #include <chrono>
 #include <vector>

@@ -12,10 +12,7 @@ namespace cxtrain {
 
 /// Values of Lightning's Tuner.scale_batch_size.
 struct BatchSizeSearch {
-  enum class Mode {
-    power,     ///< doubles until memory is used up
-    binsearch  ///< ... and then halves the distance between what fits and what does not
-  };
+  using Mode = BatchScaling;
   Mode mode = Mode::power;
   std::int64_t initial = 2;
   std::int64_t steps_per_trial = 3;

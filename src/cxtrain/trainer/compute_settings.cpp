@@ -48,8 +48,8 @@ void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Devi
   context.setBenchmarkCuDNN(plan.benchmark);
   context.setDeterministicCuDNN(plan.deterministic);
   context.setDeterministicAlgorithms(plan.deterministic, plan.deterministic_warn_only);
-  if (!plan.float32_matmul_precision.empty()) {
-    context.setFloat32MatmulPrecision(plan.float32_matmul_precision);
+  if (plan.float32_matmul_precision) {
+    context.setFloat32MatmulPrecision(std::string(word_of(*plan.float32_matmul_precision)));
   }
   // cuBLAS is deterministic only with a fixed workspace, and reads this when CUDA starts.
   if (plan.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "cxtrain/config/parse_scalar.h"
+#include "cxtrain/config/values.h"
 #include "cxtrain/tensor/norms.h"
 
 namespace cxtrain {

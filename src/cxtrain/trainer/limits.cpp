@@ -6,7 +6,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/config/batch_limit.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 namespace {
@@ -49,33 +49,20 @@ FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> 
                      std::int64_t available_train_batches, std::int64_t available_val_batches) {
   FitLimits limits;
   limits.accumulate = options.accumulate_grad_batches;
-  limits.log_every = options.barebones ? 0 : options.log_every_n_steps;
+  limits.log_every = options.log_every_n_steps;
   const bool overfit = !options.overfit_batches.is_zero();
   const BatchLimit& train = overfit ? options.overfit_batches : options.limit_train_batches;
   const BatchLimit& val = overfit ? options.overfit_batches : options.limit_val_batches;
-  if (options.fast_dev_run == 0) {
-    limits.train_batches =
-        limited_batches(train, overfit ? "overfit_batches" : "limit_train_batches", available_train_batches);
-    limits.val_batches =
-        limited_batches(val, overfit ? "overfit_batches" : "limit_val_batches", available_val_batches);
-  }
+  limits.train_batches =
+      limited_batches(train, overfit ? "overfit_batches" : "limit_train_batches", available_train_batches);
+  limits.val_batches =
+      limited_batches(val, overfit ? "overfit_batches" : "limit_val_batches", available_val_batches);
   limits.sanity_batches = options.num_sanity_val_steps < 0
                               ? limits.val_batches
                               : std::min(options.num_sanity_val_steps, limits.val_batches);
-  if (options.barebones) limits.sanity_batches = 0;
   limits.max_steps = options.max_steps;
   limits.min_steps = options.min_steps.value_or(0);
   limits.min_epochs = options.min_epochs.value_or(0);
-
-  if (options.fast_dev_run > 0) {
-    limits.train_batches = std::min(options.fast_dev_run, available_train_batches);
-    limits.val_batches = std::min(options.fast_dev_run, available_val_batches);
-    limits.sanity_batches = 0;
-    limits.max_epochs = 1;
-    limits.max_steps = options.fast_dev_run;
-    limits.val_every_batches = limits.train_batches;
-    return limits;
-  }
   limits.max_epochs = epochs_of(options, model_max_epochs);
   if (limits.train_batches == 0 && limits.max_epochs != 0 && limits.max_steps != 0) {
     throw ConfigError("trainer.limit_train_batches",

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/config/parse_scalar.h"
+#include "cxtrain/config/values.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/trainer/fit_loop.h"
 #include "cxtrain/trainer/model_snapshot.h"
@@ -61,7 +61,7 @@ LrFinderResult find_learning_rate(const Run::Parts& parts,
                                   const std::function<FitData::Loaders()>& make_loaders,
                                   const OptimizerSetup& setup, bool scale_gradients, const LrSweep& sweep) {
   const Options options = trial_options(parts.options, sweep);
-  Run run({parts.world, options, parts.module, parts.strategy, parts.device, parts.generators,
+  Run run({parts.world, options, parts.plan, parts.module, parts.strategy, parts.device, parts.generators,
            parts.input_dtype});
   run.state.seed = options.seed.value_or(0);
   LrFinderResult result;

@@ -104,7 +104,7 @@ void Optimization::clip() {
   const TrainerOptions& options = run_.parts.options.trainer;
   if (!options.gradient_clip_val || *options.gradient_clip_val <= 0) return;
   const at::TensorList gradients = list_of(trained_->held_gradients());
-  if (options.gradient_clip_algorithm == "value") {
+  if (options.gradient_clip_algorithm == GradientClipAlgorithm::value) {
     clip_by_value(gradients, *options.gradient_clip_val);
   } else {
     clip_by_norm(gradients, total_norm(trained_->gradient_norms(2), 2), *options.gradient_clip_val);

@@ -53,6 +53,7 @@ class Run final : public RunView {
   struct Parts {
     World& world;
     const Options& options;
+    const Plan& plan;
     Module& module;
     Strategy& strategy;
     at::Device device;
@@ -67,6 +68,7 @@ class Run final : public RunView {
   int local_rank() const override { return parts.world.facts().local_rank; }
   int world_size() const override { return parts.world.size(); }
   torch::nn::Module& module() const override { return parts.module; }
+  const Plan& plan() const override { return parts.plan; }
   const std::string& log_dir() const override { return parts.log_dir; }
   std::int64_t current_epoch() const override { return state.epoch; }
   std::int64_t global_step() const override { return state.global_step; }
@@ -76,6 +78,7 @@ class Run final : public RunView {
   std::int64_t max_steps() const override { return loop.max_steps; }
   std::int64_t samples_per_batch() const override { return loop.samples_per_batch; }
   bool validates_at_epoch_end_only() const override { return loop.validates_at_epoch_end_only; }
+  std::int64_t log_every_n_steps() const override { return parts.options.trainer.log_every_n_steps; }
   double elapsed_seconds() const override { return clock.now() - started_; }
   bool sanity_checking() const override { return loop.sanity_checking; }
   const at::Tensor& step_output() const override { return loop.output; }

@@ -7,18 +7,9 @@
 
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/callbacks/device_stats.h"
-#include "cxtrain/callbacks/early_stopping.h"
-#include "cxtrain/callbacks/learning_rate_monitor.h"
-#include "cxtrain/callbacks/progress.h"
-#include "cxtrain/callbacks/timer.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/config/max_time.h"
 #include "cxtrain/device/resources.h"
-#include "cxtrain/report/csv_logger.h"
-#include "cxtrain/report/jsonl_logger.h"
 #include "cxtrain/report/model_summary.h"
-#include "cxtrain/report/tensorboard_logger.h"
 #include "cxtrain/report/version_dir.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/layer_rows.h"
@@ -53,8 +44,9 @@ void Session::open() {
   });
   strategy_->connect();
   generators_.emplace(context_.devices);
-  run_ = std::make_unique<Run>(Run::Parts{world, inputs_.options, module_, *strategy_, inputs_.device,
-                                          *generators_, precision_.module_dtype, belongings_.log_dir});
+  run_ = std::make_unique<Run>(Run::Parts{world, inputs_.options, inputs_.plan, module_, *strategy_,
+                                          inputs_.device, *generators_, precision_.module_dtype,
+                                          belongings_.log_dir});
   borrow();
   belongings_.where = [run = run_.get()] { return run->where(); };
   world.set_timeout(inputs_.options.timeout_seconds, belongings_.where);
@@ -88,7 +80,7 @@ Session::~Session() {
   belongings_.callbacks = std::move(run_->callbacks);
   auto loggers = run_->loggers.release(run_->loggers.size());
   const auto own = loggers.begin() + static_cast<std::ptrdiff_t>(user_loggers_);
-  belongings_.file_loggers.assign(std::move_iterator(own), std::move_iterator(loggers.end()));
+  belongings_.plan_loggers.assign(std::move_iterator(own), std::move_iterator(loggers.end()));
   loggers.erase(own, loggers.end());
   belongings_.loggers = std::move(loggers);
 }
@@ -115,7 +107,7 @@ void Session::open_log_dir() {
   const Options& options = inputs_.options;
   belongings_.log_dir.clear();
   // Who wants no logger wants no files.
-  if (options.trainer.fast_dev_run > 0 || !options.trainer.logger || options.trainer.barebones) return;
+  if (!options.trainer.logger) return;
   World& world = inputs_.world;
   run_agreed(world, [&] {
     if (world.is_root())
@@ -136,50 +128,23 @@ void Session::borrow() {
   belongings_.loggers.clear();
   user_loggers_ = run_->loggers.size();
   if (continues_) {
-    for (auto& logger : belongings_.file_loggers) run_->loggers.add(std::move(logger));
+    for (auto& logger : belongings_.plan_loggers) run_->loggers.add(std::move(logger));
   }
-  belongings_.file_loggers.clear();
+  belongings_.plan_loggers.clear();
 }
 
 void Session::add_callbacks() {
-  const Options& options = inputs_.options;
   auto& callbacks = run_->callbacks;
   for (auto& callback : run_->parts.module.configure_callbacks()) callbacks.push_back(std::move(callback));
-  if (options.trainer.max_time) {
-    callbacks.push_back(
-        std::make_unique<Timer>(static_cast<double>(*parse_max_time(*options.trainer.max_time))));
-  }
-  const CallbackOptions& wanted = options.callbacks;
-  if (wanted.lr_monitor)
-    callbacks.push_back(std::make_unique<LearningRateMonitor>(options.trainer.log_every_n_steps));
-  if (wanted.device_stats || !inputs_.plan.log_gpu_memory.empty()) {
-    callbacks.push_back(std::make_unique<DeviceStats>(
-        inputs_.plan,
-        DeviceStats::Wanted{wanted.device_stats, inputs_.plan.log_gpu_memory,
-                            options.trainer.log_every_n_steps},
-        DeviceStats::Sources{open_gpu_monitor(),
-                             [load = CpuLoad(run_->clock)]() mutable { return load.sample(); }}));
-  }
-  if (wanted.early_stopping_monitor && options.trainer.fast_dev_run == 0) {
-    callbacks.push_back(std::make_unique<EarlyStopping>(
-        EarlyStopping::Options{.monitor = *wanted.early_stopping_monitor,
-                               .mode = wanted.early_stopping_mode,
-                               .patience = wanted.early_stopping_patience,
-                               .min_delta = wanted.early_stopping_min_delta}));
-  }
-  if (options.trainer.enable_progress_bar && !options.trainer.barebones && inputs_.world.is_root()) {
-    callbacks.push_back(std::make_unique<ProgressCallback>(
-        run_->clock, *run_, inputs_.world.facts().launched_by != LaunchedBy::alone));
-  }
+  for (const ChosenComponent& chosen : inputs_.plan.callbacks)
+    callbacks.push_back(inputs_.registry.make<Callback>(chosen.name, chosen.arguments));
 }
 
 void Session::add_loggers() {
-  const TrainerOptions& options = inputs_.options.trainer;
-  if (continues_) return;
-  if (!inputs_.world.is_root() || !options.logger || options.barebones || belongings_.log_dir.empty()) return;
-  run_->loggers.add(std::make_unique<CsvLogger>(inputs_.files, belongings_.log_dir));
-  run_->loggers.add(std::make_unique<JsonlLogger>(inputs_.files, belongings_.log_dir));
-  run_->loggers.add(std::make_unique<TensorBoardLogger>(inputs_.files, belongings_.log_dir));
+  if (continues_ || !inputs_.world.is_root()) return;
+  const RunFolder folder{inputs_.files, belongings_.log_dir};
+  for (const ChosenComponent& chosen : inputs_.plan.loggers)
+    run_->loggers.add(inputs_.registry.make<MetricLogger>(chosen.name, chosen.arguments, folder));
 }
 
 void Session::announce(const Module& module) const {
@@ -225,7 +190,7 @@ std::unique_ptr<DataLoader> Session::loader(DataLoaderSpec spec, bool training,
   sampling.shuffle = spec.shuffle && options.trainer.overfit_batches.is_zero();
   sampling.seed = run_->state.seed;
   // Evaluation counts every sample once, on any number of ranks; padding would count some twice.
-  sampling.uneven = training ? parse_uneven(options.data.uneven) : Uneven::exact;
+  sampling.uneven = training ? options.data.uneven : Uneven::exact;
   sampling.drop_last = spec.drop_last;
   const DataShard shard = options.trainer.use_distributed_sampler ? strategy_->data_shard() : DataShard{};
   ShardedSampler sampler(spec.dataset->size(), shard, sampling);

@@ -11,6 +11,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/data/data_loader.h"
+#include "cxtrain/plugin/registry.h"
 #include "cxtrain/report/metric_logger.h"
 #include "cxtrain/report/run_json.h"
 #include "cxtrain/trainer/fit_data.h"
@@ -24,6 +25,7 @@ struct SessionInputs {
   World& world;
   const Options& options;
   const Plan& plan;
+  const Registry& registry;        ///< has what the plan names
   at::Device device;               ///< this rank's, or its first
   const std::string& config_text;  ///< of `config.yaml`; empty: none is written
   const std::function<std::unique_ptr<Module>()>& replica_factory;  ///< may be empty
@@ -42,7 +44,7 @@ struct Belongings {
   // Of the last fit, for what follows it.
   std::optional<TrainState> fitted;
   std::map<std::string, double> fitted_metrics;
-  std::vector<std::unique_ptr<MetricLogger>> file_loggers;
+  std::vector<std::unique_ptr<MetricLogger>> plan_loggers;  ///< those that the plan names
 };
 
 /// What a session is for. A fit is a run of its own; what follows it goes on in its folder, at the step that

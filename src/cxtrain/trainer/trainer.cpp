@@ -4,11 +4,13 @@
 
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/stop_signals.h"
+#include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/config/batch_limit.h"
 #include "cxtrain/config/launch.h"
+#include "cxtrain/config/switches.h"
+#include "cxtrain/config/values.h"
 #include "cxtrain/device/hardware.h"
-#include "cxtrain/plugin/known_strategies.h"
+#include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"
 #include "cxtrain/trainer/evaluation_loop.h"
@@ -23,6 +25,7 @@ namespace {
 
 /// Loads what it needs for that into the registry.
 Plan decide(World& world, const Options& options, Registry& registry) {
+  register_built_in(registry);
   const Hardware hardware = gather_hardware(world);
   Plan plan;
   run_agreed(world, [&] { plan = plan_with_plugins(registry, options, hardware, world.facts()); });
@@ -64,11 +67,12 @@ Trainer::Trainer(World& world, Options options, Registry registry)
 
 Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
     : world_(world),
-      options_(std::move(options)),
+      options_(with_switches(std::move(options))),
       plan_(std::move(plan)),
       registry_(std::move(registry)),
       files_(&real_filesystem()) {
   run_agreed(world_, [this] {
+    register_built_in(registry_);
     require_ranks(plan_, world_);
     device_ = at::Device(plan_.ranks.at(static_cast<std::size_t>(world_.rank())).device);
     PluginLoader loader(registry_);
@@ -86,7 +90,8 @@ RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
   // A signal ends the program, not the one call that it came in.
   if (last_summary_ && last_summary_->exit_code != 0) return *last_summary_;
   run_agreed(world_, [&] { set_up(data, options_.data); });
-  const SessionInputs inputs{world_, options_, plan_, device_, config_text_, replica_factory_, *files_, log_};
+  const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_,
+                             config_text_, replica_factory_, *files_, log_};
   Session session(inputs, belongings_, registry_.make<Strategy>(plan_.strategy, plan_.strategy_arguments),
                   module, stage);
   try {

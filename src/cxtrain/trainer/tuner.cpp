@@ -52,11 +52,8 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
 
 void Tuner::tune() {
   const TrainerOptions& wanted = run_.parts.options.trainer;
-  if (wanted.fast_dev_run > 0) return;  // Lightning: a dry run is not tuned
   if (wanted.auto_scale_batch_size) {
-    using Mode = BatchSizeSearch::Mode;
-    const Mode mode = *wanted.auto_scale_batch_size == "binsearch" ? Mode::binsearch : Mode::power;
-    run_.tuned.batch_size = scale_batch_size({.mode = mode});
+    run_.tuned.batch_size = scale_batch_size({.mode = *wanted.auto_scale_batch_size});
     log_info("auto_scale_batch_size: training with --data.batch_size " +
              std::to_string(*run_.tuned.batch_size));
   }

@@ -76,7 +76,8 @@ TEST_CASE("dp equals single") {
   SECTION("accumulated") { options.trainer.accumulate_grad_batches = 3; }
   SECTION("clipped") {
     options.trainer.gradient_clip_val = 0.05;
-    options.trainer.gradient_clip_algorithm = GENERATE("norm", "value");
+    options.trainer.gradient_clip_algorithm =
+        GENERATE(GradientClipAlgorithm::norm, GradientClipAlgorithm::value);
   }
   SECTION("by an optimizer that evaluates the loss itself") {
     options.optimizer = {"lbfgs", {{"lr", "0.1"}}};

@@ -1,10 +1,7 @@
-#include "cxtrain/cli/option_value.h"
+#include "cxtrain/cli/option_binding.h"
 
 #include <charconv>
 #include <limits>
-
-#include "cxtrain/config/batch_limit.h"
-#include "cxtrain/config/parse_scalar.h"
 
 namespace cxtrain::option_value {
 namespace {
@@ -58,6 +55,10 @@ Parsed<Deterministic> read(const std::string& text, const Deterministic*) {
   return value ? Parsed<Deterministic>::of(*value) : refused<Deterministic>(text, "true, false or warn");
 }
 
+Parsed<std::chrono::seconds> read(const std::string& text, const std::chrono::seconds*) {
+  return parse_duration(text);
+}
+
 Text write(const std::string& value) { return value; }
 Text write(bool value) { return value ? "true" : "false"; }
 Text write(int value) { return std::to_string(value); }
@@ -66,14 +67,16 @@ Text write(std::uint64_t value) { return std::to_string(value); }
 Text write(double value) { return format_real(value); }
 Text write(const BatchLimit& value) { return format_batch_limit(value); }
 Text write(const Deterministic& value) { return value.warn_only ? "warn" : value.on ? "true" : "false"; }
+Text write(std::chrono::seconds value) { return format_duration(value); }
 
-const char* placeholder(const std::string*) { return "TEXT"; }
-const char* placeholder(const bool*) { return "BOOL"; }
-const char* placeholder(const int*) { return "N"; }
-const char* placeholder(const std::int64_t*) { return "N"; }
-const char* placeholder(const std::uint64_t*) { return "N"; }
-const char* placeholder(const double*) { return "X"; }
-const char* placeholder(const BatchLimit*) { return "N|X"; }
-const char* placeholder(const Deterministic*) { return "true|warn"; }
+std::string placeholder(const std::string*) { return "TEXT"; }
+std::string placeholder(const bool*) { return "BOOL"; }
+std::string placeholder(const int*) { return "N"; }
+std::string placeholder(const std::int64_t*) { return "N"; }
+std::string placeholder(const std::uint64_t*) { return "N"; }
+std::string placeholder(const double*) { return "X"; }
+std::string placeholder(const BatchLimit*) { return "N|X"; }
+std::string placeholder(const Deterministic*) { return "true|warn"; }
+std::string placeholder(const std::chrono::seconds*) { return "DD:HH:MM:SS"; }
 
 }  // namespace cxtrain::option_value

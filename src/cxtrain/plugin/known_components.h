@@ -1,5 +1,8 @@
 #pragma once
 
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cxtrain/base/error.h"
@@ -16,8 +19,16 @@ namespace cxtrain {
 KnownStrategies load_strategies(Registry& registry, const TrainerOptions& trainer,
                                 std::vector<Problem>& problems);
 
-/// `resolve` after loading the options' plugin files and those strategies into the registry. Throws
-/// ConfigError with every reason why there is no plan, and PluginError for a plugin file that is none.
+/// Loads the components of a kind ("callback") that the options name into the registry, and checks their
+/// arguments. Appends to `problems` those that there are not, and every argument that does not suit; `key`
+/// ("callbacks") is before their names in messages. The options' own plugin files have to be loaded before.
+std::vector<ChosenComponent> choose_components(Registry& registry, std::string_view kind,
+                                               const std::string& key, std::span<const NamedOptions> named,
+                                               std::vector<Problem>& problems);
+
+/// `resolve` after loading the options' plugin files and those strategies into the registry, with the
+/// callbacks and loggers that the options ask for. Throws ConfigError with every reason why there is no plan,
+/// and PluginError for a plugin file that is none.
 Plan plan_with_plugins(Registry& registry, const Options& options, const Hardware& hardware,
                        const WorldFacts& launched);
 

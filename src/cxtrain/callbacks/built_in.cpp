@@ -1,0 +1,72 @@
+#include "cxtrain/callbacks/built_in.h"
+
+#include "cxtrain/callbacks/device_stats.h"
+#include "cxtrain/callbacks/early_stopping.h"
+#include "cxtrain/callbacks/learning_rate_monitor.h"
+#include "cxtrain/callbacks/progress.h"
+#include "cxtrain/callbacks/timer.h"
+#include "cxtrain/report/file_loggers.h"
+
+namespace cxtrain {
+namespace {
+
+using Type = ArgumentSpec::Type;
+
+std::vector<std::string> words(std::span<const std::string_view> choices) {
+  return {choices.begin(), choices.end()};
+}
+
+/// A name that the user's program has taken is its own.
+void add(Registry& registry, const char* name, const char* help, std::vector<ArgumentSpec> arguments,
+         Registry::Factory<Callback> factory) {
+  if (registry.find(Callback::kKind, name) != nullptr) return;
+  registry.add<Callback>(name, help, std::move(arguments), std::move(factory));
+}
+
+void add_early_stopping(Registry& registry) {
+  add(registry, "early_stopping", "stops when a metric no longer improves",
+      {{"monitor", Type::text, "", "the name of a metric that is logged", {}, {}, /*required=*/true},
+       {"mode", Type::text, "min", "what improving means", words(ChoiceOf<MonitorMode>::words)},
+       {"patience", Type::integer, "3", "validations to wait", {}, Range::at_least(0)},
+       {"min_delta", Type::real, "0", "smaller changes do not count", {}, Range::at_least(0)},
+       {"check_finite", Type::boolean, "true", "stop when the metric is NaN or infinite"},
+       {"check_on_train_epoch_end", Type::optional_boolean, "auto",
+        "look at the end of each epoch, not of each validation"}},
+      [](const Arguments& arguments) {
+        return std::make_unique<EarlyStopping>(EarlyStopping::Options{
+            .monitor = arguments.text("monitor"),
+            .mode = *parse_choice<MonitorMode>(arguments.text("mode")),
+            .patience = arguments.integer("patience"),
+            .min_delta = arguments.real("min_delta"),
+            .check_finite = arguments.boolean("check_finite"),
+            .check_on_train_epoch_end = arguments.optional_boolean("check_on_train_epoch_end")});
+      });
+}
+
+}  // namespace
+
+void register_built_in(Registry& registry) {
+  register_file_loggers(registry);
+  add_early_stopping(registry);
+  add(registry, "lr_monitor", "logs the learning rate", {},
+                         [](const Arguments&) { return std::make_unique<LearningRateMonitor>(); });
+  add(registry, "device_stats", "logs load, memory and temperature of the devices", {},
+                         [](const Arguments&) {
+                           return std::make_unique<DeviceStats>(DeviceStats::Wanted{.device_stats = true});
+                         });
+  add(registry, "gpu_memory", "logs the GPUs' memory, as --log_gpu_memory does",
+      {{"log", Type::text, "all", "of each, or the least and the most", words(ChoiceOf<GpuMemoryLog>::words)}},
+      [](const Arguments& arguments) {
+        const GpuMemoryLog log = *parse_choice<GpuMemoryLog>(arguments.text("log"));
+        return std::make_unique<DeviceStats>(DeviceStats::Wanted{.gpu_memory = log});
+      });
+  add(registry, "timer", "stops after a time, as --max_time does",
+      {{"seconds", Type::integer, "0", "of training", {}, Range::at_least(0)}},
+      [](const Arguments& arguments) {
+        return std::make_unique<Timer>(static_cast<double>(arguments.integer("seconds")));
+      });
+  add(registry, "progress_bar", "shows progress, as --enable_progress_bar does", {},
+                         [](const Arguments&) { return std::make_unique<ProgressCallback>(); });
+}
+
+}  // namespace cxtrain

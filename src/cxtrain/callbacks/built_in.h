@@ -1,0 +1,12 @@
+#pragma once
+
+#include "cxtrain/plugin/registry.h"
+
+namespace cxtrain {
+
+/// Adds to the registry the callbacks and loggers that the program brings: `early_stopping`, `lr_monitor`,
+/// `device_stats`, and those behind options of the trainer (config/switches.h). A name that is
+/// taken already is left alone.
+void register_built_in(Registry& registry);
+
+}  // namespace cxtrain

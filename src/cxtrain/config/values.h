@@ -1,0 +1,159 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+/// The types of options' values, how each is read from a text, and how it is written so that it reads back as
+/// the same value. Pure; the whole text must be the value, blanks around it are ignored.
+namespace cxtrain {
+
+/// What a grammar made of a text: a value, or why there is none (a sentence that quotes the text).
+template <class T>
+struct Parsed {
+  std::optional<T> value;
+  std::string error;
+
+  explicit operator bool() const { return value.has_value(); }
+  const T& operator*() const { return *value; }
+
+  static Parsed of(T value) { return {std::move(value), {}}; }
+  static Parsed refused(std::string why) { return {std::nullopt, std::move(why)}; }
+};
+
+std::string_view trim(std::string_view text);
+
+/// Decimal, with an optional sign; nothing when it is not a whole number or does not fit.
+std::optional<std::int64_t> parse_integer(std::string_view text);
+/// Decimal or scientific ("3e-4"), "inf", "nan".
+std::optional<double> parse_real(std::string_view text);
+/// true, yes, on, 1 and false, no, off, 0, in any case.
+std::optional<bool> parse_boolean(std::string_view text);
+
+/// The shortest decimal that reads back as the same number.
+std::string format_real(double value);
+
+/// How many batches of a loader to use: a count (`10`), or a fraction of them (`0.25`). `1.0` is all, `1` is
+/// one.
+struct BatchLimit {
+  std::variant<double, std::int64_t> value = 1.0;
+
+  bool is_fraction() const { return std::holds_alternative<double>(value); }
+  bool is_zero() const {
+    return std::visit([](auto number) { return number == 0; }, value);
+  }
+  /// Batches to run of a loader with `available` batches (Lightning: `int(available * fraction)`).
+  std::int64_t apply(std::int64_t available) const;
+  bool operator==(const BatchLimit&) const = default;
+};
+
+/// "10": ten batches; "0.5", "1.0": that fraction of them. A point or an exponent makes the difference, as
+/// the type does in Lightning. Negative numbers and fractions above 1 are refused.
+Parsed<BatchLimit> parse_batch_limit(std::string_view text);
+/// The inverse: "10", "0.5", "1.0".
+std::string format_batch_limit(const BatchLimit& limit);
+/// The batches that a run takes of a loader with `available` ones: `limit.apply`. Throws ConfigError, naming
+/// `option` and the arithmetic, for a fraction that means less than one batch; 0 means none and is no
+/// mistake.
+std::int64_t limited_batches(const BatchLimit& limit, const std::string& option, std::int64_t available);
+
+/// `true`: only algorithms that give the same bits each time, and an error where there is none; `warn`: a
+/// warning there.
+struct Deterministic {
+  bool on = false;
+  bool warn_only = false;
+
+  Deterministic() = default;
+  Deterministic(bool yes) : on(yes) {}  // implicit: `.deterministic = true`
+  static Deterministic warn() {
+    Deterministic made(true);
+    made.warn_only = true;
+    return made;
+  }
+  bool operator==(const Deterministic&) const = default;
+};
+
+/// "DD:HH:MM:SS" (Lightning's `max_time`) or "HH:MM:SS". A field may be larger than a clock shows:
+/// "00:36:00:00" is a day and a half.
+Parsed<std::chrono::seconds> parse_duration(std::string_view text);
+/// The inverse, with days: "01:12:00:00".
+std::string format_duration(std::chrono::seconds duration);
+
+/// The words that an option takes, where it is one of a few: a specialisation for each such enum has them in
+/// the order of the enumerators, which count from 0.
+template <class Enum>
+struct ChoiceOf;
+template <class Enum>
+concept Choice = requires {
+  ChoiceOf<Enum>::words;
+};
+
+/// The place of `text` among `words`.
+Parsed<std::size_t> parse_word(std::string_view text, std::span<const std::string_view> words);
+
+template <Choice Enum>
+Parsed<Enum> parse_choice(std::string_view text) {
+  const Parsed<std::size_t> index = parse_word(text, ChoiceOf<Enum>::words);
+  return index ? Parsed<Enum>::of(static_cast<Enum>(*index)) : Parsed<Enum>::refused(index.error);
+}
+template <Choice Enum>
+std::string_view word_of(Enum value) {
+  return ChoiceOf<Enum>::words[static_cast<std::size_t>(value)];
+}
+
+/// What clipping limits: the norm of all gradients together, or each element.
+enum class GradientClipAlgorithm { norm, value };
+template <>
+struct ChoiceOf<GradientClipAlgorithm> {
+  static constexpr std::array<std::string_view, 2> words{"norm", "value"};
+};
+
+/// How a batch size is looked for.
+enum class BatchScaling {
+  power,     ///< it doubles until memory is used up
+  binsearch  ///< ... and then halves the distance between what fits and what does not
+};
+template <>
+struct ChoiceOf<BatchScaling> {
+  static constexpr std::array<std::string_view, 2> words{"power", "binsearch"};
+};
+
+/// How exact float32 matrix products are: torch.set_float32_matmul_precision. All but `highest` allow TF32.
+enum class MatmulPrecision { highest, high, medium };
+template <>
+struct ChoiceOf<MatmulPrecision> {
+  static constexpr std::array<std::string_view, 3> words{"highest", "high", "medium"};
+};
+
+/// What is logged of the GPUs' memory: each one's, or the least and the most.
+enum class GpuMemoryLog { all, min_max };
+template <>
+struct ChoiceOf<GpuMemoryLog> {
+  static constexpr std::array<std::string_view, 2> words{"all", "min_max"};
+};
+
+/// Whether a monitored metric improves by getting smaller or larger.
+enum class MonitorMode { min, max };
+template <>
+struct ChoiceOf<MonitorMode> {
+  static constexpr std::array<std::string_view, 2> words{"min", "max"};
+};
+
+/// What happens to the last global batch of an epoch when the shards do not divide it.
+enum class Uneven {
+  pad,    ///< it wraps around to the start of the epoch's order, so that every shard has equally many samples
+  drop,   ///< the samples that are left over are not read in this epoch
+  exact,  ///< every sample is read once: some shards have one sample fewer, or none
+};
+template <>
+struct ChoiceOf<Uneven> {
+  static constexpr std::array<std::string_view, 3> words{"pad", "drop", "exact"};
+};
+
+}  // namespace cxtrain
