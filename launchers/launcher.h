@@ -35,7 +35,7 @@ struct Launcher {
 std::span<const Launcher> launchers();
 
 /// Starts the ranks as the plan's launcher does (`Launcher::start`). To be called where `needs_launch`
-/// (config/launch.h) says so, before this process has started MPI. With `subprocess` it does not return,
+/// (config/plan.h) says so, before this process has started MPI. With `subprocess` it does not return,
 /// since the process becomes mpirun. Ranks of `spawn` have `timeout_seconds` to start.
 int start_ranks(const Plan& plan, const Program& program, double timeout_seconds);
 

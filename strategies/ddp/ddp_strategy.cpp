@@ -30,14 +30,12 @@ bool division_pays(const OptimizerConfig& optimizer, const std::vector<NamedTens
   return bytes >= kSmallest;
 }
 
-class DdpStrategy final : public Strategy {
+class DdpStrategy final : public LocalStrategy {
  public:
   explicit DdpStrategy(const DdpSettings& settings) : settings_(settings) {}
 
   void place(Trainable& module, const StrategyContext& context) override {
-    module_ = &module;
-    context_ = &context;
-    module.place(context.devices, context.precision);
+    LocalStrategy::place(module, context);
     parameters_ = trainable_parameters(module);
   }
 
@@ -74,19 +72,9 @@ class DdpStrategy final : public Strategy {
   void forward(const Batch& batch, std::int64_t batch_idx) override {
     std::optional<SyncBatchNorm::Scope> over_all_ranks;
     if (batch_norm_) over_all_ranks.emplace(*batch_norm_);
-    local_forward(*module_, batch, batch_idx, *context_);
+    LocalStrategy::forward(batch, batch_idx);
   }
 
-  void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
-    local_evaluation_step(*module_, stage, batch, batch_idx, *context_);
-  }
-  at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
-    return local_predict_step(*module_, batch, batch_idx, *context_);
-  }
-
-  void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
-    visit_all(*module_, visit);
-  }
   /// The order of the gradients in the buckets.
   void save(StateDict& state) const override {
     std::string order;
@@ -155,8 +143,6 @@ class DdpStrategy final : public Strategy {
   }
 
   const DdpSettings settings_;
-  Trainable* module_ = nullptr;
-  const StrategyContext* context_ = nullptr;
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<Communicator> group_;  ///< `who_divides`; null as long as nobody does
   std::optional<TensorSync> buffers_;

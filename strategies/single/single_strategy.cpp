@@ -7,12 +7,10 @@
 namespace cxtrain {
 namespace {
 
-class SingleStrategy final : public Strategy {
+class SingleStrategy final : public LocalStrategy {
  public:
   void place(Trainable& module, const StrategyContext& context) override {
-    module_ = &module;
-    context_ = &context;
-    module.place(context.devices, context.precision);
+    LocalStrategy::place(module, context);
     parameters_ = trainable_parameters(module);
   }
   void connect() override {}
@@ -29,24 +27,9 @@ class SingleStrategy final : public Strategy {
     });
   }
 
-  void forward(const Batch& batch, std::int64_t batch_idx) override {
-    local_forward(*module_, batch, batch_idx, *context_);
-  }
-
-  void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
-    local_evaluation_step(*module_, stage, batch, batch_idx, *context_);
-  }
-  at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
-    return local_predict_step(*module_, batch, batch_idx, *context_);
-  }
-  void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
-    visit_all(*module_, visit);
-  }
   std::string describe() const override { return "one process on " + context_->device.str(); }
 
  private:
-  Trainable* module_ = nullptr;
-  const StrategyContext* context_ = nullptr;
   std::vector<NamedTensor> parameters_;
 };
 

@@ -1,4 +1,4 @@
-#include "cxtrain/cli/plan_command.h"
+#include "cxtrain/cli/commands.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,6 @@
 #include <sstream>
 #include "support/catch.h"
 
-#include "cxtrain/cli/info_command.h"
 #include "cxtrain/device/hardware.h"
 #include "support/own_strategies.h"
 

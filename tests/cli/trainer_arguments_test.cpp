@@ -7,7 +7,7 @@
 
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/option_table.h"
-#include "cxtrain/config/retired_arguments.h"
+#include "cxtrain/config/suggestions.h"
 
 using namespace cxtrain;
 using Names = std::set<std::string>;

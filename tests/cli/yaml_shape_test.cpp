@@ -1,4 +1,4 @@
-#include "cxtrain/cli/yaml_shape.h"
+#include "cxtrain/cli/yaml_config.h"
 
 #include "support/catch.h"
 

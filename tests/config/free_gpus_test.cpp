@@ -1,4 +1,4 @@
-#include "cxtrain/config/free_gpus.h"
+#include "cxtrain/config/devices.h"
 
 #include "support/catch.h"
 

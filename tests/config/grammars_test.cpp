@@ -1,8 +1,7 @@
 #include "support/catch.h"
 
-#include "cxtrain/config/device_list.h"
-#include "cxtrain/config/nearest_name.h"
-#include "cxtrain/config/precision.h"
+#include "cxtrain/config/devices.h"
+#include "cxtrain/config/suggestions.h"
 #include "cxtrain/config/values.h"
 
 using namespace cxtrain;

@@ -1,4 +1,4 @@
-#include "cxtrain/config/strategy_arguments.h"
+#include "cxtrain/config/strategy_choice.h"
 
 #include "config/resolve_support.h"
 #include "support/catch.h"

@@ -1,7 +1,7 @@
 #include "support/catch.h"
 
 #include "config/resolve_support.h"
-#include "cxtrain/config/strategy_name.h"
+#include "cxtrain/config/strategy_choice.h"
 
 using namespace cxtrain;
 using namespace cxtrain::testing;

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/config/launch.h"
+#include "cxtrain/config/plan.h"
 #include "launchers/mpirun.h"
 #include "support/catch.h"
 

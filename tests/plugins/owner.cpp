@@ -137,14 +137,12 @@ class OwnedParameters final : public TrainedParameters {
   std::vector<at::Tensor> gradients_;
 };
 
-class OwnerStrategy final : public Strategy {
+class OwnerStrategy final : public LocalStrategy {
  public:
   void place(Trainable& module, const StrategyContext& context) override {
-    module_ = &module;
-    context_ = &context;
     if (context.precision.master_weights)
       throw ConfigError("trainer.amp_level", "owner keeps no master weights", "use another precision");
-    module.place(context.devices, context.precision);
+    LocalStrategy::place(module, context);
   }
 
   void connect() override {
@@ -170,19 +168,19 @@ class OwnerStrategy final : public Strategy {
   }
   void forward(const Batch& batch, std::int64_t batch_idx) override {
     const Gathered whole(*model_);
-    local_forward(*module_, batch, batch_idx, *context_);
+    LocalStrategy::forward(batch, batch_idx);
   }
   void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
     const Gathered whole(*model_);
-    local_evaluation_step(*module_, stage, batch, batch_idx, *context_);
+    LocalStrategy::evaluation_step(stage, batch, batch_idx);
   }
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
     const Gathered whole(*model_);
-    return local_predict_step(*module_, batch, batch_idx, *context_);
+    return LocalStrategy::predict_step(batch, batch_idx);
   }
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
     const Gathered whole(*model_);
-    visit_all(*module_, visit);
+    LocalStrategy::visit_whole(visit);
   }
 
   std::string describe() const override { return "each parameter on one rank"; }
@@ -195,8 +193,6 @@ class OwnerStrategy final : public Strategy {
   }
 
  private:
-  Trainable* module_ = nullptr;
-  const StrategyContext* context_ = nullptr;
   std::unique_ptr<Communicator> comm_;
   std::optional<TensorSync> buffers_;
   std::optional<OwnedModel> model_;

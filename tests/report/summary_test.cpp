@@ -4,7 +4,7 @@
 
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/report/model_summary.h"
-#include "cxtrain/report/run_json.h"
+#include "cxtrain/report/run_files.h"
 #include "support/temp_dir.h"
 
 namespace {

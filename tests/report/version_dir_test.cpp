@@ -1,4 +1,4 @@
-#include "cxtrain/report/version_dir.h"
+#include "cxtrain/report/run_files.h"
 
 #include <set>
 #include <thread>

@@ -10,7 +10,7 @@
 namespace cxtrain::test {
 
 /// One rank that does everything, writes down what it is asked, and fails where it is told to.
-class FakeStrategy final : public Strategy {
+class FakeStrategy final : public LocalStrategy {
  public:
   struct Notes {
     std::vector<std::string> calls;  ///< each step once
@@ -21,9 +21,7 @@ class FakeStrategy final : public Strategy {
 
   void place(Trainable& module, const StrategyContext& context) override {
     note("place");
-    module_ = &module;
-    context_ = &context;
-    module.place(std::vector<at::Device>{at::kCPU}, context.precision);
+    LocalStrategy::place(module, context);
   }
   void connect() override { note("connect"); }
   DataShard data_shard() const override { return {}; }
@@ -39,18 +37,9 @@ class FakeStrategy final : public Strategy {
         at::Tensor(parameter.tensor).mutable_grad().reset();
     });
   }
-  void forward(const Batch& batch, std::int64_t batch_idx) override {
-    local_forward(*module_, batch, batch_idx, *context_);
-  }
-  void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
-    local_evaluation_step(*module_, stage, batch, batch_idx, *context_);
-  }
-  at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
-    return local_predict_step(*module_, batch, batch_idx, *context_);
-  }
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
     note("visit_whole");
-    visit_all(*module_, visit);
+    LocalStrategy::visit_whole(visit);
   }
   std::string describe() const override { return "a fake's"; }
   void teardown() override { note("teardown"); }
@@ -61,8 +50,6 @@ class FakeStrategy final : public Strategy {
     if (notes_.fails_in == call) throw TrainingError("the strategy failed in " + call);
   }
   Notes& notes_;
-  Trainable* module_ = nullptr;
-  const StrategyContext* context_ = nullptr;
 };
 
 }  // namespace cxtrain::test

@@ -7,7 +7,7 @@
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/early_stopping.h"
-#include "cxtrain/trainer/layer_rows.h"
+#include "cxtrain/trainer/model_checks.h"
 #include "support/catch.h"
 #include "support/setting.h"
 

@@ -4,10 +4,9 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/callback.h"
-#include "cxtrain/cli/help_text.h"
 #include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
-#include "cxtrain/config/strategy_name.h"
+#include "cxtrain/config/strategy_choice.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/report/metric_logger.h"
 #include "cxtrain/strategy/strategy.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/cli/setting.h"
 #include "cxtrain/config/options.h"
 
 namespace cxtrain {
@@ -37,5 +38,20 @@ ParsedCommandLine parse_command_line(std::span<const char* const> args, const Re
 /// Reads a real file of options, for parse_command_line. Throws DataError for anything but a regular file of
 /// at most a mebibyte.
 std::optional<std::string> read_text_file(const std::string& path);
+
+/// The command line sorted into what it says, before any of it is understood.
+struct Words {
+  std::string subcommand = "fit";
+  bool help = false, version = false, print_config = false;
+  std::vector<std::string> config_files;
+  std::vector<Setting> settings;  ///< the options, in their order
+};
+
+/// The subcommands there are.
+std::span<const std::string> subcommands();
+
+/// Cuts the words into options and values. Appends to `problems` what fits nowhere: unknown subcommands (with
+/// the nearest name), stray words, values that are missing.
+Words sort_words(std::span<const char* const> args, std::vector<Problem>& problems);
 
 }  // namespace cxtrain

@@ -1,4 +1,4 @@
-#include "cxtrain/cli/help_text.h"
+#include "cxtrain/cli/catalogue.h"
 
 #include <sstream>
 

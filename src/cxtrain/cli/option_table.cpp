@@ -55,20 +55,35 @@ const OptionEntry* find_option(std::string_view key) {
 std::span<const ComponentEntry> component_table() {
   using Args = std::map<std::string, std::string>&;
   static constexpr auto name_of_strategy = [](const Options& o) { return o.trainer.strategy.value_or(""); };
-  static const std::array<ComponentEntry, 7> components{
-      {{"model", "model", "", true, [](const Options& o) { return o.model.name; },
-        [](Options& o) -> Args { return o.model.args; }},
-       {"data", "data", "", true, [](const Options& o) { return o.data.name; },
-        [](Options& o) -> Args { return o.data.args; }},
-       {"optimizer", "optimizer", "", true, [](const Options& o) { return o.optimizer.name; },
-        [](Options& o) -> Args { return o.optimizer.args; }},
-       {"lr_scheduler", "lr_scheduler", "", true, [](const Options& o) { return o.lr_scheduler.name; },
-        [](Options& o) -> Args { return o.lr_scheduler.args; }},
-       {"strategy", "trainer.strategy", "", true, name_of_strategy,
-        [](Options& o) -> Args { return o.strategy.args; }},
-       {"trainer.strategy", "trainer.strategy", "strategy", false, name_of_strategy,
-        [](Options& o) -> Args { return o.strategy.args; }},
-       {"ddp", "", "strategy", true, nullptr, [](Options& o) -> Args { return o.strategy.ddp_args; }}}};
+  static const std::array<ComponentEntry, 7> components{{
+      {.key = "model",
+       .option = "model",
+       .name = [](const Options& o) { return o.model.name; },
+       .args = [](Options& o) -> Args { return o.model.args; }},
+      {.key = "data",
+       .option = "data",
+       .name = [](const Options& o) { return o.data.name; },
+       .args = [](Options& o) -> Args { return o.data.args; }},
+      {.key = "optimizer",
+       .option = "optimizer",
+       .name = [](const Options& o) { return o.optimizer.name; },
+       .args = [](Options& o) -> Args { return o.optimizer.args; }},
+      {.key = "lr_scheduler",
+       .option = "lr_scheduler",
+       .name = [](const Options& o) { return o.lr_scheduler.name; },
+       .args = [](Options& o) -> Args { return o.lr_scheduler.args; }},
+      {.key = "strategy",
+       .option = "trainer.strategy",
+       .name = name_of_strategy,
+       .args = [](Options& o) -> Args { return o.strategy.args; }},
+      {.key = "trainer.strategy",
+       .option = "trainer.strategy",
+       .alias_of = "strategy",
+       .saved = false,
+       .name = name_of_strategy,
+       .args = [](Options& o) -> Args { return o.strategy.args; }},
+      {.key = "ddp", .alias_of = "strategy", .args = [](Options& o) -> Args { return o.strategy.ddp_args; }},
+  }};
   return components;
 }
 

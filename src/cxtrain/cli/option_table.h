@@ -42,11 +42,11 @@ const OptionEntry* find_option(std::string_view key);
 /// A component that is chosen by name and takes arguments of its own (`model`, `data`, `optimizer`,
 /// `lr_scheduler`, `strategy`), or another key under which one's arguments are given.
 struct ComponentEntry {
-  std::string key;       ///< before its arguments: "model" for --model.layers
-  std::string option;    ///< key of the option that names it: "model", "trainer.strategy"; empty: none
-  std::string alias_of;  ///< of another key: the component's own; "strategy" for `ddp`
-  bool saved;            ///< whether arguments stand under this key in config.yaml
-  std::string (*name)(const Options&);  ///< of the component; null without `option`
+  std::string key;            ///< before its arguments: "model" for --model.layers
+  std::string option = "";    ///< key of the option that names it: "model", "trainer.strategy"; empty: none
+  std::string alias_of = "";  ///< of another key: the component's own; "strategy" for `ddp`
+  bool saved = true;          ///< whether arguments stand under this key in config.yaml
+  std::string (*name)(const Options&) = nullptr;  ///< of the component; null without `option`
   std::map<std::string, std::string>& (*args)(Options&);
 };
 std::span<const ComponentEntry> component_table();

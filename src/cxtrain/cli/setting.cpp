@@ -7,8 +7,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
-#include "cxtrain/config/nearest_name.h"
-#include "cxtrain/config/retired_arguments.h"
+#include "cxtrain/config/suggestions.h"
 
 namespace cxtrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "cxtrain/cli/yaml_shape.h"
+#include "cxtrain/cli/yaml_config.h"
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "cxtrain/config/nearest_name.h"
+#include "cxtrain/config/suggestions.h"
 #include "cxtrain/config/values.h"
 
 namespace cxtrain {

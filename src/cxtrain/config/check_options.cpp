@@ -1,11 +1,11 @@
-#include "cxtrain/config/check_options.h"
+#include "cxtrain/config/decisions.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
 
-#include "cxtrain/config/nearest_name.h"
+#include "cxtrain/config/suggestions.h"
 #include "cxtrain/config/values.h"
 
 namespace cxtrain {

@@ -1,10 +1,10 @@
-#include "cxtrain/config/choose_precision.h"
+#include "cxtrain/config/decisions.h"
 
 #include <array>
 #include <vector>
 
-#include "cxtrain/config/nearest_name.h"
-#include "cxtrain/config/precision.h"
+#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/values.h"
 
 namespace cxtrain {
 namespace {
@@ -65,10 +65,10 @@ void apply_level(const Level& level, Plan& plan) {
   plan.precision = level.precision;
   plan.amp_level = level.name;
   if (plan.amp_level != "O2" || plan.traits.devices != StrategyTraits::Devices::replicas) return;
-  plan.errors.push_back({"amp_level",
-                         "O2 keeps one set of master weights, but " + plan.strategy +
-                             " has several replicas of them",
-                         "use --strategy ddp, or --amp_level O1"});
+  plan.errors.push_back(
+      {"amp_level",
+       "O2 keeps one set of master weights, but " + plan.strategy + " has several replicas of them",
+       "use --strategy ddp, or --amp_level O1"});
 }
 
 /// Lightning 1.5: apex without a level is O2, where there is AMP at all.

@@ -1,8 +1,7 @@
-#include "cxtrain/config/device_choice.h"
+#include "cxtrain/config/decisions.h"
 
-#include "cxtrain/config/free_gpus.h"
-#include "cxtrain/config/nearest_name.h"
-#include "cxtrain/config/visible_gpus.h"
+#include "cxtrain/config/devices.h"
+#include "cxtrain/config/suggestions.h"
 
 namespace cxtrain {
 namespace {
@@ -107,9 +106,7 @@ class Chooser {
   }
 
   /// Whether `auto` is free to take all devices: no ranks exist yet, and there may be several.
-  bool is_open() const {
-    return launched_.launched_by == LaunchedBy::alone && !strategy_.is_one_group();
-  }
+  bool is_open() const { return launched_.launched_by == LaunchedBy::alone && !strategy_.is_one_group(); }
 
   void choose_gpus(const DeviceList& list) {
     const int* count = std::get_if<int>(&list.wanted);

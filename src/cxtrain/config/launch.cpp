@@ -1,11 +1,11 @@
-#include "cxtrain/config/launch.h"
+#include "cxtrain/config/decisions.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 
-#include "cxtrain/config/default_strategies.h"
-#include "cxtrain/config/visible_gpus.h"
+#include "cxtrain/config/devices.h"
+#include "cxtrain/config/strategy_choice.h"
 
 namespace cxtrain {
 namespace {
@@ -111,9 +111,8 @@ std::vector<int> join_world(const TrainerOptions& trainer, const KnownStrategies
   }
   const auto [fewest, most] = ranks_per_node(nodes, launched.num_nodes);
   // 0: nothing was asked
-  const int ranks = devices.count && !plan.traits.takes_all_devices()
-                        ? ranks_of(*devices.count, devices.option, plan)
-                        : 0;
+  const int ranks =
+      devices.count && !plan.traits.takes_all_devices() ? ranks_of(*devices.count, devices.option, plan) : 0;
   plan.replicas = replicas_of_rank(devices.count.value_or(1), plan);
   const int asked_nodes = trainer.num_nodes.value_or(launched.num_nodes);
   if (asked_nodes != launched.num_nodes) {
@@ -255,9 +254,8 @@ std::vector<int> choose_launch(const TrainerOptions& asked, const KnownStrategie
     trainer.num_nodes.reset();
   }
   choose_devices_per_rank(trainer, traits_of(strategies, trainer.strategy), plan);
-  return launched.launched_by == LaunchedBy::alone
-             ? start_alone(trainer, strategies, devices, hardware, plan)
-             : join_world(trainer, strategies, devices, launched, plan);
+  return launched.launched_by == LaunchedBy::alone ? start_alone(trainer, strategies, devices, hardware, plan)
+                                                   : join_world(trainer, strategies, devices, launched, plan);
 }
 
 bool needs_launch(const Plan& plan, const WorldFacts& launched) {

@@ -1,11 +1,11 @@
-#include "cxtrain/config/old_spellings.h"
+#include "cxtrain/config/decisions.h"
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 
-#include "cxtrain/config/strategy_name.h"
-#include "cxtrain/config/visible_gpus.h"
+#include "cxtrain/config/devices.h"
+#include "cxtrain/config/strategy_choice.h"
 
 namespace cxtrain {
 namespace {

@@ -1,11 +1,10 @@
-#include "cxtrain/config/place_ranks.h"
+#include "cxtrain/config/decisions.h"
 
 #include <algorithm>
 #include <numeric>
 #include <optional>
 
-#include "cxtrain/config/free_gpus.h"
-#include "cxtrain/config/visible_gpus.h"
+#include "cxtrain/config/devices.h"
 
 namespace cxtrain {
 namespace {

@@ -67,6 +67,10 @@ struct Plan {
 Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched,
              const KnownStrategies& strategies);
 
+/// Whether the plan wants ranks that nobody has started yet, seen from a process that was started as
+/// `launched` says: `start_ranks` (launchers/launcher.h) then starts them.
+bool needs_launch(const Plan& plan, const WorldFacts& launched);
+
 /// The contract's JSON object, one line.
 std::string to_json(const Plan& plan);
 /// The table that a run prints at its start.

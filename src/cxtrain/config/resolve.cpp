@@ -1,13 +1,8 @@
-#include "cxtrain/config/check_options.h"
-#include "cxtrain/config/choose_precision.h"
-#include "cxtrain/config/device_choice.h"
-#include "cxtrain/config/launch.h"
-#include "cxtrain/config/nearest_name.h"
-#include "cxtrain/config/old_spellings.h"
-#include "cxtrain/config/place_ranks.h"
+#include "cxtrain/config/decisions.h"
+#include "cxtrain/config/devices.h"
 #include "cxtrain/config/plan.h"
-#include "cxtrain/config/strategy_arguments.h"
-#include "cxtrain/config/visible_gpus.h"
+#include "cxtrain/config/strategy_choice.h"
+#include "cxtrain/config/suggestions.h"
 
 namespace cxtrain {
 namespace {

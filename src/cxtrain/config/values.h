@@ -85,6 +85,15 @@ Parsed<std::chrono::seconds> parse_duration(std::string_view text);
 /// The inverse, with days: "01:12:00:00".
 std::string format_duration(std::chrono::seconds duration);
 
+/// A precision in Lightning's spelling.
+struct Precision {
+  std::string name;        ///< canonical: 16-mixed, bf16-mixed, 16-true, bf16-true, 32-true, 64-true
+  bool shorthand = false;  ///< asked for as plain `16`, `bf16`, `32` or `64`
+};
+
+/// Reads any of Lightning's spellings: "16", "16-mixed", "bf16-true" ...
+Parsed<Precision> parse_precision(std::string_view text);
+
 /// The words that an option takes, where it is one of a few: a specialisation for each such enum has them in
 /// the order of the enumerators, which count from 0.
 template <class Enum>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "cxtrain/config/nearest_name.h"
+#include "cxtrain/config/suggestions.h"
 #include "cxtrain/optim/setup_arguments.h"
 
 namespace cxtrain {

@@ -1,8 +1,7 @@
 #include "cxtrain/plugin/known_components.h"
 
-#include "cxtrain/config/default_strategies.h"
-#include "cxtrain/config/nearest_name.h"
-#include "cxtrain/config/strategy_name.h"
+#include "cxtrain/config/strategy_choice.h"
+#include "cxtrain/config/suggestions.h"
 #include "cxtrain/config/switches.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/strategy/strategy.h"
@@ -48,7 +47,8 @@ std::vector<ChosenComponent> choose_components(Registry& registry, std::string_v
       chosen.push_back({wanted.name, Arguments(registry.require(kind, wanted.name).arguments, wanted.args,
                                                option + ".", problems)});
     } catch (const PluginError& error) {
-      problems.push_back({option, error.what(), did_you_mean(wanted.name, loader.available(kind), "--" + key + ".")});
+      problems.push_back(
+          {option, error.what(), did_you_mean(wanted.name, loader.available(kind), "--" + key + ".")});
     }
   }
   return chosen;
@@ -62,7 +62,8 @@ Plan plan_with_plugins(Registry& registry, const Options& options, const Hardwar
   const KnownStrategies strategies = load_strategies(registry, options.trainer, problems);
   Plan plan = resolve(options, hardware, launched, strategies);
   problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
-  plan.callbacks = choose_components(registry, "callback", "callbacks", callbacks_asked_for(options), problems);
+  plan.callbacks =
+      choose_components(registry, "callback", "callbacks", callbacks_asked_for(options), problems);
   plan.loggers = choose_components(registry, "logger", "loggers", loggers_asked_for(options), problems);
   if (!problems.empty()) throw ConfigError(problems);
   return plan;

@@ -9,10 +9,9 @@
 #include <set>
 #include <sstream>
 
-#include "cxtrain/config/nearest_name.h"
-#include "cxtrain/plugin/elf_check.h"
+#include "cxtrain/config/suggestions.h"
+#include "cxtrain/plugin/inspection.h"
 #include "cxtrain/plugin/plugin_abi.h"
-#include "cxtrain/plugin/trial.h"
 
 namespace cxtrain {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cxtrain/config/nearest_name.h"
+#include "cxtrain/config/suggestions.h"
 
 namespace cxtrain {
 

@@ -118,4 +118,26 @@ std::vector<NamedTensor> trainable_parameters(const Trainable& module) {
   return trainable;
 }
 
+void LocalStrategy::place(Trainable& module, const StrategyContext& context) {
+  module_ = &module;
+  context_ = &context;
+  module.place(context.devices, context.precision);
+}
+
+void LocalStrategy::forward(const Batch& batch, std::int64_t batch_idx) {
+  local_forward(*module_, batch, batch_idx, *context_);
+}
+
+void LocalStrategy::evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) {
+  local_evaluation_step(*module_, stage, batch, batch_idx, *context_);
+}
+
+at::Tensor LocalStrategy::predict_step(const Batch& batch, std::int64_t batch_idx) {
+  return local_predict_step(*module_, batch, batch_idx, *context_);
+}
+
+void LocalStrategy::visit_whole(const std::function<void(const NamedTensor&)>& visit) {
+  visit_all(*module_, visit);
+}
+
 }  // namespace cxtrain

@@ -33,6 +33,23 @@ at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_
 /// `Strategy::visit_whole` where every rank has the whole model.
 void visit_all(const Trainable& module, const std::function<void(const NamedTensor&)>& visit);
 
+/// A strategy whose ranks each have the whole model and run its passes on their own. It has what needs
+/// nothing of other ranks; its plugin adds `connect`, `data_shard`, `prepare`, `training_step` and
+/// `describe`.
+class LocalStrategy : public Strategy {
+ public:
+  void place(Trainable& module, const StrategyContext& context) override;
+  void forward(const Batch& batch, std::int64_t batch_idx) override;
+  void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override;
+  at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override;
+  void visit_whole(const std::function<void(const NamedTensor&)>& visit) override;
+
+ protected:
+  // Set by `place`.
+  Trainable* module_ = nullptr;
+  const StrategyContext* context_ = nullptr;
+};
+
 /// What an optimizer may come to update: the model's parameters that can have a gradient, frozen ones
 /// included, since a hook may unfreeze them at any time.
 std::vector<NamedTensor> trainable_parameters(const Trainable& module);

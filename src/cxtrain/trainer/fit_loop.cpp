@@ -8,7 +8,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/evaluation_loop.h"
-#include "cxtrain/trainer/finite_check.h"
+#include "cxtrain/trainer/model_checks.h"
 
 namespace cxtrain {
 

@@ -1,4 +1,4 @@
-#include "cxtrain/trainer/limits.h"
+#include "cxtrain/trainer/fit_data.h"
 
 #include <algorithm>
 #include <cmath>

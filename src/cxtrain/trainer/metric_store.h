@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -8,12 +9,57 @@
 #include <vector>
 
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/state/state_dict.h"
 #include "cxtrain/state/stateful.h"
 #include "cxtrain/strategy/metric_sink.h"
-#include "cxtrain/trainer/log_rule.h"
-#include "cxtrain/trainer/metric_value.h"
 
 namespace cxtrain {
+
+/// What `log` does in one hook.
+struct LogRule {
+  enum class Phase { none, training, evaluation };
+  enum class Allowed {
+    both,     ///< on_step and on_epoch
+    epoch,    ///< on_epoch only: the hook does not belong to a step
+    nothing,  ///< an error: no row comes that the value could go to
+    ignored,  ///< a warning, once: the same, but training is over, and an error would lose its result
+  };
+  const char* hook = "";
+  Phase phase = Phase::none;
+  Allowed allowed = Allowed::nothing;
+  bool on_step = false;  ///< where the caller does not say; on_epoch is the opposite
+};
+
+/// The last value of a metric, from the host or a tensor that may still be on its way from a device.
+class MetricScalar {
+ public:
+  void set(double value);
+  void set(const at::Tensor& value);
+  double read() const;
+
+  void save(StateDict& state) const;
+  void load(const StateDict& state);
+
+ private:
+  double host_ = 0;
+  at::Tensor device_;  ///< undefined when `host_` holds the value
+};
+
+/// The values of a metric over an epoch, from both: a weighted sum for a mean, else a sum, minimum or
+/// maximum.
+struct MetricAccumulator {
+  double host = 0;
+  at::Tensor device;     ///< float64; undefined as long as no value came from a device
+  bool on_host = false;  ///< whether `host` holds any value
+  double weight = 0;
+
+  void add(ReduceFx fx, double value, double samples);
+  void add(ReduceFx fx, const at::Tensor& value, double samples);
+  double read(ReduceFx fx) const;
+
+  void save(StateDict& state) const;
+  void load(const StateDict& state);
+};
 
 /// Keeps what modules and callbacks log: the last value of each metric for the loggers and the progress bar,
 /// and what becomes of its values over an epoch. Logging a value costs a look-up by name and, on a GPU, an

@@ -1,4 +1,4 @@
-#include "cxtrain/trainer/metric_value.h"
+#include "cxtrain/trainer/metric_store.h"
 
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>

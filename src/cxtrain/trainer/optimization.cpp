@@ -9,7 +9,7 @@
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/tensor/layout.h"
 #include "cxtrain/tensor/norms.h"
-#include "cxtrain/trainer/gradient_norms.h"
+#include "cxtrain/trainer/model_checks.h"
 
 namespace cxtrain {
 namespace {

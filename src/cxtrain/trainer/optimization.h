@@ -8,7 +8,7 @@
 #include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/state/stateful.h"
 #include "cxtrain/strategy/trained_parameters.h"
-#include "cxtrain/trainer/limits.h"
+#include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/run.h"
 
 namespace cxtrain {

@@ -10,9 +10,9 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/device/resources.h"
 #include "cxtrain/report/model_summary.h"
-#include "cxtrain/report/version_dir.h"
+#include "cxtrain/report/run_files.h"
 #include "cxtrain/strategy/strategy.h"
-#include "cxtrain/trainer/layer_rows.h"
+#include "cxtrain/trainer/model_checks.h"
 
 namespace cxtrain {
 namespace {

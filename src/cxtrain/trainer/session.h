@@ -13,9 +13,9 @@
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/plugin/registry.h"
 #include "cxtrain/report/metric_logger.h"
-#include "cxtrain/report/run_json.h"
+#include "cxtrain/report/run_files.h"
+#include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit_data.h"
-#include "cxtrain/trainer/predictions.h"
 #include "cxtrain/trainer/run.h"
 
 namespace cxtrain {

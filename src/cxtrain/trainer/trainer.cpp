@@ -6,7 +6,7 @@
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/config/launch.h"
+#include "cxtrain/config/plan.h"
 #include "cxtrain/config/switches.h"
 #include "cxtrain/config/values.h"
 #include "cxtrain/device/hardware.h"

@@ -1,10 +1,11 @@
-#include "cxtrain/report/version_dir.h"
+#include "cxtrain/report/run_files.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "cxtrain/base/error.h"
@@ -29,6 +30,25 @@ std::int64_t next_version(std::span<const std::string> names) {
 }
 
 }  // namespace
+
+std::string to_json(const RunSummary& summary) {
+  const nlohmann::ordered_json json{
+      {"status", summary.status},
+      {"exit_code", summary.exit_code},
+      {"world_size", summary.world_size},
+      {"strategy", summary.strategy},
+      {"precision", summary.precision},
+      {"epochs", summary.epochs},
+      {"global_step", summary.global_step},
+      {"metrics", summary.metrics},
+      {"seconds", summary.seconds},
+      {"samples_per_second", summary.samples_per_second},
+      {"first_step_seconds", summary.first_step_seconds},
+      {"peak_memory_bytes", summary.peak_memory_bytes},
+      {"parameters_sha256", summary.parameters_sha256},
+  };
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
 
 std::string make_version_dir(Filesystem& files, const std::string& default_root_dir) {
   const std::string logs = (std::filesystem::path(default_root_dir) / "cxtrain_logs").string();

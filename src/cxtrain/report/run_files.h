@@ -4,6 +4,9 @@
 #include <map>
 #include <string>
 
+#include "cxtrain/base/filesystem.h"
+
+/// The folder of a run, and run.json.
 namespace cxtrain {
 
 /// The result of a run, as `run.json` has it.
@@ -25,5 +28,10 @@ struct RunSummary {
 
 /// Indented JSON; null for a number that is not finite.
 std::string to_json(const RunSummary& summary);
+
+/// Creates `default_root_dir`/cxtrain_logs/version_N with the next free N (one more than the highest there
+/// is) and returns its path, which a crash leaves there. Runs that start at the same time get different ones.
+/// One rank calls it. Throws ConfigError.
+std::string make_version_dir(Filesystem& files, const std::string& default_root_dir);
 
 }  // namespace cxtrain

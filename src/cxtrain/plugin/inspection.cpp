@@ -1,16 +1,24 @@
-#include "cxtrain/plugin/elf_check.h"
+#include "cxtrain/plugin/inspection.h"
 
 #include <elf.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
-
+#include <array>
 #include <bit>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <exception>
+#include <initializer_list>
 #include <vector>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 
 namespace cxtrain {
@@ -46,13 +54,15 @@ std::string check_header(const Elf64_Ehdr& header, std::uint64_t size) {
     return "is a file for another kind of machine, or damaged";
   }
   if (header.e_type != ET_DYN) return "is no shared library (another kind of ELF file)";
-  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0) return "is damaged: it has no segments";
+  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0)
+    return "is damaged: it has no segments";
   if (!lies_within(header.e_phoff, std::uint64_t{header.e_phnum} * sizeof(Elf64_Phdr), size)) {
     return cut_short("table of segments");
   }
   // The loader does not need sections; a file that was cut short is known by them all the same.
   const std::uint64_t sections = std::uint64_t{header.e_shnum} * header.e_shentsize;
-  if (header.e_shoff != 0 && !lies_within(header.e_shoff, sections, size)) return cut_short("table of sections");
+  if (header.e_shoff != 0 && !lies_within(header.e_shoff, sections, size))
+    return cut_short("table of sections");
   return {};
 }
 
@@ -69,6 +79,52 @@ std::string check_segments(const std::vector<Elf64_Phdr>& segments, std::uint64_
     }
   }
   return loads && dynamic ? std::string() : "is damaged: it lacks the segments of a shared library";
+}
+
+constexpr std::chrono::seconds kPatience{60};
+constexpr char kDone = 'd', kThrown = 't';
+
+/// A crash here is an answer: no core file, no report of somebody's handler.
+void become_quiet() {
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTERM, SIGINT}) {
+    std::signal(signal, SIG_DFL);
+  }
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  const FileDescriptor nothing(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!nothing) return;
+  dup2(nothing.get(), STDOUT_FILENO);
+  dup2(nothing.get(), STDERR_FILENO);
+}
+
+[[noreturn]] void run(const std::function<void()>& work, int answer) {
+  become_quiet();
+  std::string text(1, kDone);
+  try {
+    work();
+  } catch (const std::exception& error) {
+    text = kThrown + message_of(error);
+  } catch (...) {
+    text = std::string(1, kThrown) + "an exception that is no std::exception was thrown";
+  }
+  static_cast<void>(write(answer, text.data(), text.size()));
+  _exit(0);
+}
+
+/// Until the writer has closed it.
+bool read_all(int file, std::string& text) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  for (std::array<char, 4096> buffer;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    pollfd source{file, POLLIN, 0};
+    const int ready = left.count() <= 0 ? 0 : poll(&source, 1, static_cast<int>(left.count()));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return false;
+    const ssize_t bytes = read(file, buffer.data(), buffer.size());
+    if (bytes == 0) return true;
+    if (bytes > 0) text.append(buffer.data(), static_cast<std::size_t>(bytes));
+  }
 }
 
 }  // namespace
@@ -91,6 +147,30 @@ std::string why_no_shared_library(const std::string& path) {
     return "cannot be read";
   }
   return check_segments(segments, size);
+}
+
+std::string try_in_child(const std::function<void()>& work) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};  // untried is better than refused
+  const FileDescriptor reads(ends[0]);
+  FileDescriptor writes(ends[1]);
+  const pid_t child = fork();
+  if (child == 0) run(work, writes.get());
+  if (child < 0) return {};
+  writes.reset();
+  std::string answer;
+  const bool came_back = read_all(reads.get(), answer);
+  if (!came_back) kill(child, SIGKILL);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!came_back) return "did not come back within " + std::to_string(kPatience.count()) + " s";
+  if (!answer.empty() && answer[0] == kThrown) return answer.substr(1);
+  if (!answer.empty()) return {};
+  if (!WIFSIGNALED(status)) return "ended the process with status " + std::to_string(WEXITSTATUS(status));
+  const int signal = WTERMSIG(status);
+  return "crashed with signal " + std::to_string(signal) + " (" + strsignal(signal) + ")" +
+         (signal == SIGABRT ? ": an assertion, or an exception that nobody caught" : "");
 }
 
 }  // namespace cxtrain

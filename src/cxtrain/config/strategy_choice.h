@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <span>
@@ -7,8 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/error.h"
+#include "cxtrain/config/arguments.h"
 #include "cxtrain/config/options.h"
+#include "cxtrain/config/strategy_traits.h"
 
+/// Which strategy the options mean, and with which arguments. Pure.
 namespace cxtrain {
 
 /// What one of Lightning's names for a strategy means here.
@@ -36,5 +41,21 @@ std::vector<std::string> strategies_asked_for(const TrainerOptions& trainer,
 
 /// Whether Lightning 1.x took this word for `accelerator` (or `distributed_backend`) to mean a strategy.
 bool is_strategy_of_lightning(std::string_view word);
+
+inline constexpr const char* kStrategyOfOneRank = "single";
+inline constexpr const char* kStrategyOfSeveralRanks = "ddp";
+inline constexpr const char* kStrategyOfSpawnedRanks = "ddp_spawn";
+
+inline constexpr std::array kDefaultStrategies{kStrategyOfOneRank, kStrategyOfSeveralRanks,
+                                               kStrategyOfSpawnedRanks};
+
+/// The arguments that these options give to a strategy: its defaults, over them what the name of a preset
+/// says (`ddp_find_unused_parameters_true`), over these `Options::strategy`. Appends to `errors` every value
+/// that does not suit, and every argument that the strategy lacks; one of these that was given under the
+/// older name `ddp.ARG`, and that another strategy has, goes to `warnings` instead. Nothing is said of a
+/// strategy that is not among `strategies`, or of which nothing is known. Pure.
+Arguments strategy_arguments(const std::string& strategy, const KnownStrategies& strategies,
+                             const Options& options, std::vector<Problem>& errors,
+                             std::vector<Problem>& warnings);
 
 }  // namespace cxtrain

@@ -1,0 +1,153 @@
+#include "cxtrain/cli/commands.h"
+
+#include <cuda_runtime_api.h>
+#include <mpi.h>
+#include <nccl.h>
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/base/version.h"
+#include "cxtrain/config/devices.h"
+#include "cxtrain/device/hardware.h"
+#include "cxtrain/plugin/plugin_abi.h"
+
+namespace cxtrain {
+namespace {
+
+void print_node(const Hardware& hardware, std::ostream& out) {
+  const Node& node = hardware.node(0);
+  out << "host " << node.hostname << ", " << node.cores << (node.cores == 1 ? " core" : " cores") << '\n';
+  if (node.gpus.empty()) out << "no GPU\n";
+  for (const Gpu& gpu : node.gpus) {
+    out << "GPU " << gpu.index << ": " << gpu.name << ", " << gpu.memory_used_mib << " of "
+        << gpu.memory_total_mib << " MiB used, " << gpu.utilization << " % busy, " << gpu.compute_mode
+        << " mode, " << gpu.uuid << '\n';
+  }
+  if (const auto variable = hardware.env.find("CUDA_VISIBLE_DEVICES"); variable != hardware.env.end()) {
+    out << "CUDA_VISIBLE_DEVICES=" << variable->second << " shows "
+        << visible_gpus(node.gpus, variable->second).gpus.size() << '\n';
+  }
+}
+
+Hardware find_hardware(const Options& options) {
+  if (options.hardware_file.empty()) return probe_hardware();
+  constexpr std::size_t kMost = std::size_t{64} << 20;  // some 100,000 nodes of 8 GPUs
+  Hardware hardware = parse_hardware(read_small_file(options.hardware_file, kMost), options.hardware_file);
+  // The file's environment replaces ours for the names that it has, and only for these.
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible != nullptr) hardware.env.emplace("CUDA_VISIBLE_DEVICES", visible);
+  return hardware;
+}
+
+/// The world to imagine.
+WorldFacts imagine(const Options& options, const Hardware& hardware, std::vector<Problem>& problems) {
+  WorldFacts facts;
+  facts.hostname = hardware.node(0).hostname;
+  if (!options.plan_ranks) {
+    if (options.plan_ranks_per_node)
+      problems.push_back({"ranks_per_node", "means nothing without ranks", "add --ranks N"});
+    return facts;
+  }
+  const int ranks = *options.plan_ranks;
+  const int nodes = static_cast<int>(std::min<std::size_t>(hardware.nodes.size(), kMostRanks));
+  if (std::max(ranks, options.plan_ranks_per_node.value_or(1)) > kMostRanks) {
+    problems.push_back({ranks > kMostRanks ? "ranks" : "ranks_per_node",
+                        "is more than any machine has; the most is " + std::to_string(kMostRanks), ""});
+    return facts;
+  }
+  const int per_node = options.plan_ranks_per_node.value_or((ranks + nodes - 1) / nodes);
+  if (ranks < 1 || per_node < 1) {
+    problems.push_back({ranks < 1 ? "ranks" : "ranks_per_node", "must be 1 at least", ""});
+    return facts;
+  }
+  facts.launched_by = LaunchedBy::mpirun;
+  facts.size = ranks;
+  facts.max_local_size = facts.local_size = std::min(per_node, ranks);
+  facts.num_nodes = (ranks + per_node - 1) / per_node;
+  return facts;
+}
+
+}  // namespace
+
+std::string version_line() { return CXTRAIN_FINGERPRINT; }
+
+std::vector<std::string> version_lines() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string mpi(text, static_cast<std::size_t>(length));
+  mpi = mpi.substr(0, mpi.find_first_of(",\n"));
+  std::vector<std::string> lines{"built with " CXTRAIN_FINGERPRINT, "MPI: " + mpi,
+                                 "plugin ABI: " + std::to_string(CXTRAIN_PLUGIN_ABI)};
+#ifdef CXTRAIN_WITH_CUDA
+  int driver = 0, nccl = 0;
+  cudaDriverGetVersion(&driver);
+  ncclGetVersion(&nccl);
+  const auto version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
+  lines.push_back("CUDA: built with " + version(CUDART_VERSION) +
+                  (driver == 0 ? ", no driver on this machine" : ", driver for " + version(driver)));
+  lines.push_back("NCCL: " + std::to_string(nccl / 10000) + "." + std::to_string(nccl / 100 % 100) + "." +
+                  std::to_string(nccl % 100) + " (headers " + std::to_string(NCCL_MAJOR) + "." +
+                  std::to_string(NCCL_MINOR) + "." + std::to_string(NCCL_PATCH) + ")");
+#else
+  lines.push_back("CUDA: this build has no GPU support");
+#endif
+  return lines;
+}
+
+int run_info(const Options& options, std::span<const std::string> extra_lines,
+             const std::vector<CatalogueSection>& catalogue, std::ostream& out) {
+  const Hardware hardware = probe_hardware();
+  if (options.show_hardware) {
+    if (options.json) {
+      out << to_json(hardware) << '\n';
+    } else {
+      print_node(hardware, out);
+    }
+  } else if (options.json) {
+    nlohmann::ordered_json json{{"version", CXTRAIN_VERSION},
+                                {"hardware", nlohmann::ordered_json::parse(to_json(hardware))}};
+    json["about"] = nlohmann::ordered_json::array();
+    for (const std::string& line : extra_lines) json["about"].push_back(line);
+    json["components"] = nlohmann::ordered_json::parse(to_json(catalogue));
+    out << json.dump() << '\n';
+  } else {
+    out << "cxtrain " << CXTRAIN_VERSION << '\n';
+    for (const std::string& line : extra_lines) out << line << '\n';
+    print_node(hardware, out);
+    out << to_text(catalogue, options, /*all_arguments=*/true);
+  }
+  out.flush();
+  return static_cast<int>(ExitCode::done);
+}
+
+Plan make_plan(const Options& options, const KnownStrategies& strategies) {
+  std::vector<Problem> problems;
+  Plan plan;
+  try {
+    const Hardware hardware = find_hardware(options);
+    const WorldFacts facts = imagine(options, hardware, problems);
+    plan = resolve(options, hardware, facts, strategies);
+  } catch (const DataError& error) {
+    problems.push_back({"hardware", error.what(), ""});
+  }
+  plan.errors.insert(plan.errors.end(), problems.begin(), problems.end());
+  return plan;
+}
+
+int run_plan(const Options& options, std::ostream& out, const KnownStrategies& strategies,
+             const std::vector<Problem>& problems) {
+  Plan plan = make_plan(options, strategies);
+  plan.errors.insert(plan.errors.begin(), problems.begin(), problems.end());
+  if (!problems.empty() && !options.json) throw ConfigError(plan.errors);
+  plan.errors = first_of(plan.errors);
+  plan.warnings = first_of(plan.warnings);
+  out << (options.json ? to_json(plan) + "\n" : to_text(plan)) << std::flush;
+  return static_cast<int>(plan.ok() ? ExitCode::done : ExitCode::refused);
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,96 @@
+#include "cxtrain/trainer/model_checks.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/config/values.h"
+#include "cxtrain/tensor/norms.h"
+
+namespace cxtrain {
+namespace {
+
+/// As Python writes a float: Lightning's names hold one.
+std::string python_float(double value) {
+  const std::string text = std::isinf(value) ? "inf" : format_real(value);
+  return text.find_first_of(".eni") == std::string::npos ? text + ".0" : text;
+}
+
+/// Tied parameters count where they come first.
+using Counted = std::unordered_set<const at::TensorImpl*>;
+
+void count(LayerRow& row, const at::Tensor& parameter, Counted& counted) {
+  if (!counted.insert(parameter.unsafeGetTensorImpl()).second) return;
+  row.params += parameter.numel();
+  row.bytes += static_cast<std::int64_t>(parameter.nbytes());
+  if (parameter.requires_grad()) row.trainable += parameter.numel();
+}
+
+/// "torch::nn::LinearImpl" is a Linear to its users.
+std::string short_type(const torch::nn::Module& module) {
+  std::string type = module.name();
+  if (const std::size_t colons = type.rfind("::"); colons != std::string::npos)
+    type = type.substr(colons + 2);
+  if (type.ends_with("Impl")) type.resize(type.size() - 4);
+  return type;
+}
+
+}  // namespace
+
+void require_finite_loss(const at::Tensor& loss) {
+  if (!loss.defined() || at::isfinite(loss).all().item<bool>()) return;
+  throw TrainingError("the loss is " + std::to_string(loss.item<double>()) +
+                      " (trainer.terminate_on_nan); --detect_anomaly true finds the operation that makes it");
+}
+
+void require_finite_parameters(TrainedParameters& trained) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> values;
+  for (const Piece& piece : trained.pieces()) values.push_back(piece.values.detach());
+  const std::vector<at::Tensor> largest = norms(values, std::numeric_limits<double>::infinity());
+  std::string name;
+  for (std::size_t i = 0; i < largest.size() && name.empty(); ++i) {
+    if (!std::isfinite(largest[i].item<double>())) name = trained.pieces()[i].name;
+  }
+  const at::Device device = values.empty() ? at::Device(at::kCPU) : values[0].device();
+  const at::Tensor found =
+      at::full({1}, name.empty() ? 0.0 : 1.0, at::TensorOptions(at::kFloat).device(device));
+  trained.agree_on_overflow(found);
+  if (found.item<float>() == 0) return;
+  throw TrainingError((name.empty() ? "a parameter that another rank updates" : "the parameter " + name) +
+                      " is no longer finite (trainer.terminate_on_nan); a smaller learning rate or "
+                      "--gradient_clip_val may help");
+}
+
+std::vector<std::pair<std::string, double>> named_norms(const std::vector<NamedTensor>& parameters,
+                                                        const std::vector<at::Tensor>& norms, double p) {
+  const std::string prefix = "grad_" + python_float(p) + "_norm_";
+  std::vector<std::pair<std::string, double>> named;
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    if (norms[i].defined()) named.emplace_back(prefix + parameters[i].name, norms[i].item<double>());
+  }
+  if (!named.empty()) named.emplace_back(prefix + "total", total_norm(norms, p).item<double>());
+  return named;
+}
+
+std::vector<LayerRow> layer_rows(const Module& module) {
+  std::vector<LayerRow> rows;
+  Counted counted;
+  LayerRow own{"(own)", "Parameter", 0, 0, 0};
+  for (const at::Tensor& parameter : module.parameters(/*recurse=*/false)) count(own, parameter, counted);
+  if (own.params > 0) rows.push_back(own);
+  for (const auto& child : module.named_children()) {
+    LayerRow row{child.key(), short_type(*child.value()), 0, 0, 0};
+    for (const at::Tensor& parameter : child.value()->parameters()) count(row, parameter, counted);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace cxtrain
