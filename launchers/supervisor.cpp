@@ -227,8 +227,8 @@ SupervisorLink::SupervisorLink(int rank) {
   report(rank);
 }
 
-void SupervisorLink::report(int number) noexcept {
-  const auto message = static_cast<std::int32_t>(number);
+void SupervisorLink::report(int status) noexcept {
+  const auto message = static_cast<std::int32_t>(status);
   if (connection_) send(connection_.get(), &message, sizeof message, MSG_NOSIGNAL);
 }
 

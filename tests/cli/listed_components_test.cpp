@@ -63,8 +63,8 @@ TEST_CASE("what is wrong with them is said before anything starts") {
 TEST_CASE("early stopping has its arguments, and a name of the time before it had any") {
   using Named = std::vector<NamedOptions>;
   const Named patient{{"early_stopping", {{"monitor", "loss"}, {"patience", "5"}}}};
-  CHECK(parse({"--callbacks.early_stopping.monitor", "loss", "--callbacks.early_stopping_patience=5"})
-            .options.callbacks == patient);
+  CHECK((parse({"--callbacks.early_stopping.monitor", "loss", "--callbacks.early_stopping_patience=5"})
+             .options.callbacks == patient));
   // As every file had it that a run without early stopping wrote.
   const std::string off =
       "callbacks:\n  early_stopping_monitor: null\n  early_stopping_mode: min\n  early_stopping_patience: 3\n"

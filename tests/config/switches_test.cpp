@@ -65,7 +65,7 @@ TEST_CASE("fast_dev_run and barebones say what they mean, and stay readable", "[
   CHECK_FALSE(meant.trainer.auto_lr_find);
   CHECK_FALSE(meant.trainer.logger);
   CHECK((meant.callbacks == std::vector<NamedOptions>{{"lr_monitor", {}}}));
-  CHECK(with_switches(meant) == meant);
+  CHECK((with_switches(meant) == meant));
 
   Options bare;
   bare.trainer.barebones = true;
@@ -75,7 +75,7 @@ TEST_CASE("fast_dev_run and barebones say what they mean, and stay readable", "[
   Options quiet;
   quiet.quiet = true;
   CHECK(callbacks_asked_for(quiet).empty());
-  CHECK(with_switches({}) == Options{});
+  CHECK((with_switches({}) == Options{}));
 }
 
 TEST_CASE("options of the trainer stand for callbacks and loggers", "[config]") {
@@ -91,5 +91,5 @@ TEST_CASE("options of the trainer stand for callbacks and loggers", "[config]") 
   CHECK((loggers_asked_for(options) ==
          std::vector<NamedOptions>{{"jsonl", {}}, {"mine", {}}, {"csv", {}}, {"tensorboard", {}}}));
   options.trainer.logger = false;
-  CHECK(loggers_asked_for(options) == options.loggers);
+  CHECK((loggers_asked_for(options) == options.loggers));
 }

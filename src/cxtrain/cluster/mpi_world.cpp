@@ -73,6 +73,7 @@ std::unique_ptr<MpiWorld> MpiWorld::start(double timeout_seconds) {
   WorldFacts facts = collect_facts(connection->comm, connection->node_comm, lowest);
   std::unique_ptr<MpiWorld> world(new MpiWorld(std::move(facts), std::move(connection)));
   std::vector<int> processes;
+  processes.reserve(node.size());
   for (const auto& [rank, process] : node) processes.push_back(process);
   world->connection_->late_ranks.set_world(*world, std::move(processes));
   return world;

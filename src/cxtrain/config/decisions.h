@@ -51,7 +51,7 @@ std::string describe_gpus(const Hardware& hardware, int node);
 /// was asked, what the strategies are and how the process was started. Sets these fields of the plan;
 /// disagreements go to plan.errors, with both numbers and the right command line. Returns the node of each
 /// rank.
-std::vector<int> choose_launch(const TrainerOptions& trainer, const KnownStrategies& strategies,
+std::vector<int> choose_launch(const TrainerOptions& asked, const KnownStrategies& strategies,
                                const DeviceChoice& devices, const Hardware& hardware,
                                const WorldFacts& launched, Plan& plan);
 

@@ -13,10 +13,10 @@ Options with_switches(Options options);
 
 /// The callbacks that the options ask for, in the order in which their hooks are called: a timer for
 /// `max_time`, those that `callbacks` names, the memory log, the progress bar.
-std::vector<NamedOptions> callbacks_asked_for(const Options& options);
+std::vector<NamedOptions> callbacks_asked_for(const Options& asked);
 
 /// The loggers that the options ask for: the run's files unless `logger` is false, and those that `loggers`
 /// names.
-std::vector<NamedOptions> loggers_asked_for(const Options& options);
+std::vector<NamedOptions> loggers_asked_for(const Options& asked);
 
 }  // namespace cxtrain

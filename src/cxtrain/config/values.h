@@ -70,7 +70,8 @@ struct Deterministic {
   bool warn_only = false;
 
   Deterministic() = default;
-  Deterministic(bool yes) : on(yes) {}  // implicit: `.deterministic = true`
+  // NOLINTNEXTLINE(google-explicit-constructor): `.deterministic = true`
+  Deterministic(bool yes) : on(yes) {}
   static Deterministic warn() {
     Deterministic made(true);
     made.warn_only = true;

@@ -16,6 +16,9 @@ struct Hook {
   ModuleHook module;
 };
 
+template <class CallbackHook, class ModuleHook>
+Hook(LogRule, CallbackHook, ModuleHook) -> Hook<CallbackHook, ModuleHook>;
+
 namespace hooks {
 
 using Phase = LogRule::Phase;

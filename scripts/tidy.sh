@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# clang-tidy (.clang-tidy) over the rooms, launchers and strategies; status 1 where it finds anything.
+#   scripts/tidy.sh [REGEX of the translation units, say "room_comm"]
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=scripts/common.sh
+source "$here/common.sh"
+command -v clang-tidy > /dev/null || { say "clang-tidy is not installed"; exit 2; }
+mkdir -p "$build"
+[ -f "$build/compile_commands.json" ] || configure
+# clang reads no precompiled header of g++'s.
+tidy="$root/build/tidy"
+mkdir -p "$tidy"
+sed -E 's/-fpch-preprocess|-Winvalid-pch|-include [^ ]*cmake_pch\.hxx//g' "$build/compile_commands.json" > "$tidy/compile_commands.json"
+sed -nE 's/^ *"file": "(.*)",?$/\1/p' "$tidy/compile_commands.json" |
+  grep -E '/(src|launchers|strategies)/' | grep -vE 'cmake_pch|generated|\.pb\.cc|/tests/' | grep -E "${1:-.}" | sort -u |
+  xargs -P "$(memory_jobs)" -n 1 clang-tidy -p "$tidy" --quiet --extra-arg=-Wno-unknown-warning-option
