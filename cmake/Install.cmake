@@ -1,8 +1,7 @@
-# Installs program, library, headers, plugins and a package for find_package(cxtrain).
+# Installs program, library and a package for find_package(cxtrain); src/CMakeLists.txt installs headers and plugins.
 
 install(TARGETS cxtrain EXPORT cxtrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS cxtrain_mpi RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(DIRECTORY src/cxtrain DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(EXPORT cxtrainTargets NAMESPACE cxtrain:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/cxtrain)
 
 configure_package_config_file(cmake/cxtrainConfig.cmake.in "${PROJECT_BINARY_DIR}/cxtrainConfig.cmake"

@@ -7,17 +7,9 @@
 
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/trainer/run.h"
+#include "cxtrain/trainer/tuning.h"
 
 namespace cxtrain {
-
-/// Values of Lightning's Tuner.scale_batch_size.
-struct BatchSizeSearch {
-  using Mode = BatchScaling;
-  Mode mode = Mode::power;
-  std::int64_t initial = 2;
-  std::int64_t steps_per_trial = 3;
-  int max_trials = 25;
-};
 
 /// The largest batch size per rank, up to `most`, whose forward and backward passes fit into the memory of
 /// every rank: a trial counts only if all ranks succeed, and ranks exchange nothing during one, so that none

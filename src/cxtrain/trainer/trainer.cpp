@@ -15,6 +15,7 @@
 #include "cxtrain/trainer/compute_settings.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit_loop.h"
+#include "cxtrain/trainer/session.h"
 #include "cxtrain/trainer/training_state.h"
 #include "cxtrain/trainer/tuner.h"
 #include "cxtrain/trainer/weight_averaging.h"
@@ -70,6 +71,7 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
       options_(with_switches(std::move(options))),
       plan_(std::move(plan)),
       registry_(std::move(registry)),
+      belongings_(std::make_unique<Belongings>()),
       files_(&real_filesystem()) {
   run_agreed(world_, [this] {
     register_built_in(registry_);
@@ -85,6 +87,18 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
 
 Trainer::~Trainer() = default;
 
+void Trainer::add_callback(std::unique_ptr<Callback> callback) {
+  belongings_->callbacks.push_back(std::move(callback));
+}
+
+void Trainer::add_logger(std::unique_ptr<MetricLogger> logger) {
+  belongings_->loggers.push_back(std::move(logger));
+}
+
+const std::string& Trainer::log_dir() const { return belongings_->log_dir; }
+
+std::string Trainer::where() const { return belongings_->where ? belongings_->where() : std::string(); }
+
 RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
                                const std::function<void(Session&)>& work) {
   // A signal ends the program, not the one call that it came in.
@@ -92,7 +106,7 @@ RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
   run_agreed(world_, [&] { set_up(data, options_.data); });
   const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_,
                              config_text_, replica_factory_, *files_, log_};
-  Session session(inputs, belongings_, registry_.make<Strategy>(plan_.strategy, plan_.strategy_arguments),
+  Session session(inputs, *belongings_, registry_.make<Strategy>(plan_.strategy, plan_.strategy_arguments),
                   module, stage);
   try {
     session.open();

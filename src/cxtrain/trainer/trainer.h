@@ -1,10 +1,9 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/callback.h"
@@ -14,17 +13,18 @@
 #include "cxtrain/plugin/registry.h"
 #include "cxtrain/report/metric_logger.h"
 #include "cxtrain/report/run_files.h"
-#include "cxtrain/trainer/batch_size_finder.h"
 #include "cxtrain/trainer/data_module.h"
-#include "cxtrain/trainer/evaluation_loop.h"
-#include "cxtrain/trainer/lr_finder.h"
 #include "cxtrain/trainer/module.h"
-#include "cxtrain/trainer/session.h"
-#include "cxtrain/trainer/train_state.h"
+#include "cxtrain/trainer/predictions.h"
+#include "cxtrain/trainer/tuning.h"
 
 namespace cxtrain {
 
+class DataLoader;
 class Filesystem;
+class Session;
+enum class Stage;
+struct Belongings;
 
 /// Trains, evaluates and predicts: Lightning's Trainer.
 ///
@@ -47,10 +47,8 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   /// Added to those that the options name.
-  void add_callback(std::unique_ptr<Callback> callback) {
-    belongings_.callbacks.push_back(std::move(callback));
-  }
-  void add_logger(std::unique_ptr<MetricLogger> logger) { belongings_.loggers.push_back(std::move(logger)); }
+  void add_callback(std::unique_ptr<Callback> callback);
+  void add_logger(std::unique_ptr<MetricLogger> logger);
 
   /// How `dp` comes to the replicas of the model that it keeps besides the one that it is given: a new model
   /// of the same class, built from the same arguments. Other strategies need none.
@@ -88,9 +86,9 @@ class Trainer {
   const Plan& plan() const { return plan_; }
   at::Device device() const { return device_; }
   /// Where the run writes; empty without a logger.
-  const std::string& log_dir() const { return belongings_.log_dir; }
+  const std::string& log_dir() const;
   /// Where the run is, or was when it failed: "epoch 1, step 230"; empty before the first.
-  std::string where() const { return belongings_.where ? belongings_.where() : std::string(); }
+  std::string where() const;
   /// Where the run's files are; the operating system's files if this is not called. It outlives the trainer.
   void set_filesystem(Filesystem& files) { files_ = &files; }
   /// The log that gets a file in the run's folder; it outlives the trainer.
@@ -114,7 +112,7 @@ class Trainer {
   at::Device device_{at::kCPU};
   Registry registry_;
   std::function<std::unique_ptr<Module>()> replica_factory_;
-  Belongings belongings_;
+  std::unique_ptr<Belongings> belongings_;
   Predictions predictions_;
   std::optional<RunSummary> last_summary_;
   Filesystem* files_;

@@ -1,0 +1,66 @@
+# Which headers are public: those that plugins and users' programs include, and whatever these include. Only they are
+# installed, and what plugins see decides whether a plugin fits the program (cmake/HeadersHash.cmake).
+
+# For models, data, callbacks and loggers, as plugins or in a program of one's own.
+set(CXTRAIN_PLUGIN_HEADERS
+  cxtrain/base/error.h
+  cxtrain/base/log.h
+  cxtrain/callbacks/callback.h
+  cxtrain/data/digits_dataset.h
+  cxtrain/data/find_data_file.h
+  cxtrain/data/idx_dataset.h
+  cxtrain/data/read_file.h
+  cxtrain/data/tensor_dataset.h
+  cxtrain/data/text_dataset.h
+  cxtrain/memory/within_memory.h
+  cxtrain/plugin/plugin_abi.h
+  cxtrain/report/metric_logger.h
+  cxtrain/trainer/data_module.h
+  cxtrain/trainer/module.h)
+# For strategies.
+list(APPEND CXTRAIN_PLUGIN_HEADERS
+  cxtrain/cluster/agree.h
+  cxtrain/comm/make_communicator.h
+  cxtrain/comm/nccl_group.h
+  cxtrain/comm/nccl_types.h
+  cxtrain/comm/node_memory.h
+  cxtrain/comm/reduce_kernels.h
+  cxtrain/reduce/reducer.h
+  cxtrain/reduce/sync_batch_norm.h
+  cxtrain/reduce/tensor_sync.h
+  cxtrain/reduce/verify.h
+  cxtrain/strategy/divided_parameters.h
+  cxtrain/strategy/local_step.h
+  cxtrain/strategy/strategy.h
+  cxtrain/strategy/whole_parameters.h
+  cxtrain/tensor/norms.h)
+# For programs, which are linked with the library.
+set(CXTRAIN_PROGRAM_HEADERS
+  cxtrain/cli/main.h
+  cxtrain/trainer/trainer.h)
+
+# cxtrain_include_closure(<variable> <folder with cxtrain/> <headers ...>): these headers and all of cxtrain's that they
+# include, sorted. A header that is generated, and not in the folder, is left out.
+function(cxtrain_include_closure variable root)
+  foreach(header IN LISTS ARGN)
+    if(NOT EXISTS "${root}/${header}")
+      message(FATAL_ERROR "${root} has no ${header}, which cmake/PublicHeaders.cmake names")
+    endif()
+  endforeach()
+  set(queue ${ARGN})
+  set(headers "")
+  while(queue)
+    list(POP_FRONT queue header)
+    if(header IN_LIST headers OR NOT EXISTS "${root}/${header}")
+      continue()
+    endif()
+    list(APPEND headers ${header})
+    file(STRINGS "${root}/${header}" includes REGEX "^#include \"cxtrain/")
+    foreach(line IN LISTS includes)
+      string(REGEX REPLACE "^#include \"([^\"]+)\".*" "\\1" included "${line}")
+      list(APPEND queue ${included})
+    endforeach()
+  endwhile()
+  list(SORT headers)
+  set(${variable} ${headers} PARENT_SCOPE)
+endfunction()
