@@ -1,9 +1,7 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <cstdint>
-#include <string>
-#include <vector>
+#include <optional>
 
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/trainer/predictions.h"

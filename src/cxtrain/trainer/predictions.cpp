@@ -1,4 +1,4 @@
-#include "cxtrain/trainer/evaluation_loop.h"
+#include "cxtrain/trainer/predictions.h"
 
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/cat.h>
