@@ -11,8 +11,9 @@ function(cxtrain_add_plugin kind name)
   set(target cxtrain_${kind}_${name})
   add_library(${target} MODULE ${plugin_UNPARSED_ARGUMENTS})
   target_link_libraries(${target} PRIVATE cxtrain::cxtrain)
-  # DT_RPATH, so that LibTorch's own libraries find theirs through the plugin's path.
-  target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
+  # DT_RPATH, so that LibTorch's own libraries find theirs through the plugin's path; and what is not declared in public
+  # headers is told here and not where the plugin is loaded.
+  target_link_options(${target} PRIVATE -Wl,--disable-new-dtags -Wl,-z,defs)
   if(plugin_PRECOMPILED)
     get_property(owner GLOBAL PROPERTY CXTRAIN_PRECOMPILED_BY)
     if(owner)

@@ -53,6 +53,10 @@ mkdir -p "$bundle"/{bin,lib/cxtrain,openmpi/bin,scripts,share/cxtrain/data}
 
 cp "$build"/bin/{cxtrain_mpi,gpu_tests} "$bundle/bin/"
 cp "$build"/lib/libcxtrain.so "$bundle/lib/"
+# The tests' copy of the library, which shows them what is inside, and looks for plugins beside itself.
+mkdir "$bundle/lib/with_internals"
+cp "$build"/lib/with_internals/libcxtrain.so "$bundle/lib/with_internals/"
+ln -s ../cxtrain "$bundle/lib/with_internals/cxtrain"
 cp "$build"/lib/cxtrain/*.so "$bundle/lib/cxtrain/"
 cp "$root/scripts/gpu_check.sh" "$bundle/scripts/"
 cp "$root/scripts/bundle/env.sh" "$root/scripts/bundle/run.sh" "$bundle/"
@@ -97,7 +101,8 @@ done < <(ldd "${elves[@]}" | awk '$2 == "=>" { print $1, ($3 == "not" ? "missing
 while IFS= read -r file; do
   patchelf --force-rpath --set-rpath "\$ORIGIN/$(realpath --relative-to "$(dirname "$file")" "$bundle/lib")" "$file"
 done < <(find "$bundle" -type f \( -name '*.so*' -o -path '*/bin/*' \))
-strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*.so* "$bundle"/lib/cxtrain/*.so
+patchelf --force-rpath --set-rpath "\$ORIGIN/../lib/with_internals:\$ORIGIN/../lib" "$bundle/bin/gpu_tests"
+strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*.so* "$bundle"/lib/with_internals/*.so "$bundle"/lib/cxtrain/*.so
 
 mkdir -p "$root/dist"
 archive=$root/dist/$name.tar.gz
