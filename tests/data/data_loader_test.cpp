@@ -14,6 +14,7 @@
 #include <thread>
 #include "support/catch.h"
 #include "support/hidden_case.h"
+#include "support/skip.h"
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/data/tensor_dataset.h"
@@ -263,5 +264,6 @@ TEST_CASE("no memory for workers", "[.no_memory_for_workers]") {
 }
 
 TEST_CASE("workers that cannot be started are an error that names the option", "[loader]") {
+  if (!test::kAddressSpaceIsOurs) return test::skip("a sanitizer has the address space");
   CHECK(test::passes_alone("[.no_memory_for_workers]"));
 }

@@ -7,6 +7,13 @@
 
 namespace cxtrain::test {
 
+/// Whether limits on a process's address space mean anything: sanitizers take terabytes of it for themselves.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kAddressSpaceIsOurs = false;
+#else
+inline constexpr bool kAddressSpaceIsOurs = true;
+#endif
+
 /// Runs a test case of this program, hidden behind a tag ("[.tag]"), in a process of its own: for limits that
 /// would hold for all further tests. True where it passes.
 inline bool passes_alone(const char* tag) {

@@ -41,7 +41,8 @@ class Deadline {
   void watch(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     while (!stop.stop_requested()) {
-      if (changed_.wait_until(lock, stop, end_, [] { return false; })) break;
+      const auto end = end_;  // which is read without the lock, too
+      if (changed_.wait_until(lock, stop, end, [] { return false; })) break;
       if (stop.stop_requested() || std::chrono::steady_clock::now() < end_) continue;
       std::fprintf(stderr, "rank %d: `%s` is not done after %lld s\n", world->rank(), name_.c_str(),
                    static_cast<long long>(limit_.count()));
