@@ -11,7 +11,7 @@
 
 // One version per instruction set, chosen when the library is loaded. Sanitizers instrument the resolvers,
 // which run before their run-time library does, so there they are left out.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define CXTRAIN_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define CXTRAIN_CLONES
