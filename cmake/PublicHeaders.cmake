@@ -6,29 +6,26 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/base/error.h
   cxtrain/base/log.h
   cxtrain/callbacks/callback.h
+  cxtrain/data/data_file.h
   cxtrain/data/digits_dataset.h
-  cxtrain/data/find_data_file.h
   cxtrain/data/idx_dataset.h
-  cxtrain/data/read_file.h
   cxtrain/data/tensor_dataset.h
   cxtrain/data/text_dataset.h
-  cxtrain/memory/within_memory.h
   cxtrain/plugin/plugin_abi.h
   cxtrain/report/metric_logger.h
   cxtrain/trainer/data_module.h
-  cxtrain/trainer/module.h)
+  cxtrain/trainer/module.h
+  cxtrain/trainer/within_memory.h)
 # For strategies.
 list(APPEND CXTRAIN_PLUGIN_HEADERS
-  cxtrain/cluster/agree.h
+  cxtrain/cluster/world.h
   cxtrain/comm/make_communicator.h
-  cxtrain/comm/nccl_group.h
-  cxtrain/comm/nccl_types.h
-  cxtrain/comm/node_memory.h
+  cxtrain/comm/nccl/nccl_handle.h
+  cxtrain/comm/node/node_memory.h
   cxtrain/comm/reduce_kernels.h
   cxtrain/reduce/reducer.h
   cxtrain/reduce/sync_batch_norm.h
   cxtrain/reduce/tensor_sync.h
-  cxtrain/reduce/verify.h
   cxtrain/strategy/divided_parameters.h
   cxtrain/strategy/local_step.h
   cxtrain/strategy/strategy.h

@@ -37,8 +37,8 @@ TEST_CASE("a roll call tells who waits, who is busy, who is silent and who is go
   {
     const Answering one(waiting, {.rank = 11, .process = 1, .waiting = true, .operation = "all_reduce"});
     const Answering two(busy, {.rank = 12, .process = 2});
-    const auto answers = me.ask({.rank = 10, .process = 3, .waiting = true, .late = true},
-                                std::chrono::milliseconds(500));
+    const auto answers =
+        me.ask({.rank = 10, .process = 3, .waiting = true, .late = true}, std::chrono::milliseconds(500));
     REQUIRE(answers.size() == 4);
     CHECK(answers[0].presence == Presence::waiting);
     CHECK(answers[0].state.rank == 11);

@@ -49,13 +49,13 @@ void register_built_in(Registry& registry) {
   register_file_loggers(registry);
   add_early_stopping(registry);
   add(registry, "lr_monitor", "logs the learning rate", {},
-                         [](const Arguments&) { return std::make_unique<LearningRateMonitor>(); });
-  add(registry, "device_stats", "logs load, memory and temperature of the devices", {},
-                         [](const Arguments&) {
-                           return std::make_unique<DeviceStats>(DeviceStats::Wanted{.device_stats = true});
-                         });
+      [](const Arguments&) { return std::make_unique<LearningRateMonitor>(); });
+  add(registry, "device_stats", "logs load, memory and temperature of the devices", {}, [](const Arguments&) {
+    return std::make_unique<DeviceStats>(DeviceStats::Wanted{.device_stats = true});
+  });
   add(registry, "gpu_memory", "logs the GPUs' memory, as --log_gpu_memory does",
-      {{"log", Type::text, "all", "of each, or the least and the most", words(ChoiceOf<GpuMemoryLog>::words)}},
+      {{"log", Type::text, "all", "of each, or the least and the most",
+        words(ChoiceOf<GpuMemoryLog>::words)}},
       [](const Arguments& arguments) {
         const GpuMemoryLog log = *parse_choice<GpuMemoryLog>(arguments.text("log"));
         return std::make_unique<DeviceStats>(DeviceStats::Wanted{.gpu_memory = log});
@@ -66,7 +66,7 @@ void register_built_in(Registry& registry) {
         return std::make_unique<Timer>(static_cast<double>(arguments.integer("seconds")));
       });
   add(registry, "progress_bar", "shows progress, as --enable_progress_bar does", {},
-                         [](const Arguments&) { return std::make_unique<ProgressCallback>(); });
+      [](const Arguments&) { return std::make_unique<ProgressCallback>(); });
 }
 
 }  // namespace cxtrain

@@ -14,8 +14,8 @@
 #include "cxtrain/plugin/registry.h"
 #include "cxtrain/report/metric_logger.h"
 #include "cxtrain/report/run_files.h"
-#include "cxtrain/trainer/predictions.h"
 #include "cxtrain/trainer/fit_data.h"
+#include "cxtrain/trainer/predictions.h"
 #include "cxtrain/trainer/run.h"
 
 namespace cxtrain {
