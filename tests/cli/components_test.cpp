@@ -1,5 +1,6 @@
 #include "cxtrain/cli/components.h"
 
+#include "cxtrain/callbacks/built_in.h"
 #include "support/catch.h"
 
 using namespace cxtrain;
@@ -48,6 +49,7 @@ TEST_CASE("the kept configuration has every argument of the strategy that it nam
 
 TEST_CASE("the kept configuration has every argument of what it names", "[cli]") {
   Registry registry;
+  register_built_in(registry);
   add_model(registry, "mine");
   Options options;
   options.model.name = "mine";

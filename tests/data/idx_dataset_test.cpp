@@ -80,7 +80,7 @@ TEST_CASE("any bytes that are written as IDX files are read as they are, packed 
   const TempDir dir;
   std::mt19937 random(5);
   const auto some = [&](std::uint32_t least, std::uint32_t most) {
-    return least + random() % (most - least + 1);
+    return static_cast<std::uint32_t>(least + random() % (most - least + 1));
   };
   for (int round = 0; round < 200; ++round) {
     const std::vector<std::uint32_t> sizes{some(1, 40), some(1, 33), some(1, 33)};

@@ -48,7 +48,7 @@ TEST_CASE("what an optimizer cannot work with is refused by its option") {
     CHECK(refused({.optimizer = rmsprop(0.1, wrong, wrong, wrong)}) ==
           "optimizer.alpha, optimizer.momentum, optimizer.weight_decay");
     CHECK(refused({.optimizer = adagrad(wrong, wrong)}) == "optimizer.lr, optimizer.lr_decay");
-    CHECK(refused({.groups = {{.lr = wrong, .weight_decay = wrong}}}) ==
+    CHECK(refused({.groups = {{.parameters = {}, .lr = wrong, .weight_decay = wrong}}}) ==
           "optimizer, parameter group 0, lr, optimizer, parameter group 0, weight_decay");
   }
   for (const double wrong : {1.0, 2.0, 65536.0})

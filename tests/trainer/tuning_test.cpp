@@ -6,6 +6,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/trainer/batch_size_finder.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"

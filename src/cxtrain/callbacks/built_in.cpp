@@ -17,10 +17,11 @@ std::vector<std::string> words(std::span<const std::string_view> choices) {
 }
 
 /// A name that the user's program has taken is its own.
+template <class Make>
 void add(Registry& registry, const char* name, const char* help, std::vector<ArgumentSpec> arguments,
-         Registry::Factory<Callback> factory) {
+         Make make) {
   if (registry.find(Callback::kKind, name) != nullptr) return;
-  registry.add<Callback>(name, help, std::move(arguments), std::move(factory));
+  registry.add<Callback>(name, help, std::move(arguments), std::move(make));
 }
 
 void add_early_stopping(Registry& registry) {

@@ -113,7 +113,7 @@ std::string to_text(const std::vector<CatalogueSection>& catalogue, const Option
   std::string out;
   for (const CatalogueSection& section : catalogue) {
     // Of these a run has any number, each with its name before its arguments.
-    const bool listed = is_listed_component(section.option);
+    const bool listed = is_listed_section(section.option);
     out += "\n" + section.title + " (--" + section.option + (listed ? ".NAME" : "") + ")\n";
     const std::string named = named_by(options, section);
     for (const NamedComponent& component : section.components) {

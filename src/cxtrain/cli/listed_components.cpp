@@ -53,11 +53,14 @@ bool switches_early_stopping_off(const Setting& setting) {
 
 }  // namespace
 
+bool is_listed_section(std::string_view key) {
+  return std::any_of(kListedComponents.begin(), kListedComponents.end(),
+                     [&](const ListedComponents& listed) { return key == listed.key; });
+}
+
 bool is_listed_component(std::string_view key) {
-  return std::any_of(kListedComponents.begin(), kListedComponents.end(), [&](const ListedComponents& listed) {
-    const std::string_view section = listed.key;
-    return key.starts_with(section) && (key.size() == section.size() || key[section.size()] == '.');
-  });
+  const std::size_t dot = key.find('.');
+  return dot != std::string_view::npos && is_listed_section(key.substr(0, dot));
 }
 
 std::string canonical_listed_key(const std::string& key) {

@@ -23,7 +23,8 @@ struct ListedComponents {
 inline constexpr std::array<ListedComponents, 2> kListedComponents{
     {{"callbacks", &Options::callbacks}, {"loggers", &Options::loggers}}};
 
-/// Whether the key is a section of these, or one of its components or arguments.
+/// Whether the key is that of a section, "callbacks", or of one of its components or their arguments.
+bool is_listed_section(std::string_view key);
 bool is_listed_component(std::string_view key);
 
 /// The key of an argument that has an older name, `callbacks.early_stopping_patience`; any other key as it

@@ -69,7 +69,7 @@ class Reader {
   static bool is_section(const std::string& key) {
     const auto table = option_table();
     const auto components = component_table();
-    if (is_listed_component(key) && key.find('.') == std::string::npos) return true;
+    if (is_listed_section(key)) return true;
     return std::any_of(table.begin(), table.end(),
                        [&](const OptionEntry& entry) { return entry.key.starts_with(key + "."); }) ||
            std::any_of(components.begin(), components.end(),

@@ -6,12 +6,24 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/arguments.h"
 
 namespace cxtrain {
+
+/// What an interface names as `Context`; nothing where it names none.
+template <class Interface, class = void>
+struct ContextOf {
+  struct Type {};
+};
+template <class Interface>
+struct ContextOf<Interface, std::void_t<typename Interface::Context>> {
+  using Type = typename Interface::Context;
+};
 
 /// Components by name: strategies, models, data modules, callbacks, loggers. One mechanism for all of them.
 ///
@@ -35,65 +47,42 @@ namespace cxtrain {
 class Registry {
  public:
   template <class Interface>
-  struct FactoryOf {
-    using Type = std::function<std::unique_ptr<Interface>(const Arguments&)>;
-  };
+  using Context = typename ContextOf<Interface>::Type;
   template <class Interface>
-  requires requires { typename Interface::Context; }
-  struct FactoryOf<Interface> {
-    struct Type
-        : std::function<std::unique_ptr<Interface>(const Arguments&, const typename Interface::Context&)> {
-      using Base =
-          std::function<std::unique_ptr<Interface>(const Arguments&, const typename Interface::Context&)>;
-      using Base::Base;
-      template <class Make>
-      requires std::is_invocable_v<Make&, const Arguments&> Type(
-          Make make)  // implicit: a factory that does not ask for the context
-          : Base([make = std::move(make)](const Arguments& arguments, const auto&) {
-              return make(arguments);
-            }) {}
-    };
-  };
-  template <class Interface>
-  using Factory = typename FactoryOf<Interface>::Type;
+  using Factory = std::function<std::unique_ptr<Interface>(const Arguments&, const Context<Interface>&)>;
 
   struct Entry {
     std::string kind, name, help;
     std::vector<ArgumentSpec> arguments;
     std::string origin;  ///< the file that it came from, or "built in"
     std::any factory;
-    std::any traits;  ///< of the type that the interface names; empty where it names none
+    std::any traits = {};  ///< of the type that the interface names; empty where it names none
   };
 
-  template <class Interface>
-  requires(!requires { typename Interface::Traits; }) void add(std::string name, std::string help,
-                                                               std::vector<ArgumentSpec> arguments,
-                                                               Factory<Interface> factory) {
-    insert({std::string(Interface::kKind),
-            std::move(name),
-            std::move(help),
-            std::move(arguments),
-            origin_,
-            std::move(factory),
-            {}});
-  }
-  template <class Interface>
-  void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments,
-           typename Interface::Traits traits, Factory<Interface> factory) {
+  /// `make` gives a new component from its arguments, or from these and the interface's context.
+  template <class Interface, class Make>
+  void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments, Make make) {
+    static_assert(
+        !requires { typename Interface::Traits; }, "a component of this kind says its traits, too");
     insert({std::string(Interface::kKind), std::move(name), std::move(help), std::move(arguments), origin_,
-            std::move(factory), std::move(traits)});
+            factory_of<Interface>(std::move(make))});
+  }
+  template <class Interface, class Make>
+  void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments,
+           typename Interface::Traits traits, Make make) {
+    insert({std::string(Interface::kKind), std::move(name), std::move(help), std::move(arguments), origin_,
+            factory_of<Interface>(std::move(make)), std::move(traits)});
   }
 
   /// The entry, or null.
   const Entry* find(std::string_view kind, std::string_view name) const;
 
-  /// A new component; `context` for those interfaces that name a type for it. Throws PluginError naming those
-  /// found when there is none of this name.
-  template <class Interface, class... Context>
+  /// A new component. Throws PluginError naming those found when there is none of this name.
+  template <class Interface>
   std::unique_ptr<Interface> make(std::string_view name, const Arguments& arguments,
-                                  const Context&... context) const {
+                                  const Context<Interface>& context = {}) const {
     return std::any_cast<const Factory<Interface>&>(require(Interface::kKind, name).factory)(arguments,
-                                                                                             context...);
+                                                                                             context);
   }
 
   /// What the component said of itself. Throws PluginError naming those found when there is none of this
@@ -114,6 +103,16 @@ class Registry {
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  private:
+  template <class Interface, class Make>
+  static Factory<Interface> factory_of(Make make) {
+    if constexpr (std::is_invocable_v<Make&, const Arguments&, const Context<Interface>&>) {
+      return make;
+    } else {
+      return [make = std::move(make)](const Arguments& arguments, const Context<Interface>&) {
+        return make(arguments);
+      };
+    }
+  }
   void insert(Entry entry);
 
   std::map<std::pair<std::string, std::string>, Entry> entries_;
