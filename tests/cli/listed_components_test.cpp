@@ -50,7 +50,7 @@ TEST_CASE("what is wrong with them is said before anything starts") {
   for (const Problem& problem : problems)
     text += problem.option + ": " + problem.message + " " + problem.hint + "\n";
   CHECK_THAT(text, test::contains("callbacks.ema.dekay"));
-  CHECK_THAT(text, test::contains("callbacks.lr_monitr") && test::contains("--callbacks.lr_monitor"));
+  CHECK_THAT(text, test::contains("callbacks.lr_monitr: ") && test::contains("did you mean lr_monitor?"));
 
   problems.clear();
   options = parse({"--callbacks.ema.decay", "0.5"}).options;

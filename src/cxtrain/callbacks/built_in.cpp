@@ -62,7 +62,7 @@ void register_built_in(Registry& registry) {
         return std::make_unique<DeviceStats>(DeviceStats::Wanted{.gpu_memory = log});
       });
   add(registry, "timer", "stops after a time, as --max_time does",
-      {{"seconds", Type::integer, "0", "of training", {}, Range::at_least(0)}},
+      {{"seconds", Type::integer, "", "of training", {}, Range::at_least(0), /*required=*/true}},
       [](const Arguments& arguments) {
         return std::make_unique<Timer>(static_cast<double>(arguments.integer("seconds")));
       });

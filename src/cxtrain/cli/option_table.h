@@ -43,8 +43,8 @@ const OptionEntry* find_option(std::string_view key);
 /// `lr_scheduler`, `strategy`), or another key under which one's arguments are given.
 struct ComponentEntry {
   std::string key;            ///< before its arguments: "model" for --model.layers
-  std::string option = "";    ///< key of the option that names it: "model", "trainer.strategy"; empty: none
-  std::string alias_of = "";  ///< of another key: the component's own; "strategy" for `ddp`
+  std::string option = {};    ///< key of the option that names it: "model", "trainer.strategy"; empty: none
+  std::string alias_of = {};  ///< of another key: the component's own; "strategy" for `ddp`
   bool saved = true;          ///< whether arguments stand under this key in config.yaml
   std::string (*name)(const Options&) = nullptr;  ///< of the component; null without `option`
   std::map<std::string, std::string>& (*args)(Options&);

@@ -131,9 +131,9 @@ LibTorchOptimizer rmsprop(double lr, double alpha, double momentum, double weigh
   return {"rmsprop",
           lr,
           false,
-          [=](Groups groups) {
+          [=](const Groups& groups) {
             return std::make_unique<torch::optim::RMSprop>(
-                std::move(groups),
+                groups,
                 torch::optim::RMSpropOptions(lr).alpha(alpha).momentum(momentum).weight_decay(weight_decay));
           },
           {{"alpha", alpha}, {"momentum", momentum}, {"weight_decay", weight_decay}}};
@@ -143,10 +143,9 @@ LibTorchOptimizer adagrad(double lr, double lr_decay, double weight_decay) {
   return {"adagrad",
           lr,
           false,
-          [=](Groups groups) {
+          [=](const Groups& groups) {
             return std::make_unique<torch::optim::Adagrad>(
-                std::move(groups),
-                torch::optim::AdagradOptions(lr).lr_decay(lr_decay).weight_decay(weight_decay));
+                groups, torch::optim::AdagradOptions(lr).lr_decay(lr_decay).weight_decay(weight_decay));
           },
           {{"lr_decay", lr_decay}, {"weight_decay", weight_decay}}};
 }
@@ -155,10 +154,9 @@ LibTorchOptimizer lbfgs(double lr, std::int64_t max_iter, std::int64_t history_s
   return {"lbfgs",
           lr,
           true,
-          [=](Groups groups) {
+          [=](const Groups& groups) {
             return std::make_unique<torch::optim::LBFGS>(
-                std::move(groups),
-                torch::optim::LBFGSOptions(lr).max_iter(max_iter).history_size(history_size));
+                groups, torch::optim::LBFGSOptions(lr).max_iter(max_iter).history_size(history_size));
           },
           {{"max_iter", static_cast<double>(max_iter)}, {"history_size", static_cast<double>(history_size)}}};
 }

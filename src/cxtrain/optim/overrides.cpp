@@ -50,11 +50,11 @@ void check_unnamed(const Components& components, const std::string& prefix, cons
     for (const ArgumentSpec& spec : all) {
       if (spec.name != argument.first) continue;
       refused.clear();
-      Arguments({spec}, {argument}, prefix, refused);
+      const Arguments checked({spec}, {argument}, prefix, refused);
       if ((taken = refused.empty())) break;
     }
     if (taken) continue;
-    if (refused.empty()) Arguments(all, {argument}, prefix, refused);
+    if (refused.empty()) const Arguments checked(all, {argument}, prefix, refused);
     problems.insert(problems.end(), refused.begin(), refused.end());
   }
 }

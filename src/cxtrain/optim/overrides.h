@@ -11,7 +11,7 @@ namespace cxtrain {
 /// What `--optimizer`, `--optimizer.*`, `--lr_scheduler` and `--lr_scheduler.*` ask for, laid over the
 /// model's own setup: a name replaces the optimizer or schedule by that one with its defaults, an argument
 /// without a name changes the model's. Appends to `problems` what it cannot do, naming what there is.
-OptimizerSetup apply_overrides(OptimizerSetup own, const NamedOptions& optimizer,
+OptimizerSetup apply_overrides(OptimizerSetup setup, const NamedOptions& optimizer,
                                const NamedOptions& lr_scheduler, std::vector<Problem>& problems);
 
 /// What can be said of the same options before there is a model: names, and arguments that the named

@@ -55,7 +55,10 @@ double schedule_factor(const ScheduleConfig& schedule, std::int64_t t, std::int6
             return cosine_between(1, s.min_ratio,
                                   static_cast<double>(t - s.warmup) / static_cast<double>(length));
           },
-          [&](const StepSchedule& s) { return std::pow(s.gamma, static_cast<double>(t / s.step_size)); },
+          [&](const StepSchedule& s) {
+            const std::int64_t steps = t / s.step_size;
+            return std::pow(s.gamma, static_cast<double>(steps));
+          },
           [&](const MultiStepSchedule& s) {
             const auto passed =
                 std::count_if(s.milestones.begin(), s.milestones.end(), [&](auto m) { return m <= t; });

@@ -47,8 +47,7 @@ std::vector<ChosenComponent> choose_components(Registry& registry, std::string_v
       chosen.push_back({wanted.name, Arguments(registry.require(kind, wanted.name).arguments, wanted.args,
                                                option + ".", problems)});
     } catch (const PluginError& error) {
-      problems.push_back(
-          {option, error.what(), did_you_mean(wanted.name, loader.available(kind), "--" + key + ".")});
+      problems.push_back({option, error.what(), ""});
     }
   }
   return chosen;

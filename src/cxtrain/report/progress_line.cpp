@@ -78,7 +78,8 @@ std::string progress_line(const Progress& progress, std::span<const std::pair<st
 
 std::string format_duration(double seconds) {
   constexpr double kLongest = 359999;  // 99:59:59
-  const int total = std::isfinite(seconds) ? static_cast<int>(std::clamp(seconds, 0.0, kLongest) + 0.5) : 0;
+  const int total =
+      std::isfinite(seconds) ? static_cast<int>(std::lround(std::clamp(seconds, 0.0, kLongest))) : 0;
   const int hours = total / 3600, minutes = total / 60 % 60;
   return hours > 0 ? print("%d:%02d:%02d", hours, minutes, total % 60)
                    : print("%02d:%02d", minutes, total % 60);

@@ -1,6 +1,7 @@
 #include "cxtrain/state/state_dict.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <sstream>
 
@@ -20,7 +21,8 @@ std::string to_text(const StateDict::Value& value) {
 bool same_bits(const StateDict::Value& a, const StateDict::Value& b) {
   const auto* x = std::get_if<double>(&a);
   const auto* y = std::get_if<double>(&b);
-  return x != nullptr && y != nullptr ? std::memcmp(x, y, sizeof *x) == 0 : a == b;
+  return x != nullptr && y != nullptr ? std::bit_cast<std::uint64_t>(*x) == std::bit_cast<std::uint64_t>(*y)
+                                      : a == b;
 }
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
