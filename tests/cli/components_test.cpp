@@ -1,6 +1,5 @@
 #include "cxtrain/cli/components.h"
 
-#include "cxtrain/callbacks/built_in.h"
 #include "support/catch.h"
 
 using namespace cxtrain;
@@ -49,7 +48,6 @@ TEST_CASE("the kept configuration has every argument of the strategy that it nam
 
 TEST_CASE("the kept configuration has every argument of what it names", "[cli]") {
   Registry registry;
-  register_built_in(registry);
   add_model(registry, "mine");
   Options options;
   options.model.name = "mine";

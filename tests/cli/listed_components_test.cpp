@@ -1,6 +1,5 @@
 #include "cxtrain/cli/listed_components.h"
 
-#include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/components.h"
@@ -40,7 +39,6 @@ TEST_CASE("what is wrong with them is said before anything starts") {
 
   class Ema : public Callback {};
   Registry registry;
-  register_built_in(registry);
   registry.add<Callback>("ema", "an average", {{"decay", ArgumentSpec::Type::real, "0.99", "", {}}},
                          [](const auto&) { return std::make_unique<Ema>(); });
   std::vector<Problem> problems;
@@ -79,7 +77,6 @@ TEST_CASE("early stopping has its arguments, and a name of the time before it ha
   CHECK(twice.problems[0].message == "is given twice");
 
   Registry registry;
-  register_built_in(registry);
   const auto refused = [&](std::vector<const char*> words) {
     std::vector<Problem> problems;
     load_components(registry, parse(std::move(words)).options, problems);

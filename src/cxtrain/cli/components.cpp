@@ -1,5 +1,6 @@
 #include "cxtrain/cli/components.h"
 
+#include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/config/switches.h"
@@ -44,6 +45,7 @@ void add_defaults(const std::vector<NamedComponent>& known, NamedOptions& option
 }  // namespace
 
 Components load_components(Registry& registry, const Options& options, std::vector<Problem>& problems) {
+  register_built_in(registry);
   PluginLoader loader(registry);
   for (const std::string& file : options.plugins) attempt("plugin", problems, [&] { loader.load(file); });
 

@@ -22,10 +22,10 @@ struct Components {
   std::vector<ChosenComponent> callbacks, loggers;  ///< in the order of their calls
 };
 
-/// Loads the plugins that the options need into the registry and checks the components' arguments. Appends
-/// every problem: an unknown model, strategy or data module (with those found), unknown or malformed
-/// arguments, a plugin that cannot be used. Arguments of an optimizer that only the model names are checked
-/// against all there are.
+/// Loads what the program brings and the plugins that the options need into the registry and checks the
+/// components' arguments. Appends every problem: an unknown model, strategy or data module (with those
+/// found), unknown or malformed arguments, a plugin that cannot be used. Arguments of an optimizer that only
+/// the model names are checked against all there are.
 Components load_components(Registry& registry, const Options& options, std::vector<Problem>& problems);
 
 /// The options with every argument of the components that they name, defaults included: what `config.yaml`

@@ -43,7 +43,6 @@ struct Request {
 void find_components(Request& request, const std::function<void(Registry&)>& register_components,
                      std::vector<Problem>& problems) {
   if (register_components) register_components(request.registry);
-  register_built_in(request.registry);
   choose_model(request.registry, request.command.model_given, request.command.options);
   request.components = load_components(request.registry, request.options(), problems);
 }

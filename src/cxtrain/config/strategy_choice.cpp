@@ -49,8 +49,21 @@ constexpr std::array kRetiredStrategies{Retired{"ddp_sharded", kSharded},
                                         Retired{"single_hpu", kOtherDevices},
                                         Retired{"ipu", kOtherDevices}};
 
-/// "ddp_spawn_find_unused_parameters_true" and its like are presets: a strategy, this argument, its value.
-constexpr std::string_view kSwitch = "find_unused_parameters";
+/// What Lightning calls by another name, or means by a preset: a strategy, and an argument of it.
+struct Spelling {
+  std::string_view typed, name;
+  std::string_view argument = "", value = "";
+};
+constexpr std::string_view kFindUnused = "find_unused_parameters";
+constexpr std::array kSpellings{
+    Spelling{"single_device", "single"},
+    Spelling{"ddp_find_unused_parameters_true", "ddp", kFindUnused, "true"},
+    Spelling{"ddp_find_unused_parameters_false", "ddp", kFindUnused, "false"},
+    Spelling{"ddp_spawn_find_unused_parameters_true", "ddp_spawn", kFindUnused, "true"},
+    Spelling{"ddp_spawn_find_unused_parameters_false", "ddp_spawn", kFindUnused, "false"}};
+
+/// The strategies that Lightning 1.x has under today's names.
+constexpr std::array<std::string_view, 4> kOfLightning{"single", "dp", "ddp", "ddp_spawn"};
 
 bool is_family(std::string_view name, std::string_view family) {
   if (!name.starts_with(family)) return false;
@@ -95,14 +108,11 @@ StrategyName read_strategy_name(std::string_view typed, std::span<const std::str
   for (const Retired& retired : kRetiredStrategies) {
     if (is_family(typed, retired.beginning)) return {"", std::string(retired.instead)};
   }
-  if (typed == "single_device") return {"single", ""};
-  for (const std::string_view name : {std::string_view("ddp"), std::string_view("ddp_spawn")}) {
-    if (!typed.starts_with(name)) continue;
-    const std::string_view rest = typed.substr(name.size());
-    for (const char* value : {"true", "false"}) {
-      if (rest == "_" + std::string(kSwitch) + "_" + value)
-        return {std::string(name), "", {{std::string(kSwitch), value}}};
-    }
+  for (const Spelling& spelling : kSpellings) {
+    if (spelling.typed != typed) continue;
+    StrategyName meant{std::string(spelling.name), ""};
+    if (!spelling.argument.empty()) meant.arguments.emplace(spelling.argument, spelling.value);
+    return meant;
   }
   return {std::string(typed), ""};
 }
@@ -125,7 +135,7 @@ std::vector<std::string> strategies_asked_for(const TrainerOptions& trainer,
 }
 
 bool is_strategy_of_lightning(std::string_view word) {
-  if (word == "single" || word == "dp" || word == "ddp" || word == "ddp_spawn") return true;
+  if (std::find(kOfLightning.begin(), kOfLightning.end(), word) != kOfLightning.end()) return true;
   const StrategyName strategy = read_strategy_name(word);
   return strategy.name != word;
 }

@@ -40,7 +40,8 @@ class Trainer {
   /// Strategies that `registry` lacks are looked for in plugins.
   Trainer(World& world, Options options, Registry registry = {});
   Trainer(World& world, TrainerOptions options);
-  /// The same with a plan that was made before, which has no errors.
+  /// The same with a plan that was made before, which has no errors. Callbacks and loggers are those that the
+  /// plan names, and those that are added.
   Trainer(World& world, Options options, Plan plan, Registry registry);
   ~Trainer();
   Trainer(const Trainer&) = delete;
