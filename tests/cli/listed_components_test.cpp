@@ -53,9 +53,9 @@ TEST_CASE("what is wrong with them is said before anything starts") {
   problems.clear();
   options = parse({"--callbacks.ema.decay", "0.5"}).options;
   const Components components = load_components(registry, options, problems);
-  REQUIRE(components.callbacks.size() == 2);  // the progress bar, too
-  CHECK(components.callbacks[0].name == "ema");
-  CHECK(components.callbacks[0].arguments.real("decay") == 0.5);
+  REQUIRE(components.chosen.callbacks.size() == 2);  // the progress bar, too
+  CHECK(components.chosen.callbacks[0].name == "ema");
+  CHECK(components.chosen.callbacks[0].arguments.real("decay") == 0.5);
 }
 
 TEST_CASE("early stopping has its arguments, and a name of the time before it had any") {

@@ -1,14 +1,10 @@
 #include "cxtrain/cli/components.h"
 
 #include "cxtrain/callbacks/built_in.h"
-#include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cli/option_table.h"
-#include "cxtrain/config/switches.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
-#include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/loader.h"
-#include "cxtrain/report/metric_logger.h"
 
 namespace cxtrain {
 namespace {
@@ -62,10 +58,7 @@ Components load_components(Registry& registry, const Options& options, std::vect
   } else {
     components.data = Arguments({}, options.data.args, "data.", problems, options_of_data());
   }
-  components.callbacks =
-      choose_components(registry, Callback::kKind, "callbacks", callbacks_asked_for(options), problems);
-  components.loggers =
-      choose_components(registry, MetricLogger::kKind, "loggers", loggers_asked_for(options), problems);
+  components.chosen = choose_components(registry, options, problems);
   check_overrides(options.optimizer, options.lr_scheduler, problems);
   return components;
 }
@@ -86,8 +79,8 @@ Options with_all_arguments(Options options, const Components& components) {
       }
     }
   };
-  fill(options.callbacks, components.callbacks);
-  fill(options.loggers, components.loggers);
+  fill(options.callbacks, components.chosen.callbacks);
+  fill(options.loggers, components.chosen.loggers);
   return options;
 }
 

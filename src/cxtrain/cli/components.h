@@ -5,6 +5,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/options.h"
+#include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/registry.h"
 #include "cxtrain/report/metric_logger.h"
 #include "cxtrain/trainer/data_module.h"
@@ -19,7 +20,7 @@ struct Components {
   /// Of the strategy that the options name; where they name none, without any. Not by `load_components`:
   /// whose arguments they are is known with the plan.
   Arguments strategy;
-  std::vector<ChosenComponent> callbacks, loggers;  ///< in the order of their calls
+  ChosenComponents chosen;
 };
 
 /// Loads what the program brings and the plugins that the options need into the registry and checks the

@@ -177,8 +177,8 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
   const Options& options = request.options();
   const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
   Plan plan = resolve(options, hardware, facts, strategies);
-  plan.callbacks = request.components.callbacks;
-  plan.loggers = request.components.loggers;
+  plan.callbacks = request.components.chosen.callbacks;
+  plan.loggers = request.components.chosen.loggers;
   problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
   if (!problems.empty()) throw ConfigError(problems);
   if (named_strategy(options.trainer, names_of(strategies)))
@@ -238,9 +238,7 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
       trainer.emplace(world, request.options(), std::move(plan), request.registry);
       trainer->set_log(job.log());
       trainer->set_config_text(to_yaml(with_all_arguments(request.options(), request.components)));
-      run_agreed(world, [&] {
-        if (configure) configure(*trainer);
-      });
+      if (configure) run_agreed(world, [&] { configure(*trainer); });
       const RunSummary summary = run(world, *trainer, request);
       print_result(summary, trainer->log_dir());
       return summary.exit_code;

@@ -1,7 +1,6 @@
 #include "cxtrain/plugin/known_components.h"
 
 #include "cxtrain/config/strategy_choice.h"
-#include "cxtrain/config/suggestions.h"
 #include "cxtrain/config/switches.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/strategy/strategy.h"
@@ -35,22 +34,26 @@ KnownStrategies load_strategies(Registry& registry, const TrainerOptions& traine
   return known;
 }
 
-std::vector<ChosenComponent> choose_components(Registry& registry, std::string_view kind,
-                                               const std::string& key, std::span<const NamedOptions> named,
-                                               std::vector<Problem>& problems) {
+ChosenComponents choose_components(Registry& registry, const Options& options,
+                                   std::vector<Problem>& problems) {
   PluginLoader loader(registry);
-  std::vector<ChosenComponent> chosen;
-  for (const NamedOptions& wanted : named) {
-    const std::string option = key + "." + wanted.name;
-    try {
-      loader.require(kind, wanted.name);
-      chosen.push_back({wanted.name, Arguments(registry.require(kind, wanted.name).arguments, wanted.args,
-                                               option + ".", problems)});
-    } catch (const PluginError& error) {
-      problems.push_back({option, error.what(), ""});
+  const auto choose = [&](const char* kind, const char* key, const std::vector<NamedOptions>& asked_for) {
+    std::vector<ChosenComponent> chosen;
+    for (const NamedOptions& wanted : asked_for) {
+      const std::string option = std::string(key) + "." + wanted.name;
+      try {
+        loader.require(kind, wanted.name);
+        chosen.push_back({wanted.name, Arguments(registry.require(kind, wanted.name).arguments, wanted.args,
+                                                 option + ".", problems)});
+      } catch (const PluginError& error) {
+        problems.push_back({option, error.what(), ""});
+      }
     }
-  }
-  return chosen;
+    return chosen;
+  };
+  // Braces evaluate from left to right, and so do the problems appear.
+  return {choose("callback", "callbacks", callbacks_asked_for(options)),
+          choose("logger", "loggers", loggers_asked_for(options))};
 }
 
 Plan plan_with_plugins(Registry& registry, const Options& options, const Hardware& hardware,
@@ -61,9 +64,9 @@ Plan plan_with_plugins(Registry& registry, const Options& options, const Hardwar
   const KnownStrategies strategies = load_strategies(registry, options.trainer, problems);
   Plan plan = resolve(options, hardware, launched, strategies);
   problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
-  plan.callbacks =
-      choose_components(registry, "callback", "callbacks", callbacks_asked_for(options), problems);
-  plan.loggers = choose_components(registry, "logger", "loggers", loggers_asked_for(options), problems);
+  ChosenComponents chosen = choose_components(registry, options, problems);
+  plan.callbacks = std::move(chosen.callbacks);
+  plan.loggers = std::move(chosen.loggers);
   if (!problems.empty()) throw ConfigError(problems);
   return plan;
 }

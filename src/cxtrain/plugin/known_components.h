@@ -1,8 +1,5 @@
 #pragma once
 
-#include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "cxtrain/base/error.h"
@@ -19,12 +16,16 @@ namespace cxtrain {
 KnownStrategies load_strategies(Registry& registry, const TrainerOptions& trainer,
                                 std::vector<Problem>& problems);
 
-/// Loads the components of a kind ("callback") that the options name into the registry, and checks their
-/// arguments. Appends to `problems` those that there are not, and every argument that does not suit; `key`
-/// ("callbacks") is before their names in messages. The options' own plugin files have to be loaded before.
-std::vector<ChosenComponent> choose_components(Registry& registry, std::string_view kind,
-                                               const std::string& key, std::span<const NamedOptions> named,
-                                               std::vector<Problem>& problems);
+/// Which callbacks and loggers a run makes, each in the order of their calls.
+struct ChosenComponents {
+  std::vector<ChosenComponent> callbacks, loggers;
+};
+
+/// Loads the callbacks and loggers that the options ask for (config/switches.h) into the registry, and checks
+/// their arguments. Appends to `problems` those that there are not, and every argument that does not suit.
+/// The options' own plugin files have to be loaded before.
+ChosenComponents choose_components(Registry& registry, const Options& options,
+                                   std::vector<Problem>& problems);
 
 /// `resolve` after loading the options' plugin files and those strategies into the registry, with the
 /// callbacks and loggers that the options ask for. Throws ConfigError with every reason why there is no plan,

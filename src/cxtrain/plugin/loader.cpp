@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "cxtrain/base/process.h"
 #include "cxtrain/config/suggestions.h"
 #include "cxtrain/plugin/inspection.h"
 #include "cxtrain/plugin/plugin_abi.h"
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 std::vector<std::string> own_folders() {
   std::vector<std::string> folders;
   std::error_code ignored;
-  folders.push_back(fs::read_symlink("/proc/self/exe", ignored).parent_path().string());
+  folders.push_back(fs::path(program_path()).parent_path().string());
   // The library knows where it is installed, also inside a user's own program.
   Dl_info self{};
   if (dladdr(reinterpret_cast<const void*>(&own_folders), &self) != 0 && self.dli_fname != nullptr) {

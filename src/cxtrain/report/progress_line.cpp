@@ -24,9 +24,9 @@ std::string counts(const Progress& p, Counts shown) {
   const double rate = measured ? steps / p.elapsed : 0;
   std::string text = std::to_string(p.done) + "/" + (p.total < 0 ? "?" : std::to_string(p.total));
   if (shown == Counts::steps) return text;
-  text += " [" + format_duration(p.elapsed) + "<";
+  text += " [" + format_elapsed(p.elapsed) + "<";
   text += p.total >= 0 && measured
-              ? format_duration(static_cast<double>(std::max<std::int64_t>(p.total - p.done, 0)) / rate)
+              ? format_elapsed(static_cast<double>(std::max<std::int64_t>(p.total - p.done, 0)) / rate)
               : "--:--";
   if (shown >= Counts::rate) text += ", " + (measured ? format_rate(rate) : std::string("?")) + " it/s";
   if (shown == Counts::samples && p.samples_per_step > 0 && measured) {
@@ -76,7 +76,7 @@ std::string progress_line(const Progress& progress, std::span<const std::pair<st
   return (line + tail + shown).substr(0, width);
 }
 
-std::string format_duration(double seconds) {
+std::string format_elapsed(double seconds) {
   constexpr double kLongest = 359999;  // 99:59:59
   const int total =
       std::isfinite(seconds) ? static_cast<int>(std::lround(std::clamp(seconds, 0.0, kLongest))) : 0;

@@ -28,7 +28,7 @@ std::string progress_line(const Progress& progress, std::span<const std::pair<st
                           int columns);
 
 /// Pieces of it: "00:12", "1:02:03"; "950", "11.0k", "2.50M"; four significant digits.
-std::string format_duration(double seconds);
+std::string format_elapsed(double seconds);
 std::string format_rate(double per_second);
 std::string format_metric(double value);
 
