@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # clang-tidy (.clang-tidy) over the rooms, launchers and strategies; status 1 where it finds anything.
-#   scripts/tidy.sh [REGEX of the translation units, say "room_comm"]
+#   scripts/tidy.sh [REGEX of the translation units, say "unity_comm"]
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/common.sh
