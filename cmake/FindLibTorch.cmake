@@ -1,14 +1,19 @@
 # Imported targets for an unpacked LibTorch tree (a wheel's `torch` folder or libtorch.zip).
 #
 #   CXTRAIN_LIBTORCH   folder that holds include/ and lib/   (default: .deps/libtorch)
-#   CXTRAIN_CUDA       ON, OFF or AUTO: AUTO links the CUDA half when the CUDA headers, NCCL's header
-#                      and libtorch_cuda.so are all present
+#   CXTRAIN_CUDA       ON, OFF or AUTO: whether there is a target for the CUDA half; AUTO: where libtorch_cuda.so and the
+#                      headers and libraries of CUDA's run time and NCCL are all found, and fit each other
 #
-# Defines LibTorch::torch and the variables LibTorch_CUDA, LibTorch_VERSION, LibTorch_LIBRARY_DIRS.
+# Defines
+#   LibTorch::torch    the half without CUDA, which is all that most code needs: tensors of any device work with it
+#   LibTorch::cuda     libtorch_cuda, CUDA's run time and NCCL, with their headers; where LibTorch_CUDA is ON
+# and the variables LibTorch_CUDA, LibTorch_NO_CUDA (why not), LibTorch_VERSION, LibTorch_LIBRARY_DIRS and LibTorch_CUDA_LIBRARY_DIRS, where the
+# libraries lie that each needs at run time.
+#
 # Torch's own package file takes 14 s, needs nvcc and fails on some pairs of CMake and CUDA.
 
 set(CXTRAIN_LIBTORCH "${PROJECT_SOURCE_DIR}/.deps/libtorch" CACHE PATH "LibTorch folder (include/ and lib/)")
-set(CXTRAIN_CUDA AUTO CACHE STRING "Link the CUDA half of LibTorch and NCCL: ON, OFF or AUTO")
+set(CXTRAIN_CUDA AUTO CACHE STRING "Build with the CUDA half of LibTorch and NCCL: ON, OFF or AUTO")
 set_property(CACHE CXTRAIN_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 find_path(LibTorch_INCLUDE_DIR torch/csrc/api/include/torch/torch.h
@@ -20,56 +25,122 @@ if(LibTorch_INCLUDE_DIR AND EXISTS "${LibTorch_INCLUDE_DIR}/torch/headeronly/ver
   string(REGEX REPLACE "[^0-9;]" "" LibTorch_VERSION "${_line}")
   string(REPLACE ";" "." LibTorch_VERSION "${LibTorch_VERSION}")
 endif()
+set(_reason "run scripts/setup.sh, or give -DCXTRAIN_LIBTORCH=<folder with include/ and lib/>")
+if(LibTorch_INCLUDE_DIR AND NOT LibTorch_VERSION)
+  # The header came with 2.9. Before 2.6 the wheels also had g++'s old ABI for strings, and nothing would link.
+  set(_reason "${CXTRAIN_LIBTORCH} is older than LibTorch 2.9, the oldest that cxtrain works with; ${_reason}")
+endif()
 
-# The libraries that LibTorch needs and the machine may lack (cuSPARSELt, NVSHMEM, cuFile, ...) lie here.
-set(LibTorch_LIBRARY_DIRS "${CXTRAIN_LIBTORCH}/lib")
+# Where what LibTorch needs may lie: beside a wheel, in a folder of scripts/setup.sh, in a toolkit; first come first served.
+file(GLOB _nvidia LIST_DIRECTORIES true "${CXTRAIN_LIBTORCH}/../nvidia/*")
 get_filename_component(_deps "${CXTRAIN_LIBTORCH}" DIRECTORY)
-if(EXISTS "${_deps}/cuda/lib")
-  list(APPEND LibTorch_LIBRARY_DIRS "${_deps}/cuda/lib")
+find_program(_nvcc nvcc NO_CACHE)
+get_filename_component(_nvcc "${_nvcc}" REALPATH)
+get_filename_component(_nvcc "${_nvcc}" DIRECTORY)
+set(_include_hints "")
+set(_library_hints "")
+foreach(_folder ${_nvidia} "${_deps}/cuda" "$ENV{CUDA_HOME}" "$ENV{CUDA_PATH}" "$ENV{CUDA_ROOT}" "${_nvcc}/.."
+                /usr/local/cuda /opt/cuda)
+  if(IS_DIRECTORY "${_folder}/include" OR IS_DIRECTORY "${_folder}/lib")
+    get_filename_component(_folder "${_folder}" REALPATH)
+    list(APPEND _include_hints "${_folder}/include")
+    list(APPEND _library_hints "${_folder}/lib" "${_folder}/lib64" "${_folder}/extras/CUPTI/lib64")
+  endif()
+endforeach()
+
+# libtorch_needs(<variable> <library>): the libraries that one was linked with, by name.
+function(libtorch_needs variable library)
+  execute_process(COMMAND "${CMAKE_READELF}" -d "${library}" OUTPUT_VARIABLE _dynamic ERROR_QUIET)
+  string(REGEX MATCHALL "lib[A-Za-z0-9_+-]+[.]so[.0-9]*" _names "${_dynamic}")
+  set(${variable} "${_names}" PARENT_SCOPE)
+endfunction()
+# libtorch_folders(<variable> <libraries by name ...>): where the hints have them.
+function(libtorch_folders variable)
+  set(_folders "")
+  foreach(_name IN LISTS ARGN)
+    foreach(_folder IN LISTS _library_hints)
+      if(EXISTS "${_folder}/${_name}")
+        list(APPEND _folders "${_folder}")
+        break()
+      endif()
+    endforeach()
+  endforeach()
+  list(REMOVE_DUPLICATES _folders)
+  set(${variable} "${_folders}" PARENT_SCOPE)
+endfunction()
+
+set(LibTorch_LIBRARY_DIRS "${CXTRAIN_LIBTORCH}/lib")
+if(LibTorch_CPU_LIBRARY)
+  libtorch_needs(_needed "${LibTorch_CPU_LIBRARY}")
+  libtorch_folders(_folders ${_needed})
+  list(APPEND LibTorch_LIBRARY_DIRS ${_folders})
 endif()
 
 set(LibTorch_CUDA OFF)
+set(LibTorch_CUDA_LIBRARY_DIRS ${LibTorch_LIBRARY_DIRS})
+set(_cuda "${CXTRAIN_LIBTORCH}/lib/libtorch_cuda.so")
+set(LibTorch_NO_CUDA "")
 if(NOT CXTRAIN_CUDA STREQUAL "OFF")
-  find_path(CUDA_INCLUDE_DIR cuda_runtime_api.h
-            HINTS "$ENV{CUDA_HOME}/include" /usr/local/cuda/include /opt/cuda/include)
-  find_path(NCCL_INCLUDE_DIR nccl.h HINTS "$ENV{NCCL_HOME}/include" "${CUDA_INCLUDE_DIR}")
-  find_library(CUDART_LIBRARY cudart HINTS "${CUDA_INCLUDE_DIR}/../lib64" "${CUDA_INCLUDE_DIR}/../lib" ${LibTorch_LIBRARY_DIRS})
-  find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2
-               HINTS "$ENV{NCCL_HOME}/lib" "${CUDA_INCLUDE_DIR}/../lib64" "${CUDA_INCLUDE_DIR}/../lib" ${LibTorch_LIBRARY_DIRS})
-  if(CUDA_INCLUDE_DIR AND NCCL_INCLUDE_DIR AND CUDART_LIBRARY AND NCCL_LIBRARY
-     AND EXISTS "${CXTRAIN_LIBTORCH}/lib/libtorch_cuda.so")
+  find_path(CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS ${_include_hints})
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS "$ENV{NCCL_HOME}/include" ${_include_hints} "${CUDA_INCLUDE_DIR}")
+  find_library(CUDART_LIBRARY NAMES libcudart.so.13 libcudart.so.12 cudart HINTS ${_library_hints})
+  find_library(NCCL_LIBRARY NAMES libnccl.so.2 nccl HINTS "$ENV{NCCL_HOME}/lib" ${_library_hints})
+  if(EXISTS "${_cuda}")
+    libtorch_needs(_needed "${_cuda}")
+    list(APPEND _needed libnvJitLink.so.13 libnvrtc.so.13)  # opened by those
+    libtorch_folders(_folders ${_needed})
+    list(APPEND LibTorch_CUDA_LIBRARY_DIRS ${_folders})
+    list(REMOVE_DUPLICATES LibTorch_CUDA_LIBRARY_DIRS)
+    string(REGEX MATCH "libcudart[.]so[.]([0-9]+)" _ "${_needed}")
+    set(_torch_cuda ${CMAKE_MATCH_1})
+  endif()
+  set(_header_cuda "")
+  if(CUDA_INCLUDE_DIR)
+    file(STRINGS "${CUDA_INCLUDE_DIR}/cuda_runtime_api.h" _line REGEX "^#define CUDART_VERSION +[0-9]+")
+    string(REGEX REPLACE "[^0-9]" "" _line "${_line}")
+    math(EXPR _header_cuda "${_line} / 1000")
+  endif()
+  if(NOT EXISTS "${_cuda}")
+    set(LibTorch_NO_CUDA "${CXTRAIN_LIBTORCH} is LibTorch without CUDA (no lib/libtorch_cuda.so)")
+  elseif(NOT CUDA_INCLUDE_DIR OR NOT NCCL_INCLUDE_DIR OR NOT CUDART_LIBRARY OR NOT NCCL_LIBRARY)
+    set(LibTorch_NO_CUDA "not all is there: cuda_runtime_api.h (${CUDA_INCLUDE_DIR}), nccl.h (${NCCL_INCLUDE_DIR}), libcudart (${CUDART_LIBRARY}), libnccl (${NCCL_LIBRARY})")
+  elseif(NOT _header_cuda EQUAL _torch_cuda)
+    set(LibTorch_NO_CUDA "${CUDA_INCLUDE_DIR} is of CUDA ${_header_cuda}, and this LibTorch was built for CUDA ${_torch_cuda}")
+  else()
     set(LibTorch_CUDA ON)
-  elseif(CXTRAIN_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "CXTRAIN_CUDA=ON needs cuda_runtime_api.h (${CUDA_INCLUDE_DIR}), nccl.h (${NCCL_INCLUDE_DIR}), "
-                        "libcudart (${CUDART_LIBRARY}), libnccl (${NCCL_LIBRARY}) and libtorch_cuda.so in ${CXTRAIN_LIBTORCH}/lib")
+  endif()
+  if(CXTRAIN_CUDA STREQUAL "ON" AND NOT LibTorch_CUDA)
+    message(FATAL_ERROR "CXTRAIN_CUDA=ON: ${LibTorch_NO_CUDA}; CUDA_HOME names a toolkit, scripts/setup.sh installs what is missing")
   endif()
 endif()
 
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(LibTorch
-  REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_INCLUDE_DIR VERSION_VAR LibTorch_VERSION
-  REASON_FAILURE_MESSAGE "run scripts/setup.sh, or give -DCXTRAIN_LIBTORCH=<folder with include/ and lib/>")
+find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_INCLUDE_DIR LibTorch_VERSION
+                                  VERSION_VAR LibTorch_VERSION REASON_FAILURE_MESSAGE "${_reason}")
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
-  add_library(LibTorch::torch INTERFACE IMPORTED)
-  set_target_properties(LibTorch::torch PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIR};${LibTorch_INCLUDE_DIR}/torch/csrc/api/include"
-    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIR};${LibTorch_INCLUDE_DIR}/torch/csrc/api/include"
-    INTERFACE_COMPILE_DEFINITIONS "FMT_HEADER_ONLY=1")
   # LibTorch exports a std::filesystem of its own, half of it null: the real one has to come first in every program.
   set(_link "-Wl,--no-as-needed,-lstdc++,--as-needed" "-L${CXTRAIN_LIBTORCH}/lib")
   foreach(_dir IN LISTS LibTorch_LIBRARY_DIRS)
     list(APPEND _link "-Wl,-rpath-link,${_dir}")
   endforeach()
-  if(LibTorch_CUDA)
-    list(APPEND _link "-Wl,-rpath-link,${CUDA_INCLUDE_DIR}/../lib64")
-    # The CUDA half registers its kernels when it is loaded; without --no-as-needed the linker drops it.
-    list(APPEND _link "-Wl,--no-as-needed,-ltorch,-ltorch_cpu,-ltorch_cuda,-lc10,-lc10_cuda,--as-needed"
-                      "${NCCL_LIBRARY}" "${CUDART_LIBRARY}")
-    target_include_directories(LibTorch::torch SYSTEM INTERFACE "${CUDA_INCLUDE_DIR}" "${NCCL_INCLUDE_DIR}")
-    target_compile_definitions(LibTorch::torch INTERFACE CXTRAIN_WITH_CUDA=1)
-  else()
-    list(APPEND _link "-Wl,--no-as-needed,-ltorch_cpu,-lc10,--as-needed")
-  endif()
-  target_link_libraries(LibTorch::torch INTERFACE "${_link}")
+  add_library(LibTorch::torch INTERFACE IMPORTED)
+  set_target_properties(LibTorch::torch PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIR};${LibTorch_INCLUDE_DIR}/torch/csrc/api/include"
+    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIR};${LibTorch_INCLUDE_DIR}/torch/csrc/api/include"
+    INTERFACE_COMPILE_DEFINITIONS "FMT_HEADER_ONLY=1")
+  target_link_libraries(LibTorch::torch INTERFACE "${_link}" "-Wl,--no-as-needed,-ltorch_cpu,-lc10,--as-needed")
+endif()
+if(LibTorch_FOUND AND LibTorch_CUDA AND NOT TARGET LibTorch::cuda)
+  set(_link "")
+  foreach(_dir IN LISTS LibTorch_CUDA_LIBRARY_DIRS)
+    list(APPEND _link "-Wl,-rpath-link,${_dir}")
+  endforeach()
+  # Its headers alone, for what tests of what is behind NCCL's table are compiled with.
+  add_library(LibTorch::cuda_headers INTERFACE IMPORTED)
+  target_include_directories(LibTorch::cuda_headers SYSTEM INTERFACE "${CUDA_INCLUDE_DIR}" "${NCCL_INCLUDE_DIR}")
+  add_library(LibTorch::cuda INTERFACE IMPORTED)
+  # The CUDA half registers its kernels when it is loaded; without --no-as-needed the linker drops it.
+  target_link_libraries(LibTorch::cuda INTERFACE LibTorch::torch LibTorch::cuda_headers "${_link}"
+    "-Wl,--no-as-needed,-ltorch_cuda,-lc10_cuda,--as-needed" "${NCCL_LIBRARY}" "${CUDART_LIBRARY}")
 endif()

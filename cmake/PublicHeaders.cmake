@@ -19,8 +19,7 @@ set(CXTRAIN_PLUGIN_HEADERS
 # For strategies.
 list(APPEND CXTRAIN_PLUGIN_HEADERS
   cxtrain/cluster/world.h
-  cxtrain/comm/make_communicator.h
-  cxtrain/comm/nccl/nccl_handle.h
+  cxtrain/accelerator/make_communicator.h
   cxtrain/comm/node/node_memory.h
   cxtrain/comm/reduce_kernels.h
   cxtrain/reduce/reducer.h
@@ -34,6 +33,7 @@ list(APPEND CXTRAIN_PLUGIN_HEADERS
 # For programs, which are linked with the library.
 set(CXTRAIN_PROGRAM_HEADERS
   cxtrain/cli/main.h
+  cxtrain/plugin/accelerator_library.h
   cxtrain/trainer/trainer.h)
 
 # cxtrain_include_closure(<variable> <folder with cxtrain/> <headers ...>): these headers and all of cxtrain's that they

@@ -52,11 +52,12 @@ bundle=$stage/$name
 mkdir -p "$bundle"/{bin,lib/cxtrain,openmpi/bin,scripts,share/cxtrain/data}
 
 cp "$build"/bin/{cxtrain_mpi,gpu_tests} "$bundle/bin/"
-cp "$build"/lib/libcxtrain.so "$bundle/lib/"
+cp "$build"/lib/libcxtrain.so "$build"/lib/libcxtrain_cuda.so "$bundle/lib/"
 # The tests' copy of the library, which shows them what is inside, and looks for plugins beside itself.
 mkdir "$bundle/lib/with_internals"
 cp "$build"/lib/with_internals/libcxtrain.so "$bundle/lib/with_internals/"
 ln -s ../cxtrain "$bundle/lib/with_internals/cxtrain"
+ln -s ../libcxtrain_cuda.so "$bundle/lib/with_internals/libcxtrain_cuda.so"
 cp "$build"/lib/cxtrain/*.so "$bundle/lib/cxtrain/"
 cp "$root/scripts/gpu_check.sh" "$bundle/scripts/"
 cp "$root/scripts/bundle/env.sh" "$root/scripts/bundle/run.sh" "$bundle/"
@@ -66,6 +67,9 @@ for data in digits.csv.gz bible-kjv.txt; do
 done
 header=$libtorch/include/torch/headeronly/version.h
 sed -n 's/^#define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' "$header" | paste -sd. >"$bundle/share/cxtrain/libtorch_version"
+
+# The generation of CUDA that libcxtrain_cuda.so is linked to, as that of LibTorch has to be.
+readelf -d "$build/lib/libcxtrain_cuda.so" | sed -nE 's/.*libcudart\.so\.([0-9]+).*/\1/p' >"$bundle/share/cxtrain/cuda_version"
 
 # Open MPI finds itself anew below $OPAL_PREFIX, provided that everything lies there as it lay below its old prefix.
 mpi_path() { ompi_info --path "$1" --parsable | sed -n "s/^path:$1://p"; }

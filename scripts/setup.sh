@@ -97,8 +97,33 @@ have_library() {
   ls /usr/local/cuda/lib64/"$1" "${CUDA_HOME:-/nonexistent}"/lib64/"$1" >/dev/null 2>&1
 }
 
-has_cuda_toolkit() {
-  [ -e /usr/local/cuda/include/cuda_runtime_api.h ] || [ -e "${CUDA_HOME:-/nonexistent}/include/cuda_runtime_api.h" ]
+# have_header <name>: whether the CUDA toolkit, the system or an earlier run of this script has it.
+have_header() {
+  local folder
+  for folder in "$deps/cuda" /usr/local/cuda /opt/cuda /usr/local /usr "${CUDA_HOME:-/nonexistent}" "${NCCL_HOME:-/nonexistent}"; do
+    [ -e "$folder/include/$1" ] && return 0
+  done
+  return 1
+}
+
+# A toolkit, a driver or its device: this machine, or those that the build is for, train on GPUs.
+wants_cuda() {
+  [ -e /usr/local/cuda/include/cuda_runtime_api.h ] || [ -e "${CUDA_HOME:-/nonexistent}/include/cuda_runtime_api.h" ] ||
+    [ -e /dev/nvidiactl ] || ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'
+}
+
+# fetch_cuda <requirement>: a wheel's libraries and headers.
+fetch_cuda() {
+  local work="$deps/.cuda-new" include
+  say "downloading $1"
+  rm -rf "$work" && mkdir -p "$work/x" "$deps/cuda/lib" "$deps/cuda/include"
+  fetch_wheel "$work" "$1"
+  unzip -q "$work"/*.whl -d "$work/x"
+  find "$work/x" -name '*.so*' -exec mv {} "$deps/cuda/lib/" \;
+  for include in "$work"/x/nvidia/*/include; do
+    if [ -d "$include" ]; then cp -R "$include/." "$deps/cuda/include/"; fi
+  done
+  rm -rf "$work"
 }
 
 # The wheel that holds a library, at the version that this LibTorch and its CUDA 13.0.2 were released with.
@@ -119,10 +144,11 @@ wheel_of() {
   esac
 }
 
-# With a CUDA toolkit everything that libtorch_cuda.so needs, without one only what libtorch_cpu.so does.
-install_cuda_libraries() {
+# For GPUs everything that libtorch_cuda.so needs and the headers of CUDA's run time and NCCL, else only what
+# libtorch_cpu.so needs.
+install_cuda() {
   local objects=("$deps/libtorch/lib/libtorch_cpu.so")
-  if has_cuda_toolkit; then objects+=("$deps/libtorch/lib/libtorch_cuda.so" "$deps/libtorch/lib/libtorch_nvshmem.so"); fi
+  if wants_cuda; then objects+=("$deps/libtorch/lib/libtorch_cuda.so" "$deps/libtorch/lib/libtorch_nvshmem.so"); fi
   local library wheel fetched=" "
   for library in $(for o in "${objects[@]}"; do readelf -d "$o"; done | sed -nE 's/.*NEEDED.*\[(.*)\]/\1/p' | sort -u); do
     [ -e "$deps/libtorch/lib/$library" ] && continue
@@ -130,14 +156,12 @@ install_cuda_libraries() {
     wheel=$(wheel_of "$library") || continue
     [[ $fetched == *" $wheel "* ]] && continue
     fetched+="$wheel "
-    say "downloading $wheel for $library"
-    local work="$deps/.cuda-new"
-    rm -rf "$work" && mkdir -p "$work/x" "$deps/cuda/lib"
-    fetch_wheel "$work" "$wheel"
-    unzip -q "$work"/*.whl -d "$work/x"
-    find "$work/x" -name '*.so*' -exec mv {} "$deps/cuda/lib/" \;
-    rm -rf "$work"
+    fetch_cuda "$wheel"
   done
+  wants_cuda || return 0
+  have_header cuda_runtime_api.h || fetch_cuda "$(wheel_of libcudart.so.13)"
+  have_header crt/host_config.h || fetch_cuda nvidia-cuda-crt==13.0.88
+  have_header nccl.h || fetch_cuda "$(wheel_of libnccl.so.2)"
 }
 
 install_data() {
@@ -164,6 +188,6 @@ else
   install_packages
   mkdir -p "$deps"
   install_libtorch
-  install_cuda_libraries
+  install_cuda
   install_data
 fi

@@ -31,6 +31,19 @@ cxtrain_check_libtorch() {
   fi
 }
 
+# A wheel says which CUDA it was built for (2.11.0+cu130); with another one's libraries nothing would load on a GPU.
+cxtrain_check_cuda() {
+  local wanted found=
+  wanted=$(cat "$cxtrain_bundle/share/cxtrain/cuda_version")
+  if [[ -f $CXTRAIN_LIBTORCH/version.py ]]; then
+    found=$(sed -n "s/^cuda[^=]*= '\([0-9]*\).*/\1/p" "$CXTRAIN_LIBTORCH/version.py")
+  fi
+  if [[ -n $found && $found != "$wanted" ]]; then
+    echo "cxtrain: this bundle was built for CUDA $wanted, but the LibTorch in $CXTRAIN_LIBTORCH is for CUDA $found; give it one for CUDA $wanted (pip's index cu${wanted}0), or rebuild the bundle against this one" >&2
+    return 1
+  fi
+}
+
 cxtrain_set_paths() {
   local folder folders=$CXTRAIN_LIBTORCH/lib
   # Where pip puts CUDA, where a plain unpacked LibTorch may have what it lacks, where the toolkit lies.
@@ -50,4 +63,4 @@ cxtrain_set_paths() {
   export OPAL_PREFIX=$cxtrain_bundle/openmpi PMIX_PREFIX=$cxtrain_bundle/openmpi
 }
 
-cxtrain_find_libtorch && cxtrain_check_libtorch && cxtrain_set_paths
+cxtrain_find_libtorch && cxtrain_check_libtorch && cxtrain_check_cuda && cxtrain_set_paths

@@ -10,6 +10,10 @@
 /// What a user may say to `ddp` and `ddp_spawn`, as `--strategy.bucket_bytes 1000000`.
 namespace cxtrain {
 
+/// What gradients are rounded to on their way, after torch.distributed's hooks bf16_compress_hook and
+/// fp16_compress_hook.
+enum class CommHook { none, bf16, fp16 };
+
 struct DdpSettings {
   bool find_unused_parameters =
       false;                    ///< parameters that no rank used stay without a gradient, as in `single`
@@ -17,6 +21,7 @@ struct DdpSettings {
   std::optional<bool> shard_optimizer;  ///< absent: where it pays
   std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
+  CommHook comm_hook = CommHook::none;
 };
 
 inline std::vector<ArgumentSpec> ddp_arguments() {
@@ -50,16 +55,25 @@ inline std::vector<ArgumentSpec> ddp_arguments() {
        "bytes of the other gradient buckets (0: no limit)",
        {},
        Range::at_least(0)},
+      {"comm_hook",
+       Type::text,
+       "none",
+       "round gradients to 16 bits on their way: bf16 or fp16",
+       {"none", "bf16", "fp16"}},
   };
 }
 
 /// Of arguments that were checked against `ddp_arguments()`.
 inline DdpSettings read_ddp_settings(const Arguments& arguments) {
+  const std::string& hook = arguments.text("comm_hook");
   return {.find_unused_parameters = arguments.boolean("find_unused_parameters"),
           .overlap = arguments.optional_boolean("overlap"),
           .shard_optimizer = arguments.optional_boolean("shard_optimizer"),
           .first_bucket_bytes = arguments.integer("first_bucket_bytes"),
-          .bucket_bytes = arguments.integer("bucket_bytes")};
+          .bucket_bytes = arguments.integer("bucket_bytes"),
+          .comm_hook = hook == "bf16"   ? CommHook::bf16
+                       : hook == "fp16" ? CommHook::fp16
+                                        : CommHook::none};
 }
 
 }  // namespace cxtrain

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "cxtrain/accelerator/make_communicator.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/comm/make_communicator.h"
 #include "cxtrain/comm/node/node_memory.h"
 #include "cxtrain/reduce/reducer.h"
 #include "cxtrain/reduce/sync_batch_norm.h"
@@ -30,6 +30,11 @@ bool division_pays(const OptimizerConfig& optimizer, const std::vector<NamedTens
   return bytes >= kSmallest;
 }
 
+std::optional<at::ScalarType> wire_dtype(CommHook hook) {
+  if (hook == CommHook::none) return std::nullopt;
+  return hook == CommHook::bf16 ? at::kBFloat16 : at::kHalf;
+}
+
 class DdpStrategy final : public LocalStrategy {
  public:
   explicit DdpStrategy(const DdpSettings& settings) : settings_(settings) {}
@@ -42,7 +47,7 @@ class DdpStrategy final : public LocalStrategy {
   void connect() override {
     const std::vector<NamedTensor> all = module_->all_parameters();
     verify_same_parameters(all, context_->world);
-    communicator_ = make_communicator(context_->world, context_->devices, context_->options.timeout_seconds);
+    communicator_ = make_communicator(context_->world, context_->devices, context_->accelerator);
     TensorSync::broadcast_once(all, *communicator_);
     buffers_.emplace(module_->all_buffers(), *communicator_);
     buffers_->broadcast();
@@ -108,7 +113,8 @@ class DdpStrategy final : public LocalStrategy {
         ReducerOptions{.first_bucket_bytes = settings_.first_bucket_bytes,
                        .bucket_bytes = settings_.bucket_bytes,
                        .overlap = ordered && settings_.overlap.value_or(communicator_->overlaps()),
-                       .find_unused_parameters = settings_.find_unused_parameters});
+                       .find_unused_parameters = settings_.find_unused_parameters,
+                       .wire_dtype = wire_dtype(settings_.comm_hook)});
   }
 
   /// The ranks that this one divides the optimizer's work with: those of its node, or, where it is alone

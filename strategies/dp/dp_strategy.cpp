@@ -44,7 +44,7 @@ class DpStrategy final : public Strategy {
     devices.resize(models.size(), context.device);
     replicas_ = place_replicas(models, devices, context.precision);
     threads_ = std::make_unique<ReplicaThreads>(devices);
-    exchange_ = make_replica_exchange(replicas_, *threads_, context.options.timeout_seconds);
+    exchange_ = make_replica_exchange(replicas_, *threads_, context);
   }
   void connect() override {}
 

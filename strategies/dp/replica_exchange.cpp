@@ -3,16 +3,14 @@
 #include <algorithm>
 
 #include "cxtrain/base/error.h"
+#include "peer_exchange.h"
 #include "shared_exchange.h"
-
-#ifdef CXTRAIN_WITH_CUDA
-#include "nccl_exchange.h"
-#endif
 
 namespace cxtrain {
 
 std::unique_ptr<ReplicaExchange> make_replica_exchange(std::vector<Replica>& replicas,
-                                                       ReplicaThreads& threads, double timeout_seconds) {
+                                                       ReplicaThreads& threads,
+                                                       const StrategyContext& context) {
   const at::Device first = replicas[0].device;
   if (std::all_of(replicas.begin(), replicas.end(), [&](const Replica& r) { return r.device == first; })) {
     return std::make_unique<SharedExchange>(replicas, threads);
@@ -22,18 +20,14 @@ std::unique_ptr<ReplicaExchange> make_replica_exchange(std::vector<Replica>& rep
       if (replicas[r].device != replicas[other].device) continue;
       throw ConfigError("trainer.devices",
                         "replicas " + std::to_string(other) + " and " + std::to_string(r) +
-                            " of dp are both on " + replicas[r].device.str() + ", which NCCL refuses",
+                            " of dp are both on " + replicas[r].device.str() +
+                            ", which cannot talk to itself",
                         "name each GPU once");
     }
   }
-#ifdef CXTRAIN_WITH_CUDA
-  return std::make_unique<NcclExchange>(replicas, timeout_seconds);
-#else
-  static_cast<void>(timeout_seconds);
-  throw ConfigError("trainer.strategy",
-                    "dp on several GPUs needs NCCL, and this cxtrain was built without CUDA",
-                    "--accelerator cpu, or configure it with -DCXTRAIN_CUDA=ON");
-#endif
+  std::vector<at::Device> devices;
+  for (const Replica& replica : replicas) devices.push_back(replica.device);
+  return std::make_unique<PeerExchange>(replicas, context.accelerator->connect_peers(context.world, devices));
 }
 
 }  // namespace cxtrain

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/strategy/strategy.h"
 #include "replica.h"
 #include "replica_threads.h"
 
@@ -26,10 +27,11 @@ class ReplicaExchange {
   virtual void sum_gradients() = 0;
 };
 
-/// The exchange that fits where the replicas are: shared memory for one device, NCCL for a GPU each.
-/// Replicas and threads outlive it. Throws ConfigError for other layouts, CommunicationError for NCCL's
-/// errors. `timeout_seconds`: of one NCCL call.
+/// The exchange that fits where the replicas are: shared memory for one device, the accelerator's collectives
+/// for a device each. Replicas, threads and context outlive it. Throws ConfigError for other layouts,
+/// CommunicationError.
 std::unique_ptr<ReplicaExchange> make_replica_exchange(std::vector<Replica>& replicas,
-                                                       ReplicaThreads& threads, double timeout_seconds);
+                                                       ReplicaThreads& threads,
+                                                       const StrategyContext& context);
 
 }  // namespace cxtrain

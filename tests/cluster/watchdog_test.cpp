@@ -3,8 +3,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
+#include <functional>
 #include <future>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -73,7 +76,8 @@ TEST_CASE("the watchdog tells once of a signal that finds its process waiting") 
   if (child == 0) {
     const StopSignals signals;
     std::atomic<int> told = 0;
-    Watchdog watchdog(3600, [&](Cause cause, const char*, double) { told += cause == Cause::signal ? 1 : 100; });
+    Watchdog watchdog(3600,
+                      [&](Cause cause, const char*, double) { told += cause == Cause::signal ? 1 : 100; });
     const Watchdog::Wait wait(watchdog, "barrier");
     raise(SIGTERM);
     for (int i = 0; i < 3000 && told == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -101,6 +105,76 @@ TEST_CASE("time in which the process is stopped does not count as waiting") {
   kill(child, SIGCONT);
   waitpid(child, &status, 0);
   CHECK(WEXITSTATUS(status) == 0);
+}
+
+/// Work whose state the test sets.
+class Device final : public PendingWork {
+ public:
+  explicit Device(State state) : state_(std::move(state)) {}
+  void become(State state) {
+    const std::lock_guard lock(mutex_);
+    state_ = std::move(state);
+  }
+  State look() noexcept override {
+    const std::lock_guard lock(mutex_);
+    ++looks;
+    return state_;
+  }
+  std::atomic<int> looks = 0;
+
+ private:
+  std::mutex mutex_;
+  State state_;
+};
+
+/// The first bark, as "<operation>" or "error: <text>"; "" after half a minute without one.
+std::string bark_about(
+    Device& device, double timeout, const std::function<void()>& meanwhile = [] {}) {
+  std::promise<std::string> barked;
+  std::atomic<bool> once = false;
+  Watchdog watchdog(timeout, [&](Cause cause, const char* operation, double) {
+    if (!once.exchange(true))
+      barked.set_value((cause == Cause::error ? "error: " : "") + std::string(operation));
+  });
+  watchdog.watch(device);
+  meanwhile();
+  auto result = barked.get_future();
+  const bool came = result.wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+  watchdog.forget(device);
+  return came ? result.get() : "";
+}
+
+TEST_CASE("the watchdog barks at work on a device that does not end, though no thread waits") {
+  Device device({.operation = "an all-reduce on the GPU", .number = 7});
+  CHECK(bark_about(device, 0.3) == "an all-reduce on the GPU");
+}
+
+TEST_CASE("the watchdog tells at once what has gone wrong in the background") {
+  Device device({.operation = "an all-reduce on the GPU", .number = 1});
+  CHECK(bark_about(device, 1e6, [&] { device.become({.error = "the link is down"}); }) ==
+        "error: the link is down");
+}
+
+TEST_CASE("each operation of watched work has the whole time, and none that is forgotten is looked at") {
+  std::atomic<int> barks = 0;
+  Watchdog watchdog(3, [&](Cause, const char*, double) { ++barks; });
+  Device device({.operation = "send", .number = 1});
+  watchdog.watch(device);
+  const auto looked = [&](int times) {
+    const int before = device.looks;
+    while (device.looks < before + times) std::this_thread::yield();
+  };
+  for (std::uint64_t number = 2; number < 6; ++number) {
+    looked(10);  // a second, in which it has not ended
+    device.become({.operation = "send", .number = number});
+  }
+  CHECK(barks == 0);
+  watchdog.forget(device);
+  watchdog.forget(device);
+  const int before = device.looks;
+  std::promise<void> never;
+  never.get_future().wait_for(std::chrono::milliseconds(300));
+  CHECK(device.looks == before);
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ TEST_CASE("a strategy's arguments that do not suit are refused, each under the n
         "--strategy.bucket_bytes?)\n");
   CHECK(errors_for("ddp", {.args = {{"banana", "1"}}}) ==
         "strategy.banana: the strategy ddp has no such argument (known are find_unused_parameters, overlap, "
-        "shard_optimizer, first_bucket_bytes, bucket_bytes)\n");
+        "shard_optimizer, first_bucket_bytes, bucket_bytes, comm_hook)\n");
   CHECK(errors_for("dp", {.args = {{"banana", "1"}}}) ==
         "strategy.banana: the strategy dp has no such argument (it takes no arguments)\n");
 }

@@ -1,11 +1,11 @@
 #include <ATen/ops/allclose.h>
 #include <c10/cuda/CUDAFunctions.h>
 
+#include "cxtrain/plugin/accelerator_library.h"
 #include "cxtrain/precision/policy.h"
 #include "gpu/gpu_support.h"
 #include "strategies/dp/batch_chunks.h"
-#include "strategies/dp/nccl_exchange.h"
-#include "strategies/dp/shared_exchange.h"
+#include "strategies/dp/replica_exchange.h"
 #include "support/toy_models.h"
 
 namespace cxtrain {
@@ -13,9 +13,21 @@ namespace {
 
 using test::Regression;
 
+/// What `dp` has of a run with GPUs.
+struct SoloWorldContext {
+  SoloWorld world;
+  Plan plan;
+  Options options;
+  PrecisionPolicy precision = precision_policy("32-true");
+  StrategyContext context{.world = world,
+                          .plan = plan,
+                          .options = options,
+                          .precision = precision,
+                          .accelerator = &open_accelerator()};
+};
+
 /// The gradients of a batch on replicas on these devices, after one that changed the primary's parameters.
-template <class Exchange, class... Arguments>
-void compare_with_one_model(const std::vector<at::Device>& devices, Arguments&&... arguments) {
+void compare_with_one_model(const std::vector<at::Device>& devices) {
   std::vector<std::unique_ptr<Regression>> models;
   std::vector<Trainable*> trainable;
   for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -24,13 +36,8 @@ void compare_with_one_model(const std::vector<at::Device>& devices, Arguments&&.
   }
   std::vector<Replica> replicas = place_replicas(trainable, devices, precision_policy("32-true"));
   ReplicaThreads threads(devices);
-  const auto exchange = [&] {
-    if constexpr (std::is_same_v<Exchange, SharedExchange>) {
-      return std::make_unique<SharedExchange>(replicas, threads);
-    } else {
-      return std::make_unique<Exchange>(replicas, std::forward<Arguments>(arguments)...);
-    }
-  }();
+  SoloWorldContext context;
+  const std::unique_ptr<ReplicaExchange> exchange = make_replica_exchange(replicas, threads, context.context);
   Regression reference;
   {
     const at::NoGradGuard no_grad;
@@ -60,14 +67,14 @@ void compare_with_one_model(const std::vector<at::Device>& devices, Arguments&&.
 }
 
 TEST_CASE("dp's replicas on one GPU share its parameters and sum their gradients", "[gpu]") {
-  compare_with_one_model<SharedExchange>({test::kGpu, test::kGpu});
+  compare_with_one_model({test::kGpu, test::kGpu});
 }
 
 TEST_CASE("dp's replicas on a GPU each get parameters and give up gradients by NCCL", "[gpu]") {
   std::vector<at::Device> devices;
   for (c10::DeviceIndex i = 0; i < c10::cuda::device_count(); ++i) devices.emplace_back(at::kCUDA, i);
   if (devices.size() == 1) test::skip("one GPU: NCCL runs, but has nobody to talk to");
-  compare_with_one_model<NcclExchange>(devices, 60.0);
+  compare_with_one_model(devices);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/comm/nccl/nccl_communicator.h"
 #include "cxtrain/device/nvml.h"
+#include "cxtrain/plugin/accelerator_library.h"
 #include "gpu/gpu_support.h"
 #include "support/catch.h"
 
@@ -20,11 +20,10 @@ namespace {
 using test::contains;
 using test::kGpu;
 
-constexpr double kTimeout = 60;
-
 TEST_CASE("NCCL with one rank gives back what it was given, in every type and operation", "[gpu]") {
   SoloWorld world;
-  NcclCommunicator nccl(world, kGpu, kTimeout);
+  const std::unique_ptr<Communicator> made = open_accelerator().connect(world, kGpu);
+  Communicator& nccl = *made;
   CHECK_THAT(nccl.description(), contains("NCCL 2."));
   CHECK(nccl.overlaps());
   for (const at::ScalarType dtype :
@@ -48,7 +47,8 @@ TEST_CASE("NCCL with one rank gives back what it was given, in every type and op
 
 TEST_CASE("with one rank a share is the whole, apart and in place, also in a part of NCCL's ranks", "[gpu]") {
   SoloWorld world;
-  NcclCommunicator nccl(world, kGpu, kTimeout);
+  const std::unique_ptr<Communicator> made = open_accelerator().connect(world, kGpu);
+  Communicator& nccl = *made;
   CHECK(nccl.split(-1, 0) == nullptr);
   const std::unique_ptr<Communicator> part = nccl.split(3, 1);
   REQUIRE(part != nullptr);
@@ -72,7 +72,8 @@ TEST_CASE("with one rank a share is the whole, apart and in place, also in a par
 
 TEST_CASE("NCCL refuses tensors elsewhere, with gaps, or of types that it has not", "[gpu]") {
   SoloWorld world;
-  NcclCommunicator nccl(world, kGpu, kTimeout);
+  const std::unique_ptr<Communicator> made = open_accelerator().connect(world, kGpu);
+  Communicator& nccl = *made;
   CHECK_THROWS_AS(nccl.all_reduce(at::zeros({4}), ReduceOp::sum), CommunicationError);
   CHECK_THROWS_AS(nccl.all_reduce(at::zeros({4, 4}, kGpu).slice(1, 0, 2), ReduceOp::sum), CommunicationError);
   CHECK_THROWS_AS(nccl.all_reduce(at::zeros({4}, at::TensorOptions(kGpu).dtype(at::kBool)), ReduceOp::sum),
@@ -82,7 +83,7 @@ TEST_CASE("NCCL refuses tensors elsewhere, with gaps, or of types that it has no
 TEST_CASE("the GPU's UUID is the one that the driver tells", "[gpu]") {
   const std::vector<Gpu> gpus = read_gpus_from_nvml();
   REQUIRE_FALSE(gpus.empty());
-  const std::string uuid = gpu_uuid(kGpu);
+  const std::string uuid = open_accelerator().uuid(kGpu);
   CAPTURE(uuid);
   CHECK(std::any_of(gpus.begin(), gpus.end(), [&](const Gpu& gpu) { return gpu.uuid == uuid; }));
 }
@@ -92,7 +93,8 @@ TEST_CASE("a rank touches one GPU only", "[gpu]") {
   const std::vector<Gpu> before = read_gpus_from_nvml();
   {
     SoloWorld world;
-    NcclCommunicator nccl(world, kGpu, kTimeout);
+    const std::unique_ptr<Communicator> made = open_accelerator().connect(world, kGpu);
+    Communicator& nccl = *made;
     const at::Tensor memory = at::ones({std::int64_t{64} << 20}, kGpu);  // 256 MiB
     nccl.all_reduce(memory, ReduceOp::sum);
     nccl.join();
@@ -101,7 +103,7 @@ TEST_CASE("a rank touches one GPU only", "[gpu]") {
       CAPTURE(other);
       CHECK_FALSE(c10::cuda::hasPrimaryContext(static_cast<c10::DeviceIndex>(other)));
     }
-    const std::string mine = gpu_uuid(kGpu);
+    const std::string mine = open_accelerator().uuid(kGpu);
     const std::vector<Gpu> during = read_gpus_from_nvml();
     REQUIRE(during.size() == before.size());
     for (std::size_t i = 0; i < during.size(); ++i) {

@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/comm/nccl/nccl_communicator.h"
 #include "cxtrain/comm/solo_communicator.h"
 #include "cxtrain/optim/optimizer.h"
+#include "cxtrain/plugin/accelerator_library.h"
 #include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/reduce/reducer.h"
@@ -135,7 +135,8 @@ TEST_CASE("gradient buckets hold the same on GPU, through NCCL beside backward, 
   SoloCommunicator none;
   const std::vector<at::Tensor> expected = bucketed_gradients(at::kCPU, none, false);
   SoloWorld world;
-  NcclCommunicator nccl(world, kGpu, 60);
+  const std::unique_ptr<Communicator> made = open_accelerator().connect(world, kGpu);
+  Communicator& nccl = *made;
   for (const bool overlap : {false, true}) {
     const std::vector<at::Tensor> found = bucketed_gradients(kGpu, nccl, overlap);
     REQUIRE(found.size() == expected.size());

@@ -8,7 +8,7 @@ execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE mangl
 # Users' code catches, derives from and calls these.
 foreach(name "typeinfo for cxtrain::Error" "typeinfo for cxtrain::ConfigError" "typeinfo name for cxtrain::ConfigError"
              "vtable for cxtrain::Module" "typeinfo for cxtrain::Module" "cxtrain::Module::log(" "cxtrain::Registry::insert("
-             "cxtrain::Trainer::fit(" "cxtrain::run_main(" "cxtrain::make_communicator(" "cxtrain::Reducer::Reducer("
+             "cxtrain::Trainer::fit(" "cxtrain::run_main(" "cxtrain::make_communicator(" "cxtrain::open_accelerator(" "cxtrain::Reducer::Reducer("
              "cxtrain::DividedParameters::publish(" "vtable for cxtrain::WholeParameters")
   string(FIND "${symbols}" " ${name}" found)
   if(found EQUAL -1)
@@ -17,7 +17,7 @@ foreach(name "typeinfo for cxtrain::Error" "typeinfo for cxtrain::ConfigError" "
 endforeach()
 
 # What is inside, by the classes' names and by those of libraries that the user's program may have another version of.
-foreach(name Session MetricStore WindowCollectives Watchdog MpiWorld FitLoop Run PluginLoader CsvLogger NcclComm
+foreach(name Session MetricStore WindowCollectives MpiWorld FitLoop Run PluginLoader CsvLogger NcclHandle
              HostCommunicator MpirunLauncher)
   if(symbols MATCHES "cxtrain::${name}(::|\n)")
     message(SEND_ERROR "${LIBRARY} exports cxtrain::${name}")

@@ -4,8 +4,8 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "cxtrain/accelerator/make_communicator.h"
 #include "cxtrain/base/error.h"
-#include "cxtrain/comm/make_communicator.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/reduce/tensor_sync.h"
 #include "cxtrain/strategy/local_step.h"
@@ -146,7 +146,7 @@ class OwnerStrategy final : public LocalStrategy {
   }
 
   void connect() override {
-    comm_ = make_communicator(context_->world, context_->devices, context_->options.timeout_seconds);
+    comm_ = make_communicator(context_->world, context_->devices, context_->accelerator);
     TensorSync::broadcast_once(module_->all_parameters(), *comm_);
     buffers_.emplace(module_->all_buffers(), *comm_);
     buffers_->broadcast();

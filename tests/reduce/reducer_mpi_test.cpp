@@ -171,6 +171,29 @@ TEST_CASE("find_unused_parameters leaves what no rank used without a gradient, a
   }
 }
 
+TEST_CASE("gradients that travel rounded are averages to the wire's precision, the same on all ranks") {
+  MpiWorld& world = test_world();
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    HostCommunicator communicator(world);
+    Model model;
+    Reducer reducer(model.parameters, communicator, world, {.wire_dtype = dtype});
+    for (int step = 0; step < 3; ++step) {
+      reducer.begin_backward(true);
+      reducer.zero_gradients();
+      model.backward(1.0 + 1.0 / 3 * world.rank() + step);
+      reducer.finish();
+      const double expected = 1.0 + mean_of_ranks() / 3 + step;
+      CHECK(model.gradient(4) == Catch::Approx(expected).epsilon(dtype == at::kHalf ? 1e-3 : 8e-3));
+      CHECK(model.parameters[4].tensor.grad().scalar_type() == at::kFloat);
+      // What came over the wire has no more digits than it.
+      const at::Tensor gradient = model.parameters[4].tensor.grad();
+      CHECK(at::equal(gradient, gradient.to(dtype).to(at::kFloat)));
+      const std::int64_t bits = static_cast<std::int64_t>(model.gradient(4) * (1 << 20));
+      CHECK(world.max(bits) == -world.max(-bits));
+    }
+  }
+}
+
 TEST_CASE("gradients of different dtypes travel in buckets of their own") {
   MpiWorld& world = test_world();
   HostCommunicator communicator(world);

@@ -8,7 +8,7 @@
 #include <ATen/ops/randn.h>
 #include <torch/nn/modules/batchnorm.h>
 
-#include "cxtrain/comm/make_communicator.h"
+#include "cxtrain/accelerator/make_communicator.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 std::unique_ptr<Communicator> communicator() {
   const at::Device cpu(at::kCPU);
-  return make_communicator(test_world(), {&cpu, 1}, 60);
+  return make_communicator(test_world(), {&cpu, 1}, nullptr);
 }
 
 /// This rank's samples of a batch in which rank r has r + 2.

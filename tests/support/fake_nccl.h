@@ -1,27 +1,53 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "cxtrain/base/clock.h"
+#include "cxtrain/cluster/watchdog.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/comm/nccl/nccl_library.h"
+#include "cxtrain/cuda/nccl_library.h"
 
 namespace cxtrain::test {
 
-/// Time that goes on by `tick` seconds whenever somebody looks at it.
-class TickingClock final : public Clock {
+/// What a watchdog has said, for a test to wait for.
+class Barks {
  public:
-  explicit TickingClock(double tick) : tick_(tick) {}
-  double now() const override { return now_ += tick_; }
+  void add(Watchdog::Cause cause, const std::string& operation) {
+    {
+      const std::lock_guard lock(mutex_);
+      barks_.emplace_back(cause, operation);
+    }
+    changed_.notify_all();
+  }
+  /// The first of this cause; waits for it, at most half a minute.
+  std::string first(Watchdog::Cause cause) {
+    std::unique_lock lock(mutex_);
+    const auto is_one = [&](const auto& bark) { return bark.first == cause; };
+    const auto found = [&] { return std::any_of(barks_.begin(), barks_.end(), is_one); };
+    if (!changed_.wait_for(lock, std::chrono::seconds(30), found)) return "the watchdog is silent";
+    return std::find_if(barks_.begin(), barks_.end(), is_one)->second;
+  }
+  std::size_t count() {
+    const std::lock_guard lock(mutex_);
+    return barks_.size();
+  }
 
  private:
-  double tick_;
-  mutable double now_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::pair<Watchdog::Cause, std::string>> barks_;
 };
 
-/// One rank's view of a world in which the other ranks say what `others` holds, or the same as this one.
+/// One rank's view of a world in which the other ranks say what `gathers` holds, or the same as this one, and
+/// whose watchdog only notes what it finds.
 class ScriptedWorld final : public World {
  public:
   ScriptedWorld(int rank, int size) : World(make_facts(rank, size)) {}
@@ -47,8 +73,10 @@ class ScriptedWorld final : public World {
     return answer;
   }
   std::string broadcast(std::string text, int root) override { return root == rank() ? text : from_root; }
-  void set_timeout(double, std::function<std::string()>) override {}
+  void set_timeout(double seconds, std::function<std::string()>) override { watchdog_.set_timeout(seconds); }
   void abort(int) noexcept override {}
+  Watchdog& watchdog() override { return watchdog_; }
+  Barks barks;
 
  private:
   static WorldFacts make_facts(int rank, int size) {
@@ -58,6 +86,8 @@ class ScriptedWorld final : public World {
     facts.hostname = "node7";
     return facts;
   }
+  Watchdog watchdog_{
+      60, [this](Watchdog::Cause cause, const char* operation, double) { barks.add(cause, operation); }};
 };
 
 /// NCCL as the test wants it to behave, and a record of what it was asked.
@@ -77,16 +107,14 @@ struct FakeNccl {
     bool operator==(const Message&) const = default;
   };
   int version = NCCL_VERSION_CODE;
-  ncclResult_t starts = ncclInProgress;  ///< what init, finalize and collectives return at once
-  int polls = 3;                         ///< questions that are answered "in progress"; -1: all
-  ncclResult_t outcome = ncclSuccess;    ///< the answer after them
+  ncclResult_t status = ncclSuccess;              ///< what init, finalize and operations return
+  std::atomic<ncclResult_t> async = ncclSuccess;  ///< what it has found in the background
+  std::function<void()> on_init = [] {};          ///< what happens while a communicator connects
   std::string last_error;
   std::vector<std::string> calls;  ///< all but the polls
   std::vector<Message> messages;
   int color = 0, key = 0;            ///< of the last split
   int part_rank = 0, part_size = 1;  ///< what a part answers
-  bool part_fails = false;           ///< a part finds an error when it connects
-  int asked = 0;
   ncclUniqueId seen_id{};
   int blocking = -1;
 
@@ -104,6 +132,7 @@ struct FakeNccl {
       *comm = handle();
       seen_id = id;
       blocking = config->blocking;
+      on_init();
       return begin("init");
     };
     table.comm_split = [this](ncclComm_t, int c, int k, ncclComm_t* part, ncclConfig_t*) {
@@ -114,13 +143,8 @@ struct FakeNccl {
     };
     table.comm_user_rank = [this](ncclComm_t, int* rank) { return *rank = part_rank, ncclSuccess; };
     table.comm_count = [this](ncclComm_t, int* count) { return *count = part_size, ncclSuccess; };
-    table.comm_get_async_error = [this](ncclComm_t comm, ncclResult_t* error) {
-      ++asked;
-      if (part_fails && comm == part_handle()) return *error = ncclSystemError, ncclSuccess;
-      const bool busy = polls < 0 || remaining_ > 0;
-      if (remaining_ > 0) --remaining_;
-      *error = busy ? ncclInProgress : outcome;
-      return ncclSuccess;
+    table.comm_get_async_error = [this](ncclComm_t, ncclResult_t* error) {
+      return *error = async, ncclSuccess;
     };
     table.all_reduce = [this](const void* send, void* receive, std::size_t count, ncclDataType_t type,
                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
@@ -153,10 +177,15 @@ struct FakeNccl {
     table.comm_finalize = [this](ncclComm_t) { return begin("finalize"); };
     table.comm_destroy = [this](ncclComm_t) { return calls.emplace_back("destroy"), ncclSuccess; };
     table.comm_abort = [this](ncclComm_t) { return calls.emplace_back("abort"), ncclSuccess; };
-    table.get_error_string = [](ncclResult_t status) { return ncclGetErrorString(status); };
+    table.get_error_string = [this](ncclResult_t result) { return texts.at(result).c_str(); };
     table.get_last_error = [this](ncclComm_t) { return last_error.c_str(); };
     return table;
   }
+
+  /// NCCL's words for its errors, made up.
+  std::map<ncclResult_t, std::string> texts{{ncclSystemError, "the fake's system error"},
+                                            {ncclRemoteError, "the fake's remote error"},
+                                            {ncclUnhandledCudaError, "the fake's CUDA error"}};
 
   int count(const std::string& call) const {
     return static_cast<int>(std::count(calls.begin(), calls.end(), call));
@@ -173,10 +202,8 @@ struct FakeNccl {
   }
   ncclResult_t begin(const char* name) {
     calls.emplace_back(name);
-    remaining_ = std::max(polls, 0);
-    return starts;
+    return status;
   }
-  int remaining_ = 0;
 };
 
 }  // namespace cxtrain::test

@@ -111,7 +111,7 @@ int main(int argc, char* argv[]) {
   cxtrain::keep_freed_memory();  // as the program does
   world = cxtrain::MpiWorld::start();
   const cxtrain::Log errors_only(/*rank=*/1);  // what rank 0 of a run would print is no test's output
-  deadline = std::make_unique<Deadline>(std::chrono::seconds(60));
+  deadline = std::make_unique<Deadline>(std::chrono::seconds(150));
   Catch::Session session;
   int status = session.applyCommandLine(argc, argv);
   if (status == 0) {

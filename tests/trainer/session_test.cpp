@@ -87,7 +87,7 @@ struct Bench {
     belongings.callbacks.push_back(std::make_unique<Surroundings>(hooks));
   }
   Session session(Stage stage) {
-    return Session({world, options, plan, registry, at::kCPU, config_text, replica_factory, files},
+    return Session({world, options, plan, registry, at::kCPU, nullptr, config_text, replica_factory, files},
                    belongings, std::make_unique<test::FakeStrategy>(strategy), model, stage);
   }
   std::string file(const std::string& name) {

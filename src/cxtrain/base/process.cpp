@@ -1,5 +1,6 @@
 #include "cxtrain/base/process.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -26,6 +27,21 @@ void set_up_process() {
 std::string program_path() {
   std::error_code failed;
   return std::filesystem::read_symlink("/proc/self/exe", failed).string();
+}
+
+std::string library_folder() {
+  Dl_info self{};
+  std::error_code ignored;
+  if (dladdr(reinterpret_cast<const void*>(&library_folder), &self) == 0 || self.dli_fname == nullptr)
+    return {};
+  return std::filesystem::weakly_canonical(self.dli_fname, ignored).parent_path().string();
+}
+
+std::string cuda_library_path() { return library_folder() + "/libcxtrain_cuda.so"; }
+
+bool has_cuda_library() {
+  std::error_code failed;
+  return std::filesystem::exists(cuda_library_path(), failed);
 }
 
 std::string hostname() {

@@ -16,6 +16,15 @@ void set_up_process();
 /// it.
 std::string program_path();
 
+/// The folder of the library that cxtrain is (or of the program, where it is linked into that), as an
+/// absolute path; what is installed with it lies beside it. Empty where the loader does not say it.
+std::string library_folder();
+
+/// Whether CUDA's half of cxtrain lies beside the library: without it a program cannot use a GPU.
+bool has_cuda_library();
+/// Where it is looked for.
+std::string cuda_library_path();
+
 /// The name of this machine, as gethostname(2) gives it.
 std::string hostname();
 

@@ -1,8 +1,6 @@
 #include "cxtrain/cli/commands.h"
 
-#include <cuda_runtime_api.h>
 #include <mpi.h>
-#include <nccl.h>
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -10,9 +8,11 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/base/process.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/config/devices.h"
 #include "cxtrain/device/hardware.h"
+#include "cxtrain/plugin/accelerator_library.h"
 #include "cxtrain/plugin/plugin_abi.h"
 
 namespace cxtrain {
@@ -83,19 +83,16 @@ std::vector<std::string> version_lines() {
   mpi = mpi.substr(0, mpi.find_first_of(",\n"));
   std::vector<std::string> lines{"built with " CXTRAIN_FINGERPRINT, "MPI: " + mpi,
                                  "plugin ABI: " + std::to_string(CXTRAIN_PLUGIN_ABI)};
-#ifdef CXTRAIN_WITH_CUDA
-  int driver = 0, nccl = 0;
-  cudaDriverGetVersion(&driver);
-  ncclGetVersion(&nccl);
-  const auto version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
-  lines.push_back("CUDA: built with " + version(CUDART_VERSION) +
-                  (driver == 0 ? ", no driver on this machine" : ", driver for " + version(driver)));
-  lines.push_back("NCCL: " + std::to_string(nccl / 10000) + "." + std::to_string(nccl / 100 % 100) + "." +
-                  std::to_string(nccl % 100) + " (headers " + std::to_string(NCCL_MAJOR) + "." +
-                  std::to_string(NCCL_MINOR) + "." + std::to_string(NCCL_PATCH) + ")");
-#else
-  lines.push_back("CUDA: this build has no GPU support");
-#endif
+  if (!has_cuda_library()) {
+    lines.emplace_back("CUDA: this build has no GPU support");
+    return lines;
+  }
+  try {
+    const std::vector<std::string> found = open_accelerator().versions();
+    lines.insert(lines.end(), found.begin(), found.end());
+  } catch (const Error& error) {
+    lines.push_back(std::string("CUDA: ") + error.what());
+  }
   return lines;
 }
 

@@ -82,10 +82,9 @@ std::string placeholder(const std::optional<T>*) {
 
 }  // namespace cxtrain::option_value
 
-/// The accessor of a member of Options, const and not.
-// NOLINTNEXTLINE(bugprone-macro-parentheses): what it is given is a member, no expression.
+/// The accessor of a member of Options, const and not. What it is given is a member, no expression.
 #define CXTRAIN_MEMBER(path) \
-  [](auto& options) -> auto& { return options.path; }
+  [](auto& options) -> auto& { return options.path; }  // NOLINT(bugprone-macro-parentheses)
 
 namespace cxtrain {
 

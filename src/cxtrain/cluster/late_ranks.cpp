@@ -149,6 +149,17 @@ RollCall::State LateRanks::state(const char* operation, bool late) const {
   return {rank_, getpid(), operation != nullptr, late, operation != nullptr ? operation : ""};
 }
 
+void LateRanks::set_where(std::function<std::string()> where) {
+  const std::lock_guard lock(where_mutex_);
+  where_ = std::move(where);
+}
+
+std::string LateRanks::where() const {
+  const std::lock_guard lock(where_mutex_);
+  const std::string text = where_ ? where_() : std::string();
+  return text.empty() ? text : ", " + text;
+}
+
 void LateRanks::answer(const char* operation) { roll_call_.answer(state(operation, false)); }
 
 std::string LateRanks::name_of(const RollCall::Answer& answer) const {
@@ -193,10 +204,18 @@ void LateRanks::wait_for_reporter(const RollCall::State& own, int seconds) {
 }
 
 void LateRanks::report(const char* operation, double seconds, const std::string& missing) const {
-  const std::string where = where_ ? where_() : std::string();
-  log_error(missing + ": rank " + std::to_string(rank_) + (where.empty() ? "" : ", " + where) +
-            ", has waited in " + operation + " for " + std::to_string(static_cast<int>(seconds)) +
-            " s (--timeout_seconds sets the limit)");
+  log_error(missing + ": rank " + std::to_string(rank_) + where() + ", has waited in " + operation + " for " +
+            std::to_string(static_cast<int>(seconds)) + " s (--timeout_seconds sets the limit)");
+}
+
+void LateRanks::end_broken(const char* error) {
+  const int status = static_cast<int>(ExitCode::failure);
+  log_error("rank " + std::to_string(rank_) + " on " + hostname_ + where() + ": " + error);
+  if (world_ != nullptr) {
+    world_->say_last_words(status);
+    world_->report_end(status);
+  }
+  _exit(status);
 }
 
 void LateRanks::end_job(const char* operation, double seconds) {

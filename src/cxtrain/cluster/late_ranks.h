@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,7 +74,7 @@ class LateRanks {
 
   /// Once MPI has said who the ranks are. `processes`: of this node's ranks. Not while a wait goes on.
   void set_world(const World& world, std::vector<int> processes);
-  void set_where(std::function<std::string()> where) { where_ = std::move(where); }
+  void set_where(std::function<std::string()> where);
 
   int descriptor() const noexcept { return roll_call_.descriptor(); }
   /// Answers other ranks. `operation`: what this one waits in; null: it does not wait.
@@ -82,6 +83,8 @@ class LateRanks {
   /// This rank has waited in `operation` for too long: reports the ranks that did not come, or waits for
   /// another rank to do so. Ends the process.
   [[noreturn]] void end_job(const char* operation, double seconds);
+  /// Something that this rank needs to reach the others is broken: reports `error` and ends the process.
+  [[noreturn]] void end_broken(const char* error);
   /// A signal has come, and the wait goes on: writes what would be lost.
   void save() const;
 
@@ -90,6 +93,8 @@ class LateRanks {
   std::string name_of(const RollCall::Answer& answer) const;
   std::string who_is_missing(const std::vector<RollCall::Answer>& answers) const;
   void wait_for_reporter(const RollCall::State& own, int seconds);
+  /// ", epoch 1, step 230", or nothing.
+  std::string where() const;
   void report(const char* operation, double seconds, const std::string& missing) const;
 
   RollCall roll_call_;
@@ -100,6 +105,7 @@ class LateRanks {
   std::vector<int> ranks_;      ///< of this node, by local rank; empty before MPI has started
   std::vector<int> processes_;  ///< theirs
   const World* world_ = nullptr;
+  mutable std::mutex where_mutex_;
   std::function<std::string()> where_;
 };
 

@@ -58,6 +58,7 @@ MpiWorld::Connection::Connection(double timeout_seconds)
       watchdog(timeout_seconds,
                [this](Watchdog::Cause cause, const char* operation, double seconds) {
                  if (cause == Watchdog::Cause::signal) return late_ranks.save();
+                 if (cause == Watchdog::Cause::error) late_ranks.end_broken(operation);
                  late_ranks.end_job(operation, seconds);
                },
                {.descriptor = late_ranks.descriptor(),

@@ -27,6 +27,7 @@ class MpiWorld final : public World {
   std::string broadcast(std::string text, int root) override;
   void set_timeout(double seconds, std::function<std::string()> where) override;
   void abort(int status) noexcept override;
+  Watchdog& watchdog() override { return connection_->watchdog; }
 
   const MpiComm& comm() const noexcept { return connection_->comm; }
   const MpiComm& node_comm() const noexcept { return connection_->node_comm; }

@@ -28,7 +28,7 @@ Watchdog::Watchdog(double timeout_seconds, Bark bark, Duty duty)
       duty_(std::move(duty)),
       wake_(eventfd(0, EFD_CLOEXEC)),
       timeout_seconds_(timeout_seconds),
-      thread_([this](const std::stop_token& stop) { watch(stop); }) {}
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 Watchdog::~Watchdog() {
   thread_.request_stop();
@@ -62,7 +62,35 @@ void Watchdog::bark(Cause cause, std::uint64_t wait, double seconds) {
   waits_.store(wait, std::memory_order_release);
 }
 
-void Watchdog::watch(const std::stop_token& stop) {
+void Watchdog::watch(PendingWork& work) {
+  const std::lock_guard lock(pending_mutex_);
+  pending_.push_back({&work});
+}
+
+void Watchdog::forget(PendingWork& work) noexcept {
+  const std::lock_guard lock(pending_mutex_);
+  std::erase_if(pending_, [&](const Pending& pending) { return pending.work == &work; });
+}
+
+const char* Watchdog::look_at_pending(double tick) {
+  const std::lock_guard lock(pending_mutex_);
+  const char* operation = nullptr;
+  for (Pending& pending : pending_) {
+    const PendingWork::State state = pending.work->look();
+    if (!state.error.empty()) bark_(Cause::error, state.error.c_str(), pending.seconds);
+    const bool same = state.operation != nullptr && state.number == pending.number;
+    pending.number = state.number;
+    pending.seconds = same ? pending.seconds + tick : 0;
+    if (state.operation != nullptr) operation = state.operation;
+    if (pending.seconds > timeout_seconds_.load()) {
+      bark_(Cause::deadline, state.operation, pending.seconds);
+      pending.seconds = 0;
+    }
+  }
+  return operation;
+}
+
+void Watchdog::run(const std::stop_token& stop) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point last = Clock::now();
   std::uint64_t wait = 0;
@@ -71,13 +99,14 @@ void Watchdog::watch(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     pollfd sources[] = {{wake_.get(), POLLIN, 0}, {duty_.descriptor, POLLIN, 0}};  // -1 is ignored
     poll(sources, 2, kTick);
-    const std::uint64_t waits = waits_.load(std::memory_order_acquire);
-    if (sources[1].revents != 0) {
-      duty_.work(waiting(waits) ? operation_.load(std::memory_order_relaxed) : nullptr);
-    }
     const Clock::time_point now = Clock::now();
     const double tick = std::min(std::chrono::duration<double>(now - last).count(), kMostPerTick);
     last = now;
+    const char* pending = look_at_pending(tick);
+    const std::uint64_t waits = waits_.load(std::memory_order_acquire);
+    if (sources[1].revents != 0) {
+      duty_.work(waiting(waits) ? operation_.load(std::memory_order_relaxed) : pending);
+    }
     if (!waiting(waits) || waits != wait) {
       wait = waits;
       waited = since_signal = 0;

@@ -4,14 +4,32 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <mutex>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "cxtrain/base/file_descriptor.h"
 
 namespace cxtrain {
 
+/// Work that other ranks can keep from ending though no thread stands still in it: collectives that a GPU
+/// works on.
+class PendingWork {
+ public:
+  struct State {
+    const char* operation = nullptr;  ///< the oldest that goes on, a literal; null: none does
+    std::uint64_t number = 0;         ///< another operation has another number
+    std::string error = {};           ///< what has gone wrong in the background; empty: nothing
+  };
+  virtual ~PendingWork() = default;
+  /// Called by the watchdog's thread, ten times a second; waits for nothing.
+  virtual State look() noexcept = 0;
+};
+
 /// Notices that the thread that talks to the other ranks waits in vain. MPI's blocking calls cannot be
-/// interrupted, so that someone else has to look at the clock: a thread that wakes ten times a second.
+/// interrupted, so that someone else has to look at the clock: a thread that wakes ten times a second. It
+/// also looks at work that goes on elsewhere (`watch`).
 ///
 /// Time in which this process did not run (stopped, a machine asleep) does not count: a rank that wakes up is
 /// not late because of that.
@@ -20,9 +38,11 @@ class Watchdog {
   enum class Cause {
     deadline,  ///< the wait has lasted for longer than the timeout
     signal,    ///< SIGINT or SIGTERM has come (`StopSignals`) and the wait goes on: SIGKILL may be next
+    error,     ///< watched work has failed; `operation` says how
   };
   /// Called by the watchdog's thread; the waiting thread does not leave its wait meanwhile. Where it returns,
-  /// the wait goes on: with a new deadline, after a signal as if nothing had been.
+  /// the wait goes on: with a new deadline, after a signal as if nothing had been. The end of watched work is
+  /// not held up.
   using Bark = std::function<void(Cause cause, const char* operation, double seconds)>;
 
   /// What the thread does besides: called when `descriptor` can be read, with whether and in what the other
@@ -41,6 +61,11 @@ class Watchdog {
   /// How long a wait may take from now on.
   void set_timeout(double seconds) noexcept { timeout_seconds_.store(seconds); }
 
+  /// Has the deadline hold for this work, too, until `forget`; each of its operations has it for itself.
+  void watch(PendingWork& work);
+  /// The work is not looked at any more. Does nothing for work that is not watched.
+  void forget(PendingWork& work) noexcept;
+
   /// Guards one blocking call: begins with the object and ends with it. Costs two writes to memory. Inside
   /// another one it has no effect: the outer one counts. `operation` outlives it. Of one thread at a time.
   class Wait {
@@ -57,7 +82,15 @@ class Watchdog {
   };
 
  private:
-  void watch(const std::stop_token& stop);
+  struct Pending {
+    PendingWork* work;
+    std::uint64_t number = 0;
+    double seconds = 0;  ///< that this operation has gone on
+  };
+
+  void run(const std::stop_token& stop);
+  /// Returns what goes on; null: nothing.
+  const char* look_at_pending(double tick);
   void bark(Cause cause, std::uint64_t wait, double seconds);
 
   Bark bark_;
@@ -66,6 +99,8 @@ class Watchdog {
   std::atomic<double> timeout_seconds_;
   std::atomic<std::uint64_t> waits_{0};  ///< begun and ended; odd while one goes on
   std::atomic<const char*> operation_{nullptr};
+  std::mutex pending_mutex_;
+  std::vector<Pending> pending_;
   std::jthread thread_;
 };
 

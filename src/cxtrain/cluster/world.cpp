@@ -1,5 +1,7 @@
 #include "cxtrain/cluster/world.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/cluster/mpi_world.h"
 
@@ -40,6 +43,36 @@ std::string text_of(const std::string& outcome) { return outcome.substr(outcome.
 }  // namespace
 
 SoloWorld::SoloWorld() : World(solo_facts()) {}
+
+void SoloWorld::set_timeout(double seconds, std::function<std::string()> where) {
+  timeout_seconds_ = seconds;
+  where_ = std::move(where);
+  if (watchdog_) watchdog_->set_timeout(seconds);
+}
+
+Watchdog& SoloWorld::watchdog() {
+  if (!watchdog_) {
+    watchdog_.emplace(timeout_seconds_, [this](Watchdog::Cause cause, const char* operation, double seconds) {
+      if (cause == Watchdog::Cause::signal) return say_last_words(static_cast<int>(ExitCode::terminated));
+      end(cause, operation, seconds);
+    });
+  }
+  return *watchdog_;
+}
+
+void SoloWorld::end(Watchdog::Cause cause, const char* operation, double seconds) const {
+  const int status = static_cast<int>(ExitCode::failure);
+  const std::string where = where_ ? where_() : std::string();
+  log_error("on " + facts().hostname + (where.empty() ? "" : ", " + where) + ": " +
+            (cause == Watchdog::Cause::error
+                 ? std::string(operation)
+                 : std::string(operation) + " has not ended within " +
+                       std::to_string(static_cast<int>(seconds)) +
+                       " s (--timeout_seconds sets the limit): see nvidia-smi and dmesg"));
+  say_last_words(status);
+  report_end(status);
+  _exit(status);  // the other thread may be inside the device's driver
+}
 
 std::unique_ptr<World> make_world(double timeout_seconds) {
   if (detect_launcher() == LaunchedBy::alone) {

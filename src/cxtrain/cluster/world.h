@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/cluster/watchdog.h"
 
 /// Who takes part: ranks, nodes, and the control messages between them.
 ///
@@ -58,6 +60,9 @@ class World {
   virtual void set_timeout(double seconds, std::function<std::string()> where) = 0;
   /// Ends the whole job with this status. Does not return where other ranks exist.
   virtual void abort(int status) noexcept = 0;
+  /// Guards waits for other ranks, and for devices that work with other ranks' devices: the process ends by
+  /// it when one lasts for longer than the timeout.
+  virtual Watchdog& watchdog() = 0;
 
   // For a rank that waits for others in vain. Set both between collectives. Another thread than the one that
   // made the world calls them, while that one stands still inside a collective.
@@ -113,8 +118,17 @@ class SoloWorld final : public World {
   void sum(std::span<double>) override {}
   std::vector<std::string> all_gather(std::string_view text) override { return {std::string(text)}; }
   std::string broadcast(std::string text, int) override { return text; }
-  void set_timeout(double, std::function<std::string()>) override {}
+  void set_timeout(double seconds, std::function<std::string()> where) override;
   void abort(int) noexcept override {}
+  /// Of the devices of this process; started when it is first asked for.
+  Watchdog& watchdog() override;
+
+ private:
+  [[noreturn]] void end(Watchdog::Cause cause, const char* operation, double seconds) const;
+
+  double timeout_seconds_ = kDefaultTimeout;
+  std::function<std::string()> where_;
+  std::optional<Watchdog> watchdog_;
 };
 
 }  // namespace cxtrain

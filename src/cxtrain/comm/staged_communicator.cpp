@@ -7,34 +7,8 @@
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/tensor/layout.h"
 
-#ifdef CXTRAIN_WITH_CUDA
-#include <cuda_runtime_api.h>
-#endif
-
 namespace cxtrain {
 namespace {
-
-/// Copies to and from page-locked memory run at the bus's full speed. Refused where the limit on locked
-/// memory is reached, which costs speed only.
-bool pin(const at::Tensor& host, at::Device device) {
-#ifdef CXTRAIN_WITH_CUDA
-  if (device.is_cuda()) {
-    if (cudaHostRegister(host.data_ptr(), host.nbytes(), cudaHostRegisterDefault) == cudaSuccess) return true;
-    cudaGetLastError();  // or the next kernel launch would report it
-  }
-#else
-  static_cast<void>(host), static_cast<void>(device);
-#endif
-  return false;
-}
-
-void unpin(const at::Tensor& host) {
-#ifdef CXTRAIN_WITH_CUDA
-  cudaHostUnregister(host.data_ptr());
-#else
-  static_cast<void>(host);
-#endif
-}
 
 at::Tensor checked_flat(const at::Tensor& tensor, const char* operation) {
   check_dense(operation, tensor);
@@ -43,11 +17,12 @@ at::Tensor checked_flat(const at::Tensor& tensor, const char* operation) {
 
 }  // namespace
 
-StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> host) : host_(std::move(host)) {}
+StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> host, PageLocker* locker)
+    : host_(std::move(host)), locker_(locker) {}
 
 StagedCommunicator::~StagedCommunicator() {
   for (const Stage& stage : stages_) {
-    if (stage.pinned) unpin(stage.host);
+    if (stage.locked) locker_->unlock(stage.host.data_ptr());
   }
 }
 
@@ -56,15 +31,15 @@ at::Tensor StagedCommunicator::allocate(std::int64_t numel, at::ScalarType dtype
   at::Tensor memory = at::zeros({numel}, at::TensorOptions().dtype(dtype).device(device));
   at::Tensor host = host_->allocate(numel, dtype, at::kCPU);
   if (numel == 0) return memory;
-  const bool pinned = pin(host, device);
-  stages_.push_back({memory.storage().getWeakStorageImpl(), std::move(host), pinned});
+  const bool locked = locker_ != nullptr && locker_->lock(host.data_ptr(), host.nbytes());
+  stages_.push_back({memory.storage().getWeakStorageImpl(), std::move(host), locked});
   return memory;
 }
 
 void StagedCommunicator::forget_freed() {
-  std::erase_if(stages_, [](const Stage& stage) {
+  std::erase_if(stages_, [this](const Stage& stage) {
     const bool freed = stage.storage.expired();
-    if (freed && stage.pinned) unpin(stage.host);
+    if (freed && stage.locked) locker_->unlock(stage.host.data_ptr());
     return freed;
   });
 }
@@ -78,7 +53,7 @@ at::Tensor StagedCommunicator::stage_of(const at::Tensor& tensor) {
   }
   const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
   if (!scratch_.defined() || scratch_.numel() < bytes) {
-    scratch_ = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(tensor.is_cuda()));
+    scratch_ = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(locker_ != nullptr));
   }
   return scratch_.narrow(0, 0, bytes).view(tensor.scalar_type());
 }
@@ -141,7 +116,7 @@ void StagedCommunicator::recv(const at::Tensor& tensor, int from) {
 
 std::unique_ptr<Communicator> StagedCommunicator::split(int color, int key) {
   std::unique_ptr<Communicator> host = host_->split(color, key);
-  return host == nullptr ? nullptr : std::make_unique<StagedCommunicator>(std::move(host));
+  return host == nullptr ? nullptr : std::make_unique<StagedCommunicator>(std::move(host), locker_);
 }
 
 void StagedCommunicator::broadcast(const at::Tensor& tensor, int root) {

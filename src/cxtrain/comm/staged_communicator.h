@@ -9,15 +9,24 @@
 
 namespace cxtrain {
 
+/// Fixes host memory where it lies, so that a device copies from it and to it at the bus's full speed.
+class PageLocker {
+ public:
+  virtual ~PageLocker() = default;
+  /// False where the system refuses, which costs speed only.
+  virtual bool lock(void* memory, std::size_t bytes) = 0;
+  virtual void unlock(void* memory) = 0;
+};
+
 /// Device memory by way of host memory, for ranks that share a GPU, which NCCL refuses: device -> host, the
 /// wrapped communicator's operation, host -> device. Each call waits for the caller's current stream, and is
 /// finished on return. Host memory for what `allocate` gave out is taken once, from the wrapped communicator
-/// (so that it is reduced where it lies), and page-locked where the device is a GPU; anything else goes
+/// (so that it is reduced where it lies), and page-locked; anything else goes
 /// through one scratch buffer. Works for any device, host memory itself included.
 class StagedCommunicator final : public Communicator {
  public:
-  /// `host`: for host memory.
-  explicit StagedCommunicator(std::unique_ptr<Communicator> host);
+  /// `host`: for host memory. `locker` outlives it; null: nothing is page-locked.
+  explicit StagedCommunicator(std::unique_ptr<Communicator> host, PageLocker* locker = nullptr);
   ~StagedCommunicator() override;
 
   int rank() const override { return host_->rank(); }
@@ -41,7 +50,7 @@ class StagedCommunicator final : public Communicator {
   struct Stage {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
     at::Tensor host;
-    bool pinned;
+    bool locked;
   };
 
   /// Host memory for this dense tensor, as [numel] in the order of its memory.
@@ -51,6 +60,7 @@ class StagedCommunicator final : public Communicator {
   void forget_freed();
 
   std::unique_ptr<Communicator> host_;
+  PageLocker* locker_;
   std::vector<Stage> stages_;
   at::Tensor scratch_;  ///< uint8
 };

@@ -1,7 +1,6 @@
 #include "cxtrain/data/data_loader.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/detail/CUDAHooksInterface.h>
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -84,7 +83,6 @@ DataLoader::DataLoader(const DataLoaderSpec& spec, ShardedSampler sampler, const
                       std::to_string(options.prefetch_factor) + " batches ahead of a worker were asked for",
                       "use 1 or more");
   }
-  options_.pin_memory = options.pin_memory && at::detail::getCUDAHooks().hasCUDA();
 }
 
 DataLoader::~DataLoader() = default;

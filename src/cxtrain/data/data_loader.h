@@ -14,7 +14,7 @@ class LoaderWorkers;
 struct LoaderOptions {
   int num_workers = 0;      ///< 0: batches are collated by the thread that calls `next`
   int prefetch_factor = 2;  ///< batches that each worker may be ahead
-  bool pin_memory = false;  ///< page-locked batches, for copies to a GPU; without a GPU it has no effect
+  bool pin_memory = false;  ///< page-locked batches, for copies to an accelerator, which the process has
 };
 
 /// The batches of one rank, epoch after epoch.

@@ -145,9 +145,7 @@ Hardware probe_hardware() {
   node.hostname = hostname();
   node.cores = cores_of_this_process();
   node.gpus = read_gpus_from_nvml();
-#ifndef CXTRAIN_WITH_CUDA
-  hardware.gpu_support = false;
-#endif
+  hardware.gpu_support = has_cuda_library();
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
     hardware.env["CUDA_VISIBLE_DEVICES"] = visible;
   return hardware;

@@ -22,13 +22,9 @@ namespace fs = std::filesystem;
 /// Beside the program, and where the library is installed: what lies there came with them.
 std::vector<std::string> own_folders() {
   std::vector<std::string> folders;
-  std::error_code ignored;
   folders.push_back(fs::path(program_path()).parent_path().string());
   // The library knows where it is installed, also inside a user's own program.
-  Dl_info self{};
-  if (dladdr(reinterpret_cast<const void*>(&own_folders), &self) != 0 && self.dli_fname != nullptr) {
-    folders.push_back((fs::weakly_canonical(self.dli_fname, ignored).parent_path() / "cxtrain").string());
-  }
+  if (const std::string folder = library_folder(); !folder.empty()) folders.push_back(folder + "/cxtrain");
   return folders;
 }
 

@@ -1,11 +1,16 @@
 #include "cxtrain/reduce/reducer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -26,7 +31,8 @@ struct Reducer::Hook final : torch::autograd::PostAccumulateGradHook {
 Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator& communicator, World& world,
                  ReducerOptions options)
     : communicator_(communicator),
-      node_memory_(communicator.node_memory()),
+      // What is rounded before it travels is not reduced where it lies.
+      node_memory_(options.wire_dtype ? nullptr : communicator.node_memory()),
       world_(world),
       options_(options) {
   for (NamedTensor& parameter : parameters) {
@@ -63,6 +69,10 @@ void Reducer::allocate_arenas() {
   for (const BucketPlan& plan : plan_buckets(shapes(), everything, 0, 0)) {
     const at::Tensor& first = parameters_[plan.parameters.front()].tensor;
     arenas_.push_back(communicator_.allocate(plan.numel, first.scalar_type(), first.device()));
+    wires_.emplace_back();
+    if (options_.wire_dtype && c10::elementSize(*options_.wire_dtype) < first.element_size()) {
+      wires_.back() = communicator_.allocate(plan.numel, *options_.wire_dtype, first.device());
+    }
   }
   if (node_memory_ == nullptr) return;
   std::vector<std::size_t> sizes;
@@ -88,8 +98,8 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
                        return a.scalar_type() == first.scalar_type() && a.device() == first.device();
                      }) -
         arenas_.begin());
-    at::Tensor flat = arenas_[arena].narrow(0, used[arena], plan.numel);
-    used[arena] += plan.numel;
+    const std::int64_t begin = std::exchange(used[arena], used[arena] + plan.numel);
+    at::Tensor flat = arenas_[arena].narrow(0, begin, plan.numel);
     std::vector<NodeMemory::Slice> slices;
     for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
       Parameter& parameter = parameters_[plan.parameters[i]];
@@ -103,7 +113,12 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
       slices.push_back({plan.offsets[i], parameter.view});
     }
     const std::size_t pending = slices.size();  // the layout may change after begin_backward
-    buckets_.push_back({std::move(flat), std::move(slices), pending});
+    at::Tensor wire = wires_[arena].defined() ? wires_[arena].narrow(0, begin, plan.numel) : at::Tensor();
+    buckets_.push_back({.flat = std::move(flat),
+                        .slices = std::move(slices),
+                        .pending = pending,
+                        .parameters = plan.parameters,
+                        .wire = std::move(wire)});
   }
 }
 
@@ -125,23 +140,59 @@ void Reducer::begin_backward(bool synchronize) {
 void Reducer::on_gradient(std::size_t index) {
   const std::lock_guard lock(gradients_arrive_);
   Parameter& parameter = parameters_[index];
-  at::Tensor& gradient = parameter.tensor.mutable_grad();
-  at::Tensor& slice = slice_of(parameter);
-  if (!gradient.is_same(slice)) {  // the first since zero_gradients: autograd made a tensor for it
-    if (!reduced_where_it_lies(gradient, parameter.view)) {
-      // To copy it into the bucket costs half of what to add it to zeros there would.
-      const at::NoGradGuard no_grad;
-      parameter.view.copy_(gradient);
-      gradient = parameter.view;
-    }
-    slice = gradient;
+  Bucket& bucket = buckets_[parameter.bucket];
+  if (bucket.on_device()) {
+    bucket.note_stream();
+  } else {
+    move_in(parameter);
   }
   parameter.touched = true;
   if (!synchronize_ || parameter.ready) return;
   parameter.ready = true;
   if (order_.empty()) observed_order_.push_back(index);
-  --buckets_[parameter.bucket].pending;
+  --bucket.pending;
   if (options_.overlap && !order_.empty()) send_ready_buckets();
+}
+
+void Reducer::move_in(Parameter& parameter) {
+  at::Tensor& gradient = parameter.tensor.mutable_grad();
+  at::Tensor& slice = slice_of(parameter);
+  if (gradient.is_same(slice))
+    return;  // not the first since zero_gradients, when autograd made a tensor for it
+  if (!reduced_where_it_lies(gradient, parameter.view)) {
+    // To copy it into the bucket costs half of what to add it to zeros there would.
+    const at::NoGradGuard no_grad;
+    parameter.view.copy_(gradient);
+    gradient = parameter.view;
+  }
+  slice = gradient;
+}
+
+void Reducer::Bucket::note_stream() {
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(flat.device().type()).getStream(flat.device());
+  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+}
+
+void Reducer::gather(Bucket& bucket) {
+  const at::NoGradGuard no_grad;
+  const c10::Stream here = bucket.streams.front();
+  for (const c10::Stream& other : bucket.streams) {
+    if (other == here) continue;
+    c10::Event made(other.device_type());
+    made.record(other);
+    made.block(here);
+  }
+  std::vector<at::Tensor> views, gradients;
+  for (const std::size_t index : bucket.parameters) {
+    Parameter& parameter = parameters_[index];
+    at::Tensor& gradient = parameter.tensor.mutable_grad();
+    if (!parameter.touched || gradient.is_same(slice_of(parameter))) continue;
+    // Its memory is the other stream's to give away again, which must not be before the copy.
+    if (bucket.streams.size() > 1) gradient.record_stream(here);
+    views.push_back(parameter.view);
+    gradients.push_back(std::exchange(gradient, parameter.view));
+  }
+  if (!views.empty()) at::_foreach_copy_(views, gradients);
 }
 
 /// Whether the gradient has a slot of the pool to itself (autograd may hand out views of one tensor), and
@@ -159,7 +210,17 @@ void Reducer::send_ready_buckets() {
   }
 }
 
-void Reducer::send(const Bucket& bucket) {
+void Reducer::send(Bucket& bucket) {
+  std::optional<c10::StreamGuard> there;
+  if (bucket.on_device()) {
+    if (bucket.streams.empty()) bucket.note_stream();
+    there.emplace(bucket.streams.front());
+    gather(bucket);
+  }
+  if (bucket.wire.defined()) {
+    const at::NoGradGuard no_grad;
+    return communicator_.all_reduce(bucket.wire.copy_(bucket.flat), ReduceOp::avg);
+  }
   if (node_memory_ == nullptr) return communicator_.all_reduce(bucket.flat, ReduceOp::avg);
   node_memory_->all_reduce_slices(bucket.flat, bucket.slices, ReduceOp::avg);
 }
@@ -170,6 +231,10 @@ void Reducer::finish() {
   for (Bucket& bucket : buckets_) bucket.pending = 0;
   send_ready_buckets();
   communicator_.join();
+  for (Bucket& bucket : buckets_) {
+    const at::NoGradGuard no_grad;
+    if (bucket.wire.defined()) bucket.flat.copy_(bucket.wire);
+  }
   if (options_.find_unused_parameters) forget_unused();
   synchronize_ = false;
   if (order_.empty()) agree_on_order();
@@ -183,6 +248,7 @@ void Reducer::fill_untouched() {
     if (parameter.touched) continue;
     const at::NoGradGuard no_grad;
     parameter.view.zero_();
+    if (Bucket& bucket = buckets_[parameter.bucket]; bucket.on_device()) bucket.note_stream();
     parameter.tensor.mutable_grad() = parameter.view;
     slice_of(parameter) = parameter.view;
     if (!warned_unused_) names += (names.empty() ? "" : ", ") + parameter.name;
@@ -247,6 +313,7 @@ void Reducer::zero_gradients() {
     slice_of(parameter) = parameter.view;  // lets go of the gradient's memory
     parameter.touched = false;
   }
+  for (Bucket& bucket : buckets_) bucket.streams.clear();
   if (pool_ != nullptr) pool_in_use_.emplace(pool_);
   if (std::exchange(lay_out_next_, false)) lay_out(order_);  // while there is nothing in the buckets to move
 }

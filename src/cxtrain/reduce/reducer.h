@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 
 #include <cstdint>
 #include <memory>
@@ -23,15 +24,20 @@ struct ReducerOptions {
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
   bool overlap = false;  ///< all-reduce a full bucket while backward goes on
   bool find_unused_parameters = false;
+  /// What gradients are rounded to while they travel, where they are wider; absent: nothing. Halves the bytes
+  /// of float32.
+  std::optional<at::ScalarType> wire_dtype = {};
 };
 
 /// The seam between autograd and communication: averages gradients over all ranks.
 ///
-/// Each gradient has a slice of a flat bucket. A hook on each parameter notes that its gradient is ready, and
-/// moves it there, unless autograd made it in the pool of the communicator's node memory, where it is
-/// reduced as it lies. A full bucket is all-reduced as one message. Buckets go out strictly in index order,
-/// so that all ranks agree whatever order autograd takes. After the first synchronised step they are laid out
-/// anew in the order observed then (rank 0's, sent to all).
+/// Each gradient has a slice of a flat bucket. A hook on each parameter notes that its gradient is ready. On
+/// the CPU it moves it there at once, while it is in the cache, unless autograd made it in the pool of the
+/// communicator's node memory, where it is reduced as it lies. On a device the gradients of a bucket move
+/// there together, in one operation, when it is full; it runs on the stream that made the first of them,
+/// after waiting for the others'. A full bucket is all-reduced as one message. Buckets go out strictly in
+/// index order, so that all ranks agree whatever order autograd takes. After the first synchronised step they
+/// are laid out anew in the order observed then (rank 0's, sent to all).
 ///
 /// For each micro-batch: `begin_backward`, then backward, and once per optimizer step `finish`. Gradients
 /// accumulate between two calls of `zero_gradients`. One thread calls it; on CUDA the hooks
@@ -85,13 +91,24 @@ class Reducer {
     at::Tensor flat;
     std::vector<NodeMemory::Slice> slices;  ///< one per parameter, with its gradient
     std::size_t pending = 0;
+    std::vector<std::size_t> parameters = {};  ///< as the slices
+    std::vector<c10::Stream> streams = {};     ///< that its gradients were made on; on devices
+    at::Tensor wire = {};                      ///< what travels, where that is not `flat`
+
+    bool on_device() const { return !flat.is_cpu(); }
+    /// A gradient was made on its device's current stream.
+    void note_stream();
   };
 
   std::vector<ParameterShape> shapes() const;
   void allocate_arenas();
   void lay_out(std::span<const std::size_t> order);
-  void send(const Bucket& bucket);
+  void send(Bucket& bucket);
   void on_gradient(std::size_t index);
+  /// Moves a gradient into its bucket where it does not lie there.
+  void move_in(Parameter& parameter);
+  /// The same for a bucket on a device, on the current stream.
+  void gather(Bucket& bucket);
   bool reduced_where_it_lies(const at::Tensor& gradient, const at::Tensor& view) const;
   at::Tensor& slice_of(const Parameter& parameter) {
     return buckets_[parameter.bucket].slices[parameter.slice].values;
@@ -105,6 +122,7 @@ class Reducer {
   std::vector<Parameter> parameters_;
   std::vector<at::Tensor> frozen_;            ///< those that require no gradient
   std::vector<at::Tensor> arenas_;            ///< flat memory, one per dtype and device
+  std::vector<at::Tensor> wires_;             ///< of each arena, in the wire's dtype; or undefined
   std::vector<Bucket> buckets_;               ///< slices of the arenas
   std::shared_ptr<MemPool> pool_;             ///< for gradients; or null
   std::optional<UseTensorPool> pool_in_use_;  ///< while gradients are made

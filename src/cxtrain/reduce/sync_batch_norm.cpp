@@ -118,6 +118,8 @@ struct SyncedBatchNorm : torch::autograd::Function<SyncedBatchNorm> {
     if (weight.defined()) result[1] = of_weight;
     if (context->saved_data["has_bias"].toBool()) result[2] = of_bias;
     if (!context->needs_input_grad(0)) return result;  // alike on all ranks, which have the same model
+    // What autograd saves is a number at most.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
     auto& communicator = *reinterpret_cast<Communicator*>(context->saved_data["communicator"].toInt());
     const at::Tensor sums = at::stack({of_bias, of_weight}).to(at::kDouble);
     communicator.all_reduce(sums, ReduceOp::sum);

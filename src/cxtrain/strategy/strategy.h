@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/accelerator/accelerator.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/plan.h"
@@ -36,6 +37,7 @@ struct StrategyContext {
   at::Device device{at::kCPU};            ///< this rank's, or its first
   std::vector<at::Device> devices = {};   ///< all of this rank's
   std::vector<Trainable*> replicas = {};  ///< models like the trained one: `plan.replicas` less one
+  Accelerator* accelerator = nullptr;     ///< null on CPUs
 };
 
 /// What the loop wants to know between forward and backward, in Lightning's hook order.

@@ -1,6 +1,6 @@
 #include "cxtrain/trainer/batch_size_finder.h"
 
-#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -14,10 +14,6 @@
 #include "cxtrain/device/resources.h"
 #include "cxtrain/trainer/model_snapshot.h"
 
-#ifdef CXTRAIN_WITH_CUDA
-#include <c10/cuda/CUDACachingAllocator.h>
-#endif
-
 namespace cxtrain {
 namespace {
 
@@ -27,10 +23,8 @@ class NoHooks final : public StepObserver {
   void after_backward() override {}
 };
 
-void give_back_device_memory([[maybe_unused]] at::Device device) {
-#ifdef CXTRAIN_WITH_CUDA
-  if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
-#endif
+void give_back_device_memory(at::Device device) {
+  if (!device.is_cpu()) at::getDeviceAllocator(device.type())->emptyCache();
 }
 
 class Trials {

@@ -2,19 +2,15 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/device/resources.h"
-
-#ifdef CXTRAIN_WITH_CUDA
-#include <c10/cuda/CUDAFunctions.h>
-#endif
 
 namespace cxtrain {
 namespace {
@@ -53,14 +49,7 @@ void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Devi
   }
   // cuBLAS is deterministic only with a fixed workspace, and reads this when CUDA starts.
   if (plan.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
-#ifdef CXTRAIN_WITH_CUDA
-  if (device.is_cuda()) c10::cuda::set_device(device.index());
-#else
-  if (device.is_cuda()) {
-    throw ConfigError("trainer.accelerator", "is to be gpu, and this cxtrain was built without CUDA",
-                      "--accelerator cpu, or configure it with -DCXTRAIN_CUDA=ON");
-  }
-#endif
+  if (!device.is_cpu()) c10::impl::getDeviceGuardImpl(device.type())->setDevice(device);
   if (device.is_cpu() && facts.rank == 0) {
     const std::string slow = slow_precision_warning(plan.precision, processor_has_bf16());
     if (!slow.empty()) log_warning(slow);

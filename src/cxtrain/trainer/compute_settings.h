@@ -12,9 +12,8 @@
 namespace cxtrain {
 
 /// LibTorch's switches for this process, as the plan has them: benchmark, deterministic,
-/// float32_matmul_precision (TF32), the current GPU, and as many threads per operation as this rank has cores
-/// (OMP_NUM_THREADS wins). Rank 0 warns of a precision that the processor emulates. Throws ConfigError for a
-/// GPU in a build without CUDA.
+/// float32_matmul_precision (TF32), the current device, and as many threads per operation as this rank has
+/// cores (OMP_NUM_THREADS wins). Rank 0 warns of a precision that the processor emulates.
 void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Device device);
 
 /// What to say of a precision that this processor has no instructions for; empty where nothing is amiss.

@@ -32,7 +32,12 @@ Session::Session(const SessionInputs& inputs, Belongings& belongings, std::uniqu
       stage_(stage),
       continues_(stage != Stage::fit && belongings.fitted),
       precision_(precision_policy(inputs.plan.precision, inputs.plan.amp_level)),
-      context_{inputs.world, inputs.plan, inputs.options, precision_, inputs.device},
+      context_{.world = inputs.world,
+               .plan = inputs.plan,
+               .options = inputs.options,
+               .precision = precision_,
+               .device = inputs.device,
+               .accelerator = inputs.accelerator},
       strategy_(std::move(strategy)) {}
 
 void Session::open() {
@@ -198,7 +203,7 @@ std::unique_ptr<DataLoader> Session::loader(DataLoaderSpec spec, bool training,
   return std::make_unique<DataLoader>(spec, std::move(sampler),
                                       LoaderOptions{.num_workers = options.data.num_workers,
                                                     .prefetch_factor = options.data.prefetch_factor,
-                                                    .pin_memory = inputs_.device.is_cuda()});
+                                                    .pin_memory = !inputs_.device.is_cpu()});
 }
 
 void Session::write_file(const std::string& name, const std::string& content) const noexcept {

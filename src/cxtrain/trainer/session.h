@@ -27,6 +27,7 @@ struct SessionInputs {
   const Plan& plan;
   const Registry& registry;        ///< has what the plan names
   at::Device device;               ///< this rank's, or its first
+  Accelerator* accelerator;        ///< null on CPUs
   const std::string& config_text;  ///< of `config.yaml`; empty: none is written
   const std::function<std::unique_ptr<Module>()>& replica_factory;  ///< may be empty
   Filesystem& files;                                                ///< where the run's files are

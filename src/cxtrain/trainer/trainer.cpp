@@ -2,7 +2,9 @@
 
 #include <filesystem>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/base/filesystem.h"
+#include "cxtrain/base/log.h"
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/cluster/world.h"
@@ -10,6 +12,7 @@
 #include "cxtrain/config/switches.h"
 #include "cxtrain/config/values.h"
 #include "cxtrain/device/hardware.h"
+#include "cxtrain/plugin/accelerator_library.h"
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"
@@ -77,6 +80,7 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
     register_built_in(registry_);
     require_ranks(plan_, world_);
     device_ = at::Device(plan_.ranks.at(static_cast<std::size_t>(world_.rank())).device);
+    if (!device_.is_cpu()) accelerator_ = &open_accelerator();
     PluginLoader loader(registry_);
     for (const std::string& file : options_.plugins) loader.load(file);
     loader.require(Strategy::kKind, plan_.strategy);
@@ -104,7 +108,7 @@ RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
   // A signal ends the program, not the one call that it came in.
   if (last_summary_ && last_summary_->exit_code != 0) return *last_summary_;
   run_agreed(world_, [&] { set_up(data, options_.data); });
-  const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_,
+  const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_, accelerator_,
                              config_text_, replica_factory_, *files_, log_};
   Session session(inputs, *belongings_, registry_.make<Strategy>(plan_.strategy, plan_.strategy_arguments),
                   module, stage);
@@ -118,12 +122,23 @@ RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
   } catch (const std::exception& error) {
     session.tell(error);
     session.fail(static_cast<int>(code_of(error)));
+    if (accelerator_ != nullptr && dynamic_cast<const AgreedError*>(&error) == nullptr) end_job(error);
     throw;
   } catch (...) {
     session.fail(static_cast<int>(ExitCode::failure));
     throw;
   }
   return *last_summary_;
+}
+
+void Trainer::end_job(const std::exception& error) const {
+  if (world_.size() == 1) return;
+  const std::string step = where();
+  const int status = static_cast<int>(code_of(error));
+  log_error("rank " + std::to_string(world_.rank()) + " on " + world_.facts().hostname +
+            (step.empty() ? "" : ", " + step) + ": " + message_of(error));
+  world_.report_end(status);
+  world_.abort(status);
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data) { return fit_from(nullptr, module, data); }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "cxtrain/accelerator/accelerator.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cluster/world.h"
@@ -101,6 +102,9 @@ class Trainer {
   /// Sets the data up, opens a session, runs `work` in it and closes the books, however it ends.
   RunSummary in_session(Stage stage, Module& module, DataModule& data,
                         const std::function<void(Session&)>& work);
+  /// An error of this rank alone, on a device: reports it and ends the job while everything still stands.
+  /// Taking apart what is on a device that has failed may hang or end the process, and the other ranks wait.
+  void end_job(const std::exception& error) const;
   RunSummary fit_from(const StateDict* checkpoint, Module& module, DataModule& data);
   RunSummary evaluate_once(Module& module, DataModule& data, bool test);
   /// The loader of a stage's data. Throws ConfigError where there is none, on all ranks alike.
@@ -111,6 +115,7 @@ class Trainer {
   Options options_;
   Plan plan_;
   at::Device device_{at::kCPU};
+  Accelerator* accelerator_ = nullptr;  ///< of `device_`; null on CPUs
   Registry registry_;
   std::function<std::unique_ptr<Module>()> replica_factory_;
   std::unique_ptr<Belongings> belongings_;

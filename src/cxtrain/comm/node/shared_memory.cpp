@@ -77,10 +77,10 @@ std::shared_ptr<SharedMemory> SharedMemory::open(const Address& address) noexcep
 std::shared_ptr<SharedMemory> SharedMemory::map(FileDescriptor file, std::size_t bytes) noexcept {
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) return nullptr;
-  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): a process without memory for this much is at its
-  // end.
-  return std::shared_ptr<SharedMemory>(
-      new SharedMemory(std::move(file), static_cast<std::byte*>(data), bytes));
+  // A process without memory for this much is at its end.
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new)
+  auto* memory = new SharedMemory(std::move(file), static_cast<std::byte*>(data), bytes);
+  return std::shared_ptr<SharedMemory>(memory);
 }
 
 SharedMemory::~SharedMemory() {

@@ -4,11 +4,10 @@
 #include <nccl.h>
 
 #include <cstddef>
-#include <exception>
 #include <functional>
 #include <string>
+#include <vector>
 
-#include "cxtrain/base/clock.h"
 #include "cxtrain/comm/reduce_kernels.h"
 
 namespace cxtrain {
@@ -55,11 +54,11 @@ struct NcclLibrary {
   std::function<const char*(ncclComm_t comm)> get_last_error;
 };
 
-/// The library that this program is linked to.
+/// The library that libcxtrain_cuda.so is linked to.
 const NcclLibrary& nccl_library();
 
-/// What to do about it, by NCCL's kind of error; ncclInProgress: about a call that does not end.
-const char* nccl_cure(ncclResult_t status);
+/// Throws CommunicationError unless a library of this version has what NcclLibrary calls, in the same shape.
+void check_nccl_version(int version);
 
 /// "2.28.9" for NCCL's code 22809.
 std::string nccl_version_text(int code);
@@ -68,36 +67,12 @@ std::string nccl_version_text(int code);
 ncclDataType_t nccl_type(c10::ScalarType dtype);
 ncclRedOp_t nccl_op(ReduceOp op);
 
-/// How an owner of non-blocking NCCL communicators sees its calls to their end: it polls, and never for
-/// longer than the timeout.
-class NcclCalls {
- public:
-  /// Library and clock outlive it. `timeout_seconds`: of one call.
-  NcclCalls(const NcclLibrary& library, const Clock& clock, double timeout_seconds)
-      : library_(library), clock_(clock), timeout_seconds_(timeout_seconds) {}
-  /// For another owner, which is made now.
-  NcclCalls(const NcclCalls& other) : NcclCalls(other.library_, other.clock_, other.timeout_seconds_) {}
-  NcclCalls& operator=(const NcclCalls&) = delete;
+/// What went wrong and what to do, in NCCL's words and ours. To be asked before the communicator is aborted,
+/// which takes NCCL's own words with it. `comm` may be null.
+std::string nccl_reason(const NcclLibrary& library, ncclComm_t comm, ncclResult_t status);
 
-  static const Clock& default_clock();
-
-  /// When a call that begins now has to have ended, by the clock.
-  double deadline() const { return clock_.now() + timeout_seconds_; }
-  /// Waits until NCCL has finished on the host what the communicator was told (the GPU may have yet to do
-  /// it). Returns ncclSuccess, NCCL's error, or ncclInProgress where the deadline has passed.
-  ncclResult_t wait(ncclComm_t comm, double deadline) const;
-  /// What went wrong and what to do: "not finished within 30 s (no further word from NCCL); see whether ...".
-  /// To be asked before the communicator is aborted, which takes NCCL's own words with it.
-  std::string reason(ncclComm_t comm, ncclResult_t status) const;
-  /// What the owner's destructor does: `close`, whose errors are logged; or `abort`, while an exception is
-  /// under way that came after the owner was made, since the other ranks may not come to a close.
-  void end(const std::function<void()>& close, const std::function<void()>& abort) const noexcept;
-
- private:
-  const NcclLibrary& library_;
-  const Clock& clock_;
-  double timeout_seconds_;
-  int exceptions_ = std::uncaught_exceptions();  ///< under way when the owner was made
-};
+/// Gives communicators up, whose kernels then end, without waiting for a device that does not answer: NCCL
+/// has five seconds for it, on a thread of its own. The library outlives the process's last communicator.
+void abort_communicators(const NcclLibrary& library, std::vector<ncclComm_t> comms) noexcept;
 
 }  // namespace cxtrain

@@ -1,14 +1,16 @@
 #pragma once
 
-#include <ATen/cuda/CUDAEvent.h>
-#include <c10/cuda/CUDAStream.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/comm/nccl/nccl_handle.h"
+#include "cxtrain/cuda/nccl_handle.h"
+#include "cxtrain/cuda/stream_work.h"
 
 namespace cxtrain {
 
@@ -17,13 +19,16 @@ namespace cxtrain {
 /// They run on one high-priority stream of their own, which waits for the caller's current stream at each of
 /// them, so that they run beside what the caller submits next. A part (`split`) shares the stream: kernels of
 /// two communicators that start in another order on each rank could wait for each other for ever. No method
-/// waits for the GPU. Errors that NCCL finds in the background (a lost peer) surface at the next call or
-/// `join`. NCCL adds 16-bit floats pairwise in their own type along its ring or tree, other than host memory,
-/// where they accumulate in float32; `avg` divides before it adds.
+/// waits for the GPU; the world's watchdog ends the process when a collective does not end, or NCCL finds an
+/// error in the background (a lost peer). NCCL adds 16-bit floats pairwise in their own type along its ring
+/// or tree, other than host memory, where they accumulate in float32; `avg` divides before it adds.
 class NcclCommunicator final : public Communicator {
  public:
-  /// Collective over the world, which outlives it. `device`: this rank's GPU. Throws CommunicationError.
-  NcclCommunicator(World& world, c10::Device device, double timeout_seconds);
+  /// Collective over the world, which outlives it. `device`: this rank's own, other than any other rank's.
+  /// Sends messages as large as gradients' at once: NCCL connects what it needs at the first of each kind,
+  /// and takes memory of the device for it, which a training step may have used up. Throws
+  /// CommunicationError.
+  NcclCommunicator(World& world, c10::Device device, const NcclLibrary& library = nccl_library());
   ~NcclCommunicator() override;
 
   int rank() const override { return comm_->rank(); }
@@ -43,19 +48,20 @@ class NcclCommunicator final : public Communicator {
 
  private:
   /// A part of another one.
-  NcclCommunicator(c10::Device device, c10::cuda::CUDAStream stream, std::unique_ptr<NcclHandle> comm);
+  NcclCommunicator(c10::Stream stream, std::unique_ptr<NcclHandle> comm);
+  void connect_all();
   void require_here(const char* operation, const at::Tensor& tensor) const;
   /// Enqueues `operation(stream)`, which uses the tensors, after the current stream's work.
   template <class Operation>
-  void submit(std::initializer_list<const at::Tensor*> tensors, Operation operation);
+  void submit(const char* name, std::initializer_list<const at::Tensor*> tensors, Operation operation);
 
-  c10::Device device_;
-  c10::cuda::CUDAStream stream_;
-  at::cuda::CUDAEvent submitted_, finished_;
+  c10::Stream stream_;
+  c10::Event submitted_, finished_;
+  /// What the stream may use still. Given back when the caller's stream has waited for it (`join`), so that
+  /// the allocator gives the memory to nobody before.
+  std::vector<at::Tensor> used_;
   std::unique_ptr<NcclHandle> comm_;
+  StreamWork work_;  ///< ends before what it asks
 };
-
-/// "GPU-...", as nvidia-smi writes it. Starts CUDA on the device.
-std::string gpu_uuid(c10::Device device);
 
 }  // namespace cxtrain

@@ -1,0 +1,79 @@
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+
+#include "cxtrain/accelerator/accelerator.h"
+#include "cxtrain/base/error.h"
+#include "cxtrain/cuda/nccl_communicator.h"
+#include "cxtrain/cuda/nccl_library.h"
+#include "cxtrain/cuda/nccl_peers.h"
+#include "cxtrain/plugin/accelerator_library.h"
+#include "cxtrain/plugin/fingerprint.h"
+
+/// CUDA and NCCL as an `Accelerator`: the only file that is compiled against CUDA's run-time library.
+namespace cxtrain {
+namespace {
+
+std::string cuda_version_text(int code) {
+  return std::to_string(code / 1000) + "." + std::to_string(code % 1000 / 10);
+}
+
+class CudaAccelerator final : public Accelerator {
+ public:
+  c10::DeviceType type() const override { return c10::kCUDA; }
+
+  std::string uuid(c10::Device device) const override {
+    cudaDeviceProp properties{};
+    if (const cudaError_t failed = cudaGetDeviceProperties(&properties, device.index());
+        failed != cudaSuccess) {
+      throw CommunicationError(device.str() +
+                               ": CUDA does not say which GPU it is: " + cudaGetErrorString(failed));
+    }
+    std::string text = "GPU-";
+    for (int i = 0; i < 16; ++i) {
+      if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+      char hex[3];
+      std::snprintf(hex, sizeof hex, "%02x",
+                    static_cast<unsigned>(static_cast<unsigned char>(properties.uuid.bytes[i])));
+      text += hex;
+    }
+    return text;
+  }
+
+  std::unique_ptr<Communicator> connect(World& world, c10::Device device) override {
+    return std::make_unique<NcclCommunicator>(world, device);
+  }
+  std::unique_ptr<PeerCommunicator> connect_peers(World& world,
+                                                  std::span<const c10::Device> devices) override {
+    return std::make_unique<NcclPeers>(world, devices);
+  }
+
+  bool lock(void* memory, std::size_t bytes) override {
+    if (cudaHostRegister(memory, bytes, cudaHostRegisterDefault) == cudaSuccess) return true;
+    cudaGetLastError();  // or the next kernel launch would report it
+    return false;
+  }
+  void unlock(void* memory) override { cudaHostUnregister(memory); }
+
+  std::vector<std::string> versions() const override {
+    int driver = 0, runtime = 0, nccl = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    ncclGetVersion(&nccl);
+    return {"CUDA: built with " + cuda_version_text(CUDART_VERSION) + ", runtime " +
+                cuda_version_text(runtime) +
+                (driver == 0 ? ", no driver on this machine" : ", driver for " + cuda_version_text(driver)),
+            "NCCL: " + nccl_version_text(nccl) + " (headers " + nccl_version_text(NCCL_VERSION_CODE) + ")"};
+  }
+};
+
+}  // namespace
+}  // namespace cxtrain
+
+__attribute__((visibility("default"))) const cxtrain::AcceleratorEntry* cxtrain_accelerator_v1() {
+  static const cxtrain::AcceleratorEntry entry{CXTRAIN_FINGERPRINT, []() -> cxtrain::Accelerator& {
+                                                 static cxtrain::CudaAccelerator cuda;
+                                                 return cuda;
+                                               }};
+  return &entry;
+}

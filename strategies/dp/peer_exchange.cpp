@@ -1,0 +1,59 @@
+#include "peer_exchange.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+
+namespace cxtrain {
+
+at::Tensor gradient_laid_out_as(const at::Tensor& parameter, const at::Tensor& gradient) {
+  if (gradient.strides() == parameter.strides() && gradient.is_non_overlapping_and_dense()) return gradient;
+  return at::empty_like(parameter, gradient.options(), at::MemoryFormat::Preserve).copy_(gradient);
+}
+
+std::string PeerExchange::description() const {
+  return std::to_string(replicas_.size()) + " replicas in one process, " + peers_->description() +
+         " between their devices";
+}
+
+void PeerExchange::send_parameters() {
+  std::vector<std::vector<at::Tensor>> tensors(replicas_.size());
+  for (std::size_t r = 0; r < replicas_.size(); ++r) {
+    for (const NamedTensor& parameter : replicas_[r].parameters) {
+      if (!sent_frozen_ || parameter.tensor.requires_grad()) tensors[r].push_back(parameter.tensor);
+    }
+  }
+  peers_->broadcast(tensors);
+  sent_frozen_ = true;
+}
+
+void PeerExchange::send_buffers(std::size_t) {
+  std::vector<std::vector<at::Tensor>> tensors(replicas_.size());
+  for (std::size_t r = 0; r < replicas_.size(); ++r) {
+    for (const NamedTensor& buffer : replicas_[r].buffers) tensors[r].push_back(buffer.tensor);
+  }
+  peers_->broadcast(tensors);
+}
+
+void PeerExchange::sum_gradients() {
+  const at::NoGradGuard no_grad;
+  std::vector<std::vector<at::Tensor>> gradients(replicas_.size());
+  for (std::size_t i = 0; i < replicas_[0].parameters.size(); ++i) {
+    const auto has_gradient = [i](const Replica& r) { return r.parameters[i].tensor.grad().defined(); };
+    if (std::none_of(replicas_.begin(), replicas_.end(), has_gradient)) continue;
+    for (std::size_t r = 0; r < replicas_.size(); ++r) {
+      at::Tensor& parameter = replicas_[r].parameters[i].tensor;
+      if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
+      gradients[r].push_back(gradient_laid_out_as(parameter, parameter.grad()));
+    }
+    replicas_[0].parameters[i].tensor.mutable_grad() = gradients[0].back();
+  }
+  peers_->reduce(gradients);
+  for (std::size_t r = 1; r < replicas_.size(); ++r) {
+    for (NamedTensor& parameter : replicas_[r].parameters) parameter.tensor.mutable_grad().reset();
+  }
+}
+
+}  // namespace cxtrain

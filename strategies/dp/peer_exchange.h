@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+
+#include "cxtrain/accelerator/accelerator.h"
+#include "replica_exchange.h"
+
+namespace cxtrain {
+
+/// Replicas on a device each: parameters and buffers are sent from the primary's device, gradients summed on
+/// it, all of a model at once, on each device's current stream, where the work before and after it is as
+/// well.
+class PeerExchange final : public ReplicaExchange {
+ public:
+  PeerExchange(std::vector<Replica>& replicas, std::unique_ptr<PeerCommunicator> peers)
+      : replicas_(replicas), peers_(std::move(peers)) {}
+
+  std::string description() const override;
+  /// Frozen parameters travel the first time only.
+  void send_parameters() override;
+  void send_buffers(std::size_t count) override;
+  void sum_gradients() override;
+
+ private:
+  std::vector<Replica>& replicas_;
+  std::unique_ptr<PeerCommunicator> peers_;
+  bool sent_frozen_ = false;
+};
+
+/// A gradient as the primary's optimizer wants it, in the strides of its parameter; a copy only where the two
+/// differ or the gradient has gaps.
+at::Tensor gradient_laid_out_as(const at::Tensor& parameter, const at::Tensor& gradient);
+
+}  // namespace cxtrain
