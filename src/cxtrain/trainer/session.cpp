@@ -53,6 +53,7 @@ void Session::open() {
   open_log_dir();
   run_agreed(world, [this] {
     make_replicas();
+    if (stage_ == Stage::fit || stage_ == Stage::tune) require_real_parameters(module_);
     strategy_->place(module_, context_);
   });
   strategy_->connect();
