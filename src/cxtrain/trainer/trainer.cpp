@@ -13,6 +13,7 @@
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"
+#include "cxtrain/trainer/divide_cores.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit_loop.h"
 #include "cxtrain/trainer/session.h"
@@ -83,6 +84,7 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
   });
   world_.set_timeout(options_.timeout_seconds, {});
   apply_compute_settings(plan_, world_.facts(), device_);
+  divide_cores(world_, options_.data.num_workers, device_.is_cuda());
 }
 
 Trainer::~Trainer() = default;
