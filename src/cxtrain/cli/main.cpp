@@ -19,11 +19,13 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_choice.h"
+#include "cxtrain/device/cuda_driver.h"
 #include "cxtrain/device/hardware.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/report/progress_line.h"
+#include "cxtrain/trainer/cuda_runtime.h"
 #include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/within_memory.h"
 
@@ -220,6 +222,7 @@ void print_result(const RunSummary& summary, const std::string& log_dir) {
 
 int run_main(int argc, char** argv, const std::function<void(Registry&)>& register_components,
              const std::function<void(Trainer&)>& configure) {
+  number_gpus_by_pci_bus();
   return run_to_status([&] {
     const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
     Request request;
@@ -232,7 +235,7 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
     std::optional<Trainer> trainer;
     const auto work = [&] {
       Plan plan;
-      const Hardware hardware = gather_hardware(world);
+      const Hardware hardware = gather_hardware(world, cuda_runtime_version());
       run_agreed(world, [&] { plan = check(request, world.facts(), hardware, register_components); });
       if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
       trainer.emplace(world, request.options(), std::move(plan), request.registry);
@@ -249,6 +252,7 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
 
 int run_trainer(int argc, char** argv, const Options& options, const std::function<void(Trainer&)>& work,
                 const std::function<void(Registry&)>& register_components) {
+  number_gpus_by_pci_bus();
   return run_to_status([&] {
     Job job(argc, argv, {.timeout_seconds = options.timeout_seconds, .quiet = options.quiet});
     World& world = job.world();
@@ -258,7 +262,7 @@ int run_trainer(int argc, char** argv, const Options& options, const std::functi
       if (register_components) register_components(registry);
       register_built_in(registry);
       Plan plan;
-      const Hardware hardware = gather_hardware(world);
+      const Hardware hardware = gather_hardware(world, cuda_runtime_version());
       run_agreed(world, [&] { plan = plan_with_plugins(registry, options, hardware, world.facts()); });
       if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
       trainer.emplace(world, options, std::move(plan), registry);

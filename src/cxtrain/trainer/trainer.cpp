@@ -13,6 +13,7 @@
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"
+#include "cxtrain/trainer/cuda_runtime.h"
 #include "cxtrain/trainer/divide_cores.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit_loop.h"
@@ -28,7 +29,7 @@ namespace {
 /// Loads what it needs for that into the registry.
 Plan decide(World& world, const Options& options, Registry& registry) {
   register_built_in(registry);
-  const Hardware hardware = gather_hardware(world);
+  const Hardware hardware = gather_hardware(world, cuda_runtime_version());
   Plan plan;
   run_agreed(world, [&] { plan = plan_with_plugins(registry, options, hardware, world.facts()); });
   return plan;
