@@ -34,6 +34,7 @@ class KeepThreads {
 TEST_CASE("unbound ranks divide the cores of their node, unless they are told how many threads to have") {
   const KeepThreads keep;
   unsetenv(KeepThreads::kVariable);
+  at::set_num_threads(7);
   divide_cores(test_world(), /*data_workers=*/0, /*on_gpu=*/false);
   CHECK(at::get_num_threads() == std::max(1, cores_of_this_process() / test_world().facts().local_size));
   setenv(KeepThreads::kVariable, "1", 1);
