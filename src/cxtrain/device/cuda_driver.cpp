@@ -173,7 +173,13 @@ std::optional<CudaView> read_gpus_from_driver(const char* library) {
 }
 
 std::optional<CudaView> read_gpus_from_driver_in_child(const char* library, int most_seconds) {
-  if (!DriverLibrary(library)) return std::nullopt;  // nothing to start a process for
+  {
+    const CudaLibrary cuda(library);
+    if (!cuda) return std::nullopt;  // nothing to start a process for
+    int count = 0;
+    const bool started = cuda.call<int(int*)>("cuDeviceGetCount", &count) == kCudaSuccess;
+    if (started) return read_gpus_from_driver(library);
+  }
   std::array<int, 2> ends{};
   if (pipe(ends.data()) != 0) return read_gpus_from_driver(library);
   const FileDescriptor from_child(ends[0]);

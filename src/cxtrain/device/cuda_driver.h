@@ -34,7 +34,8 @@ struct CudaView {
 std::optional<CudaView> read_gpus_from_driver(const char* library = kCudaLibrary);
 
 /// The same by a child that ends at once, for a process that may fork: slower, as the driver starts once more
-/// where this process comes to train. A driver that takes longer than `most_seconds` has failed.
+/// where this process comes to train. A driver that takes longer than `most_seconds` has failed. Where this
+/// process has started the driver already, it is asked here, as it would not start in a child.
 std::optional<CudaView> read_gpus_from_driver_in_child(const char* library = kCudaLibrary,
                                                        int most_seconds = 60);
 
