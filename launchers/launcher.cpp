@@ -30,6 +30,12 @@ constexpr std::array kLaunchers{
     Launcher{.name = "spawn", .start = start_by_spawning},
 };
 
+/// By these a user binds ranks: Open MPI 4's and 5's.
+constexpr std::array kBinding{
+    "OMPI_MCA_hwloc_base_binding_policy",    "OMPI_MCA_rmaps_base_mapping_policy",
+    "OMPI_MCA_rmaps_base_cpus_per_proc",     "OMPI_MCA_rmaps_base_cpus_per_rank",
+    "PRTE_MCA_hwloc_default_binding_policy", "PRTE_MCA_rmaps_default_mapping_policy"};
+
 }  // namespace
 
 std::span<const Launcher> launchers() { return kLaunchers; }
@@ -51,6 +57,12 @@ Program this_program(int argc, const char* const* argv) {
 }
 
 void prepare_environment(int ranks) {
+  // A mapping may say how many cores a rank gets (`slot:PE=4`), and then binds.
+  const auto unset = [](const char* name) { return std::getenv(name) == nullptr; };
+  if (std::all_of(kBinding.begin(), kBinding.end(), unset)) {
+    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", /*overwrite=*/1);
+    setenv("PRTE_MCA_hwloc_default_binding_policy", "none", /*overwrite=*/1);
+  }
   const auto set = [](const char* name, const char* value) { setenv(name, value, /*overwrite=*/1); };
   if (geteuid() == 0) {
     for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",

@@ -41,7 +41,8 @@ int start_ranks(const Plan& plan, const Program& program, double timeout_seconds
 
 /// Tells MPI's launchers about `ranks` processes on this node, by environment variables that replace those
 /// that are there: the user knows that he is root (he started this program as root), and there may be more
-/// ranks than cores.
+/// ranks than cores. No rank is bound to a core or a socket, unless the environment says how they are to be:
+/// Open MPI would give each of two ranks one core, for all its threads.
 void prepare_environment(int ranks);
 
 }  // namespace cxtrain

@@ -10,6 +10,6 @@ source "$here/common.sh"
 configure
 build_targets cxtrain_program
 
-say "mpirun -np 4 cxtrain_mpi $*"
+say "mpirun -np 4 --bind-to none cxtrain_mpi $*"
 cd "$root"
-mpirun -np 4 "$build/bin/cxtrain_mpi" "$@"
+mpirun -np 4 --bind-to none "$build/bin/cxtrain_mpi" "$@"

@@ -80,6 +80,8 @@ class DdpStrategy final : public LocalStrategy {
     LocalStrategy::forward(batch, batch_idx);
   }
 
+  void agree_on_buffers() override { buffers_->broadcast(); }
+
   /// The order of the gradients in the buckets.
   void save(StateDict& state) const override {
     std::string order;

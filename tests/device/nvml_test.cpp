@@ -26,10 +26,12 @@ class Sessions {
 
 TEST_CASE("GPUs as the management library describes them", "[device]") {
   const std::vector<Gpu> gpus = read_gpus_from_nvml(kFake);
-  REQUIRE(gpus.size() == 2);
+  REQUIRE(gpus.size() == 5);
   CHECK(gpus[0].index == 0);
   CHECK(gpus[0].name == "Fake A");
-  CHECK(gpus[0].uuid == "GPU-fake-a");
+  CHECK(gpus[0].uuid == "GPU-0a0a0a0a-0a0a-0a0a-0a0a-0a0a0a0a0a0a");
+  CHECK(gpus[0].compute_capability == "8.6");
+  CHECK(gpus[0].mig == Mig::none);
   CHECK(gpus[0].memory_total_mib == 1000);
   CHECK(gpus[0].memory_used_mib == 100);  // without the 700 that the driver keeps for itself
   CHECK(gpus[0].utilization == 73);
@@ -40,6 +42,16 @@ TEST_CASE("GPUs as the management library describes them", "[device]") {
   CHECK(gpus[1].utilization == 0);
   CHECK(gpus[1].compute_mode == "exclusive_process");
   CHECK(gpus[1].processes == 2);
+  CHECK(gpus[1].compute_capability.empty());
+  CHECK(gpus[1].mig == Mig::none);
+  CHECK(gpus[2].mig == Mig::divided);
+  CHECK(gpus[3].mig == Mig::instance);
+  CHECK(gpus[3].index == 3);
+  CHECK(gpus[3].name == "Fake C MIG 1g.5gb");
+  CHECK(gpus[3].uuid == "MIG-0d0d0d0d-0d0d-0d0d-0d0d-0d0d0d0d0d0d");
+  CHECK(gpus[4].index == 4);
+  CHECK(cuda_version_from_nvml(kFake) == "12.4");
+  CHECK(cuda_version_from_nvml("libno_such_driver.so.1").empty());
 }
 
 TEST_CASE("a monitor samples a GPU again and again, in one session", "[device]") {

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <string>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/plan.h"
@@ -54,6 +56,43 @@ TEST_CASE("ranks are started only where nobody has started them") {
 TEST_CASE("mpirun gets the program and its arguments as they are") {
   CHECK(mpirun_command(4, {"/bin/x y", {"--seed", "a b"}}) ==
         std::vector<std::string>{"mpirun", "-np", "4", "/bin/x y", "--seed", "a b"});
+}
+
+/// What `prepare_environment` makes of this variable, beginning with an environment that has `given`
+/// ("NAME=value", or nothing); "-" for none.
+std::string prepared(const char* variable, const std::string& given) {
+  std::array<int, 2> ends{};
+  REQUIRE(pipe(ends.data()) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const char* name : {"OMPI_MCA_hwloc_base_binding_policy", "PRTE_MCA_hwloc_default_binding_policy",
+                             "OMPI_MCA_rmaps_base_mapping_policy", "PRTE_MCA_rmaps_default_mapping_policy"})
+      unsetenv(name);
+    if (const std::size_t equals = given.find('='); equals != std::string::npos)
+      setenv(given.substr(0, equals).c_str(), given.substr(equals + 1).c_str(), 1);
+    prepare_environment(1);
+    const char* value = std::getenv(variable);
+    const std::string text = value == nullptr ? "-" : value;
+    _exit(write(ends[1], text.data(), text.size()) < 0 ? 1 : 0);
+  }
+  waitpid(child, nullptr, 0);
+  std::array<char, 100> text{};
+  const ssize_t size = read(ends[0], text.data(), text.size());
+  close(ends[0]);
+  close(ends[1]);
+  return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+TEST_CASE(
+    "ranks that the program starts are not bound to a core each, unless the user says how they are to be "
+    "bound") {
+  const char *open_mpi_4 = "OMPI_MCA_hwloc_base_binding_policy",
+             *open_mpi_5 = "PRTE_MCA_hwloc_default_binding_policy";
+  CHECK(prepared(open_mpi_4, "") == "none");
+  CHECK(prepared(open_mpi_5, "") == "none");
+  CHECK(prepared(open_mpi_4, "OMPI_MCA_hwloc_base_binding_policy=core") == "core");
+  CHECK(prepared(open_mpi_5, "PRTE_MCA_hwloc_default_binding_policy=numa") == "numa");
+  CHECK(prepared(open_mpi_4, "OMPI_MCA_rmaps_base_mapping_policy=slot:PE=4") == "-");
 }
 
 TEST_CASE("more ranks than cores yield to each other, however they are started") {

@@ -200,6 +200,25 @@ TEST_CASE("a gradient counts by its elements, however it lies in memory") {
   CHECK(at::equal(one, other));
 }
 
+TEST_CASE("a step is a write that others notice") {
+  const OptimizerConfig config =
+      GENERATE(OptimizerConfig(Sgd{.lr = 0.1}), OptimizerConfig(Sgd{.momentum = 0.9}),
+               OptimizerConfig(Sgd{.momentum = 0.9, .dampening = 0.3}), OptimizerConfig(Adam{}),
+               OptimizerConfig(AdamW{.amsgrad = true}));
+  Pair pair;
+  const auto optimizer = make_optimizer({.optimizer = config}, pair.ours);
+  pair.set_gradients(/*skip_first=*/true);
+  std::vector<std::uint64_t> versions;
+  for (const NamedTensor& parameter : pair.ours) versions.push_back(parameter.tensor._version());
+  at::Tensor loss = pair.ours[1].tensor.pow(2).sum();
+  const auto gradients = pair.gradients();
+  optimizer->step({.gradients = gradients});
+  CHECK(pair.ours[0].tensor._version() == versions[0]);  // it had no gradient
+  CHECK(pair.ours[1].tensor._version() > versions[1]);
+  CHECK(pair.ours[2].tensor._version() > versions[2]);
+  CHECK_THROWS_WITH(loss.backward(), test::contains("modified by an inplace operation"));
+}
+
 /// A user's optimizer that forgets to override save and load.
 class Forgetful : public torch::optim::Optimizer {
  public:

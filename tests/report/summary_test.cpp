@@ -56,14 +56,15 @@ TEST_CASE("run.json has the fields of its contract", "[summary]") {
                      .samples_per_second = 1000,
                      .first_step_seconds = 0.25,
                      .peak_memory_bytes = std::int64_t{1} << 40,
-                     .parameters_sha256 = "ab"};
+                     .parameters_sha256 = "ab",
+                     .parameters_equal_on_all_ranks = true};
   write_atomically(files, dir.file("run.json"), to_json(summary));
   const auto json = nlohmann::json::parse(test::slurp(dir.file("run.json")));
   CHECK(json ==
         nlohmann::json::parse(R"({"status": "done", "exit_code": 0, "world_size": 4, "strategy": "ddp",
     "precision": "16-mixed", "epochs": 2, "global_step": 90, "metrics": {"train_loss": 0.5, "val_loss": null},
     "seconds": 1.5, "samples_per_second": 1000.0, "first_step_seconds": 0.25, "peak_memory_bytes": 1099511627776,
-    "parameters_sha256": "ab"})"));
+    "parameters_sha256": "ab", "parameters_equal_on_all_ranks": true})"));
 
   summary.exit_code = 1;
   write_atomically(files, dir.file("run.json"), to_json(summary));
@@ -76,4 +77,5 @@ TEST_CASE("run.json has the fields of its contract", "[summary]") {
 
 TEST_CASE("run.json has an object of metrics even when there are none", "[summary]") {
   CHECK(nlohmann::json::parse(to_json(RunSummary{}))["metrics"].is_object());
+  CHECK(nlohmann::json::parse(to_json(RunSummary{}))["parameters_equal_on_all_ranks"].is_null());
 }

@@ -1,6 +1,8 @@
 #include "cxtrain/trainer/metric_store.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <c10/core/InferenceMode.h>
 
 #include "support/catch.h"
 
@@ -34,6 +36,23 @@ TEST_CASE("values from devices and from the host are one metric's") {
   CHECK(over_an_epoch(ReduceFx::sum) == 13);
   CHECK(over_an_epoch(ReduceFx::min) == -1);
   CHECK(over_an_epoch(ReduceFx::max) == 8);
+}
+
+TEST_CASE("a metric of a device may be logged in inference mode and outside of it") {
+  const LogRule rule{
+      .hook = "validation_step", .phase = LogRule::Phase::evaluation, .allowed = LogRule::Allowed::both};
+  const auto log_one = [](MetricStore& store, bool inference, const LogOptions& options) {
+    const c10::InferenceMode mode(inference);
+    // Like a GPU's, its value is not on the host; unlike a GPU, every machine has it.
+    store.log("loss", at::empty({}, at::TensorOptions(at::kMeta).dtype(at::kFloat)), options);
+  };
+  const ReduceFx fx = GENERATE(ReduceFx::mean, ReduceFx::sum, ReduceFx::min, ReduceFx::max);
+  const bool inference_first = GENERATE(true, false);
+  CAPTURE(static_cast<int>(fx), inference_first);
+  MetricStore store;
+  store.enter({&rule, 4});
+  for (int i = 0; i < 4; ++i)
+    CHECK_NOTHROW(log_one(store, inference_first == (i % 2 == 0), {.reduce_fx = fx}));
 }
 
 }  // namespace

@@ -72,6 +72,8 @@ TEST_CASE("O2 keeps batch norm and losses in float32, and honours parameter grou
   CHECK(model.first->weight.scalar_type() == at::kHalf);
   CHECK(model.norm->weight.scalar_type() == at::kFloat);
   CHECK(model.norm->running_mean.scalar_type() == at::kFloat);
+  CHECK(model.norm->num_batches_tracked.scalar_type() == at::kLong);  // a count is no measurement
+  CHECK(model.norm->num_batches_tracked.item<std::int64_t>() == 8);
   CHECK(model.input == at::kHalf);
   CHECK(model.loss_dtype == at::kFloat);
   CHECK_FALSE(model.first->weight.equal(before));

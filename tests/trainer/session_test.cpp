@@ -1,4 +1,5 @@
 #include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
 
 #include <algorithm>
 
@@ -192,6 +193,26 @@ TEST_CASE("a tuner finds what was asked for, and leaves options and model as the
   CHECK(session.loader(bench.data.train_dataloader(), /*training=*/true)->num_batches() == 1);
   CHECK(std::count(bench.strategy.calls.begin(), bench.strategy.calls.end(), "prepare") == 2);
   session.finish();
+}
+
+TEST_CASE(
+    "a complex parameter that is to be trained is refused before the first step, and may be there "
+    "otherwise") {
+  struct Spectral : Regression {
+    Spectral() { filter = register_parameter("filter", at::ones({3}, at::kComplexFloat)); }
+    at::Tensor filter;
+  };
+  const test::TempDir dir;
+  SoloWorld world;
+  ToyData data(32, 8, 16);
+  Trainer trainer(world, test::quiet(dir.path()));
+  Spectral model;
+  CHECK_THROWS_WITH(trainer.fit(model, data), test::contains("parameter filter is complex (ComplexFloat)") &&
+                                                  test::contains("view_as_real"));
+  CHECK(model.training_steps == 0);
+  CHECK(trainer.validate(model, data).status == "done");
+  model.filter.set_requires_grad(false);
+  CHECK(trainer.fit(model, data).status == "done");
 }
 
 }  // namespace

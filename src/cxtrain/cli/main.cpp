@@ -19,6 +19,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_choice.h"
+#include "cxtrain/device/cuda_driver.h"
 #include "cxtrain/device/hardware.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
@@ -220,6 +221,7 @@ void print_result(const RunSummary& summary, const std::string& log_dir) {
 
 int run_main(int argc, char** argv, const std::function<void(Registry&)>& register_components,
              const std::function<void(Trainer&)>& configure) {
+  number_gpus_by_pci_bus();
   return run_to_status([&] {
     const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
     Request request;
@@ -249,6 +251,7 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
 
 int run_trainer(int argc, char** argv, const Options& options, const std::function<void(Trainer&)>& work,
                 const std::function<void(Registry&)>& register_components) {
+  number_gpus_by_pci_bus();
   return run_to_status([&] {
     Job job(argc, argv, {.timeout_seconds = options.timeout_seconds, .quiet = options.quiet});
     World& world = job.world();

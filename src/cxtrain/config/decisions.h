@@ -66,6 +66,10 @@ std::vector<int> choose_launch(const TrainerOptions& asked, const KnownStrategie
 /// bf16-mixed.
 void choose_precision(const TrainerOptions& trainer, Plan& plan);
 
+/// Refuses a driver that is too old for this build's CUDA, and GPUs among the planned ones that its LibTorch
+/// cannot use. What is not known is not refused. After `place_ranks`.
+void check_cuda(const Hardware& hardware, Plan& plan);
+
 /// Fills plan.ranks, plan.devices and, on GPUs, plan.replicas: each rank of a node gets its share of the
 /// devices that were asked for, else of the first ones that the node shows, else they take turns on too few.
 /// Needs what `choose_launch` decided; `rank_nodes` is its answer.

@@ -1,5 +1,7 @@
 #include "cxtrain/config/decisions.h"
 
+#include <algorithm>
+
 #include "cxtrain/config/devices.h"
 #include "cxtrain/config/suggestions.h"
 
@@ -42,11 +44,13 @@ class Chooser {
     } else {
       choice_.only_free = trainer_.auto_select_gpus && choice_.gpu;
     }
-    if (accelerator == "auto" && !trainer_.gpus && !hardware_.gpu_support &&
-        !hardware_.node(0).gpus.empty()) {
+    const bool unusable = !hardware_.gpu_support || !hardware_.node(0).cuda_failure.empty();
+    if (accelerator == "auto" && !trainer_.gpus && unusable && !hardware_.node(0).gpus.empty()) {
       plan_.warnings.push_back(
           {"accelerator", describe_gpus(hardware_, 0) + ": the run uses the CPU",
-           "install the CUDA toolkit and NCCL and build it again, or say --accelerator cpu"});
+           hardware_.gpu_support
+               ? "mend the driver's installation, or say --accelerator cpu"
+               : "install the CUDA toolkit and NCCL and build it again, or say --accelerator cpu"});
     }
     if (trainer_.auto_select_gpus && !choice_.gpu) {
       plan_.warnings.push_back({"auto_select_gpus", "auto_select_gpus has no effect on the CPU", "drop it"});
@@ -171,12 +175,20 @@ class Chooser {
 
 std::string describe_gpus(const Hardware& hardware, int node) {
   const Node& machine = hardware.node(node);
-  const std::size_t all = machine.gpus.size(), visible = visible_gpus(hardware, node).gpus.size();
+  const auto count = [&](auto which) {
+    return std::count_if(machine.gpus.begin(), machine.gpus.end(), which);
+  };
+  const auto all = count([](const Gpu& gpu) { return gpu.mig != Mig::instance; });
+  const auto instances = count([](const Gpu& gpu) { return gpu.mig == Mig::instance; });
+  const std::size_t visible = visible_gpus(hardware, node).gpus.size();
   std::string text =
       "node " + machine.hostname + " has " + std::to_string(all) + (all == 1 ? " GPU" : " GPUs");
+  if (instances > 0)
+    text += " and " + std::to_string(instances) + (instances == 1 ? " MIG instance" : " MIG instances");
   if (!hardware.gpu_support) return text + ", and this cxtrain was built without CUDA";
+  if (!machine.cuda_failure.empty()) return text + ", and CUDA cannot use them: " + machine.cuda_failure;
   if (const auto variable = hardware.env.find("CUDA_VISIBLE_DEVICES");
-      variable != hardware.env.end() && all > 0) {
+      variable != hardware.env.end() && !machine.gpus.empty()) {
     text += ", of which CUDA_VISIBLE_DEVICES=" + variable->second + " shows " + std::to_string(visible);
   }
   return text;

@@ -58,13 +58,37 @@ const Gpu* find_gpu(const std::vector<Gpu>& gpus, std::string_view entry) {
   // CUDA reads numbers as strtol does: "1gpu" is 1.
   const std::size_t digits = std::min(entry.find_first_not_of("0123456789"), entry.size());
   const auto index = parse_integer(entry.substr(0, digits));
-  const auto found =
-      std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& gpu) { return index && gpu.index == *index; });
+  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& gpu) {
+    return index && gpu.index == *index && gpu.mig != Mig::instance;  // which have no number
+  });
   return found == gpus.end() ? nullptr : &*found;
 }
 
 constexpr std::int64_t kContextMib = 512;
 constexpr int kIdlePercent = 10;
+
+/// What CUDA shows where nobody says what to show.
+std::vector<Gpu> without_variable(const std::vector<Gpu>& gpus) {
+  std::vector<Gpu> shown;
+  for (const Gpu& gpu : gpus) {
+    if (gpu.mig == Mig::none) shown.push_back(gpu);
+  }
+  const auto instance =
+      std::find_if(gpus.begin(), gpus.end(), [](const Gpu& gpu) { return gpu.mig == Mig::instance; });
+  if (shown.empty() && instance != gpus.end()) shown.push_back(*instance);
+  return shown;
+}
+
+/// The GPUs of these UUIDs.
+std::vector<Gpu> named(const std::vector<std::string>& uuids, const std::vector<Gpu>& gpus) {
+  std::vector<Gpu> found;
+  for (const std::string& uuid : uuids) {
+    const auto gpu =
+        std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& other) { return other.uuid == uuid; });
+    if (gpu != gpus.end()) found.push_back(*gpu);
+  }
+  return found;
+}
 
 void append(std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; }
 
@@ -122,7 +146,7 @@ Parsed<std::vector<int>> pick_devices(const DeviceList& list, int available) {
 
 VisibleGpus visible_gpus(const std::vector<Gpu>& gpus,
                          const std::optional<std::string>& cuda_visible_devices) {
-  if (!cuda_visible_devices) return {gpus, ""};
+  if (!cuda_visible_devices) return {without_variable(gpus), ""};
   VisibleGpus visible;
   std::string_view rest = *cuda_visible_devices;
   while (!trim(rest).empty()) {
@@ -144,8 +168,15 @@ VisibleGpus visible_gpus(const std::vector<Gpu>& gpus,
 VisibleGpus visible_gpus(const Hardware& hardware, int n) {
   if (!hardware.gpu_support) return {};
   const auto variable = hardware.env.find("CUDA_VISIBLE_DEVICES");
-  return visible_gpus(hardware.node(n).gpus,
-                      variable == hardware.env.end() ? std::nullopt : std::optional(variable->second));
+  const Node& node = hardware.node(n);
+  VisibleGpus visible = visible_gpus(
+      node.gpus, variable == hardware.env.end() ? std::nullopt : std::optional(variable->second));
+  if (!node.visible) return visible;
+  // CUDA's word counts. An entry is to blame only where it is as this file reads the variable.
+  const std::size_t as_read = visible.gpus.size();
+  visible.gpus = named(*node.visible, node.gpus);
+  if (visible.gpus.size() != as_read) visible.ignored.clear();
+  return visible;
 }
 
 std::string occupied_by(const Gpu& gpu) {

@@ -45,11 +45,13 @@ struct VisibleGpus {
 
 /// CUDA's reading of CUDA_VISIBLE_DEVICES: physical indices, or UUIDs, or unambiguous beginnings of UUIDs,
 /// separated by commas. The first entry that names no GPU (-1, too large, unknown, ambiguous) hides itself
-/// and all that follow; an entry repeated hides everything. Absent: all GPUs; set but empty: none.
+/// and all that follow; an entry repeated hides everything. Absent: all GPUs, and where MIG divides all of
+/// them the first instance, as CUDA then shows no more; set but empty: none.
 VisibleGpus visible_gpus(const std::vector<Gpu>& gpus,
                          const std::optional<std::string>& cuda_visible_devices);
 
-/// The same for node `n`, with the variable from the hardware's `env`. None in a build without GPU support.
+/// The same for node `n`: what CUDA's driver said where it was asked, else by the variable from the
+/// hardware's `env`. None in a build without GPU support.
 VisibleGpus visible_gpus(const Hardware& hardware, int n);
 
 /// What somebody else does with a GPU, or why it cannot be used: "2 processes, 40210 MiB of memory used".

@@ -84,6 +84,7 @@ Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts&
   choose_memory_log(trainer, plan);
   // Ranks without known devices would only add errors about devices that were refused already.
   if (devices_known) place_ranks(rank_nodes, hardware, devices, plan);
+  check_cuda(hardware, plan);
   return plan;
 }
 

@@ -1,5 +1,9 @@
+#include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "cxtrain/accelerator/accelerator.h"
@@ -14,8 +18,34 @@
 namespace cxtrain {
 namespace {
 
-std::string cuda_version_text(int code) {
+std::string cuda_text(int code) {
   return std::to_string(code / 1000) + "." + std::to_string(code % 1000 / 10);
+}
+
+/// The driver's answer, which tells the instances of a GPU that is divided by MIG from each other; where it
+/// has none, the run-time library's.
+std::array<char, 16> uuid_bytes(c10::Device device) {
+  std::array<char, 16> bytes{};
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY);
+  const auto start =
+      driver == nullptr ? nullptr : reinterpret_cast<decltype(&cuInit)>(dlsym(driver, "cuInit"));
+  const auto ask = driver == nullptr
+                       ? nullptr
+                       : reinterpret_cast<decltype(&cuDeviceGetUuid)>(dlsym(driver, "cuDeviceGetUuid_v2"));
+  CUuuid uuid{};
+  if (start != nullptr && ask != nullptr && start(0) == CUDA_SUCCESS &&
+      ask(&uuid, device.index()) == CUDA_SUCCESS) {
+    std::copy_n(uuid.bytes, bytes.size(), bytes.begin());
+    return bytes;
+  }
+  cudaDeviceProp properties{};
+  if (const cudaError_t failed = cudaGetDeviceProperties(&properties, device.index());
+      failed != cudaSuccess) {
+    throw CommunicationError(device.str() +
+                             ": CUDA does not say which GPU it is: " + cudaGetErrorString(failed));
+  }
+  std::copy_n(properties.uuid.bytes, bytes.size(), bytes.begin());
+  return bytes;
 }
 
 class CudaAccelerator final : public Accelerator {
@@ -23,19 +53,14 @@ class CudaAccelerator final : public Accelerator {
   c10::DeviceType type() const override { return c10::kCUDA; }
 
   std::string uuid(c10::Device device) const override {
-    cudaDeviceProp properties{};
-    if (const cudaError_t failed = cudaGetDeviceProperties(&properties, device.index());
-        failed != cudaSuccess) {
-      throw CommunicationError(device.str() +
-                               ": CUDA does not say which GPU it is: " + cudaGetErrorString(failed));
-    }
     std::string text = "GPU-";
-    for (int i = 0; i < 16; ++i) {
-      if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    int position = 0;
+    for (const char byte : uuid_bytes(device)) {
+      if (position == 4 || position == 6 || position == 8 || position == 10) text += '-';
       char hex[3];
-      std::snprintf(hex, sizeof hex, "%02x",
-                    static_cast<unsigned>(static_cast<unsigned char>(properties.uuid.bytes[i])));
+      std::snprintf(hex, sizeof hex, "%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
       text += hex;
+      ++position;
     }
     return text;
   }
@@ -60,9 +85,8 @@ class CudaAccelerator final : public Accelerator {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     ncclGetVersion(&nccl);
-    return {"CUDA: built with " + cuda_version_text(CUDART_VERSION) + ", runtime " +
-                cuda_version_text(runtime) +
-                (driver == 0 ? ", no driver on this machine" : ", driver for " + cuda_version_text(driver)),
+    return {"CUDA: built with " + cuda_text(CUDART_VERSION) + ", runtime " + cuda_text(runtime) +
+                (driver == 0 ? ", no driver on this machine" : ", driver for " + cuda_text(driver)),
             "NCCL: " + nccl_version_text(nccl) + " (headers " + nccl_version_text(NCCL_VERSION_CODE) + ")"};
   }
 };

@@ -10,7 +10,9 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/process.h"
+#include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/device/cuda_driver.h"
 #include "cxtrain/device/nvml.h"
 #include "cxtrain/device/resources.h"
 
@@ -106,6 +108,14 @@ Gpu read_gpu(const Field& field) {
   field.member("utilization", false, into(gpu.utilization));
   field.member("compute_mode", false, into(gpu.compute_mode));
   field.member("processes", false, into(gpu.processes));
+  field.member("compute_capability", false, into(gpu.compute_capability));
+  field.member("mig", false, [&](const Field& mig) {
+    std::string word;
+    mig.read(word);
+    if (word != "divided" && word != "instance")
+      mig.refuse("expected divided or instance, found " + shortened(word, 40));
+    gpu.mig = word == "divided" ? Mig::divided : Mig::instance;
+  });
   return gpu;
 }
 
@@ -114,6 +124,12 @@ Node read_node(const Field& field) {
   field.member("hostname", false, into(node.hostname));
   field.member("cores", false, into(node.cores));
   if (node.cores < 1) field.refuse("a node has at least one core");
+  field.member("cuda_version", false, into(node.cuda_version));
+  field.member("cuda_failure", false, into(node.cuda_failure));
+  field.member("visible", false, [&](const Field& visible) {
+    node.visible.emplace();
+    visible.each([&](const Field& uuid) { uuid.read(node.visible->emplace_back()); });
+  });
   field.member("gpus", false, [&](const Field& gpus) {
     gpus.each([&](const Field& entry) {
       const Gpu gpu = read_gpu(entry);
@@ -129,7 +145,39 @@ Node read_node(const Field& field) {
 
 /// Whether both may use the same GPUs under the same numbers; how busy these are does not matter.
 bool show_the_same(const Hardware& a, const Hardware& b) {
-  return a.env == b.env && std::ranges::equal(a.nodes[0].gpus, b.nodes[0].gpus, {}, &Gpu::uuid, &Gpu::uuid);
+  return a.env == b.env && a.nodes[0].visible == b.nodes[0].visible &&
+         std::ranges::equal(a.nodes[0].gpus, b.nodes[0].gpus, {}, &Gpu::uuid, &Gpu::uuid);
+}
+
+Json to_json_object(const Gpu& gpu) {
+  Json json{{"index", gpu.index},
+            {"uuid", gpu.uuid},
+            {"name", gpu.name},
+            {"memory_total_mib", gpu.memory_total_mib},
+            {"memory_used_mib", gpu.memory_used_mib},
+            {"utilization", gpu.utilization},
+            {"compute_mode", gpu.compute_mode},
+            {"processes", gpu.processes}};
+  if (!gpu.compute_capability.empty()) json["compute_capability"] = gpu.compute_capability;
+  if (gpu.mig != Mig::none) json["mig"] = gpu.mig == Mig::divided ? "divided" : "instance";
+  return json;
+}
+
+std::string to_json_line(const Hardware& hardware, bool with_visible) {
+  Json nodes = Json::array();
+  for (const Node& node : hardware.nodes) {
+    Json gpus = Json::array();
+    for (const Gpu& gpu : node.gpus) gpus.push_back(to_json_object(gpu));
+    Json json{{"hostname", node.hostname}, {"cores", node.cores}, {"gpus", std::move(gpus)}};
+    if (!node.cuda_version.empty()) json["cuda_version"] = node.cuda_version;
+    if (!node.cuda_failure.empty()) json["cuda_failure"] = node.cuda_failure;
+    if (with_visible && node.visible) json["visible"] = *node.visible;
+    nodes.push_back(std::move(json));
+  }
+  Json env = Json::object();
+  for (const auto& [name, value] : hardware.env) env[name] = value;
+  const Json json{{"nodes", std::move(nodes)}, {"env", std::move(env)}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -139,13 +187,25 @@ const Node& Hardware::node(int n) const {
   return nodes[std::min(static_cast<std::size_t>(n), nodes.size() - 1)];
 }
 
+std::string cuda_version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 Hardware probe_hardware() {
   Hardware hardware;
   Node& node = hardware.nodes.emplace_back();
   node.hostname = hostname();
   node.cores = cores_of_this_process();
-  node.gpus = read_gpus_from_nvml();
   hardware.gpu_support = has_cuda_library();
+  if (hardware.gpu_support) {
+    hardware.cuda_runtime = CXTRAIN_CUDA_RUNTIME;
+    const bool may_fork = detect_launcher() == LaunchedBy::alone;
+    join_gpus(read_gpus_from_nvml(), may_fork ? read_gpus_from_driver_in_child() : read_gpus_from_driver(),
+              node);
+    if (node.cuda_version.empty() && !node.gpus.empty()) node.cuda_version = cuda_version_from_nvml();
+  } else {
+    node.gpus = read_gpus_from_nvml();
+  }
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
     hardware.env["CUDA_VISIBLE_DEVICES"] = visible;
   return hardware;
@@ -178,26 +238,9 @@ Hardware parse_hardware(std::string_view text, const std::string& file) {
   return hardware;
 }
 
-std::string to_json(const Hardware& hardware) {
-  Json nodes = Json::array();
-  for (const Node& node : hardware.nodes) {
-    Json gpus = Json::array();
-    for (const Gpu& gpu : node.gpus) {
-      gpus.push_back({{"index", gpu.index},
-                      {"uuid", gpu.uuid},
-                      {"name", gpu.name},
-                      {"memory_total_mib", gpu.memory_total_mib},
-                      {"memory_used_mib", gpu.memory_used_mib},
-                      {"utilization", gpu.utilization},
-                      {"compute_mode", gpu.compute_mode},
-                      {"processes", gpu.processes}});
-    }
-    nodes.push_back({{"hostname", node.hostname}, {"cores", node.cores}, {"gpus", std::move(gpus)}});
-  }
-  Json env = Json::object();
-  for (const auto& [name, value] : hardware.env) env[name] = value;
-  const Json json{{"nodes", std::move(nodes)}, {"env", std::move(env)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string to_json(const Hardware& hardware) { return to_json_line(hardware, /*with_visible=*/false); }
+std::string to_json_with_visible(const Hardware& hardware) {
+  return to_json_line(hardware, /*with_visible=*/true);
 }
 
 Hardware merge_hardware(const std::vector<Hardware>& seen, const std::vector<int>& nodes, int me) {
@@ -206,6 +249,7 @@ Hardware merge_hardware(const std::vector<Hardware>& seen, const std::vector<int
   Hardware merged;
   merged.env = own.env;
   merged.gpu_support = own.gpu_support;
+  merged.cuda_runtime = own.cuda_runtime;
   for (int node = 0; node <= *std::ranges::max_element(nodes); ++node) {
     const auto first = static_cast<std::size_t>(std::ranges::find(nodes, node) - nodes.begin());
     bool shared = true;
@@ -220,7 +264,7 @@ Hardware merge_hardware(const std::vector<Hardware>& seen, const std::vector<int
 Hardware gather_hardware(World& world) {
   const Hardware own = probe_hardware();
   std::vector<Hardware> seen;
-  for (const std::string& text : world.all_gather(to_json(own))) {
+  for (const std::string& text : world.all_gather(to_json_with_visible(own))) {
     seen.push_back(parse_hardware(text, "a rank's hardware"));
   }
   seen[static_cast<std::size_t>(world.rank())] = own;  // what a file of hardware does not hold, too

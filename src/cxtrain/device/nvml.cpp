@@ -1,24 +1,23 @@
 #include "cxtrain/device/nvml.h"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "cxtrain/device/driver_library.h"
+
 namespace cxtrain {
 namespace {
 
-/// The driver's management library, opened by name, with a session in it. Functions are looked up when they
-/// are called: an old library lacks some.
+/// The driver's management library with a session in it.
 class NvmlLibrary {
  public:
   using Device = struct nvmlDevice_st*;
   static constexpr int kSuccess = 0;
   static constexpr int kInsufficientSize = 7;
 
-  explicit NvmlLibrary(const char* name) : library_(dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
+  explicit NvmlLibrary(const char* name) : library_(name) {
     started_ = library_ && call<int()>("nvmlInit_v2") == kSuccess;
   }
   ~NvmlLibrary() {
@@ -33,8 +32,7 @@ class NvmlLibrary {
   template <class Signature, class... Args>
   int call(const char* name, Args... args) const {
     constexpr int kFunctionNotFound = 13;
-    auto* function = reinterpret_cast<Signature*>(dlsym(library_.get(), name));
-    return function == nullptr ? kFunctionNotFound : function(args...);
+    return library_.call_or<Signature>(kFunctionNotFound, name, args...);
   }
 
   /// The GPU of this index in PCI bus order; null for none.
@@ -45,10 +43,7 @@ class NvmlLibrary {
   }
 
  private:
-  struct Close {
-    void operator()(void* library) const { dlclose(library); }
-  };
-  std::unique_ptr<void, Close> library_;
+  DriverLibrary library_;
   bool started_ = false;
 };
 
@@ -116,6 +111,10 @@ Gpu describe(const NvmlLibrary& nvml, Device device, int index) {
   gpu.name = text_of(nvml, "nvmlDeviceGetName", device);
   gpu.uuid = text_of(nvml, "nvmlDeviceGetUUID", device);
   gpu.compute_mode = compute_mode_of(nvml, device);
+  int major = 0, minor = 0;
+  if (nvml.call<int(Device, int*, int*)>("nvmlDeviceGetCudaComputeCapability", device, &major, &minor) ==
+      kSuccess)
+    gpu.compute_capability = std::to_string(major) + "." + std::to_string(minor);
   if (const auto memory = memory_of(nvml, device)) {
     gpu.memory_total_mib = static_cast<std::int64_t>(memory->total_mib);
     gpu.memory_used_mib = static_cast<std::int64_t>(memory->used_mib);
@@ -129,6 +128,27 @@ Gpu describe(const NvmlLibrary& nvml, Device device, int index) {
     gpu.processes = static_cast<int>(processes);
   }
   return gpu;
+}
+
+/// Whether MIG divides this GPU.
+bool is_divided(const NvmlLibrary& nvml, Device device) {
+  unsigned int now = 0, after_reset = 0;
+  return nvml.call<int(Device, unsigned int*, unsigned int*)>("nvmlDeviceGetMigMode", device, &now,
+                                                              &after_reset) == kSuccess &&
+         now == 1;
+}
+
+std::vector<Device> instances_of(const NvmlLibrary& nvml, Device device) {
+  unsigned int most = 0;
+  nvml.call<int(Device, unsigned int*)>("nvmlDeviceGetMaxMigDeviceCount", device, &most);
+  std::vector<Device> instances;
+  for (unsigned int i = 0; i < most; ++i) {
+    Device instance = nullptr;  // the numbers have gaps
+    if (nvml.call<int(Device, unsigned int, Device*)>("nvmlDeviceGetMigDeviceHandleByIndex", device, i,
+                                                      &instance) == kSuccess)
+      instances.push_back(instance);
+  }
+  return instances;
 }
 
 class NvmlMonitor final : public GpuMonitor {
@@ -163,10 +183,28 @@ std::vector<Gpu> read_gpus_from_nvml(const char* library) {
   if (!nvml.started() || nvml.call<int(unsigned int*)>("nvmlDeviceGetCount_v2", &count) != kSuccess)
     return {};
   std::vector<Gpu> gpus;
+  std::vector<Device> instances;
   for (unsigned int i = 0; i < count; ++i) {
-    if (const Device device = nvml.device(i)) gpus.push_back(describe(nvml, device, static_cast<int>(i)));
+    const Device device = nvml.device(i);
+    if (device == nullptr) continue;
+    gpus.push_back(describe(nvml, device, static_cast<int>(i)));
+    if (!is_divided(nvml, device)) continue;
+    gpus.back().mig = Mig::divided;
+    for (const Device instance : instances_of(nvml, device)) instances.push_back(instance);
+  }
+  for (const Device instance : instances) {
+    gpus.push_back(describe(nvml, instance, static_cast<int>(count++)));
+    gpus.back().mig = Mig::instance;
   }
   return gpus;
+}
+
+std::string cuda_version_from_nvml(const char* library) {
+  const NvmlLibrary nvml(library);
+  int version = 0;
+  if (!nvml.started() || nvml.call<int(int*)>("nvmlSystemGetCudaDriverVersion_v2", &version) != kSuccess)
+    return {};
+  return cuda_version_text(version);
 }
 
 std::unique_ptr<GpuMonitor> open_gpu_monitor(const char* library) {

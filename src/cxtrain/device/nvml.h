@@ -2,13 +2,14 @@
 
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cxtrain/device/hardware.h"
 
-/// What the driver's management library (NVML) tells of the GPUs of this machine, in PCI bus order. The
-/// library belongs to the driver and is opened by name. None of this creates a CUDA context, and
-/// CUDA_VISIBLE_DEVICES is ignored.
+/// What the driver's management library (NVML) tells of the GPUs of this machine, in PCI bus order, MIG
+/// instances last. The library belongs to the driver and is opened by name. None of this creates a CUDA
+/// context, and CUDA_VISIBLE_DEVICES is ignored.
 namespace cxtrain {
 
 inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
@@ -16,6 +17,9 @@ inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 /// The GPUs; none without the library or without a working driver. What a GPU does not tell keeps its
 /// default.
 std::vector<Gpu> read_gpus_from_nvml(const char* library = kNvmlLibrary);
+
+/// The newest CUDA that the driver runs, "13.0"; empty where it does not tell.
+std::string cuda_version_from_nvml(const char* library = kNvmlLibrary);
 
 /// How a GPU is doing at the moment, whoever uses it; not-a-number for what it does not tell.
 struct GpuSample {

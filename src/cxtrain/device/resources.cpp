@@ -1,6 +1,5 @@
 #include "cxtrain/device/resources.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -11,7 +10,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
+
+#include "cxtrain/device/core_share.h"
 
 namespace cxtrain {
 namespace {
@@ -34,12 +34,7 @@ double percent(double part, double whole) { return whole > 0 ? 100 * part / whol
 
 }  // namespace
 
-int cores_of_this_process() {
-  // The mask that mpirun or Slurm bound the process to; a fixed-size set fails on machines beyond 1,024 CPUs.
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
+int cores_of_this_process() { return std::max(1, static_cast<int>(cores_of_mask().size())); }
 
 std::int64_t peak_resident_bytes() {
   // VmHWM belongs to this program; getrusage's maximum survives exec and may be that of whoever started it.

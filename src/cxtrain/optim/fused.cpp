@@ -61,6 +61,15 @@ at::Tensor laid_out_like(const at::Tensor& parameter, const at::Tensor& gradient
   return at::empty_like(parameter).copy_(gradient);
 }
 
+/// ATen raises the version counter of what an operation writes to, so that others notice: autograd, which
+/// refuses a backward pass through values that are gone, and who keeps copies. The fused kernels return
+/// nothing, and what does not return its output raises no counter.
+void note_writes(const std::vector<at::Tensor>& written) {
+  for (const at::Tensor& tensor : written) {
+    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
 /// A tensor of the state that has an element for each of the piece's.
 Piece like(const Piece& piece, const std::string& prefix, const at::Tensor& values) {
   return {prefix + piece.name, values, piece.shape, piece.range};
@@ -162,6 +171,9 @@ void FusedOptimizer::step(const StepInputs& inputs) {
     };
     count([](at::Tensor& step) { step.add_(1); });
     std::visit([&](const auto& rule) { update(rule, bundle, bundle.lr * lr_factor_, found_inf); }, rule_);
+    for (const auto* list :
+         {&selection_.parameters, &selection_.first, &selection_.second, &selection_.largest})
+      note_writes(*list);
     if (found_inf) count([skipped = found_inf->reshape({})](at::Tensor& step) { step.sub_(skipped); });
   }
   selection_.gradients

@@ -12,31 +12,38 @@ MasterWeights::MasterWeights(std::vector<NamedTensor> parameters, const Precisio
   const at::NoGradGuard no_grad;
   for (NamedTensor& named : masters_) {
     if (c10::elementSize(named.tensor.scalar_type()) >= 4) continue;
-    rounded_.push_back(named.tensor);
+    const auto alike = [&](const Pairs& pairs) {
+      const at::Tensor& other = pairs.rounded.front();
+      return other.scalar_type() == named.tensor.scalar_type() && other.device() == named.tensor.device();
+    };
+    auto pairs = std::find_if(pairs_.begin(), pairs_.end(), alike);
+    if (pairs == pairs_.end()) pairs = pairs_.emplace(pairs_.end());
+    pairs->rounded.push_back(named.tensor);
     named.tensor = named.tensor.to(at::kFloat).set_requires_grad(named.tensor.requires_grad());
-    precise_.push_back(named.tensor);
+    pairs->precise.push_back(named.tensor);
   }
 }
 
 void MasterWeights::take_gradients() {
   const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < rounded_.size(); ++i) {
-    const at::Tensor& from = rounded_[i].grad();
-    at::Tensor& to = precise_[i].mutable_grad();
-    if (!from.defined()) {
-      to.reset();
-      continue;
+  for (Pairs& pairs : pairs_) {
+    for (std::size_t i = 0; i < pairs.rounded.size(); ++i) {
+      const at::Tensor& from = pairs.rounded[i].grad();
+      at::Tensor& to = pairs.precise[i].mutable_grad();
+      if (!from.defined()) {
+        to.reset();
+        continue;
+      }
+      if (!to.defined()) to = at::empty_like(pairs.precise[i]);
+      to.copy_(from);
     }
-    if (!to.defined()) to = at::empty_like(precise_[i]);
-    to.copy_(from);
   }
   for (std::size_t i = 0; i < masters_.size(); ++i) gradients_[i] = masters_[i].tensor.grad();
 }
 
 void MasterWeights::write_back() {
-  if (rounded_.empty()) return;
   const at::NoGradGuard no_grad;
-  at::_foreach_copy_(rounded_, precise_);
+  for (const Pairs& pairs : pairs_) at::_foreach_copy_(pairs.rounded, pairs.precise);
 }
 
 }  // namespace cxtrain

@@ -38,9 +38,13 @@ class MasterWeights {
   std::vector<NamedTensor> masters_;
   std::vector<at::Tensor> gradients_;
 
-  // Those that differ from their parameter, in pairs.
-  std::vector<at::Tensor> rounded_;  ///< the model's
-  std::vector<at::Tensor> precise_;  ///< the masters
+  /// Those that differ from their parameter, of one dtype and device: ATen copies a list at once where all
+  /// its tensors are alike.
+  struct Pairs {
+    std::vector<at::Tensor> rounded;  ///< the model's
+    std::vector<at::Tensor> precise;  ///< their masters
+  };
+  std::vector<Pairs> pairs_;
 };
 
 }  // namespace cxtrain

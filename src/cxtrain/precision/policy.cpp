@@ -2,9 +2,17 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <atomic>
+
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
+namespace {
+
+/// Threads that are under an AutocastGuard.
+std::atomic<int> autocast_threads = 0;
+
+}  // namespace
 
 PrecisionPolicy precision_policy(std::string_view name, std::string_view amp_level) {
   PrecisionPolicy policy;
@@ -40,12 +48,12 @@ AutocastGuard::AutocastGuard(c10::DeviceType device, std::optional<c10::ScalarTy
   previous_dtype_ = at::autocast::get_autocast_dtype(device_);
   at::autocast::set_autocast_enabled(device_, true);
   at::autocast::set_autocast_dtype(device_, *dtype);
-  at::autocast::increment_nesting();
+  if (at::autocast::increment_nesting() == 1) ++autocast_threads;
 }
 
 AutocastGuard::~AutocastGuard() {
   if (!active_) return;
-  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  if (at::autocast::decrement_nesting() == 0 && --autocast_threads == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_dtype(device_, previous_dtype_);
   at::autocast::set_autocast_enabled(device_, was_enabled_);
 }

@@ -26,8 +26,8 @@ struct PrecisionPolicy {
 PrecisionPolicy precision_policy(std::string_view name, std::string_view amp_level = "");
 
 /// Autocast for this thread while it lives: the forward pass and the loss, nothing else. Without a dtype it
-/// does nothing. The outermost guard drops the cache of converted weights, which the optimizer step makes
-/// stale.
+/// does nothing. The cache of converted weights, which the optimizer step makes stale, is the process's: the
+/// last of the outermost guards of all threads drops it, when no forward pass reads it.
 class AutocastGuard {
  public:
   AutocastGuard(c10::DeviceType device, std::optional<c10::ScalarType> dtype);

@@ -32,7 +32,7 @@ std::int64_t next_version(std::span<const std::string> names) {
 }  // namespace
 
 std::string to_json(const RunSummary& summary) {
-  const nlohmann::ordered_json json{
+  nlohmann::ordered_json json{
       {"status", summary.status},
       {"exit_code", summary.exit_code},
       {"world_size", summary.world_size},
@@ -46,7 +46,10 @@ std::string to_json(const RunSummary& summary) {
       {"first_step_seconds", summary.first_step_seconds},
       {"peak_memory_bytes", summary.peak_memory_bytes},
       {"parameters_sha256", summary.parameters_sha256},
+      {"parameters_equal_on_all_ranks", nullptr},
   };
+  if (summary.parameters_equal_on_all_ranks)
+    json["parameters_equal_on_all_ranks"] = *summary.parameters_equal_on_all_ranks;
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "cxtrain/base/filesystem.h"
@@ -23,7 +24,9 @@ struct RunSummary {
   double samples_per_second = 0;  ///< over all ranks
   double first_step_seconds = 0;  ///< from the start of the program to the end of the first step
   std::int64_t peak_memory_bytes = 0;
-  std::string parameters_sha256;
+  std::string parameters_sha256;  ///< rank 0's
+  /// And whether every rank's is the same; absent where the ranks have not compared them.
+  std::optional<bool> parameters_equal_on_all_ranks = {};
 };
 
 /// Indented JSON; null for a number that is not finite.

@@ -99,6 +99,10 @@ class Strategy : public Stateful {
   virtual void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) = 0;
   virtual at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) = 0;
 
+  /// Brings the buffers to agreement over the ranks, as after a step: forward passes that no step followed
+  /// have left each rank with its own. Collective.
+  virtual void agree_on_buffers() {}
+
   /// Shows every parameter and buffer of the model as a whole, one at a time, in the order of their names, to
   /// every rank. `visit` must not keep the tensor, or write to it. Collective.
   virtual void visit_whole(const std::function<void(const NamedTensor&)>& visit) = 0;

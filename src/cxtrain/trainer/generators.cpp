@@ -21,6 +21,13 @@ std::string name_of(std::size_t device) { return device == 0 ? "cpu" : "gpu" + s
 
 }  // namespace
 
+std::vector<std::uint64_t> device_seeds(std::uint64_t seed, int rank, int world_size, std::size_t devices) {
+  std::vector<std::uint64_t> seeds;
+  for (std::size_t i = 0; i < devices; ++i)
+    seeds.push_back(seed + static_cast<std::uint64_t>(rank) + i * static_cast<std::uint64_t>(world_size));
+  return seeds;
+}
+
 Generators::Generators(std::vector<at::Device> devices) : devices_{at::kCPU} {
   for (const at::Device device : devices) {
     if (!device.is_cpu()) devices_.push_back(device);
@@ -28,10 +35,12 @@ Generators::Generators(std::vector<at::Device> devices) : devices_{at::kCPU} {
 }
 
 void Generators::seed_apart(std::uint64_t seed, int rank, int world_size) const {
-  const auto own = static_cast<std::uint64_t>(rank), ranks = static_cast<std::uint64_t>(world_size);
-  seed_one(generator_of(devices_[0]), seed + own);
+  // The processor's generator is of another kind: what it draws from the seed of the first GPU is not the
+  // same.
+  const std::vector<std::uint64_t> seeds = device_seeds(seed, rank, world_size, devices_.size());
+  seed_one(generator_of(devices_[0]), seeds[0]);
   for (std::size_t gpu = 1; gpu < devices_.size(); ++gpu)
-    seed_one(generator_of(devices_[gpu]), seed + own + (gpu - 1) * ranks);
+    seed_one(generator_of(devices_[gpu]), seeds[gpu - 1]);
 }
 
 void Generators::save(StateDict& state) const {

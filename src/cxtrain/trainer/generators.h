@@ -2,12 +2,17 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "cxtrain/state/stateful.h"
 
 namespace cxtrain {
+
+/// The seeds of the devices of rank `rank` out of `world_size`: no two devices of a job have the same, as
+/// long as no rank has another's number. The first device's is seed + rank.
+std::vector<std::uint64_t> device_seeds(std::uint64_t seed, int rank, int world_size, std::size_t devices);
 
 /// The random generators that this rank draws from: the processor's, and those of its GPUs.
 class Generators final : public Stateful {

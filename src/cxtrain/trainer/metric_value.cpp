@@ -1,8 +1,10 @@
 #include "cxtrain/trainer/metric_store.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 
@@ -39,6 +41,10 @@ void MetricAccumulator::add(ReduceFx fx, double value, double samples) {
 
 void MetricAccumulator::add(ReduceFx fx, const at::Tensor& value, double samples) {
   weight += samples;
+  // A sum that begins in an evaluation step may go on in a hook after it: a tensor made in inference mode
+  // could not be written to there.
+  const c10::InferenceMode everywhere(false);
+  const at::NoGradGuard no_grad;  // the guard above turns gradients on
   const at::Tensor scalar = value.reshape({});
   if (device.defined() && device.device() != value.device()) device = device.to(value.device());
   if (fx == ReduceFx::min || fx == ReduceFx::max) {

@@ -43,6 +43,19 @@ std::string short_type(const torch::nn::Module& module) {
 
 }  // namespace
 
+void require_real_parameters(const Module& module) {
+  for (const NamedTensor& parameter : module.all_parameters()) {
+    if (!parameter.tensor.is_complex() || !parameter.tensor.requires_grad()) continue;
+    throw ConfigError(
+        "model",
+        "its parameter " + parameter.name + " is complex (" +
+            std::string(c10::toString(parameter.tensor.scalar_type())) +
+            "), and only real numbers are trained",
+        "register at::view_as_real of it, with a last dimension of 2, and take at::view_as_complex of "
+        "that in the forward pass");
+  }
+}
+
 void require_finite_loss(const at::Tensor& loss) {
   if (!loss.defined() || at::isfinite(loss).all().item<bool>()) return;
   throw TrainingError("the loss is " + std::to_string(loss.item<double>()) +

@@ -13,6 +13,9 @@
 /// What a model shows of itself: whether it is finite, the norms of its gradients, its layers.
 namespace cxtrain {
 
+/// Throws ConfigError where a parameter that is trained is complex: neither optimizers nor the sums over
+/// ranks know what such a number's gradient is.
+void require_real_parameters(const Module& module);
 /// Throws TrainingError when the loss is NaN or infinite; an undefined one is fine.
 void require_finite_loss(const at::Tensor& loss);
 /// Throws TrainingError, on all ranks that share the work, where a parameter holds a NaN or an infinity; the

@@ -23,6 +23,15 @@ std::vector<NamedTensor> each_once(const torch::OrderedDict<std::string, at::Ten
   return result;
 }
 
+/// As Python's `Module.to`: indices, counts and masks stay what they are, where C++'s would cast them.
+void cast_floating_point(const torch::nn::Module& module, at::ScalarType dtype) {
+  for (const auto& tensors : {each_once(module.named_parameters()), each_once(module.named_buffers())}) {
+    for (const NamedTensor& named : tensors) {
+      if (named.tensor.is_floating_point()) at::Tensor(named.tensor).set_data(named.tensor.to(dtype));
+    }
+  }
+}
+
 }  // namespace
 
 void Module::validation_step(const Batch&, std::int64_t) {
@@ -57,9 +66,9 @@ void Module::place(std::span<const at::Device> devices, const PrecisionPolicy& p
   devices_.assign(devices.begin(), devices.end());
   const at::NoGradGuard no_grad;
   to(device());
-  if (precision.module_dtype) cast_floating_point(*precision.module_dtype);
+  if (precision.module_dtype) cast_floating_point(*this, *precision.module_dtype);
   if (precision.batch_norm_in_float32) {
-    for (const BatchNormLayer& layer : batch_norms(*this)) layer.module->to(at::kFloat);
+    for (const BatchNormLayer& layer : batch_norms(*this)) cast_floating_point(*layer.module, at::kFloat);
   }
   parts_asked_for_ = 0;
   place_parts();
@@ -71,15 +80,6 @@ void Module::place(std::span<const at::Device> devices, const PrecisionPolicy& p
                                                 : "its parts on " + std::to_string(parts_asked_for_)),
                       "--devices_per_rank " + std::to_string(std::max<std::size_t>(parts_asked_for_, 1)) +
                           ", or override place_parts() in the model's class");
-  }
-}
-
-/// As Python's `Module.to`: indices, counts and masks stay what they are, where C++'s would cast them.
-void Module::cast_floating_point(at::ScalarType dtype) {
-  for (const auto& tensors : {all_parameters(), all_buffers()}) {
-    for (const NamedTensor& named : tensors) {
-      if (named.tensor.is_floating_point()) at::Tensor(named.tensor).set_data(named.tensor.to(dtype));
-    }
   }
 }
 

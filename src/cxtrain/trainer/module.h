@@ -177,8 +177,6 @@ class Module : public torch::nn::Module, public Trainable {
   void attach(MetricSink* sink, RunView* run);
 
  private:
-  void cast_floating_point(at::ScalarType dtype);
-
   MetricSink* sink_ = nullptr;
   RunView* run_ = nullptr;
   std::vector<at::Device> devices_{at::kCPU};  ///< of this rank

@@ -22,6 +22,19 @@ std::string_view name_of(Stage stage) {
   return kNames[static_cast<std::size_t>(stage)];
 }
 
+/// "rank 3 has", "ranks 1, 2 and 3 have", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 40 more have".
+std::string list_of_ranks(const std::vector<std::size_t>& ranks) {
+  constexpr std::size_t kMost = 8;
+  if (ranks.size() == 1) return "rank " + std::to_string(ranks[0]) + " has";
+  const bool too_many = ranks.size() > kMost + 1;
+  const std::size_t listed = too_many ? kMost : ranks.size() - 1;
+  std::string text = "ranks ";
+  for (std::size_t i = 0; i < listed; ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return text + " and " +
+         (too_many ? std::to_string(ranks.size() - listed) + " more" : std::to_string(ranks.back())) +
+         " have";
+}
+
 }  // namespace
 
 Session::Session(const SessionInputs& inputs, Belongings& belongings, std::unique_ptr<Strategy> strategy,
@@ -45,6 +58,7 @@ void Session::open() {
   open_log_dir();
   run_agreed(world, [this] {
     make_replicas();
+    if (stage_ == Stage::fit || stage_ == Stage::tune) require_real_parameters(module_);
     strategy_->place(module_, context_);
   });
   strategy_->connect();
@@ -256,30 +270,40 @@ void Session::close_loggers() const noexcept {
   }
 }
 
-/// Fills in what the ranks find out together.
-void Session::check_parameters(RunSummary& summary) const {
+/// Fills in what the ranks find out together. A difference does not take from the user what the run has
+/// reached.
+void Session::compare_parameters(RunSummary& summary) const {
   World& world = inputs_.world;
   summary.parameters_sha256 = parameters_sha256(*strategy_);
   summary.peak_memory_bytes = world.max(summary.peak_memory_bytes);
   const std::vector<std::string> hashes = world.all_gather(summary.parameters_sha256);
+  summary.parameters_sha256 = hashes[0];
+  std::vector<std::size_t> others;
   for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
-    if (hashes[rank] == hashes[0]) continue;
-    throw AgreedError(ExitCode::failure,
-                      "at the end rank " + std::to_string(rank) +
-                          " holds other parameters or buffers than rank "
-                          "0; a hook changed them on some ranks only, or a buffer depends on the rank's data "
-                          "(trainer.sync_batchnorm)");
+    if (hashes[rank] != hashes[0]) others.push_back(rank);
   }
+  summary.parameters_equal_on_all_ranks = others.empty();
+  if (others.empty()) return;
+  log_warning("THE RANKS HAVE DRIFTED APART: at the end " + list_of_ranks(others) +
+              " other parameters or buffers than rank 0. What counts is rank 0's, and run.json says "
+              "parameters_equal_on_all_ranks: false. Look for a hook or an optimizer that is not the same on "
+              "all ranks, "
+              "a buffer that depends on the rank's data (trainer.sync_batchnorm), or GPUs of several models, "
+              "which may "
+              "round differently");
 }
 
 RunSummary Session::finish() {
+  strategy_->agree_on_buffers();
   RunSummary result = summary("done", static_cast<int>(ExitCode::done));
-  check_parameters(result);
+  // The files come first: reading all parameters may take long, or fail with the device.
+  close_loggers();
+  write_file("run.json", to_json(result));
+  compare_parameters(result);
   if (run_->state.global_step > 0) {
     belongings_.fitted = run_->state;
     belongings_.fitted_metrics = result.metrics;
   }
-  close_loggers();
   write_file("run.json", to_json(result));
   run_->call(hooks::teardown, name_of(stage_));
   strategy_->teardown();

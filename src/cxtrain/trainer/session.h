@@ -88,8 +88,8 @@ class Session {
   /// This rank's predictions, into the run's folder.
   void write_predictions(const Predictions& predictions) const noexcept;
 
-  /// Closes the books: summary, run.json, loggers, and the check that all ranks hold the same parameters.
-  /// Collective.
+  /// Closes the books: summary, run.json, loggers, and whether all ranks hold the same parameters, which is
+  /// logged and written down where they do not. Collective.
   RunSummary finish();
   /// The same, unchecked, for a run that a signal has stopped, with this exit status. The files come first:
   /// there may be no time for more. Every rank calls it.
@@ -103,7 +103,7 @@ class Session {
   void make_replicas();
   void open_log_dir();
   RunSummary summary(const char* status, int exit_code) const;
-  void check_parameters(RunSummary& summary) const;
+  void compare_parameters(RunSummary& summary) const;
   void close_loggers() const noexcept;
   /// A rank without samples runs no forward pass, which the other ranks' batch norms would wait for.
   void require_samples_everywhere(const ShardedSampler& sampler) const;

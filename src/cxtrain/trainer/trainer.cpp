@@ -1,5 +1,6 @@
 #include "cxtrain/trainer/trainer.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cxtrain/base/error.h"
@@ -11,11 +12,13 @@
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/switches.h"
 #include "cxtrain/config/values.h"
+#include "cxtrain/device/cuda_driver.h"
 #include "cxtrain/device/hardware.h"
 #include "cxtrain/plugin/accelerator_library.h"
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"
+#include "cxtrain/trainer/divide_cores.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit_loop.h"
 #include "cxtrain/trainer/session.h"
@@ -87,6 +90,18 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
   });
   world_.set_timeout(options_.timeout_seconds, {});
   apply_compute_settings(plan_, world_.facts(), device_);
+  divide_cores(world_, options_.data.num_workers, !device_.is_cpu());
+  run_agreed(world_, [this] { require_planned_devices(); });
+}
+
+void Trainer::require_planned_devices() const {
+  if (accelerator_ == nullptr) return;
+  const RankPlan& own = plan_.ranks.at(static_cast<std::size_t>(world_.rank()));
+  for (std::size_t i = 0; i < std::min(own.devices.size(), own.uuids.size()); ++i) {
+    const std::string other =
+        other_gpu_than_planned(own.devices[i], own.uuids[i], accelerator_->uuid(at::Device(own.devices[i])));
+    if (!other.empty()) throw ConfigError("trainer.devices", other, "");
+  }
 }
 
 Trainer::~Trainer() = default;

@@ -102,6 +102,8 @@ class Trainer {
   /// Sets the data up, opens a session, runs `work` in it and closes the books, however it ends.
   RunSummary in_session(Stage stage, Module& module, DataModule& data,
                         const std::function<void(Session&)>& work);
+  /// Throws ConfigError where CUDA's numbers mean other GPUs than the plan's.
+  void require_planned_devices() const;
   /// An error of this rank alone, on a device: reports it and ends the job while everything still stands.
   /// Taking apart what is on a device that has failed may hang or end the process, and the other ranks wait.
   void end_job(const std::exception& error) const;

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// How the ranks of a node share its cores.
+namespace cxtrain {
+
+/// The cores that this process may run on, by their numbers: the mask that mpirun or Slurm bound it to.
+std::vector<int> cores_of_mask();
+
+/// A set of cores as taskset(1) lists it, "0-3,8", and back. Numbers in ascending order; what is not in that
+/// form is left out.
+std::string format_cores(std::span<const int> cores);
+std::vector<int> parse_cores(std::string_view text);
+
+/// The cores that each rank of a node has for itself, at least 1: a core is divided among the ranks whose
+/// mask has it. Four unbound ranks on 16 cores have 4 each, and so have four of which mpirun bound two each
+/// to a socket of 8. `masks`: those of the node's ranks.
+std::vector<int> core_shares(std::span<const std::vector<int>> masks);
+
+/// What to say to the user where a rank has fewer cores than it has threads that always have work: the loop,
+/// its data workers, and on a GPU the one that feeds NCCL and autograd. Empty where it has enough.
+std::string too_few_cores(int rank, int cores, int data_workers, bool on_gpu);
+
+}  // namespace cxtrain

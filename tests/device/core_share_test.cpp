@@ -1,0 +1,75 @@
+#include "cxtrain/device/core_share.h"
+
+#include <unistd.h>
+
+#include "cxtrain/device/resources.h"
+#include "support/catch.h"
+
+namespace cxtrain {
+namespace {
+
+using Cores = std::vector<int>;
+
+TEST_CASE("cores are listed as taskset lists them", "[device]") {
+  struct Row {
+    Cores cores;
+    const char* text;
+  };
+  const Row row = GENERATE(values<Row>({{{}, ""},
+                                        {{3}, "3"},
+                                        {{0, 1, 2, 3}, "0-3"},
+                                        {{0, 2, 3, 4, 8}, "0,2-4,8"},
+                                        {{1000, 1001}, "1000-1001"}}));
+  CHECK(format_cores(row.cores) == row.text);
+  CHECK(parse_cores(row.text) == row.cores);
+}
+
+TEST_CASE("what is no list of cores is left out", "[device]") {
+  CHECK(parse_cores("x,2").size() == 1);
+  CHECK(parse_cores("3-1").empty());
+  CHECK(parse_cores("0-99999999999").empty());
+}
+
+TEST_CASE("the cores of a mask are divided among the ranks that have them", "[device]") {
+  const Cores socket0{0, 1, 2, 3, 4, 5, 6, 7}, socket1{8, 9, 10, 11, 12, 13, 14, 15};
+  Cores both = socket0;
+  both.insert(both.end(), socket1.begin(), socket1.end());
+  struct Row {
+    const char* what;
+    std::vector<Cores> masks;
+    std::vector<int> shares;
+  };
+  const Row row = GENERATE_COPY(values<Row>({
+      {"4 ranks bound to 2 sockets, as mpirun does with more than 2",
+       {socket0, socket1, socket0, socket1},
+       {4, 4, 4, 4}},
+      {"4 unbound ranks", {both, both, both, both}, {4, 4, 4, 4}},
+      {"a core each, as mpirun does with 2", {{0}, {8}}, {1, 1}},
+      {"3 on one socket, 1 on the other", {socket0, socket0, socket0, socket1}, {2, 2, 2, 8}},
+      {"3 on 3 cores", {{0, 1, 2}, {0, 1, 2}, {0, 1, 2}}, {1, 1, 1}},
+      {"more ranks than cores", {{0, 1}, {0, 1}, {0, 1}}, {1, 1, 1}},
+      {"one bound, one not", {socket0, both}, {4, 12}},
+      {"alone", {both}, {16}},
+      {"unknown", {{}}, {1}},
+  }));
+  CAPTURE(row.what);
+  CHECK(core_shares(row.masks) == row.shares);
+}
+
+TEST_CASE("this process has a mask, and as many cores in it as it may run on", "[device]") {
+  CHECK(static_cast<int>(cores_of_mask().size()) == cores_of_this_process());
+}
+
+TEST_CASE("a rank with fewer cores than busy threads is warned of", "[device]") {
+  CHECK(too_few_cores(0, 1, 0, false).empty());
+  CHECK(too_few_cores(0, 2, 0, true).empty());
+  CHECK(too_few_cores(0, 6, 4, true).empty());
+  CHECK_THAT(too_few_cores(3, 1, 0, true),
+             test::contains("rank 3 has 1 core and keeps 2 busy") && test::contains("--bind-to none"));
+  CHECK_THAT(too_few_cores(0, 2, 4, false),
+             test::contains("keeps 5 busy") && test::contains("4 data workers") &&
+                 test::contains("--cpus-per-task 5") && test::contains("fewer --data.num_workers"));
+}
+
+}  // namespace
+}  // namespace cxtrain

@@ -1,0 +1,74 @@
+#include "cxtrain/precision/master_weights.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+#include <ATen/record_function.h>
+
+#include "support/catch.h"
+
+namespace cxtrain {
+namespace {
+
+/// The lists that operations of this name are given while it lives.
+class ListsOf {
+ public:
+  explicit ListsOf(const char* name) {
+    wanted = name;
+    lists.clear();
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&note).needsInputs(true));
+  }
+  ~ListsOf() { at::removeCallback(handle_); }
+  ListsOf(const ListsOf&) = delete;
+  ListsOf& operator=(const ListsOf&) = delete;
+
+  static inline std::vector<std::vector<at::Tensor>> lists;
+
+ private:
+  static std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& call) {
+    if (wanted == call.name()) {
+      for (const c10::IValue& input : call.inputs()) {
+        if (input.isTensorList()) lists.push_back(input.toTensorVector());
+      }
+    }
+    return nullptr;
+  }
+  static inline std::string wanted;
+  at::CallbackHandle handle_;
+};
+
+TEST_CASE(
+    "masters of several 16-bit dtypes are rounded each into its own, and copied list by list of one dtype") {
+  std::vector<NamedTensor> parameters;
+  for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16, at::kFloat, at::kHalf, at::kBFloat16}) {
+    parameters.push_back(
+        {"p" + std::to_string(parameters.size()), at::rand({5}).to(dtype).set_requires_grad(true)});
+  }
+  MasterWeights masters(parameters, precision_policy("16-mixed", "O2"));
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    parameters[i].tensor.mutable_grad() = at::rand({5}).to(parameters[i].tensor.scalar_type());
+  masters.take_gradients();
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    CAPTURE(i);
+    const NamedTensor& master = masters.parameters()[i];
+    CHECK(master.name == parameters[i].name);
+    REQUIRE(master.tensor.scalar_type() == at::kFloat);
+    CHECK(at::equal(masters.gradients()[i], parameters[i].tensor.grad().to(at::kFloat)));
+    master.tensor.copy_(at::rand({5}));
+  }
+  {
+    const ListsOf copied("aten::_foreach_copy_");
+    masters.write_back();
+  }
+  CHECK(ListsOf::lists.size() == 4);  // to and from, for each of two dtypes
+  for (const auto& list : ListsOf::lists) {
+    for (const at::Tensor& tensor : list) CHECK(tensor.scalar_type() == list[0].scalar_type());
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& rounded = parameters[i].tensor;
+    CHECK(at::equal(rounded, masters.parameters()[i].tensor.to(rounded.scalar_type())));
+  }
+}
+
+}  // namespace
+}  // namespace cxtrain
