@@ -228,6 +228,10 @@ TEST_CASE_METHOD(TwoFakeDevices,
   at::_fused_adamw_({p}, {g}, {m}, {v}, {}, {steps}, 0.1, 0.9, 0.99, 0, 1e-8, false, false, {}, {});
   at::_fused_adam_({p}, {g}, {m}, {v}, {}, {steps}, 0.1, 0.9, 0.99, 0, 1e-8, false, false, {}, {});
   CHECK(p._version() == version);
+  at::_foreach_add_({p}, 1);
+  CHECK(p._version() == version + 1);
+  at::_foreach_mul_(std::vector{p}, std::vector{at::ones({4}, on)});
+  CHECK(p._version() == version + 2);
 
   at::_amp_foreach_non_finite_check_and_unscale_({g, m}, found, at::full({1}, 0.5f, on));
   CHECK(g[0].item<float>() == 2);  // the optimizer has unscaled it before
@@ -254,4 +258,43 @@ TEST_CASE_METHOD(TwoFakeDevices, "Operators that write through arguments are see
   CHECK((norm->weight + 1).defined());
   wait_for_all();
   forget_fake_races();
+}
+
+TEST_CASE_METHOD(TwoFakeDevices, "The parts of synchronised batch normalisation give what the whole gives") {
+  const at::Tensor input = at::randn({6, 3, 4, 4}), grad = at::randn({6, 3, 4, 4});
+  const at::Tensor weight = at::randn({3}), bias = at::randn({3});
+  at::Tensor running_mean = at::zeros({3}), running_var = at::ones({3});
+  const auto [expected, mean, invstd] =
+      at::native_batch_norm(input, weight, bias, running_mean, running_var, true, 0.1, 1e-5);
+  const auto [grad_input, grad_weight, grad_bias] = at::native_batch_norm_backward(
+      grad, input, weight, {}, {}, mean, invstd, true, 1e-5, {true, true, true});
+
+  const auto here = [&](const at::Tensor& tensor) { return tensor.to(device); };
+  std::vector<at::Tensor> means, invstds;
+  const std::vector<at::Tensor> shares{here(input.slice(0, 0, 2)), here(input.slice(0, 2, 6))};
+  for (const at::Tensor& share : shares) {
+    const auto [share_mean, share_invstd] = at::batch_norm_stats(share, 1e-5);
+    means.push_back(share_mean);
+    invstds.push_back(share_invstd);
+  }
+  const at::Tensor own_mean = here(at::zeros({3})), own_var = here(at::ones({3}));
+  const at::Tensor counts = here(at::tensor({32, 64}, at::kFloat));
+  const auto [all_mean, all_invstd] = at::batch_norm_gather_stats_with_counts(
+      shares[0], at::stack(means), at::stack(invstds), own_mean, own_var, 0.1, 1e-5, counts);
+  const auto same = [](const at::Tensor& found, const at::Tensor& wanted) {
+    return at::allclose(found.cpu(), wanted, 1e-4, 1e-5);
+  };
+  CHECK(same(all_mean, mean));
+  CHECK(same(all_invstd, invstd));
+  CHECK(same(own_mean, running_mean));
+  CHECK(same(own_var, running_var));
+  CHECK(same(at::batch_norm_elemt(here(input), here(weight), here(bias), all_mean, all_invstd, 1e-5),
+             expected));
+  const auto [sum_dy, sum_dy_xmu, found_weight, found_bias] = at::batch_norm_backward_reduce(
+      here(grad), here(input), all_mean, all_invstd, here(weight), true, true, true);
+  CHECK(same(found_weight, grad_weight));
+  CHECK(same(found_bias, grad_bias));
+  CHECK(same(at::batch_norm_backward_elemt(here(grad), here(input), all_mean, all_invstd, here(weight),
+                                           sum_dy, sum_dy_xmu, counts),
+             grad_input));
 }

@@ -12,6 +12,7 @@
 namespace cxtrain::test {
 
 void resize_storage(const c10::Storage& storage, std::size_t bytes);
+void register_foreach_kernels();
 
 namespace {
 
@@ -58,6 +59,7 @@ void use_fake_devices(int count) {
     c10::SetAllocator(c10::DeviceType::PrivateUse1, &DeviceMemory::instance());
     c10::impl::registerDeviceGuard(c10::DeviceType::PrivateUse1, &FakeGuard::instance());
     at::RegisterPrivateUse1HooksInterface(new FakeHooks);
+    register_foreach_kernels();
     return count;
   }();
   if (count > devices)
