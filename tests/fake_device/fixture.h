@@ -1,0 +1,50 @@
+#pragma once
+
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <string>
+#include <vector>
+
+#include "support/catch.h"
+#include "support/fake_device/fake_device.h"
+
+namespace cxtrain::test {
+
+/// Two fake devices, idle and without a race at a case's beginning. What races a case has not expected and
+/// forgotten fail it.
+class TwoFakeDevices {
+ public:
+  TwoFakeDevices() {
+    wait_for_all();
+    forget_fake_races();
+  }
+  ~TwoFakeDevices() {
+    CHECK(fake_races() == std::vector<std::string>{});
+    wait_for_all();
+    forget_fake_races();
+  }
+
+  /// Makes later work of one stream wait for what another was told.
+  static void wait(const c10::Stream& later, const c10::Stream& earlier) {
+    c10::Event event(c10::DeviceType::PrivateUse1);
+    event.record(earlier);
+    event.block(later);
+  }
+  c10::Stream side_stream() const { return impl.getStreamFromGlobalPool(device); }
+  void wait_for_all() const {
+    impl.synchronizeDevice(0);
+    impl.synchronizeDevice(1);
+  }
+
+ private:
+  int registered_ = (use_fake_devices(2), 2);
+
+ public:
+  c10::impl::VirtualGuardImpl impl{c10::DeviceType::PrivateUse1};
+  const c10::Device device = fake_device(0);
+  const c10::Stream main = impl.getStream(device);
+};
+
+}  // namespace cxtrain::test
