@@ -85,6 +85,7 @@ TEST_CASE_METHOD(Copies, "A copy from pinned memory reads it late, and a host th
   const at::Tensor target = at::empty({4}, options());
   target.copy_(source, true);
   SECTION("before anybody needs it") {
+    CHECK(at::ones({4}, options()).add(1).defined());
     source.fill_(4);
     CHECK(holds(target.cpu(), 4));
     CHECK(fake_races().size() == 1);

@@ -99,6 +99,10 @@ TEST_CASE("Views, strides, resizing and storage of fake tensors are those of any
   CHECK(same.is_set_to(a));
   CHECK(same.set_().numel() == 0);
 
+  const at::Tensor blob = at::from_blob(a.mutable_data_ptr(), {2}, at::device(c10::DeviceType::PrivateUse1));
+  CHECK(blob.device() == first);
+  CHECK(blob.cpu().equal(a.cpu().view(-1).slice(0, 0, 2)));
+
   const auto version = a._version();
   a.add_(1);
   CHECK(a._version() == version + 1);

@@ -281,9 +281,9 @@ TEST_CASE_METHOD(Fixture, "What no NCCL would take is refused") {
   }) == ncclInvalidUsage);
   CHECK_THAT(peers.library.get_last_error(peers.comms[0]), contains("1 float32") && contains("2 float32"));
   CHECK(peers.poll(1) == ncclInvalidUsage);
-  nccl.wait_limit_seconds = 0.05;
+  nccl.set_wait_limit(0.05);
   MovingNccl lonely;
-  lonely.wait_limit_seconds = 0.05;
+  lonely.set_wait_limit(0.05);
   ncclComm_t comm = nullptr;
   CHECK(lonely.library().comm_init_rank_config(&comm, 2, {}, 0, nullptr) == ncclInternalError);
 }

@@ -63,6 +63,20 @@ TEST_CASE_METHOD(TwoFakeDevices,
   CHECK(fake_races().empty());
 }
 
+TEST_CASE_METHOD(TwoFakeDevices, "What an operation has made is written by it") {
+  const at::Tensor a = at::ones({2, 4}, options());
+  const c10::Stream side = side_stream();
+  wait(side, main);
+  at::Tensor made;
+  {
+    const c10::StreamGuard in(side);
+    made = at::layer_norm(a, {4});
+  }
+  CHECK_THROWS_WITH(made + 1, contains("aten::native_layer_norm on fake:0, stream") && contains("write it"));
+  wait_for_all();
+  forget_fake_races();
+}
+
 TEST_CASE_METHOD(TwoFakeDevices, "Two readers are no race, a writer after one of them is") {
   const at::Tensor a = at::zeros({8}, options());
   const c10::Stream one = side_stream(), two = side_stream();
@@ -137,6 +151,25 @@ TEST_CASE_METHOD(TwoFakeDevices, "Bytes count: slices of one arena belong to two
   wait(side, main);
   forget_fake_races();
   CHECK(arena.sum().item<float>() == 64 * 4 * 3);
+}
+
+TEST_CASE_METHOD(TwoFakeDevices, "Bytes count: what was not written over is remembered") {
+  const at::Tensor arena = at::zeros({64}, options());
+  const c10::Stream side = side_stream();
+  arena.slice(0, 0, 64).add_(1);
+  wait(side, main);
+  {
+    const c10::StreamGuard in(side);
+    arena.slice(0, 16, 32).add_(1);
+  }
+  const c10::StreamGuard in(side_stream());
+  const std::string first = "on fake:0, stream 0 may still",
+                    second = "stream " + std::to_string(side.id()) + " may";
+  CHECK_THROWS_WITH(arena.slice(0, 0, 16).add_(1), contains(first));
+  CHECK_THROWS_WITH(arena.slice(0, 16, 32).add_(1), contains(second));
+  CHECK_THROWS_WITH(arena.slice(0, 32, 64).add_(1), contains(first));
+  wait_for_all();
+  forget_fake_races();
 }
 
 TEST_CASE_METHOD(TwoFakeDevices, "Bytes count: columns of one matrix, and slices along two dimensions") {

@@ -230,6 +230,13 @@ TEST_CASE_METHOD(TwoFakeDevices,
   CHECK(p._version() == version);
   at::_foreach_add_({p}, 1);
   CHECK(p._version() == version + 1);
+  const at::Tensor leaf = at::ones({4}, on).requires_grad_();
+  const auto leaf_version = leaf._version();
+  {
+    const at::NoGradGuard no_grad;
+    at::_foreach_add_({leaf}, 1);
+  }
+  CHECK(leaf._version() == leaf_version + 1);
   at::_foreach_mul_(std::vector{p}, std::vector{at::ones({4}, on)});
   CHECK(p._version() == version + 2);
 

@@ -12,7 +12,6 @@
 namespace cxtrain::test {
 
 void resize_storage(const c10::Storage& storage, std::size_t bytes);
-void register_foreach_kernels();
 
 namespace {
 
@@ -41,6 +40,12 @@ struct FakeHooks final : at::PrivateUse1HooksInterface {
   bool isPinnedPtr(const void* data) const override {
     return PinnedMemory::instance().block_of(data) != nullptr;
   }
+  c10::Device getDeviceFromPtr(void* data) const override {
+    const FakeLock lock(fake_mutex());
+    const FakeStream* const owner = OrderChecker::instance().owner(ByteSet::interval(data, 1));
+    TORCH_CHECK(owner != nullptr, "this is no memory of a fake device");
+    return owner->stream.device();
+  }
   void resizePrivateUse1Bytes(const c10::Storage& storage, std::size_t bytes) const override {
     resize_storage(storage, bytes);
   }
@@ -59,7 +64,6 @@ void use_fake_devices(int count) {
     c10::SetAllocator(c10::DeviceType::PrivateUse1, &DeviceMemory::instance());
     c10::impl::registerDeviceGuard(c10::DeviceType::PrivateUse1, &FakeGuard::instance());
     at::RegisterPrivateUse1HooksInterface(new FakeHooks);
-    register_foreach_kernels();
     return count;
   }();
   if (count > devices)

@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/comm/nccl/nccl_library.h"
+#include "cxtrain/cuda/nccl_library.h"
 #include "support/fake_device/nccl_clique.h"
 
 namespace cxtrain::test {
+
+struct NcclTable;
 
 /// NCCL for fake devices: a table of its calls that moves bytes, between communicators of one process or
 /// between ranks. Sums run in the order of the ranks, 16-bit floats in float32. A collective counts, on each
@@ -18,7 +20,7 @@ namespace cxtrain::test {
 /// memory that is not the stream's device's is refused.
 ///
 /// Members of one process call in a group, or from a thread each. A blocking call waits until all members
-/// have come to it (NCCL's returns earlier), up to `wait_limit_seconds`; a non-blocking one says "in
+/// have come to it (NCCL's returns earlier), up to `set_wait_limit`; a non-blocking one says "in
 /// progress", and whoever asks learns that it has ended.
 class MovingNccl {
  public:
@@ -47,12 +49,13 @@ class MovingNccl {
   std::vector<std::string> calls() const;
   int count(const std::string& call_or_its_beginning) const;
 
+  /// How long a blocking call waits for other members; 20 s at first.
+  void set_wait_limit(double seconds);
+
   int version = NCCL_VERSION_CODE;
-  double wait_limit_seconds = 20;
 
  private:
-  struct Table;
-  std::unique_ptr<Table> table_;
+  std::unique_ptr<NcclTable> table_;
 };
 
 }  // namespace cxtrain::test

@@ -1,5 +1,3 @@
-#ifdef CXTRAIN_WITH_CUDA
-
 #include "support/fake_device/nccl_clique.h"
 
 #include <ATen/ops/empty.h>
@@ -166,5 +164,3 @@ void NcclRankClique::post(FakeLock& lock, NcclMember& member, const NcclMessage&
 }
 
 }  // namespace cxtrain::test
-
-#endif

@@ -1,5 +1,3 @@
-#ifdef CXTRAIN_WITH_CUDA
-
 #include "support/fake_device/nccl_message.h"
 
 #include <cstring>
@@ -93,5 +91,3 @@ void combine(const NcclMessage& message, int rank, const std::vector<const std::
 }
 
 }  // namespace cxtrain::test
-
-#endif

@@ -6,7 +6,7 @@
 #include "support/fake_device/host_kernel.h"
 
 /// Operators that the CPU has under another name, or whose composition of other operators would give other
-/// bits than the CPU's own kernel.
+/// bits than the CPU's own kernel, or a warning.
 namespace cxtrain::test {
 
 namespace {
@@ -75,7 +75,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
                CppFunction::makeFromBoxedFunction<&cxtrain::test::convolution_backward>());
   library.impl("native_dropout", TORCH_FN(cxtrain::test::native_dropout));
   using Fallback = void (*)(const c10::OperatorHandle&, torch::jit::Stack*);
-  for (const char* const name : {"native_layer_norm", "native_group_norm"}) {
+  for (const char* const name : {"native_layer_norm", "native_group_norm", "mse_loss", "smooth_l1_loss"}) {
     library.impl(name,
                  CppFunction::makeFromBoxedFunction<static_cast<Fallback>(&cxtrain::test::run_on_host)>());
   }
