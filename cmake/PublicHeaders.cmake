@@ -29,6 +29,7 @@ list(APPEND CXTRAIN_PLUGIN_HEADERS
   cxtrain/strategy/local_step.h
   cxtrain/strategy/strategy.h
   cxtrain/strategy/whole_parameters.h
+  cxtrain/tensor/layout.h
   cxtrain/tensor/norms.h)
 # For programs, which are linked with the library.
 set(CXTRAIN_PROGRAM_HEADERS

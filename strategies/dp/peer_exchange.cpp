@@ -1,17 +1,13 @@
 #include "peer_exchange.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 
-namespace cxtrain {
+#include "cxtrain/tensor/layout.h"
 
-at::Tensor gradient_laid_out_as(const at::Tensor& parameter, const at::Tensor& gradient) {
-  if (gradient.strides() == parameter.strides() && gradient.is_non_overlapping_and_dense()) return gradient;
-  return at::empty_like(parameter, gradient.options(), at::MemoryFormat::Preserve).copy_(gradient);
-}
+namespace cxtrain {
 
 std::string PeerExchange::description() const {
   return std::to_string(replicas_.size()) + " replicas in one process, " + peers_->description() +
@@ -46,7 +42,7 @@ void PeerExchange::sum_gradients() {
     for (std::size_t r = 0; r < replicas_.size(); ++r) {
       at::Tensor& parameter = replicas_[r].parameters[i].tensor;
       if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
-      gradients[r].push_back(gradient_laid_out_as(parameter, parameter.grad()));
+      gradients[r].push_back(laid_out_like(parameter, parameter.grad()));
     }
     replicas_[0].parameters[i].tensor.mutable_grad() = gradients[0].back();
   }

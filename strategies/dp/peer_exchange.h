@@ -27,8 +27,4 @@ class PeerExchange final : public ReplicaExchange {
   bool sent_frozen_ = false;
 };
 
-/// A gradient as the primary's optimizer wants it, in the strides of its parameter; a copy only where the two
-/// differ or the gradient has gaps.
-at::Tensor gradient_laid_out_as(const at::Tensor& parameter, const at::Tensor& gradient);
-
 }  // namespace cxtrain

@@ -12,7 +12,10 @@
 
 namespace cxtrain::test {
 
-/// Two fake devices, idle and without a race at a case's beginning. What races a case has not expected and
+/// As many as any test of a process has: the first call of `use_fake_devices` decides.
+inline constexpr int kFakeDevices = 4;
+
+/// Fake devices, idle and without a race at a case's beginning. What races a case has not expected and
 /// forgotten fail it.
 class TwoFakeDevices {
  public:
@@ -34,12 +37,11 @@ class TwoFakeDevices {
   }
   c10::Stream side_stream() const { return impl.getStreamFromGlobalPool(device); }
   void wait_for_all() const {
-    impl.synchronizeDevice(0);
-    impl.synchronizeDevice(1);
+    for (c10::DeviceIndex i = 0; i < kFakeDevices; ++i) impl.synchronizeDevice(i);
   }
 
  private:
-  int registered_ = (use_fake_devices(2), 2);
+  int registered_ = (use_fake_devices(kFakeDevices), kFakeDevices);
 
  public:
   c10::impl::VirtualGuardImpl impl{c10::DeviceType::PrivateUse1};

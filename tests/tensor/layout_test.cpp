@@ -1,6 +1,9 @@
 #include "cxtrain/tensor/layout.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
 
 #include "support/catch.h"
 
@@ -41,6 +44,15 @@ TEST_CASE("tensors of one kind are handed on as they are, none not at all") {
   for_each_dtype_and_device(std::vector<at::Tensor>(2),
                             [](at::TensorList) { FAIL("called without tensors"); });
   for_each_dtype_and_device({}, [](at::TensorList) { FAIL("called without tensors"); });
+}
+
+TEST_CASE("a gradient gets its parameter's strides, and stays as it is where it has them") {
+  const at::Tensor parameter = at::empty({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor alike = at::empty_like(parameter), rows = at::arange(120.f).view({2, 3, 4, 5});
+  CHECK(laid_out_like(parameter, alike).is_same(alike));
+  const at::Tensor moved = laid_out_like(parameter, rows);
+  CHECK(moved.strides() == parameter.strides());
+  CHECK(at::equal(moved, rows));
 }
 
 }  // namespace

@@ -124,6 +124,10 @@ TEST_CASE("errors that are not about memory end the batch size finder, and nothi
   CHECK_FALSE(is_out_of_memory(std::runtime_error("the well is dry")));
   CHECK(is_out_of_memory(
       std::runtime_error("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried")));
+  for (const char* text :
+       {"CUDA out of memory. Tried to allocate 2.00 GiB", "CUDA error: out of memory",
+        "ncclUnhandledCudaError: Out of Memory", "CUBLAS_STATUS_ALLOC_FAILED when calling"})
+    CHECK(is_out_of_memory(std::runtime_error(text)));
 }
 
 }  // namespace

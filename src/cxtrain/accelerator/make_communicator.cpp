@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
 #include <stdexcept>
 #include <vector>
 
@@ -23,13 +24,15 @@ std::unique_ptr<Communicator> make_host_communicator(World& world) {
   return std::make_unique<HostCommunicator>(*mpi);
 }
 
-std::unique_ptr<Communicator> make_for_device(World& world, c10::Device device, Accelerator* accelerator) {
-  if (device.is_cpu()) return make_host_communicator(world);
-  if (accelerator == nullptr) throw std::logic_error("there is no accelerator for " + device.str());
-  // The accelerator's own word rather than the plan's: the plan read the driver's list.
-  const std::vector<std::string> uuids = gather_agreed(world, [&] { return accelerator->uuid(device); });
-  if (!ranks_sharing_a_device(uuids)) return accelerator->connect(world, device);
-  return std::make_unique<StagedCommunicator>(make_host_communicator(world), accelerator);
+/// The accelerator's own word rather than the plan's: the plan read the driver's list. In one message, as
+/// ranks may name the same devices in another order. Collective.
+bool devices_are_shared(World& world, std::span<const c10::Device> devices, Accelerator& accelerator) {
+  const std::vector<std::string> uuids = gather_agreed(world, [&] {
+    std::string own;
+    for (const c10::Device device : devices) own += accelerator.uuid(device) + " ";
+    return own;
+  });
+  return ranks_sharing_a_device(uuids).has_value();
 }
 
 }  // namespace
@@ -37,8 +40,11 @@ std::unique_ptr<Communicator> make_for_device(World& world, c10::Device device, 
 std::optional<std::pair<int, int>> ranks_sharing_a_device(std::span<const std::string> uuids) {
   std::map<std::string, int> owner;
   for (std::size_t rank = 0; rank < uuids.size(); ++rank) {
-    const auto [entry, is_new] = owner.emplace(uuids[rank], static_cast<int>(rank));
-    if (!is_new) return std::pair{entry->second, static_cast<int>(rank)};
+    std::istringstream own(uuids[rank]);
+    for (std::string uuid; own >> uuid;) {
+      const int first = owner.emplace(uuid, static_cast<int>(rank)).first->second;
+      if (first != static_cast<int>(rank)) return std::pair{first, static_cast<int>(rank)};
+    }
   }
   return std::nullopt;
 }
@@ -47,11 +53,20 @@ std::unique_ptr<Communicator> make_communicator(World& world, std::span<const c1
                                                 Accelerator* accelerator) {
   if (world.size() == 1) return std::make_unique<SoloCommunicator>();
   const c10::OptionalDeviceGuard current_stays(devices[0]);
+  const bool on_cpu = devices[0].is_cpu();
+  if (!on_cpu && accelerator == nullptr)
+    throw std::logic_error("there is no accelerator for " + devices[0].str());
+  const bool staged = !on_cpu && devices_are_shared(world, devices, *accelerator);
+  const auto connect = [&](c10::Device device) -> std::unique_ptr<Communicator> {
+    if (on_cpu) return make_host_communicator(world);
+    if (staged) return std::make_unique<StagedCommunicator>(make_host_communicator(world), accelerator);
+    return accelerator->connect(world, device);
+  };
   std::vector<PerDeviceCommunicator::Member> members;
   for (const c10::Device device : devices) {
     const auto same = [&](const auto& member) { return member.device == device; };
     if (std::any_of(members.begin(), members.end(), same)) continue;
-    members.push_back({device, make_for_device(world, device, accelerator)});
+    members.push_back({device, connect(device)});
   }
   if (members.size() == 1) return std::move(members[0].communicator);
   return std::make_unique<PerDeviceCommunicator>(std::move(members));

@@ -21,8 +21,8 @@ namespace cxtrain {
 std::unique_ptr<Communicator> make_communicator(World& world, std::span<const c10::Device> devices,
                                                 Accelerator* accelerator);
 
-/// The first two ranks whose texts are the same, where there are any: with the UUIDs of the ranks' devices,
-/// two that share one.
+/// The first two ranks that share a device, where there are any. `uuids`: of each rank, those of its devices,
+/// separated by blanks.
 std::optional<std::pair<int, int>> ranks_sharing_a_device(std::span<const std::string> uuids);
 
 }  // namespace cxtrain

@@ -6,7 +6,6 @@
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -15,6 +14,7 @@
 #include <string_view>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
 namespace {
@@ -52,13 +52,6 @@ std::vector<at::Tensor> zeros_like_each(const std::vector<Piece>& pieces) {
   std::vector<at::Tensor> zeros;
   for (const Piece& piece : pieces) zeros.push_back(at::zeros_like(piece.values));
   return zeros;
-}
-
-/// The fused kernels go through memory as it lies, whatever the strides. Autograd lays gradients out like
-/// their parameters; somebody who sets one need not.
-at::Tensor laid_out_like(const at::Tensor& parameter, const at::Tensor& gradient) {
-  if (gradient.strides() == parameter.strides()) return gradient;
-  return at::empty_like(parameter).copy_(gradient);
 }
 
 /// ATen raises the version counter of what an operation writes to, so that others notice: autograd, which

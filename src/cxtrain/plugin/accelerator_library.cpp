@@ -7,6 +7,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/process.h"
+#include "cxtrain/device/cuda_driver.h"
 #include "cxtrain/plugin/fingerprint.h"
 
 namespace cxtrain {
@@ -22,6 +23,7 @@ const AcceleratorEntry& load_accelerator() {
     refuse_accelerator("this cxtrain was built without CUDA (there is no " + path + ")",
                        "configure it with -DCXTRAIN_CUDA=ON");
   }
+  number_gpus_by_pci_bus();
   // Global, since LibTorch's CUDA half finds parts of itself by name.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {

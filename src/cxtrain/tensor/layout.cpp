@@ -1,5 +1,7 @@
 #include "cxtrain/tensor/layout.h"
 
+#include <ATen/ops/empty_like.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -11,6 +13,11 @@ bool same_dtype_and_device(const at::Tensor& a, const at::Tensor& b) {
 }
 
 }  // namespace
+
+at::Tensor laid_out_like(const at::Tensor& parameter, const at::Tensor& gradient) {
+  if (gradient.strides() == parameter.strides()) return gradient;
+  return at::empty_like(parameter, gradient.options()).copy_(gradient);
+}
 
 void for_each_dtype_and_device(at::TensorList tensors, const std::function<void(at::TensorList)>& work) {
   if (tensors.empty()) return;

@@ -4,8 +4,10 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cctype>
 #include <new>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "cxtrain/base/error.h"
@@ -94,11 +96,14 @@ class Trials {
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
-  const std::string_view text = error.what();
-  const auto says = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
-  return says("DefaultCPUAllocator: not enough memory") ||
-         says("DefaultCPUAllocator: can't allocate memory") || says("CUDA out of memory") ||
-         says("CUBLAS_STATUS_ALLOC_FAILED") || says("CUDNN_STATUS_ALLOC_FAILED");
+  // What CUDA and its libraries say comes in an exception of no type of its own.
+  std::string text = error.what();
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const auto says = [&](std::string_view part) { return text.find(part) != std::string::npos; };
+  return says("defaultcpuallocator: not enough memory") ||
+         says("defaultcpuallocator: can't allocate memory") || says("out of memory") ||
+         says("cublas_status_alloc_failed") || says("cudnn_status_alloc_failed");
 }
 
 std::int64_t find_batch_size(Run& run, TrainedParameters& trained,
@@ -124,6 +129,7 @@ std::int64_t find_batch_size(Run& run, TrainedParameters& trained,
     }
   }
   snapshot.restore();
+  give_back_device_memory(run.parts.device);  // NCCL and libraries take theirs beside LibTorch's
   run_agreed(run.parts.world, [&] {
     if (fits > 0) return;
     throw ConfigError("trainer.auto_scale_batch_size",

@@ -1,16 +1,12 @@
 #include "cxtrain/trainer/compute_settings.h"
 
 #include <ATen/Context.h>
-#include <ATen/Parallel.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "cxtrain/base/log.h"
-#include "cxtrain/device/resources.h"
 
 namespace cxtrain {
 namespace {
@@ -31,15 +27,7 @@ std::string slow_precision_warning(std::string_view precision, bool processor_ha
          std::string(precision) + " makes it emulate: several times slower than --precision 32-true";
 }
 
-int threads_per_rank(int cores_of_rank, int cores_of_machine, int local_ranks) {
-  const bool bound = cores_of_rank < cores_of_machine;
-  return std::max(1, bound ? cores_of_rank : cores_of_machine / local_ranks);
-}
-
 void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Device device) {
-  // CUDA reads it when it starts, which is further down: its numbers then mean the same GPUs as nvidia-smi's
-  // and the plan's, where CUDA alone would put the fastest first.
-  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/0);
   at::Context& context = at::globalContext();
   context.setBenchmarkCuDNN(plan.benchmark);
   context.setDeterministicCuDNN(plan.deterministic);
@@ -53,10 +41,6 @@ void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Devi
   if (device.is_cpu() && facts.rank == 0) {
     const std::string slow = slow_precision_warning(plan.precision, processor_has_bf16());
     if (!slow.empty()) log_warning(slow);
-  }
-  if (std::getenv("OMP_NUM_THREADS") == nullptr) {
-    const auto machine = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-    at::set_num_threads(threads_per_rank(cores_of_this_process(), machine, facts.local_size));
   }
 }
 

@@ -12,15 +12,12 @@
 namespace cxtrain {
 
 /// LibTorch's switches for this process, as the plan has them: benchmark, deterministic,
-/// float32_matmul_precision (TF32), the current device, and as many threads per operation as this rank has
-/// cores (OMP_NUM_THREADS wins). Rank 0 warns of a precision that the processor emulates.
+/// float32_matmul_precision (TF32), and the current device. Rank 0 warns of a precision that the processor
+/// emulates.
 void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Device device);
 
 /// What to say of a precision that this processor has no instructions for; empty where nothing is amiss.
 std::string slow_precision_warning(std::string_view precision, bool processor_has_bf16);
-
-/// Cores for one rank: its affinity mask where the launcher bound it, else its share of the machine.
-int threads_per_rank(int cores_of_rank, int cores_of_machine, int local_ranks);
 
 /// While it lives, autograd names the forward operation behind a NaN gradient (`detect_anomaly`); slow.
 class AnomalyDetection {

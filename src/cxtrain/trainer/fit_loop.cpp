@@ -147,7 +147,10 @@ void FitLoop::run_batch(Batch& batch) {
   if (step.last) {
     stepped = optimization_.step(contribution_, [&] { return strategy.training_step(step); });
     if (stepped && stay_finite) require_finite_parameters(optimization_.trained());
-    if (run_.first_step_seconds == 0) run_.first_step_seconds = seconds_since_process_start();
+    if (run_.first_step_seconds == 0) {
+      run_.wait_for_devices();
+      run_.first_step_seconds = seconds_since_process_start();
+    }
   }
   run_.loop.output = loss;
   run_.call(hooks::on_train_batch_end, loss, batch, idx);

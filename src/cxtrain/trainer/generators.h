@@ -23,13 +23,15 @@ class Generators final : public Stateful {
   /// Each rank, and each of its devices, its own numbers: dropout is not to be the same everywhere.
   void seed_apart(std::uint64_t seed, int rank, int world_size) const;
 
+  /// The processor first, then this rank's GPUs.
+  const std::vector<at::Device>& devices() const { return devices_; }
   std::string state_key() const override { return "generators"; }
   void save(StateDict& state) const override;
   void load(const StateDict& state) override;
   bool differs_between_ranks() const override { return true; }
 
  private:
-  std::vector<at::Device> devices_;  ///< the processor first, then GPUs
+  std::vector<at::Device> devices_;
 };
 
 /// Seeds the processor's generator, as every rank does alike before it builds the model.

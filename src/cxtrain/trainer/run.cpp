@@ -1,5 +1,6 @@
 #include "cxtrain/trainer/run.h"
 
+#include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/stop_signals.h"
 
 namespace cxtrain {
@@ -66,7 +67,10 @@ double Run::training_seconds() const {
   return state.batch == 0 && state.epoch == 0 ? elapsed_seconds() : trained_;
 }
 
+void Run::wait_for_devices() const { synchronize(parts.generators.devices()); }
+
 void Run::pause_training() {
+  if (training_since_) wait_for_devices();
   if (training_since_) trained_ += clock.now() - *training_since_;
   training_since_.reset();
 }

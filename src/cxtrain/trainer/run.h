@@ -134,6 +134,8 @@ class Run final : public RunView {
   /// Training goes on, or makes way for something else.
   void resume_training() { training_since_ = clock.now(); }
   void pause_training();
+  /// Until the rank's devices have done what they were told, so that a clock tells what that took.
+  void wait_for_devices() const;
   /// Of a training that is resumed: where it stands, the seconds that it has taken, and what it was tuned to.
   void save_place(StateDict& state) const;
   void load_place(const StateDict& state);

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
@@ -250,6 +251,7 @@ RunSummary Session::summary(const char* status, int exit_code) const {
   summary.strategy = inputs_.plan.strategy;
   summary.precision = precision_.name;
   summary.peak_memory_bytes = peak_resident_bytes();
+  summary.peak_device_memory_bytes = peak_device_bytes(context_.devices);
   if (!run_) return summary;
   summary.epochs = run_->state.epoch;
   summary.global_step = run_->state.global_step;
@@ -276,6 +278,7 @@ void Session::compare_parameters(RunSummary& summary) const {
   World& world = inputs_.world;
   summary.parameters_sha256 = parameters_sha256(*strategy_);
   summary.peak_memory_bytes = world.max(summary.peak_memory_bytes);
+  summary.peak_device_memory_bytes = world.max(summary.peak_device_memory_bytes);
   const std::vector<std::string> hashes = world.all_gather(summary.parameters_sha256);
   summary.parameters_sha256 = hashes[0];
   std::vector<std::size_t> others;

@@ -72,10 +72,11 @@ Trainer::Trainer(World& world, TrainerOptions options)
 Trainer::Trainer(World& world, Options options, Registry registry)
     : Trainer{world, options, decide(world, options, registry), std::move(registry)} {}
 
-Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
+Trainer::Trainer(World& world, Options options, Plan plan, Registry registry, Accelerator* accelerator)
     : world_(world),
       options_(with_switches(std::move(options))),
       plan_(std::move(plan)),
+      accelerator_(accelerator),
       registry_(std::move(registry)),
       belongings_(std::make_unique<Belongings>()),
       files_(&real_filesystem()) {
@@ -83,7 +84,7 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry)
     register_built_in(registry_);
     require_ranks(plan_, world_);
     device_ = at::Device(plan_.ranks.at(static_cast<std::size_t>(world_.rank())).device);
-    if (!device_.is_cpu()) accelerator_ = &open_accelerator();
+    if (!device_.is_cpu() && accelerator_ == nullptr) accelerator_ = &open_accelerator();
     PluginLoader loader(registry_);
     for (const std::string& file : options_.plugins) loader.load(file);
     loader.require(Strategy::kKind, plan_.strategy);

@@ -42,8 +42,9 @@ class Trainer {
   Trainer(World& world, Options options, Registry registry = {});
   Trainer(World& world, TrainerOptions options);
   /// The same with a plan that was made before, which has no errors. Callbacks and loggers are those that the
-  /// plan names, and those that are added.
-  Trainer(World& world, Options options, Plan plan, Registry registry);
+  /// plan names, and those that are added. `accelerator`: of the plan's devices, where they are not CUDA's; it
+  /// outlives the trainer.
+  Trainer(World& world, Options options, Plan plan, Registry registry, Accelerator* accelerator = nullptr);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <span>
+
+namespace cxtrain {
+
+/// Waits until the devices have done all that they were told: before a clock is read, whose time would
+/// otherwise be that of the telling. CPUs have done it already.
+void synchronize(std::span<const c10::Device> devices);
+
+/// The most memory that tensors on these devices have taken at once, in bytes, over the devices; 0 on CPUs.
+/// Without what CUDA, its libraries and NCCL take for themselves.
+std::int64_t peak_device_bytes(std::span<const c10::Device> devices);
+
+}  // namespace cxtrain
