@@ -33,7 +33,7 @@ TEST_CASE("another seed is another one on every device") {
 }
 
 TEST_CASE("generators go on from where they were saved") {
-  Generators generators({at::kCPU});
+  Generators generators(std::vector<at::Device>{at::kCPU});
   generators.seed_apart(7, 0, 1);
   StateDict state;
   generators.save(state);

@@ -52,7 +52,7 @@ constexpr std::array kRetiredStrategies{Retired{"ddp_sharded", kSharded},
 /// What Lightning calls by another name, or means by a preset: a strategy, and an argument of it.
 struct Spelling {
   std::string_view typed, name;
-  std::string_view argument = "", value = "";
+  std::string_view argument = {}, value = {};
 };
 constexpr std::string_view kFindUnused = "find_unused_parameters";
 constexpr std::array kSpellings{

@@ -72,6 +72,10 @@ struct StageHooks {
   const EpochEnd& epoch_end;
   const End& end;
 };
+template <class Start, class EpochStart, class BatchStart, class BatchEnd, class EpochEnd, class End>
+StageHooks(EvaluationStage, const LogRule&, const Start&, const EpochStart&, const BatchStart&,
+           const BatchEnd&, const EpochEnd&, const End&)
+    -> StageHooks<Start, EpochStart, BatchStart, BatchEnd, EpochEnd, End>;
 
 std::optional<MetricStore::Values> evaluate_stage(Run& run, const auto& hooks, DataLoader& loader,
                                                   std::int64_t batches) {

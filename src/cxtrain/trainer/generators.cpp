@@ -28,7 +28,7 @@ std::vector<std::uint64_t> device_seeds(std::uint64_t seed, int rank, int world_
   return seeds;
 }
 
-Generators::Generators(std::vector<at::Device> devices) : devices_{at::kCPU} {
+Generators::Generators(std::span<const at::Device> devices) : devices_{at::kCPU} {
   for (const at::Device device : devices) {
     if (!device.is_cpu()) devices_.push_back(device);
   }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cxtrain/state/stateful.h"
@@ -18,7 +19,7 @@ std::vector<std::uint64_t> device_seeds(std::uint64_t seed, int rank, int world_
 class Generators final : public Stateful {
  public:
   /// `devices`: this rank's.
-  explicit Generators(std::vector<at::Device> devices);
+  explicit Generators(std::span<const at::Device> devices);
 
   /// Each rank, and each of its devices, its own numbers: dropout is not to be the same everywhere.
   void seed_apart(std::uint64_t seed, int rank, int world_size) const;

@@ -85,9 +85,9 @@ bool Optimization::leave_out_ranks_that_skipped(Contribution contribution) {
   if (with_loss == 0) return false;
   if (skipped == 0) return true;
   const at::NoGradGuard no_grad;
-  for_each_dtype_and_device(list_of(trained_->held_gradients()), [&](at::TensorList kind) {
-    at::_foreach_mul_(kind, world.size() / (world.size() - skipped));
-  });
+  const double factor = world.size() / (world.size() - skipped);
+  for_each_dtype_and_device(list_of(trained_->held_gradients()),
+                            [&](at::TensorList kind) { at::_foreach_mul_(kind, factor); });
   return true;
 }
 

@@ -1,11 +1,13 @@
 #include "cxtrain/trainer/run.h"
 
+#include <utility>
+
 #include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/stop_signals.h"
 
 namespace cxtrain {
 
-Run::Run(Parts p) : parts(p) { start_clock(); }
+Run::Run(Parts p) : parts(std::move(p)) { start_clock(); }
 
 std::vector<std::string> Run::metric_names() const {
   std::vector<std::string> names;

@@ -137,8 +137,8 @@ class Run final : public RunView {
   /// Until the rank's devices have done what they were told, so that a clock tells what that took.
   void wait_for_devices() const;
   /// Of a training that is resumed: where it stands, the seconds that it has taken, and what it was tuned to.
-  void save_place(StateDict& state) const;
-  void load_place(const StateDict& state);
+  void save_place(StateDict& place) const;
+  void load_place(const StateDict& place);
   /// Where the run is, for error messages: "epoch 1, step 230".
   std::string where() const;
 

@@ -69,6 +69,7 @@ Trainer::Trainer(World& world, TrainerOptions options)
       }()) {}
 
 // Braces, since they evaluate from left to right: the registry has the plan's plugins before it is moved.
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as the other constructors.
 Trainer::Trainer(World& world, Options options, Registry registry)
     : Trainer{world, options, decide(world, options, registry), std::move(registry)} {}
 
