@@ -23,6 +23,13 @@ done
 rm -rf "$work"
 mkdir -p "$work"
 cmake --install "$build" --prefix "$work/prefix" > "$work/install.log"
+# Everything that is needed is found by paths in the files themselves: not by the environment, nor by the loader's cache.
+loader=$(readelf -l "$work/prefix/bin/cxtrain_mpi" | sed -nE 's/.*interpreter: (.*)\]/\1/p')
+for file in "$work"/prefix/bin/cxtrain_mpi "$work"/prefix/lib*/*.so "$work"/prefix/lib*/cxtrain/*.so; do
+  [ -e "$file" ] || continue
+  missing=$(env -i "$loader" --inhibit-cache --list "$file" | grep 'not found' || true)
+  [ -z "$missing" ] || fail "$file: $missing"
+done
 cmake -S "$here" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" "$@"
 cmake --build "$work/build"
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -10,6 +11,7 @@
 
 #include "fake_run.h"
 #include "fixture.h"
+#include "support/temp_dir.h"
 
 /// What no machine with one GPU, or none, can show of `dp`: replicas that have memory and generators of their
 /// own.
@@ -128,6 +130,25 @@ TEST_CASE_METHOD(Fixture, "a step on a device with clipping, scaler and master w
     CHECK(counts.counted == 1);
     CHECK(counts.found == std::vector<std::string>{});
   }
+}
+
+TEST_CASE_METHOD(Fixture,
+                 "the clocks of a run are read when the device has done its work, and its memory is told") {
+  const test::TempDir dir;
+  SoloWorld world;
+  Options options = test::short_run("single");
+  options.trainer.default_root_dir = dir.path();
+  options.trainer.max_steps = 5;  // of the 8 of an epoch, whose end is another moment
+  test::FakeAccelerator accelerator(test::kFakeDevices);
+  ToyData data(96, 12);
+  Regression model;
+  Trainer trainer(world, options, test::on_fake_devices(world, options), {}, &accelerator);
+  const test::HostReads reads;
+  const RunSummary summary = trainer.fit(model, data);
+  const std::vector<std::string> names = reads.names();
+  // Of the first step, and of the training.
+  CHECK(std::count(names.begin(), names.end(), "synchronize device") == 2);
+  CHECK(summary.peak_device_memory_bytes > 0);
 }
 
 }  // namespace
