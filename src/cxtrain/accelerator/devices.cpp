@@ -1,7 +1,6 @@
 #include "cxtrain/accelerator/devices.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace cxtrain {
 

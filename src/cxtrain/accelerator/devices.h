@@ -1,11 +1,18 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cstdint>
 #include <span>
 
 namespace cxtrain {
+
+/// The stream that this thread's work on the device goes to.
+inline c10::Stream current_stream(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
 
 /// Waits until the devices have done all that they were told: before a clock is read, whose time would
 /// otherwise be that of the telling. CPUs have done it already.

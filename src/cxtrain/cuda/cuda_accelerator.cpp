@@ -11,16 +11,13 @@
 #include "cxtrain/cuda/nccl_communicator.h"
 #include "cxtrain/cuda/nccl_library.h"
 #include "cxtrain/cuda/nccl_peers.h"
+#include "cxtrain/device/hardware.h"
 #include "cxtrain/plugin/accelerator_library.h"
 #include "cxtrain/plugin/fingerprint.h"
 
 /// CUDA and NCCL as an `Accelerator`: the only file that is compiled against CUDA's run-time library.
 namespace cxtrain {
 namespace {
-
-std::string cuda_text(int code) {
-  return std::to_string(code / 1000) + "." + std::to_string(code % 1000 / 10);
-}
 
 /// The driver's answer, which tells the instances of a GPU that is divided by MIG from each other; where it
 /// has none, the run-time library's.
@@ -85,8 +82,9 @@ class CudaAccelerator final : public Accelerator {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     ncclGetVersion(&nccl);
-    return {"CUDA: built with " + cuda_text(CUDART_VERSION) + ", runtime " + cuda_text(runtime) +
-                (driver == 0 ? ", no driver on this machine" : ", driver for " + cuda_text(driver)),
+    return {"CUDA: built with " + cuda_version_text(CUDART_VERSION) + ", runtime " +
+                cuda_version_text(runtime) +
+                (driver == 0 ? ", no driver on this machine" : ", driver for " + cuda_version_text(driver)),
             "NCCL: " + nccl_version_text(nccl) + " (headers " + nccl_version_text(NCCL_VERSION_CODE) + ")"};
   }
 };

@@ -2,20 +2,16 @@
 
 #include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <utility>
 
+#include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/cuda/nccl_library.h"
 
 namespace cxtrain {
 namespace {
-
-c10::Stream current_stream(c10::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
 
 c10::Stream high_priority_stream(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*isHighPriority=*/true);

@@ -1,10 +1,8 @@
 #include "cxtrain/cuda/nccl_handle.h"
 
 #include <cstring>
-#include <utility>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
@@ -49,15 +47,8 @@ std::unique_ptr<NcclHandle> NcclHandle::split(int color, int key) {
 }
 
 NcclHandle::~NcclHandle() {
-  if (failed_ || std::uncaught_exceptions() > exceptions_) {
-    abort_communicators(library_, {comm_});
-    return;
-  }
-  try {
-    close();
-  } catch (const std::exception& error) {
-    log_error(error.what());
-  }
+  end_communicators(library_, {comm_}, failed_ || std::uncaught_exceptions() > exceptions_,
+                    [this] { close(); });
 }
 
 ncclUniqueId NcclHandle::agree_on_id() const {
@@ -126,10 +117,8 @@ void NcclHandle::call(const char* name, const std::function<ncclResult_t(ncclCom
 
 std::string NcclHandle::find_error() const {
   if (failed_) return {};
-  ncclResult_t found = ncclSuccess;
-  ncclResult_t status = library_.comm_get_async_error(comm_, &found);
-  if (status == ncclSuccess) status = found;
-  if (status == ncclSuccess || status == ncclInProgress) return {};
+  const ncclResult_t status = nccl_async_error(library_, comm_);
+  if (status == ncclSuccess) return {};
   return told("NCCL's connections", nccl_reason(library_, comm_, status));
 }
 

@@ -93,6 +93,23 @@ std::string nccl_reason(const NcclLibrary& library, ncclComm_t comm, ncclResult_
   return std::string(library.get_error_string(status)) + " (" + detail + "); " + nccl_cure(status);
 }
 
+ncclResult_t nccl_async_error(const NcclLibrary& library, ncclComm_t comm) {
+  ncclResult_t found = ncclSuccess;
+  const ncclResult_t asked = library.comm_get_async_error(comm, &found);
+  if (asked != ncclSuccess) return asked;
+  return found == ncclInProgress ? ncclSuccess : found;
+}
+
+void end_communicators(const NcclLibrary& library, const std::vector<ncclComm_t>& comms, bool give_up,
+                       const std::function<void()>& close) noexcept {
+  if (give_up) return abort_communicators(library, comms);
+  try {
+    close();
+  } catch (const std::exception& error) {
+    log_error(error.what());
+  }
+}
+
 void abort_communicators(const NcclLibrary& library, std::vector<ncclComm_t> comms) noexcept {
   constexpr std::chrono::seconds kPatience{5};
   std::erase(comms, nullptr);

@@ -71,6 +71,14 @@ ncclRedOp_t nccl_op(ReduceOp op);
 /// which takes NCCL's own words with it. `comm` may be null.
 std::string nccl_reason(const NcclLibrary& library, ncclComm_t comm, ncclResult_t status);
 
+/// What NCCL has found in the background on a communicator; ncclSuccess also while a call is under way.
+ncclResult_t nccl_async_error(const NcclLibrary& library, ncclComm_t comm);
+
+/// What an owner's destructor does: `close`, whose errors are logged, or, where `give_up` says so,
+/// `abort_communicators`.
+void end_communicators(const NcclLibrary& library, const std::vector<ncclComm_t>& comms, bool give_up,
+                       const std::function<void()>& close) noexcept;
+
 /// Gives communicators up, whose kernels then end, without waiting for a device that does not answer: NCCL
 /// has five seconds for it, on a thread of its own. The library outlives the process's last communicator.
 void abort_communicators(const NcclLibrary& library, std::vector<ncclComm_t> comms) noexcept;

@@ -1,19 +1,11 @@
 #include "cxtrain/cuda/nccl_peers.h"
 
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/log.h"
 
 namespace cxtrain {
-namespace {
-
-c10::Stream stream_of(c10::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
-
-}  // namespace
 
 NcclPeers::NcclPeers(World& world, std::span<const c10::Device> devices, const NcclLibrary& library)
     : watchdog_(world.watchdog()),
@@ -40,15 +32,8 @@ NcclPeers::NcclPeers(World& world, std::span<const c10::Device> devices, const N
 
 NcclPeers::~NcclPeers() {
   work_.reset();
-  if (failed_ || std::uncaught_exceptions() > exceptions_) {
-    abort_communicators(library_, comms_);
-    return;
-  }
-  try {
-    close();
-  } catch (const std::exception& error) {
-    log_error(error.what());
-  }
+  end_communicators(library_, comms_, failed_ || std::uncaught_exceptions() > exceptions_,
+                    [this] { close(); });
 }
 
 void NcclPeers::grouped(const char* name, const std::function<ncclResult_t(std::size_t)>& calls) {
@@ -74,7 +59,7 @@ void NcclPeers::submit(
     const std::function<ncclResult_t(const at::Tensor&, ncclComm_t, cudaStream_t)>& operation) {
   if (tensors[0].empty()) return;
   grouped(name, [&](std::size_t member) {
-    auto* const stream = static_cast<cudaStream_t>(stream_of(devices_[member]).native_handle());
+    auto* const stream = static_cast<cudaStream_t>(current_stream(devices_[member]).native_handle());
     ncclResult_t status = ncclSuccess;
     for (const at::Tensor& tensor : tensors[member]) {
       status = operation(tensor, comms_[member], stream);
@@ -82,7 +67,7 @@ void NcclPeers::submit(
     }
     return status;
   });
-  for (const c10::Device device : devices_) work_->submitted(name, stream_of(device));
+  for (const c10::Device device : devices_) work_->submitted(name, current_stream(device));
 }
 
 void NcclPeers::broadcast(Tensors tensors) {
@@ -115,10 +100,8 @@ void NcclPeers::require(const char* name, ncclResult_t status, std::size_t membe
 std::string NcclPeers::find_error() const {
   if (failed_) return {};
   for (std::size_t member = 0; member < comms_.size(); ++member) {
-    ncclResult_t found = ncclSuccess;
-    ncclResult_t status = library_.comm_get_async_error(comms_[member], &found);
-    if (status == ncclSuccess) status = found;
-    if (status != ncclSuccess && status != ncclInProgress) return told("NCCL's connections", status, member);
+    const ncclResult_t status = nccl_async_error(library_, comms_[member]);
+    if (status != ncclSuccess) return told("NCCL's connections", status, member);
   }
   return {};
 }

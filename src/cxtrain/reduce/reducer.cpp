@@ -4,7 +4,6 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -14,6 +13,7 @@
 #include <sstream>
 #include <utility>
 
+#include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/log.h"
 
 namespace cxtrain {
@@ -169,7 +169,7 @@ void Reducer::move_in(Parameter& parameter) {
 }
 
 void Reducer::Bucket::note_stream() {
-  const c10::Stream stream = c10::impl::VirtualGuardImpl(flat.device().type()).getStream(flat.device());
+  const c10::Stream stream = current_stream(flat.device());
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
 }
 
