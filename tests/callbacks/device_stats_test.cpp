@@ -49,6 +49,7 @@ class FakeRun final : public RunView {
   }
   void request_stop(std::string) override {}
   void request_checkpoint() override {}
+  void request_requeue(std::string) override {}
 
   Plan decided;
   std::int64_t step = 0, every = 5;

@@ -121,6 +121,7 @@ class Saver : public Callback {
     bool after_validation = false;   ///< with the next one's end
     bool after_epoch = false;        ///< with the epoch's end
     bool stop = false;               ///< ... and to stop
+    bool requeue = false;            ///< ... or to be started again
   };
   Saver(Wishes wishes, std::optional<StateDict>& saved) : wishes_(wishes), saved_(saved) {}
 
@@ -142,7 +143,9 @@ class Saver : public Callback {
  private:
   void ask(RunView& run) {
     waits_ = false;
-    if (run.rank() == run.world_size() - 1) run.request_checkpoint();  // one rank's wish is enough
+    const bool asks = run.rank() == run.world_size() - 1;  // one rank's wish is enough
+    if (asks && wishes_.requeue) run.request_requeue("the nodes are wanted");
+    if (asks && !wishes_.requeue) run.request_checkpoint();
     if (wishes_.stop) run.request_stop("saved");
   }
   Wishes wishes_;
@@ -407,6 +410,19 @@ TEST_CASE("a training may be stopped and resumed again and again", "[resume]") {
     state = part.saved;
   }
   check_same_end(undisturbed, part);
+}
+
+TEST_CASE("a rank that wants the job started again makes all save, and end with status 75", "[resume]") {
+  const Case what = everything();
+  const Result undisturbed = train(what, {});
+  const bool in_validation = GENERATE(false, true);
+  const Result first = train(
+      what, {.after_batches = in_validation ? 27 : 31, .after_validation = in_validation, .requeue = true});
+  REQUIRE(first.saved.has_value());
+  CHECK(first.summary.exit_code == 75);
+  CHECK(first.summary.status == "stopped");
+  CHECK(first.summary.global_step < undisturbed.summary.global_step);
+  check_same_end(undisturbed, train(what, {}, {.checkpoint = &*first.saved}));
 }
 
 TEST_CASE("an early stop comes at the same step in a resumed training", "[resume]") {

@@ -23,6 +23,17 @@ void install(int signal, struct sigaction& before) {
   sigaction(signal, &action, nullptr);
 }
 
+const char* reason_of(ExitCode code) {
+  switch (code) {
+    case ExitCode::interrupted:
+      return "stopped by SIGINT";
+    case ExitCode::requeue:
+      return "stopped to be started again";
+    default:
+      return "stopped by SIGTERM";
+  }
+}
+
 }  // namespace
 
 StopSignals::StopSignals() {
@@ -38,7 +49,6 @@ StopSignals::~StopSignals() {
 
 int StopSignals::received() noexcept { return received_signal; }
 
-Interrupted::Interrupted(ExitCode code)
-    : Error(code, code == ExitCode::interrupted ? "stopped by SIGINT" : "stopped by SIGTERM") {}
+Interrupted::Interrupted(ExitCode code) : Error(code, reason_of(code)) {}
 
 }  // namespace cxtrain

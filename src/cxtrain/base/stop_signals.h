@@ -24,10 +24,11 @@ class StopSignals {
   struct sigaction before_term_ {};
 };
 
-/// Leaves the loops when a signal has asked for it, on all ranks at the same place.
+/// Leaves the loops when a signal, or a callback that wants the job started again, has asked for it, on all
+/// ranks at the same place.
 class Interrupted : public Error {
  public:
-  /// `code`: `interrupted` or `terminated`.
+  /// `code`: `interrupted`, `terminated` or `requeue`.
   explicit Interrupted(ExitCode code);
 };
 

@@ -76,6 +76,10 @@ class RunView {
   /// Asks for the state of the training, which every callback then gets (`Callback::on_checkpoint`). The wish
   /// of one rank is enough.
   virtual void request_checkpoint() = 0;
+  /// The same for a run that has to make way and is to be started again, as when a batch system takes its
+  /// nodes: once the state has been given to the callbacks, the run ends on every rank with exit status 75
+  /// (`ExitCode::requeue`). For callbacks that write what they are given. The wish of one rank is enough.
+  virtual void request_requeue(std::string reason) = 0;
 };
 
 }  // namespace cxtrain

@@ -6,6 +6,7 @@
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/stop_signals.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/model_checks.h"
@@ -181,7 +182,8 @@ void FitLoop::after_step(bool stepped) {
 
 void FitLoop::agree() {
   const std::uint64_t wishes = run_.agree();
-  if ((wishes & Run::kCheckpointRequested) != 0) checkpoint_wanted_ = true;
+  if ((wishes & Run::kRequeueRequested) != 0) requeue_wanted_ = true;
+  if ((wishes & Run::kCheckpointRequested) != 0 || requeue_wanted_) checkpoint_wanted_ = true;
   if ((wishes & Run::kStopRequested) == 0 || stopping_) return;
   stopping_ = true;
   if (run_.stop_requested && !run_.stop_reason.empty()) log_info(run_.stop_reason);
@@ -193,6 +195,9 @@ void FitLoop::make_checkpoint_if_wanted() {
   if (state_ == nullptr) return;
   const StateDict saved = state_->save();
   run_.call(hooks::on_checkpoint, saved);
+  if (!requeue_wanted_) return;
+  if (!run_.requeue_reason.empty()) log_info(run_.requeue_reason);
+  throw Interrupted(ExitCode::requeue);
 }
 
 bool FitLoop::validation_due() const {

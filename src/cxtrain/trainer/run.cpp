@@ -20,6 +20,11 @@ void Run::request_stop(std::string reason) {
   stop_requested = true;
 }
 
+void Run::request_requeue(std::string reason) {
+  if (!requeue_requested) requeue_reason = std::move(reason);
+  requeue_requested = true;
+}
+
 void Run::call_train_epoch_end(const std::function<void()>& between) {
   const auto call_callbacks = [this](bool monitors) {
     for (const auto& callback : callbacks) {
@@ -42,9 +47,10 @@ void Run::log_row(std::span<const MetricLogger::Metric> row) {
 }
 
 std::uint64_t Run::agree(std::uint64_t flags) {
-  constexpr std::uint64_t kInterrupted = 4, kTerminated = 8;
+  constexpr std::uint64_t kInterrupted = 8, kTerminated = 16;
   if (stop_requested) flags |= kStopRequested;
   if (checkpoint_requested) flags |= kCheckpointRequested;
+  if (requeue_requested) flags |= kRequeueRequested;
   if (const int signal = StopSignals::received(); signal != 0) {
     flags |= signal == SIGINT ? kInterrupted : kTerminated;
   }

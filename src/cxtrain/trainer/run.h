@@ -102,6 +102,7 @@ class Run final : public RunView {
   void sum_over_ranks(std::span<double> values) override { parts.world.sum(values); }
   void request_stop(std::string reason) override;
   void request_checkpoint() override { checkpoint_requested = true; }
+  void request_requeue(std::string reason) override;
 
   /// Runs a hook (`hooks::on_...`): of every callback, then of the module. What it logs is treated by its
   /// rule, with the weight of what surrounds it.
@@ -121,11 +122,12 @@ class Run final : public RunView {
   /// Moves a batch to this rank's device and input dtype, in place; a no-op for float32 on the CPU.
   void transfer(Batch& batch) const;
 
-  /// The flags (bits from kFirstFlag on) that any rank has set, and kStopRequested and kCheckpointRequested
-  /// where any has asked for that. Throws Interrupted, on all ranks, where SIGINT or SIGTERM has come to any
-  /// (`StopSignals`). Collective.
+  /// The flags (bits from kFirstFlag on) that any rank has set, and kStopRequested, kCheckpointRequested and
+  /// kRequeueRequested where any has asked for that. Throws Interrupted, on all ranks, where SIGINT or
+  /// SIGTERM has come to any (`StopSignals`). Collective.
   std::uint64_t agree(std::uint64_t flags = 0);
-  static constexpr std::uint64_t kStopRequested = 1, kCheckpointRequested = 2, kFirstFlag = 256;
+  static constexpr std::uint64_t kStopRequested = 1, kCheckpointRequested = 2, kRequeueRequested = 4,
+                                 kFirstFlag = 256;
 
   void start_clock() { started_ = clock.now(); }
   /// Seconds spent on training batches so far, without validations and the hooks of fits and epochs; of a run
@@ -161,7 +163,9 @@ class Run final : public RunView {
   std::string stop_reason;  ///< set on the rank that asks; the ranks agree after each step
   bool stop_requested = false;
   bool checkpoint_requested = false;  ///< by this rank; nobody has made it yet
-  bool resumed = false;               ///< `load_place` was called
+  std::string requeue_reason;         ///< set on the rank that asks
+  bool requeue_requested = false;
+  bool resumed = false;  ///< `load_place` was called
   Tuned tuned;
   double first_step_seconds = 0;
 
