@@ -63,6 +63,8 @@ TEST_CASE("IDX images become float planes and integer labels", "[idx]") {
     const std::vector<std::int64_t> mixed{4, 1}, run{1, 2};
     for (const auto& which : {mixed, run}) {
       data->collate(which, batch);
+      CHECK(batch[0].scalar_type() == at::kByte);  // as it travels to a device
+      data->on_after_batch_transfer(batch);
       CHECK(batch.size == 2);
       CHECK(batch[0].sizes() == at::IntArrayRef({2, 1, 2, 3}));
       CHECK(batch[0].scalar_type() == at::kFloat);
@@ -118,6 +120,7 @@ TEST_CASE("the brightest pixel is 1 and the images stay bytes", "[idx]") {
   Batch batch;
   const std::vector<std::int64_t> first{0};
   data.collate(first, batch);
+  data.on_after_batch_transfer(batch);
   CHECK(batch[0].item<float>() == 1);
   CHECK(images.item<int>() == 255);
 }

@@ -122,10 +122,12 @@ bool DataLoader::next(Batch& batch) {
 
 void DataLoader::collate(std::int64_t k, Batch& batch) const {
   const std::span<const std::int64_t> indices = sampler_.batch(k);
-  dataset_->collate(indices, {.epoch = sampler_.epoch(), .seed = sampler_.seed()}, batch);
+  const SampleContext context{
+      .epoch = sampler_.epoch(), .seed = sampler_.seed(), .pin_memory = options_.to_device};
+  dataset_->collate(indices, context, batch);
   batch.indices = indices;
-  if (!options_.pin_memory) return;
-  for (at::Tensor& tensor : batch.tensors) tensor = tensor.pin_memory();
+  if (!options_.to_device) return finish(batch);
+  for (at::Tensor& tensor : batch.tensors) tensor = tensor.pin_memory();  // as it is, where it is so already
 }
 
 LoaderWorkers::LoaderWorkers(Make make, std::int64_t first, std::int64_t end, int num_workers,

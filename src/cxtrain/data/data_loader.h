@@ -14,7 +14,7 @@ class LoaderWorkers;
 struct LoaderOptions {
   int num_workers = 0;      ///< 0: batches are collated by the thread that calls `next`
   int prefetch_factor = 2;  ///< batches that each worker may be ahead
-  bool pin_memory = false;  ///< page-locked batches, for copies to an accelerator, which the process has
+  bool to_device = false;  ///< batches go to an accelerator: they are page-locked, and left to `finish` there
 };
 
 /// The batches of one rank, epoch after epoch.
@@ -41,6 +41,10 @@ class DataLoader {
   /// The next batch into `batch`; false when there is none. Rethrows what the dataset threw while it collated
   /// this batch, and then ends the epoch.
   bool next(Batch& batch);
+  /// What is left to do with a batch once it is on the device that it goes to
+  /// (`Dataset::on_after_batch_transfer`). Batches that go to none come finished.
+  void finish(Batch& batch) const { dataset_->on_after_batch_transfer(batch); }
+  bool to_device() const { return options_.to_device; }
 
   /// Batches of a whole epoch, the same on every rank.
   std::int64_t num_batches() const { return sampler_.num_batches(); }

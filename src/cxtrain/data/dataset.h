@@ -13,7 +13,8 @@ namespace cxtrain {
 /// and the sample's index.
 struct SampleContext {
   std::int64_t epoch = 0;
-  std::uint64_t seed = 0;  ///< of the run
+  std::uint64_t seed = 0;   ///< of the run
+  bool pin_memory = false;  ///< the batch goes to a device: tensors made page-locked save a copy
 };
 
 /// A finite, indexable set of samples. Reading is `const` and called from several loader threads at once.
@@ -31,6 +32,11 @@ class Dataset {
   virtual void collate(std::span<const std::int64_t> indices, const SampleContext&, Batch& batch) const {
     collate(indices, batch);
   }
+
+  /// What is left to do with a batch on the rank's device, such as turning bytes into floating-point numbers,
+  /// which are then not what travels: Lightning's hook of this name. Called once for each batch; on CPUs by
+  /// the thread that has collated it.
+  virtual void on_after_batch_transfer(Batch&) const {}
 };
 
 /// What a stage (train, val, test, predict) reads, and how.

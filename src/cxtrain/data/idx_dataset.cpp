@@ -67,13 +67,19 @@ IdxDataset::IdxDataset(at::Tensor images, at::Tensor labels)
   }
 }
 
-void IdxDataset::collate(std::span<const std::int64_t> indices, Batch& batch) const {
+void IdxDataset::collate(std::span<const std::int64_t> indices, const SampleContext& context,
+                         Batch& batch) const {
   batch.tensors.resize(2);
-  const at::Tensor bytes = gather_rows(images_, indices);
+  const at::Tensor bytes = gather_rows(images_, indices, context.pin_memory);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  batch.tensors[0] = bytes.to(at::kFloat).mul_(1.0 / 255).unsqueeze_(1);
-  batch.tensors[1] = gather_rows(labels_, indices);
+  batch.tensors[0] = bytes.unsqueeze(1);
+  batch.tensors[1] = gather_rows(labels_, indices, context.pin_memory);
   batch.size = static_cast<std::int64_t>(indices.size());
+}
+
+void IdxDataset::on_after_batch_transfer(Batch& batch) const {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  batch.tensors[0] = batch.tensors[0].to(at::kFloat).mul_(1.0 / 255);
 }
 
 std::shared_ptr<const IdxDataset> IdxDataset::slice(std::int64_t begin, std::int64_t end) const {

@@ -10,15 +10,21 @@
 
 namespace cxtrain {
 
-/// Labelled grey images as MNIST and its relatives have them. Kept as bytes; a batch is float32 [B, 1, rows,
-/// columns] in [0, 1] and int64 [B].
+/// Labelled grey images as MNIST and its relatives have them. Kept, and taken to devices, as bytes.
 class IdxDataset final : public Dataset {
  public:
   /// uint8 [N, rows, columns] and int64 [N].
   IdxDataset(at::Tensor images, at::Tensor labels);
 
   std::int64_t size() const override { return images_.size(0); }
-  void collate(std::span<const std::int64_t> indices, Batch& batch) const override;
+  /// uint8 [B, 1, rows, columns] and int64 [B].
+  void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
+    collate(indices, {}, batch);
+  }
+  void collate(std::span<const std::int64_t> indices, const SampleContext& context,
+               Batch& batch) const override;
+  /// The images become float32 in [0, 1].
+  void on_after_batch_transfer(Batch& batch) const override;
 
   const at::Tensor& images() const { return images_; }
   const at::Tensor& labels() const { return labels_; }

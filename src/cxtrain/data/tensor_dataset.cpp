@@ -1,6 +1,7 @@
 #include "cxtrain/data/tensor_dataset.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/index_select.h>
 
@@ -20,15 +21,23 @@ bool consecutive(std::span<const std::int64_t> indices) {
 
 }  // namespace
 
-at::Tensor gather_rows(const at::Tensor& source, std::span<const std::int64_t> indices) {
+at::Tensor gather_rows(const at::Tensor& source, std::span<const std::int64_t> indices, bool pin_memory) {
   // Samples have no gradient, so the autograd layer of the dispatcher has nothing to do here.
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const auto count = static_cast<std::int64_t>(indices.size());
-  if (consecutive(indices)) return source.narrow(0, indices.empty() ? 0 : indices.front(), count);
+  if (consecutive(indices)) {
+    const at::Tensor rows = source.narrow(0, indices.empty() ? 0 : indices.front(), count);
+    return pin_memory ? rows.pin_memory() : rows;
+  }
   // The indices are only read; from_blob has no const form.
   const at::Tensor index =
       at::from_blob(const_cast<std::int64_t*>(indices.data()), {count}, at::TensorOptions().dtype(at::kLong));
-  return at::index_select(source, 0, index);
+  if (!pin_memory) return at::index_select(source, 0, index);
+  std::vector<std::int64_t> shape = source.sizes().vec();
+  shape[0] = count;
+  at::Tensor rows = at::empty(shape, source.options().pinned_memory(true));
+  at::index_select_out(rows, source, 0, index);
+  return rows;
 }
 
 TensorDataset::TensorDataset(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {
@@ -56,9 +65,11 @@ TensorDataset::TensorDataset(std::vector<at::Tensor> tensors) : tensors_(std::mo
   size_ = tensors_.front().size(0);
 }
 
-void TensorDataset::collate(std::span<const std::int64_t> indices, Batch& batch) const {
+void TensorDataset::collate(std::span<const std::int64_t> indices, const SampleContext& context,
+                            Batch& batch) const {
   batch.tensors.resize(tensors_.size());
-  for (std::size_t i = 0; i < tensors_.size(); ++i) batch.tensors[i] = gather_rows(tensors_[i], indices);
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    batch.tensors[i] = gather_rows(tensors_[i], indices, context.pin_memory);
   batch.size = static_cast<std::int64_t>(indices.size());
 }
 

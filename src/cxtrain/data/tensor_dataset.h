@@ -9,9 +9,10 @@
 namespace cxtrain {
 
 /// The rows of `source` at `indices`: a view without a copy where the indices are consecutive, else a new
-/// tensor. Few microseconds for a small batch; may be called from several threads. Each index lies in [0,
-/// source.size(0)).
-at::Tensor gather_rows(const at::Tensor& source, std::span<const std::int64_t> indices);
+/// tensor. With `pin_memory` (`SampleContext`) always a new one, page-locked. Few microseconds for a small
+/// batch; may be called from several threads. Each index lies in [0, source.size(0)).
+at::Tensor gather_rows(const at::Tensor& source, std::span<const std::int64_t> indices,
+                       bool pin_memory = false);
 
 /// Tensors in memory; sample i is row i of each of them.
 class TensorDataset final : public Dataset {
@@ -22,7 +23,11 @@ class TensorDataset final : public Dataset {
 
   std::int64_t size() const override { return size_; }
   /// Consecutive indices give views of the dataset's own memory: a step must not write to its batch in place.
-  void collate(std::span<const std::int64_t> indices, Batch& batch) const override;
+  void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
+    collate(indices, {}, batch);
+  }
+  void collate(std::span<const std::int64_t> indices, const SampleContext& context,
+               Batch& batch) const override;
 
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
 

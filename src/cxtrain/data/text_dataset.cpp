@@ -19,11 +19,13 @@ TextDataset::TextDataset(std::shared_ptr<const std::string> text, std::size_t be
   size_ = (length - context - 1) / stride + 1;
 }
 
-void TextDataset::collate(std::span<const std::int64_t> indices, Batch& batch) const {
+void TextDataset::collate(std::span<const std::int64_t> indices, const SampleContext& context,
+                          Batch& batch) const {
+  const at::TensorOptions options = at::TensorOptions().dtype(at::kLong).pinned_memory(context.pin_memory);
   const auto count = static_cast<std::int64_t>(indices.size());
   batch.tensors.resize(2);
   for (std::size_t shift = 0; shift < 2; ++shift) {
-    batch.tensors[shift] = at::empty({count, context_}, at::kLong);
+    batch.tensors[shift] = at::empty({count, context_}, options);
     std::int64_t* to = batch.tensors[shift].mutable_data_ptr<std::int64_t>();
     for (const std::int64_t i : indices) {
       const auto* from = reinterpret_cast<const unsigned char*>(text_->data()) + begin_ + shift + i * stride_;

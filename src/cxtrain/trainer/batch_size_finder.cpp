@@ -51,9 +51,8 @@ class Trials {
       const std::unique_ptr<DataLoader> loader = make_loader_(batch_size);
       loader->start_epoch(0, 0, steps_);
       Batch batch;
-      while (loader->next(batch)) {
+      while (run_.next(*loader, batch)) {
         if (batch.size == 0) continue;
-        run_.transfer(batch);
         NoHooks observer;
         // Never the last micro-batch of a step: gradients stay on this rank.
         run_.parts.strategy.training_step({.batch = batch,
@@ -65,6 +64,7 @@ class Trials {
       return true;
     } catch (const std::exception& error) {
       if (!is_out_of_memory(error)) throw;
+      run_.drop_batches();
       give_back_device_memory(run_.parts.device);
       return false;
     }

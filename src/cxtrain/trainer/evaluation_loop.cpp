@@ -86,12 +86,11 @@ std::optional<MetricStore::Values> evaluate_stage(Run& run, const auto& hooks, D
   SignalPolls signals(run);
   Batch batch;
   bool defined = true;
-  while (defined && loader.next(batch)) {
+  while (defined && run.next(loader, batch)) {
     signals.before_batch();
     run.loop.batch_idx = loader.batch_idx();
     run.loop.samples_per_batch = loader.global_size();
     if (batch.size == 0) continue;  // none left for this rank in an uneven last batch
-    run.transfer(batch);
     const LogScope scope(run.metrics, hooks.step, batch.size);
     run.call(hooks.batch_start, batch, loader.batch_idx());
     try {
@@ -144,12 +143,11 @@ Predictions predict(Run& run, DataLoader& loader, std::int64_t batches) {
   Predictions predictions;
   Batch batch;
   bool defined = true;
-  while (defined && loader.next(batch)) {
+  while (defined && run.next(loader, batch)) {
     signals.before_batch();
     run.loop.batch_idx = loader.batch_idx();
     run.loop.samples_per_batch = loader.global_size();
     if (batch.size == 0) continue;
-    run.transfer(batch);
     run.call(hooks::on_predict_batch_start, batch, loader.batch_idx());
     try {
       const LogScope scope(run.metrics, hooks::kPredictStep);

@@ -84,9 +84,9 @@ void FitLoop::run_epoch() {
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
   Batch batch;
   run_.resume_training();
-  while (!(between_steps() && done()) && data_.train().next(batch)) {
+  while (!(between_steps() && done()) && run_.next(data_.train(), batch)) {
     run_batch(batch);
-    batch.tensors.clear();  // the next one may take the same memory, which is still in the caches
+    batch.tensors.clear();  // their memory may serve the batches of a validation
     if (validation_due()) validate();
     if (between_steps()) make_checkpoint_if_wanted();
   }
@@ -129,7 +129,6 @@ std::int64_t FitLoop::samples_over_ranks() {
 
 void FitLoop::run_batch(Batch& batch) {
   TrainState& state = run_.state;
-  run_.transfer(batch);
   run_.loop.batch_idx = state.batch;
   run_.loop.samples_per_batch = samples_over_ranks();
   const std::int64_t idx = state.batch;

@@ -7,7 +7,10 @@
 
 namespace cxtrain {
 
-Run::Run(Parts p) : parts(std::move(p)) { start_clock(); }
+Run::Run(Parts p) : parts(std::move(p)) {
+  if (!parts.device.is_cpu()) transfer_.emplace(parts.device);
+  start_clock();
+}
 
 std::vector<std::string> Run::metric_names() const {
   std::vector<std::string> names;
@@ -60,14 +63,24 @@ std::uint64_t Run::agree(std::uint64_t flags) {
   return agreed;
 }
 
-void Run::transfer(Batch& batch) const {
-  const bool cpu = parts.device.is_cpu();
-  if (cpu && !parts.input_dtype) return;
-  for (at::Tensor& tensor : batch.tensors) {
-    const bool convert = parts.input_dtype && tensor.is_floating_point();
-    const at::ScalarType dtype = convert ? *parts.input_dtype : tensor.scalar_type();
-    tensor = tensor.to(parts.device, dtype, /*non_blocking=*/!cpu);
+bool Run::next(DataLoader& loader, Batch& batch) {
+  batch.tensors.clear();  // the next one may take their memory, which on a CPU is still in the caches
+  if (!loader.next(batch)) return false;
+  if (transfer_) {
+    transfer_->bring(batch);
+    loader.finish(batch);
   }
+  if (!parts.input_dtype) return true;
+  for (at::Tensor& tensor : batch.tensors) {
+    if (tensor.is_floating_point()) tensor = tensor.to(*parts.input_dtype);
+  }
+  return true;
+}
+
+void Run::drop_batches() {
+  if (!transfer_) return;
+  wait_for_devices();
+  transfer_.emplace(parts.device);
 }
 
 double Run::training_seconds() const {

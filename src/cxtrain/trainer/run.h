@@ -11,8 +11,10 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/plan.h"
+#include "cxtrain/data/data_loader.h"
 #include "cxtrain/report/metric_loggers.h"
 #include "cxtrain/strategy/strategy.h"
+#include "cxtrain/trainer/batch_transfer.h"
 #include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/hooks.h"
 #include "cxtrain/trainer/metric_store.h"
@@ -119,8 +121,10 @@ class Run final : public RunView {
   /// To the metric loggers (rank 0) as a row of the current step. `step` counts from 0, like Lightning's.
   void log_row(std::span<const MetricLogger::Metric> row);
 
-  /// Moves a batch to this rank's device and input dtype, in place; a no-op for float32 on the CPU.
-  void transfer(Batch& batch) const;
+  /// The loader's next batch, on this rank's device and in its input dtype; false when there is none.
+  bool next(DataLoader& loader, Batch& batch);
+  /// Gives back the device's memory that batches lay in; none may be held any more.
+  void drop_batches();
 
   /// The flags (bits from kFirstFlag on) that any rank has set, and kStopRequested, kCheckpointRequested and
   /// kRequeueRequested where any has asked for that. Throws Interrupted, on all ranks, where SIGINT or
@@ -170,6 +174,7 @@ class Run final : public RunView {
   double first_step_seconds = 0;
 
  private:
+  std::optional<BatchTransfer> transfer_;  ///< where the rank has an accelerator
   double started_ = 0;
   double trained_ = 0;                    ///< seconds, up to the last pause
   std::optional<double> training_since_;  ///< set while it trains

@@ -218,7 +218,7 @@ std::unique_ptr<DataLoader> Session::loader(DataLoaderSpec spec, bool training,
   return std::make_unique<DataLoader>(spec, std::move(sampler),
                                       LoaderOptions{.num_workers = options.data.num_workers,
                                                     .prefetch_factor = options.data.prefetch_factor,
-                                                    .pin_memory = !inputs_.device.is_cpu()});
+                                                    .to_device = !inputs_.device.is_cpu()});
 }
 
 void Session::write_file(const std::string& name, const std::string& content) const noexcept {

@@ -106,9 +106,8 @@ void StochasticWeightAveraging::renew_batch_norm_statistics() {
     DataLoader& loader = data_.train();
     loader.start_epoch(run_.state.epoch, 0, data_.limits().train_batches);
     Batch batch;
-    while (loader.next(batch)) {
+    while (run_.next(loader, batch)) {
       if (batch.size == 0) continue;
-      run_.transfer(batch);
       run_.parts.strategy.forward(batch, loader.batch_idx());
       samples += static_cast<double>(batch.size);
     }

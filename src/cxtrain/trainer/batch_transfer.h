@@ -1,0 +1,51 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "cxtrain/data/batch.h"
+
+namespace cxtrain {
+
+/// Brings batches to a device on a stream of its own, so that a batch travels while the device still computes
+/// the steps before it. The memory that batches lie in is this object's, and is used again: it holds as many
+/// batches as are in use at once, and one more.
+class BatchTransfer {
+ public:
+  /// To an accelerator.
+  explicit BatchTransfer(c10::Device device);
+  ~BatchTransfer();
+  BatchTransfer(const BatchTransfer&) = delete;
+  BatchTransfer& operator=(const BatchTransfer&) = delete;
+
+  /// Replaces the batch's CPU tensors by copies on the device, for the stream that the calling thread uses
+  /// there; other tensors stay. The host does not wait where the tensors are page-locked. A copy is the
+  /// caller's for as long as it holds it.
+  void bring(Batch& batch);
+  /// What batches travel on.
+  const c10::Stream& stream() const { return stream_; }
+
+ private:
+  struct Slot {
+    at::Tensor memory;                   ///< uint8, of the largest batch that it has held
+    std::optional<c10::Event> last_use;  ///< set while nobody holds a tensor of it
+  };
+
+  /// One that nobody has held since before the last call, so that what used it is done or soon will be.
+  Slot& free_slot();
+  /// Looks which slots nobody holds any more.
+  void note_free_slots(const c10::Stream& computing);
+  std::vector<at::Tensor> copy(const std::vector<at::Tensor>& tensors, Slot& slot) const;
+
+  c10::Device device_;
+  c10::Stream stream_;
+  c10::Event arrived_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace cxtrain
