@@ -5,7 +5,9 @@
 #include <chrono>
 #include <future>
 
+#include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/cuda/stream_work.h"
 #include "cxtrain/reduce/reducer.h"
 #include "fake_run.h"
 #include "fixture.h"
@@ -41,6 +43,16 @@ TEST_CASE_METHOD(Fixture, "a collective that never ends on the devices is found 
   } catch (const TrainingError&) {
   }
   CHECK(accelerator.nccl.count("comm_abort") == 2);
+}
+
+TEST_CASE_METHOD(Fixture, "operations of several devices are watched, each by events of its own device") {
+  test::ScriptedWorld world(0, 1);
+  StreamWork work(world.watchdog(), [] { return std::string(); });
+  for (int round = 0; round < 3; ++round) {
+    for (const int i : {0, 1, 2}) work.submitted("a sum", current_stream(fake_device(i)));
+    wait_for_all();
+    CHECK(work.look().operation == nullptr);  // all have ended, and their events may serve again
+  }
 }
 
 TEST_CASE_METHOD(Fixture, "collectives that end keep the watchdog silent, however many there are") {

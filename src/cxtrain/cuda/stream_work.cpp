@@ -1,5 +1,6 @@
 #include "cxtrain/cuda/stream_work.h"
 
+#include <algorithm>
 #include <exception>
 
 namespace cxtrain {
@@ -13,11 +14,17 @@ StreamWork::~StreamWork() { watchdog_.forget(*this); }
 
 void StreamWork::submitted(const char* name, const c10::Stream& stream) {
   const std::lock_guard lock(mutex_);
-  if (spare_.empty()) spare_.emplace_back(stream.device_type());
-  c10::Event end = std::move(spare_.back());
-  spare_.pop_back();
-  end.record(stream);
-  operations_.push_back({name, ++count_, std::move(end)});
+  // An event is its device's once it has been recorded there.
+  const auto spare = std::find_if(spare_.begin(), spare_.end(), [&](const c10::Event& event) {
+    return event.device_index() == stream.device_index();
+  });
+  if (spare == spare_.end()) {
+    operations_.push_back({name, ++count_, c10::Event(stream.device_type())});
+  } else {
+    operations_.push_back({name, ++count_, std::move(*spare)});
+    spare_.erase(spare);
+  }
+  operations_.back().end.record(stream);
 }
 
 StreamWork::State StreamWork::look() noexcept {
