@@ -134,8 +134,12 @@ TEST_CASE_METHOD(TwoFakeDevices, "Operators that models use give the CPU's value
 
 TEST_CASE_METHOD(TwoFakeDevices, "Inference mode keeps its rules on a fake device") {
   at::Tensor made;
+  const at::Tensor ordinary = at::zeros({2, 3}, at::device(device));
   {
     const c10::InferenceMode mode;
+    CHECK_FALSE(ordinary.t().is_inference());
+    CHECK_FALSE(ordinary.view({6}).is_inference());
+    CHECK_FALSE(ordinary.slice(0, 1).is_inference());
     made = at::zeros({2}, at::device(device));
     made.add_(1);
     CHECK((made * 2).is_inference());

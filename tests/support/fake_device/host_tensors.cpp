@@ -8,9 +8,7 @@ namespace cxtrain::test {
 
 namespace {
 
-at::Tensor tensor_like(const at::Tensor& shape, c10::Storage storage, c10::DispatchKey key) {
-  at::Tensor tensor =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), shape.dtype());
+at::Tensor shaped_like(const at::Tensor& shape, at::Tensor tensor) {
   auto* const impl = tensor.unsafeGetTensorImpl();
   impl->set_storage_offset(shape.storage_offset());
   impl->set_sizes_and_strides(shape.sizes(), shape.strides());
@@ -18,6 +16,18 @@ at::Tensor tensor_like(const at::Tensor& shape, c10::Storage storage, c10::Dispa
   if (shape.is_conj()) tensor._set_conj(true);
   if (shape.is_neg()) tensor._set_neg(true);
   return tensor;
+}
+
+at::Tensor tensor_like(const at::Tensor& shape, c10::Storage storage, c10::DispatchKey key) {
+  return shaped_like(shape, at::detail::make_tensor<c10::TensorImpl>(
+                                std::move(storage), c10::DispatchKeySet(key), shape.dtype()));
+}
+
+/// Keeps what autograd knows by the keys: in inference mode a view of an ordinary tensor is one as well.
+at::Tensor view_like(const at::Tensor& shape, const at::Tensor& of) {
+  return shaped_like(
+      shape, at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(of.storage()),
+                                                      of.key_set(), shape.dtype()));
 }
 
 c10::Storage device_storage(c10::StorageImpl& host, c10::Device device) {
@@ -55,6 +65,9 @@ at::Tensor HostTensors::to_device(const at::Tensor& result, c10::Device device,
   auto found = device_storage_.find(host);
   const bool fresh = found == device_storage_.end();
   if (fresh) found = device_storage_.emplace(host, device_storage(*host, device)).first;
+  for (const Pair& pair : tensors_) {
+    if (!fresh && pair.device.storage().is_alias_of(found->second)) return view_like(result, pair.device);
+  }
   at::Tensor tensor = tensor_like(result, found->second, c10::DispatchKey::PrivateUse1);
   if (fresh) made.push_back(tensor);
   return tensor;
