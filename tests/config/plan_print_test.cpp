@@ -54,6 +54,7 @@ Options random_request(test::RandomTexts& random) {
   if (random.chance(4)) trainer.amp_level = one_of({"O0", "O1", "O2"});
   if (random.chance(4)) trainer.devices_per_rank = 2;
   if (random.chance(4)) trainer.float32_matmul_precision = static_cast<MatmulPrecision>(random.pick(3));
+  trainer.channels_last = random.chance(4);
   if (random.chance(4)) trainer.log_gpu_memory = static_cast<GpuMemoryLog>(random.pick(2));
   if (random.chance(2)) trainer.benchmark = random.chance(2);
   if (random.chance(2))
@@ -108,6 +109,7 @@ TEST_CASE("any plan as JSON holds what the plan does", "[config]") {
     CHECK(json["sync_batchnorm"] == plan.sync_batchnorm);
     CHECK(json.value("devices_per_rank", 1) == plan.devices_per_rank);
     CHECK(json.value("replicas", 1) == plan.replicas);
+    CHECK(json.value("channels_last", false) == plan.channels_last);
     CHECK(json.value("float32_matmul_precision", "") ==
           std::string(plan.float32_matmul_precision ? word_of(*plan.float32_matmul_precision) : ""));
     REQUIRE(json["ranks"].size() == plan.ranks.size());

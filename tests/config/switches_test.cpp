@@ -37,6 +37,17 @@ TEST_CASE("float32_matmul_precision reaches the plan, and none leaves LibTorch's
   CHECK(resolve(options, machine(1), {}).float32_matmul_precision == MatmulPrecision::medium);
 }
 
+TEST_CASE("channels_last reaches the plan, and is told only where it is on", "[config]") {
+  Options options;
+  CHECK(to_json(resolve(options, machine(1), {})).find("channels_last") == std::string::npos);
+  CHECK(to_text(resolve(options, machine(1), {})).find("channels_last") == std::string::npos);
+  options.trainer.channels_last = true;
+  const Plan plan = resolve(options, machine(1), {});
+  CHECK(plan.channels_last);
+  CHECK(to_json(plan).find("\"channels_last\":true") != std::string::npos);
+  CHECK(to_text(plan).find("channels_last on") != std::string::npos);
+}
+
 TEST_CASE("log_gpu_memory reaches the plan; on the CPU it logs nothing and says so", "[config]") {
   Options options;
   options.trainer.log_gpu_memory = GpuMemoryLog::all;

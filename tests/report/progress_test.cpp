@@ -25,7 +25,7 @@ struct Screen {
       : columns(columns_),
         bar(
             clock, [this](std::string_view text) { printed += text; },
-            [this] {
+            [this](bool) {
               ++metrics_read;
               return metrics;
             },
@@ -244,7 +244,7 @@ TEST_CASE("nothing that goes wrong with drawing reaches the training", "[progres
   deaf.finish();
   ProgressBar blind(
       clock, [](std::string_view) {},
-      [&]() -> Metrics {
+      [&](bool) -> Metrics {
         ++questions;
         throw std::runtime_error("no metrics");
       });

@@ -61,6 +61,8 @@ class ScriptedWorld final : public World {
   void barrier() override { ++barriers; }
   std::int64_t max(std::int64_t value) override { return value; }
   std::uint64_t any(std::uint64_t flags) override { return flags; }
+  void begin_any(std::uint64_t flags) override { begun_ = flags; }
+  std::uint64_t end_any() override { return begun_; }
   void sum(std::span<double>) override {}
   std::vector<std::string> all_gather(std::string_view text) override {
     std::vector<std::string> answer;
@@ -79,6 +81,8 @@ class ScriptedWorld final : public World {
   Barks barks;
 
  private:
+  std::uint64_t begun_ = 0;
+
   static WorldFacts make_facts(int rank, int size) {
     WorldFacts facts;
     facts.rank = rank;

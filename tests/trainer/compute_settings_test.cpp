@@ -52,6 +52,17 @@ TEST_CASE("the plan's switches reach LibTorch", "[trainer]") {
   CHECK(context.float32MatmulPrecision() == at::Float32MatmulPrecision::HIGH);  // as it was
 }
 
+TEST_CASE("who leaves open how exact float32 products are hears of TF32, where the device has it",
+          "[trainer]") {
+  Plan plan;
+  CHECK(tf32_hint(plan, true).find("--float32_matmul_precision high") != std::string::npos);
+  CHECK(tf32_hint(plan, false).empty());
+  plan.float32_matmul_precision = MatmulPrecision::highest;
+  CHECK(tf32_hint(plan, true).empty());
+  plan = {.precision = "bf16-mixed"};
+  CHECK(tf32_hint(plan, true).empty());
+}
+
 TEST_CASE("bfloat16 without instructions for it is warned of", "[trainer]") {
   CHECK(slow_precision_warning("bf16-mixed", false).find("32-true") != std::string::npos);
   CHECK_FALSE(slow_precision_warning("bf16-true", false).empty());

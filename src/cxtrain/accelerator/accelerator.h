@@ -39,8 +39,8 @@ class PeerCommunicator {
 /// have one of devices that need no hardware.
 class Accelerator : public PageLocker {
  public:
-  /// Of its devices.
-  virtual c10::DeviceType type() const = 0;
+  /// Whether the device multiplies float32 much faster where it may round to TF32.
+  virtual bool has_tf32(c10::Device device) const = 0;
   /// Which device this is of all there are, on this node and on others, however the processes number them:
   /// "GPU-..." as nvidia-smi writes it. Starts the device.
   virtual std::string uuid(c10::Device device) const = 0;

@@ -20,7 +20,7 @@ void ProgressCallback::setup(RunView& run, std::string_view) {
   output_.emplace(/*launched=*/run.plan().launcher != "none");
   bar_.emplace(
       clock_, [this](std::string_view text) { output_->write(text); },
-      [&run] { return run.progress_bar_metrics(); },
+      [&run](bool last) { return last ? run.progress_bar_metrics() : run.progress_bar_metrics_so_far(); },
       ProgressBarOptions{.columns = [this] { return output_->columns(); }});
 }
 

@@ -64,6 +64,8 @@ class RunView {
   virtual std::vector<std::string> metric_names() const = 0;
   /// What was logged with `prog_bar`, in the order of first logging. May synchronise with the device.
   virtual std::vector<std::pair<std::string, double>> progress_bar_metrics() const = 0;
+  /// The same without waiting for a device: the newest values that have come from it.
+  virtual std::vector<std::pair<std::string, double>> progress_bar_metrics_so_far() = 0;
   virtual std::vector<double> learning_rates() const = 0;
 
   /// Logs a value as `Module::log` would in the hook of the same name.
@@ -71,7 +73,8 @@ class RunView {
   virtual void log(std::string_view name, const at::Tensor& value, const LogOptions& options = {}) = 0;
   /// Element-wise sums over all ranks, in place. Every rank calls it at the same point with the same length.
   virtual void sum_over_ranks(std::span<double> values) = 0;
-  /// Ends training after the current step; the ranks agree on it, so that one rank's wish is enough.
+  /// Ends training after the current step, on several ranks with GPUs after the next one; the ranks agree on
+  /// it, so that one rank's wish is enough.
   virtual void request_stop(std::string reason) = 0;
   /// Asks for the state of the training, which every callback then gets (`Callback::on_checkpoint`). The wish
   /// of one rank is enough.

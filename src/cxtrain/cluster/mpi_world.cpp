@@ -108,6 +108,18 @@ std::uint64_t MpiWorld::any(std::uint64_t flags) {
   return flags;
 }
 
+void MpiWorld::begin_any(std::uint64_t flags) {
+  begun_ = flags;
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &begun_, 1, MPI_UINT64_T, MPI_BOR, comm().get(), &agreement_),
+            "the beginning of an agreement");
+}
+
+std::uint64_t MpiWorld::end_any() {
+  comm().call("an agreement of all ranks",
+              [&](MPI_Comm) { return MPI_Wait(&agreement_, MPI_STATUS_IGNORE); });
+  return begun_;
+}
+
 void MpiWorld::sum(std::span<double> values) {
   comm().call("a sum over all ranks", [&](MPI_Comm all) {
     return MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM,

@@ -22,6 +22,8 @@ class MpiWorld final : public World {
   void barrier() override;
   std::int64_t max(std::int64_t value) override;
   std::uint64_t any(std::uint64_t flags) override;
+  void begin_any(std::uint64_t flags) override;
+  std::uint64_t end_any() override;
   void sum(std::span<double> values) override;
   std::vector<std::string> all_gather(std::string_view text) override;
   std::string broadcast(std::string text, int root) override;
@@ -44,6 +46,8 @@ class MpiWorld final : public World {
   MpiWorld(WorldFacts facts, std::unique_ptr<Connection> connection);
 
   std::unique_ptr<Connection> connection_;
+  std::uint64_t begun_ = 0;  ///< of `begin_any`: MPI reads and writes it until `end_any`
+  MPI_Request agreement_ = MPI_REQUEST_NULL;
 };
 
 }  // namespace cxtrain

@@ -49,6 +49,10 @@ class World {
   virtual std::int64_t max(std::int64_t value) = 0;
   /// The flags (bits) that any rank has set.
   virtual std::uint64_t any(std::uint64_t flags) = 0;
+  /// `any` in two halves, so that a rank need not wait while its flags travel: what it does between them may
+  /// be anything but another `begin_any`. Both are collective, in the same order on all ranks.
+  virtual void begin_any(std::uint64_t flags) = 0;
+  virtual std::uint64_t end_any() = 0;
   /// Element-wise sums over all ranks, in place; every rank passes the same length.
   virtual void sum(std::span<double> values) = 0;
   /// Every rank's text, in rank order.
@@ -115,6 +119,8 @@ class SoloWorld final : public World {
   void barrier() override {}
   std::int64_t max(std::int64_t value) override { return value; }
   std::uint64_t any(std::uint64_t flags) override { return flags; }
+  void begin_any(std::uint64_t flags) override { begun_ = flags; }
+  std::uint64_t end_any() override { return begun_; }
   void sum(std::span<double>) override {}
   std::vector<std::string> all_gather(std::string_view text) override { return {std::string(text)}; }
   std::string broadcast(std::string text, int) override { return text; }
@@ -126,6 +132,7 @@ class SoloWorld final : public World {
  private:
   [[noreturn]] void end(Watchdog::Cause cause, const char* operation, double seconds) const;
 
+  std::uint64_t begun_ = 0;  ///< the flags of `begin_any`
   double timeout_seconds_ = kDefaultTimeout;
   std::function<std::string()> where_;
   std::optional<Watchdog> watchdog_;

@@ -28,6 +28,7 @@ struct TrainerOptions {
   std::optional<std::string> amp_level = {};  ///< O0, O1, O2, O3: apex' levels
   std::optional<bool> use_amp = {};
   std::optional<MatmulPrecision> float32_matmul_precision = {};  ///< absent: LibTorch's
+  bool channels_last = false;                                    ///< weights and inputs of four dimensions
   std::optional<bool> benchmark = {};
   Deterministic deterministic;
   bool sync_batchnorm = false;

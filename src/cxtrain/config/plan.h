@@ -45,6 +45,7 @@ struct Plan {
   std::string precision = "32-true";
   std::string amp_level;                                    ///< O0 to O3 where one is in effect; empty: null
   std::optional<MatmulPrecision> float32_matmul_precision;  ///< absent: as LibTorch has it
+  bool channels_last = false;
   bool benchmark = false;
   bool deterministic = false;
   bool deterministic_warn_only = false;

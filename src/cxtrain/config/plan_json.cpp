@@ -64,6 +64,7 @@ std::string to_json(const Plan& plan) {
   }
   if (plan.float32_matmul_precision)
     json["float32_matmul_precision"] = word_of(*plan.float32_matmul_precision);
+  if (plan.channels_last) json["channels_last"] = true;
   // Texts come from command lines and files, which need not be UTF-8; a plan is printed all the same.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -134,7 +134,8 @@ std::string to_text(const Plan& plan) {
   }
   line("switches", std::string("benchmark ") + on_off(plan.benchmark) + ", deterministic " +
                        (plan.deterministic_warn_only ? "warn" : on_off(plan.deterministic)) +
-                       ", sync_batchnorm " + on_off(plan.sync_batchnorm));
+                       ", sync_batchnorm " + on_off(plan.sync_batchnorm) +
+                       (plan.channels_last ? ", channels_last on" : ""));
   if (plan.log_gpu_memory) line("logs", "GPU memory, " + std::string(word_of(*plan.log_gpu_memory)));
   for (const auto* problems : {&plan.warnings, &plan.errors}) {
     for (const Problem& problem : *problems) {

@@ -14,6 +14,7 @@ void choose_switches(const TrainerOptions& trainer, Plan& plan) {
   plan.deterministic_warn_only = trainer.deterministic.warn_only;
   plan.benchmark = trainer.benchmark.value_or(false);
   plan.float32_matmul_precision = trainer.float32_matmul_precision;
+  plan.channels_last = trainer.channels_last;
   plan.sync_batchnorm = trainer.sync_batchnorm;
   plan.accumulate_grad_batches = trainer.accumulate_grad_batches;
   if (plan.benchmark && plan.deterministic) {

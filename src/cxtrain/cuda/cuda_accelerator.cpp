@@ -47,7 +47,11 @@ std::array<char, 16> uuid_bytes(c10::Device device) {
 
 class CudaAccelerator final : public Accelerator {
  public:
-  c10::DeviceType type() const override { return c10::kCUDA; }
+  bool has_tf32(c10::Device device) const override {
+    constexpr int kAmpere = 8;  // compute capability, "CUDA C++ Programming Guide", 17.2
+    cudaDeviceProp properties{};
+    return cudaGetDeviceProperties(&properties, device.index()) == cudaSuccess && properties.major >= kAmpere;
+  }
 
   std::string uuid(c10::Device device) const override {
     std::string text = "GPU-";

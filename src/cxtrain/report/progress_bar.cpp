@@ -65,8 +65,8 @@ void ProgressBar::look_at_clock() noexcept {
 void ProgressBar::draw(double now, bool last) noexcept try {
   const int width = columns();
   progress_.elapsed = now - started_;
-  const std::string line =
-      progress_line(progress_, metrics_ ? metrics_() : std::vector<std::pair<std::string, double>>{}, width);
+  const std::string line = progress_line(
+      progress_, metrics_ ? metrics_(last) : std::vector<std::pair<std::string, double>>{}, width);
   if (width > 0) {
     output_(std::string(kWipe) + line + (last ? "\n" : ""));
     on_screen_ = !last;

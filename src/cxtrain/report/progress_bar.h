@@ -26,10 +26,10 @@ struct ProgressBarOptions {
 class ProgressBar {
  public:
   using Output = std::function<void(std::string_view)>;
-  using Metrics = std::function<std::vector<std::pair<std::string, double>>()>;
+  /// `last`: for a finished bar, which shows the last values, while others show what is known.
+  using Metrics = std::function<std::vector<std::pair<std::string, double>>(bool last)>;
 
-  /// `metrics` is asked for only when something is drawn (reading them may wait for the device). `clock`
-  /// outlives the bar.
+  /// `metrics` is asked for only when something is drawn. `clock` outlives the bar.
   ProgressBar(const Clock& clock, Output output, Metrics metrics, ProgressBarOptions options = {});
   /// Ends the line, so that whatever is printed next begins a new one.
   ~ProgressBar();

@@ -19,6 +19,10 @@ at::Tensor laid_out_like(const at::Tensor& parameter, const at::Tensor& gradient
   return at::empty_like(parameter, gradient.options()).copy_(gradient);
 }
 
+at::Tensor with_channels_last(const at::Tensor& tensor) {
+  return tensor.dim() == 4 ? tensor.contiguous(at::MemoryFormat::ChannelsLast) : tensor;
+}
+
 void for_each_dtype_and_device(at::TensorList tensors, const std::function<void(at::TensorList)>& work) {
   if (tensors.empty()) return;
   if (std::all_of(tensors.begin(), tensors.end(),

@@ -11,9 +11,13 @@ inline at::Tensor flat(const at::Tensor& tensor) {
   return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
 }
 
-/// A gradient in the strides of its parameter, as those want it that go through memory as it lies; a copy only
-/// where they differ. Autograd lays gradients out like their parameters; somebody who sets one need not.
+/// A gradient in the strides of its parameter, as those want it that go through memory as it lies; a copy
+/// only where they differ. Autograd lays gradients out like their parameters; somebody who sets one need not.
 at::Tensor laid_out_like(const at::Tensor& parameter, const at::Tensor& gradient);
+
+/// The same values with the channels (dimension 1) of four dimensions last in memory, as the fastest kernels
+/// for convolutions want them; other tensors as they are.
+at::Tensor with_channels_last(const at::Tensor& tensor);
 
 /// Calls `work` once for each device and dtype among the tensors, with the tensors that have both, in their
 /// order; the first tensor's come first. ATen's multi-tensor operations and single messages need that.

@@ -19,6 +19,10 @@ void apply_compute_settings(const Plan& plan, const WorldFacts& facts, c10::Devi
 /// What to say of a precision that this processor has no instructions for; empty where nothing is amiss.
 std::string slow_precision_warning(std::string_view precision, bool processor_has_bf16);
 
+/// What a run misses that multiplies float32 exactly on a device that could do it as TF32; empty where nobody
+/// left that open, or the device could not.
+std::string tf32_hint(const Plan& plan, bool has_tf32);
+
 /// While it lives, autograd names the forward operation behind a NaN gradient (`detect_anomaly`); slow.
 class AnomalyDetection {
  public:

@@ -22,7 +22,10 @@ FitLoop::FitLoop(Run& run, FitData& data, Optimization& optimization, TrainingSt
 }
 
 void FitLoop::before_zero_grad() { run_.call(hooks::on_before_zero_grad); }
-void FitLoop::before_backward(const at::Tensor& loss) { run_.call(hooks::on_before_backward, loss); }
+void FitLoop::before_backward(const at::Tensor& loss) {
+  tell_contribution(Optimization::Contribution::loss);  // which is what has come here; backward takes a while
+  run_.call(hooks::on_before_backward, loss);
+}
 void FitLoop::after_backward() { run_.call(hooks::on_after_backward); }
 
 void FitLoop::fit() {
@@ -39,6 +42,8 @@ void FitLoop::train() {
   agree();
   make_checkpoint_if_wanted();
   while (!done()) run_epoch();
+  agree();  // what the last step's hooks have asked for
+  make_checkpoint_if_wanted();
   run_.call(hooks::on_train_end);
 }
 
@@ -137,6 +142,7 @@ void FitLoop::run_batch(Batch& batch) {
 
   const MicroStep step = micro_step(batch);
   Strategy& strategy = run_.parts.strategy;
+  contribution_untold_ = step.last;
   at::Tensor loss = strategy.training_step(step);
   const bool stay_finite = run_.parts.options.trainer.terminate_on_nan;
   if (stay_finite && loss.defined()) require_finite_loss(loss);
@@ -145,7 +151,9 @@ void FitLoop::run_batch(Batch& batch) {
   state.samples += samples_over_ranks();
   bool stepped = false;
   if (step.last) {
-    stepped = optimization_.step(contribution_, [&] { return strategy.training_step(step); });
+    tell_contribution(contribution_);
+    const std::uint64_t of_all_ranks = run_.end_agreement() / Run::kFirstFlag;
+    stepped = optimization_.step(contribution_, of_all_ranks, [&] { return strategy.training_step(step); });
     if (stepped && stay_finite) require_finite_parameters(optimization_.trained());
     if (run_.first_step_seconds == 0) {
       run_.wait_for_devices();
@@ -156,6 +164,11 @@ void FitLoop::run_batch(Batch& batch) {
   run_.call(hooks::on_train_batch_end, loss, batch, idx);
   run_.loop.output.reset();
   if (step.last) after_step(stepped);
+}
+
+/// To the other ranks, once for a step.
+void FitLoop::tell_contribution(Optimization::Contribution contribution) {
+  if (std::exchange(contribution_untold_, false)) run_.begin_agreement(contribution * Run::kFirstFlag);
 }
 
 void FitLoop::note_contribution(const MicroStep& step, const at::Tensor& loss) {
@@ -172,15 +185,17 @@ void FitLoop::note_contribution(const MicroStep& step, const at::Tensor& loss) {
 }
 
 void FitLoop::after_step(bool stepped) {
+  run_.write_pending_row();  // the step before's, whose values have had this step to arrive
   if (stepped && limits().log_every > 0 && run_.state.global_step % limits().log_every == 0) {
-    run_.log_row(run_.metrics.take_step_values(run_.parts.world));
+    run_.log_step_row();
   }
   run_.loggers.flush_when_due();
-  agree();
+  heed(run_.agree_after_step());
 }
 
-void FitLoop::agree() {
-  const std::uint64_t wishes = run_.agree();
+void FitLoop::agree() { heed(run_.agree()); }
+
+void FitLoop::heed(std::uint64_t wishes) {
   if ((wishes & Run::kRequeueRequested) != 0) requeue_wanted_ = true;
   if ((wishes & Run::kCheckpointRequested) != 0 || requeue_wanted_) checkpoint_wanted_ = true;
   if ((wishes & Run::kStopRequested) == 0 || stopping_) return;
@@ -192,6 +207,7 @@ void FitLoop::make_checkpoint_if_wanted() {
   if (!std::exchange(checkpoint_wanted_, false)) return;
   run_.checkpoint_requested = false;
   if (state_ == nullptr) return;
+  run_.write_pending_row();
   const StateDict saved = state_->save();
   run_.call(hooks::on_checkpoint, saved);
   if (!requeue_wanted_) return;
@@ -223,6 +239,7 @@ std::optional<MetricStore::Values> FitLoop::run_validation(std::int64_t batches)
 
 void FitLoop::validate() {
   run_.pause_training();
+  run_.write_pending_row();
   if (const auto values = run_validation(limits().val_batches)) run_.log_row(*values);
   run_.loggers.flush();
   agree();

@@ -39,6 +39,8 @@ class FitLoop final : private StepObserver {
   bool between_steps() const;
   const FitLimits& limits() const { return data_.limits(); }
   void agree();
+  void heed(std::uint64_t wishes);
+  void tell_contribution(Optimization::Contribution contribution);
   void make_checkpoint_if_wanted();
   void require_same_epoch() const;
 
@@ -51,6 +53,7 @@ class FitLoop final : private StepObserver {
   bool requeue_wanted_ = false;   ///< once the checkpoint is made
   bool cannot_validate_ = false;  ///< the model does not define validation_step
   Optimization::Contribution contribution_ = Optimization::Contribution::none;  ///< to the step, so far
+  bool contribution_untold_ = false;
   bool skip_noted_ = false;
 };
 

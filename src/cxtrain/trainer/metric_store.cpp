@@ -154,35 +154,55 @@ void MetricStore::log(std::string_view name, double value, const LogOptions& opt
   note(name, value, options);
 }
 
-MetricStore::Values MetricStore::take_step_values(World& world) {
-  std::vector<Entry*> taken;
-  std::vector<MetricLine> synchronised;
-  for (Entry& metric : entries_) {
+MetricStore::StepValues MetricStore::take_step_values() {
+  StepValues taken;
+  std::vector<at::Tensor> on_devices;
+  bool any_on_device = false;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Entry& metric = entries_[i];
     if (!metric.on_step || !metric.logger || !metric.fresh || metric.phase != Phase::training) continue;
     metric.fresh = false;
-    taken.push_back(&metric);
-    if (metric.sync_dist) {
-      synchronised.push_back({.hook = metric.hook,
-                              .name = metric.name,
-                              .fx = metric.fx,
-                              .value = metric.step.read(),
-                              .weight = 1});
+    const bool known = metric.step.on_host();
+    taken.values.push_back({i, metric.step_at, known ? metric.step.read() : 0, metric.sync_dist});
+    on_devices.push_back(metric.step.on_device());
+    any_on_device = any_on_device || !known;
+  }
+  if (any_on_device) taken.from_devices = HostValues(on_devices);
+  return taken;
+}
+
+MetricStore::Values MetricStore::read(const StepValues& taken, World& world) {
+  const std::vector<double> from_devices = taken.from_devices.wait();
+  std::vector<double> values;
+  std::vector<MetricLine> synchronised;
+  for (std::size_t i = 0; i < taken.values.size(); ++i) {
+    const StepValues::Value& value = taken.values[i];
+    values.push_back(from_devices.empty() ? value.host : value.host + from_devices[i]);
+    const Entry& metric = entries_[value.entry];
+    if (value.sync_dist) {
+      synchronised.push_back(
+          {.hook = metric.hook, .name = metric.name, .fx = metric.fx, .value = values[i], .weight = 1});
     }
   }
   // A rank without a sample in this step has logged nothing, and still takes part.
-  if (world.size() > 1 && world.max(synchronised.empty() ? 0 : 1) != 0) {
-    const std::vector<MetricLine> merged = merge_over_ranks(std::move(synchronised), world);
-    for (Entry* metric : taken) {
-      for (const MetricLine& line : merged) {
-        if (line.name != metric->name || line.hook != metric->hook) continue;
-        metric->step.set(line.result());
-        metric->step_is_reduced = true;
+  const bool reduces = world.size() > 1 && world.max(synchronised.empty() ? 0 : 1) != 0;
+  if (reduces) synchronised = merge_over_ranks(std::move(synchronised), world);
+  Values result;
+  for (std::size_t i = 0; i < taken.values.size(); ++i) {
+    const StepValues::Value& value = taken.values[i];
+    Entry& metric = entries_[value.entry];
+    if (reduces && value.sync_dist) {
+      for (const MetricLine& line : synchronised) {
+        if (line.name == metric.name && line.hook == metric.hook) values[i] = line.result();
       }
     }
+    if (metric.step_at == value.at) {  // no newer one has been logged since
+      metric.step.set(values[i]);
+      metric.step_is_reduced = reduces && value.sync_dist;
+    }
+    result.emplace_back(metric.step_name(), values[i]);
   }
-  Values values;
-  for (const Entry* metric : taken) values.emplace_back(metric->step_name(), metric->step.read());
-  return values;
+  return result;
 }
 
 MetricStore::Values MetricStore::reduce_epoch(Phase phase, World& world) {
@@ -222,6 +242,8 @@ MetricStore::Entry& MetricStore::entry_of(std::string_view hook, std::string_vie
 void MetricStore::clear() {
   entries_.clear();
   scope_ = {};
+  bar_.clear();
+  coming_.reset();
 }
 
 MetricStore::Latest MetricStore::latest(std::string_view name) const {
@@ -261,21 +283,51 @@ void MetricStore::visit_latest(Visit&& visit) const {
   }
 }
 
-MetricStore::Values MetricStore::progress_bar() const {
-  Values values;
-  std::vector<std::uint64_t> changed;
+std::vector<MetricStore::Shown> MetricStore::shown() const {
+  std::vector<Shown> all;
   visit_latest([&](const Entry& metric, const std::string& name, std::uint64_t at, bool of_epoch) {
     if (!metric.prog_bar) return;
-    const double value = of_epoch ? *metric.reduced : metric.step.read();
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (values[i].first != name) continue;
-      if (at > changed[i]) values[i].second = value;
-      changed[i] = std::max(changed[i], at);
-      return;
+    MetricScalar value = metric.step;
+    if (of_epoch) value.set(*metric.reduced);
+    const auto known =
+        std::find_if(all.begin(), all.end(), [&](const Shown& other) { return other.name == name; });
+    if (known == all.end()) {
+      all.push_back({name, at, std::move(value)});
+    } else if (at > known->at) {
+      *known = {name, at, std::move(value)};
     }
-    values.emplace_back(name, value);
-    changed.push_back(at);
   });
+  return all;
+}
+
+MetricStore::Values MetricStore::progress_bar() const {
+  Values values;
+  for (const Shown& each : shown()) values.emplace_back(each.name, each.value.read());
+  return values;
+}
+
+MetricStore::Values MetricStore::progress_bar_so_far() {
+  if (coming_ && coming_->arrived()) {
+    const std::vector<double> values = coming_->wait();
+    for (std::size_t i = 0; i < values.size(); ++i) bar_[coming_names_[i]] = values[i];
+    coming_.reset();
+  }
+  Values values;
+  std::vector<std::string> names;
+  std::vector<at::Tensor> on_devices;
+  for (const Shown& each : shown()) {
+    if (each.value.on_host()) {
+      values.emplace_back(each.name, each.value.read());
+      continue;
+    }
+    names.push_back(each.name);
+    on_devices.push_back(each.value.on_device());
+    if (const auto known = bar_.find(each.name); known != bar_.end()) values.emplace_back(*known);
+  }
+  if (!coming_ && !names.empty()) {
+    coming_.emplace(on_devices);
+    coming_names_ = std::move(names);
+  }
   return values;
 }
 

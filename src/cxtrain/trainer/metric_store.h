@@ -12,6 +12,7 @@
 #include "cxtrain/state/state_dict.h"
 #include "cxtrain/state/stateful.h"
 #include "cxtrain/strategy/metric_sink.h"
+#include "cxtrain/trainer/host_values.h"
 
 namespace cxtrain {
 
@@ -36,6 +37,9 @@ class MetricScalar {
   void set(double value);
   void set(const at::Tensor& value);
   double read() const;
+  bool on_host() const { return !device_.defined(); }
+  /// As long as it is not on the host; else undefined.
+  const at::Tensor& on_device() const { return device_; }
 
   void save(StateDict& state) const;
   void load(const StateDict& state);
@@ -86,9 +90,22 @@ class MetricStore final : public MetricSink, public Stateful {
   Scope scope() const { return scope_; }
   void enter(Scope scope) { scope_ = scope; }
 
-  /// Values logged on_step since the last call, for the loggers. Those with sync_dist are reduced over the
-  /// ranks first: collective.
-  Values take_step_values(World& world);
+  /// Values that were logged on_step, on their way to the loggers.
+  struct StepValues {
+    struct Value {
+      std::size_t entry = 0;  ///< its place in the store
+      std::uint64_t at = 0;   ///< when it was logged
+      double host = 0;        ///< of a value that the host knew
+      bool sync_dist = false;
+    };
+    std::vector<Value> values;
+    HostValues from_devices;  ///< of those that it did not; in the order of `values`
+  };
+  /// Those of the training that were logged since the last call. Does not wait for the device.
+  StepValues take_step_values();
+  /// The values with their names. Those with sync_dist are reduced over the ranks: collective, the calls in
+  /// the same order on all ranks. Waits for the device where it has not come to them yet.
+  Values read(const StepValues& taken, World& world);
 
   /// What was logged on_epoch in this phase since the last call, reduced over the epoch and all ranks.
   /// Collective; ranks may have logged different metrics.
@@ -103,7 +120,12 @@ class MetricStore final : public MetricSink, public Stateful {
   /// have. Collective.
   std::optional<double> last_of_all_ranks(std::string_view name, World& world) const;
 
+  /// The latest values of what was logged with prog_bar, in the order of first logging. May wait for a
+  /// device.
   Values progress_bar() const;
+  /// The same without waiting: of values that are on a device, the newest that have come from there; those of
+  /// which none has come yet are left out.
+  Values progress_bar_so_far();
   /// The latest value of every metric, by name.
   std::map<std::string, double> all() const;
 
@@ -147,11 +169,21 @@ class MetricStore final : public MetricSink, public Stateful {
   Latest latest(std::string_view name) const;
   template <class Visit>
   void visit_latest(Visit&& visit) const;
+  /// What the bar shows of a name: a number, or a value that is on a device.
+  struct Shown {
+    std::string name;
+    std::uint64_t at = 0;
+    MetricScalar value;
+  };
+  std::vector<Shown> shown() const;
 
   std::vector<Entry> entries_;  // few: a linear search beats a map
   Scope scope_;
   std::uint64_t changes_ = 0;
-  std::vector<std::string> warned_;  ///< hooks whose values are ignored
+  std::vector<std::string> warned_;                 ///< hooks whose values are ignored
+  std::map<std::string, double, std::less<>> bar_;  ///< the newest values that have come from devices
+  std::vector<std::string> coming_names_;           ///< of `coming_`
+  std::optional<HostValues> coming_;                ///< to `bar_`
 };
 
 }  // namespace cxtrain

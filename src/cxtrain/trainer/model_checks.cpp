@@ -12,6 +12,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/values.h"
 #include "cxtrain/tensor/norms.h"
+#include "cxtrain/trainer/host_values.h"
 
 namespace cxtrain {
 namespace {
@@ -66,10 +67,11 @@ void require_finite_parameters(TrainedParameters& trained) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> values;
   for (const Piece& piece : trained.pieces()) values.push_back(piece.values.detach());
-  const std::vector<at::Tensor> largest = norms(values, std::numeric_limits<double>::infinity());
+  const std::vector<double> largest =
+      HostValues(norms(values, std::numeric_limits<double>::infinity())).wait();
   std::string name;
   for (std::size_t i = 0; i < largest.size() && name.empty(); ++i) {
-    if (!std::isfinite(largest[i].item<double>())) name = trained.pieces()[i].name;
+    if (!std::isfinite(largest[i])) name = trained.pieces()[i].name;
   }
   const at::Device device = values.empty() ? at::Device(at::kCPU) : values[0].device();
   const at::Tensor found =
@@ -81,14 +83,14 @@ void require_finite_parameters(TrainedParameters& trained) {
                       "--gradient_clip_val may help");
 }
 
-std::vector<std::pair<std::string, double>> named_norms(const std::vector<NamedTensor>& parameters,
-                                                        const std::vector<at::Tensor>& norms, double p) {
+std::vector<std::pair<std::string, at::Tensor>> named_norms(const std::vector<NamedTensor>& parameters,
+                                                            const std::vector<at::Tensor>& norms, double p) {
   const std::string prefix = "grad_" + python_float(p) + "_norm_";
-  std::vector<std::pair<std::string, double>> named;
+  std::vector<std::pair<std::string, at::Tensor>> named;
   for (std::size_t i = 0; i < norms.size(); ++i) {
-    if (norms[i].defined()) named.emplace_back(prefix + parameters[i].name, norms[i].item<double>());
+    if (norms[i].defined()) named.emplace_back(prefix + parameters[i].name, norms[i]);
   }
-  if (!named.empty()) named.emplace_back(prefix + "total", total_norm(norms, p).item<double>());
+  if (!named.empty()) named.emplace_back(prefix + "total", total_norm(norms, p));
   return named;
 }
 

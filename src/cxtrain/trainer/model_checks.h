@@ -24,10 +24,10 @@ void require_finite_parameters(TrainedParameters& trained);
 
 /// `track_grad_norm`: the norm of order `p` (infinity: the largest absolute value) of each parameter's
 /// gradient, from `norms` in the order of the parameters, and of all of them together, under Lightning's
-/// names: grad_2.0_norm_NAME and grad_2.0_norm_total. Parameters without a gradient are left out. Reads from
-/// the device.
-std::vector<std::pair<std::string, double>> named_norms(const std::vector<NamedTensor>& parameters,
-                                                        const std::vector<at::Tensor>& norms, double p);
+/// names: grad_2.0_norm_NAME and grad_2.0_norm_total. Parameters without a gradient are left out. Each norm
+/// is one number, on the device.
+std::vector<std::pair<std::string, at::Tensor>> named_norms(const std::vector<NamedTensor>& parameters,
+                                                            const std::vector<at::Tensor>& norms, double p);
 
 /// The direct children of the module for its summary (Lightning's max_depth = 1), and its own parameters as a
 /// row.

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/tensor/layout.h"
 #include "cxtrain/trainer/batch_norms.h"
 
 namespace cxtrain {
@@ -81,6 +82,11 @@ void Module::place(std::span<const at::Device> devices, const PrecisionPolicy& p
                       "--devices_per_rank " + std::to_string(std::max<std::size_t>(parts_asked_for_, 1)) +
                           ", or override place_parts() in the model's class");
   }
+}
+
+void Module::set_channels_last() {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : parameters()) parameter.set_data(with_channels_last(parameter.detach()));
 }
 
 void Module::set_training(bool on) { train(on); }

@@ -168,6 +168,8 @@ class Module : public torch::nn::Module, public Trainable {
   std::vector<NamedTensor> all_parameters() const override;
   std::vector<NamedTensor> all_buffers() const override;
   void place(std::span<const at::Device> devices, const PrecisionPolicy& precision) override;
+  /// Parameters of four dimensions get their channels last in memory; a placed module keeps that.
+  void set_channels_last();
   void set_training(bool on) override;
   std::vector<bool> training_modes() const override;
   void set_training_modes(const std::vector<bool>& modes) override;

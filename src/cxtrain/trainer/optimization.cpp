@@ -46,9 +46,10 @@ Optimization::Optimization(Run& run, const OptimizerSetup& setup, std::unique_pt
   update_learning_rate();
 }
 
-bool Optimization::step(Contribution contribution, const std::function<at::Tensor()>& recompute) {
+bool Optimization::step(Contribution own, std::uint64_t ranks, const std::function<at::Tensor()>& recompute) {
   trained_->synchronize();
-  if (!leave_out_ranks_that_skipped(contribution)) return false;
+  if ((ranks & Contribution::loss) == 0) return false;
+  if ((ranks & Contribution::skipped) != 0) leave_out_ranks_that_skipped(own);
   if (scaler_) {
     scaler_->unscale(trained_->held_gradients());
     trained_->agree_on_overflow(scaler_->found_inf());
@@ -74,21 +75,15 @@ bool Optimization::step(Contribution contribution, const std::function<at::Tenso
   return true;
 }
 
-/// They have added zeros to the averages over all ranks. False where no rank has a loss.
-bool Optimization::leave_out_ranks_that_skipped(Contribution contribution) {
+/// They have added zeros to the averages over all ranks.
+void Optimization::leave_out_ranks_that_skipped(Contribution own) {
   World& world = run_.parts.world;
-  if (world.size() == 1) return contribution == Contribution::loss;
-  double counts[] = {contribution == Contribution::loss ? 1.0 : 0.0,
-                     contribution == Contribution::skipped ? 1.0 : 0.0};
-  world.sum(counts);
-  const auto [with_loss, skipped] = counts;
-  if (with_loss == 0) return false;
-  if (skipped == 0) return true;
+  double skipped[] = {own == Contribution::skipped ? 1.0 : 0.0};
+  world.sum(skipped);
   const at::NoGradGuard no_grad;
-  const double factor = world.size() / (world.size() - skipped);
+  const double factor = world.size() / (world.size() - skipped[0]);
   for_each_dtype_and_device(list_of(trained_->held_gradients()),
                             [&](at::TensorList kind) { at::_foreach_mul_(kind, factor); });
-  return true;
 }
 
 void Optimization::log_gradient_norms() {

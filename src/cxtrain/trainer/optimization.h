@@ -26,16 +26,17 @@ class Optimization final : public Stateful {
   Optimization(Run& run, const OptimizerSetup& setup, std::unique_ptr<TrainedParameters> trained,
                const FitLimits& limits, bool scale_gradients);
 
-  /// What this rank has put into a step.
-  enum class Contribution {
-    loss,     ///< of at least one micro-batch
-    skipped,  ///< nothing: the model returned no loss
-    none,     ///< nothing: there was no sample left for this rank
+  /// What a rank has put into a step; bits, so that those of several ranks can be told together.
+  enum Contribution : std::uint64_t {
+    none = 0,     ///< nothing: there was no sample left for this rank
+    loss = 1,     ///< of at least one micro-batch
+    skipped = 2,  ///< nothing: the model returned no loss
   };
-  /// One optimizer step; counts it. The gradients are averages over the ranks that did not skip it; where no
-  /// rank has a loss nothing is updated or counted, and false returned on every rank. `recompute` runs
-  /// forward and backward again, for optimizers that need a closure. Collective.
-  bool step(Contribution contribution, const std::function<at::Tensor()>& recompute);
+  /// One optimizer step; counts it. `ranks`: what there is among the ranks' contributions (bits). The
+  /// gradients are averages over the ranks that did not skip it; where no rank has a loss nothing is updated
+  /// or counted, and false returned on every rank. `recompute` runs forward and backward again, for
+  /// optimizers that need a closure. Collective.
+  bool step(Contribution own, std::uint64_t ranks, const std::function<at::Tensor()>& recompute);
   /// At the end of an epoch, after its validation.
   void end_epoch();
 
@@ -51,7 +52,7 @@ class Optimization final : public Stateful {
   GradScaler* scaler() { return scaler_ ? &*scaler_ : nullptr; }
 
  private:
-  bool leave_out_ranks_that_skipped(Contribution contribution);
+  void leave_out_ranks_that_skipped(Contribution own);
   void log_gradient_norms();
   void clip();
   void update_learning_rate();

@@ -4,8 +4,14 @@
 
 #include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/stop_signals.h"
+#include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
+namespace {
+
+constexpr std::uint64_t kInterrupted = 8, kTerminated = 16;
+
+}  // namespace
 
 Run::Run(Parts p) : parts(std::move(p)) {
   if (!parts.device.is_cpu()) transfer_.emplace(parts.device);
@@ -44,23 +50,54 @@ void Run::call_train_epoch_end(const std::function<void()>& between) {
 }
 
 void Run::log_row(std::span<const MetricLogger::Metric> row) {
-  if (row.empty()) return;
-  const std::int64_t step = std::max<std::int64_t>(state.global_step - 1, 0);
-  loggers.log(step, state.epoch, row);
+  write_pending_row();
+  if (!row.empty()) loggers.log(row_step(), state.epoch, row);
 }
 
-std::uint64_t Run::agree(std::uint64_t flags) {
-  constexpr std::uint64_t kInterrupted = 8, kTerminated = 16;
+void Run::log_step_row() {
+  write_pending_row();
+  pending_row_ = {row_step(), state.epoch, metrics.take_step_values()};
+  if (parts.device.is_cpu()) write_pending_row();
+}
+
+void Run::write_pending_row() {
+  if (!pending_row_) return;
+  const PendingRow row = *std::exchange(pending_row_, std::nullopt);
+  const MetricStore::Values values = metrics.read(row.values, parts.world);
+  if (!values.empty()) loggers.log(row.step, row.epoch, values);
+}
+
+std::uint64_t Run::wishes() const {
+  std::uint64_t flags = 0;
   if (stop_requested) flags |= kStopRequested;
   if (checkpoint_requested) flags |= kCheckpointRequested;
   if (requeue_requested) flags |= kRequeueRequested;
   if (const int signal = StopSignals::received(); signal != 0) {
     flags |= signal == SIGINT ? kInterrupted : kTerminated;
   }
-  const std::uint64_t agreed = parts.world.any(flags);
+  return flags;
+}
+
+/// Throws Interrupted where a signal is among the flags.
+std::uint64_t Run::heed(std::uint64_t agreed) {
   if ((agreed & kTerminated) != 0) throw Interrupted(ExitCode::terminated);
   if ((agreed & kInterrupted) != 0) throw Interrupted(ExitCode::interrupted);
   return agreed;
+}
+
+std::uint64_t Run::agree(std::uint64_t flags) { return heed(parts.world.any(flags | wishes())); }
+
+std::uint64_t Run::agree_after_step() {
+  const std::optional<std::uint64_t> early = std::exchange(agreed_within_step_, std::nullopt);
+  const bool runs_ahead = !parts.device.is_cpu() && parts.world.size() > 1;
+  return runs_ahead && early ? heed(*early) : agree();
+}
+
+void Run::begin_agreement(std::uint64_t flags) { parts.world.begin_any(flags | wishes()); }
+
+std::uint64_t Run::end_agreement() {
+  agreed_within_step_ = parts.world.end_any();
+  return *agreed_within_step_;
 }
 
 bool Run::next(DataLoader& loader, Batch& batch) {
@@ -70,9 +107,11 @@ bool Run::next(DataLoader& loader, Batch& batch) {
     transfer_->bring(batch);
     loader.finish(batch);
   }
-  if (!parts.input_dtype) return true;
+  if (!parts.input_dtype && !parts.plan.channels_last) return true;
   for (at::Tensor& tensor : batch.tensors) {
-    if (tensor.is_floating_point()) tensor = tensor.to(*parts.input_dtype);
+    if (!tensor.defined() || !tensor.is_floating_point()) continue;
+    if (parts.input_dtype) tensor = tensor.to(*parts.input_dtype);
+    if (parts.plan.channels_last) tensor = with_channels_last(tensor);
   }
   return true;
 }

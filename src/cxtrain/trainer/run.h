@@ -92,6 +92,9 @@ class Run final : public RunView {
   std::vector<std::pair<std::string, double>> progress_bar_metrics() const override {
     return metrics.progress_bar();
   }
+  std::vector<std::pair<std::string, double>> progress_bar_metrics_so_far() override {
+    return metrics.progress_bar_so_far();
+  }
   std::vector<double> learning_rates() const override {
     return loop.learning_rates ? loop.learning_rates() : std::vector<double>{};
   }
@@ -119,7 +122,13 @@ class Run final : public RunView {
   void call_train_epoch_end(const std::function<void()>& between);
 
   /// To the metric loggers (rank 0) as a row of the current step. `step` counts from 0, like Lightning's.
+  /// Collective.
   void log_row(std::span<const MetricLogger::Metric> row);
+  /// The same with what was logged on_step since the last call. Values that a device has to find out yet are
+  /// written with the next row, or by `write_pending_row`, so that it is not waited for. Collective.
+  void log_step_row();
+  /// Collective; waits for the devices.
+  void write_pending_row();
 
   /// The loader's next batch, on this rank's device and in its input dtype; false when there is none.
   bool next(DataLoader& loader, Batch& batch);
@@ -130,6 +139,14 @@ class Run final : public RunView {
   /// kRequeueRequested where any has asked for that. Throws Interrupted, on all ranks, where SIGINT or
   /// SIGTERM has come to any (`StopSignals`). Collective.
   std::uint64_t agree(std::uint64_t flags = 0);
+  /// The same at the end of a step between whose halves of an agreement (below) this comes. Where ranks
+  /// compute on devices what was agreed on then counts, so that no rank waits for others while its device has
+  /// nothing to do: wishes since then are known a step later.
+  std::uint64_t agree_after_step();
+  /// An agreement in two halves: this rank's flags and wishes, and then all ranks' flags. Collective; the
+  /// first half waits for nobody.
+  void begin_agreement(std::uint64_t flags);
+  std::uint64_t end_agreement();
   static constexpr std::uint64_t kStopRequested = 1, kCheckpointRequested = 2, kRequeueRequested = 4,
                                  kFirstFlag = 256;
 
@@ -174,6 +191,20 @@ class Run final : public RunView {
   double first_step_seconds = 0;
 
  private:
+  /// The last step's that is to be logged, while its values are on their way.
+  struct PendingRow {
+    std::int64_t step = 0, epoch = 0;
+    MetricStore::StepValues values;
+  };
+
+  /// `step` of a row that is made now.
+  std::int64_t row_step() const { return std::max<std::int64_t>(state.global_step - 1, 0); }
+
+  std::uint64_t wishes() const;
+  static std::uint64_t heed(std::uint64_t agreed);
+
+  std::optional<std::uint64_t> agreed_within_step_;
+  std::optional<PendingRow> pending_row_;
   std::optional<BatchTransfer> transfer_;  ///< where the rank has an accelerator
   double started_ = 0;
   double trained_ = 0;                    ///< seconds, up to the last pause

@@ -59,6 +59,10 @@ void Session::open() {
   open_log_dir();
   run_agreed(world, [this] {
     make_replicas();
+    if (inputs_.plan.channels_last) {
+      module_.set_channels_last();
+      for (const auto& replica : replicas_) replica->set_channels_last();
+    }
     if (stage_ == Stage::fit || stage_ == Stage::tune) require_real_parameters(module_);
     strategy_->place(module_, context_);
   });
@@ -325,6 +329,7 @@ void Session::tell(const std::exception& error) noexcept {
 }
 
 RunSummary Session::stop(ExitCode code) {
+  run_->write_pending_row();
   RunSummary result = summary("stopped", static_cast<int>(code));
   close_loggers();
   write_file("run.json", to_json(result));

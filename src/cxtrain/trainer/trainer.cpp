@@ -94,6 +94,9 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry, Ac
   apply_compute_settings(plan_, world_.facts(), device_);
   divide_cores(world_, options_.data.num_workers, !device_.is_cpu());
   run_agreed(world_, [this] { require_planned_devices(); });
+  if (accelerator_ == nullptr || !world_.is_root()) return;
+  const std::string hint = tf32_hint(plan_, accelerator_->has_tf32(device_));
+  if (!hint.empty()) log_info(hint);
 }
 
 void Trainer::require_planned_devices() const {

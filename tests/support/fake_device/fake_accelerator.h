@@ -23,7 +23,7 @@ class FakeAccelerator final : public Accelerator {
     use_fake_devices(devices);
   }
 
-  c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
+  bool has_tf32(c10::Device) const override { return true; }
   std::string uuid(c10::Device device) const override {
     return "FAKE-" + std::to_string(rank_) + "-" + std::to_string(device.index());
   }
