@@ -59,7 +59,8 @@ TEST_CASE("who leaves open how exact float32 products are hears of TF32, where t
   CHECK(tf32_hint(plan, false).empty());
   plan.float32_matmul_precision = MatmulPrecision::highest;
   CHECK(tf32_hint(plan, true).empty());
-  plan = {.precision = "bf16-mixed"};
+  plan = {};
+  plan.precision = "bf16-mixed";
   CHECK(tf32_hint(plan, true).empty());
 }
 
