@@ -50,11 +50,14 @@ class Running:
         return Finished(status, self.log.read_text(errors="replace"), taken)
 
     def end(self):
-        """Ends all that is left of it."""
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        """Ends all that is left of it: whatever is of its session, also ranks that are stopped."""
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                session = int((process / "stat").read_text().rpartition(")")[2].split()[3])
+                if session == self.process.pid:
+                    os.kill(int(process.name), signal.SIGKILL)
+            except OSError:  # it has ended meanwhile
+                pass
         self.process.wait()
 
 
@@ -131,9 +134,8 @@ class Machine:
         os.close(terminal)
         return Finished(status, log.read_text(errors="replace"), time.monotonic() - begin)
 
-    def mpirun(self, ranks, bind=False):
-        command = [self.options.mpirun, "-np", str(ranks), "--oversubscribe"]
-        return command if bind else command + ["--bind-to", "none"]
+    def mpirun(self, ranks, bind_to="none"):
+        return [self.options.mpirun, "-np", str(ranks), "--oversubscribe", "--bind-to", bind_to]
 
     def fit(self, *options, folder=None):
         """cxtrain_mpi on this machine's devices, and the folder that its runs go to."""

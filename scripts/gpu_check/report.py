@@ -1,6 +1,7 @@
 """What the checks found: a line each on the terminal, and all of it in one JSON file."""
 
 import json
+import math
 
 PASSED, FAILED, NOT_MEASURABLE = "passed", "failed", "not measurable"
 
@@ -63,7 +64,7 @@ class Outcome:
             "name": self.name,
             "expectation": self.expectation,
             "verdict": self.verdict,
-            "figures": self.figures,
+            "figures": [{**f, "value": f["value"] if math.isfinite(f["value"]) else None} for f in self.figures],
             "detail": self.detail,
             "seconds": round(self.seconds, 2),
         }

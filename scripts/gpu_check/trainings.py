@@ -11,12 +11,12 @@ def read_run(folder):
     return json.loads((run_folder / "run.json").read_text()), rows
 
 
-def learns(machine, outcome, options, ranks=1, gpus=1, precision="32-true", says=(), bind=False):
+def learns(machine, outcome, options, ranks=1, gpus=1, precision="32-true", says=(), bind_to="none"):
     """Trains with these options on so many ranks. Fails where the training does not end well, the loss does not fall,
     the log lacks one of `says`, or run.json does not agree with what was asked and logged."""
     folder = machine.folder()
     strategy = "single" if ranks == 1 else "ddp"
-    launch = [] if ranks == 1 else machine.mpirun(ranks, bind)
+    launch = [] if ranks == 1 else machine.mpirun(ranks, bind_to)
     common = ["--strategy", strategy, "--precision", precision, "--seed", 1, "--log_every_n_steps", 1]
     done = machine.run(launch + machine.fit(*common, *options, folder=folder), gpus=gpus)
     if done.status != 0:

@@ -13,16 +13,25 @@ DIGITS = ["--model", "digits", "--max_epochs", 4]
 LEARNS = "it ends with status 0, the loss falls by a tenth, run.json agrees with the metrics"
 
 
-def two_ranks(name, precision, bind, rehearsed):
-    @check(8, name, LEARNS + ", gradients go by way of host memory", needs=None if rehearsed else "gpu")
-    def trains(machine, outcome):
-        learns(machine, outcome, DIGITS, ranks=2, precision=precision, bind=bind,
-               says=machine.size(["cuda:0", "staged through host memory"], []))
+STAGED = ["cuda:0", "staged through host memory"]
 
 
-two_ranks("two ranks, --bind-to none", "32-true", bind=False, rehearsed=True)
-two_ranks("two ranks, --bind-to none, 16-mixed", "16-mixed", bind=False, rehearsed=False)
-two_ranks("two ranks, mpirun's own binding", "32-true", bind=True, rehearsed=False)
+@check(8, "two ranks, --bind-to none", LEARNS + ", gradients go by way of host memory")
+def free(machine, outcome):
+    learns(machine, outcome, DIGITS, ranks=2, says=machine.size(STAGED, []))
+
+
+@check(8, "two ranks in 16-mixed", LEARNS + ", gradients go by way of host memory", needs="gpu")
+def mixed(machine, outcome):
+    learns(machine, outcome, DIGITS, ranks=2, precision="16-mixed", says=STAGED)
+
+
+@check(8, "two ranks of a core each", LEARNS + ", and the program warns of too few cores")
+def bound(machine, outcome):
+    """As mpirun binds two ranks where nothing else is said."""
+    says = machine.size(STAGED, []) + ["steps will wait for a core"]
+    options = DIGITS + ["--data.num_workers", 1]
+    learns(machine, outcome, options, ranks=2, bind_to="core:overload-allowed", says=says)
 
 
 class EndlessJob:

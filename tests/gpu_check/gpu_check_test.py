@@ -30,6 +30,7 @@ REHEARSED = [  # what is not about the device, and so has to pass anywhere
     "synchronised batch norm",
     "gradients into a bucket",
     "two ranks, --bind-to none",
+    "two ranks of a core each",
     "kill -9 of a rank",
     "kill -STOP of a rank",
     "a label out of range, one rank",
@@ -155,6 +156,10 @@ class Verdicts(unittest.TestCase):
         self.assertTrue(nothing.passed)
         nothing.outcomes[0].reason = "no tool"
         self.assertFalse(nothing.passed)
+
+    def test_json_has_no_number_that_is_none(self):
+        outcome = outcome_of(lambda _, outcome: outcome.at_most("x", float("nan"), 2))
+        self.assertEqual(outcome.as_json()["figures"], [{"name": "x", "value": None, "unit": ""}])
 
     def test_two_gpus_are_asked_for_where_they_are_needed(self):
         class OneGpu:
