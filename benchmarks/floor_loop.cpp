@@ -3,12 +3,18 @@
 //
 //   bench_floor_loop --model simple|mlp|cnn|gpt --batch N --steps N [--warmup N] [--data PATH] [--tune-malloc
 //   1]
+//                    [--device cuda:0 [--bf16 1]] [--layers N --heads N --width N --context N]
+//
+// On a GPU by one process, its clocks read when the GPU has done its work; --bf16 1: under autocast.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randperm.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
 #include <malloc.h>
 #include <mpi.h>
 
@@ -71,6 +77,40 @@ class FlatReducer {
   at::Tensor flat_;
 };
 
+/// Waits until the device has done what it was told.
+void synchronize(at::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
+/// The device of this name. What a GPU needs of LibTorch is opened where one is asked for.
+at::Device open_device(const std::string& name) {
+  const at::Device device(name);
+  if (device.is_cuda() && dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr)
+    throw std::runtime_error(dlerror());
+  return device;
+}
+
+/// Matrix products in bfloat16 while it lives, where `on`.
+class Bfloat16 {
+ public:
+  Bfloat16(at::Device device, bool on) : type_(device.type()), on_(on) {
+    if (!on_) return;
+    at::autocast::set_autocast_enabled(type_, true);
+    at::autocast::set_autocast_dtype(type_, at::kBFloat16);
+  }
+  ~Bfloat16() {
+    if (!on_) return;
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(type_, false);
+  }
+  Bfloat16(const Bfloat16&) = delete;
+  Bfloat16& operator=(const Bfloat16&) = delete;
+
+ private:
+  at::DeviceType type_;
+  bool on_;
+};
+
 struct Settings {
   std::map<std::string, std::string> values;
   std::string text(const std::string& key, const std::string& otherwise = "") const {
@@ -83,9 +123,18 @@ struct Settings {
 };
 
 void train(const Settings& settings, int rank, int ranks) {
+  FloorTask task{.model = settings.text("--model"),
+                 .data = settings.text("--data"),
+                 .batch_size = settings.number("--batch", 64),
+                 .device = open_device(settings.text("--device", "cpu"))};
+  if (!task.device.is_cpu() && ranks > 1) throw std::runtime_error("ranks exchange what lies on the host");
+  task.gpt.layers = settings.number("--layers", task.gpt.layers);
+  task.gpt.heads = settings.number("--heads", task.gpt.heads);
+  task.gpt.width = settings.number("--width", task.gpt.width);
+  task.gpt.context = settings.number("--context", task.gpt.context);
+  const bool bf16 = settings.number("--bf16", 0) != 0;
   at::manual_seed(0);
-  const FloorWork work =
-      make_floor_work(settings.text("--model"), settings.text("--data"), settings.number("--batch", 64));
+  const FloorWork work = make_floor_work(task);
   FloorAdam optimizer = work.make_optimizer();
   std::optional<FlatReducer> reducer;
   if (ranks > 1) reducer.emplace(optimizer).broadcast();
@@ -95,13 +144,19 @@ void train(const Settings& settings, int rank, int ranks) {
   double first_step = 0, started = now(), communication = 0;
   std::int64_t epoch = 0, position = work.samples;
   for (std::int64_t step = 0; step < steps; ++step) {
-    if (step == warmup) started = now(), communication = 0;
+    if (step == warmup) {
+      synchronize(task.device);
+      started = now(), communication = 0;
+    }
     if (position + global > work.samples) {
       order = at::randperm(work.samples, at::detail::createCPUGenerator(static_cast<std::uint64_t>(epoch++)),
                            at::TensorOptions().dtype(at::kLong));
       position = 0;
     }
-    loss = work.loss(order.slice(0, position + rank, position + global, ranks));
+    {
+      const Bfloat16 autocast(task.device, bf16);
+      loss = work.loss(order.slice(0, position + rank, position + global, ranks));
+    }
     position += global;
     optimizer.zero_grad();
     loss.backward();
@@ -109,8 +164,11 @@ void train(const Settings& settings, int rank, int ranks) {
     if (reducer) reducer->reduce(ranks);
     communication += now() - before;
     optimizer.step();
-    if (step == 0) first_step = cxtrain::seconds_since_process_start();
+    if (step > 0) continue;
+    synchronize(task.device);
+    first_step = cxtrain::seconds_since_process_start();
   }
+  synchronize(task.device);
   const auto measured = static_cast<double>(steps - warmup);
   const double seconds = now() - started;
   if (rank != 0) return;

@@ -1,11 +1,13 @@
 // cxtrain_mpi with a stopwatch: takes its options, trains with the Trainer, and prints one JSON line (rank 0)
-// of the time a step takes once the first WARMUP steps are over.
+// of the time a step takes once the first WARMUP steps are over. On a GPU the first and the last clock are
+// read when it has done its work.
 //
 //   BENCH_WARMUP=10 bench_trainer_loop --model mnist --data.path ... --max_steps 200
 
 #include <cstdio>
 #include <cstdlib>
 
+#include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cli/command_line.h"
@@ -28,11 +30,12 @@ struct StepTimes {
 
 class Stopwatch final : public Callback {
  public:
-  explicit Stopwatch(StepTimes& times) : times_(times) {}
+  Stopwatch(StepTimes& times, at::Device device) : times_(times), device_(device) {}
   void on_after_backward(RunView&) override { backward_done_ = clock_.now(); }
   void on_before_optimizer_step(RunView&) override { times_.synchronised += clock_.now() - backward_done_; }
   void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
     if (run.global_step() == times_.warmup) {
+      synchronize({&device_, 1});
       times_.begin = clock_.now();
       times_.synchronised = 0;
     }
@@ -40,10 +43,14 @@ class Stopwatch final : public Callback {
     times_.steps = run.global_step();
     last_loss_ = loss;
   }
-  void on_train_end(RunView&) override { times_.loss = last_loss_.item<double>(); }
+  void on_train_end(RunView&) override {
+    times_.loss = last_loss_.item<double>();  // when the device has done all steps
+    if (!device_.is_cpu()) times_.end = clock_.now();
+  }
 
  private:
   StepTimes& times_;
+  const at::Device device_;
   SteadyClock clock_;
   double backward_done_ = 0;
   at::Tensor last_loss_;
@@ -64,7 +71,7 @@ int measure(int argc, char** argv) {
   const std::unique_ptr<DataModule> data = make_data(registry, options, components, *model);
   StepTimes times;
   if (const char* warmup = std::getenv("BENCH_WARMUP")) times.warmup = std::atoll(warmup);
-  trainer.add_callback(std::make_unique<Stopwatch>(times));
+  trainer.add_callback(std::make_unique<Stopwatch>(times, trainer.device()));
   const RunSummary summary = trainer.fit(*model, *data);
   if (!world->is_root()) return 0;
 

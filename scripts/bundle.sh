@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs cxtrain for machines where nothing can be installed: program, GPU tests, plugins, Open MPI and every shared
-# library that they need, other than the C and C++ libraries, LibTorch and CUDA, which the machine has to have.
+# Packs cxtrain for machines where nothing can be installed: program, GPU tests and measurements, plugins, Open MPI and
+# every shared library that they need, other than the C and C++ libraries, LibTorch and CUDA, which the machine has to have.
 #
 #   scripts/bundle.sh [--build DIR] [--jobs N]      ->  dist/cxtrain-<version>.tar.gz
 #
@@ -40,8 +40,9 @@ done
 
 [[ -f $build/CMakeCache.txt ]] || cmake --preset release -S "$root" -B "$build"
 # The GPU tests depend on the program and on all plugins.
-cmake --build "$build" --parallel "$jobs" --target gpu_tests ||
-  die "cannot build gpu_tests; they need CXTRAIN_TESTS=ON and the CUDA half of LibTorch (CXTRAIN_CUDA=ON)"
+programs=(gpu_tests gpu_bench bench_floor_loop bench_trainer_loop)
+cmake --build "$build" --parallel "$jobs" --target "${programs[@]}" ||
+  die "cannot build ${programs[*]}; they need CXTRAIN_TESTS=ON, CXTRAIN_BENCHMARKS=ON and the CUDA half of LibTorch (CXTRAIN_CUDA=ON)"
 
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")
 libtorch=$(sed -n 's/^CXTRAIN_LIBTORCH:PATH=//p' "$build/CMakeCache.txt")
@@ -49,9 +50,9 @@ name=cxtrain-$version
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 bundle=$stage/$name
-mkdir -p "$bundle"/{bin,lib/cxtrain,openmpi/bin,scripts,share/cxtrain/data}
+mkdir -p "$bundle"/{bin,lib/cxtrain,lib/gpu_check,openmpi/bin,scripts/gpu_check,share/cxtrain/data}
 
-cp "$build"/bin/{cxtrain_mpi,gpu_tests} "$bundle/bin/"
+for program in cxtrain_mpi "${programs[@]}"; do cp "$build/bin/$program" "$bundle/bin/"; done
 cp "$build"/lib/libcxtrain.so "$build"/lib/libcxtrain_cuda.so "$bundle/lib/"
 # The tests' copy of the library, which shows them what is inside, and looks for plugins beside itself.
 mkdir "$bundle/lib/with_internals"
@@ -59,7 +60,9 @@ cp "$build"/lib/with_internals/libcxtrain.so "$bundle/lib/with_internals/"
 ln -s ../cxtrain "$bundle/lib/with_internals/cxtrain"
 ln -s ../libcxtrain_cuda.so "$bundle/lib/with_internals/libcxtrain_cuda.so"
 cp "$build"/lib/cxtrain/*.so "$bundle/lib/cxtrain/"
+cp "$build"/lib/gpu_check/*.so "$bundle/lib/gpu_check/"
 cp "$root/scripts/gpu_check.sh" "$bundle/scripts/"
+cp "$root"/scripts/gpu_check/*.py "$bundle/scripts/gpu_check/"
 cp "$root/scripts/bundle/env.sh" "$root/scripts/bundle/run.sh" "$bundle/"
 for data in digits.csv.gz bible-kjv.txt; do
   [[ -f $root/.deps/data/$data ]] || die "$root/.deps/data/$data is missing; run scripts/setup.sh"
@@ -105,8 +108,10 @@ done < <(ldd "${elves[@]}" | awk '$2 == "=>" { print $1, ($3 == "not" ? "missing
 while IFS= read -r file; do
   patchelf --force-rpath --set-rpath "\$ORIGIN/$(realpath --relative-to "$(dirname "$file")" "$bundle/lib")" "$file"
 done < <(find "$bundle" -type f \( -name '*.so*' -o -path '*/bin/*' \))
-patchelf --force-rpath --set-rpath "\$ORIGIN/../lib/with_internals:\$ORIGIN/../lib" "$bundle/bin/gpu_tests"
-strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*.so* "$bundle"/lib/with_internals/*.so "$bundle"/lib/cxtrain/*.so
+for program in gpu_tests gpu_bench bench_trainer_loop; do  # these look inside
+  patchelf --force-rpath --set-rpath "\$ORIGIN/../lib/with_internals:\$ORIGIN/../lib" "$bundle/bin/$program"
+done
+strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*.so* "$bundle"/lib/{with_internals,cxtrain,gpu_check}/*.so
 
 mkdir -p "$root/dist"
 archive=$root/dist/$name.tar.gz

@@ -15,7 +15,8 @@ FloorAdam::FloorAdam(std::vector<Group> groups, double lr, double beta2, bool de
       state.first.push_back(at::zeros_like(parameter));
       state.second.push_back(at::zeros_like(parameter));
     }
-    state.steps = at::zeros({static_cast<std::int64_t>(group.parameters.size())});
+    const at::TensorOptions options = at::TensorOptions(group.parameters.at(0).device()).dtype(at::kFloat);
+    state.steps = at::zeros({static_cast<std::int64_t>(group.parameters.size())}, options);
     state.step_of = state.steps.unbind();
   }
 }

@@ -10,7 +10,6 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "gpt/gpt_net.h"
 #include "mnist/mnist_net.h"
 
 namespace {
@@ -24,44 +23,52 @@ at::Tensor read_bytes(const std::string& path, std::int64_t skip) {
   return at::from_blob(const_cast<char*>(text.data()) + skip, {size - skip}, at::kByte).clone();
 }
 
-FloorWork simple_work(std::int64_t batch_size) {
+/// The rows of `samples`, which lie on the host, on the device; by way of page-locked memory to a GPU.
+at::Tensor rows_on(at::Device device, const at::Tensor& samples, const at::Tensor& index) {
+  const at::Tensor rows = samples.index_select(0, index);
+  return device.is_cpu() ? rows : rows.pin_memory().to(device, /*non_blocking=*/true);
+}
+
+FloorWork simple_work(const FloorTask& task) {
   constexpr std::int64_t kIn = 12800, kOut = 6400, kSamples = 1024;
   torch::nn::Linear linear(kIn, kOut);
+  linear->to(task.device);
   const at::Generator generator = at::detail::createCPUGenerator(/*seed=*/1);
   const at::Tensor x = at::randn({kSamples, kIn}, generator, at::TensorOptions().dtype(at::kFloat));
   const at::Tensor y = at::randn({kSamples, kOut}, generator, at::TensorOptions().dtype(at::kFloat));
-  return {kSamples, batch_size,
+  return {kSamples, task.batch_size,
           [=](const at::Tensor& index) mutable {
-            return at::mse_loss(linear(x.index_select(0, index)), y.index_select(0, index));
+            return at::mse_loss(linear(rows_on(task.device, x, index)), rows_on(task.device, y, index));
           },
           [=] { return FloorAdam({{linear->parameters()}}, 1e-3, 0.999, /*decoupled=*/false); }};
 }
 
-FloorWork mnist_work(const std::string& net_name, const std::string& folder, std::int64_t batch_size) {
-  torch::nn::Sequential net = make_mnist_net(net_name);
-  const at::Tensor images = read_bytes(folder + "/train-images-idx3-ubyte", 16).view({-1, 1, 28, 28});
-  const at::Tensor labels = read_bytes(folder + "/train-labels-idx1-ubyte", 8).to(at::kLong);
-  return {labels.size(0), batch_size,
+FloorWork mnist_work(const FloorTask& task) {
+  torch::nn::Sequential net = make_mnist_net(task.model);
+  net->to(task.device);
+  const at::Tensor images = read_bytes(task.data + "/train-images-idx3-ubyte", 16).view({-1, 1, 28, 28});
+  const at::Tensor labels = read_bytes(task.data + "/train-labels-idx1-ubyte", 8).to(at::kLong);
+  return {labels.size(0), task.batch_size,
           [=](const at::Tensor& index) mutable {
-            const at::Tensor x = images.index_select(0, index).to(at::kFloat).mul_(1.0 / 255);
-            return at::cross_entropy_loss(net->forward(x), labels.index_select(0, index));
+            const at::Tensor x = rows_on(task.device, images, index).to(at::kFloat).mul_(1.0 / 255);
+            return at::cross_entropy_loss(net->forward(x), rows_on(task.device, labels, index));
           },
           [=] { return FloorAdam({{net->parameters()}}, 1e-3, 0.999, /*decoupled=*/false); }};
 }
 
-FloorWork gpt_work(const std::string& path, std::int64_t batch_size) {
-  constexpr GptSizes kSizes{.layers = 4, .heads = 4, .width = 128, .context = 128, .dropout = 0};
-  GptNet net(kSizes);
-  const at::Tensor text = read_bytes(path, 0);
-  const std::int64_t train = text.size(0) / 10 * 9,
-                     samples = (train - kSizes.context - 1) / kSizes.context + 1;
-  const at::Tensor x = text.as_strided({samples, kSizes.context}, {kSizes.context, 1}, 0);
-  const at::Tensor y = text.as_strided({samples, kSizes.context}, {kSizes.context, 1}, 1);
-  return {samples, batch_size,
+FloorWork gpt_work(const FloorTask& task) {
+  GptNet net(task.gpt);
+  net->to(task.device);
+  const at::Tensor text = read_bytes(task.data, 0);
+  const std::int64_t context = task.gpt.context, train = text.size(0) / 10 * 9,
+                     samples = (train - context - 1) / context + 1;
+  const at::Tensor x = text.as_strided({samples, context}, {context, 1}, 0);
+  const at::Tensor y = text.as_strided({samples, context}, {context, 1}, 1);
+  return {samples, task.batch_size,
           [=](const at::Tensor& index) mutable {
-            const at::Tensor logits = net(x.index_select(0, index).to(at::kLong));
+            const at::Tensor logits = net(rows_on(task.device, x, index).to(at::kLong));
             return at::cross_entropy_loss(logits.flatten(0, 1),
-                                          y.index_select(0, index).to(at::kLong).flatten());
+                                          rows_on(task.device, y, index).to(at::kLong).flatten());
           },
           [=] {
             FloorAdam::Group matrices{{}, 0.1}, others{{}, 0};
@@ -73,9 +80,9 @@ FloorWork gpt_work(const std::string& path, std::int64_t batch_size) {
 
 }  // namespace
 
-FloorWork make_floor_work(const std::string& model, const std::string& data, std::int64_t batch_size) {
-  if (model == "simple") return simple_work(batch_size);
-  if (model == "mlp" || model == "cnn") return mnist_work(model, data, batch_size);
-  if (model == "gpt") return gpt_work(data, batch_size);
-  throw std::runtime_error("no model " + model + "; there are simple, mlp, cnn, gpt");
+FloorWork make_floor_work(const FloorTask& task) {
+  if (task.model == "simple") return simple_work(task);
+  if (task.model == "mlp" || task.model == "cnn") return mnist_work(task);
+  if (task.model == "gpt") return gpt_work(task);
+  throw std::runtime_error("no model " + task.model + "; there are simple, mlp, cnn, gpt");
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "floor/floor_adam.h"
+#include "gpt/gpt_net.h"
 
 /// A model with its data and optimizer for the hand-written loop: the same networks, samples, batch sizes and
 /// hyperparameters as the examples have by default.
@@ -18,6 +19,14 @@ struct FloorWork {
   std::function<FloorAdam()> make_optimizer;
 };
 
-/// `model`: simple, mlp, cnn or gpt. `data`: the folder of MNIST's unpacked files, or the text file. Throws
-/// std::runtime_error for another model and for data that cannot be read.
-FloorWork make_floor_work(const std::string& model, const std::string& data, std::int64_t batch_size);
+/// What is to be trained, and where.
+struct FloorTask {
+  std::string model;  ///< simple, mlp, cnn or gpt
+  std::string data;   ///< the folder of MNIST's unpacked files, or the text file
+  std::int64_t batch_size = 64;
+  at::Device device{at::kCPU};  ///< of the model; samples lie on the host, and a batch is brought there
+  GptSizes gpt{.layers = 4, .heads = 4, .width = 128, .context = 128, .dropout = 0};
+};
+
+/// Throws std::runtime_error for another model and for data that cannot be read.
+FloorWork make_floor_work(const FloorTask& task);

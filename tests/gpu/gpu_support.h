@@ -6,6 +6,7 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/relu.h>
+#include <c10/cuda/CUDAFunctions.h>
 
 #include <string>
 #include <vector>
@@ -13,10 +14,30 @@
 #include "cxtrain/tensor/piece.h"
 #include "support/catch.h"
 #include "support/skip.h"
+#include "support/toy_models.h"
 
 namespace cxtrain::test {
 
 inline const at::Device kGpu{at::kCUDA, 0};
+
+/// Whether the case can have two GPUs; where not, it counts as skipped.
+inline bool has_two_gpus() {
+  const int gpus = c10::cuda::device_count();
+  if (gpus < 2) skip("it needs two GPUs, and this machine shows " + std::to_string(gpus));
+  return gpus >= 2;
+}
+
+/// Options of a training of 20 steps in this process, without files, on the first GPUs.
+inline Options on_gpus(const std::string& strategy, int gpus) {
+  Options options = quiet("");
+  options.trainer.accelerator = "gpu";
+  options.trainer.strategy = strategy;
+  options.trainer.devices = std::to_string(gpus);
+  options.trainer.max_steps = 20;
+  options.trainer.max_epochs = -1;
+  options.trainer.logger = false;
+  return options;
+}
 
 /// A small classifier and a batch for it, with the same numbers on every device.
 struct SmallNet {
