@@ -45,6 +45,14 @@ TEST_CASE_METHOD(SharedDevice,
         between.broadcast(tensor, size - 1);
         CHECK(reads(tensor, at::full({5}, size + round, at::kFloat)));
       }
+      // One right after the other: the host's memory is used again.
+      const at::Tensor first = values(6), second = values(6, 10), third = values(6, 20);
+      between.all_reduce(first, ReduceOp::sum);
+      between.broadcast(second, 0);
+      between.broadcast(third, 0);
+      CHECK(reads(first, at::full({6}, sum)));
+      CHECK(reads(second, at::full({6}, 11, at::kFloat)));
+      CHECK(reads(third, at::full({6}, 21, at::kFloat)));
       const at::Tensor gathered = at::full({3 * size}, 0., own_memory.options());
       between.all_gather(gathered, values(3));
       CHECK(reads(gathered, (at::arange(size, at::kFloat) + 1).repeat_interleave(3)));
