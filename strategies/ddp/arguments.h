@@ -22,6 +22,7 @@ struct DdpSettings {
   std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
   CommHook comm_hook = CommHook::none;
+  bool broadcast_buffers = true;  ///< after each step; else at the start and the end only
 };
 
 inline std::vector<ArgumentSpec> ddp_arguments() {
@@ -60,6 +61,11 @@ inline std::vector<ArgumentSpec> ddp_arguments() {
        "none",
        "round gradients to 16 bits on their way: bf16 or fp16",
        {"none", "bf16", "fp16"}},
+      {"broadcast_buffers",
+       Type::boolean,
+       "true",
+       "send rank 0's buffers to all ranks after each step; false: at the start and the end only",
+       {}},
   };
 }
 
@@ -73,7 +79,8 @@ inline DdpSettings read_ddp_settings(const Arguments& arguments) {
           .bucket_bytes = arguments.integer("bucket_bytes"),
           .comm_hook = hook == "bf16"   ? CommHook::bf16
                        : hook == "fp16" ? CommHook::fp16
-                                        : CommHook::none};
+                                        : CommHook::none,
+          .broadcast_buffers = arguments.boolean("broadcast_buffers")};
 }
 
 }  // namespace cxtrain

@@ -57,8 +57,8 @@ class DdpStrategy final : public LocalStrategy {
 
   DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
   std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig& optimizer) override {
-    WholeParameters::Steps steps{.complete_gradients = [this] { reducer_->finish(); },
-                                 .bring_buffers = [this] { buffers_->broadcast(); }};
+    WholeParameters::Steps steps{.complete_gradients = [this] { reducer_->finish(); }};
+    if (settings_.broadcast_buffers) steps.bring_buffers = [this] { buffers_->broadcast(); };
     Communicator* const group = who_divides(optimizer);
     if (group == nullptr)
       return std::make_unique<WholeParameters>(parameters_, context_->precision, std::move(steps));

@@ -21,7 +21,7 @@ void PeerExchange::send_parameters() {
       if (!sent_frozen_ || parameter.tensor.requires_grad()) tensors[r].push_back(parameter.tensor);
     }
   }
-  peers_->broadcast(tensors);
+  parameters_.broadcast(tensors);
   sent_frozen_ = true;
 }
 
@@ -30,7 +30,7 @@ void PeerExchange::send_buffers(std::size_t) {
   for (std::size_t r = 0; r < replicas_.size(); ++r) {
     for (const NamedTensor& buffer : replicas_[r].buffers) tensors[r].push_back(buffer.tensor);
   }
-  peers_->broadcast(tensors);
+  buffers_.broadcast(tensors);
 }
 
 void PeerExchange::sum_gradients() {
@@ -46,7 +46,7 @@ void PeerExchange::sum_gradients() {
     }
     replicas_[0].parameters[i].tensor.mutable_grad() = gradients[0].back();
   }
-  peers_->reduce(gradients);
+  gradients_.reduce(gradients);
   for (std::size_t r = 1; r < replicas_.size(); ++r) {
     for (NamedTensor& parameter : replicas_[r].parameters) parameter.tensor.mutable_grad().reset();
   }

@@ -3,13 +3,14 @@
 #include <memory>
 
 #include "cxtrain/accelerator/accelerator.h"
+#include "flat_messages.h"
 #include "replica_exchange.h"
 
 namespace cxtrain {
 
 /// Replicas on a device each: parameters and buffers are sent from the primary's device, gradients summed on
-/// it, all of a model at once, on each device's current stream, where the work before and after it is as
-/// well.
+/// it, in few messages (`FlatMessages`), on each device's current stream, where the work before and after it
+/// is as well.
 class PeerExchange final : public ReplicaExchange {
  public:
   PeerExchange(std::vector<Replica>& replicas, std::unique_ptr<PeerCommunicator> peers)
@@ -24,6 +25,7 @@ class PeerExchange final : public ReplicaExchange {
  private:
   std::vector<Replica>& replicas_;
   std::unique_ptr<PeerCommunicator> peers_;
+  FlatMessages parameters_{*peers_}, buffers_{*peers_}, gradients_{*peers_};
   bool sent_frozen_ = false;
 };
 

@@ -45,6 +45,8 @@ TEST_CASE("the defaults of ddp's arguments are those of its settings", "[config]
   CHECK(found.shard_optimizer == defaults.shard_optimizer);
   CHECK(found.first_bucket_bytes == defaults.first_bucket_bytes);
   CHECK(found.bucket_bytes == defaults.bucket_bytes);
+  CHECK(found.comm_hook == defaults.comm_hook);
+  CHECK(found.broadcast_buffers == defaults.broadcast_buffers);
 }
 
 TEST_CASE("a strategy's arguments that do not suit are refused, each under the name that was used",
@@ -65,7 +67,7 @@ TEST_CASE("a strategy's arguments that do not suit are refused, each under the n
         "--strategy.bucket_bytes?)\n");
   CHECK(errors_for("ddp", {.args = {{"banana", "1"}}}) ==
         "strategy.banana: the strategy ddp has no such argument (known are find_unused_parameters, overlap, "
-        "shard_optimizer, first_bucket_bytes, bucket_bytes, comm_hook)\n");
+        "shard_optimizer, first_bucket_bytes, bucket_bytes, comm_hook, broadcast_buffers)\n");
   CHECK(errors_for("dp", {.args = {{"banana", "1"}}}) ==
         "strategy.banana: the strategy dp has no such argument (it takes no arguments)\n");
 }

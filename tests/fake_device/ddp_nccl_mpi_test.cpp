@@ -1,49 +1,144 @@
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/stack.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include "fake_run.h"
 #include "fixture.h"
 #include "support/host_communicator.h"
 #include "support/mpi_world.h"
+#include "support/split_model.h"
 
-/// `ddp` with a device for each rank, over NCCL's table.
+/// `ddp` with a device for each rank, or two, over NCCL's table, or with one device for all of them.
 namespace cxtrain {
 namespace {
 
 using test::Regression;
+using test::SplitRegression;
 using test::ToyData;
 using Fixture = test::TwoFakeDevices;
 
-/// The parameters after 20 steps, on CPUs or on a fake device of each rank.
-at::Tensor trained_on(bool device, const std::function<void(Options&)>& change) {
+using Change = std::function<void(Options&)>;
+
+/// The parameters after 20 steps of one process on the CPU, with all ranks' samples in each of its batches.
+template <class Model = Regression>
+at::Tensor trained_alone(const Change& change = [](Options&) {}) {
+  const int ranks = test_world().size();
+  SoloWorld world;
+  Options options = test::short_run("single");
+  change(options);
+  ToyData data(24 * ranks, 6 * ranks);
+  Model model;
+  Trainer(world, options).fit(model, data);
+  return test::flat_parameters(model);
+}
+
+/// The same of all ranks, on CPUs or on fake devices.
+enum class Where { cpu, own_device, two_devices, shared_device };
+template <class Model = Regression>
+at::Tensor trained_on(
+    Where where, const Change& change = [](Options&) {}) {
   MpiWorld& world = test_world();
-  Options options = test::short_run("ddp", std::to_string(world.size()));
+  const int devices_per_rank = where == Where::two_devices ? 2 : 1;
+  Options options = test::short_run("ddp", std::to_string(world.size() * devices_per_rank));
+  options.trainer.devices_per_rank = devices_per_rank;
   change(options);
   ToyData data(24 * world.size(), 6);
-  Regression model;
-  if (!device) {
+  Model model;
+  if (where == Where::cpu) {
     Trainer(world, options).fit(model, data);
     return test::flat_parameters(model);
   }
   HostCommunicator ranks = test::host_communicator();
   test::FakeAccelerator accelerator(test::kFakeDevices, ranks);
+  accelerator.ranks_share_devices = where == Where::shared_device;
   Trainer(world, options, test::on_fake_devices(world, options), {}, &accelerator).fit(model, data);
-  return test::flat_parameters(model).cpu();
+  const bool staged = world.size() > 1 && where == Where::shared_device;
+  CHECK((accelerator.nccl.count("all_reduce") > 0) == (world.size() > 1 && !staged));
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& parameter : model.parameters())
+    parts.push_back(parameter.detach().cpu().reshape({-1}).to(at::kDouble));
+  return at::cat(parts);
 }
 
 TEST_CASE_METHOD(Fixture, "ddp over devices gives what ddp over CPUs gives") {
-  const std::vector<std::function<void(Options&)>> variants{
-      [](Options&) {}, [](Options& o) { o.trainer.accumulate_grad_batches = 3; },
-      [](Options& o) { o.trainer.gradient_clip_val = 0.05; },
-      [](Options& o) {
-        o.strategy.args = {{"first_bucket_bytes", "1"}, {"bucket_bytes", "1"}};
-      },
-      [](Options& o) {
-        o.strategy.args = {{"shard_optimizer", "false"}};
-      }};
-  for (const auto& variant : variants) {
+  const std::vector<Change> variants{[](Options&) {},
+                                     [](Options& o) { o.trainer.accumulate_grad_batches = 3; },
+                                     [](Options& o) { o.trainer.gradient_clip_val = 0.05; },
+                                     [](Options& o) {
+                                       o.strategy.args = {{"first_bucket_bytes", "1"}, {"bucket_bytes", "1"}};
+                                     },
+                                     [](Options& o) {
+                                       o.strategy.args = {{"shard_optimizer", "false"}};
+                                     }};
+  for (const Change& variant : variants) {
     CAPTURE(&variant - variants.data());
-    CHECK(at::allclose(trained_on(true, variant), trained_on(false, variant), 1e-6, 1e-7));
+    CHECK(at::allclose(trained_on(Where::own_device, variant), trained_on(Where::cpu, variant), 1e-6, 1e-7));
+  }
+}
+
+TEST_CASE_METHOD(Fixture, "ddp over ranks that share a device gives what ddp over CPUs gives") {
+  for (const char* shard : {"false", "auto"}) {
+    const auto variant = [&](Options& o) { o.strategy.args["shard_optimizer"] = shard; };
+    CHECK(
+        at::allclose(trained_on(Where::shared_device, variant), trained_on(Where::cpu, variant), 1e-6, 1e-7));
+  }
+}
+
+TEST_CASE_METHOD(Fixture, "ddp over ranks with a model on two devices each trains as one process does") {
+  CHECK(at::allclose(trained_on<SplitRegression>(Where::two_devices), trained_alone(), 1e-5, 1e-7));
+}
+
+/// Its buffers' batch norm knows nothing of ranks.
+struct Normalised : Regression {
+  Normalised() : Regression({.optimizer = Sgd{.lr = 0.05}}) {
+    norm = register_module("norm", torch::nn::BatchNorm1d(16));
+  }
+  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    return torch::nn::functional::mse_loss(second->forward(at::relu(norm->forward(first->forward(batch[0])))),
+                                           batch[1]);
+  }
+  torch::nn::BatchNorm1d norm{nullptr};
+};
+
+TEST_CASE_METHOD(Fixture, "ddp with synchronised batch norm on devices trains as one process does") {
+  const Change sync = [](Options& options) { options.trainer.sync_batchnorm = true; };
+  const at::Tensor alone = trained_alone<Normalised>(sync);
+  CHECK(at::allclose(trained_on<Normalised>(Where::own_device, sync), alone, 1e-4, 1e-5));
+  CHECK(at::allclose(trained_on<Normalised>(Where::shared_device, sync), alone, 1e-4, 1e-5));
+  if (test_world().size() > 1)
+    CHECK_FALSE(at::allclose(trained_on<Normalised>(Where::own_device), alone, 1e-4, 1e-5));
+}
+
+/// Writes down what dropout keeps on each of its two devices, in its last step.
+struct SplitDropping : SplitRegression {
+  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    masks.clear();
+    for (int part = 0; part < 2; ++part) {
+      const at::Tensor ones = at::ones({64}, batch[0].options().device(part_device(part)));
+      masks.push_back(at::dropout(ones, 0.5, /*train=*/true).cpu());
+    }
+    return SplitRegression::training_step(batch, idx);
+  }
+  static inline std::vector<at::Tensor> masks;
+};
+
+TEST_CASE_METHOD(Fixture, "each of a rank's devices drops other units, and other ones than other ranks'") {
+  trained_on<SplitDropping>(Where::two_devices, [](Options& options) { options.trainer.max_steps = 2; });
+  const at::Tensor own = at::stack(SplitDropping::masks);
+  HostCommunicator ranks = test::host_communicator();
+  const at::Tensor all = at::empty({ranks.size() * own.numel()});
+  ranks.all_gather(all, own.view({-1}));
+  const std::vector<at::Tensor> masks = all.view({-1, 64}).unbind();
+  for (std::size_t i = 0; i < masks.size(); ++i) {
+    for (std::size_t other = 0; other < i; ++other) {
+      CAPTURE(i, other);
+      CHECK_FALSE(at::equal(masks[i], masks[other]));
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <functional>
@@ -55,6 +56,63 @@ TEST_CASE_METHOD(Fixture, "dp on devices of their own trains as one process does
       CAPTURE(replicas, optimizer.index());
       CHECK(at::allclose(trained<Regression>(replicas, setup), expected, 1e-4, 1e-6));
     }
+  }
+}
+
+/// Twenty parameters, and buffers of two dtypes.
+class Deep : public Regression {
+ public:
+  explicit Deep(const OptimizerSetup& setup) : Regression(setup) {
+    for (int i = 0; i < 8; ++i)
+      layers.push_back(register_module("layer" + std::to_string(i), torch::nn::Linear(16, 16)));
+    scale = register_buffer("scale", at::ones({16}));
+    register_buffer("counted", at::zeros({}, at::kLong));
+  }
+  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    at::Tensor x = first->forward(batch[0]);
+    for (torch::nn::Linear& layer : layers) x = x + at::tanh(layer->forward(x));
+    return torch::nn::functional::mse_loss(second->forward(x * scale), batch[1]);
+  }
+  std::vector<torch::nn::Linear> layers;
+  at::Tensor scale;
+};
+
+TEST_CASE_METHOD(Fixture, "a step of dp is a message for each kind of tensor, not for each tensor") {
+  /// NCCL's calls in the third step.
+  struct Counting final : Callback {
+    explicit Counting(const test::MovingNccl& counted) : nccl(counted) {}
+    void on_train_batch_start(RunView&, const Batch&, std::int64_t idx) override {
+      if (idx == 2) before = nccl.calls().size();
+    }
+    void on_train_batch_end(RunView&, const at::Tensor&, const Batch&, std::int64_t idx) override {
+      if (idx != 2) return;
+      const std::vector<std::string> all = nccl.calls();
+      for (std::size_t i = before; i < all.size(); ++i) ++calls[all[i].substr(0, all[i].find(' '))];
+    }
+    const test::MovingNccl& nccl;
+    std::size_t before = 0;
+    std::map<std::string, int> calls;
+  };
+  const OptimizerSetup setup{.optimizer = AdamW{.lr = 0.01}};
+  for (const int replicas : {2, 3}) {
+    CAPTURE(replicas);
+    const auto shorter = [](Options& options) { options.trainer.max_steps = 5; };
+    SoloWorld world;
+    Options options = test::short_run("dp", std::to_string(replicas));
+    shorter(options);
+    ToyData data(96, 12);
+    Deep model(setup);
+    test::FakeAccelerator accelerator(test::kFakeDevices);
+    Trainer trainer(world, options, test::on_fake_devices(world, options), {}, &accelerator);
+    trainer.set_replica_factory([&] { return std::make_unique<Deep>(setup); });
+    auto counting = std::make_unique<Counting>(accelerator.nccl);
+    Counting& counted = *counting;
+    trainer.add_callback(std::move(counting));
+    trainer.fit(model, data);
+    // Of each device's member: parameters, and buffers of two dtypes; gradients.
+    CHECK(counted.calls["broadcast"] == 3 * replicas);
+    CHECK(counted.calls["reduce"] == replicas);
+    CHECK(at::allclose(test::flat_parameters(model).cpu(), trained<Deep>(0, setup, 0, shorter), 1e-4, 1e-6));
   }
 }
 

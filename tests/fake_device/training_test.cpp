@@ -302,6 +302,6 @@ TEST_CASE_METHOD(TwoFakeDevices, "The parts of synchronised batch normalisation 
   CHECK(same(found_weight, grad_weight));
   CHECK(same(found_bias, grad_bias));
   CHECK(same(at::batch_norm_backward_elemt(here(grad), here(input), all_mean, all_invstd, here(weight),
-                                           sum_dy, sum_dy_xmu, counts),
+                                           sum_dy, sum_dy_xmu, counts.to(at::kInt)),
              grad_input));
 }

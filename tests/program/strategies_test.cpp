@@ -135,14 +135,15 @@ TEST_CASE("a run's configuration has the arguments of its strategy, and older na
   REQUIRE(run.status == 0);
   CHECK(run.output.find("ddp, bucket_bytes=1000, overlap=false") != std::string::npos);
   const std::string kept = lines(dir.path() + config);
-  CHECK_THAT(kept, contains("\nstrategy:\n  bucket_bytes: 1000\n") && contains("\n  overlap: false\n") &&
-                       contains("\n  first_bucket_bytes: 1048576\n") && !contains("\nddp:"));
+  CHECK_THAT(kept, contains("\nstrategy:\n  broadcast_buffers: true\n  bucket_bytes: 1000\n") &&
+                       contains("\n  overlap: false\n") && contains("\n  first_bucket_bytes: 1048576\n") &&
+                       !contains("\nddp:"));
   const TempDir again;
   const ProgramResult same =
       run_ranks(2, "--config " + dir.path() + config + " --default_root_dir " + again.path());
   CAPTURE(same.output);
   CHECK(same.status == 0);
-  CHECK(same.output.find("ddp, bucket_bytes=1000") != std::string::npos);
+  CHECK(same.output.find("ddp, broadcast_buffers=true, bucket_bytes=1000") != std::string::npos);
 
   const TempDir other;
   const ProgramResult single =

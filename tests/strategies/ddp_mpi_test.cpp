@@ -1,5 +1,6 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <torch/nn/modules/batchnorm.h>
 
 #include <type_traits>
@@ -287,6 +288,33 @@ TEST_CASE("buffers that the forward pass changes are rank 0's on every rank") {
   CHECK(trainer.fit(model, data).parameters_equal_on_all_ranks == true);  // buffers included
   CHECK(model.norm->num_batches_tracked.item<std::int64_t>() == 4);
   CHECK(model.norm->running_mean.abs().sum().item<double>() > 0);
+}
+
+TEST_CASE("broadcast_buffers false leaves each rank its own buffers between the start and the end") {
+  /// Its buffer holds the rank that wrote it last; each step begins by looking.
+  struct Marked : Regression {
+    Marked() { mark = register_buffer("mark", at::full({1}, test_world().rank(), at::kLong)); }
+    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+      seen.push_back(mark.item<std::int64_t>());
+      mark.fill_(test_world().rank() + 10);
+      return Regression::training_step(batch, idx);
+    }
+    at::Tensor mark;
+    std::vector<std::int64_t> seen;
+  };
+  const bool sent = GENERATE(true, false);
+  CAPTURE(sent);
+  ToyData data(24 * test_world().size(), 8);
+  const test::TempDir dir;
+  Options options = test::quiet(dir.path());
+  options.trainer.strategy = "ddp";
+  options.strategy.args["broadcast_buffers"] = sent ? "true" : "false";
+  Trainer trainer(test_world(), options);
+  Marked model;
+  CHECK(trainer.fit(model, data).parameters_equal_on_all_ranks == true);
+  const std::int64_t between = sent ? 10 : test_world().rank() + 10;
+  CHECK(model.seen == std::vector<std::int64_t>{0, between, between});
+  CHECK(model.mark.item<std::int64_t>() == 10);
 }
 
 TEST_CASE("buffers agree at the end of a run whose last forward passes no step has followed") {

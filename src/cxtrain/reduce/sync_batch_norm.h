@@ -15,12 +15,12 @@ namespace cxtrain {
 /// is within a `Scope`, and calls LibTorch's everywhere else. Instance norm, which LibTorch computes by means
 /// of the same operator, stays what it is.
 ///
-/// Forward: one message of 2C + 1 float64 a rank (mean, sum of squared deviations and number of values for
-/// each of C channels), combined in rank order by Chan's formula, so that all ranks get the same bits and
-/// nothing cancels; ranks may have different numbers of samples. Running statistics move as with one big
-/// batch, the variance unbiased. Backward: one message of 2C float64; gradients of the input are those of one
-/// big batch, gradients of weight and bias this rank's own part, which the gradient reducer averages as it
-/// does all others. Not differentiable twice.
+/// Forward: one message of each rank's mean, spread and number of values for each channel, joined in rank
+/// order, so that all ranks get the same bits and nothing cancels; ranks may have different numbers of
+/// samples. Running statistics move as with one big batch, the variance unbiased. Backward: one message of
+/// two sums for each channel; gradients of the input are those of one big batch, gradients of weight and bias
+/// this rank's own part, which the gradient reducer averages as it does all others. Not differentiable twice.
+/// `batch_norm_on_host` and `batch_norm_on_device` say how.
 ///
 /// Every rank runs the same batch norms in the same order, each with at least one sample; torch's modules
 /// refuse an input that has a single value per channel on its own rank. The messages go through the

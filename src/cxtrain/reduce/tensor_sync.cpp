@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/align.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/tensor/layout.h"
 
@@ -53,19 +54,38 @@ TensorSync::TensorSync(const std::vector<NamedTensor>& tensors, Communicator& co
     : communicator_(communicator) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> handles;
-  for (const NamedTensor& named : tensors) handles.push_back(named.tensor.detach());
+  for (const NamedTensor& named : tensors) {
+    if (named.tensor.numel() > 0) handles.push_back(named.tensor.detach());
+  }
   for_each_dtype_and_device(handles, [&](at::TensorList list) {
-    std::int64_t numel = 0;
-    for (const at::Tensor& tensor : list) numel += tensor.numel();
-    if (numel == 0) return;
-    Message message{list.vec(), {}, at::empty({numel}, list[0].options())};
-    std::int64_t offset = 0;
-    for (const at::Tensor& tensor : message.tensors) {
-      message.slices.push_back(message.flat.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
-      offset += tensor.numel();
-    }
-    messages_.push_back(std::move(message));
+    message_on(list[0].device()).parts.push_back({list.vec(), {}});
   });
+  for (Message& message : messages_) lay_out(message);
+}
+
+TensorSync::Message& TensorSync::message_on(at::Device device) {
+  for (Message& message : messages_) {
+    if (message.device == device) return message;
+  }
+  return messages_.emplace_back(Message{device, {}, {}});
+}
+
+void TensorSync::lay_out(Message& message) {
+  constexpr std::int64_t kAlignment = 16;  // of the largest elements, complex128
+  const auto bytes_of = [](const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.nbytes()); };
+  std::int64_t bytes = 0;
+  for (const Part& part : message.parts) {
+    for (const at::Tensor& tensor : part.tensors) bytes += round_up(bytes_of(tensor), kAlignment);
+  }
+  message.bytes = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(message.device));
+  std::int64_t offset = 0;
+  for (Part& part : message.parts) {
+    for (const at::Tensor& tensor : part.tensors) {
+      const at::Tensor place = message.bytes.narrow(0, offset, bytes_of(tensor));
+      part.slices.push_back(place.view(tensor.scalar_type()).view(tensor.sizes()));
+      offset += round_up(bytes_of(tensor), kAlignment);
+    }
+  }
 }
 
 void TensorSync::broadcast_once(const std::vector<NamedTensor>& tensors, Communicator& communicator) {
@@ -87,12 +107,16 @@ void TensorSync::broadcast() {
   const at::NoGradGuard no_grad;
   const bool root = communicator_.rank() == 0;
   for (Message& message : messages_) {
-    if (root) at::_foreach_copy_(message.slices, message.tensors);
-    communicator_.broadcast(message.flat, 0);
+    if (root) {
+      for (Part& part : message.parts) at::_foreach_copy_(part.slices, part.tensors);
+    }
+    communicator_.broadcast(message.bytes, 0);
   }
   communicator_.join();
   if (root) return;
-  for (Message& message : messages_) at::_foreach_copy_(message.tensors, message.slices);
+  for (Message& message : messages_) {
+    for (Part& part : message.parts) at::_foreach_copy_(part.tensors, part.slices);
+  }
 }
 
 }  // namespace cxtrain

@@ -16,9 +16,9 @@ namespace cxtrain {
 /// the two ranks, and what each has. Costs one small message where all is well.
 void verify_same_parameters(std::span<const NamedTensor> parameters, World& world);
 
-/// Gives every rank rank 0's tensors, as one message per dtype and device: parameters at the start, and after
-/// each step the buffers that a forward pass changes (running statistics of batch norm), as torch's
-/// DistributedDataParallel does.
+/// Gives every rank rank 0's tensors, as one message per device, whatever their dtypes: parameters at the
+/// start, and after each step the buffers that a forward pass changes (running statistics of batch norm, and
+/// how many batches they have seen), as torch's DistributedDataParallel does.
 class TensorSync {
  public:
   /// The tensors are handles; the communicator outlives this.
@@ -31,11 +31,18 @@ class TensorSync {
   static void broadcast_once(const std::vector<NamedTensor>& tensors, Communicator& communicator);
 
  private:
-  struct Message {
-    std::vector<at::Tensor> tensors;
-    std::vector<at::Tensor> slices;  ///< of `flat`, one for each tensor and shaped like it
-    at::Tensor flat;
+  /// Tensors of one dtype, and their places in the message, shaped like them.
+  struct Part {
+    std::vector<at::Tensor> tensors, slices;
   };
+  struct Message {
+    at::Device device;
+    std::vector<Part> parts;
+    at::Tensor bytes;  ///< [sum of the slices, each from a multiple of 16 on] uint8
+  };
+
+  Message& message_on(at::Device device);
+  static void lay_out(Message& message);
 
   Communicator& communicator_;
   std::vector<Message> messages_;

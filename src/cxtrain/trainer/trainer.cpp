@@ -140,9 +140,7 @@ RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
     session.tell(signal);
     last_summary_ = session.stop(signal.code());
   } catch (const std::exception& error) {
-    session.tell(error);
-    session.fail(static_cast<int>(code_of(error)));
-    if (accelerator_ != nullptr && dynamic_cast<const AgreedError*>(&error) == nullptr) end_job(error);
+    fail(session, error);
     throw;
   } catch (...) {
     session.fail(static_cast<int>(ExitCode::failure));
@@ -151,10 +149,27 @@ RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
   return *last_summary_;
 }
 
-void Trainer::end_job(const std::exception& error) const {
-  if (world_.size() == 1) return;
-  const std::string step = where();
+void Trainer::run_loop(Session& session, const std::function<void()>& loop) const {
+  try {
+    loop();
+  } catch (const Interrupted&) {
+    throw;  // on all ranks
+  } catch (const std::exception& error) {
+    if (ends_job(error)) fail(session, error);
+    throw;
+  }
+}
+
+bool Trainer::ends_job(const std::exception& error) const {
+  return accelerator_ != nullptr && world_.size() > 1 && dynamic_cast<const AgreedError*>(&error) == nullptr;
+}
+
+void Trainer::fail(Session& session, const std::exception& error) const {
   const int status = static_cast<int>(code_of(error));
+  session.tell(error);
+  session.fail(status);
+  if (!ends_job(error)) return;
+  const std::string step = where();
   log_error("rank " + std::to_string(world_.rank()) + " on " + world_.facts().hostname +
             (step.empty() ? "" : ", " + step) + ": " + message_of(error));
   world_.report_end(status);
@@ -193,7 +208,8 @@ RunSummary Trainer::fit_from(const StateDict* checkpoint, Module& module, DataMo
     const AnomalyDetection anomalies(options_.trainer.detect_anomaly);
     TrainingState state(run, data, *optimization);
     if (checkpoint != nullptr) state.load(*checkpoint);
-    FitLoop(run, loaders, *optimization, &state).fit();
+    FitLoop loop(run, loaders, *optimization, &state);
+    run_loop(session, [&] { loop.fit(); });
   });
 }
 
@@ -219,7 +235,8 @@ RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test) {
     const char* option = test ? "trainer.limit_test_batches" : "trainer.limit_val_batches";
     std::int64_t batches = 0;
     run_agreed(world_, [&] { batches = limited_batches(limit, option, loader->num_batches()); });
-    const auto values = evaluate(session.run(), stage, *loader, batches);
+    std::optional<MetricStore::Values> values;
+    run_loop(session, [&] { values = evaluate(session.run(), stage, *loader, batches); });
     run_agreed(world_, [&] {
       if (!values) throw StepNotDefined(test ? "test" : "validate", test ? "test_step" : "validation_step");
     });
@@ -253,7 +270,7 @@ RunSummary Trainer::predict(Module& module, DataModule& data) {
       batches = limited_batches(options_.trainer.limit_predict_batches, "trainer.limit_predict_batches",
                                 loader->num_batches());
     });
-    predictions_ = cxtrain::predict(session.run(), *loader, batches);
+    run_loop(session, [&] { predictions_ = cxtrain::predict(session.run(), *loader, batches); });
     session.write_predictions(predictions_);
   });
 }

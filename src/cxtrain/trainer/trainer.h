@@ -42,8 +42,8 @@ class Trainer {
   Trainer(World& world, Options options, Registry registry = {});
   Trainer(World& world, TrainerOptions options);
   /// The same with a plan that was made before, which has no errors. Callbacks and loggers are those that the
-  /// plan names, and those that are added. `accelerator`: of the plan's devices, where they are not CUDA's; it
-  /// outlives the trainer.
+  /// plan names, and those that are added. `accelerator`: of the plan's devices, where they are not CUDA's;
+  /// it outlives the trainer.
   Trainer(World& world, Options options, Plan plan, Registry registry, Accelerator* accelerator = nullptr);
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -105,9 +105,14 @@ class Trainer {
                         const std::function<void(Session&)>& work);
   /// Throws ConfigError where CUDA's numbers mean other GPUs than the plan's.
   void require_planned_devices() const;
-  /// An error of this rank alone, on a device: reports it and ends the job while everything still stands.
-  /// Taking apart what is on a device that has failed may hang or end the process, and the other ranks wait.
-  void end_job(const std::exception& error) const;
+  /// Runs what trains or evaluates. Where this rank alone fails, on a device, the job ends here, while all
+  /// that the caller holds still stands: taking apart what is on a device that has failed may hang or end the
+  /// process, and the other ranks wait.
+  void run_loop(Session& session, const std::function<void()>& loop) const;
+  /// Whether other ranks would wait for this one, which may have lost its device.
+  bool ends_job(const std::exception& error) const;
+  /// Closes the session's books; ends the job where `ends_job`.
+  void fail(Session& session, const std::exception& error) const;
   RunSummary fit_from(const StateDict* checkpoint, Module& module, DataModule& data);
   RunSummary evaluate_once(Module& module, DataModule& data, bool test);
   /// The loader of a stage's data. Throws ConfigError where there is none, on all ranks alike.

@@ -25,7 +25,8 @@ class FakeAccelerator final : public Accelerator {
 
   bool has_tf32(c10::Device) const override { return true; }
   std::string uuid(c10::Device device) const override {
-    return "FAKE-" + std::to_string(rank_) + "-" + std::to_string(device.index());
+    const std::string owner = ranks_share_devices ? "" : std::to_string(rank_) + "-";
+    return "FAKE-" + owner + std::to_string(device.index());
   }
   std::unique_ptr<Communicator> connect(World& world, c10::Device device) override {
     return std::make_unique<NcclCommunicator>(world, device, library_);
@@ -39,6 +40,8 @@ class FakeAccelerator final : public Accelerator {
   void unlock(void*) override {}
 
   MovingNccl nccl;
+  /// Whether a device of this name is the same one on all ranks.
+  bool ranks_share_devices = false;
 
  private:
   NcclLibrary library_ = nccl.library();

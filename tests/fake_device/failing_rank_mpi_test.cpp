@@ -1,0 +1,101 @@
+#include <chrono>
+#include <thread>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/strategy/local_step.h"
+#include "cxtrain/strategy/whole_parameters.h"
+#include "fake_run.h"
+#include "fixture.h"
+#include "support/host_communicator.h"
+#include "support/mpi_world.h"
+
+/// Jobs in which the last rank's device fails, and what lies there cannot be given back any more. They are
+/// for way_out_nccl_test.cpp, which sees how they end: no case of these tests goes on after them.
+namespace cxtrain {
+namespace {
+
+/// As memory of a device that has failed, or its connections: who gives it back waits for ever.
+struct NeverGivenBack {
+  explicit NeverGivenBack(bool held) : held_(held) {}
+  ~NeverGivenBack() {
+    while (held_) std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+  NeverGivenBack(const NeverGivenBack&) = delete;
+  NeverGivenBack& operator=(const NeverGivenBack&) = delete;
+
+ private:
+  bool held_;
+};
+
+enum class Held { by_model, by_strategy, by_parameters };
+
+class FailingModel final : public test::Regression {
+ public:
+  explicit FailingModel(bool holds) : held_(holds) {}
+  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    if (idx == 3 && test_world().rank() == test_world().size() - 1)
+      throw Error(ExitCode::requeue, "the device has failed");
+    return Regression::training_step(batch, idx);
+  }
+
+ private:
+  NeverGivenBack held_;
+};
+
+/// All ranks by themselves; they meet where the loop agrees.
+class HoldingStrategy final : public LocalStrategy {
+ public:
+  explicit HoldingStrategy(Held held)
+      : held_(held == Held::by_strategy), parameters_hold_(held == Held::by_parameters) {}
+  void connect() override {}
+  DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
+  std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig&) override {
+    WholeParameters::Steps steps;
+    steps.complete_gradients = [held = std::make_shared<NeverGivenBack>(parameters_hold_)] {};
+    return std::make_unique<WholeParameters>(trainable_parameters(*module_), context_->precision, steps);
+  }
+  at::Tensor training_step(const MicroStep& step) override {
+    return local_training_step(*module_, step, *context_, [this] {
+      for (const NamedTensor& parameter : module_->all_parameters())
+        at::Tensor(parameter.tensor).mutable_grad().reset();
+    });
+  }
+  void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
+    LocalStrategy::visit_whole(visit);
+  }
+  std::string describe() const override { return "a test's"; }
+  void teardown() override {}
+
+ private:
+  NeverGivenBack held_;
+  bool parameters_hold_;
+};
+
+void train_until_it_fails(Held held) {
+  MpiWorld& world = test_world();
+  HostCommunicator ranks = test::host_communicator();
+  test::FakeAccelerator accelerator(test::kFakeDevices, ranks);
+  const Options options = test::short_run("ddp", std::to_string(world.size()));
+  Plan plan = test::on_fake_devices(world, options);
+  plan.strategy = "holding";
+  plan.strategy_arguments = {};
+  Registry registry;
+  registry.add<Strategy>("holding", "", {}, {},
+                         [held](const Arguments&) { return std::make_unique<HoldingStrategy>(held); });
+  test::ToyData data(96 * world.size(), 6);
+  FailingModel model(held == Held::by_model);
+  Trainer(world, options, plan, std::move(registry), &accelerator).fit(model, data);
+}
+
+TEST_CASE("a rank fails whose model never ends", "[.holding_model]") { train_until_it_fails(Held::by_model); }
+
+TEST_CASE("a rank fails whose strategy never ends", "[.holding_strategy]") {
+  train_until_it_fails(Held::by_strategy);
+}
+
+TEST_CASE("a rank fails whose trained parameters never end", "[.holding_parameters]") {
+  train_until_it_fails(Held::by_parameters);
+}
+
+}  // namespace
+}  // namespace cxtrain
