@@ -13,6 +13,8 @@
 # Torch's own package file takes 14 s, needs nvcc and fails on some pairs of CMake and CUDA.
 
 set(CXTRAIN_LIBTORCH "${PROJECT_SOURCE_DIR}/.deps/libtorch" CACHE PATH "LibTorch folder (include/ and lib/)")
+set(CXTRAIN_TOOLKITS /usr/local/cuda /opt/cuda CACHE STRING "Folders of CUDA toolkits that neither PATH nor CUDA_HOME names")
+mark_as_advanced(CXTRAIN_TOOLKITS)
 set(CXTRAIN_CUDA AUTO CACHE STRING "Build with the CUDA half of LibTorch and NCCL: ON, OFF or AUTO")
 set_property(CACHE CXTRAIN_CUDA PROPERTY STRINGS AUTO ON OFF)
 
@@ -25,10 +27,11 @@ if(LibTorch_INCLUDE_DIR AND EXISTS "${LibTorch_INCLUDE_DIR}/torch/headeronly/ver
   string(REGEX REPLACE "[^0-9;]" "" LibTorch_VERSION "${_line}")
   string(REPLACE ";" "." LibTorch_VERSION "${LibTorch_VERSION}")
 endif()
-set(_reason "run scripts/setup.sh, or give -DCXTRAIN_LIBTORCH=<folder with include/ and lib/>")
+# No semicolons in it: CMake would take what follows for further arguments.
+set(_reason "Run scripts/setup.sh, or give -DCXTRAIN_LIBTORCH=<folder with include/ and lib/>")
 if(LibTorch_INCLUDE_DIR AND NOT LibTorch_VERSION)
   # The header came with 2.9. Before 2.6 the wheels also had g++'s old ABI for strings, and nothing would link.
-  set(_reason "${CXTRAIN_LIBTORCH} is older than LibTorch 2.9, the oldest that cxtrain works with; ${_reason}")
+  set(_reason "${CXTRAIN_LIBTORCH} is older than LibTorch 2.9, the oldest that cxtrain works with. ${_reason}")
 endif()
 
 # Where what LibTorch needs may lie: beside a wheel, in a folder of scripts/setup.sh, in a toolkit; first come first served.
@@ -40,7 +43,7 @@ get_filename_component(_nvcc "${_nvcc}" DIRECTORY)
 set(_include_hints "")
 set(_library_hints "")
 foreach(_folder ${_nvidia} "${_deps}/cuda" "$ENV{CUDA_HOME}" "$ENV{CUDA_PATH}" "$ENV{CUDA_ROOT}" "${_nvcc}/.."
-                /usr/local/cuda /opt/cuda)
+                ${CXTRAIN_TOOLKITS})
   if(IS_DIRECTORY "${_folder}/include" OR IS_DIRECTORY "${_folder}/lib")
     get_filename_component(_folder "${_folder}" REALPATH)
     list(APPEND _include_hints "${_folder}/include")

@@ -70,6 +70,37 @@ TEST_CASE_METHOD(MetricsOnADevice, "the bar shows what has come, and waits for n
   CHECK(metrics.progress_bar() == MetricStore::Values{{"loss", 6}, {"rate", 0.25}});
 }
 
+TEST_CASE_METHOD(test::TwoFakeDevices, "a loss or a parameter that is not finite is found a step later") {
+  struct Broken final : test::Regression {
+    using Regression::Regression;
+    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+      at::Tensor value = loss(batch);
+      if (training_steps++ != 4) return value;
+      if (in_loss) return value * NAN;
+      const at::NoGradGuard no_grad;
+      first->weight.fill_(INFINITY);
+      return value;
+    }
+    bool in_loss = true;
+  };
+  const bool in_loss = GENERATE(true, false);
+  SoloWorld world;
+  Options options = test::short_run("single");
+  options.trainer.terminate_on_nan = true;
+  test::FakeAccelerator accelerator(test::kFakeDevices);
+  test::ToyData data(96, 12);
+  Broken model(OptimizerSetup{.optimizer = Sgd{.lr = 0.1}});
+  model.in_loss = in_loss;
+  Trainer trainer(world, options, test::on_fake_devices(world, options), {}, &accelerator);
+  try {
+    trainer.fit(model, data);
+    FAIL("nothing was found");
+  } catch (const TrainingError& error) {
+    CHECK_THAT(error.what(), test::contains(in_loss ? "the loss is" : "the parameter first.weight"));
+  }
+  CHECK(model.training_steps == 6);
+}
+
 namespace {
 
 /// The rows of a training, and what the host waited for in steps that are logged.
@@ -78,7 +109,7 @@ struct Logged {
   Names reads;
 };
 
-Logged logged_run(bool on_device, double track_grad_norm) {
+Logged logged_run(bool on_device, double track_grad_norm, bool terminate_on_nan = false) {
   struct Rows final : MetricLogger {
     explicit Rows(Logged& out) : logged(out) {}
     void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override {
@@ -107,6 +138,7 @@ Logged logged_run(bool on_device, double track_grad_norm) {
   Options options = test::short_run("single");
   options.trainer.log_every_n_steps = 1;
   options.trainer.track_grad_norm = track_grad_norm;
+  options.trainer.terminate_on_nan = terminate_on_nan;
   test::FakeAccelerator accelerator(test::kFakeDevices);
   test::ToyData data(96, 12, 24);
   test::Regression model;
@@ -138,6 +170,10 @@ TEST_CASE_METHOD(test::TwoFakeDevices,
     }
   }
   CHECK(found.reads == Names(4, "synchronize event"));
+  const Logged checked = logged_run(true, norms, /*terminate_on_nan=*/true);
+  const bool same_rows = checked.rows == found.rows;
+  CHECK(same_rows);
+  CHECK(checked.reads == Names(14, "synchronize event"));  // of the loss, and of the parameters
 }
 
 }  // namespace cxtrain

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "cxtrain/accelerator/devices.h"
+#include "cxtrain/base/align.h"
 
 namespace cxtrain {
 namespace {
@@ -19,8 +20,7 @@ bool travels(const at::Tensor& tensor) {
 }
 
 std::int64_t room_for(const at::Tensor& tensor) {
-  const auto bytes = static_cast<std::int64_t>(tensor.numel() * tensor.element_size());
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return round_up(static_cast<std::int64_t>(tensor.nbytes()), kAlignment);
 }
 
 /// Laid out like `like`, where that is dense, in this memory from byte `offset` on. No view in autograd's

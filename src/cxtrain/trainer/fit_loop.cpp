@@ -9,7 +9,6 @@
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/evaluation_loop.h"
-#include "cxtrain/trainer/model_checks.h"
 
 namespace cxtrain {
 
@@ -95,6 +94,7 @@ void FitLoop::run_epoch() {
     if (validation_due()) validate();
     if (between_steps()) make_checkpoint_if_wanted();
   }
+  finite_.answer();
   run_.pause_training();
   const bool complete = state.batch >= limits().train_batches;
   MetricStore::Values epoch_values;
@@ -145,7 +145,11 @@ void FitLoop::run_batch(Batch& batch) {
   contribution_untold_ = step.last;
   at::Tensor loss = strategy.training_step(step);
   const bool stay_finite = run_.parts.options.trainer.terminate_on_nan;
-  if (stay_finite && loss.defined()) require_finite_loss(loss);
+  if (stay_finite) {
+    finite_.answer();  // what was asked after the step before, on a device
+    finite_.ask(loss);
+    if (run_.parts.device.is_cpu()) finite_.answer();
+  }
   note_contribution(step, loss);
   ++state.batch;
   state.samples += samples_over_ranks();
@@ -154,7 +158,10 @@ void FitLoop::run_batch(Batch& batch) {
     tell_contribution(contribution_);
     const std::uint64_t of_all_ranks = run_.end_agreement() / Run::kFirstFlag;
     stepped = optimization_.step(contribution_, of_all_ranks, [&] { return strategy.training_step(step); });
-    if (stepped && stay_finite) require_finite_parameters(optimization_.trained());
+    if (stepped && stay_finite) {
+      finite_.ask(optimization_.trained());
+      if (run_.parts.device.is_cpu()) finite_.answer();
+    }
     if (run_.first_step_seconds == 0) {
       run_.wait_for_devices();
       run_.first_step_seconds = seconds_since_process_start();
@@ -207,6 +214,7 @@ void FitLoop::make_checkpoint_if_wanted() {
   if (!std::exchange(checkpoint_wanted_, false)) return;
   run_.checkpoint_requested = false;
   if (state_ == nullptr) return;
+  finite_.answer();
   run_.write_pending_row();
   const StateDict saved = state_->save();
   run_.call(hooks::on_checkpoint, saved);

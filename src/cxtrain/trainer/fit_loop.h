@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cxtrain/trainer/fit_data.h"
+#include "cxtrain/trainer/model_checks.h"
 #include "cxtrain/trainer/optimization.h"
 #include "cxtrain/trainer/run.h"
 #include "cxtrain/trainer/training_state.h"
@@ -54,6 +55,7 @@ class FitLoop final : private StepObserver {
   bool cannot_validate_ = false;  ///< the model does not define validation_step
   Optimization::Contribution contribution_ = Optimization::Contribution::none;  ///< to the step, so far
   bool contribution_untold_ = false;
+  FiniteCheck finite_;
   bool skip_noted_ = false;
 };
 

@@ -1,18 +1,17 @@
 #include "cxtrain/trainer/model_checks.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <cmath>
 #include <limits>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/values.h"
 #include "cxtrain/tensor/norms.h"
-#include "cxtrain/trainer/host_values.h"
 
 namespace cxtrain {
 namespace {
@@ -57,28 +56,46 @@ void require_real_parameters(const Module& module) {
   }
 }
 
-void require_finite_loss(const at::Tensor& loss) {
-  if (!loss.defined() || at::isfinite(loss).all().item<bool>()) return;
-  throw TrainingError("the loss is " + std::to_string(loss.item<double>()) +
-                      " (trainer.terminate_on_nan); --detect_anomaly true finds the operation that makes it");
+void FiniteCheck::ask(const at::Tensor& loss) {
+  if (loss.defined()) loss_.emplace(std::vector<at::Tensor>{loss.detach()});
 }
 
-void require_finite_parameters(TrainedParameters& trained) {
+void FiniteCheck::ask(TrainedParameters& trained) {
   const at::NoGradGuard no_grad;
+  names_.clear();
   std::vector<at::Tensor> values;
-  for (const Piece& piece : trained.pieces()) values.push_back(piece.values.detach());
-  const std::vector<double> largest =
-      HostValues(norms(values, std::numeric_limits<double>::infinity())).wait();
-  std::string name;
-  for (std::size_t i = 0; i < largest.size() && name.empty(); ++i) {
-    if (!std::isfinite(largest[i])) name = trained.pieces()[i].name;
+  for (const Piece& piece : trained.pieces()) {
+    values.push_back(piece.values.detach());
+    names_.push_back(piece.name);
   }
-  const at::Device device = values.empty() ? at::Device(at::kCPU) : values[0].device();
-  const at::Tensor found =
-      at::full({1}, name.empty() ? 0.0 : 1.0, at::TensorOptions(at::kFloat).device(device));
+  std::vector<at::Tensor> largest = norms(values, std::numeric_limits<double>::infinity());
+  const at::Tensor all = total_norm(largest, std::numeric_limits<double>::infinity());
+  const at::Tensor found = at::isfinite(all).logical_not().to(at::kFloat).reshape({1});
   trained.agree_on_overflow(found);
-  if (found.item<float>() == 0) return;
-  throw TrainingError((name.empty() ? "a parameter that another rank updates" : "the parameter " + name) +
+  largest.push_back(found);
+  parameters_.emplace(largest);
+}
+
+void FiniteCheck::answer() {
+  if (const auto asked = std::exchange(loss_, std::nullopt)) {
+    const double loss = asked->wait().front();
+    if (!std::isfinite(loss)) {
+      throw TrainingError(
+          "the loss is " + std::to_string(loss) +
+          " (trainer.terminate_on_nan); --detect_anomaly true finds the operation that makes it");
+    }
+  }
+  const auto asked = std::exchange(parameters_, std::nullopt);
+  if (!asked) return;
+  const std::vector<double> largest = asked->wait();
+  if (largest.back() == 0) return;
+  std::string name = "a parameter that another rank updates";
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (std::isfinite(largest[i])) continue;
+    name = "the parameter " + names_[i];
+    break;
+  }
+  throw TrainingError(name +
                       " is no longer finite (trainer.terminate_on_nan); a smaller learning rate or "
                       "--gradient_clip_val may help");
 }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/tensor/piece.h"
+#include "cxtrain/trainer/host_values.h"
 #include "cxtrain/trainer/module.h"
 
 /// What a model shows of itself: whether it is finite, the norms of its gradients, its layers.
@@ -16,11 +19,23 @@ namespace cxtrain {
 /// Throws ConfigError where a parameter that is trained is complex: neither optimizers nor the sums over
 /// ranks know what such a number's gradient is.
 void require_real_parameters(const Module& module);
-/// Throws TrainingError when the loss is NaN or infinite; an undefined one is fine.
-void require_finite_loss(const at::Tensor& loss);
-/// Throws TrainingError, on all ranks that share the work, where a parameter holds a NaN or an infinity; the
-/// rank that has it names it. Called on every rank.
-void require_finite_parameters(TrainedParameters& trained);
+/// `terminate_on_nan`: whether a step's loss, and the parameters after it, are finite. What is asked after
+/// one step can be answered after the next, so that no device waits for the host.
+class FiniteCheck {
+ public:
+  /// Asks about a step's loss; an undefined one is fine.
+  void ask(const at::Tensor& loss);
+  /// Asks about the parameters that the step has updated. Called on every rank.
+  void ask(TrainedParameters& trained);
+  /// Answers what was asked. Throws TrainingError where the loss is NaN or infinite; and, on all ranks that
+  /// share the work, where a parameter holds such a value, which the rank that has it names.
+  void answer();
+
+ private:
+  std::optional<HostValues> loss_,
+      parameters_;                  ///< of each parameter the largest value; then what ranks found
+  std::vector<std::string> names_;  ///< of `parameters_`
+};
 
 /// `track_grad_norm`: the norm of order `p` (infinity: the largest absolute value) of each parameter's
 /// gradient, from `norms` in the order of the parameters, and of all of them together, under Lightning's
