@@ -1,7 +1,9 @@
 #include "cxtrain/data/data_file.h"
 
+#include <sys/stat.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -29,13 +31,17 @@ std::string read_file(const std::string& path) {
   errno = 0;
   const std::unique_ptr<gzFile_s, CloseGz> file(gzdopen(descriptor.get(), "rb"));
   if (!file) throw DataError("cannot read '" + path + "': " + system_error(errno) + "; check the path");
+  struct stat info {};
+  const auto size = fstat(descriptor.get(), &info) == 0 ? static_cast<std::size_t>(info.st_size) : 0;
   descriptor.release();  // gzclose closes it
   gzbuffer(file.get(), 1U << 18);
 
   std::string content;
   const auto most = static_cast<std::size_t>(total_memory_bytes() / 2);
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  // A string that grows on its way leaves memory behind that stays the process's.
+  content.reserve(std::min(size, most) + kPiece);
   for (;;) {
-    constexpr std::size_t kPiece = std::size_t{1} << 20;
     const std::size_t before = content.size();
     content.resize(before + kPiece);
     const int got = gzread(file.get(), content.data() + before, static_cast<unsigned>(kPiece));
