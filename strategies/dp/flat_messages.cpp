@@ -7,24 +7,21 @@
 #include <algorithm>
 
 #include "cxtrain/base/align.h"
+#include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
 namespace {
 
 constexpr std::size_t kAlignment = 16;  // of the loads and stores of ATen's kernels
 
-std::vector<at::Tensor> members_of(const std::vector<at::Tensor>& tensors,
-                                   const std::vector<std::size_t>& members) {
-  std::vector<at::Tensor> list;
-  for (const std::size_t member : members) list.push_back(tensors[member]);
-  return list;
-}
-
-/// The `numel` elements from `offset` on as a tensor like `model`, also in the order of its memory.
-at::Tensor slice_like(const at::Tensor& buffer, std::int64_t offset, const at::Tensor& model) {
-  if (!model.is_non_overlapping_and_dense())
-    return buffer.narrow(0, offset, model.numel()).view(model.sizes());
-  return buffer.as_strided(model.sizes(), model.strides(), buffer.storage_offset() + offset);
+/// Of each device those that travel in a piece.
+std::vector<std::vector<at::Tensor>> members_of(PeerCommunicator::Tensors tensors,
+                                                const std::vector<std::size_t>& members) {
+  std::vector<std::vector<at::Tensor>> lists(tensors.size());
+  for (std::size_t m = 0; m < tensors.size(); ++m) {
+    for (const std::size_t member : members) lists[m].push_back(tensors[m][member]);
+  }
+  return lists;
 }
 
 }  // namespace
@@ -33,8 +30,7 @@ void FlatMessages::broadcast(PeerCommunicator::Tensors tensors) {
   const at::NoGradGuard no_grad;
   plan(tensors);
   for (const Piece& piece : pieces_) {
-    Lists own;
-    for (const std::vector<at::Tensor>& list : tensors) own.push_back(members_of(list, piece.members));
+    const Lists own = members_of(tensors, piece.members);
     if (piece.slices.empty()) {
       peers_.broadcast(own);
       continue;
@@ -49,8 +45,7 @@ void FlatMessages::reduce(PeerCommunicator::Tensors tensors) {
   const at::NoGradGuard no_grad;
   plan(tensors);
   for (const Piece& piece : pieces_) {
-    Lists own;
-    for (const std::vector<at::Tensor>& list : tensors) own.push_back(members_of(list, piece.members));
+    const Lists own = members_of(tensors, piece.members);
     if (piece.slices.empty()) {
       peers_.reduce(own);
       continue;

@@ -3,20 +3,20 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/relu.h>
 #include <ATen/ops/stack.h>
-#include <torch/nn/modules/batchnorm.h>
 
 #include "fake_run.h"
 #include "fixture.h"
 #include "support/host_communicator.h"
 #include "support/mpi_world.h"
+#include "support/normalised_model.h"
 #include "support/split_model.h"
 
 /// `ddp` with a device for each rank, or two, over NCCL's table, or with one device for all of them.
 namespace cxtrain {
 namespace {
 
+using test::Normalised;
 using test::Regression;
 using test::SplitRegression;
 using test::ToyData;
@@ -92,18 +92,6 @@ TEST_CASE_METHOD(Fixture, "ddp over ranks that share a device gives what ddp ove
 TEST_CASE_METHOD(Fixture, "ddp over ranks with a model on two devices each trains as one process does") {
   CHECK(at::allclose(trained_on<SplitRegression>(Where::two_devices), trained_alone(), 1e-5, 1e-7));
 }
-
-/// Its buffers' batch norm knows nothing of ranks.
-struct Normalised : Regression {
-  Normalised() : Regression({.optimizer = Sgd{.lr = 0.05}}) {
-    norm = register_module("norm", torch::nn::BatchNorm1d(16));
-  }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
-    return torch::nn::functional::mse_loss(second->forward(at::relu(norm->forward(first->forward(batch[0])))),
-                                           batch[1]);
-  }
-  torch::nn::BatchNorm1d norm{nullptr};
-};
 
 TEST_CASE_METHOD(Fixture, "ddp with synchronised batch norm on devices trains as one process does") {
   const Change sync = [](Options& options) { options.trainer.sync_batchnorm = true; };

@@ -1,7 +1,6 @@
-#include <ATen/ops/full.h>
-
 #include "cxtrain/cluster/world.h"
 #include "gpu/gpu_support.h"
+#include "support/crawler.h"
 
 namespace cxtrain {
 namespace {
@@ -17,15 +16,7 @@ void train(Module& model, const std::string& precision, const std::string& level
   trainer.fit(model, data);
 }
 
-/// One weight at 1 whose gradient is 1. A step of 2^-13 is rounded away in float16, whose numbers below 1 are
-/// 2^-11 apart.
-class Crawler : public Module {
- public:
-  Crawler() { weight = register_parameter("weight", at::full({1}, 1.0)); }
-  at::Tensor training_step(const Batch&, std::int64_t) override { return weight.sum(); }
-  OptimizerSetup configure_optimizers() override { return {.optimizer = Sgd{.lr = 1.0 / 8192}}; }
-  at::Tensor weight;
-};
+using test::Crawler;
 
 TEST_CASE("on a GPU, O2 adds up in its master weights what float16 weights round away", "[gpu]") {
   Crawler half, o2;

@@ -1,30 +1,17 @@
 #include <ATen/ops/allclose.h>
-#include <ATen/ops/relu.h>
-#include <torch/nn/modules/batchnorm.h>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
+#include "support/normalised_model.h"
 #include "support/temp_dir.h"
-#include "support/toy_models.h"
 
 namespace cxtrain {
 namespace {
 
+using test::Normalised;
 using test::ToyData;
-
-/// A user's model, which knows nothing of ranks.
-struct Normalised : test::Regression {
-  Normalised() : Regression({.optimizer = Sgd{.lr = 0.05}}) {
-    norm = register_module("norm", torch::nn::BatchNorm1d(16));
-  }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
-    return torch::nn::functional::mse_loss(second->forward(at::relu(norm->forward(first->forward(batch[0])))),
-                                           batch[1]);
-  }
-  torch::nn::BatchNorm1d norm{nullptr};
-};
 
 /// Parameters and running statistics after training.
 at::Tensor train(World& world, ToyData& data, Uneven uneven, bool sync) {

@@ -44,7 +44,6 @@ class DataLoader {
   /// What is left to do with a batch once it is on the device that it goes to
   /// (`Dataset::on_after_batch_transfer`). Batches that go to none come finished.
   void finish(Batch& batch) const { dataset_->on_after_batch_transfer(batch); }
-  bool to_device() const { return options_.to_device; }
 
   /// Batches of a whole epoch, the same on every rank.
   std::int64_t num_batches() const { return sampler_.num_batches(); }

@@ -11,9 +11,8 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/custom_function.h>
 
-#include "cxtrain/reduce/batch_norm_dtypes.h"
+#include "cxtrain/reduce/batch_norm_parts.h"
 
 namespace cxtrain {
 namespace {
@@ -100,7 +99,7 @@ struct DeviceBatchNorm : torch::autograd::Function<DeviceBatchNorm> {
 
     context->save_for_backward({input, weight, mean, inverse, counts.to(at::kInt)});
     context->saved_data["has_bias"] = has_value(bias);
-    context->saved_data["communicator"] = reinterpret_cast<std::int64_t>(communicator);
+    save(*context, communicator);
     if (input.numel() == 0) return at::empty_like(input);
     return at::batch_norm_elemt(input, weight, in_dtype(bias, dtype), mean, inverse, eps);
   }
@@ -115,9 +114,7 @@ struct DeviceBatchNorm : torch::autograd::Function<DeviceBatchNorm> {
     if (weight.defined()) result[1] = own.of_weight;
     if (context->saved_data["has_bias"].toBool()) result[2] = own.of_bias;
     if (!context->needs_input_grad(0)) return result;  // alike on all ranks, which have the same model
-    // What autograd saves is a number at most.
-    // NOLINTNEXTLINE(performance-no-int-to-ptr)
-    auto& communicator = *reinterpret_cast<Communicator*>(context->saved_data["communicator"].toInt());
+    Communicator& communicator = saved_communicator(*context);
     const at::Tensor sums = at::stack({own.of_gradient, own.of_product});
     communicator.all_reduce(sums, ReduceOp::sum);
     communicator.join();

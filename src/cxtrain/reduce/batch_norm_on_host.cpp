@@ -9,11 +9,10 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <vector>
 
-#include "cxtrain/reduce/batch_norm_dtypes.h"
+#include "cxtrain/reduce/batch_norm_parts.h"
 
 namespace cxtrain {
 namespace {
@@ -80,7 +79,7 @@ struct HostBatchNorm : torch::autograd::Function<HostBatchNorm> {
     const at::Tensor scale = at::rsqrt(variance.add(eps)).to(dtype);
     context->save_for_backward({input, in_dtype(weight, dtype), mean, scale, all.count});
     context->saved_data["has_bias"] = has_value(bias);
-    context->saved_data["communicator"] = reinterpret_cast<std::int64_t>(communicator);
+    save(*context, communicator);
     // As in evaluation: normalised by statistics that are given.
     return std::get<0>(at::native_batch_norm(input, in_dtype(weight, dtype), in_dtype(bias, dtype), mean,
                                              variance.to(dtype), /*training=*/false, /*momentum=*/0.0, eps));
@@ -101,9 +100,7 @@ struct HostBatchNorm : torch::autograd::Function<HostBatchNorm> {
     if (weight.defined()) result[1] = of_weight;
     if (context->saved_data["has_bias"].toBool()) result[2] = of_bias;
     if (!context->needs_input_grad(0)) return result;  // alike on all ranks, which have the same model
-    // What autograd saves is a number at most.
-    // NOLINTNEXTLINE(performance-no-int-to-ptr)
-    auto& communicator = *reinterpret_cast<Communicator*>(context->saved_data["communicator"].toInt());
+    Communicator& communicator = saved_communicator(*context);
     const at::Tensor sums = at::stack({of_bias, of_weight}).to(at::kDouble);
     communicator.all_reduce(sums, ReduceOp::sum);
     communicator.join();

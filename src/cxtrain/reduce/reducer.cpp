@@ -15,6 +15,7 @@
 
 #include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
 
@@ -103,11 +104,7 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
     std::vector<NodeMemory::Slice> slices;
     for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
       Parameter& parameter = parameters_[plan.parameters[i]];
-      const at::Tensor& tensor = parameter.tensor;
-      const bool dense = tensor.is_non_overlapping_and_dense();
-      parameter.view =
-          flat.as_strided(tensor.sizes(), dense ? tensor.strides() : tensor.contiguous().strides(),
-                          flat.storage_offset() + plan.offsets[i]);
+      parameter.view = slice_like(flat, plan.offsets[i], parameter.tensor);
       parameter.bucket = buckets_.size();
       parameter.slice = i;
       slices.push_back({plan.offsets[i], parameter.view});

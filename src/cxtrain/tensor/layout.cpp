@@ -19,6 +19,11 @@ at::Tensor laid_out_like(const at::Tensor& parameter, const at::Tensor& gradient
   return at::empty_like(parameter, gradient.options()).copy_(gradient);
 }
 
+at::Tensor slice_like(const at::Tensor& flat, std::int64_t offset, const at::Tensor& model) {
+  if (!model.is_non_overlapping_and_dense()) return flat.narrow(0, offset, model.numel()).view(model.sizes());
+  return flat.as_strided(model.sizes(), model.strides(), flat.storage_offset() + offset);
+}
+
 at::Tensor with_channels_last(const at::Tensor& tensor) {
   return tensor.dim() == 4 ? tensor.contiguous(at::MemoryFormat::ChannelsLast) : tensor;
 }

@@ -15,6 +15,10 @@ inline at::Tensor flat(const at::Tensor& tensor) {
 /// only where they differ. Autograd lays gradients out like their parameters; somebody who sets one need not.
 at::Tensor laid_out_like(const at::Tensor& parameter, const at::Tensor& gradient);
 
+/// The elements of a flat tensor from `offset` on, shaped like `model`, and in the order of its memory where
+/// that is dense: copies between the two then go straight through.
+at::Tensor slice_like(const at::Tensor& flat, std::int64_t offset, const at::Tensor& model);
+
 /// The same values with the channels (dimension 1) of four dimensions last in memory, as the fastest kernels
 /// for convolutions want them; other tensors as they are.
 at::Tensor with_channels_last(const at::Tensor& tensor);
