@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+
+/// A checkpoint or a file of weights cannot be read: it is missing, damaged, of a kind that is not known, or
+/// does not fit. The message names the file and the reason.
+class CheckpointError : public Error {
+ public:
+  explicit CheckpointError(const std::string& message) : Error(ExitCode::refused, message) {}
+};
+
+}  // namespace cxtrain

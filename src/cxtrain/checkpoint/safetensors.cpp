@@ -1,0 +1,199 @@
+#include "cxtrain/checkpoint/safetensors.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ne.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <unordered_set>
+
+#include "cxtrain/base/align.h"
+#include "cxtrain/checkpoint/safetensors_json.h"
+
+namespace cxtrain {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "elements are copied between files and memory as they are");
+
+constexpr std::size_t kLengthBytes = 8;
+constexpr std::uint64_t kLongestHeader = 100'000'000;  // as Python's safetensors has it
+constexpr std::size_t kDataAlignment = 64;
+
+/// The bytes of a tensor's elements; nothing where the product is more than LibTorch can count. A dimension
+/// of 0 does not hide one that is too large, since LibTorch multiplies the others for the strides.
+std::optional<std::uint64_t> bytes_of(const SafetensorsEntry& entry) {
+  std::uint64_t bytes = c10::elementSize(entry.dtype);
+  bool is_empty = false;
+  for (const std::int64_t size : entry.shape) {
+    is_empty = is_empty || size == 0;
+    const auto factor = static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1));
+    if (bytes > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) / factor)
+      return std::nullopt;
+    bytes *= factor;
+  }
+  return is_empty ? 0 : bytes;
+}
+
+std::string quoted_json(const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw CheckpointError("'" + shortened(text, 200) +
+                          "' is no UTF-8, which names and texts in a safetensors file have to be; rename it");
+  }
+}
+
+/// Sorts the entries by place, and throws CheckpointError with the reason where they do not cover the
+/// `data_bytes` of data exactly.
+void check_places(std::vector<SafetensorsEntry>& entries, std::uint64_t data_bytes) {
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
+  std::uint64_t end = 0;
+  for (const SafetensorsEntry& entry : entries) {
+    const std::string name = "'" + shortened(entry.name, 200) + "'";
+    const std::optional<std::uint64_t> bytes = bytes_of(entry);
+    if (!bytes) throw CheckpointError(name + " has a shape that is too large");
+    if (entry.end < entry.begin || entry.end - entry.begin != *bytes) {
+      throw CheckpointError("the shape of " + name + " takes " + std::to_string(*bytes) +
+                            " bytes, and its data_offsets are " + std::to_string(entry.begin) + " and " +
+                            std::to_string(entry.end));
+    }
+    if (entry.begin != end) {
+      throw CheckpointError(name + " begins at byte " + std::to_string(entry.begin) +
+                            " of the data, and what is before it ends at " + std::to_string(end));
+    }
+    end = entry.end;
+  }
+  if (end != data_bytes) {
+    throw CheckpointError("its tensors take " + std::to_string(end) + " bytes, and the file has " +
+                          std::to_string(data_bytes) + " for them");
+  }
+}
+
+/// Reads and checks the header: where it ends, and what it says. Throws CheckpointError with the reason
+/// alone.
+std::pair<std::uint64_t, SafetensorsDirectory> read_header(const ReadableFile& file) {
+  const std::uint64_t size = file.size();
+  std::array<char, kLengthBytes> start{};
+  if (size < kLengthBytes || file.read(0, start) < kLengthBytes)
+    throw CheckpointError("it has only " + std::to_string(size) + " bytes");
+  const auto length = std::bit_cast<std::uint64_t>(start);
+  if (length > std::min(kLongestHeader, size - kLengthBytes)) {
+    throw CheckpointError("its header would have " + std::to_string(length) + " bytes, and the file has " +
+                          std::to_string(size));
+  }
+  std::string json(length, '\0');
+  if (file.read(kLengthBytes, json) < length) throw CheckpointError("it ends within its header");
+  SafetensorsDirectory directory = parse_safetensors_header(json);
+  const std::uint64_t data_begin = kLengthBytes + length;
+  check_places(directory.entries, size - data_begin);
+  return {data_begin, std::move(directory)};
+}
+
+}  // namespace
+
+void sort_for_alignment(std::vector<NamedTensor>& tensors) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
+    return a.tensor.element_size() > b.tensor.element_size();
+  });
+}
+
+std::vector<SafetensorsEntry> lay_out(std::span<const NamedTensor> tensors) {
+  std::vector<SafetensorsEntry> entries;
+  std::uint64_t end = 0;
+  for (const auto& [name, tensor] : tensors) {
+    if (safetensors_dtype(tensor.scalar_type()) == nullptr) {
+      throw CheckpointError("'" + name + "' has the dtype " + c10::toString(tensor.scalar_type()) +
+                            ", which the safetensors format lacks; convert it");
+    }
+    const std::uint64_t begin = end;
+    end += static_cast<std::uint64_t>(tensor.numel()) * tensor.element_size();
+    entries.push_back({name, tensor.scalar_type(), tensor.sizes().vec(), begin, end});
+  }
+  return entries;
+}
+
+std::string safetensors_header(std::span<const SafetensorsEntry> entries,
+                               const std::map<std::string, std::string>& metadata) {
+  std::string json = "{";
+  if (!metadata.empty()) {
+    json += "\"__metadata__\":{";
+    for (const auto& [key, value] : metadata) json += quoted_json(key) + ":" + quoted_json(value) + ",";
+    json.back() = '}';
+    json += ',';
+  }
+  std::unordered_set<std::string_view> names;
+  for (const SafetensorsEntry& entry : entries) {
+    if (entry.name == "__metadata__" || !names.insert(entry.name).second) {
+      throw CheckpointError("a safetensors file cannot have " +
+                            std::string(names.contains(entry.name) ? "two tensors" : "a tensor") +
+                            " of the name '" + shortened(entry.name, 200) + "'; rename it");
+    }
+    json += quoted_json(entry.name) + ":{\"dtype\":\"" + safetensors_dtype(entry.dtype) +
+            "\",\"shape\":" + nlohmann::json(entry.shape).dump() + ",\"data_offsets\":[" +
+            std::to_string(entry.begin) + "," + std::to_string(entry.end) + "]},";
+  }
+  if (json.size() > 1) json.pop_back();  // the last comma
+  json += '}';
+  json.resize(round_up(kLengthBytes + json.size(), kDataAlignment) - kLengthBytes, ' ');
+
+  const auto length = std::bit_cast<std::array<char, kLengthBytes>>(std::uint64_t{json.size()});
+  return std::string(length.begin(), length.end()) + json;
+}
+
+SafetensorsFile::SafetensorsFile(Filesystem& files, const std::string& path) : path_(path) {
+  try {
+    file_ = files.open(path);
+    auto [data_begin, directory] = read_header(*file_);
+    data_begin_ = data_begin;
+    entries_ = std::move(directory.entries);
+    metadata_ = std::move(directory.metadata);
+  } catch (const FileError& error) {
+    throw CheckpointError(error.what());
+  } catch (const CheckpointError& reason) {
+    throw CheckpointError("'" + path + "' is damaged or no safetensors file: " + reason.what() +
+                          "; fetch or write it again");
+  }
+  by_name_.reserve(entries_.size());
+  for (std::size_t i = 0; i < entries_.size(); ++i) by_name_.emplace(entries_[i].name, i);
+}
+
+const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &entries_[found->second];
+}
+
+at::Tensor SafetensorsFile::read(const SafetensorsEntry& entry) const {
+  at::Tensor tensor = at::empty(entry.shape, at::TensorOptions(entry.dtype));
+  read(entry, 0, {static_cast<char*>(tensor.data_ptr()), entry.end - entry.begin});
+  // A byte of a bool that is neither 0 nor 1 has no defined meaning in C++.
+  if (entry.dtype == at::kBool) tensor = tensor.view(at::kByte).ne(0);
+  return tensor;
+}
+
+void SafetensorsFile::read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<char> bytes) const {
+  const std::uint64_t size = entry.end - entry.begin;
+  if (offset > size || bytes.size() > size - offset) {
+    throw CheckpointError("'" + entry.name + "' in '" + path_ + "' has " + std::to_string(size) +
+                          " bytes, and " + std::to_string(bytes.size()) + " from " + std::to_string(offset) +
+                          " on were asked for");
+  }
+  std::size_t got = 0;
+  try {
+    got = file_->read(data_begin_ + entry.begin + offset, bytes);
+  } catch (const FileError& error) {
+    throw CheckpointError(error.what());
+  }
+  if (got < bytes.size()) {
+    throw CheckpointError("'" + path_ + "' ends within '" + entry.name +
+                          "': something has cut it while it was read; fetch or write it again");
+  }
+}
+
+}  // namespace cxtrain
