@@ -51,6 +51,11 @@ class FakeRun final : public RunView {
   void request_stop(std::string) override {}
   void request_checkpoint() override {}
   void request_requeue(std::string) override {}
+  void request_save() override {}
+  bool take_save_request() override { return false; }
+  void save_checkpoint(const StateDict&, SaveRequest) override {}
+  std::string of_rank_zero(std::string text) override { return text; }
+  Filesystem& files() override { throw std::logic_error("no files here"); }
 
   Plan decided;
   std::int64_t step = 0, every = 5;

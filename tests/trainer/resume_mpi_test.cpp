@@ -9,6 +9,8 @@
 #include <functional>
 
 #include "cxtrain/callbacks/early_stopping.h"
+#include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/checkpoint/checkpoint_reader.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 #include "support/run_files.h"
@@ -123,7 +125,9 @@ class Saver : public Callback {
     bool stop = false;               ///< ... and to stop
     bool requeue = false;            ///< ... or to be started again
   };
-  Saver(Wishes wishes, std::optional<StateDict>& saved) : wishes_(wishes), saved_(saved) {}
+  /// `path`: the same on all ranks.
+  Saver(Wishes wishes, std::optional<StateDict>& saved, std::string path)
+      : wishes_(wishes), saved_(saved), path_(std::move(path)) {}
 
   void on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) override {
     if (++batches_ != wishes_.after_batches) return;
@@ -136,7 +140,10 @@ class Saver : public Callback {
   void on_train_epoch_end(RunView& run) override {
     if (waits_ && wishes_.after_epoch) ask(run);
   }
-  void on_checkpoint(RunView&, const StateDict& state) override { saved_ = state.clone(); }
+  void on_checkpoint(RunView& run, const StateDict& state) override {
+    saved_ = state.clone();
+    run.save_checkpoint(state, {.path = path_});
+  }
   void on_save_checkpoint(StateDict& state) override { state.set("batches", batches_); }
   void on_load_checkpoint(const StateDict& state) override { batches_ = state.integer("batches"); }
 
@@ -150,6 +157,7 @@ class Saver : public Callback {
   }
   Wishes wishes_;
   std::optional<StateDict>& saved_;
+  std::string path_;
   std::int64_t batches_ = 0;
   bool waits_ = false;
 };
@@ -197,8 +205,19 @@ struct Start {
   bool forgets = false;  ///< the model's own memory
 };
 
+/// This rank's state in a checkpoint whose files are whole.
+StateDict read_back(const std::string& path) {
+  World& world = test_world();
+  const Manifest manifest = read_manifest(real_filesystem(), path);
+  verify_files(real_filesystem(), path, manifest, world.rank(), world.size());
+  StateDict state = CheckpointReader(real_filesystem(), path, manifest).state(world.rank());
+  world.barrier();  // the folder is rank 0's
+  return state;
+}
+
 Result train(const Case& what, Saver::Wishes wishes, Start start = {}) {
   const test::TempDir dir;
+  const std::string checkpoint = test_world().broadcast(dir.path()) + "/saved.ckpt";
   Options options = test::quiet(dir.path());
   TrainerOptions& trainer_options = options.trainer;
   trainer_options.num_sanity_val_steps = 2;
@@ -227,11 +246,16 @@ Result train(const Case& what, Saver::Wishes wishes, Start start = {}) {
     return std::make_unique<Forgetful>(what.setup, what.scales(), /*seed=*/resumes ? 99 : 1, start.forgets);
   };
   trainer.set_replica_factory(make_model);
-  trainer.add_callback(std::make_unique<Saver>(wishes, result.saved));
+  trainer.add_callback(std::make_unique<Saver>(wishes, result.saved, checkpoint));
   trainer.add_logger(std::make_unique<Rows>(result.rows));
   const std::unique_ptr<Forgetful> model = make_model();
   Growing data(kBatch, test_world().size());
   result.summary = resumes ? trainer.fit(*model, data, *start.checkpoint) : trainer.fit(*model, data);
+  if (result.saved) {
+    const StateDict from_disk = read_back(checkpoint);
+    CHECK(first_difference(*result.saved, from_disk).empty());
+    result.saved = from_disk;
+  }
   return result;
 }
 

@@ -23,10 +23,10 @@ namespace expr = boost::log::expressions;
 namespace cxtrain {
 namespace {
 
-enum class Severity { info, warning, error };
+enum class Severity { detail, info, warning, error };
 
 std::ostream& operator<<(std::ostream& out, Severity severity) {
-  static constexpr const char* kNames[] = {"info", "warning", "error"};
+  static constexpr const char* kNames[] = {"detail", "info", "warning", "error"};
   return out << kNames[static_cast<int>(severity)];
 }
 
@@ -80,7 +80,7 @@ Log::Log(int rank, bool quiet) : rank_(rank), sinks_(std::make_unique<Sinks>()) 
   console->set_filter([rank, quiet](const logging::attribute_value_set& values) {
     const auto severity = values["Severity"].extract<Severity>();
     if (severity && *severity == Severity::error) return true;
-    return rank == 0 && !(quiet && severity && *severity == Severity::info);
+    return rank == 0 && severity && *severity >= (quiet ? Severity::warning : Severity::info);
   });
   console->set_formatter([](const logging::record_view& record, logging::formatting_ostream& out) {
     const auto severity = record["Severity"].extract<Severity>();
@@ -113,6 +113,7 @@ void Log::open_file(Filesystem& files, const std::string& directory) {
   sinks_->file = file;
 }
 
+void log_detail(const std::string& message) { write(Severity::detail, message); }
 void log_info(const std::string& message) { write(Severity::info, message); }
 void log_warning(const std::string& message) { write(Severity::warning, message); }
 void log_error(const std::string& message) { write(Severity::error, shortened(message)); }

@@ -33,6 +33,8 @@ class Log {
   std::unique_ptr<Sinks> sinks_;
 };
 
+/// What few people want to see: to the files only.
+void log_detail(const std::string& message);
 void log_info(const std::string& message);
 void log_warning(const std::string& message);
 /// Errors reach the console from every rank.

@@ -3,6 +3,7 @@
 #include "cxtrain/callbacks/device_stats.h"
 #include "cxtrain/callbacks/early_stopping.h"
 #include "cxtrain/callbacks/learning_rate_monitor.h"
+#include "cxtrain/callbacks/model_checkpoint.h"
 #include "cxtrain/callbacks/progress.h"
 #include "cxtrain/callbacks/timer.h"
 #include "cxtrain/report/file_loggers.h"
@@ -44,10 +45,59 @@ void add_early_stopping(Registry& registry) {
       });
 }
 
+/// "00:00:30:00", or seconds; empty: 0.
+double interval_of(const char* option, const std::string& text) {
+  if (text.empty()) return 0;
+  if (const auto seconds = parse_real(text); seconds && *seconds >= 0) return *seconds;
+  const auto interval = parse_duration(text);
+  if (!interval) throw ConfigError(option, interval.error, "00:00:30:00, or seconds");
+  return static_cast<double>((*interval).count());
+}
+
+void add_model_checkpoint(Registry& registry) {
+  add(registry, "model_checkpoint", "writes checkpoints, as --checkpoint.ARG sets them",
+      {{"dirpath", Type::text, "", "the folder; default: checkpoints in the run's folder"},
+       {"filename", Type::text, "{epoch}-{step}", "with {metric:.2f} for values"},
+       {"monitor", Type::text, "", "the metric that tells the best ones; default: the newest is the best"},
+       {"mode", Type::text, "min", "which value is the best", words(ChoiceOf<MonitorMode>::words)},
+       {"save_top_k", Type::integer, "1", "how many of the best are kept; -1: all", {}, Range::at_least(-1)},
+       {"save_last", Type::boolean, "false", "keep the newest as well"},
+       {"every_n_train_steps", Type::integer, "0", "save after so many steps", {}, Range::at_least(0)},
+       {"every_n_epochs",
+        Type::integer,
+        "-1",
+        "save after so many epochs; -1: 1, or never by epochs where steps or a time are given",
+        {},
+        Range::at_least(-1)},
+       {"train_time_interval", Type::text, "", "save after this time: DD:HH:MM:SS, or seconds"},
+       {"save_on_train_epoch_end", Type::optional_boolean, "auto",
+        "at the end of each epoch, not of each validation"},
+       {"save_weights_only", Type::boolean, "false", "the model, and nothing to resume from"},
+       {"auto_insert_metric_name", Type::boolean, "true", "'epoch=3' in names, not '3'"}},
+      [](const Arguments& arguments) {
+        const std::int64_t epochs = arguments.integer("every_n_epochs");
+        return std::make_unique<ModelCheckpoint>(ModelCheckpoint::Options{
+            .dirpath = arguments.text("dirpath"),
+            .filename = arguments.text("filename"),
+            .monitor = arguments.text("monitor"),
+            .mode = *parse_choice<MonitorMode>(arguments.text("mode")),
+            .save_top_k = arguments.integer("save_top_k"),
+            .save_last = arguments.boolean("save_last"),
+            .every_n_train_steps = arguments.integer("every_n_train_steps"),
+            .every_n_epochs = epochs < 0 ? std::nullopt : std::optional(epochs),
+            .train_time_interval =
+                interval_of("checkpoint.train_time_interval", arguments.text("train_time_interval")),
+            .save_on_train_epoch_end = arguments.optional_boolean("save_on_train_epoch_end"),
+            .save_weights_only = arguments.boolean("save_weights_only"),
+            .auto_insert_metric_name = arguments.boolean("auto_insert_metric_name")});
+      });
+}
+
 }  // namespace
 
 void register_built_in(Registry& registry) {
   register_file_loggers(registry);
+  add_model_checkpoint(registry);
   add_early_stopping(registry);
   add(registry, "lr_monitor", "logs the learning rate", {},
       [](const Arguments&) { return std::make_unique<LearningRateMonitor>(); });

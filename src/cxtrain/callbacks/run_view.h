@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,17 @@ class Module;
 namespace cxtrain {
 
 struct Plan;
+class Filesystem;
+class StateDict;
+
+/// A checkpoint that is to be written (`RunView::save_checkpoint`).
+struct SaveRequest {
+  std::string path;                 ///< its folder; one of this name is replaced when the new one is complete
+  bool weights_only = false;        ///< the model, and nothing that a training would go on with
+  std::vector<std::string> remove;  ///< checkpoints that go once this one is complete
+  /// Called on every rank at the end of a later step, or of the training: whether it was written.
+  std::function<void(bool saved)> then;
+};
 
 /// What a running training shows of itself to modules and callbacks, and the little that they may ask of it.
 class RunView {
@@ -83,6 +95,21 @@ class RunView {
   /// nodes: once the state has been given to the callbacks, the run ends on every rank with exit status 75
   /// (`ExitCode::requeue`). For callbacks that write what they are given. The wish of one rank is enough.
   virtual void request_requeue(std::string reason) = 0;
+  /// Asks for a checkpoint on the disk, whatever the plans of those callbacks are that write some: one of
+  /// them takes the wish over (`take_save_request`). The wish of one rank is enough.
+  virtual void request_save() = 0;
+  /// Whether such a wish, or one for a requeue, is behind the state that is being made, and nobody has taken
+  /// it over. In `on_save_checkpoint`, on every rank alike.
+  virtual bool take_save_request() = 0;
+  /// Writes the state that `on_checkpoint` was given to the disk, in the background: the tensors are copied
+  /// when this returns. The ranks share the work: every rank calls it with the same path. Waits for an
+  /// earlier checkpoint that is not on the disk yet. What goes wrong is logged, and training goes on.
+  virtual void save_checkpoint(const StateDict& state, SaveRequest request) = 0;
+  /// Rank 0's text, on every rank, for decisions about what is on the disk. Every rank calls it at the same
+  /// point.
+  virtual std::string of_rank_zero(std::string text) = 0;
+  /// Where the run reads and writes.
+  virtual Filesystem& files() = 0;
 };
 
 }  // namespace cxtrain

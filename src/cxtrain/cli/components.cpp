@@ -80,6 +80,9 @@ Options with_all_arguments(Options options, const Components& components) {
     }
   };
   fill(options.callbacks, components.chosen.callbacks);
+  for (const ChosenComponent& chosen : components.chosen.callbacks) {
+    if (chosen.name == options.checkpoint.name) options.checkpoint.args = chosen.arguments.values();
+  }
   fill(options.loggers, components.chosen.loggers);
   return options;
 }

@@ -55,7 +55,7 @@ const OptionEntry* find_option(std::string_view key) {
 std::span<const ComponentEntry> component_table() {
   using Args = std::map<std::string, std::string>&;
   static constexpr auto name_of_strategy = [](const Options& o) { return o.trainer.strategy.value_or(""); };
-  static const std::array<ComponentEntry, 7> components{{
+  static const std::array<ComponentEntry, 8> components{{
       {.key = "model",
        .option = "model",
        .name = [](const Options& o) { return o.model.name; },
@@ -82,6 +82,7 @@ std::span<const ComponentEntry> component_table() {
        .saved = false,
        .name = name_of_strategy,
        .args = [](Options& o) -> Args { return o.strategy.args; }},
+      {.key = "checkpoint", .args = [](Options& o) -> Args { return o.checkpoint.args; }},
       {.key = "ddp", .alias_of = "strategy", .args = [](Options& o) -> Args { return o.strategy.ddp_args; }},
   }};
   return components;

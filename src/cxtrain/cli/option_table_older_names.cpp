@@ -68,6 +68,7 @@ void add_older_names(OptionTable& table) {
   };
   add("trainer.distributed_backend", "trainer.accelerator", "NAME");
   add("trainer.replace_sampler_ddp", "trainer.use_distributed_sampler", "BOOL").bare = "true";
+  add("trainer.resume_from_checkpoint", "ckpt_path", "PATH");
   add("trainer.checkpoint_callback", "trainer.enable_checkpointing", "BOOL").bare = "true";
   add("trainer.reload_dataloaders_every_epoch", "trainer.reload_dataloaders_every_n_epochs", "BOOL",
       epoch_switch)

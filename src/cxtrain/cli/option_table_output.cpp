@@ -13,7 +13,8 @@ void add_output_options(OptionTable& table) {
   add({"trainer.enable_progress_bar", "show progress"}, CXTRAIN_MEMBER(trainer.enable_progress_bar));
   add({"trainer.enable_model_summary", "show the model's layers"},
       CXTRAIN_MEMBER(trainer.enable_model_summary));
-  add({"trainer.enable_checkpointing", "false; checkpoints come with a later release"},
+  add({"trainer.enable_checkpointing",
+       "write checkpoints; --checkpoint.ARG sets the arguments of callbacks.model_checkpoint"},
       CXTRAIN_MEMBER(trainer.enable_checkpointing));
   add({"trainer.log_gpu_memory", "log the memory in use of every GPU, or the least and the most"},
       CXTRAIN_MEMBER(trainer.log_gpu_memory));
@@ -52,6 +53,12 @@ void add_general_options(OptionTable& table) {
   };
   add({"seed", "seed of every random number"}, CXTRAIN_MEMBER(seed));
   table.push_back(plugin_entry());
+  add_for("fit validate test predict",
+          {"ckpt_path",
+           "resume from this checkpoint, or evaluate it: last, best, auto (the newest that is whole, else "
+           "from the start), or a folder",
+           "PATH"},
+          CXTRAIN_MEMBER(ckpt_path));
   add({"timeout_seconds", "end the job when ranks wait longer than this for each other"},
       CXTRAIN_MEMBER(timeout_seconds));
   add({"quiet", "show warnings and errors only"}, CXTRAIN_MEMBER(quiet));

@@ -112,10 +112,6 @@ void check_optimisation(const TrainerOptions& trainer, Checker& check) {
 
 void check_output(const TrainerOptions& trainer, Checker& check) {
   check.at_least("log_every_n_steps", 0, trainer.log_every_n_steps, "0 means never");
-  if (trainer.enable_checkpointing == true) {
-    check.refuse("enable_checkpointing", "checkpoints come with a later release",
-                 "drop it, or write --enable_checkpointing false");
-  }
 }
 
 void check_devices(const TrainerOptions& trainer, Checker& check) {

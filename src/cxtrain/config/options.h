@@ -117,6 +117,9 @@ struct Options {
   std::vector<NamedOptions> callbacks;  ///< each of another name
   std::vector<NamedOptions> loggers;    ///< the same, besides the files that `logger` means
   StrategyOptions strategy;
+  /// Arguments of the ModelCheckpoint that a fit has by itself.
+  NamedOptions checkpoint{"model_checkpoint", {}};
+  std::optional<std::string> ckpt_path = {};  ///< last, best, auto, or a checkpoint's folder; absent: none
   std::optional<std::uint64_t> seed = {};
   std::vector<std::string> plugins;
   double timeout_seconds = 1800;  ///< how long a collective may take before the job is ended

@@ -33,7 +33,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return previous[b.size()];
 }
 
-constexpr std::string_view kNoCheckpoints = "checkpoints and resuming come with a later release";
 constexpr std::string_view kNoSuchDevice = "use --accelerator gpu, cpu or auto";
 
 constexpr std::array kRetired{
@@ -55,9 +54,6 @@ constexpr std::array kRetired{
     RetiredArgument{"flush_logs_every_n_steps", "100",
                     "metric files are flushed when their buffer is full and at the end; "
                     "--log_every_n_steps says how often there is something to write"},
-    RetiredArgument{"weights_save_path", "", kNoCheckpoints},
-    RetiredArgument{"resume_from_checkpoint", "", kNoCheckpoints},
-    RetiredArgument{"ckpt_path", "", kNoCheckpoints},
     RetiredArgument{"move_metrics_to_cpu", "false",
                     "what is logged are single numbers, of which the last is kept: there is nothing to move"},
     RetiredArgument{"multiple_trainloader_mode", "max_size_cycle",

@@ -9,6 +9,14 @@ bool names(const std::vector<NamedOptions>& list, std::string_view name) {
   return std::any_of(list.begin(), list.end(), [&](const NamedOptions& each) { return each.name == name; });
 }
 
+/// Whoever names checkpoints' arguments, or switches them on, wants them where nothing else is written, too.
+bool checkpoints_by_itself(const Options& options) {
+  const TrainerOptions& trainer = options.trainer;
+  const bool wanted = !options.checkpoint.args.empty();
+  return trainer.enable_checkpointing.value_or(trainer.logger || wanted) &&
+         !names(options.callbacks, options.checkpoint.name);
+}
+
 }  // namespace
 
 Options with_switches(Options options) {
@@ -25,6 +33,7 @@ Options with_switches(Options options) {
     trainer.auto_lr_find = false;
     trainer.auto_scale_batch_size.reset();
     trainer.logger = false;
+    trainer.enable_checkpointing = false;
     std::erase_if(options.callbacks, [](const NamedOptions& each) { return each.name == "early_stopping"; });
   }
   if (options.quiet) trainer.enable_progress_bar = false;
@@ -32,6 +41,7 @@ Options with_switches(Options options) {
     trainer.log_every_n_steps = 0;
     trainer.num_sanity_val_steps = 0;
     trainer.logger = false;
+    trainer.enable_checkpointing = false;
     trainer.enable_progress_bar = false;
     trainer.enable_model_summary = false;
   }
@@ -48,6 +58,7 @@ std::vector<NamedOptions> callbacks_asked_for(const Options& asked) {
   if (trainer.log_gpu_memory)
     callbacks.push_back({"gpu_memory", {{"log", std::string(word_of(*trainer.log_gpu_memory))}}});
   if (trainer.enable_progress_bar) callbacks.push_back({"progress_bar", {}});
+  if (checkpoints_by_itself(options)) callbacks.push_back(options.checkpoint);
   return callbacks;
 }
 

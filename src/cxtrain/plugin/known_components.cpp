@@ -40,7 +40,8 @@ ChosenComponents choose_components(Registry& registry, const Options& options,
   const auto choose = [&](const char* kind, const char* key, const std::vector<NamedOptions>& asked_for) {
     std::vector<ChosenComponent> chosen;
     for (const NamedOptions& wanted : asked_for) {
-      const std::string option = std::string(key) + "." + wanted.name;
+      const bool by_itself = &wanted == &asked_for.back() && wanted.name == options.checkpoint.name;
+      const std::string option = by_itself ? "checkpoint" : std::string(key) + "." + wanted.name;
       try {
         loader.require(kind, wanted.name);
         chosen.push_back({wanted.name, Arguments(registry.require(kind, wanted.name).arguments, wanted.args,

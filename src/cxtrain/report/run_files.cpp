@@ -4,7 +4,9 @@
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -15,18 +17,26 @@ namespace {
 
 constexpr std::string_view kPrefix = "version_";
 
+/// N of "version_N"; nothing for another name.
+std::optional<std::int64_t> version_of(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::int64_t version = 0;
+  const char* end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, version);
+  const bool is_one =
+      error == std::errc() && rest == end && version < std::numeric_limits<std::int64_t>::max();
+  return is_one ? std::optional(version) : std::nullopt;
+}
+
 /// One more than the highest version among `names`.
 std::int64_t next_version(std::span<const std::string> names) {
   std::int64_t next = 0;
-  for (const std::string& name : names) {
-    if (!name.starts_with(kPrefix)) continue;
-    std::int64_t version = 0;
-    const char* end = name.data() + name.size();
-    const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, version);
-    const bool is_one = error == std::errc() && rest == end;
-    if (is_one && version < std::numeric_limits<std::int64_t>::max()) next = std::max(next, version + 1);
-  }
+  for (const std::string& name : names) next = std::max(next, version_of(name).value_or(-1) + 1);
   return next;
+}
+
+std::string logs_of(const std::string& default_root_dir) {
+  return (std::filesystem::path(default_root_dir) / "cxtrain_logs").string();
 }
 
 }  // namespace
@@ -55,7 +65,7 @@ std::string to_json(const RunSummary& summary) {
 }
 
 std::string make_version_dir(Filesystem& files, const std::string& default_root_dir) {
-  const std::string logs = (std::filesystem::path(default_root_dir) / "cxtrain_logs").string();
+  const std::string logs = logs_of(default_root_dir);
   try {
     make_directories(files, logs);
     for (std::int64_t version = next_version(files.list(logs));; ++version) {
@@ -71,6 +81,19 @@ std::string make_version_dir(Filesystem& files, const std::string& default_root_
         "the run's folder '" + error.path() + "' cannot be created: " + error.reason().message(),
         "name a folder that you may write to");
   }
+}
+
+std::vector<std::string> version_dirs(Filesystem& files, const std::string& default_root_dir) {
+  const std::string logs = logs_of(default_root_dir);
+  const std::optional<Filesystem::Status> status = files.status(logs);
+  if (!status || !status->is_directory) return {};
+  std::map<std::int64_t, std::string, std::greater<>> newest_first;
+  for (const std::string& name : files.list(logs)) {
+    if (const auto version = version_of(name)) newest_first[*version] = logs + "/" + name;
+  }
+  std::vector<std::string> paths;
+  for (const auto& [version, path] : newest_first) paths.push_back(path);
+  return paths;
 }
 
 }  // namespace cxtrain

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cxtrain/base/filesystem.h"
 
@@ -37,5 +38,9 @@ std::string to_json(const RunSummary& summary);
 /// is) and returns its path, which a crash leaves there. Runs that start at the same time get different ones.
 /// One rank calls it. Throws ConfigError.
 std::string make_version_dir(Filesystem& files, const std::string& default_root_dir);
+
+/// The folders of runs below `default_root_dir`, the newest (of the highest number) first; none where nothing
+/// has run yet.
+std::vector<std::string> version_dirs(Filesystem& files, const std::string& default_root_dir);
 
 }  // namespace cxtrain

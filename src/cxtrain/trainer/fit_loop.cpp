@@ -43,6 +43,7 @@ void FitLoop::train() {
   while (!done()) run_epoch();
   agree();  // what the last step's hooks have asked for
   make_checkpoint_if_wanted();
+  finish_checkpoint();
   run_.call(hooks::on_train_end);
 }
 
@@ -153,6 +154,7 @@ void FitLoop::run_batch(Batch& batch) {
   note_contribution(step, loss);
   ++state.batch;
   state.samples += samples_over_ranks();
+  run_.samples_per_step = step.first ? samples_over_ranks() : run_.samples_per_step + samples_over_ranks();
   bool stepped = false;
   if (step.last) {
     tell_contribution(contribution_);
@@ -203,8 +205,10 @@ void FitLoop::after_step(bool stepped) {
 void FitLoop::agree() { heed(run_.agree()); }
 
 void FitLoop::heed(std::uint64_t wishes) {
+  if ((wishes & Run::kSaving) == 0 && run_.checkpointer) run_.checkpointer->proceed();
   if ((wishes & Run::kRequeueRequested) != 0) requeue_wanted_ = true;
-  if ((wishes & Run::kCheckpointRequested) != 0 || requeue_wanted_) checkpoint_wanted_ = true;
+  if ((wishes & Run::kSaveRequested) != 0 || requeue_wanted_) run_.save_agreed = checkpoint_wanted_ = true;
+  if ((wishes & Run::kCheckpointRequested) != 0) checkpoint_wanted_ = true;
   if ((wishes & Run::kStopRequested) == 0 || stopping_) return;
   stopping_ = true;
   if (run_.stop_requested && !run_.stop_reason.empty()) log_info(run_.stop_reason);
@@ -212,15 +216,22 @@ void FitLoop::heed(std::uint64_t wishes) {
 
 void FitLoop::make_checkpoint_if_wanted() {
   if (!std::exchange(checkpoint_wanted_, false)) return;
-  run_.checkpoint_requested = false;
+  run_.checkpoint_requested = run_.save_requested = false;
   if (state_ == nullptr) return;
   finite_.answer();
   run_.write_pending_row();
+  finish_checkpoint();  // callbacks decide by what is on the disk
   const StateDict saved = state_->save();
   run_.call(hooks::on_checkpoint, saved);
+  run_.save_agreed = false;
   if (!requeue_wanted_) return;
+  finish_checkpoint();
   if (!run_.requeue_reason.empty()) log_info(run_.requeue_reason);
   throw Interrupted(ExitCode::requeue);
+}
+
+void FitLoop::finish_checkpoint() {
+  if (run_.checkpointer) run_.checkpointer->finish();
 }
 
 bool FitLoop::validation_due() const {

@@ -43,6 +43,7 @@ class FitLoop final : private StepObserver {
   void heed(std::uint64_t wishes);
   void tell_contribution(Optimization::Contribution contribution);
   void make_checkpoint_if_wanted();
+  void finish_checkpoint();
   void require_same_epoch() const;
 
   Run& run_;

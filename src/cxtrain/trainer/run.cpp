@@ -1,15 +1,17 @@
 #include "cxtrain/trainer/run.h"
 
+#include <chrono>
 #include <utility>
 
 #include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/stop_signals.h"
+#include "cxtrain/base/version.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
 namespace {
 
-constexpr std::uint64_t kInterrupted = 8, kTerminated = 16;
+constexpr std::uint64_t kInterrupted = 8, kTerminated = 16;  // beside Run's own
 
 }  // namespace
 
@@ -32,6 +34,27 @@ void Run::request_stop(std::string reason) {
 void Run::request_requeue(std::string reason) {
   if (!requeue_requested) requeue_reason = std::move(reason);
   requeue_requested = true;
+}
+
+void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
+  Manifest manifest;
+  manifest.program = std::string("cxtrain ") + CXTRAIN_VERSION;
+  manifest.epoch = state.epoch;
+  manifest.batch = state.batch;
+  manifest.global_step = state.global_step;
+  manifest.samples = state.samples;
+  manifest.seed = state.seed;
+  manifest.global_batch = samples_per_step;
+  manifest.world_size = parts.world.size();
+  manifest.strategy = parts.plan.strategy;
+  manifest.precision = parts.plan.precision;
+  manifest.model = parts.options.model.name;
+  manifest.created =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  if (parts.config_text != nullptr) manifest.config = *parts.config_text;
+  manifest.log_dir = parts.log_dir;
+  manifest.metrics = metrics.all();
+  checkpointer->save(state_to_save, std::move(request), std::move(manifest));
 }
 
 void Run::call_train_epoch_end(const std::function<void()>& between) {
@@ -72,6 +95,8 @@ std::uint64_t Run::wishes() const {
   if (stop_requested) flags |= kStopRequested;
   if (checkpoint_requested) flags |= kCheckpointRequested;
   if (requeue_requested) flags |= kRequeueRequested;
+  if (save_requested) flags |= kSaveRequested;
+  if (checkpointer && checkpointer->busy()) flags |= kSaving;
   if (const int signal = StopSignals::received(); signal != 0) {
     flags |= signal == SIGINT ? kInterrupted : kTerminated;
   }

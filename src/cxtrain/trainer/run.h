@@ -15,6 +15,7 @@
 #include "cxtrain/report/metric_loggers.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/batch_transfer.h"
+#include "cxtrain/trainer/checkpointer.h"
 #include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/hooks.h"
 #include "cxtrain/trainer/metric_store.h"
@@ -62,6 +63,8 @@ class Run final : public RunView {
     Generators& generators;                     ///< this rank's
     std::optional<at::ScalarType> input_dtype;  ///< floating-point inputs are converted to it
     std::string log_dir = {};                   ///< empty: nothing is written
+    Filesystem* files = nullptr;                ///< where it is
+    const std::string* config_text = nullptr;   ///< config.yaml
   };
   explicit Run(Parts parts);
 
@@ -108,6 +111,11 @@ class Run final : public RunView {
   void request_stop(std::string reason) override;
   void request_checkpoint() override { checkpoint_requested = true; }
   void request_requeue(std::string reason) override;
+  void request_save() override { save_requested = true; }
+  bool take_save_request() override { return std::exchange(save_agreed, false); }
+  void save_checkpoint(const StateDict& state_to_save, SaveRequest request) override;
+  std::string of_rank_zero(std::string text) override { return parts.world.broadcast(std::move(text)); }
+  Filesystem& files() override { return *parts.files; }
 
   /// Runs a hook (`hooks::on_...`): of every callback, then of the module. What it logs is treated by its
   /// rule, with the weight of what surrounds it.
@@ -135,8 +143,9 @@ class Run final : public RunView {
   /// Gives back the device's memory that batches lay in; none may be held any more.
   void drop_batches();
 
-  /// The flags (bits from kFirstFlag on) that any rank has set, and kStopRequested, kCheckpointRequested and
-  /// kRequeueRequested where any has asked for that. Throws Interrupted, on all ranks, where SIGINT or
+  /// The flags (bits from kFirstFlag on) that any rank has set, kStopRequested, kCheckpointRequested,
+  /// kRequeueRequested and kSaveRequested where any has asked for that, and kSaving while any writes its part
+  /// of a checkpoint. Throws Interrupted, on all ranks, where SIGINT or
   /// SIGTERM has come to any (`StopSignals`). Collective.
   std::uint64_t agree(std::uint64_t flags = 0);
   /// The same at the end of a step between whose halves of an agreement (below) this comes. Where ranks
@@ -148,7 +157,7 @@ class Run final : public RunView {
   void begin_agreement(std::uint64_t flags);
   std::uint64_t end_agreement();
   static constexpr std::uint64_t kStopRequested = 1, kCheckpointRequested = 2, kRequeueRequested = 4,
-                                 kFirstFlag = 256;
+                                 kSaveRequested = 32, kSaving = 64, kFirstFlag = 256;
 
   void start_clock() { started_ = clock.now(); }
   /// Seconds spent on training batches so far, without validations and the hooks of fits and epochs; of a run
@@ -186,7 +195,11 @@ class Run final : public RunView {
   bool checkpoint_requested = false;  ///< by this rank; nobody has made it yet
   std::string requeue_reason;         ///< set on the rank that asks
   bool requeue_requested = false;
-  bool resumed = false;  ///< `load_place` was called
+  bool save_requested = false;               ///< by this rank
+  bool save_agreed = false;                  ///< by all ranks; nobody has taken it over
+  std::int64_t samples_per_step = 0;         ///< over all ranks and micro-batches
+  std::optional<Checkpointer> checkpointer;  ///< in a fit
+  bool resumed = false;                      ///< `load_place` was called
   Tuned tuned;
   double first_step_seconds = 0;
 

@@ -70,7 +70,7 @@ void Session::open() {
   generators_.emplace(context_.devices);
   run_ = std::make_unique<Run>(Run::Parts{world, inputs_.options, inputs_.plan, module_, *strategy_,
                                           inputs_.device, *generators_, precision_.module_dtype,
-                                          belongings_.log_dir});
+                                          belongings_.log_dir, &inputs_.files, &inputs_.config_text});
   borrow();
   belongings_.where = [run = run_.get()] { return run->where(); };
   world.set_timeout(inputs_.options.timeout_seconds, belongings_.where);

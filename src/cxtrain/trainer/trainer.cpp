@@ -21,6 +21,7 @@
 #include "cxtrain/trainer/divide_cores.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit_loop.h"
+#include "cxtrain/trainer/resume.h"
 #include "cxtrain/trainer/session.h"
 #include "cxtrain/trainer/training_state.h"
 #include "cxtrain/trainer/tuner.h"
@@ -176,7 +177,10 @@ void Trainer::fail(Session& session, const std::exception& error) const {
   world_.abort(status);
 }
 
-RunSummary Trainer::fit(Module& module, DataModule& data) { return fit_from(nullptr, module, data); }
+RunSummary Trainer::fit(Module& module, DataModule& data) {
+  const std::optional<LoadedCheckpoint> from = load_checkpoint(world_, *files_, options_, module);
+  return fit_from(from ? &from->state : nullptr, module, data);
+}
 
 RunSummary Trainer::fit(Module& module, DataModule& data, const StateDict& checkpoint) {
   return fit_from(&checkpoint, module, data);
@@ -208,6 +212,8 @@ RunSummary Trainer::fit_from(const StateDict* checkpoint, Module& module, DataMo
     const AnomalyDetection anomalies(options_.trainer.detect_anomaly);
     TrainingState state(run, data, *optimization);
     if (checkpoint != nullptr) state.load(*checkpoint);
+    run.checkpointer.emplace(
+        Checkpointer::Parts{world_, *files_, run.parts.module, state.sections_of_each_rank()});
     FitLoop loop(run, loaders, *optimization, &state);
     run_loop(session, [&] { loop.fit(); });
   });

@@ -125,6 +125,14 @@ StateDict TrainingState::save() const {
   return state;
 }
 
+std::set<std::string> TrainingState::sections_of_each_rank() const {
+  std::set<std::string> sections;
+  for (const Stateful* part : parts_) {
+    if (part->differs_between_ranks()) sections.insert(part->state_key());
+  }
+  return sections;
+}
+
 void TrainingState::load(StateDict state) {
   run_agreed(run_.parts.world, [&] {
     for (Stateful* part : parts_) part->load(state.section(part->state_key()));

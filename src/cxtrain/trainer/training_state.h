@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ class TrainingState {
 
   /// Between two steps, on every rank. Tensors are the training's own.
   StateDict save() const;
+
+  /// The sections in which ranks remember different things.
+  std::set<std::string> sections_of_each_rank() const;
 
   /// Takes over what a fit like this one has saved, on a rank of the same number; before the hooks of a
   /// beginning. Throws StateError, on all ranks alike, naming what is missing or of another kind. Collective.

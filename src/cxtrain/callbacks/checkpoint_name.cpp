@@ -1,0 +1,74 @@
+#include "cxtrain/callbacks/checkpoint_name.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <regex>
+
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+namespace {
+
+/// {name} or {name:format}; a format is Python's, as far as numbers in names need it.
+const std::regex& placeholder() {
+  static const std::regex pattern(R"(\{([^{}:]+)(?::(0?)([0-9]{0,2})(?:\.([0-9]{1,2}))?([dfeg]?))?\})");
+  return pattern;
+}
+
+std::string shortest(double value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+std::string formatted(double value, const std::smatch& match) {
+  const std::string width = match[3].str(), precision = match[4].str(), type = match[5].str();
+  if (width.empty() && precision.empty() && type.empty()) return shortest(value);
+  std::string format = "%" + match[2].str() + width;
+  std::array<char, 400> text{};  // the longest %f of a double, and more than the widest
+  int length = 0;
+  const bool whole = type == "d" || (type.empty() && precision.empty() && value == std::floor(value));
+  if (whole && std::isfinite(value)) {
+    length = std::snprintf(text.data(), text.size(), (format + "lld").c_str(), static_cast<long long>(value));
+  } else {
+    if (!precision.empty()) format += "." + precision;
+    length = std::snprintf(text.data(), text.size(),
+                           (format + (type.empty() || type == "d" ? "g" : type)).c_str(), value);
+  }
+  return {text.data(), static_cast<std::size_t>(length)};
+}
+
+}  // namespace
+
+std::string checkpoint_name(const std::string& filename, const std::map<std::string, double>& values,
+                            bool auto_insert_metric_name) {
+  std::string name, rest = filename;
+  for (std::smatch match; std::regex_search(rest, match, placeholder()); rest = match.suffix()) {
+    const auto value = values.find(match[1].str());
+    name += match.prefix();
+    if (auto_insert_metric_name) name += match[1].str() + "=";
+    name += formatted(value == values.end() ? 0 : value->second, match);
+  }
+  name += rest;
+  // A metric may be called "loss/train".
+  for (char& c : name) {
+    if (c == '/') c = '_';
+  }
+  return name;
+}
+
+void check_name_template(const std::string& filename) {
+  const std::string without = std::regex_replace(filename, placeholder(), "0");
+  if (without.find_first_of("{}") != std::string::npos) {
+    throw ConfigError("checkpoint.filename", "'" + filename + "' has a { } that is no {name} or {name:.2f}",
+                      "{epoch}-{step}-{val_loss:.3f}");
+  }
+  if (without.find('/') != std::string::npos || without == "." || without == "..") {
+    throw ConfigError("checkpoint.filename", "'" + filename + "' is not the name of a file",
+                      "--checkpoint.dirpath names the folder");
+  }
+}
+
+}  // namespace cxtrain

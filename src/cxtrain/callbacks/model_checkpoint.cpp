@@ -1,0 +1,254 @@
+#include "cxtrain/callbacks/model_checkpoint.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/filesystem.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/callbacks/checkpoint_name.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr double kRetrySeconds = 30;
+
+std::set<std::string> paths_of(const ModelCheckpoint::Kept& kept) {
+  std::set<std::string> paths;
+  for (const auto& [path, value] : kept.best) paths.insert(path);
+  if (!kept.last_path.empty()) paths.insert(kept.last_path);
+  return paths;
+}
+
+bool same_folder(const std::string& a, const std::string& b) {
+  std::error_code failed;
+  const auto canonical = [&](const std::string& path) {
+    return std::filesystem::weakly_canonical(path, failed);
+  };
+  return a == b || (canonical(a) == canonical(b) && !failed);
+}
+
+[[noreturn]] void refuse_option(const char* name, const std::string& why, const std::string& hint = "") {
+  throw ConfigError(std::string("checkpoint.") + name, why, hint);
+}
+
+}  // namespace
+
+ModelCheckpoint::ModelCheckpoint(Options options) : options_(std::move(options)) {
+  if (options_.filename.empty()) options_.filename = "{epoch}-{step}";
+  if (options_.save_top_k < -1) refuse_option("save_top_k", "is a number of checkpoints, or -1 for all");
+  if (options_.monitor.empty() && options_.save_top_k > 1) {
+    refuse_option("save_top_k", std::to_string(options_.save_top_k) + " best ones need a metric to compare",
+                  "--checkpoint.monitor val_loss");
+  }
+  const bool by_steps = options_.every_n_train_steps > 0, by_time = options_.train_time_interval > 0;
+  const bool by_epochs = options_.every_n_epochs.value_or(0) > 0;
+  if (by_steps + by_time + by_epochs > 1) {
+    refuse_option("every_n_train_steps",
+                  "every_n_train_steps, train_time_interval and every_n_epochs exclude each other",
+                  "give one of them");
+  }
+  if (!options_.every_n_epochs) options_.every_n_epochs = by_steps || by_time ? 0 : 1;
+  check_name_template(options_.filename);
+}
+
+void ModelCheckpoint::setup(RunView& run, std::string_view stage) { run_ = stage == "fit" ? &run : nullptr; }
+
+void ModelCheckpoint::on_train_start(RunView& run) {
+  next_by_clock_ = clock_.now() + options_.train_time_interval;
+  // Of what a resumed run remembers, somebody may have removed some.
+  std::string there;
+  if (run.rank() == 0) {
+    for (const std::string& path : paths_of(kept_)) {
+      if (run.files().status(path)) there += path + '\n';
+    }
+  }
+  there = '\n' + run.of_rank_zero(std::move(there));
+  const auto gone = [&](const std::string& path) {
+    return there.find('\n' + path + '\n') == std::string::npos;
+  };
+  std::erase_if(kept_.best, [&](const auto& entry) { return gone(entry.first); });
+  if (gone(kept_.last_path)) kept_.last_path.clear();
+  if (gone(kept_.best_path)) kept_.best_path.clear();
+}
+
+void ModelCheckpoint::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
+  const std::int64_t every = options_.every_n_train_steps;
+  if (every > 0 && run.global_step() % every == 0) trigger(run, /*metrics_are_new=*/false);
+  const bool by_clock = failed_ || options_.train_time_interval > 0;
+  if (!by_clock || run.rank() != 0 || clock_.now() < next_by_clock_) return;
+  clock_rang_ = true;
+  run.request_checkpoint();
+}
+
+bool ModelCheckpoint::due_by_epoch(const RunView& run) const {
+  const std::int64_t every = *options_.every_n_epochs;
+  return every > 0 && (run.current_epoch() + 1) % every == 0;
+}
+
+void ModelCheckpoint::on_validation_end(RunView& run) {
+  const bool at_epoch_end = options_.save_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
+  if (!run.sanity_checking() && !at_epoch_end && due_by_epoch(run)) trigger(run, /*metrics_are_new=*/true);
+}
+
+void ModelCheckpoint::on_train_epoch_end(RunView& run) {
+  const bool at_epoch_end = options_.save_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
+  if (at_epoch_end && due_by_epoch(run)) trigger(run, /*metrics_are_new=*/true);
+}
+
+void ModelCheckpoint::trigger(RunView& run, bool metrics_are_new) {
+  if (run.global_step() == 0 || run.global_step() == triggered_at_step_) return;
+  triggered_at_step_ = run.global_step();
+  due_ = Due{run.current_epoch(), metrics_are_new};
+  run.request_checkpoint();
+}
+
+/// Rank 0's clock decides for all.
+bool ModelCheckpoint::due_by_clock(RunView& run) {
+  if (options_.train_time_interval <= 0 && !failed_) return false;
+  const bool rang = run.of_rank_zero(clock_rang_ ? "yes" : "no") == "yes";
+  clock_rang_ = false;
+  if (rang) next_by_clock_ = clock_.now() + std::max(options_.train_time_interval, kRetrySeconds * failed_);
+  return rang;
+}
+
+void ModelCheckpoint::on_save_checkpoint(StateDict& state) {
+  planned_.reset();
+  if (run_ != nullptr) {
+    if (!due_ && due_by_clock(*run_)) due_ = Due{run_->current_epoch(), false};
+    const bool asked_for = run_->take_save_request();
+    if (due_ || asked_for) plan_save(*run_, asked_for);
+  }
+  due_.reset();
+  const Kept& kept = planned_ ? planned_->kept : kept_;
+  StateDict& best = state.make_section("best_k_models");
+  for (const auto& [path, value] : kept.best) best.set(path, value);
+  state.set("best_model_path", kept.best_path);
+  state.set("last_model_path", kept.last_path);
+}
+
+void ModelCheckpoint::on_load_checkpoint(const StateDict& state) {
+  kept_ = {};
+  // What lies in the folder of another run is that run's. The same folder may have another name by now.
+  const std::string own = run_ != nullptr ? folder(*run_) : std::string();
+  const auto here = [&](const std::string& path) {
+    return path.empty() || !same_folder(parent_directory(path), own)
+               ? std::string()
+               : own + "/" + std::filesystem::path(path).filename().string();
+  };
+  for (const auto& [path, value] : state.section("best_k_models").values()) {
+    if (const std::string found = here(path); !found.empty()) kept_.best[found] = std::get<double>(value);
+  }
+  kept_.best_path = here(state.text("best_model_path"));
+  kept_.last_path = here(state.text("last_model_path"));
+}
+
+void ModelCheckpoint::on_checkpoint(RunView& run, const StateDict& state) {
+  if (!planned_) return;
+  SaveRequest request{planned_->path, options_.save_weights_only, planned_->remove, {}};
+  request.then = [this](bool saved) {
+    failed_ = !saved;
+    if (saved) {
+      kept_ = planned_->kept;
+    } else {
+      next_by_clock_ = clock_.now() + kRetrySeconds;
+    }
+    planned_.reset();
+  };
+  run.save_checkpoint(state, std::move(request));
+}
+
+/// Decides whether a checkpoint is written now, and which ones it replaces; the same on all ranks.
+void ModelCheckpoint::plan_save(RunView& run, bool asked_for) {
+  const std::int64_t epoch = due_ ? due_->epoch : run.current_epoch();
+  Plan plan;
+  plan.kept = kept_;
+  const std::optional<double> value = due_ ? monitored(run, due_->metrics_are_new) : std::nullopt;
+  const bool among_best = due_ && options_.save_top_k != 0 && (options_.monitor.empty() || value) &&
+                          makes_room(plan.kept, value.value_or(0));
+  if (!among_best && !options_.save_last && !asked_for) return;
+  plan.path = choose_path(run, epoch);
+  if (among_best) {
+    plan.kept.best[plan.path] = value.value_or(0);
+    plan.kept.best_path = options_.monitor.empty() ? plan.path : best_of(plan.kept);
+  }
+  plan.kept.last_path = plan.path;
+  const std::set<std::string> before = paths_of(kept_), after = paths_of(plan.kept);
+  std::set_difference(before.begin(), before.end(), after.begin(), after.end(),
+                      std::back_inserter(plan.remove));
+  planned_ = std::move(plan);
+}
+
+std::optional<double> ModelCheckpoint::monitored(RunView& run, bool has_to_be_there) {
+  if (options_.monitor.empty()) return std::nullopt;
+  const std::optional<double> value = run.metric_of_all_ranks(options_.monitor);
+  if (!value && has_to_be_there) {
+    std::string known;
+    for (const std::string& name : run.metric_names()) known += (known.empty() ? "" : ", ") + name;
+    throw TrainingError("checkpoints follow `" + options_.monitor +
+                        "` (--checkpoint.monitor), but nothing of this name has been logged; logged: " +
+                        (known.empty() ? "nothing" : known));
+  }
+  if (!value || !std::isnan(*value)) return value;
+  const double infinity = std::numeric_limits<double>::infinity();
+  return options_.mode == MonitorMode::min ? infinity : -infinity;  // the worst there is
+}
+
+bool ModelCheckpoint::better(double a, double b) const {
+  return options_.mode == MonitorMode::min ? a < b : a > b;
+}
+
+/// Whether a checkpoint of this value is one of the best; then one less is among them where they are enough.
+bool ModelCheckpoint::makes_room(Kept& kept, double value) const {
+  if (options_.save_top_k == -1 || std::ssize(kept.best) < options_.save_top_k) return true;
+  if (options_.monitor.empty()) {
+    kept.best.clear();
+    return true;
+  }
+  const auto worst =
+      std::max_element(kept.best.begin(), kept.best.end(),
+                       [this](const auto& a, const auto& b) { return better(a.second, b.second); });
+  if (!better(value, worst->second)) return false;
+  kept.best.erase(worst);
+  return true;
+}
+
+std::string ModelCheckpoint::best_of(const Kept& kept) const {
+  return std::min_element(kept.best.begin(), kept.best.end(),
+                          [this](const auto& a, const auto& b) { return better(a.second, b.second); })
+      ->first;
+}
+
+std::string ModelCheckpoint::folder(const RunView& run) const {
+  return options_.dirpath.empty() ? run.log_dir() + "/checkpoints" : options_.dirpath;
+}
+
+/// A checkpoint that somebody else has left there is not overwritten.
+std::string ModelCheckpoint::choose_path(RunView& run, std::int64_t epoch) const {
+  std::string path;
+  if (run.rank() == 0) {
+    std::map<std::string, double> values;
+    for (const std::string& name : run.metric_names()) {
+      if (const auto value = run.metric(name)) values[name] = *value;
+    }
+    values["epoch"] = static_cast<double>(epoch);
+    values["step"] = static_cast<double>(run.global_step());
+    const std::string name =
+        folder(run) + "/" + checkpoint_name(options_.filename, values, options_.auto_insert_metric_name);
+    path = name + ".ckpt";
+    const std::set<std::string> own = paths_of(kept_);
+    for (int version = 1; !own.contains(path) && run.files().status(path); ++version)
+      path = name + "-v" + std::to_string(version) + ".ckpt";
+  }
+  return run.of_rank_zero(std::move(path));
+}
+
+std::string ModelCheckpoint::state_key() const {
+  return "ModelCheckpoint{monitor: " + options_.monitor + ", mode: " + std::string(word_of(options_.mode)) +
+         ", every_n_train_steps: " + std::to_string(options_.every_n_train_steps) +
+         ", every_n_epochs: " + std::to_string(*options_.every_n_epochs) + "}";
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cxtrain/base/clock.h"
+#include "cxtrain/callbacks/callback.h"
+#include "cxtrain/config/values.h"
+
+namespace cxtrain {
+
+/// Writes checkpoints as the training goes, and keeps the best of them: Lightning's ModelCheckpoint. What is
+/// written when, and which ones are removed, is the same on all ranks.
+///
+/// A checkpoint is removed once a later one is complete, never before. The newest is kept besides the best
+/// ones with `save_last`, and where a run was stopped.
+class ModelCheckpoint final : public Callback {
+ public:
+  struct Options {
+    std::string dirpath;   ///< empty: `checkpoints` in the run's folder
+    std::string filename;  ///< empty: "{epoch}-{step}"; "{val_loss:.2f}" is a metric's value
+    std::string monitor;   ///< a metric; empty: none, and the newest is the best
+    MonitorMode mode = MonitorMode::min;
+    std::int64_t save_top_k = 1;  ///< so many are kept; -1: all; 0: none
+    bool save_last = false;
+    std::int64_t every_n_train_steps = 0;             ///< 0: not by steps
+    std::optional<std::int64_t> every_n_epochs = {};  ///< absent: 1 unless steps or seconds are given
+    double train_time_interval = 0;                   ///< seconds; 0: not by time
+    /// Whether it is at the end of each epoch that it saves, or of each validation. Absent: at the end of the
+    /// epoch where no validation falls anywhere else.
+    std::optional<bool> save_on_train_epoch_end = {};
+    bool save_weights_only = false;
+    bool auto_insert_metric_name = true;  ///< "{epoch}" becomes "epoch=3", not "3"
+  };
+  /// Throws ConfigError for values that exclude each other.
+  explicit ModelCheckpoint(Options options);
+
+  bool monitors() const override { return true; }
+  void setup(RunView& run, std::string_view stage) override;
+  void on_train_start(RunView& run) override;
+  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
+                          std::int64_t batch_idx) override;
+  void on_validation_end(RunView& run) override;
+  void on_train_epoch_end(RunView& run) override;
+  void on_checkpoint(RunView& run, const StateDict& state) override;
+
+  void on_save_checkpoint(StateDict& state) override;
+  void on_load_checkpoint(const StateDict& state) override;
+  std::string state_key() const override;
+
+  const std::string& best_model_path() const { return kept_.best_path; }
+  const std::string& last_model_path() const { return kept_.last_path; }
+
+  /// What is on the disk, and why it stays.
+  struct Kept {
+    std::map<std::string, double> best;  ///< path -> value of the monitored metric, at most `save_top_k`
+    std::string best_path;
+    std::string last_path;  ///< the newest
+  };
+
+ private:
+  struct Plan {
+    std::string path;
+    std::vector<std::string> remove;
+    Kept kept;  ///< once it is written
+  };
+
+  /// A checkpoint that is to be made at the end of the step.
+  struct Due {
+    std::int64_t epoch;    ///< for its name: at the end of an epoch, that one
+    bool metrics_are_new;  ///< a validation or an epoch has just ended: what is monitored must be there
+  };
+
+  void trigger(RunView& run, bool metrics_are_new);
+  bool due_by_epoch(const RunView& run) const;
+  bool due_by_clock(RunView& run);
+  void plan_save(RunView& run, bool asked_for);
+  std::optional<double> monitored(RunView& run, bool has_to_be_there);
+  bool makes_room(Kept& kept, double value) const;
+  std::string best_of(const Kept& kept) const;
+  std::string choose_path(RunView& run, std::int64_t epoch) const;
+  std::string folder(const RunView& run) const;
+  bool better(double a, double b) const;
+
+  Options options_;
+  RunView* run_ = nullptr;  ///< of the fit that goes on
+  SteadyClock clock_;
+  double next_by_clock_ = 0;  ///< on rank 0: when the interval is over, or a failed attempt is repeated
+  bool clock_rang_ = false;   ///< on rank 0
+  std::int64_t triggered_at_step_ = -1;  ///< one checkpoint a step
+  std::optional<Due> due_;
+  std::optional<Plan> planned_;  ///< from `on_save_checkpoint` until it is written or has failed
+  Kept kept_;
+  bool failed_ = false;  ///< the last attempt
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,142 @@
+#include "cxtrain/checkpoint/checkpoint_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "cxtrain/checkpoint/checkpoint_error.h"
+#include "cxtrain/checkpoint/checksum.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr std::size_t kChunk = std::size_t{4} << 20;
+
+std::string in_folder(const std::string& folder, std::string_view name) {
+  return folder + "/" + std::string(name);
+}
+
+/// A folder of files, the manifest first: without it, it is no checkpoint.
+void remove_folder(Filesystem& files, const std::string& path) {
+  if (!files.status(path)) return;
+  std::vector<std::string> names = files.list(path);
+  std::stable_partition(names.begin(), names.end(),
+                        [](const std::string& name) { return name == Manifest::kFile; });
+  for (const std::string& name : names) files.remove(in_folder(path, name));
+  files.remove(path);
+}
+
+void write_file(Filesystem& files, const std::string& path, std::string_view content) {
+  const std::unique_ptr<WritableFile> file = files.create(path);
+  file->write(content);
+  file->sync();
+  file->close();
+}
+
+bool is_checkpoint_name(const std::string& name) {
+  return name.ends_with(".ckpt") || name.ends_with(std::string(".ckpt") + kOldSuffix);
+}
+
+}  // namespace
+
+void begin_checkpoint(Filesystem& files, const std::string& path) {
+  make_directories(files, parent_directory(path));
+  const std::string part = path + kPartSuffix;
+  remove_folder(files, part);
+  if (!files.make_directory(part)) throw FileError("create the folder", part, EEXIST);
+}
+
+CheckpointFile write_checkpoint_file(Filesystem& files, const std::string& path, const Staging::File& file,
+                                     const std::function<bool()>& go_on) {
+  const std::unique_ptr<WritableFile> out = files.create(in_folder(path + kPartSuffix, file.name));
+  Checksum checksum;
+  for (std::size_t begin = 0; begin < file.bytes.size(); begin += kChunk) {
+    if (!go_on()) return {file.name, file.bytes.size(), ""};
+    const std::string_view chunk = file.bytes.substr(begin, kChunk);
+    out->write(chunk);
+    checksum.add(chunk);
+  }
+  out->sync();
+  out->close();
+  return {file.name, file.bytes.size(), checksum.text()};
+}
+
+void publish_checkpoint(Filesystem& files, const std::string& path, const Manifest& manifest) {
+  const std::string part = path + kPartSuffix, old = path + kOldSuffix, parent = parent_directory(path);
+  write_file(files, in_folder(part, Manifest::kFile), to_text(manifest));
+  files.sync_directory(part);
+  const bool replaces = files.status(path).has_value();
+  if (replaces) {
+    remove_folder(files, old);
+    files.rename(path, old);
+    // Or the two renames could come to the disk in the other order.
+    files.sync_directory(parent);
+  }
+  files.rename(part, path);
+  files.sync_directory(parent);
+  if (replaces) remove_folder(files, old);
+}
+
+void remove_checkpoint(Filesystem& files, const std::string& path) {
+  for (const char* suffix : {"", kPartSuffix, kOldSuffix}) remove_folder(files, path + suffix);
+}
+
+Manifest read_manifest(Filesystem& files, const std::string& path) {
+  const std::string file = in_folder(path, Manifest::kFile);
+  const std::optional<Filesystem::Status> status = files.status(path);
+  if (!status) throw CheckpointError("there is no checkpoint '" + path + "'");
+  if (!files.status(file))
+    throw CheckpointError("'" + path + "' is no checkpoint: it has no " + std::string(Manifest::kFile) +
+                          (status->is_directory ? "" : "; a file of weights is read by --model.weights"));
+  return manifest_from(read_whole_file(files, file), file);
+}
+
+void verify_files(Filesystem& files, const std::string& path, const Manifest& manifest, int share,
+                  int shares) {
+  std::string chunk(kChunk, '\0');
+  for (std::size_t i = static_cast<std::size_t>(share); i < manifest.files.size();
+       i += static_cast<std::size_t>(shares)) {
+    const CheckpointFile& expected = manifest.files[i];
+    const std::string name = in_folder(path, expected.name);
+    const auto refuse = [&](const std::string& why) {
+      throw CheckpointError("the checkpoint '" + path + "' is damaged: " + expected.name + " " + why +
+                            "; use another checkpoint (--ckpt_path auto looks for one)");
+    };
+    const auto status = files.status(name);
+    if (!status) refuse("is missing");
+    if (status->size != expected.bytes)
+      refuse("has " + std::to_string(status->size) + " bytes, and had " + std::to_string(expected.bytes));
+    const std::unique_ptr<ReadableFile> file = files.open(name);
+    Checksum checksum;
+    for (std::uint64_t offset = 0; offset < expected.bytes;) {
+      const std::size_t got = file->read(offset, {chunk.data(), chunk.size()});
+      if (got == 0) refuse("ends too early");
+      checksum.add({chunk.data(), got});
+      offset += got;
+    }
+    if (checksum.text() != expected.xxh3) refuse("has other bytes than it had when it was written");
+  }
+}
+
+std::vector<FoundCheckpoint> find_checkpoints(Filesystem& files, const std::string& folder,
+                                              std::vector<std::string>& damaged) {
+  std::vector<FoundCheckpoint> found;
+  const auto status = files.status(folder);
+  if (!status || !status->is_directory) return found;
+  for (const std::string& name : files.list(folder)) {
+    if (!is_checkpoint_name(name)) continue;
+    const std::string path = in_folder(folder, name);
+    try {
+      found.push_back({path, read_manifest(files, path)});
+    } catch (const Error& error) {
+      damaged.emplace_back(error.what());
+    }
+  }
+  std::stable_sort(found.begin(), found.end(), [](const FoundCheckpoint& a, const FoundCheckpoint& b) {
+    const auto progress = [](const Manifest& m) { return std::tuple(m.global_step, m.epoch, m.batch); };
+    return progress(a.manifest) > progress(b.manifest);
+  });
+  return found;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cxtrain/base/filesystem.h"
+#include "cxtrain/checkpoint/manifest.h"
+#include "cxtrain/checkpoint/staging.h"
+
+/// A checkpoint on the disk: a folder with a manifest and the files that it names. It is written under
+/// another name, PATH.part, and renamed when everything is on the disk: who looks for PATH finds a complete
+/// one or none, also after a crash. A checkpoint that takes the place of another renames that one to PATH.old
+/// for the moment.
+namespace cxtrain {
+
+inline constexpr const char *kPartSuffix = ".part", *kOldSuffix = ".old";
+
+/// Makes the empty folder PATH.part, and those that it lies in; what an earlier attempt left there is gone.
+/// One rank calls it.
+void begin_checkpoint(Filesystem& files, const std::string& path);
+
+/// Writes one file of PATH.part and waits until it is on the disk. `go_on` is asked between parts of it;
+/// where it returns false the file is left as it is and the result has no checksum. Every rank, for its own
+/// files.
+CheckpointFile write_checkpoint_file(Filesystem& files, const std::string& path, const Staging::File& file,
+                                     const std::function<bool()>& go_on);
+
+/// Makes PATH.part, in which all other files are, the checkpoint PATH. One rank calls it.
+void publish_checkpoint(Filesystem& files, const std::string& path, const Manifest& manifest);
+
+/// Removes a checkpoint, or what was begun of one; does nothing where there is none. A crash leaves what
+/// nobody takes for a checkpoint. One rank calls it.
+void remove_checkpoint(Filesystem& files, const std::string& path);
+
+/// Reads PATH's manifest. Throws CheckpointError where there is none, or it is damaged.
+Manifest read_manifest(Filesystem& files, const std::string& path);
+
+/// Whether every file is as it was written; only the files whose number is `share` modulo `shares`, so that
+/// ranks divide the work. Throws CheckpointError naming the first that is not.
+void verify_files(Filesystem& files, const std::string& path, const Manifest& manifest, int share = 0,
+                  int shares = 1);
+
+/// The checkpoints in a folder whose manifests can be read, those that have trained furthest first. Others
+/// are appended to `damaged`, with the reason. None where there is no such folder.
+struct FoundCheckpoint {
+  std::string path;
+  Manifest manifest;
+};
+std::vector<FoundCheckpoint> find_checkpoints(Filesystem& files, const std::string& folder,
+                                              std::vector<std::string>& damaged);
+
+}  // namespace cxtrain

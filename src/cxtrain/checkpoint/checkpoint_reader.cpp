@@ -1,0 +1,82 @@
+#include "cxtrain/checkpoint/checkpoint_reader.h"
+
+#include <ATen/Functions.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cxtrain/checkpoint/checkpoint_error.h"
+#include "cxtrain/checkpoint/division.h"
+#include "cxtrain/checkpoint/state_json.h"
+
+namespace cxtrain {
+namespace {
+
+/// The part of a stored tensor that a piece is: values in the shape of the whole, or flat.
+at::Tensor read_range(const SafetensorsFile& file, const SafetensorsEntry& entry, const Piece& piece) {
+  const bool whole = entry.shape == piece.shape;
+  const std::int64_t size = piece.range.size();
+  const auto item = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
+  const std::int64_t begin = whole ? piece.range.begin : 0;
+  if (!whole && static_cast<std::int64_t>(entry.end - entry.begin) != size * item)
+    throw CheckpointError("'" + file.path() + "': " + entry.name + " has another shape than its description");
+  const bool all =
+      whole && begin == 0 && piece.range.end * item == static_cast<std::int64_t>(entry.end - entry.begin);
+  at::Tensor values = at::empty(all ? at::IntArrayRef(piece.shape) : at::IntArrayRef(size),
+                                at::TensorOptions().dtype(entry.dtype));
+  file.read(entry, static_cast<std::uint64_t>(begin * item),
+            {static_cast<char*>(values.data_ptr()), static_cast<std::size_t>(size * item)});
+  return values;
+}
+
+}  // namespace
+
+CheckpointReader::CheckpointReader(Filesystem& files, std::string path, Manifest manifest)
+    : files_(files), path_(std::move(path)), manifest_(std::move(manifest)) {
+  for (const CheckpointFile& each : manifest_.files) {
+    if (each.name.starts_with("model") && each.name.ends_with(".safetensors"))
+      model_files_.push_back(&file(each.name));
+  }
+}
+
+const SafetensorsFile& CheckpointReader::file(const std::string& name) {
+  std::unique_ptr<SafetensorsFile>& file = open_[name];
+  if (!file) file = std::make_unique<SafetensorsFile>(files_, path_ + "/" + name);
+  return *file;
+}
+
+std::map<std::string, const SafetensorsEntry*> CheckpointReader::model() const {
+  std::map<std::string, const SafetensorsEntry*> tensors;
+  for (const SafetensorsFile* each : model_files_) {
+    for (const SafetensorsEntry& entry : each->entries()) tensors.emplace(entry.name, &entry);
+  }
+  return tensors;
+}
+
+at::Tensor CheckpointReader::fetch(const Piece& piece, const std::string& file_name, const std::string& key) {
+  if (file_name.empty()) {
+    for (const SafetensorsFile* each : model_files_) {
+      if (const SafetensorsEntry* entry = each->find(piece.name)) return read_range(*each, *entry, piece);
+    }
+    throw CheckpointError("the checkpoint '" + path_ + "' lacks the model's " + piece.name);
+  }
+  const SafetensorsFile& stored = file(file_name);
+  const SafetensorsEntry* entry = stored.find(key);
+  if (entry == nullptr) throw CheckpointError("'" + stored.path() + "' lacks " + key);
+  return read_range(stored, *entry, piece);
+}
+
+StateDict CheckpointReader::state(int rank) {
+  if (manifest_.weights_only) {
+    throw CheckpointError("the checkpoint '" + path_ +
+                          "' has the model only (save_weights_only), and a training cannot go on from it; "
+                          "--model.weights starts a new one from it");
+  }
+  const SafetensorsFile& own = file(numbered_file("training", rank, manifest_.world_size));
+  const auto text = own.metadata().find(kStateKey);
+  if (text == own.metadata().end()) throw CheckpointError("'" + own.path() + "' has no state of a training");
+  return state_from_json(parse_shallow(text->second), [this](const Piece& piece, const TensorPlace& place) {
+    return fetch(piece, place.file, place.key);
+  });
+}
+
+}  // namespace cxtrain

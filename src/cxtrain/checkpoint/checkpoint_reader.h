@@ -1,0 +1,40 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cxtrain/base/filesystem.h"
+#include "cxtrain/checkpoint/manifest.h"
+#include "cxtrain/checkpoint/safetensors.h"
+#include "cxtrain/state/state_dict.h"
+
+namespace cxtrain {
+
+/// Reads a checkpoint whose files are known to be whole (`verify_files`). Used by one thread.
+class CheckpointReader {
+ public:
+  /// Throws CheckpointError where a header is none.
+  CheckpointReader(Filesystem& files, std::string path, Manifest manifest);
+
+  const Manifest& manifest() const { return manifest_; }
+  const std::string& path() const { return path_; }
+  /// Names, dtypes and shapes of the model's parameters and buffers, by name.
+  std::map<std::string, const SafetensorsEntry*> model() const;
+  /// What rank `rank` of the training that wrote it has saved. New CPU tensors. Throws CheckpointError for a
+  /// checkpoint of weights only.
+  StateDict state(int rank);
+
+ private:
+  const SafetensorsFile& file(const std::string& name);
+  at::Tensor fetch(const Piece& piece, const std::string& file_name, const std::string& key);
+
+  Filesystem& files_;
+  std::string path_;
+  Manifest manifest_;
+  std::map<std::string, std::unique_ptr<SafetensorsFile>> open_;
+  std::vector<const SafetensorsFile*> model_files_;
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,171 @@
+#include "cxtrain/checkpoint/division.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "cxtrain/checkpoint/checksum.h"
+#include "cxtrain/checkpoint/safetensors.h"
+#include "cxtrain/checkpoint/state_json.h"
+
+namespace cxtrain {
+namespace {
+
+/// Smaller models lie in one file: many small ones are no faster.
+constexpr std::uint64_t kLeastModelFile = std::uint64_t{64} << 20;
+
+std::string key_of(const std::string& path, const Piece& piece) {
+  const std::string begin = piece.is_whole() ? "" : "#" + std::to_string(piece.range.begin);
+  return path + "/" + piece.name + begin;
+}
+
+/// Cuts what comes one after the other into parts of about equal size.
+class EqualParts {
+ public:
+  EqualParts(std::uint64_t total, int parts) : total_(std::max<std::uint64_t>(total, 1)), parts_(parts) {}
+  int next(std::uint64_t bytes) {
+    const auto part = static_cast<int>(done_ * static_cast<std::uint64_t>(parts_) / total_);
+    done_ += bytes;
+    return std::min(part, parts_ - 1);
+  }
+
+ private:
+  std::uint64_t total_, done_ = 0;
+  int parts_;
+};
+
+struct Located {
+  std::string path;
+  const Piece* piece;
+};
+
+void find_pieces(const StateDict& state, const std::string& path, std::vector<Located>& found) {
+  for (const Piece& piece : state.pieces()) found.push_back({path, &piece});
+  for (const auto& [name, section] : state.sections()) find_pieces(section, path + "/" + name, found);
+}
+
+/// What a rank holds of a section, in few bytes.
+std::string digest_of(std::span<const Located> pieces) {
+  std::ostringstream text;
+  for (const auto& [path, piece] : pieces)
+    text << key_of(path, *piece) << ' ' << piece->values.numel() << ' ' << piece->values.scalar_type()
+         << '\n';
+  return checksum_of(text.str());
+}
+
+/// Whether a piece is nothing but a range of the model's tensor of its name.
+bool is_of_model(const Piece& piece, const std::map<std::string, at::Tensor>& model) {
+  const auto found = model.find(piece.name);
+  if (found == model.end()) return false;
+  const at::Tensor &own = piece.values, &whole = found->second;
+  if (own.scalar_type() != whole.scalar_type() || own.device() != whole.device()) return false;
+  if (piece.is_whole()) return own.data_ptr() == whole.data_ptr() && own.strides() == whole.strides();
+  return whole.is_contiguous() && own.is_contiguous() &&
+         static_cast<char*>(own.data_ptr()) ==
+             static_cast<char*>(whole.data_ptr()) +
+                 static_cast<std::uint64_t>(piece.range.begin) * whole.element_size();
+}
+
+class Division {
+ public:
+  explicit Division(const DivisionInputs& inputs) : in_(inputs) {
+    for (const NamedTensor& named : in_.model) model_.emplace(named.name, named.tensor);
+  }
+
+  RankShare divide() {
+    divide_model();
+    if (in_.state != nullptr) divide_state();
+    return std::move(share_);
+  }
+
+ private:
+  void divide_model() {
+    std::uint64_t total = 0;
+    for (const NamedTensor& named : in_.model) total += named.tensor.nbytes();
+    const auto most = static_cast<int>(std::min<std::uint64_t>(total / kLeastModelFile + 1, 1U << 20U));
+    const int files = std::min(most, in_.ranks);
+    EqualParts parts(total, files);
+    std::map<int, PlannedFile> own;
+    for (const NamedTensor& named : in_.model) {
+      const int file = parts.next(named.tensor.nbytes());
+      share_.model_files[named.name] = numbered_file("model", file, files);
+      if (file * in_.ranks / files == in_.rank) own[file].tensors.push_back(named);
+    }
+    for (auto& [file, planned] : own) {
+      planned.name = numbered_file("model", file, files);
+      sort_for_alignment(planned.tensors);
+      planned.metadata["format"] = "pt";  // what Hugging Face's readers look for
+      share_.files.push_back(std::move(planned));
+    }
+  }
+
+  void divide_state() {
+    const std::string own_file = training_file(in_.rank);
+    PlannedFile file{own_file, {}, {}};
+    std::map<std::string, std::vector<Located>> sections;
+    for (const auto& [name, section] : in_.state->sections()) find_pieces(section, name, sections[name]);
+    const std::set<std::string> shared = shared_sections(sections);
+    std::map<const Piece*, TensorPlace> places;
+    for (const auto& [name, pieces] : sections) {
+      std::uint64_t total = 0;
+      for (const auto& [path, piece] : pieces) total += piece->values.nbytes();
+      EqualParts parts(total, in_.ranks);
+      for (const auto& [path, piece] : pieces) {
+        const int writer = shared.contains(name) ? parts.next(piece->values.nbytes()) : in_.rank;
+        if (is_of_model(*piece, model_)) continue;
+        const std::string key = key_of(path, *piece);
+        places[piece] = {training_file(writer), key};
+        if (writer == in_.rank) file.tensors.push_back({key, piece->values});
+      }
+    }
+    const auto place = [&](const std::string&, const Piece& piece) {
+      const auto found = places.find(&piece);
+      return found == places.end() ? TensorPlace{} : found->second;
+    };
+    sort_for_alignment(file.tensors);
+    file.metadata[kStateKey] = to_json(*in_.state, place).dump();
+    share_.files.push_back(std::move(file));
+  }
+
+  std::string training_file(int rank) const { return numbered_file("training", rank, in_.ranks); }
+
+  /// Of which all ranks hold the same tensors.
+  std::set<std::string> shared_sections(const std::map<std::string, std::vector<Located>>& sections) const {
+    nlohmann::json digests = nlohmann::json::object();
+    for (const auto& [name, pieces] : sections) digests[name] = digest_of(pieces);
+    std::set<std::string> shared;
+    for (const auto& [name, pieces] : sections) {
+      if (!in_.of_each_rank.contains(name)) shared.insert(name);
+    }
+    for (const std::string& text : in_.exchange(digests.dump())) {
+      const nlohmann::json others = nlohmann::json::parse(text);
+      std::erase_if(shared, [&](const std::string& name) { return others.value(name, "") != digests[name]; });
+    }
+    return shared;
+  }
+
+  const DivisionInputs& in_;
+  std::map<std::string, at::Tensor> model_;
+  RankShare share_;
+};
+
+}  // namespace
+
+RankShare divide(const DivisionInputs& inputs) { return Division(inputs).divide(); }
+
+std::string numbered_file(const std::string& stem, int index, int count) {
+  constexpr int kDigits = 5;
+  if (count == 1) return stem + ".safetensors";
+  const auto padded = [](int number) {
+    const std::string digits = std::to_string(number);
+    return std::string(static_cast<std::size_t>(std::max(kDigits - static_cast<int>(digits.size()), 0)),
+                       '0') +
+           digits;
+  };
+  return stem + "-" + padded(index + 1) + "-of-" + padded(count) + ".safetensors";
+}
+
+std::string index_json(const std::map<std::string, std::string>& model_files, std::uint64_t bytes) {
+  return nlohmann::json{{"metadata", {{"total_size", bytes}}}, {"weight_map", model_files}}.dump(1);
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "cxtrain/state/state_dict.h"
+
+/// A StateDict as JSON, to the last bit; its tensors as names of where they are stored.
+namespace cxtrain {
+
+/// Where a piece is stored: under a key of a safetensors file in the checkpoint's folder.
+struct TensorPlace {
+  std::string file;  ///< empty: it is a range of the model's tensor of that name
+  std::string key;
+};
+/// `path`: the piece's section, as "optimization/exp_avg".
+using PlaceOf = std::function<TensorPlace(const std::string& path, const Piece& piece)>;
+using FetchPiece = std::function<at::Tensor(const Piece& described, const TensorPlace& place)>;
+
+/// {"values": {...}, "tensors": [...], "sections": {...}}: whole numbers as they are, real ones so that they
+/// read back as the same (what is not finite as {"real": "7ff0000000000000"}, its bits), texts as they are
+/// or, where they are no UTF-8, as {"bytes": "c3..."}. Parts that would be empty are left out. Without
+/// `place_of`, tensors are.
+nlohmann::json to_json(const StateDict& state, const PlaceOf& place_of = {});
+
+/// What `to_json` has made of one. `fetch` gives the values of a piece: a tensor of its `shape` where it is
+/// the whole, else flat. Throws StateError for anything else than such JSON.
+StateDict state_from_json(const nlohmann::json& json, const FetchPiece& fetch);
+
+/// Parses JSON that may be damaged: nesting that only damage brings about, and that would overflow the stack,
+/// is an exception like any other mistake.
+nlohmann::json parse_shallow(std::string_view text);
+
+}  // namespace cxtrain

@@ -1,0 +1,156 @@
+#include "cxtrain/trainer/checkpointer.h"
+
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+#include <utility>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/checkpoint/division.h"
+#include "cxtrain/checkpoint/state_json.h"
+
+namespace cxtrain {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<NamedTensor> all_tensors(const Trainable& model) {
+  std::vector<NamedTensor> tensors = model.all_parameters();
+  for (NamedTensor& buffer : model.all_buffers()) tensors.push_back(std::move(buffer));
+  return tensors;
+}
+
+std::string to_text(const std::vector<CheckpointFile>& files, const std::string& error) {
+  Json json{{"error", error}, {"files", Json::array()}};
+  for (const CheckpointFile& file : files) json["files"].push_back({file.name, file.bytes, file.xxh3});
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+void Checkpointer::save(const StateDict& state, SaveRequest request, Manifest manifest) {
+  const double began = clock_.now();
+  finish();
+  began_ = began;
+  request_ = std::move(request);
+  manifest_ = std::move(manifest);
+  manifest_.weights_only = request_.weights_only;
+  stage_ = Stage::writing;
+  std::string error;
+  try {
+    run_agreed(parts_.world, [&] {
+      if (parts_.world.is_root()) begin_checkpoint(parts_.files, request_.path);
+    });
+    begin(state);
+  } catch (const AgreedError& refused) {
+    error = refused.what();
+  }
+  stalled_ = clock_.now() - began;
+  if (!error.empty()) end(error);
+}
+
+/// Copies this rank's part and begins to write it. What fails on any rank is an AgreedError on all.
+void Checkpointer::begin(const StateDict& state) {
+  const std::vector<NamedTensor> model = all_tensors(parts_.model);
+  const RankShare share =
+      divide({.rank = parts_.world.rank(),
+              .ranks = parts_.world.size(),
+              .model = model,
+              .state = request_.weights_only ? nullptr : &state,
+              .of_each_rank = parts_.of_each_rank,
+              .exchange = [this](const std::string& own) { return parts_.world.all_gather(own); }});
+  run_agreed(parts_.world, [&] { staging_.take(share.files); });
+  index_.reset();
+  if (parts_.world.is_root()) {
+    if (!request_.weights_only) manifest_.state = to_json(state);
+    std::set<std::string> files;
+    for (const auto& [name, file] : share.model_files) files.insert(file);
+    const std::uint64_t bytes = std::accumulate(
+        model.begin(), model.end(), std::uint64_t{0},
+        [](std::uint64_t sum, const NamedTensor& named) { return sum + named.tensor.nbytes(); });
+    if (files.size() > 1) index_ = index_json(share.model_files, bytes);
+  }
+  task_.start([this](const std::function<bool()>& go_on) { write(go_on); });
+}
+
+/// On the task's thread.
+void Checkpointer::write(const std::function<bool()>& go_on) {
+  written_.clear();
+  for (const Staging::File& file : staging_.files())
+    written_.push_back(write_checkpoint_file(parts_.files, request_.path, file, go_on));
+  if (index_)
+    written_.push_back(write_checkpoint_file(parts_.files, request_.path, {kIndexFile, *index_}, go_on));
+}
+
+void Checkpointer::proceed() {
+  if (stage_ == Stage::idle) return;
+  const std::string own_error = task_.finish();
+  if (stage_ == Stage::publishing) return end(parts_.world.broadcast(own_error));
+  std::string error;
+  for (const std::string& text : parts_.world.all_gather(to_text(written_, own_error))) {
+    const Json report = Json::parse(text);
+    for (const Json& file : report["files"]) manifest_.files.push_back({file[0], file[1], file[2]});
+    if (error.empty()) error = report["error"].get<std::string>();
+  }
+  if (!error.empty()) return end(error);
+  stage_ = Stage::publishing;
+  if (!parts_.world.is_root()) return;
+  task_.start([this](const std::function<bool()>&) { publish(); });
+}
+
+/// On the task's thread, of rank 0.
+void Checkpointer::publish() {
+  publish_checkpoint(parts_.files, request_.path, manifest_);
+  for (const std::string& path : request_.remove) {
+    try {
+      remove_checkpoint(parts_.files, path);
+    } catch (const FileError& error) {
+      log_warning("an older checkpoint stays: " + message_of(error));
+    }
+  }
+}
+
+void Checkpointer::end(const std::string& error) {
+  stage_ = Stage::idle;
+  if (error.empty()) {
+    longest_seconds_ = std::max(longest_seconds_, clock_.now() - began_);
+    log_saved();
+  } else if (parts_.world.is_root()) {
+    log_warning("no checkpoint was written, and training goes on without: " + error);
+    try {
+      remove_checkpoint(parts_.files, request_.path + kPartSuffix);
+    } catch (const FileError&) {
+      // A disk that fails cannot be tidied up; the next attempt does.
+    }
+  }
+  const std::function<void(bool)> then = std::exchange(request_.then, nullptr);
+  if (then) then(error.empty());
+}
+
+void Checkpointer::finish() {
+  while (under_way()) {
+    {
+      const Watchdog::Wait wait(parts_.world.watchdog(), "writing a checkpoint");
+      task_.wait();
+    }
+    parts_.world.barrier();
+    proceed();
+  }
+}
+
+void Checkpointer::log_saved() const {
+  if (!parts_.world.is_root()) return;
+  std::uint64_t bytes = 0;
+  for (const CheckpointFile& file : manifest_.files) bytes += file.bytes;
+  const double seconds = clock_.now() - began_, megabytes = static_cast<double>(bytes) / 1e6;
+  std::ostringstream line;
+  line << std::fixed << std::setprecision(3) << "checkpoint " << request_.path << ": " << megabytes
+       << " MB in " << seconds << " s, " << std::setprecision(0) << megabytes / seconds
+       << " MB/s; training stood still for " << std::setprecision(3) << stalled_ << " s";
+  log_detail(line.str());
+}
+
+}  // namespace cxtrain

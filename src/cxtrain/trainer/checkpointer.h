@@ -1,0 +1,73 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cxtrain/base/clock.h"
+#include "cxtrain/base/filesystem.h"
+#include "cxtrain/callbacks/run_view.h"
+#include "cxtrain/checkpoint/background_task.h"
+#include "cxtrain/checkpoint/manifest.h"
+#include "cxtrain/checkpoint/staging.h"
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/strategy/trainable.h"
+
+namespace cxtrain {
+
+/// Writes checkpoints while training goes on. `save` copies what this rank writes; a thread brings the copy
+/// to the disk. Once no rank writes any more, which the ranks learn at the end of a step, another thread of
+/// rank 0 makes the checkpoint complete. One checkpoint is under way at a time.
+///
+/// Every rank has one. Its methods are collective, and called by the thread of the loop between two steps.
+class Checkpointer {
+ public:
+  struct Parts {
+    World& world;
+    Filesystem& files;
+    const Trainable& model;
+    std::set<std::string> of_each_rank;  ///< sections of the state in which ranks remember different things
+  };
+  explicit Checkpointer(Parts parts) : parts_(std::move(parts)) {}
+
+  /// Begins to write a checkpoint of this state, whose tensors may change afterwards. Waits for the one that
+  /// is under way. `manifest`: all of it but `state` and `files`. What goes wrong is logged, and told to
+  /// `request.then`, here or in a later call.
+  void save(const StateDict& state, SaveRequest request, Manifest manifest);
+
+  /// Whether a checkpoint is under way; the same on all ranks.
+  bool under_way() const { return stage_ != Stage::idle; }
+  /// Whether this rank still works on it. Not collective.
+  bool busy() const { return task_.busy(); }
+  /// For when no rank is busy: the next stage of what is under way.
+  void proceed();
+  /// Until nothing is under way.
+  void finish();
+
+  /// Seconds that the longest checkpoint took, from `save` until it was complete; 0 before the first.
+  double longest_seconds() const { return longest_seconds_; }
+
+ private:
+  enum class Stage { idle, writing, publishing };
+
+  void begin(const StateDict& state);
+  void write(const std::function<bool()>& go_on);
+  void publish();
+  void end(const std::string& error);
+  void log_saved() const;
+
+  Parts parts_;
+  Stage stage_ = Stage::idle;
+  SaveRequest request_;
+  Manifest manifest_;
+  std::optional<std::string> index_;  ///< of a model in several files, on rank 0
+  Staging staging_;
+  std::vector<CheckpointFile> written_;  ///< by this rank's task
+  BackgroundTask task_;
+  SteadyClock clock_;
+  double began_ = 0, stalled_ = 0, longest_seconds_ = 0;
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,165 @@
+#include "cxtrain/trainer/resume.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/checkpoint/checkpoint_error.h"
+#include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/report/run_files.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr const char *kLast = "last", *kBest = "best", *kAuto = "auto";
+
+/// What rank 0 found on the disk.
+struct Candidates {
+  std::vector<std::string> paths;    ///< those to try, in this order
+  std::vector<std::string> damaged;  ///< messages
+};
+
+std::string last_part(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+/// Of the newest run that has any, the newest first.
+std::vector<FoundCheckpoint> newest_checkpoints(Filesystem& files, const Options& options,
+                                                std::vector<std::string>& damaged) {
+  const auto dirpath = options.checkpoint.args.find("dirpath");
+  if (dirpath != options.checkpoint.args.end() && !dirpath->second.empty())
+    return find_checkpoints(files, dirpath->second, damaged);
+  for (const std::string& run : version_dirs(files, options.trainer.default_root_dir)) {
+    std::vector<FoundCheckpoint> found = find_checkpoints(files, run + "/checkpoints", damaged);
+    if (!found.empty()) return found;
+  }
+  return {};
+}
+
+/// What a ModelCheckpoint remembered as its best; it lies beside the one that remembers.
+std::string best_of(const FoundCheckpoint& newest) {
+  const auto callbacks = newest.manifest.state.find("sections");
+  if (callbacks == newest.manifest.state.end()) return newest.path;
+  const nlohmann::json empty = nlohmann::json::object();
+  for (const auto& [key, section] : callbacks->value("callbacks", empty).value("sections", empty).items()) {
+    if (!key.starts_with("ModelCheckpoint")) continue;
+    const std::string best = section.value("values", empty).value("best_model_path", std::string());
+    if (!best.empty()) return parent_directory(newest.path) + "/" + last_part(best);
+  }
+  return newest.path;
+}
+
+Candidates look(Filesystem& files, const Options& options) {
+  Candidates candidates;
+  const std::string& asked = *options.ckpt_path;
+  if (asked != kLast && asked != kBest && asked != kAuto) {
+    read_manifest(files, asked);  // or it is refused
+    candidates.paths = {asked};
+    return candidates;
+  }
+  const std::vector<FoundCheckpoint> found = newest_checkpoints(files, options, candidates.damaged);
+  for (const FoundCheckpoint& each : found) candidates.paths.push_back(each.path);
+  if (asked == kBest && !found.empty()) candidates.paths = {best_of(found.front())};
+  if (asked == kLast && !found.empty()) candidates.paths.resize(1);
+  if (!candidates.paths.empty() || asked == kAuto) return candidates;
+  std::string why =
+      "--ckpt_path " + asked + ": there is no checkpoint below '" + options.trainer.default_root_dir + "'";
+  for (const std::string& message : candidates.damaged) why += "; " + message;
+  throw CheckpointError(why + " (--ckpt_path auto begins from the start then)");
+}
+
+/// The folder of the run that wrote a checkpoint, where that is still there.
+std::string run_folder(Filesystem& files, const std::string& path, const Manifest& manifest) {
+  const std::string folder = parent_directory(path);
+  const std::string run = last_part(folder) == "checkpoints" ? parent_directory(folder) : manifest.log_dir;
+  return !run.empty() && files.status(run) ? run : std::string();
+}
+
+/// Throws CheckpointError, on all ranks, where it is not whole.
+Manifest read_verified(World& world, Filesystem& files, const std::string& path) {
+  Manifest manifest;
+  run_agreed(world, [&] {
+    manifest = read_manifest(files, path);
+    verify_files(files, path, manifest, world.rank(), world.size());
+  });
+  return manifest;
+}
+
+void require_same_model(const CheckpointReader& checkpoint, const Trainable& model) {
+  const auto refuse = [&](const std::string& why) {
+    throw CheckpointError("the checkpoint '" + checkpoint.path() + "' is of another model: " + why +
+                          "; --model.weights takes what fits of it");
+  };
+  std::map<std::string, const SafetensorsEntry*> saved = checkpoint.model();
+  std::vector<NamedTensor> own = model.all_parameters();
+  for (NamedTensor& buffer : model.all_buffers()) own.push_back(std::move(buffer));
+  for (const NamedTensor& named : own) {
+    const auto found = saved.find(named.name);
+    if (found == saved.end()) refuse("it lacks " + describe(named));
+    if (at::IntArrayRef(found->second->shape) != named.tensor.sizes()) {
+      std::ostringstream shape;
+      shape << at::IntArrayRef(found->second->shape);
+      refuse("this one has " + describe(named) + ", and the saved one has the shape " + shape.str());
+    }
+    saved.erase(found);
+  }
+  if (!saved.empty()) refuse("this one has no " + saved.begin()->first);
+}
+
+void require_same_training(const CheckpointReader& checkpoint, const World& world) {
+  const int saved = checkpoint.manifest().world_size;
+  if (saved == world.size()) return;
+  throw CheckpointError("the checkpoint '" + checkpoint.path() + "' is of a training on " +
+                        std::to_string(saved) + " ranks, and this one has " + std::to_string(world.size()) +
+                        "; start " + std::to_string(saved) + " ranks");
+}
+
+}  // namespace
+
+std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& files, const Options& options) {
+  Candidates candidates;
+  run_agreed(world, [&] {
+    if (world.is_root()) candidates = look(files, options);
+  });
+  for (const std::string& message : candidates.damaged) log_warning(message);
+  std::string lines;
+  for (const std::string& path : candidates.paths) lines += path + '\n';
+  std::istringstream paths(world.broadcast(lines));
+  const std::string& asked = *options.ckpt_path;
+  for (std::string path; std::getline(paths, path);) {
+    try {
+      Manifest manifest = read_verified(world, files, path);
+      ChosenCheckpoint chosen{path, std::move(manifest)};
+      if (world.is_root()) chosen.log_dir = run_folder(files, path, chosen.manifest);
+      chosen.log_dir = world.broadcast(chosen.log_dir);
+      chosen.in_place = !chosen.log_dir.empty() && (asked == kLast || asked == kAuto);
+      return chosen;
+    } catch (const AgreedError& error) {
+      if (asked != kAuto) throw;
+      if (world.is_root()) log_warning(std::string(error.what()) + "; trying the one before it");
+    }
+  }
+  if (world.is_root()) log_info("--ckpt_path auto: there is no checkpoint yet, so this is the beginning");
+  return std::nullopt;
+}
+
+std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files, const Options& options,
+                                                const Trainable& model) {
+  if (!options.ckpt_path) return std::nullopt;
+  std::optional<ChosenCheckpoint> chosen = choose_checkpoint(world, files, options);
+  if (!chosen) return std::nullopt;
+  StateDict state;
+  run_agreed(world, [&] {
+    CheckpointReader reader(files, chosen->path, chosen->manifest);
+    require_same_model(reader, model);
+    require_same_training(reader, world);
+    state = reader.state(world.rank());
+  });
+  if (world.is_root()) {
+    log_info("resuming from " + chosen->path + ": epoch " + std::to_string(chosen->manifest.epoch) +
+             ", step " + std::to_string(chosen->manifest.global_step));
+  }
+  return LoadedCheckpoint{*std::move(chosen), std::move(state)};
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cxtrain/base/filesystem.h"
+#include "cxtrain/checkpoint/checkpoint_reader.h"
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/config/options.h"
+#include "cxtrain/strategy/trainable.h"
+
+namespace cxtrain {
+
+/// A checkpoint that `ckpt_path` means, found whole.
+struct ChosenCheckpoint {
+  std::string path;
+  Manifest manifest;
+  std::string log_dir;    ///< of the run that wrote it; empty: it is no longer there
+  bool in_place = false;  ///< the run goes on in that folder (`last`, `auto`); else it gets one of its own
+};
+
+/// The checkpoint that `ckpt_path` means:
+///   last  the newest one of the newest run below `default_root_dir` that has any (or in
+///         `checkpoint.dirpath`, where that is given);
+///   auto  the same, and where it is damaged the one before it, after a warning; none where there is none;
+///   best  the one that ModelCheckpoint's metric says is the best, of that run;
+///   else  the folder of this name.
+/// Every file's checksum is compared; the ranks share that work. Throws CheckpointError, on all ranks alike.
+/// Collective.
+std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& files, const Options& options);
+
+/// What a fit goes on from.
+struct LoadedCheckpoint {
+  ChosenCheckpoint chosen;
+  StateDict state;  ///< as this rank saved it
+};
+
+/// Reads the checkpoint that `ckpt_path` means; none where it is absent, or `auto` finds none. Throws
+/// CheckpointError, on all ranks alike and before anything has changed, where it is of another model (naming
+/// the first parameter or buffer that differs) or of another number of ranks. Collective.
+std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files, const Options& options,
+                                                const Trainable& model);
+
+}  // namespace cxtrain
