@@ -22,17 +22,20 @@ AppendFile::~AppendFile() {
 
 void AppendFile::append(std::string_view bytes) {
   buffer_ += bytes;
+  ++buffered_;
   if (buffer_.size() >= kBuffer) flush();
 }
 
 void AppendFile::flush() {
   if (buffer_.empty()) return;
   const std::string bytes = std::exchange(buffer_, {});
+  const std::int64_t appends = std::exchange(buffered_, 0);
   cut_back();
   whole_ = file_->size();  // a deleted file throws: nobody would see what is written
   try {
     file_->write(bytes);
     whole_.reset();
+    written_ += appends;
   } catch (const FileError&) {
     try {
       cut_back();
@@ -41,6 +44,11 @@ void AppendFile::flush() {
     }
     throw;
   }
+}
+
+void AppendFile::cut(std::uint64_t size) {
+  file_->truncate(size);
+  whole_.reset();
 }
 
 /// A row that was written in part is taken back: it would spoil the one that follows it.

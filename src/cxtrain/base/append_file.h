@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,12 @@ class AppendFile {
 
   void append(std::string_view bytes);
   void flush();
+  /// How many of the `append`s since it was opened are in the file; those in the buffer are not.
+  std::int64_t appends_written() const { return written_; }
+  /// The bytes that are in the file, without those in the buffer. Throws where the file has been deleted.
+  std::uint64_t size() const { return whole_ ? *whole_ : file_->size(); }
+  /// Cuts the file after its first `size` bytes; what is in the buffer follows them.
+  void cut(std::uint64_t size);
   const std::string& path() const { return path_; }
 
  private:
@@ -31,6 +38,7 @@ class AppendFile {
 
   std::string path_;
   std::string buffer_;
+  std::int64_t buffered_ = 0, written_ = 0;  ///< appends
   std::unique_ptr<WritableFile> file_;
   std::optional<std::uint64_t> whole_;  ///< the size up to which the file is well-formed, where it is longer
 };

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <map>
 #include <sstream>
+
+#include "cxtrain/report/saved_rows.h"
+#include "cxtrain/state/state_dict.h"
 
 namespace cxtrain {
 namespace {
@@ -50,6 +54,8 @@ std::string number(double value) {
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
+constexpr const char* kCsv = "/metrics.csv";
+
 /// What is in the file so far; nothing where there is none.
 std::istringstream rows_in(Filesystem& files, const std::string& path) {
   return std::istringstream(files.status(path) ? read_whole_file(files, path) : std::string());
@@ -58,7 +64,7 @@ std::istringstream rows_in(Filesystem& files, const std::string& path) {
 }  // namespace
 
 CsvLogger::CsvLogger(Filesystem& files, const std::string& directory)
-    : files_(files), path_(directory + "/metrics.csv") {
+    : files_(files), path_(directory + kCsv) {
   open();
 }
 
@@ -67,6 +73,8 @@ void CsvLogger::open() {
   std::string header;
   std::getline(rows, header);
   columns_ = header.empty() ? std::vector<std::string>() : split(header);
+  rows_before_ = 0;
+  for (std::string line; std::getline(rows, line);) ++rows_before_;
   file_ = std::make_unique<AppendFile>(files_, path_);
 }
 
@@ -93,25 +101,49 @@ void CsvLogger::flush() {
 
 void CsvLogger::add_columns(std::span<const std::string> keys) {
   file_->flush();
-  const std::vector<std::string>& old = columns_;
-  std::vector<std::string> columns = old;
+  std::vector<std::string> columns = columns_;
   columns.insert(columns.end(), keys.begin(), keys.end());
   std::sort(columns.begin(), columns.end());
+  begin_with(path_, columns, std::numeric_limits<std::int64_t>::max());
+}
 
-  std::string content = join(columns, quote);
-  std::istringstream rows = rows_in(files_, path_);
+/// Gives the file these columns, and the first rows of `source`, which may be the file itself; a row that was
+/// cut short is none. Returns how many rows these are.
+std::int64_t CsvLogger::begin_with(const std::string& source, const std::vector<std::string>& columns,
+                                   std::int64_t most_rows) {
+  std::istringstream lines = rows_in(files_, source);
   std::string line;
-  std::getline(rows, line);  // the old header
-  while (std::getline(rows, line)) {
+  std::getline(lines, line);
+  const std::vector<std::string> old = split(line);
+  std::string content = columns.empty() ? std::string() : join(columns, quote);
+  std::int64_t rows = 0;
+  while (rows < most_rows && std::getline(lines, line) && !lines.eof()) {
     const std::vector<std::string> cells = split(line);
     content += join(columns, [&](const std::string& column) {
       const auto before = static_cast<std::size_t>(std::find(old.begin(), old.end(), column) - old.begin());
       return before < cells.size() ? cells[before] : std::string();
     });
+    ++rows;
   }
   file_.reset();  // it holds the file that is about to be replaced
   write_atomically(files_, path_, content);
   open();
+  return rows;
+}
+
+void CsvLogger::on_save_checkpoint(StateDict& state) {
+  if (!file_) open();
+  state.set("columns", columns_.empty() ? std::string() : join(columns_, quote));
+  state.set("rows", rows_before_ + file_->appends_written());
+}
+
+void CsvLogger::on_load_checkpoint(const StateDict& state, const RunFolder& from) {
+  const std::string& header = state.text("columns");
+  const std::vector<std::string> columns =
+      header.empty() ? std::vector<std::string>() : split(header.substr(0, header.size() - 1));
+  const std::string source = from.path + kCsv;
+  const std::int64_t rows = state.integer("rows");
+  if (begin_with(source, columns, rows) < rows) warn_of_missing_rows(source);
 }
 
 }  // namespace cxtrain

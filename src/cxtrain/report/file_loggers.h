@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +12,11 @@
 
 /// The files of a run that hold its metrics. Each is written in a folder that exists, and continued where it
 /// exists itself.
+///
+/// Where a training is resumed, a file goes back to the rows that it had when the state was saved: what a run
+/// that was killed wrote afterwards is cut off, in place; in a new folder the file begins with a copy of
+/// these rows. At no moment does a file lack rows that are to stay. Rows that are not there any more cost a
+/// warning.
 namespace cxtrain {
 
 /// `metrics.csv` in the layout of Lightning's CSVLogger: a column for each key, among them `epoch` and
@@ -21,14 +28,19 @@ class CsvLogger final : public MetricLogger {
 
   void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override;
   void flush() override;
+  void on_save_checkpoint(StateDict& state) override;
+  void on_load_checkpoint(const StateDict& state, const RunFolder& from) override;
 
  private:
   void open();
   void add_columns(std::span<const std::string> keys);
+  std::int64_t begin_with(const std::string& source, const std::vector<std::string>& columns,
+                          std::int64_t most_rows);
 
   Filesystem& files_;
   std::string path_;
   std::vector<std::string> columns_;
+  std::int64_t rows_before_ = 0;      ///< in the file when it was opened
   std::unique_ptr<AppendFile> file_;  ///< null after a failure: opened again for the next row
 };
 
@@ -40,14 +52,19 @@ class JsonlLogger final : public MetricLogger {
 
   void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override;
   void flush() override { file_.flush(); }
+  void on_save_checkpoint(StateDict& state) override;
+  void on_load_checkpoint(const StateDict& state, const RunFolder& from) override;
 
  private:
+  Filesystem& files_;
   AppendFile file_;
 };
 
 class EventWriter;
 
 /// Scalars for TensorBoard, an events file: a curve for each metric, and `epoch` as Lightning draws it.
+/// A resumed training begins a new file beside those that were there, since a TensorBoard that is open reads
+/// files in the order of their names and none of them twice.
 class TensorBoardLogger final : public MetricLogger {
  public:
   TensorBoardLogger(Filesystem& files, const std::string& directory);
@@ -55,9 +72,17 @@ class TensorBoardLogger final : public MetricLogger {
 
   void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override;
   void flush() override;
+  void on_save_checkpoint(StateDict& state) override;
+  void on_load_checkpoint(const StateDict& state, const RunFolder& from) override;
 
  private:
-  std::unique_ptr<EventWriter> writer_;
+  EventWriter& writer();
+  void remove_later_files(const StateDict& state);
+
+  Filesystem& files_;
+  std::string directory_;
+  std::unique_ptr<EventWriter> writer_;           ///< null after a failure: begun again for the next row
+  std::map<std::string, std::uint64_t> earlier_;  ///< files of the training's earlier runs: name, bytes
 };
 
 /// Adds them to the registry as `csv`, `jsonl` and `tensorboard`; a name that is taken is left alone.

@@ -2,16 +2,37 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cxtrain/report/saved_rows.h"
+#include "cxtrain/state/state_dict.h"
+
 namespace cxtrain {
+namespace {
+
+constexpr const char* kJsonl = "/metrics.jsonl";
+
+}  // namespace
 
 JsonlLogger::JsonlLogger(Filesystem& files, const std::string& directory)
-    : file_(files, directory + "/metrics.jsonl") {}
+    : files_(files), file_(files, directory + kJsonl) {}
 
 void JsonlLogger::log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) {
   nlohmann::ordered_json row{{"step", step}, {"epoch", epoch}};
   for (const auto& [name, value] : metrics) row[name] = value;
   // A name that is not UTF-8 must not end the run.
   file_.append(row.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n');
+}
+
+void JsonlLogger::on_save_checkpoint(StateDict& state) { state.set("bytes", file_.size()); }
+
+void JsonlLogger::on_load_checkpoint(const StateDict& state, const RunFolder& from) {
+  const std::string source = from.path + kJsonl;
+  const std::string rows = read_saved_rows(files_, source, state.integer("bytes"), whole_lines);
+  if (source == file_.path()) {
+    file_.cut(rows.size());
+  } else {
+    file_.append(rows);
+    file_.flush();
+  }
 }
 
 }  // namespace cxtrain

@@ -5,6 +5,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/state/stateful.h"
 
 namespace cxtrain {
 namespace {
@@ -58,6 +59,34 @@ void MetricLoggers::flush() noexcept {
   }
   unflushed_ = false;
   next_flush_ = clock_.now() + kFlushSeconds;
+}
+
+std::vector<std::string> MetricLoggers::state_keys() const {
+  std::vector<std::string> keys;
+  for (const Entry& entry : loggers_) keys.push_back(entry.logger->state_key());
+  return distinct_keys(std::move(keys));
+}
+
+void MetricLoggers::on_save_checkpoint(StateDict& state) {
+  flush();
+  const std::vector<std::string> keys = state_keys();
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    // One that throws has no section, and simply goes on.
+    StateDict place;
+    attempt(loggers_[i], [&](MetricLogger& logger) {
+      logger.on_save_checkpoint(place);
+      state.make_section(keys[i]) = place;
+    });
+  }
+}
+
+void MetricLoggers::on_load_checkpoint(const StateDict& state, const RunFolder& from) {
+  const std::vector<std::string> keys = state_keys();
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (!state.has_section(keys[i])) continue;
+    attempt(loggers_[i],
+            [&](MetricLogger& logger) { logger.on_load_checkpoint(state.section(keys[i]), from); });
+  }
 }
 
 std::int64_t MetricLoggers::lost_rows() const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "cxtrain/base/clock.h"
@@ -26,6 +27,10 @@ class MetricLoggers {
 
   void log(std::int64_t step, std::int64_t epoch, std::span<const MetricLogger::Metric> row) noexcept;
   void flush() noexcept;
+  /// Every logger's place, in a section of its own, with all rows flushed; and back to it on loggers of the
+  /// same kinds, before their first row (`MetricLogger::on_load_checkpoint`).
+  void on_save_checkpoint(StateDict& state);
+  void on_load_checkpoint(const StateDict& state, const RunFolder& from);
   /// Flushes when the last time is some seconds ago and there is anything to flush.
   void flush_when_due() noexcept {
     if (unflushed_ && clock_.now() >= next_flush_) flush();
@@ -43,6 +48,7 @@ class MetricLoggers {
   };
   template <class Work>
   void attempt(Entry& entry, Work&& work) noexcept;
+  std::vector<std::string> state_keys() const;
 
   const Clock& clock_;
   std::vector<Entry> loggers_;

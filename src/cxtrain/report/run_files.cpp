@@ -96,4 +96,18 @@ std::vector<std::string> version_dirs(Filesystem& files, const std::string& defa
   return paths;
 }
 
+std::string reopen_run_dir(Filesystem& files, const std::string& path) {
+  try {
+    make_directories(files, path);
+    const std::string old_end = path + "/run.json";
+    if (files.status(old_end)) files.remove(old_end);
+  } catch (const FileError& error) {
+    throw ConfigError("ckpt_path",
+                      "the run cannot go on in its folder '" + path + "': " + error.reason().message() +
+                          " (" + error.path() + ")",
+                      "name a checkpoint's path, which is resumed in a new folder");
+  }
+  return path;
+}
+
 }  // namespace cxtrain

@@ -22,11 +22,11 @@ struct RunSummary {
   std::int64_t global_step = 0;
   std::map<std::string, double> metrics;  ///< the last value of each logged metric
   double seconds = 0;
-  double samples_per_second = 0;  ///< over all ranks
-  double first_step_seconds = 0;  ///< from the start of the program to the end of the first step
+  double samples_per_second = 0;              ///< over all ranks
+  double first_step_seconds = 0;              ///< from the start of the program to the end of the first step
   std::int64_t peak_memory_bytes = 0;         ///< of the host, resident
   std::int64_t peak_device_memory_bytes = 0;  ///< of tensors, on a rank's devices
-  std::string parameters_sha256;  ///< rank 0's
+  std::string parameters_sha256;              ///< rank 0's
   /// And whether every rank's is the same; absent where the ranks have not compared them.
   std::optional<bool> parameters_equal_on_all_ranks = {};
 };
@@ -42,5 +42,9 @@ std::string make_version_dir(Filesystem& files, const std::string& default_root_
 /// The folders of runs below `default_root_dir`, the newest (of the highest number) first; none where nothing
 /// has run yet.
 std::vector<std::string> version_dirs(Filesystem& files, const std::string& default_root_dir);
+
+/// The folder of an earlier run, for one that goes on in it: without run.json, which told how the earlier one
+/// ended, and made again where it is gone. Returns its path. One rank calls it. Throws ConfigError.
+std::string reopen_run_dir(Filesystem& files, const std::string& path);
 
 }  // namespace cxtrain

@@ -3,12 +3,21 @@
 #include <chrono>
 #include <vector>
 
+#include "cxtrain/report/saved_rows.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
+#include "cxtrain/state/state_dict.h"
 
 namespace cxtrain {
+namespace {
+
+std::string name_of_events(const EventWriter& writer) {
+  return writer.path().substr(writer.path().rfind('/') + 1);
+}
+
+}  // namespace
 
 TensorBoardLogger::TensorBoardLogger(Filesystem& files, const std::string& directory)
-    : writer_(std::make_unique<EventWriter>(files, directory)) {}
+    : files_(files), directory_(directory), writer_(std::make_unique<EventWriter>(files, directory)) {}
 
 TensorBoardLogger::~TensorBoardLogger() = default;
 
@@ -16,9 +25,50 @@ void TensorBoardLogger::log(std::int64_t step, std::int64_t epoch, std::span<con
   std::vector<Metric> scalars(metrics.begin(), metrics.end());
   scalars.emplace_back("epoch", static_cast<double>(epoch));
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  writer_->add_scalars(step, std::chrono::duration<double>(now).count(), scalars);
+  writer().add_scalars(step, std::chrono::duration<double>(now).count(), scalars);
 }
 
-void TensorBoardLogger::flush() { writer_->flush(); }
+void TensorBoardLogger::flush() {
+  if (writer_) writer_->flush();
+}
+
+EventWriter& TensorBoardLogger::writer() {
+  if (!writer_) writer_ = std::make_unique<EventWriter>(files_, directory_);
+  return *writer_;
+}
+
+void TensorBoardLogger::on_save_checkpoint(StateDict& state) {
+  for (const auto& [name, bytes] : earlier_) state.set(name, bytes);
+  state.set(name_of_events(writer()), writer().size());
+}
+
+void TensorBoardLogger::on_load_checkpoint(const StateDict& state, const RunFolder& from) {
+  // The file that was begun has no rows yet: it comes again behind the earlier ones, under a name of its own.
+  const std::string begun = writer().path();
+  writer_.reset();
+  files_.remove(begun);
+  const bool in_place = from.path == directory_;
+  for (const auto& [name, value] : state.values()) {
+    const std::string records =
+        read_saved_rows(files_, from.path + "/" + name, state.integer(name), whole_records);
+    if (records.empty()) continue;
+    const std::string path = directory_ + "/" + name;
+    if (in_place) {
+      files_.append_to(path)->truncate(records.size());
+    } else {
+      write_atomically(files_, path, records);
+    }
+    earlier_[name] = records.size();
+  }
+  if (in_place) remove_later_files(state);
+  writer();
+}
+
+/// Those that a run began after the state was saved.
+void TensorBoardLogger::remove_later_files(const StateDict& state) {
+  for (const std::string& name : files_.list(directory_)) {
+    if (name.starts_with(kEventsPrefix) && !state.has(name)) files_.remove(directory_ + "/" + name);
+  }
+}
 
 }  // namespace cxtrain

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cxtrain/state/state_dict.h"
 
@@ -22,5 +23,8 @@ class Stateful {
   /// tensors that each of them holds.
   virtual bool differs_between_ranks() const { return false; }
 };
+
+/// Names of sections for objects that may be of one kind, which are told apart by their order: "A", "A#2".
+std::vector<std::string> distinct_keys(std::vector<std::string> keys);
 
 }  // namespace cxtrain

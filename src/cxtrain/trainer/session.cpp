@@ -134,8 +134,10 @@ void Session::open_log_dir() {
   if (!options.trainer.logger) return;
   World& world = inputs_.world;
   run_agreed(world, [&] {
-    if (world.is_root())
-      belongings_.log_dir = make_version_dir(inputs_.files, options.trainer.default_root_dir);
+    if (!world.is_root()) return;
+    belongings_.log_dir = inputs_.log_dir.empty()
+                              ? make_version_dir(inputs_.files, options.trainer.default_root_dir)
+                              : reopen_run_dir(inputs_.files, inputs_.log_dir);
   });
   belongings_.log_dir = world.broadcast(belongings_.log_dir);
   run_agreed(world, [&] {

@@ -32,6 +32,7 @@ struct SessionInputs {
   const std::function<std::unique_ptr<Module>()>& replica_factory;  ///< may be empty
   Filesystem& files;                                                ///< where the run's files are
   Log* log = nullptr;                                               ///< gets a file in the run's folder
+  std::string log_dir = {};  ///< the folder that a fit goes on in; empty: it makes a new one
 };
 
 /// What a trainer keeps from one session to the next: each has it for as long as it lasts.

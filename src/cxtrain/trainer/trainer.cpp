@@ -125,12 +125,12 @@ const std::string& Trainer::log_dir() const { return belongings_->log_dir; }
 std::string Trainer::where() const { return belongings_->where ? belongings_->where() : std::string(); }
 
 RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
-                               const std::function<void(Session&)>& work) {
+                               const std::function<void(Session&)>& work, const std::string& log_dir) {
   // A signal ends the program, not the one call that it came in.
   if (last_summary_ && last_summary_->exit_code != 0) return *last_summary_;
   run_agreed(world_, [&] { set_up(data, options_.data); });
   const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_, accelerator_,
-                             config_text_, replica_factory_, *files_, log_};
+                             config_text_, replica_factory_, *files_, log_,      log_dir};
   Session session(inputs, *belongings_, registry_.make<Strategy>(plan_.strategy, plan_.strategy_arguments),
                   module, stage);
   try {
@@ -179,19 +179,24 @@ void Trainer::fail(Session& session, const std::exception& error) const {
 
 RunSummary Trainer::fit(Module& module, DataModule& data) {
   const std::optional<LoadedCheckpoint> from = load_checkpoint(world_, *files_, options_, module);
-  return fit_from(from ? &from->state : nullptr, module, data);
+  if (!from) return fit_from(nullptr, module, data);
+  return fit(module, data, ResumeFrom{from->state, from->chosen.log_dir, from->chosen.in_place});
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data, const StateDict& checkpoint) {
-  return fit_from(&checkpoint, module, data);
+  return fit(module, data, ResumeFrom{checkpoint});
 }
 
-/// `checkpoint`: null for a beginning.
-RunSummary Trainer::fit_from(const StateDict* checkpoint, Module& module, DataModule& data) {
-  return in_session(Stage::fit, module, data, [&](Session& session) {
+RunSummary Trainer::fit(Module& module, DataModule& data, const ResumeFrom& from) {
+  return fit_from(&from, module, data);
+}
+
+/// `from`: null for a beginning.
+RunSummary Trainer::fit_from(const ResumeFrom* from, Module& module, DataModule& data) {
+  const auto work = [&](Session& session) {
     Run& run = session.run();
-    if (checkpoint != nullptr) {
-      load_place_and_data(*checkpoint, run, data);
+    if (from != nullptr) {
+      load_place_and_data(from->state, run, data);
     } else {
       Tuner(session, module, data).tune();
     }
@@ -211,12 +216,14 @@ RunSummary Trainer::fit_from(const StateDict* checkpoint, Module& module, DataMo
     });
     const AnomalyDetection anomalies(options_.trainer.detect_anomaly);
     TrainingState state(run, data, *optimization);
-    if (checkpoint != nullptr) state.load(*checkpoint);
+    if (from != nullptr) state.load(from->state, {*files_, from->log_dir});
     run.checkpointer.emplace(
         Checkpointer::Parts{world_, *files_, run.parts.module, state.sections_of_each_rank()});
     FitLoop loop(run, loaders, *optimization, &state);
     run_loop(session, [&] { loop.fit(); });
-  });
+  };
+  const bool in_place = from != nullptr && from->in_place;
+  return in_session(Stage::fit, module, data, work, in_place ? from->log_dir : std::string());
 }
 
 std::unique_ptr<DataLoader> Trainer::agreed_loader(Session& session,

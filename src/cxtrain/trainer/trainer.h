@@ -27,6 +27,13 @@ class Session;
 enum class Stage;
 struct Belongings;
 
+/// Where a training stood, for another one that goes on from there.
+struct ResumeFrom {
+  const StateDict& state;    ///< as a callback was given it on a rank of this number
+  std::string log_dir = {};  ///< the folder of the run that saved it; empty: it wrote nothing
+  bool in_place = false;     ///< in that folder, instead of a new one
+};
+
 /// Trains, evaluates and predicts: Lightning's Trainer.
 ///
 ///     cxtrain::Trainer trainer(world, {.max_epochs = 3, .precision = "bf16-mixed"});
@@ -78,6 +85,10 @@ class Trainer {
   /// the state that it had. The sanity check is left out, and nothing is tuned. Throws StateError where the
   /// state belongs to a training of another kind.
   RunSummary fit(Module& module, DataModule& data, const StateDict& checkpoint);
+  /// The same with the files of metrics that the run had written: they go on without a gap or a repeat. What
+  /// it wrote after the state was saved is cut off where the run goes on in place; a new folder begins with a
+  /// copy of the rest.
+  RunSummary fit(Module& module, DataModule& data, const ResumeFrom& from);
   RunSummary validate(Module& module, DataModule& data);
   RunSummary test(Module& module, DataModule& data);
   /// Outputs of this rank's shard are in `predictions()`, and in predictions_rank_K.pt in the run's folder.
@@ -100,9 +111,10 @@ class Trainer {
   void set_config_text(std::string yaml) { config_text_ = std::move(yaml); }
 
  private:
-  /// Sets the data up, opens a session, runs `work` in it and closes the books, however it ends.
+  /// Sets the data up, opens a session, runs `work` in it and closes the books, however it ends. `log_dir`:
+  /// the folder that it goes on in; empty: a new one.
   RunSummary in_session(Stage stage, Module& module, DataModule& data,
-                        const std::function<void(Session&)>& work);
+                        const std::function<void(Session&)>& work, const std::string& log_dir = {});
   /// Throws ConfigError where CUDA's numbers mean other GPUs than the plan's.
   void require_planned_devices() const;
   /// Runs what trains or evaluates. Where this rank alone fails, on a device, the job ends here, while all
@@ -113,7 +125,7 @@ class Trainer {
   bool ends_job(const std::exception& error) const;
   /// Closes the session's books; ends the job where `ends_job`.
   void fail(Session& session, const std::exception& error) const;
-  RunSummary fit_from(const StateDict* checkpoint, Module& module, DataModule& data);
+  RunSummary fit_from(const ResumeFrom* from, Module& module, DataModule& data);
   RunSummary evaluate_once(Module& module, DataModule& data, bool test);
   /// The loader of a stage's data. Throws ConfigError where there is none, on all ranks alike.
   std::unique_ptr<DataLoader> agreed_loader(Session& session, const std::function<DataLoaderSpec()>& spec,

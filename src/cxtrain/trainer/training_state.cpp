@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <set>
 #include <sstream>
 
@@ -13,7 +12,8 @@
 namespace cxtrain {
 namespace {
 
-constexpr const char *kLoop = "loop", *kCallbacks = "callbacks", *kModule = "module", *kData = "data";
+constexpr const char *kLoop = "loop", *kCallbacks = "callbacks", *kLoggers = "loggers", *kModule = "module",
+                     *kData = "data";
 
 std::string to_digits(const std::vector<bool>& flags) {
   std::string digits;
@@ -21,16 +21,10 @@ std::string to_digits(const std::vector<bool>& flags) {
   return digits;
 }
 
-/// Two callbacks of one kind are told apart by their order.
 std::vector<std::string> callback_keys(const Run& run) {
   std::vector<std::string> keys;
-  std::map<std::string, int> seen;
-  for (const auto& callback : run.callbacks) {
-    const std::string key = callback->state_key();
-    const int count = ++seen[key];
-    keys.push_back(count == 1 ? key : key + "#" + std::to_string(count));
-  }
-  return keys;
+  for (const auto& callback : run.callbacks) keys.push_back(callback->state_key());
+  return distinct_keys(std::move(keys));
 }
 
 void load_callbacks(const StateDict& state, Run& run) {
@@ -120,6 +114,7 @@ StateDict TrainingState::save() const {
   StateDict& callbacks = state.make_section(kCallbacks);
   for (std::size_t i = 0; i < keys.size(); ++i)
     run_.callbacks[i]->on_save_checkpoint(callbacks.make_section(keys[i]));
+  run_.loggers.on_save_checkpoint(state.make_section(kLoggers));
   run_.parts.module.on_save_checkpoint(state.make_section(kModule));
   data_.on_save_checkpoint(state.make_section(kData));
   return state;
@@ -133,8 +128,9 @@ std::set<std::string> TrainingState::sections_of_each_rank() const {
   return sections;
 }
 
-void TrainingState::load(StateDict state) {
+void TrainingState::load(StateDict state, const RunFolder& from) {
   run_agreed(run_.parts.world, [&] {
+    state.section(kLoggers);
     for (Stateful* part : parts_) part->load(state.section(part->state_key()));
   });
   optimization_.trained().publish();
@@ -142,14 +138,17 @@ void TrainingState::load(StateDict state) {
     run_.parts.module.on_load_checkpoint(state.section(kModule));
     load_callbacks(state.section(kCallbacks), run_);
   });
-  loaded_ = std::move(state);
+  loaded_.emplace(Loaded{std::move(state), from});
 }
 
 void TrainingState::settle() {
   if (!loaded_) return;
-  model_->load_flags(loaded_->section(model_->state_key()));
+  const StateDict& state = loaded_->state;
+  model_->load_flags(state.section(model_->state_key()));
   for (Stateful* part : std::array<Stateful*, 2>{&run_.metrics, &run_.parts.generators})
-    part->load(loaded_->section(part->state_key()));
+    part->load(state.section(part->state_key()));
+  // Files are cut once nothing can refuse the state any more, and before the first row.
+  run_.loggers.on_load_checkpoint(state.section(kLoggers), loaded_->from);
   loaded_.reset();
 }
 

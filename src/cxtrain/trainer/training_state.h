@@ -15,8 +15,8 @@ namespace cxtrain {
 
 /// All that a fit remembers from one step to the next, so that another one, on new objects, goes on from
 /// there to the same bits: the loop's place, the model, the optimizer with loss scale and schedule, what the
-/// strategy knows of its steps, metrics of the running epoch, random generators, and what callbacks, the
-/// module and the data keep for themselves. Each has a section of its own.
+/// strategy knows of its steps, metrics of the running epoch, random generators, and what callbacks, loggers,
+/// the module and the data keep for themselves. Each has a section of its own.
 class TrainingState {
  public:
   /// All outlive it; the run has its callbacks.
@@ -30,21 +30,26 @@ class TrainingState {
   std::set<std::string> sections_of_each_rank() const;
 
   /// Takes over what a fit like this one has saved, on a rank of the same number; before the hooks of a
-  /// beginning. Throws StateError, on all ranks alike, naming what is missing or of another kind. Collective.
-  void load(StateDict state);
-  /// After the hooks of a beginning: what they may have changed in what was loaded. Does nothing where
-  /// nothing was.
+  /// beginning. `from`: the folder of the run that saved it. Throws StateError, on all ranks alike, naming
+  /// what is missing or of another kind. Collective.
+  void load(StateDict state, const RunFolder& from);
+  /// After the hooks of a beginning: what they may have changed in what was loaded. Then the files of
+  /// metrics go back to the rows that they had. Does nothing where nothing was loaded.
   void settle();
 
  private:
   class Model;
+  struct Loaded {
+    StateDict state;
+    RunFolder from;
+  };
 
   Run& run_;
   DataModule& data_;
   Optimization& optimization_;
   std::unique_ptr<Model> model_;
   std::vector<Stateful*> parts_;  ///< the model first
-  std::optional<StateDict> loaded_;
+  std::optional<Loaded> loaded_;
 };
 
 /// The part of it that decides which data a fit reads, and so comes first: the loop's place, and what the

@@ -31,13 +31,32 @@ double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-std::string events_path(const std::string& directory) {
-  return directory + "/events.out.tfevents." +
-         std::to_string(static_cast<std::int64_t>(seconds_since_1970())) + "." + hostname() + "." +
-         std::to_string(getpid());
+std::string events_path(Filesystem& files, const std::string& directory) {
+  const std::string name = directory + "/" + std::string(kEventsPrefix) +
+                           std::to_string(static_cast<std::int64_t>(seconds_since_1970())) + "." +
+                           hostname() + "." + std::to_string(getpid());
+  std::string path = name;
+  for (int i = 1; files.status(path); ++i) path = name + "." + std::to_string(i);
+  return path;
 }
 
+constexpr std::size_t kHead = sizeof(std::uint64_t) + sizeof(std::uint32_t), kTail = sizeof(std::uint32_t);
+
 }  // namespace
+
+std::size_t whole_records(std::string_view content) {
+  std::size_t whole = 0;
+  while (content.size() - whole >= kHead + kTail) {
+    const std::string_view rest = content.substr(whole);
+    std::uint64_t length = 0;
+    for (std::size_t i = sizeof length; i-- > 0;) length = length << 8 | static_cast<unsigned char>(rest[i]);
+    if (length > rest.size() - kHead - kTail) break;
+    const std::size_t size = kHead + length + kTail;
+    if (tf_record(rest.substr(kHead, length)) != rest.substr(0, size)) break;
+    whole += size;
+  }
+  return whole;
+}
 
 std::string tf_record(std::string_view data) {
   const std::string length = little_endian(static_cast<std::uint64_t>(data.size()));
@@ -47,7 +66,7 @@ std::string tf_record(std::string_view data) {
 }
 
 EventWriter::EventWriter(Filesystem& files, const std::string& directory)
-    : file_(files, events_path(directory)) {
+    : file_(files, events_path(files, directory)) {
   tensorboard::Event event;
   event.set_wall_time(seconds_since_1970());
   event.set_file_version("brain.Event:2");

@@ -13,7 +13,8 @@ namespace cxtrain {
 /// A TensorBoard events file: a sequence of TFRecords, each one `Event` message.
 class EventWriter {
  public:
-  /// Creates `directory`/events.out.tfevents.<unix time>.<host>.<pid>. Throws Error when that fails.
+  /// Creates `directory`/events.out.tfevents.<unix time>.<host>.<pid>, or with a number behind that where
+  /// there is such a file. Throws Error when that fails.
   EventWriter(Filesystem& files, const std::string& directory);
 
   /// One event with these values at this step. `wall_time`: seconds since 1970.
@@ -21,10 +22,17 @@ class EventWriter {
                    std::span<const std::pair<std::string, double>> scalars);
   void flush() { file_.flush(); }
   const std::string& path() const { return file_.path(); }
+  /// Bytes in the file after a flush.
+  std::uint64_t size() const { return file_.size(); }
 
  private:
   AppendFile file_;
 };
+
+inline constexpr std::string_view kEventsPrefix = "events.out.tfevents.";
+
+/// How many bytes at the beginning of a text are whole records with right checksums.
+std::size_t whole_records(std::string_view content);
 
 /// A TFRecord around `data`: length, masked CRC-32C of the length, data, masked CRC-32C of the data;
 /// little-endian.

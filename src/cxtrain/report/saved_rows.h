@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "cxtrain/base/filesystem.h"
+
+/// What a training's files of metrics had in them when its state was saved.
+namespace cxtrain {
+
+/// The first `bytes` bytes of a file. Where it is shorter, or missing, what is there up to the end of the
+/// last row that is whole, and a warning. `whole`: how many bytes of a text are whole rows. Throws FileError
+/// where the file cannot be read.
+std::string read_saved_rows(Filesystem& files, const std::string& path, std::int64_t bytes,
+                            std::size_t (*whole)(std::string_view));
+
+/// The bytes up to the end of the last line.
+std::size_t whole_lines(std::string_view text);
+
+/// Rows that were saved are not in this file any more: said in the log.
+void warn_of_missing_rows(const std::string& path);
+
+}  // namespace cxtrain
