@@ -89,6 +89,7 @@ class DdpStrategy final : public LocalStrategy {
     state.set("bucket_order", order);
   }
   void load(const StateDict& state) override {
+    if (!state.has("bucket_order")) return;  // of another strategy
     std::istringstream saved(state.text("bucket_order"));
     std::vector<std::string> order;
     for (std::string name; std::getline(saved, name);) order.push_back(name);

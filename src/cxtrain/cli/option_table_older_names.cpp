@@ -59,6 +59,28 @@ OptionEntry older_name(const char* key, const char* canonical, const char* place
   return entry;
 }
 
+/// An argument of a component has no entry of its own to set.
+void add_checkpoint_folder(OptionTable& table) {
+  OptionEntry entry;
+  entry.group = "Other names of Lightning's";
+  entry.key = "trainer.weights_save_path";
+  entry.canonical = "checkpoint.dirpath";
+  entry.placeholder = "DIR";
+  entry.help = "sets " + entry.canonical;
+  entry.saved = false;
+  entry.read = [](Options& options, const std::string& typed) {
+    options.checkpoint.args["dirpath"] = typed;
+    return std::string();
+  };
+  entry.reset = [](Options&) {};
+  entry.write = [](const Options& options) -> std::optional<std::vector<std::string>> {
+    const auto folder = options.checkpoint.args.find("dirpath");
+    if (folder == options.checkpoint.args.end()) return std::nullopt;
+    return std::vector<std::string>{folder->second};
+  };
+  table.push_back(std::move(entry));
+}
+
 }  // namespace
 
 void add_older_names(OptionTable& table) {
@@ -68,6 +90,7 @@ void add_older_names(OptionTable& table) {
   };
   add("trainer.distributed_backend", "trainer.accelerator", "NAME");
   add("trainer.replace_sampler_ddp", "trainer.use_distributed_sampler", "BOOL").bare = "true";
+  add_checkpoint_folder(table);
   add("trainer.resume_from_checkpoint", "ckpt_path", "PATH");
   add("trainer.checkpoint_callback", "trainer.enable_checkpointing", "BOOL").bare = "true";
   add("trainer.reload_dataloaders_every_epoch", "trainer.reload_dataloaders_every_n_epochs", "BOOL",

@@ -50,6 +50,8 @@ class DataLoader {
   /// Samples of the whole dataset.
   std::int64_t dataset_size() const { return dataset_->size(); }
   DataShard shard() const { return sampler_.shard(); }
+  /// Samples of a full batch, over all ranks.
+  std::int64_t global_batch_size() const { return sampler_.global_batch_size(); }
   /// Of the batch that `next` returned last: its number in the epoch, and its samples over all ranks.
   std::int64_t batch_idx() const { return position_ - 1; }
   std::int64_t global_size() const { return sampler_.global_size(position_ - 1); }

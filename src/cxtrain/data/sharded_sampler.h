@@ -37,6 +37,8 @@ class ShardedSampler {
   std::uint64_t seed() const { return options_.seed; }
 
   DataShard shard() const { return shard_; }
+  /// Samples of a full batch, over all shards.
+  std::int64_t global_batch_size() const { return options_.batch_size * shard_.count; }
 
   /// Batches per epoch; the same on every shard. 0 for an empty dataset.
   std::int64_t num_batches() const { return num_batches_; }

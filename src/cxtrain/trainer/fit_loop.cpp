@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cxtrain/base/align.h"
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
@@ -14,7 +15,9 @@ namespace cxtrain {
 
 FitLoop::FitLoop(Run& run, FitData& data, Optimization& optimization, TrainingState* state)
     : run_(run), data_(data), optimization_(optimization), state_(state) {
-  if (run_.resumed) run_agreed(run_.parts.world, [this] { require_same_epoch(); });
+  if (run_.resumed) run_agreed(run_.parts.world, [this] { take_place(); });
+  run_.loop.accumulate = limits().accumulate;
+  run_.loop.samples_per_step = samples_per_step();
   run_.loop.max_epochs = limits().max_epochs;
   run_.loop.max_steps = limits().max_steps;
   run_.loop.validates_at_epoch_end_only = limits().validates_at_epoch_end_only();
@@ -59,13 +62,29 @@ void FitLoop::sanity_check() {
   run_.metrics.clear();
 }
 
-/// A batch that the saved state counts would otherwise be another one here.
-void FitLoop::require_same_epoch() const {
-  if (run_.state.batch == 0 || run_.loop.num_batches == limits().train_batches) return;
-  throw StateError("the saved state stands at batch " + std::to_string(run_.state.batch) +
-                   " of an epoch of " + std::to_string(run_.loop.num_batches) + ", and here an epoch has " +
-                   std::to_string(limits().train_batches) +
-                   ": resume with the same data, batch size and number of ranks");
+std::int64_t FitLoop::samples_per_step() const {
+  return data_.train().global_batch_size() * limits().accumulate;
+}
+
+/// Batches that the saved state counts are batches of its ranks; its steps are the same here where as many
+/// samples go into each.
+void FitLoop::take_place() {
+  TrainState& state = run_.state;
+  const Run::Loop& saved = run_.loop;
+  if (state.batch == 0) return;
+  const std::int64_t saved_steps = divide_up(saved.num_batches, saved.accumulate);
+  if (saved.samples_per_step != samples_per_step() || saved_steps != limits().steps_per_epoch()) {
+    const auto describe = [](std::int64_t steps, std::int64_t samples) {
+      return std::to_string(steps) + " steps of " + std::to_string(samples) + " samples";
+    };
+    throw StateError("the saved state stands in the middle of an epoch of " +
+                     describe(saved_steps, saved.samples_per_step) + ", and here an epoch has " +
+                     describe(limits().steps_per_epoch(), samples_per_step()) +
+                     ": resume with the same data, and a data.batch_size and accumulate_grad_batches that "
+                     "make as many samples of all ranks");
+  }
+  const std::int64_t steps = divide_up(state.batch, saved.accumulate);
+  state.batch = std::min(steps * limits().accumulate, limits().train_batches);
 }
 
 /// Steps are whole: nothing is stopped or saved while gradients accumulate, which then would be lost.
@@ -154,7 +173,6 @@ void FitLoop::run_batch(Batch& batch) {
   note_contribution(step, loss);
   ++state.batch;
   state.samples += samples_over_ranks();
-  run_.samples_per_step = step.first ? samples_over_ranks() : run_.samples_per_step + samples_over_ranks();
   bool stepped = false;
   if (step.last) {
     tell_contribution(contribution_);

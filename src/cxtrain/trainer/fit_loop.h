@@ -44,7 +44,8 @@ class FitLoop final : private StepObserver {
   void tell_contribution(Optimization::Contribution contribution);
   void make_checkpoint_if_wanted();
   void finish_checkpoint();
-  void require_same_epoch() const;
+  void take_place();
+  std::int64_t samples_per_step() const;
 
   Run& run_;
   FitData& data_;

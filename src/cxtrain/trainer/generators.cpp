@@ -51,7 +51,20 @@ void Generators::save(StateDict& state) const {
   }
 }
 
+StateDict Generators::new_beginning(std::uint64_t seed, std::int64_t global_step, int rank, int world_size) {
+  constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio: spreads the steps
+  StateDict state;
+  state.set("seed", seed ^ (kOdd * static_cast<std::uint64_t>(global_step + 1)));
+  state.set("rank", rank);
+  state.set("world_size", world_size);
+  return state;
+}
+
 void Generators::load(const StateDict& state) {
+  if (state.has("seed")) {
+    return seed_apart(static_cast<std::uint64_t>(state.integer("seed")),
+                      static_cast<int>(state.integer("rank")), static_cast<int>(state.integer("world_size")));
+  }
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     const at::Tensor saved = state.tensor(name_of(i));
     at::Generator generator = generator_of(devices_[i]);

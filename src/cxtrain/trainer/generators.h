@@ -28,7 +28,11 @@ class Generators final : public Stateful {
   const std::vector<at::Device>& devices() const { return devices_; }
   std::string state_key() const override { return "generators"; }
   void save(StateDict& state) const override;
+  /// Or begins anew with the seed of `new_beginning`.
   void load(const StateDict& state) override;
+  /// What rank `rank` loads where a training goes on on another number of ranks: numbers that no rank has
+  /// drawn before.
+  static StateDict new_beginning(std::uint64_t seed, std::int64_t global_step, int rank, int world_size);
   bool differs_between_ranks() const override { return true; }
 
  private:

@@ -68,6 +68,27 @@ void MetricStore::save(StateDict& state) const {
   for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].save(state.make_section(std::to_string(i)));
 }
 
+StateDict MetricStore::for_other_ranks(std::span<const StateDict> saved, int rank) {
+  MetricStore merged;
+  merged.load(saved.front());
+  for (Entry& entry : merged.entries_) {
+    if (rank != 0) entry.epoch = {};
+  }
+  for (const StateDict& of_rank : saved.subspan(1)) {
+    if (rank != 0) break;
+    MetricStore other;
+    other.load(of_rank);
+    for (Entry& entry : merged.entries_) {
+      for (const Entry& theirs : other.entries_) {
+        if (theirs.name == entry.name && theirs.hook == entry.hook) entry.epoch.merge(entry.fx, theirs.epoch);
+      }
+    }
+  }
+  StateDict state;
+  merged.save(state);
+  return state;
+}
+
 void MetricStore::load(const StateDict& state) {
   std::vector<Entry> entries(static_cast<std::size_t>(state.integer("metrics")));
   for (std::size_t i = 0; i < entries.size(); ++i) entries[i].load(state.section(std::to_string(i)));

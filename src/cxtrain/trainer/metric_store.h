@@ -60,6 +60,8 @@ struct MetricAccumulator {
   void add(ReduceFx fx, double value, double samples);
   void add(ReduceFx fx, const at::Tensor& value, double samples);
   double read(ReduceFx fx) const;
+  /// As if the other's values had been added here.
+  void merge(ReduceFx fx, const MetricAccumulator& other);
 
   void save(StateDict& state) const;
   void load(const StateDict& state);
@@ -131,6 +133,9 @@ class MetricStore final : public MetricSink, public Stateful {
 
   std::string state_key() const override { return "metrics"; }
   void save(StateDict& state) const override;
+  /// What rank `rank` of another number of ranks loads, where these are what ranks have saved: rank 0 takes
+  /// over the sums of all of them.
+  static StateDict for_other_ranks(std::span<const StateDict> saved, int rank);
   void load(const StateDict& state) override;
   bool differs_between_ranks() const override { return true; }  // each has its own share of the data
 

@@ -69,4 +69,18 @@ double MetricAccumulator::read(ReduceFx fx) const {
   return host + there;
 }
 
+void MetricAccumulator::merge(ReduceFx fx, const MetricAccumulator& other) {
+  weight += other.weight;
+  if (!other.on_host && !other.device.defined()) return;
+  const double value = other.read(fx);
+  if (fx == ReduceFx::mean || fx == ReduceFx::sum) {
+    host += value;
+  } else if (!on_host) {
+    host = value;
+  } else {
+    host = fx == ReduceFx::min ? std::min(host, value) : std::max(host, value);
+  }
+  on_host = true;
+}
+
 }  // namespace cxtrain

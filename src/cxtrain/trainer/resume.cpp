@@ -9,6 +9,7 @@
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/report/run_files.h"
+#include "cxtrain/trainer/other_ranks.h"
 
 namespace cxtrain {
 namespace {
@@ -106,14 +107,6 @@ void require_same_model(const CheckpointReader& checkpoint, const Trainable& mod
   if (!saved.empty()) refuse("this one has no " + saved.begin()->first);
 }
 
-void require_same_training(const CheckpointReader& checkpoint, const World& world) {
-  const int saved = checkpoint.manifest().world_size;
-  if (saved == world.size()) return;
-  throw CheckpointError("the checkpoint '" + checkpoint.path() + "' is of a training on " +
-                        std::to_string(saved) + " ranks, and this one has " + std::to_string(world.size()) +
-                        "; start " + std::to_string(saved) + " ranks");
-}
-
 }  // namespace
 
 std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& files, const Options& options) {
@@ -152,8 +145,8 @@ std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files,
   run_agreed(world, [&] {
     CheckpointReader reader(files, chosen->path, chosen->manifest);
     require_same_model(reader, model);
-    require_same_training(reader, world);
-    state = reader.state(world.rank());
+    state = chosen->manifest.world_size == world.size() ? reader.state(world.rank())
+                                                        : state_for_other_ranks(reader, world);
   });
   if (world.is_root()) {
     log_info("resuming from " + chosen->path + ": epoch " + std::to_string(chosen->manifest.epoch) +

@@ -32,12 +32,12 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
 /// What a fit goes on from.
 struct LoadedCheckpoint {
   ChosenCheckpoint chosen;
-  StateDict state;  ///< as this rank saved it
+  StateDict state;  ///< as this rank saved it; for another number of ranks, what it goes on with
 };
 
 /// Reads the checkpoint that `ckpt_path` means; none where it is absent, or `auto` finds none. Throws
 /// CheckpointError, on all ranks alike and before anything has changed, where it is of another model (naming
-/// the first parameter or buffer that differs) or of another number of ranks. Collective.
+/// the first parameter or buffer that differs). Collective.
 std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files, const Options& options,
                                                 const Trainable& model);
 

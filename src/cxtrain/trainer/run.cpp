@@ -44,7 +44,7 @@ void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
   manifest.global_step = state.global_step;
   manifest.samples = state.samples;
   manifest.seed = state.seed;
-  manifest.global_batch = samples_per_step;
+  manifest.global_batch = loop.samples_per_step;
   manifest.world_size = parts.world.size();
   manifest.strategy = parts.plan.strategy;
   manifest.precision = parts.plan.precision;
@@ -164,6 +164,8 @@ void Run::save_place(StateDict& place) const {
   place.set("epoch", state.epoch);
   place.set("batch", state.batch);
   place.set("num_batches", loop.num_batches);
+  place.set("accumulate", loop.accumulate);
+  place.set("samples_per_step", loop.samples_per_step);
   place.set("global_step", state.global_step);
   place.set("samples", state.samples);
   place.set("seed", state.seed);
@@ -179,6 +181,8 @@ void Run::load_place(const StateDict& place) {
            .samples = place.integer("samples"),
            .seed = static_cast<std::uint64_t>(place.integer("seed"))};
   loop.num_batches = place.integer("num_batches");
+  loop.accumulate = place.integer("accumulate");
+  loop.samples_per_step = place.integer("samples_per_step");
   trained_ = place.real("seconds");
   if (place.has("tuned_lr")) tuned.lr = place.real("tuned_lr");
   if (place.has("tuned_batch_size")) tuned.batch_size = place.integer("tuned_batch_size");

@@ -183,6 +183,8 @@ class Run final : public RunView {
 
   /// What the loop that runs at the moment shows of itself.
   struct Loop {
+    std::int64_t samples_per_step = 0;  ///< of a full step, over all ranks and micro-batches
+    std::int64_t accumulate = 1;        ///< micro-batches of a step
     std::int64_t batch_idx = 0, num_batches = 0, max_epochs = -1, max_steps = -1, samples_per_batch = 0;
     bool sanity_checking = false;
     bool validates_at_epoch_end_only = true;
@@ -197,7 +199,6 @@ class Run final : public RunView {
   bool requeue_requested = false;
   bool save_requested = false;               ///< by this rank
   bool save_agreed = false;                  ///< by all ranks; nobody has taken it over
-  std::int64_t samples_per_step = 0;         ///< over all ranks and micro-batches
   std::optional<Checkpointer> checkpointer;  ///< in a fit
   bool resumed = false;                      ///< `load_place` was called
   Tuned tuned;

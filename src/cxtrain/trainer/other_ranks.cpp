@@ -1,0 +1,42 @@
+#include "cxtrain/trainer/other_ranks.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "cxtrain/trainer/generators.h"
+#include "cxtrain/trainer/metric_store.h"
+
+namespace cxtrain {
+namespace {
+
+/// Adds the pieces, of all sections, that `into` lacks.
+void add_missing(StateDict& into, const StateDict& from) {
+  for (const Piece& piece : from.pieces()) {
+    const auto same = [&](const Piece& own) { return own.name == piece.name && own.range == piece.range; };
+    if (std::none_of(into.pieces().begin(), into.pieces().end(), same)) into.add(piece);
+  }
+  for (const auto& [name, section] : from.sections()) add_missing(into.make_section(name), section);
+}
+
+}  // namespace
+
+StateDict state_for_other_ranks(CheckpointReader& checkpoint, const World& world) {
+  const Manifest& manifest = checkpoint.manifest();
+  std::vector<StateDict> saved;
+  for (int rank = 0; rank < manifest.world_size; ++rank) saved.push_back(checkpoint.state(rank));
+  std::vector<StateDict> metrics;
+  for (const StateDict& of_rank : saved) metrics.push_back(of_rank.section("metrics"));
+
+  StateDict state = saved.front();
+  for (const char* divided : {"model", "optimization", "callbacks"}) {
+    for (std::size_t rank = 1; rank < saved.size(); ++rank)
+      add_missing(state.make_section(divided), saved[rank].section(divided));
+  }
+  state.make_section("metrics") = MetricStore::for_other_ranks(metrics, world.rank());
+  state.make_section("generators") =
+      Generators::new_beginning(manifest.seed, manifest.global_step, world.rank(), world.size());
+  if (!world.is_root()) state.make_section("loggers") = {};
+  return state;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,171 @@
+#include "cxtrain/callbacks/model_checkpoint.h"
+
+#include <filesystem>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "support/catch.h"
+#include "support/faulty_filesystem.h"
+#include "support/setting.h"
+
+/// When checkpoints are written, and which ones stay.
+namespace cxtrain {
+namespace {
+
+using test::ToyData;
+using Names = std::vector<std::string>;
+
+/// Logs these scores, one for each epoch, as `score`.
+class Scored : public test::Regression {
+ public:
+  explicit Scored(std::vector<double> scores = {}) : scores_(std::move(scores)) {}
+  void validation_step(const Batch& batch, std::int64_t) override {
+    if (scores_.empty()) return;
+    log("score", scores_[static_cast<std::size_t>(current_epoch())], {.batch_size = batch.size});
+  }
+
+ private:
+  std::vector<double> scores_;
+};
+
+struct CheckpointSetting : test::Setting {
+  ToyData data{32, 8, 8};  // four steps an epoch
+
+  CheckpointSetting() { options.trainer.max_epochs = 5; }
+  Names names(const std::string& folder) const {
+    Names found;
+    std::error_code missing;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, missing))
+      found.push_back(entry.path().filename().string());
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+  Names names() const { return names(dir.path() + "/cxtrain_logs/version_0/checkpoints"); }
+  Names after_fit(std::map<std::string, std::string> arguments, std::vector<double> scores = {}) {
+    options.checkpoint.args = std::move(arguments);
+    Scored model(std::move(scores));
+    fit(model, data);
+    return names();
+  }
+};
+
+TEST_CASE("a fit keeps the last epoch's checkpoint unless told otherwise", "[checkpoint]") {
+  CheckpointSetting setting;
+  SECTION("by itself") { CHECK(setting.after_fit({}) == Names{"epoch=4-step=20.ckpt"}); }
+  SECTION("none") {
+    setting.options.trainer.enable_checkpointing = false;
+    CHECK(setting.after_fit({}).empty());
+  }
+  SECTION("none without files") {
+    setting.options.trainer.logger = false;
+    setting.after_fit({});
+    CHECK_FALSE(std::filesystem::exists(setting.dir.path() + "/cxtrain_logs"));
+  }
+  SECTION("none in a trial of everything") {
+    setting.options.trainer.fast_dev_run = 2;
+    CHECK(setting.after_fit({}).empty());
+  }
+  SECTION("all") {
+    CHECK(setting.after_fit({{"save_top_k", "-1"}, {"every_n_epochs", "2"}}) ==
+          Names{"epoch=1-step=8.ckpt", "epoch=3-step=16.ckpt"});
+  }
+  SECTION("by steps") {
+    CHECK(setting.after_fit({{"save_top_k", "-1"}, {"every_n_train_steps", "7"}}) ==
+          Names{"epoch=1-step=7.ckpt", "epoch=3-step=14.ckpt"});
+  }
+  SECTION("elsewhere, without overwriting what is there") {
+    const std::string folder = setting.dir.path() + "/elsewhere";
+    setting.after_fit({{"dirpath", folder}, {"filename", "best"}});
+    setting.after_fit({{"dirpath", folder}, {"filename", "best"}});
+    CHECK(setting.names(folder) == Names{"best-v1.ckpt", "best.ckpt"});
+  }
+  SECTION("at the end of validations inside of epochs") {
+    setting.options.trainer.val_check_interval = BatchLimit{std::int64_t{2}};
+    CHECK(setting.after_fit({{"save_top_k", "-1"}}, {1, 1, 1, 1, 1}).size() == 10);
+  }
+}
+
+TEST_CASE("the best checkpoints stay, and the newest where it is wanted", "[checkpoint]") {
+  CheckpointSetting setting;
+  const std::vector<double> scores{0.5, 0.2, 0.9, 0.3, 0.4};
+  SECTION("the least") {
+    CHECK(setting.after_fit({{"monitor", "score"}, {"save_top_k", "2"}, {"filename", "{epoch}-{score:.1f}"}},
+                            scores) == Names{"epoch=1-score=0.2.ckpt", "epoch=3-score=0.3.ckpt"});
+  }
+  SECTION("the largest") {
+    CHECK(setting.after_fit({{"monitor", "score"}, {"mode", "max"}}, scores) ==
+          Names{"epoch=2-step=12.ckpt"});
+  }
+  SECTION("and the newest") {
+    CHECK(setting.after_fit({{"monitor", "score"}, {"save_last", "true"}}, scores) ==
+          Names{"epoch=1-step=8.ckpt", "epoch=4-step=20.ckpt"});
+  }
+  SECTION("the newest alone") {
+    CHECK(setting.after_fit({{"save_top_k", "0"}, {"save_last", "true"}}) == Names{"epoch=4-step=20.ckpt"});
+  }
+  SECTION("a score that is no number is the worst") {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    CHECK(setting.after_fit({{"monitor", "score"}}, {0.5, nan, 0.4, nan, nan}) ==
+          Names{"epoch=2-step=12.ckpt"});
+  }
+}
+
+TEST_CASE("a checkpoint's arguments that contradict each other are refused", "[checkpoint]") {
+  using Options = ModelCheckpoint::Options;
+  CHECK_THROWS_AS(ModelCheckpoint(Options{.save_top_k = 3}), ConfigError);
+  CHECK_THROWS_AS(ModelCheckpoint(Options{.save_top_k = -2}), ConfigError);
+  CHECK_THROWS_AS(ModelCheckpoint(Options{.every_n_train_steps = 5, .train_time_interval = 3}), ConfigError);
+  CHECK_THROWS_AS(ModelCheckpoint(Options{.every_n_train_steps = 5, .every_n_epochs = 1}), ConfigError);
+  CHECK_THROWS_AS(ModelCheckpoint(Options{.filename = "a/b"}), ConfigError);
+}
+
+TEST_CASE("a metric that nobody logs ends the training, which says what there is", "[checkpoint]") {
+  CheckpointSetting setting;
+  CHECK_THROWS_WITH(setting.after_fit({{"monitor", "val_los"}}, {1, 1, 1, 1, 1}),
+                    test::contains("nothing of this name has been logged; logged: train_loss, score"));
+}
+
+/// Has the disk fail from one step on, and heal at another.
+class DiskTrouble : public Callback {
+ public:
+  DiskTrouble(test::FaultyFilesystem& files, std::int64_t fails_at, std::int64_t heals_at)
+      : files_(files), fails_at_(fails_at), heals_at_(heals_at) {}
+  void on_train_batch_start(RunView& run, const Batch&, std::int64_t) override {
+    using Call = test::FaultyFilesystem::Call;
+    if (run.global_step() == fails_at_)
+      files_.fail(
+          {.call = files_.calls(Call::create), .error = ENOSPC, .kind = Call::create, .lasting = true});
+    if (run.global_step() == heals_at_) files_.heal();
+  }
+
+ private:
+  test::FaultyFilesystem& files_;
+  std::int64_t fails_at_, heals_at_;
+};
+
+/// `FaultyFilesystem` is for one thread at a time: each call has it for itself.
+TEST_CASE("a full disk costs a checkpoint, and neither the run nor the checkpoint before", "[checkpoint]") {
+  CheckpointSetting setting;
+  setting.options.trainer.logger = false;
+  setting.options.checkpoint.args = {{"dirpath", "/out"}};
+  for (const bool heals : {false, true}) {
+    test::FaultyFilesystem files;
+    Scored model;
+    Trainer trainer(setting.world, setting.options);
+    trainer.set_filesystem(files);
+    trainer.add_callback(std::make_unique<DiskTrouble>(files, 9, heals ? 14 : 1000));
+    const RunSummary summary = trainer.fit(model, setting.data);
+    CHECK(summary.status == "done");
+    CHECK(summary.global_step == 20);
+    files.heal();
+    std::vector<std::string> damaged;
+    const std::vector<FoundCheckpoint> found = find_checkpoints(files, "/out", damaged);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].manifest.global_step == (heals ? 20 : 8));
+    CHECK(damaged.empty());
+    verify_files(files, found[0].path, found[0].manifest);
+  }
+}
+
+}  // namespace
+}  // namespace cxtrain

@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <random>
+
+#include "support/catch.h"
+#include "support/run_files.h"
+#include "support/run_program.h"
+#include "support/running_program.h"
+
+/// Checkpoints as users have them: a run that was killed, or had ended, goes on to the same bits.
+namespace cxtrain::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFit = "fit --accelerator cpu --enable_progress_bar false --log_every_n_steps 3 ";
+
+std::string launch(int ranks, const std::string& arguments) {
+  const std::string program = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi " + kFit + arguments;
+  if (ranks == 1) return program;
+  return std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(ranks) + " --oversubscribe --bind-to none " +
+         program;
+}
+
+std::string version(const TempDir& dir, int number) {
+  return dir.path() + "/cxtrain_logs/version_" + std::to_string(number);
+}
+
+nlohmann::json run_json(const TempDir& dir, int number) {
+  return nlohmann::json::parse(slurp(version(dir, number) + "/run.json"));
+}
+
+/// The folders of the checkpoints of a run, by name.
+std::vector<std::string> checkpoints(const std::string& run) {
+  std::vector<std::string> paths;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(run + "/checkpoints", missing)) {
+    if (entry.path().extension() == ".ckpt") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+void check_equal_runs(const TempDir& expected, const TempDir& dir, int number = 0) {
+  const nlohmann::json end = run_json(dir, number), reference = test::run_json(expected);
+  CHECK(end["status"] == "done");
+  CHECK(end["parameters_sha256"] == reference["parameters_sha256"]);
+  CHECK(end["metrics"] == reference["metrics"]);
+  for (const char* file : {"/metrics.csv", "/metrics.jsonl"})
+    CHECK(slurp(version(dir, number) + file) == slurp(version(expected, 0) + file));
+}
+
+TEST_CASE("a run that had ended goes on as if it had not", "[checkpoint]") {
+  struct Row {
+    int ranks;
+    std::string options;
+  };
+  const Row row = GENERATE(Row{1, ""}, Row{1, "--strategy dp --devices 2 "},
+                           Row{2, "--precision bf16-mixed --accumulate_grad_batches 3 "},
+                           Row{3, "--data.uneven exact --optimizer adamw "});
+  CAPTURE(row.ranks, row.options);
+  const TempDir whole, parts, elsewhere;
+  const std::string options = row.options + "--seed 7 ";
+  REQUIRE(run_command(launch(row.ranks, options + "--max_epochs 4" + in(whole))).status == 0);
+  REQUIRE(run_command(launch(row.ranks, options + "--max_epochs 2" + in(parts))).status == 0);
+  const std::vector<std::string> saved = checkpoints(version(parts, 0));
+  REQUIRE(saved.size() == 1);
+
+  const ProgramResult by_path =
+      run_command(launch(row.ranks, options + "--max_epochs 4 --ckpt_path " + saved[0] + in(elsewhere)));
+  CAPTURE(by_path.output);
+  REQUIRE(by_path.status == 0);
+  check_equal_runs(whole, elsewhere);
+
+  const ProgramResult last =
+      run_command(launch(row.ranks, options + "--max_epochs 4 --ckpt_path last" + in(parts)));
+  CAPTURE(last.output);
+  REQUIRE(last.status == 0);
+  CHECK(last.output.find("resuming from ") != std::string::npos);
+  check_equal_runs(whole, parts);
+  CHECK_FALSE(fs::exists(version(parts, 1)));
+  CHECK(checkpoints(version(parts, 0)).size() == 1);
+}
+
+TEST_CASE("a run that is killed again and again ends with the bits of an undisturbed one", "[checkpoint]") {
+  const int ranks = GENERATE(1, 2);
+  const std::string options = "--max_epochs 12 --checkpoint.every_n_train_steps 4 --data.batch_size 16 ";
+  const TempDir undisturbed, dir;
+  REQUIRE(run_command(launch(ranks, options + in(undisturbed))).status == 0);
+  std::mt19937 random(static_cast<unsigned>(ranks));
+  std::size_t seen = 0;
+  for (int kill_number = 0; kill_number < 5; ++kill_number) {
+    RunningProgram program(launch(ranks, options + "--ckpt_path auto" + in(dir)));
+    // Until it has come further than the last one; then at any moment.
+    becomes_true([&] {
+      const std::vector<std::string> now = checkpoints(version(dir, 0));
+      const std::size_t newest = now.empty() ? 0 : std::hash<std::string>()(now.back());
+      return program.has_ended() || (newest != 0 && std::exchange(seen, newest) != newest);
+    });
+    usleep(static_cast<useconds_t>(random() % 20000));
+    const pid_t rank = ranks == 1 ? program.process() : process_of_rank(dir, ranks - 1);
+    if (rank != 0) kill(rank, SIGKILL);
+    program.wait();
+  }
+  const ProgramResult end = run_command(launch(ranks, options + "--ckpt_path auto" + in(dir)));
+  CAPTURE(ranks, end.output);
+  REQUIRE(end.status == 0);
+  check_equal_runs(undisturbed, dir);
+}
+
+TEST_CASE("damaged and foreign checkpoints are refused, and auto takes the one before", "[checkpoint]") {
+  const TempDir dir;
+  REQUIRE(run_command(launch(1, "--max_epochs 3 --checkpoint.save_top_k -1" + in(dir))).status == 0);
+  const std::vector<std::string> saved = checkpoints(version(dir, 0));
+  REQUIRE(saved.size() == 3);
+  const auto refused = [&](const std::string& options) {
+    const ProgramResult run = run_command(launch(1, options + in(dir)));
+    CAPTURE(options, run.output);
+    CHECK(run.status == 2);
+    return run.output;
+  };
+  CHECK_THAT(refused("--model.hidden 128 --ckpt_path last"),
+             contains("another model: this one has hidden.weight: Float [128, 64], and the saved one has the "
+                      "shape [256, 64]"));
+  CHECK_THAT(refused("--model gpt --ckpt_path " + saved[0]), contains("another model: it lacks "));
+  CHECK_THAT(refused("--ckpt_path " + dir.path() + "/nothing"), contains("there is no checkpoint "));
+  CHECK_THAT(refused("--ckpt_path " + dir.path()), contains("has no manifest.json"));
+  const ProgramResult ranks = run_command(launch(2, "--ckpt_path last" + in(dir)));
+  CHECK(ranks.status == 2);
+  CHECK_THAT(ranks.output, contains("of a training on 1 ranks, and this one has 2"));
+  const TempDir empty;
+  const ProgramResult none = run_command(launch(1, "--ckpt_path last" + in(empty)));
+  CHECK(none.status == 2);
+  CHECK_THAT(none.output, contains("there is no checkpoint below"));
+
+  std::fstream file(saved[2] + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(20000);
+  file.put('\x55');
+  file.close();
+  CHECK_THAT(refused("--max_epochs 4 --ckpt_path last"),
+             contains("is damaged: model.safetensors has other bytes than it had when it was written"));
+  const ProgramResult fallback = run_command(launch(1, "--max_epochs 4 --ckpt_path auto" + in(dir)));
+  CHECK(fallback.status == 0);
+  CHECK_THAT(fallback.output, contains("trying the one before it"));
+  CHECK_THAT(fallback.output, contains("resuming from " + saved[1]));
+  CHECK(run_json(dir, 0)["epochs"] == 4);
+}
+
+}  // namespace
+}  // namespace cxtrain::test
