@@ -51,6 +51,10 @@ class FakeRun final : public RunView {
   void request_stop(std::string) override {}
   void request_checkpoint() override {}
   void request_requeue(std::string) override {}
+  void checkpoint_saved(double) override {}
+  std::int64_t checkpoints_saved() const override { return 0; }
+  std::optional<double> longest_save_seconds() const override { return std::nullopt; }
+  bool ends_with_checkpoint() const override { return false; }
 
   Plan decided;
   std::int64_t step = 0, every = 5;

@@ -136,7 +136,11 @@ class Saver : public Callback {
   void on_train_epoch_end(RunView& run) override {
     if (waits_ && wishes_.after_epoch) ask(run);
   }
-  void on_checkpoint(RunView&, const StateDict& state) override { saved_ = state.clone(); }
+  void on_checkpoint(RunView& run, const StateDict& state) override {
+    saved_ = state.clone();
+    CHECK(run.ends_with_checkpoint() == wishes_.requeue);
+    if (run.rank() == run.world_size() - 1) run.checkpoint_saved(0);
+  }
   void on_save_checkpoint(StateDict& state) override { state.set("batches", batches_); }
   void on_load_checkpoint(const StateDict& state) override { batches_ = state.integer("batches"); }
 

@@ -15,6 +15,7 @@ namespace cxtrain {
 FitLoop::FitLoop(Run& run, FitData& data, Optimization& optimization, TrainingState* state)
     : run_(run), data_(data), optimization_(optimization), state_(state) {
   if (run_.resumed) run_agreed(run_.parts.world, [this] { require_same_epoch(); });
+  run_.loop.saves_state = state_ != nullptr;
   run_.loop.max_epochs = limits().max_epochs;
   run_.loop.max_steps = limits().max_steps;
   run_.loop.validates_at_epoch_end_only = limits().validates_at_epoch_end_only();
@@ -203,8 +204,9 @@ void FitLoop::after_step(bool stepped) {
 void FitLoop::agree() { heed(run_.agree()); }
 
 void FitLoop::heed(std::uint64_t wishes) {
-  if ((wishes & Run::kRequeueRequested) != 0) requeue_wanted_ = true;
-  if ((wishes & Run::kCheckpointRequested) != 0 || requeue_wanted_) checkpoint_wanted_ = true;
+  ending_ |= wishes & Run::kEnds;
+  if (ending_ != 0 && state_ == nullptr) throw run_.ending(ending_, /*saved=*/false);
+  if ((wishes & Run::kCheckpointRequested) != 0 || ending_ != 0) checkpoint_wanted_ = true;
   if ((wishes & Run::kStopRequested) == 0 || stopping_) return;
   stopping_ = true;
   if (run_.stop_requested && !run_.stop_reason.empty()) log_info(run_.stop_reason);
@@ -216,11 +218,13 @@ void FitLoop::make_checkpoint_if_wanted() {
   if (state_ == nullptr) return;
   finite_.answer();
   run_.write_pending_row();
-  const StateDict saved = state_->save();
-  run_.call(hooks::on_checkpoint, saved);
-  if (!requeue_wanted_) return;
-  if (!run_.requeue_reason.empty()) log_info(run_.requeue_reason);
-  throw Interrupted(ExitCode::requeue);
+  const std::int64_t saved_before = run_.checkpoints_saved();
+  const StateDict state = state_->save();
+  run_.loop.ends_with_checkpoint = ending_ != 0;
+  run_.call(hooks::on_checkpoint, state);
+  if (ending_ == 0) return;
+  const bool saved_here = run_.checkpoints_saved() > saved_before;
+  throw run_.ending(ending_, run_.parts.world.any(saved_here ? 1 : 0) != 0);
 }
 
 bool FitLoop::validation_due() const {
