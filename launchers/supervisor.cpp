@@ -152,7 +152,9 @@ void Supervisor::accept_rank() {
   Rank& rank = connected_.emplace_back();
   rank.connection = std::move(connection);
   rank.pid = peer->pid;
-  if (end_signal_) kill(rank.pid, *end_signal_);  // it came while this rank was starting
+  // These came while this rank was starting.
+  for (const int signal : other_signals_) kill(rank.pid, signal);
+  if (end_signal_) kill(rank.pid, *end_signal_);
 }
 
 /// Each message is one number: first the rank's, then its exit status.
@@ -199,7 +201,10 @@ void Supervisor::fail(int status) {
 }
 
 void Supervisor::on_signal(int signal) {
-  if (!ends_a_process(signal)) return signal_all(signal);
+  if (!ends_a_process(signal)) {
+    other_signals_.insert(signal);
+    return signal_all(signal);
+  }
   const bool second = end_signal_.has_value();
   if (!second)
     log_info("passing signal " + std::to_string(signal) + " on to the ranks; a second one kills them");

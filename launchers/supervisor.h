@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,7 @@ class Supervisor {
   int ended_ = 0;
   std::optional<int> failure_;
   std::optional<int> end_signal_;  ///< that asked the ranks to end
+  std::set<int> other_signals_;    ///< that came, for ranks that have not connected
   std::optional<Clock::time_point> kill_at_, late_at_;
   Clock::time_point start_ = Clock::now();
   bool starter_gone_ = false;

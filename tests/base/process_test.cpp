@@ -87,6 +87,39 @@ TEST_CASE("a signal that the parent has had ignored stays ignored") {
         }) == 7);
 }
 
+TEST_CASE("the signal of a batch system is noted, however often it comes, and ends nothing") {
+  const auto child = [](int wanted, int before, int during) {
+    return in_child([=] {
+      set_up_process();
+      if (before != 0) raise(before);
+      const StopSignals signals(wanted);
+      for (int i = 0; i < 3 && during != 0; ++i) raise(during);
+      return (StopSignals::asked_to_requeue() ? 7 : 3) + StopSignals::received();
+    });
+  };
+  CHECK(child(SIGUSR1, 0, SIGUSR1) == 7);
+  CHECK(child(SIGUSR2, 0, SIGUSR2) == 7);
+  CHECK(child(SIGHUP, 0, SIGHUP) == 7);
+  CHECK(child(SIGUSR1, 0, 0) == 3);
+  // Before a run opens it is kept; another one than the run wants is nothing to it.
+  CHECK(child(SIGUSR1, SIGUSR1, 0) == 7);
+  CHECK(child(SIGUSR2, SIGUSR1, SIGUSR1) == 3);
+  CHECK(child(0, SIGUSR1, SIGUSR1) == 3);
+  // It does not make a SIGTERM the second signal.
+  CHECK(in_child([] {
+          const StopSignals signals(SIGUSR1);
+          raise(SIGUSR1);
+          raise(SIGTERM);
+          return StopSignals::asked_to_requeue() && StopSignals::received() == SIGTERM ? 7 : 1;
+        }) == 7);
+  CHECK(in_child([] {
+          std::signal(SIGHUP, SIG_IGN);  // nohup
+          const StopSignals signals(SIGHUP);
+          raise(SIGHUP);
+          return StopSignals::asked_to_requeue() ? 1 : 7;
+        }) == 7);
+}
+
 TEST_CASE("messages of the libraries are put in words, without frames") {
   const std::runtime_error torch("sizes differ\nException raised from f at g.cpp:3\nframe #0: h");
   CHECK(message_of(torch) == "sizes differ");

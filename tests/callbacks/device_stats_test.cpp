@@ -56,6 +56,10 @@ class FakeRun final : public RunView {
   void save_checkpoint(const StateDict&, SaveRequest) override {}
   std::string of_rank_zero(std::string text) override { return text; }
   Filesystem& files() override { throw std::logic_error("no files here"); }
+  void checkpoint_saved(double) override {}
+  std::int64_t checkpoints_saved() const override { return 0; }
+  std::optional<double> longest_save_seconds() const override { return std::nullopt; }
+  bool ends_with_checkpoint() const override { return false; }
 
   Plan decided;
   std::int64_t step = 0, every = 5;

@@ -97,6 +97,23 @@ TEST_CASE("a signal that comes before the ranks have connected reaches them when
   CHECK(supervisor.watch(signals) == 128 + SIGTERM);
 }
 
+TEST_CASE("a warning of the batch system reaches ranks that connect later, too") {
+  SignalInbox signals;
+  Supervisor supervisor(2);
+  kill(getpid(), SIGUSR1);
+  static volatile std::sig_atomic_t heard = 0;
+  const auto before = std::signal(SIGUSR1, [](int) { heard = 1; });
+  const auto hears = [](SupervisorLink&) {
+    while (heard == 0) sched_yield();
+    return 0;
+  };
+  {
+    const Ranks ranks(supervisor, {hears, hears});
+    CHECK(supervisor.watch(signals) == 0);
+  }
+  std::signal(SIGUSR1, before);
+}
+
 TEST_CASE("a signal ends a supervisor whose ranks never connect") {
   SignalInbox signals;
   Supervisor supervisor(2, {.late = std::chrono::milliseconds(100)});

@@ -142,6 +142,7 @@ class Saver : public Callback {
   }
   void on_checkpoint(RunView& run, const StateDict& state) override {
     saved_ = state.clone();
+    CHECK(run.ends_with_checkpoint() == wishes_.requeue);
     run.save_checkpoint(state, {.path = path_});
   }
   void on_save_checkpoint(StateDict& state) override { state.set("batches", batches_); }

@@ -11,6 +11,8 @@
 #include <initializer_list>
 #include <system_error>
 
+#include "cxtrain/base/stop_signals.h"
+
 namespace cxtrain {
 
 void set_up_process() {
@@ -22,6 +24,7 @@ void set_up_process() {
   }
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  StopSignals::note_early();
 }
 
 std::string program_path() {

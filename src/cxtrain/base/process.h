@@ -10,6 +10,7 @@ namespace cxtrain {
 /// Standard descriptors that are closed are opened on /dev/null, stdout on /dev/full, where a write fails as
 /// it did: the next file would get their number, and with it what is meant for the console. SIGPIPE and
 /// SIGXFSZ are ignored: a reader that is gone and a file that is too large become errors of the write.
+/// SIGUSR1, a batch system's warning, is kept for the first run (`StopSignals::note_early`).
 void set_up_process();
 
 /// The file of the program that this process runs, as an absolute path; empty where the system does not say

@@ -8,47 +8,51 @@ namespace cxtrain {
 namespace {
 
 std::atomic<int> received_signal{0};
+std::atomic<int> requeue_wanted{0}, requeue_noted{0};  ///< signals
 static_assert(std::atomic<int>::is_always_lock_free, "written by a signal handler");
 
 void note(int signal) {
   if (received_signal.exchange(signal) != 0) _exit(128 + signal);
 }
 
-void install(int signal, struct sigaction& before) {
+void note_requeue(int signal) { requeue_noted = signal; }
+
+void install(int signal, void (*handler)(int), struct sigaction& before) {
   sigaction(signal, nullptr, &before);
   if (before.sa_handler == SIG_IGN) return;
   struct sigaction action {};
-  action.sa_handler = note;
+  action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   sigaction(signal, &action, nullptr);
 }
 
-const char* reason_of(ExitCode code) {
-  switch (code) {
-    case ExitCode::interrupted:
-      return "stopped by SIGINT";
-    case ExitCode::requeue:
-      return "stopped to be started again";
-    default:
-      return "stopped by SIGTERM";
-  }
-}
-
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(int requeue_signal) : requeue_signal_(requeue_signal) {
   received_signal = 0;
-  install(SIGINT, before_int_);
-  install(SIGTERM, before_term_);
+  requeue_wanted = requeue_signal;
+  install(SIGINT, note, before_int_);
+  install(SIGTERM, note, before_term_);
+  if (requeue_signal_ != 0) install(requeue_signal_, note_requeue, before_requeue_);
 }
 
 StopSignals::~StopSignals() {
+  if (requeue_signal_ != 0) sigaction(requeue_signal_, &before_requeue_, nullptr);
   sigaction(SIGINT, &before_int_, nullptr);
   sigaction(SIGTERM, &before_term_, nullptr);
 }
 
 int StopSignals::received() noexcept { return received_signal; }
 
-Interrupted::Interrupted(ExitCode code) : Error(code, reason_of(code)) {}
+bool StopSignals::asked_to_requeue() noexcept {
+  const int wanted = requeue_wanted;
+  return wanted != 0 && requeue_noted == wanted;
+}
+
+void StopSignals::note_early() noexcept {
+  struct sigaction before {};
+  sigaction(SIGUSR1, nullptr, &before);
+  if (before.sa_handler == SIG_DFL) install(SIGUSR1, note_requeue, before);
+}
 
 }  // namespace cxtrain

@@ -1,25 +1,37 @@
 #pragma once
 
 #include <csignal>
+#include <string>
 
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
 
 /// While one lives, SIGINT and SIGTERM do not end this process but are noted, for a loop that asks at a safe
-/// place; the second one ends it at once, with 128 + its number. A signal that was ignored when the object
+/// place; the second one ends it at once, with 128 + its number. So is the signal by which a batch system
+/// says that time is nearly up (SIGUSR1), however often it comes. A signal that was ignored when the object
 /// was made stays ignored. One at a time in a process; made and destroyed by one thread.
 class StopSignals {
  public:
-  StopSignals();
+  /// `requeue_signal`: by which the run is asked to save and make way; 0: none.
+  explicit StopSignals(int requeue_signal = 0);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
   /// SIGINT or SIGTERM, if one has come since the last object was made; else 0. Any thread may ask.
   static int received() noexcept;
+  /// Whether the signal has come by which the object's maker is asked to make way, even before the object was
+  /// made (`note_early`). Any thread may ask.
+  static bool asked_to_requeue() noexcept;
+
+  /// From now on SIGUSR1 is noted for the first object that is made, instead of ending this process, where it
+  /// would end it. For the beginning of a program.
+  static void note_early() noexcept;
 
  private:
+  int requeue_signal_;
+  struct sigaction before_requeue_ {};
   struct sigaction before_int_ {};
   struct sigaction before_term_ {};
 };
@@ -28,8 +40,12 @@ class StopSignals {
 /// ranks at the same place.
 class Interrupted : public Error {
  public:
-  /// `code`: `interrupted`, `terminated` or `requeue`.
-  explicit Interrupted(ExitCode code);
+  /// `code`: `interrupted`, `terminated` or `requeue`. `by`: "SIGTERM", completes "stopped by".
+  Interrupted(ExitCode code, std::string by) : Error(code, "stopped by " + by), by_(std::move(by)) {}
+  const std::string& by() const noexcept { return by_; }
+
+ private:
+  std::string by_;
 };
 
 }  // namespace cxtrain

@@ -46,7 +46,7 @@ class Callback {
 
   /// The state of the whole training, at the first moment between two steps after somebody has asked for it
   /// (`RunView::request_checkpoint`). Its tensors are the training's own and change with the next step, so
-  /// keep a `clone()`, or write them.
+  /// keep a `clone()`, or write them, and say so (`RunView::checkpoint_saved`).
   virtual void on_checkpoint(RunView&, const StateDict& /*state*/) {}
 
   virtual void on_fit_start(RunView&) {}

@@ -92,8 +92,9 @@ class RunView {
   /// of one rank is enough.
   virtual void request_checkpoint() = 0;
   /// The same for a run that has to make way and is to be started again, as when a batch system takes its
-  /// nodes: once the state has been given to the callbacks, the run ends on every rank with exit status 75
-  /// (`ExitCode::requeue`). For callbacks that write what they are given. The wish of one rank is enough.
+  /// nodes: once the state has been given to the callbacks, the run ends on every rank, with exit status 75
+  /// (`ExitCode::requeue`) where one of them has saved it (`checkpoint_saved`), else with 143
+  /// (`ExitCode::terminated`). The wish of one rank is enough.
   virtual void request_requeue(std::string reason) = 0;
   /// Asks for a checkpoint on the disk, whatever the plans of those callbacks are that write some: one of
   /// them takes the wish over (`take_save_request`). The wish of one rank is enough.
@@ -110,6 +111,18 @@ class RunView {
   virtual std::string of_rank_zero(std::string text) = 0;
   /// Where the run reads and writes.
   virtual Filesystem& files() = 0;
+
+  /// A callback calls it in `on_checkpoint` when the state that it was given there, or one that it was given
+  /// before, can be read back from the disk, on one rank at least. `seconds`: what that took, from
+  /// `on_checkpoint` on.
+  virtual void checkpoint_saved(double seconds) = 0;
+  /// How often that was, on this rank.
+  virtual std::int64_t checkpoints_saved() const = 0;
+  /// The longest that it took, on this rank; absent before the first.
+  virtual std::optional<double> longest_save_seconds() const = 0;
+  /// In `on_checkpoint`: the run ends with this one, so a callback that writes beside the training has to
+  /// wait until it is written. The same on all ranks.
+  virtual bool ends_with_checkpoint() const = 0;
 };
 
 }  // namespace cxtrain

@@ -203,8 +203,10 @@ RunSummary run(World& world, Trainer& trainer, Request& request) {
 void print_result(const RunSummary& summary, const std::string& log_dir) {
   std::ostringstream line;
   line << summary.status;
-  if (summary.exit_code == static_cast<int>(ExitCode::interrupted)) line << " by SIGINT";
-  if (summary.exit_code == static_cast<int>(ExitCode::terminated)) line << " by SIGTERM";
+  if (!summary.stopped_by.empty()) line << " by " << summary.stopped_by;
+  if (summary.exit_code == static_cast<int>(ExitCode::requeue))
+    line << ", with its state saved (start it again to go on)";
+  if (summary.exit_code == static_cast<int>(ExitCode::terminated)) line << ", without its state saved";
   line << ": " << summary.epochs << " epochs, " << summary.global_step << " steps in "
        << format_metric(summary.seconds) << " s";
   if (summary.samples_per_second > 0) line << ", " << format_rate(summary.samples_per_second) << " samples/s";

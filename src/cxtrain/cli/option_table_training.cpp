@@ -15,6 +15,8 @@ void add_length_options(OptionTable& table) {
       CXTRAIN_MEMBER(trainer.max_steps));
   add({"trainer.min_steps", "do not stop early before"}, CXTRAIN_MEMBER(trainer.min_steps));
   add({"trainer.max_time", "stop after this time"}, CXTRAIN_MEMBER(trainer.max_time));
+  add({"trainer.requeue_signal", "save, and end with status 75, when this signal comes"},
+      CXTRAIN_MEMBER(trainer.requeue_signal));
   add({"trainer.limit_train_batches", "batches of an epoch: a count (10) or a fraction (0.5)"},
       CXTRAIN_MEMBER(trainer.limit_train_batches));
   add({"trainer.limit_val_batches", "the same for validation; 0 turns it off"},

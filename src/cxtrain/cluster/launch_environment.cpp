@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <charconv>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <initializer_list>
@@ -62,6 +65,15 @@ LaunchEnvironment read_launch_environment() {
   if (job == ".") job = "parent " + std::to_string(getppid());  // the node's part of the launcher
   found.job = std::to_string(geteuid()) + "-" + std::to_string(std::hash<std::string>{}(job));
   return found;
+}
+
+std::optional<double> seconds_to_job_end() {
+  const std::string end = first_of({"SLURM_JOB_END_TIME"});  // seconds since 1970
+  std::int64_t seconds = 0;
+  const auto [rest, error] = std::from_chars(end.data(), end.data() + end.size(), seconds);
+  if (end.empty() || error != std::errc() || rest != end.data() + end.size()) return std::nullopt;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(seconds) - std::chrono::duration<double>(now).count();
 }
 
 }  // namespace cxtrain

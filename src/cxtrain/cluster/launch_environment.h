@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,5 +26,9 @@ struct LaunchEnvironment {
 };
 
 LaunchEnvironment read_launch_environment();
+
+/// How many seconds from now the batch system ends the job (Slurm's SLURM_JOB_END_TIME); absent where it does
+/// not say. By the clock on the wall, so ask once, and count on by a steady one.
+std::optional<double> seconds_to_job_end();
 
 }  // namespace cxtrain

@@ -40,6 +40,7 @@ struct TrainerOptions {
   std::int64_t max_steps = -1;
   std::optional<std::int64_t> min_steps = {};
   std::optional<std::chrono::seconds> max_time = {};
+  RequeueSignal requeue_signal = RequeueSignal::sigusr1;
   BatchLimit limit_train_batches, limit_val_batches, limit_test_batches, limit_predict_batches;
   BatchLimit val_check_interval;  ///< fraction of an epoch, or every n batches
   std::optional<std::int64_t> check_val_every_n_epoch = 1;

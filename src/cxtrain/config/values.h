@@ -148,6 +148,13 @@ struct ChoiceOf<GpuMemoryLog> {
   static constexpr std::array<std::string_view, 2> words{"all", "min_max"};
 };
 
+/// The signal by which a batch system asks a run to save and make way: Lightning's `requeue_signal`.
+enum class RequeueSignal { none, sigusr1, sigusr2, sighup };
+template <>
+struct ChoiceOf<RequeueSignal> {
+  static constexpr std::array<std::string_view, 4> words{"none", "SIGUSR1", "SIGUSR2", "SIGHUP"};
+};
+
 /// Whether a monitored metric improves by getting smaller or larger.
 enum class MonitorMode { min, max };
 template <>

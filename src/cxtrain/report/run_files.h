@@ -15,6 +15,7 @@ namespace cxtrain {
 struct RunSummary {
   std::string status;  ///< "done", "stopped", "failed"
   int exit_code = 0;
+  std::string stopped_by;  ///< what stopped it: "SIGTERM"; not in run.json
   int world_size = 1;
   std::string strategy;
   std::string precision;

@@ -40,7 +40,7 @@ class Trials {
     const bool here = expected_to_fit(batch_size) && runs(batch_size);
     const bool everywhere = run_.parts.world.max(here ? 0 : 1) == 0;
     log_info("batch size " + std::to_string(batch_size) + (everywhere ? " fits" : " does not fit"));
-    run_.agree();  // a signal may have come meanwhile
+    run_.agree_or_leave();  // a signal may have come meanwhile
     if (everywhere) learn_from(batch_size);
     return everywhere;
   }

@@ -116,7 +116,7 @@ void Checkpointer::publish() {
 void Checkpointer::end(const std::string& error) {
   stage_ = Stage::idle;
   if (error.empty()) {
-    longest_seconds_ = std::max(longest_seconds_, clock_.now() - began_);
+    last_seconds_ = clock_.now() - began_;
     log_saved();
   } else if (parts_.world.is_root()) {
     log_warning("no checkpoint was written, and training goes on without: " + error);

@@ -46,8 +46,8 @@ class Checkpointer {
   /// Until nothing is under way.
   void finish();
 
-  /// Seconds that the longest checkpoint took, from `save` until it was complete; 0 before the first.
-  double longest_seconds() const { return longest_seconds_; }
+  /// Seconds that the last checkpoint took, from `save` until it was complete.
+  double last_seconds() const { return last_seconds_; }
 
  private:
   enum class Stage { idle, writing, publishing };
@@ -67,7 +67,7 @@ class Checkpointer {
   std::vector<CheckpointFile> written_;  ///< by this rank's task
   BackgroundTask task_;
   SteadyClock clock_;
-  double began_ = 0, stalled_ = 0, longest_seconds_ = 0;
+  double began_ = 0, stalled_ = 0, last_seconds_ = 0;
 };
 
 }  // namespace cxtrain

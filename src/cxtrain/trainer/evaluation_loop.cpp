@@ -48,7 +48,7 @@ class SignalPolls {
     const double now = run_.clock.now();
     const double wanted = kSeconds * static_cast<double>(batches_) / std::max(now - since_, 1e-9);
     const auto mine = std::bit_floor(static_cast<std::uint64_t>(std::clamp(wanted, 1.0, kMost)));
-    const std::uint64_t flags = run_.agree(mine * Run::kFirstFlag) / Run::kFirstFlag;
+    const std::uint64_t flags = run_.agree_or_leave(mine * Run::kFirstFlag) / Run::kFirstFlag;
     interval_ = std::int64_t{1} << std::countr_zero(flags);
     batches_ = 0;
     since_ = now;

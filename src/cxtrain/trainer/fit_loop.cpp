@@ -18,6 +18,7 @@ FitLoop::FitLoop(Run& run, FitData& data, Optimization& optimization, TrainingSt
   if (run_.resumed) run_agreed(run_.parts.world, [this] { take_place(); });
   run_.loop.accumulate = limits().accumulate;
   run_.loop.samples_per_step = samples_per_step();
+  run_.loop.saves_state = state_ != nullptr;
   run_.loop.max_epochs = limits().max_epochs;
   run_.loop.max_steps = limits().max_steps;
   run_.loop.validates_at_epoch_end_only = limits().validates_at_epoch_end_only();
@@ -224,8 +225,9 @@ void FitLoop::agree() { heed(run_.agree()); }
 
 void FitLoop::heed(std::uint64_t wishes) {
   if ((wishes & Run::kSaving) == 0 && run_.checkpointer) run_.checkpointer->proceed();
-  if ((wishes & Run::kRequeueRequested) != 0) requeue_wanted_ = true;
-  if ((wishes & Run::kSaveRequested) != 0 || requeue_wanted_) run_.save_agreed = checkpoint_wanted_ = true;
+  ending_ |= wishes & Run::kEnds;
+  if (ending_ != 0 && state_ == nullptr) throw run_.ending(ending_, /*saved=*/false);
+  if ((wishes & Run::kSaveRequested) != 0 || ending_ != 0) run_.save_agreed = checkpoint_wanted_ = true;
   if ((wishes & Run::kCheckpointRequested) != 0) checkpoint_wanted_ = true;
   if ((wishes & Run::kStopRequested) == 0 || stopping_) return;
   stopping_ = true;
@@ -239,13 +241,15 @@ void FitLoop::make_checkpoint_if_wanted() {
   finite_.answer();
   run_.write_pending_row();
   finish_checkpoint();  // callbacks decide by what is on the disk
-  const StateDict saved = state_->save();
-  run_.call(hooks::on_checkpoint, saved);
+  const std::int64_t saved_before = run_.checkpoints_saved();
+  const StateDict state = state_->save();
+  run_.loop.ends_with_checkpoint = ending_ != 0;
+  run_.call(hooks::on_checkpoint, state);
   run_.save_agreed = false;
-  if (!requeue_wanted_) return;
+  if (ending_ == 0) return;
   finish_checkpoint();
-  if (!run_.requeue_reason.empty()) log_info(run_.requeue_reason);
-  throw Interrupted(ExitCode::requeue);
+  const bool saved_here = run_.checkpoints_saved() > saved_before;
+  throw run_.ending(ending_, run_.parts.world.any(saved_here ? 1 : 0) != 0);
 }
 
 void FitLoop::finish_checkpoint() {

@@ -53,7 +53,7 @@ class FitLoop final : private StepObserver {
   TrainingState* state_;
   bool stopping_ = false;
   bool checkpoint_wanted_ = false;
-  bool requeue_wanted_ = false;   ///< once the checkpoint is made
+  std::uint64_t ending_ = 0;      ///< flags of `Run::kEnds`: the run ends once the checkpoint is made
   bool cannot_validate_ = false;  ///< the model does not define validation_step
   Optimization::Contribution contribution_ = Optimization::Contribution::none;  ///< to the step, so far
   bool contribution_untold_ = false;

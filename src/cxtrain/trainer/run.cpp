@@ -1,19 +1,14 @@
 #include "cxtrain/trainer/run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "cxtrain/accelerator/devices.h"
-#include "cxtrain/base/stop_signals.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
-namespace {
-
-constexpr std::uint64_t kInterrupted = 8, kTerminated = 16;  // beside Run's own
-
-}  // namespace
 
 Run::Run(Parts p) : parts(std::move(p)) {
   if (!parts.device.is_cpu()) transfer_.emplace(parts.device);
@@ -54,7 +49,16 @@ void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
   if (parts.config_text != nullptr) manifest.config = *parts.config_text;
   manifest.log_dir = parts.log_dir;
   manifest.metrics = metrics.all();
+  request.then = [this, then = std::move(request.then)](bool saved) {
+    if (saved) checkpoint_saved(checkpointer->last_seconds());
+    if (then) then(saved);
+  };
   checkpointer->save(state_to_save, std::move(request), std::move(manifest));
+}
+
+void Run::checkpoint_saved(double seconds) {
+  ++checkpoints_saved_;
+  longest_save_seconds_ = std::max(seconds, longest_save_seconds_.value_or(0));
 }
 
 void Run::call_train_epoch_end(const std::function<void()>& between) {
@@ -100,22 +104,33 @@ std::uint64_t Run::wishes() const {
   if (const int signal = StopSignals::received(); signal != 0) {
     flags |= signal == SIGINT ? kInterrupted : kTerminated;
   }
+  if (StopSignals::asked_to_requeue()) flags |= kRequeueSignal;
   return flags;
 }
 
-/// Throws Interrupted where a signal is among the flags.
-std::uint64_t Run::heed(std::uint64_t agreed) {
-  if ((agreed & kTerminated) != 0) throw Interrupted(ExitCode::terminated);
-  if ((agreed & kInterrupted) != 0) throw Interrupted(ExitCode::interrupted);
-  return agreed;
+Interrupted Run::ending(std::uint64_t agreed, bool saved) const {
+  const ExitCode code = saved ? ExitCode::requeue : ExitCode::terminated;
+  if ((agreed & kTerminated) != 0) return {code, "SIGTERM"};
+  // Whoever sits at the terminal does not want it started again.
+  if ((agreed & kInterrupted) != 0) return {ExitCode::interrupted, "SIGINT"};
+  if ((agreed & kRequeueSignal) != 0)
+    return {code, std::string(word_of(parts.options.trainer.requeue_signal))};
+  return {code, requeue_reason.empty() ? "the wish of a callback on another rank" : requeue_reason};
 }
 
-std::uint64_t Run::agree(std::uint64_t flags) { return heed(parts.world.any(flags | wishes())); }
+std::uint64_t Run::agree(std::uint64_t flags) { return parts.world.any(flags | wishes()); }
+
+std::uint64_t Run::agree_or_leave(std::uint64_t flags) {
+  const std::uint64_t agreed = agree(flags);
+  const std::uint64_t urgent = loop.saves_state ? kInterrupted | kTerminated : kEnds;
+  if ((agreed & urgent) != 0) throw ending(agreed, /*saved=*/false);
+  return agreed;
+}
 
 std::uint64_t Run::agree_after_step() {
   const std::optional<std::uint64_t> early = std::exchange(agreed_within_step_, std::nullopt);
   const bool runs_ahead = !parts.device.is_cpu() && parts.world.size() > 1;
-  return runs_ahead && early ? heed(*early) : agree();
+  return runs_ahead && early ? *early : agree();
 }
 
 void Run::begin_agreement(std::uint64_t flags) { parts.world.begin_any(flags | wishes()); }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cxtrain/base/clock.h"
+#include "cxtrain/base/stop_signals.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"
@@ -116,6 +117,10 @@ class Run final : public RunView {
   void save_checkpoint(const StateDict& state_to_save, SaveRequest request) override;
   std::string of_rank_zero(std::string text) override { return parts.world.broadcast(std::move(text)); }
   Filesystem& files() override { return *parts.files; }
+  void checkpoint_saved(double seconds) override;
+  std::int64_t checkpoints_saved() const override { return checkpoints_saved_; }
+  std::optional<double> longest_save_seconds() const override { return longest_save_seconds_; }
+  bool ends_with_checkpoint() const override { return loop.ends_with_checkpoint; }
 
   /// Runs a hook (`hooks::on_...`): of every callback, then of the module. What it logs is treated by its
   /// rule, with the weight of what surrounds it.
@@ -143,11 +148,13 @@ class Run final : public RunView {
   /// Gives back the device's memory that batches lay in; none may be held any more.
   void drop_batches();
 
-  /// The flags (bits from kFirstFlag on) that any rank has set, kStopRequested, kCheckpointRequested,
-  /// kRequeueRequested and kSaveRequested where any has asked for that, and kSaving while any writes its part
-  /// of a checkpoint. Throws Interrupted, on all ranks, where SIGINT or
-  /// SIGTERM has come to any (`StopSignals`). Collective.
+  /// The flags (bits from kFirstFlag on) that any rank has set, and those below that say what any rank has
+  /// asked for or been told by a signal (`StopSignals`), and whether any writes its part of a checkpoint
+  /// (kSaving). Collective.
   std::uint64_t agree(std::uint64_t flags = 0);
+  /// The same where there is nothing to save: throws `ending`, on all ranks, where any is to end. Within a
+  /// fit that can save later, only SIGINT and SIGTERM are as urgent.
+  std::uint64_t agree_or_leave(std::uint64_t flags = 0);
   /// The same at the end of a step between whose halves of an agreement (below) this comes. Where ranks
   /// compute on devices what was agreed on then counts, so that no rank waits for others while its device has
   /// nothing to do: wishes since then are known a step later.
@@ -157,7 +164,13 @@ class Run final : public RunView {
   void begin_agreement(std::uint64_t flags);
   std::uint64_t end_agreement();
   static constexpr std::uint64_t kStopRequested = 1, kCheckpointRequested = 2, kRequeueRequested = 4,
-                                 kSaveRequested = 32, kSaving = 64, kFirstFlag = 256;
+                                 kInterrupted = 8, kTerminated = 16, kRequeueSignal = 32, kSaveRequested = 64,
+                                 kSaving = 128, kFirstFlag = 256;
+  /// Those after which the run ends.
+  static constexpr std::uint64_t kEnds = kRequeueRequested | kInterrupted | kTerminated | kRequeueSignal;
+  /// How a run ends to which all ranks have agreed by some of `kEnds`. `saved`: its state can be loaded
+  /// again.
+  Interrupted ending(std::uint64_t agreed, bool saved) const;
 
   void start_clock() { started_ = clock.now(); }
   /// Seconds spent on training batches so far, without validations and the hooks of fits and epochs; of a run
@@ -187,6 +200,8 @@ class Run final : public RunView {
     std::int64_t accumulate = 1;        ///< micro-batches of a step
     std::int64_t batch_idx = 0, num_batches = 0, max_epochs = -1, max_steps = -1, samples_per_batch = 0;
     bool sanity_checking = false;
+    bool saves_state = false;           ///< what ends the run waits for a place where it can be saved
+    bool ends_with_checkpoint = false;  ///< the one that is being made
     bool validates_at_epoch_end_only = true;
     at::Tensor output;  ///< of the last step
     std::function<std::vector<double>()> learning_rates;
@@ -215,8 +230,9 @@ class Run final : public RunView {
   std::int64_t row_step() const { return std::max<std::int64_t>(state.global_step - 1, 0); }
 
   std::uint64_t wishes() const;
-  static std::uint64_t heed(std::uint64_t agreed);
 
+  std::int64_t checkpoints_saved_ = 0;
+  std::optional<double> longest_save_seconds_;
   std::optional<std::uint64_t> agreed_within_step_;
   std::optional<PendingRow> pending_row_;
   std::optional<BatchTransfer> transfer_;  ///< where the rank has an accelerator

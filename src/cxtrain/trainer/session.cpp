@@ -1,6 +1,7 @@
 #include "cxtrain/trainer/session.h"
 
 #include <array>
+#include <csignal>
 #include <exception>
 #include <iterator>
 #include <string_view>
@@ -8,6 +9,9 @@
 #include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/callbacks/file_requests.h"
+#include "cxtrain/callbacks/wall_time.h"
+#include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/device/resources.h"
 #include "cxtrain/report/model_summary.h"
@@ -21,6 +25,11 @@ namespace {
 std::string_view name_of(Stage stage) {
   constexpr std::array<std::string_view, 5> kNames{"fit", "tune", "validate", "test", "predict"};
   return kNames[static_cast<std::size_t>(stage)];
+}
+
+int number_of(RequeueSignal signal) {
+  constexpr std::array<int, 4> kNumbers{0, SIGUSR1, SIGUSR2, SIGHUP};
+  return kNumbers[static_cast<std::size_t>(signal)];
 }
 
 /// "rank 3 has", "ranks 1, 2 and 3 have", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 40 more have".
@@ -86,7 +95,7 @@ void Session::open() {
   generators_->seed_apart(run_->state.seed, world.rank(), world.size());
   announce(module_);
   world.set_last_words([this](int exit_code) { fail(exit_code); });
-  signals_.emplace();
+  signals_.emplace(number_of(inputs_.options.trainer.requeue_signal));
   run_->call(hooks::setup, name_of(stage_));
 }
 
@@ -164,6 +173,9 @@ void Session::add_callbacks() {
   for (auto& callback : run_->parts.module.configure_callbacks()) callbacks.push_back(std::move(callback));
   for (const ChosenComponent& chosen : inputs_.plan.callbacks)
     callbacks.push_back(inputs_.registry.make<Callback>(chosen.name, chosen.arguments));
+  if (stage_ != Stage::fit) return;
+  callbacks.push_back(std::make_unique<FileRequests>(inputs_.files, run_->clock));
+  callbacks.push_back(std::make_unique<WallTime>(seconds_to_job_end(), run_->clock));
 }
 
 void Session::add_loggers() {
@@ -330,9 +342,10 @@ void Session::tell(const std::exception& error) noexcept {
   }
 }
 
-RunSummary Session::stop(ExitCode code) {
+RunSummary Session::stop(const Interrupted& signal) {
   run_->write_pending_row();
-  RunSummary result = summary("stopped", static_cast<int>(code));
+  RunSummary result = summary("stopped", static_cast<int>(signal.code()));
+  result.stopped_by = signal.by();
   close_loggers();
   write_file("run.json", to_json(result));
   result.parameters_sha256 = parameters_sha256(*strategy_);

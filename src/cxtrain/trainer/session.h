@@ -92,9 +92,9 @@ class Session {
   /// Closes the books: summary, run.json, loggers, and whether all ranks hold the same parameters, which is
   /// logged and written down where they do not. Collective.
   RunSummary finish();
-  /// The same, unchecked, for a run that a signal has stopped, with this exit status. The files come first:
+  /// The same, unchecked, for a run that a signal has stopped, with its exit status. The files come first:
   /// there may be no time for more. Every rank calls it.
-  RunSummary stop(ExitCode code);
+  RunSummary stop(const Interrupted& signal);
   /// Tells the callbacks what ends the run.
   void tell(const std::exception& error) noexcept;
   /// Writes what is known when the run fails; never throws. Not collective.

@@ -139,7 +139,7 @@ RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
     last_summary_ = session.finish();
   } catch (const Interrupted& signal) {
     session.tell(signal);
-    last_summary_ = session.stop(signal.code());
+    last_summary_ = session.stop(signal);
   } catch (const std::exception& error) {
     fail(session, error);
     throw;

@@ -1,0 +1,51 @@
+#include "cxtrain/callbacks/file_requests.h"
+
+#include "cxtrain/base/log.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr double kEvery = 2;  // seconds
+constexpr const char *kSaveNow = "save-now", *kStopNow = "stop-now";
+
+}  // namespace
+
+void FileRequests::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
+  if (run.rank() != 0 || run.log_dir().empty() || cannot_look_) return;
+  const double now = clock_.now();
+  if (now < next_look_) return;
+  next_look_ = now + kEvery;
+  if (saved_before_request_ && run.checkpoints_saved() == *saved_before_request_) {
+    log_warning(
+        std::string(kSaveNow) +
+        ": nothing has been saved; do callbacks of this run write checkpoints (enable_checkpointing)?");
+  }
+  saved_before_request_.reset();
+  if (take(run, kSaveNow)) {
+    saved_before_request_ = run.checkpoints_saved();
+    run.request_checkpoint();
+  }
+  if (take(run, kStopNow)) {
+    run.request_checkpoint();
+    run.request_stop("stopped by the file " + std::string(kStopNow));
+  }
+}
+
+/// Whether the file is there; it is gone afterwards.
+bool FileRequests::take(const RunView& run, const std::string& name) {
+  const std::string path = run.log_dir() + "/" + name;
+  try {
+    if (!files_.status(path)) return false;
+    files_.remove(path);
+  } catch (const FileError& error) {
+    cannot_look_ = true;
+    log_warning("files by which this run can be asked for something are not looked at any more: " +
+                message_of(error));
+    return false;
+  }
+  log_info(name + ": heeded in epoch " + std::to_string(run.current_epoch()) + ", step " +
+           std::to_string(run.global_step()));
+  return true;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,47 @@
+#include "cxtrain/callbacks/wall_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "cxtrain/base/log.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr double kLeast = 10, kUnknown = 30;  // seconds
+constexpr double kSaves = 3;
+
+std::string whole_seconds(double seconds) {
+  return std::to_string(static_cast<std::int64_t>(std::lround(seconds))) + " s";
+}
+
+}  // namespace
+
+WallTime::WallTime(std::optional<double> seconds, const Clock& clock)
+    : seconds_(seconds), clock_(clock), end_(clock.now() + seconds.value_or(0)) {}
+
+void WallTime::on_train_start(RunView& run) {
+  last_look_ = clock_.now();
+  if (seconds_ && run.rank() == 0)
+    log_info("the job's time ends in " + whole_seconds(*seconds_) + "; the training saves and ends before");
+}
+
+double WallTime::margin(const RunView& run) const {
+  const std::optional<double> save = run.longest_save_seconds();
+  const double wanted = save ? std::max(kLeast, kSaves * *save) : kUnknown;
+  return std::min(wanted, std::max(*seconds_, 0.0) / 2);
+}
+
+void WallTime::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
+  if (!seconds_) return;
+  const double now = clock_.now();
+  longest_step_ = std::max(longest_step_, now - std::exchange(last_look_, now));
+  // The next look comes a step later.
+  if (now + longest_step_ + margin(run) < end_) return;
+  run.request_requeue("the end of the job's time, which is in " + whole_seconds(end_ - now) +
+                      " (SLURM_JOB_END_TIME)");
+}
+
+}  // namespace cxtrain
