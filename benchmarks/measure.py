@@ -339,7 +339,29 @@ def allreduce(bench):
     return lines, rows
 
 
-BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, allreduce)}
+def checkpoint(bench):
+    found = json.loads(bench.run("bench_checkpoint", "--dir", str(bench.work)))
+    rows = [
+        (
+            "600 MB (50 million parameters with AdamW's state): a memcpy, training stands still",
+            f"{found['memcpy']:.3f} s, {found['stall']:.3f} s: **{found['stall_over_memcpy']:.2f}x**",
+            "at most 1.3x",
+        ),
+        (
+            "a raw write and fsync; writing the checkpoint with its checksums",
+            f"{found['raw_write']:.3f} s, {found['save']:.3f} s: **{found['write_speed_over_raw']:.2f}x** of its speed",
+            "at least 0.9x",
+        ),
+        (
+            "reading the files; checksums compared and the state read",
+            f"{found['raw_read']:.3f} s, {found['load']:.3f} s",
+            "",
+        ),
+    ]
+    return found, rows
+
+
+BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, allreduce, checkpoint)}
 
 
 def machine():

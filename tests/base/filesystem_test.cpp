@@ -148,6 +148,27 @@ TEMPLATE_TEST_CASE("rename replaces files and empty folders", "[filesystem]", On
   CHECK(files.list(at("full")) == Names{"b", "x"});
 }
 
+TEMPLATE_TEST_CASE("a link leads to a folder beside it, and later to another", "[filesystem]", OnDisk,
+                   InMemory) {
+  TestType world;
+  Filesystem& files = world.files;
+  for (const char* name : {"/one", "/two"}) {
+    files.make_directory(world.folder + name);
+    write(files, world.folder + name + "/file", name);
+  }
+  const std::string link = world.folder + "/last";
+  for (const char* name : {"one", "two"}) {
+    files.link(name, link);
+    files.sync_directory(world.folder);
+    CHECK(read_whole_file(files, link + "/file") == "/" + std::string(name));
+    CHECK(files.status(link).value().is_directory);
+  }
+  CHECK(reason_of([&] { files.link("one", world.folder + "/two"); }) == std::errc::is_a_directory);
+  files.remove(link);
+  CHECK(files.list(world.folder) == Names{"one", "two"});
+  CHECK(read_whole_file(files, world.folder + "/two/file") == "/two");
+}
+
 TEMPLATE_TEST_CASE("what is not there, or is of another kind, is an error", "[filesystem]", OnDisk,
                    InMemory) {
   TestType world;

@@ -98,10 +98,14 @@ TEST_CASE("the best checkpoints stay, and the newest where it is wanted", "[chec
   }
   SECTION("and the newest") {
     CHECK(setting.after_fit({{"monitor", "score"}, {"save_last", "true"}}, scores) ==
-          Names{"epoch=1-step=8.ckpt", "epoch=4-step=20.ckpt"});
+          Names{"epoch=1-step=8.ckpt", "epoch=4-step=20.ckpt", "last.ckpt"});
   }
   SECTION("the newest alone") {
-    CHECK(setting.after_fit({{"save_top_k", "0"}, {"save_last", "true"}}) == Names{"epoch=4-step=20.ckpt"});
+    CHECK(setting.after_fit({{"save_top_k", "0"}, {"save_last", "true"}}) ==
+          Names{"epoch=4-step=20.ckpt", "last.ckpt"});
+    CHECK(
+        std::filesystem::read_symlink(setting.dir.path() + "/cxtrain_logs/version_0/checkpoints/last.ckpt") ==
+        "epoch=4-step=20.ckpt");
   }
   SECTION("a score that is no number is the worst") {
     const double nan = std::numeric_limits<double>::quiet_NaN();

@@ -32,6 +32,7 @@ class FaultyFilesystem : public Filesystem {
     append_to,
     open,
     rename,
+    link,
     remove,
     make_directory,
     list,
@@ -116,10 +117,21 @@ class FaultyFilesystem : public Filesystem {
     change({{source, nullptr}, {target, node}});
   }
 
+  /// Another name of the same node: as good as a link for those who do not rename what it leads to.
+  void link(const std::string& name, const std::string& path) override {
+    enter(Call::link, "create the link", path);
+    const Place place = place_of(path, "create the link");
+    const auto target = Place{place.folder, name}.node();
+    if (!target) throw FileError("create the link", path, ENOENT);
+    if (const auto old = place.node(); old && old->links < 2)
+      throw FileError("create the link", path, EISDIR);
+    change({{place, target}});
+  }
+
   void remove(const std::string& path) override {
     enter(Call::remove, "remove", path);
     const auto node = require(path, "remove");
-    if (!node->children.empty()) throw FileError("remove", path, ENOTEMPTY);
+    if (!node->children.empty() && node->links < 2) throw FileError("remove", path, ENOTEMPTY);
     change({{place_of(path, "remove"), nullptr}});
   }
 

@@ -196,6 +196,16 @@ void RealFilesystem::rename(const std::string& from, const std::string& to) {
   check(std::rename(from.c_str(), to.c_str()) == 0, "rename", from);
 }
 
+void RealFilesystem::link(const std::string& name, const std::string& path) {
+  const std::string part = path + ".part." + std::to_string(getpid());
+  static_cast<void>(unlink(part.c_str()));  // of an earlier process of this number
+  check(symlink(name.c_str(), part.c_str()) == 0, "create the link", path);
+  if (std::rename(part.c_str(), path.c_str()) == 0) return;
+  const int reason = errno;
+  static_cast<void>(unlink(part.c_str()));
+  throw FileError("create the link", path, reason);
+}
+
 void RealFilesystem::remove(const std::string& path) {
   check(std::remove(path.c_str()) == 0, "remove", path);
 }

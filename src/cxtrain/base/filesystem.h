@@ -89,7 +89,10 @@ class Filesystem {
   /// Gives a file or a folder another name on the same disk, at once for all who look. A file, or an empty
   /// folder, that had this name is gone.
   virtual void rename(const std::string& from, const std::string& to) = 0;
-  /// Deletes a file or an empty folder. An open file can be used until it is closed.
+  /// Makes `path` a symbolic link that leads to `name` in the same folder; a link that had this name is gone,
+  /// at once for all who look.
+  virtual void link(const std::string& name, const std::string& path) = 0;
+  /// Deletes a file, a link or an empty folder. An open file can be used until it is closed.
   virtual void remove(const std::string& path) = 0;
 
   /// Returns false where there is something of this name already. Of all who make the same folder at the
@@ -129,6 +132,7 @@ class RealFilesystem final : public Filesystem {
   std::unique_ptr<WritableFile> append_to(const std::string& path) override;
   std::unique_ptr<ReadableFile> open(const std::string& path) override;
   void rename(const std::string& from, const std::string& to) override;
+  void link(const std::string& name, const std::string& path) override;
   void remove(const std::string& path) override;
   bool make_directory(const std::string& path) override;
   std::vector<std::string> list(const std::string& path) override;

@@ -61,7 +61,7 @@ void add_model_checkpoint(Registry& registry) {
        {"monitor", Type::text, "", "the metric that tells the best ones; default: the newest is the best"},
        {"mode", Type::text, "min", "which value is the best", words(ChoiceOf<MonitorMode>::words)},
        {"save_top_k", Type::integer, "1", "how many of the best are kept; -1: all", {}, Range::at_least(-1)},
-       {"save_last", Type::boolean, "false", "keep the newest as well"},
+       {"save_last", Type::boolean, "false", "keep the newest as well, and a link last.ckpt to it"},
        {"every_n_train_steps", Type::integer, "0", "save after so many steps", {}, Range::at_least(0)},
        {"every_n_epochs",
         Type::integer,

@@ -23,10 +23,10 @@ void FileRequests::on_train_batch_end(RunView& run, const at::Tensor&, const Bat
   saved_before_request_.reset();
   if (take(run, kSaveNow)) {
     saved_before_request_ = run.checkpoints_saved();
-    run.request_checkpoint();
+    run.request_save();
   }
   if (take(run, kStopNow)) {
-    run.request_checkpoint();
+    run.request_save();
     run.request_stop("stopped by the file " + std::string(kStopNow));
   }
 }

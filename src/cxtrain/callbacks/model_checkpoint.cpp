@@ -147,7 +147,10 @@ void ModelCheckpoint::on_load_checkpoint(const StateDict& state) {
 
 void ModelCheckpoint::on_checkpoint(RunView& run, const StateDict& state) {
   if (!planned_) return;
-  SaveRequest request{planned_->path, options_.save_weights_only, planned_->remove, {}};
+  SaveRequest request{.path = planned_->path,
+                      .weights_only = options_.save_weights_only,
+                      .remove = planned_->remove,
+                      .link = options_.save_last ? "last.ckpt" : ""};
   request.then = [this](bool saved) {
     failed_ = !saved;
     if (saved) {

@@ -24,9 +24,9 @@ class ModelCheckpoint final : public Callback {
     std::string filename;  ///< empty: "{epoch}-{step}"; "{val_loss:.2f}" is a metric's value
     std::string monitor;   ///< a metric; empty: none, and the newest is the best
     MonitorMode mode = MonitorMode::min;
-    std::int64_t save_top_k = 1;  ///< so many are kept; -1: all; 0: none
-    bool save_last = false;
-    std::int64_t every_n_train_steps = 0;             ///< 0: not by steps
+    std::int64_t save_top_k = 1;           ///< so many are kept; -1: all; 0: none
+    bool save_last = false;                ///< the newest is kept, too, and `last.ckpt` is a link to it
+    std::int64_t every_n_train_steps = 0;  ///< 0: not by steps
     std::optional<std::int64_t> every_n_epochs = {};  ///< absent: 1 unless steps or seconds are given
     double train_time_interval = 0;                   ///< seconds; 0: not by time
     /// Whether it is at the end of each epoch that it saves, or of each validation. Absent: at the end of the

@@ -23,9 +23,10 @@ class StateDict;
 
 /// A checkpoint that is to be written (`RunView::save_checkpoint`).
 struct SaveRequest {
-  std::string path;                 ///< its folder; one of this name is replaced when the new one is complete
-  bool weights_only = false;        ///< the model, and nothing that a training would go on with
-  std::vector<std::string> remove;  ///< checkpoints that go once this one is complete
+  std::string path;           ///< its folder; one of this name is replaced when the new one is complete
+  bool weights_only = false;  ///< the model, and nothing that a training would go on with
+  std::vector<std::string> remove = {};  ///< checkpoints that go once this one is complete
+  std::string link = {};  ///< the name of a link beside it that leads to it from then on; empty: none
   /// Called on every rank at the end of a later step, or of the training: whether it was written.
   std::function<void(bool saved)> then;
 };

@@ -77,6 +77,12 @@ void publish_checkpoint(Filesystem& files, const std::string& path, const Manife
   if (replaces) remove_folder(files, old);
 }
 
+void link_checkpoint(Filesystem& files, const std::string& path, const std::string& name) {
+  const std::string folder = parent_directory(path);
+  files.link(path.substr(path.rfind('/') + 1), in_folder(folder, name));
+  files.sync_directory(folder);
+}
+
 void remove_checkpoint(Filesystem& files, const std::string& path) {
   for (const char* suffix : {"", kPartSuffix, kOldSuffix}) remove_folder(files, path + suffix);
 }
@@ -127,7 +133,11 @@ std::vector<FoundCheckpoint> find_checkpoints(Filesystem& files, const std::stri
     if (!is_checkpoint_name(name)) continue;
     const std::string path = in_folder(folder, name);
     try {
-      found.push_back({path, read_manifest(files, path)});
+      Manifest manifest = read_manifest(files, path);
+      const bool linked = std::any_of(found.begin(), found.end(), [&](const FoundCheckpoint& each) {
+        return each.manifest.created == manifest.created && each.manifest.files == manifest.files;
+      });
+      if (!linked) found.push_back({path, std::move(manifest)});
     } catch (const Error& error) {
       damaged.emplace_back(error.what());
     }

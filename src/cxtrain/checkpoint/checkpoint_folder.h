@@ -30,6 +30,9 @@ CheckpointFile write_checkpoint_file(Filesystem& files, const std::string& path,
 /// Makes PATH.part, in which all other files are, the checkpoint PATH. One rank calls it.
 void publish_checkpoint(Filesystem& files, const std::string& path, const Manifest& manifest);
 
+/// Has the link `name`, in the same folder, lead to a checkpoint. One rank calls it.
+void link_checkpoint(Filesystem& files, const std::string& path, const std::string& name);
+
 /// Removes a checkpoint, or what was begun of one; does nothing where there is none. A crash leaves what
 /// nobody takes for a checkpoint. One rank calls it.
 void remove_checkpoint(Filesystem& files, const std::string& path);
@@ -43,7 +46,8 @@ void verify_files(Filesystem& files, const std::string& path, const Manifest& ma
                   int shares = 1);
 
 /// The checkpoints in a folder whose manifests can be read, those that have trained furthest first. Others
-/// are appended to `damaged`, with the reason. None where there is no such folder.
+/// are appended to `damaged`, with the reason. None where there is no such folder; a link counts as what it
+/// leads to.
 struct FoundCheckpoint {
   std::string path;
   Manifest manifest;

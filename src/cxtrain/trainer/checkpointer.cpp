@@ -104,13 +104,19 @@ void Checkpointer::proceed() {
 /// On the task's thread, of rank 0.
 void Checkpointer::publish() {
   publish_checkpoint(parts_.files, request_.path, manifest_);
-  for (const std::string& path : request_.remove) {
+  const auto attempt = [](const char* failure, const auto& work) {
     try {
-      remove_checkpoint(parts_.files, path);
+      work();
     } catch (const FileError& error) {
-      log_warning("an older checkpoint stays: " + message_of(error));
+      log_warning(failure + message_of(error));
     }
+  };
+  if (!request_.link.empty()) {
+    attempt("no link leads to the newest checkpoint: ",
+            [this] { link_checkpoint(parts_.files, request_.path, request_.link); });
   }
+  for (const std::string& path : request_.remove)
+    attempt("an older checkpoint stays: ", [&] { remove_checkpoint(parts_.files, path); });
 }
 
 void Checkpointer::end(const std::string& error) {

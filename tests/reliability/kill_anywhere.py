@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Kills trainings at random instants, again and again, and has each go on by `--ckpt_path auto`: every one has to end with
+the parameters and the rows of metrics of a training that nobody disturbed.
+
+    tests/reliability/kill_anywhere.py [--build build/release] [--kills 300] [--seed 1]
+
+The kills (SIGKILL, to a rank or to mpirun) are divided among single, dp with two replicas, and ddp on 2 and 4 ranks. A
+checkpoint is written every seven steps, so that a good part of them falls into saves. Ends with 1 where a training differs.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+CASES = {
+    "single": (1, []),
+    "dp, 2 replicas": (1, ["--strategy", "dp", "--devices", "2"]),
+    "ddp, 2 ranks": (2, []),
+    "ddp, 4 ranks": (4, []),
+}
+DEADLINE = 120  # seconds that one attempt may take
+
+
+class Training:
+    def __init__(self, options, case):
+        self.program = pathlib.Path(options.build).resolve() / "bin" / "cxtrain_mpi"
+        self.ranks, self.options = CASES[case]
+        self.env = dict(
+            os.environ,
+            OMP_NUM_THREADS="1",
+            OMPI_ALLOW_RUN_AS_ROOT="1",
+            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+            OMPI_MCA_rmaps_base_oversubscribe="1",
+        )
+
+    def start(self, root, log):
+        launcher = ["mpirun", "-np", str(self.ranks), "--bind-to", "none"] if self.ranks > 1 else []
+        command = [self.program, "fit", "--accelerator", "cpu", "--enable_progress_bar", "false", "--max_epochs", "3"]
+        command += ["--data.batch_size", str(16 // self.ranks), "--log_every_n_steps", "5", "--seed", "3"]
+        command += ["--checkpoint.every_n_train_steps", "7", "--ckpt_path", "auto", "--default_root_dir", root]
+        return subprocess.Popen(launcher + command + self.options, env=self.env, stdout=log, stderr=log)
+
+    def end_of(self, root):
+        run = root / "cxtrain_logs" / "version_0"
+        summary = json.loads((run / "run.json").read_text())
+        return summary["status"], summary["parameters_sha256"], (run / "metrics.csv").read_text()
+
+    def processes(self, root):
+        """The ranks of the training that writes below this folder."""
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if words.startswith(bytes(self.program)) and bytes(root) in words:
+                found.append(int(process.name))
+        return found
+
+
+def kill_somebody(training, process, root):
+    victim = random.choice(training.processes(root) + [process.pid])
+    try:
+        os.kill(victim, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+    # A killed mpirun leaves its ranks behind, which notice it.
+    end = time.monotonic() + DEADLINE
+    while training.processes(root):
+        if time.monotonic() > end:
+            sys.exit(f"{root}: ranks outlive their mpirun")
+        time.sleep(0.01)
+
+
+def attempt(training, root, lifetime):
+    """Whether the training came to its end before it was killed."""
+    with open(root.parent / "output", "w") as log:
+        process = training.start(root, log)
+        try:
+            process.wait(DEADLINE if lifetime is None else lifetime)
+        except subprocess.TimeoutExpired:
+            kill_somebody(training, process, root)
+            if lifetime is None:
+                sys.exit(f"{root}: not ended after {DEADLINE} s")
+            return False
+    if process.returncode != 0:
+        sys.exit(f"{root}: status {process.returncode}\n" + (root.parent / "output").read_text())
+    return True
+
+
+def disturb(training, case, kills, folder):
+    began = time.monotonic()
+    attempt(training, folder / "undisturbed", None)
+    whole = time.monotonic() - began
+    expected = training.end_of(folder / "undisturbed")
+    done = wrong = trainings = 0
+    while done < kills:
+        root = folder / f"disturbed_{trainings}"
+        trainings += 1
+        while not attempt(training, root, random.uniform(0, whole) if done < kills else None):
+            done += 1
+        if training.end_of(root) != expected:
+            wrong += 1
+            print(f"{case}: training {trainings} has ended otherwise", file=sys.stderr)
+    print(
+        f"{case}: {done} kills, {trainings} trainings, {wrong} with another end; {whole:.1f} s undisturbed, "
+        f"{time.monotonic() - began:.0f} s in all",
+        flush=True,
+    )
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", help="one of: " + "; ".join(CASES))
+    options = parser.parse_args()
+    random.seed(options.seed)
+    cases = [options.only] if options.only else list(CASES)
+    wrong = 0
+    for case in cases:
+        with tempfile.TemporaryDirectory(prefix="cxtrain_kill_") as folder:
+            wrong += disturb(Training(options, case), case, -(-options.kills // len(cases)), pathlib.Path(folder))
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
