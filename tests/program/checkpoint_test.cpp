@@ -147,5 +147,31 @@ TEST_CASE("damaged and foreign checkpoints are refused, and auto takes the one b
   CHECK(run_json(dir, 0)["epochs"] == 4);
 }
 
+TEST_CASE("what a run has saved is evaluated as the run did it", "[checkpoint]") {
+  const TempDir dir;
+  const auto run = [&](const std::string& command) {
+    return run_command(std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi " + command +
+                       " --accelerator cpu --enable_progress_bar false" + in(dir));
+  };
+  REQUIRE(
+      run("fit --max_epochs 3 --checkpoint.monitor val_loss --checkpoint.save_weights_only true").status ==
+      0);
+  for (const char* which : {"last", "best", "auto"}) {
+    const ProgramResult evaluated = run("validate --ckpt_path " + std::string(which));
+    CAPTURE(which, evaluated.output);
+    REQUIRE(evaluated.status == 0);
+    CHECK_THAT(evaluated.output, contains("the model of "));
+  }
+  const nlohmann::json fitted = run_json(dir, 0), evaluated = run_json(dir, 1);
+  CHECK(evaluated["parameters_sha256"] == fitted["parameters_sha256"]);
+  CHECK(evaluated["metrics"]["val_loss"] == fitted["metrics"]["val_loss"]);
+  const ProgramResult resumed = run("fit --ckpt_path last");
+  CHECK(resumed.status == 2);
+  CHECK_THAT(resumed.output, contains("has the model only (save_weights_only)"));
+  const ProgramResult foreign = run("test --model.hidden 8 --ckpt_path last");
+  CHECK(foreign.status == 2);
+  CHECK_THAT(foreign.output, contains("is of another model"));
+}
+
 }  // namespace
 }  // namespace cxtrain::test

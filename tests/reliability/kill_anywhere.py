@@ -48,7 +48,8 @@ class Training:
         return subprocess.Popen(launcher + command + self.options, env=self.env, stdout=log, stderr=log)
 
     def end_of(self, root):
-        run = root / "cxtrain_logs" / "version_0"
+        # One that was killed before its first checkpoint began anew, in a folder of its own.
+        run = max((root / "cxtrain_logs").iterdir(), key=lambda path: int(path.name.split("_")[1]))
         summary = json.loads((run / "run.json").read_text())
         return summary["status"], summary["parameters_sha256"], (run / "metrics.csv").read_text()
 

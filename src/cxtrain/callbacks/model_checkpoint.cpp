@@ -127,10 +127,12 @@ void ModelCheckpoint::on_save_checkpoint(StateDict& state) {
   for (const auto& [path, value] : kept.best) best.set(path, value);
   state.set("best_model_path", kept.best_path);
   state.set("last_model_path", kept.last_path);
+  state.set("triggered_at_step", triggered_at_step_);
 }
 
 void ModelCheckpoint::on_load_checkpoint(const StateDict& state) {
   kept_ = {};
+  triggered_at_step_ = state.integer("triggered_at_step");
   // What lies in the folder of another run is that run's. The same folder may have another name by now.
   const std::string own = run_ != nullptr ? folder(*run_) : std::string();
   const auto here = [&](const std::string& path) {

@@ -1,6 +1,7 @@
 #include "cxtrain/checkpoint/checkpoint_reader.h"
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 
 #include <nlohmann/json.hpp>
 
@@ -50,6 +51,16 @@ std::map<std::string, const SafetensorsEntry*> CheckpointReader::model() const {
     for (const SafetensorsEntry& entry : each->entries()) tensors.emplace(entry.name, &entry);
   }
   return tensors;
+}
+
+void CheckpointReader::read_model(std::span<const NamedTensor> tensors) const {
+  const at::NoGradGuard no_grad;
+  for (const SafetensorsFile* each : model_files_) {
+    for (const NamedTensor& named : tensors) {
+      const SafetensorsEntry* entry = each->find(named.name);
+      if (entry != nullptr) at::Tensor(named.tensor).copy_(each->read(*entry));
+    }
+  }
 }
 
 at::Tensor CheckpointReader::fetch(const Piece& piece, const std::string& file_name, const std::string& key) {

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ class CheckpointReader {
   const std::string& path() const { return path_; }
   /// Names, dtypes and shapes of the model's parameters and buffers, by name.
   std::map<std::string, const SafetensorsEntry*> model() const;
+  /// Copies the stored values into tensors of the same names and shapes.
+  void read_model(std::span<const NamedTensor> tensors) const;
   /// What rank `rank` of the training that wrote it has saved. New CPU tensors. Throws CheckpointError for a
   /// checkpoint of weights only.
   StateDict state(int rank);

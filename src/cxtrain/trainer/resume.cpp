@@ -86,15 +86,19 @@ Manifest read_verified(World& world, Filesystem& files, const std::string& path)
   return manifest;
 }
 
+std::vector<NamedTensor> tensors_of(const Trainable& model) {
+  std::vector<NamedTensor> tensors = model.all_parameters();
+  for (NamedTensor& buffer : model.all_buffers()) tensors.push_back(std::move(buffer));
+  return tensors;
+}
+
 void require_same_model(const CheckpointReader& checkpoint, const Trainable& model) {
   const auto refuse = [&](const std::string& why) {
     throw CheckpointError("the checkpoint '" + checkpoint.path() + "' is of another model: " + why +
                           "; --model.weights takes what fits of it");
   };
   std::map<std::string, const SafetensorsEntry*> saved = checkpoint.model();
-  std::vector<NamedTensor> own = model.all_parameters();
-  for (NamedTensor& buffer : model.all_buffers()) own.push_back(std::move(buffer));
-  for (const NamedTensor& named : own) {
+  for (const NamedTensor& named : tensors_of(model)) {
     const auto found = saved.find(named.name);
     if (found == saved.end()) refuse("it lacks " + describe(named));
     if (at::IntArrayRef(found->second->shape) != named.tensor.sizes()) {
@@ -132,7 +136,6 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
       if (world.is_root()) log_warning(std::string(error.what()) + "; trying the one before it");
     }
   }
-  if (world.is_root()) log_info("--ckpt_path auto: there is no checkpoint yet, so this is the beginning");
   return std::nullopt;
 }
 
@@ -140,7 +143,10 @@ std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files,
                                                 const Trainable& model) {
   if (!options.ckpt_path) return std::nullopt;
   std::optional<ChosenCheckpoint> chosen = choose_checkpoint(world, files, options);
-  if (!chosen) return std::nullopt;
+  if (!chosen) {
+    log_info("--ckpt_path auto: there is no checkpoint yet, so this is the beginning");
+    return std::nullopt;
+  }
   StateDict state;
   run_agreed(world, [&] {
     CheckpointReader reader(files, chosen->path, chosen->manifest);
@@ -153,6 +159,19 @@ std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files,
              ", step " + std::to_string(chosen->manifest.global_step));
   }
   return LoadedCheckpoint{*std::move(chosen), std::move(state)};
+}
+
+void load_model_of_checkpoint(World& world, Filesystem& files, const Options& options, Trainable& model) {
+  if (!options.ckpt_path) return;
+  const std::optional<ChosenCheckpoint> chosen = choose_checkpoint(world, files, options);
+  run_agreed(world, [&] {
+    if (!chosen)
+      throw CheckpointError("--ckpt_path auto: there is no checkpoint to evaluate; train one first");
+    const CheckpointReader reader(files, chosen->path, chosen->manifest);
+    require_same_model(reader, model);
+    reader.read_model(tensors_of(model));
+  });
+  if (world.is_root()) log_info("the model of " + chosen->path);
 }
 
 }  // namespace cxtrain

@@ -41,4 +41,9 @@ struct LoadedCheckpoint {
 std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files, const Options& options,
                                                 const Trainable& model);
 
+/// Gives the model the parameters and buffers of the checkpoint that `ckpt_path` means, for an evaluation;
+/// one of weights only will do. Does nothing where it is absent. Throws CheckpointError, on all ranks alike,
+/// also where `auto` finds none. Collective.
+void load_model_of_checkpoint(World& world, Filesystem& files, const Options& options, Trainable& model);
+
 }  // namespace cxtrain

@@ -239,6 +239,8 @@ std::unique_ptr<DataLoader> Trainer::agreed_loader(Session& session,
 }
 
 RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test) {
+  // What a fit has trained is evaluated as it is.
+  if (!belongings_->fitted) load_model_of_checkpoint(world_, *files_, options_, module);
   return in_session(test ? Stage::test : Stage::validate, module, data, [&](Session& session) {
     const auto loader = agreed_loader(
         session, [&] { return test ? data.test_dataloader() : data.val_dataloader(); },
@@ -275,6 +277,8 @@ RunSummary Trainer::validate(Module& module, DataModule& data) { return evaluate
 RunSummary Trainer::test(Module& module, DataModule& data) { return evaluate_once(module, data, true); }
 
 RunSummary Trainer::predict(Module& module, DataModule& data) {
+  // What a fit has trained is evaluated as it is.
+  if (!belongings_->fitted) load_model_of_checkpoint(world_, *files_, options_, module);
   return in_session(Stage::predict, module, data, [&](Session& session) {
     const auto loader = agreed_loader(
         session, [&] { return data.predict_dataloader(); }, "has no samples to predict");
