@@ -7,6 +7,8 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/base/error.h
   cxtrain/base/log.h
   cxtrain/callbacks/callback.h
+  cxtrain/checkpoint/checkpoint_error.h
+  cxtrain/checkpoint/load_weights.h
   cxtrain/data/data_file.h
   cxtrain/data/digits_dataset.h
   cxtrain/data/idx_dataset.h

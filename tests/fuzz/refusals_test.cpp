@@ -67,6 +67,11 @@ TEST_CASE("numbers that cannot train are refused, by plan as by fit") {
 TEST_CASE("names and arguments that do not exist are refused, by plan as by fit") {
   check_refusals({{{"--model=nope"}, "there is no model"},
                   {{"--model=gpt", "--model.layer=3"}, "did you mean --model.layers?"},
+                  {{"--model.weigths=x"}, "did you mean --model.weights?"},
+                  {{"--model.weights=/nope"}, "model.weights: there is no file or folder '/nope'"},
+                  {{"--model.weights=/dev/null"}, "'/dev/null' is damaged or no file of weights"},
+                  {{"--model.weights=/nope", "--model.weights_map=a"}, "model.weights_map: 'a' is no rule"},
+                  {{"--model.weights_map=a="}, "model.weights_map: means nothing without weights"},
                   {{"--data=nope"}, "there is no data"},
                   {{"--data.pth=x"}, "did you mean --data.path?"},
                   {{"--plugin=/nope"}, "/nope"},
@@ -137,7 +142,7 @@ TEST_CASE("files that are none are refused at once") {
   REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);
   for (const std::string& file :
        {dir.file("pipe"), std::string("/dev/zero"), std::string("/dev/full"), dir.path()}) {
-    for (const char* option : {"--config", "--hardware", "--data.path"}) {
+    for (const char* option : {"--config", "--hardware", "--data.path", "--model.weights"}) {
       const std::string path = file;
       std::vector<std::string> arguments{option, path};
       if (std::string(option) == "--hardware") arguments.insert(arguments.begin(), "plan");
@@ -161,9 +166,9 @@ TEST_CASE("a file of ten megabytes of wrong keys is answered at once") {
 TEST_CASE("help and info list what there is; print_config has every argument") {
   const ForkedResult help = fork_program({"--model", "gpt", "--help"});
   CHECK(help.status == 0);
-  for (const char* part :
-       {"--max_epochs N", "\nModels (--model)\n", "--model.layers N", "transformer blocks [4]",
-        "\nOptimizers (--optimizer)\n", "\nStrategies (--strategy)\n", "  ddp_spawn", "  cosine"})
+  for (const char* part : {"--max_epochs N", "--model.weights PATH", "\nModels (--model)\n",
+                           "--model.layers N", "transformer blocks [4]", "\nOptimizers (--optimizer)\n",
+                           "\nStrategies (--strategy)\n", "  ddp_spawn", "  cosine"})
     CHECK(help.output.find(part) != std::string::npos);
   CHECK(help.output.find("--model.hidden") == std::string::npos);
   const ForkedResult info = fork_program({"info"});

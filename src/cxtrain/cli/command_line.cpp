@@ -63,8 +63,10 @@ class Sorter {
     }
     have_subcommand_ = true;
     std::string known;
-    for (const std::string& name : subcommands()) known += (known.empty() ? "" : ", ") + name;
-    const std::string meant = did_you_mean(word, subcommands());
+    std::vector<std::string> names(subcommands().begin(), subcommands().end());
+    names.emplace_back("checkpoint");  // which has a grammar of its own, where it is the first word
+    for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+    const std::string meant = word == "checkpoint" ? "put it first" : did_you_mean(word, names);
     problems_.push_back({word, "there is no such subcommand", meant.empty() ? "known are " + known : meant});
   }
 

@@ -1,6 +1,8 @@
 #include "cxtrain/cli/components.h"
 
 #include "cxtrain/callbacks/built_in.h"
+#include "cxtrain/checkpoint/checkpoint_error.h"
+#include "cxtrain/checkpoint/load_weights.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
@@ -21,9 +23,8 @@ bool attempt(const char* option, std::vector<Problem>& problems, Work&& work) {
   }
 }
 
-/// The options of data that every data module has, without "data.".
-std::vector<std::string> options_of_data() {
-  const std::string prefix = "data.";
+/// The options that all models or all data modules have, without their prefix.
+std::vector<std::string> options_of_all(const std::string& prefix) {
   std::vector<std::string> names;
   for (const OptionEntry& entry : option_table()) {
     if (entry.key.starts_with(prefix)) names.push_back(entry.key.substr(prefix.size()));
@@ -48,16 +49,23 @@ Components load_components(Registry& registry, const Options& options, std::vect
   Components components;
   if (attempt("model", problems, [&] { loader.require(Module::kKind, options.model.name); })) {
     const auto& specs = registry.require(Module::kKind, options.model.name).arguments;
-    components.model = Arguments(specs, options.model.args, "model.", problems);
+    components.model = Arguments(specs, options.model.args, "model.", problems, options_of_all("model."));
   }
   if (!options.data.name.empty()) {
     if (attempt("data", problems, [&] { loader.require(DataModule::kKind, options.data.name); })) {
       const auto& specs = registry.require(DataModule::kKind, options.data.name).arguments;
-      components.data = Arguments(specs, options.data.args, "data.", problems, options_of_data());
+      components.data = Arguments(specs, options.data.args, "data.", problems, options_of_all("data."));
     }
   } else {
-    components.data = Arguments({}, options.data.args, "data.", problems, options_of_data());
+    components.data = Arguments({}, options.data.args, "data.", problems, options_of_all("data."));
   }
+  try {
+    NameMap::parse(options.model_weights.map);
+  } catch (const CheckpointError& error) {
+    problems.push_back({"model.weights_map", error.what(), ""});
+  }
+  if (options.model_weights.path.empty() && !options.model_weights.map.empty())
+    problems.push_back({"model.weights_map", "means nothing without weights", "add --model.weights PATH"});
   components.chosen = choose_components(registry, options, problems);
   check_overrides(options.optimizer, options.lr_scheduler, problems);
   return components;
@@ -94,7 +102,10 @@ void choose_model(const Registry& registry, bool given, Options& options) {
 
 std::unique_ptr<Module> make_model(const Registry& registry, const Options& options,
                                    const Components& components) {
-  return registry.make<Module>(options.model.name, components.model);
+  std::unique_ptr<Module> model = registry.make<Module>(options.model.name, components.model);
+  const WeightsOptions& weights = options.model_weights;
+  if (!weights.path.empty()) load_weights(*model, weights.path, NameMap::parse(weights.map));
+  return model;
 }
 
 std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& options,

@@ -36,6 +36,8 @@ Options with_all_arguments(Options options, const Components& components);
 /// The model of a program that brings exactly one, where neither a file nor an option names another.
 void choose_model(const Registry& registry, bool given, Options& options);
 
+/// The model that the options name, with the weights that they name. Throws CheckpointError where these
+/// cannot be read or do not fit.
 std::unique_ptr<Module> make_model(const Registry& registry, const Options& options,
                                    const Components& components);
 /// The data module that the options name, else the model's own. Throws ConfigError when there is neither.

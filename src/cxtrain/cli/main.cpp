@@ -8,14 +8,18 @@
 #include <span>
 #include <sstream>
 
+#include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/built_in.h"
+#include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/cli/catalogue.h"
+#include "cxtrain/cli/checkpoint_command.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/commands.h"
 #include "cxtrain/cli/components.h"
 #include "cxtrain/cli/job.h"
 #include "cxtrain/cli/yaml_config.h"
+#include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_choice.h"
@@ -116,17 +120,30 @@ Trained build_components(const Request& request) {
   return built;
 }
 
+/// Appends a problem where there are no weights at the place that the options name: found out before ranks
+/// are started, which takes longer.
+void find_weights(const Options& options, std::vector<Problem>& problems) {
+  const std::string& path = options.model_weights.path;
+  if (path.empty() || real_filesystem().status(path)) return;
+  problems.push_back({"model.weights", "there is no file or folder '" + path + "'", "check the path"});
+}
+
 /// Appends what only building tells, where the command line has changed anything that could be refused so.
 /// For another machine than this one nothing is built: it may not fit here.
 void try_components(const Request& request, std::vector<Problem>& problems) {
   const Options& options = request.options();
   const bool changed = !options.model.args.empty() || !options.data.args.empty() ||
-                       !options.optimizer.args.empty() || !options.lr_scheduler.args.empty();
-  if (!problems.empty() || !changed || !options.hardware_file.empty()) return;
+                       !options.optimizer.args.empty() || !options.lr_scheduler.args.empty() ||
+                       !options.model_weights.path.empty();
+  if (!changed || !options.hardware_file.empty()) return;
+  find_weights(options, problems);
+  if (!problems.empty()) return;
   try {
     build_components(request);
   } catch (const ConfigError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
+  } catch (const CheckpointError& error) {
+    problems.push_back({"model.weights", error.what(), ""});
   } catch (const Error& error) {
     problems.push_back({"model", error.what(), ""});
   }
@@ -155,11 +172,11 @@ int answer(Request& request, const std::function<void(Registry&)>& register_comp
   return out << to_yaml(with_all_arguments(options, request.components)), 0;
 }
 
-/// Somebody waits for the answer: one that could not be written is a failure. Who has gone away (`| head`)
-/// needs no message.
-int print(Request& request, const std::function<void(Registry&)>& register_components) {
+/// Prints what `answer` writes, and returns its status. Somebody waits for it: what could not be written is a
+/// failure. Who has gone away (`| head`) needs no message.
+int print(const std::function<int(std::ostream&)>& answer) {
   std::ostringstream text;
-  const int status = answer(request, register_components, text);
+  const int status = answer(text);
   errno = 0;
   std::cout << text.str() << std::flush;
   if (std::cout) return status;
@@ -176,6 +193,7 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
   std::vector<Problem> problems = request.command.problems;
   find_components(request, register_components, problems);
   const Options& options = request.options();
+  find_weights(options, problems);
   const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
   Plan plan = resolve(options, hardware, facts, strategies);
   plan.callbacks = request.components.chosen.callbacks;
@@ -226,12 +244,20 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
   number_gpus_by_pci_bus();
   return run_to_status([&] {
     const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
+    if (!args.empty() && std::string_view(args[0]) == "checkpoint") {
+      if (read_launch_environment().rank != 0) return 0;
+      return print(
+          [&](std::ostream& out) { return run_checkpoint_command(args.subspan(1), real_filesystem(), out); });
+    }
     Request request;
     request.command = read_command_line(args, read_text_file);
     Job job(argc, argv,
             {.timeout_seconds = request.options().timeout_seconds, .quiet = request.options().quiet});
     World& world = job.world();
-    if (only_prints(request.command)) return world.is_root() ? print(request, register_components) : 0;
+    if (only_prints(request.command)) {
+      if (!world.is_root()) return 0;
+      return print([&](std::ostream& out) { return answer(request, register_components, out); });
+    }
 
     std::optional<Trainer> trainer;
     const auto work = [&] {

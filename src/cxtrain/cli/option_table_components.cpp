@@ -7,6 +7,10 @@ void add_component_options(OptionTable& table) {
     table.push_back(bind_option("Model, data, optimizer", text, get));
   };
   add({"model", "the model; --model.ARG sets its arguments", "NAME"}, CXTRAIN_MEMBER(model.name));
+  add({"model.weights", "file or checkpoint folder that parameters and buffers start from", "PATH"},
+      CXTRAIN_MEMBER(model_weights.path));
+  add({"model.weights_map", "prefixes of names in it to replace; FROM or TO may be empty", "FROM=TO,..."},
+      CXTRAIN_MEMBER(model_weights.map));
   add({"data", "the data module; default: the model's own; --data.ARG sets its arguments", "NAME"},
       CXTRAIN_MEMBER(data.name));
   add({"data.path", "file or folder to read", "PATH"}, CXTRAIN_MEMBER(data.path));

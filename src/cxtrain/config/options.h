@@ -108,10 +108,19 @@ struct StrategyOptions {
   bool operator==(const StrategyOptions&) const = default;
 };
 
+/// Where the model's parameters and buffers come from at the start (checkpoint/load_weights.h).
+struct WeightsOptions {
+  std::string path;  ///< of a file or a checkpoint's folder; empty: what the model's constructor makes
+  std::string map;   ///< "FROM=TO[,FROM=TO...]": prefixes of stored names, and what stands for them
+
+  bool operator==(const WeightsOptions&) const = default;
+};
+
 struct Options {
   std::string subcommand = "fit";
   TrainerOptions trainer;
   NamedOptions model{"digits", {}};
+  WeightsOptions model_weights;
   DataOptions data;
   NamedOptions optimizer;               ///< empty name: the model's own
   NamedOptions lr_scheduler;            ///< empty name: the model's own

@@ -1,0 +1,177 @@
+#include "cxtrain/checkpoint/export_weights.h"
+
+#include <ATen/ops/empty.h>
+#include <caffe2/serialize/inline_container.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <exception>
+#include <functional>
+
+#include "cxtrain/checkpoint/safetensors.h"
+#include "cxtrain/checkpoint/torch_dtypes.h"
+
+namespace cxtrain {
+namespace {
+
+/// Gives `path` the content that `write` puts into a new file, once all of it is on the disk.
+void replace_file(Filesystem& files, const std::string& path,
+                  const std::function<void(WritableFile&)>& write) {
+  const std::string part = path + ".part." + std::to_string(getpid());
+  try {
+    const std::unique_ptr<WritableFile> file = files.create(part);
+    write(*file);
+    file->sync();
+    file->close();
+    files.rename(part, path);
+  } catch (const Error&) {
+    try {
+      files.remove(part);
+    } catch (const FileError&) {
+      // It could not be created, or a disk that fails cannot be tidied up.
+    }
+    throw;
+  }
+  files.sync_directory(parent_directory(path));
+}
+
+std::string_view bytes_of_rows(const at::Tensor& contiguous) {
+  return {static_cast<const char*>(contiguous.data_ptr()), contiguous.nbytes()};
+}
+
+/// A pickle of protocol 2 that makes a dict of tensors, in the few opcodes and functions that
+/// `torch.load(weights_only=True)` takes.
+class StateDictPickler {
+ public:
+  StateDictPickler() { pickle_ = "\x80\x02}("; }
+
+  /// `key`: the name of the record with the elements.
+  void add(const StoredTensor& tensor, const std::string& key) {
+    const TorchDtype* dtype = find_torch_dtype(tensor.dtype);
+    if (dtype == nullptr) {
+      throw CheckpointError("'" + tensor.name + "' has the dtype " + c10::toString(tensor.dtype) +
+                            ", which cannot be exported; convert it");
+    }
+    std::int64_t elements = 1;
+    for (const std::int64_t size : tensor.shape) elements *= size;
+    const auto bytes = elements * static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
+    const bool typed = !dtype->storage.empty();
+    text(tensor.name);
+    global("torch._utils", typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+    pickle_ += "((";
+    text("storage");
+    if (typed) {
+      global("torch", dtype->storage);
+    } else {
+      global("torch.storage", "UntypedStorage");
+    }
+    text(key);
+    text("cpu");
+    integer(typed ? elements : bytes);
+    pickle_ += "tQ";
+    integer(0);  // the offset in the storage
+    integers(tensor.shape);
+    integers(row_major_strides(tensor.shape));
+    pickle_ += "\x89";  // requires no gradient
+    global("collections", "OrderedDict");
+    pickle_ += ")R";  // no hooks
+    if (!typed) {
+      global("torch", dtype->name);
+      pickle_ += 'N';  // no metadata
+    }
+    pickle_ += "tR";
+  }
+
+  std::string finish() && { return std::move(pickle_) + "u."; }
+
+ private:
+  template <class Number>
+  void append(Number number) {
+    const auto bytes = std::bit_cast<std::array<char, sizeof number>>(number);
+    pickle_.append(bytes.data(), bytes.size());
+  }
+  void text(std::string_view value) {
+    pickle_ += 'X';
+    append(static_cast<std::uint32_t>(value.size()));
+    pickle_ += value;
+  }
+  void integer(std::int64_t value) {
+    pickle_ += "\x8a\x08";
+    append(value);
+  }
+  void integers(const std::vector<std::int64_t>& values) {
+    pickle_ += '(';
+    for (const std::int64_t value : values) integer(value);
+    pickle_ += 't';
+  }
+  void global(std::string_view module, std::string_view name) {
+    pickle_ += 'c';
+    (pickle_ += module) += '\n';
+    (pickle_ += name) += '\n';
+  }
+  static std::vector<std::int64_t> row_major_strides(const std::vector<std::int64_t>& shape) {
+    std::vector<std::int64_t> strides(shape.size());
+    std::int64_t stride = 1;
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      strides[d] = stride;
+      stride *= std::max<std::int64_t>(shape[d], 1);
+    }
+    return strides;
+  }
+
+  std::string pickle_;
+};
+
+}  // namespace
+
+void write_safetensors(Filesystem& files, const std::string& path, const StoredWeights& weights) {
+  std::vector<NamedTensor> shapes;
+  std::map<std::string, const StoredTensor*> by_name;
+  for (const StoredTensor& tensor : weights.tensors) {
+    shapes.push_back(
+        {tensor.name, at::empty(tensor.shape, at::TensorOptions(tensor.dtype).device(at::kMeta))});
+    by_name.emplace(tensor.name, &tensor);
+  }
+  sort_for_alignment(shapes);
+  std::map<std::string, std::string> metadata = weights.metadata;
+  metadata.emplace("format", "pt");  // some readers of Python's want to know whose tensors they are
+  const std::string header = safetensors_header(lay_out(shapes), metadata);
+  replace_file(files, path, [&](WritableFile& file) {
+    file.write(header);
+    for (const NamedTensor& shape : shapes)
+      file.write(bytes_of_rows(by_name.at(shape.name)->read().contiguous()));
+  });
+}
+
+void write_torch_file(Filesystem& files, const std::string& path, const StoredWeights& weights) {
+  StateDictPickler pickler;
+  for (std::size_t i = 0; i < weights.tensors.size(); ++i) pickler.add(weights.tensors[i], std::to_string(i));
+  const std::string pickle = std::move(pickler).finish();
+  replace_file(files, path, [&](WritableFile& file) {
+    // The archive's destructor writes, too, and must not throw: what fails is kept, and the rest dropped.
+    std::exception_ptr failed;
+    const auto write = [&](const void* bytes, std::size_t size) {
+      try {
+        if (!failed) file.write({static_cast<const char*>(bytes), size});
+      } catch (const FileError&) {
+        failed = std::current_exception();
+      }
+      return size;
+    };
+    caffe2::serialize::PyTorchStreamWriter archive(write);
+    const auto add = [&](const std::string& name, std::string_view bytes) {
+      archive.writeRecord(name, bytes.data(), bytes.size());
+      if (failed) std::rethrow_exception(failed);
+    };
+    add("data.pkl", pickle);
+    add("byteorder", "little");
+    for (std::size_t i = 0; i < weights.tensors.size(); ++i)
+      add("data/" + std::to_string(i), bytes_of_rows(weights.tensors[i].read().contiguous()));
+    archive.writeEndOfFile();
+    if (failed) std::rethrow_exception(failed);
+  });
+}
+
+}  // namespace cxtrain

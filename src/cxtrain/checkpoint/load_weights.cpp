@@ -1,0 +1,137 @@
+#include "cxtrain/checkpoint/load_weights.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "cxtrain/checkpoint/checkpoint_error.h"
+#include "cxtrain/checkpoint/weights.h"
+#include "cxtrain/config/suggestions.h"
+
+namespace cxtrain {
+namespace {
+
+/// Of each list so many are told.
+constexpr std::size_t kMostNames = 10;
+
+using Targets = std::map<std::string, at::Tensor>;
+
+Targets targets_of(const torch::nn::Module& module) {
+  Targets targets;
+  for (const auto& item : module.named_parameters()) targets.emplace(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) targets.emplace(item.key(), item.value());
+  return targets;
+}
+
+/// What is stored and what the model has, side by side.
+struct Comparison {
+  std::vector<std::pair<const StoredTensor*, at::Tensor>> pairs;
+  std::vector<std::string> missing;     ///< names of the model's
+  std::vector<std::string> unexpected;  ///< stored names, mapped
+  std::vector<std::string> misshapen;   ///< "fc.weight: [3, 4] in the file, [3, 5] in the model"
+
+  bool fits() const { return missing.empty() && unexpected.empty() && misshapen.empty(); }
+};
+
+Comparison compare(const StoredWeights& weights, const NameMap& names, const Targets& targets) {
+  Comparison found;
+  std::set<const at::TensorImpl*> filled;
+  std::map<std::string, std::string> mapped;  // to the stored name
+  for (const StoredTensor& tensor : weights.tensors) {
+    const std::string name = names(tensor.name);
+    if (const auto [other, is_new] = mapped.emplace(name, tensor.name); !is_new) {
+      throw CheckpointError("the name map makes '" + name + "' of both '" + other->second + "' and '" +
+                            tensor.name + "' in '" + weights.path + "'; make its rules longer");
+    }
+    const auto target = targets.find(name);
+    if (target == targets.end()) {
+      found.unexpected.push_back(name);
+      continue;
+    }
+    filled.insert(target->second.unsafeGetTensorImpl());
+    const bool loses_part = c10::isComplexType(tensor.dtype) && !target->second.is_complex();
+    if (target->second.sizes() == at::IntArrayRef(tensor.shape) && !loses_part) {
+      found.pairs.emplace_back(&tensor, target->second);
+      continue;
+    }
+    std::ostringstream text;
+    text << name << ": " << c10::toString(tensor.dtype) << " " << at::IntArrayRef(tensor.shape)
+         << " in the file, " << c10::toString(target->second.scalar_type()) << " " << target->second.sizes()
+         << " in the model";
+    found.misshapen.push_back(text.str());
+  }
+  for (const auto& [name, tensor] : targets) {
+    if (!filled.contains(tensor.unsafeGetTensorImpl())) found.missing.push_back(name);
+  }
+  return found;
+}
+
+/// The rule that makes the most missing names of unexpected ones by taking a prefix away or putting one
+/// before it; empty where none does.
+std::string rule_for_prefix(const Comparison& found) {
+  std::map<std::string, std::size_t> gains;  // of each rule
+  const auto count = [&](const std::vector<std::string>& longer, const std::vector<std::string>& shorter,
+                         bool takes_away) {
+    const std::set<std::string_view> wanted(shorter.begin(), shorter.end());
+    for (const std::string& name : longer) {
+      for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+        if (!wanted.contains(std::string_view(name).substr(dot + 1))) continue;
+        const std::string prefix = name.substr(0, dot + 1);
+        ++gains[takes_away ? prefix + "=" : "=" + prefix];
+      }
+    }
+  };
+  count(found.unexpected, found.missing, true);
+  count(found.missing, found.unexpected, false);
+  const auto best = std::max_element(gains.begin(), gains.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return best == gains.end() ? "" : best->first;
+}
+
+/// "\n  missing (12): a, b, c and 9 more"; empty for none.
+std::string listed(const std::string& title, const std::vector<std::string>& names, const char* separator) {
+  if (names.empty()) return "";
+  std::string text = "\n  " + title + " (" + std::to_string(names.size()) + "): ";
+  for (std::size_t i = 0; i < std::min(names.size(), kMostNames); ++i)
+    text += (i == 0 ? "" : separator) + shortened(names[i], 100);
+  if (names.size() > kMostNames) text += " and " + std::to_string(names.size() - kMostNames) + " more";
+  return text;
+}
+
+/// Missing names with what may have been meant for them.
+std::vector<std::string> with_nearest(const Comparison& found) {
+  std::vector<std::string> names;
+  for (const std::string& name : found.missing) {
+    const bool told = names.size() < kMostNames;
+    const std::string near = told ? nearest_name(name, found.unexpected) : "";
+    names.push_back(near.empty() ? name : name + " (is it " + near + "?)");
+  }
+  return names;
+}
+
+std::string describe_misfit(const StoredWeights& weights, const Comparison& found) {
+  std::string text = "the weights in '" + weights.path + "' do not fit the model:";
+  text += listed("missing in the file", with_nearest(found), ", ");
+  text += listed("not in the model", found.unexpected, ", ");
+  text += listed("of another shape", found.misshapen, "; ");
+  text += listed("in the file, and not readable here", weights.skipped, ", ");
+  const std::string rule = rule_for_prefix(found);
+  if (!rule.empty()) return text + "\n  try --model.weights_map " + rule;
+  return text + "\n  choose the model's arguments as they were, or rename with --model.weights_map FROM=TO";
+}
+
+}  // namespace
+
+void load_weights(torch::nn::Module& module, const std::string& path, const NameMap& names,
+                  Filesystem& files) {
+  const StoredWeights weights = open_weights(files, path);
+  const Comparison found = compare(weights, names, targets_of(module));
+  if (!found.fits()) throw CheckpointError(describe_misfit(weights, found));
+  const at::NoGradGuard no_grad;
+  for (const auto& [stored, target] : found.pairs) at::Tensor(target).copy_(stored->read());
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,270 @@
+#include "cxtrain/cli/checkpoint_command.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <sstream>
+
+#include "cxtrain/checkpoint/checkpoint_error.h"
+#include "cxtrain/checkpoint/compare_weights.h"
+#include "cxtrain/checkpoint/export_weights.h"
+#include "cxtrain/checkpoint/torch_dtypes.h"
+#include "cxtrain/checkpoint/weights.h"
+#include "cxtrain/cli/catalogue.h"
+#include "cxtrain/config/suggestions.h"
+
+namespace cxtrain {
+namespace {
+
+/// For a terminal: names come from files, and may hold anything.
+std::string printable(const std::string& name) {
+  std::string text = shortened(name, 300);
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::ostringstream text;
+  text << at::IntArrayRef(shape);
+  return text.str();
+}
+
+std::int64_t elements_of(const StoredTensor& tensor) {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : tensor.shape) elements *= size;
+  return elements;
+}
+
+std::int64_t bytes_of(const StoredTensor& tensor) {
+  return elements_of(tensor) * static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
+}
+
+// ------------------------------------------------------------------ inspect
+
+void print_json(const StoredWeights& weights, std::int64_t elements, std::int64_t bytes, std::ostream& out) {
+  nlohmann::ordered_json json{{"path", weights.path},         {"format", weights.format},
+                              {"elements", elements},         {"bytes", bytes},
+                              {"metadata", weights.metadata}, {"skipped", weights.skipped}};
+  json["tensors"] = nlohmann::ordered_json::array();
+  for (const StoredTensor& tensor : weights.tensors) {
+    json["tensors"].push_back({{"name", tensor.name},
+                               {"dtype", torch_name(tensor.dtype)},
+                               {"shape", tensor.shape},
+                               {"bytes", bytes_of(tensor)}});
+  }
+  out << json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+}
+
+int inspect(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
+  const StoredWeights weights = open_weights(files, request.paths[0]);
+  std::int64_t elements = 0, bytes = 0;
+  std::size_t name_width = 4, shape_width = 5, dtype_width = 5;
+  for (const StoredTensor& tensor : weights.tensors) {
+    elements += elements_of(tensor);
+    bytes += bytes_of(tensor);
+    name_width = std::max(name_width, printable(tensor.name).size());
+    dtype_width = std::max(dtype_width, torch_name(tensor.dtype).size());
+    shape_width = std::max(shape_width, shape_text(tensor.shape).size());
+  }
+  if (request.json) {
+    print_json(weights, elements, bytes, out);
+    return 0;
+  }
+  const auto row = [&](const std::string& name, std::string_view dtype, const std::string& shape,
+                       const std::string& size) {
+    out << std::left << std::setw(static_cast<int>(name_width + 2)) << name
+        << std::setw(static_cast<int>(dtype_width + 2)) << dtype
+        << std::setw(static_cast<int>(shape_width + 2)) << shape << std::right << std::setw(14) << size
+        << '\n';
+  };
+  out << weights.path << ": " << weights.format << ", " << weights.tensors.size() << " tensors, " << elements
+      << " elements, " << bytes << " bytes\n";
+  for (const auto& [key, value] : weights.metadata)
+    out << "  " << printable(key) << ": " << printable(value) << '\n';
+  row("name", "dtype", "shape", "bytes");
+  for (const StoredTensor& tensor : weights.tensors) {
+    row(printable(tensor.name), torch_name(tensor.dtype), shape_text(tensor.shape),
+        std::to_string(bytes_of(tensor)));
+  }
+  for (const std::string& name : weights.skipped)
+    out << printable(name) << " is a tensor of a kind that is not read here\n";
+  return 0;
+}
+
+// ------------------------------------------------------------------ diff
+
+nlohmann::ordered_json number_or_null(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+}
+
+void print_json(const WeightsDifference& difference, std::ostream& out) {
+  nlohmann::ordered_json json{{"equal", difference.equal()},
+                              {"only_in_first", difference.only_first},
+                              {"only_in_second", difference.only_second}};
+  json["different"] = nlohmann::ordered_json::array();
+  for (const TensorDifference& tensor : difference.tensors) {
+    json["different"].push_back({{"name", tensor.name},
+                                 {"first", tensor.first},
+                                 {"second", tensor.second},
+                                 {"elements", tensor.elements},
+                                 {"largest", number_or_null(tensor.largest)},
+                                 {"at", tensor.at}});
+  }
+  out << json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+}
+
+void print_tensor(const TensorDifference& tensor, std::ostream& out) {
+  out << printable(tensor.name) << ": ";
+  if (tensor.first != tensor.second) out << tensor.first << " and " << tensor.second;
+  if (tensor.elements > 0) {
+    out << (tensor.first != tensor.second ? "; " : "") << tensor.elements
+        << (tensor.elements == 1 ? " element differs" : " elements differ") << ", the largest difference is "
+        << tensor.largest << "; the first at " << shape_text(tensor.at) << ": " << tensor.first_value
+        << " and " << tensor.second_value;
+  }
+  out << '\n';
+}
+
+int diff(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
+  const StoredWeights first = open_weights(files, request.paths[0]);
+  const StoredWeights second = open_weights(files, request.paths[1]);
+  const WeightsDifference difference = compare_weights(first, second);
+  if (request.json) {
+    print_json(difference, out);
+  } else {
+    out << std::setprecision(9);
+    for (const std::string& name : difference.only_first)
+      out << printable(name) << ": only in " << first.path << '\n';
+    for (const std::string& name : difference.only_second)
+      out << printable(name) << ": only in " << second.path << '\n';
+    for (const TensorDifference& tensor : difference.tensors) print_tensor(tensor, out);
+    if (difference.equal()) out << "equal: " << first.tensors.size() << " tensors, to the last bit\n";
+  }
+  return difference.equal() ? 0 : 1;
+}
+
+// ------------------------------------------------------------------ export
+
+int export_weights(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
+  if (request.safetensors_file.empty() && request.torch_file.empty()) {
+    throw ConfigError("checkpoint export", "does not say what to write",
+                      "add --safetensors FILE or --torch FILE");
+  }
+  const StoredWeights weights = open_weights(files, request.paths[0]);
+  const auto tell = [&](const std::string& path) {
+    out << path << ": " << weights.tensors.size() << " tensors\n";
+  };
+  if (!request.safetensors_file.empty()) {
+    write_safetensors(files, request.safetensors_file, weights);
+    tell(request.safetensors_file);
+  }
+  if (!request.torch_file.empty()) {
+    write_torch_file(files, request.torch_file, weights);
+    tell(request.torch_file);
+  }
+  for (const std::string& name : weights.skipped)
+    out << printable(name) << " is left out: a tensor of a kind that is not read here\n";
+  return 0;
+}
+
+// ------------------------------------------------------------------ the command line
+
+struct CheckpointAction {
+  std::string name;
+  std::string usage;  ///< what follows the name
+  std::string help;
+  std::size_t paths;
+  bool writes;  ///< it takes --safetensors and --torch
+  int (*run)(const CheckpointRequest& request, Filesystem& files, std::ostream& out);
+};
+
+const CheckpointAction kCheckpointActions[] = {
+    {"inspect", "PATH [--json]", "list the tensors: names, dtypes, shapes, bytes", 1, false, inspect},
+    {"diff", "PATH PATH [--json]", "compare the tensors; exit status 0: equal, 1: different, 2: unreadable",
+     2, false, diff},
+    {"export", "PATH --safetensors FILE",
+     "write the tensors for Python's safetensors, or with --torch FILE for torch.load", 1, true,
+     export_weights},
+};
+
+std::string checkpoint_help() {
+  std::string text =
+      "cxtrain_mpi checkpoint ACTION PATH ...\n\n"
+      "PATH is a checkpoint's folder, a safetensors file or an index of several, or a file of torch.save,\n"
+      "Lightning or TorchScript. Nothing in it is executed.\n\n";
+  for (const CheckpointAction& action : kCheckpointActions)
+    append_help_entry(text, action.name + " " + action.usage, action.help);
+  return text;
+}
+
+const CheckpointAction& find_action(const std::string& name) {
+  std::vector<std::string> names;
+  for (const CheckpointAction& action : kCheckpointActions) {
+    if (action.name == name) return action;
+    names.push_back(action.name);
+  }
+  std::string known;
+  for (const std::string& each : names) known += (known.empty() ? "" : ", ") + each;
+  const std::string meant = did_you_mean(name, names);
+  throw ConfigError("checkpoint", name.empty() ? "lacks its action" : "there is no action '" + name + "'",
+                    meant.empty() ? "known are " + known : meant);
+}
+
+CheckpointRequest read_request(const CheckpointAction& action, std::span<const std::string> words) {
+  CheckpointRequest request;
+  std::vector<Problem> problems;
+  const std::string command = "checkpoint " + action.name;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (!word.starts_with("--")) {
+      request.paths.push_back(word);
+      continue;
+    }
+    const std::size_t equals = word.find('=');
+    const std::string option = word.substr(0, equals);
+    std::string* file = option == "--safetensors" ? &request.safetensors_file
+                        : option == "--torch"     ? &request.torch_file
+                                                  : nullptr;
+    if (word == "--json" && !action.writes) {
+      request.json = true;
+    } else if (file == nullptr || !action.writes) {
+      problems.push_back({word, "is no option of " + command, "usage: " + command + " " + action.usage});
+    } else if (equals != std::string::npos && equals + 1 < word.size()) {
+      *file = word.substr(equals + 1);
+    } else if (equals == std::string::npos && i + 1 < words.size() && !words[i + 1].starts_with("--")) {
+      *file = words[++i];
+    } else {
+      problems.push_back({option, "a value is missing", "write " + option + " FILE"});
+    }
+  }
+  if (request.paths.size() != action.paths) {
+    problems.push_back({command,
+                        "takes " + std::to_string(action.paths) + (action.paths == 1 ? " path" : " paths") +
+                            ", found " + std::to_string(request.paths.size()),
+                        "usage: " + command + " " + action.usage});
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+  return request;
+}
+
+}  // namespace
+
+int run_checkpoint_command(std::span<const char* const> words, Filesystem& files, std::ostream& out) {
+  std::vector<std::string> rest(words.begin(), words.end());
+  if (std::any_of(rest.begin(), rest.end(),
+                  [](const auto& word) { return word == "--help" || word == "-h"; }))
+    return out << checkpoint_help(), 0;
+  const CheckpointAction& action = find_action(rest.empty() ? "" : rest.front());
+  rest.erase(rest.begin());
+  try {
+    return action.run(read_request(action, rest), files, out);
+  } catch (const FileError& error) {
+    throw CheckpointError(error.what());
+  }
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,147 @@
+#include "cxtrain/checkpoint/load_weights.h"
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+
+#include "checkpoint/weights_support.h"
+#include "cxtrain/checkpoint/checkpoint_error.h"
+#include "support/catch.h"
+
+namespace cxtrain::test {
+namespace {
+
+struct Net : torch::nn::Module {
+  torch::nn::Linear fc = register_module("fc", torch::nn::Linear(3, 2));
+  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(2));
+};
+
+/// What a Net has, with other values and `prefix` before the names.
+std::vector<NamedTensor> other_weights(const std::string& prefix = "") {
+  std::vector<NamedTensor> tensors;
+  const Net net;
+  double value = 2;
+  const auto add = [&](const auto& items) {
+    for (const auto& item : items)
+      tensors.push_back({prefix + item.key(), at::full_like(item.value().detach(), value++)});
+  };
+  add(net.named_parameters());
+  add(net.named_buffers());
+  return tensors;
+}
+
+bool has(const Net& net, const std::vector<NamedTensor>& tensors, const std::string& prefix = "") {
+  auto all = net.named_parameters();
+  for (const auto& item : net.named_buffers()) all.insert(item.key(), item.value());
+  if (all.size() != tensors.size()) return false;
+  return std::all_of(tensors.begin(), tensors.end(), [&](const NamedTensor& named) {
+    return same_bits(all[named.name.substr(prefix.size())].detach(), named.tensor);
+  });
+}
+
+/// What it says when these do not fit a Net, which is checked to be as it was.
+std::string misfit_of(const std::vector<NamedTensor>& tensors, const NameMap& names = {}) {
+  FaultyFilesystem files;
+  put_file(files, "/w.safetensors", safetensors_of(tensors));
+  Net net;
+  const at::Tensor before = net.fc->weight.detach().clone();
+  try {
+    load_weights(net, "/w.safetensors", names, files);
+  } catch (const CheckpointError& error) {
+    CHECK(same_bits(net.fc->weight.detach(), before));
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("weights come into a module: parameters and buffers") {
+  FaultyFilesystem files;
+  const auto tensors = other_weights();
+  put_file(files, "/w.safetensors", safetensors_of(tensors));
+  Net net;
+  CHECK_FALSE(has(net, tensors));
+  load_weights(net, "/w.safetensors", {}, files);
+  CHECK(has(net, tensors));
+  CHECK(net.fc->weight.requires_grad());
+}
+
+TEST_CASE("weights come in under other names") {
+  FaultyFilesystem files;
+  put_file(files, "/w.safetensors", safetensors_of(other_weights("model.")));
+  Net net;
+  load_weights(net, "/w.safetensors", {{"model.", ""}}, files);
+  CHECK(has(net, other_weights("model."), "model."));
+}
+
+TEST_CASE("weights are converted to the module's dtypes") {
+  std::vector<NamedTensor> tensors = other_weights();
+  for (NamedTensor& named : tensors) named.tensor = named.tensor.to(at::kHalf);
+  FaultyFilesystem files;
+  put_file(files, "/w.safetensors", safetensors_of(tensors));
+  Net net;
+  load_weights(net, "/w.safetensors", {}, files);
+  CHECK(has(net, other_weights()));
+}
+
+TEST_CASE("weights that do not fit are all told, and nothing is changed") {
+  CHECK(misfit_of(other_weights()).empty());
+  std::vector<NamedTensor> tensors = other_weights();
+  tensors[0] = {"fc.weight", at::zeros({5, 3})};
+  tensors[1] = {"fc.bais", at::zeros({2})};
+  tensors.push_back({"more", at::zeros({2})});
+  const std::string text = misfit_of(tensors);
+  CHECK_THAT(text, contains("the weights in '/w.safetensors' do not fit the model:"));
+  CHECK_THAT(text, contains("missing in the file (1): fc.bias (is it fc.bais?)\n"));
+  CHECK_THAT(text, contains("not in the model (2): fc.bais, more\n"));
+  CHECK_THAT(
+      text, contains("of another shape (1): fc.weight: Float [5, 3] in the file, Float [2, 3] in the model"));
+  CHECK_THAT(text, contains("--model.weights_map FROM=TO"));
+
+  tensors.assign(1, {"fc.weight", at::zeros({2, 3}, at::kComplexFloat)});
+  CHECK_THAT(misfit_of(tensors), contains("fc.weight: ComplexFloat [2, 3] in the file"));
+}
+
+TEST_CASE("a long list of names is cut") {
+  std::vector<NamedTensor> tensors = other_weights();
+  for (int i = 0; i < 40; ++i) tensors.push_back({"extra" + std::to_string(i), at::zeros({1})});
+  const std::string text = misfit_of(tensors);
+  CHECK_THAT(text, contains("not in the model (40): extra0, extra1"));
+  CHECK_THAT(text, contains("extra9 and 30 more"));
+}
+
+TEST_CASE("the prefix that stands between the names is told") {
+  CHECK_THAT(misfit_of(other_weights("model.")), contains("try --model.weights_map model.="));
+  CHECK_THAT(misfit_of(other_weights(), {{"", "x."}}), contains("try --model.weights_map x.="));
+  std::vector<NamedTensor> inner{{"weight", at::zeros({2, 3})}, {"bias", at::zeros({2})}};
+  CHECK_THAT(misfit_of(inner), contains("try --model.weights_map =fc."));
+}
+
+TEST_CASE("two stored names that become one are refused") {
+  CHECK_THAT(misfit_of({{"a.x", at::zeros({2})}, {"b.x", at::zeros({2})}}, {{"a.", ""}, {"b.", ""}}),
+             contains("makes 'x' of both 'a.x' and 'b.x'"));
+}
+
+struct Tied : torch::nn::Module {
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(2, 2));
+  torch::nn::Linear second = register_module("second", first);
+};
+
+TEST_CASE("a tensor that a module has under two names needs one of them") {
+  for (const char* name : {"first", "second"}) {
+    FaultyFilesystem files;
+    const at::Tensor weight = at::arange(4, at::kFloat).view({2, 2});
+    put_file(
+        files, "/w.safetensors",
+        safetensors_of({{std::string(name) + ".weight", weight}, {std::string(name) + ".bias", weight[0]}}));
+    Tied net;
+    load_weights(net, "/w.safetensors", {}, files);
+    CHECK(same_bits(net.first->weight.detach(), weight));
+  }
+}
+
+}  // namespace
+}  // namespace cxtrain::test

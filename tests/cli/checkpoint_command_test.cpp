@@ -1,0 +1,113 @@
+#include "cxtrain/cli/checkpoint_command.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "checkpoint/weights_support.h"
+#include "cxtrain/checkpoint/weights.h"
+#include "support/catch.h"
+
+namespace cxtrain::test {
+namespace {
+
+struct Answer {
+  int status;
+  std::string text;
+};
+
+Answer ask(FaultyFilesystem& files, const std::vector<const char*>& words) {
+  std::ostringstream out;
+  const int status = run_checkpoint_command(words, files, out);
+  return {status, out.str()};
+}
+
+void put_weights(FaultyFilesystem& files) {
+  put_file(
+      files, "/a",
+      safetensors_of({{"fc.weight", at::arange(6, at::kFloat).view({2, 3})}, {"fc.b\nias", at::arange(2)}},
+                     {{"format", "pt"}}));
+  put_file(files, "/b", safetensors_of({{"fc.weight", at::full({2, 3}, 1.0)}, {"more", at::arange(2)}}));
+}
+
+TEST_CASE("checkpoint inspect lists tensors") {
+  FaultyFilesystem files;
+  put_weights(files);
+  const Answer table = ask(files, {"inspect", "/a"});
+  CHECK(table.status == 0);
+  CHECK(table.text ==
+        "/a: safetensors, 2 tensors, 8 elements, 40 bytes\n"
+        "  format: pt\n"
+        "name       dtype    shape            bytes\n"
+        "fc.weight  float32  [2, 3]              24\n"
+        "fc.b?ias   int64    [2]                 16\n");
+  const auto json = nlohmann::json::parse(ask(files, {"inspect", "/a", "--json"}).text);
+  CHECK(json["bytes"] == 40);
+  CHECK(json["metadata"]["format"] == "pt");
+  CHECK(json["tensors"][1]["name"] == "fc.b\nias");
+  CHECK(json["tensors"][0]["shape"] == nlohmann::json({2, 3}));
+  CHECK(json["tensors"][0]["dtype"] == "float32");
+}
+
+TEST_CASE("checkpoint diff tells differences, and by its status") {
+  FaultyFilesystem files;
+  put_weights(files);
+  const Answer same = ask(files, {"diff", "/a", "/a"});
+  CHECK(same.status == 0);
+  CHECK(same.text == "equal: 2 tensors, to the last bit\n");
+  const Answer other = ask(files, {"diff", "/a", "/b"});
+  CHECK(other.status == 1);
+  CHECK(other.text ==
+        "fc.b?ias: only in /a\n"
+        "more: only in /b\n"
+        "fc.weight: 5 elements differ, the largest difference is 4; the first at [0, 0]: 0 and 1\n");
+  const Answer json = ask(files, {"diff", "--json", "/a", "/b"});
+  CHECK(json.status == 1);
+  const auto read = nlohmann::json::parse(json.text);
+  CHECK(read["equal"] == false);
+  CHECK(read["only_in_second"] == nlohmann::json({"more"}));
+  CHECK(read["different"][0]["largest"] == 4);
+}
+
+TEST_CASE("checkpoint export converts there and back") {
+  FaultyFilesystem files;
+  put_weights(files);
+  CHECK(ask(files, {"export", "/a", "--torch", "/t", "--safetensors=/s"}).text ==
+        "/s: 2 tensors\n/t: 2 tensors\n");
+  CHECK(open_weights(files, "/t").format == "PyTorch");
+  CHECK(open_weights(files, "/s").format == "safetensors");
+  CHECK(ask(files, {"diff", "/t", "/a"}).status == 0);
+  CHECK(ask(files, {"diff", "/s", "/a"}).status == 0);
+}
+
+TEST_CASE("checkpoint's command line is checked") {
+  FaultyFilesystem files;
+  put_weights(files);
+  const auto refused = [&](const std::vector<const char*>& words, const std::string& why) {
+    try {
+      ask(files, words);
+      FAIL("it was not refused");
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::refused);
+      CHECK_THAT(error.what(), contains(why));
+    }
+  };
+  refused({}, "checkpoint: lacks its action (known are inspect, ");
+  refused({"inspekt", "/a"}, "there is no action 'inspekt' (did you mean inspect?)");
+  refused({"inspect"}, "checkpoint inspect: takes 1 path, found 0 (usage: checkpoint inspect PATH [--json])");
+  refused({"inspect", "/a", "/b"}, "takes 1 path, found 2");
+  refused({"diff", "/a"}, "takes 2 paths, found 1");
+  refused({"inspect", "/a", "--torch", "/t"}, "--torch: is no option of checkpoint inspect");
+  refused({"export", "/a", "--json"}, "--json: is no option of checkpoint export");
+  refused({"export", "/a"}, "does not say what to write (add --safetensors FILE or --torch FILE)");
+  refused({"export", "/a", "--torch"}, "--torch: a value is missing (write --torch FILE)");
+  refused({"export", "/a", "--torch="}, "--torch: a value is missing");
+  refused({"export", "/a", "--torch", "/no/folder"}, "cannot open '/no/folder.part.");
+  refused({"inspect", "/none"}, "there is no file or folder '/none'");
+  CHECK_THAT(ask(files, {"--help"}).text, contains("inspect PATH [--json]"));
+}
+
+}  // namespace
+}  // namespace cxtrain::test

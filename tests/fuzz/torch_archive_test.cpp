@@ -1,0 +1,131 @@
+#include "checkpoint/pickle_support.h"
+#include "checkpoint/weights_support.h"
+#include "cxtrain/checkpoint/pickle.h"
+#include "cxtrain/checkpoint/weights.h"
+#include "fuzz/fuzz.h"
+
+namespace cxtrain::test {
+namespace {
+
+const std::vector<std::string> kPickleWords{"(",
+                                            ")",
+                                            "]",
+                                            "}",
+                                            "t",
+                                            "e",
+                                            "u",
+                                            "s",
+                                            "a",
+                                            "R",
+                                            "b",
+                                            "Q",
+                                            "2",
+                                            "0",
+                                            "1",
+                                            "N",
+                                            "\x81",
+                                            "\x85",
+                                            "h\x01",
+                                            "q\x01",
+                                            "K\x05",
+                                            "\x8a\x08",
+                                            "\x93",
+                                            "\x94",
+                                            ".",
+                                            "\x80",
+                                            "\xff",
+                                            "c",
+                                            "X\xff",
+                                            "J",
+                                            "]q\x01",
+                                            "torch",
+                                            "h\x01"
+                                            "a",
+                                            std::string(8, '\xff'),
+                                            std::string(4, '\0'),
+                                            std::string(500, '('),
+                                            std::string(500, ']')};
+
+std::string lightning_pickle() {
+  const std::string module = pickled::global("a", "B") + ")\x81q\x01" +
+                             pickled::dict({{"_parameters", pickled::dict({{"w", pickled::tensor({})}})}}) +
+                             "b";
+  const std::string state = pickled::ordered_dict() + "(" + pickled::text("w") + pickled::tensor({}) +
+                            pickled::text("b") +
+                            pickled::tensor({.offset = 3, .shape = {3}, .strides = {1}}) + "u";
+  return pickled::program(pickled::dict({{"epoch", "K\x01"}, {"state_dict", state}, {"callbacks", module}}));
+}
+
+/// Opens and reads what may be damaged; whether that could be done. All tensors together may have more bytes
+/// than the file, since they may share storages; each has less.
+bool opens_or_refuses(const std::string& content) {
+  FaultyFilesystem files;
+  put_file(files, "/w", content);
+  try {
+    for (const StoredTensor& stored : open_weights(files, "/w").tensors) {
+      const at::Tensor tensor = stored.read();
+      CHECK(tensor.nbytes() <= content.size());
+    }
+    return true;
+  } catch (const CheckpointError& error) {
+    CHECK(std::string(error.what()).size() < 4096);
+    return false;
+  }
+}
+
+TEST_CASE("damaged pickles") {
+  Random random(21);
+  const std::string whole = lightning_pickle();
+  std::size_t read = 0;
+  const std::size_t all = cases(10000);
+  for (std::size_t n = 0; n < all; ++n) {
+    const std::string damaged = random.damage(whole, kPickleWords);
+    try {
+      const Pickle pickle(damaged);
+      ++read;
+    } catch (const CheckpointError& error) {
+      CHECK(std::string(error.what()).size() < 4096);
+    }
+  }
+  WARN("pickles: " << read << " read, " << all - read << " refused");
+}
+
+TEST_CASE("damaged files of torch.save") {
+  Random random(22);
+  const std::string whole = lightning_pickle();
+  const auto archive_of = [](const std::string& pickle) {
+    return pickled::archive({{"data.pkl", pickle}, {"byteorder", "little"}, {"data/0", pickled::floats(6)}});
+  };
+  const std::string archive = archive_of(whole);
+  std::size_t read = 0;
+  const std::size_t all = cases(3000);
+  for (std::size_t n = 0; n < all; ++n) {
+    const bool inside = random.one_in(2);
+    read += opens_or_refuses(inside ? archive_of(random.damage(whole, kPickleWords))
+                                    : random.damage(archive, kPickleWords))
+                ? 1
+                : 0;
+  }
+  WARN("files of torch.save: " << read << " read, " << all - read << " refused");
+}
+
+TEST_CASE("damaged indices of safetensors files") {
+  Random random(23);
+  const std::string shard = safetensors_of({{"a", at::arange(3)}, {"b", at::arange(2)}});
+  const std::string index = R"({"metadata":{"total_size":40},"weight_map":{"a":"s","b":"s"}})";
+  const std::vector<std::string> words{"{",    "}", "[",      "]", ",",  ":",   "\"",
+                                       "null", "1", "\"a\":", "/", "..", "\xff"};
+  for (std::size_t n = cases(2000); n > 0; --n) {
+    FaultyFilesystem files;
+    put_file(files, "/s", shard);
+    put_file(files, "/i", random.damage(index, words));
+    try {
+      for (const StoredTensor& tensor : open_weights(files, "/i").tensors) tensor.read();
+    } catch (const CheckpointError& error) {
+      CHECK(std::string(error.what()).size() < 4096);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cxtrain::test

@@ -1,0 +1,85 @@
+#include <ATen/Context.h>
+#include <ATen/ops/full.h>
+
+#include "checkpoint/weights_support.h"
+#include "support/catch.h"
+#include "support/run_files.h"
+#include "support/run_program.h"
+
+/// `--model.weights` as users have it: the same weights for every strategy and subcommand.
+namespace cxtrain::test {
+namespace {
+
+const std::string kNoTraining =
+    "--model.hidden 8 --optimizer sgd --optimizer.lr 0 --max_epochs 1 --limit_train_batches 1 "
+    "--limit_val_batches 1 --num_sanity_val_steps 0 --accelerator cpu ";
+
+std::string weights_of_digits(const std::string& prefix) {
+  return safetensors_of({{prefix + "hidden.weight", at::full({8, 64}, 0.5)},
+                         {prefix + "hidden.bias", at::full({8}, 0.25)},
+                         {prefix + "output.weight", at::full({10, 8}, 2)},
+                         {prefix + "output.bias", at::full({10}, 1.5)}});
+}
+
+std::string sha_after(const ProgramResult& run, const TempDir& dir) {
+  INFO(run.output);
+  REQUIRE(run.status == 0);
+  return run_json(dir)["parameters_sha256"];
+}
+
+TEST_CASE("every strategy and subcommand starts from the weights that are named") {
+  const TempDir files;
+  const std::string plain = files.write("plain", weights_of_digits(""));
+  const std::string other = files.write("other", weights_of_digits("model."));
+  const std::string weights = "--model.weights " + plain + " ";
+  const std::string mapped = "--model.weights " + other + " --model.weights_map model.= ";
+  const auto sha = [&](const std::string& options) {
+    const TempDir dir;
+    return sha_after(run_program(options + kNoTraining + in(dir)), dir);
+  };
+  const std::string expected = sha(weights + "--devices 1 ");
+  CHECK(sha("--devices 1 ") != expected);
+  CHECK(sha(mapped + "--devices 1 ") == expected);
+  CHECK(sha("validate " + mapped + "--devices 1 ") == expected);
+  CHECK(sha(weights + "--strategy dp --num_processes 2 ") == expected);
+  CHECK(sha(weights + "--strategy ddp --devices 2 ") == expected);
+}
+
+TEST_CASE("the configuration that is kept has the weights") {
+  const TempDir files, dir;
+  const std::string plain = files.write("plain", weights_of_digits(""));
+  sha_after(run_program("--model.weights " + plain + " " + kNoTraining + in(dir)), dir);
+  const std::string config = dir.path() + "/cxtrain_logs/version_0/config.yaml";
+  CHECK_THAT(slurp(config), contains("  weights: " + plain + "\n  weights_map: \"\"\n"));
+}
+
+TEST_CASE("weights that do not fit are refused on all ranks alike, once") {
+  const TempDir files, dir;
+  const std::string other = files.write("other", weights_of_digits("model."));
+  for (const int ranks : {1, 2}) {
+    const ProgramResult run = run_ranks(ranks, "--model.weights " + other + " " + kNoTraining + in(dir));
+    CAPTURE(ranks, run.output);
+    CHECK(run.status == 2);
+    const std::size_t first = run.output.find("do not fit the model");
+    REQUIRE(first != std::string::npos);
+    CHECK(run.output.find("do not fit the model", first + 1) == std::string::npos);
+    CHECK_THAT(run.output, contains("try --model.weights_map model.="));
+  }
+  CHECK_FALSE(std::filesystem::exists(dir.path() + "/cxtrain_logs"));
+}
+
+TEST_CASE("weights that only one rank sees are refused") {
+  const TempDir files;
+  const std::string plain = files.write("plain", weights_of_digits(""));
+  const std::string program = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi " + kNoTraining + in(files);
+  const ProgramResult run = run_command(
+      std::string(CXTRAIN_MPIEXEC) + " --oversubscribe --bind-to none -np 1 " + program + "--model.weights " +
+      plain + " : -np 1 " + program + "--model.weights " + files.file("none"));
+  INFO(run.output);
+  CHECK(run.status == 2);
+  CHECK_THAT(run.output, contains("there is no file or folder"));
+  CHECK_THAT(run.output, contains("rank 1"));
+}
+
+}  // namespace
+}  // namespace cxtrain::test
