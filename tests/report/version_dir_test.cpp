@@ -90,3 +90,18 @@ TEST_CASE("a run's folder outlives a crash", "[version]") {
       [&](FaultyFilesystem& files) { path = make_version_dir(files, "/new/folder"); },
       [&](FaultyFilesystem& disk, bool finished) { CHECK((!finished || disk.status(path).has_value())); });
 }
+
+TEST_CASE("a run that goes on in its folder does not keep word of its earlier end", "[version]") {
+  FaultyFilesystem files;
+  const std::string path = make_version_dir(files, "/runs");
+  files.create(path + "/run.json")->write("{}");
+  files.create(path + "/metrics.csv")->write("epoch,step\n");
+  CHECK(reopen_run_dir(files, path) == path);
+  CHECK(files.list(path) == std::vector<std::string>{"metrics.csv"});
+  CHECK(reopen_run_dir(files, "/runs/gone") == "/runs/gone");
+  CHECK(files.status("/runs/gone").value().is_directory);
+  files.fail({.call = files.calls(), .error = EACCES, .lasting = true});
+  CHECK_THROWS_WITH(reopen_run_dir(files, path), test::contains("ckpt_path: the run cannot go on in its "
+                                                                "folder '" +
+                                                                path + "': Permission denied"));
+}

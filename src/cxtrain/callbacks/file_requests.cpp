@@ -11,7 +11,7 @@ constexpr const char *kSaveNow = "save-now", *kStopNow = "stop-now";
 }  // namespace
 
 void FileRequests::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
-  if (run.rank() != 0 || run.log_dir().empty() || cannot_look_) return;
+  if (run.rank() != 0 || run.log_dir().empty()) return;
   const double now = clock_.now();
   if (now < next_look_) return;
   next_look_ = now + kEvery;
@@ -33,6 +33,7 @@ void FileRequests::on_train_batch_end(RunView& run, const at::Tensor&, const Bat
 
 /// Whether the file is there; it is gone afterwards.
 bool FileRequests::take(const RunView& run, const std::string& name) {
+  if (cannot_look_) return false;
   const std::string path = run.log_dir() + "/" + name;
   try {
     if (!files_.status(path)) return false;

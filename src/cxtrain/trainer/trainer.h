@@ -77,8 +77,9 @@ class Trainer {
   std::int64_t scale_batch_size(Module& module, DataModule& data, const BatchSizeSearch& search = {});
 
   /// Each sets the data up, runs, writes the run's files (rank 0) and returns what run.json says. While one
-  /// runs, SIGINT and SIGTERM end it at the next step of all ranks, with status "stopped" (a second signal
-  /// ends the process at once); the hooks of the end are not called then, as in Lightning.
+  /// runs, SIGINT, SIGTERM and `requeue_signal` end it at the next step of all ranks, with status "stopped",
+  /// once its state has been given to the callbacks (a second SIGINT or SIGTERM ends the process at once);
+  /// the hooks of the end are not called then, as in Lightning.
   RunSummary fit(Module& module, DataModule& data);
   /// Goes on where a fit stood when a callback was given its state (`Callback::on_checkpoint`), to the same
   /// bits as if that fit had gone on: with the same options, model, data and number of ranks, each rank with
