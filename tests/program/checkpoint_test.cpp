@@ -83,6 +83,35 @@ TEST_CASE("a run that had ended goes on as if it had not", "[checkpoint]") {
   CHECK(checkpoints(version(parts, 0)).size() == 1);
 }
 
+TEST_CASE("a run goes on on another number of ranks with the same samples in each step", "[checkpoint]") {
+  const int before = GENERATE(1, 4), after = GENERATE(1, 2, 3, 4);
+  if (before == after) return;
+  CAPTURE(before, after);
+  const auto options = [](int ranks, int epochs) {
+    return "--data.uneven exact --optimizer adamw --checkpoint.every_n_train_steps 80 --data.batch_size " +
+           std::to_string(24 / ranks) + " --max_epochs " + std::to_string(epochs) + " ";
+  };
+  const TempDir whole, dir;
+  REQUIRE(run_command(launch(before, options(before, 3) + in(whole))).status == 0);
+  const std::vector<std::string> saved = checkpoints(version(whole, 0));
+  REQUIRE(saved.size() == 1);
+  REQUIRE(saved[0].find("epoch=2-step=160") != std::string::npos);  // in the middle of the third epoch
+  const ProgramResult run =
+      run_command(launch(after, options(after, 3) + "--ckpt_path " + saved[0] + in(dir)));
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  const nlohmann::json expected = test::run_json(whole), end = test::run_json(dir);
+  CHECK(end["global_step"] == expected["global_step"]);
+  CHECK(end["metrics"]["val_acc"] == expected["metrics"]["val_acc"]);
+  CHECK(end["metrics"]["val_loss"].get<double>() ==
+        Approx(expected["metrics"]["val_loss"].get<double>()).epsilon(1e-5));
+
+  const ProgramResult other =
+      run_command(launch(after, options(1, 3) + "--data.batch_size 7 --ckpt_path " + saved[0] + in(dir)));
+  CHECK(other.status == 2);
+  CHECK_THAT(other.output, contains("resume with the same data, and a data.batch_size and"));
+}
+
 TEST_CASE("a run that is killed again and again ends with the bits of an undisturbed one", "[checkpoint]") {
   const int ranks = GENERATE(1, 2);
   const std::string options = "--max_epochs 12 --checkpoint.every_n_train_steps 4 --data.batch_size 16 ";
@@ -126,18 +155,22 @@ TEST_CASE("damaged and foreign checkpoints are refused, and auto takes the one b
   CHECK_THAT(refused("--model gpt --ckpt_path " + saved[0]), contains("another model: it lacks "));
   CHECK_THAT(refused("--ckpt_path " + dir.path() + "/nothing"), contains("there is no checkpoint "));
   CHECK_THAT(refused("--ckpt_path " + dir.path()), contains("has no manifest.json"));
-  const ProgramResult ranks = run_command(launch(2, "--ckpt_path last" + in(dir)));
-  CHECK(ranks.status == 2);
-  CHECK_THAT(ranks.output, contains("of a training on 1 ranks, and this one has 2"));
   const TempDir empty;
   const ProgramResult none = run_command(launch(1, "--ckpt_path last" + in(empty)));
   CHECK(none.status == 2);
   CHECK_THAT(none.output, contains("there is no checkpoint below"));
 
+  const auto look = [](const std::string& words) { return run_program("checkpoint " + words); };
+  CHECK_THAT(look("verify " + saved[2]).output, contains(": whole (epoch 3, step 135; 2 files, "));
+  CHECK_THAT(look("inspect " + saved[2]).output, contains("epoch 3, batch 0, step 135, 4311 samples"));
+  CHECK(look("diff " + saved[1] + " " + saved[2]).status == 1);
+  CHECK(look("diff " + saved[1] + " " + saved[1]).status == 0);
+
   std::fstream file(saved[2] + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(20000);
   file.put('\x55');
   file.close();
+  CHECK(look("verify " + saved[2]).status == 2);
   CHECK_THAT(refused("--max_epochs 4 --ckpt_path last"),
              contains("is damaged: model.safetensors has other bytes than it had when it was written"));
   const ProgramResult fallback = run_command(launch(1, "--max_epochs 4 --ckpt_path auto" + in(dir)));

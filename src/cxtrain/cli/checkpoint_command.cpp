@@ -14,6 +14,7 @@
 #include "cxtrain/checkpoint/torch_dtypes.h"
 #include "cxtrain/checkpoint/weights.h"
 #include "cxtrain/cli/catalogue.h"
+#include "cxtrain/cli/checkpoint_place.h"
 #include "cxtrain/config/suggestions.h"
 
 namespace cxtrain {
@@ -60,6 +61,7 @@ void print_json(const StoredWeights& weights, std::int64_t elements, std::int64_
 }
 
 int inspect(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
+  const std::optional<Manifest> manifest = manifest_of(files, request.paths[0]);
   const StoredWeights weights = open_weights(files, request.paths[0]);
   std::int64_t elements = 0, bytes = 0;
   std::size_t name_width = 4, shape_width = 5, dtype_width = 5;
@@ -74,6 +76,7 @@ int inspect(const CheckpointRequest& request, Filesystem& files, std::ostream& o
     print_json(weights, elements, bytes, out);
     return 0;
   }
+  if (manifest) print_place(*manifest, out);
   const auto row = [&](const std::string& name, std::string_view dtype, const std::string& shape,
                        const std::string& size) {
     out << std::left << std::setw(static_cast<int>(name_width + 2)) << name
@@ -92,6 +95,11 @@ int inspect(const CheckpointRequest& request, Filesystem& files, std::ostream& o
   }
   for (const std::string& name : weights.skipped)
     out << printable(name) << " is a tensor of a kind that is not read here\n";
+  return 0;
+}
+
+int verify(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
+  verify_checkpoint(files, request.paths[0], request.json, out);
   return 0;
 }
 
@@ -184,6 +192,8 @@ struct CheckpointAction {
 
 const CheckpointAction kCheckpointActions[] = {
     {"inspect", "PATH [--json]", "list the tensors: names, dtypes, shapes, bytes", 1, false, inspect},
+    {"verify", "PATH [--json]",
+     "compare every file of a checkpoint with its checksum; exit status 0: whole, 2: not", 1, false, verify},
     {"diff", "PATH PATH [--json]", "compare the tensors; exit status 0: equal, 1: different, 2: unreadable",
      2, false, diff},
     {"export", "PATH --safetensors FILE",

@@ -1,0 +1,53 @@
+#include "cxtrain/cli/checkpoint_place.h"
+
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "cxtrain/checkpoint/checkpoint_folder.h"
+
+namespace cxtrain {
+namespace {
+
+std::uint64_t bytes_of(const Manifest& manifest) {
+  std::uint64_t bytes = 0;
+  for (const CheckpointFile& file : manifest.files) bytes += file.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<Manifest> manifest_of(Filesystem& files, const std::string& path) {
+  if (!files.status(path + "/" + std::string(Manifest::kFile))) return std::nullopt;
+  return read_manifest(files, path);
+}
+
+void print_place(const Manifest& manifest, std::ostream& out) {
+  out << manifest.program << (manifest.weights_only ? ", the model only" : "") << ": model " << manifest.model
+      << ", " << manifest.strategy << " on " << manifest.world_size
+      << (manifest.world_size == 1 ? " rank, " : " ranks, ") << manifest.precision << "\nepoch "
+      << manifest.epoch << ", batch " << manifest.batch << ", step " << manifest.global_step << ", "
+      << manifest.samples << " samples, seed " << manifest.seed << '\n';
+  for (const auto& [name, value] : manifest.metrics) out << name << " " << value << '\n';
+  for (const CheckpointFile& file : manifest.files)
+    out << file.name << "  " << file.bytes << " bytes  xxh3 " << file.xxh3 << '\n';
+}
+
+void verify_checkpoint(Filesystem& files, const std::string& path, bool json, std::ostream& out) {
+  const Manifest manifest = read_manifest(files, path);
+  verify_files(files, path, manifest);
+  if (json) {
+    out << nlohmann::ordered_json{{"path", path},
+                                  {"whole", true},
+                                  {"epoch", manifest.epoch},
+                                  {"global_step", manifest.global_step},
+                                  {"files", manifest.files.size()},
+                                  {"bytes", bytes_of(manifest)}}
+               .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+        << '\n';
+    return;
+  }
+  out << path << ": whole (epoch " << manifest.epoch << ", step " << manifest.global_step << "; "
+      << manifest.files.size() << " files, " << bytes_of(manifest) << " bytes)\n";
+}
+
+}  // namespace cxtrain
