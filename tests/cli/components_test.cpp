@@ -64,3 +64,16 @@ TEST_CASE("the kept configuration has every argument of what it names", "[cli]")
   CHECK(problems.empty());
   CHECK(with_all_arguments(complete, again) == complete);
 }
+
+TEST_CASE("a model with an argument that is an option of all models is refused", "[cli]") {
+  Registry registry;
+  registry.add<Module>("mine", "a model", {{"weights", ArgumentSpec::Type::text, "", "of classes", {}}},
+                       [](const Arguments&) { return nullptr; });
+  Options options;
+  options.model.name = "mine";
+  std::vector<Problem> problems;
+  load_components(registry, options, problems);
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].option == "model.weights");
+  CHECK(problems[0].hint == "rename the model's argument");
+}

@@ -69,6 +69,7 @@ TEST_CASE("names and arguments that do not exist are refused, by plan as by fit"
                   {{"--model=gpt", "--model.layer=3"}, "did you mean --model.layers?"},
                   {{"--model.weigths=x"}, "did you mean --model.weights?"},
                   {{"--model.weights=/nope"}, "model.weights: there is no file or folder '/nope'"},
+                  {{"--model.weights=" + std::string(5000, 'x')}, "model.weights: cannot look at"},
                   {{"--model.weights=/dev/null"}, "'/dev/null' is damaged or no file of weights"},
                   {{"--model.weights=/nope", "--model.weights_map=a"}, "model.weights_map: 'a' is no rule"},
                   {{"--model.weights_map=a="}, "model.weights_map: means nothing without weights"},

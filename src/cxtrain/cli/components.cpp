@@ -1,5 +1,7 @@
 #include "cxtrain/cli/components.h"
 
+#include <algorithm>
+
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/load_weights.h"
@@ -49,7 +51,15 @@ Components load_components(Registry& registry, const Options& options, std::vect
   Components components;
   if (attempt("model", problems, [&] { loader.require(Module::kKind, options.model.name); })) {
     const auto& specs = registry.require(Module::kKind, options.model.name).arguments;
-    components.model = Arguments(specs, options.model.args, "model.", problems, options_of_all("model."));
+    const std::vector<std::string> of_all = options_of_all("model.");
+    for (const ArgumentSpec& spec : specs) {
+      if (std::find(of_all.begin(), of_all.end(), spec.name) == of_all.end()) continue;
+      problems.push_back(
+          {"model." + spec.name,
+           "is an option of all models, and `" + options.model.name + "` has an argument of this name",
+           "rename the model's argument"});
+    }
+    components.model = Arguments(specs, options.model.args, "model.", problems, of_all);
   }
   if (!options.data.name.empty()) {
     if (attempt("data", problems, [&] { loader.require(DataModule::kKind, options.data.name); })) {

@@ -124,8 +124,12 @@ Trained build_components(const Request& request) {
 /// are started, which takes longer.
 void find_weights(const Options& options, std::vector<Problem>& problems) {
   const std::string& path = options.model_weights.path;
-  if (path.empty() || real_filesystem().status(path)) return;
-  problems.push_back({"model.weights", "there is no file or folder '" + path + "'", "check the path"});
+  try {
+    if (path.empty() || real_filesystem().status(path)) return;
+    problems.push_back({"model.weights", "there is no file or folder '" + path + "'", "check the path"});
+  } catch (const FileError& error) {
+    problems.push_back({"model.weights", error.what(), ""});
+  }
 }
 
 /// Appends what only building tells, where the command line has changed anything that could be refused so.
