@@ -107,6 +107,8 @@ TEST_CASE("a word that an option does not take is answered with those that it do
   CHECK_THAT(refused("--float32_matmul_precision", "low"),
              cxtrain::test::contains("none of highest, high, medium"));
   CHECK_THAT(refused("--log_gpu_memory", "max"), cxtrain::test::contains("'max' is none of all, min_max"));
+  CHECK_THAT(refused("--requeue_signal", "SIGKILL"),
+             cxtrain::test::contains("'SIGKILL' is none of none, SIGUSR1, SIGUSR2, SIGHUP"));
   CHECK_THAT(refused("--data.uneven", "padd"), cxtrain::test::contains("did you mean pad?"));
   CHECK_THAT(refused("--max_time", "1h"),
              cxtrain::test::contains("'1h' is not a time of the form DD:HH:MM:SS"));

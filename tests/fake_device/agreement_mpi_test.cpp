@@ -17,7 +17,10 @@ class Wishing final : public Callback {
   void on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t idx) override {
     if (idx == 2 && run.rank() == run.world_size() - 1) wish_(run);
   }
-  void on_checkpoint(RunView& run, const StateDict&) override { saved_at.push_back(run.global_step()); }
+  void on_checkpoint(RunView& run, const StateDict&) override {
+    saved_at.push_back(run.global_step());
+    run.checkpoint_saved(0);
+  }
   std::vector<std::int64_t> saved_at;
 
  private:
