@@ -169,6 +169,6 @@ TEST_CASE("a manifest comes back as it was", "[checkpoint]") {
   manifest.state = {{"sections", {{"loop", {{"values", {{"epoch", 3}, {"lr", 1.0}}}}}}}};
   const std::string text = to_text(manifest);
   CHECK(to_text(manifest_from(text, "m")) == text);
-  CHECK(manifest_from(text, "m").files == manifest.files);
+  CHECK((manifest_from(text, "m").files == manifest.files));
   CHECK(manifest_from(text, "m").seed == manifest.seed);
 }

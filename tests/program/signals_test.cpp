@@ -163,7 +163,7 @@ TEST_CASE("storms of signals end a run in one of its states, soon, and leave who
   const std::vector<std::string> kOrders{" fit", " fit --val_check_interval 2 --limit_val_batches 4",
                                          " fit --accumulate_grad_batches 3", " validate"};
   const auto begin = std::chrono::steady_clock::now();
-  constexpr std::chrono::seconds kTime(60);
+  constexpr std::chrono::seconds kTime(30);
   int runs = 0, saved = 0;
   while (runs < 40 && std::chrono::steady_clock::now() - begin < kTime) {
     const std::string launch = kLaunches[static_cast<std::size_t>(runs) % kLaunches.size()];

@@ -218,7 +218,7 @@ StateDict read_back(const std::string& path) {
 
 Result train(const Case& what, Saver::Wishes wishes, Start start = {}) {
   const test::TempDir dir;
-  const std::string checkpoint = test_world().broadcast(dir.path()) + "/saved.ckpt";
+  const std::string checkpoint = test_world().broadcast(dir.path(), 0) + "/saved.ckpt";
   Options options = test::quiet(dir.path());
   TrainerOptions& trainer_options = options.trainer;
   trainer_options.num_sanity_val_steps = 2;
