@@ -53,7 +53,7 @@ TEST_CASE("what is wrong with them is said before anything starts") {
   problems.clear();
   options = parse({"--callbacks.ema.decay", "0.5"}).options;
   const Components components = load_components(registry, options, problems);
-  REQUIRE(components.chosen.callbacks.size() == 2);  // the progress bar, too
+  REQUIRE(components.chosen.callbacks.size() == 3);  // the progress bar and checkpoints, too
   CHECK(components.chosen.callbacks[0].name == "ema");
   CHECK(components.chosen.callbacks[0].arguments.real("decay") == 0.5);
 }

@@ -124,9 +124,12 @@ TEST_CASE("values out of range", "[config]") {
       {[](Options& o) { o.trainer.track_grad_norm = 0; },
        "track_grad_norm: 0 is not the order of a norm (2 or inf; -1 logs none)"},
       {[](Options& o) { o.trainer.track_grad_norm = -2; }, "track_grad_norm: -2"},
-      {[](Options& o) { o.trainer.enable_checkpointing = true; },
-       "enable_checkpointing: checkpoints come with a later release (drop it, or write "
-       "--enable_checkpointing false)"},
+      {[](Options& o) {
+         o.trainer.enable_checkpointing = true;
+         o.trainer.logger = false;
+       },
+       "enable_checkpointing: without a logger the run has no folder, and checkpoints no place (name one: "
+       "--checkpoint.dirpath DIR)"},
       {[](Options& o) { o.trainer.devices_per_rank = 0; }, "devices_per_rank: 0 is too small"},
       {[](Options& o) {
          o.callbacks = {{"device_stats", {}}}, o.trainer.logger = false;

@@ -85,7 +85,7 @@ TEST_CASE("fast_dev_run and barebones say what they mean, and stay readable", "[
   CHECK(with_switches(bare).trainer.log_every_n_steps == 0);
   Options quiet;
   quiet.quiet = true;
-  CHECK(callbacks_asked_for(quiet).empty());
+  CHECK((callbacks_asked_for(quiet) == std::vector<NamedOptions>{{"model_checkpoint", {}}}));
   CHECK((with_switches({}) == Options{}));
 }
 
@@ -97,7 +97,8 @@ TEST_CASE("options of the trainer stand for callbacks and loggers", "[config]") 
   CHECK((callbacks_asked_for(options) == std::vector<NamedOptions>{{"timer", {{"seconds", "120"}}},
                                                                    {"mine", {}},
                                                                    {"gpu_memory", {{"log", "min_max"}}},
-                                                                   {"progress_bar", {}}}));
+                                                                   {"progress_bar", {}},
+                                                                   {"model_checkpoint", {}}}));
   options.loggers = {{"jsonl", {}}, {"mine", {}}};
   CHECK((loggers_asked_for(options) ==
          std::vector<NamedOptions>{{"jsonl", {}}, {"mine", {}}, {"csv", {}}, {"tensorboard", {}}}));

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <set>
@@ -23,7 +24,7 @@ struct Crash {};
 
 /// Files in memory, on a disk that fails and crashes when it is told to. It models a disk with a write cache:
 /// readers see the newest content and names at once, while the disk has what was synced, and in any order
-/// some of the rest. Used by one thread. "/" exists; other paths are absolute, or relative to "/".
+/// some of the rest. Several threads may use it. "/" exists; other paths are absolute, or relative to "/".
 class FaultyFilesystem : public Filesystem {
  public:
   /// Every call of the port, in the order of its headers; `size` and `read` are those of open files.
@@ -83,6 +84,7 @@ class FaultyFilesystem : public Filesystem {
   // ------------------------------------------------------------------ the port
 
   std::unique_ptr<WritableFile> create(const std::string& path) override {
+    const auto lock = locked();
     enter(Call::create, "open", path);
     auto node = file_to_write(path);
     node->resize(0);
@@ -90,11 +92,13 @@ class FaultyFilesystem : public Filesystem {
   }
 
   std::unique_ptr<WritableFile> append_to(const std::string& path) override {
+    const auto lock = locked();
     enter(Call::append_to, "open", path);
     return std::make_unique<Writer>(*this, path, file_to_write(path));
   }
 
   std::unique_ptr<ReadableFile> open(const std::string& path) override {
+    const auto lock = locked();
     enter(Call::open, "read", path);
     auto node = require(path, "read");
     if (node->is_directory) throw FileError("read", path, EISDIR);
@@ -102,6 +106,7 @@ class FaultyFilesystem : public Filesystem {
   }
 
   void rename(const std::string& from, const std::string& to) override {
+    const auto lock = locked();
     enter(Call::rename, "rename", from);
     const auto node = require(from, "rename");
     const Place source = place_of(from, "rename"), target = place_of(to, "rename");
@@ -119,23 +124,26 @@ class FaultyFilesystem : public Filesystem {
 
   /// Another name of the same node: as good as a link for those who do not rename what it leads to.
   void link(const std::string& name, const std::string& path) override {
+    const auto lock = locked();
     enter(Call::link, "create the link", path);
     const Place place = place_of(path, "create the link");
     const auto target = Place{place.folder, name}.node();
     if (!target) throw FileError("create the link", path, ENOENT);
-    if (const auto old = place.node(); old && old->links < 2)
-      throw FileError("create the link", path, EISDIR);
+    if (place.node() && !links_.contains(path)) throw FileError("create the link", path, EISDIR);
     change({{place, target}});
+    links_.insert(path);
   }
 
   void remove(const std::string& path) override {
+    const auto lock = locked();
     enter(Call::remove, "remove", path);
     const auto node = require(path, "remove");
-    if (!node->children.empty() && node->links < 2) throw FileError("remove", path, ENOTEMPTY);
+    if (!node->children.empty() && links_.erase(path) == 0) throw FileError("remove", path, ENOTEMPTY);
     change({{place_of(path, "remove"), nullptr}});
   }
 
   bool make_directory(const std::string& path) override {
+    const auto lock = locked();
     enter(Call::make_directory, "create the folder", path);
     if (split(path).empty()) return false;
     const Place place = place_of(path, "create the folder");
@@ -147,6 +155,7 @@ class FaultyFilesystem : public Filesystem {
   }
 
   std::vector<std::string> list(const std::string& path) override {
+    const auto lock = locked();
     enter(Call::list, "list", path);
     std::vector<std::string> names;
     for (const auto& [name, node] : folder(path, "list")->children) names.push_back(name);
@@ -154,6 +163,7 @@ class FaultyFilesystem : public Filesystem {
   }
 
   void sync_directory(const std::string& path) override {
+    const auto lock = locked();
     enter(Call::sync_directory, "sync the folder", path);
     const auto synced = folder(path, "sync the folder");
     // With the changes in this folder goes what they build upon, which came before them.
@@ -178,6 +188,7 @@ class FaultyFilesystem : public Filesystem {
   }
 
   std::optional<Status> status(const std::string& path) override {
+    const auto lock = locked();
     enter(Call::status, "look at", path);
     try {
       const auto node = require(path, "look at");
@@ -188,12 +199,15 @@ class FaultyFilesystem : public Filesystem {
   }
 
   std::uint64_t free_bytes(const std::string& path) override {
+    const auto lock = locked();
     enter(Call::free_bytes, "look at", path);
     require(path, "look at");
     return room();
   }
 
  private:
+  std::unique_lock<std::recursive_mutex> locked() const { return std::unique_lock(mutex_); }
+
   // ------------------------------------------------------------------ what there is
 
   struct Node;
@@ -366,6 +380,7 @@ class FaultyFilesystem : public Filesystem {
         : files_(files), path_(std::move(path)), node_(std::move(node)) {}
 
     void write(std::string_view bytes) override {
+      const auto lock = files_.locked();
       std::size_t room = bytes.size();
       int error = 0;
       try {
@@ -388,6 +403,7 @@ class FaultyFilesystem : public Filesystem {
 
     /// As Linux does it: after an error the cache no longer knows what has not reached the disk.
     void sync() override {
+      const auto lock = files_.locked();
       require_open("sync");
       try {
         files_.enter(Call::sync, "sync", path_);
@@ -399,6 +415,7 @@ class FaultyFilesystem : public Filesystem {
     }
 
     std::uint64_t size() const override {
+      const auto lock = files_.locked();
       files_.enter(Call::size, "look at", path_);
       require_open("look at");
       if (node_->links == 0) throw FileError("write", path_, ENOENT);
@@ -406,12 +423,14 @@ class FaultyFilesystem : public Filesystem {
     }
 
     void truncate(std::uint64_t size) override {
+      const auto lock = files_.locked();
       files_.enter(Call::truncate, "cut", path_);
       require_open("cut");
       node_->resize(size);
     }
 
     void close() override {
+      const auto lock = files_.locked();
       require_open("close");
       open_ = false;
       files_.enter(Call::close, "close", path_);
@@ -438,10 +457,12 @@ class FaultyFilesystem : public Filesystem {
         : files_(files), path_(std::move(path)), node_(std::move(node)) {}
 
     std::uint64_t size() const override {
+      const auto lock = files_.locked();
       files_.enter(Call::size, "look at", path_);
       return node_->content.size();
     }
     std::size_t read(std::uint64_t offset, std::span<char> bytes) const override {
+      const auto lock = files_.locked();
       files_.enter(Call::read, "read", path_);
       if (offset >= node_->content.size()) return 0;
       return node_->content.copy(bytes.data(), bytes.size(), offset);
@@ -508,7 +529,8 @@ class FaultyFilesystem : public Filesystem {
     return content;
   }
 
-  FaultyFilesystem(const FaultyFilesystem& before, Survival survives) : capacity_(before.capacity_) {
+  FaultyFilesystem(const FaultyFilesystem& before, Survival survives)
+      : capacity_(before.capacity_), links_(before.links_) {
     std::map<const Node*, Names> names;
     const auto names_of = [&](const Node& node) -> Names& {
       return names.try_emplace(&node, node.children_on_disk).first->second;
@@ -546,6 +568,8 @@ class FaultyFilesystem : public Filesystem {
   std::vector<Fault> faults_;
   std::optional<std::size_t> crash_at_;
   std::uint64_t capacity_ = std::numeric_limits<std::uint64_t>::max();
+  std::set<std::string> links_;  ///< paths
+  mutable std::recursive_mutex mutex_;
   std::size_t calls_ = 0;
   std::map<Call, std::size_t> calls_of_;
   std::size_t bytes_of_fault_ = 0;

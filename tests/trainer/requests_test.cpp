@@ -56,6 +56,7 @@ Requested fit_with(std::vector<std::unique_ptr<Callback>> callbacks,
   SoloWorld world;
   Options options = test::quiet(dir.path());
   options.trainer.max_epochs = 2;
+  options.trainer.enable_checkpointing = false;  // who saves is in the callbacks
   Trainer trainer(world, options);
   Requested requested;
   if (save_seconds) trainer.add_callback(std::make_unique<SavesIn>(*save_seconds, requested.saved));

@@ -5,7 +5,7 @@
 namespace cxtrain {
 namespace {
 
-constexpr double kEvery = 2;  // seconds
+constexpr double kEvery = 2, kPatience = 60;  // seconds
 constexpr const char *kSaveNow = "save-now", *kStopNow = "stop-now";
 
 }  // namespace
@@ -15,14 +15,16 @@ void FileRequests::on_train_batch_end(RunView& run, const at::Tensor&, const Bat
   const double now = clock_.now();
   if (now < next_look_) return;
   next_look_ = now + kEvery;
-  if (saved_before_request_ && run.checkpoints_saved() == *saved_before_request_) {
+  const bool waited = now >= asked_at_ + kPatience;  // a large one takes its time
+  if (saved_before_request_ && waited && run.checkpoints_saved() == *saved_before_request_) {
     log_warning(
         std::string(kSaveNow) +
         ": nothing has been saved; do callbacks of this run write checkpoints (enable_checkpointing)?");
   }
-  saved_before_request_.reset();
+  if (waited) saved_before_request_.reset();
   if (take(run, kSaveNow)) {
     saved_before_request_ = run.checkpoints_saved();
+    asked_at_ = now;
     run.request_save();
   }
   if (take(run, kStopNow)) {

@@ -29,6 +29,7 @@ class FileRequests final : public Callback {
   double next_look_ = 0;
   bool cannot_look_ = false;  ///< which was said
   std::optional<std::int64_t> saved_before_request_;
+  double asked_at_ = 0;  ///< for that save
 };
 
 }  // namespace cxtrain

@@ -30,6 +30,15 @@ bool same_folder(const std::string& a, const std::string& b) {
   return a == b || (canonical(a) == canonical(b) && !failed);
 }
 
+/// What cannot be looked at counts as there: nothing is forgotten or overwritten because of a bad moment.
+bool is_there(RunView& run, const std::string& path) {
+  try {
+    return run.files().status(path).has_value();
+  } catch (const FileError&) {
+    return true;
+  }
+}
+
 [[noreturn]] void refuse_option(const char* name, const std::string& why, const std::string& hint = "") {
   throw ConfigError(std::string("checkpoint.") + name, why, hint);
 }
@@ -54,7 +63,16 @@ ModelCheckpoint::ModelCheckpoint(Options options) : options_(std::move(options))
   check_name_template(options_.filename);
 }
 
-void ModelCheckpoint::setup(RunView& run, std::string_view stage) { run_ = stage == "fit" ? &run : nullptr; }
+void ModelCheckpoint::setup(RunView& run, std::string_view stage) {
+  run_ = stage == "fit" ? &run : nullptr;
+  if (run_ == nullptr) return;
+  // Another fit is another run.
+  kept_ = {};
+  due_.reset();
+  planned_.reset();
+  triggered_at_step_ = -1;
+  failed_ = clock_rang_ = false;
+}
 
 void ModelCheckpoint::on_train_start(RunView& run) {
   next_by_clock_ = clock_.now() + options_.train_time_interval;
@@ -62,7 +80,7 @@ void ModelCheckpoint::on_train_start(RunView& run) {
   std::string there;
   if (run.rank() == 0) {
     for (const std::string& path : paths_of(kept_)) {
-      if (run.files().status(path)) there += path + '\n';
+      if (is_there(run, path)) there += path + '\n';
     }
   }
   there = '\n' + run.of_rank_zero(std::move(there));
@@ -76,11 +94,17 @@ void ModelCheckpoint::on_train_start(RunView& run) {
 
 void ModelCheckpoint::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
   const std::int64_t every = options_.every_n_train_steps;
-  if (every > 0 && run.global_step() % every == 0) trigger(run, /*metrics_are_new=*/false);
+  const bool last = run.global_step() == run.max_steps();  // the loop ends here, perhaps within an epoch
+  if ((every > 0 && run.global_step() % every == 0) || (last && within_epoch(run)))
+    trigger(run, /*metrics_are_new=*/false);
   const bool by_clock = failed_ || options_.train_time_interval > 0;
   if (!by_clock || run.rank() != 0 || clock_.now() < next_by_clock_) return;
   clock_rang_ = true;
   run.request_checkpoint();
+}
+
+bool ModelCheckpoint::within_epoch(const RunView& run) const {
+  return run.batch_idx() + 1 < run.num_batches();
 }
 
 bool ModelCheckpoint::due_by_epoch(const RunView& run) const {
@@ -117,8 +141,10 @@ bool ModelCheckpoint::due_by_clock(RunView& run) {
 void ModelCheckpoint::on_save_checkpoint(StateDict& state) {
   planned_.reset();
   if (run_ != nullptr) {
-    if (!due_ && due_by_clock(*run_)) due_ = Due{run_->current_epoch(), false};
-    const bool asked_for = run_->take_save_request();
+    const bool rang = due_by_clock(*run_);
+    if (rang && !due_) due_ = Due{run_->current_epoch(), false};
+    // Who asks for a save wants to go on from it.
+    const bool asked_for = !options_.save_weights_only && run_->take_save_request();
     if (due_ || asked_for) plan_save(*run_, asked_for);
   }
   due_.reset();
@@ -170,11 +196,13 @@ void ModelCheckpoint::plan_save(RunView& run, bool asked_for) {
   const std::int64_t epoch = due_ ? due_->epoch : run.current_epoch();
   Plan plan;
   plan.kept = kept_;
-  const std::optional<double> value = due_ ? monitored(run, due_->metrics_are_new) : std::nullopt;
+  const std::optional<double> value =
+      due_ ? monitored(run, due_->metrics_are_new && !asked_for) : std::nullopt;
   const bool among_best = due_ && options_.save_top_k != 0 && (options_.monitor.empty() || value) &&
                           makes_room(plan.kept, value.value_or(0));
   if (!among_best && !options_.save_last && !asked_for) return;
-  plan.path = choose_path(run, epoch);
+  triggered_at_step_ = run.global_step();
+  plan.path = choose_path(run, epoch, plan.kept);
   if (among_best) {
     plan.kept.best[plan.path] = value.value_or(0);
     plan.kept.best_path = options_.monitor.empty() ? plan.path : best_of(plan.kept);
@@ -227,11 +255,12 @@ std::string ModelCheckpoint::best_of(const Kept& kept) const {
 }
 
 std::string ModelCheckpoint::folder(const RunView& run) const {
-  return options_.dirpath.empty() ? run.log_dir() + "/checkpoints" : options_.dirpath;
+  if (!options_.dirpath.empty()) return options_.dirpath;
+  return run.log_dir().empty() ? "checkpoints" : run.log_dir() + "/checkpoints";
 }
 
-/// A checkpoint that somebody else has left there is not overwritten.
-std::string ModelCheckpoint::choose_path(RunView& run, std::int64_t epoch) const {
+/// Neither a checkpoint that stays nor one that somebody else has left there is overwritten.
+std::string ModelCheckpoint::choose_path(RunView& run, std::int64_t epoch, const Kept& stays) const {
   std::string path;
   if (run.rank() == 0) {
     std::map<std::string, double> values;
@@ -244,7 +273,11 @@ std::string ModelCheckpoint::choose_path(RunView& run, std::int64_t epoch) const
         folder(run) + "/" + checkpoint_name(options_.filename, values, options_.auto_insert_metric_name);
     path = name + ".ckpt";
     const std::set<std::string> own = paths_of(kept_);
-    for (int version = 1; !own.contains(path) && run.files().status(path); ++version)
+    const auto taken = [&] {
+      return stays.best.contains(path) || (!own.contains(path) && is_there(run, path));
+    };
+    constexpr int kMost = 10000;  // or a folder that cannot be looked at would be looked at for ever
+    for (int version = 1; version < kMost && taken(); ++version)
       path = name + "-v" + std::to_string(version) + ".ckpt";
   }
   return run.of_rank_zero(std::move(path));

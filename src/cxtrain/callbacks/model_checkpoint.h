@@ -81,7 +81,8 @@ class ModelCheckpoint final : public Callback {
   std::optional<double> monitored(RunView& run, bool has_to_be_there);
   bool makes_room(Kept& kept, double value) const;
   std::string best_of(const Kept& kept) const;
-  std::string choose_path(RunView& run, std::int64_t epoch) const;
+  std::string choose_path(RunView& run, std::int64_t epoch, const Kept& stays) const;
+  bool within_epoch(const RunView& run) const;
   std::string folder(const RunView& run) const;
   bool better(double a, double b) const;
 

@@ -3,30 +3,58 @@
 #include <pthread.h>
 
 #include <csignal>
+#include <system_error>
 
+#include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
 
+namespace {
+
+/// Signals are for the thread that runs the loop: threads that are made meanwhile get none.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all{};
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
 void BackgroundTask::start(std::function<void(const std::function<bool()>& go_on)> work) {
+  wait();
   done_ = false;
   wanted_ = true;
   error_.clear();
-  // Signals are for the thread that runs the loop.
-  sigset_t all{}, before{};
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this, work = std::move(work)] {
-    try {
-      work([this] { return wanted_.load(); });
-    } catch (const std::exception& error) {
-      error_ = message_of(error);
-    } catch (...) {
-      error_ = "an exception that is no std::exception was thrown";
-    }
+  seconds_ = 0;
+  const SignalsBlocked blocked;
+  try {
+    thread_ = std::thread([this, work = std::move(work)] {
+      const SteadyClock clock;
+      const double began = clock.now();
+      try {
+        work([this] { return wanted_.load(); });
+      } catch (const std::exception& error) {
+        error_ = message_of(error);
+      } catch (...) {
+        error_ = "an exception that is no std::exception was thrown";
+      }
+      seconds_ = clock.now() - began;
+      done_ = true;
+    });
+  } catch (const std::system_error& error) {
+    error_ = std::string("no thread can be started: ") + error.what();
     done_ = true;
-  });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
 }
 
 void BackgroundTask::wait() {

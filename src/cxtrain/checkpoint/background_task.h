@@ -20,6 +20,8 @@ class BackgroundTask {
   void start(std::function<void(const std::function<bool()>& go_on)> work);
   /// Whether it still works. Never waits.
   bool busy() const { return thread_.joinable() && !done_; }
+  /// How long the work took, once it has ended.
+  double seconds() const { return seconds_; }
   /// Waits for its end.
   void wait();
   /// The same; returns what it threw, as a message, or "" where it threw nothing.
@@ -31,6 +33,7 @@ class BackgroundTask {
   std::thread thread_;
   std::atomic<bool> done_{false}, wanted_{true};
   std::string error_;
+  double seconds_ = 0;
 };
 
 }  // namespace cxtrain

@@ -74,7 +74,12 @@ void publish_checkpoint(Filesystem& files, const std::string& path, const Manife
   }
   files.rename(part, path);
   files.sync_directory(parent);
-  if (replaces) remove_folder(files, old);
+  if (!replaces) return;
+  try {
+    remove_folder(files, old);
+  } catch (const FileError&) {
+    // The new one is complete all the same; the next one of this name tidies up.
+  }
 }
 
 void link_checkpoint(Filesystem& files, const std::string& path, const std::string& name) {

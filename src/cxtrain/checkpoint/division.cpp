@@ -122,7 +122,8 @@ class Division {
       return found == places.end() ? TensorPlace{} : found->second;
     };
     sort_for_alignment(file.tensors);
-    file.metadata[kStateKey] = to_json(*in_.state, place).dump();
+    file.metadata[kStateKey] =
+        to_json(*in_.state, place).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     share_.files.push_back(std::move(file));
   }
 

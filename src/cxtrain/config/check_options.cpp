@@ -110,6 +110,16 @@ void check_optimisation(const TrainerOptions& trainer, Checker& check) {
   check_norm(trainer.track_grad_norm, check);
 }
 
+/// Without a logger the run has no folder to write checkpoints to.
+void check_checkpoints(const Options& options, Checker& check) {
+  const TrainerOptions& trainer = options.trainer;
+  const auto& args = options.checkpoint.args;
+  const bool wanted = trainer.enable_checkpointing.value_or(!args.empty());
+  if (trainer.logger || !wanted || trainer.fast_dev_run > 0 || args.contains("dirpath")) return;
+  check.refuse("enable_checkpointing", "without a logger the run has no folder, and checkpoints no place",
+               "name one: --checkpoint.dirpath DIR");
+}
+
 void check_output(const TrainerOptions& trainer, Checker& check) {
   check.at_least("log_every_n_steps", 0, trainer.log_every_n_steps, "0 means never");
 }
@@ -141,6 +151,7 @@ void check_options(const Options& options, std::vector<Problem>& problems) {
   check_batches(options.trainer, check);
   check_optimisation(options.trainer, check);
   check_output(options.trainer, check);
+  check_checkpoints(options, check);
   check_devices(options.trainer, check);
   check_others(options, check);
 }

@@ -9,11 +9,11 @@ bool names(const std::vector<NamedOptions>& list, std::string_view name) {
   return std::any_of(list.begin(), list.end(), [&](const NamedOptions& each) { return each.name == name; });
 }
 
-/// Whoever names checkpoints' arguments, or switches them on, wants them where nothing else is written, too.
+/// Where nothing else is written, a folder for checkpoints says that they are.
 bool checkpoints_by_itself(const Options& options) {
   const TrainerOptions& trainer = options.trainer;
-  const bool wanted = !options.checkpoint.args.empty();
-  return trainer.enable_checkpointing.value_or(trainer.logger || wanted) &&
+  const bool has_folder = trainer.logger || options.checkpoint.args.contains("dirpath");
+  return trainer.enable_checkpointing.value_or(has_folder) &&
          !names(options.callbacks, options.checkpoint.name);
 }
 
@@ -34,7 +34,9 @@ Options with_switches(Options options) {
     trainer.auto_scale_batch_size.reset();
     trainer.logger = false;
     trainer.enable_checkpointing = false;
-    std::erase_if(options.callbacks, [](const NamedOptions& each) { return each.name == "early_stopping"; });
+    std::erase_if(options.callbacks, [](const NamedOptions& each) {
+      return each.name == "early_stopping" || each.name == "model_checkpoint";
+    });
   }
   if (options.quiet) trainer.enable_progress_bar = false;
   if (trainer.barebones) {
@@ -54,7 +56,11 @@ std::vector<NamedOptions> callbacks_asked_for(const Options& asked) {
   std::vector<NamedOptions> callbacks;
   if (trainer.max_time)
     callbacks.push_back({"timer", {{"seconds", std::to_string(trainer.max_time->count())}}});
-  callbacks.insert(callbacks.end(), options.callbacks.begin(), options.callbacks.end());
+  for (NamedOptions named : options.callbacks) {
+    if (named.name == options.checkpoint.name)
+      named.args.insert(options.checkpoint.args.begin(), options.checkpoint.args.end());
+    callbacks.push_back(std::move(named));
+  }
   if (trainer.log_gpu_memory)
     callbacks.push_back({"gpu_memory", {{"log", std::string(word_of(*trainer.log_gpu_memory))}}});
   if (trainer.enable_progress_bar) callbacks.push_back({"progress_bar", {}});

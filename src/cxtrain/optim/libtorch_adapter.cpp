@@ -72,6 +72,7 @@ class LibTorchAdapter final : public Optimizer {
 
   /// LibTorch keeps the state in one class per optimizer; an archive is the one form that all of them have.
   std::vector<Piece> state() const override {
+    forget_scratch();
     torch::serialize::OutputArchive archive;
     optimizer_->save(archive);
     std::ostringstream stream;
@@ -97,6 +98,14 @@ class LibTorchAdapter final : public Optimizer {
   }
 
  private:
+  /// LBFGS keeps a list as long as its history for its own use within a step, and cannot save it before the
+  /// history is full.
+  void forget_scratch() const {
+    for (auto& [parameter, state] : optimizer_->state()) {
+      if (auto* lbfgs = dynamic_cast<torch::optim::LBFGSParamState*>(state.get())) lbfgs->al(std::nullopt);
+    }
+  }
+
   std::string state_name() const { return "libtorch." + name_; }
 
   static torch::serialize::InputArchive read(const at::Tensor& bytes) {

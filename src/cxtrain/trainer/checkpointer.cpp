@@ -32,9 +32,8 @@ std::string to_text(const std::vector<CheckpointFile>& files, const std::string&
 }  // namespace
 
 void Checkpointer::save(const StateDict& state, SaveRequest request, Manifest manifest) {
-  const double began = clock_.now();
   finish();
-  began_ = began;
+  const double began = clock_.now();
   request_ = std::move(request);
   manifest_ = std::move(manifest);
   manifest_.weights_only = request_.weights_only;
@@ -88,6 +87,7 @@ void Checkpointer::write(const std::function<bool()>& go_on) {
 void Checkpointer::proceed() {
   if (stage_ == Stage::idle) return;
   const std::string own_error = task_.finish();
+  if (stage_ == Stage::writing) last_seconds_ = stalled_ + task_.seconds();
   if (stage_ == Stage::publishing) return end(parts_.world.broadcast(own_error));
   std::string error;
   for (const std::string& text : parts_.world.all_gather(to_text(written_, own_error))) {
@@ -122,10 +122,10 @@ void Checkpointer::publish() {
 void Checkpointer::end(const std::string& error) {
   stage_ = Stage::idle;
   if (error.empty()) {
-    last_seconds_ = clock_.now() - began_;
+    last_seconds_ += task_.seconds();
     log_saved();
   } else if (parts_.world.is_root()) {
-    log_warning("no checkpoint was written, and training goes on without: " + error);
+    log_warning("no checkpoint was written, and the ones before it stay: " + error);
     try {
       remove_checkpoint(parts_.files, request_.path + kPartSuffix);
     } catch (const FileError&) {
@@ -151,7 +151,7 @@ void Checkpointer::log_saved() const {
   if (!parts_.world.is_root()) return;
   std::uint64_t bytes = 0;
   for (const CheckpointFile& file : manifest_.files) bytes += file.bytes;
-  const double seconds = clock_.now() - began_, megabytes = static_cast<double>(bytes) / 1e6;
+  const double seconds = last_seconds_, megabytes = static_cast<double>(bytes) / 1e6;
   std::ostringstream line;
   line << std::fixed << std::setprecision(3) << "checkpoint " << request_.path << ": " << megabytes
        << " MB in " << seconds << " s, " << std::setprecision(0) << megabytes / seconds

@@ -46,7 +46,7 @@ class Checkpointer {
   /// Until nothing is under way.
   void finish();
 
-  /// Seconds that the last checkpoint took, from `save` until it was complete.
+  /// Seconds that the last checkpoint took this rank: copying, writing and, on rank 0, publishing.
   double last_seconds() const { return last_seconds_; }
 
  private:
@@ -67,7 +67,7 @@ class Checkpointer {
   std::vector<CheckpointFile> written_;  ///< by this rank's task
   BackgroundTask task_;
   SteadyClock clock_;
-  double began_ = 0, stalled_ = 0, last_seconds_ = 0;
+  double stalled_ = 0, last_seconds_ = 0;
 };
 
 }  // namespace cxtrain

@@ -39,6 +39,15 @@ void FitLoop::fit() {
 }
 
 void FitLoop::train() {
+  try {
+    train_to_the_end();
+  } catch (const Interrupted&) {
+    finish_checkpoint();  // on all ranks alike: what is being written is whole soon
+    throw;
+  }
+}
+
+void FitLoop::train_to_the_end() {
   run_.start_clock();
   run_.call(hooks::on_train_start);
   if (state_ != nullptr) state_->settle();

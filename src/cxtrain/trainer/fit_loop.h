@@ -22,6 +22,7 @@ class FitLoop final : private StepObserver {
   void train();
 
  private:
+  void train_to_the_end();
   void before_zero_grad() override;
   void before_backward(const at::Tensor& loss) override;
   void after_backward() override;

@@ -24,17 +24,24 @@ struct Candidates {
 
 std::string last_part(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
-/// Of the newest run that has any, the newest first.
-std::vector<FoundCheckpoint> newest_checkpoints(Filesystem& files, const Options& options,
+/// Those that a fit can go on from, or an evaluation use: of the newest run that has any, or (`of_all_runs`)
+/// of each; the newest run first, and of a run the one that has trained furthest.
+std::vector<FoundCheckpoint> newest_checkpoints(Filesystem& files, const Options& options, bool of_all_runs,
                                                 std::vector<std::string>& damaged) {
+  std::vector<FoundCheckpoint> candidates;
+  const auto look_into = [&](const std::string& folder) {
+    for (FoundCheckpoint& found : find_checkpoints(files, folder, damaged)) {
+      if (options.subcommand != "fit" || !found.manifest.weights_only) candidates.push_back(std::move(found));
+    }
+  };
   const auto dirpath = options.checkpoint.args.find("dirpath");
   if (dirpath != options.checkpoint.args.end() && !dirpath->second.empty())
-    return find_checkpoints(files, dirpath->second, damaged);
+    return look_into(dirpath->second), candidates;
   for (const std::string& run : version_dirs(files, options.trainer.default_root_dir)) {
-    std::vector<FoundCheckpoint> found = find_checkpoints(files, run + "/checkpoints", damaged);
-    if (!found.empty()) return found;
+    look_into(run + "/checkpoints");
+    if (!candidates.empty() && !of_all_runs) break;
   }
-  return {};
+  return candidates;
 }
 
 /// What a ModelCheckpoint remembered as its best; it lies beside the one that remembers.
@@ -43,7 +50,7 @@ std::string best_of(const FoundCheckpoint& newest) {
   if (callbacks == newest.manifest.state.end()) return newest.path;
   const nlohmann::json empty = nlohmann::json::object();
   for (const auto& [key, section] : callbacks->value("callbacks", empty).value("sections", empty).items()) {
-    if (!key.starts_with("ModelCheckpoint")) continue;
+    if (!key.starts_with("ModelCheckpoint") || key.starts_with("ModelCheckpoint{monitor: ,")) continue;
     const std::string best = section.value("values", empty).value("best_model_path", std::string());
     if (!best.empty()) return parent_directory(newest.path) + "/" + last_part(best);
   }
@@ -58,7 +65,8 @@ Candidates look(Filesystem& files, const Options& options) {
     candidates.paths = {asked};
     return candidates;
   }
-  const std::vector<FoundCheckpoint> found = newest_checkpoints(files, options, candidates.damaged);
+  const std::vector<FoundCheckpoint> found =
+      newest_checkpoints(files, options, asked == kAuto, candidates.damaged);
   for (const FoundCheckpoint& each : found) candidates.paths.push_back(each.path);
   if (asked == kBest && !found.empty()) candidates.paths = {best_of(found.front())};
   if (asked == kLast && !found.empty()) candidates.paths.resize(1);
@@ -71,8 +79,10 @@ Candidates look(Filesystem& files, const Options& options) {
 
 /// The folder of the run that wrote a checkpoint, where that is still there.
 std::string run_folder(Filesystem& files, const std::string& path, const Manifest& manifest) {
-  const std::string folder = parent_directory(path);
-  const std::string run = last_part(folder) == "checkpoints" ? parent_directory(folder) : manifest.log_dir;
+  // The whole tree may have moved; a folder that the user chose says nothing about the run.
+  const std::string folder = parent_directory(path), beside = parent_directory(folder);
+  const bool own = last_part(folder) == "checkpoints" && last_part(beside) == last_part(manifest.log_dir);
+  const std::string run = own ? beside : manifest.log_dir;
   return !run.empty() && files.status(run) ? run : std::string();
 }
 
@@ -119,6 +129,7 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
     if (world.is_root()) candidates = look(files, options);
   });
   for (const std::string& message : candidates.damaged) log_warning(message);
+  const std::string damaged = world.broadcast(candidates.damaged.empty() ? "" : candidates.damaged.front());
   std::string lines;
   for (const std::string& path : candidates.paths) lines += path + '\n';
   std::istringstream paths(world.broadcast(lines));
@@ -135,6 +146,12 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
       if (asked != kAuto) throw;
       if (world.is_root()) log_warning(std::string(error.what()) + "; trying the one before it");
     }
+  }
+  if (world.max(lines.empty() && damaged.empty() ? 0 : 1) != 0) {
+    throw AgreedError(ExitCode::refused, "--ckpt_path auto: no checkpoint below '" +
+                                             options.trainer.default_root_dir +
+                                             "' is whole; to begin anew, move them away" +
+                                             (damaged.empty() ? "" : ": " + damaged));
   }
   return std::nullopt;
 }

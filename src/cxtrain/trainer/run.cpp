@@ -49,8 +49,8 @@ void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
   if (parts.config_text != nullptr) manifest.config = *parts.config_text;
   manifest.log_dir = parts.log_dir;
   manifest.metrics = metrics.all();
-  request.then = [this, then = std::move(request.then)](bool saved) {
-    if (saved) checkpoint_saved(checkpointer->last_seconds());
+  request.then = [this, resumable = !request.weights_only, then = std::move(request.then)](bool saved) {
+    if (saved && resumable) checkpoint_saved(checkpointer->last_seconds());
     if (then) then(saved);
   };
   checkpointer->save(state_to_save, std::move(request), std::move(manifest));

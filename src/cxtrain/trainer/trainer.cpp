@@ -178,7 +178,9 @@ void Trainer::fail(Session& session, const std::exception& error) const {
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data) {
-  const std::optional<LoadedCheckpoint> from = load_checkpoint(world_, *files_, options_, module);
+  // Another fit of this trainer begins where the program says.
+  std::optional<LoadedCheckpoint> from;
+  if (!belongings_->fitted) from = load_checkpoint(world_, *files_, options_, module);
   if (!from) return fit_from(nullptr, module, data);
   return fit(module, data, ResumeFrom{from->state, from->chosen.log_dir, from->chosen.in_place});
 }
