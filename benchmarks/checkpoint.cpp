@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
       state.make_section("optimization").set(moment + named.name, at::rand({kLayer}));
   }
   std::vector<char> from(kBytes, 1), to(kBytes, 2);
-  Checkpointer checkpointer({world, real_filesystem(), model, {}});
+  Checkpointer checkpointer({world, real_filesystem(), model, nullptr, {}});
   std::vector<double> copy, stall, raw_write, save, raw_read, load;
   const auto timed = [&](std::vector<double>& times, auto&& work) {
     const double begin = clock.now();

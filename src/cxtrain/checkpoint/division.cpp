@@ -43,12 +43,21 @@ void find_pieces(const StateDict& state, const std::string& path, std::vector<Lo
   for (const auto& [name, section] : state.sections()) find_pieces(section, path + "/" + name, found);
 }
 
-/// What a rank holds of a section, in few bytes.
+/// What a rank holds of a section, in few bytes. Of small ones also the values: what a model or a callback
+/// remembers by itself may be another thing on every rank.
 std::string digest_of(std::span<const Located> pieces) {
+  constexpr std::size_t kSmall = std::size_t{1} << 20;
+  std::size_t bytes = 0;
+  for (const auto& [path, piece] : pieces) bytes += piece->values.nbytes();
   std::ostringstream text;
   for (const auto& [path, piece] : pieces)
     text << key_of(path, *piece) << ' ' << piece->values.numel() << ' ' << piece->values.scalar_type()
          << '\n';
+  for (const auto& [path, piece] : pieces) {
+    if (bytes > kSmall) break;
+    const at::Tensor values = piece->values.detach().cpu().contiguous();
+    text << checksum_of({static_cast<const char*>(values.const_data_ptr()), values.nbytes()}) << '\n';
+  }
   return checksum_of(text.str());
 }
 

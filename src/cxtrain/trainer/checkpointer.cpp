@@ -1,6 +1,7 @@
 #include "cxtrain/trainer/checkpointer.h"
 
 #include <iomanip>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
@@ -51,9 +52,28 @@ void Checkpointer::save(const StateDict& state, SaveRequest request, Manifest ma
   if (!error.empty()) end(error);
 }
 
+/// All parameters and buffers, whole: the model's own where every rank has them, else copies.
+std::vector<NamedTensor> Checkpointer::whole_model() {
+  std::vector<NamedTensor> own = all_tensors(parts_.model);
+  if (parts_.strategy == nullptr) return own;
+  std::map<std::string, const void*> places;
+  for (const NamedTensor& named : own) places[named.name] = named.tensor.data_ptr();
+  bool elsewhere = false;
+  parts_.strategy->visit_whole([&](const NamedTensor& named) {
+    const auto place = places.find(named.name);
+    if (place == places.end() || place->second != named.tensor.data_ptr()) elsewhere = true;
+  });
+  if (parts_.world.any(elsewhere ? 1 : 0) == 0) return own;
+  std::vector<NamedTensor> copies;
+  parts_.strategy->visit_whole([&](const NamedTensor& named) {
+    copies.push_back({named.name, named.tensor.detach().clone()});
+  });
+  return copies;
+}
+
 /// Copies this rank's part and begins to write it. What fails on any rank is an AgreedError on all.
 void Checkpointer::begin(const StateDict& state) {
-  const std::vector<NamedTensor> model = all_tensors(parts_.model);
+  const std::vector<NamedTensor> model = whole_model();
   const RankShare share =
       divide({.rank = parts_.world.rank(),
               .ranks = parts_.world.size(),

@@ -13,6 +13,7 @@
 #include "cxtrain/checkpoint/manifest.h"
 #include "cxtrain/checkpoint/staging.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/strategy/strategy.h"
 #include "cxtrain/strategy/trainable.h"
 
 namespace cxtrain {
@@ -28,6 +29,7 @@ class Checkpointer {
     World& world;
     Filesystem& files;
     const Trainable& model;
+    Strategy* strategy;  ///< which may have parts of the model on other ranks; null: none does
     std::set<std::string> of_each_rank;  ///< sections of the state in which ranks remember different things
   };
   explicit Checkpointer(Parts parts) : parts_(std::move(parts)) {}
@@ -53,6 +55,7 @@ class Checkpointer {
   enum class Stage { idle, writing, publishing };
 
   void begin(const StateDict& state);
+  std::vector<NamedTensor> whole_model();
   void write(const std::function<bool()>& go_on);
   void publish();
   void end(const std::string& error);

@@ -219,8 +219,8 @@ RunSummary Trainer::fit_from(const ResumeFrom* from, Module& module, DataModule&
     const AnomalyDetection anomalies(options_.trainer.detect_anomaly);
     TrainingState state(run, data, *optimization);
     if (from != nullptr) state.load(from->state, {*files_, from->log_dir});
-    run.checkpointer.emplace(
-        Checkpointer::Parts{world_, *files_, run.parts.module, state.sections_of_each_rank()});
+    run.checkpointer.emplace(Checkpointer::Parts{world_, *files_, run.parts.module, &run.parts.strategy,
+                                                 state.sections_of_each_rank()});
     FitLoop loop(run, loaders, *optimization, &state);
     run_loop(session, [&] { loop.fit(); });
   };
