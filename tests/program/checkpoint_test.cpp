@@ -199,7 +199,7 @@ TEST_CASE("what a run has saved is evaluated as the run did it", "[checkpoint]")
   const nlohmann::json fitted = run_json(dir, 0), evaluated = run_json(dir, 1);
   CHECK(evaluated["parameters_sha256"] == fitted["parameters_sha256"]);
   CHECK(evaluated["metrics"]["val_loss"] == fitted["metrics"]["val_loss"]);
-  const ProgramResult resumed = run("fit --ckpt_path last");
+  const ProgramResult resumed = run("fit --ckpt_path " + checkpoints(version(dir, 0)).at(0));
   CHECK(resumed.status == 2);
   CHECK_THAT(resumed.output, contains("has the model only (save_weights_only)"));
   const ProgramResult foreign = run("test --model.hidden 8 --ckpt_path last");

@@ -15,7 +15,9 @@ namespace {
 const std::string kProgram = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi";
 const std::string kMpirun =
     std::string(CXTRAIN_MPIEXEC) + " -np 2 --oversubscribe --bind-to none " + kProgram;
-const std::string kEndless = " --accelerator cpu --max_epochs -1 --log_every_n_steps 1 --timeout_seconds 60";
+const std::string kEndless =
+    " --accelerator cpu --max_epochs -1 --log_every_n_steps 1 --timeout_seconds 60 --enable_checkpointing "
+    "false";
 const std::string kSaves =
     std::string(" --plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/saver.so --callbacks.saver";
 const std::vector<std::string> kLaunches{kProgram, kMpirun, kProgram + " --devices 2",
