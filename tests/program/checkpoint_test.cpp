@@ -84,8 +84,7 @@ TEST_CASE("a run that had ended goes on as if it had not", "[checkpoint]") {
 }
 
 TEST_CASE("a run goes on on another number of ranks with the same samples in each step", "[checkpoint]") {
-  const int before = GENERATE(1, 4), after = GENERATE(1, 2, 3, 4);
-  if (before == after) return;
+  const auto [before, after] = GENERATE(std::pair{4, 1}, std::pair{4, 2}, std::pair{4, 3}, std::pair{1, 4});
   CAPTURE(before, after);
   const auto options = [](int ranks, int epochs) {
     return "--data.uneven exact --optimizer adamw --checkpoint.every_n_train_steps 80 --data.batch_size " +
