@@ -34,6 +34,21 @@ TEST_CASE("older names set today's options", "[cli]") {
   CHECK(read({"--progress_bar_refresh_rate", "null"}).trainer == TrainerOptions{});
 }
 
+TEST_CASE("older names of checkpoints set an argument and an option outside of the trainer's", "[cli]") {
+  const auto parse = [](const std::vector<const char*>& args) {
+    return read_command_line(args, [](const auto&) { return std::nullopt; });
+  };
+  const ParsedCommandLine older = parse({"--weights_save_path", "/out", "--resume_from_checkpoint", "last"});
+  CHECK(older.problems.empty());
+  CHECK(older.options.checkpoint.args == std::map<std::string, std::string>{{"dirpath", "/out"}});
+  CHECK(older.options.ckpt_path == "last");
+  CHECK(parse({"--weights_save_path", "/out", "--checkpoint.dirpath", "/out"}).problems.empty());
+  CHECK(read({"--weights_save_path", "/out", "--checkpoint.dirpath", "/else"}).problems ==
+        "--weights_save_path: contradicts checkpoint.dirpath, whose older name it is (keep "
+        "checkpoint.dirpath)\n");
+  CHECK(parse({"--weights_save_path", "null"}).options.checkpoint.args.empty());
+}
+
 TEST_CASE("seed_everything is the seed; switched on or off, it is the default one", "[cli]") {
   const auto seed = [](const char* typed) {
     const ParsedCommandLine parsed =

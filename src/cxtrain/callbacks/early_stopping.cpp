@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/callbacks/monitored_metric.h"
 
 namespace cxtrain {
 
@@ -30,13 +31,7 @@ void EarlyStopping::on_train_epoch_end(RunView& run) {
 
 void EarlyStopping::check(RunView& run) {
   const std::optional<double> value = run.metric_of_all_ranks(options_.monitor);
-  if (!value) {
-    std::string known;
-    for (const std::string& name : run.metric_names()) known += (known.empty() ? "" : ", ") + name;
-    throw TrainingError(
-        "early stopping monitors `" + options_.monitor +
-        "`, but nothing of this name has been logged; logged: " + (known.empty() ? "nothing" : known));
-  }
+  if (!value) refuse_unlogged_metric(run, "early stopping monitors `" + options_.monitor + "`");
   std::ostringstream reason;
   if (options_.check_finite && !std::isfinite(*value)) {
     reason << "early stopping: " << options_.monitor << " is " << *value;

@@ -9,6 +9,7 @@
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/checkpoint_name.h"
+#include "cxtrain/callbacks/monitored_metric.h"
 
 namespace cxtrain {
 namespace {
@@ -217,13 +218,8 @@ void ModelCheckpoint::plan_save(RunView& run, bool asked_for) {
 std::optional<double> ModelCheckpoint::monitored(RunView& run, bool has_to_be_there) {
   if (options_.monitor.empty()) return std::nullopt;
   const std::optional<double> value = run.metric_of_all_ranks(options_.monitor);
-  if (!value && has_to_be_there) {
-    std::string known;
-    for (const std::string& name : run.metric_names()) known += (known.empty() ? "" : ", ") + name;
-    throw TrainingError("checkpoints follow `" + options_.monitor +
-                        "` (--checkpoint.monitor), but nothing of this name has been logged; logged: " +
-                        (known.empty() ? "nothing" : known));
-  }
+  if (!value && has_to_be_there)
+    refuse_unlogged_metric(run, "checkpoints follow `" + options_.monitor + "` (--checkpoint.monitor)");
   if (!value || !std::isnan(*value)) return value;
   const double infinity = std::numeric_limits<double>::infinity();
   return options_.mode == MonitorMode::min ? infinity : -infinity;  // the worst there is

@@ -1,7 +1,6 @@
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 
 #include <algorithm>
-#include <array>
 #include <tuple>
 
 #include "cxtrain/checkpoint/checkpoint_error.h"

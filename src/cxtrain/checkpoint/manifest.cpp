@@ -77,6 +77,12 @@ std::string dumped(const Json& json) {
 
 }  // namespace
 
+std::uint64_t Manifest::bytes() const {
+  std::uint64_t sum = 0;
+  for (const CheckpointFile& file : files) sum += file.bytes;
+  return sum;
+}
+
 std::string to_text(const Manifest& manifest) {
   Json json = json_of(manifest);
   json[kChecksum] = checksum_of(dumped(json));

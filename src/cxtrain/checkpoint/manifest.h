@@ -42,6 +42,9 @@ struct Manifest {
   /// and tools; each rank resumes from its own, in its file.
   nlohmann::json state = nlohmann::json::object();
   std::vector<CheckpointFile> files;
+
+  /// Of all files.
+  std::uint64_t bytes() const;
 };
 
 /// JSON with a checksum of itself.

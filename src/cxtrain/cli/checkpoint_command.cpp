@@ -217,11 +217,8 @@ const CheckpointAction& find_action(const std::string& name) {
     if (action.name == name) return action;
     names.push_back(action.name);
   }
-  std::string known;
-  for (const std::string& each : names) known += (known.empty() ? "" : ", ") + each;
-  const std::string meant = did_you_mean(name, names);
   throw ConfigError("checkpoint", name.empty() ? "lacks its action" : "there is no action '" + name + "'",
-                    meant.empty() ? "known are " + known : meant);
+                    did_you_mean_or_known(name, names));
 }
 
 CheckpointRequest read_request(const CheckpointAction& action, std::span<const std::string> words) {

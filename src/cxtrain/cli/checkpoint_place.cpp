@@ -6,16 +6,6 @@
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 
 namespace cxtrain {
-namespace {
-
-std::uint64_t bytes_of(const Manifest& manifest) {
-  std::uint64_t bytes = 0;
-  for (const CheckpointFile& file : manifest.files) bytes += file.bytes;
-  return bytes;
-}
-
-}  // namespace
-
 std::optional<Manifest> manifest_of(Filesystem& files, const std::string& path) {
   if (!files.status(path + "/" + std::string(Manifest::kFile))) return std::nullopt;
   return read_manifest(files, path);
@@ -41,13 +31,13 @@ void verify_checkpoint(Filesystem& files, const std::string& path, bool json, st
                                   {"epoch", manifest.epoch},
                                   {"global_step", manifest.global_step},
                                   {"files", manifest.files.size()},
-                                  {"bytes", bytes_of(manifest)}}
+                                  {"bytes", manifest.bytes()}}
                .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
         << '\n';
     return;
   }
   out << path << ": whole (epoch " << manifest.epoch << ", step " << manifest.global_step << "; "
-      << manifest.files.size() << " files, " << bytes_of(manifest) << " bytes)\n";
+      << manifest.files.size() << " files, " << manifest.bytes() << " bytes)\n";
 }
 
 }  // namespace cxtrain

@@ -62,12 +62,10 @@ class Sorter {
       return;
     }
     have_subcommand_ = true;
-    std::string known;
     std::vector<std::string> names(subcommands().begin(), subcommands().end());
     names.emplace_back("checkpoint");  // which has a grammar of its own, where it is the first word
-    for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-    const std::string meant = word == "checkpoint" ? "put it first" : did_you_mean(word, names);
-    problems_.push_back({word, "there is no such subcommand", meant.empty() ? "known are " + known : meant});
+    problems_.push_back({word, "there is no such subcommand",
+                         word == "checkpoint" ? "put it first" : did_you_mean_or_known(word, names)});
   }
 
   void read_option(const std::string& word) {

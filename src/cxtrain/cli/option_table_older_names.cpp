@@ -41,7 +41,26 @@ Translation seed_or_switch(const std::string& typed) {
   return Translation::of(parse_boolean(typed) ? "0" : typed);
 }
 
-/// An entry that writes into another option. Nothing happens for null, which was "not asked" for them.
+/// The argument of a component that has this key, among the options; an empty text where it is not given.
+std::string& argument_at(std::string_view key, Options& options) {
+  const ComponentEntry& component = *find_component_of(key);
+  return component.args(options)[std::string(key.substr(component.key.size() + 1))];
+}
+
+std::string set_canonical(const char* key, Options& options, const std::string& value) {
+  if (const OptionEntry* option = find_option(key)) return option->read(options, value);
+  argument_at(key, options) = value;
+  return {};
+}
+
+std::optional<std::vector<std::string>> canonical_values(const char* key, const Options& options) {
+  if (const OptionEntry* option = find_option(key)) return option->write(options);
+  Options copy = options;
+  return std::vector<std::string>{argument_at(key, copy)};
+}
+
+/// An entry that writes into another option, or an argument of a component. Nothing happens for null, which
+/// was "not asked" for them.
 OptionEntry older_name(const char* key, const char* canonical, const char* placeholder, Translate translate) {
   OptionEntry entry;
   entry.group = "Other names of Lightning's";
@@ -52,33 +71,11 @@ OptionEntry older_name(const char* key, const char* canonical, const char* place
   entry.saved = false;
   entry.read = [canonical, translate = std::move(translate)](Options& options, const std::string& typed) {
     const Translation value = translate(typed);
-    return value ? find_option(canonical)->read(options, *value) : value.error;
+    return value ? set_canonical(canonical, options, *value) : value.error;
   };
   entry.reset = [](Options&) {};
-  entry.write = [canonical](const Options& options) { return find_option(canonical)->write(options); };
+  entry.write = [canonical](const Options& options) { return canonical_values(canonical, options); };
   return entry;
-}
-
-/// An argument of a component has no entry of its own to set.
-void add_checkpoint_folder(OptionTable& table) {
-  OptionEntry entry;
-  entry.group = "Other names of Lightning's";
-  entry.key = "trainer.weights_save_path";
-  entry.canonical = "checkpoint.dirpath";
-  entry.placeholder = "DIR";
-  entry.help = "sets " + entry.canonical;
-  entry.saved = false;
-  entry.read = [](Options& options, const std::string& typed) {
-    options.checkpoint.args["dirpath"] = typed;
-    return std::string();
-  };
-  entry.reset = [](Options&) {};
-  entry.write = [](const Options& options) -> std::optional<std::vector<std::string>> {
-    const auto folder = options.checkpoint.args.find("dirpath");
-    if (folder == options.checkpoint.args.end()) return std::nullopt;
-    return std::vector<std::string>{folder->second};
-  };
-  table.push_back(std::move(entry));
 }
 
 }  // namespace
@@ -90,7 +87,7 @@ void add_older_names(OptionTable& table) {
   };
   add("trainer.distributed_backend", "trainer.accelerator", "NAME");
   add("trainer.replace_sampler_ddp", "trainer.use_distributed_sampler", "BOOL").bare = "true";
-  add_checkpoint_folder(table);
+  add("trainer.weights_save_path", "checkpoint.dirpath", "DIR");
   add("trainer.resume_from_checkpoint", "ckpt_path", "PATH");
   add("trainer.checkpoint_callback", "trainer.enable_checkpointing", "BOOL").bare = "true";
   add("trainer.reload_dataloaders_every_epoch", "trainer.reload_dataloaders_every_n_epochs", "BOOL",

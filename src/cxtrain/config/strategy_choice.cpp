@@ -93,11 +93,7 @@ std::string hint_for_lacking(const std::string& argument, const std::string& pre
   if (!others.empty()) return "strategies that have it: " + others;
   std::vector<std::string> names;
   for (const ArgumentSpec& spec : strategy.arguments) names.push_back(spec.name);
-  const std::string near = did_you_mean(argument, names, "--" + prefix);
-  if (!near.empty()) return near;
-  std::string known;
-  for (const std::string& name : names) known += (known.empty() ? "known are " : ", ") + name;
-  return known.empty() ? "it takes no arguments" : known;
+  return names.empty() ? "it takes no arguments" : did_you_mean_or_known(argument, names, "--" + prefix);
 }
 
 }  // namespace

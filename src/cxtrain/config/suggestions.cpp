@@ -105,6 +105,15 @@ std::string did_you_mean(std::string_view typed, std::span<const std::string> na
   return nearest.empty() ? "" : "did you mean " + std::string(prefix) + nearest + "?";
 }
 
+std::string did_you_mean_or_known(std::string_view typed, std::span<const std::string> names,
+                                  std::string_view prefix) {
+  std::string meant = did_you_mean(typed, names, prefix);
+  if (!meant.empty()) return meant;
+  std::string known;
+  for (const std::string& name : names) known += (known.empty() ? "known are " : ", ") + name;
+  return known;
+}
+
 std::span<const RetiredArgument> retired_arguments() { return kRetired; }
 
 const RetiredArgument* find_retired_argument(std::string_view key) {

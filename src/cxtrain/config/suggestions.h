@@ -16,6 +16,10 @@ std::string nearest_name(std::string_view typed, std::span<const std::string> na
 std::string did_you_mean(std::string_view typed, std::span<const std::string> names,
                          std::string_view prefix = "");
 
+/// The same where few names are known: "known are a, b" when none is near; empty for no names.
+std::string did_you_mean_or_known(std::string_view typed, std::span<const std::string> names,
+                                  std::string_view prefix = "");
+
 /// An argument of Lightning's Trainer that does not exist here.
 struct RetiredArgument {
   std::string_view name;

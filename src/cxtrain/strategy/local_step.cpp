@@ -101,9 +101,14 @@ at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_
   return module.predict_step(batch, batch_idx);
 }
 
-void visit_all(const Trainable& module, const std::function<void(const NamedTensor&)>& visit) {
+std::vector<NamedTensor> all_tensors(const Trainable& module) {
   std::vector<NamedTensor> all = module.all_parameters();
   for (NamedTensor& buffer : module.all_buffers()) all.push_back(std::move(buffer));
+  return all;
+}
+
+void visit_all(const Trainable& module, const std::function<void(const NamedTensor&)>& visit) {
+  std::vector<NamedTensor> all = all_tensors(module);
   std::sort(all.begin(), all.end(),
             [](const NamedTensor& a, const NamedTensor& b) { return a.name < b.name; });
   for (const NamedTensor& named : all) visit(named);

@@ -30,6 +30,9 @@ void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch
 at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                               const StrategyContext& context);
 
+/// Parameters, then buffers, in registration order.
+std::vector<NamedTensor> all_tensors(const Trainable& module);
+
 /// `Strategy::visit_whole` where every rank has the whole model.
 void visit_all(const Trainable& module, const std::function<void(const NamedTensor&)>& visit);
 

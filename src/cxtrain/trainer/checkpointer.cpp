@@ -12,17 +12,12 @@
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/division.h"
 #include "cxtrain/checkpoint/state_json.h"
+#include "cxtrain/strategy/local_step.h"
 
 namespace cxtrain {
 namespace {
 
 using Json = nlohmann::json;
-
-std::vector<NamedTensor> all_tensors(const Trainable& model) {
-  std::vector<NamedTensor> tensors = model.all_parameters();
-  for (NamedTensor& buffer : model.all_buffers()) tensors.push_back(std::move(buffer));
-  return tensors;
-}
 
 std::string to_text(const std::vector<CheckpointFile>& files, const std::string& error) {
   Json json{{"error", error}, {"files", Json::array()}};
@@ -169,9 +164,7 @@ void Checkpointer::finish() {
 
 void Checkpointer::log_saved() const {
   if (!parts_.world.is_root()) return;
-  std::uint64_t bytes = 0;
-  for (const CheckpointFile& file : manifest_.files) bytes += file.bytes;
-  const double seconds = last_seconds_, megabytes = static_cast<double>(bytes) / 1e6;
+  const double seconds = last_seconds_, megabytes = static_cast<double>(manifest_.bytes()) / 1e6;
   std::ostringstream line;
   line << std::fixed << std::setprecision(3) << "checkpoint " << request_.path << ": " << megabytes
        << " MB in " << seconds << " s, " << std::setprecision(0) << megabytes / seconds

@@ -9,6 +9,7 @@
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/report/run_files.h"
+#include "cxtrain/strategy/local_step.h"
 #include "cxtrain/trainer/other_ranks.h"
 
 namespace cxtrain {
@@ -96,19 +97,13 @@ Manifest read_verified(World& world, Filesystem& files, const std::string& path)
   return manifest;
 }
 
-std::vector<NamedTensor> tensors_of(const Trainable& model) {
-  std::vector<NamedTensor> tensors = model.all_parameters();
-  for (NamedTensor& buffer : model.all_buffers()) tensors.push_back(std::move(buffer));
-  return tensors;
-}
-
 void require_same_model(const CheckpointReader& checkpoint, const Trainable& model) {
   const auto refuse = [&](const std::string& why) {
     throw CheckpointError("the checkpoint '" + checkpoint.path() + "' is of another model: " + why +
                           "; --model.weights takes what fits of it");
   };
   std::map<std::string, const SafetensorsEntry*> saved = checkpoint.model();
-  for (const NamedTensor& named : tensors_of(model)) {
+  for (const NamedTensor& named : all_tensors(model)) {
     const auto found = saved.find(named.name);
     if (found == saved.end()) refuse("it lacks " + describe(named));
     if (at::IntArrayRef(found->second->shape) != named.tensor.sizes()) {
@@ -186,7 +181,7 @@ void load_model_of_checkpoint(World& world, Filesystem& files, const Options& op
       throw CheckpointError("--ckpt_path auto: there is no checkpoint to evaluate; train one first");
     const CheckpointReader reader(files, chosen->path, chosen->manifest);
     require_same_model(reader, model);
-    reader.read_model(tensors_of(model));
+    reader.read_model(all_tensors(model));
   });
   if (world.is_root()) log_info("the model of " + chosen->path);
 }

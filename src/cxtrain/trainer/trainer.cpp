@@ -128,6 +128,9 @@ RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
                                const std::function<void(Session&)>& work, const std::string& log_dir) {
   // A signal ends the program, not the one call that it came in.
   if (last_summary_ && last_summary_->exit_code != 0) return *last_summary_;
+  // What a fit has trained is evaluated as it is.
+  const bool evaluates = stage != Stage::fit && stage != Stage::tune;
+  if (evaluates && !belongings_->fitted) load_model_of_checkpoint(world_, *files_, options_, module);
   run_agreed(world_, [&] { set_up(data, options_.data); });
   const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_, accelerator_,
                              config_text_, replica_factory_, *files_, log_,      log_dir};
@@ -241,8 +244,6 @@ std::unique_ptr<DataLoader> Trainer::agreed_loader(Session& session,
 }
 
 RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test) {
-  // What a fit has trained is evaluated as it is.
-  if (!belongings_->fitted) load_model_of_checkpoint(world_, *files_, options_, module);
   return in_session(test ? Stage::test : Stage::validate, module, data, [&](Session& session) {
     const auto loader = agreed_loader(
         session, [&] { return test ? data.test_dataloader() : data.val_dataloader(); },
@@ -279,8 +280,6 @@ RunSummary Trainer::validate(Module& module, DataModule& data) { return evaluate
 RunSummary Trainer::test(Module& module, DataModule& data) { return evaluate_once(module, data, true); }
 
 RunSummary Trainer::predict(Module& module, DataModule& data) {
-  // What a fit has trained is evaluated as it is.
-  if (!belongings_->fitted) load_model_of_checkpoint(world_, *files_, options_, module);
   return in_session(Stage::predict, module, data, [&](Session& session) {
     const auto loader = agreed_loader(
         session, [&] { return data.predict_dataloader(); }, "has no samples to predict");

@@ -1,0 +1,14 @@
+#include "cxtrain/callbacks/monitored_metric.h"
+
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+
+void refuse_unlogged_metric(const RunView& run, const std::string& follows) {
+  std::string known;
+  for (const std::string& name : run.metric_names()) known += (known.empty() ? "" : ", ") + name;
+  throw TrainingError(
+      follows + ", but nothing of this name has been logged; logged: " + (known.empty() ? "nothing" : known));
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "cxtrain/callbacks/run_view.h"
+
+namespace cxtrain {
+
+/// Throws TrainingError: a callback follows a metric that nobody has logged. `follows`: "early stopping
+/// monitors `val_loss`"; what has been logged is told as well.
+[[noreturn]] void refuse_unlogged_metric(const RunView& run, const std::string& follows);
+
+}  // namespace cxtrain
