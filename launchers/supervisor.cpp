@@ -1,8 +1,6 @@
 #include "launchers/supervisor.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,7 +11,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <string>
 
 #include "cxtrain/base/error.h"
@@ -31,68 +28,25 @@ FileDescriptor open_socket(const char* purpose) {
   return socket;
 }
 
-/// Nobody else's process may pose as a rank.
-std::optional<ucred> peer_of(int connection) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) return {};
-  return peer;
-}
-
 }  // namespace
 
-SignalInbox::SignalInbox() {
-  sigset_t caught;
-  sigemptyset(&caught);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&caught, signal);
-  descriptor_ = signalfd(-1, &caught, SFD_NONBLOCK | SFD_CLOEXEC);
-  if (descriptor_ < 0) throw CommunicationError("signalfd failed: " + std::string(std::strerror(errno)));
-  pthread_sigmask(SIG_BLOCK, &caught, &before_);
-}
-
-SignalInbox::~SignalInbox() {
-  close(descriptor_);
-  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-}
-
-std::optional<int> SignalInbox::take() {
-  signalfd_siginfo info{};
-  if (read(descriptor_, &info, sizeof info) != sizeof info) return std::nullopt;
-  return static_cast<int>(info.ssi_signo);
-}
-
-bool ends_a_process(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP; }
-
 Supervisor::Supervisor(int ranks, Deadlines deadlines)
-    : ranks_(ranks),
-      deadlines_(deadlines),
-      address_("cxtrain-" + std::to_string(getpid()) + "-" + std::to_string(std::random_device{}())),
-      listener_(open_socket("cannot watch over ranks")) {
-  const AbstractAddress address(address_);
-  if (bind(listener_.get(), address.get(), address.size()) != 0 || listen(listener_.get(), ranks) != 0) {
-    throw CommunicationError("cannot watch over ranks: " + std::string(std::strerror(errno)));
-  }
-}
+    : ranks_(ranks), deadlines_(deadlines), connections_(ranks) {}
 
 int Supervisor::watch(SignalInbox& signals, int starter) {
   start_ = Clock::now();
   while (!all_ended()) {
-    std::vector<pollfd> sources{{signals.descriptor(), POLLIN, 0},
-                                {listener_.get(), POLLIN, 0},
-                                {starter_gone_ ? -1 : starter, POLLIN, 0}};
+    std::vector<pollfd> sources{{signals.descriptor(), POLLIN, 0}, {starter_gone_ ? -1 : starter, POLLIN, 0}};
     const std::size_t others = sources.size();
-    for (const Rank& rank : connected_)
-      sources.push_back({rank.connection.get(), POLLIN, 0});  // -1 is ignored
-    constexpr int kLookAtTheClock = 200;                      // ms
+    connections_.add_sources(sources);
+    constexpr int kLookAtTheClock = 200;  // ms
     if (poll(sources.data(), sources.size(), kLookAtTheClock) < 0 && errno != EINTR) {
       throw CommunicationError("poll failed: " + std::string(std::strerror(errno)));
     }
     while (const std::optional<int> signal = signals.take()) on_signal(*signal);
-    for (std::size_t i = others; i < sources.size(); ++i) {
-      if (sources[i].revents != 0) read_from(connected_[i - others]);
-    }
-    if (sources[1].revents != 0) accept_rank();
-    if (sources[2].revents != 0) read_from_starter(starter);
+    for (const RankConnections::Event& event : connections_.look(std::span(sources).subspan(others)))
+      on_event(event);
+    if (sources[1].revents != 0) read_from_starter(starter);
     look_at_clock();
   }
   return failure_.value_or(0);
@@ -100,7 +54,7 @@ int Supervisor::watch(SignalInbox& signals, int starter) {
 
 void Supervisor::look_at_clock() {
   const Clock::time_point now = Clock::now();
-  const int missing = ranks_ - static_cast<int>(connected_.size());
+  const int missing = ranks_ - connected();
   if (missing > 0 && !failure_ && now - start_ > deadlines_.start) {
     log_error(std::to_string(missing) + " of " + std::to_string(ranks_) + " spawned ranks on " + hostname() +
               " have not started within " +
@@ -118,8 +72,8 @@ std::string Supervisor::ranks_not_connected() const {
   std::string text;
   int named = 0;
   for (int rank = 0; rank < ranks_; ++rank) {
-    const auto is_it = [rank](const Rank& connected) { return connected.number == rank; };
-    if (std::any_of(connected_.begin(), connected_.end(), is_it)) continue;
+    const auto is_it = [rank](const RankConnections::Rank& connected) { return connected.number == rank; };
+    if (std::any_of(connections_.ranks().begin(), connections_.ranks().end(), is_it)) continue;
     constexpr int kMost = 8;
     if (++named > kMost) return text + ", ...";
     text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
@@ -131,7 +85,7 @@ void Supervisor::read_from_starter(int starter) {
   std::array<char, 4096> text;
   const ssize_t bytes = read(starter, text.data(), text.size());
   if (bytes <= 0) starter_gone_ = true;
-  if (failure_ || static_cast<int>(connected_.size()) == ranks_) return;
+  if (failure_ || connected() == ranks_) return;
   log_error("spawn: " + (bytes > 0 ? std::string(text.data(), static_cast<std::size_t>(bytes))
                                    : std::string("the process that starts the ranks has died")));
   fail(static_cast<int>(ExitCode::failure));
@@ -141,41 +95,27 @@ void Supervisor::read_from_starter(int starter) {
 /// After a failure, ranks that have not connected may still do so for a while.
 bool Supervisor::all_ended() const {
   if (ended_ == ranks_) return true;
-  return late_at_ && Clock::now() >= *late_at_ && ended_ == static_cast<int>(connected_.size());
+  return late_at_ && Clock::now() >= *late_at_ && ended_ == connected();
 }
 
-void Supervisor::accept_rank() {
-  FileDescriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!connection) return;
-  const std::optional<ucred> peer = peer_of(connection.get());
-  if (!peer) return;
-  Rank& rank = connected_.emplace_back();
-  rank.connection = std::move(connection);
-  rank.pid = peer->pid;
-  // These came while this rank was starting.
-  for (const int signal : other_signals_) kill(rank.pid, signal);
-  if (end_signal_) kill(rank.pid, *end_signal_);
-}
-
-/// Each message is one number: first the rank's, then its exit status.
-void Supervisor::read_from(Rank& rank) {
-  std::int32_t number = 0;
-  const ssize_t bytes = recv(rank.connection.get(), &number, sizeof number, MSG_WAITALL);
-  if (bytes == sizeof number) {
-    if (rank.number < 0) {
-      rank.number = number;
-    } else {
-      rank.status = number;
-      if (number != 0) fail(number);
-    }
-    return;
+void Supervisor::on_event(const RankConnections::Event& event) {
+  const RankConnections::Rank& rank = connections_.ranks()[event.rank];
+  switch (event.what) {
+    case RankConnections::Event::What::connected:
+      // These came while this rank was starting.
+      for (const int signal : other_signals_) kill(rank.pid, signal);
+      if (end_signal_) kill(rank.pid, *end_signal_);
+      return;
+    case RankConnections::Event::What::reported:
+      if (*rank.status != 0) fail(*rank.status);
+      return;
+    case RankConnections::Event::What::ended:
+      ++ended_;
+      return on_end(rank);
   }
-  rank.connection.reset();
-  ++ended_;
-  on_end(rank);
 }
 
-void Supervisor::on_end(const Rank& rank) {
+void Supervisor::on_end(const RankConnections::Rank& rank) {
   if (rank.status) return;
   if (end_signal_) return fail(128 + *end_signal_);
   if (!failure_) {
@@ -210,31 +150,36 @@ void Supervisor::on_signal(int signal) {
     log_info("passing signal " + std::to_string(signal) + " on to the ranks; a second one kills them");
   signal_all(second ? SIGKILL : signal);
   end_signal_ = signal;
-  if (static_cast<int>(connected_.size()) < ranks_) fail(128 + signal);  // the rest may never come
+  if (connected() < ranks_) fail(128 + signal);  // the rest may never come
   if (second) late_at_ = Clock::now();
 }
 
 void Supervisor::signal_all(int signal) const {
-  for (const Rank& rank : connected_) {
+  for (const RankConnections::Rank& rank : connections_.ranks()) {
     if (rank.connection) kill(rank.pid, signal);
   }
 }
 
 SupervisorLink::SupervisorLink(int rank) {
-  const char* name = std::getenv(kSupervisorVariable);
-  if (name == nullptr) return;
-  connection_ = open_socket("cannot reach the process that spawned this rank");
-  const AbstractAddress address(name);
-  if (connect(connection_.get(), address.get(), address.size()) != 0) {
-    throw CommunicationError("cannot reach the process that spawned this rank: " +
-                             std::string(std::strerror(errno)));
+  for (const char* variable : {kSupervisorVariable, kRestarterVariable}) {
+    const char* name = std::getenv(variable);
+    if (name == nullptr) continue;
+    FileDescriptor connection = open_socket("cannot reach the process that started this rank");
+    const AbstractAddress address(name);
+    if (connect(connection.get(), address.get(), address.size()) == 0) {
+      connections_.push_back(std::move(connection));
+    } else if (variable == kSupervisorVariable) {
+      throw CommunicationError("cannot reach the process that started this rank: " +
+                               std::string(std::strerror(errno)));
+    }  // who starts the job again may be on another node
   }
   report(rank);
 }
 
 void SupervisorLink::report(int status) noexcept {
   const auto message = static_cast<std::int32_t>(status);
-  if (connection_) send(connection_.get(), &message, sizeof message, MSG_NOSIGNAL);
+  for (const FileDescriptor& connection : connections_)
+    send(connection.get(), &message, sizeof message, MSG_NOSIGNAL);
 }
 
 }  // namespace cxtrain

@@ -10,34 +10,13 @@
 #include <vector>
 
 #include "cxtrain/base/file_descriptor.h"
+#include "launchers/rank_connections.h"
+#include "launchers/signal_inbox.h"
 
 namespace cxtrain {
 
-/// While it lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 do nothing to this process but arrive here.
-/// Make one before other threads start: they inherit that these signals are not for them.
-class SignalInbox {
- public:
-  SignalInbox();
-  ~SignalInbox();
-  SignalInbox(const SignalInbox&) = delete;
-  SignalInbox& operator=(const SignalInbox&) = delete;
-
-  /// To poll for.
-  int descriptor() const noexcept { return descriptor_; }
-  /// The next signal that has arrived, if any; does not wait.
-  std::optional<int> take();
-
- private:
-  int descriptor_ = -1;
-  sigset_t before_{};
-};
-
-/// Whether the signal asks a process to end.
-bool ends_a_process(int signal);
-
-/// Watches over ranks on this node that are nobody's child here (MPI's daemon is their parent). Each holds a
-/// connection to a local socket, over which it says which rank it is and, at its end, its exit status. The
-/// kernel closes the connection of one that dies, so that no death goes unnoticed.
+/// Watches over ranks on this node that are nobody's child here (MPI's daemon is their parent), by the
+/// connections that they hold.
 class Supervisor {
  public:
   struct Deadlines {
@@ -52,7 +31,7 @@ class Supervisor {
   explicit Supervisor(int ranks) : Supervisor(ranks, Deadlines{}) {}
 
   /// What the ranks find in kSupervisorVariable.
-  const std::string& address() const noexcept { return address_; }
+  const std::string& address() const noexcept { return connections_.address(); }
 
   /// Passes signals on to all ranks (a second one that asks them to end becomes SIGKILL), and returns when
   /// every rank has ended. Returns 0 when all ended well, else the status of the first that did not: what it
@@ -63,29 +42,20 @@ class Supervisor {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Rank {
-    FileDescriptor connection;
-    pid_t pid = 0;
-    int number = -1;            ///< -1: connected, but has not said yet
-    std::optional<int> status;  ///< what it reported
-  };
-
-  void accept_rank();
+  void on_event(const RankConnections::Event& event);
   void read_from_starter(int starter);
   void look_at_clock();
   std::string ranks_not_connected() const;
-  void read_from(Rank& rank);
   void on_signal(int signal);
-  void on_end(const Rank& rank);
+  void on_end(const RankConnections::Rank& rank);
   void fail(int status);
   void signal_all(int signal) const;
   bool all_ended() const;
+  int connected() const { return static_cast<int>(connections_.ranks().size()); }
 
   int ranks_;
   Deadlines deadlines_;
-  std::string address_;
-  FileDescriptor listener_;
-  std::vector<Rank> connected_;
+  RankConnections connections_;
   int ended_ = 0;
   std::optional<int> failure_;
   std::optional<int> end_signal_;  ///< that asked the ranks to end
@@ -95,18 +65,19 @@ class Supervisor {
   bool starter_gone_ = false;
 };
 
-/// A rank's end of the connection.
+/// A rank's end of its connections.
 class SupervisorLink {
  public:
-  /// Connects to the supervisor that the environment names; without one, all calls do nothing. Throws
-  /// CommunicationError when it cannot be reached.
+  /// Connects to those that the environment names: who has spawned this rank, and who starts the job again
+  /// when it fails, if that is on this node. Without any, all calls do nothing. Throws CommunicationError
+  /// when the one that has spawned it cannot be reached.
   explicit SupervisorLink(int rank);
 
   /// The last words of this rank.
   void report(int status) noexcept;
 
  private:
-  FileDescriptor connection_;
+  std::vector<FileDescriptor> connections_;
 };
 
 }  // namespace cxtrain

@@ -236,6 +236,31 @@ TEST_CASE("devices and pipes are neither measured, cut nor waited for", "[filesy
         }) == std::errc::invalid_seek);
 }
 
+TEMPLATE_TEST_CASE("a lock is one's own, or shared, and ends with its holder", "[filesystem]", OnDisk,
+                   InMemory) {
+  TestType world;
+  Filesystem& files = world.files;
+  const std::string path = world.folder + "/lock";
+  using Kind = Filesystem::LockKind;
+  auto mine = files.try_lock(path, Kind::exclusive);
+  REQUIRE(mine);
+  CHECK(files.status(path));
+  CHECK_FALSE(files.try_lock(path, Kind::exclusive));
+  CHECK_FALSE(files.try_lock(path, Kind::shared));
+  write(files, path, "who");  // the same file, so the same lock
+  CHECK_FALSE(files.try_lock(path, Kind::shared));
+  CHECK(mine->share());
+  auto another = files.try_lock(path, Kind::shared);
+  CHECK(another);
+  CHECK_FALSE(files.try_lock(path, Kind::exclusive));
+  mine.reset();
+  CHECK_FALSE(files.try_lock(path, Kind::exclusive));
+  another.reset();
+  CHECK(files.try_lock(path, Kind::exclusive));
+  CHECK(reason_of([&] { files.try_lock(world.folder + "/none/lock", Kind::shared); }) ==
+        std::errc::no_such_file_or_directory);
+}
+
 TEST_CASE("a FileError says which operation failed, on what, why, and what to do", "[filesystem]") {
   const FileError full("write", "/d/f", ENOSPC);
   CHECK(std::string(full.what()) ==

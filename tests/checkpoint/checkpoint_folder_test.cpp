@@ -21,8 +21,8 @@ void save(Filesystem& files, const std::string& path, std::int64_t step, const s
   manifest.global_step = step;
   manifest.config = "trainer:\n  max_epochs: 3\n";
   manifest.metrics = {{"val_loss", 0.25}};
-  for (const char* name : {"model.safetensors", "training.safetensors"})
-    manifest.files.push_back(write_checkpoint_file(files, path, {name, bytes}, kGoOn));
+  const std::vector<Staging::File> content{{"model.safetensors", bytes}, {"training.safetensors", bytes}};
+  manifest.files = write_checkpoint_files(files, path, content, kGoOn);
   publish_checkpoint(files, path, manifest);
 }
 

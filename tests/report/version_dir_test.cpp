@@ -96,12 +96,12 @@ TEST_CASE("a run that goes on in its folder does not keep word of its earlier en
   const std::string path = make_version_dir(files, "/runs");
   files.create(path + "/run.json")->write("{}");
   files.create(path + "/metrics.csv")->write("epoch,step\n");
-  CHECK(reopen_run_dir(files, path) == path);
-  CHECK(files.list(path) == std::vector<std::string>{"metrics.csv"});
-  CHECK(reopen_run_dir(files, "/runs/gone") == "/runs/gone");
+  CHECK(reopen_run_dir(files, path, 0));
+  CHECK(files.list(path) == std::vector<std::string>{"metrics.csv", "run.lock"});
+  CHECK(reopen_run_dir(files, "/runs/gone", 0));
   CHECK(files.status("/runs/gone").value().is_directory);
   files.fail({.call = files.calls(), .error = EACCES, .lasting = true});
-  CHECK_THROWS_WITH(reopen_run_dir(files, path), test::contains("ckpt_path: the run cannot go on in its "
-                                                                "folder '" +
-                                                                path + "': Permission denied"));
+  CHECK_THROWS_WITH(reopen_run_dir(files, path, 0), test::contains("ckpt_path: the run cannot go on in its "
+                                                                   "folder '" +
+                                                                   path + "': Permission denied"));
 }

@@ -40,6 +40,7 @@ class FaultyFilesystem : public Filesystem {
     sync_directory,
     status,
     free_bytes,
+    try_lock,
     write,
     sync,
     size,
@@ -185,6 +186,16 @@ class FaultyFilesystem : public Filesystem {
       }
     }
     pending_ = std::move(rest);
+  }
+
+  std::unique_ptr<FileLock> try_lock(const std::string& path, LockKind kind) override {
+    const auto lock = locked();
+    enter(Call::try_lock, "lock", path);
+    file_to_write(path);
+    int& holders = locks_[path];
+    if (holders == kExclusive || (kind == LockKind::exclusive && holders > 0)) return nullptr;
+    holders = kind == LockKind::exclusive ? kExclusive : holders + 1;
+    return std::make_unique<Lock>(*this, path);
   }
 
   std::optional<Status> status(const std::string& path) override {
@@ -474,6 +485,28 @@ class FaultyFilesystem : public Filesystem {
     std::shared_ptr<const Node> node_;
   };
 
+  static constexpr int kExclusive = -1;
+
+  class Lock final : public FileLock {
+   public:
+    Lock(FaultyFilesystem& files, std::string path) : files_(files), path_(std::move(path)) {}
+    ~Lock() override {
+      const auto lock = files_.locked();
+      int& holders = files_.locks_[path_];
+      holders = holders == kExclusive ? 0 : holders - 1;
+    }
+    bool share() override {
+      const auto lock = files_.locked();
+      int& holders = files_.locks_[path_];
+      if (holders == kExclusive) holders = 1;
+      return true;
+    }
+
+   private:
+    FaultyFilesystem& files_;
+    std::string path_;
+  };
+
   // ------------------------------------------------------------------ faults
 
   /// Counts the call, and throws what it was told to throw.
@@ -568,7 +601,8 @@ class FaultyFilesystem : public Filesystem {
   std::vector<Fault> faults_;
   std::optional<std::size_t> crash_at_;
   std::uint64_t capacity_ = std::numeric_limits<std::uint64_t>::max();
-  std::set<std::string> links_;  ///< paths
+  std::set<std::string> links_;       ///< paths
+  std::map<std::string, int> locks_;  ///< by path: how many hold it, or kExclusive
   mutable std::recursive_mutex mutex_;
   std::size_t calls_ = 0;
   std::map<Call, std::size_t> calls_of_;

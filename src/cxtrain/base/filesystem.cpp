@@ -1,6 +1,7 @@
 #include "cxtrain/base/filesystem.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -66,11 +67,14 @@ class DescriptorWriter final : public WritableFile {
       : path_(std::move(path)), file_(open_file("open", path_, flags | O_WRONLY | O_CREAT | O_APPEND)) {}
 
   void write(std::string_view bytes) override {
+    const bool is_large = bytes.size() >= kLarge;
     while (!bytes.empty()) {
       const ssize_t written = uninterrupted([&] { return ::write(file_.get(), bytes.data(), bytes.size()); });
       check(written >= 0, "write", path_);
       bytes.remove_prefix(static_cast<std::size_t>(written));
     }
+    // Where it fails, `sync` says so.
+    if (is_large) sync_file_range(file_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
   }
 
   void sync() override {
@@ -93,7 +97,20 @@ class DescriptorWriter final : public WritableFile {
   void close() override { check(::close(file_.release()) == 0 || errno == EINTR, "close", path_); }
 
  private:
+  static constexpr std::size_t kLarge = std::size_t{256} << 10;
+
   std::string path_;
+  FileDescriptor file_;
+};
+
+class DescriptorLock final : public FileLock {
+ public:
+  explicit DescriptorLock(FileDescriptor file) : file_(std::move(file)) {}
+  bool share() override {
+    return uninterrupted([&] { return flock(file_.get(), LOCK_SH | LOCK_NB); }) == 0;
+  }
+
+ private:
   FileDescriptor file_;
 };
 
@@ -235,6 +252,16 @@ void RealFilesystem::sync_directory(const std::string& path) {
   check(static_cast<bool>(folder), "sync the folder", path);
   const bool synced = uninterrupted([&] { return fsync(folder.get()); }) == 0;
   check(synced || errno == EINVAL, "sync the folder", path);
+}
+
+std::unique_ptr<FileLock> RealFilesystem::try_lock(const std::string& path, LockKind kind) {
+  FileDescriptor file = open_file("lock", path, O_RDWR | O_CREAT);
+  const int operation = (kind == LockKind::exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
+  if (uninterrupted([&] { return flock(file.get(), operation); }) == 0)
+    return std::make_unique<DescriptorLock>(std::move(file));
+  if (errno == EWOULDBLOCK) return nullptr;
+  const bool has_none = errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK || errno == EINVAL;
+  throw FileError("lock", path, has_none ? ENOTSUP : errno);
 }
 
 std::optional<Filesystem::Status> RealFilesystem::status(const std::string& path) {

@@ -45,7 +45,8 @@ class WritableFile {
  public:
   /// Closes the file. An error at this point is lost: call `close` first where it matters.
   virtual ~WritableFile() = default;
-  /// Adds all of `bytes`. When it throws, some first part of them may have been added.
+  /// Adds all of `bytes`. When it throws, some first part of them may have been added. Large parts begin to
+  /// go to the disk at once, so that `sync` has less to wait for.
   virtual void write(std::string_view bytes) = 0;
   /// Waits until the content is on the disk. When it throws, a part of the content may be lost that readers
   /// still see, and another `sync` would not notice: write a new file.
@@ -71,8 +72,19 @@ class ReadableFile {
   virtual std::size_t read(std::uint64_t offset, std::span<char> bytes) const = 0;
 };
 
+/// A lock on a file, held until the object is destroyed or the process ends, however it ends.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+  /// Makes an exclusive lock a shared one. Returns false where somebody else got it meanwhile: it is lost.
+  virtual bool share() = 0;
+};
+
 class Filesystem {
  public:
+  /// Of a file: one exclusive lock, or any number of shared ones.
+  enum class LockKind { exclusive, shared };
+
   struct Status {
     bool is_directory = false;
     std::uint64_t size = 0;  ///< of a file, in bytes
@@ -103,6 +115,11 @@ class Filesystem {
   /// Waits until the names in a folder are on the disk: what was created, renamed and removed in it. What the
   /// user may not open, or the file system has no way to wait for, is left to the system.
   virtual void sync_directory(const std::string& path) = 0;
+
+  /// A lock on the file `path`, which is made where it is missing and must not be renamed or removed by those
+  /// who use it so; null where somebody else's lock, on any node that sees the file, is in the way. Waits for
+  /// nobody. Where the file system has no locks, the error's reason is ENOTSUP.
+  virtual std::unique_ptr<FileLock> try_lock(const std::string& path, LockKind kind) = 0;
 
   /// What is there, where a symbolic link leads; nothing where nothing is.
   virtual std::optional<Status> status(const std::string& path) = 0;
@@ -137,6 +154,7 @@ class RealFilesystem final : public Filesystem {
   bool make_directory(const std::string& path) override;
   std::vector<std::string> list(const std::string& path) override;
   void sync_directory(const std::string& path) override;
+  std::unique_ptr<FileLock> try_lock(const std::string& path, LockKind kind) override;
   std::optional<Status> status(const std::string& path) override;
   std::uint64_t free_bytes(const std::string& path) override;
 };

@@ -1,6 +1,8 @@
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 
 #include <algorithm>
+#include <exception>
+#include <future>
 #include <tuple>
 
 #include "cxtrain/checkpoint/checkpoint_error.h"
@@ -9,7 +11,8 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{4} << 20;
+/// Small enough for a processor's cache.
+constexpr std::size_t kChunk = std::size_t{512} << 10;
 
 std::string in_folder(const std::string& folder, std::string_view name) {
   return folder + "/" + std::string(name);
@@ -45,19 +48,27 @@ void begin_checkpoint(Filesystem& files, const std::string& path) {
   if (!files.make_directory(part)) throw FileError("create the folder", part, EEXIST);
 }
 
-CheckpointFile write_checkpoint_file(Filesystem& files, const std::string& path, const Staging::File& file,
-                                     const std::function<bool()>& go_on) {
-  const std::unique_ptr<WritableFile> out = files.create(in_folder(path + kPartSuffix, file.name));
-  Checksum checksum;
-  for (std::size_t begin = 0; begin < file.bytes.size(); begin += kChunk) {
-    if (!go_on()) return {file.name, file.bytes.size(), ""};
-    const std::string_view chunk = file.bytes.substr(begin, kChunk);
-    out->write(chunk);
-    checksum.add(chunk);
+std::vector<CheckpointFile> write_checkpoint_files(Filesystem& files, const std::string& path,
+                                                   std::span<const Staging::File> content,
+                                                   const std::function<bool()>& go_on) {
+  std::vector<CheckpointFile> written;
+  std::vector<std::unique_ptr<WritableFile>> open;
+  for (const Staging::File& file : content) {
+    WritableFile& out = *open.emplace_back(files.create(in_folder(path + kPartSuffix, file.name)));
+    Checksum checksum;
+    for (std::size_t begin = 0; begin < file.bytes.size(); begin += kChunk) {
+      if (!go_on()) return {};
+      const std::string_view chunk = file.bytes.substr(begin, kChunk);
+      checksum.add(chunk);  // and it lies in the processor's cache when it is written
+      out.write(chunk);
+    }
+    written.push_back({file.name, file.bytes.size(), checksum.text()});
   }
-  out->sync();
-  out->close();
-  return {file.name, file.bytes.size(), checksum.text()};
+  for (const auto& file : open) {
+    file->sync();
+    file->close();
+  }
+  return written;
 }
 
 void publish_checkpoint(Filesystem& files, const std::string& path, const Manifest& manifest) {
@@ -126,6 +137,20 @@ void verify_files(Filesystem& files, const std::string& path, const Manifest& ma
     }
     if (checksum.text() != expected.xxh3) refuse("has other bytes than it had when it was written");
   }
+}
+
+void verify_files_during(Filesystem& files, const std::string& path, const Manifest& manifest, int share,
+                         int shares, const std::function<void()>& work) {
+  std::future<void> verified =
+      std::async(std::launch::async, [&] { verify_files(files, path, manifest, share, shares); });
+  std::exception_ptr failure;
+  try {
+    work();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  verified.get();
+  if (failure) std::rethrow_exception(failure);
 }
 
 std::vector<FoundCheckpoint> find_checkpoints(Filesystem& files, const std::string& folder,

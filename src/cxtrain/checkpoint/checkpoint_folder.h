@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,11 +22,11 @@ inline constexpr const char *kPartSuffix = ".part", *kOldSuffix = ".old";
 /// One rank calls it.
 void begin_checkpoint(Filesystem& files, const std::string& path);
 
-/// Writes one file of PATH.part and waits until it is on the disk. `go_on` is asked between parts of it;
-/// where it returns false the file is left as it is and the result has no checksum. Every rank, for its own
-/// files.
-CheckpointFile write_checkpoint_file(Filesystem& files, const std::string& path, const Staging::File& file,
-                                     const std::function<bool()>& go_on);
+/// Writes files of PATH.part and waits until they are on the disk. `go_on` is asked between parts of them;
+/// where it returns false they are left as they are, and the result is empty. Every rank, for its own files.
+std::vector<CheckpointFile> write_checkpoint_files(Filesystem& files, const std::string& path,
+                                                   std::span<const Staging::File> content,
+                                                   const std::function<bool()>& go_on);
 
 /// Makes PATH.part, in which all other files are, the checkpoint PATH. One rank calls it.
 void publish_checkpoint(Filesystem& files, const std::string& path, const Manifest& manifest);
@@ -44,6 +45,11 @@ Manifest read_manifest(Filesystem& files, const std::string& path);
 /// ranks divide the work. Throws CheckpointError naming the first that is not.
 void verify_files(Filesystem& files, const std::string& path, const Manifest& manifest, int share = 0,
                   int shares = 1);
+
+/// The same, by another thread while this one does `work`, which may read the files but must not rely on them
+/// yet. A file that is damaged is told rather than what `work` throws.
+void verify_files_during(Filesystem& files, const std::string& path, const Manifest& manifest, int share,
+                         int shares, const std::function<void()>& work);
 
 /// The checkpoints in a folder whose manifests can be read, those that have trained furthest first. Others
 /// are appended to `damaged`, with the reason. None where there is no such folder; a link counts as what it

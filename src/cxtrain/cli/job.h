@@ -26,6 +26,8 @@ class Job {
 
   World& world() { return *world_; }
   Log& log() { return log_; }
+  /// What this process runs, and the ranks that it starts.
+  const Program& program() const { return program_; }
 
   /// Runs `work`, whose result is the exit status. An error that all ranks have is printed once; one of a
   /// single rank, with what `where` says of it, ends all of them.

@@ -18,6 +18,7 @@
 #include "cxtrain/cli/commands.h"
 #include "cxtrain/cli/components.h"
 #include "cxtrain/cli/job.h"
+#include "cxtrain/cli/restarting.h"
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
@@ -203,6 +204,7 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
   plan.callbacks = request.components.chosen.callbacks;
   plan.loggers = request.components.chosen.loggers;
   problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
+  check_launcher_of_restarts(options, facts, problems);
   if (!problems.empty()) throw ConfigError(problems);
   if (named_strategy(options.trainer, names_of(strategies)))
     request.components.strategy = plan.strategy_arguments;
@@ -268,6 +270,9 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
       Plan plan;
       const Hardware hardware = gather_hardware(world);
       run_agreed(world, [&] { plan = check(request, world.facts(), hardware, register_components); });
+      if (restarts_job(request.options(), world.facts()))
+        return run_with_restarts(
+            make_restart_plan(request.options(), plan, job.program(), real_filesystem()));
       if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
       trainer.emplace(world, request.options(), std::move(plan), request.registry);
       trainer->set_log(job.log());

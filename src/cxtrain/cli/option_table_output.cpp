@@ -56,9 +56,15 @@ void add_general_options(OptionTable& table) {
   add_for("fit validate test predict",
           {"ckpt_path",
            "resume from this checkpoint, or evaluate it: last, best, auto (the newest that is whole, else "
-           "from the start), or a folder",
+           "from the start), or the folder of a checkpoint or a run",
            "PATH"},
           CXTRAIN_MEMBER(ckpt_path));
+  add_for("fit",
+          {"max_restarts", "start the job again when it fails, so often, from its newest whole checkpoint"},
+          CXTRAIN_MEMBER(max_restarts));
+  add_for("fit",
+          {"min_ranks", "then leave out a rank that fails again and again, while so many remain; 0: never"},
+          CXTRAIN_MEMBER(min_ranks));
   add({"timeout_seconds", "end the job when ranks wait longer than this for each other"},
       CXTRAIN_MEMBER(timeout_seconds));
   add({"quiet", "show warnings and errors only"}, CXTRAIN_MEMBER(quiet));

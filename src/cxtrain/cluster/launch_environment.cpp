@@ -63,6 +63,7 @@ LaunchEnvironment read_launch_environment() {
                                                "PMIX_SERVER_URI21", "PMIX_SERVER_URI2"});
   if (job.empty()) job = first_of({"SLURM_JOB_ID"}) + "." + first_of({"SLURM_STEP_ID"});
   if (job == ".") job = "parent " + std::to_string(getppid());  // the node's part of the launcher
+  found.restarter = first_of({kRestarterVariable});
   found.job = std::to_string(geteuid()) + "-" + std::to_string(std::hash<std::string>{}(job));
   return found;
 }

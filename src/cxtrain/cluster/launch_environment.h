@@ -14,15 +14,20 @@ std::string_view to_string(LaunchedBy launcher);
 /// Set for ranks that a cxtrain process has spawned: where it listens for them.
 inline constexpr const char* kSupervisorVariable = "CXTRAIN_SUPERVISOR";
 
+/// Set for all processes of a job that is started again when it fails (launchers/restarts.h): the name of who
+/// does so, by which a run's folder says whose it is, and under which it listens for the ranks of its node.
+inline constexpr const char* kRestarterVariable = "CXTRAIN_RESTARTER";
+
 /// Who started this process, read from the environment before MPI starts.
 LaunchedBy detect_launcher();
 
 struct LaunchEnvironment {
   int rank = 0;
-  int size = 0;         ///< ranks of the job; 0: not said
-  int local_rank = -1;  ///< among the ranks of this node; -1: not said
-  int local_size = 0;   ///< ranks on this node; 0: not said
-  std::string job;      ///< the same for the ranks of one job on one node, another for every other job
+  int size = 0;           ///< ranks of the job; 0: not said
+  int local_rank = -1;    ///< among the ranks of this node; -1: not said
+  int local_size = 0;     ///< ranks on this node; 0: not said
+  std::string job;        ///< the same for the ranks of one job on one node, another for every other job
+  std::string restarter;  ///< who starts the job again when it fails; empty: nobody
 };
 
 LaunchEnvironment read_launch_environment();

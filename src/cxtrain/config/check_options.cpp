@@ -128,6 +128,21 @@ void check_devices(const TrainerOptions& trainer, Checker& check) {
   check.at_least("num_processes", 1, trainer.num_processes);
 }
 
+void check_restarts(const Options& options, Checker& check) {
+  check.at_least("max_restarts", 0, options.max_restarts);
+  check.at_least("min_ranks", 0, options.min_ranks, "0 leaves no rank out");
+  if (options.min_ranks < 1) return;
+  if (options.max_restarts == 0)
+    check.refuse("min_ranks", "says what --max_restarts may do, and that is not given",
+                 "add --max_restarts N");
+  for (const auto& [given, option] :
+       {std::pair(options.trainer.gpus.has_value(), "gpus"),
+        std::pair(options.trainer.num_processes.has_value(), "num_processes")}) {
+    if (given)
+      check.refuse("min_ranks", std::string("goes with --devices, not with --") + option, "--devices N");
+  }
+}
+
 void check_others(const Options& options, Checker& check) {
   check.between("data.batch_size", 1, std::numeric_limits<std::int32_t>::max(), options.data.batch_size);
   check.between("data.num_workers", 0, kMostWorkers, options.data.num_workers);
@@ -153,6 +168,7 @@ void check_options(const Options& options, std::vector<Problem>& problems) {
   check_output(options.trainer, check);
   check_checkpoints(options, check);
   check_devices(options.trainer, check);
+  check_restarts(options, check);
   check_others(options, check);
 }
 

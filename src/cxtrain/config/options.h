@@ -130,6 +130,8 @@ struct Options {
   /// Arguments of the ModelCheckpoint that a fit has by itself.
   NamedOptions checkpoint{"model_checkpoint", {}};
   std::optional<std::string> ckpt_path = {};  ///< last, best, auto, or a checkpoint's folder; absent: none
+  int max_restarts = 0;  ///< how often a fit that fails is started again
+  int min_ranks = 0;     ///< then a rank that fails again and again is left out while so many remain; 0: never
   std::optional<std::uint64_t> seed = {};
   std::vector<std::string> plugins;
   double timeout_seconds = 1800;  ///< how long a collective may take before the job is ended

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/report/run_lease.h"
 
 namespace cxtrain {
 namespace {
@@ -96,18 +97,19 @@ std::vector<std::string> version_dirs(Filesystem& files, const std::string& defa
   return paths;
 }
 
-std::string reopen_run_dir(Filesystem& files, const std::string& path) {
+std::unique_ptr<FileLock> reopen_run_dir(Filesystem& files, const std::string& path, double patience) {
   try {
     make_directories(files, path);
+    std::unique_ptr<FileLock> lease = take_run_folder(files, path, patience);
     const std::string old_end = path + "/run.json";
     if (files.status(old_end)) files.remove(old_end);
+    return lease;
   } catch (const FileError& error) {
     throw ConfigError("ckpt_path",
                       "the run cannot go on in its folder '" + path + "': " + error.reason().message() +
                           " (" + error.path() + ")",
                       "name a checkpoint's path, which is resumed in a new folder");
   }
-  return path;
 }
 
 }  // namespace cxtrain

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,8 +45,9 @@ std::string make_version_dir(Filesystem& files, const std::string& default_root_
 /// has run yet.
 std::vector<std::string> version_dirs(Filesystem& files, const std::string& default_root_dir);
 
-/// The folder of an earlier run, for one that goes on in it: without run.json, which told how the earlier one
-/// ended, and made again where it is gone. Returns its path. One rank calls it. Throws ConfigError.
-std::string reopen_run_dir(Filesystem& files, const std::string& path);
+/// Opens the folder of an earlier run for one that goes on in it: made again where it is gone, taken for this
+/// job (`take_run_folder`, whose result it returns), and without run.json, which told how the earlier one
+/// ended. One rank calls it. Throws ConfigError.
+std::unique_ptr<FileLock> reopen_run_dir(Filesystem& files, const std::string& path, double patience);
 
 }  // namespace cxtrain

@@ -92,11 +92,9 @@ void Checkpointer::begin(const StateDict& state) {
 
 /// On the task's thread.
 void Checkpointer::write(const std::function<bool()>& go_on) {
-  written_.clear();
-  for (const Staging::File& file : staging_.files())
-    written_.push_back(write_checkpoint_file(parts_.files, request_.path, file, go_on));
-  if (index_)
-    written_.push_back(write_checkpoint_file(parts_.files, request_.path, {kIndexFile, *index_}, go_on));
+  std::vector<Staging::File> content(staging_.files().begin(), staging_.files().end());
+  if (index_) content.push_back({kIndexFile, *index_});
+  written_ = write_checkpoint_files(parts_.files, request_.path, content, go_on);
 }
 
 void Checkpointer::proceed() {

@@ -1,6 +1,7 @@
 #include "cxtrain/trainer/resume.h"
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <sstream>
 
@@ -21,28 +22,44 @@ constexpr const char *kLast = "last", *kBest = "best", *kAuto = "auto";
 struct Candidates {
   std::vector<std::string> paths;    ///< those to try, in this order
   std::vector<std::string> damaged;  ///< messages
+  bool of_a_run = false;             ///< `ckpt_path` is the folder of a run
 };
 
 std::string last_part(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
-/// Those that a fit can go on from, or an evaluation use: of the newest run that has any, or (`of_all_runs`)
-/// of each; the newest run first, and of a run the one that has trained furthest.
+/// Where ModelCheckpoint writes in spite of the run's folder; empty: into that.
+std::string chosen_folder(const Options& options) {
+  const auto dirpath = options.checkpoint.args.find("dirpath");
+  return dirpath == options.checkpoint.args.end() ? std::string() : dirpath->second;
+}
+
+/// Those in a folder that a fit can go on from, or an evaluation use; the one that has trained furthest
+/// first.
+std::vector<FoundCheckpoint> usable_checkpoints(Filesystem& files, const std::string& folder,
+                                                const Options& options, std::vector<std::string>& damaged) {
+  std::vector<FoundCheckpoint> found = find_checkpoints(files, folder, damaged);
+  if (options.subcommand == "fit")
+    std::erase_if(found, [](const FoundCheckpoint& each) { return each.manifest.weights_only; });
+  return found;
+}
+
+/// Those of the newest run that has any, or (`of_all_runs`) of each; the newest run first.
 std::vector<FoundCheckpoint> newest_checkpoints(Filesystem& files, const Options& options, bool of_all_runs,
                                                 std::vector<std::string>& damaged) {
+  if (const std::string folder = chosen_folder(options); !folder.empty())
+    return usable_checkpoints(files, folder, options, damaged);
   std::vector<FoundCheckpoint> candidates;
-  const auto look_into = [&](const std::string& folder) {
-    for (FoundCheckpoint& found : find_checkpoints(files, folder, damaged)) {
-      if (options.subcommand != "fit" || !found.manifest.weights_only) candidates.push_back(std::move(found));
-    }
-  };
-  const auto dirpath = options.checkpoint.args.find("dirpath");
-  if (dirpath != options.checkpoint.args.end() && !dirpath->second.empty())
-    return look_into(dirpath->second), candidates;
   for (const std::string& run : version_dirs(files, options.trainer.default_root_dir)) {
-    look_into(run + "/checkpoints");
+    for (FoundCheckpoint& found : usable_checkpoints(files, run + "/checkpoints", options, damaged))
+      candidates.push_back(std::move(found));
     if (!candidates.empty() && !of_all_runs) break;
   }
   return candidates;
+}
+
+bool is_run_folder(Filesystem& files, const std::string& path) {
+  const auto has = [&](const char* name) { return files.status(path + "/" + name).has_value(); };
+  return !has("manifest.json") && (has("checkpoints") || has("run.lock"));
 }
 
 /// What a ModelCheckpoint remembered as its best; it lies beside the one that remembers.
@@ -58,10 +75,22 @@ std::string best_of(const FoundCheckpoint& newest) {
   return newest.path;
 }
 
+/// Where `path` is the folder of a run, its checkpoints, the newest first.
+Candidates look_into_run(Filesystem& files, const std::string& path, const Options& options) {
+  Candidates candidates{.of_a_run = true};
+  for (const FoundCheckpoint& found : checkpoints_of_run(files, path, options, candidates.damaged))
+    candidates.paths.push_back(found.path);
+  if (!candidates.paths.empty()) return candidates;
+  std::string why = "the run '" + path + "' has no checkpoint";
+  for (const std::string& message : candidates.damaged) why += "; " + message;
+  throw CheckpointError(why);
+}
+
 Candidates look(Filesystem& files, const Options& options) {
   Candidates candidates;
   const std::string& asked = *options.ckpt_path;
   if (asked != kLast && asked != kBest && asked != kAuto) {
+    if (is_run_folder(files, asked)) return look_into_run(files, asked, options);
     read_manifest(files, asked);  // or it is refused
     candidates.paths = {asked};
     return candidates;
@@ -87,12 +116,14 @@ std::string run_folder(Filesystem& files, const std::string& path, const Manifes
   return !run.empty() && files.status(run) ? run : std::string();
 }
 
-/// Throws CheckpointError, on all ranks, where it is not whole.
-Manifest read_verified(World& world, Filesystem& files, const std::string& path) {
+/// Throws CheckpointError, on all ranks, where it is not whole. `meanwhile`: see `choose_checkpoint`.
+Manifest read_verified(World& world, Filesystem& files, const std::string& path, const Meanwhile& meanwhile) {
   Manifest manifest;
   run_agreed(world, [&] {
     manifest = read_manifest(files, path);
-    verify_files(files, path, manifest, world.rank(), world.size());
+    verify_files_during(files, path, manifest, world.rank(), world.size(), [&] {
+      if (meanwhile) meanwhile(path, manifest);
+    });
   });
   return manifest;
 }
@@ -118,7 +149,18 @@ void require_same_model(const CheckpointReader& checkpoint, const Trainable& mod
 
 }  // namespace
 
-std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& files, const Options& options) {
+std::vector<FoundCheckpoint> checkpoints_of_run(Filesystem& files, const std::string& run,
+                                                const Options& options, std::vector<std::string>& damaged) {
+  const std::string folder = chosen_folder(options);
+  std::vector<FoundCheckpoint> found =
+      usable_checkpoints(files, folder.empty() ? run + "/checkpoints" : folder, options, damaged);
+  if (!folder.empty())
+    std::erase_if(found, [&](const FoundCheckpoint& each) { return each.manifest.log_dir != run; });
+  return found;
+}
+
+std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& files, const Options& options,
+                                                  const Meanwhile& meanwhile) {
   Candidates candidates;
   run_agreed(world, [&] {
     if (world.is_root()) candidates = look(files, options);
@@ -129,22 +171,24 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
   for (const std::string& path : candidates.paths) lines += path + '\n';
   std::istringstream paths(world.broadcast(lines));
   const std::string& asked = *options.ckpt_path;
+  const bool of_a_run = world.max(candidates.of_a_run ? 1 : 0) != 0;
+  const bool or_another = of_a_run || asked == kAuto;
   for (std::string path; std::getline(paths, path);) {
     try {
-      Manifest manifest = read_verified(world, files, path);
+      Manifest manifest = read_verified(world, files, path, meanwhile);
       ChosenCheckpoint chosen{path, std::move(manifest)};
       if (world.is_root()) chosen.log_dir = run_folder(files, path, chosen.manifest);
       chosen.log_dir = world.broadcast(chosen.log_dir);
-      chosen.in_place = !chosen.log_dir.empty() && (asked == kLast || asked == kAuto);
+      chosen.in_place = !chosen.log_dir.empty() && (asked == kLast || asked == kAuto || of_a_run);
       return chosen;
     } catch (const AgreedError& error) {
-      if (asked != kAuto) throw;
+      if (!or_another) throw;
       if (world.is_root()) log_warning(std::string(error.what()) + "; trying the one before it");
     }
   }
   if (world.max(lines.empty() && damaged.empty() ? 0 : 1) != 0) {
-    throw AgreedError(ExitCode::refused, "--ckpt_path auto: no checkpoint below '" +
-                                             options.trainer.default_root_dir +
+    throw AgreedError(ExitCode::refused, "--ckpt_path " + asked + ": no checkpoint below '" +
+                                             (of_a_run ? asked : options.trainer.default_root_dir) +
                                              "' is whole; to begin anew, move them away" +
                                              (damaged.empty() ? "" : ": " + damaged));
   }
@@ -154,17 +198,27 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
 std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files, const Options& options,
                                                 const Trainable& model) {
   if (!options.ckpt_path) return std::nullopt;
-  std::optional<ChosenCheckpoint> chosen = choose_checkpoint(world, files, options);
+  StateDict state;
+  std::exception_ptr refused;
+  // Read while it is verified, and believed only then.
+  const auto read = [&](const std::string& path, const Manifest& manifest) {
+    refused = nullptr;
+    try {
+      CheckpointReader reader(files, path, manifest);
+      require_same_model(reader, model);
+      state = manifest.world_size == world.size() ? reader.state(world.rank())
+                                                  : state_for_other_ranks(reader, world);
+    } catch (...) {
+      refused = std::current_exception();
+    }
+  };
+  std::optional<ChosenCheckpoint> chosen = choose_checkpoint(world, files, options, read);
   if (!chosen) {
     log_info("--ckpt_path auto: there is no checkpoint yet, so this is the beginning");
     return std::nullopt;
   }
-  StateDict state;
   run_agreed(world, [&] {
-    CheckpointReader reader(files, chosen->path, chosen->manifest);
-    require_same_model(reader, model);
-    state = chosen->manifest.world_size == world.size() ? reader.state(world.rank())
-                                                        : state_for_other_ranks(reader, world);
+    if (refused) std::rethrow_exception(refused);
   });
   if (world.is_root()) {
     log_info("resuming from " + chosen->path + ": epoch " + std::to_string(chosen->manifest.epoch) +

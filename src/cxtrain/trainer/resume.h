@@ -1,9 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "cxtrain/base/filesystem.h"
+#include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/checkpoint_reader.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"
@@ -16,18 +18,28 @@ struct ChosenCheckpoint {
   std::string path;
   Manifest manifest;
   std::string log_dir;    ///< of the run that wrote it; empty: it is no longer there
-  bool in_place = false;  ///< the run goes on in that folder (`last`, `auto`); else it gets one of its own
+  bool in_place = false;  ///< the run goes on in that folder (`last`, `auto`, a run); else in one of its own
 };
+
+/// What may be done with a checkpoint's path and manifest while its files are being verified.
+using Meanwhile = std::function<void(const std::string& path, const Manifest& manifest)>;
 
 /// The checkpoint that `ckpt_path` means:
 ///   last  the newest one of the newest run below `default_root_dir` that has any (or in
 ///         `checkpoint.dirpath`, where that is given);
 ///   auto  the same, and where it is damaged the one before it, after a warning; none where there is none;
 ///   best  the one that ModelCheckpoint's metric says is the best, of that run;
-///   else  the folder of this name.
-/// Every file's checksum is compared; the ranks share that work. Throws CheckpointError, on all ranks alike.
-/// Collective.
-std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& files, const Options& options);
+///   else  the checkpoint of this name; or of the run whose folder this is the newest, and where that is
+///         damaged the one before it.
+/// Every file's checksum is compared; the ranks share that work. `meanwhile` is called for each checkpoint
+/// that is tried. Throws CheckpointError, on all ranks alike. Collective.
+std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& files, const Options& options,
+                                                  const Meanwhile& meanwhile = {});
+
+/// The checkpoints of one run that a fit can go on from (an evaluation: use), the one that has trained
+/// furthest first; of those whose manifests cannot be read the reasons are appended to `damaged`.
+std::vector<FoundCheckpoint> checkpoints_of_run(Filesystem& files, const std::string& run,
+                                                const Options& options, std::vector<std::string>& damaged);
 
 /// What a fit goes on from.
 struct LoadedCheckpoint {

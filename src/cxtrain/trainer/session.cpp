@@ -1,5 +1,6 @@
 #include "cxtrain/trainer/session.h"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <exception>
@@ -16,6 +17,7 @@
 #include "cxtrain/device/resources.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
+#include "cxtrain/report/run_lease.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/model_checks.h"
 
@@ -136,20 +138,27 @@ void Session::make_replicas() {
 }
 
 void Session::open_log_dir() {
-  if (continues_) return;
   const Options& options = inputs_.options;
-  belongings_.log_dir.clear();
+  if (!continues_) belongings_.log_dir.clear();
   // Who wants no logger wants no files.
   if (!options.trainer.logger) return;
   World& world = inputs_.world;
+  // The other ranks wait meanwhile.
+  const double patience = std::min(kLeasePatience, options.timeout_seconds / 2);
   run_agreed(world, [&] {
     if (!world.is_root()) return;
-    belongings_.log_dir = inputs_.log_dir.empty()
-                              ? make_version_dir(inputs_.files, options.trainer.default_root_dir)
-                              : reopen_run_dir(inputs_.files, inputs_.log_dir);
+    if (!continues_ && !inputs_.log_dir.empty()) {
+      belongings_.log_dir = inputs_.log_dir;
+      lease_ = reopen_run_dir(inputs_.files, inputs_.log_dir, patience);
+      return;
+    }
+    if (!continues_) belongings_.log_dir = make_version_dir(inputs_.files, options.trainer.default_root_dir);
+    lease_ = take_run_folder(inputs_.files, belongings_.log_dir, patience);
   });
   belongings_.log_dir = world.broadcast(belongings_.log_dir);
   run_agreed(world, [&] {
+    if (!world.is_root()) lease_ = join_run_folder(inputs_.files, belongings_.log_dir);
+    if (continues_) return;
     if (inputs_.log) inputs_.log->open_file(inputs_.files, belongings_.log_dir);
     if (!world.is_root() || inputs_.config_text.empty()) return;
     write_atomically(inputs_.files, belongings_.log_dir + "/config.yaml", inputs_.config_text);

@@ -126,6 +126,7 @@ class Session {
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<Run> run_;
   std::size_t user_callbacks_ = 0, user_loggers_ = 0;  ///< the first ones of the run's
+  std::unique_ptr<FileLock> lease_;                    ///< on the run's folder
   std::optional<StopSignals> signals_;
   int exceptions_ = std::uncaught_exceptions();  ///< under way when it was made
 };

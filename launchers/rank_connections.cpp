@@ -1,0 +1,78 @@
+#include "launchers/rank_connections.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <random>
+
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+namespace {
+
+/// Nobody else's process may pose as a rank.
+std::optional<ucred> peer_of(int connection) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) return {};
+  return peer;
+}
+
+}  // namespace
+
+RankConnections::RankConnections(int most)
+    : address_("cxtrain-" + std::to_string(getpid()) + "-" + std::to_string(std::random_device{}())),
+      listener_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  const AbstractAddress address(address_);
+  if (!listener_ || bind(listener_.get(), address.get(), address.size()) != 0 ||
+      listen(listener_.get(), most) != 0) {
+    throw CommunicationError("cannot watch over ranks: " + std::string(std::strerror(errno)));
+  }
+}
+
+void RankConnections::add_sources(std::vector<pollfd>& sources) const {
+  sources.push_back({listener_.get(), POLLIN, 0});
+  for (const Rank& rank : ranks_) sources.push_back({rank.connection.get(), POLLIN, 0});  // -1 is ignored
+}
+
+std::vector<RankConnections::Event> RankConnections::look(std::span<const pollfd> sources) {
+  std::vector<Event> events;
+  for (std::size_t i = 1; i < sources.size(); ++i) {
+    if (sources[i].revents == 0) continue;
+    if (const auto what = read_from(ranks_[i - 1])) events.push_back({*what, i - 1});
+  }
+  if (sources[0].revents != 0 && accept_rank()) events.push_back({Event::What::connected, ranks_.size() - 1});
+  return events;
+}
+
+bool RankConnections::accept_rank() {
+  FileDescriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!connection) return false;
+  const std::optional<ucred> peer = peer_of(connection.get());
+  if (!peer) return false;
+  Rank& rank = ranks_.emplace_back();
+  rank.connection = std::move(connection);
+  rank.pid = peer->pid;
+  return true;
+}
+
+/// Each message is one number: first the rank's, then its exit status.
+std::optional<RankConnections::Event::What> RankConnections::read_from(Rank& rank) {
+  std::int32_t number = 0;
+  const ssize_t bytes = recv(rank.connection.get(), &number, sizeof number, MSG_WAITALL);
+  if (bytes != sizeof number) {
+    rank.connection.reset();
+    return Event::What::ended;
+  }
+  if (rank.number < 0) {
+    rank.number = number;
+    return std::nullopt;
+  }
+  rank.status = number;
+  return Event::What::reported;
+}
+
+}  // namespace cxtrain

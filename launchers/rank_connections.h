@@ -1,0 +1,56 @@
+#pragma once
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cxtrain/base/file_descriptor.h"
+
+namespace cxtrain {
+
+/// Ranks on this node that hold a connection to a local socket of this process, over which each says which
+/// rank it is and, at its end, its exit status. The kernel closes the connection of one that dies, so that no
+/// death goes unnoticed.
+class RankConnections {
+ public:
+  struct Rank {
+    FileDescriptor connection;  ///< none: it has ended
+    pid_t pid = 0;
+    int number = -1;            ///< -1: connected, but has not said yet
+    std::optional<int> status;  ///< what it reported
+  };
+  struct Event {
+    enum class What { connected, reported, ended };
+    What what;
+    std::size_t rank;  ///< index into `ranks`
+  };
+
+  /// `most`: so many may wait to be accepted. Throws CommunicationError.
+  explicit RankConnections(int most);
+
+  /// What the ranks look for in their environment.
+  const std::string& address() const noexcept { return address_; }
+  /// In the order in which they came.
+  const std::vector<Rank>& ranks() const noexcept { return ranks_; }
+
+  /// Adds what is to be polled.
+  void add_sources(std::vector<pollfd>& sources) const;
+  /// What has happened, in this order. `sources`: the part that `add_sources` added, after a poll.
+  std::vector<Event> look(std::span<const pollfd> sources);
+  /// The ranks are none of this one's any more: others come.
+  void forget() { ranks_.clear(); }
+
+ private:
+  bool accept_rank();
+  std::optional<Event::What> read_from(Rank& rank);
+
+  std::string address_;
+  FileDescriptor listener_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,193 @@
+#include "launchers/restarts.h"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/cluster/launch_environment.h"
+#include "launchers/rank_connections.h"
+#include "launchers/signal_inbox.h"
+
+namespace cxtrain {
+namespace {
+
+using Monotonic = std::chrono::steady_clock;
+
+/// Starts the program in a process group of its own, so that Ctrl-C reaches it once, by way of this process.
+pid_t start_process(const Program& program) {
+  std::vector<char*> argv{const_cast<char*>(program.path.c_str())};
+  for (const std::string& argument : program.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const pid_t parent = getpid(), process = fork();
+  if (process < 0)
+    throw CommunicationError("cannot start the job: fork: " + std::string(std::strerror(errno)));
+  if (process > 0) return process;
+  // Nothing but system calls: other threads of the parent may have held locks.
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(128 + SIGTERM);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execv(argv[0], argv.data());
+  _exit(127);
+}
+
+/// One job, from its start to the end of its last process.
+class Attempt {
+ public:
+  Attempt(const Program& program, RankConnections& ranks, SignalInbox& signals, int requeue_signal)
+      : ranks_(ranks), signals_(signals), requeue_signal_(requeue_signal), process_(start_process(program)) {}
+  ~Attempt() {
+    if (status_) return;
+    kill(-process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+  }
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+
+  /// Everything but `step`.
+  RestartPolicy::End wait() {
+    while (!status_) step(-1);
+    // Ranks whose launcher was killed notice it and follow; who does not is killed.
+    wait_for_ranks();
+    for (const RankConnections::Rank& rank : ranks_.ranks()) {
+      if (rank.connection) kill(rank.pid, SIGKILL);
+    }
+    wait_for_ranks();  // one that hangs in the kernel is left to the lock on the run's folder
+    ranks_.forget();
+    return {.status = *status_, .asked_for = asked_for_, .rank = first_};
+  }
+
+ private:
+  static constexpr std::chrono::seconds kLate{10};
+  static constexpr int kTick = 100;  // ms
+
+  void wait_for_ranks() {
+    for (const Monotonic::time_point end = Monotonic::now() + kLate; alive() && Monotonic::now() < end;)
+      step(kTick);
+  }
+
+  bool alive() const {
+    return std::any_of(ranks_.ranks().begin(), ranks_.ranks().end(),
+                       [](const RankConnections::Rank& rank) { return static_cast<bool>(rank.connection); });
+  }
+
+  void step(int milliseconds) {
+    std::vector<pollfd> sources{{signals_.descriptor(), POLLIN, 0}};
+    ranks_.add_sources(sources);
+    if (poll(sources.data(), sources.size(), milliseconds) < 0 && errno != EINTR)
+      throw CommunicationError("poll failed: " + std::string(std::strerror(errno)));
+    while (const std::optional<int> signal = signals_.take()) on_signal(*signal);
+    for (const auto& [what, index] : ranks_.look(std::span(sources).subspan(1))) {
+      const RankConnections::Rank& rank = ranks_.ranks()[index];
+      using What = RankConnections::Event::What;
+      const bool failed =
+          (what == What::reported && *rank.status != 0) || (what == What::ended && !rank.status);
+      // The process that starts the others ends as they do, and they follow it where it has died itself.
+      if (failed && !first_ && !status_ && rank.pid != process_ && rank.number >= 0) first_ = rank.number;
+    }
+  }
+
+  void on_signal(int signal) {
+    if (signal == SIGCHLD) return look_at_process();
+    if (ends_a_process(signal) || signal == requeue_signal_) asked_for_ = true;
+    if (status_) return;
+    end_signals_ += ends_a_process(signal) ? 1 : 0;
+    // Who asks for the third time means it.
+    if (end_signals_ > 2) {
+      kill(-process_, SIGKILL);
+    } else {
+      kill(process_, signal);
+    }
+  }
+
+  void look_at_process() {
+    int status = 0;
+    if (status_ || waitpid(process_, &status, WNOHANG) != process_) return;
+    status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+  RankConnections& ranks_;
+  SignalInbox& signals_;
+  int requeue_signal_;
+  pid_t process_;
+  std::optional<int> status_;  ///< of the process, once it has ended
+  std::optional<int> first_;   ///< the rank that ended first, other than well, before the process
+  bool asked_for_ = false;
+  int end_signals_ = 0;
+};
+
+/// "status 137 (killed by signal 9)", as shells count.
+std::string describe(const RestartPolicy::End& end) {
+  std::string text = "status " + std::to_string(end.status);
+  if (end.status > 128 && end.status < 128 + 65) text += " (signal " + std::to_string(end.status - 128) + ")";
+  if (end.rank) text += ", and rank " + std::to_string(*end.rank) + " was the first to end";
+  return text;
+}
+
+/// "12.3".
+std::string in_tenths(double seconds) {
+  const long tenths = std::lround(seconds * 10);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
+}
+
+void log_end(int restarts, double seconds, const RestartPoint& left) {
+  if (restarts == 0) return;
+  std::string line = std::to_string(restarts) + (restarts == 1 ? " restart: " : " restarts: ") +
+                     in_tenths(seconds) + " s in all";
+  if (left.trained_seconds > 0 && left.trained_seconds <= seconds) {
+    line += ", " + in_tenths(left.trained_seconds) + " s (" +
+            std::to_string(std::lround(100 * left.trained_seconds / seconds)) + " %) of training are kept";
+  }
+  log_info(line);
+}
+
+}  // namespace
+
+int run_with_restarts(const RestartPlan& plan) {
+  SignalInbox signals({SIGCHLD});
+  RankConnections ranks(plan.limits.ranks);
+  setenv(kRestarterVariable, ranks.address().c_str(), /*overwrite=*/1);
+  RestartPolicy policy(plan.limits);
+  const Monotonic::time_point start = Monotonic::now();
+  NextJob next{.ranks = plan.limits.ranks};
+  for (;;) {
+    RestartPolicy::End end = Attempt(plan.program(next), ranks, signals, plan.requeue_signal).wait();
+    const RestartPoint left = plan.look(ranks.address());
+    end.step = left.step;
+    end.samples = left.samples;
+    const RestartPolicy::Decision decision = policy.after(end);
+    using Next = RestartPolicy::Decision::Next;
+    if (decision.next == Next::end) {
+      if (!decision.why.empty()) log_error(decision.why);
+      log_end(policy.restarts(), std::chrono::duration<double>(Monotonic::now() - start).count(), left);
+      return decision.status;
+    }
+    const bool earlier = decision.next == Next::from_the_one_before && !left.before.empty();
+    next.from = left.step < 0 ? "" : earlier ? left.before : left.run;
+    next.without = decision.rank;
+    if (decision.rank) next.samples = left.samples;
+    next.ranks = policy.ranks();
+    log_warning("the job has ended with " + describe(end) + "; restart " + std::to_string(policy.restarts()) +
+                " of " + std::to_string(plan.limits.max_restarts) +
+                (decision.why.empty() ? "" : " (" + decision.why + ")") +
+                (next.from.empty() ? ", from the beginning: there is no checkpoint yet"
+                 : earlier         ? ", from the checkpoint before the newest, " + next.from
+                                   : ", from step " + std::to_string(left.step) + " of " + next.from));
+  }
+}
+
+}  // namespace cxtrain

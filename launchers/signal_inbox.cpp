@@ -1,0 +1,35 @@
+#include "launchers/signal_inbox.h"
+
+#include <pthread.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+
+SignalInbox::SignalInbox(std::initializer_list<int> more) {
+  sigset_t caught;
+  sigemptyset(&caught);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&caught, signal);
+  for (const int signal : more) sigaddset(&caught, signal);
+  descriptor_ = FileDescriptor(signalfd(-1, &caught, SFD_NONBLOCK | SFD_CLOEXEC));
+  if (!descriptor_) throw CommunicationError("signalfd failed: " + std::string(std::strerror(errno)));
+  pthread_sigmask(SIG_BLOCK, &caught, &before_);
+}
+
+SignalInbox::~SignalInbox() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+std::optional<int> SignalInbox::take() {
+  signalfd_siginfo info{};
+  if (read(descriptor_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+bool ends_a_process(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP; }
+
+}  // namespace cxtrain

@@ -1,0 +1,120 @@
+#include "cxtrain/cli/restarting.h"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/report/run_files.h"
+#include "cxtrain/report/run_lease.h"
+#include "cxtrain/trainer/resume.h"
+
+namespace cxtrain {
+namespace {
+
+/// The newest run of this restarter; empty: none of its jobs has come so far.
+std::string run_of(Filesystem& files, const Options& options, const std::string& restarter) {
+  for (const std::string& run : version_dirs(files, options.trainer.default_root_dir)) {
+    if (restarter_of(files, run) == restarter) return run;
+  }
+  return {};
+}
+
+/// The seconds that a run has trained, by its run.json; 0 where it has none.
+double seconds_of_end(Filesystem& files, const std::string& run) {
+  const std::string path = run + "/run.json";
+  if (!files.status(path)) return 0;
+  const auto json = nlohmann::json::parse(read_whole_file(files, path), nullptr, /*allow_exceptions=*/false);
+  return json.is_object() ? json.value("seconds", 0.0) : 0;
+}
+
+RestartPoint look(Filesystem& files, const Options& options, const Plan& plan, const std::string& restarter) {
+  RestartPoint point;
+  if (options.data.batch_size) point.samples = *options.data.batch_size * plan.world_size;
+  try {
+    point.run = run_of(files, options, restarter);
+    if (point.run.empty()) return point;
+    point.trained_seconds = seconds_of_end(files, point.run);
+    std::vector<std::string> damaged;  // the next job says so
+    const std::vector<FoundCheckpoint> found = checkpoints_of_run(files, point.run, options, damaged);
+    if (found.empty()) return point;
+    point.step = found[0].manifest.global_step;
+    point.samples = found[0].manifest.global_batch / plan.accumulate_grad_batches;
+    // Several may be of the same step.
+    const auto before = std::find_if(found.begin(), found.end(), [&](const FoundCheckpoint& each) {
+      return each.manifest.global_step < point.step;
+    });
+    if (before != found.end()) point.before = before->path;
+  } catch (const Error&) {
+    // A disk that fails now may do better when the next job begins.
+  }
+  return point;
+}
+
+/// "cuda:3" -> 3.
+std::string index_of(const std::string& device) { return device.substr(device.find(':') + 1); }
+
+/// The devices of ranks, by their numbers in the plan, as `--devices` takes them.
+std::string devices_of(const Plan& plan, const std::vector<int>& ranks) {
+  if (plan.accelerator == "cpu") return std::to_string(ranks.size());
+  std::string list;
+  for (const int rank : ranks) {
+    for (const std::string& device : plan.ranks[static_cast<std::size_t>(rank)].devices)
+      list += index_of(device) + ",";
+  }
+  // The last comma stays for one device: "3" would be a number of them.
+  if (std::count(list.begin(), list.end(), ',') > 1) list.pop_back();
+  return list;
+}
+
+}  // namespace
+
+bool restarts_job(const Options& options, const WorldFacts& launched) {
+  return options.max_restarts > 0 && launched.launched_by == LaunchedBy::alone &&
+         read_launch_environment().restarter.empty();
+}
+
+void check_launcher_of_restarts(const Options& options, const WorldFacts& launched,
+                                std::vector<Problem>& problems) {
+  if (options.max_restarts == 0 || launched.launched_by == LaunchedBy::alone ||
+      !read_launch_environment().restarter.empty())
+    return;
+  problems.push_back({"max_restarts",
+                      std::string(to_string(launched.launched_by)) +
+                          " has started the ranks, and ends with the first of them that dies",
+                      "start cxtrain_mpi by itself, with --devices " +
+                          std::to_string(launched.max_local_size) + ": it then starts the ranks, too"});
+}
+
+RestartPlan make_restart_plan(const Options& options, const Plan& plan, const Program& program,
+                              Filesystem& files) {
+  constexpr std::array kSignals{0, SIGUSR1, SIGUSR2, SIGHUP};
+  std::vector<int> left(static_cast<std::size_t>(plan.world_size));
+  for (std::size_t rank = 0; rank < left.size(); ++rank) left[rank] = static_cast<int>(rank);
+  return {.limits = {options.max_restarts, plan.world_size, options.min_ranks},
+          .requeue_signal = kSignals[static_cast<std::size_t>(options.trainer.requeue_signal)],
+          .look = [&files, &options,
+                   &plan](const std::string& restarter) { return look(files, options, plan, restarter); },
+          .program =
+              [&plan, &program, left](const NextJob& next) mutable {
+                Program job = program;
+                const auto add = [&](const char* option, const std::string& value) {
+                  job.arguments.insert(job.arguments.end(), {option, value});
+                };
+                if (!next.from.empty()) add("--ckpt_path", next.from);
+                if (next.without) {
+                  left.erase(left.begin() + *next.without);
+                  left.resize(static_cast<std::size_t>(next.ranks));
+                }
+                if (next.samples > 0) {
+                  add("--devices", devices_of(plan, left));
+                  add("--data.batch_size", std::to_string(next.samples / next.ranks));
+                }
+                return job;
+              }};
+}
+
+}  // namespace cxtrain

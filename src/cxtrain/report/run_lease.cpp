@@ -1,0 +1,121 @@
+#include "cxtrain/report/run_lease.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cxtrain/base/clock.h"
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/base/process.h"
+#include "cxtrain/cluster/launch_environment.h"
+
+namespace cxtrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string lock_of(const std::string& folder) { return folder + "/run.lock"; }
+
+std::string text_of(const Json& holder, const char* key) {
+  const auto value = holder.find(key);
+  return value != holder.end() && value->is_string() ? value->get<std::string>() : std::string();
+}
+
+std::string variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+/// This job, for those who find its folder taken.
+Json own_name() {
+  return {{"host", hostname()},
+          {"process", std::to_string(getpid())},
+          {"slurm_job", variable("SLURM_JOB_ID")},
+          {"slurm_restart", variable("SLURM_RESTART_COUNT")},
+          {"restarter", read_launch_environment().restarter}};
+}
+
+/// What the lock's file says; an empty object where it says nothing that can be read.
+Json holder_of(Filesystem& files, const std::string& folder) {
+  try {
+    if (!files.status(lock_of(folder))) return Json::object();
+    const Json holder =
+        Json::parse(read_whole_file(files, lock_of(folder)), nullptr, /*allow_exceptions=*/false);
+    return holder.is_object() ? holder : Json::object();
+  } catch (const FileError&) {
+    return Json::object();
+  }
+}
+
+/// In the same file: a rename would put another in its place. Without it the lock holds as well.
+void write_name(Filesystem& files, const std::string& folder, const Json& own) {
+  try {
+    const auto file = files.create(lock_of(folder));
+    file->write(own.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    file->close();
+  } catch (const FileError&) {
+    // What it says is for messages, and for who starts the job again.
+  }
+}
+
+/// Slurm starts a job again only when it has ended everywhere; a file server may not know yet.
+bool is_earlier_self(const Json& holder, const Json& own) {
+  const std::string job = text_of(own, "slurm_job");
+  return !job.empty() && job == text_of(holder, "slurm_job") &&
+         text_of(holder, "slurm_restart") != text_of(own, "slurm_restart");
+}
+
+std::string describe_holder(const Json& holder) {
+  const std::string job = text_of(holder, "slurm_job");
+  if (text_of(holder, "host").empty()) return "another job";
+  return "process " + text_of(holder, "process") + " on " + text_of(holder, "host") +
+         (job.empty() ? "" : " (Slurm job " + job + ")");
+}
+
+}  // namespace
+
+std::unique_ptr<FileLock> take_run_folder(Filesystem& files, const std::string& folder, double patience) {
+  const Json own = own_name();
+  const SteadyClock clock;
+  try {
+    auto lock = files.try_lock(lock_of(folder), Filesystem::LockKind::exclusive);
+    for (const double end = clock.now() + patience; !lock && clock.now() < end;) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      lock = files.try_lock(lock_of(folder), Filesystem::LockKind::exclusive);
+    }
+    if (!lock) {
+      const Json holder = holder_of(files, folder);
+      if (is_earlier_self(holder, own)) {
+        log_warning("the lock on '" + folder + "' is that of this Slurm job before it was requeued");
+        return nullptr;
+      }
+      throw ConfigError(
+          "", "the run's folder '" + folder + "' is in use: " + describe_holder(holder) + " writes there",
+          "wait for its end or stop it; or start a run of its own, without --ckpt_path last or auto");
+    }
+    write_name(files, folder, own);
+    if (!lock->share()) return take_run_folder(files, folder, 0);
+    return lock;
+  } catch (const FileError& error) {
+    log_warning("another job that writes into the same folder would not be noticed: " + message_of(error));
+    return nullptr;
+  }
+}
+
+std::unique_ptr<FileLock> join_run_folder(Filesystem& files, const std::string& folder) {
+  try {
+    return files.try_lock(lock_of(folder), Filesystem::LockKind::shared);
+  } catch (const FileError&) {
+    return nullptr;  // rank 0 has said so
+  }
+}
+
+std::string restarter_of(Filesystem& files, const std::string& folder) {
+  return text_of(holder_of(files, folder), "restarter");
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,200 @@
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <random>
+
+#include "support/catch.h"
+#include "support/run_files.h"
+#include "support/run_program.h"
+#include "support/running_program.h"
+
+/// `--max_restarts`, and whose a run's folder is.
+namespace cxtrain::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A fit of the built-in example that starts its ranks itself, and whose checkpoints come often.
+std::string restarted(const TempDir& dir, int ranks, const std::string& options) {
+  return std::string(CXTRAIN_BIN_DIR) +
+         "/cxtrain_mpi fit --accelerator cpu --enable_progress_bar false --devices " + std::to_string(ranks) +
+         " --data.batch_size " + std::to_string(48 / ranks) +
+         " --log_every_n_steps 5 --checkpoint.every_n_train_steps 10 --default_root_dir " + dir.path() + " " +
+         options;
+}
+
+nlohmann::json restarted_end(const TempDir& dir) {
+  // A job that died before its first checkpoint began anew, in a folder of its own.
+  for (int number = 20; number > 0; --number) {
+    const std::string file = dir.path() + "/cxtrain_logs/version_" + std::to_string(number) + "/run.json";
+    if (fs::exists(file)) return nlohmann::json::parse(slurp(file));
+  }
+  return run_json(dir);
+}
+
+/// The processes of the program that write below this folder, the one that starts the others among them.
+std::vector<pid_t> processes_of(const TempDir& dir) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string words = slurp(entry.path().string() + "/cmdline");
+    if (words.starts_with(CXTRAIN_BIN_DIR) && words.find(dir.path()) != std::string::npos)
+      found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+/// Of the newest checkpoint; -1: there is none.
+int newest_step(const TempDir& dir) {
+  int newest = -1;
+  std::error_code moved;  // a checkpoint is renamed while it is looked at
+  for (fs::recursive_directory_iterator entry(dir.path(), moved), end; !moved && entry != end;
+       entry.increment(moved)) {
+    const std::string path = entry->path();
+    const std::size_t step = path.rfind("step=");
+    if (step != std::string::npos && path.ends_with(".ckpt"))
+      newest = std::max(newest, std::atoi(path.c_str() + step + 5));
+  }
+  return newest;
+}
+
+bool has_checkpoint(const TempDir& dir) { return newest_step(dir) >= 0; }
+
+TEST_CASE("a job that is killed again and again ends with the bits of an undisturbed one", "[restarts]") {
+  const int ranks = GENERATE(1, 2, 3);
+  const std::string strategy = ranks == 3 ? "--strategy ddp_spawn " : "";
+  const TempDir calm, dir;
+  const std::string options = strategy + "--max_epochs 200 --seed 3 ";
+  REQUIRE(run_command(restarted(calm, ranks, options)).status == 0);
+  RunningProgram program(restarted(dir, ranks, options + "--max_restarts 9"));
+  std::mt19937 random(ranks);
+  int step = -1;  // that it has come to before each kill, or it would be given up
+  for (int kills = 0; kills < 3; ++kills) {
+    std::vector<pid_t> victims;
+    // The one that starts the others is the program's first process.
+    const auto others = [&] {
+      victims = processes_of(dir);
+      std::erase(victims, program.process());
+      return static_cast<int>(victims.size()) >= ranks && newest_step(dir) > step;
+    };
+    if (!becomes_true([&] { return others() || program.has_ended(); })) break;
+    if (program.has_ended()) break;
+    step = newest_step(dir);
+    kill(victims[random() % victims.size()], SIGKILL);
+    becomes_true([&] {
+      const auto now = processes_of(dir);
+      return std::none_of(now.begin(), now.end(), [&](pid_t each) {
+        return std::find(victims.begin(), victims.end(), each) != victims.end();
+      });
+    });
+  }
+  const ProgramResult result = program.wait();
+  INFO(result.output);
+  CHECK(result.status == 0);
+  CHECK_THAT(result.output, Catch::Contains("restart 1 of 9"));
+  CHECK_THAT(result.output, Catch::Contains(" of training are kept"));
+  const nlohmann::json end = restarted_end(dir), expected = run_json(calm);
+  CHECK(end["status"] == "done");
+  CHECK(end["parameters_sha256"] == expected["parameters_sha256"]);
+  CHECK(end["metrics"] == expected["metrics"]);
+  CHECK(processes_of(dir).empty());
+}
+
+TEST_CASE("a job that fails at the same step again and again is given up with 93", "[restarts]") {
+  const bool dies = GENERATE(true, false);
+  const TempDir dir;
+  const ProgramResult result = run_command(
+      restarted(dir, 2,
+                std::string("--max_epochs 60 --max_restarts 50 --checkpoint.save_top_k -1 --plugin ") +
+                    CXTRAIN_TEST_PLUGIN_DIR +
+                    "/fragile.so --callbacks.fragile.rank 1 --callbacks.fragile.ranks 2 "
+                    "--callbacks.fragile.step 25 --callbacks.fragile.dies " +
+                    (dies ? "true" : "false")));
+  INFO(result.output);
+  CHECK(result.status == 93);
+  CHECK_THAT(result.output,
+             Catch::Contains("and rank 1 was the first to end; restart 1 of 50, from step 20 of"));
+  CHECK_THAT(result.output, Catch::Contains("restart 2 of 50, from the checkpoint before the newest"));
+  CHECK_THAT(result.output,
+             Catch::Contains("failed 3 times since the checkpoint of step 20 and came no further"));
+  CHECK_THAT(result.output, !Catch::Contains("restart 3"));
+}
+
+TEST_CASE("a rank that always fails is left out, and the steps keep their samples", "[restarts]") {
+  const TempDir calm, dir;
+  REQUIRE(run_command(restarted(calm, 2, "--max_epochs 3 --seed 3")).status == 0);
+  const ProgramResult result =
+      run_command(restarted(dir, 4,
+                            std::string("--max_epochs 3 --seed 3 --max_restarts 50 --min_ranks 2 --plugin ") +
+                                CXTRAIN_TEST_PLUGIN_DIR +
+                                "/fragile.so --callbacks.fragile.rank 2 --callbacks.fragile.ranks 4 "
+                                "--callbacks.fragile.step 15"));
+  INFO(result.output);
+  REQUIRE(result.status == 0);
+  CHECK_THAT(result.output,
+             Catch::Contains("rank 2 has ended the job twice since the checkpoint of step 10, so 3 "
+                             "ranks go on without it"));
+  const nlohmann::json end = restarted_end(dir), expected = run_json(calm);
+  CHECK(end["world_size"] == 3);
+  CHECK(end["global_step"] == expected["global_step"]);
+  CHECK(end["metrics"]["val_loss"].get<double>() ==
+        Approx(expected["metrics"]["val_loss"].get<double>()).epsilon(1e-2));
+}
+
+TEST_CASE("signals to the one that starts a job again reach the job, which is not started again",
+          "[restarts]") {
+  struct Row {
+    int signal, status;
+  };
+  const Row row = GENERATE(Row{SIGUSR1, 75}, Row{SIGINT, -1}, Row{SIGTERM, -1});
+  const TempDir dir;
+  RunningProgram program(restarted(dir, 2, "--max_epochs 100000 --max_restarts 5"));
+  REQUIRE(becomes_true([&] { return has_checkpoint(dir); }));
+  program.send(row.signal);
+  const ProgramResult result = program.wait();
+  INFO(result.output);
+  // mpirun's own, which depends on what its ranks came to in the second that it gives them.
+  CHECK((row.status < 0 ? result.status != 124 : result.status == row.status));
+  CHECK_THAT(result.output, !Catch::Contains("restart 1"));
+  CHECK(processes_of(dir).empty());
+}
+
+TEST_CASE("a job whose starter is killed ends", "[restarts]") {
+  const TempDir dir;
+  RunningProgram program(restarted(dir, 2, "--max_epochs 100000 --max_restarts 5"));
+  REQUIRE(becomes_true([&] { return has_checkpoint(dir); }));
+  program.send(SIGKILL);
+  CHECK(becomes_true([&] { return processes_of(dir).empty(); }));
+}
+
+TEST_CASE("of two jobs that go on in one folder the second is refused", "[restarts]") {
+  const TempDir dir;
+  RunningProgram first(restarted(dir, 1, "--max_epochs 100000 "));
+  REQUIRE(becomes_true([&] { return has_checkpoint(dir); }));
+  const ProgramResult second =
+      run_command(restarted(dir, 1, "--max_epochs 100000 --ckpt_path auto --timeout_seconds 4"));
+  INFO(second.output);
+  CHECK(second.status == 2);
+  CHECK_THAT(second.output,
+             Catch::Contains("is in use: process " + std::to_string(first.process()) + " on "));
+  CHECK_FALSE(first.has_ended());
+  first.send(SIGUSR1);
+  CHECK(first.wait().status == 75);
+  CHECK(run_command(restarted(dir, 1,
+                              "--max_steps 100000 --max_time 00:00:00:01 --ckpt_path " + dir.path() +
+                                  "/cxtrain_logs/version_0"))
+            .status == 0);
+}
+
+TEST_CASE("restarts are refused where nobody could start the job again", "[restarts]") {
+  const ProgramResult launched = run_ranks(2, "--max_restarts 3 --accelerator cpu");
+  CHECK(launched.status == 2);
+  CHECK_THAT(launched.output, Catch::Contains("mpirun has started the ranks"));
+  CHECK_THAT(launched.output, Catch::Contains("--devices 2"));
+  CHECK_THAT(run_program("--min_ranks 1").output, Catch::Contains("add --max_restarts N"));
+  CHECK_THAT(run_program("--max_restarts -1").output, Catch::Contains("max_restarts"));
+}
+
+}  // namespace
+}  // namespace cxtrain::test

@@ -1,0 +1,95 @@
+#include "cxtrain/report/run_lease.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/cluster/launch_environment.h"
+#include "support/catch.h"
+#include "support/faulty_filesystem.h"
+#include "support/temp_dir.h"
+
+using namespace cxtrain;
+
+namespace {
+
+/// A variable of the environment, while it lives.
+struct LeaseVariable {
+  LeaseVariable(const char* name, const char* value) : name(name) { setenv(name, value, 1); }
+  ~LeaseVariable() { unsetenv(name); }
+  const char* name;
+};
+
+}  // namespace
+
+TEST_CASE("one job has a run's folder, however many ranks it has", "[lease]") {
+  test::FaultyFilesystem files;
+  files.make_directory("/run");
+  auto first = take_run_folder(files, "/run", 0);
+  auto second = join_run_folder(files, "/run");
+  CHECK(first);
+  CHECK(second);
+  first.reset();
+  // Its rank 0 has died; another rank may still write.
+  CHECK_THROWS_WITH(take_run_folder(files, "/run", 0),
+                    test::contains("the run's folder '/run' is in use: process " + std::to_string(getpid())));
+  second.reset();
+  CHECK(take_run_folder(files, "/run", 0));
+}
+
+TEST_CASE("a job waits for the end of the one before it", "[lease]") {
+  const test::TempDir dir;
+  const std::string folder = dir.path();
+  int holds[2], ends[2];
+  REQUIRE(pipe(holds) == 0);
+  REQUIRE(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto lease = take_run_folder(real_filesystem(), folder, 0);
+    char word = 'x';
+    static_cast<void>(!write(holds[1], &word, 1));
+    static_cast<void>(!read(ends[0], &word, 1));
+    usleep(300'000);  // it is still ending when the other one looks
+    _exit(lease ? 0 : 1);
+  }
+  char word = 0;
+  REQUIRE(read(holds[0], &word, 1) == 1);
+  CHECK_THROWS_WITH(take_run_folder(real_filesystem(), folder, 0),
+                    test::contains("process " + std::to_string(child) + " on "));
+  REQUIRE(write(ends[1], &word, 1) == 1);
+  CHECK(take_run_folder(real_filesystem(), folder, 60));
+  int status = 1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+}
+
+TEST_CASE("a requeued Slurm job is not held up by the lock of its earlier self", "[lease]") {
+  test::FaultyFilesystem files;
+  files.make_directory("/run");
+  const LeaseVariable job("SLURM_JOB_ID", "17");
+  const auto lease = take_run_folder(files, "/run", 0);
+  CHECK_THROWS_WITH(take_run_folder(files, "/run", 0), test::contains("(Slurm job 17)"));
+  const LeaseVariable restarts("SLURM_RESTART_COUNT", "1");
+  CHECK_NOTHROW(take_run_folder(files, "/run", 0));
+}
+
+TEST_CASE("a run's folder says who starts its job again", "[lease]") {
+  test::FaultyFilesystem files;
+  files.make_directory("/run");
+  CHECK(restarter_of(files, "/run").empty());
+  const LeaseVariable name(kRestarterVariable, "me");
+  take_run_folder(files, "/run", 0);
+  CHECK(restarter_of(files, "/run") == "me");
+}
+
+TEST_CASE("a disk without locks is warned of, and on a full one a lock holds all the same", "[lease]") {
+  test::FaultyFilesystem files;
+  files.make_directory("/run");
+  files.fail({.call = 0, .error = ENOTSUP, .kind = test::FaultyFilesystem::Call::try_lock});
+  CHECK_FALSE(take_run_folder(files, "/run", 0));
+  files.heal();
+  files.fail({.call = 0, .error = ENOSPC, .kind = test::FaultyFilesystem::Call::write});
+  CHECK(take_run_folder(files, "/run", 0));
+}
