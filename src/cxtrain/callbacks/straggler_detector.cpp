@@ -33,21 +33,21 @@ std::optional<StragglerDetector::Straggler> StragglerDetector::add(std::span<con
   in_a_row_.push_back(window);
   if (in_a_row_.size() < limits_.windows || window.rank == found_) return std::nullopt;
 
-  Straggler average{window.rank};
-  for (const Straggler& each : in_a_row_) {
-    average.seconds += each.seconds / static_cast<double>(in_a_row_.size());
-    average.others_seconds += each.others_seconds / static_cast<double>(in_a_row_.size());
-  }
-  if (average.seconds < (1 + limits_.on_average) * average.others_seconds ||
-      average.seconds < average.others_seconds + limits_.seconds)
+  std::vector<Straggler> by_excess = in_a_row_;
+  std::sort(by_excess.begin(), by_excess.end(), [](const Straggler& a, const Straggler& b) {
+    return a.seconds * b.others_seconds < b.seconds * a.others_seconds;
+  });
+  const Straggler& usual = by_excess[(by_excess.size() - 1) / 2];
+  if (usual.seconds < (1 + limits_.in_most) * usual.others_seconds ||
+      usual.seconds < usual.others_seconds + limits_.seconds)
     return std::nullopt;
   found_ = window.rank;
   recovered_ = 0;
-  return average;
+  return usual;
 }
 
 double typical_step(std::vector<double> steps) {
-  const std::size_t kept = steps.size() - steps.size() / 5;
+  const std::size_t kept = steps.size() - 2 * steps.size() / 5;
   std::nth_element(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(kept - 1), steps.end());
   const auto end = steps.begin() + static_cast<std::ptrdiff_t>(kept);
   return std::accumulate(steps.begin(), end, 0.0) / static_cast<double>(kept);

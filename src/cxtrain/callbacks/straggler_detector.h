@@ -9,13 +9,13 @@ namespace cxtrain {
 
 /// Tells whether one rank is slower than the others, from what each takes for its own work in a step. A rank
 /// counts as slower when it was the slowest in several windows of steps in a row, clearly in each and a good
-/// deal in all of them together: what happens once, or to one rank after the other, is noise. Pure.
+/// deal in most of them: what happens once, or to one rank after the other, is noise. Pure.
 class StragglerDetector {
  public:
-  /// A rank that is found has taken so much more than the others, of which the median counts: in each window,
-  /// and on average over `windows` of them.
+  /// A rank that is found has taken so much more than the others, of which the median counts: in each of
+  /// `windows` windows, and in all but less than half of them (of four: three).
   struct Limits {
-    double in_each = 0.05, on_average = 0.15;
+    double in_each = 0.05, in_most = 0.15;
     std::size_t windows = 4;
     double seconds = 0.001;  ///< of a step; what costs less is not worth a word
   };
@@ -39,7 +39,7 @@ class StragglerDetector {
   std::size_t recovered_ = 0;        ///< windows since in which it was not slower
 };
 
-/// What a step takes when nothing comes between: the mean of the shortest four fifths.
+/// What a step takes when nothing comes between: the mean of the shortest three fifths.
 double typical_step(std::vector<double> steps);
 
 }  // namespace cxtrain
