@@ -55,6 +55,8 @@ class FakeRun final : public RunView {
   bool take_save_request() override { return false; }
   void save_checkpoint(const StateDict&, SaveRequest) override {}
   std::string of_rank_zero(std::string text) override { return text; }
+  std::vector<std::string> of_all_ranks(const std::string& text) override { return {text}; }
+  std::vector<std::pair<std::string, std::string>> parameter_checksums() override { return {}; }
   Filesystem& files() override { throw std::logic_error("no files here"); }
   void checkpoint_saved(double) override {}
   std::int64_t checkpoints_saved() const override { return 0; }

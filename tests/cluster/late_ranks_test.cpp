@@ -35,19 +35,29 @@ class Answering {
 TEST_CASE("a roll call tells who waits, who is busy, who is silent and who is gone") {
   RollCall me(place(0, 5)), waiting(place(1, 5)), busy(place(2, 5)), silent(place(3, 5));
   {
-    const Answering one(waiting, {.rank = 11, .process = 1, .waiting = true, .operation = "all_reduce"});
-    const Answering two(busy, {.rank = 12, .process = 2});
+    const Answering one(waiting, {.rank = 11,
+                                  .process = 1,
+                                  .waiting = true,
+                                  .operation = "all_reduce",
+                                  .number = 1234,
+                                  .of_watched_work = true});
+    const Answering two(busy, {.rank = 12, .process = 2, .number = 1233});
     const auto answers =
         me.ask({.rank = 10, .process = 3, .waiting = true, .late = true}, std::chrono::milliseconds(500));
     REQUIRE(answers.size() == 4);
     CHECK(answers[0].presence == Presence::waiting);
     CHECK(answers[0].state.rank == 11);
     CHECK(answers[0].state.operation == "all_reduce");
+    CHECK(answers[0].state.number == 1234);
+    CHECK(answers[0].state.of_watched_work);
     CHECK(answers[1].presence == Presence::busy);
     CHECK(answers[1].state.process == 2);
+    CHECK(answers[1].state.number == 1233);
+    CHECK_FALSE(answers[1].state.of_watched_work);
     CHECK(answers[2].presence == Presence::silent);
     CHECK(answers[3].presence == Presence::gone);
   }
+  CHECK(busy.questions() == 1);
   CHECK(waiting.reporter() == 10);  // a rank that was asked leaves the word to the one that asked
 }
 

@@ -118,6 +118,7 @@ TEST_CASE("values out of range", "[config]") {
       {[](Options& o) { o.trainer.check_val_every_n_epoch.reset(); },
        "val_check_interval: 1.0 is a fraction"},
       {[](Options& o) { o.trainer.fast_dev_run = -1; }, "fast_dev_run: -1"},
+      {[](Options& o) { o.trainer.max_skipped_steps = -1; }, "max_skipped_steps: -1 is too small"},
       {[](Options& o) { o.trainer.num_sanity_val_steps = -2; }, "num_sanity_val_steps: -2"},
       {[](Options& o) { o.trainer.reload_dataloaders_every_n_epochs = -1; },
        "reload_dataloaders_every_n_epochs: -1 is too small"},

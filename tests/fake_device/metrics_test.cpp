@@ -4,6 +4,7 @@
 #include "cxtrain/trainer/host_values.h"
 #include "cxtrain/trainer/metric_store.h"
 #include "cxtrain/trainer/run.h"
+#include "cxtrain/trainer/skipped_steps.h"
 #include "fake_run.h"
 #include "fixture.h"
 
@@ -99,6 +100,18 @@ TEST_CASE_METHOD(test::TwoFakeDevices, "a loss or a parameter that is not finite
     CHECK_THAT(error.what(), test::contains(in_loss ? "the loss is" : "the parameter first.weight"));
   }
   CHECK(model.training_steps == 6);
+}
+
+TEST_CASE_METHOD(test::TwoFakeDevices, "too many skipped steps in a row are found soon, and no others") {
+  const auto flag = [&](double value) { return at::full({1}, value, at::device(device).dtype(at::kFloat)); };
+  const at::Tensor skipped = flag(1), done = flag(0);
+  SkippedSteps steps(8, device);
+  for (int i = 0; i < 40; ++i) CHECK_FALSE(steps.too_many(i % 8 == 7 ? done : skipped));
+  int found = 1;
+  while (!steps.too_many(skipped)) REQUIRE(++found < 20);
+  CHECK(found == 9);  // it looks at every second step, and a step later has the answer
+  SkippedSteps never(0, device);
+  for (int i = 0; i < 40; ++i) CHECK_FALSE(never.too_many(skipped));
 }
 
 namespace {

@@ -22,8 +22,15 @@ class Faulty : public Module {
     if (fault_ == "start" && mine()) throw std::runtime_error("no luck at the start");
   }
   at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    if (fault_ == "slow")
+      std::this_thread::sleep_for(std::chrono::milliseconds(global_rank() == rank_ ? 60 : 40));
+    if (global_step() == step_ && fault_ == "flip" && global_rank() == rank_) flip_a_bit();
     if (global_step() == step_ && mine()) {
       if (fault_ == "throw") throw std::runtime_error("the well is dry");
+      if (fault_ == "crash") *nowhere_ = 1;
+      if (fault_ == "terminate") std::thread([] { throw std::runtime_error("the thread is torn"); }).join();
+      for (volatile bool forever = fault_ == "loop"; forever;) {
+      }
       if (fault_ == "freeze") std::this_thread::sleep_for(std::chrono::hours(1));
     }
     return layer_->forward(batch[0]).mean();
@@ -34,6 +41,13 @@ class Faulty : public Module {
  private:
   bool mine() { return is_global_zero() == (rank_ == 0); }
 
+  /// The lowest but eleven of the mantissa of one weight.
+  void flip_a_bit() {
+    const at::NoGradGuard no_grad;
+    layer_->weight.detach().view(at::kInt)[0][2].bitwise_xor_(1 << 11);
+  }
+
+  volatile int* nowhere_ = nullptr;
   std::string fault_;
   std::int64_t rank_, step_;
   torch::nn::Linear layer_{nullptr};
@@ -42,10 +56,17 @@ class Faulty : public Module {
 }  // namespace
 
 CXTRAIN_PLUGIN("model faulty", [](Registry& registry) {
-  registry.add<Module>(
-      "faulty", "goes wrong where it is told to",
-      {{"fault", ArgumentSpec::Type::text, "throw", "what happens", {"throw", "freeze", "start", "none"}},
-       {"rank", ArgumentSpec::Type::integer, "1", "0, or another for all others", {}},
-       {"step", ArgumentSpec::Type::integer, "5", "at which step", {}}},
-      [](const Arguments& arguments) { return std::make_unique<Faulty>(arguments); });
+  registry.add<Module>("faulty", "goes wrong where it is told to",
+                       {{"fault",
+                         ArgumentSpec::Type::text,
+                         "throw",
+                         "what happens",
+                         {"throw", "freeze", "loop", "crash", "terminate", "flip", "slow", "start", "none"}},
+                        {"rank",
+                         ArgumentSpec::Type::integer,
+                         "1",
+                         "0, or another for all others; slow and flip: this one",
+                         {}},
+                        {"step", ArgumentSpec::Type::integer, "5", "at which step", {}}},
+                       [](const Arguments& arguments) { return std::make_unique<Faulty>(arguments); });
 })

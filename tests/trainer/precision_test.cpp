@@ -59,6 +59,37 @@ TEST_CASE("each precision computes in its dtypes and learns what float32 learns"
                      row.tolerance));
 }
 
+/// Its gradients are so many times as large.
+class Steep : public test::Regression {
+ public:
+  explicit Steep(double factor) : factor_(factor) {}
+  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    return Regression::training_step(batch, idx) * factor_;
+  }
+
+ private:
+  double factor_;
+};
+
+TEST_CASE("a training that skips too many steps in a row ends, and names a gradient") {
+  SoloWorld world;
+  ToyData data(256, 8);
+  const auto train = [&](double factor, std::int64_t most) {
+    const test::TempDir dir;
+    Options options = test::quiet(dir.path());
+    options.trainer.precision = "16-mixed";
+    options.trainer.max_skipped_steps = most;
+    Steep model(factor);
+    Trainer trainer(world, options);
+    return trainer.fit(model, data).global_step;
+  };
+  const double infinite = std::numeric_limits<double>::infinity();
+  CHECK_THROWS_WITH(train(infinite, 7), test::contains("epoch 0, step 6: the gradient of first.weight is not "
+                                                       "finite, and so were gradients of 7 steps in a row"));
+  CHECK(train(infinite, 0) == 32);
+  CHECK(train(1e4, 100) == 32);  // the scale has to come down, and does
+}
+
 TEST_CASE(
     "the loss scale halves after an overflow, doubles after a long good spell, and a skipped step changes "
     "nothing") {

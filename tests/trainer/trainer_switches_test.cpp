@@ -60,6 +60,14 @@ class Sick : public Regression {
   bool sick_loss_;
 };
 
+/// One of its parameters becomes infinite, which no loss has shown yet.
+class Broken : public Regression {
+ public:
+  void on_before_optimizer_step() override {
+    second->bias.mutable_grad()[0] = std::numeric_limits<float>::infinity();
+  }
+};
+
 TEST_CASE("terminate_on_nan ends training at a loss or a parameter that is not finite, and names it") {
   Setting setting;
   ToyData data(32, 8);
@@ -70,6 +78,9 @@ TEST_CASE("terminate_on_nan ends training at a loss or a parameter that is not f
   CHECK_THROWS_WITH(setting.fit(again, data), test::contains("the loss is nan"));
   CHECK_THROWS_WITH(setting.fit(parameter, data),
                     test::contains("no longer finite") || test::contains("the loss is"));
+  Broken broken;
+  CHECK_THROWS_WITH(setting.fit(broken, data),
+                    test::contains("the parameter second.bias is no longer finite"));
 }
 
 /// Gives another dataset each time it is asked.

@@ -15,6 +15,7 @@
 #include <iostream>
 
 #include "cxtrain/base/append_file.h"
+#include "cxtrain/base/crash_report.h"
 #include "cxtrain/base/error.h"
 
 namespace logging = boost::log;
@@ -95,6 +96,7 @@ Log::Log(int rank, bool quiet) : rank_(rank), sinks_(std::make_unique<Sinks>()) 
 }
 
 Log::~Log() {
+  if (sinks_->file) report_crashes_to({});
   for (const auto& sink : {sinks_->console, sinks_->file}) {
     if (!sink) continue;
     logging::core::get()->remove_sink(sink);
@@ -111,6 +113,7 @@ void Log::open_file(Filesystem& files, const std::string& directory) {
   if (sinks_->file) logging::core::get()->remove_sink(sinks_->file);
   logging::core::get()->add_sink(file);
   sinks_->file = file;
+  report_crashes_to(path);
 }
 
 void log_detail(const std::string& message) { write(Severity::detail, message); }

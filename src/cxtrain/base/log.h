@@ -21,7 +21,8 @@ class Log {
   Log& operator=(const Log&) = delete;
 
   /// Writes `directory`/rank_K.log from now on, and the file that was written before no more. Every record is
-  /// a line that others can read at once. A line that cannot be written is lost, and nothing else is. `files`
+  /// a line that others can read at once. What is told of a crash goes there, too (base/crash_report.h). A
+  /// line that cannot be written is lost, and nothing else is. `files`
   /// outlives the log. Throws FileError when the file cannot be opened.
   void open_file(Filesystem& files, const std::string& directory);
 

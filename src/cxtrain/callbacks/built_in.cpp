@@ -1,6 +1,7 @@
 #include "cxtrain/callbacks/built_in.h"
 
 #include "cxtrain/callbacks/device_stats.h"
+#include "cxtrain/callbacks/divergence_check.h"
 #include "cxtrain/callbacks/early_stopping.h"
 #include "cxtrain/callbacks/learning_rate_monitor.h"
 #include "cxtrain/callbacks/model_checkpoint.h"
@@ -104,6 +105,16 @@ void register_built_in(Registry& registry) {
   add(registry, "device_stats", "logs load, memory and temperature of the devices", {}, [](const Arguments&) {
     return std::make_unique<DeviceStats>(DeviceStats::Wanted{.device_stats = true});
   });
+  add(registry, "divergence_check", "ends a run whose ranks no longer hold the same parameters",
+      {{"every_n_train_steps",
+        Type::integer,
+        "1000",
+        "compare them after so many steps",
+        {},
+        Range::at_least(1)}},
+      [](const Arguments& arguments) {
+        return std::make_unique<DivergenceCheck>(arguments.integer("every_n_train_steps"));
+      });
   add(registry, "gpu_memory", "logs the GPUs' memory, as --log_gpu_memory does",
       {{"log", Type::text, "all", "of each, or the least and the most",
         words(ChoiceOf<GpuMemoryLog>::words)}},

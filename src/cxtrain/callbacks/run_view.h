@@ -110,6 +110,12 @@ class RunView {
   /// Rank 0's text, on every rank, for decisions about what is on the disk. Every rank calls it at the same
   /// point.
   virtual std::string of_rank_zero(std::string text) = 0;
+  /// Every rank's text, in rank order. Every rank calls it at the same point.
+  virtual std::vector<std::string> of_all_ranks(const std::string& text) = 0;
+  /// The name of each parameter of the model and a checksum of its values as this rank has them, in the order
+  /// of the names: equal on all ranks between two steps. Reads the whole model, from GPUs by way of the host.
+  /// Every rank calls it at the same point.
+  virtual std::vector<std::pair<std::string, std::string>> parameter_checksums() = 0;
   /// Where the run reads and writes.
   virtual Filesystem& files() = 0;
 

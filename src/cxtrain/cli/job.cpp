@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "cxtrain/base/crash_report.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/cluster/launch_environment.h"
@@ -24,7 +25,9 @@ void require_current_folder() {
 
 int prepare_process() {
   require_current_folder();
-  return read_launch_environment().rank;
+  const int rank = read_launch_environment().rank;
+  report_crashes(rank);  // before MPI starts, which has handlers of its own
+  return rank;
 }
 
 }  // namespace
@@ -60,6 +63,7 @@ int Job::abort(const std::string& where, ExitCode code, const std::string& messa
   const WorldFacts& facts = world_->facts();
   log_error("rank " + std::to_string(facts.rank) + " on " + facts.hostname +
             (where.empty() ? "" : ", " + where) + ": " + message);
+  if (facts.size > 1) log_detail(world_->watchdog().record());
   supervisor_.report(static_cast<int>(code));
   world_->abort(static_cast<int>(code));
   return static_cast<int>(code);

@@ -60,6 +60,9 @@ void add_optimisation_options(OptionTable& table) {
       CXTRAIN_MEMBER(trainer.track_grad_norm));
   add({"trainer.terminate_on_nan", "end the training when the loss or a parameter is not finite"},
       CXTRAIN_MEMBER(trainer.terminate_on_nan));
+  add({"trainer.max_skipped_steps",
+       "16-mixed: end the training when so many steps in a row have gradients that are not finite; 0: never"},
+      CXTRAIN_MEMBER(trainer.max_skipped_steps));
   add({"trainer.stochastic_weight_avg", "average the weights of the last epochs"},
       CXTRAIN_MEMBER(trainer.stochastic_weight_avg));
   add({"trainer.auto_lr_find", "look for a learning rate before training"},

@@ -8,13 +8,14 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <type_traits>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
+#include "cxtrain/base/thread_stack.h"
+#include "cxtrain/cluster/process_state.h"
 
 namespace cxtrain {
 namespace {
@@ -37,24 +38,31 @@ constexpr int kQuietSeconds = 10;
 /// How long a node without a missing rank leaves the word to others.
 constexpr int kOtherNodeSeconds = 3;
 
-/// Whether the kernel has stopped it (SIGSTOP, a debugger).
-bool is_stopped(int process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const std::size_t after_name = line.rfind(')');
-  return after_name != std::string::npos && after_name + 2 < line.size() &&
-         (line[after_name + 2] == 'T' || line[after_name + 2] == 't');
+/// ", 1 collective behind (number 1233, rank 0 waits in number 1234)"; empty where the ranks' numbers do not
+/// tell.
+std::string collectives_apart(const RollCall::Answer& answer, const RollCall::State& own) {
+  const RollCall::State& other = answer.state;
+  if (own.number == 0 || other.number == 0 || own.of_watched_work != other.of_watched_work) return "";
+  // One that does not wait has been through its last one, and we have not.
+  const std::string theirs = "number " + std::to_string(other.number),
+                    ours =
+                        "rank " + std::to_string(own.rank) + " waits in number " + std::to_string(own.number);
+  if (other.number == own.number) return ", at the same collective (" + theirs + ")";
+  const bool behind = other.number < own.number;
+  const std::uint64_t by = behind ? own.number - other.number : other.number - own.number;
+  return ", " + std::to_string(by) + (by == 1 ? " collective " : " collectives ") +
+         (behind ? "behind" : "ahead") + " (" + theirs + ", " + ours + ")";
 }
 
 }  // namespace
 
 struct RollCall::Message {
-  static constexpr std::uint32_t kMagic = 0x63783031;
+  static constexpr std::uint32_t kMagic = 0x63783032;
   std::uint32_t magic = kMagic;
   std::int32_t question = 0;
   std::int32_t local_rank = 0, rank = 0, process = 0;
-  std::int32_t waiting = 0, late = 0;
+  std::int32_t waiting = 0, late = 0, of_watched_work = 0;
+  std::uint64_t number = 0;
   char operation[96] = {};
 };
 
@@ -76,6 +84,7 @@ void RollCall::receive(const State& own, std::vector<Answer>* answers) {
   while (recv(socket_.get(), &message, sizeof message, MSG_DONTWAIT) == sizeof message) {
     if (message.magic != Message::kMagic) continue;
     if (message.question != 0) {
+      ++questions_;
       if (!own.late && !reporter_) reporter_ = message.rank;
       Message reply;
       reply.local_rank = local_rank_;
@@ -83,6 +92,8 @@ void RollCall::receive(const State& own, std::vector<Answer>* answers) {
       reply.process = own.process;
       reply.waiting = own.waiting ? 1 : 0;
       reply.late = own.late ? 1 : 0;
+      reply.of_watched_work = own.of_watched_work ? 1 : 0;
+      reply.number = own.number;
       own.operation.copy(reply.operation, sizeof reply.operation - 1);
       send(message.local_rank, reply);
     } else if (answers != nullptr) {
@@ -90,8 +101,8 @@ void RollCall::receive(const State& own, std::vector<Answer>* answers) {
       for (Answer& answer : *answers) {
         if (answer.local_rank != message.local_rank) continue;
         answer.presence = message.waiting != 0 ? Presence::waiting : Presence::busy;
-        answer.state = {message.rank, message.process, message.waiting != 0, message.late != 0,
-                        message.operation};
+        answer.state = {message.rank,      message.process, message.waiting != 0,        message.late != 0,
+                        message.operation, message.number,  message.of_watched_work != 0};
       }
     }
   }
@@ -145,8 +156,10 @@ void LateRanks::set_world(const World& world, std::vector<int> processes) {
   }
 }
 
-RollCall::State LateRanks::state(const char* operation, bool late) const {
-  return {rank_, getpid(), operation != nullptr, late, operation != nullptr ? operation : ""};
+RollCall::State LateRanks::state(const Watchdog::Subject& subject, bool late) const {
+  const bool waits = subject.operation != nullptr;
+  return {
+      rank_, getpid(), waits, late, waits ? subject.operation : "", subject.number, subject.of_watched_work};
 }
 
 void LateRanks::set_where(std::function<std::string()> where) {
@@ -160,7 +173,12 @@ std::string LateRanks::where() const {
   return text.empty() ? text : ", " + text;
 }
 
-void LateRanks::answer(const char* operation) { roll_call_.answer(state(operation, false)); }
+void LateRanks::answer(const Watchdog::Subject& subject) {
+  const int questions = roll_call_.questions();
+  roll_call_.answer(state(subject, /*late=*/false));
+  if (subject.operation != nullptr || roll_call_.questions() == questions) return;
+  log_detail("others wait for this rank; " + stack_of_main_thread(kPatience));
+}
 
 std::string LateRanks::name_of(const RollCall::Answer& answer) const {
   const auto local = static_cast<std::size_t>(answer.local_rank);
@@ -174,7 +192,8 @@ std::string LateRanks::name_of(const RollCall::Answer& answer) const {
   return rank + (process != 0 ? " (process " + std::to_string(process) + ")" : "") + " on " + hostname_;
 }
 
-std::string LateRanks::who_is_missing(const std::vector<RollCall::Answer>& answers) const {
+std::string LateRanks::who_is_missing(const std::vector<RollCall::Answer>& answers,
+                                      const RollCall::State& own) const {
   std::string missing;
   for (const RollCall::Answer& answer : answers) {
     if (answer.presence == RollCall::Presence::waiting) continue;
@@ -185,12 +204,32 @@ std::string LateRanks::who_is_missing(const std::vector<RollCall::Answer>& answe
                            ? (ranks_.empty() ? " has not come so far, or has ended" : " has ended")
                        : stopped ? " is stopped"
                                  : " is stopped, or hangs in the kernel: it does not answer";
-    missing += (missing.empty() ? "" : "; ") + name_of(answer) + what;
+    missing += (missing.empty() ? "" : "; ") + name_of(answer) + what + collectives_apart(answer, own);
   }
   return missing;
 }
 
-void LateRanks::save() const {
+std::string LateRanks::who_went_astray(const std::vector<RollCall::Answer>& answers,
+                                       const RollCall::State& own) const {
+  for (const RollCall::Answer& answer : answers) {
+    const bool counts = answer.state.of_watched_work == own.of_watched_work;
+    if (answer.state.operation == own.operation && (!counts || answer.state.number == own.number)) continue;
+    return name_of(answer) + " waits in " + answer.state.operation + " instead" +
+           collectives_apart(answer, own) + ": the ranks have gone different ways through the program";
+  }
+  return {};
+}
+
+void LateRanks::log_other_processes() const {
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    if (processes_[i] == getpid()) continue;
+    log_detail("the kernel says of rank " + std::to_string(ranks_[i]) + " (process " +
+               std::to_string(processes_[i]) + "): " + state_of_process(processes_[i]));
+  }
+}
+
+void LateRanks::save(const std::string& record) const {
+  log_detail(record);
   if (world_ != nullptr) world_->say_last_words(static_cast<int>(ExitCode::terminated));
 }
 
@@ -203,14 +242,15 @@ void LateRanks::wait_for_reporter(const RollCall::State& own, int seconds) {
   }
 }
 
-void LateRanks::report(const char* operation, double seconds, const std::string& missing) const {
+void LateRanks::report(const std::string& operation, double seconds, const std::string& missing) const {
   log_error(missing + ": rank " + std::to_string(rank_) + where() + ", has waited in " + operation + " for " +
             std::to_string(static_cast<int>(seconds)) + " s (--timeout_seconds sets the limit)");
 }
 
-void LateRanks::end_broken(const char* error) {
+void LateRanks::end_broken(const char* error, const std::string& record) {
   const int status = static_cast<int>(ExitCode::failure);
   log_error("rank " + std::to_string(rank_) + " on " + hostname_ + where() + ": " + error);
+  log_detail(record);
   if (world_ != nullptr) {
     world_->say_last_words(status);
     world_->report_end(status);
@@ -218,9 +258,9 @@ void LateRanks::end_broken(const char* error) {
   _exit(status);
 }
 
-void LateRanks::end_job(const char* operation, double seconds) {
+void LateRanks::end_job(const Watchdog::Subject& subject, double seconds, const std::string& record) {
   const int status = static_cast<int>(ExitCode::failure);
-  const RollCall::State own = state(operation, /*late=*/true);
+  const RollCall::State own = state(subject, /*late=*/true);
   std::vector<RollCall::Answer> answers;
   if (!roll_call_.reporter()) answers = roll_call_.ask(own, kPatience);
   const auto before_me = [&](const RollCall::Answer& answer) {
@@ -228,20 +268,19 @@ void LateRanks::end_job(const char* operation, double seconds) {
   };
   const bool another = roll_call_.reporter() || std::any_of(answers.begin(), answers.end(), before_me);
   if (world_ != nullptr) world_->say_last_words(status);
+  log_detail(record);
+  log_other_processes();
+  log_detail(stack_of_main_thread(kPatience));
   if (another) wait_for_reporter(own, kQuietSeconds);
-  std::string missing = who_is_missing(answers);
+  std::string missing = who_is_missing(answers, own);
   if (!another && missing.empty() && num_nodes_ > 1) wait_for_reporter(own, kOtherNodeSeconds);
   if (!another) {
-    for (const RollCall::Answer& answer : answers) {
-      if (!missing.empty() || answer.state.operation == operation) continue;
-      missing = name_of(answer) + " waits in " + answer.state.operation +
-                " instead: the ranks have gone different ways through the program";
-    }
+    if (missing.empty()) missing = who_went_astray(answers, own);
     if (missing.empty()) {
       missing = num_nodes_ > 1 ? "a rank of another node is stopped, slow or gone"
                                : "a rank is stopped, slow or elsewhere in the program";
     }
-    report(operation, seconds, missing);
+    report(own.operation, seconds, missing);
   }
   if (world_ != nullptr) world_->report_end(status);
   // Not by MPI, which the other thread is inside; the launcher ends the job when a rank is gone.

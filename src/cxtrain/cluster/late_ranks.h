@@ -10,6 +10,7 @@
 
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/cluster/watchdog.h"
 #include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
@@ -30,6 +31,9 @@ class RollCall {
     bool waiting = false;        ///< in an operation that needs the others
     bool late = false;           ///< ... for longer than it may
     std::string operation = {};  ///< the one that it waits in
+    /// Of what it waits for, or else of what it waited for last (`FlightRecorder::number`); 0: nothing.
+    std::uint64_t number = 0;
+    bool of_watched_work = false;  ///< counts by itself
   };
   enum class Presence { waiting, busy, silent, gone };
   struct Answer {
@@ -51,6 +55,8 @@ class RollCall {
   /// Asks the other ranks of the node, and answers theirs meanwhile. Ranks that have said nothing after
   /// `patience` are silent.
   std::vector<Answer> ask(const State& own, std::chrono::milliseconds patience);
+  /// How often this rank was asked so far.
+  int questions() const noexcept { return questions_; }
   /// A rank that found itself late before this one did, and has asked who is missing: it reports.
   std::optional<int> reporter() const noexcept { return reporter_; }
 
@@ -62,11 +68,14 @@ class RollCall {
   std::string job_;
   int local_rank_, local_size_;
   FileDescriptor socket_;
+  int questions_ = 0;
   std::optional<int> reporter_;
 };
 
 /// Ends a job whose ranks do not come together: finds out who is missing, and sees to it that one rank says
-/// so and the others leave quietly. Everything but the setters is called by the watchdog's thread.
+/// so and the others leave quietly. Each writes into its own log file what it knows: its last waits
+/// (`record`), where its main thread is, and what the kernel says of ranks that do not answer. Everything but
+/// the setters is called by the watchdog's thread.
 class LateRanks {
  public:
   /// Before MPI has started: knows what the launcher said.
@@ -77,25 +86,29 @@ class LateRanks {
   void set_where(std::function<std::string()> where);
 
   int descriptor() const noexcept { return roll_call_.descriptor(); }
-  /// Answers other ranks. `operation`: what this one waits in; null: it does not wait.
-  void answer(const char* operation);
+  /// Answers other ranks. `subject`: what this one waits for. Where it does not wait, and was asked, the log
+  /// file gets the stack of its main thread.
+  void answer(const Watchdog::Subject& subject);
 
-  /// This rank has waited in `operation` for too long: reports the ranks that did not come, or waits for
+  /// This rank has waited for `subject` for too long: reports the ranks that did not come, or waits for
   /// another rank to do so. Ends the process.
-  [[noreturn]] void end_job(const char* operation, double seconds);
+  [[noreturn]] void end_job(const Watchdog::Subject& subject, double seconds, const std::string& record);
   /// Something that this rank needs to reach the others is broken: reports `error` and ends the process.
-  [[noreturn]] void end_broken(const char* error);
+  [[noreturn]] void end_broken(const char* error, const std::string& record);
   /// A signal has come, and the wait goes on: writes what would be lost.
-  void save() const;
+  void save(const std::string& record) const;
 
  private:
-  RollCall::State state(const char* operation, bool late) const;
+  RollCall::State state(const Watchdog::Subject& subject, bool late) const;
   std::string name_of(const RollCall::Answer& answer) const;
-  std::string who_is_missing(const std::vector<RollCall::Answer>& answers) const;
+  std::string who_is_missing(const std::vector<RollCall::Answer>& answers, const RollCall::State& own) const;
+  /// Of the ranks that wait, too; empty: they wait for the same as this one.
+  std::string who_went_astray(const std::vector<RollCall::Answer>& answers, const RollCall::State& own) const;
+  void log_other_processes() const;
   void wait_for_reporter(const RollCall::State& own, int seconds);
   /// ", epoch 1, step 230", or nothing.
   std::string where() const;
-  void report(const char* operation, double seconds, const std::string& missing) const;
+  void report(const std::string& operation, double seconds, const std::string& missing) const;
 
   RollCall roll_call_;
   std::atomic<int> rank_;

@@ -43,7 +43,7 @@ MpiComm::~MpiComm() {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized != 0) return;
-  const Watchdog::Wait wait(*watchdog_, "the end of a communicator");
+  const Watchdog::Wait wait(*watchdog_, "the end of a communicator", Watchdog::Wait::Of::some_ranks);
   MPI_Comm_free(&comm_);
 }
 

@@ -51,10 +51,11 @@ class MpiComm {
 
   /// Makes one MPI call that waits for other ranks: `function(comm)` returns its status. Throws
   /// CommunicationError naming `operation` (a literal) where it is an error; the job ends where the others do
-  /// not come.
+  /// not come. `of`: who makes such calls.
   template <class Function>
-  void call(const char* operation, Function&& function) const {
-    const Watchdog::Wait wait(*watchdog_, operation);
+  void call(const char* operation, Function&& function,
+            Watchdog::Wait::Of of = Watchdog::Wait::Of::all_ranks) const {
+    const Watchdog::Wait wait(*watchdog_, operation, of);
     check_mpi(function(comm_), operation);
   }
 

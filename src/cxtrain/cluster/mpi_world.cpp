@@ -57,12 +57,13 @@ MpiWorld::Connection::Connection(double timeout_seconds)
     : late_ranks(read_launch_environment()),
       watchdog(timeout_seconds,
                [this](Watchdog::Cause cause, const char* operation, double seconds) {
-                 if (cause == Watchdog::Cause::signal) return late_ranks.save();
-                 if (cause == Watchdog::Cause::error) late_ranks.end_broken(operation);
-                 late_ranks.end_job(operation, seconds);
+                 const std::string record = watchdog.record();
+                 if (cause == Watchdog::Cause::signal) return late_ranks.save(record);
+                 if (cause == Watchdog::Cause::error) late_ranks.end_broken(operation, record);
+                 late_ranks.end_job(watchdog.subject(), seconds, record);
                },
                {.descriptor = late_ranks.descriptor(),
-                .work = [this](const char* operation) { late_ranks.answer(operation); }}),
+                .work = [this](const Watchdog::Subject& subject) { late_ranks.answer(subject); }}),
       session(watchdog),
       comm(MpiComm::duplicate_of(MPI_COMM_WORLD, watchdog)),
       node_comm(comm.split_by_node()) {}

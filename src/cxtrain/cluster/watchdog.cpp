@@ -36,12 +36,13 @@ Watchdog::~Watchdog() {
   static_cast<void>(write(wake_.get(), &one, sizeof one));
 }
 
-Watchdog::Wait::Wait(Watchdog& watchdog, const char* operation) noexcept
+Watchdog::Wait::Wait(Watchdog& watchdog, const char* operation, Of of) noexcept
     : watchdog_(watchdog),
       number_(watchdog.waits_.load(std::memory_order_relaxed)),
       inside_another_(waiting(number_)) {
   if (inside_another_) return;
   ++number_;
+  watchdog_.recorder_.begin(operation, of == Of::all_ranks);
   watchdog_.operation_.store(operation, std::memory_order_relaxed);
   watchdog_.waits_.store(number_, std::memory_order_release);
 }
@@ -53,12 +54,14 @@ Watchdog::Wait::~Wait() {
        expected = number_) {
     if (expected != number_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  watchdog_.recorder_.end();
 }
 
 void Watchdog::bark(Cause cause, std::uint64_t wait, double seconds) {
   std::uint64_t expected = wait;
   if (!waits_.compare_exchange_strong(expected, wait | kHeld, std::memory_order_acq_rel)) return;  // over
-  bark_(cause, operation_.load(std::memory_order_relaxed), seconds);
+  subject_ = {operation_.load(std::memory_order_relaxed), recorder_.number()};
+  bark_(cause, subject_.operation, seconds);
   waits_.store(wait, std::memory_order_release);
 }
 
@@ -72,22 +75,35 @@ void Watchdog::forget(PendingWork& work) noexcept {
   std::erase_if(pending_, [&](const Pending& pending) { return pending.work == &work; });
 }
 
-const char* Watchdog::look_at_pending(double tick) {
+std::string Watchdog::record() {
+  std::string text = recorder_.text();
   const std::lock_guard lock(pending_mutex_);
-  const char* operation = nullptr;
+  for (const Pending& pending : pending_) {
+    if (pending.operation == nullptr) continue;
+    text += "\n  a device works on number " + std::to_string(pending.number) + ", " + pending.operation +
+            ", for about " + std::to_string(pending.seconds) + " s";
+  }
+  return text;
+}
+
+Watchdog::Subject Watchdog::look_at_pending(double tick) {
+  const std::lock_guard lock(pending_mutex_);
+  Subject subject;
   for (Pending& pending : pending_) {
     const PendingWork::State state = pending.work->look();
+    subject_ = {state.operation, state.number, true};
     if (!state.error.empty()) bark_(Cause::error, state.error.c_str(), pending.seconds);
     const bool same = state.operation != nullptr && state.number == pending.number;
     pending.number = state.number;
+    pending.operation = state.operation;
     pending.seconds = same ? pending.seconds + tick : 0;
-    if (state.operation != nullptr) operation = state.operation;
+    if (state.operation != nullptr) subject = subject_;
     if (pending.seconds > timeout_seconds_.load()) {
       bark_(Cause::deadline, state.operation, pending.seconds);
       pending.seconds = 0;
     }
   }
-  return operation;
+  return subject;
 }
 
 void Watchdog::run(const std::stop_token& stop) {
@@ -102,10 +118,12 @@ void Watchdog::run(const std::stop_token& stop) {
     const Clock::time_point now = Clock::now();
     const double tick = std::min(std::chrono::duration<double>(now - last).count(), kMostPerTick);
     last = now;
-    const char* pending = look_at_pending(tick);
+    const Subject pending = look_at_pending(tick);
     const std::uint64_t waits = waits_.load(std::memory_order_acquire);
     if (sources[1].revents != 0) {
-      duty_.work(waiting(waits) ? operation_.load(std::memory_order_relaxed) : pending);
+      const Subject own{waiting(waits) ? operation_.load(std::memory_order_relaxed) : nullptr,
+                        recorder_.number()};
+      duty_.work(own.operation == nullptr && pending.operation != nullptr ? pending : own);
     }
     if (!waiting(waits) || waits != wait) {
       wait = waits;

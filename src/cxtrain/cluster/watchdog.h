@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/cluster/flight_recorder.h"
 
 namespace cxtrain {
 
@@ -45,11 +46,17 @@ class Watchdog {
   /// not held up.
   using Bark = std::function<void(Cause cause, const char* operation, double seconds)>;
 
-  /// What the thread does besides: called when `descriptor` can be read, with whether and in what the other
-  /// thread waits (null: it does not).
+  /// What is waited for.
+  struct Subject {
+    const char* operation = nullptr;  ///< null: nothing
+    std::uint64_t number = 0;         ///< the recorder's, or that of the watched work
+    bool of_watched_work = false;
+  };
+  /// What the thread does besides: called when `descriptor` can be read, with what the other thread waits
+  /// for.
   struct Duty {
     int descriptor = -1;
-    std::function<void(const char* operation)> work;
+    std::function<void(const Subject& subject)> work;
   };
 
   Watchdog(double timeout_seconds, Bark bark, Duty duty);
@@ -66,11 +73,21 @@ class Watchdog {
   /// The work is not looked at any more. Does nothing for work that is not watched.
   void forget(PendingWork& work) noexcept;
 
-  /// Guards one blocking call: begins with the object and ends with it. Costs two writes to memory. Inside
-  /// another one it has no effect: the outer one counts. `operation` outlives it. Of one thread at a time.
+  /// The waits so far.
+  const FlightRecorder& recorder() const noexcept { return recorder_; }
+  /// For a bark: what it is about.
+  const Subject& subject() const noexcept { return subject_; }
+  /// The waits so far, and what is left of watched work, for a log. Any thread may ask.
+  std::string record();
+
+  /// Guards one blocking call: begins with the object and ends with it. Costs a few writes to memory and is
+  /// noted by the recorder. Inside another one it has no effect: the outer one counts. `operation` outlives
+  /// it. Of one thread at a time.
   class Wait {
    public:
-    Wait(Watchdog& watchdog, const char* operation) noexcept;
+    /// Who goes through it: all ranks of the node, each as often as this one, or some.
+    enum class Of { all_ranks, some_ranks };
+    Wait(Watchdog& watchdog, const char* operation, Of of = Of::all_ranks) noexcept;
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
@@ -85,12 +102,13 @@ class Watchdog {
   struct Pending {
     PendingWork* work;
     std::uint64_t number = 0;
+    const char* operation = nullptr;
     double seconds = 0;  ///< that this operation has gone on
   };
 
   void run(const std::stop_token& stop);
-  /// Returns what goes on; null: nothing.
-  const char* look_at_pending(double tick);
+  /// Returns what goes on.
+  Subject look_at_pending(double tick);
   void bark(Cause cause, std::uint64_t wait, double seconds);
 
   Bark bark_;
@@ -99,7 +117,9 @@ class Watchdog {
   std::atomic<double> timeout_seconds_;
   std::atomic<std::uint64_t> waits_{0};  ///< begun and ended; odd while one goes on
   std::atomic<const char*> operation_{nullptr};
-  std::mutex pending_mutex_;
+  FlightRecorder recorder_;
+  Subject subject_;
+  std::recursive_mutex pending_mutex_;  ///< a bark that is about watched work may ask for the record
   std::vector<Pending> pending_;
   std::jthread thread_;
 };

@@ -60,7 +60,7 @@ Watchdog& SoloWorld::watchdog() {
   return *watchdog_;
 }
 
-void SoloWorld::end(Watchdog::Cause cause, const char* operation, double seconds) const {
+void SoloWorld::end(Watchdog::Cause cause, const char* operation, double seconds) {
   const int status = static_cast<int>(ExitCode::failure);
   const std::string where = where_ ? where_() : std::string();
   log_error("on " + facts().hostname + (where.empty() ? "" : ", " + where) + ": " +
@@ -69,6 +69,7 @@ void SoloWorld::end(Watchdog::Cause cause, const char* operation, double seconds
                  : std::string(operation) + " has not ended within " +
                        std::to_string(static_cast<int>(seconds)) +
                        " s (--timeout_seconds sets the limit): see nvidia-smi and dmesg"));
+  if (watchdog_) log_detail(watchdog_->record());
   say_last_words(status);
   report_end(status);
   _exit(status);  // the other thread may be inside the device's driver

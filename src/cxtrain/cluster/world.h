@@ -130,7 +130,7 @@ class SoloWorld final : public World {
   Watchdog& watchdog() override;
 
  private:
-  [[noreturn]] void end(Watchdog::Cause cause, const char* operation, double seconds) const;
+  [[noreturn]] void end(Watchdog::Cause cause, const char* operation, double seconds);
 
   std::uint64_t begun_ = 0;  ///< the flags of `begin_any`
   double timeout_seconds_ = kDefaultTimeout;

@@ -154,17 +154,19 @@ void mpi_broadcast(const MpiComm& comm, std::byte* data, std::size_t bytes, int 
 
 void mpi_send(const MpiComm& comm, const std::byte* data, std::size_t bytes, int to) {
   for_each_piece(bytes, [&](std::size_t begin, int size) {
-    comm.call("send",
-              [&](MPI_Comm ranks) { return MPI_Send(data + begin, size, MPI_BYTE, to, kTag, ranks); });
+    comm.call(
+        "send", [&](MPI_Comm ranks) { return MPI_Send(data + begin, size, MPI_BYTE, to, kTag, ranks); },
+        Watchdog::Wait::Of::some_ranks);
   });
 }
 
 void mpi_recv(const MpiComm& comm, std::byte* data, std::size_t bytes, int from) {
   for_each_piece(bytes, [&](std::size_t begin, int size) {
     MPI_Status status;
-    comm.call("recv", [&](MPI_Comm ranks) {
-      return MPI_Recv(data + begin, size, MPI_BYTE, from, kTag, ranks, &status);
-    });
+    comm.call(
+        "recv",
+        [&](MPI_Comm ranks) { return MPI_Recv(data + begin, size, MPI_BYTE, from, kTag, ranks, &status); },
+        Watchdog::Wait::Of::some_ranks);
     int received = 0;
     MPI_Get_count(&status, MPI_BYTE, &received);
     if (received == size) return;

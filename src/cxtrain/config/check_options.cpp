@@ -93,6 +93,7 @@ void check_batches(const TrainerOptions& trainer, Checker& check) {
   }
   check.at_least("num_sanity_val_steps", -1, trainer.num_sanity_val_steps, "-1 means all of them");
   check.at_least("fast_dev_run", 0, trainer.fast_dev_run);
+  check.at_least("max_skipped_steps", 0, trainer.max_skipped_steps, "0 means no limit");
   check.at_least("reload_dataloaders_every_n_epochs", 0, trainer.reload_dataloaders_every_n_epochs,
                  "0: never");
 }

@@ -57,6 +57,7 @@ struct TrainerOptions {
   double track_grad_norm = -1;  ///< the norm's order (2, inf); -1: off
   bool detect_anomaly = false;
   bool terminate_on_nan = false;
+  std::int64_t max_skipped_steps = 100;  ///< in a row, by the loss scale; 0: no limit
   bool stochastic_weight_avg = false;
   bool auto_lr_find = false;
   std::optional<BatchScaling> auto_scale_batch_size = {};

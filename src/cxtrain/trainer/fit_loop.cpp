@@ -5,6 +5,7 @@
 
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/clock.h"
+#include "cxtrain/base/current_step.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/stop_signals.h"
@@ -164,6 +165,7 @@ std::int64_t FitLoop::samples_over_ranks() {
 
 void FitLoop::run_batch(Batch& batch) {
   TrainState& state = run_.state;
+  CurrentStep::set(state.global_step);
   run_.loop.batch_idx = state.batch;
   run_.loop.samples_per_batch = samples_over_ranks();
   const std::int64_t idx = state.batch;

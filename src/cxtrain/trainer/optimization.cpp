@@ -3,12 +3,19 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_mul.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "cxtrain/base/error.h"
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/config/values.h"
 #include "cxtrain/optim/clip.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/tensor/layout.h"
 #include "cxtrain/tensor/norms.h"
+#include "cxtrain/trainer/host_values.h"
 #include "cxtrain/trainer/model_checks.h"
 
 namespace cxtrain {
@@ -34,7 +41,8 @@ Optimization::Optimization(Run& run, const OptimizerSetup& setup, std::unique_pt
       total_counts_(setup.interval == Interval::step ? limits.total_steps()
                                                      : std::max<std::int64_t>(limits.max_epochs, 0)),
       trained_(std::move(trained)),
-      optimizer_(make_optimizer(setup, trainable_parameters(run.parts.module), trained_->pieces())) {
+      optimizer_(make_optimizer(setup, trainable_parameters(run.parts.module), trained_->pieces())),
+      skipped_steps_(run.parts.options.trainer.max_skipped_steps, run.parts.device) {
   if (scale_gradients) scaler_.emplace(run.parts.device);
   if (optimizer_->needs_closure() && (limits.accumulate > 1 || scale_gradients)) {
     throw ConfigError("optimizer",
@@ -53,6 +61,7 @@ bool Optimization::step(Contribution own, std::uint64_t ranks, const std::functi
   if (scaler_) {
     scaler_->unscale(trained_->held_gradients());
     trained_->agree_on_overflow(scaler_->found_inf());
+    if (skipped_steps_.too_many(scaler_->found_inf())) end_for_overflow();
   }
   log_gradient_norms();
   run_.call(hooks::on_before_optimizer_step);
@@ -84,6 +93,25 @@ void Optimization::leave_out_ranks_that_skipped(Contribution own) {
   const double factor = world.size() / (world.size() - skipped[0]);
   for_each_dtype_and_device(list_of(trained_->held_gradients()),
                             [&](at::TensorList kind) { at::_foreach_mul_(kind, factor); });
+}
+
+/// Where a gradient of this step is not finite: throws, on all ranks alike.
+void Optimization::end_for_overflow() {
+  const std::vector<double> largest =
+      HostValues(trained_->gradient_norms(std::numeric_limits<double>::infinity())).wait();
+  const auto overflow =
+      std::find_if(largest.begin(), largest.end(), [](double norm) { return !std::isfinite(norm); });
+  if (overflow == largest.end()) return;
+  const auto place = static_cast<std::size_t>(overflow - largest.begin());
+  const TrainerOptions& options = run_.parts.options.trainer;
+  throw AgreedError(
+      ExitCode::failure,
+      run_.where() + ": the gradient of " + trainable_parameters(run_.parts.module).at(place).name +
+          " is not finite, and so were gradients of " + std::to_string(options.max_skipped_steps) +
+          " steps in a row, which were skipped while the loss scale went down to " +
+          format_real(scaler_->current_scale()) +
+          " (trainer.max_skipped_steps): the loss or the model's values overflow by themselves. A smaller "
+          "learning rate or precision bf16-mixed may help; --detect_anomaly true finds the operation");
 }
 
 void Optimization::log_gradient_norms() {

@@ -10,6 +10,7 @@
 #include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/run.h"
+#include "cxtrain/trainer/skipped_steps.h"
 
 namespace cxtrain {
 
@@ -34,7 +35,8 @@ class Optimization final : public Stateful {
   };
   /// One optimizer step; counts it. `ranks`: what there is among the ranks' contributions (bits). The
   /// gradients are averages over the ranks that did not skip it; where no rank has a loss nothing is updated
-  /// or counted, and false returned on every rank. `recompute` runs forward and backward again, for
+  /// or counted, and false returned on every rank. Throws an AgreedError that names a gradient where too many
+  /// steps in a row had to be skipped (`max_skipped_steps`). `recompute` runs forward and backward again, for
   /// optimizers that need a closure. Collective.
   bool step(Contribution own, std::uint64_t ranks, const std::function<at::Tensor()>& recompute);
   /// At the end of an epoch, after its validation.
@@ -53,6 +55,7 @@ class Optimization final : public Stateful {
 
  private:
   void leave_out_ranks_that_skipped(Contribution own);
+  void end_for_overflow();
   void log_gradient_norms();
   void clip();
   void update_learning_rate();
@@ -68,6 +71,7 @@ class Optimization final : public Stateful {
   std::unique_ptr<TrainedParameters> trained_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<GradScaler> scaler_;
+  SkippedSteps skipped_steps_;
 };
 
 }  // namespace cxtrain

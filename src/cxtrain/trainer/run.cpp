@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/version.h"
+#include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
@@ -54,6 +56,19 @@ void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
     if (then) then(saved);
   };
   checkpointer->save(state_to_save, std::move(request), std::move(manifest));
+}
+
+std::vector<std::pair<std::string, std::string>> Run::parameter_checksums() {
+  std::set<std::string> parameters;
+  for (const NamedTensor& parameter : parts.module.all_parameters()) parameters.insert(parameter.name);
+  std::vector<std::pair<std::string, std::string>> checksums;
+  parts.strategy.visit_whole([&](const NamedTensor& named) {
+    if (!parameters.contains(named.name)) return;
+    const at::Tensor values = named.tensor.detach().cpu().contiguous();
+    checksums.emplace_back(named.name,
+                           checksum_of({static_cast<const char*>(values.const_data_ptr()), values.nbytes()}));
+  });
+  return checksums;
 }
 
 void Run::checkpoint_saved(double seconds) {

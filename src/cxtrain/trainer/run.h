@@ -116,6 +116,10 @@ class Run final : public RunView {
   bool take_save_request() override { return std::exchange(save_agreed, false); }
   void save_checkpoint(const StateDict& state_to_save, SaveRequest request) override;
   std::string of_rank_zero(std::string text) override { return parts.world.broadcast(std::move(text)); }
+  std::vector<std::string> of_all_ranks(const std::string& text) override {
+    return parts.world.all_gather(text);
+  }
+  std::vector<std::pair<std::string, std::string>> parameter_checksums() override;
   Filesystem& files() override { return *parts.files; }
   void checkpoint_saved(double seconds) override;
   std::int64_t checkpoints_saved() const override { return checkpoints_saved_; }

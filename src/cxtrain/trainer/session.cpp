@@ -11,6 +11,7 @@
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/file_requests.h"
+#include "cxtrain/callbacks/stragglers.h"
 #include "cxtrain/callbacks/wall_time.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
@@ -185,6 +186,8 @@ void Session::add_callbacks() {
   if (stage_ != Stage::fit) return;
   callbacks.push_back(std::make_unique<FileRequests>(inputs_.files, run_->clock));
   callbacks.push_back(std::make_unique<WallTime>(seconds_to_job_end(), run_->clock));
+  if (inputs_.world.size() > 1 && !inputs_.options.trainer.barebones)
+    callbacks.push_back(std::make_unique<Stragglers>(inputs_.world));
 }
 
 void Session::add_loggers() {

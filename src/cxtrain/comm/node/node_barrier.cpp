@@ -38,13 +38,13 @@ NodeBarrier::NodeBarrier(const MpiComm& node_comm)
 }
 
 void NodeBarrier::wait(const char* operation) {
+  const Watchdog::Wait wait(watchdog_, operation);  // also where nobody waits: ranks count alike
   const std::uint64_t goal = ++generation_ * ranks_;
   if (counter_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 >= goal) return;
   for (int spin = 0; spin < spins_before_yield_; ++spin) {
     if (counter_->arrived.load(std::memory_order_acquire) >= goal) return;
     pause_briefly();
   }
-  const Watchdog::Wait wait(watchdog_, operation);
   while (counter_->arrived.load(std::memory_order_acquire) < goal) sched_yield();
 }
 

@@ -147,7 +147,7 @@ void WindowCollectives::all_reduce(Location memory, c10::ScalarType dtype, std::
   if (num_nodes_ == 1) return;
 
   std::byte* leader = at(0, memory);
-  if (local_rank_ == 0) mpi_all_reduce(leaders_, leader, dtype, count, op, divisor);
+  if (local_rank_ == 0) sum_over_nodes(leader, dtype, count, op, divisor);
   barrier_.wait("all_reduce");  // the leader has the sum over the nodes
   if (slices.empty() && local_rank_ != 0) std::copy_n(leader, count * element, at(local_rank_, memory));
   for (const Slice& slice : slices) {
@@ -223,12 +223,19 @@ void WindowCollectives::reduce_scatter_over_nodes(std::byte* output, Location in
     std::byte* const target = sum + own;
     reduce_elements(dtype, op, copies_of({input.window, input.offset + begin + own}), {&target, 1}, n, 1);
     barrier_.wait("reduce_scatter");  // the node's sum is complete
-    if (local_rank_ == 0) mpi_all_reduce(leaders_, sum, dtype, size / element, op, divisor);
+    if (local_rank_ == 0) sum_over_nodes(sum, dtype, size / element, op, divisor);
     barrier_.wait("reduce_scatter");  // the leader has the sum over the nodes
     const std::size_t from = std::max(begin, first), to = std::min(begin + size, first + share);
     if (from < to) std::copy_n(sum + (from - begin), to - from, output + (from - first));
     barrier_.wait("reduce_scatter");  // everyone has read it
   }
+}
+
+/// Of the leader. The node's other ranks wait in a barrier meanwhile.
+void WindowCollectives::sum_over_nodes(std::byte* data, c10::ScalarType dtype, std::size_t count, ReduceOp op,
+                                       int divisor) {
+  const Watchdog::Wait wait(leaders_.watchdog(), "all_reduce over nodes", Watchdog::Wait::Of::some_ranks);
+  mpi_all_reduce(leaders_, data, dtype, count, op, divisor);
 }
 
 void WindowCollectives::all_gather(Location output, std::size_t bytes) {

@@ -73,6 +73,7 @@ class WindowCollectives final : public NodeMemory {
                  std::span<const Slice> slices, ReduceOp op, int divisor);
   void reduce_scatter_over_nodes(std::byte* output, Location input, c10::ScalarType dtype, std::size_t count,
                                  ReduceOp op, int divisor);
+  void sum_over_nodes(std::byte* data, c10::ScalarType dtype, std::size_t count, ReduceOp op, int divisor);
   /// All ranks' copies of what begins at `location`.
   std::span<const std::byte* const> copies_of(Location location);
 

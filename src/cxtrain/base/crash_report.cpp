@@ -1,0 +1,155 @@
+#include "cxtrain/base/crash_report.h"
+
+#include <execinfo.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <climits>
+#include <csignal>
+#include <string_view>
+
+#include "cxtrain/base/current_step.h"
+#include "cxtrain/base/process.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr std::array<int, 5> kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+constexpr int kMostFrames = 100;
+/// Where the loader's lock, which finding names takes, is held by a thread that waits for this one.
+constexpr unsigned kMostSeconds = 10;
+
+std::string_view name_of_crash(int signal) {
+  switch (signal) {
+    case SIGSEGV:
+      return "SIGSEGV, a wrong address";
+    case SIGBUS:
+      return "SIGBUS, memory that is not there";
+    case SIGFPE:
+      return "SIGFPE, wrong arithmetic";
+    case SIGILL:
+      return "SIGILL, a wrong instruction";
+    default:
+      return "SIGABRT, an assertion or an exception that nobody caught";
+  }
+}
+
+/// Text in memory of its own: a handler may not allocate.
+class HandlerText {
+ public:
+  HandlerText& operator<<(std::string_view text) {
+    size_ += text.copy(bytes_.data() + size_, bytes_.size() - size_);
+    return *this;
+  }
+  HandlerText& operator<<(std::int64_t number) {
+    char* const end = bytes_.data() + bytes_.size();
+    const auto [last, error] = std::to_chars(bytes_.data() + size_, end, number);
+    if (error == std::errc()) size_ = static_cast<std::size_t>(last - bytes_.data());
+    return *this;
+  }
+  void write_to(int file) const { static_cast<void>(!write(file, bytes_.data(), size_)); }
+  std::string_view text() const { return {bytes_.data(), size_}; }
+
+ private:
+  std::array<char, 2 * PATH_MAX> bytes_{};
+  std::size_t size_ = 0;
+};
+
+/// What the handler knows; written while no crash is reported.
+struct CrashReporter {
+  pid_t process = 0;
+  HandlerText who;                    ///< "rank 3 on n2"
+  std::array<char, PATH_MAX> path{};  ///< of `file`
+  std::atomic<int> file{-1};
+  std::atomic<bool> at_work{false};
+  alignas(16) std::array<char, std::size_t{256} << 10> stack{};
+};
+CrashReporter crash_reporter;
+
+void write_report(int signal) {
+  const int file = crash_reporter.file;
+  const bool main_thread = syscall(SYS_gettid) == getpid();
+  std::array<char, 17> thread{};
+  prctl(PR_GET_NAME, thread.data());
+  HandlerText text;
+  text << "error: " << crash_reporter.who.text();
+  if (const std::int64_t step = CurrentStep::get(); step >= 0) text << ", step " << step;
+  text << ": crashed by " << name_of_crash(signal) << ", in ";
+  if (main_thread) {
+    text << "the main thread";
+  } else {
+    text << "the thread " << thread.data();
+  }
+  HandlerText line = text;
+  if (file >= 0) line << "; its stack is in " << crash_reporter.path.data();
+  line << "\n";
+  line.write_to(STDERR_FILENO);
+  std::array<void*, kMostFrames> frames{};
+  const int count = backtrace(frames.data(), kMostFrames);
+  text << "\n";
+  if (file >= 0) text.write_to(file);
+  backtrace_symbols_fd(frames.data(), count, file >= 0 ? file : STDERR_FILENO);
+}
+
+void report_crash(int signal, siginfo_t* info, void*) {
+  if (getpid() == crash_reporter.process) {
+    if (crash_reporter.at_work.exchange(true)) {
+      // The thread that crashed first ends the process.
+      const timespec a_while{kMostSeconds, 0};
+      nanosleep(&a_while, nullptr);
+    } else {
+      std::signal(SIGALRM, SIG_DFL);
+      alarm(kMostSeconds);
+      write_report(signal);
+      alarm(0);
+    }
+  }
+  std::signal(signal, SIG_DFL);
+  // What the processor has raised it raises again, with the core that belongs to it.
+  if (info->si_code <= 0) raise(signal);
+}
+
+}  // namespace
+
+void report_crashes(int rank) {
+  std::array<void*, 2> frames{};
+  backtrace(frames.data(), 2);  // the first call loads a library
+  crash_reporter.process = getpid();
+  crash_reporter.who = HandlerText();
+  crash_reporter.who << "rank " << rank << " on " << hostname();
+  stack_t before{};
+  if (sigaltstack(nullptr, &before) == 0 && (before.ss_flags & SS_DISABLE) != 0) {
+    stack_t own{};
+    own.ss_sp = crash_reporter.stack.data();
+    own.ss_size = crash_reporter.stack.size();
+    sigaltstack(&own, nullptr);
+  }
+  for (const int signal : kCrashes) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if ((action.sa_flags & SA_SIGINFO) != 0 || action.sa_handler != SIG_DFL) continue;
+    action = {};
+    action.sa_sigaction = report_crash;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+void report_crashes_to(const std::string& file) {
+  const int next = file.empty() || file.size() >= crash_reporter.path.size()
+                       ? -1
+                       : open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  const int before = crash_reporter.file.exchange(-1);
+  if (before >= 0) close(before);
+  if (next < 0) return;
+  crash_reporter.path[file.copy(crash_reporter.path.data(), crash_reporter.path.size() - 1)] = '\0';
+  crash_reporter.file = next;
+}
+
+}  // namespace cxtrain

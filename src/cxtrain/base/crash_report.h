@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+/// What a process that crashes leaves behind: where it was.
+namespace cxtrain {
+
+/// From now on a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, and so what `std::terminate` does) of any
+/// thread writes the thread's stack into the file of `report_crashes_to`, to stderr where there is none, and
+/// one line to stderr that names rank, host, step and file. The process then dies of the same signal, with a
+/// core where those are written. For the beginning of a program, by its main thread.
+///
+/// A signal that somebody handles already (a sanitizer) is left to them. Open MPI leaves signals that are
+/// handled alone, so where this comes first, its own stack traces on stderr are not written. Children that
+/// are forked crash as if this had not been called. A stack that has overflown is told of in the main thread
+/// only: other threads have no second one to tell it on.
+void report_crashes(int rank);
+
+/// `file`: an existing one; appended to. Empty: none. Where it cannot be opened there is none.
+void report_crashes_to(const std::string& file);
+
+}  // namespace cxtrain

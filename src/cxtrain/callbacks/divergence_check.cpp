@@ -1,0 +1,106 @@
+#include "cxtrain/callbacks/divergence_check.h"
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cxtrain/base/process.h"
+#include "cxtrain/checkpoint/checksum.h"
+#include "cxtrain/cluster/world.h"
+
+namespace cxtrain {
+namespace {
+
+/// What a rank says of itself: its host, and then the checksum of each parameter.
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// The ranks whose `line` is another than that of more than half of them; all where there is no such half.
+std::vector<std::size_t> ranks_apart(const std::vector<std::vector<std::string>>& ranks, std::size_t line) {
+  std::vector<std::size_t> apart, all;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    all.push_back(rank);
+    const auto alike = std::count_if(ranks.begin(), ranks.end(), [&](const auto& other) {
+      return other.at(line) == ranks[rank].at(line);
+    });
+    if (2 * static_cast<std::size_t>(alike) <= ranks.size()) apart.push_back(rank);
+  }
+  const bool majority = apart.size() < ranks.size();
+  return majority ? apart : all;
+}
+
+/// "rank 1 on n2", "rank 0 on n1 and rank 1 on n2".
+std::string names_of_ranks(const std::vector<std::vector<std::string>>& ranks,
+                           const std::vector<std::size_t>& which) {
+  constexpr std::size_t kMost = 8;
+  std::string text;
+  for (std::size_t i = 0; i < which.size(); ++i) {
+    if (i == kMost) return text + " and " + std::to_string(which.size() - kMost) + " more";
+    text += i == 0 ? "" : i + 1 == which.size() ? " and " : ", ";
+    text += "rank " + std::to_string(which[i]) + " on " + ranks[which[i]].front();
+  }
+  return text;
+}
+
+/// Of texts that are not all the same. Throws the error, the same on all ranks.
+[[noreturn]] void tell_divergence(const std::vector<std::string>& texts,
+                                  const std::vector<std::pair<std::string, std::string>>& own,
+                                  std::int64_t step) {
+  std::vector<std::vector<std::string>> ranks;
+  ranks.reserve(texts.size());
+  for (const std::string& text : texts) {
+    ranks.push_back(lines_of(text));
+    ranks.back().resize(own.size() + 1);
+  }
+  std::string first;
+  std::vector<std::size_t> apart;
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const auto line = static_cast<std::ptrdiff_t>(i + 1);
+    const bool same = std::all_of(ranks.begin(), ranks.end(), [&](const auto& rank) {
+      return rank[static_cast<std::size_t>(line)] == ranks[0][static_cast<std::size_t>(line)];
+    });
+    if (same) continue;
+    if (!first.empty()) {
+      ++others;
+      continue;
+    }
+    first = own[i].first;
+    apart = ranks_apart(ranks, i + 1);
+  }
+  const bool majority = apart.size() < ranks.size();
+  throw AgreedError(
+      ExitCode::failure,
+      "the ranks no longer hold the same parameters after step " + std::to_string(step) + ": " +
+          names_of_ranks(ranks, apart) +
+          (majority ? (apart.size() == 1 ? " has other values than the majority in "
+                                         : " have other values than the majority in ")
+                    : " differ, and no majority says which is wrong, in ") +
+          first +
+          (others == 0 ? ""
+                       : " and " + std::to_string(others) + (others == 1 ? " more" : " more parameters")) +
+          " (divergence_check); go on from a checkpoint of before that step. Look for a hook or an optimizer "
+          "that is not the same on all ranks, or for memory or a GPU that fails");
+}
+
+}  // namespace
+
+void DivergenceCheck::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
+  const std::int64_t step = run.global_step();
+  if (run.world_size() == 1 || step == 0 || step % every_ != 0 || step == last_) return;
+  last_ = step;
+  const std::vector<std::pair<std::string, std::string>> checksums = run.parameter_checksums();
+  std::string all;
+  for (const auto& [name, checksum] : checksums) all += checksum + "\n";
+  const std::vector<std::string> digests = run.of_all_ranks(checksum_of(all));
+  if (std::all_of(digests.begin(), digests.end(), [&](const auto& other) { return other == digests[0]; }))
+    return;
+  tell_divergence(run.of_all_ranks(hostname() + "\n" + all), checksums, step);
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "cxtrain/callbacks/callback.h"
+
+namespace cxtrain {
+
+/// Ends a run whose ranks no longer hold the same parameters, as after a bit that flipped in the memory of
+/// one of them, or a hook that is not the same everywhere: after every so many steps each rank makes
+/// checksums of its parameters, and the ranks compare them. The error, which all ranks have, names the ranks
+/// that differ from the majority, their hosts, and the first parameter; where there is no majority, all of
+/// them. Buffers are not compared: the strategy gives all ranks the same after each step, or is told not to.
+class DivergenceCheck final : public Callback {
+ public:
+  /// `every`: optimizer steps, at least 1.
+  explicit DivergenceCheck(std::int64_t every) : every_(every) {}
+
+  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
+                          std::int64_t batch_idx) override;
+
+ private:
+  std::int64_t every_, last_ = 0;
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,104 @@
+#include <csignal>
+#include <regex>
+
+#include "cxtrain/base/process.h"
+#include "support/catch.h"
+#include "support/run_files.h"
+#include "support/running_program.h"
+
+/// What a job that ends for the sake of one rank leaves in the log files of all: where each of them was.
+namespace cxtrain::test {
+namespace {
+
+const std::string kFaultyModel = std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR +
+                                 "/faulty.so --model faulty --accelerator cpu --enable_progress_bar false ";
+/// One line of what a rank has recorded: number, step, and what it took.
+const std::regex kRecorded("\n  number [0-9]+, step 5, an agreement of all ranks: has waited for [0-9.]+ s");
+
+std::string log_of_rank(const TempDir& dir, int rank) {
+  return slurp(dir.path() + "/cxtrain_logs/version_0/rank_" + std::to_string(rank) + ".log");
+}
+
+std::size_t times(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST_CASE("an endless loop of one rank is found: its stack is in its log, the others' waits in theirs") {
+  const TempDir dir;
+  const ProgramResult run = run_ranks(2, kFaultyModel + "--model.fault loop --timeout_seconds 3" + in(dir));
+  const std::string looping = log_of_rank(dir, 1), waiting = log_of_rank(dir, 0);
+  CAPTURE(run.output, looping, waiting);
+  CHECK(run.status == 1);
+  CHECK(times(run.output, "error: ") == 1);
+  const std::regex behind(
+      "elsewhere in the program, 1 collective behind \\(number ([0-9]+), rank 0 waits in "
+      "number ([0-9]+)\\): rank 0, epoch 0, step 5");
+  std::smatch numbers;
+  REQUIRE(std::regex_search(run.output, numbers, behind));
+  CHECK(std::stoi(numbers[1]) + 1 == std::stoi(numbers[2]));
+  CHECK(looping.find("others wait for this rank; the main thread is here:\n") != std::string::npos);
+  CHECK(looping.find("faulty.so +0x") != std::string::npos);
+  CHECK(std::regex_search(waiting, kRecorded));
+  CHECK(waiting.find("number " + numbers[2].str() + ", step 5, ") != std::string::npos);
+}
+
+TEST_CASE("of a stopped rank the others write what the kernel knows") {
+  const TempDir dir;
+  RunningProgram program(std::string(CXTRAIN_MPIEXEC) + " -np 3 --oversubscribe --bind-to none " +
+                         CXTRAIN_BIN_DIR +
+                         "/cxtrain_mpi --accelerator cpu --max_epochs -1 --timeout_seconds 4 " +
+                         "--log_every_n_steps 1 --enable_progress_bar false" + in(dir));
+  REQUIRE(becomes_true([&] { return has_rows(dir); }));
+  const pid_t process = wait_for_rank(dir, 1);
+  kill(process, SIGSTOP);
+  const ProgramResult run = program.wait();
+  CHECK(run.status == 1);
+  for (const int rank : {0, 2}) {
+    const std::string log = log_of_rank(dir, rank);
+    CAPTURE(run.output, rank, log);
+    CHECK(log.find("the kernel says of rank 1 (process " + std::to_string(process) +
+                   "): it is stopped (state T") != std::string::npos);
+    CHECK(times(log, "this rank's last waits for other ranks") == 1);
+    CHECK(log.find("the main thread is here:\n") != std::string::npos);
+  }
+}
+
+TEST_CASE("where one rank throws, it and those that wait for it write where they were") {
+  const TempDir dir;
+  const ProgramResult run = run_ranks(3, kFaultyModel + "--model.fault throw --model.rank 0" + in(dir));
+  CHECK(run.status == 1);
+  CHECK(times(run.output, "error: ") == 1);
+  for (const int rank : {0, 1, 2}) {
+    const std::string log = log_of_rank(dir, rank);
+    CAPTURE(run.output, rank, log);
+    CHECK(times(log, "this rank's last waits for other ranks") == 1);
+    CHECK(log.find(", step 4, ") != std::string::npos);
+    if (rank > 0) CHECK(std::regex_search(log, kRecorded));
+  }
+}
+
+TEST_CASE("a rank that crashes says where, and its stack is in its log") {
+  struct Row {
+    const char* fault;
+    const char* cause;
+    int signal;
+  };
+  const Row row = GENERATE(Row{"crash", "SIGSEGV", SIGSEGV}, Row{"terminate", "SIGABRT", SIGABRT});
+  const TempDir dir;
+  const ProgramResult run = run_ranks(2, kFaultyModel + "--model.fault " + row.fault + in(dir));
+  const std::string log = log_of_rank(dir, 1);
+  CAPTURE(row.fault, run.output, log);
+  CHECK(run.status == 128 + row.signal);
+  const std::string who = "error: rank 1 on " + hostname() + ", step 5: crashed by " + row.cause;
+  CHECK(times(run.output, who) == 1);
+  CHECK(times(run.output, "error: ") == 1);
+  CHECK(run.output.find("its stack is in " + dir.path() + "/cxtrain_logs/version_0/rank_1.log\n") !=
+        std::string::npos);
+  CHECK(times(log, who) == 1);
+  CHECK(log.find("faulty.so(+0x") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace cxtrain::test

@@ -1,0 +1,59 @@
+#include "cxtrain/base/process.h"
+#include "support/catch.h"
+#include "support/run_files.h"
+#include "support/run_program.h"
+
+/// What a run finds out about its ranks while it trains: one that is slower, or holds other parameters.
+namespace cxtrain::test {
+namespace {
+
+std::string with_fault(const std::string& fault) {
+  return std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR +
+         "/faulty.so --model faulty --accelerator cpu --enable_progress_bar false --model.fault " + fault +
+         " ";
+}
+
+bool has(const ProgramResult& run, const std::string& part) {
+  return run.output.find(part) != std::string::npos;
+}
+
+TEST_CASE("a rank that is slower than the other is named with the time that is lost, and only such a one") {
+  const bool slow = GENERATE(true, false);
+  const TempDir dir;
+  const ProgramResult run =
+      run_ranks(2, with_fault("slow") + "--max_steps 110 --model.rank " + (slow ? "1" : "7") + in(dir));
+  CAPTURE(run.output);
+  CHECK(run.status == 0);
+  const std::string told = "warning: rank 1 on " + hostname() + " is slower than the other ranks: ";
+  CHECK(has(run, told) == slow);
+  CHECK(has(run, "is slower than") == slow);
+  if (!slow) return;
+  const int percent = std::stoi(run.output.substr(run.output.find(told) + told.size()));
+  CHECK(percent > 20);  // a third, where nothing else takes time
+  CHECK(percent < 40);
+}
+
+TEST_CASE("one flipped bit of one rank's weights ends the run, which names that rank") {
+  const TempDir dir;
+  const std::string check = "--callbacks.divergence_check.every_n_train_steps 4 --max_steps 20 ";
+  const ProgramResult run = run_ranks(3, with_fault("flip --model.rank 1") + check + in(dir));
+  CAPTURE(run.output);
+  CHECK(run.status == 1);
+  CHECK(has(run, "error: the ranks no longer hold the same parameters after step 8: rank 1 on " + hostname() +
+                     " has other values than the majority in layer.weight (divergence_check)"));
+  CHECK(run.output.find("error: ") == run.output.rfind("error: "));
+}
+
+TEST_CASE("of two ranks that differ both are named; ranks that do not differ go on") {
+  const bool flipped = GENERATE(true, false);
+  const TempDir dir;
+  const std::string check = "--callbacks.divergence_check.every_n_train_steps 1 --max_steps 8 ";
+  const ProgramResult run = run_ranks(2, with_fault(flipped ? "flip" : "none") + check + in(dir));
+  CAPTURE(run.output);
+  CHECK(run.status == (flipped ? 1 : 0));
+  CHECK(has(run, "after step 6: rank 0 on " + hostname() + " and rank 1 on " + hostname() +
+                     " differ, and no majority says which is wrong, in layer.weight") == flipped);
+}
+
+}  // namespace
+}  // namespace cxtrain::test
