@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/weights_support.h"
+#include "cxtrain/base/log.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/checkpoint_reader.h"
 #include "cxtrain/checkpoint/checksum.h"
@@ -167,7 +168,8 @@ void change(Json& json, Random& random) {
         break;
       case 2:
         if (value.is_number_integer()) {
-          value = value.get<std::int64_t>() + (random.one_in(2) ? 1 : -1);
+          // Unsigned, since that may wrap around.
+          value = static_cast<std::int64_t>(value.get<std::uint64_t>() + (random.one_in(2) ? 1U : ~0ULL));
         } else {
           value = odd_value(random);
         }
@@ -268,6 +270,7 @@ template <class Make>
 void change_checkpoints(const char* what, std::size_t stream, std::size_t share, Make make) {
   const Folder one = written_checkpoint();
   const std::vector<Folder> whole{one, of_two_ranks(one)};
+  const Log silent(/*rank=*/1);  // or the console would have every warning
   for (const Folder& folder : whole) CHECK(resumes_or_is_refused(folder));
   Random random(stream);
   std::size_t read = 0;
