@@ -1,3 +1,9 @@
+#include <torch/csrc/jit/api/module.h>
+
+#include <ATen/ops/arange.h>
+
+#include <sstream>
+
 #include "checkpoint/pickle_support.h"
 #include "checkpoint/weights_support.h"
 #include "cxtrain/checkpoint/pickle.h"
@@ -107,6 +113,48 @@ TEST_CASE("damaged files of torch.save") {
                 : 0;
   }
   WARN("files of torch.save: " << read << " read, " << all - read << " refused");
+}
+
+/// A module as TorchScript saves it, record by record.
+std::vector<std::pair<std::string, std::string>> torchscript_records() {
+  torch::jit::Module inner("Inner"), outer("Outer");
+  inner.register_parameter("weight", at::arange(6, at::kFloat).view({2, 3}), false);
+  inner.register_buffer("seen", at::arange(1));
+  outer.register_module("inner", inner);
+  outer.register_attribute("factor", c10::FloatType::get(), 0.5);
+  outer.define("def forward(self, x):\n    return x * self.factor\n");
+  std::stringstream saved;
+  outer.save(saved);
+  caffe2::serialize::PyTorchStreamReader reader(&saved);
+  std::vector<std::pair<std::string, std::string>> records;
+  for (const std::string& name : reader.getAllRecords()) {
+    const auto [bytes, size] = reader.getRecord(name);
+    if (!name.starts_with(".data/"))
+      records.emplace_back(name, std::string(static_cast<const char*>(bytes.get()), size));
+  }
+  return records;
+}
+
+TEST_CASE("damaged files of TorchScript") {
+  Random random(24);
+  const auto whole = torchscript_records();
+  CHECK(opens_or_refuses(pickled::archive(whole)));
+  std::size_t read = 0;
+  const std::size_t all = cases(2000);
+  for (std::size_t n = 0; n < all; ++n) {
+    auto records = whole;
+    std::string archive;
+    if (random.one_in(4)) {
+      archive = random.damage(pickled::archive(records), kPickleWords);
+    } else {
+      for (auto& [name, bytes] : records) {
+        if (name == "data.pkl" || random.one_in(4)) bytes = random.damage(bytes, kPickleWords);
+      }
+      archive = pickled::archive(records);
+    }
+    read += opens_or_refuses(archive) ? 1 : 0;
+  }
+  WARN("files of TorchScript: " << read << " read, " << all - read << " refused");
 }
 
 TEST_CASE("damaged indices of safetensors files") {

@@ -1,7 +1,10 @@
+#include <ATen/ops/ones.h>
+#include <sys/resource.h>
 #include <torch/nn/modules/linear.h>
 
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "constant_data.h"
 #include "cxtrain/plugin/plugin_abi.h"
@@ -33,12 +36,21 @@ class Faulty : public Module {
       }
       if (fault_ == "freeze") std::this_thread::sleep_for(std::chrono::hours(1));
     }
+    if (fault_ == "memory" && global_step() == step_ && global_rank() == rank_) use_up_memory();
     return layer_->forward(batch[0]).mean();
   }
   OptimizerSetup configure_optimizers() override { return {}; }
   std::unique_ptr<DataModule> default_data() override { return std::make_unique<test::ConstantData>(); }
 
  private:
+  /// As the system does it to a process that may have no more.
+  static void use_up_memory() {
+    constexpr rlim_t kEnough = rlim_t{1} << 30;
+    const rlimit limit{kEnough, kEnough};
+    if (setrlimit(RLIMIT_DATA, &limit) != 0) throw std::runtime_error("setrlimit");
+    std::vector<at::Tensor> blocks;
+    for (;;) blocks.push_back(at::ones({1 << 22}));  // 16 MiB
+  }
   bool mine() { return is_global_zero() == (rank_ == 0); }
 
   /// The lowest but eleven of the mantissa of one weight.
@@ -61,11 +73,11 @@ CXTRAIN_PLUGIN("model faulty", [](Registry& registry) {
                          ArgumentSpec::Type::text,
                          "throw",
                          "what happens",
-                         {"throw", "freeze", "loop", "crash", "terminate", "flip", "slow", "start", "none"}},
+                         {"throw", "freeze", "loop", "crash", "terminate", "flip", "slow", "memory", "start", "none"}},
                         {"rank",
                          ArgumentSpec::Type::integer,
                          "1",
-                         "0, or another for all others; slow and flip: this one",
+                         "0, or another for all others; slow, flip and memory: this one",
                          {}},
                         {"step", ArgumentSpec::Type::integer, "5", "at which step", {}}},
                        [](const Arguments& arguments) { return std::make_unique<Faulty>(arguments); });

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <random>
 
+#include "cxtrain/data/data_file.h"
 #include "support/catch.h"
 #include "support/run_files.h"
 #include "support/run_program.h"
@@ -84,17 +85,23 @@ TEST_CASE("a run that had ended goes on as if it had not", "[checkpoint]") {
 }
 
 TEST_CASE("a run goes on on another number of ranks with the same samples in each step", "[checkpoint]") {
-  const auto [before, after] = GENERATE(std::pair{4, 1}, std::pair{4, 2}, std::pair{4, 3}, std::pair{1, 4});
-  CAPTURE(before, after);
-  const auto options = [](int ranks, int epochs) {
-    return "--data.uneven exact --optimizer adamw --checkpoint.every_n_train_steps 80 --data.batch_size " +
-           std::to_string(24 / ranks) + " --max_epochs " + std::to_string(epochs) + " ";
+  const auto [before, after] = GENERATE(std::pair{4, 1}, std::pair{4, 2}, std::pair{4, 3}, std::pair{1, 4},
+                                        std::pair{2, 4}, std::pair{3, 4});
+  // Saved once, at any step of the second half but an epoch's last: the step 120 of 180.
+  std::mt19937 random(static_cast<unsigned>(10 * before + after));
+  int step = 91 + static_cast<int>(random() % 88);
+  if (step == 120) ++step;
+  CAPTURE(before, after, step);
+  const auto options = [step](int ranks, int epochs) {
+    return "--data.uneven exact --optimizer adamw --checkpoint.every_n_train_steps " + std::to_string(step) +
+           " --data.batch_size " + std::to_string(24 / ranks) + " --max_epochs " + std::to_string(epochs) +
+           " ";
   };
   const TempDir whole, dir;
   REQUIRE(run_command(launch(before, options(before, 3) + in(whole))).status == 0);
   const std::vector<std::string> saved = checkpoints(version(whole, 0));
   REQUIRE(saved.size() == 1);
-  REQUIRE(saved[0].find("epoch=2-step=160") != std::string::npos);  // in the middle of the third epoch
+  REQUIRE(saved[0].find("-step=" + std::to_string(step) + ".ckpt") != std::string::npos);
   const ProgramResult run =
       run_command(launch(after, options(after, 3) + "--ckpt_path " + saved[0] + in(dir)));
   CAPTURE(run.output);
@@ -178,6 +185,42 @@ TEST_CASE("damaged and foreign checkpoints are refused, and auto takes the one b
   CHECK_THAT(fallback.output, contains("trying the one before it"));
   CHECK_THAT(fallback.output, contains("resuming from " + saved[1]));
   CHECK(run_json(dir, 0)["epochs"] == 4);
+}
+
+TEST_CASE("a run does not go on with other data than it had, wherever they lie", "[checkpoint]") {
+  const int ranks = GENERATE(1, 2, 3);
+  const TempDir dir, parts;
+  const std::string digits = read_file(CXTRAIN_SOURCE_DIR "/.deps/data/digits.csv.gz");
+  std::string changed = digits;
+  // One pixel of the first image that is trained on, the second of the file.
+  char& pixel = changed[changed.find(',', changed.find('\n')) - 1];
+  pixel = pixel == '1' ? '2' : '1';
+  const std::string own = dir.write("own.csv", digits), elsewhere = dir.write("elsewhere.csv", digits),
+                    other = dir.write("other.csv", changed),
+                    fewer =
+                        dir.write("fewer.csv", digits.substr(0, digits.find('\n', digits.size() / 2) + 1));
+  const auto run = [&](int epochs, const std::string& data) {
+    return run_command(launch(ranks, "--max_epochs " + std::to_string(epochs) +
+                                         " --ckpt_path auto --data.path " + data + in(parts)));
+  };
+  REQUIRE(run(1, own).status == 0);
+  const std::string saved = checkpoints(version(parts, 0)).at(0);
+  const auto fingerprint = nlohmann::json::parse(slurp(saved + "/manifest.json"))["data"].get<std::string>();
+  CHECK(fingerprint.starts_with("1437 samples; Float [64], Long []; "));
+  CHECK_THAT(run_program("checkpoint inspect " + saved).output, contains("data " + fingerprint));
+  for (const auto& [data, difference] : {std::pair{other, "as many samples with another content"},
+                                         std::pair{fewer, "1437 samples, and now "}}) {
+    const ProgramResult refused = run(2, data);
+    CAPTURE(ranks, refused.output);
+    CHECK(refused.status == 2);
+    CHECK_THAT(refused.output, contains(std::string("had other data: ") + difference));
+    CHECK(refused.output.find("had other data") == refused.output.rfind("had other data"));  // said once
+  }
+  const ProgramResult same = run(2, elsewhere);
+  CAPTURE(ranks, same.output);
+  CHECK(same.status == 0);
+  CHECK(run_json(parts, 0)["epochs"] == 2);
+  CHECK(run(3, fewer + " --data.fingerprint false").status == 0);
 }
 
 TEST_CASE("what a run has saved is evaluated as the run did it", "[checkpoint]") {

@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cxtrain/checkpoint/checkpoint_error.h"
@@ -18,7 +19,8 @@ at::Tensor read_range(const SafetensorsFile& file, const SafetensorsEntry& entry
   const std::int64_t size = piece.range.size();
   const auto item = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
   const std::int64_t begin = whole ? piece.range.begin : 0;
-  if (!whole && static_cast<std::int64_t>(entry.end - entry.begin) != size * item)
+  const std::int64_t stored = static_cast<std::int64_t>(entry.end - entry.begin) / item;
+  if (whole ? piece.range.end > stored : size != stored)
     throw CheckpointError("'" + file.path() + "': " + entry.name + " has another shape than its description");
   const bool all =
       whole && begin == 0 && piece.range.end * item == static_cast<std::int64_t>(entry.end - entry.begin);
@@ -26,7 +28,7 @@ at::Tensor read_range(const SafetensorsFile& file, const SafetensorsEntry& entry
                                 at::TensorOptions().dtype(entry.dtype));
   file.read(entry, static_cast<std::uint64_t>(begin * item),
             {static_cast<char*>(values.data_ptr()), static_cast<std::size_t>(size * item)});
-  return values;
+  return with_true_booleans(std::move(values));
 }
 
 }  // namespace
@@ -40,6 +42,9 @@ CheckpointReader::CheckpointReader(Filesystem& files, std::string path, Manifest
 }
 
 const SafetensorsFile& CheckpointReader::file(const std::string& name) {
+  const auto is_it = [&](const CheckpointFile& each) { return each.name == name; };
+  if (std::none_of(manifest_.files.begin(), manifest_.files.end(), is_it))
+    throw CheckpointError("the checkpoint '" + path_ + "' has no file '" + name + "'");
   std::unique_ptr<SafetensorsFile>& file = open_[name];
   if (!file) file = std::make_unique<SafetensorsFile>(files_, path_ + "/" + name);
   return *file;
@@ -85,9 +90,16 @@ StateDict CheckpointReader::state(int rank) {
   const SafetensorsFile& own = file(numbered_file("training", rank, manifest_.world_size));
   const auto text = own.metadata().find(kStateKey);
   if (text == own.metadata().end()) throw CheckpointError("'" + own.path() + "' has no state of a training");
-  return state_from_json(parse_shallow(text->second), [this](const Piece& piece, const TensorPlace& place) {
-    return fetch(piece, place.file, place.key);
-  });
+  try {
+    return state_from_json(parse_shallow(text->second), [this](const Piece& piece, const TensorPlace& place) {
+      return fetch(piece, place.file, place.key);
+    });
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {  // of the JSON, or for want of memory
+    throw CheckpointError("the state of a training in '" + own.path() +
+                          "' cannot be read: " + message_of(error) + "; use another checkpoint");
+  }
 }
 
 }  // namespace cxtrain

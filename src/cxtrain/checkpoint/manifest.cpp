@@ -1,6 +1,8 @@
 #include "cxtrain/checkpoint/manifest.h"
 
 #include <cmath>
+#include <limits>
+#include <stdexcept>
 
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checksum.h"
@@ -42,18 +44,39 @@ Json json_of(const Manifest& m) {
           {"files", std::move(files)}};
 }
 
+/// A whole number from `least` to `most`.
+template <class Number>
+Number number_of(const Json& json, const char* name, Number least = 0,
+                 Number most = std::numeric_limits<Number>::max()) {
+  const Json& value = json.at(name);
+  // What a Json of digits alone is; others would be converted.
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() < static_cast<std::uint64_t>(least) ||
+      value.get<std::uint64_t>() > static_cast<std::uint64_t>(most))
+    throw std::out_of_range(std::string(name) + " is no number that can be");
+  return value.get<Number>();
+}
+
+/// Of a file in the checkpoint's folder.
+std::string file_name_of(const Json& json) {
+  std::string name = json.at("name").get<std::string>();
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
+      name.find('\0') != std::string::npos)
+    throw std::out_of_range("a file's name is none");
+  return name;
+}
+
 Manifest from_json(const Json& json) {
   Manifest m;
   const Json& sampler = json.at("sampler");
   m.program = json.at("program").get<std::string>();
   m.created = json.at("created").get<double>();
-  m.epoch = json.at("epoch").get<std::int64_t>();
-  m.global_step = json.at("global_step").get<std::int64_t>();
-  m.seed = sampler.at("seed").get<std::uint64_t>();
-  m.batch = sampler.at("batch").get<std::int64_t>();
-  m.samples = sampler.at("samples").get<std::int64_t>();
-  m.global_batch = sampler.at("global_batch").get<std::int64_t>();
-  m.world_size = json.at("world_size").get<int>();
+  m.epoch = number_of<std::int64_t>(json, "epoch");
+  m.global_step = number_of<std::int64_t>(json, "global_step");
+  m.seed = number_of<std::uint64_t>(sampler, "seed");
+  m.batch = number_of<std::int64_t>(sampler, "batch");
+  m.samples = number_of<std::int64_t>(sampler, "samples");
+  m.global_batch = number_of<std::int64_t>(sampler, "global_batch");
+  m.world_size = number_of<int>(json, "world_size", 1);
   m.strategy = json.at("strategy").get<std::string>();
   m.precision = json.at("precision").get<std::string>();
   m.model = json.at("model").get<std::string>();
@@ -65,8 +88,8 @@ Manifest from_json(const Json& json) {
     m.metrics[name] = value.is_null() ? std::nan("") : value.get<double>();
   m.state = json.at("state");
   for (const Json& file : json.at("files")) {
-    m.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<std::uint64_t>(),
-                       file.at("xxh3").get<std::string>()});
+    m.files.push_back(
+        {file_name_of(file), number_of<std::uint64_t>(file, "bytes"), file.at("xxh3").get<std::string>()});
   }
   return m;
 }

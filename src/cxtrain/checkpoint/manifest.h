@@ -32,7 +32,7 @@ struct Manifest {
   std::int64_t global_batch = 0;  ///< samples of a step, over all ranks and micro-batches
   int world_size = 1;
   std::string strategy, precision, model;
-  std::string data;           ///< fingerprint of the training data
+  std::string data;           ///< fingerprint of the training data; empty: none was taken
   bool weights_only = false;  ///< nothing but the model
   double created = 0;         ///< seconds since 1970
   std::string config;         ///< config.yaml of the run

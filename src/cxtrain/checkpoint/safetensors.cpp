@@ -147,6 +147,10 @@ std::string safetensors_header(std::span<const SafetensorsEntry> entries,
   return std::string(length.begin(), length.end()) + json;
 }
 
+at::Tensor with_true_booleans(at::Tensor tensor) {
+  return tensor.scalar_type() == at::kBool ? tensor.view(at::kByte).ne(0) : tensor;
+}
+
 SafetensorsFile::SafetensorsFile(Filesystem& files, const std::string& path) : path_(path) {
   try {
     file_ = files.open(path);
@@ -172,9 +176,7 @@ const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
 at::Tensor SafetensorsFile::read(const SafetensorsEntry& entry) const {
   at::Tensor tensor = at::empty(entry.shape, at::TensorOptions(entry.dtype));
   read(entry, 0, {static_cast<char*>(tensor.data_ptr()), entry.end - entry.begin});
-  // A byte of a bool that is neither 0 nor 1 has no defined meaning in C++.
-  if (entry.dtype == at::kBool) tensor = tensor.view(at::kByte).ne(0);
-  return tensor;
+  return with_true_booleans(std::move(tensor));
 }
 
 void SafetensorsFile::read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<char> bytes) const {

@@ -17,6 +17,7 @@ void print_place(const Manifest& manifest, std::ostream& out) {
       << (manifest.world_size == 1 ? " rank, " : " ranks, ") << manifest.precision << "\nepoch "
       << manifest.epoch << ", batch " << manifest.batch << ", step " << manifest.global_step << ", "
       << manifest.samples << " samples, seed " << manifest.seed << '\n';
+  if (!manifest.data.empty()) out << "data " << manifest.data << '\n';
   for (const auto& [name, value] : manifest.metrics) out << name << " " << value << '\n';
   for (const CheckpointFile& file : manifest.files)
     out << file.name << "  " << file.bytes << " bytes  xxh3 " << file.xxh3 << '\n';

@@ -20,6 +20,8 @@ void add_component_options(OptionTable& table) {
   add({"data.prefetch_factor", "batches prepared ahead by each of them"},
       CXTRAIN_MEMBER(data.prefetch_factor));
   add({"data.uneven", "when the ranks do not divide the samples"}, CXTRAIN_MEMBER(data.uneven));
+  add({"data.fingerprint", "refuse to resume a training on other data than it had"},
+      CXTRAIN_MEMBER(data.fingerprint));
   add({"optimizer", "default: the model's own; --optimizer.lr and others set its arguments", "NAME"},
       CXTRAIN_MEMBER(optimizer.name));
   add({"lr_scheduler", "default: the model's own; --lr_scheduler.ARG sets its arguments", "NAME"},

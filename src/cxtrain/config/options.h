@@ -83,6 +83,7 @@ struct DataOptions {
   int num_workers = 0;
   int prefetch_factor = 2;
   Uneven uneven = Uneven::pad;              ///< when the ranks do not divide the samples
+  bool fingerprint = true;                  ///< checkpoints keep one of the training data, and ask for it
   std::map<std::string, std::string> args;  ///< what the data module defines itself
 
   bool operator==(const DataOptions&) const = default;

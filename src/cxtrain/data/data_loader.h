@@ -47,6 +47,7 @@ class DataLoader {
 
   /// Batches of a whole epoch, the same on every rank.
   std::int64_t num_batches() const { return sampler_.num_batches(); }
+  const Dataset& dataset() const { return *dataset_; }
   /// Samples of the whole dataset.
   std::int64_t dataset_size() const { return dataset_->size(); }
   DataShard shard() const { return sampler_.shard(); }

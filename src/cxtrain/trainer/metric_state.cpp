@@ -90,8 +90,10 @@ StateDict MetricStore::for_other_ranks(std::span<const StateDict> saved, int ran
 }
 
 void MetricStore::load(const StateDict& state) {
-  std::vector<Entry> entries(static_cast<std::size_t>(state.integer("metrics")));
-  for (std::size_t i = 0; i < entries.size(); ++i) entries[i].load(state.section(std::to_string(i)));
+  std::vector<Entry> entries;
+  const std::int64_t count = state.integer("metrics");
+  // One by one: a count that is damaged ends at the section that is missing, and not with the memory.
+  for (std::int64_t i = 0; i < count; ++i) entries.emplace_back().load(state.section(std::to_string(i)));
   entries_ = std::move(entries);
   changes_ = static_cast<std::uint64_t>(state.integer("changes"));
 }

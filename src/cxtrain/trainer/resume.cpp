@@ -64,13 +64,17 @@ bool is_run_folder(Filesystem& files, const std::string& path) {
 
 /// What a ModelCheckpoint remembered as its best; it lies beside the one that remembers.
 std::string best_of(const FoundCheckpoint& newest) {
-  const auto callbacks = newest.manifest.state.find("sections");
-  if (callbacks == newest.manifest.state.end()) return newest.path;
-  const nlohmann::json empty = nlohmann::json::object();
-  for (const auto& [key, section] : callbacks->value("callbacks", empty).value("sections", empty).items()) {
-    if (!key.starts_with("ModelCheckpoint") || key.starts_with("ModelCheckpoint{monitor: ,")) continue;
-    const std::string best = section.value("values", empty).value("best_model_path", std::string());
-    if (!best.empty()) return parent_directory(newest.path) + "/" + last_part(best);
+  using Pointer = nlohmann::json::json_pointer;
+  try {
+    const nlohmann::json callbacks =
+        newest.manifest.state.value(Pointer("/sections/callbacks/sections"), nlohmann::json::object());
+    for (const auto& [key, section] : callbacks.items()) {
+      if (!key.starts_with("ModelCheckpoint") || key.starts_with("ModelCheckpoint{monitor: ,")) continue;
+      const std::string best = section.value(Pointer("/values/best_model_path"), std::string());
+      if (!best.empty()) return parent_directory(newest.path) + "/" + last_part(best);
+    }
+  } catch (const nlohmann::json::exception&) {
+    // Another program's idea of a state.
   }
   return newest.path;
 }

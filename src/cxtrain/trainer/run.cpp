@@ -46,6 +46,7 @@ void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
   manifest.strategy = parts.plan.strategy;
   manifest.precision = parts.plan.precision;
   manifest.model = parts.options.model.name;
+  manifest.data = data_fingerprint;
   manifest.created =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   if (parts.config_text != nullptr) manifest.config = *parts.config_text;

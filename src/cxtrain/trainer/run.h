@@ -221,6 +221,7 @@ class Run final : public RunView {
   std::optional<Checkpointer> checkpointer;  ///< in a fit
   bool resumed = false;                      ///< `load_place` was called
   Tuned tuned;
+  std::string data_fingerprint;  ///< of the training data, on rank 0; empty: there is none
   double first_step_seconds = 0;
 
  private:

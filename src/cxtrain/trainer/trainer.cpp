@@ -1,6 +1,7 @@
 #include "cxtrain/trainer/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "cxtrain/base/error.h"
@@ -18,6 +19,7 @@
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"
+#include "cxtrain/trainer/data_fingerprint.h"
 #include "cxtrain/trainer/divide_cores.h"
 #include "cxtrain/trainer/evaluation_loop.h"
 #include "cxtrain/trainer/fit_loop.h"
@@ -58,6 +60,19 @@ void set_up(DataModule& data, const DataOptions& options) {
   } catch (const std::filesystem::filesystem_error& error) {
     throw DataError("data: " + message_of(error) + "; check the path and its permissions");
   }
+}
+
+/// Empty on other ranks than the first, and where data may change while they train or each rank has its own.
+std::string fingerprint_of_training(const World& world, const DataLoader& loader, const Options& options) {
+  const bool of_each_rank = world.size() > 1 && loader.shard().count == 1;
+  const bool reloaded = options.trainer.reload_dataloaders_every_n_epochs > 0;
+  if (!options.data.fingerprint || !world.is_root() || of_each_rank || reloaded) return {};
+  const SteadyClock clock;
+  const double began = clock.now();
+  std::string text = to_text(fingerprint_of(loader.dataset(), clock));
+  log_detail("training data: " + text + " (looked at for " +
+             std::to_string(std::lround((clock.now() - began) * 1e6)) + " us)");
+  return text;
 }
 
 }  // namespace
@@ -185,7 +200,9 @@ RunSummary Trainer::fit(Module& module, DataModule& data) {
   std::optional<LoadedCheckpoint> from;
   if (!belongings_->fitted) from = load_checkpoint(world_, *files_, options_, module);
   if (!from) return fit_from(nullptr, module, data);
-  return fit(module, data, ResumeFrom{from->state, from->chosen.log_dir, from->chosen.in_place});
+  return fit(
+      module, data,
+      ResumeFrom{from->state, from->chosen.log_dir, from->chosen.in_place, from->chosen.manifest.data});
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data, const StateDict& checkpoint) {
@@ -208,6 +225,10 @@ RunSummary Trainer::fit_from(const ResumeFrom* from, Module& module, DataModule&
     FitData loaders(
         world_, [&] { return session.fit_loaders(data); }, options_.trainer,
         module.trainer_defaults().max_epochs, run.state);
+    run.data_fingerprint = fingerprint_of_training(world_, loaders.train(), options_);
+    if (from != nullptr) {
+      require_data_of_checkpoint(world_, from->data, run.data_fingerprint, loaders.train().dataset());
+    }
     OptimizerSetup setup;
     run_agreed(world_, [&] { setup = optimizer_setup(module, options_, run.tuned.lr); });
     std::unique_ptr<TrainedParameters> trained = run.parts.strategy.prepare(setup.optimizer);

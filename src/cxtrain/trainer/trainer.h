@@ -32,6 +32,7 @@ struct ResumeFrom {
   const StateDict& state;    ///< as a callback was given it on a rank of this number
   std::string log_dir = {};  ///< the folder of the run that saved it; empty: it wrote nothing
   bool in_place = false;     ///< in that folder, instead of a new one
+  std::string data = {};     ///< fingerprint of the data that it had; empty: any will do
 };
 
 /// Trains, evaluates and predicts: Lightning's Trainer.
