@@ -68,17 +68,18 @@ class Faulty : public Module {
 }  // namespace
 
 CXTRAIN_PLUGIN("model faulty", [](Registry& registry) {
-  registry.add<Module>("faulty", "goes wrong where it is told to",
-                       {{"fault",
-                         ArgumentSpec::Type::text,
-                         "throw",
-                         "what happens",
-                         {"throw", "freeze", "loop", "crash", "terminate", "flip", "slow", "memory", "start", "none"}},
-                        {"rank",
-                         ArgumentSpec::Type::integer,
-                         "1",
-                         "0, or another for all others; slow, flip and memory: this one",
-                         {}},
-                        {"step", ArgumentSpec::Type::integer, "5", "at which step", {}}},
-                       [](const Arguments& arguments) { return std::make_unique<Faulty>(arguments); });
+  registry.add<Module>(
+      "faulty", "goes wrong where it is told to",
+      {{"fault",
+        ArgumentSpec::Type::text,
+        "throw",
+        "what happens",
+        {"throw", "freeze", "loop", "crash", "terminate", "flip", "slow", "memory", "start", "none"}},
+       {"rank",
+        ArgumentSpec::Type::integer,
+        "1",
+        "0, or another for all others; slow, flip and memory: this one",
+        {}},
+       {"step", ArgumentSpec::Type::integer, "5", "at which step", {}}},
+      [](const Arguments& arguments) { return std::make_unique<Faulty>(arguments); });
 })

@@ -64,11 +64,11 @@ void SoloWorld::end(Watchdog::Cause cause, const char* operation, double seconds
   const int status = static_cast<int>(ExitCode::failure);
   const std::string where = where_ ? where_() : std::string();
   log_error("on " + facts().hostname + (where.empty() ? "" : ", " + where) + ": " +
-            (cause == Watchdog::Cause::error
-                 ? std::string(operation)
-                 : std::string(operation) + " has not ended within " +
-                       std::to_string(static_cast<int>(seconds)) +
-                       " s (--timeout_seconds sets the limit): see nvidia-smi and dmesg"));
+            (cause == Watchdog::Cause::error ? std::string(operation)
+                                             : std::string(operation) + " has not ended within " +
+                                                   std::to_string(static_cast<int>(seconds)) +
+                                                   " s (--timeout_seconds sets the limit): a device or a "
+                                                   "disk does not answer, see dmesg and nvidia-smi"));
   if (watchdog_) log_detail(watchdog_->record());
   say_last_words(status);
   report_end(status);

@@ -200,9 +200,9 @@ RunSummary Trainer::fit(Module& module, DataModule& data) {
   std::optional<LoadedCheckpoint> from;
   if (!belongings_->fitted) from = load_checkpoint(world_, *files_, options_, module);
   if (!from) return fit_from(nullptr, module, data);
-  return fit(
-      module, data,
-      ResumeFrom{from->state, from->chosen.log_dir, from->chosen.in_place, from->chosen.manifest.data});
+  const ResumeFrom place{from->state, from->chosen.log_dir, from->chosen.in_place,
+                         from->chosen.manifest.data};
+  return fit_from(&place, module, data, [&from] { from->state = {}; });
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data, const StateDict& checkpoint) {
@@ -213,8 +213,8 @@ RunSummary Trainer::fit(Module& module, DataModule& data, const ResumeFrom& from
   return fit_from(&from, module, data);
 }
 
-/// `from`: null for a beginning.
-RunSummary Trainer::fit_from(const ResumeFrom* from, Module& module, DataModule& data) {
+RunSummary Trainer::fit_from(const ResumeFrom* from, Module& module, DataModule& data,
+                             const std::function<void()>& taken) {
   const auto work = [&](Session& session) {
     Run& run = session.run();
     if (from != nullptr) {
@@ -243,6 +243,7 @@ RunSummary Trainer::fit_from(const ResumeFrom* from, Module& module, DataModule&
     const AnomalyDetection anomalies(options_.trainer.detect_anomaly);
     TrainingState state(run, data, *optimization);
     if (from != nullptr) state.load(from->state, {*files_, from->log_dir});
+    if (taken) taken();
     run.checkpointer.emplace(Checkpointer::Parts{world_, *files_, run.parts.module, &run.parts.strategy,
                                                  state.sections_of_each_rank()});
     FitLoop loop(run, loaders, *optimization, &state);

@@ -127,7 +127,9 @@ class Trainer {
   bool ends_job(const std::exception& error) const;
   /// Closes the session's books; ends the job where `ends_job`.
   void fail(Session& session, const std::exception& error) const;
-  RunSummary fit_from(const ResumeFrom* from, Module& module, DataModule& data);
+  /// `from`: null for a beginning. `taken` is called when its state is needed no longer.
+  RunSummary fit_from(const ResumeFrom* from, Module& module, DataModule& data,
+                      const std::function<void()>& taken = {});
   RunSummary evaluate_once(Module& module, DataModule& data, bool test);
   /// The loader of a stage's data. Throws ConfigError where there is none, on all ranks alike.
   std::unique_ptr<DataLoader> agreed_loader(Session& session, const std::function<DataLoaderSpec()>& spec,
