@@ -45,6 +45,17 @@ std::vector<pid_t> processes_of(const TempDir& dir) {
   return found;
 }
 
+/// Those of them that train; of one rank, which nobody else has started: all but the first.
+std::vector<pid_t> ranks_of(const TempDir& dir, int ranks, pid_t first) {
+  std::vector<pid_t> found = processes_of(dir);
+  std::erase_if(found, [&](pid_t process) {
+    if (ranks == 1) return process == first;
+    return slurp("/proc/" + std::to_string(process) + "/environ").find("OMPI_COMM_WORLD_RANK=") ==
+           std::string::npos;
+  });
+  return found;
+}
+
 /// Of the newest checkpoint; -1: there is none.
 int newest_step(const TempDir& dir) {
   int newest = -1;
@@ -72,10 +83,8 @@ TEST_CASE("a job that is killed again and again ends with the bits of an undistu
   int step = -1;  // that it has come to before each kill, or it would be given up
   for (int kills = 0; kills < 3; ++kills) {
     std::vector<pid_t> victims;
-    // The one that starts the others is the program's first process.
     const auto others = [&] {
-      victims = processes_of(dir);
-      std::erase(victims, program.process());
+      victims = ranks_of(dir, ranks, program.process());
       return static_cast<int>(victims.size()) >= ranks && newest_step(dir) > step;
     };
     if (!becomes_true([&] { return others() || program.has_ended(); })) break;
@@ -104,36 +113,38 @@ TEST_CASE("a job that is killed again and again ends with the bits of an undistu
 TEST_CASE("a job that fails at the same step again and again is given up with 93", "[restarts]") {
   const bool dies = GENERATE(true, false);
   const TempDir dir;
-  const ProgramResult result = run_command(
-      restarted(dir, 2,
-                std::string("--max_epochs 60 --max_restarts 50 --checkpoint.save_top_k -1 --plugin ") +
-                    CXTRAIN_TEST_PLUGIN_DIR +
-                    "/fragile.so --callbacks.fragile.rank 1 --callbacks.fragile.ranks 2 "
-                    "--callbacks.fragile.step 25 --callbacks.fragile.dies " +
-                    (dies ? "true" : "false")));
+  const ProgramResult result =
+      run_command(restarted(dir, 2,
+                            std::string("--max_epochs 200 --max_restarts 50 --checkpoint.save_top_k -1 "
+                                        "--checkpoint.every_n_train_steps 1000 --plugin ") +
+                                CXTRAIN_TEST_PLUGIN_DIR +
+                                "/fragile.so --callbacks.fragile.rank 1 --callbacks.fragile.ranks 2 "
+                                "--callbacks.fragile.step 2900 --callbacks.fragile.dies " +
+                                (dies ? "true" : "false")));
   INFO(result.output);
   CHECK(result.status == 93);
   CHECK_THAT(result.output,
-             Catch::Contains("and rank 1 was the first to end; restart 1 of 50, from step 20 of"));
+             Catch::Contains("and rank 1 was the first to end; restart 1 of 50, from step 2000 of"));
   CHECK_THAT(result.output, Catch::Contains("restart 2 of 50, from the checkpoint before the newest"));
   CHECK_THAT(result.output,
-             Catch::Contains("failed 3 times since the checkpoint of step 20 and came no further"));
+             Catch::Contains("failed 3 times since the checkpoint of step 2000 and came no further"));
   CHECK_THAT(result.output, !Catch::Contains("restart 3"));
 }
 
 TEST_CASE("a rank that always fails is left out, and the steps keep their samples", "[restarts]") {
   const TempDir calm, dir;
-  REQUIRE(run_command(restarted(calm, 2, "--max_epochs 3 --seed 3")).status == 0);
+  REQUIRE(run_command(restarted(calm, 2, "--max_epochs 20 --seed 3")).status == 0);
   const ProgramResult result =
       run_command(restarted(dir, 4,
-                            std::string("--max_epochs 3 --seed 3 --max_restarts 50 --min_ranks 2 --plugin ") +
+                            std::string("--max_epochs 20 --seed 3 --max_restarts 50 --min_ranks 2 "
+                                        "--checkpoint.every_n_train_steps 250 --plugin ") +
                                 CXTRAIN_TEST_PLUGIN_DIR +
                                 "/fragile.so --callbacks.fragile.rank 2 --callbacks.fragile.ranks 4 "
-                                "--callbacks.fragile.step 15"));
+                                "--callbacks.fragile.step 480"));
   INFO(result.output);
   REQUIRE(result.status == 0);
   CHECK_THAT(result.output,
-             Catch::Contains("rank 2 has ended the job twice since the checkpoint of step 10, so 3 "
+             Catch::Contains("rank 2 has ended the job twice since the checkpoint of step 250, so 3 "
                              "ranks go on without it"));
   const nlohmann::json end = restarted_end(dir), expected = run_json(calm);
   CHECK(end["world_size"] == 3);

@@ -24,6 +24,9 @@ WallTime::WallTime(std::optional<double> seconds, const Clock& clock)
 
 void WallTime::on_train_start(RunView& run) {
   last_look_ = clock_.now();
+  // One is enough, and rank 0 is the one that says what has ended the run.
+  const bool first_knows = run.of_rank_zero(seconds_ ? "knows" : "") == "knows";
+  asks_ = seconds_ && (run.rank() == 0 || !first_knows);
   if (seconds_ && run.rank() == 0)
     log_info("the job's time ends in " + whole_seconds(*seconds_) + "; the training saves and ends before");
 }
@@ -35,7 +38,7 @@ double WallTime::margin(const RunView& run) const {
 }
 
 void WallTime::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
-  if (!seconds_) return;
+  if (!asks_) return;
   const double now = clock_.now();
   longest_step_ = std::max(longest_step_, now - std::exchange(last_look_, now));
   // The next look comes a step later.

@@ -26,6 +26,7 @@ class WallTime final : public Callback {
   const Clock& clock_;
   double end_ = 0;
   double last_look_ = 0, longest_step_ = 0;  ///< a step and what comes between two, validations among it
+  bool asks_ = false;                        ///< this rank does, when it is time
 };
 
 }  // namespace cxtrain
