@@ -76,7 +76,7 @@ TEST_CASE("a job that is killed again and again ends with the bits of an undistu
   const int ranks = GENERATE(1, 2, 3);
   const std::string strategy = ranks == 3 ? "--strategy ddp_spawn " : "";
   const TempDir calm, dir;
-  const std::string options = strategy + "--max_epochs 200 --seed 3 ";
+  const std::string options = strategy + "--max_epochs 100 --seed 3 ";
   REQUIRE(run_command(restarted(calm, ranks, options)).status == 0);
   RunningProgram program(restarted(dir, ranks, options + "--max_restarts 9"));
   std::mt19937 random(ranks);
@@ -98,7 +98,7 @@ TEST_CASE("a job that is killed again and again ends with the bits of an undistu
       });
     });
   }
-  const ProgramResult result = program.wait();
+  const ProgramResult result = program.wait(200);
   INFO(result.output);
   CHECK(result.status == 0);
   CHECK_THAT(result.output, Catch::Contains("restart 1 of 9"));
@@ -163,7 +163,7 @@ TEST_CASE("signals to the one that starts a job again reach the job, which is no
   RunningProgram program(restarted(dir, 2, "--max_epochs 100000 --max_restarts 5"));
   REQUIRE(becomes_true([&] { return has_checkpoint(dir); }));
   program.send(row.signal);
-  const ProgramResult result = program.wait();
+  const ProgramResult result = program.wait(200);
   INFO(result.output);
   // mpirun's own, which depends on what its ranks came to in the second that it gives them.
   CHECK((row.status < 0 ? result.status != 124 : result.status == row.status));
@@ -191,7 +191,7 @@ TEST_CASE("of two jobs that go on in one folder the second is refused", "[restar
              Catch::Contains("is in use: process " + std::to_string(first.process()) + " on "));
   CHECK_FALSE(first.has_ended());
   first.send(SIGUSR1);
-  CHECK(first.wait().status == 75);
+  CHECK(first.wait(200).status == 75);
   CHECK(run_command(restarted(dir, 1,
                               "--max_steps 100000 --max_time 00:00:00:01 --ckpt_path " + dir.path() +
                                   "/cxtrain_logs/version_0"))
