@@ -46,7 +46,7 @@ class WritableFile {
   /// Closes the file. An error at this point is lost: call `close` first where it matters.
   virtual ~WritableFile() = default;
   /// Adds all of `bytes`. When it throws, some first part of them may have been added. Large parts begin to
-  /// go to the disk at once, so that `sync` has less to wait for.
+  /// go to the disk at once, so that `sync` has less to wait for; fastest from memory that begins at a page.
   virtual void write(std::string_view bytes) = 0;
   /// Waits until the content is on the disk. When it throws, a part of the content may be lost that readers
   /// still see, and another `sync` would not notice: write a new file.

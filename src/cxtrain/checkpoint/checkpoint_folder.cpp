@@ -11,8 +11,11 @@
 namespace cxtrain {
 namespace {
 
-/// Small enough for a processor's cache.
-constexpr std::size_t kChunk = std::size_t{512} << 10;
+/// Small enough for a processor's cache, so that bytes are summed up right after they were read.
+constexpr std::size_t kReadChunk = std::size_t{512} << 10;
+
+/// Large enough to keep a disk busy.
+constexpr std::size_t kWriteChunk = std::size_t{8} << 20;
 
 std::string in_folder(const std::string& folder, std::string_view name) {
   return folder + "/" + std::string(name);
@@ -51,24 +54,26 @@ void begin_checkpoint(Filesystem& files, const std::string& path) {
 std::vector<CheckpointFile> write_checkpoint_files(Filesystem& files, const std::string& path,
                                                    std::span<const Staging::File> content,
                                                    const std::function<bool()>& go_on) {
-  std::vector<CheckpointFile> written;
+  // By another thread: this one waits for the disk most of the time.
+  std::future<std::vector<CheckpointFile>> described = std::async(std::launch::async, [content] {
+    std::vector<CheckpointFile> all;
+    for (const Staging::File& file : content)
+      all.push_back({file.name, file.bytes.size(), checksum_of(file.bytes)});
+    return all;
+  });
   std::vector<std::unique_ptr<WritableFile>> open;
   for (const Staging::File& file : content) {
     WritableFile& out = *open.emplace_back(files.create(in_folder(path + kPartSuffix, file.name)));
-    Checksum checksum;
-    for (std::size_t begin = 0; begin < file.bytes.size(); begin += kChunk) {
+    for (std::size_t begin = 0; begin < file.bytes.size(); begin += kWriteChunk) {
       if (!go_on()) return {};
-      const std::string_view chunk = file.bytes.substr(begin, kChunk);
-      checksum.add(chunk);  // and it lies in the processor's cache when it is written
-      out.write(chunk);
+      out.write(file.bytes.substr(begin, kWriteChunk));
     }
-    written.push_back({file.name, file.bytes.size(), checksum.text()});
   }
   for (const auto& file : open) {
     file->sync();
     file->close();
   }
-  return written;
+  return described.get();
 }
 
 void publish_checkpoint(Filesystem& files, const std::string& path, const Manifest& manifest) {
@@ -114,7 +119,7 @@ Manifest read_manifest(Filesystem& files, const std::string& path) {
 
 void verify_files(Filesystem& files, const std::string& path, const Manifest& manifest, int share,
                   int shares) {
-  std::string chunk(kChunk, '\0');
+  std::string chunk(kReadChunk, '\0');
   for (std::size_t i = static_cast<std::size_t>(share); i < manifest.files.size();
        i += static_cast<std::size_t>(shares)) {
     const CheckpointFile& expected = manifest.files[i];

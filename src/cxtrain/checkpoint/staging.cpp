@@ -7,6 +7,7 @@
 #include <new>
 
 #include "cxtrain/base/align.h"
+#include "cxtrain/base/stream_copy.h"
 #include "cxtrain/checkpoint/safetensors.h"
 
 namespace cxtrain {
@@ -14,9 +15,16 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
+/// Files begin at pages, from which they are written fastest.
+constexpr std::size_t kPage = 4096;
+
 /// A tensor's values in row-major order.
 void copy_values(const at::Tensor& tensor, char* to) {
   if (tensor.nbytes() == 0) return;
+  if (tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) {
+    stream_copy(to, static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
+    return;
+  }
   at::Tensor target = at::from_blob(to, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()));
   target.copy_(tensor.detach());
 }
@@ -41,7 +49,6 @@ void Staging::reserve(std::size_t bytes) {
 }
 
 void Staging::take(std::span<const PlannedFile> files) {
-  constexpr std::size_t kAlignment = 64;
   struct Layout {
     std::string header;
     std::vector<SafetensorsEntry> entries;
@@ -55,7 +62,7 @@ void Staging::take(std::span<const PlannedFile> files) {
     layout.header = safetensors_header(layout.entries, file.metadata);
     layout.at = total;
     layout.bytes = layout.header.size() + (layout.entries.empty() ? 0 : layout.entries.back().end);
-    total = round_up(total + layout.bytes, kAlignment);
+    total = round_up(total + layout.bytes, kPage);
     layouts.push_back(std::move(layout));
   }
   files_.clear();
