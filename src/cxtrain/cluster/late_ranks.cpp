@@ -1,7 +1,7 @@
 #include "cxtrain/cluster/late_ranks.h"
 
 #include <poll.h>
-#include <sys/socket.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,23 +20,12 @@
 namespace cxtrain {
 namespace {
 
-AbstractAddress address_of(const std::string& job, int local_rank) {
-  return AbstractAddress("cxtrain-roll-" + job + "-" + std::to_string(local_rank));
-}
-
-FileDescriptor open_socket(const LaunchEnvironment& launched) {
-  if (launched.local_rank < 0) return FileDescriptor();
-  FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const AbstractAddress address = address_of(launched.job, launched.local_rank);
-  if (socket && bind(socket.get(), address.get(), address.size()) == 0) return socket;
-  return FileDescriptor();  // a rank less to be asked; nothing depends on it
-}
-
 constexpr std::chrono::milliseconds kPatience{1000};
 /// How long a quiet rank lives on: its end would have the launcher end the one that reports.
 constexpr int kQuietSeconds = 10;
-/// How long a node without a missing rank leaves the word to others.
-constexpr int kOtherNodeSeconds = 3;
+/// How long a node without a missing rank leaves the word to others: the first node the shortest, so that its
+/// report ends the job before the next one's.
+int other_node_seconds(int node) { return 3 + 2 * std::min(node, 5); }
 
 /// ", 1 collective behind (number 1233, rank 0 waits in number 1234)"; empty where the ranks' numbers do not
 /// tell.
@@ -56,93 +45,26 @@ std::string collectives_apart(const RollCall::Answer& answer, const RollCall::St
 
 }  // namespace
 
-struct RollCall::Message {
-  static constexpr std::uint32_t kMagic = 0x63783032;
-  std::uint32_t magic = kMagic;
-  std::int32_t question = 0;
-  std::int32_t local_rank = 0, rank = 0, process = 0;
-  std::int32_t waiting = 0, late = 0, of_watched_work = 0;
-  std::uint64_t number = 0;
-  char operation[96] = {};
-};
-
-RollCall::RollCall(const LaunchEnvironment& launched)
-    : job_(launched.job),
-      local_rank_(launched.local_rank),
-      local_size_(launched.local_size),
-      socket_(open_socket(launched)) {}
-
-bool RollCall::send(int local_rank, const Message& message) const {
-  static_assert(std::is_trivially_copyable_v<Message>);
-  const AbstractAddress to = address_of(job_, local_rank);
-  return sendto(socket_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT, to.get(), to.size()) >=
-         0;
-}
-
-void RollCall::receive(const State& own, std::vector<Answer>* answers) {
-  Message message;
-  while (recv(socket_.get(), &message, sizeof message, MSG_DONTWAIT) == sizeof message) {
-    if (message.magic != Message::kMagic) continue;
-    if (message.question != 0) {
-      ++questions_;
-      if (!own.late && !reporter_) reporter_ = message.rank;
-      Message reply;
-      reply.local_rank = local_rank_;
-      reply.rank = own.rank;
-      reply.process = own.process;
-      reply.waiting = own.waiting ? 1 : 0;
-      reply.late = own.late ? 1 : 0;
-      reply.of_watched_work = own.of_watched_work ? 1 : 0;
-      reply.number = own.number;
-      own.operation.copy(reply.operation, sizeof reply.operation - 1);
-      send(message.local_rank, reply);
-    } else if (answers != nullptr) {
-      message.operation[sizeof message.operation - 1] = '\0';
-      for (Answer& answer : *answers) {
-        if (answer.local_rank != message.local_rank) continue;
-        answer.presence = message.waiting != 0 ? Presence::waiting : Presence::busy;
-        answer.state = {message.rank,      message.process, message.waiting != 0,        message.late != 0,
-                        message.operation, message.number,  message.of_watched_work != 0};
-      }
-    }
-  }
-}
-
-void RollCall::answer(const State& own) {
-  if (socket_) receive(own, nullptr);
-}
-
-std::vector<RollCall::Answer> RollCall::ask(const State& own, std::chrono::milliseconds patience) {
-  std::vector<Answer> answers;
-  if (!socket_) return answers;
-  Message question;
-  question.question = 1;
-  question.local_rank = local_rank_;
-  question.rank = own.rank;
-  for (int other = 0; other < local_size_; ++other) {
-    if (other == local_rank_) continue;
-    // Refused: nobody has a socket of this name. Anything else: the rank is there, and may answer.
-    const bool there = send(other, question) || (errno != ECONNREFUSED && errno != ENOENT);
-    answers.push_back({other, there ? Presence::silent : Presence::gone, {}});
-  }
-  const auto open = [&] {
-    return std::any_of(answers.begin(), answers.end(),
-                       [](const Answer& answer) { return answer.presence == Presence::silent; });
-  };
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (open() && std::chrono::steady_clock::now() < end) {
-    pollfd source{socket_.get(), POLLIN, 0};
-    poll(&source, 1, 50);
-    receive(own, &answers);
-  }
-  return answers;
-}
-
 LateRanks::LateRanks(const LaunchEnvironment& launched)
-    : roll_call_(launched),
+    : roll_call_(roll_call_of_ranks(launched)),
+      questions_(epoll_create1(EPOLL_CLOEXEC)),
       rank_(launched.rank),
       local_ranks_are_ranks_(launched.size > 0 && launched.size == launched.local_size),
-      hostname_(hostname()) {}
+      hostname_(hostname()) {
+  listen_to(roll_call_);
+}
+
+void LateRanks::listen_to(const RollCall& roll_call) {
+  epoll_event readable{.events = EPOLLIN, .data = {}};
+  if (roll_call.descriptor() >= 0)
+    epoll_ctl(questions_.get(), EPOLL_CTL_ADD, roll_call.descriptor(), &readable);
+}
+
+void LateRanks::set_nodes(RollCall nodes) {
+  owned_nodes_ = std::make_unique<RollCall>(std::move(nodes));
+  nodes_ = owned_nodes_.get();
+  listen_to(*owned_nodes_);
+}
 
 void LateRanks::set_world(const World& world, std::vector<int> processes) {
   world_ = &world;
@@ -150,7 +72,7 @@ void LateRanks::set_world(const World& world, std::vector<int> processes) {
   rank_ = facts.rank;
   num_nodes_ = facts.num_nodes;
   processes_ = std::move(processes);
-  roll_call_.set_local_size(facts.local_size);
+  roll_call_.set_peers(facts.local_size);
   for (int rank = 0; rank < facts.size; ++rank) {
     if (facts.rank_nodes[static_cast<std::size_t>(rank)] == facts.node) ranks_.push_back(rank);
   }
@@ -158,8 +80,14 @@ void LateRanks::set_world(const World& world, std::vector<int> processes) {
 
 RollCall::State LateRanks::state(const Watchdog::Subject& subject, bool late) const {
   const bool waits = subject.operation != nullptr;
-  return {
-      rank_, getpid(), waits, late, waits ? subject.operation : "", subject.number, subject.of_watched_work};
+  return {.rank = rank_,
+          .process = getpid(),
+          .waiting = waits,
+          .late = late,
+          .operation = waits ? subject.operation : "",
+          .number = subject.number,
+          .of_watched_work = subject.of_watched_work,
+          .for_the_node = subject.of_some_ranks};
 }
 
 void LateRanks::set_where(std::function<std::string()> where) {
@@ -175,13 +103,23 @@ std::string LateRanks::where() const {
 
 void LateRanks::answer(const Watchdog::Subject& subject) {
   const int questions = roll_call_.questions();
-  roll_call_.answer(state(subject, /*late=*/false));
+  answer(state(subject, /*late=*/false));
   if (subject.operation != nullptr || roll_call_.questions() == questions) return;
   log_detail("others wait for this rank; " + stack_of_main_thread(kPatience));
 }
 
+void LateRanks::answer(const RollCall::State& own) {
+  roll_call_.answer(own);
+  if (RollCall* const nodes = nodes_) nodes->answer(own);
+}
+
+bool LateRanks::another_node_asks() const {
+  const RollCall* const nodes = nodes_;
+  return nodes != nullptr && nodes->reporter();
+}
+
 std::string LateRanks::name_of(const RollCall::Answer& answer) const {
-  const auto local = static_cast<std::size_t>(answer.local_rank);
+  const auto local = static_cast<std::size_t>(answer.peer);
   const bool known = local < ranks_.size();
   const bool answered = answer.state.process != 0;
   const int process = answered ? answer.state.process : known ? processes_[local] : 0;
@@ -197,7 +135,7 @@ std::string LateRanks::who_is_missing(const std::vector<RollCall::Answer>& answe
   std::string missing;
   for (const RollCall::Answer& answer : answers) {
     if (answer.presence == RollCall::Presence::waiting) continue;
-    const auto local = static_cast<std::size_t>(answer.local_rank);
+    const auto local = static_cast<std::size_t>(answer.peer);
     const bool stopped = local < processes_.size() && is_stopped(processes_[local]);
     const char* what = answer.presence == RollCall::Presence::busy ? " is slow, or elsewhere in the program"
                        : answer.presence == RollCall::Presence::gone
@@ -212,12 +150,47 @@ std::string LateRanks::who_is_missing(const std::vector<RollCall::Answer>& answe
 std::string LateRanks::who_went_astray(const std::vector<RollCall::Answer>& answers,
                                        const RollCall::State& own) const {
   for (const RollCall::Answer& answer : answers) {
+    if (answer.state.for_the_node || own.for_the_node) continue;
     const bool counts = answer.state.of_watched_work == own.of_watched_work;
     if (answer.state.operation == own.operation && (!counts || answer.state.number == own.number)) continue;
     return name_of(answer) + " waits in " + answer.state.operation + " instead" +
            collectives_apart(answer, own) + ": the ranks have gone different ways through the program";
   }
   return {};
+}
+
+std::string LateRanks::who_of_other_nodes(const RollCall::State& own) const {
+  RollCall* const nodes = nodes_;
+  if (nodes == nullptr) return "a rank of another node is stopped, slow or gone";
+  const WorldFacts& facts = world_->facts();
+  std::string missing;
+  for (const RollCall::Answer& answer : nodes->ask(own, kPatience)) {
+    if (answer.presence == RollCall::Presence::waiting) {
+      // It asks as well, and the first one tells.
+      if (answer.state.late && answer.peer < facts.node) return {};
+      continue;
+    }
+    const std::string& name = facts.node_names[static_cast<std::size_t>(answer.peer)];
+    missing += missing.empty() ? "" : "; ";
+    missing += answer.presence == RollCall::Presence::busy
+                   ? "rank " + std::to_string(answer.state.rank) + " (process " +
+                         std::to_string(answer.state.process) + ") on " + name +
+                         " is slow, or elsewhere in the program"
+                   : name + " does not answer: its ranks are stopped or gone, or the network to it is cut";
+  }
+  return missing.empty() ? "a rank of another node is stopped, slow or gone" : missing;
+}
+
+std::string LateRanks::whom_to_blame(const std::vector<RollCall::Answer>& answers,
+                                     const RollCall::State& own) {
+  std::string blamed = who_is_missing(answers, own);
+  if (!blamed.empty()) return blamed;
+  // A rank that is missing on another node is told from there.
+  if (num_nodes_ > 1) wait_for_reporter(own, other_node_seconds(world_->facts().node));
+  blamed = who_went_astray(answers, own);
+  if (!blamed.empty()) return blamed;
+  if (num_nodes_ == 1) return "a rank is stopped, slow or elsewhere in the program";
+  return another_node_asks() ? std::string() : who_of_other_nodes(own);
 }
 
 void LateRanks::log_other_processes() const {
@@ -236,9 +209,9 @@ void LateRanks::save(const std::string& record) const {
 void LateRanks::wait_for_reporter(const RollCall::State& own, int seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   while (std::chrono::steady_clock::now() < end) {
-    pollfd source{roll_call_.descriptor(), POLLIN, 0};
+    pollfd source{descriptor(), POLLIN, 0};
     poll(&source, 1, 100);
-    roll_call_.answer(own);
+    answer(own);
   }
 }
 
@@ -271,16 +244,11 @@ void LateRanks::end_job(const Watchdog::Subject& subject, double seconds, const 
   log_detail(record);
   log_other_processes();
   log_detail(stack_of_main_thread(kPatience));
-  if (another) wait_for_reporter(own, kQuietSeconds);
-  std::string missing = who_is_missing(answers, own);
-  if (!another && missing.empty() && num_nodes_ > 1) wait_for_reporter(own, kOtherNodeSeconds);
-  if (!another) {
-    if (missing.empty()) missing = who_went_astray(answers, own);
-    if (missing.empty()) {
-      missing = num_nodes_ > 1 ? "a rank of another node is stopped, slow or gone"
-                               : "a rank is stopped, slow or elsewhere in the program";
-    }
-    report(own.operation, seconds, missing);
+  const std::string blamed = another ? std::string() : whom_to_blame(answers, own);
+  if (blamed.empty()) {
+    wait_for_reporter(own, kQuietSeconds);
+  } else {
+    report(own.operation, seconds, blamed);
   }
   if (world_ != nullptr) world_->report_end(status);
   // Not by MPI, which the other thread is inside; the launcher ends the job when a rank is gone.

@@ -1,76 +1,19 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/cluster/roll_call.h"
 #include "cxtrain/cluster/watchdog.h"
 #include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
-
-/// Finds out which ranks of a node are there, and what they do, when one has waited too long for the others.
-///
-/// Each rank listens on a local datagram socket whose name follows from its job and its place on the node, so
-/// that the ranks find each other before MPI connects them, and nothing is left behind. A thread of its own
-/// answers (the watchdog's): a rank whose main thread waits, or computes, says so; one that is stopped says
-/// nothing; one that has ended, or has not started, has no socket. Nothing is sent while all is well. One
-/// thread uses it.
-class RollCall {
- public:
-  /// What a rank says of itself.
-  struct State {
-    int rank = 0;
-    int process = 0;
-    bool waiting = false;        ///< in an operation that needs the others
-    bool late = false;           ///< ... for longer than it may
-    std::string operation = {};  ///< the one that it waits in
-    /// Of what it waits for, or else of what it waited for last (`FlightRecorder::number`); 0: nothing.
-    std::uint64_t number = 0;
-    bool of_watched_work = false;  ///< counts by itself
-  };
-  enum class Presence { waiting, busy, silent, gone };
-  struct Answer {
-    int local_rank = 0;
-    Presence presence = Presence::gone;
-    State state;  ///< where it has answered
-  };
-
-  /// Where `launched` does not say which of the node's ranks this is, it neither asks nor answers.
-  explicit RollCall(const LaunchEnvironment& launched);
-
-  /// How many ranks the node has, where `launched` does not say.
-  void set_local_size(int size) noexcept { local_size_ = size; }
-
-  /// To poll for questions; -1 where there is no socket.
-  int descriptor() const noexcept { return socket_.get(); }
-  /// Answers the questions that have come; does not wait.
-  void answer(const State& own);
-  /// Asks the other ranks of the node, and answers theirs meanwhile. Ranks that have said nothing after
-  /// `patience` are silent.
-  std::vector<Answer> ask(const State& own, std::chrono::milliseconds patience);
-  /// How often this rank was asked so far.
-  int questions() const noexcept { return questions_; }
-  /// A rank that found itself late before this one did, and has asked who is missing: it reports.
-  std::optional<int> reporter() const noexcept { return reporter_; }
-
- private:
-  struct Message;
-  void receive(const State& own, std::vector<Answer>* answers);
-  bool send(int local_rank, const Message& message) const;
-
-  std::string job_;
-  int local_rank_, local_size_;
-  FileDescriptor socket_;
-  int questions_ = 0;
-  std::optional<int> reporter_;
-};
 
 /// Ends a job whose ranks do not come together: finds out who is missing, and sees to it that one rank says
 /// so and the others leave quietly. Each writes into its own log file what it knows: its last waits
@@ -83,9 +26,12 @@ class LateRanks {
 
   /// Once MPI has said who the ranks are. `processes`: of this node's ranks. Not while a wait goes on.
   void set_world(const World& world, std::vector<int> processes);
+  /// Where there are several nodes, once they know how to reach each other.
+  void set_nodes(RollCall nodes);
   void set_where(std::function<std::string()> where);
 
-  int descriptor() const noexcept { return roll_call_.descriptor(); }
+  /// To poll for questions of other ranks and nodes.
+  int descriptor() const noexcept { return questions_.get(); }
   /// Answers other ranks. `subject`: what this one waits for. Where it does not wait, and was asked, the log
   /// file gets the stack of its main thread.
   void answer(const Watchdog::Subject& subject);
@@ -101,16 +47,26 @@ class LateRanks {
  private:
   RollCall::State state(const Watchdog::Subject& subject, bool late) const;
   std::string name_of(const RollCall::Answer& answer) const;
+  /// Empty: another rank reports.
+  std::string whom_to_blame(const std::vector<RollCall::Answer>& answers, const RollCall::State& own);
   std::string who_is_missing(const std::vector<RollCall::Answer>& answers, const RollCall::State& own) const;
-  /// Of the ranks that wait, too; empty: they wait for the same as this one.
+  /// Of the ranks that wait, too; empty: they wait for the same as this one, or for other nodes.
   std::string who_went_astray(const std::vector<RollCall::Answer>& answers, const RollCall::State& own) const;
   void log_other_processes() const;
+  void listen_to(const RollCall& roll_call);
+  void answer(const RollCall::State& own);
+  bool another_node_asks() const;
   void wait_for_reporter(const RollCall::State& own, int seconds);
+  /// Nobody of this node: asks the others. Empty: one of them reports.
+  std::string who_of_other_nodes(const RollCall::State& own) const;
   /// ", epoch 1, step 230", or nothing.
   std::string where() const;
   void report(const std::string& operation, double seconds, const std::string& missing) const;
 
-  RollCall roll_call_;
+  RollCall roll_call_;  ///< of the node's ranks
+  std::unique_ptr<RollCall> owned_nodes_;
+  std::atomic<RollCall*> nodes_{nullptr};
+  FileDescriptor questions_;  ///< an epoll set of both sockets
   std::atomic<int> rank_;
   bool local_ranks_are_ranks_;  ///< there is one node
   int num_nodes_ = 1;

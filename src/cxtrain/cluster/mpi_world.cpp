@@ -6,6 +6,9 @@
 #include <array>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <random>
+#include <type_traits>
 
 #include "cxtrain/base/process.h"
 #include "cxtrain/cluster/launch_environment.h"
@@ -21,6 +24,47 @@ std::vector<std::array<int, 2>> gather_node(const MpiComm& comm, const MpiComm& 
     return MPI_Allgather(mine.data(), 2, MPI_INT, all.data(), 2, MPI_INT, node);
   });
   return all;
+}
+
+/// What all have to know of a node. Its first rank fills it in.
+struct NodeRecord {
+  std::array<char, 64> name{};  // HOST_NAME_MAX
+  std::array<std::uint32_t, NodeSocket::kMostAddresses> addresses{};
+  std::uint64_t port = 0;
+  std::uint64_t token = 0;  ///< of the job; in the first node's
+};
+
+/// Of every node.
+std::vector<NodeRecord> gather_nodes(const MpiComm& comm, const WorldFacts& facts, const NodeSocket& socket) {
+  static_assert(std::is_trivially_copyable_v<NodeRecord>);
+  std::vector<NodeRecord> records(static_cast<std::size_t>(facts.num_nodes));
+  if (facts.local_rank == 0) {
+    NodeRecord& own = records[static_cast<std::size_t>(facts.node)];
+    facts.hostname.copy(own.name.data(), own.name.size() - 1);
+    std::copy(socket.addresses.begin(), socket.addresses.end(), own.addresses.begin());
+    own.port = socket.port;
+    if (facts.rank == 0) own.token = std::random_device{}() | std::uint64_t{1} << 32;
+  }
+  comm.call("the exchange of the nodes' names", [&](MPI_Comm all) {
+    return MPI_Allreduce(MPI_IN_PLACE, records.data(), static_cast<int>(records.size() * sizeof(NodeRecord)),
+                         MPI_UINT8_T, MPI_BOR, all);
+  });
+  return records;
+}
+
+/// The nodes, which ask each other when a rank has waited too long.
+RollCall call_of(const std::vector<NodeRecord>& records, const WorldFacts& facts, NodeSocket socket) {
+  std::vector<std::vector<std::uint32_t>> addresses;
+  std::vector<std::uint16_t> ports;
+  for (const NodeRecord& record : records) {
+    std::vector<std::uint32_t>& own = addresses.emplace_back();
+    for (const std::uint32_t address : record.addresses) {
+      if (address != 0) own.push_back(address);
+    }
+    ports.push_back(static_cast<std::uint16_t>(record.port));
+  }
+  return roll_call_of_nodes(std::move(socket.socket), records[0].token, facts.node, std::move(addresses),
+                            std::move(ports));
 }
 
 WorldFacts collect_facts(const MpiComm& comm, const MpiComm& node_comm, int lowest) {
@@ -73,11 +117,19 @@ std::unique_ptr<MpiWorld> MpiWorld::start(double timeout_seconds) {
   const auto node = gather_node(connection->comm, connection->node_comm);
   const int lowest = (*std::min_element(node.begin(), node.end()))[0];
   WorldFacts facts = collect_facts(connection->comm, connection->node_comm, lowest);
+  std::optional<RollCall> nodes;
+  if (facts.num_nodes > 1) {
+    NodeSocket socket = open_node_socket();
+    const std::vector<NodeRecord> records = gather_nodes(connection->comm, facts, socket);
+    for (const NodeRecord& record : records) facts.node_names.emplace_back(record.name.data());
+    nodes = call_of(records, facts, std::move(socket));
+  }
   std::unique_ptr<MpiWorld> world(new MpiWorld(std::move(facts), std::move(connection)));
   std::vector<int> processes;
   processes.reserve(node.size());
   for (const auto& [rank, process] : node) processes.push_back(process);
   world->connection_->late_ranks.set_world(*world, std::move(processes));
+  if (nodes) world->connection_->late_ranks.set_nodes(*std::move(nodes));
   return world;
 }
 

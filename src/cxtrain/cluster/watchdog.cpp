@@ -43,6 +43,7 @@ Watchdog::Wait::Wait(Watchdog& watchdog, const char* operation, Of of) noexcept
   if (inside_another_) return;
   ++number_;
   watchdog_.recorder_.begin(operation, of == Of::all_ranks);
+  watchdog_.of_some_ranks_.store(of == Of::some_ranks, std::memory_order_relaxed);
   watchdog_.operation_.store(operation, std::memory_order_relaxed);
   watchdog_.waits_.store(number_, std::memory_order_release);
 }
@@ -57,10 +58,16 @@ Watchdog::Wait::~Wait() {
   watchdog_.recorder_.end();
 }
 
+Watchdog::Subject Watchdog::of_wait() const noexcept {
+  return {.operation = operation_.load(std::memory_order_relaxed),
+          .number = recorder_.number(),
+          .of_some_ranks = of_some_ranks_.load(std::memory_order_relaxed)};
+}
+
 void Watchdog::bark(Cause cause, std::uint64_t wait, double seconds) {
   std::uint64_t expected = wait;
   if (!waits_.compare_exchange_strong(expected, wait | kHeld, std::memory_order_acq_rel)) return;  // over
-  subject_ = {operation_.load(std::memory_order_relaxed), recorder_.number()};
+  subject_ = of_wait();
   bark_(cause, subject_.operation, seconds);
   waits_.store(wait, std::memory_order_release);
 }
@@ -91,7 +98,7 @@ Watchdog::Subject Watchdog::look_at_pending(double tick) {
   Subject subject;
   for (Pending& pending : pending_) {
     const PendingWork::State state = pending.work->look();
-    subject_ = {state.operation, state.number, true};
+    subject_ = {.operation = state.operation, .number = state.number, .of_watched_work = true};
     if (!state.error.empty()) bark_(Cause::error, state.error.c_str(), pending.seconds);
     const bool same = state.operation != nullptr && state.number == pending.number;
     pending.number = state.number;
@@ -121,8 +128,8 @@ void Watchdog::run(const std::stop_token& stop) {
     const Subject pending = look_at_pending(tick);
     const std::uint64_t waits = waits_.load(std::memory_order_acquire);
     if (sources[1].revents != 0) {
-      const Subject own{waiting(waits) ? operation_.load(std::memory_order_relaxed) : nullptr,
-                        recorder_.number()};
+      Subject own = of_wait();
+      if (!waiting(waits)) own = {.number = own.number};
       duty_.work(own.operation == nullptr && pending.operation != nullptr ? pending : own);
     }
     if (!waiting(waits) || waits != wait) {

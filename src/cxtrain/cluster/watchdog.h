@@ -51,6 +51,7 @@ class Watchdog {
     const char* operation = nullptr;  ///< null: nothing
     std::uint64_t number = 0;         ///< the recorder's, or that of the watched work
     bool of_watched_work = false;
+    bool of_some_ranks = false;  ///< `Wait::Of`
   };
   /// What the thread does besides: called when `descriptor` can be read, with what the other thread waits
   /// for.
@@ -109,6 +110,7 @@ class Watchdog {
   void run(const std::stop_token& stop);
   /// Returns what goes on.
   Subject look_at_pending(double tick);
+  Subject of_wait() const noexcept;
   void bark(Cause cause, std::uint64_t wait, double seconds);
 
   Bark bark_;
@@ -117,6 +119,7 @@ class Watchdog {
   std::atomic<double> timeout_seconds_;
   std::atomic<std::uint64_t> waits_{0};  ///< begun and ended; odd while one goes on
   std::atomic<const char*> operation_{nullptr};
+  std::atomic<bool> of_some_ranks_{false};  ///< the wait that goes on
   FlightRecorder recorder_;
   Subject subject_;
   std::recursive_mutex pending_mutex_;  ///< a bark that is about watched work may ask for the record

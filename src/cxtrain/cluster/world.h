@@ -30,6 +30,7 @@ struct WorldFacts {
   int num_nodes = 1;
   int max_local_size = 1;  ///< the largest local_size of any node
   std::string hostname;
+  std::vector<std::string> node_names;  ///< the host of each node; empty: there is one
   LaunchedBy launched_by = LaunchedBy::alone;
   /// The node of each world rank; empty: ranks fill the nodes in blocks of max_local_size.
   std::vector<int> rank_nodes;

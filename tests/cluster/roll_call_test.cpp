@@ -1,5 +1,6 @@
-#include "cxtrain/cluster/late_ranks.h"
+#include "cxtrain/cluster/roll_call.h"
 
+#include <netinet/in.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -33,7 +34,9 @@ class Answering {
 };
 
 TEST_CASE("a roll call tells who waits, who is busy, who is silent and who is gone") {
-  RollCall me(place(0, 5)), waiting(place(1, 5)), busy(place(2, 5)), silent(place(3, 5));
+  RollCall me = roll_call_of_ranks(place(0, 5)), waiting = roll_call_of_ranks(place(1, 5)),
+           busy = roll_call_of_ranks(place(2, 5));
+  const RollCall silent = roll_call_of_ranks(place(3, 5));
   {
     const Answering one(waiting, {.rank = 11,
                                   .process = 1,
@@ -62,7 +65,7 @@ TEST_CASE("a roll call tells who waits, who is busy, who is silent and who is go
 }
 
 TEST_CASE("of two late ranks that ask each other, each learns that the other is late") {
-  RollCall first(place(0, 2)), second(place(1, 2));
+  RollCall first = roll_call_of_ranks(place(0, 2)), second = roll_call_of_ranks(place(1, 2));
   std::vector<RollCall::Answer> to_second;
   std::jthread other([&] {
     to_second = second.ask({.rank = 1, .waiting = true, .late = true}, std::chrono::seconds(5));
@@ -83,8 +86,32 @@ TEST_CASE("of two late ranks that ask each other, each learns that the other is 
   CHECK_FALSE(first.reporter());
 }
 
+TEST_CASE("nodes ask each other over the network, and only those of the same job answer") {
+  std::vector<NodeSocket> sockets;
+  for (int node = 0; node < 4; ++node) sockets.push_back(open_node_socket());
+  REQUIRE(sockets[0].port != 0);
+  std::vector<std::vector<std::uint32_t>> addresses(4, {htonl(INADDR_LOOPBACK)});
+  std::vector<std::uint16_t> ports;
+  for (const NodeSocket& socket : sockets) ports.push_back(socket.port);
+  const auto call = [&](int node, std::uint64_t token) {
+    return roll_call_of_nodes(std::move(sockets[static_cast<std::size_t>(node)].socket), token, node,
+                              addresses, ports);
+  };
+  RollCall me = call(0, 7), other = call(1, 7), foreign = call(2, 8);
+  const RollCall silent = call(3, 7);
+  const Answering one(other, {.rank = 4, .waiting = true, .operation = "all_reduce"});
+  const Answering two(foreign, {.rank = 4});
+  const auto answers = me.ask({.rank = 0, .waiting = true, .late = true}, std::chrono::milliseconds(300));
+  REQUIRE(answers.size() == 3);
+  CHECK(answers[0].peer == 1);
+  CHECK(answers[0].presence == Presence::waiting);
+  CHECK(answers[0].state.rank == 4);
+  CHECK(answers[1].presence == Presence::silent);
+  CHECK(answers[2].presence == Presence::silent);
+}
+
 TEST_CASE("without a place on the node nobody is asked") {
-  RollCall roll_call(LaunchEnvironment{});
+  RollCall roll_call = roll_call_of_ranks(LaunchEnvironment{});
   CHECK(roll_call.descriptor() == -1);
   CHECK(roll_call.ask({}, std::chrono::milliseconds(10)).empty());
 }

@@ -1,0 +1,185 @@
+#include "cxtrain/cluster/roll_call.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <type_traits>
+
+namespace cxtrain {
+namespace {
+
+DatagramAddress copy_of(const sockaddr* address, socklen_t size) {
+  DatagramAddress copy;
+  std::memcpy(&copy.address, address, size);
+  copy.size = size;
+  return copy;
+}
+
+DatagramAddress on_network(std::uint32_t address, std::uint16_t port) {
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = address;
+  place.sin_port = htons(port);
+  return copy_of(reinterpret_cast<const sockaddr*>(&place), sizeof place);
+}
+
+AbstractAddress address_of_rank(const std::string& job, int local_rank) {
+  return AbstractAddress("cxtrain-roll-" + job + "-" + std::to_string(local_rank));
+}
+
+}  // namespace
+
+struct RollCall::Message {
+  static constexpr std::uint32_t kMagic = 0x63783033;
+  std::uint32_t magic = kMagic;
+  std::int32_t question = 0;
+  std::uint64_t token = 0;
+  std::int32_t peer = 0, rank = 0, process = 0;
+  std::int32_t waiting = 0, late = 0, of_watched_work = 0, for_the_node = 0;
+  std::uint64_t number = 0;
+  char operation[96] = {};
+};
+
+RollCall::RollCall(FileDescriptor socket, std::uint64_t token, int own, int peers, Addresses addresses)
+    : socket_(std::move(socket)), token_(token), own_(own), peers_(peers), addresses_(std::move(addresses)) {}
+
+bool RollCall::send(const DatagramAddress& to, const Message& message) const {
+  static_assert(std::is_trivially_copyable_v<Message>);
+  return sendto(socket_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT,
+                reinterpret_cast<const sockaddr*>(&to.address), to.size) >= 0;
+}
+
+void RollCall::receive(const State& own, std::vector<Answer>* answers) {
+  for (;;) {
+    Message message;
+    DatagramAddress from;
+    from.size = sizeof from.address;
+    const ssize_t got = recvfrom(socket_.get(), &message, sizeof message, MSG_DONTWAIT,
+                                 reinterpret_cast<sockaddr*>(&from.address), &from.size);
+    if (got < 0) return;
+    if (got != sizeof message || message.magic != Message::kMagic || message.token != token_) continue;
+    if (message.question != 0) {
+      ++questions_;
+      if (!own.late && !reporter_) reporter_ = message.rank;
+      Message reply;
+      reply.token = token_;
+      reply.peer = own_;
+      reply.rank = own.rank;
+      reply.process = own.process;
+      reply.waiting = own.waiting ? 1 : 0;
+      reply.late = own.late ? 1 : 0;
+      reply.of_watched_work = own.of_watched_work ? 1 : 0;
+      reply.for_the_node = own.for_the_node ? 1 : 0;
+      reply.number = own.number;
+      own.operation.copy(reply.operation, sizeof reply.operation - 1);
+      send(from, reply);
+    } else if (answers != nullptr) {
+      message.operation[sizeof message.operation - 1] = '\0';
+      for (Answer& answer : *answers) {
+        if (answer.peer != message.peer) continue;
+        answer.presence = message.waiting != 0 ? Presence::waiting : Presence::busy;
+        answer.state = {.rank = message.rank,
+                        .process = message.process,
+                        .waiting = message.waiting != 0,
+                        .late = message.late != 0,
+                        .operation = message.operation,
+                        .number = message.number,
+                        .of_watched_work = message.of_watched_work != 0,
+                        .for_the_node = message.for_the_node != 0};
+      }
+    }
+  }
+}
+
+void RollCall::answer(const State& own) {
+  if (socket_) receive(own, nullptr);
+}
+
+std::vector<RollCall::Answer> RollCall::ask(const State& own, std::chrono::milliseconds patience) {
+  std::vector<Answer> answers;
+  if (!socket_) return answers;
+  Message question;
+  question.question = 1;
+  question.token = token_;
+  question.peer = own_;
+  question.rank = own.rank;
+  for (int other = 0; other < peers_; ++other) {
+    if (other == own_) continue;
+    // Refused: nobody has a socket of this name. Anything else: it is there, and may answer.
+    bool there = false;
+    for (const DatagramAddress& address : addresses_(other))
+      there = send(address, question) || (errno != ECONNREFUSED && errno != ENOENT) || there;
+    answers.push_back({other, there ? Presence::silent : Presence::gone, {}});
+  }
+  const auto open = [&] {
+    return std::any_of(answers.begin(), answers.end(),
+                       [](const Answer& answer) { return answer.presence == Presence::silent; });
+  };
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (open() && std::chrono::steady_clock::now() < end) {
+    pollfd source{socket_.get(), POLLIN, 0};
+    poll(&source, 1, 50);
+    receive(own, &answers);
+  }
+  return answers;
+}
+
+RollCall roll_call_of_ranks(const LaunchEnvironment& launched) {
+  FileDescriptor own;
+  if (launched.local_rank >= 0) {
+    own = FileDescriptor(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const AbstractAddress address = address_of_rank(launched.job, launched.local_rank);
+    // A rank less to be asked; nothing depends on it.
+    if (own && bind(own.get(), address.get(), address.size()) != 0) own.reset();
+  }
+  return {std::move(own), /*token=*/0, launched.local_rank, launched.local_size,
+          [job = launched.job](int peer) -> std::vector<DatagramAddress> {
+            const AbstractAddress address = address_of_rank(job, peer);
+            return {copy_of(address.get(), address.size())};
+          }};
+}
+
+NodeSocket open_node_socket() {
+  NodeSocket opened{.socket = FileDescriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+                    .addresses = {}};
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  socklen_t size = sizeof any;
+  if (!opened.socket || bind(opened.socket.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) != 0 ||
+      getsockname(opened.socket.get(), reinterpret_cast<sockaddr*>(&any), &size) != 0)
+    return opened;
+  opened.port = ntohs(any.sin_port);
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return opened;
+  for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {
+    const bool usable = each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET &&
+                        (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0;
+    if (!usable || opened.addresses.size() == NodeSocket::kMostAddresses) continue;
+    sockaddr_in address{};
+    std::memcpy(&address, each->ifa_addr, sizeof address);
+    opened.addresses.push_back(address.sin_addr.s_addr);
+  }
+  freeifaddrs(interfaces);
+  return opened;
+}
+
+RollCall roll_call_of_nodes(FileDescriptor socket, std::uint64_t token, int own,
+                            std::vector<std::vector<std::uint32_t>> addresses,
+                            std::vector<std::uint16_t> ports) {
+  const int nodes = static_cast<int>(addresses.size());
+  return {std::move(socket), token, own, nodes,
+          [addresses = std::move(addresses), ports = std::move(ports)](int node) {
+            const auto at = static_cast<std::size_t>(node);
+            std::vector<DatagramAddress> places;
+            for (const std::uint32_t address : addresses[at])
+              places.push_back(on_network(address, ports[at]));
+            return places;
+          }};
+}
+
+}  // namespace cxtrain

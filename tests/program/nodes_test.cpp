@@ -1,0 +1,101 @@
+#include "support/nodes.h"
+
+#include "support/catch.h"
+#include "support/run_files.h"
+#include "support/running_program.h"
+#include "support/skip.h"
+#include "support/times.h"
+
+/// Jobs over several nodes, emulated on this machine: what becomes of one that is lost, or cut off.
+namespace cxtrain::test {
+namespace {
+
+const std::string kTraining = " --accelerator cpu --enable_progress_bar false --model.hidden 32 ";
+const std::string kEndless = kTraining + "--max_epochs -1 --checkpoint.every_n_train_steps 20 ";
+
+bool saved_something(const TempDir& dir) { return newest_checkpoint(dir.path()).step > 0; }
+
+TEST_CASE("two nodes train as one does, however many ranks each has", "[nodes]") {
+  const Nodes nodes(2);
+  if (!nodes.why_not().empty()) return skip(nodes.why_not());
+  const std::string options = kTraining + "--max_epochs 2 --data.batch_size 8 ";
+  const TempDir one;
+  const ProgramResult alone = run_command(Nodes::mpirun("n1:4", 4) + options + in(one));
+  CAPTURE(alone.output);
+  REQUIRE(alone.status == 0);
+  for (const char* hosts : {"n1:2,n2:2", "n1:3,n2:1"}) {
+    const TempDir dir;
+    const ProgramResult both = run_command(Nodes::mpirun(hosts, 4) + options + in(dir));
+    CAPTURE(hosts, both.output);
+    REQUIRE(both.status == 0);
+    CHECK(run_json(dir)["world_size"] == 4);
+    CHECK(run_json(dir)["global_step"] == run_json(one)["global_step"]);
+    const double loss = run_json(dir)["metrics"]["val_loss"], same = run_json(one)["metrics"]["val_loss"];
+    CHECK(loss == Approx(same).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("a job ends when it loses a node, and goes on without it", "[nodes]") {
+  const Nodes nodes(2);
+  if (!nodes.why_not().empty()) return skip(nodes.why_not());
+  const TempDir dir;
+  {
+    RunningProgram job(Nodes::mpirun("n1:2,n2:2", 4) + kEndless + "--data.batch_size 4 --timeout_seconds 10" +
+                       in(dir));
+    REQUIRE(becomes_true([&] { return saved_something(dir); }));
+    Nodes::kill("n2");
+    const ProgramResult lost = job.wait(60);
+    CAPTURE(lost.output);
+    CHECK(lost.status != 0);
+    CHECK(lost.status != 124);
+    CHECK(lost.seconds < 15);
+    CHECK_THAT(lost.output, contains("n2"));
+  }
+  const int step = newest_checkpoint(dir.path()).step;
+  const ProgramResult rest =
+      run_command(Nodes::mpirun("n1:2", 2) + kEndless + "--data.batch_size 8 --ckpt_path auto --max_steps " +
+                  std::to_string(step + 40) + in(dir));
+  CAPTURE(rest.output);
+  REQUIRE(rest.status == 0);
+  CHECK(run_json(dir)["global_step"] == step + 40);
+  CHECK(run_json(dir)["world_size"] == 2);
+}
+
+TEST_CASE("a job whose network is cut ends, and mpirun names the node", "[nodes]") {
+  const Nodes nodes(2);
+  if (!nodes.why_not().empty()) return skip(nodes.why_not());
+  const TempDir dir;
+  RunningProgram job(Nodes::mpirun("n1:2,n2:2", 4) + kEndless + "--timeout_seconds 30" + in(dir));
+  REQUIRE(becomes_true([&] { return saved_something(dir); }));
+  Nodes::cut("n2");
+  const ProgramResult cut = job.wait(60);
+  CAPTURE(cut.output);
+  CHECK(cut.status != 0);
+  CHECK(cut.status != 124);
+  CHECK(cut.seconds < 20);
+  CHECK_THAT(cut.output, contains("lost communication") && contains("n2"));
+}
+
+TEST_CASE("a node whose ranks all stand still is named by those that wait for it", "[nodes]") {
+  const Nodes nodes(3);
+  if (!nodes.why_not().empty()) return skip(nodes.why_not());
+  struct Row {
+    std::string hosts, frozen, named;
+    int ranks;
+  };
+  const Row row = GENERATE(Row{"n1:1,n2:1", "n2", "error: n2 does not answer", 2},
+                           Row{"n1:2,n2:2", "n1", "error: n1 does not answer", 4},
+                           Row{"n1:2,n2:2,n3:1", "n3", "error: n3 does not answer", 5});
+  const TempDir dir;
+  RunningProgram job(Nodes::mpirun(row.hosts, row.ranks) + kEndless + "--timeout_seconds 5" + in(dir));
+  REQUIRE(becomes_true([&] { return saved_something(dir); }));
+  Nodes::freeze(row.frozen);
+  const ProgramResult run = job.wait(60);
+  CAPTURE(row.hosts, row.frozen, run.output);
+  CHECK(run.status == 1);
+  CHECK(times(run.output, "error: ") == 1);
+  CHECK_THAT(run.output, contains(row.named));
+}
+
+}  // namespace
+}  // namespace cxtrain::test

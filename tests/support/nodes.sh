@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# Nodes n1, n2, ... on this machine: each is a set of namespaces of its own (network, host name, IPC, mounts with a /dev/shm), and all
+# are on one bridge. To Open MPI they are nodes like any others. They share the cores, /tmp and every other folder.
+#
+#   nodes.sh up N [RATE]           N nodes, links of RATE (tc(8): 1gbit; without it: as fast as memory)
+#   nodes.sh exec NODE COMMAND...  a command on a node
+#   nodes.sh mpirun ARGS...        Open MPI's mpirun on n1, which reaches the others
+#   nodes.sh cut NODE              takes the node's link down
+#   nodes.sh freeze NODE           stops the ranks on a node, and not what started them
+#   nodes.sh kill NODE             ends every process of the node at once
+#   nodes.sh down                  removes all of it
+#
+# Needs root and iproute2; exit status 77 where they are not to be had.
+set -euo pipefail
+
+self=$(readlink -f "${BASH_SOURCE[0]}")
+state=/run/cxtrain-nodes
+bridge=cxt-br
+network=10.79.0
+
+die() {
+  echo "nodes: $*" >&2
+  exit 2
+}
+
+# holder NODE: the process that keeps its namespaces.
+holder() { cat "$state/$1.pid" 2> /dev/null || die "there is no node '$1'"; }
+
+enter() {
+  local pid
+  pid=$(holder "$1")
+  exec nsenter --target "$pid" --net --uts --ipc --mount --wd="$PWD" -- "${@:2}"
+}
+
+# processes NODE: all that are on it, its holder last.
+processes() {
+  local pid own
+  pid=$(holder "$1")
+  own=$(readlink "/proc/$pid/ns/net")
+  for process in /proc/[0-9]*; do
+    [ "$(readlink "$process/ns/net" 2> /dev/null)" = "$own" ] && [ "${process#/proc/}" != "$pid" ] && echo "${process#/proc/}"
+  done
+  echo "$pid"
+}
+
+up_node() {
+  local i=$1 rate=$2
+  local node=n$i link=cxt-v$i
+  # The holder says that it is ready by a line, once everything of its own is mounted.
+  mkfifo "$state/ready"
+  unshare --net --uts --ipc --mount bash -c "
+    hostname $node
+    mount --make-rprivate /
+    mount -t tmpfs tmpfs /dev/shm
+    mount --bind $state/hosts /etc/hosts
+    echo \$\$ > $state/ready
+    exec sleep infinity" < /dev/null > /dev/null 2>&1 &
+  read -r -t 20 pid < "$state/ready" || die "node $node does not come up"
+  rm "$state/ready"
+  echo "$pid" > "$state/$node.pid"
+  ip link add "$link" type veth peer name eth0 netns "$pid"
+  ip link set "$link" master "$bridge" up
+  nsenter --target "$pid" --net ip addr add "$network.$i/24" dev eth0
+  nsenter --target "$pid" --net ip link set eth0 up
+  nsenter --target "$pid" --net ip link set lo up
+  if [ -n "$rate" ]; then
+    nsenter --target "$pid" --net tc qdisc add dev eth0 root tbf rate "$rate" burst 256kb latency 50ms
+    tc qdisc add dev "$link" root tbf rate "$rate" burst 256kb latency 50ms
+  fi
+}
+
+up() {
+  local count=$1 rate=${2:-}
+  [ "$(id -u)" = 0 ] || { echo "nodes: skipped, needs root"; exit 77; }
+  command -v ip tc nsenter unshare > /dev/null || { echo "nodes: skipped, needs iproute2 and util-linux"; exit 77; }
+  [ ! -e /run/cxtrain-slurm ] || [ -n "${CXTRAIN_NODES_OF_SLURM:-}" ] || die "slurm/testcluster has them"
+  down
+  ip link add "$bridge" type bridge 2> /dev/null || { echo "nodes: skipped, the system has no bridges"; exit 77; }
+  ip addr add "$network.254/24" dev "$bridge"
+  ip link set "$bridge" up
+  mkdir -p "$state"
+  cp /etc/hosts "$state/hosts"
+  for i in $(seq "$count"); do echo "$network.$i n$i" >> "$state/hosts"; done
+  # What mpirun starts its daemons with, as it would with ssh: HOST COMMAND.
+  printf '#!/bin/bash\nhost=$1\nshift\nexec %q exec "$host" bash -c "$*"\n' "$self" > "$state/agent"
+  chmod +x "$state/agent"
+  for i in $(seq "$count"); do up_node "$i" "$rate"; done
+}
+
+kill_node() { processes "$1" | xargs -r kill -KILL 2> /dev/null || true; }
+
+freeze_ranks() {
+  processes "$1" | while read -r process; do
+    [ "$(cat "/proc/$process/comm" 2> /dev/null)" = cxtrain_mpi ] && kill -STOP "$process"
+  done
+  true
+}
+
+down() {
+  for file in "$state"/n*.pid; do
+    [ -e "$file" ] || continue
+    local node
+    node=$(basename "$file" .pid)
+    [ -e "/proc/$(cat "$file")/ns/net" ] && kill_node "$node"
+    ip link del "cxt-v${node#n}" 2> /dev/null || true
+  done
+  ip link del "$bridge" 2> /dev/null || true
+  rm -rf "$state"
+}
+
+case ${1:-} in
+  up) up "${@:2}" ;;
+  exec) enter "${@:2}" ;;
+  mpirun)
+    # The session's folder is the node's own. Interfaces are named, as on a cluster with several. mpirun asks its daemons whether
+    # they live after two seconds of silence, and not after five minutes.
+    export OMPI_MCA_oob_tcp_keepalive_time=2 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=3
+    export TMPDIR=/dev/shm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    enter n1 mpirun --mca plm rsh --mca plm_rsh_agent "$state/agent" --mca ras ^slurm --mca oob_tcp_if_include eth0 \
+      --mca btl_tcp_if_include eth0 --oversubscribe --bind-to none -x OMP_NUM_THREADS=1 "${@:2}"
+    ;;
+  cut) nsenter --target "$(holder "$2")" --net ip link set eth0 down ;;
+  freeze) freeze_ranks "$2" ;;
+  kill) kill_node "$2" ;;
+  down) down ;;
+  *)
+    sed -n '2,14s/^# \{0,1\}//p' "$self"
+    exit 2
+    ;;
+esac
