@@ -37,7 +37,8 @@ class Faulty : public Module {
       if (fault_ == "freeze") std::this_thread::sleep_for(std::chrono::hours(1));
     }
     if (fault_ == "memory" && global_step() == step_ && global_rank() == rank_) use_up_memory();
-    return layer_->forward(batch[0]).mean();
+    const at::Tensor loss = layer_->forward(batch[0]).mean();
+    return fault_ == "spike" && global_step() >= step_ && global_rank() == rank_ ? loss + 10'000 : loss;
   }
   OptimizerSetup configure_optimizers() override { return {}; }
   std::unique_ptr<DataModule> default_data() override { return std::make_unique<test::ConstantData>(); }
@@ -68,18 +69,18 @@ class Faulty : public Module {
 }  // namespace
 
 CXTRAIN_PLUGIN("model faulty", [](Registry& registry) {
-  registry.add<Module>(
-      "faulty", "goes wrong where it is told to",
-      {{"fault",
-        ArgumentSpec::Type::text,
-        "throw",
-        "what happens",
-        {"throw", "freeze", "loop", "crash", "terminate", "flip", "slow", "memory", "start", "none"}},
-       {"rank",
-        ArgumentSpec::Type::integer,
-        "1",
-        "0, or another for all others; slow, flip and memory: this one",
-        {}},
-       {"step", ArgumentSpec::Type::integer, "5", "at which step", {}}},
-      [](const Arguments& arguments) { return std::make_unique<Faulty>(arguments); });
+  registry.add<Module>("faulty", "goes wrong where it is told to",
+                       {{"fault",
+                         ArgumentSpec::Type::text,
+                         "throw",
+                         "what happens",
+                         {"throw", "freeze", "loop", "crash", "terminate", "flip", "slow", "memory", "spike",
+                          "start", "none"}},
+                        {"rank",
+                         ArgumentSpec::Type::integer,
+                         "1",
+                         "0, or another for all others; slow, flip, memory and spike: this one",
+                         {}},
+                        {"step", ArgumentSpec::Type::integer, "5", "at which step", {}}},
+                       [](const Arguments& arguments) { return std::make_unique<Faulty>(arguments); });
 })

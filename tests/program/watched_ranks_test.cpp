@@ -55,5 +55,18 @@ TEST_CASE("of two ranks that differ both are named; ranks that do not differ go 
                      " differ, and no majority says which is wrong, in layer.weight") == flipped);
 }
 
+TEST_CASE("a loss that explodes on one rank is told, with the rank and the steps, or ends the run") {
+  const std::string stop = GENERATE("false", "true");
+  const TempDir dir;
+  const ProgramResult run = run_ranks(2, with_fault("spike --model.rank 1 --model.step 60") +
+                                             "--max_steps 80 --callbacks.loss_spike.stop " + stop + in(dir));
+  CAPTURE(run.output);
+  CHECK(run.status == (stop == "true" ? 1 : 0));
+  const std::string told = stop == "true" ? "error: " : "warning: ";
+  CHECK(has(run, told));
+  CHECK(has(run, "the loss of rank 1 on " + hostname() + " has left its range in steps 61 to 63: it is "));
+  CHECK_FALSE(has(run, "the loss of rank 0"));
+}
+
 }  // namespace
 }  // namespace cxtrain::test

@@ -4,6 +4,7 @@
 #include "cxtrain/callbacks/divergence_check.h"
 #include "cxtrain/callbacks/early_stopping.h"
 #include "cxtrain/callbacks/learning_rate_monitor.h"
+#include "cxtrain/callbacks/loss_spike.h"
 #include "cxtrain/callbacks/model_checkpoint.h"
 #include "cxtrain/callbacks/progress.h"
 #include "cxtrain/callbacks/timer.h"
@@ -94,6 +95,23 @@ void add_model_checkpoint(Registry& registry) {
       });
 }
 
+void add_loss_spike(Registry& registry) {
+  add(registry, "loss_spike", "tells when the loss explodes",
+      {{"window", Type::integer, "100", "losses that say what is usual", {}, Range::at_least(5)},
+       {"deviations", Type::real, "10", "above the median, in usual spreads", {}, Range::at_least(1)},
+       {"in_a_row", Type::integer, "3", "so many losses; one may be an odd batch", {}, Range::at_least(1)},
+       {"every_n_train_steps", Type::integer, "1", "look after so many steps", {}, Range::at_least(1)},
+       {"stop", Type::boolean, "false", "end the run, instead of a warning"}},
+      [](const Arguments& arguments) {
+        return std::make_unique<LossSpike>(LossSpike::Options{
+            .limits = {.window = static_cast<std::size_t>(arguments.integer("window")),
+                       .deviations = arguments.real("deviations"),
+                       .in_a_row = static_cast<std::size_t>(arguments.integer("in_a_row"))},
+            .every_n_train_steps = arguments.integer("every_n_train_steps"),
+            .stop = arguments.boolean("stop")});
+      });
+}
+
 }  // namespace
 
 void register_built_in(Registry& registry) {
@@ -115,6 +133,7 @@ void register_built_in(Registry& registry) {
       [](const Arguments& arguments) {
         return std::make_unique<DivergenceCheck>(arguments.integer("every_n_train_steps"));
       });
+  add_loss_spike(registry);
   add(registry, "gpu_memory", "logs the GPUs' memory, as --log_gpu_memory does",
       {{"log", Type::text, "all", "of each, or the least and the most",
         words(ChoiceOf<GpuMemoryLog>::words)}},
