@@ -13,6 +13,7 @@
 #include "cxtrain/strategy/divided_parameters.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/strategy/whole_parameters.h"
+#include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
 namespace {
@@ -82,19 +83,27 @@ class DdpStrategy final : public LocalStrategy {
 
   void agree_on_buffers() override { buffers_->broadcast(); }
 
-  /// The order of the gradients in the buckets.
+  /// The order of the gradients in the buckets, and the buffers where each rank has its own.
   void save(StateDict& state) const override {
+    if (has_own_buffers()) {
+      // Copies: a checkpoint has what lies in the model's memory from one rank only.
+      for (const NamedTensor& buffer : module_->all_buffers())
+        state.make_section("buffers").set(buffer.name, buffer.tensor.clone());
+    }
     std::string order;
     for (const std::string& name : reducer_->order()) order += name + '\n';
     state.set("bucket_order", order);
   }
   void load(const StateDict& state) override {
+    if (has_own_buffers() && state.has_section("buffers"))
+      fill_pieces(whole_pieces(module_->all_buffers()), state.section("buffers").pieces());
     if (!state.has("bucket_order")) return;  // of another strategy
     std::istringstream saved(state.text("bucket_order"));
     std::vector<std::string> order;
     for (std::string name; std::getline(saved, name);) order.push_back(name);
     if (!order.empty()) reducer_->set_order(order);
   }
+  bool differs_between_ranks() const override { return has_own_buffers(); }
   std::string describe() const override { return communicator_->description(); }
 
   void teardown() override {
@@ -106,6 +115,7 @@ class DdpStrategy final : public LocalStrategy {
   }
 
  private:
+  bool has_own_buffers() const { return !settings_.broadcast_buffers && context_->world.size() > 1; }
   /// For the parameters that require a gradient now. Collective.
   void make_reducer() {
     reducer_.reset();  // its hooks and memory before the next one's

@@ -53,6 +53,7 @@ class FakeRun final : public RunView {
   void request_requeue(std::string) override {}
   void request_save() override {}
   bool take_save_request() override { return false; }
+  bool reserve_path(const std::string&) override { return true; }
   void save_checkpoint(const StateDict&, SaveRequest) override {}
   std::string of_rank_zero(std::string text) override { return text; }
   std::vector<std::string> of_all_ranks(const std::string& text) override { return {text}; }

@@ -114,6 +114,32 @@ TEST_CASE("the best checkpoints stay, and the newest where it is wanted", "[chec
   }
 }
 
+TEST_CASE("two that save at the same step in one folder leave each other's checkpoints alone",
+          "[checkpoint]") {
+  CheckpointSetting setting;
+  Scored model({0.5, 0.2, 0.9, 0.3, 0.4});
+  Trainer trainer(setting.world, setting.options);
+  trainer.add_callback(std::make_unique<ModelCheckpoint>(ModelCheckpoint::Options{.monitor = "score"}));
+  trainer.fit(model, setting.data);
+  const Names found = setting.names();
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].starts_with("epoch=1-step=8"));
+  CHECK(found[1].starts_with("epoch=4-step=20"));
+}
+
+TEST_CASE("a training goes on from where the callback of the configuration writes", "[checkpoint]") {
+  CheckpointSetting setting;
+  const std::string folder = setting.dir.path() + "/elsewhere";
+  setting.options.callbacks = {{"model_checkpoint", {{"dirpath", folder}}}};
+  setting.options.ckpt_path = "auto";
+  for (const int epochs : {2, 3}) {
+    setting.options.trainer.max_epochs = epochs;
+    Scored model;
+    setting.fit(model, setting.data);
+  }
+  CHECK(setting.names(folder) == Names{"epoch=2-step=12.ckpt"});  // and not the first training's, too
+}
+
 TEST_CASE("a checkpoint's arguments that contradict each other are refused", "[checkpoint]") {
   using Options = ModelCheckpoint::Options;
   CHECK_THROWS_AS(ModelCheckpoint(Options{.save_top_k = 3}), ConfigError);

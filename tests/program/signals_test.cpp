@@ -15,7 +15,6 @@ namespace {
 const std::string kProgram = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi";
 const std::string kMpirun =
     std::string(CXTRAIN_MPIEXEC) + " -np 2 --oversubscribe --bind-to none " + kProgram;
-/// Without validations, in which SIGTERM leaves no time to come to a place where the state can be saved.
 const std::string kEndless =
     " --accelerator cpu --max_epochs -1 --log_every_n_steps 1 --timeout_seconds 60 --limit_val_batches 0 "
     "--enable_checkpointing "
@@ -76,6 +75,35 @@ TEST_CASE("SIGUSR1 and SIGTERM save at one step of all ranks and end with 75, SI
   if (!own_status && signal == SIGTERM) return;  // mpirun has stopped listening to its ranks
   const std::string name = signal == SIGUSR1 ? "SIGUSR1" : signal == SIGTERM ? "SIGTERM" : "SIGINT";
   CHECK(run.output.find("stopped by " + name) != std::string::npos);
+}
+
+TEST_CASE("SIGTERM saves in a validation as well, which the resumed run does again") {
+  const std::string launch = GENERATE(as<std::string>{}, kProgram, kMpirun);
+  const std::string grace = launch == kProgram ? "" : "env OMPI_MCA_odls_base_sigkill_timeout=5 ";
+  const TempDir dir;
+  // One step in an epoch, and a long validation: it comes in one of these.
+  const std::string options =
+      " --accelerator cpu --limit_train_batches 1 --data.batch_size 1 --log_every_n_steps 1 "
+      "--checkpoint.every_n_epochs 100000 --timeout_seconds 60";
+  RunningProgram program(grace + launch + options + " --max_epochs -1" + in(dir));
+  REQUIRE(becomes_true([&] { return has_rows(dir); }));
+  program.send(SIGTERM);
+  const ProgramResult run = program.wait();
+  CAPTURE(launch, run.output);
+  if (launch == kProgram) CHECK(run.status == 75);
+  CHECK(run_json(dir)["exit_code"] == 75);
+  const std::int64_t step = newest_checkpoint(dir.path()).step;
+  REQUIRE(step > 0);
+  CHECK(run_json(dir)["global_step"] == step);
+  const ProgramResult resumed =
+      run_command(launch + options + " --ckpt_path last --max_epochs " + std::to_string(step + 1) + in(dir));
+  CAPTURE(resumed.output);
+  CHECK(resumed.status == 0);
+  // Of each epoch one row of the validation, and none twice.
+  std::istringstream rows(slurp(file_of_run(dir, "metrics.jsonl")));
+  std::int64_t validations = 0;
+  for (std::string row; std::getline(rows, row);) validations += row.find("val_loss") != std::string::npos;
+  CHECK(validations == step + 1);
 }
 
 TEST_CASE("where nobody saves, SIGUSR1 ends with 143 and says so") {

@@ -127,6 +127,36 @@ TEST_CASE("a rank that wants the job started again makes all save, and end with 
   check_same_end(undisturbed, train(what, {}, {.checkpoint = &*first.saved}));
 }
 
+TEST_CASE("a SIGTERM in a validation saves the state before it, and the resumed run validates", "[resume]") {
+  Case what = everything();
+  const std::int64_t batches = GENERATE(26, 36);  // the next validation: within an epoch, at the end of one
+  what.accumulate = GENERATE(2, 3);
+  const Result undisturbed = train(what, {});
+  const Result first = train(what, {.after_batches = batches, .term = true});
+  CAPTURE(batches, what.accumulate);
+  const bool within_step = batches == 26 && what.accumulate == 3;
+  REQUIRE(first.saved.has_value() != within_step);
+  if (within_step) {
+    CHECK(first.summary.exit_code == 143);
+    return;
+  }
+  CHECK(first.summary.exit_code == 75);
+  CHECK(first.summary.status == "stopped");
+  check_same_end(undisturbed, train(what, {}, {.checkpoint = &*first.saved}));
+}
+
+TEST_CASE("buffers that each rank has for itself are there again in a resumed training", "[resume]") {
+  Case what = everything();
+  what.strategy = "ddp";
+  what.prepare = [](Options& options) { options.strategy.args["broadcast_buffers"] = "false"; };
+  what.weight_averaging = false;
+  what.own_buffers = true;
+  const Result undisturbed = train(what, {});
+  const Result first = train(what, {.after_batches = 31, .stop = true});
+  REQUIRE(first.saved.has_value());
+  check_same_end(undisturbed, train(what, {}, {.checkpoint = &*first.saved}));
+}
+
 TEST_CASE("an early stop comes at the same step in a resumed training", "[resume]") {
   Case what = everything();
   what.precision = "32-true";

@@ -60,18 +60,16 @@ std::string names_of_ranks(const std::vector<std::vector<std::string>>& ranks,
   std::string first;
   std::vector<std::size_t> apart;
   std::size_t others = 0;
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    const auto line = static_cast<std::ptrdiff_t>(i + 1);
-    const bool same = std::all_of(ranks.begin(), ranks.end(), [&](const auto& rank) {
-      return rank[static_cast<std::size_t>(line)] == ranks[0][static_cast<std::size_t>(line)];
-    });
+  for (std::size_t line = 1; line <= own.size(); ++line) {
+    const bool same = std::all_of(ranks.begin(), ranks.end(),
+                                  [&](const auto& rank) { return rank[line] == ranks[0][line]; });
     if (same) continue;
     if (!first.empty()) {
       ++others;
       continue;
     }
-    first = own[i].first;
-    apart = ranks_apart(ranks, i + 1);
+    first = own[line - 1].first;
+    apart = ranks_apart(ranks, line);
   }
   const bool majority = apart.size() < ranks.size();
   throw AgreedError(

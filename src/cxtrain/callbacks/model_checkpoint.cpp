@@ -202,7 +202,6 @@ void ModelCheckpoint::plan_save(RunView& run, bool asked_for) {
   const bool among_best = due_ && options_.save_top_k != 0 && (options_.monitor.empty() || value) &&
                           makes_room(plan.kept, value.value_or(0));
   if (!among_best && !options_.save_last && !asked_for) return;
-  triggered_at_step_ = run.global_step();
   plan.path = choose_path(run, epoch, plan.kept);
   if (among_best) {
     plan.kept.best[plan.path] = value.value_or(0);
@@ -255,7 +254,8 @@ std::string ModelCheckpoint::folder(const RunView& run) const {
   return run.log_dir().empty() ? "checkpoints" : run.log_dir() + "/checkpoints";
 }
 
-/// Neither a checkpoint that stays nor one that somebody else has left there is overwritten.
+/// Neither a checkpoint that stays nor one that somebody else has left there, or writes at this step, is
+/// overwritten.
 std::string ModelCheckpoint::choose_path(RunView& run, std::int64_t epoch, const Kept& stays) const {
   std::string path;
   if (run.rank() == 0) {
@@ -270,7 +270,8 @@ std::string ModelCheckpoint::choose_path(RunView& run, std::int64_t epoch, const
     path = name + ".ckpt";
     const std::set<std::string> own = paths_of(kept_);
     const auto taken = [&] {
-      return stays.best.contains(path) || (!own.contains(path) && is_there(run, path));
+      return stays.best.contains(path) || (!own.contains(path) && is_there(run, path)) ||
+             !run.reserve_path(path);
     };
     constexpr int kMost = 10000;  // or a folder that cannot be looked at would be looked at for ever
     for (int version = 1; version < kMost && taken(); ++version)

@@ -103,6 +103,9 @@ class RunView {
   /// Whether such a wish, or one for a requeue, is behind the state that is being made, and nobody has taken
   /// it over. In `on_save_checkpoint`, on every rank alike.
   virtual bool take_save_request() = 0;
+  /// Keeps a path for the checkpoint that is being planned: false where another callback has asked for the
+  /// same one before, at this step. In `on_save_checkpoint`, on the rank that chooses.
+  virtual bool reserve_path(const std::string& path) = 0;
   /// Writes the state that `on_checkpoint` was given to the disk, in the background: the tensors are copied
   /// when this returns. The ranks share the work: every rank calls it with the same path. Waits for an
   /// earlier checkpoint that is not on the disk yet. What goes wrong is logged, and training goes on.

@@ -11,6 +11,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/checkpoint/checksum.h"
+#include "cxtrain/tensor/host_bytes.h"
 
 namespace cxtrain {
 namespace {
@@ -74,9 +75,7 @@ std::string describe_tensors(const Batch& batch) {
 void add(Checksum& checksum, const Batch& batch) {
   checksum.add(describe_tensors(batch));  // the padding of a batch of sequences counts, too
   for (const at::Tensor& tensor : batch.tensors) {
-    if (!tensor.defined()) continue;
-    const at::Tensor values = tensor.detach().cpu().contiguous();
-    checksum.add({static_cast<const char*>(values.const_data_ptr()), values.nbytes()});
+    if (tensor.defined()) checksum.add(host_bytes(on_host(tensor)));
   }
 }
 

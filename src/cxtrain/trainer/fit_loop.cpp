@@ -119,6 +119,10 @@ void FitLoop::run_epoch() {
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
   Batch batch;
   run_.resume_training();
+  if (std::exchange(state.validation_due, false)) {
+    validate();
+    make_checkpoint_if_wanted();
+  }
   while (!(between_steps() && done()) && run_.next(data_.train(), batch)) {
     run_batch(batch);
     batch.tensors.clear();  // their memory may serve the batches of a validation
@@ -253,6 +257,7 @@ void FitLoop::make_checkpoint_if_wanted() {
   run_.write_pending_row();
   finish_checkpoint();  // callbacks decide by what is on the disk
   const std::int64_t saved_before = run_.checkpoints_saved();
+  run_.reserved_paths.clear();
   const StateDict state = state_->save();
   run_.loop.ends_with_checkpoint = ending_ != 0;
   run_.call(hooks::on_checkpoint, state);
@@ -292,10 +297,28 @@ std::optional<MetricStore::Values> FitLoop::run_validation(std::int64_t batches)
 void FitLoop::validate() {
   run_.pause_training();
   run_.write_pending_row();
-  if (const auto values = run_validation(limits().val_batches)) run_.log_row(*values);
+  StateDict generators;
+  run_.parts.generators.save(generators);
+  try {
+    if (const auto values = run_validation(limits().val_batches)) run_.log_row(*values);
+  } catch (const Interrupted&) {
+    leave_validation(generators);
+    throw;
+  }
   run_.loggers.flush();
   agree();
   run_.resume_training();
+}
+
+/// Where the state can be saved, it is as before the validation, which the resumed run begins anew, and the
+/// run ends here.
+void FitLoop::leave_validation(const StateDict& generators) {
+  if (state_ == nullptr || !between_steps()) return;
+  run_.parts.generators.load(generators);
+  run_.metrics.forget_epoch(LogRule::Phase::evaluation);
+  run_.state.validation_due = true;
+  agree();  // on the signal, once more
+  make_checkpoint_if_wanted();
 }
 
 }  // namespace cxtrain

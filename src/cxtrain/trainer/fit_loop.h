@@ -35,6 +35,7 @@ class FitLoop final : private StepObserver {
   void note_contribution(const MicroStep& step, const at::Tensor& loss);
   std::int64_t samples_over_ranks();
   void validate();
+  void leave_validation(const StateDict& generators);
   std::optional<MetricStore::Values> run_validation(std::int64_t batches);
   bool validation_due() const;
   bool done() const;

@@ -239,6 +239,12 @@ MetricStore::Entry& MetricStore::entry_of(std::string_view hook, std::string_vie
   return added;
 }
 
+void MetricStore::forget_epoch(Phase phase) {
+  for (Entry& metric : entries_) {
+    if (metric.phase == phase) metric.epoch = {};
+  }
+}
+
 void MetricStore::clear() {
   entries_.clear();
   scope_ = {};

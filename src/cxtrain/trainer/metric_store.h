@@ -113,6 +113,9 @@ class MetricStore final : public MetricSink, public Stateful {
   /// Collective; ranks may have logged different metrics.
   Values reduce_epoch(Phase phase, World& world);
 
+  /// Forgets what was logged on_epoch in this phase since the last `reduce_epoch` (of a validation that is
+  /// left).
+  void forget_epoch(Phase phase);
   /// Forgets everything (after a sanity check).
   void clear();
 

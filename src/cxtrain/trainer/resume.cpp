@@ -10,6 +10,7 @@
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/report/run_files.h"
+#include "cxtrain/report/run_lease.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/trainer/other_ranks.h"
 
@@ -29,8 +30,15 @@ std::string last_part(const std::string& path) { return std::filesystem::path(pa
 
 /// Where ModelCheckpoint writes in spite of the run's folder; empty: into that.
 std::string chosen_folder(const Options& options) {
-  const auto dirpath = options.checkpoint.args.find("dirpath");
-  return dirpath == options.checkpoint.args.end() ? std::string() : dirpath->second;
+  const auto dirpath_of = [](const NamedOptions& callback) {
+    const auto dirpath = callback.args.find("dirpath");
+    return dirpath == callback.args.end() ? std::string() : dirpath->second;
+  };
+  for (const NamedOptions& callback : options.callbacks) {
+    if (callback.name != options.checkpoint.name) continue;
+    if (std::string own = dirpath_of(callback); !own.empty()) return own;
+  }
+  return dirpath_of(options.checkpoint);
 }
 
 /// Those in a folder that a fit can go on from, or an evaluation use; the one that has trained furthest
@@ -43,6 +51,13 @@ std::vector<FoundCheckpoint> usable_checkpoints(Filesystem& files, const std::st
   return found;
 }
 
+/// Without a checkpoint that could be used, and for these reasons.
+[[noreturn]] void refuse_candidates(std::string why, const std::vector<std::string>& damaged,
+                                    const std::string& hint = "") {
+  for (const std::string& message : damaged) why += "; " + message;
+  throw CheckpointError(why + hint);
+}
+
 /// Those of the newest run that has any, or (`of_all_runs`) of each; the newest run first.
 std::vector<FoundCheckpoint> newest_checkpoints(Filesystem& files, const Options& options, bool of_all_runs,
                                                 std::vector<std::string>& damaged) {
@@ -50,7 +65,7 @@ std::vector<FoundCheckpoint> newest_checkpoints(Filesystem& files, const Options
     return usable_checkpoints(files, folder, options, damaged);
   std::vector<FoundCheckpoint> candidates;
   for (const std::string& run : version_dirs(files, options.trainer.default_root_dir)) {
-    for (FoundCheckpoint& found : usable_checkpoints(files, run + "/checkpoints", options, damaged))
+    for (FoundCheckpoint& found : checkpoints_of_run(files, run, options, damaged))
       candidates.push_back(std::move(found));
     if (!candidates.empty() && !of_all_runs) break;
   }
@@ -58,8 +73,10 @@ std::vector<FoundCheckpoint> newest_checkpoints(Filesystem& files, const Options
 }
 
 bool is_run_folder(Filesystem& files, const std::string& path) {
-  const auto has = [&](const char* name) { return files.status(path + "/" + name).has_value(); };
-  return !has("manifest.json") && (has("checkpoints") || has("run.lock"));
+  const auto has = [&](std::string_view name) {
+    return files.status(path + "/" + std::string(name)).has_value();
+  };
+  return !has(Manifest::kFile) && (has("checkpoints") || has(kLeaseFile));
 }
 
 /// What a ModelCheckpoint remembered as its best; it lies beside the one that remembers.
@@ -85,9 +102,7 @@ Candidates look_into_run(Filesystem& files, const std::string& path, const Optio
   for (const FoundCheckpoint& found : checkpoints_of_run(files, path, options, candidates.damaged))
     candidates.paths.push_back(found.path);
   if (!candidates.paths.empty()) return candidates;
-  std::string why = "the run '" + path + "' has no checkpoint";
-  for (const std::string& message : candidates.damaged) why += "; " + message;
-  throw CheckpointError(why);
+  refuse_candidates("the run '" + path + "' has no checkpoint", candidates.damaged);
 }
 
 Candidates look(Filesystem& files, const Options& options) {
@@ -105,10 +120,9 @@ Candidates look(Filesystem& files, const Options& options) {
   if (asked == kBest && !found.empty()) candidates.paths = {best_of(found.front())};
   if (asked == kLast && !found.empty()) candidates.paths.resize(1);
   if (!candidates.paths.empty() || asked == kAuto) return candidates;
-  std::string why =
-      "--ckpt_path " + asked + ": there is no checkpoint below '" + options.trainer.default_root_dir + "'";
-  for (const std::string& message : candidates.damaged) why += "; " + message;
-  throw CheckpointError(why + " (--ckpt_path auto begins from the start then)");
+  refuse_candidates(
+      "--ckpt_path " + asked + ": there is no checkpoint below '" + options.trainer.default_root_dir + "'",
+      candidates.damaged, " (--ckpt_path auto begins from the start then)");
 }
 
 /// The folder of the run that wrote a checkpoint, where that is still there.

@@ -8,6 +8,7 @@
 #include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/checkpoint/checksum.h"
+#include "cxtrain/tensor/host_bytes.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
@@ -65,9 +66,7 @@ std::vector<std::pair<std::string, std::string>> Run::parameter_checksums() {
   std::vector<std::pair<std::string, std::string>> checksums;
   parts.strategy.visit_whole([&](const NamedTensor& named) {
     if (!parameters.contains(named.name)) return;
-    const at::Tensor values = named.tensor.detach().cpu().contiguous();
-    checksums.emplace_back(named.name,
-                           checksum_of({static_cast<const char*>(values.const_data_ptr()), values.nbytes()}));
+    checksums.emplace_back(named.name, checksum_of(host_bytes(on_host(named.tensor))));
   });
   return checksums;
 }
@@ -200,6 +199,7 @@ void Run::save_place(StateDict& place) const {
   place.set("global_step", state.global_step);
   place.set("samples", state.samples);
   place.set("seed", state.seed);
+  if (state.validation_due) place.set("validation_due", 1);
   place.set("seconds", training_seconds());
   if (tuned.lr) place.set("tuned_lr", *tuned.lr);
   if (tuned.batch_size) place.set("tuned_batch_size", *tuned.batch_size);
@@ -210,6 +210,7 @@ void Run::load_place(const StateDict& place) {
            .batch = place.integer("batch"),
            .global_step = place.integer("global_step"),
            .samples = place.integer("samples"),
+           .validation_due = place.has("validation_due"),
            .seed = static_cast<std::uint64_t>(place.integer("seed"))};
   loop.num_batches = place.integer("num_batches");
   loop.accumulate = place.integer("accumulate");

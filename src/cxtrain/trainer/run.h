@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -114,6 +115,7 @@ class Run final : public RunView {
   void request_requeue(std::string reason) override;
   void request_save() override { save_requested = true; }
   bool take_save_request() override { return std::exchange(save_agreed, false); }
+  bool reserve_path(const std::string& path) override { return reserved_paths.insert(path).second; }
   void save_checkpoint(const StateDict& state_to_save, SaveRequest request) override;
   std::string of_rank_zero(std::string text) override { return parts.world.broadcast(std::move(text)); }
   std::vector<std::string> of_all_ranks(const std::string& text) override {
@@ -218,6 +220,7 @@ class Run final : public RunView {
   bool requeue_requested = false;
   bool save_requested = false;               ///< by this rank
   bool save_agreed = false;                  ///< by all ranks; nobody has taken it over
+  std::set<std::string> reserved_paths;      ///< of the checkpoints of one step
   std::optional<Checkpointer> checkpointer;  ///< in a fit
   bool resumed = false;                      ///< `load_place` was called
   Tuned tuned;

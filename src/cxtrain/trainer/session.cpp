@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <exception>
 #include <iterator>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "cxtrain/callbacks/wall_time.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/config/signal_number.h"
 #include "cxtrain/device/resources.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
@@ -28,11 +28,6 @@ namespace {
 std::string_view name_of(Stage stage) {
   constexpr std::array<std::string_view, 5> kNames{"fit", "tune", "validate", "test", "predict"};
   return kNames[static_cast<std::size_t>(stage)];
-}
-
-int number_of(RequeueSignal signal) {
-  constexpr std::array<int, 4> kNumbers{0, SIGUSR1, SIGUSR2, SIGHUP};
-  return kNumbers[static_cast<std::size_t>(signal)];
 }
 
 /// "rank 3 has", "ranks 1, 2 and 3 have", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 40 more have".
@@ -98,7 +93,7 @@ void Session::open() {
   generators_->seed_apart(run_->state.seed, world.rank(), world.size());
   announce(module_);
   world.set_last_words([this](int exit_code) { fail(exit_code); });
-  signals_.emplace(number_of(inputs_.options.trainer.requeue_signal));
+  signals_.emplace(signal_number(inputs_.options.trainer.requeue_signal));
   run_->call(hooks::setup, name_of(stage_));
 }
 

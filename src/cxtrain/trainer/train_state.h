@@ -11,6 +11,7 @@ struct TrainState {
   std::int64_t batch = 0;        ///< micro-batches done in the current epoch
   std::int64_t global_step = 0;  ///< optimizer steps done
   std::int64_t samples = 0;      ///< trained on, over all ranks
+  bool validation_due = false;   ///< after the last batch: it was begun, and left for a signal
   std::uint64_t seed = 0;
 };
 
