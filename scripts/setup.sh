@@ -2,7 +2,8 @@
 # Installs what is missing to build and run cxtrain: Debian or Ubuntu packages, LibTorch, the CUDA libraries that the
 # machine lacks, and the example data. Run it again at any time: what is there stays.
 #
-#   CXTRAIN_LIBTORCH=<dir>   use this LibTorch and install nothing (clusters)
+#   scripts/setup.sh [tests]   `tests`: as root, also what tests over several nodes need; without it they are skipped
+#   CXTRAIN_LIBTORCH=<dir>     use this LibTorch and install nothing (clusters)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps="$root/.deps"
@@ -46,6 +47,18 @@ install_packages() {
   say "installing packages: ${kept[*]}"
   apt_get update
   apt_get install -y --no-install-recommends "${kept[@]}"
+}
+
+# Slurm, and the tools for network namespaces. Never with sudo: emulated nodes need root anyway.
+install_packages_of_tests() {
+  local package missing=()
+  for package in iproute2 slurm-wlm munge; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  if [ ${#missing[@]} -eq 0 ] || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then return; fi
+  say "installing packages for tests: ${missing[*]}"
+  (apt_get update && apt_get install -y --no-install-recommends "${missing[@]}") ||
+    say "tests over several nodes are skipped"
 }
 
 # apt_get <arguments>: waits for as long as another apt has the lock, as on a machine that has just been started.
@@ -186,6 +199,7 @@ if [ -n "${CXTRAIN_LIBTORCH:-}" ]; then
   say "using LibTorch in $CXTRAIN_LIBTORCH; installing nothing"
 else
   install_packages
+  if [ "${1:-}" = tests ]; then install_packages_of_tests; fi
   mkdir -p "$deps"
   install_libtorch
   install_cuda
