@@ -49,6 +49,13 @@ int start_ranks(const Plan& plan, const Program& program, double timeout_seconds
   return row->start(plan, program, timeout_seconds);
 }
 
+std::vector<char*> argument_vector(std::span<const std::string> words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 Program this_program(int argc, const char* const* argv) {
   const std::string path = program_path();
   if (path.empty())

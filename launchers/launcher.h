@@ -20,6 +20,9 @@ struct Program {
   std::vector<std::string> arguments;
 };
 
+/// Pointers to the words and a null behind them, as exec(3) and MPI take them; for as long as the words live.
+std::vector<char*> argument_vector(std::span<const std::string> words);
+
 /// This process's own program, with these arguments (without the name).
 Program this_program(int argc, const char* const* argv);
 

@@ -32,9 +32,7 @@ void become_mpirun(int ranks, const Program& program) {
   prepare_environment(ranks);
   setenv(kStartedByUs, "1", /*overwrite=*/1);
   const std::vector<std::string> command = mpirun_command(ranks, program);
-  std::vector<char*> argv;
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
+  const std::vector<char*> argv = argument_vector(command);
   std::cout.flush();
   execvp(argv[0], argv.data());
   throw CommunicationError("cannot start mpirun: " + std::string(std::strerror(errno)) +

@@ -27,9 +27,9 @@ using Monotonic = std::chrono::steady_clock;
 
 /// Starts the program in a process group of its own, so that Ctrl-C reaches it once, by way of this process.
 pid_t start_process(const Program& program) {
-  std::vector<char*> argv{const_cast<char*>(program.path.c_str())};
-  for (const std::string& argument : program.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
+  std::vector<std::string> words{program.path};
+  words.insert(words.end(), program.arguments.begin(), program.arguments.end());
+  const std::vector<char*> argv = argument_vector(words);
   const pid_t parent = getpid(), process = fork();
   if (process < 0)
     throw CommunicationError("cannot start the job: fork: " + std::string(std::strerror(errno)));

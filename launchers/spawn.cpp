@@ -29,9 +29,7 @@ namespace {
 
 /// Waits for nobody once the ranks run: their own world is independent of this process.
 void spawn(int ranks, const Program& program) {
-  std::vector<char*> argv;
-  for (const std::string& argument : program.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
+  std::vector<char*> argv = argument_vector(program.arguments);
   MPI_Info info = MPI_INFO_NULL;
   MPI_Info_create(&info);
   // Inside an allocation of several nodes MPI would fill them; this launcher is for one. It counts this

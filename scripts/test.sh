@@ -2,7 +2,7 @@
 # Sets everything up, builds it and runs every test. Further arguments go to ctest: scripts/test.sh -R mpi
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-"$here/setup.sh"
+"$here/setup.sh" tests
 mkdir -p "$here/../build"
 # shellcheck source=scripts/common.sh
 source "$here/common.sh"
@@ -11,7 +11,7 @@ build_targets all
 
 say "testing"
 cd "$build"
-ctest --output-on-failure --no-tests=error "$@"
+ctest --output-on-failure --no-tests=error --parallel 2 "$@"
 # What could not be checked here; where ctest itself has skipped a program, it says so above.
 skipped=$(grep -h "^skipped: " Testing/Temporary/LastTest.log | sort -u || true)
 if [ -n "$skipped" ]; then

@@ -234,36 +234,10 @@ bool resumes_or_is_refused(const Folder& folder) {
   return read;
 }
 
-const std::vector<std::string> kWords{"{",
-                                      "}",
-                                      "[",
-                                      "]",
-                                      ",",
-                                      ":",
-                                      "\"",
-                                      "null",
-                                      "0",
-                                      "-1",
-                                      "1e400",
-                                      "1e9",
-                                      "true",
-                                      "\\u0000",
-                                      "\\ud800",
-                                      "\xff",
-                                      "F32",
-                                      "BOOL",
-                                      "I64",
-                                      "9223372036854775807",
-                                      "4096",
-                                      "shape",
-                                      "range",
-                                      "\\\"file\\\"",
-                                      "safetensors",
-                                      "values",
-                                      "state",
-                                      "[[[[[[",
-                                      std::string(500, '['),
-                                      std::string(8, '\0')};
+const std::vector<std::string> kWords =
+    json_words({"0", "1e400", "1e9", "true", "F32", "BOOL", "I64", "9223372036854775807", "4096", "shape",
+                "range", "\\\"file\\\"", "safetensors", "values", "state", "[[[[[[", std::string(500, '['),
+                std::string(8, '\0')});
 
 /// `make` changes a copy of a written checkpoint.
 template <class Make>

@@ -86,35 +86,10 @@ TEST_CASE("damaged hardware JSON") {
   hardware.env["CUDA_VISIBLE_DEVICES"] = "0,2";
   const std::vector<std::string> texts{to_json(hardware), R"({"nodes":[{}]})",
                                        R"({"nodes":[{"gpus":[{"index":0}]}]})"};
-  const std::vector<std::string> words{"null",
-                                       "1e400",
-                                       "-1",
-                                       "9223372036854775808",
-                                       "2147483648",
-                                       "{",
-                                       "}",
-                                       "[",
-                                       "]",
-                                       ",",
-                                       ":",
-                                       "\"",
-                                       "\\u0000",
-                                       "\\ud800",
-                                       "\xff",
-                                       std::string(1, '\0'),
-                                       "true",
-                                       "0.5",
-                                       "{\"a\":1}",
-                                       nested("[", "]", 2000),
-                                       nested("{\"a\":", "}", 500),
-                                       nested("[", "", 5000),
-                                       std::string(3000, 'k'),
-                                       "//",
-                                       "NaN",
-                                       "\"nodes\"",
-                                       "\"gpus\"",
-                                       "\"env\"",
-                                       "\"cores\":0"};
+  const std::vector<std::string> words =
+      json_words({"1e400", "9223372036854775808", "2147483648", std::string(1, '\0'), "true", "0.5",
+                  "{\"a\":1}", nested("[", "]", 2000), nested("{\"a\":", "}", 500), nested("[", "", 5000),
+                  std::string(3000, 'k'), "//", "NaN", "\"nodes\"", "\"gpus\"", "\"env\"", "\"cores\":0"});
   damage_file("hardware", 4, 300, texts, words, "h.json", [](const TempDir&, const std::string& file) {
     return std::vector<std::string>{"plan", "--hardware", file, "--gpus", "2", "--json"};
   });

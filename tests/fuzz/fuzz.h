@@ -29,6 +29,13 @@ inline std::size_t cases(std::size_t share) {
   return share * from_environment("CXTRAIN_FUZZ_CASES", 2000) / 2000;
 }
 
+/// What JSON is made of, and these words.
+inline std::vector<std::string> json_words(std::vector<std::string> more) {
+  for (const char* word : {"{", "}", "[", "]", ",", ":", "\"", "null", "-1", "\\u0000", "\\ud800", "\xff"})
+    more.emplace_back(word);
+  return more;
+}
+
 class Random {
  public:
   explicit Random(std::size_t stream) : engine_(from_environment("CXTRAIN_FUZZ_SEED", 1) * 1000 + stream) {}

@@ -11,6 +11,7 @@
 #include "support/run_files.h"
 #include "support/running_program.h"
 #include "support/skip.h"
+#include "support/times.h"
 
 /// Machines that do not behave: data that go away, memory that ends, folders that may not be written, storage
 /// that hangs, clocks that jump. A run goes on where it can, and else says what it was and loses nothing.
@@ -28,28 +29,10 @@ std::string on_ranks(int ranks, const std::string& more = "") {
          more + " " + kProgram;
 }
 
-std::size_t times_said(const std::string& text, const std::string& part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
-}
-
 std::string run_of(const TempDir& dir) { return dir.path() + "/cxtrain_logs/version_0"; }
 
 /// The newest checkpoint's folder; empty where there is none.
-std::string newest(const TempDir& dir) {
-  std::string found;
-  std::int64_t furthest = -1;
-  std::error_code missing;
-  for (const auto& entry : fs::directory_iterator(run_of(dir) + "/checkpoints", missing)) {
-    const std::string name = entry.path().filename();
-    const std::size_t step = name.find("step=");
-    if (!name.ends_with(".ckpt") || step == std::string::npos) continue;
-    const std::int64_t number = std::stoll(name.substr(step + 5));
-    if (number > furthest) furthest = number, found = entry.path();
-  }
-  return found;
-}
+std::string newest(const TempDir& dir) { return newest_checkpoint(run_of(dir)).path; }
 
 bool is_whole(const std::string& checkpoint) {
   return run_program("checkpoint verify " + checkpoint).status == 0;
@@ -90,7 +73,7 @@ TEST_CASE("memory that ends on one rank ends the job with one message, and leave
   CHECK(run.status == 1);
   const std::regex message("error: rank 1 on " + hostname() + ", epoch 0, step 150: [^\\n]*memory");
   CHECK(std::regex_search(run.output, message));
-  CHECK(times_said(run.output, "error: ") == 1);
+  CHECK(times(run.output, "error: ") == 1);
   CHECK(run_json(dir)["status"] == "failed");
   const std::string saved = newest(dir);
   REQUIRE(!saved.empty());
@@ -119,7 +102,7 @@ TEST_CASE("a folder that may not be written is told before the run begins") {
   CAPTURE(run.output);
   CHECK((run.status == 1 || run.status == 2));
   CHECK_THAT(run.output, contains("Permission denied"));
-  CHECK(times_said(run.output, "error: ") == 1);
+  CHECK(times(run.output, "error: ") == 1);
 }
 
 TEST_CASE("a folder that may not be written any more costs checkpoints, not the run") {
@@ -203,7 +186,7 @@ TEST_CASE("storage that hangs for ever ends the job in time, names itself, and t
   CAPTURE(ranks, run.output);
   CHECK(run.status == 1);
   CHECK_THAT(run.output, contains("writing a checkpoint"));
-  CHECK(times_said(run.output, "error: ") == 1);
+  CHECK(times(run.output, "error: ") == 1);
   CHECK(run_json(dir)["status"] == "failed");
   fs::remove(dir.file("hang"));
   const std::string saved = newest(dir);

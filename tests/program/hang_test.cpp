@@ -3,6 +3,7 @@
 #include "support/catch.h"
 #include "support/run_files.h"
 #include "support/running_program.h"
+#include "support/times.h"
 
 /// Ranks that stop, die or go astray: the job ends, and one rank says who it was.
 namespace cxtrain::test {
@@ -15,12 +16,6 @@ const std::string kEndless =
 std::string mpirun(int ranks) {
   return std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(ranks) + " --oversubscribe --bind-to none " +
          kProgram;
-}
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
 }
 
 TEST_CASE("a rank that is stopped in a step is named once, by one of those that wait for it") {
@@ -38,7 +33,7 @@ TEST_CASE("a rank that is stopped in a step is named once, by one of those that 
   const ProgramResult run = program.wait();
   CAPTURE(row.launch, row.rank, run.output);
   CHECK(run.status == 1);
-  CHECK(count(run.output, "error: ") == 1);
+  CHECK(times(run.output, "error: ") == 1);
   CHECK(run.output.find("error: rank " + std::to_string(row.rank) + " (process " + std::to_string(process) +
                         ") on ") != std::string::npos);
   CHECK(run.output.find(" is stopped: rank ") != std::string::npos);
@@ -57,7 +52,7 @@ TEST_CASE("a rank that is stopped while the job starts is named as well") {
   const ProgramResult run = program.wait();
   CAPTURE(ranks, delay, run.output);
   CHECK(run.status == 1);
-  CHECK(count(run.output, "error: ") == 1);
+  CHECK(times(run.output, "error: ") == 1);
   CHECK(run.output.find("error: rank 1 ") != std::string::npos);
 }
 
@@ -101,7 +96,7 @@ TEST_CASE("MPI that cannot start ranks ends ddp_spawn with a cause") {
       "ulimit -n 32; " + kProgram + " --devices 2 --strategy ddp_spawn --timeout_seconds 4" + in(dir), 60);
   CAPTURE(run.output);
   CHECK(run.status == 1);
-  CHECK(count(run.output, "error: ") == 1);
+  CHECK(times(run.output, "error: ") == 1);
 }
 
 TEST_CASE("ranks with different data are told so before the first step") {
@@ -120,7 +115,7 @@ TEST_CASE("ranks with different data are told so before the first step") {
                                         from + dir.write("short.csv", digits(100)));
   CAPTURE(run.output);
   CHECK(run.status == 2);
-  CHECK(count(run.output, "error: ") == 1);
+  CHECK(times(run.output, "error: ") == 1);
   CHECK(run.output.find("rank 0 has training: ") != std::string::npos);
   CHECK(run.output.find("rank 1 has training: ") != std::string::npos);
 }

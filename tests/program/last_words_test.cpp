@@ -5,6 +5,7 @@
 #include "support/catch.h"
 #include "support/run_files.h"
 #include "support/running_program.h"
+#include "support/times.h"
 
 /// What a job that ends for the sake of one rank leaves in the log files of all: where each of them was.
 namespace cxtrain::test {
@@ -17,12 +18,6 @@ const std::regex kRecorded("\n  number [0-9]+, step 5, an agreement of all ranks
 
 std::string log_of_rank(const TempDir& dir, int rank) {
   return slurp(dir.path() + "/cxtrain_logs/version_0/rank_" + std::to_string(rank) + ".log");
-}
-
-std::size_t times(const std::string& text, const std::string& part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
 }
 
 TEST_CASE("an endless loop of one rank is found: its stack is in its log, the others' waits in theirs") {

@@ -32,45 +32,17 @@ nlohmann::json restarted_end(const TempDir& dir) {
   return run_json(dir);
 }
 
-/// The processes of the program that write below this folder, the one that starts the others among them.
-std::vector<pid_t> processes_of(const TempDir& dir) {
-  std::vector<pid_t> found;
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string words = slurp(entry.path().string() + "/cmdline");
-    if (words.starts_with(CXTRAIN_BIN_DIR) && words.find(dir.path()) != std::string::npos)
-      found.push_back(std::stoi(name));
-  }
-  return found;
-}
-
-/// Those of them that train; of one rank, which nobody else has started: all but the first.
+/// The processes of a run that train; of one rank, which nobody else has started: all but the first.
 std::vector<pid_t> ranks_of(const TempDir& dir, int ranks, pid_t first) {
   std::vector<pid_t> found = processes_of(dir);
   std::erase_if(found, [&](pid_t process) {
     if (ranks == 1) return process == first;
-    return slurp("/proc/" + std::to_string(process) + "/environ").find("OMPI_COMM_WORLD_RANK=") ==
-           std::string::npos;
+    return environment_of(process).find("OMPI_COMM_WORLD_RANK=") == std::string::npos;
   });
   return found;
 }
 
-/// Of the newest checkpoint; -1: there is none.
-int newest_step(const TempDir& dir) {
-  int newest = -1;
-  std::error_code moved;  // a checkpoint is renamed while it is looked at
-  for (fs::recursive_directory_iterator entry(dir.path(), moved), end; !moved && entry != end;
-       entry.increment(moved)) {
-    const std::string path = entry->path();
-    const std::size_t step = path.rfind("step=");
-    if (step != std::string::npos && path.ends_with(".ckpt"))
-      newest = std::max(newest, std::atoi(path.c_str() + step + 5));
-  }
-  return newest;
-}
-
-bool has_checkpoint(const TempDir& dir) { return newest_step(dir) >= 0; }
+bool has_checkpoint(const TempDir& dir) { return newest_checkpoint(dir.path()).step >= 0; }
 
 TEST_CASE("a job that is killed again and again ends with the bits of an undisturbed one", "[restarts]") {
   const int ranks = GENERATE(1, 2, 3);
@@ -85,11 +57,11 @@ TEST_CASE("a job that is killed again and again ends with the bits of an undistu
     std::vector<pid_t> victims;
     const auto others = [&] {
       victims = ranks_of(dir, ranks, program.process());
-      return static_cast<int>(victims.size()) >= ranks && newest_step(dir) > step;
+      return static_cast<int>(victims.size()) >= ranks && newest_checkpoint(dir.path()).step > step;
     };
     if (!becomes_true([&] { return others() || program.has_ended(); })) break;
     if (program.has_ended()) break;
-    step = newest_step(dir);
+    step = newest_checkpoint(dir.path()).step;
     kill(victims[random() % victims.size()], SIGKILL);
     becomes_true([&] {
       const auto now = processes_of(dir);
@@ -110,17 +82,22 @@ TEST_CASE("a job that is killed again and again ends with the bits of an undistu
   CHECK(processes_of(dir).empty());
 }
 
+/// One rank of a job of so many fails after this step, each time.
+std::string fragile(int rank, int ranks, int step, bool dies = true) {
+  return std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/fragile.so --callbacks.fragile.rank " +
+         std::to_string(rank) + " --callbacks.fragile.ranks " + std::to_string(ranks) +
+         " --callbacks.fragile.step " + std::to_string(step) + " --callbacks.fragile.dies " +
+         (dies ? "true" : "false");
+}
+
 TEST_CASE("a job that fails at the same step again and again is given up with 93", "[restarts]") {
   const bool dies = GENERATE(true, false);
   const TempDir dir;
   const ProgramResult result =
       run_command(restarted(dir, 2,
-                            std::string("--max_epochs 200 --max_restarts 50 --checkpoint.save_top_k -1 "
-                                        "--checkpoint.every_n_train_steps 1000 --plugin ") +
-                                CXTRAIN_TEST_PLUGIN_DIR +
-                                "/fragile.so --callbacks.fragile.rank 1 --callbacks.fragile.ranks 2 "
-                                "--callbacks.fragile.step 2900 --callbacks.fragile.dies " +
-                                (dies ? "true" : "false")));
+                            "--max_epochs 200 --max_restarts 50 --checkpoint.save_top_k -1 "
+                            "--checkpoint.every_n_train_steps 1000 " +
+                                fragile(1, 2, 2900, dies)));
   INFO(result.output);
   CHECK(result.status == 93);
   CHECK_THAT(result.output,
@@ -136,11 +113,9 @@ TEST_CASE("a rank that always fails is left out, and the steps keep their sample
   REQUIRE(run_command(restarted(calm, 2, "--max_epochs 20 --seed 3")).status == 0);
   const ProgramResult result =
       run_command(restarted(dir, 4,
-                            std::string("--max_epochs 20 --seed 3 --max_restarts 50 --min_ranks 2 "
-                                        "--checkpoint.every_n_train_steps 250 --plugin ") +
-                                CXTRAIN_TEST_PLUGIN_DIR +
-                                "/fragile.so --callbacks.fragile.rank 2 --callbacks.fragile.ranks 4 "
-                                "--callbacks.fragile.step 480"));
+                            "--max_epochs 20 --seed 3 --max_restarts 50 --min_ranks 2 "
+                            "--checkpoint.every_n_train_steps 250 " +
+                                fragile(2, 4, 480)));
   INFO(result.output);
   REQUIRE(result.status == 0);
   CHECK_THAT(result.output,

@@ -14,6 +14,7 @@
 #include "support/catch.h"
 #include "support/run_files.h"
 #include "support/running_program.h"
+#include "support/times.h"
 
 /// A rank that is killed or stopped inside a collective, with all others on their way into it: the job ends,
 /// all of its processes do, and one message says who it was.
@@ -102,12 +103,6 @@ class StruckJob {
   std::vector<pid_t> processes_;
 };
 
-std::size_t times_in(const std::string& text, const std::string& part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
-}
-
 /// What rank 0 leaves behind, where it is not the one that was hit.
 void check_run_file(const TempDir& dir, const Blow& blow) {
   if (blow.rank == 0) return;
@@ -131,8 +126,8 @@ TEST_CASE("a rank that is killed inside a collective ends the job, and is named 
   const std::regex message("process rank " + std::to_string(blow.rank) + " with PID [0-9]+ on node " +
                            hostname().substr(0, hostname().find('.')) + "[^ ]* exited on signal 9 ");
   CHECK(std::regex_search(run.output, message));
-  CHECK(times_in(run.output, " exited on signal ") == 1);
-  CHECK(times_in(run.output, "error: ") == 0);
+  CHECK(times(run.output, " exited on signal ") == 1);
+  CHECK(times(run.output, "error: ") == 0);
   check_run_file(dir, blow);
 }
 
@@ -153,7 +148,7 @@ TEST_CASE("a rank that is stopped inside a collective ends the job, and is named
                            " is stopped: rank [0-9], epoch 0, step " + std::to_string(kStep) +
                            ", has waited in (all_reduce|an agreement of all ranks) for [0-9]+ s");
   CHECK(std::regex_search(run.output, message));
-  CHECK(times_in(run.output, "error: ") == 1);
+  CHECK(times(run.output, "error: ") == 1);
   check_run_file(dir, blow);
 }
 

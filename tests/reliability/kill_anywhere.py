@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 
+from ranks import environment, launcher, newest_run, processes
+
 CASES = {
     "single": (1, []),
     "dp, 2 replicas": (1, ["--strategy", "dp", "--devices", "2"]),
@@ -32,38 +34,21 @@ class Training:
     def __init__(self, options, case):
         self.program = pathlib.Path(options.build).resolve() / "bin" / "cxtrain_mpi"
         self.ranks, self.options = CASES[case]
-        self.env = dict(
-            os.environ,
-            OMP_NUM_THREADS="1",
-            OMPI_ALLOW_RUN_AS_ROOT="1",
-            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-            OMPI_MCA_rmaps_base_oversubscribe="1",
-        )
 
     def start(self, root, log):
-        launcher = ["mpirun", "-np", str(self.ranks), "--bind-to", "none"] if self.ranks > 1 else []
         command = [self.program, "fit", "--accelerator", "cpu", "--enable_progress_bar", "false", "--max_epochs", "3"]
         command += ["--data.batch_size", str(16 // self.ranks), "--log_every_n_steps", "5", "--seed", "3"]
         command += ["--checkpoint.every_n_train_steps", "7", "--ckpt_path", "auto", "--default_root_dir", root]
-        return subprocess.Popen(launcher + command + self.options, env=self.env, stdout=log, stderr=log)
+        words = launcher(self.ranks) + command + self.options
+        return subprocess.Popen(words, env=environment(), stdout=log, stderr=log)
 
     def end_of(self, root):
-        # One that was killed before its first checkpoint began anew, in a folder of its own.
-        run = max((root / "cxtrain_logs").iterdir(), key=lambda path: int(path.name.split("_")[1]))
+        run = newest_run(root)
         summary = json.loads((run / "run.json").read_text())
         return summary["status"], summary["parameters_sha256"], (run / "metrics.csv").read_text()
 
     def processes(self, root):
-        """The ranks of the training that writes below this folder."""
-        found = []
-        for process in pathlib.Path("/proc").glob("[0-9]*"):
-            try:
-                words = (process / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if words.startswith(bytes(self.program)) and bytes(root) in words:
-                found.append(int(process.name))
-        return found
+        return processes(self.program, root)
 
 
 def kill_somebody(training, process, root):

@@ -19,10 +19,7 @@ import sys
 import tempfile
 import time
 
-
-def newest_run(root):
-    # A job that died before its first checkpoint began anew, in a folder of its own.
-    return max((root / "cxtrain_logs").iterdir(), key=lambda path: int(path.name.split("_")[1]))
+from ranks import newest_run
 
 
 def children_of(process):

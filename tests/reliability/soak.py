@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 
+from ranks import environment, launcher, processes
+
 PAUSE = 0.05  # seconds between two samples
 WARM_UP = 0.2  # of the samples are left out: caches fill
 MOST_GROWTH = 2048  # KiB, of all samples that count
@@ -77,26 +79,12 @@ def is_steady(rank, number):
 
 def command(options, root):
     program = pathlib.Path(options.build).resolve() / "bin" / "cxtrain_mpi"
-    launcher = ["mpirun", "-np", str(options.ranks), "--bind-to", "none"] if options.ranks > 1 else []
     words = [program, "fit", "--accelerator", "cpu", "--enable_progress_bar", "false", "--model.hidden", "8"]
     words += ["--data.batch_size", "8", "--max_epochs", "-1", "--max_steps", str(options.steps)]
     words += ["--checkpoint.every_n_train_steps", str(options.every), "--default_root_dir", root]
     if options.strategy:
         words += ["--strategy", options.strategy] + (["--devices", "2"] if options.strategy == "dp" else [])
-    return launcher + words, program
-
-
-def processes(program, root):
-    """The ranks that write below this folder."""
-    found = []
-    for process in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if words.startswith(bytes(program)) and bytes(root) in words:
-            found.append(int(process.name))
-    return sorted(found)
+    return launcher(options.ranks) + words, program
 
 
 def main():
@@ -107,19 +95,12 @@ def main():
     parser.add_argument("--every", type=int, default=1000, help="steps between two checkpoints")
     parser.add_argument("--strategy", help="default: the program's choice")
     options = parser.parse_args()
-    env = dict(
-        os.environ,
-        OMP_NUM_THREADS="1",
-        OMPI_ALLOW_RUN_AS_ROOT="1",
-        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-        OMPI_MCA_rmaps_base_oversubscribe="1",
-    )
     with tempfile.TemporaryDirectory(prefix="cxtrain_soak_") as folder:
         root = pathlib.Path(folder)
         words, program = command(options, root)
         began = time.monotonic()
         with open(root / "output", "w") as log:
-            process = subprocess.Popen(words, env=env, stdout=log, stderr=log)
+            process = subprocess.Popen(words, env=environment(), stdout=log, stderr=log)
         ranks = {}
         while process.poll() is None:
             if len(ranks) < options.ranks:

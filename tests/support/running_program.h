@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "support/run_program.h"
 #include "support/temp_dir.h"
@@ -100,17 +101,29 @@ class RunningProgram {
   bool ended_ = false;
 };
 
-/// The process of cxtrain_mpi that is this rank of a job whose command line names the folder; 0: none.
+/// The processes of cxtrain_mpi whose command line names the folder; those that start others are among them.
+inline std::vector<pid_t> processes_of(const TempDir& dir) {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string words = slurp(entry.path() / "cmdline");
+    if (words.starts_with(CXTRAIN_BIN_DIR) && words.find(dir.path()) != std::string::npos)
+      found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+/// What a process was started with; empty where it has ended.
+inline std::string environment_of(pid_t process) {
+  return slurp("/proc/" + std::to_string(process) + "/environ");
+}
+
+/// The process that is this rank of a job whose command line names the folder; 0: none.
 inline pid_t process_of_rank(const TempDir& dir, int rank) {
   const std::string variable = "OMPI_COMM_WORLD_RANK=" + std::to_string(rank) + '\0';
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const auto read = [&](const char* name) {
-      std::ostringstream text;
-      text << std::ifstream(entry.path() / name).rdbuf();
-      return text.str();
-    };
-    if (read("comm") != "cxtrain_mpi\n" || read("cmdline").find(dir.path()) == std::string::npos) continue;
-    if (read("environ").find(variable) != std::string::npos) return std::stoi(entry.path().filename());
+  for (const pid_t process : processes_of(dir)) {
+    if (environment_of(process).find(variable) != std::string::npos) return process;
   }
   return 0;
 }

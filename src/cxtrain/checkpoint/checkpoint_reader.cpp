@@ -42,12 +42,12 @@ CheckpointReader::CheckpointReader(Filesystem& files, std::string path, Manifest
 }
 
 const SafetensorsFile& CheckpointReader::file(const std::string& name) {
+  if (const auto open = open_.find(name); open != open_.end()) return *open->second;
   const auto is_it = [&](const CheckpointFile& each) { return each.name == name; };
   if (std::none_of(manifest_.files.begin(), manifest_.files.end(), is_it))
     throw CheckpointError("the checkpoint '" + path_ + "' has no file '" + name + "'");
-  std::unique_ptr<SafetensorsFile>& file = open_[name];
-  if (!file) file = std::make_unique<SafetensorsFile>(files_, path_ + "/" + name);
-  return *file;
+  auto file = std::make_unique<SafetensorsFile>(files_, path_ + "/" + name);
+  return *open_.emplace(name, std::move(file)).first->second;
 }
 
 std::map<std::string, const SafetensorsEntry*> CheckpointReader::model() const {

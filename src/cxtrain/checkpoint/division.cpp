@@ -6,6 +6,7 @@
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/checkpoint/safetensors.h"
 #include "cxtrain/checkpoint/state_json.h"
+#include "cxtrain/tensor/host_bytes.h"
 
 namespace cxtrain {
 namespace {
@@ -55,8 +56,7 @@ std::string digest_of(std::span<const Located> pieces) {
          << '\n';
   for (const auto& [path, piece] : pieces) {
     if (bytes > kSmall) break;
-    const at::Tensor values = piece->values.detach().cpu().contiguous();
-    text << checksum_of({static_cast<const char*>(values.const_data_ptr()), values.nbytes()}) << '\n';
+    text << checksum_of(host_bytes(on_host(piece->values))) << '\n';
   }
   return checksum_of(text.str());
 }

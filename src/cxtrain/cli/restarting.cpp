@@ -1,13 +1,13 @@
 #include "cxtrain/cli/restarting.h"
 
 #include <algorithm>
-#include <array>
-#include <csignal>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/config/signal_number.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lease.h"
 #include "cxtrain/trainer/resume.h"
@@ -70,18 +70,20 @@ std::string devices_of(const Plan& plan, const std::vector<int>& ranks) {
   return list;
 }
 
+/// Whether the job is to be started again, and nobody does so yet.
+bool wants_restarter(const Options& options) {
+  return options.max_restarts > 0 && read_launch_environment().restarter.empty();
+}
+
 }  // namespace
 
 bool restarts_job(const Options& options, const WorldFacts& launched) {
-  return options.max_restarts > 0 && launched.launched_by == LaunchedBy::alone &&
-         read_launch_environment().restarter.empty();
+  return wants_restarter(options) && launched.launched_by == LaunchedBy::alone;
 }
 
 void check_launcher_of_restarts(const Options& options, const WorldFacts& launched,
                                 std::vector<Problem>& problems) {
-  if (options.max_restarts == 0 || launched.launched_by == LaunchedBy::alone ||
-      !read_launch_environment().restarter.empty())
-    return;
+  if (!wants_restarter(options) || launched.launched_by == LaunchedBy::alone) return;
   problems.push_back({"max_restarts",
                       std::string(to_string(launched.launched_by)) +
                           " has started the ranks, and ends with the first of them that dies",
@@ -91,11 +93,10 @@ void check_launcher_of_restarts(const Options& options, const WorldFacts& launch
 
 RestartPlan make_restart_plan(const Options& options, const Plan& plan, const Program& program,
                               Filesystem& files) {
-  constexpr std::array kSignals{0, SIGUSR1, SIGUSR2, SIGHUP};
   std::vector<int> left(static_cast<std::size_t>(plan.world_size));
-  for (std::size_t rank = 0; rank < left.size(); ++rank) left[rank] = static_cast<int>(rank);
+  std::iota(left.begin(), left.end(), 0);
   return {.limits = {options.max_restarts, plan.world_size, options.min_ranks},
-          .requeue_signal = kSignals[static_cast<std::size_t>(options.trainer.requeue_signal)],
+          .requeue_signal = signal_number(options.trainer.requeue_signal),
           .look = [&files, &options,
                    &plan](const std::string& restarter) { return look(files, options, plan, restarter); },
           .program =

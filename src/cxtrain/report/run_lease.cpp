@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string lock_of(const std::string& folder) { return folder + "/run.lock"; }
+std::string lock_of(const std::string& folder) { return folder + "/" + std::string(kLeaseFile); }
 
 std::string text_of(const Json& holder, const char* key) {
   const auto value = holder.find(key);

@@ -2,12 +2,16 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "cxtrain/base/filesystem.h"
 
 /// Two jobs never write into one run's folder: whoever writes there holds a lock on its `run.lock`, which the
 /// system lets go of when the last process of the job is gone. The file says who holds it, or held it last.
 namespace cxtrain {
+
+/// In a run's folder.
+inline constexpr std::string_view kLeaseFile = "run.lock";
 
 /// How long a job waits for one before it that is ending: ranks that are left alone end within that time.
 inline constexpr double kLeasePatience = 15;  // s
@@ -16,8 +20,7 @@ inline constexpr double kLeasePatience = 15;  // s
 /// while another job has it. Null, after a warning, where the file system has no locks, or where the holder
 /// is an earlier incarnation of this job (a Slurm job that was requeued), which can't be alive. Throws
 /// ConfigError naming the holder.
-std::unique_ptr<FileLock> take_run_folder(Filesystem& files, const std::string& folder,
-                                          double patience = kLeasePatience);
+std::unique_ptr<FileLock> take_run_folder(Filesystem& files, const std::string& folder, double patience);
 
 /// Joins the job's hold on its folder, so that it lasts as long as any rank; for the ranks that have not
 /// taken it. Null where that is not possible.

@@ -12,6 +12,7 @@
 #include "cxtrain/plugin/loader.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
+#include "support/times.h"
 #include "support/toy_models.h"
 
 namespace cxtrain {
@@ -280,14 +281,9 @@ TEST_CASE("what a user may not expect of the split is said once") {
   run.fit(model, data, on_replicas(4, steps(3)), [] { return std::make_unique<Scaled>(); });
   const std::string text = run.text();
   CAPTURE(text);
-  const auto times = [&](const std::string& part) {
-    std::size_t n = 0;
-    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-    return n;
-  };
-  CHECK(times("3 of 4 devices are used") == 1);
-  CHECK(times("batch[2] of shape [2]") == 1);
-  CHECK(times("batch[1]") == 0);
+  CHECK(test::times(text, "3 of 4 devices are used") == 1);
+  CHECK(test::times(text, "batch[2] of shape [2]") == 1);
+  CHECK(test::times(text, "batch[1]") == 0);
 }
 
 }  // namespace

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+
+namespace cxtrain {
+
+/// The values in host memory and row-major order: the tensor's own memory where they lie there so.
+at::Tensor on_host(const at::Tensor& tensor);
+
+/// The bytes of a tensor that lies so, for as long as it lives.
+std::string_view host_bytes(const at::Tensor& tensor);
+
+}  // namespace cxtrain
