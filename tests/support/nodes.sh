@@ -69,13 +69,21 @@ up_node() {
   fi
 }
 
+skip() {
+  echo "nodes: skipped, $*"
+  exit 77
+}
+
 up() {
   local count=$1 rate=${2:-}
-  [ "$(id -u)" = 0 ] || { echo "nodes: skipped, needs root"; exit 77; }
-  command -v ip tc nsenter unshare > /dev/null || { echo "nodes: skipped, needs iproute2 and util-linux"; exit 77; }
+  [ "$(id -u)" = 0 ] || skip "needs root"
+  command -v ip tc nsenter unshare > /dev/null || skip "needs iproute2 and util-linux"
+  unshare --net --uts --ipc --mount mount -t tmpfs tmpfs /dev/shm 2> /dev/null || skip "the system allows no namespaces"
   [ ! -e /run/cxtrain-slurm ] || [ -n "${CXTRAIN_NODES_OF_SLURM:-}" ] || die "slurm/testcluster has them"
   down
-  ip link add "$bridge" type bridge 2> /dev/null || { echo "nodes: skipped, the system has no bridges"; exit 77; }
+  ip link add "$bridge" type bridge 2> /dev/null || skip "the system has no bridges"
+  ip link add cxt-probe type veth peer name cxt-probe2 2> /dev/null || skip "the system has no virtual links"
+  ip link del cxt-probe
   ip addr add "$network.254/24" dev "$bridge"
   ip link set "$bridge" up
   mkdir -p "$state"
