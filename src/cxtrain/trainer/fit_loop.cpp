@@ -119,7 +119,7 @@ void FitLoop::run_epoch() {
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
   Batch batch;
   run_.resume_training();
-  if (std::exchange(state.validation_due, false)) {
+  if (std::exchange(state.validation_due, false) && validates()) {
     validate();
     make_checkpoint_if_wanted();
   }
@@ -272,10 +272,13 @@ void FitLoop::finish_checkpoint() {
   if (run_.checkpointer) run_.checkpointer->finish();
 }
 
+bool FitLoop::validates() const {
+  return !cannot_validate_ && data_.val() != nullptr && limits().val_batches != 0 &&
+         limits().val_every_batches != 0;
+}
+
 bool FitLoop::validation_due() const {
-  if (cannot_validate_ || data_.val() == nullptr || limits().val_batches == 0 ||
-      limits().val_every_batches == 0)
-    return false;
+  if (!validates()) return false;
   const TrainState& state = run_.state;
   if (limits().val_counts_across_epochs) {
     return (state.epoch * limits().train_batches + state.batch) % limits().val_every_batches == 0;

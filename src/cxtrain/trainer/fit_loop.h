@@ -37,6 +37,7 @@ class FitLoop final : private StepObserver {
   void validate();
   void leave_validation(const StateDict& generators);
   std::optional<MetricStore::Values> run_validation(std::int64_t batches);
+  bool validates() const;
   bool validation_due() const;
   bool done() const;
   bool between_steps() const;
