@@ -50,8 +50,9 @@ class SlurmCluster {
     becomes_true(
         [&] {
           last = state(job);
-          // Slurm has a requeued job wait for two minutes.
-          if (last == "PENDING" && field(job, "Reason") == "BeginTime")
+          // Slurm has a requeued job wait for two minutes: its steps get their old numbers again, and what is
+          // left of the old ones has to be gone.
+          if (last == "PENDING" && field(job, "Reason") == "BeginTime" && !has_steps(job))
             run("/", "scontrol update JobId=" + job + " StartTime=now", 20);
           return last == "COMPLETED" || last == "FAILED" || last == "CANCELLED" || last == "TIMEOUT";
         },
@@ -63,6 +64,9 @@ class SlurmCluster {
   static constexpr int kSkipped = 77;
   static std::string testcluster(const std::string& words) {
     return std::string(CXTRAIN_SOURCE_DIR) + "/slurm/testcluster " + words;
+  }
+  static bool has_steps(const std::string& job) {
+    return run_command("pgrep -f \"^slurmstepd: .*" + job + "[.]\"", 20).status == 0;
   }
   static std::string field(const std::string& job, const std::string& name) {
     const std::string shown = run("/", "scontrol --oneliner show job " + job, 20).output;

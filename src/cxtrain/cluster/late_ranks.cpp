@@ -23,6 +23,8 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{1000};
 /// How long a quiet rank lives on: its end would have the launcher end the one that reports.
 constexpr int kQuietSeconds = 10;
+/// Where all that can be asked wait.
+constexpr const char* kSomewhere = "a rank of another node is stopped, slow or gone";
 /// How long a node without a missing rank leaves the word to others: the first node the shortest, so that its
 /// report ends the job before the next one's.
 int other_node_seconds(int node) { return 3 + 2 * std::min(node, 5); }
@@ -161,7 +163,7 @@ std::string LateRanks::who_went_astray(const std::vector<RollCall::Answer>& answ
 
 std::string LateRanks::who_of_other_nodes(const RollCall::State& own) const {
   RollCall* const nodes = nodes_;
-  if (nodes == nullptr) return "a rank of another node is stopped, slow or gone";
+  if (nodes == nullptr) return kSomewhere;
   const WorldFacts& facts = world_->facts();
   std::string missing;
   for (const RollCall::Answer& answer : nodes->ask(own, kPatience)) {
@@ -178,19 +180,25 @@ std::string LateRanks::who_of_other_nodes(const RollCall::State& own) const {
                          " is slow, or elsewhere in the program"
                    : name + " does not answer: its ranks are stopped or gone, or the network to it is cut";
   }
-  return missing.empty() ? "a rank of another node is stopped, slow or gone" : missing;
+  return missing.empty() ? kSomewhere : missing;
 }
 
 std::string LateRanks::whom_to_blame(const std::vector<RollCall::Answer>& answers,
                                      const RollCall::State& own) {
   std::string blamed = who_is_missing(answers, own);
   if (!blamed.empty()) return blamed;
-  // A rank that is missing on another node is told from there.
-  if (num_nodes_ > 1) wait_for_reporter(own, other_node_seconds(world_->facts().node));
+  if (num_nodes_ > 1) {
+    // A rank that is missing on another node is told from there.
+    wait_for_reporter(own, other_node_seconds(world_->facts().node));
+    if (another_node_asks()) return {};
+    // First: behind a node that is missing, ranks of this one may have come out of a collective before
+    // others.
+    blamed = who_of_other_nodes(own);
+    if (blamed != kSomewhere) return blamed;
+  }
   blamed = who_went_astray(answers, own);
   if (!blamed.empty()) return blamed;
-  if (num_nodes_ == 1) return "a rank is stopped, slow or elsewhere in the program";
-  return another_node_asks() ? std::string() : who_of_other_nodes(own);
+  return num_nodes_ > 1 ? kSomewhere : "a rank is stopped, slow or elsewhere in the program";
 }
 
 void LateRanks::log_other_processes() const {
