@@ -27,7 +27,7 @@ constexpr int kQuietSeconds = 10;
 constexpr const char* kSomewhere = "a rank of another node is stopped, slow or gone";
 /// How long a node without a missing rank leaves the word to others: the first node the shortest, so that its
 /// report ends the job before the next one's.
-int other_node_seconds(int node) { return 3 + 2 * std::min(node, 5); }
+int other_node_seconds(int node) { return 3 + 4 * std::min(node, 3); }
 
 /// ", 1 collective behind (number 1233, rank 0 waits in number 1234)"; empty where the ranks' numbers do not
 /// tell.
