@@ -4,7 +4,6 @@
 #include "support/run_files.h"
 #include "support/running_program.h"
 #include "support/skip.h"
-#include "support/times.h"
 
 /// Jobs over several nodes, emulated on this machine: what becomes of one that is lost, or cut off.
 namespace cxtrain::test {
@@ -92,8 +91,9 @@ TEST_CASE("a node whose ranks all stand still is named by those that wait for it
   const ProgramResult run = job.wait(60);
   CAPTURE(row.hosts, row.frozen, run.output);
   CHECK(run.status == 1);
-  CHECK(times(run.output, "error: ") == 1);
-  CHECK_THAT(run.output, contains(row.named));
+  // Of three nodes a second one may speak as well while mpirun ends the job.
+  REQUIRE(run.output.find(row.named) != std::string::npos);
+  CHECK(run.output.find("error: ") == run.output.find(row.named));
 }
 
 }  // namespace
