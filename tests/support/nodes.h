@@ -1,32 +1,19 @@
 #pragma once
 
-#include <stdexcept>
 #include <string>
 
 #include "support/run_program.h"
+#include "support/set_up_by_script.h"
 
 namespace cxtrain::test {
 
-/// Emulated nodes n1, n2, ... (nodes.sh) for one test.
-class Nodes {
+/// Emulated nodes n1, n2, ... (nodes.sh) for one test. Where `why_not` says why they cannot be had, nothing
+/// else may be called.
+class Nodes : public SetUpByScript {
  public:
-  /// Where the machine cannot have them, `why_not` says so, and nothing else may be called. `rate`: of each
-  /// link, in tc's words.
-  explicit Nodes(int count, const std::string& rate = "") {
-    const ProgramResult up = run_command(script("up " + std::to_string(count) + " " + rate), 60);
-    if (up.status == kSkipped) {
-      why_not_ = up.output.empty() ? "no nodes" : up.output;
-    } else if (up.status != 0) {
-      throw std::runtime_error(up.output);
-    }
-  }
-  ~Nodes() { run_command(script("down"), 60); }
-  Nodes(const Nodes&) = delete;
-  Nodes& operator=(const Nodes&) = delete;
+  explicit Nodes(int count) : SetUpByScript(kScript, std::to_string(count)) {}
 
-  /// Empty: they are there.
-  const std::string& why_not() const { return why_not_; }
-  /// The command that starts ranks on them: `hosts` is "n1:2,n2:2". They run in mpirun's arguments' order.
+  /// The command that starts ranks on them: `hosts` is "n1:2,n2:2".
   static std::string mpirun(const std::string& hosts, int ranks) {
     return script("mpirun -H " + hosts + " -np " + std::to_string(ranks) + " ") + CXTRAIN_BIN_DIR +
            "/cxtrain_mpi ";
@@ -39,12 +26,10 @@ class Nodes {
   static void kill(const std::string& node) { run_command(script("kill " + node), 20); }
 
  private:
-  static constexpr int kSkipped = 77;
+  static constexpr const char* kScript = "tests/support/nodes.sh";
   static std::string script(const std::string& words) {
-    return std::string(CXTRAIN_SOURCE_DIR) + "/tests/support/nodes.sh " + words;
+    return std::string(CXTRAIN_SOURCE_DIR) + "/" + kScript + " " + words;
   }
-
-  std::string why_not_;
 };
 
 }  // namespace cxtrain::test

@@ -5,27 +5,15 @@
 
 #include "support/run_program.h"
 #include "support/running_program.h"
+#include "support/set_up_by_script.h"
 
 namespace cxtrain::test {
 
-/// A real Slurm cluster on emulated nodes (slurm/testcluster) for one test.
-class SlurmCluster {
+/// A real Slurm cluster on two emulated nodes (slurm/testcluster) for one test. Where `why_not` says why it
+/// cannot be had, nothing else may be called.
+class SlurmCluster : public SetUpByScript {
  public:
-  /// Where the machine cannot have one, `why_not` says so, and nothing else may be called.
-  explicit SlurmCluster(int nodes = 2) {
-    const ProgramResult up = run_command(testcluster("up " + std::to_string(nodes)), 90);
-    if (up.status == kSkipped) {
-      why_not_ = up.output.empty() ? "no Slurm" : up.output;
-    } else if (up.status != 0) {
-      throw std::runtime_error(up.output);
-    }
-  }
-  ~SlurmCluster() { run_command(testcluster("down"), 60); }
-  SlurmCluster(const SlurmCluster&) = delete;
-  SlurmCluster& operator=(const SlurmCluster&) = delete;
-
-  /// Empty: it is there.
-  const std::string& why_not() const { return why_not_; }
+  SlurmCluster() : SetUpByScript(kScript, "2") {}
 
   /// A command that sees the cluster, in a folder: `srun ...`, `sbatch ...`.
   static ProgramResult run(const std::string& folder, const std::string& command, int deadline = 120) {
@@ -61,9 +49,9 @@ class SlurmCluster {
   }
 
  private:
-  static constexpr int kSkipped = 77;
+  static constexpr const char* kScript = "slurm/testcluster";
   static std::string testcluster(const std::string& words) {
-    return std::string(CXTRAIN_SOURCE_DIR) + "/slurm/testcluster " + words;
+    return std::string(CXTRAIN_SOURCE_DIR) + "/" + kScript + " " + words;
   }
   static bool has_steps(const std::string& job) {
     return run_command("pgrep -f \"^slurmstepd: .*" + job + "[.]\"", 20).status == 0;
@@ -75,8 +63,6 @@ class SlurmCluster {
     const std::size_t begin = at + name.size() + 1;
     return shown.substr(begin, shown.find(' ', begin) - begin);
   }
-
-  std::string why_not_;
 };
 
 }  // namespace cxtrain::test
