@@ -23,8 +23,6 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{1000};
 /// How long a quiet rank lives on: its end would have the launcher end the one that reports.
 constexpr int kQuietSeconds = 10;
-/// Where all that can be asked wait.
-constexpr const char* kSomewhere = "a rank of another node is stopped, slow or gone";
 /// How long a node without a missing rank leaves the word to others: the first node the shortest, so that its
 /// report ends the job before the next one's.
 int other_node_seconds(int node) { return 3 + 4 * std::min(node, 3); }
@@ -161,15 +159,15 @@ std::string LateRanks::who_went_astray(const std::vector<RollCall::Answer>& answ
   return {};
 }
 
-std::string LateRanks::who_of_other_nodes(const RollCall::State& own) const {
+std::optional<std::string> LateRanks::who_of_other_nodes(const RollCall::State& own) const {
   RollCall* const nodes = nodes_;
-  if (nodes == nullptr) return kSomewhere;
+  if (nodes == nullptr) return "";
   const WorldFacts& facts = world_->facts();
   std::string missing;
   for (const RollCall::Answer& answer : nodes->ask(own, kPatience)) {
     if (answer.presence == RollCall::Presence::waiting) {
       // It asks as well, and the first one tells.
-      if (answer.state.late && answer.peer < facts.node) return {};
+      if (answer.state.late && answer.peer < facts.node) return std::nullopt;
       continue;
     }
     const std::string& name = facts.node_names[static_cast<std::size_t>(answer.peer)];
@@ -180,7 +178,7 @@ std::string LateRanks::who_of_other_nodes(const RollCall::State& own) const {
                          " is slow, or elsewhere in the program"
                    : name + " does not answer: its ranks are stopped or gone, or the network to it is cut";
   }
-  return missing.empty() ? kSomewhere : missing;
+  return missing;
 }
 
 std::string LateRanks::whom_to_blame(const std::vector<RollCall::Answer>& answers,
@@ -190,15 +188,15 @@ std::string LateRanks::whom_to_blame(const std::vector<RollCall::Answer>& answer
   if (num_nodes_ > 1) {
     // A rank that is missing on another node is told from there.
     wait_for_reporter(own, other_node_seconds(world_->facts().node));
-    if (another_node_asks()) return {};
     // First: behind a node that is missing, ranks of this one may have come out of a collective before
     // others.
-    blamed = who_of_other_nodes(own);
-    if (blamed != kSomewhere) return blamed;
+    const std::optional<std::string> elsewhere = another_node_asks() ? std::nullopt : who_of_other_nodes(own);
+    if (!elsewhere || !elsewhere->empty()) return elsewhere.value_or("");
   }
   blamed = who_went_astray(answers, own);
   if (!blamed.empty()) return blamed;
-  return num_nodes_ > 1 ? kSomewhere : "a rank is stopped, slow or elsewhere in the program";
+  return num_nodes_ > 1 ? "a rank of another node is stopped, slow or gone"
+                        : "a rank is stopped, slow or elsewhere in the program";
 }
 
 void LateRanks::log_other_processes() const {

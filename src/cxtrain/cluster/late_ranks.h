@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,8 +58,8 @@ class LateRanks {
   void answer(const RollCall::State& own);
   bool another_node_asks() const;
   void wait_for_reporter(const RollCall::State& own, int seconds);
-  /// Nobody of this node: asks the others. Empty: one of them reports.
-  std::string who_of_other_nodes(const RollCall::State& own) const;
+  /// Nobody of this node: asks the others. Nothing: one of them reports; empty: all that can be asked wait.
+  std::optional<std::string> who_of_other_nodes(const RollCall::State& own) const;
   /// ", epoch 1, step 230", or nothing.
   std::string where() const;
   void report(const std::string& operation, double seconds, const std::string& missing) const;
