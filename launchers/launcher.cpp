@@ -10,14 +10,17 @@
 #include "cxtrain/base/process.h"
 #include "cxtrain/device/resources.h"
 #include "launchers/mpirun.h"
+#include "launchers/slurm.h"
 #include "launchers/spawn.h"
 
 namespace cxtrain {
 namespace {
 
 int start_by_mpirun(const Plan& plan, const Program& program, double) {
-  become_mpirun(plan.world_size, program);
+  become_mpirun(plan.world_size, /*per_node=*/0, program);
 }
+
+int start_in_slurm_job(const Plan& plan, const Program& program, double) { become_step(plan, program); }
 
 int start_by_spawning(const Plan& plan, const Program& program, double timeout_seconds) {
   return spawn_ranks(plan.world_size, program, timeout_seconds);
@@ -25,7 +28,7 @@ int start_by_spawning(const Plan& plan, const Program& program, double timeout_s
 
 constexpr std::array kLaunchers{
     Launcher{.name = "mpirun"},
-    Launcher{.name = "srun"},
+    Launcher{.name = "srun", .start = start_in_slurm_job},
     Launcher{.name = "subprocess", .start = start_by_mpirun},
     Launcher{.name = "spawn", .start = start_by_spawning},
 };
@@ -47,13 +50,6 @@ int start_ranks(const Plan& plan, const Program& program, double timeout_seconds
     throw CommunicationError("the launcher '" + plan.launcher + "' of this plan starts no ranks");
   }
   return row->start(plan, program, timeout_seconds);
-}
-
-std::vector<char*> argument_vector(std::span<const std::string> words) {
-  std::vector<char*> pointers;
-  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 Program this_program(int argc, const char* const* argv) {

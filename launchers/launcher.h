@@ -20,17 +20,14 @@ struct Program {
   std::vector<std::string> arguments;
 };
 
-/// Pointers to the words and a null behind them, as exec(3) and MPI take them; for as long as the words live.
-std::vector<char*> argument_vector(std::span<const std::string> words);
-
 /// This process's own program, with these arguments (without the name).
 Program this_program(int argc, const char* const* argv);
 
 struct Launcher {
   std::string_view name;  ///< in `Plan::launcher`
   /// Starts the plan's ranks, each running `program`, and returns the exit status of the whole job when all
-  /// have ended. Null for a launcher outside of this program, which has started the ranks already. Throws
-  /// CommunicationError where ranks cannot be started.
+  /// have ended. Null for a launcher outside of this program, which has started the ranks already. Throws an
+  /// Error where ranks cannot be started.
   int (*start)(const Plan& plan, const Program& program, double timeout_seconds) = nullptr;
 };
 
@@ -38,8 +35,8 @@ struct Launcher {
 std::span<const Launcher> launchers();
 
 /// Starts the ranks as the plan's launcher does (`Launcher::start`). To be called where `needs_launch`
-/// (config/plan.h) says so, before this process has started MPI. With `subprocess` it does not return,
-/// since the process becomes mpirun. Ranks of `spawn` have `timeout_seconds` to start.
+/// (config/plan.h) says so, before this process has started MPI. With `subprocess` and `srun` it does not
+/// return, since the process becomes mpirun or srun. Ranks of `spawn` have `timeout_seconds` to start.
 int start_ranks(const Plan& plan, const Program& program, double timeout_seconds);
 
 /// Tells MPI's launchers about `ranks` processes on this node, by environment variables that replace those

@@ -1,12 +1,8 @@
 #include "launchers/mpirun.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <iostream>
 
+#include "cxtrain/base/command.h"
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
@@ -17,26 +13,28 @@ constexpr const char* kStartedByUs = "CXTRAIN_STARTED_BY_MPIRUN";
 
 }  // namespace
 
-std::vector<std::string> mpirun_command(int ranks, const Program& program) {
-  std::vector<std::string> command{"mpirun", "-np", std::to_string(ranks), program.path};
+std::vector<std::string> mpirun_command(int ranks, int per_node, const Program& program) {
+  std::vector<std::string> command{"mpirun", "-np", std::to_string(ranks)};
+  if (per_node > 0) command.insert(command.end(), {"--map-by", "ppr:" + std::to_string(per_node) + ":node"});
+  command.push_back(program.path);
   command.insert(command.end(), program.arguments.begin(), program.arguments.end());
   return command;
 }
 
-void become_mpirun(int ranks, const Program& program) {
+void become_mpirun(int ranks, int per_node, const Program& program) {
   if (std::getenv(kStartedByUs) != nullptr) {
     throw CommunicationError(
         "the mpirun in $PATH started this process, but not as a rank that the MPI of this program knows of: "
         "it belongs to another MPI; put the right one first in $PATH, or start the ranks with it yourself");
   }
-  prepare_environment(ranks);
+  prepare_environment(per_node > 0 ? per_node : ranks);
   setenv(kStartedByUs, "1", /*overwrite=*/1);
-  const std::vector<std::string> command = mpirun_command(ranks, program);
-  const std::vector<char*> argv = argument_vector(command);
-  std::cout.flush();
-  execvp(argv[0], argv.data());
-  throw CommunicationError("cannot start mpirun: " + std::string(std::strerror(errno)) +
-                           "; put the one of the MPI that this program was built with into $PATH");
+  try {
+    become_command(mpirun_command(ranks, per_node, program));
+  } catch (const Error& error) {
+    throw CommunicationError(
+        error.what() + std::string("; put the one of the MPI that this program was built with into $PATH"));
+  }
 }
 
 }  // namespace cxtrain

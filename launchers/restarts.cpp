@@ -14,6 +14,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cxtrain/base/command.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/launch_environment.h"

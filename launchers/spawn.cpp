@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "cxtrain/base/command.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/log.h"

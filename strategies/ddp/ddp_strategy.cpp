@@ -143,9 +143,7 @@ class DdpStrategy final : public LocalStrategy {
                       division_pays(optimizer, parameters_))) {
       for (const std::string& name : names) own += name + "\n";
     }
-    const std::vector<std::string> all = world.all_gather(own);
-    const bool agreed = std::all_of(all.begin(), all.end(), [&](const auto& other) { return other == own; });
-    if (agreed && !own.empty()) {
+    if (same_on_all_ranks(world, own) && !own.empty()) {
       if (group_ == nullptr) {
         const bool nodes = world.facts().max_local_size > 1;
         group_ = communicator_->split(nodes ? world.facts().node : 0, world.rank());

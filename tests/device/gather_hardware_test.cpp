@@ -21,10 +21,10 @@ Hardware view(const std::string& host, const std::vector<std::pair<std::string, 
 }
 
 TEST_CASE("all ranks of a node plan from what its first rank saw") {
-  const std::vector<Hardware> seen{view("n1", {{"a", 4}, {"b", 4}}), view("n1", {{"a", 900}, {"b", 4}}),
-                                   view("n2", {{"c", 7}})};
-  for (int me = 0; me < 3; ++me) {
-    const Hardware merged = merge_hardware(seen, {0, 0, 1}, me);
+  const std::vector<Hardware> seen{view("n1", {{"a", 4}, {"b", 4}}), view("n2", {{"c", 7}})};
+  const Hardware second_rank = view("n1", {{"a", 900}, {"b", 4}});
+  for (const auto& [node, own] : {std::pair(0, seen[0]), std::pair(0, second_rank), std::pair(1, seen[1])}) {
+    const Hardware merged = merge_hardware(seen, node, own);
     REQUIRE(merged.nodes.size() == 2);
     CHECK(merged.nodes[0].gpus[0].memory_used_mib == 4);
     CHECK(merged.nodes[1].hostname == "n2");
@@ -33,13 +33,12 @@ TEST_CASE("all ranks of a node plan from what its first rank saw") {
 }
 
 TEST_CASE("a rank that was given a GPU of its own keeps its view") {
-  const std::vector<Hardware> by_device{view("n1", {{"a", 4}}), view("n1", {{"b", 4}})};
-  CHECK(merge_hardware(by_device, {0, 0}, 0).nodes[0].gpus[0].uuid == "a");
-  CHECK(merge_hardware(by_device, {0, 0}, 1).nodes[0].gpus[0].uuid == "b");
+  const Hardware first = view("n1", {{"a", 4}});
+  CHECK(merge_hardware({first}, 0, first).nodes[0].gpus[0].uuid == "a");
+  CHECK(merge_hardware({first}, 0, view("n1", {{"b", 4}})).nodes[0].gpus[0].uuid == "b");
 
-  const std::vector<Hardware> by_variable{view("n1", {{"a", 4}, {"b", 4}}, "0"),
-                                          view("n1", {{"a", 9}, {"b", 4}}, "1")};
-  const Hardware second = merge_hardware(by_variable, {0, 0}, 1);
+  const Hardware second =
+      merge_hardware({view("n1", {{"a", 4}, {"b", 4}}, "0")}, 0, view("n1", {{"a", 9}, {"b", 4}}, "1"));
   CHECK(second.env.at("CUDA_VISIBLE_DEVICES") == "1");
   CHECK(second.nodes[0].gpus[0].memory_used_mib == 9);
 }

@@ -11,6 +11,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/plan.h"
 #include "launchers/mpirun.h"
+#include "launchers/slurm.h"
 #include "support/catch.h"
 
 namespace cxtrain::test {
@@ -22,7 +23,7 @@ TEST_CASE("every launcher of a plan is in the table, and those that have started
     bool starts;
   };
   const Row row =
-      GENERATE(values<Row>({{"mpirun", false}, {"srun", false}, {"subprocess", true}, {"spawn", true}}));
+      GENERATE(values<Row>({{"mpirun", false}, {"srun", true}, {"subprocess", true}, {"spawn", true}}));
   const auto found = std::find_if(launchers().begin(), launchers().end(),
                                   [&](const Launcher& launcher) { return launcher.name == row.name; });
   REQUIRE(found != launchers().end());
@@ -45,6 +46,7 @@ TEST_CASE("ranks are started only where nobody has started them") {
                                         {"spawn", LaunchedBy::alone, true},
                                         {"mpirun", LaunchedBy::mpirun, false},
                                         {"srun", LaunchedBy::srun, false},
+                                        {"srun", LaunchedBy::alone, true},
                                         {"spawn", LaunchedBy::spawn, false}}));
   Plan plan;
   plan.launcher = row.launcher;
@@ -54,8 +56,26 @@ TEST_CASE("ranks are started only where nobody has started them") {
 }
 
 TEST_CASE("mpirun gets the program and its arguments as they are") {
-  CHECK(mpirun_command(4, {"/bin/x y", {"--seed", "a b"}}) ==
+  CHECK(mpirun_command(4, 0, {"/bin/x y", {"--seed", "a b"}}) ==
         std::vector<std::string>{"mpirun", "-np", "4", "/bin/x y", "--seed", "a b"});
+  CHECK(mpirun_command(4, 2, {"/bin/x", {}}) ==
+        std::vector<std::string>{"mpirun", "-np", "4", "--map-by", "ppr:2:node", "/bin/x"});
+}
+
+TEST_CASE("a step of a Slurm job has a block of ranks on each node, which share the job's cores there") {
+  Plan plan;
+  plan.world_size = 8;
+  plan.num_nodes = 2;
+  const Program program{"/bin/x", {"--seed", "a b"}};
+  const auto command = srun_command(plan, {.job = "7", .nodes = 3, .cpus_per_node = 18}, program);
+  CHECK(command == std::vector<std::string>{"srun", "--mpi=pmix", "--nodes=2", "--ntasks=8",
+                                            "--ntasks-per-node=4", "--distribution=block",
+                                            "--kill-on-bad-exit=1", "--overlap", "--cpus-per-task=4",
+                                            "/bin/x", "--seed", "a b"});
+  const auto cores = [&](int of_node) { return srun_command(plan, {.cpus_per_node = of_node}, program)[8]; };
+  CHECK(cores(4) == "--cpus-per-task=1");
+  CHECK(cores(3) == "--overcommit");
+  CHECK(cores(0) == "/bin/x");  // not known
 }
 
 /// What `prepare_environment` makes of this variable, beginning with an environment that has `given`

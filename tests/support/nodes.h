@@ -14,9 +14,13 @@ class Nodes : public SetUpByScript {
   explicit Nodes(int count) : SetUpByScript(kScript, std::to_string(count)) {}
 
   /// The command that starts ranks on them: `hosts` is "n1:2,n2:2".
-  static std::string mpirun(const std::string& hosts, int ranks) {
-    return script("mpirun -H " + hosts + " -np " + std::to_string(ranks) + " ") + CXTRAIN_BIN_DIR +
-           "/cxtrain_mpi ";
+  static std::string mpirun(const std::string& hosts, int ranks, const std::string& program = "cxtrain_mpi") {
+    return script("mpirun -H " + hosts + " -np " + std::to_string(ranks) + " ") + CXTRAIN_BIN_DIR + "/" +
+           program + " ";
+  }
+  /// A command on a node.
+  static std::string on(const std::string& node, const std::string& command) {
+    return script("exec " + node + " " + command);
   }
   /// Stops the ranks on a node.
   static void freeze(const std::string& node) { run_command(script("freeze " + node), 20); }

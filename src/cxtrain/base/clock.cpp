@@ -2,12 +2,17 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <ctime>
 #include <fstream>
 #include <sstream>
 #include <string>
 
 namespace cxtrain {
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 double seconds_since_process_start() {
   // Field 22 of /proc/self/stat, in clock ticks since boot; the name in field 2 may hold spaces.

@@ -19,6 +19,9 @@ class SteadyClock final : public Clock {
   }
 };
 
+/// The time of day, which may jump: for people and for files that others read; nothing is decided by it.
+double seconds_since_1970();
+
 /// Seconds since the operating system started this process: what a user waits, dynamic loading included.
 /// Resolution 10 ms.
 double seconds_since_process_start();

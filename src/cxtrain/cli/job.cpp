@@ -1,5 +1,6 @@
 #include "cxtrain/cli/job.h"
 
+#include <csignal>
 #include <filesystem>
 #include <iostream>
 
@@ -7,8 +8,10 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/cluster/slurm_allocation.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/memory/kept_memory.h"
+#include "launchers/slurm.h"
 
 namespace cxtrain {
 namespace {
@@ -54,6 +57,9 @@ int Job::run(const std::function<int()>& work, const std::function<std::string()
   } catch (...) {
     status = abort(where(), ExitCode::failure, "an exception that is no std::exception was thrown");
   }
+  // As soon as one rank has ended with a status that is not 0, srun --kill-on-bad-exit has the others end, too:
+  // this one is about to, and with its own status.
+  std::signal(SIGTERM, SIG_IGN);
   supervisor_.report(status);
   return status;
 }
@@ -67,6 +73,14 @@ int Job::abort(const std::string& where, ExitCode code, const std::string& messa
   supervisor_.report(static_cast<int>(code));
   world_->abort(static_cast<int>(code));
   return static_cast<int>(code);
+}
+
+Hardware Job::hardware() {
+  if (world_->facts().launched_by == LaunchedBy::alone) {
+    const std::optional<SlurmAllocation> slurm = slurm_allocation(slurm_environment());
+    if (slurm && !slurm->is_here) return hardware_of_allocation(program_);
+  }
+  return gather_hardware(*world_);
 }
 
 int Job::start_ranks(const Plan& plan) { return cxtrain::start_ranks(plan, program_, timeout_seconds_); }

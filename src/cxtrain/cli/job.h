@@ -7,6 +7,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
+#include "cxtrain/device/hardware.h"
 #include "launchers/launcher.h"
 #include "launchers/supervisor.h"
 
@@ -32,6 +33,10 @@ class Job {
   /// Runs `work`, whose result is the exit status. An error that all ranks have is printed once; one of a
   /// single rank, with what `where` says of it, ends all of them.
   int run(const std::function<int()>& work, const std::function<std::string()>& where);
+
+  /// What the ranks that are there have, or, in a Slurm job that this process is not on a node of, what its
+  /// nodes have. Collective.
+  Hardware hardware();
 
   /// Starts the plan's ranks, each of which runs this program anew, and returns their exit status.
   int start_ranks(const Plan& plan);

@@ -81,14 +81,23 @@ bool restarts_job(const Options& options, const WorldFacts& launched) {
   return wants_restarter(options) && launched.launched_by == LaunchedBy::alone;
 }
 
-void check_launcher_of_restarts(const Options& options, const WorldFacts& launched,
-                                std::vector<Problem>& problems) {
+void check_restarts(const Options& options, const Plan& plan, const WorldFacts& launched,
+                    std::vector<Problem>& problems) {
+  if (options.min_ranks > 0 && plan.num_nodes > 1) {
+    problems.push_back(
+        {"min_ranks",
+         "leaves ranks of one node out, and this plan has " + std::to_string(plan.num_nodes) + " nodes",
+         "drop it: after the failure of a node have the job requeued"});
+  }
   if (!wants_restarter(options) || launched.launched_by == LaunchedBy::alone) return;
-  problems.push_back({"max_restarts",
-                      std::string(to_string(launched.launched_by)) +
-                          " has started the ranks, and ends with the first of them that dies",
-                      "start cxtrain_mpi by itself, with --devices " +
-                          std::to_string(launched.max_local_size) + ": it then starts the ranks, too"});
+  problems.push_back(
+      {"max_restarts",
+       std::string(to_string(launched.launched_by)) +
+           " has started the ranks, and ends with the first of them that dies",
+       "start cxtrain_mpi by itself, with --devices " + std::to_string(launched.max_local_size) +
+           (launched.num_nodes > 1 ? " --num_nodes " + std::to_string(launched.num_nodes) + " in a Slurm job"
+                                   : std::string()) +
+           ": it then starts the ranks, too"});
 }
 
 RestartPlan make_restart_plan(const Options& options, const Plan& plan, const Program& program,

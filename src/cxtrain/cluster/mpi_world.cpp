@@ -17,7 +17,7 @@ namespace cxtrain {
 namespace {
 
 /// Ranks and processes of this node's ranks, in the order of `node_comm`.
-std::vector<std::array<int, 2>> gather_node(const MpiComm& comm, const MpiComm& node_comm) {
+std::vector<std::array<int, 2>> ranks_of_node(const MpiComm& comm, const MpiComm& node_comm) {
   const std::array<int, 2> mine{comm.rank(), static_cast<int>(getpid())};
   std::vector<std::array<int, 2>> all(static_cast<std::size_t>(node_comm.size()));
   node_comm.call("the exchange of the node's ranks", [&](MPI_Comm node) {
@@ -35,7 +35,7 @@ struct NodeRecord {
 };
 
 /// Of every node.
-std::vector<NodeRecord> gather_nodes(const MpiComm& comm, const WorldFacts& facts, const NodeSocket& socket) {
+std::vector<NodeRecord> exchange_records(const MpiComm& comm, const WorldFacts& facts, const NodeSocket& socket) {
   static_assert(std::is_trivially_copyable_v<NodeRecord>);
   std::vector<NodeRecord> records(static_cast<std::size_t>(facts.num_nodes));
   if (facts.local_rank == 0) {
@@ -95,6 +95,29 @@ WorldFacts collect_facts(const MpiComm& comm, const MpiComm& node_comm, int lowe
   return facts;
 }
 
+/// The text of every rank of a communicator, in their order.
+std::vector<std::string> gather_texts(const MpiComm& comm, std::string_view text) {
+  constexpr const char* kOperation = "a gathering of all ranks";
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const int length = static_cast<int>(text.size());
+  std::vector<int> lengths(ranks), offsets(ranks);
+  comm.call(kOperation, [&](MPI_Comm all) {
+    return MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, all);
+  });
+  std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
+  std::string texts(static_cast<std::size_t>(offsets.back() + lengths.back()), '\0');
+  comm.call(kOperation, [&](MPI_Comm all) {
+    return MPI_Allgatherv(text.data(), length, MPI_CHAR, texts.data(), lengths.data(), offsets.data(),
+                          MPI_CHAR, all);
+  });
+  std::vector<std::string> result;
+  for (std::size_t i = 0; i < ranks; ++i) {
+    result.push_back(
+        texts.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));
+  }
+  return result;
+}
+
 }  // namespace
 
 MpiWorld::Connection::Connection(double timeout_seconds)
@@ -114,13 +137,13 @@ MpiWorld::Connection::Connection(double timeout_seconds)
 
 std::unique_ptr<MpiWorld> MpiWorld::start(double timeout_seconds) {
   auto connection = std::make_unique<Connection>(timeout_seconds);
-  const auto node = gather_node(connection->comm, connection->node_comm);
+  const auto node = ranks_of_node(connection->comm, connection->node_comm);
   const int lowest = (*std::min_element(node.begin(), node.end()))[0];
   WorldFacts facts = collect_facts(connection->comm, connection->node_comm, lowest);
   std::optional<RollCall> nodes;
   if (facts.num_nodes > 1) {
     NodeSocket socket = open_node_socket();
-    const std::vector<NodeRecord> records = gather_nodes(connection->comm, facts, socket);
+    const std::vector<NodeRecord> records = exchange_records(connection->comm, facts, socket);
     for (const NodeRecord& record : records) facts.node_names.emplace_back(record.name.data());
     nodes = call_of(records, facts, std::move(socket));
   }
@@ -180,26 +203,10 @@ void MpiWorld::sum(std::span<double> values) {
   });
 }
 
-std::vector<std::string> MpiWorld::all_gather(std::string_view text) {
-  constexpr const char* kOperation = "a gathering of all ranks";
-  const auto ranks = static_cast<std::size_t>(size());
-  const int length = static_cast<int>(text.size());
-  std::vector<int> lengths(ranks), offsets(ranks);
-  comm().call(kOperation, [&](MPI_Comm all) {
-    return MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, all);
-  });
-  std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
-  std::string texts(static_cast<std::size_t>(offsets.back() + lengths.back()), '\0');
-  comm().call(kOperation, [&](MPI_Comm all) {
-    return MPI_Allgatherv(text.data(), length, MPI_CHAR, texts.data(), lengths.data(), offsets.data(),
-                          MPI_CHAR, all);
-  });
-  std::vector<std::string> result;
-  for (std::size_t i = 0; i < ranks; ++i) {
-    result.push_back(
-        texts.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));
-  }
-  return result;
+std::vector<std::string> MpiWorld::all_gather(std::string_view text) { return gather_texts(comm(), text); }
+
+std::vector<std::string> MpiWorld::gather_node(std::string_view text) {
+  return gather_texts(node_comm(), text);
 }
 
 std::string MpiWorld::broadcast(std::string text, int root) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,9 +39,33 @@ std::string outcome_of(const std::function<std::string()>& work) {
   }
 }
 
+bool has_failed(const std::string& outcome) { return !outcome.starts_with("0 "); }
+
 std::string text_of(const std::string& outcome) { return outcome.substr(outcome.find(' ') + 1); }
 
+/// Where a rank has failed, what the first of them says.
+void throw_first_failure(const std::vector<std::string>& outcomes) {
+  const auto failed = std::find_if(outcomes.begin(), outcomes.end(), has_failed);
+  if (failed == outcomes.end()) return;
+  const auto code = static_cast<ExitCode>(std::stoi(*failed));
+  std::string message = text_of(*failed);
+  if (std::any_of(outcomes.begin(), outcomes.end(), [&](const auto& text) { return text != *failed; })) {
+    message = "rank " + std::to_string(failed - outcomes.begin()) + ": " + message;
+  }
+  throw AgreedError(code, message);
+}
+
 }  // namespace
+
+std::vector<std::string> World::gather_nodes(std::string_view text) {
+  std::vector<std::string> of_ranks = all_gather(facts_.local_rank == 0 ? text : std::string_view());
+  if (facts_.rank_nodes.empty()) return {of_ranks.front()};
+  std::vector<std::string> of_nodes(static_cast<std::size_t>(facts_.num_nodes));
+  // Backwards: the first rank of a node comes last.
+  for (std::size_t rank = of_ranks.size(); rank-- > 0;)
+    of_nodes[static_cast<std::size_t>(facts_.rank_nodes[rank])] = std::move(of_ranks[rank]);
+  return of_nodes;
+}
 
 SoloWorld::SoloWorld() : World(solo_facts()) {}
 
@@ -97,22 +122,21 @@ std::unique_ptr<World> make_world(double timeout_seconds) {
 
 std::vector<std::string> gather_agreed(World& world, const std::function<std::string()>& work) {
   std::vector<std::string> outcomes = world.all_gather(outcome_of(work));
-  const auto failed = std::find_if(outcomes.begin(), outcomes.end(),
-                                   [](const auto& text) { return !text.starts_with("0 "); });
-  if (failed == outcomes.end()) {
-    for (std::string& outcome : outcomes) outcome = text_of(outcome);
-    return outcomes;
-  }
-  const auto code = static_cast<ExitCode>(std::stoi(*failed));
-  std::string message = text_of(*failed);
-  if (std::any_of(outcomes.begin(), outcomes.end(), [&](const auto& text) { return text != *failed; })) {
-    message = "rank " + std::to_string(failed - outcomes.begin()) + ": " + message;
-  }
-  throw AgreedError(code, message);
+  throw_first_failure(outcomes);
+  for (std::string& outcome : outcomes) outcome = text_of(outcome);
+  return outcomes;
+}
+
+bool same_on_all_ranks(World& world, std::string_view text) {
+  const std::uint64_t hash = std::hash<std::string_view>{}(text);
+  // No bit is set on one rank and not on another.
+  return (world.any(hash) & world.any(~hash)) == 0;
 }
 
 void run_agreed(World& world, const std::function<void()>& work) {
-  gather_agreed(world, [&] { return work(), std::string(); });
+  const std::string outcome = outcome_of([&] { return work(), std::string(); });
+  if (world.any(has_failed(outcome) ? 1 : 0) == 0) return;
+  throw_first_failure(world.all_gather(outcome));
 }
 
 }  // namespace cxtrain

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "cxtrain/cluster/slurm_allocation.h"
 #include "cxtrain/config/devices.h"
 #include "cxtrain/config/strategy_choice.h"
 
@@ -137,20 +138,25 @@ std::vector<int> join_world(const TrainerOptions& trainer, const KnownStrategies
   return nodes;
 }
 
-/// How many devices a program that was started alone is to use.
+using Job = std::optional<SlurmAllocation>;
+
+/// How many devices of a node a program that was started alone is to use.
 int devices_alone(const StrategyTraits& strategy, const DeviceChoice& devices, const Hardware& hardware,
-                  const Plan& plan) {
+                  const Job& job, const TrainerOptions& trainer, const Plan& plan) {
   const int each = plan.devices_per_rank;
   if (devices.count) return *devices.count;
-  if (!devices.automatic || !devices.gpu || strategy.is_one_group()) return each;
+  if (strategy.is_one_group()) return each;
+  // Who asks for nodes means the whole job.
+  if (job && trainer.num_nodes && !devices.automatic) return std::max(1, job->tasks_per_node) * each;
+  if (!devices.automatic || !devices.gpu) return each;
   const int visible = static_cast<int>(visible_gpus(hardware, 0).gpus.size());
   return std::max(each, visible / each * each);
 }
 
-/// More processes than cores: slower, and beyond a certain number refused.
-void compare_with_cores(int cores, const char* option, Plan& plan) {
+/// More processes of a node than cores: slower, and beyond a certain number refused.
+void compare_with_cores(int ranks, int cores, const char* option, Plan& plan) {
   const bool replicas = plan.replicas > 1;
-  const int busy = plan.world_size * plan.replicas;
+  const int busy = ranks * plan.replicas;
   if (busy <= cores) return;
   const int most =
       std::max(kAlwaysAllowed,
@@ -172,28 +178,79 @@ void compare_with_cores(int cores, const char* option, Plan& plan) {
                          enough + all_the_same});
 }
 
+bool spawns(const StrategyTraits& strategy) {
+  return strategy.ranks != StrategyTraits::Ranks::one && strategy.launcher == StrategyTraits::Launcher::spawn;
+}
+
 /// Who starts the ranks of a program that was started alone.
-std::string launcher_of(const Plan& plan) {
-  if (plan.traits.ranks == StrategyTraits::Ranks::one) return kNoLauncher;
-  if (plan.traits.launcher == StrategyTraits::Launcher::spawn) return "spawn";
+std::string launcher_of(const Job& job, const Plan& plan) {
+  if (spawns(plan.traits)) return "spawn";
+  // What a job trains, it trains on its nodes.
+  if (job && (plan.world_size > 1 || !job->is_here)) return "srun";
   return plan.world_size > 1 ? "subprocess" : kNoLauncher;
+}
+
+/// The nodes of a program that was started alone, with `per_node` ranks on each: one, or as many as were
+/// asked for of the Slurm job that it is in.
+int nodes_alone(const TrainerOptions& trainer, const Job& job, int per_node, Plan& plan) {
+  const int asked = trainer.num_nodes.value_or(1);
+  const bool spreads = plan.traits.ranks != StrategyTraits::Ranks::one && !spawns(plan.traits);
+  if (job && !job->is_here && spawns(plan.traits)) {
+    plan.errors.push_back(
+        {"strategy",
+         plan.strategy + " starts its ranks where it is, and that is no node of Slurm job " + job->job,
+         "use --strategy ddp"});
+  }
+  if (asked > 1 && !job) {
+    plan.errors.push_back({"num_nodes",
+                           count_of(asked, "node") + " asked for, but the program was started alone on one",
+                           "start it as `" + command_line(LaunchedBy::mpirun, per_node, asked) +
+                               "` with a host file, or in a Slurm job"});
+    return 1;
+  }
+  if (asked > 1 && !spreads) {
+    plan.errors.push_back({"num_nodes",
+                           count_of(asked, "node") + " asked for, but " + plan.strategy +
+                               " starts all that it needs on one node",
+                           "use --strategy ddp"});
+    return 1;
+  }
+  if (job && asked > job->nodes) {
+    plan.errors.push_back({"num_nodes",
+                           count_of(asked, "node") + " asked for, but Slurm job " + job->job + " has " +
+                               std::to_string(job->nodes),
+                           "submit it with --nodes=" + std::to_string(asked) + ", or say --num_nodes " +
+                               std::to_string(job->nodes)});
+    return 1;
+  }
+  const bool may_spread = spreads || !trainer.strategy;  // nobody has asked for one process
+  if (job && !trainer.num_nodes && may_spread && job->nodes > 1) {
+    plan.warnings.push_back(
+        {"num_nodes",
+         "Slurm job " + job->job + " has " + count_of(job->nodes, "node") + ", and this training uses one",
+         "say --num_nodes " + std::to_string(job->nodes) + ", or start it by `srun --mpi=pmix`"});
+  } else if (job && job->tasks_per_node > per_node && may_spread) {
+    plan.warnings.push_back({"devices",
+                             "Slurm job " + job->job + " is for " + count_of(job->tasks_per_node, "task") +
+                                 " on each node, and this training has " + count_of(per_node, "rank") +
+                                 " there",
+                             "say --devices " + std::to_string(job->tasks_per_node * plan.devices_per_rank) +
+                                 ", or start it by `srun --mpi=pmix`"});
+  }
+  return asked;
 }
 
 /// Started alone: how many devices, and who starts the other ranks.
 std::vector<int> start_alone(const TrainerOptions& trainer, const KnownStrategies& strategies,
                              const DeviceChoice& devices, const Hardware& hardware, Plan& plan) {
   const StrategyTraits asked = traits_of(strategies, trainer.strategy);
-  const int wanted = devices_alone(asked, devices, hardware, plan);
+  const Job job = slurm_allocation(hardware.env);
+  const int wanted = devices_alone(asked, devices, hardware, job, trainer, plan);
   const int ranks = asked.takes_all_devices() ? 1 : ranks_of(wanted, devices.option, plan);
-  set_strategy(trainer.strategy.value_or(ranks > 1 ? kStrategyOfSeveralRanks : kStrategyOfOneRank),
-               strategies, plan);
-  if (trainer.num_nodes.value_or(1) > 1) {
-    plan.errors.push_back(
-        {"num_nodes",
-         count_of(*trainer.num_nodes, "node") + " asked for, but the program was started alone on one",
-         "start it as `" + command_line(LaunchedBy::mpirun, ranks, *trainer.num_nodes) +
-             "` with a host file, or in a Slurm job"});
-  }
+  const bool several = ranks > 1 || (job && trainer.num_nodes.value_or(1) > 1);
+  set_strategy(trainer.strategy.value_or(several ? kStrategyOfSeveralRanks : kStrategyOfOneRank), strategies,
+               plan);
+  plan.num_nodes = nodes_alone(trainer, job, ranks, plan);
   if (plan.traits.is_one_group() && ranks > 1) {
     plan.errors.push_back(
         {"strategy",
@@ -203,10 +260,22 @@ std::vector<int> start_alone(const TrainerOptions& trainer, const KnownStrategie
          "use --strategy ddp, or " + count_of(plan.devices_per_rank, "device")});
   }
   plan.replicas = replicas_of_rank(wanted, plan);
-  plan.world_size = plan.traits.ranks == StrategyTraits::Ranks::one ? 1 : ranks;
-  plan.launcher = launcher_of(plan);
-  if (!devices.gpu) compare_with_cores(hardware.node(0).cores, devices.option, plan);
-  return std::vector<int>(static_cast<std::size_t>(plan.world_size), 0);
+  const int per_node = plan.traits.ranks == StrategyTraits::Ranks::one ? 1 : ranks;
+  if (!devices.gpu) compare_with_cores(per_node, hardware.node(0).cores, devices.option, plan);
+  // Devices and nodes have their limits; only together may they be too many.
+  if (std::int64_t{per_node} * plan.num_nodes > kMostRanks) {
+    plan.errors.push_back({"num_nodes",
+                           std::to_string(std::int64_t{per_node} * plan.num_nodes) +
+                               " ranks are more than any machine has; the most is " +
+                               std::to_string(kMostRanks),
+                           ""});
+    plan.num_nodes = 1;
+  }
+  plan.world_size = per_node * plan.num_nodes;
+  plan.launcher = launcher_of(job, plan);
+  std::vector<int> nodes;
+  for (int rank = 0; rank < plan.world_size; ++rank) nodes.push_back(rank / per_node);
+  return nodes;
 }
 
 void choose_devices_per_rank(const TrainerOptions& trainer, const StrategyTraits& strategy, Plan& plan) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -46,6 +47,12 @@ std::vector<int> cores_of_mask() {
   std::vector<int> all(std::max(1U, std::thread::hardware_concurrency()));
   std::iota(all.begin(), all.end(), 0);
   return all;
+}
+
+std::string machine_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
 }
 
 std::string format_cores(std::span<const int> cores) {

@@ -16,6 +16,10 @@ std::vector<int> cores_of_mask();
 std::string format_cores(std::span<const int> cores);
 std::vector<int> parse_cores(std::string_view text);
 
+/// The machine whose cores these are: equal for all processes of a machine, whatever node, container or
+/// emulated node they take themselves to be on. Empty where the system does not say it.
+std::string machine_id();
+
 /// The cores that each rank of a node has for itself, at least 1: a core is divided among the ranks whose
 /// mask has it. Four unbound ranks on 16 cores have 4 each, and so have four of which mpirun bound two each
 /// to a socket of 8. `masks`: those of the node's ranks.

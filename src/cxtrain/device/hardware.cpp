@@ -11,6 +11,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/cluster/slurm_allocation.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/device/cuda_driver.h"
 #include "cxtrain/device/nvml.h"
@@ -206,6 +207,8 @@ Hardware probe_hardware() {
   } else {
     node.gpus = read_gpus_from_nvml();
   }
+  // Where the ranks have been started, MPI says where they are.
+  if (detect_launcher() == LaunchedBy::alone) hardware.env = slurm_environment();
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
     hardware.env["CUDA_VISIBLE_DEVICES"] = visible;
   return hardware;
@@ -243,33 +246,29 @@ std::string to_json_with_visible(const Hardware& hardware) {
   return to_json_line(hardware, /*with_visible=*/true);
 }
 
-Hardware merge_hardware(const std::vector<Hardware>& seen, const std::vector<int>& nodes, int me) {
-  const Hardware& own = seen[static_cast<std::size_t>(me)];
-  const int my_node = nodes[static_cast<std::size_t>(me)];
+Hardware merge_hardware(const std::vector<Hardware>& seen, int node, const Hardware& own) {
   Hardware merged;
   merged.env = own.env;
   merged.gpu_support = own.gpu_support;
   merged.cuda_runtime = own.cuda_runtime;
-  for (int node = 0; node <= *std::ranges::max_element(nodes); ++node) {
-    const auto first = static_cast<std::size_t>(std::ranges::find(nodes, node) - nodes.begin());
-    bool shared = true;
-    for (std::size_t rank = first; rank < nodes.size(); ++rank) {
-      shared = shared && (nodes[rank] != node || show_the_same(seen[rank], seen[first]));
-    }
-    merged.nodes.push_back((node == my_node && !shared ? own : seen[first]).nodes[0]);
-  }
+  for (const Hardware& each : seen) merged.nodes.push_back(each.nodes[0]);
+  const auto mine = static_cast<std::size_t>(node);
+  if (!show_the_same(own, seen[mine])) merged.nodes[mine] = own.nodes[0];
   return merged;
 }
 
 Hardware gather_hardware(World& world) {
+  const WorldFacts& facts = world.facts();
   const Hardware own = probe_hardware();
   std::vector<Hardware> seen;
-  for (const std::string& text : world.all_gather(to_json_with_visible(own))) {
-    seen.push_back(parse_hardware(text, "a rank's hardware"));
+  for (const std::string& text :
+       world.gather_nodes(facts.local_rank == 0 ? to_json_with_visible(own) : std::string()))
+    seen.push_back(parse_hardware(text, "a node's hardware"));
+  if (facts.local_rank == 0) {
+    // Also what a file of hardware does not hold.
+    seen[static_cast<std::size_t>(facts.node)] = own;
   }
-  seen[static_cast<std::size_t>(world.rank())] = own;  // what a file of hardware does not hold, too
-  const std::vector<int>& nodes = world.facts().rank_nodes;
-  return merge_hardware(seen, nodes.empty() ? std::vector<int>(seen.size(), 0) : nodes, world.rank());
+  return merge_hardware(seen, facts.node, own);
 }
 
 }  // namespace cxtrain

@@ -84,9 +84,9 @@ std::string to_json_with_visible(const Hardware& hardware);
 /// rank touches a GPU.
 Hardware gather_hardware(World& world);
 
-/// The picture that rank `me` gets. `seen`: what each rank sees of its own node; `nodes`: the node of each
-/// rank. A rank keeps its own view of its node where the node's ranks were given different GPUs to see
+/// The picture that a rank on node `node` gets. `seen`: what the first rank of each node sees of it; `own`:
+/// what this one does. It keeps its own view of its node where that has other GPUs than the first rank's
 /// (Slurm's --gpus-per-task); `env` and `gpu_support` are always its own.
-Hardware merge_hardware(const std::vector<Hardware>& seen, const std::vector<int>& nodes, int me);
+Hardware merge_hardware(const std::vector<Hardware>& seen, int node, const Hardware& own);
 
 }  // namespace cxtrain

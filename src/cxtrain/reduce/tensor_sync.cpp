@@ -31,10 +31,7 @@ void verify_same_parameters(std::span<const NamedTensor> parameters, World& worl
   for (const NamedTensor& parameter : parameters) {
     own += describe(parameter) + (parameter.tensor.requires_grad() ? "" : " (frozen)") + "\n";
   }
-  // Equal hashes everywhere: the largest is as large as the smallest.
-  const auto hash = static_cast<std::int64_t>(std::hash<std::string>{}(own) >> 2);
-  const std::int64_t largest = world.max(hash), smallest = -world.max(-hash);
-  if (largest == smallest) return;
+  if (same_on_all_ranks(world, own)) return;
 
   const std::vector<std::string> everyone = world.all_gather(own);
   const std::vector<std::string> reference = lines_of(everyone[0]);

@@ -2,8 +2,10 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <map>
+#include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,42 +15,68 @@
 namespace cxtrain {
 namespace {
 
-/// The cores that each rank of the job has for itself.
-std::vector<int> cores_of_ranks(World& world) {
-  const std::string own = std::to_string(world.facts().node) + " " + format_cores(cores_of_mask());
-  const std::vector<std::string> everyone = world.all_gather(own);
-  struct OfNode {
-    std::vector<std::size_t> ranks;
-    std::vector<std::vector<int>> masks;
-  };
-  std::map<std::string, OfNode> nodes;
+/// The ranks that share the cores of this one's machine.
+struct OnMachine {
+  std::vector<std::vector<int>> masks;
+  std::size_t own = 0;  ///< this rank's place among them
+  std::size_t nodes = 1;
+};
+
+/// Where each node is a machine of its own, ranks tell only those of their node; containers and emulated
+/// nodes may share one, and then everybody tells everybody.
+OnMachine ranks_on_machine(World& world) {
+  const WorldFacts& facts = world.facts();
+  const std::string machine = machine_id(), mask = format_cores(cores_of_mask());
+  const std::vector<std::string> machines = world.gather_nodes(machine);
+  const bool each_its_own =
+      machine.empty() || std::set<std::string>(machines.begin(), machines.end()).size() == machines.size();
+  OnMachine found;
+  if (world.any(each_its_own ? 0 : 1) == 0) {
+    for (const std::string& text : world.gather_node(mask)) found.masks.push_back(parse_cores(text));
+    found.own = static_cast<std::size_t>(facts.local_rank);
+    return found;
+  }
+  const std::vector<std::string> everyone = world.all_gather(mask);
   for (std::size_t rank = 0; rank < everyone.size(); ++rank) {
-    const std::size_t space = everyone[rank].find(' ');
-    OfNode& node = nodes[everyone[rank].substr(0, space)];
-    node.ranks.push_back(rank);
-    node.masks.push_back(parse_cores(everyone[rank].substr(space + 1)));
+    if (machines[static_cast<std::size_t>(facts.rank_nodes[rank])] != machine) continue;
+    if (static_cast<int>(rank) == world.rank()) found.own = found.masks.size();
+    found.masks.push_back(parse_cores(everyone[rank]));
   }
-  std::vector<int> cores(everyone.size());
-  for (const auto& [name, node] : nodes) {
-    const std::vector<int> shares = core_shares(node.masks);
-    for (std::size_t i = 0; i < shares.size(); ++i) cores[node.ranks[i]] = shares[i];
-  }
-  return cores;
+  found.nodes = static_cast<std::size_t>(std::count(machines.begin(), machines.end(), machine));
+  return found;
+}
+
+/// The launcher takes each for a machine of its own, and has ranks wait busily for every message.
+void warn_of_shared_machine(const OnMachine& machine) {
+  if (machine.nodes < 2) return;
+  std::set<int> cores;
+  for (const std::vector<int>& mask : machine.masks) cores.insert(mask.begin(), mask.end());
+  const bool crowded = machine.masks.size() > cores.size();
+  log_warning(std::to_string(machine.nodes) + " of the nodes are one machine, whose " +
+              std::to_string(cores.size()) + " cores are divided among the " +
+              std::to_string(machine.masks.size()) + " ranks there" +
+              (crowded ? "; they wait for each other without giving up their cores, unless "
+                         "OMPI_MCA_mpi_yield_when_idle=1 is in the environment"
+                       : ""));
+}
+
+/// Rank 0 says it once, of the first rank that has too few.
+void warn_of_few_cores(World& world, const std::string& own) {
+  constexpr std::int64_t kNobody = std::numeric_limits<int>::max();
+  const std::int64_t first = -world.max(own.empty() ? -kNobody : -std::int64_t{world.rank()});
+  if (first == kNobody) return;
+  const std::string few = world.broadcast(own, static_cast<int>(first));
+  if (world.is_root()) log_warning(few);
 }
 
 }  // namespace
 
 void divide_cores(World& world, int data_workers, bool on_gpu) {
-  const std::vector<int> cores = cores_of_ranks(world);
-  if (std::getenv("OMP_NUM_THREADS") == nullptr)
-    at::set_num_threads(cores[static_cast<std::size_t>(world.rank())]);
-  if (!world.is_root()) return;
-  for (std::size_t rank = 0; rank < cores.size(); ++rank) {
-    const std::string few = too_few_cores(static_cast<int>(rank), cores[rank], data_workers, on_gpu);
-    if (few.empty()) continue;
-    log_warning(few);
-    return;  // once, of the first
-  }
+  const OnMachine machine = ranks_on_machine(world);
+  const int cores = core_shares(machine.masks)[machine.own];
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(cores);
+  if (world.is_root()) warn_of_shared_machine(machine);
+  warn_of_few_cores(world, too_few_cores(world.rank(), cores, data_workers, on_gpu));
 }
 
 }  // namespace cxtrain

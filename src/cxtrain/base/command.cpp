@@ -1,0 +1,98 @@
+#include "cxtrain/base/command.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <iostream>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/file_descriptor.h"
+
+namespace cxtrain {
+namespace {
+
+[[noreturn]] void cannot_start(const std::string& program, int error) {
+  throw Error(ExitCode::failure, "cannot start " + program + ": " + std::strerror(error));
+}
+
+/// What posix_spawn is told of the child's descriptors.
+class FileActions {
+ public:
+  FileActions() { posix_spawn_file_actions_init(&actions_); }
+  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
+  FileActions(const FileActions&) = delete;
+  FileActions& operator=(const FileActions&) = delete;
+  posix_spawn_file_actions_t* get() { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+};
+
+/// Appends what comes until the other end is closed; false: it was not within the time.
+bool read_to_end(int descriptor, double seconds, std::string& text) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  std::array<char, 4096> part{};
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+    pollfd source{descriptor, POLLIN, 0};
+    const int ready = poll(&source, 1, static_cast<int>(std::max<std::int64_t>(0, left)));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return false;
+    const ssize_t size = read(descriptor, part.data(), part.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return true;
+    text.append(part.data(), static_cast<std::size_t>(size));
+  }
+}
+
+}  // namespace
+
+std::vector<char*> argument_vector(std::span<const std::string> words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+CommandEnd run_command(std::span<const std::string> words, double seconds) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) cannot_start(words[0], errno);
+  const FileDescriptor output(ends[0]);
+  FileDescriptor input(ends[1]);
+  FileActions actions;
+  posix_spawn_file_actions_addopen(actions.get(), STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(actions.get(), input.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(actions.get(), input.get(), STDERR_FILENO);
+  pid_t process = 0;
+  const std::vector<char*> argv = argument_vector(words);
+  const int error = posix_spawnp(&process, argv[0], actions.get(), nullptr, argv.data(), environ);
+  if (error != 0) cannot_start(words[0], error);
+  input.reset();
+  CommandEnd end;
+  if (!read_to_end(output.get(), seconds, end.output)) kill(process, SIGKILL);
+  int status = 0;
+  while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  }
+  end.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return end;
+}
+
+void become_command(std::span<const std::string> words) {
+  const std::vector<char*> argv = argument_vector(words);
+  std::cout.flush();
+  execvp(argv[0], argv.data());
+  cannot_start(words[0], errno);
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cxtrain {
+
+/// Pointers to the words and a null behind them, as exec(3) and MPI take them; for as long as the words live.
+std::vector<char*> argument_vector(std::span<const std::string> words);
+
+/// Another program's end.
+struct CommandEnd {
+  int status = 0;      ///< its exit status; 128 + N where signal N ended it
+  std::string output;  ///< what it wrote, errors included
+};
+
+/// Runs a program, found in $PATH, to its end, with nothing to read. One that has not ended after `seconds`
+/// is killed. Throws Error where it cannot be started.
+CommandEnd run_command(std::span<const std::string> words, double seconds);
+
+/// Replaces this process by a program, found in $PATH. Throws Error where it cannot be started.
+[[noreturn]] void become_command(std::span<const std::string> words);
+
+}  // namespace cxtrain

@@ -1,0 +1,71 @@
+#include "cxtrain/cluster/slurm_allocation.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+
+namespace cxtrain {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+constexpr const char *kJob = "SLURM_JOB_ID", *kNodes = "SLURM_JOB_NUM_NODES", *kTasks = "SLURM_NTASKS",
+                     *kTasksPerNode = "SLURM_NTASKS_PER_NODE", *kCpus = "SLURM_JOB_CPUS_PER_NODE",
+                     *kHere = "SLURMD_NODENAME";
+
+/// The number that the text begins with, which is cut off; 0 where there is none.
+int take_count(std::string_view& text) {
+  int count = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
+  return error == std::errc() ? std::max(0, count) : 0;
+}
+
+int count_in(const Environment& environment, const char* name) {
+  const auto found = environment.find(name);
+  if (found == environment.end()) return 0;
+  std::string_view text = found->second;
+  return take_count(text);
+}
+
+/// The least number of a list as Slurm writes it, a count for each node: "72(x2),36" -> 36.
+int least_of(std::string_view list) {
+  int least = std::numeric_limits<int>::max();
+  while (!list.empty()) {
+    least = std::min(least, take_count(list));
+    const std::size_t comma = list.find(',');
+    list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
+  }
+  return least == std::numeric_limits<int>::max() ? 0 : least;
+}
+
+}  // namespace
+
+Environment slurm_environment() {
+  Environment found;
+  for (const char* name : {kJob, kNodes, kTasks, kTasksPerNode, kCpus, kHere}) {
+    if (const char* value = std::getenv(name)) found[name] = value;
+  }
+  return found;
+}
+
+std::optional<SlurmAllocation> slurm_allocation(const Environment& environment) {
+  const auto job = environment.find(kJob);
+  if (job == environment.end() || job->second.empty()) return std::nullopt;
+  SlurmAllocation allocation;
+  allocation.job = job->second;
+  allocation.nodes = std::max(1, count_in(environment, kNodes));
+  allocation.tasks_per_node = count_in(environment, kTasksPerNode);
+  // Only the number of all tasks was asked for.
+  const int tasks = count_in(environment, kTasks);
+  if (allocation.tasks_per_node == 0 && tasks % allocation.nodes == 0)
+    allocation.tasks_per_node = tasks / allocation.nodes;
+  if (const auto cpus = environment.find(kCpus); cpus != environment.end())
+    allocation.cpus_per_node = least_of(cpus->second);
+  allocation.is_here = environment.contains(kHere);
+  return allocation;
+}
+
+}  // namespace cxtrain

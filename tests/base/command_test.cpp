@@ -1,0 +1,34 @@
+#include "cxtrain/base/command.h"
+
+#include "cxtrain/base/error.h"
+#include "support/catch.h"
+
+namespace cxtrain::test {
+namespace {
+
+CommandEnd shell(const std::string& script, double seconds = 60) {
+  const std::vector<std::string> words{"sh", "-c", script};
+  return run_command(words, seconds);
+}
+
+TEST_CASE("a command's output, errors and exit status come back") {
+  const CommandEnd end = shell("echo out; echo err >&2; exit 3");
+  CHECK(end.status == 3);
+  CHECK(end.output == "out\nerr\n");
+  CHECK(shell("kill -TERM $$").status == 128 + 15);
+  CHECK(shell("cat").status == 0);  // there is nothing to read
+}
+
+TEST_CASE("a command that does not end is killed") {
+  const CommandEnd end = shell("echo begun; exec sleep 1000", 0.2);
+  CHECK(end.status == 128 + 9);
+  CHECK(end.output == "begun\n");
+}
+
+TEST_CASE("a program that is not there is named") {
+  const std::vector<std::string> words{"cxtrain_no_such_program"};
+  CHECK_THROWS_WITH(run_command(words, 1), "cannot start cxtrain_no_such_program: No such file or directory");
+}
+
+}  // namespace
+}  // namespace cxtrain::test
