@@ -39,14 +39,15 @@ TEST_CASE("all files of a run are on the trainer's filesystem", "[files]") {
   train(files);
   const std::string folder = "/runs/cxtrain_logs/version_0";
   const std::vector<std::string> names = files.list(folder);
-  REQUIRE(names.size() == 7);
+  REQUIRE(names.size() == 8);
   CHECK(names[0] == "checkpoints");
   CHECK(names[1] == "config.yaml");
   CHECK(names[2].starts_with("events.out.tfevents."));
   CHECK(names[3] == "metrics.csv");
   CHECK(names[4] == "metrics.jsonl");
-  CHECK(names[5] == "run.json");
-  CHECK(names[6] == "run.lock");
+  CHECK(names[5] == "progress.json");
+  CHECK(names[6] == "run.json");
+  CHECK(names[7] == "run.lock");
   CHECK(read_whole_file(files, folder + "/config.yaml") == "seed: 0\n");
   CHECK(nlohmann::json::parse(read_whole_file(files, folder + "/run.json"))["status"] == "done");
 

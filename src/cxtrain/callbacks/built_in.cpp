@@ -7,6 +7,7 @@
 #include "cxtrain/callbacks/loss_spike.h"
 #include "cxtrain/callbacks/model_checkpoint.h"
 #include "cxtrain/callbacks/progress.h"
+#include "cxtrain/callbacks/report_progress.h"
 #include "cxtrain/callbacks/timer.h"
 #include "cxtrain/report/file_loggers.h"
 
@@ -112,6 +113,23 @@ void add_loss_spike(Registry& registry) {
       });
 }
 
+void add_prometheus(Registry& registry) {
+  add(registry, "prometheus", "writes how far the run is to a file that Prometheus' node_exporter collects",
+      {{"path",
+        Type::text,
+        "",
+        "the file, as /var/lib/node_exporter/cxtrain.prom",
+        {},
+        {},
+        /*required=*/true},
+       {"seconds", Type::real, "15", "between two writes", {}, Range::at_least(0.1)}},
+      [](const Arguments& arguments) {
+        static const SteadyClock clock;
+        return std::make_unique<ReportProgress>(prometheus_file(arguments.text("path")),
+                                                arguments.real("seconds"), clock);
+      });
+}
+
 }  // namespace
 
 void register_built_in(Registry& registry) {
@@ -134,6 +152,7 @@ void register_built_in(Registry& registry) {
         return std::make_unique<DivergenceCheck>(arguments.integer("every_n_train_steps"));
       });
   add_loss_spike(registry);
+  add_prometheus(registry);
   add(registry, "gpu_memory", "logs the GPUs' memory, as --log_gpu_memory does",
       {{"log", Type::text, "all", "of each, or the least and the most",
         words(ChoiceOf<GpuMemoryLog>::words)}},

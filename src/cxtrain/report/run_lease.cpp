@@ -114,6 +114,20 @@ std::unique_ptr<FileLock> join_run_folder(Filesystem& files, const std::string& 
   }
 }
 
+std::optional<bool> run_folder_is_held(Filesystem& files, const std::string& folder) {
+  try {
+    if (!files.status(lock_of(folder))) return false;
+    return files.try_lock(lock_of(folder), Filesystem::LockKind::exclusive) == nullptr;
+  } catch (const FileError&) {
+    return std::nullopt;
+  }
+}
+
+std::string holder_of_run_folder(Filesystem& files, const std::string& folder) {
+  const Json holder = holder_of(files, folder);
+  return text_of(holder, "host").empty() ? std::string() : describe_holder(holder);
+}
+
 std::string restarter_of(Filesystem& files, const std::string& folder) {
   return text_of(holder_of(files, folder), "restarter");
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,12 @@ std::unique_ptr<FileLock> take_run_folder(Filesystem& files, const std::string& 
 /// Joins the job's hold on its folder, so that it lasts as long as any rank; for the ranks that have not
 /// taken it. Null where that is not possible.
 std::unique_ptr<FileLock> join_run_folder(Filesystem& files, const std::string& folder);
+
+/// Whether a job holds a run's folder now; absent: the file system does not tell. For who only looks.
+std::optional<bool> run_folder_is_held(Filesystem& files, const std::string& folder);
+
+/// Who holds a run's folder, or held it last, in words: "process 12 on n1 (Slurm job 7)"; empty: not known.
+std::string holder_of_run_folder(Filesystem& files, const std::string& folder);
 
 /// Who starts the job again that holds a run's folder, or held it last (`LaunchEnvironment::restarter`);
 /// empty: nobody.

@@ -10,6 +10,7 @@
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/file_requests.h"
+#include "cxtrain/callbacks/report_progress.h"
 #include "cxtrain/callbacks/stragglers.h"
 #include "cxtrain/callbacks/wall_time.h"
 #include "cxtrain/cluster/launch_environment.h"
@@ -179,6 +180,10 @@ void Session::add_callbacks() {
   for (const ChosenComponent& chosen : inputs_.plan.callbacks)
     callbacks.push_back(inputs_.registry.make<Callback>(chosen.name, chosen.arguments));
   if (stage_ != Stage::fit) return;
+  if (!belongings_.log_dir.empty() && !inputs_.options.trainer.barebones) {
+    constexpr double kEvery = 10;  // s
+    callbacks.push_back(std::make_unique<ReportProgress>(progress_file(inputs_.files), kEvery, run_->clock));
+  }
   callbacks.push_back(std::make_unique<FileRequests>(inputs_.files, run_->clock));
   callbacks.push_back(std::make_unique<WallTime>(seconds_to_job_end(), run_->clock));
   if (inputs_.world.size() > 1 && !inputs_.options.trainer.barebones)
@@ -304,14 +309,14 @@ void Session::compare_parameters(RunSummary& summary) const {
   summary.parameters_sha256 = parameters_sha256(*strategy_);
   summary.peak_memory_bytes = world.max(summary.peak_memory_bytes);
   summary.peak_device_memory_bytes = world.max(summary.peak_device_memory_bytes);
+  summary.parameters_equal_on_all_ranks = same_on_all_ranks(world, summary.parameters_sha256);
+  if (*summary.parameters_equal_on_all_ranks) return;
   const std::vector<std::string> hashes = world.all_gather(summary.parameters_sha256);
   summary.parameters_sha256 = hashes[0];
   std::vector<std::size_t> others;
   for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
     if (hashes[rank] != hashes[0]) others.push_back(rank);
   }
-  summary.parameters_equal_on_all_ranks = others.empty();
-  if (others.empty()) return;
   log_warning("THE RANKS HAVE DRIFTED APART: at the end " + list_of_ranks(others) +
               " other parameters or buffers than rank 0. What counts is rank 0's, and run.json says "
               "parameters_equal_on_all_ranks: false. Look for a hook or an optimizer that is not the same on "

@@ -1,0 +1,117 @@
+#include "cxtrain/callbacks/report_progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cxtrain/base/filesystem.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/base/process.h"
+#include "cxtrain/config/plan.h"
+
+namespace cxtrain {
+namespace {
+
+/// At once for all who look. A crash may cost it, so nobody waits for the disk.
+void replace_file(Filesystem& files, const std::string& path, const std::string& content) {
+  const std::string part = path + ".part." + std::to_string(getpid());
+  const auto file = files.create(part);
+  file->write(content);
+  file->close();
+  files.rename(part, path);
+}
+
+/// Until the end that comes first, at the speed since the beginning, validations and checkpoints included.
+std::optional<double> seconds_left(const RunView& run, std::int64_t batch, std::int64_t batches_done,
+                                   double seconds) {
+  if (batches_done == 0 || seconds <= 0) return std::nullopt;
+  const double each = seconds / static_cast<double>(batches_done);
+  std::optional<double> batches;
+  if (run.max_epochs() >= 0 && run.num_batches() > 0) {
+    const std::int64_t epochs = std::max<std::int64_t>(0, run.max_epochs() - run.current_epoch());
+    batches =
+        static_cast<double>(epochs) * static_cast<double>(run.num_batches()) - static_cast<double>(batch);
+  }
+  if (run.max_steps() >= 0) {
+    const double steps = static_cast<double>(run.max_steps() - run.global_step());
+    const double by_steps = steps * static_cast<double>(run.plan().accumulate_grad_batches);
+    batches = batches ? std::min(*batches, by_steps) : by_steps;
+  }
+  if (!batches) return std::nullopt;
+  return std::max(0.0, *batches * each);
+}
+
+}  // namespace
+
+ReportProgress::ReportProgress(Target target, double seconds, const Clock& clock)
+    : target_(std::move(target)), seconds_(seconds), clock_(clock) {}
+
+void ReportProgress::on_train_start(RunView& run) {
+  if (run.rank() != 0) return;
+  begin_ = last_ = clock_.now();
+  last_step_ = run.global_step();
+  report(run, run.batch_idx(), /*training=*/true);
+}
+
+void ReportProgress::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&,
+                                        std::int64_t batch_idx) {
+  if (run.rank() != 0) return;
+  ++batches_;
+  samples_ += run.samples_per_batch();
+  if (clock_.now() >= next_) report(run, batch_idx + 1, /*training=*/true);
+}
+
+void ReportProgress::on_train_end(RunView& run) {
+  if (run.rank() == 0) report(run, run.batch_idx(), /*training=*/false);
+}
+
+void ReportProgress::on_exception(RunView& run, const std::exception&) { on_train_end(run); }
+
+void ReportProgress::report(RunView& run, std::int64_t batches_done, bool training) {
+  if (!target_) return;
+  const double now = clock_.now(), lately = now - last_;
+  ProgressReport report{.time = seconds_since_1970(),
+                        .run = run.log_dir(),
+                        .host = hostname(),
+                        .ranks = run.world_size(),
+                        .nodes = run.plan().num_nodes,
+                        .epoch = run.current_epoch(),
+                        .max_epochs = run.max_epochs(),
+                        .batch = batches_done,
+                        .batches = run.num_batches(),
+                        .step = run.global_step(),
+                        .max_steps = run.max_steps(),
+                        .seconds_left = seconds_left(run, batches_done, batches_, now - begin_),
+                        .checkpoints = run.checkpoints_saved(),
+                        .training = training,
+                        .metrics = run.progress_bar_metrics_so_far()};
+  if (lately > 0) {
+    report.steps_per_second = static_cast<double>(report.step - last_step_) / lately;
+    report.samples_per_second = static_cast<double>(samples_) / lately;
+  }
+  last_ = now;
+  next_ = now + seconds_;
+  last_step_ = report.step;
+  samples_ = 0;
+  try {
+    target_(run, report);
+  } catch (const FileError& error) {
+    log_warning("how far the training is, is not reported any more: " + message_of(error));
+    target_ = nullptr;
+  }
+}
+
+ReportProgress::Target progress_file(Filesystem& files) {
+  return [&files](RunView& run, const ProgressReport& report) {
+    if (run.log_dir().empty()) return;
+    replace_file(files, run.log_dir() + "/" + std::string(kProgressFile), to_json(report) + "\n");
+  };
+}
+
+ReportProgress::Target prometheus_file(const std::string& path) {
+  return [path](RunView& run, const ProgressReport& report) {
+    replace_file(run.files(), path, to_prometheus(report));
+  };
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+
+#include "cxtrain/base/clock.h"
+#include "cxtrain/callbacks/callback.h"
+#include "cxtrain/report/progress_report.h"
+
+namespace cxtrain {
+
+/// Tells how far a training is, every few seconds, at its beginning and at its end. Rank 0 does; nobody waits
+/// for another rank or a device.
+class ReportProgress final : public Callback {
+ public:
+  /// Where reports go. What it throws as a FileError is logged once, and it is not called again.
+  using Target = std::function<void(RunView& run, const ProgressReport& report)>;
+
+  /// `seconds`: between two reports. `clock`: a steady one; it outlives this.
+  ReportProgress(Target target, double seconds, const Clock& clock);
+
+  void on_train_start(RunView& run) override;
+  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
+                          std::int64_t batch_idx) override;
+  void on_train_end(RunView& run) override;
+  void on_exception(RunView& run, const std::exception& error) override;
+
+ private:
+  void report(RunView& run, std::int64_t batches_done, bool training);
+
+  Target target_;
+  double seconds_;
+  const Clock& clock_;
+  std::int64_t batches_ = 0;  ///< since training began
+  std::int64_t samples_ = 0;  ///< since the last report
+  std::int64_t last_step_ = 0;
+  double begin_ = 0, last_ = 0, next_ = 0;  ///< on the clock
+};
+
+/// Writes each report to progress.json in the run's folder, where there is one; for `cxtrain_mpi status`.
+ReportProgress::Target progress_file(Filesystem& files);
+
+/// Writes each report to `path`, for the textfile collector of Prometheus' node_exporter.
+ReportProgress::Target prometheus_file(const std::string& path);
+
+}  // namespace cxtrain

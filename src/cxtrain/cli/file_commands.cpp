@@ -1,0 +1,33 @@
+#include "cxtrain/cli/file_commands.h"
+
+#include <algorithm>
+#include <array>
+
+#include "cxtrain/base/clock.h"
+#include "cxtrain/base/filesystem.h"
+#include "cxtrain/cli/checkpoint_command.h"
+#include "cxtrain/cli/status_command.h"
+
+namespace cxtrain {
+
+std::span<const FileCommand> file_commands() {
+  static const std::array kCommands{
+      FileCommand{"checkpoint",
+                  [](std::span<const char* const> words, std::ostream& out) {
+                    return run_checkpoint_command(words, real_filesystem(), out);
+                  }},
+      FileCommand{"status", [](std::span<const char* const> words, std::ostream& out) {
+                    return run_status_command(words, real_filesystem(), seconds_since_1970(), out);
+                  }}};
+  return kCommands;
+}
+
+const FileCommand* find_file_command(std::span<const char* const> args) {
+  const auto all = file_commands();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const FileCommand& command) {
+    return !args.empty() && command.name == args.front();
+  });
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <vector>
+
+/// The subcommands that look at files and have grammars of their own: no options of a training, no ranks.
+namespace cxtrain {
+
+struct FileCommand {
+  std::string name;
+  /// Prints what the words after the name ask for, and returns the exit status. Throws an Error.
+  int (*run)(std::span<const char* const> words, std::ostream& out);
+};
+
+/// `checkpoint` and `status`.
+std::span<const FileCommand> file_commands();
+
+/// The one that a command line begins with; null: none.
+const FileCommand* find_file_command(std::span<const char* const> args);
+
+}  // namespace cxtrain

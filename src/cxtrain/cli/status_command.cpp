@@ -1,0 +1,46 @@
+#include "cxtrain/cli/status_command.h"
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "cxtrain/report/run_status.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr const char* kStatusHelp =
+    "cxtrain_mpi status PATH [--json]\n\n"
+    "How a run is: where it runs, how far and how fast, when it will end, its last checkpoint, stragglers, "
+    "and\n"
+    "why it ended. PATH is a run's folder (.../cxtrain_logs/version_N), or the default_root_dir above it, "
+    "whose\n"
+    "newest run is shown; from any machine that sees it.\n";
+
+}  // namespace
+
+int run_status_command(std::span<const char* const> words, Filesystem& files, double now, std::ostream& out) {
+  std::vector<std::string> paths;
+  std::vector<Problem> problems;
+  bool json = false;
+  for (const std::string word : words) {
+    if (word == "--help" || word == "-h") return out << kStatusHelp, 0;
+    if (word == "--json") {
+      json = true;
+    } else if (word.starts_with("-")) {
+      problems.push_back({word, "is no option of status", "usage: status PATH [--json]"});
+    } else {
+      paths.push_back(word);
+    }
+  }
+  if (paths.size() > 1) {
+    problems.push_back(
+        {"status", "takes one path, found " + std::to_string(paths.size()), "usage: status PATH [--json]"});
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+  const RunStatus status = read_run_status(files, find_run(files, paths.empty() ? "." : paths[0]), now);
+  out << (json ? to_json(status) + "\n" : to_text(status));
+  return 0;
+}
+
+}  // namespace cxtrain

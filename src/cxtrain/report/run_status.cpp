@@ -1,0 +1,256 @@
+#include "cxtrain/report/run_status.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string_view>
+
+#include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/report/progress_line.h"
+#include "cxtrain/report/run_files.h"
+#include "cxtrain/report/run_lease.h"
+
+namespace cxtrain {
+namespace {
+
+using StatusJson = nlohmann::ordered_json;
+
+/// A run reports every 10 s between two steps, and not during a validation.
+constexpr double kSilence = 120;  // s
+
+/// How much of the ends of logs is read, and of how many ranks: they may be many and long.
+constexpr std::uint64_t kEndOfLog = 64 * 1024;
+constexpr int kMostLogs = 64;
+constexpr std::size_t kMostErrors = 5;
+
+bool is_run(Filesystem& files, const std::string& path) {
+  return files.status(path + "/" + std::string(kLeaseFile)) || files.status(path + "/config.yaml") ||
+         files.status(path + "/run.json");
+}
+
+/// Nothing where it cannot be read: what is there says enough.
+std::string text_of_file(Filesystem& files, const std::string& path, std::uint64_t most = 1 << 20) {
+  try {
+    if (!files.status(path)) return {};
+    const auto file = files.open(path);
+    const std::uint64_t size = file->size(), begin = size > most ? size - most : 0;
+    std::string text(static_cast<std::size_t>(size - begin), '\0');
+    text.resize(file->read(begin, text));
+    return text;
+  } catch (const FileError&) {
+    return {};
+  }
+}
+
+void read_end(Filesystem& files, RunStatus& status) {
+  const StatusJson json =
+      StatusJson::parse(text_of_file(files, status.run + "/run.json"), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return;
+  const auto end = json.find("status"), code = json.find("exit_code");
+  if (end == json.end() || !end->is_string()) return;
+  status.end = end->get<std::string>();
+  if (code != json.end() && code->is_number_integer()) status.exit_code = code->get<int>();
+}
+
+void read_logs(Filesystem& files, RunStatus& status) {
+  for (int rank = 0; rank < kMostLogs; ++rank) {
+    const std::string path = status.run + "/rank_" + std::to_string(rank) + ".log";
+    if (!files.status(path)) break;
+    std::istringstream lines(text_of_file(files, path, kEndOfLog));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find(" error: ") != std::string::npos) status.errors.push_back(line);
+      if (line.find(" is slower than the other ranks: ") != std::string::npos) status.straggler = line;
+    }
+  }
+  // Their times come first, so this is the order in which it happened.
+  std::sort(status.errors.begin(), status.errors.end());
+  if (status.errors.size() > kMostErrors)
+    status.errors.erase(status.errors.begin(),
+                        status.errors.end() - static_cast<std::ptrdiff_t>(kMostErrors));
+}
+
+void find_newest_checkpoint(Filesystem& files, RunStatus& status) {
+  std::vector<std::string> damaged;
+  try {
+    const auto found = find_checkpoints(files, status.run + "/checkpoints", damaged);
+    if (!found.empty()) {
+      const Manifest& manifest = found[0].manifest;
+      status.checkpoint = {found[0].path, manifest.epoch, manifest.global_step};
+    }
+  } catch (const Error&) {
+    // As if there were none.
+  }
+  status.damaged_checkpoints = static_cast<int>(damaged.size());
+}
+
+RunStatus::State state_of(const RunStatus& status) {
+  using State = RunStatus::State;
+  if (status.locked == false) return status.end.empty() ? State::died : State::ended;
+  if (!status.end.empty() && !status.locked) return State::ended;
+  if (!status.progress) return State::starting;
+  return status.silent_seconds > kSilence ? State::silent : State::running;
+}
+
+const char* word_of(RunStatus::State state) {
+  switch (state) {
+    case RunStatus::State::starting:
+      return "starting";
+    case RunStatus::State::running:
+      return "running";
+    case RunStatus::State::silent:
+      return "silent";
+    case RunStatus::State::ended:
+      return "ended";
+    case RunStatus::State::died:
+      break;
+  }
+  return "died";
+}
+
+/// What an exit status means for who looks after the run.
+std::string meaning_of(int exit_code) {
+  switch (static_cast<ExitCode>(exit_code)) {
+    case ExitCode::done:
+      return "to its end";
+    case ExitCode::refused:
+      return "refused";
+    case ExitCode::requeue:
+      return "its state is saved: start it again to go on";
+    case ExitCode::do_not_requeue:
+      return "it would fail again";
+    case ExitCode::interrupted:
+      return "interrupted";
+    case ExitCode::terminated:
+      return "ended from outside before it could save";
+    case ExitCode::failure:
+      break;
+  }
+  return "an error";
+}
+
+std::string describe(const RunStatus& status) {
+  const std::string by = status.holder.empty() ? "" : " by " + status.holder;
+  const auto seconds = std::to_string(std::llround(std::max(0.0, status.silent_seconds)));
+  switch (status.state) {
+    case RunStatus::State::starting:
+      return "starting" + by;
+    case RunStatus::State::running:
+      return "running" + by + ", last sign " + seconds + " s ago";
+    case RunStatus::State::silent:
+      return "running" + by + ", but without a sign for " + seconds +
+             " s: a long validation or checkpoint, or ranks that wait for one (rank_*.log)";
+    case RunStatus::State::ended:
+      return status.end + " with status " + std::to_string(status.exit_code) + ": " +
+             meaning_of(status.exit_code);
+    case RunStatus::State::died:
+      break;
+  }
+  return "died without a word; it was run" + (by.empty() ? " by nobody knows whom" : by) +
+         ": killed, out of memory, or its node is gone";
+}
+
+std::string describe(const ProgressReport& progress) {
+  // After the last epoch none is running.
+  std::string text = progress.training ? "epoch " + std::to_string(progress.epoch + 1)
+                                       : std::to_string(progress.epoch) + " epochs";
+  if (progress.max_epochs >= 0) text += "/" + std::to_string(progress.max_epochs);
+  if (progress.training && progress.batches > 0)
+    text += ", batch " + std::to_string(progress.batch) + "/" + std::to_string(progress.batches);
+  text += ", step " + std::to_string(progress.step);
+  if (progress.max_steps >= 0) text += "/" + std::to_string(progress.max_steps);
+  if (progress.steps_per_second > 0) {
+    text += "; " + format_rate(progress.steps_per_second) + " steps/s, " +
+            format_rate(progress.samples_per_second) + " samples/s";
+  }
+  if (progress.training && progress.seconds_left)
+    text += ", " + format_elapsed(*progress.seconds_left) + " left";
+  return text;
+}
+
+}  // namespace
+
+std::string find_run(Filesystem& files, const std::string& path) {
+  if (is_run(files, path)) return path;
+  std::vector<std::string> runs = version_dirs(files, path);
+  const std::string logs = "/cxtrain_logs";
+  if (runs.empty() && path.ends_with(logs))
+    runs = version_dirs(files, path.substr(0, path.size() - logs.size()));
+  if (!runs.empty()) return runs.front();
+  throw ConfigError("status", "there is no run in '" + path + "'",
+                    "name a run's folder (.../cxtrain_logs/version_N), or the default_root_dir above it");
+}
+
+RunStatus read_run_status(Filesystem& files, const std::string& run, double now) {
+  RunStatus status;
+  status.run = run;
+  // In this order: a run that ends meanwhile has its run.json before its lock is gone.
+  status.locked = run_folder_is_held(files, run);
+  status.holder = holder_of_run_folder(files, run);
+  read_end(files, status);
+  status.progress = parse_progress(text_of_file(files, run + "/" + std::string(kProgressFile)));
+  if (status.progress) status.silent_seconds = now - status.progress->time;
+  find_newest_checkpoint(files, status);
+  read_logs(files, status);
+  status.state = state_of(status);
+  return status;
+}
+
+std::string to_text(const RunStatus& status) {
+  std::ostringstream out;
+  const auto line = [&](const char* name, const std::string& text) {
+    out << name << std::string(12 - std::string_view(name).size(), ' ') << text << '\n';
+  };
+  line("run", status.run);
+  line("state", describe(status));
+  if (status.progress) {
+    const ProgressReport& progress = *status.progress;
+    line("world", std::to_string(progress.ranks) + (progress.ranks == 1 ? " rank on " : " ranks on ") +
+                      std::to_string(progress.nodes) + (progress.nodes == 1 ? " node" : " nodes") +
+                      ", rank 0 on " + progress.host);
+    line("progress", describe(progress));
+    std::string metrics;
+    for (const auto& [name, value] : progress.metrics)
+      metrics += (metrics.empty() ? "" : ", ") + name + " " + format_metric(value);
+    if (!metrics.empty()) line("metrics", metrics);
+  }
+  line("checkpoint", status.checkpoint
+                         ? status.checkpoint->path + " (epoch " + std::to_string(status.checkpoint->epoch) +
+                               ", step " + std::to_string(status.checkpoint->step) + ")"
+                         : "none in " + status.run + "/checkpoints");
+  if (status.damaged_checkpoints > 0)
+    line("", std::to_string(status.damaged_checkpoints) + " damaged: see checkpoint verify");
+  if (!status.straggler.empty()) line("straggler", status.straggler);
+  const bool failed = status.state == RunStatus::State::died ||
+                      (status.state == RunStatus::State::ended && status.exit_code != 0);
+  if (failed) {
+    for (const std::string& error : status.errors) line("error", error);
+  }
+  return out.str();
+}
+
+std::string to_json(const RunStatus& status) {
+  StatusJson json{{"run", status.run},       {"state", word_of(status.state)},
+                  {"holder", status.holder}, {"silent_seconds", nullptr},
+                  {"end", nullptr},          {"exit_code", nullptr},
+                  {"progress", nullptr},     {"checkpoint", nullptr}};
+  if (!status.end.empty() && status.state == RunStatus::State::ended) {
+    json["end"] = status.end;
+    json["exit_code"] = status.exit_code;
+  }
+  if (status.progress) {
+    json["silent_seconds"] = status.silent_seconds;
+    json["progress"] = StatusJson::parse(to_json(*status.progress));
+  }
+  if (status.checkpoint) {
+    json["checkpoint"] = {{"path", status.checkpoint->path},
+                          {"epoch", status.checkpoint->epoch},
+                          {"step", status.checkpoint->step}};
+  }
+  json["damaged_checkpoints"] = status.damaged_checkpoints;
+  json["straggler"] = status.straggler;
+  json["errors"] = status.errors;
+  return json.dump(-1, ' ', false, StatusJson::error_handler_t::replace);
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,69 @@
+#include <csignal>
+
+#include "support/catch.h"
+#include "support/run_files.h"
+#include "support/running_program.h"
+
+/// `cxtrain_mpi status`, asked about trainings of other processes.
+namespace cxtrain::test {
+namespace {
+
+nlohmann::json status_of(const TempDir& dir) {
+  const ProgramResult asked = run_program("status --json " + dir.path());
+  CAPTURE(asked.output);
+  REQUIRE(asked.status == 0);
+  return nlohmann::json::parse(asked.output);
+}
+
+TEST_CASE("the status of a run is known while it trains, and when it has been killed") {
+  const TempDir dir;
+  const std::string gauges = dir.file("cxtrain.prom");
+  RunningProgram training(std::string(CXTRAIN_BIN_DIR) +
+                          "/cxtrain_mpi --accelerator cpu --devices 2 --max_epochs 100000 "
+                          "--checkpoint.every_n_train_steps 20 --callbacks.prometheus.path " +
+                          gauges + " --callbacks.prometheus.seconds 0.1" + in(dir));
+  const auto steps = [&] {
+    std::ifstream file(gauges);
+    for (std::string line; std::getline(file, line);) {
+      if (line.starts_with("cxtrain_global_step{")) return std::stod(line.substr(line.find("} ") + 2));
+    }
+    return 0.0;
+  };
+  REQUIRE(becomes_true([&] { return newest_checkpoint(dir.path()).step > 0 && steps() > 0; }));
+  nlohmann::json status = status_of(dir);
+  CHECK(status["state"] == "running");
+  CHECK(status["progress"]["ranks"] == 2);
+  CHECK(status["progress"]["max_epochs"] == 100000);
+  CHECK(status["checkpoint"]["step"] >= 20);
+  CHECK(status["end"].is_null());
+  const ProgramResult shown = run_program("status " + dir.path() + "/cxtrain_logs/version_0");
+  CHECK_THAT(shown.output, contains("running by process "));
+
+  kill(-training.process(), SIGKILL);
+  REQUIRE(becomes_true([&] { return status_of(dir)["state"] == "died"; }));
+  CHECK_THAT(run_program("status " + dir.path()).output, contains("died without a word"));
+}
+
+TEST_CASE("the status of a run that has ended is its run.json's") {
+  const TempDir dir;
+  REQUIRE(run_program("--accelerator cpu --max_steps 5" + in(dir)).status == 0);
+  const nlohmann::json status = status_of(dir);
+  CHECK(status["state"] == "ended");
+  CHECK(status["end"] == "done");
+  CHECK(status["progress"]["step"] == 5);
+  CHECK(status["progress"]["training"] == false);
+  CHECK_THAT(run_program("status " + dir.path()).output, contains("step 5"));
+}
+
+TEST_CASE("the status of what is no run is refused") {
+  const TempDir dir;
+  for (const std::string words : {dir.path().c_str(), "--jsn", "a b"}) {
+    const ProgramResult asked = run_program("status " + words);
+    CHECK(asked.status == 2);
+  }
+  CHECK_THAT(run_program("status " + dir.path()).output, contains("there is no run in"));
+  CHECK_THAT(run_program("--max_steps 1 status").output, contains("put it first"));
+}
+
+}  // namespace
+}  // namespace cxtrain::test

@@ -1,0 +1,145 @@
+#include "cxtrain/report/run_status.h"
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "cxtrain/report/run_files.h"
+#include "cxtrain/report/run_lease.h"
+#include "support/catch.h"
+#include "support/faulty_filesystem.h"
+
+namespace cxtrain::test {
+namespace {
+
+using State = RunStatus::State;
+constexpr double kNow = 1'700'000'000;
+
+/// A run's folder in memory, as its ranks leave it.
+class Folder {
+ public:
+  Folder() : path_(make_version_dir(files, "/runs")) {}
+
+  void write(const std::string& name, const std::string& text) {
+    write_atomically(files, path_ + "/" + name, text);
+  }
+  void report(double seconds_ago) {
+    write("progress.json", to_json(ProgressReport{.time = kNow - seconds_ago,
+                                                  .host = "n1",
+                                                  .ranks = 4,
+                                                  .nodes = 2,
+                                                  .epoch = 1,
+                                                  .max_epochs = 5,
+                                                  .batch = 3,
+                                                  .batches = 10,
+                                                  .step = 13,
+                                                  .steps_per_second = 2,
+                                                  .samples_per_second = 64,
+                                                  .seconds_left = 18,
+                                                  .metrics = {{"train_loss", 0.5}}}));
+  }
+  void end(const std::string& status, int code) {
+    write("run.json", to_json(RunSummary{.status = status, .exit_code = code}));
+  }
+  RunStatus status() { return read_run_status(files, path_, kNow); }
+
+  FaultyFilesystem files;
+
+ private:
+  std::string path_;
+};
+
+TEST_CASE("a run that goes on says where, how far and how fast it is") {
+  Folder run;
+  const auto lease = take_run_folder(run.files, "/runs/cxtrain_logs/version_0", 0);
+  REQUIRE(lease);
+  CHECK(run.status().state == State::starting);
+  run.report(3);
+  const RunStatus status = run.status();
+  CHECK(status.state == State::running);
+  CHECK(status.silent_seconds == Approx(3));
+  const std::string text = to_text(status);
+  CHECK_THAT(text, contains("running by process "));
+  CHECK_THAT(text, contains("last sign 3 s ago"));
+  CHECK_THAT(text, contains("4 ranks on 2 nodes, rank 0 on n1"));
+  CHECK_THAT(text, contains("epoch 2/5, batch 3/10, step 13; 2.00 steps/s, 64.0 samples/s, 00:18 left"));
+  CHECK_THAT(text, contains("train_loss 0.5"));
+  CHECK_THAT(text, contains("none in /runs/cxtrain_logs/version_0/checkpoints"));
+  run.report(500);
+  CHECK(run.status().state == State::silent);
+  CHECK_THAT(to_text(run.status()), contains("without a sign for 500 s"));
+}
+
+TEST_CASE("a run that has ended says how, and one that could not that it died") {
+  Folder run;
+  { const auto lease = take_run_folder(run.files, "/runs/cxtrain_logs/version_0", 0); }
+  run.report(30);
+  run.write("rank_0.log",
+            "2026-11-23 09:14:06.262417 rank 0 info: fine\n"
+            "2026-11-23 09:15:06.262417 rank 0 warning: rank 3 on n2 is slower than the other ranks: 20 %\n"
+            "2026-11-23 09:17:00.000000 rank 0 error: the last\n");
+  run.write("rank_1.log", "2026-11-23 09:16:00.000000 rank 1 error: the first\n");
+  const RunStatus died = run.status();
+  CHECK(died.state == State::died);
+  REQUIRE(died.errors.size() == 2);
+  CHECK_THAT(died.errors[0], contains("rank 1 error: the first"));
+  CHECK_THAT(died.straggler, contains("rank 3 on n2"));
+  CHECK_THAT(to_text(died), contains("died without a word"));
+  CHECK_THAT(to_text(died), contains("error: the last"));
+
+  run.end("stopped", 75);
+  CHECK(run.status().state == State::ended);
+  CHECK_THAT(to_text(run.status()), contains("stopped with status 75: its state is saved"));
+  run.end("failed", 1);
+  CHECK_THAT(to_text(run.status()), contains("failed with status 1: an error"));
+  run.end("done", 0);
+  CHECK_THAT(to_text(run.status()), contains("done with status 0: to its end"));
+  CHECK(to_text(run.status()).find("error: the last") == std::string::npos);
+}
+
+TEST_CASE("where there are no locks, a run is known by its signs") {
+  Folder run;
+  run.write("run.lock", "{}");
+  run.report(3);
+  run.files.fail({.call = 0, .error = ENOTSUP, .kind = FaultyFilesystem::Call::try_lock, .lasting = true});
+  CHECK(run.status().state == State::running);
+  run.end("done", 0);
+  CHECK(run.status().state == State::ended);
+}
+
+TEST_CASE("the status of a run is one object for programs") {
+  Folder run;
+  run.report(30);
+  run.end("failed", 93);
+  const auto json = nlohmann::json::parse(to_json(run.status()));
+  CHECK(json["state"] == "ended");
+  CHECK(json["end"] == "failed");
+  CHECK(json["exit_code"] == 93);
+  CHECK(json["progress"]["step"] == 13);
+  CHECK(json["checkpoint"].is_null());
+}
+
+TEST_CASE("a run is found by its folder and by those above it, the newest first") {
+  FaultyFilesystem files;
+  CHECK_THROWS_AS(find_run(files, "/runs"), ConfigError);
+  for (int i = 0; i < 2; ++i) {
+    const std::string run = make_version_dir(files, "/runs");
+    write_atomically(files, run + "/config.yaml", "");
+  }
+  CHECK(find_run(files, "/runs") == "/runs/cxtrain_logs/version_1");
+  CHECK(find_run(files, "/runs/cxtrain_logs") == "/runs/cxtrain_logs/version_1");
+  CHECK(find_run(files, "/runs/cxtrain_logs/version_0") == "/runs/cxtrain_logs/version_0");
+}
+
+TEST_CASE("files of a run that are damaged are as if they were not there") {
+  Folder run;
+  for (const char* name : {"progress.json", "run.json", "run.lock", "rank_0.log"}) {
+    run.write(name, "\xff{\"status\": 3, \x00");
+  }
+  const RunStatus status = run.status();
+  CHECK(status.state == State::died);
+  CHECK_FALSE(status.progress);
+  CHECK_FALSE(to_json(status).empty());
+}
+
+}  // namespace
+}  // namespace cxtrain::test
