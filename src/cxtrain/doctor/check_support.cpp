@@ -1,0 +1,166 @@
+#include "cxtrain/doctor/check_support.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cxtrain/device/core_share.h"
+
+namespace cxtrain::doctor {
+namespace {
+
+Findings one_finding(Severity severity, std::string found, std::string fix) {
+  return {Finding{severity, "", std::move(found), std::move(fix)}};
+}
+
+/// A list of texts for people: the first few, and how many more.
+constexpr std::size_t kMostNamed = 4;
+
+std::string joined_groups(const std::vector<std::string>& groups) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(groups.size(), kMostNamed); ++i)
+    text += (i == 0 ? "" : "; ") + groups[i];
+  if (groups.size() > kMostNamed) text += "; and " + std::to_string(groups.size() - kMostNamed) + " more";
+  return text;
+}
+
+}  // namespace
+
+Findings note(std::string found, std::string fix) {
+  return one_finding(Severity::note, std::move(found), std::move(fix));
+}
+Findings warning(std::string found, std::string fix) {
+  return one_finding(Severity::warning, std::move(found), std::move(fix));
+}
+Findings error(std::string found, std::string fix) {
+  return one_finding(Severity::error, std::move(found), std::move(fix));
+}
+Findings not_known(std::string what) { return one_finding(Severity::unknown, std::move(what), ""); }
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::vector<int> sorted = ranks;
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  return (sorted.size() == 1 ? "rank " : "ranks ") + format_cores(sorted);
+}
+
+std::string hosts_text(const std::vector<std::string>& hosts) {
+  std::vector<std::string> names;
+  for (const std::string& host : hosts) {
+    if (std::find(names.begin(), names.end(), host) == names.end()) names.push_back(host);
+  }
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMostNamed); ++i)
+    text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kMostNamed) text += " and " + std::to_string(names.size() - kMostNamed) + " more";
+  return text;
+}
+
+std::string number_text(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string bytes_text(double bytes) {
+  constexpr double kMega = 1e6, kGiga = 1e9;
+  if (bytes < kMega) return number_text(bytes / 1e3, 0) + " kB";
+  if (bytes < kGiga) return number_text(bytes / kMega, 0) + " MB";
+  return number_text(bytes / kGiga, bytes < 100 * kGiga ? 1 : 0) + " GB";
+}
+
+const NodeFacts* node_of(const Recording& world, int node) {
+  const auto found = std::find_if(world.nodes.begin(), world.nodes.end(),
+                                  [&](const NodeFacts& facts) { return facts.node == node; });
+  return found == world.nodes.end() ? nullptr : &*found;
+}
+
+std::vector<const RankFacts*> ranks_of(const Recording& world, int node) {
+  std::vector<const RankFacts*> ranks;
+  for (const RankFacts& rank : world.ranks) {
+    if (rank.node == node) ranks.push_back(&rank);
+  }
+  return ranks;
+}
+
+std::string machine_of(const Recording& world, int node) {
+  const NodeFacts* facts = node_of(world, node);
+  return facts != nullptr && !facts->boot_id.empty() ? facts->boot_id : "node " + std::to_string(node);
+}
+
+std::map<std::string, std::vector<const RankFacts*>> ranks_of_machines(const Recording& world) {
+  std::map<int, std::string> machines;
+  for (const NodeFacts& node : world.nodes) machines[node.node] = machine_of(world, node.node);
+  std::map<std::string, std::vector<const RankFacts*>> ranks;
+  for (const RankFacts& rank : world.ranks) {
+    std::string& machine = machines[rank.node];
+    if (machine.empty()) machine = "node " + std::to_string(rank.node);
+    ranks[machine].push_back(&rank);
+  }
+  return ranks;
+}
+
+std::optional<std::string> variable(const RankFacts& rank, const std::string& name) {
+  if (!rank.environment) return std::nullopt;
+  const auto found = rank.environment->find(name);
+  return found == rank.environment->end() ? std::nullopt : std::optional(found->second);
+}
+
+bool is_on(const std::optional<std::string>& value) {
+  return value && !value->empty() && *value != "0" && *value != "false" && *value != "no" &&
+         *value != "FALSE";
+}
+
+bool knows_environment(const Recording& world) {
+  return std::any_of(world.ranks.begin(), world.ranks.end(),
+                     [](const RankFacts& rank) { return rank.environment.has_value(); });
+}
+
+std::map<std::string, std::vector<int>> ranks_by_variable(const Recording& world, const std::string& name) {
+  std::map<std::string, std::vector<int>> ranks;
+  for (const RankFacts& rank : world.ranks) {
+    if (const auto value = variable(rank, name)) ranks[*value].push_back(rank.rank);
+  }
+  return ranks;
+}
+
+bool has_several_nodes(const Recording& world) {
+  return world.job.nodes.value_or(static_cast<int>(world.nodes.size())) > 1;
+}
+
+bool uses_gpus(const Recording& world) { return world.job.accelerator == "gpu"; }
+
+int world_size(const Recording& world) {
+  return world.job.world_size.value_or(static_cast<int>(world.ranks.size()));
+}
+
+std::vector<std::string> split_words(std::string_view list) {
+  std::vector<std::string> words;
+  while (!list.empty()) {
+    const std::size_t comma = list.find(',');
+    if (comma != 0) words.emplace_back(list.substr(0, comma));
+    list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
+  }
+  return words;
+}
+
+std::string groups_text(const std::map<std::string, std::vector<int>>& groups) {
+  std::vector<std::string> texts;
+  for (const auto& [value, ranks] : groups) texts.push_back(value + " on " + ranks_text(ranks));
+  return joined_groups(texts);
+}
+
+std::string groups_text(const std::map<std::string, std::vector<std::string>>& groups) {
+  std::vector<std::string> texts;
+  for (const auto& [value, hosts] : groups) texts.push_back(value + " on " + hosts_text(hosts));
+  return joined_groups(texts);
+}
+
+Findings Tally::result(Severity severity, const std::string& fix, const std::string& what) const {
+  if (!any()) return fine_ ? Findings{} : not_known(what);
+  std::vector<std::string> texts;
+  for (const auto& [words, hosts] : hosts_) texts.push_back(words + " (" + hosts_text(hosts) + ")");
+  for (const auto& [words, ranks] : ranks_) texts.push_back(words + " (" + ranks_text(ranks) + ")");
+  return one_finding(severity, joined_groups(texts), fix);
+}
+
+}  // namespace cxtrain::doctor

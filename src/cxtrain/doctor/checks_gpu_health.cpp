@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <functional>
+
+#include "cxtrain/doctor/check_support.h"
+
+/// Whether the GPUs and their drivers are fit to be used.
+namespace cxtrain::doctor {
+namespace {
+
+/// Memory that a GPU without any process may show as used: the driver's own.
+constexpr std::int64_t kDriversMib = 1024;
+/// Percent; a GPU that does nothing shows less.
+constexpr int kBusyPercent = 20;
+
+/// GPUs that the ranks of a node are to use; where the plan names none, all of the node.
+std::vector<const GpuFacts*> used_gpus(const Recording& world, const NodeFacts& node) {
+  std::set<std::string> planned;
+  for (const RankFacts* rank : ranks_of(world, node.node))
+    planned.insert(rank->planned_gpus.begin(), rank->planned_gpus.end());
+  std::vector<const GpuFacts*> gpus;
+  if (!node.gpus) return gpus;
+  for (const GpuFacts& gpu : *node.gpus) {
+    if (planned.empty() || planned.contains(gpu.uuid)) gpus.push_back(&gpu);
+  }
+  return gpus;
+}
+
+/// Asks `judge` about every GPU that is used: words for a wrong one, empty for a good one, absent where it is
+/// not known.
+using JudgeGpu = std::function<std::optional<std::string>(const GpuFacts&, const NodeFacts&)>;
+Tally judge_gpus(const Recording& world, const JudgeGpu& judge) {
+  Tally tally;
+  for (const NodeFacts& node : world.nodes) {
+    for (const GpuFacts* gpu : used_gpus(world, node)) {
+      const auto words = judge(*gpu, node);
+      if (!words) continue;
+      if (words->empty())
+        tally.fine();
+      else
+        tally.wrong("GPU " + std::to_string(gpu->index) + " " + *words, node);
+    }
+  }
+  return tally;
+}
+
+Findings find_memory_errors(const Recording& world) {
+  if (!uses_gpus(world)) return {};
+  const auto judge = [](const GpuFacts& gpu, const NodeFacts&) -> std::optional<std::string> {
+    if (!gpu.ecc_uncorrected) return std::nullopt;
+    if (*gpu.ecc_uncorrected <= 0) return "";
+    return "has " + std::to_string(*gpu.ecc_uncorrected) + " uncorrected memory errors";
+  };
+  return judge_gpus(world, judge)
+      .result(Severity::error, "leave the node out (--exclude), and have the GPU reset or replaced",
+              "the GPUs' counts of memory errors");
+}
+
+int major_of(const std::string& version) {
+  int number = 0;
+  std::from_chars(version.data(), version.data() + version.size(), number);
+  return number;
+}
+
+/// Drivers run every runtime of their own major version and of older ones.
+Findings find_old_drivers(const Recording& world) {
+  if (!uses_gpus(world)) return {};
+  const int runtime = major_of(world.job.cuda_runtime);
+  Tally tally;
+  for (const NodeFacts& node : world.nodes) {
+    if (runtime == 0 || node.cuda_version.empty()) continue;
+    if (major_of(node.cuda_version) < runtime)
+      tally.wrong("the driver " + node.driver_version + " runs CUDA " + node.cuda_version +
+                      " at most, and this build needs " + world.job.cuda_runtime,
+                  node);
+    else
+      tally.fine();
+  }
+  return tally.result(Severity::error, "install a newer driver, or build with a LibTorch for an older CUDA",
+                      "the drivers' and the build's CUDA versions");
+}
+
+Findings find_failing_cuda(const Recording& world) {
+  if (!uses_gpus(world)) return {};
+  Tally tally;
+  for (const NodeFacts& node : world.nodes) {
+    if (!node.cuda_failure.empty())
+      tally.wrong(node.cuda_failure, node);
+    else
+      tally.fine();
+  }
+  return tally.result(Severity::error, "look at nvidia-smi on that node, or leave it out (--exclude)",
+                      "whether CUDA starts");
+}
+
+Findings find_unlike_drivers(const Recording& world) {
+  std::map<std::string, std::vector<std::string>> hosts;
+  for (const NodeFacts& node : world.nodes) {
+    if (!node.driver_version.empty()) hosts[node.driver_version].push_back(node.host);
+  }
+  if (!uses_gpus(world) || hosts.size() == 1) return {};
+  if (hosts.empty()) return not_known("the drivers' versions");
+  return warning("drivers " + groups_text(hosts), "have one driver installed on all nodes");
+}
+
+Findings find_compute_modes(const Recording& world) {
+  if (!uses_gpus(world)) return {};
+  const auto judge = [](const GpuFacts& gpu, const NodeFacts&) -> std::optional<std::string> {
+    if (gpu.compute_mode.empty()) return std::nullopt;
+    if (gpu.compute_mode == "prohibited") return "is in compute mode prohibited";
+    const bool taken = gpu.processes.value_or(0) > 0;
+    if (gpu.compute_mode.starts_with("exclusive") && taken)
+      return "is in compute mode " + gpu.compute_mode + " and has a process already";
+    return "";
+  };
+  const Tally tally = judge_gpus(world, judge);
+  return tally.result(Severity::error, "nvidia-smi -c DEFAULT, or use another GPU",
+                      "the GPUs' compute modes");
+}
+
+/// The ranks have not started CUDA when the facts are gathered: what is there belongs to others.
+Findings find_busy_gpus(const Recording& world) {
+  if (!uses_gpus(world)) return {};
+  const auto judge = [](const GpuFacts& gpu, const NodeFacts&) -> std::optional<std::string> {
+    if (!gpu.memory_used_mib && !gpu.processes) return std::nullopt;
+    const std::int64_t used = gpu.memory_used_mib.value_or(0);
+    const int processes = gpu.processes.value_or(0), utilization = gpu.utilization.value_or(0);
+    if (processes == 0 && used <= kDriversMib && utilization < kBusyPercent) return "";
+    return "has " + std::to_string(processes) + " other processes, " + std::to_string(used) +
+           " MiB in use, and is " + std::to_string(utilization) + " % busy";
+  };
+  return judge_gpus(world, judge)
+      .result(Severity::warning, "see nvidia-smi for whose they are; choose other GPUs: --devices 2,3",
+              "what else runs on the GPUs");
+}
+
+Findings find_throttled_gpus(const Recording& world) {
+  if (!uses_gpus(world)) return {};
+  constexpr std::array kHarmless{"none",         "gpu_idle",   "applications_clocks_setting",
+                                 "sw_power_cap", "sync_boost", "display_clock_setting"};
+  const auto judge = [&](const GpuFacts& gpu, const NodeFacts&) -> std::optional<std::string> {
+    if (!gpu.throttled_by) return std::nullopt;
+    for (const std::string& reason : *gpu.throttled_by) {
+      if (std::find(kHarmless.begin(), kHarmless.end(), reason) == kHarmless.end())
+        return "runs at lower clocks: " + reason;
+    }
+    return "";
+  };
+  return judge_gpus(world, judge)
+      .result(Severity::warning, "have cooling and power of the node looked at; leave it out meanwhile",
+              "whether the GPUs run at their full clocks");
+}
+
+}  // namespace
+
+std::vector<Check> gpu_health_checks() {
+  return {
+      {"gpu.ecc", "A GPU has memory errors", "What it computes may be wrong, and it may fail at any time.",
+       find_memory_errors},
+      {"gpu.driver_old", "A driver is older than the build's CUDA",
+       "CUDA refuses to start, and the job ends at its start.", find_old_drivers},
+      {"gpu.cuda", "CUDA cannot start", "No rank of that node can use a GPU.", find_failing_cuda},
+      {"gpu.drivers_differ", "Nodes have unequal drivers",
+       "What works and how fast then depends on the nodes that a job gets.", find_unlike_drivers},
+      {"gpu.compute_mode", "A GPU's compute mode shuts the run out",
+       "CUDA refuses a process on a GPU that is prohibited or exclusively another's.", find_compute_modes},
+      {"gpu.busy", "Others use a GPU", "Their work slows every step, and their memory is missing.",
+       find_busy_gpus},
+      {"gpu.throttled", "A GPU is throttled", "All ranks wait for the one whose clocks are lowered.",
+       find_throttled_gpus},
+  };
+}
+
+}  // namespace cxtrain::doctor

@@ -1,0 +1,120 @@
+#include <algorithm>
+#include <cmath>
+
+#include "cxtrain/doctor/check_support.h"
+
+/// The machines: their names, clocks and what else runs on them.
+namespace cxtrain::doctor {
+namespace {
+
+/// Seconds. Checkpoints and log lines of the nodes come in a wrong order, and `latest` may not be the latest.
+constexpr double kClockWarning = 1;
+/// Certificates and tickets (Kerberos, munge) are refused, files are from the future.
+constexpr double kClockError = 60;
+/// Runnable processes for each core before the ranks compute: more leaves less than half of it.
+constexpr double kLoadPerCore = 0.5;
+
+Findings find_unlike_clocks(const Recording& world) {
+  if (!has_several_nodes(world)) return {};
+  Tally tally;
+  double largest = 0;
+  for (const NodeFacts& node : world.nodes) {
+    if (!node.clock_offset) continue;
+    const double sure = std::abs(*node.clock_offset) - node.clock_error.value_or(0);
+    largest = std::max(largest, sure);
+    if (sure > kClockWarning)
+      tally.wrong(number_text(*node.clock_offset) + " s off the first node's clock", node);
+    else
+      tally.fine();
+  }
+  return tally.result(largest > kClockError ? Severity::error : Severity::warning,
+                      "have the nodes' clocks set by chrony or NTP", "the nodes' clocks");
+}
+
+Findings find_same_names(const Recording& world) {
+  if (!has_several_nodes(world)) return {};
+  std::map<std::string, std::set<std::string>> machines;
+  for (const NodeFacts& node : world.nodes) {
+    if (!node.host.empty()) machines[node.host].insert(machine_of(world, node.node));
+  }
+  if (machines.empty()) return not_known("the nodes' names");
+  for (const auto& [host, of_name] : machines) {
+    if (of_name.size() > 1)
+      return warning(std::to_string(of_name.size()) + " machines are called " + host,
+                     "give each container its own name: docker run --hostname");
+  }
+  return {};
+}
+
+Findings find_localhost(const Recording& world) {
+  if (!has_several_nodes(world)) return {};
+  Tally tally;
+  for (const NodeFacts& node : world.nodes) {
+    if (node.host.empty()) continue;
+    if (node.host.starts_with("localhost"))
+      tally.wrong("called " + node.host, node);
+    else
+      tally.fine();
+  }
+  return tally.result(Severity::warning, "give the machine a name that others find: hostnamectl set-hostname",
+                      "the nodes' names");
+}
+
+Findings find_unlike_kernels(const Recording& world) {
+  std::map<std::string, std::vector<std::string>> hosts;
+  for (const NodeFacts& node : world.nodes) {
+    if (!node.kernel.empty()) hosts[node.kernel].push_back(node.host);
+  }
+  if (hosts.empty()) return not_known("the nodes' kernels");
+  return hosts.size() == 1 ? Findings{} : note(groups_text(hosts));
+}
+
+Findings find_load(const Recording& world) {
+  Tally tally;
+  for (const NodeFacts& node : world.nodes) {
+    if (!node.load || !node.cores || *node.cores <= 0) continue;
+    const double per_core = *node.load / *node.cores;
+    if (per_core > kLoadPerCore)
+      tally.wrong("a load of " + number_text(*node.load) + " on " + std::to_string(*node.cores) + " cores",
+                  node);
+    else
+      tally.fine();
+  }
+  return tally.result(Severity::warning,
+                      "see top for what runs there; ask for whole nodes (sbatch --exclusive)",
+                      "the nodes' load");
+}
+
+Findings find_unlike_nodes(const Recording& world) {
+  if (!has_several_nodes(world)) return {};
+  std::map<std::string, std::vector<std::string>> hosts;
+  for (const NodeFacts& node : world.nodes) {
+    if (node.cores && node.memory_total)
+      hosts[std::to_string(*node.cores) + " cores and " +
+            std::to_string((*node.memory_total + kGiB / 2) / kGiB) + " GiB"]
+          .push_back(node.host);
+  }
+  if (hosts.empty()) return not_known("the nodes' cores and memory");
+  return hosts.size() == 1 ? Findings{} : note(groups_text(hosts), "sbatch --constraint asks for one kind");
+}
+
+}  // namespace
+
+std::vector<Check> host_checks() {
+  return {
+      {"host.clocks", "The nodes' clocks differ",
+       "Which checkpoint is the latest, and what happened first, is told by clocks.", find_unlike_clocks},
+      {"host.same_name", "Machines have the same name",
+       "Launchers and messages tell machines apart by their names.", find_same_names},
+      {"host.localhost", "A node is called localhost", "To every other node that name means itself.",
+       find_localhost},
+      {"host.kernels", "Nodes have unequal kernels", "They may differ in speed and in what they support.",
+       find_unlike_kernels},
+      {"host.nodes_differ", "Nodes have unequal cores or memory",
+       "Every step takes as long as on the slowest node.", find_unlike_nodes},
+      {"host.load", "Other work runs on a node",
+       "Ranks wait for their cores, and all others for these ranks.", find_load},
+  };
+}
+
+}  // namespace cxtrain::doctor

@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <charconv>
+
+#include "cxtrain/doctor/check_support.h"
+
+/// How the ranks were started, and what the batch system had given.
+namespace cxtrain::doctor {
+namespace {
+
+bool was_started_alone(const Recording& world) { return world.job.launcher == "alone"; }
+
+Findings find_missing_pmix(const Recording& world) {
+  if (world.job.launcher != "srun") return {};
+  Tally tally;
+  for (const RankFacts& rank : world.ranks) {
+    if (!rank.pmix) continue;
+    int tasks = 0;
+    const std::string text = variable(rank, "SLURM_NTASKS").value_or("");
+    std::from_chars(text.data(), text.data() + text.size(), tasks);
+    if (!*rank.pmix || (tasks > 1 && world_size(world) == 1))
+      tally.wrong("no PMIx in a step of srun", rank);
+    else
+      tally.fine();
+  }
+  return tally.result(Severity::error, "srun --mpi=pmix (srun --mpi=list shows what there is), or mpirun",
+                      "whether there is PMIx");
+}
+
+Findings find_other_plan(const Recording& world) {
+  if (was_started_alone(world)) return {};
+  const JobFacts& job = world.job;
+  if (!job.world_size || !job.planned_world_size) return not_known("the plan");
+  if (*job.planned_world_size != *job.world_size)
+    return error("the plan is for " + std::to_string(*job.planned_world_size) + " ranks, and " +
+                     std::to_string(*job.world_size) + " were started",
+                 "make --devices and --num_nodes agree with mpirun -np or srun --ntasks");
+  if (job.nodes && job.planned_nodes && *job.planned_nodes != *job.nodes)
+    return error("the plan is for " + std::to_string(*job.planned_nodes) + " nodes, and the ranks are on " +
+                     std::to_string(*job.nodes),
+                 "make --num_nodes agree with the launcher's");
+  return {};
+}
+
+Findings find_uneven_ranks(const Recording& world) {
+  if (!has_several_nodes(world)) return {};
+  std::map<std::string, std::vector<std::string>> hosts;
+  for (const NodeFacts& node : world.nodes)
+    hosts[std::to_string(ranks_of(world, node.node).size()) + " ranks"].push_back(node.host);
+  if (hosts.empty()) return not_known("which ranks run where");
+  if (hosts.size() == 1) return {};
+  return warning(groups_text(hosts),
+                 "start as many on each: mpirun --map-by ppr:N:node, srun --ntasks-per-node=N");
+}
+
+Findings find_idle_tasks(const Recording& world) {
+  if (!world.job.allocation || was_started_alone(world)) return {};
+  const AllocationFacts& job = *world.job.allocation;
+  const int tasks = job.tasks_per_node * job.nodes;
+  if (tasks == 0) return not_known("how many tasks the job was to have");
+  if (world_size(world) >= tasks) return {};
+  return warning("job " + job.job + " has " + std::to_string(tasks) + " tasks, and " +
+                     std::to_string(world_size(world)) + " ranks were started",
+                 "srun --ntasks=" + std::to_string(tasks) + " or mpirun -np " + std::to_string(tasks) +
+                     "; or ask for fewer tasks");
+}
+
+Findings find_idle_nodes(const Recording& world) {
+  if (!world.job.allocation || was_started_alone(world)) return {};
+  const int nodes = world.job.nodes.value_or(static_cast<int>(world.nodes.size()));
+  if (nodes >= world.job.allocation->nodes) return {};
+  return warning("job " + world.job.allocation->job + " has " + std::to_string(world.job.allocation->nodes) +
+                     " nodes, and the ranks are on " + std::to_string(nodes),
+                 "srun --nodes=" + std::to_string(world.job.allocation->nodes) +
+                     ", mpirun --map-by ppr:N:node; or ask for fewer nodes");
+}
+
+Findings find_other_tasks_per_node(const Recording& world) {
+  if (!world.job.allocation || was_started_alone(world)) return {};
+  const AllocationFacts& job = *world.job.allocation;
+  if (job.tasks_per_node == 0) return not_known("how many tasks each node was to have");
+  Tally tally;
+  for (const NodeFacts& node : world.nodes) {
+    const int ranks = static_cast<int>(ranks_of(world, node.node).size());
+    if (ranks <= job.tasks_per_node)
+      tally.fine();
+    else
+      tally.wrong(std::to_string(ranks) + " ranks where the job has " + std::to_string(job.tasks_per_node) +
+                      " tasks for each node",
+                  node);
+  }
+  return tally.result(Severity::warning, "srun --ntasks-per-node=N, mpirun --map-by ppr:N:node",
+                      "which ranks run where");
+}
+
+Findings find_lonely_start(const Recording& world) {
+  if (!world.job.allocation || !was_started_alone(world)) return {};
+  const AllocationFacts& job = *world.job.allocation;
+  const std::string fix = "start it by srun or mpirun: srun --mpi=pmix cxtrain_mpi ...";
+  if (job.nodes > 1)
+    return warning("started without srun or mpirun in job " + job.job + ", which has " +
+                       std::to_string(job.nodes) + " nodes",
+                   fix);
+  if (!job.is_here) return note("this shell is on none of the nodes of job " + job.job, fix);
+  return {};
+}
+
+}  // namespace
+
+std::vector<Check> launch_checks() {
+  return {
+      {"launch.pmix", "srun started the ranks without PMIx",
+       "MPI does not find the other ranks, and each trains alone.", find_missing_pmix},
+      {"launch.plan", "The plan and the launcher disagree", "The run is refused at its start.",
+       find_other_plan},
+      {"launch.uneven", "Nodes have unequal numbers of ranks",
+       "Ranks that share a node with more others have less of it, and all wait for them.", find_uneven_ranks},
+      {"allocation.ranks", "Fewer ranks than the job has tasks", "What the job has been given stays idle.",
+       find_idle_tasks},
+      {"allocation.nodes", "Fewer nodes than the job has", "What the job has been given stays idle.",
+       find_idle_nodes},
+      {"allocation.tasks_per_node", "A node has more ranks than its tasks",
+       "The batch system binds tasks to cores and GPUs, and ranks beyond these share them.",
+       find_other_tasks_per_node},
+      {"allocation.alone", "Started alone inside a batch job",
+       "One process uses one node, and the others stay idle.", find_lonely_start},
+  };
+}
+
+}  // namespace cxtrain::doctor

@@ -1,0 +1,199 @@
+#include <algorithm>
+
+#include "cxtrain/doctor/check_support.h"
+
+/// How MPI connects the ranks.
+namespace cxtrain::doctor {
+namespace {
+
+/// Bytes of 1 MiB that an all-reduce does per second. Memory of a node does several times as much even with
+/// one core for each rank; between nodes, half of the link's speed is the best, and messages of this size
+/// reach a tenth of that everywhere.
+constexpr double kSlowOnNode = 0.2e9, kSlowBetweenNodes = 0.1e9, kPartOfLink = 0.05;
+/// Seconds that an all-reduce of 64 bytes takes. A node's memory needs 1 to 20 microseconds, Ethernet 50 to
+/// 300; ranks that wait for a core take milliseconds.
+constexpr double kLateOnNode = 500e-6, kLateBetweenNodes = 2e-3;
+
+Findings find_mpi_versions(const Recording& world) {
+  const auto ranks = group_by<int>(
+      world.ranks, [](const RankFacts& rank) { return rank.mpi_version; }, &RankFacts::rank);
+  if (ranks.empty()) return not_known("the ranks' MPI");
+  if (ranks.size() == 1) return {};
+  return error(groups_text(ranks), "load the same MPI module on all nodes");
+}
+
+bool has_word(const std::vector<std::string>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+/// What is wrong with a list of Open MPI's transports (BTLs); empty: nothing.
+std::string wrong_transports(std::string list, bool has_neighbours, bool needs_network) {
+  const bool except = list.starts_with('^');
+  if (except) list.erase(0, 1);
+  const std::vector<std::string> words = split_words(list);
+  const bool shared = has_word(words, "vader") || has_word(words, "sm");
+  const bool network = std::any_of(words.begin(), words.end(), [](const auto& word) {
+    return word != "self" && word != "vader" && word != "sm";
+  });
+  if (has_neighbours && shared == except) return "no shared memory between ranks of a node";
+  if (needs_network && !except && !network) return "no network between nodes";
+  return "";
+}
+
+Findings find_restricted_transports(const Recording& world) {
+  if (world_size(world) < 2) return {};
+  if (!knows_environment(world)) return not_known("Open MPI's settings");
+  Tally tally;
+  for (const RankFacts& rank : world.ranks) {
+    const auto list = variable(rank, "OMPI_MCA_btl"), pml = variable(rank, "OMPI_MCA_pml");
+    const bool unused = pml && (*pml == "ucx" || *pml == "cm");
+    const std::string wrong = list && !unused ? wrong_transports(*list, ranks_of(world, rank.node).size() > 1,
+                                                                 has_several_nodes(world))
+                                              : "";
+    if (wrong.empty())
+      tally.fine();
+    else
+      tally.wrong("OMPI_MCA_btl=" + *list + ": " + wrong, rank);
+  }
+  return tally.result(Severity::warning,
+                      "leave the choice to Open MPI: unset OMPI_MCA_btl, or self,vader,tcp",
+                      "Open MPI's settings");
+}
+
+Findings find_wrong_mpi_interface(const Recording& world) {
+  if (!has_several_nodes(world)) return {};
+  if (!knows_environment(world)) return not_known("Open MPI's settings");
+  Tally tally;
+  for (const RankFacts& rank : world.ranks) {
+    const NodeFacts* node = node_of(world, rank.node);
+    for (const char* name : {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include"}) {
+      const auto setting = variable(rank, name);
+      if (!setting || setting->find('/') != std::string::npos) {  // a network's address
+        tally.fine();
+        continue;
+      }
+      if (node == nullptr || !node->interfaces) continue;
+      const std::vector<std::string> names = split_words(*setting);
+      const bool leads_out = std::any_of(
+          node->interfaces->begin(), node->interfaces->end(), [&](const InterfaceFacts& interface) {
+            return interface.name != "lo" && interface.up.value_or(true) && has_word(names, interface.name);
+          });
+      if (leads_out)
+        tally.fine();
+      else
+        tally.wrong(std::string(name) + "=" + *setting + " names no interface to other nodes", rank);
+    }
+  }
+  return tally.result(Severity::error, "name an interface that all nodes have, or unset it",
+                      "the nodes' network interfaces");
+}
+
+Findings find_oversubscription(const Recording& world) {
+  Tally tally;
+  for (const auto& [machine, ranks] : ranks_of_machines(world)) {
+    const NodeFacts* node = node_of(world, ranks.front()->node);
+    if (node == nullptr || !node->cores) continue;
+    const int count = static_cast<int>(ranks.size());
+    for (const RankFacts* rank : ranks) {
+      if (count > *node->cores)
+        tally.wrong(std::to_string(count) + " ranks on " + std::to_string(*node->cores) + " cores", *rank);
+      else
+        tally.fine();
+    }
+  }
+  return tally.result(Severity::warning, "start at most one rank for each core", "the machines' cores");
+}
+
+/// Open MPI's ranks leave their core while they wait, where this is on.
+Findings find_yielding(const Recording& world) {
+  if (!knows_environment(world)) return not_known("Open MPI's settings");
+  std::vector<int> yielding;
+  for (const RankFacts& rank : world.ranks) {
+    if (is_on(variable(rank, "OMPI_MCA_mpi_yield_when_idle"))) yielding.push_back(rank.rank);
+  }
+  if (yielding.empty()) return {};
+  return note("OMPI_MCA_mpi_yield_when_idle=1 on " + ranks_text(yielding),
+              "set it only where ranks outnumber cores");
+}
+
+Findings find_thread_level(const Recording& world) {
+  if (world_size(world) < 2) return {};
+  Tally tally;
+  for (const RankFacts& rank : world.ranks) {
+    if (rank.mpi_threads == "single" || rank.mpi_threads == "funneled")
+      tally.wrong("MPI gives the thread level " + rank.mpi_threads, rank);
+    else if (!rank.mpi_threads.empty())
+      tally.fine();
+  }
+  return tally.result(Severity::error, "use an MPI that was built with threads (SERIALIZED or MULTIPLE)",
+                      "MPI's thread level");
+}
+
+/// The slowest node's fastest link, bytes per second; 0: not known.
+double slowest_link(const Recording& world) {
+  double slowest = 0;
+  for (const NodeFacts& node : world.nodes) {
+    double fastest = 0;
+    for (const InterfaceFacts& interface : node.interfaces.value_or(std::vector<InterfaceFacts>())) {
+      if (interface.name != "lo" && interface.up.value_or(true))
+        fastest = std::max(fastest, static_cast<double>(interface.mbit_per_second.value_or(0)) * 1e6 / 8);
+    }
+    if (fastest > 0 && (slowest == 0 || fastest < slowest)) slowest = fastest;
+  }
+  return slowest;
+}
+
+Findings find_slow_reduction(const Recording& world) {
+  if (world_size(world) < 2) return {};
+  const double seconds = world.job.reduce_seconds.value_or(0);
+  if (seconds <= 0 || !world.job.reduce_bytes) return not_known("how fast an all-reduce is");
+  const double speed = static_cast<double>(*world.job.reduce_bytes) / seconds;
+  const double link = slowest_link(world);
+  double expected = kSlowOnNode;
+  if (has_several_nodes(world))
+    expected = link > 0 ? std::min(kSlowBetweenNodes, kPartOfLink * link) : kSlowBetweenNodes;
+  if (speed >= expected) return {};
+  return warning(
+      "an all-reduce of " + bytes_text(static_cast<double>(*world.job.reduce_bytes)) + " runs at " +
+          bytes_text(speed) + "/s" +
+          (has_several_nodes(world) && link > 0 ? " over links of " + number_text(link * 8e-9, 0) + " Gbit/s"
+                                                : ""),
+      "see the other findings (cores, transports, interfaces); mpirun --mca btl_base_verbose 30 "
+      "tells what Open MPI uses");
+}
+
+Findings find_late_reduction(const Recording& world) {
+  if (world_size(world) < 2) return {};
+  if (!world.job.small_reduce_seconds) return not_known("how fast a small all-reduce is");
+  const double seconds = *world.job.small_reduce_seconds;
+  if (seconds <= (has_several_nodes(world) ? kLateBetweenNodes : kLateOnNode)) return {};
+  return warning("an all-reduce of 64 bytes takes " + number_text(seconds * 1e6, 0) + " us",
+                 "look for ranks that share cores, other load on the nodes, and the interface that MPI uses");
+}
+
+}  // namespace
+
+std::vector<Check> mpi_checks() {
+  return {
+      {"mpi.version", "Ranks have unequal versions of MPI", "They do not connect, or fail at any message.",
+       find_mpi_versions},
+      {"mpi.transport", "Open MPI is kept from transports that it needs",
+       "Ranks of a node then talk through the network's software, or nodes do not reach each other.",
+       find_restricted_transports},
+      {"mpi.interface", "Open MPI is told of an interface that leads nowhere",
+       "The nodes do not connect, and the job waits until its timeout.", find_wrong_mpi_interface},
+      {"mpi.oversubscribed", "Ranks outnumber the machine's cores",
+       "A rank that waits for a message takes the core of the one that would send it.",
+       find_oversubscription},
+      {"mpi.yield", "Ranks leave their core while they wait",
+       "Each message then takes longer, which only helps where ranks outnumber cores.", find_yielding},
+      {"mpi.threads", "MPI was built without threads",
+       "Messages are sent by other threads than the main one, one at a time.", find_thread_level},
+      {"mpi.bandwidth", "All-reduces on the host are slow",
+       "Ranks on the CPU exchange all gradients in this way at every step.", find_slow_reduction},
+      {"mpi.latency", "Small all-reduces take long", "Every step ends with a small agreement of all ranks.",
+       find_late_reduction},
+  };
+}
+
+}  // namespace cxtrain::doctor

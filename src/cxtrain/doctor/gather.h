@@ -1,0 +1,36 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/config/plan.h"
+#include "cxtrain/device/hardware.h"
+#include "cxtrain/doctor/facts.h"
+
+/// How the facts of a running world come together.
+namespace cxtrain::doctor {
+
+/// What a rank's caller knows and this room cannot: each rank fills in its own.
+struct Own {
+  Plan plan;          ///< resolved for this world; the default one where there is none
+  Hardware hardware;  ///< of all nodes (`gather_hardware`)
+  int data_workers = 0;
+  std::string output_folder = ".";                   ///< default_root_dir; need not exist
+  std::string data_path;                             ///< empty: the data is not in files
+  std::string data_fingerprint;                      ///< empty: not known
+  std::map<std::string, std::string> plugin_hashes;  ///< of the plugins in use, by name
+  std::optional<std::vector<NcclFacts>> nccl;        ///< absent: nobody looked
+  std::string libtorch_version;
+  std::string resume_from;  ///< the checkpoint that `--ckpt_path last` leads to; empty: none
+  std::optional<std::vector<std::string>> damaged;  ///< checkpoints that are; absent: nobody looked
+};
+
+/// Every rank's facts, every node's, and measurements, on all ranks. Collective; takes less than 3 s where
+/// the disk and MPI answer. Writes files into the output folder (or the nearest one above that exists) and
+/// removes them. Throws only what the world's collectives throw: what a machine does not tell is not known.
+Recording gather(World& world, const Own& own);
+
+}  // namespace cxtrain::doctor

@@ -1,0 +1,130 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+
+#include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/doctor/probe.h"
+
+namespace cxtrain::doctor {
+namespace {
+
+using SteadyClockTime = std::chrono::steady_clock;
+
+double seconds_since(SteadyClockTime::time_point begin) {
+  return std::chrono::duration<double>(SteadyClockTime::now() - begin).count();
+}
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// Where another process finds a file, and what tells it from every other file.
+struct SharedFile {
+  int node = -1;
+  long long pid = 0;
+  int descriptor = -1;
+  unsigned long long device = 0, inode = 0;
+
+  std::string text() const {
+    std::ostringstream words;
+    words << node << ' ' << pid << ' ' << descriptor << ' ' << device << ' ' << inode;
+    return words.str();
+  }
+  static SharedFile of(const std::string& text) {
+    SharedFile file;
+    std::istringstream words(text);
+    words >> file.node >> file.pid >> file.descriptor >> file.device >> file.inode;
+    return file;
+  }
+};
+
+bool may_map(const SharedFile& file) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%lld/fd/%d", file.pid, file.descriptor);
+  const FileDescriptor opened(::open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (!opened || fstat(opened.get(), &status) != 0) return false;
+  return status.st_dev == file.device && status.st_ino == file.inode;
+}
+
+/// How many more times something fits in a budget that took `seconds` once, the same on all ranks.
+int agreed_rounds(World& world, double seconds, double budget) {
+  constexpr double kMicro = 1e-6;
+  constexpr int kMost = 100;
+  const auto slowest = static_cast<double>(world.max(static_cast<std::int64_t>(seconds / kMicro))) * kMicro;
+  return slowest <= budget / kMost ? kMost : std::max(1, static_cast<int>(budget / slowest));
+}
+
+}  // namespace
+
+std::optional<bool> maps_memory_of_next(World& world) {
+  constexpr off_t kBytes = 4096;
+  const FileDescriptor memory(memfd_create("cxtrain-doctor", MFD_CLOEXEC));
+  SharedFile mine{world.facts().node, static_cast<long long>(getpid()), memory.get()};
+  struct stat status {};
+  if (memory && ftruncate(memory.get(), kBytes) == 0 && fstat(memory.get(), &status) == 0) {
+    mine.device = status.st_dev;
+    mine.inode = status.st_ino;
+  }
+  const std::vector<std::string> texts = world.all_gather(mine.text());
+  std::optional<bool> may;
+  const int size = world.size();
+  for (int step = 1; step < size && !may; ++step) {
+    const SharedFile next = SharedFile::of(texts[static_cast<std::size_t>((world.rank() + step) % size)]);
+    if (next.node == mine.node) may = next.descriptor >= 0 && may_map(next);
+  }
+  world.barrier();  // until then the memory has to be there
+  return may;
+}
+
+ClockFacts compare_clocks(World& world) {
+  constexpr std::size_t kRounds = 5;
+  std::array<double, kRounds> times{}, durations{};
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    world.barrier();
+    const auto begin = SteadyClockTime::now();
+    world.barrier();
+    times[round] = wall_seconds();
+    durations[round] = seconds_since(begin);
+  }
+  std::ostringstream mine;
+  mine.precision(17);
+  for (std::size_t round = 0; round < kRounds; ++round)
+    mine << times[round] << ' ' << durations[round] << ' ';
+  const std::string root = world.all_gather(mine.str())[0];
+  // All ranks have left a barrier within the time that it took the one that was last to come.
+  std::istringstream words(root);
+  ClockFacts best{0, -1};
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    double time = 0, duration = 0;
+    words >> time >> duration;
+    const double error = duration + durations[round];
+    if (best.error < 0 || error < best.error) best = {times[round] - time, error};
+  }
+  if (world.is_root()) best.offset = 0;
+  return best;
+}
+
+double time_reduction(World& world, std::size_t doubles, double budget) {
+  std::vector<double> values(doubles, 1.0);
+  world.sum(values);  // connects
+  world.barrier();
+  auto begin = SteadyClockTime::now();
+  world.sum(values);
+  const int rounds = agreed_rounds(world, seconds_since(begin), budget);
+  world.barrier();
+  std::fill(values.begin(), values.end(), 1.0);
+  begin = SteadyClockTime::now();
+  for (int round = 0; round < rounds; ++round) world.sum(values);
+  return seconds_since(begin) / rounds;
+}
+
+}  // namespace cxtrain::doctor

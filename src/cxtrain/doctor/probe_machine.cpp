@@ -1,0 +1,119 @@
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <sstream>
+
+#include "cxtrain/doctor/probe.h"
+
+namespace cxtrain::doctor {
+namespace {
+
+/// A small file of the kernel's; empty where it is not there.
+std::string kernel_text(const std::string& path) {
+  std::ifstream file(path);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+std::optional<std::int64_t> whole_number(const std::string& text) {
+  std::int64_t number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && rest != text.data() ? std::optional(number) : std::nullopt;
+}
+
+/// An entry of /proc/meminfo, in bytes.
+std::optional<std::int64_t> memory_entry(const std::string& table, const std::string& entry) {
+  std::istringstream lines(table);
+  for (std::string word; lines >> word;) {
+    std::int64_t kib = 0;
+    if (word == entry + ":" && lines >> kib) return kib * 1024;
+  }
+  return std::nullopt;
+}
+
+struct Room {
+  std::optional<std::int64_t> size, free;
+};
+
+Room room_of(const std::string& path) {
+  struct statvfs status {};
+  if (statvfs(path.c_str(), &status) != 0) return {};
+  const auto bytes = [&](fsblkcnt_t blocks) {
+    return static_cast<std::int64_t>(std::min<std::uint64_t>(INT64_MAX, blocks * status.f_frsize));
+  };
+  return {bytes(status.f_blocks), bytes(status.f_bavail)};
+}
+
+/// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  ..." -> "580.65.06".
+std::string driver_version_in(const std::string& text) {
+  std::istringstream words(text.substr(0, text.find('\n')));
+  for (std::string word; words >> word;) {
+    const bool number = word.find_first_not_of("0123456789.") == std::string::npos;
+    if (number && word.find('.') != std::string::npos) return word;
+  }
+  return "";
+}
+
+/// The least limit of a control group and those that it lies in. `file`: the name of the limit's.
+std::optional<std::int64_t> least_limit(const std::string& root, std::string group, const std::string& file) {
+  // What version 1 of control groups shows where there is none.
+  constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
+  std::optional<std::int64_t> least;
+  while (true) {
+    const auto limit = whole_number(kernel_text(root + group + "/" + file));
+    if (limit && *limit < kNoLimit) least = std::min(least.value_or(*limit), *limit);
+    if (group.empty() || group == "/") return least;
+    group.erase(group.rfind('/'));
+  }
+}
+
+}  // namespace
+
+std::optional<std::int64_t> memory_limit_of(const std::string& proc_cgroup, const std::string& root) {
+  std::istringstream lines(proc_cgroup);
+  std::optional<std::int64_t> least;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos || line.substr(second + 1, 1) != "/")
+      continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1),
+                      group = line.substr(second + 1);
+    std::optional<std::int64_t> limit;
+    if (controllers.empty()) limit = least_limit(root, group, "memory.max");
+    if (controllers == "memory") limit = least_limit(root + "/memory", group, "memory.limit_in_bytes");
+    if (limit) least = std::min(least.value_or(*limit), *limit);
+  }
+  return least;
+}
+
+void probe_machine(NodeFacts& facts) {
+  facts.boot_id = kernel_text("/proc/sys/kernel/random/boot_id");
+  utsname system{};
+  if (uname(&system) == 0) facts.kernel = system.release;
+  if (const long cores = sysconf(_SC_NPROCESSORS_ONLN); cores > 0) facts.cores = static_cast<int>(cores);
+  const std::string table = kernel_text("/proc/meminfo");
+  facts.memory_total = memory_entry(table, "MemTotal");
+  facts.memory_available = memory_entry(table, "MemAvailable");
+  facts.memory_limit = memory_limit_of(kernel_text("/proc/self/cgroup"), "/sys/fs/cgroup");
+  facts.swap_total = memory_entry(table, "SwapTotal");
+  if (const auto free = memory_entry(table, "SwapFree"); free && facts.swap_total)
+    facts.swap_used = *facts.swap_total - *free;
+  double load = 0;
+  if (getloadavg(&load, 1) == 1) facts.load = load;
+  const Room shm = room_of("/dev/shm");
+  facts.shm_size = shm.size;
+  facts.shm_free = shm.free;
+  const char* tmp = std::getenv("TMPDIR");
+  facts.tmp_free = room_of(tmp != nullptr && *tmp != '\0' ? tmp : "/tmp").free;
+  facts.driver_version = driver_version_in(kernel_text("/proc/driver/nvidia/version"));
+}
+
+}  // namespace cxtrain::doctor

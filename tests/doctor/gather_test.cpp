@@ -1,0 +1,136 @@
+#include "cxtrain/doctor/gather.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+
+#include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/doctor/probe.h"
+#include "support/catch.h"
+#include "support/temp_dir.h"
+
+namespace cxtrain::test {
+namespace {
+
+/// Rank 1 of two; what the other rank says is written down.
+class TwoRanks final : public World {
+ public:
+  TwoRanks(std::string other, bool same_node) : World(facts_of(same_node)), other_(std::move(other)) {}
+  void barrier() override {}
+  std::int64_t max(std::int64_t value) override { return value; }
+  std::uint64_t any(std::uint64_t flags) override { return flags; }
+  void begin_any(std::uint64_t) override {}
+  std::uint64_t end_any() override { return 0; }
+  void sum(std::span<double>) override {}
+  std::vector<std::string> all_gather(std::string_view text) override { return {other_, std::string(text)}; }
+  std::vector<std::string> gather_node(std::string_view text) override { return {std::string(text)}; }
+  std::string broadcast(std::string, int) override { return other_; }
+  void set_timeout(double, std::function<std::string()>) override {}
+  void abort(int) noexcept override {}
+  Watchdog& watchdog() override { return solo_.watchdog(); }
+
+ private:
+  static WorldFacts facts_of(bool same_node) {
+    WorldFacts facts;
+    facts.rank = 1;
+    facts.size = 2;
+    facts.node = same_node ? 0 : 1;
+    facts.num_nodes = same_node ? 1 : 2;
+    facts.local_rank = same_node ? 1 : 0;
+    return facts;
+  }
+  std::string other_;
+  SoloWorld solo_;
+};
+
+TEST_CASE("a node tells whether it sees what rank 0 has written") {
+  const TempDir dir;
+  const std::string file = dir.write("marker", "");
+  const auto sees = [&](const std::string& path, bool same_node) {
+    TwoRanks world(path, same_node);
+    return doctor::sees_file_of_root(world, dir.path());
+  };
+  CHECK(sees(file, false) == true);
+  CHECK(sees(dir.file("other"), false) == false);
+  CHECK(sees("/none/at/all", false) == false);
+  CHECK_FALSE(sees("", false).has_value());   // rank 0 could not write it
+  CHECK_FALSE(sees(file, true).has_value());  // no node's first rank
+}
+
+TEST_CASE("memory is mapped where it is the one that a rank of the node has made") {
+  const TempDir dir;
+  const FileDescriptor file(open(dir.write("memory", "").c_str(), O_RDWR | O_CLOEXEC));
+  struct stat status {};
+  REQUIRE(fstat(file.get(), &status) == 0);
+  const std::string own =
+      std::to_string(getpid()) + " " + std::to_string(file.get()) + " " + std::to_string(status.st_dev) + " ";
+  const auto maps = [](const std::string& other, bool same_node) {
+    TwoRanks world("0 " + other, same_node);
+    return doctor::maps_memory_of_next(world);
+  };
+  CHECK(maps(own + std::to_string(status.st_ino), true) == true);
+  CHECK(maps(own + std::to_string(status.st_ino + 1), true) == false);  // another file of that number
+  CHECK(maps("999999999 3 0 0", true) == false);                        // no such process
+  CHECK_FALSE(maps(own + std::to_string(status.st_ino), false).has_value());
+}
+
+TEST_CASE("a process alone gathers what there is without MPI") {
+  const TempDir dir;
+  setenv("NCCL_DEBUG", "INFO", 1);
+  setenv("SLURM_JOB_ID", "77", 1);
+  doctor::Own own;
+  own.output_folder = dir.file("runs");
+  own.data_workers = 3;
+  own.libtorch_version = "2.11.0";
+  own.resume_from = "last.ckpt";
+  own.plan.accelerator = "gpu";
+  own.plan.devices = {1};
+  RankPlan rank;
+  rank.uuids = {"GPU-b"};
+  own.plan.ranks = {rank};
+  own.hardware.cuda_runtime = 13000;
+  Node node;
+  node.cuda_version = "13.0";
+  node.gpus.resize(2);
+  node.gpus[0].uuid = "GPU-a";
+  node.gpus[0].mig = Mig::divided;
+  node.gpus[1].uuid = "GPU-b";
+  node.visible = {{"GPU-b"}};
+  own.hardware.nodes = {node};
+
+  SoloWorld world;
+  const doctor::Recording facts = doctor::gather(world, own);
+  unsetenv("NCCL_DEBUG");
+  unsetenv("SLURM_JOB_ID");
+  CHECK(facts.job.launcher == "alone");
+  CHECK(facts.job.accelerator == "gpu");
+  CHECK(facts.job.devices == "1");
+  CHECK(facts.job.data_workers == 3);
+  CHECK(facts.job.cuda_runtime == "13.0");
+  CHECK(facts.job.resume_from == "last.ckpt");
+  CHECK(facts.job.allocation->job == "77");
+  CHECK_FALSE(facts.job.damaged.has_value());
+  CHECK_FALSE(facts.job.reduce_seconds.has_value());
+  REQUIRE(facts.ranks.size() == 1);
+  CHECK(facts.ranks[0].planned_gpus == std::vector<std::string>{"GPU-b"});
+  CHECK(facts.ranks[0].visible_gpus == std::vector<std::string>{"GPU-b"});
+  CHECK(facts.ranks[0].environment->at("NCCL_DEBUG") == "INFO");
+  CHECK(facts.ranks[0].pid == getpid());
+  CHECK(facts.ranks[0].mpi_threads.empty());
+  CHECK_FALSE(facts.ranks[0].maps_memory_of_others.has_value());
+  REQUIRE(facts.nodes.size() == 1);
+  CHECK(facts.nodes[0].gpus->at(0).mig == "divided");
+  CHECK(facts.nodes[0].cuda_version == "13.0");
+  CHECK(facts.nodes[0].output->path == dir.file("runs"));
+  CHECK(facts.nodes[0].output->sees_root == true);
+  CHECK_FALSE(facts.nodes[0].data.has_value());
+  CHECK_FALSE(facts.nodes[0].clock_offset.has_value());
+  CHECK(std::filesystem::is_empty(dir.path()));
+}
+
+}  // namespace
+}  // namespace cxtrain::test
