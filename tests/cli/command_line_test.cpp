@@ -263,9 +263,9 @@ TEST_CASE("what does not exist is refused with the nearest name", "[cli]") {
         "--trainer.devices.on_each_node: there is no such option (trainer.devices takes a single value)");
   CHECK(problem_of({"--nonsense.at_all", "last"}) == "--nonsense.at_all: there is no such option ()");
   CHECK(problem_of({"paln"}) == "paln: there is no such subcommand (did you mean plan?)");
-  CHECK(
-      problem_of({"doctor"}) ==
-      "doctor: there is no such subcommand (known are fit, validate, test, predict, plan, info, checkpoint)");
+  CHECK(problem_of({"nurse"}) ==
+        "nurse: there is no such subcommand (known are fit, validate, test, predict, plan, info, doctor, "
+        "slurm-script, checkpoint, status)");
   CHECK_THAT(problem_of({"fit", "more"}), cxtrain::test::contains("more: this word belongs to no option"));
   CHECK_THAT(problem_of({"-np", "--seed=1"}), cxtrain::test::contains("two hyphens"));
 }

@@ -34,6 +34,33 @@ TEST_CASE("two nodes train as one does, however many ranks each has", "[nodes]")
   }
 }
 
+TEST_CASE("every strategy keeps its promises over several nodes", "[nodes]") {
+  struct Row {
+    int nodes;
+    const char* hosts;
+  };
+  const Row row = GENERATE(Row{2, "n1:2,n2:2"}, Row{3, "n1:1,n2:1,n3:1"});
+  const Nodes nodes(row.nodes);
+  if (!nodes.why_not().empty()) return skip(nodes.why_not());
+  const int ranks = row.nodes == 2 ? 4 : 3;
+  const ProgramResult tests =
+      run_command(Nodes::mpirun(row.hosts, ranks, "mpi_tests") + "[conformance]", 300);
+  CAPTURE(row.hosts, tests.output);
+  CHECK(tests.status == 0);
+  CHECK_THAT(tests.output, contains("All tests passed"));
+}
+
+TEST_CASE("nodes that are one machine share its cores, and rank 0 says so", "[nodes]") {
+  const Nodes nodes(2);
+  if (!nodes.why_not().empty()) return skip(nodes.why_not());
+  const TempDir dir;
+  const ProgramResult run =
+      run_command(Nodes::mpirun("n1:2,n2:2", 4) + kTraining + "--max_steps 2" + in(dir));
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  CHECK_THAT(run.output, contains("2 of the nodes are one machine, whose "));
+}
+
 TEST_CASE("a job ends when it loses a node, and goes on without it", "[nodes]") {
   const Nodes nodes(2);
   if (!nodes.why_not().empty()) return skip(nodes.why_not());

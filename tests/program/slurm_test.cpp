@@ -1,5 +1,10 @@
 #include "support/slurm.h"
 
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
 #include "support/catch.h"
 #include "support/run_files.h"
 #include "support/skip.h"
@@ -62,6 +67,140 @@ TEST_CASE("a batch job that is told to make way is requeued, and ends with the b
     CHECK(end["parameters_sha256"] == expected["parameters_sha256"]);
     CHECK(end["metrics"] == expected["metrics"]);
   }
+}
+
+TEST_CASE("a program that is started alone in a Slurm job trains on its nodes, and its status is the job's",
+          "[slurm]") {
+  const SlurmCluster cluster;
+  if (!cluster.why_not().empty()) return skip(cluster.why_not());
+  const TempDir dir;
+  // salloc's shell is on a machine that is none of the job's nodes, the script of a batch job on the first of
+  // them.
+  const std::string program =
+      std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi" + kTraining + "--max_epochs 1 --num_nodes 2";
+  const ProgramResult here =
+      SlurmCluster::run(dir.path(), "salloc --nodes=2 --ntasks-per-node=2 " + program + in(dir));
+  CAPTURE(here.output);
+  REQUIRE(here.status == 0);
+  CHECK_THAT(here.output, contains("4 ranks on 2 nodes, started by srun"));
+  CHECK(run_json(dir)["world_size"] == 4);
+
+  const ProgramResult too_many =
+      SlurmCluster::run(dir.path(), "salloc --nodes=1 " + program + " --devices 2" + in(dir));
+  CHECK(too_many.status == 2);
+  CHECK_THAT(too_many.output, contains("2 nodes asked for, but Slurm job "));
+
+  // A rank that dies does not end the job: the program starts its step again.
+  const std::string script = dir.write(
+      "again.sh", "#!/bin/bash\nexec " + program + " --devices 2 --max_restarts 2 --default_root_dir " +
+                      dir.path() + "/again " + "--max_epochs 8 --checkpoint.every_n_train_steps 10\n");
+  const ProgramResult submitted = SlurmCluster::run(dir.path(), "sbatch --parsable --nodes=2 " + script);
+  REQUIRE(submitted.status == 0);
+  const std::string job = submitted.output.substr(0, submitted.output.find('\n'));
+  REQUIRE(becomes_true([&] { return newest_checkpoint(dir.path() + "/again").step > 0; }));
+  CHECK(run_command("pkill -KILL --newest --exact cxtrain_mpi").status == 0);
+  const std::string state = SlurmCluster::wait(job);
+  CAPTURE(output_of(dir, job));
+  CHECK(state == "COMPLETED");
+  CHECK_THAT(output_of(dir, job), contains("restart 1 of 2"));
+}
+
+TEST_CASE("a script that the program writes and submits trains, and its output is shown to the end",
+          "[slurm]") {
+  const SlurmCluster cluster;
+  if (!cluster.why_not().empty()) return skip(cluster.why_not());
+  const TempDir dir;
+  const ProgramResult submitted =
+      SlurmCluster::run(dir.path(), std::string(CXTRAIN_BIN_DIR) +
+                                        "/cxtrain_mpi slurm-script --nodes 2 --ntasks-per-node 2 --submit" +
+                                        kTraining + "--max_epochs 1");
+  CAPTURE(submitted.output);
+  REQUIRE(submitted.status == 0);
+  CHECK_THAT(submitted.output, contains(": RUNNING"));
+  CHECK_THAT(submitted.output, contains("4 ranks on 2 nodes, started by srun"));
+  CHECK_THAT(submitted.output, contains("done: 1 epochs"));
+  CHECK_THAT(submitted.output, contains(": COMPLETED"));
+  const ProgramResult refused = SlurmCluster::run(
+      dir.path(), std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi slurm-script --partition nowhere --submit");
+  CHECK(refused.status == 2);
+  CHECK_THAT(refused.output, contains("sbatch refuses "));
+}
+
+TEST_CASE("ranks know their nodes in every distribution of tasks", "[slurm]") {
+  const SlurmCluster cluster;
+  if (!cluster.why_not().empty()) return skip(cluster.why_not());
+  struct Row {
+    std::string options;
+    std::vector<int> nodes;  // of the ranks
+  };
+  const TempDir dir;
+  const std::string list = dir.write("nodes", "n1\nn2\nn2\nn1\n");
+  for (const Row& row :
+       {Row{"srun --distribution=block --ntasks-per-node=2", {0, 0, 1, 1}},
+        Row{"srun --distribution=cyclic --ntasks-per-node=2", {0, 1, 0, 1}},
+        Row{"srun --distribution=plane=1 --ntasks-per-node=2", {0, 1, 0, 1}},
+        Row{"env SLURM_HOSTFILE=" + list + " srun --distribution=arbitrary", {0, 1, 1, 0}}}) {
+    const ProgramResult run =
+        SlurmCluster::run(dir.path(), row.options + " --mpi=pmix -N 2 -n 4 " + CXTRAIN_BIN_DIR +
+                                          "/cxtrain_mpi doctor --json --accelerator cpu" + in(dir));
+    CAPTURE(row.options, run.output);
+    const std::size_t begin = run.output.find("{\"exit_code\"");
+    REQUIRE(begin != std::string::npos);
+    const nlohmann::json world =
+        nlohmann::json::parse(run.output.substr(begin, run.output.find('\n', begin) - begin))["world"];
+    CHECK(world["job"]["launcher"] == "srun");
+    std::vector<int> nodes, in_order(2);
+    for (const auto& rank : world["ranks"]) {
+      const int node = rank["node"];
+      nodes.push_back(node);
+      CHECK(rank["local_rank"] == in_order[static_cast<std::size_t>(node)]++);
+      CHECK(rank["host"] == world["nodes"][static_cast<std::size_t>(node)]["host"]);
+    }
+    CHECK(nodes == row.nodes);
+  }
+}
+
+TEST_CASE("tasks without PMIx are refused with the cure", "[slurm]") {
+  const SlurmCluster cluster;
+  if (!cluster.why_not().empty()) return skip(cluster.why_not());
+  const ProgramResult run = SlurmCluster::run(
+      "/", std::string("srun --mpi=none -N 2 -n 4 ") + CXTRAIN_BIN_DIR + "/cxtrain_mpi" + kTraining);
+  CAPTURE(run.output);
+  CHECK(run.status != 0);
+  CHECK_THAT(run.output, contains("use `srun --mpi=pmix`"));
+}
+
+TEST_CASE("a job array trains in a folder for each index, and jobs of one name one after the other",
+          "[slurm]") {
+  const SlurmCluster cluster;
+  if (!cluster.why_not().empty()) return skip(cluster.why_not());
+  const TempDir dir;
+  const std::string array = SlurmCluster::submit(dir.path(), "array.sbatch" + kTraining + "--max_epochs 1");
+  std::vector<std::string> chain;
+  for (int i = 0; i < 2; ++i) {
+    const ProgramResult submitted = SlurmCluster::run(
+        dir.path(),
+        "sbatch --parsable --job-name=chain --dependency=singleton --nodes=1 --ntasks=2 --wrap \"srun "
+        "--mpi=pmix "
+        "-n 2 " +
+            std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi --ckpt_path auto --default_root_dir chain" +
+            kTraining + "--max_epochs " + std::to_string(i + 1) + "\"");
+    REQUIRE(submitted.status == 0);
+    chain.push_back(submitted.output.substr(0, submitted.output.find('\n')));
+  }
+  for (const std::string& job : chain) CHECK(SlurmCluster::wait(job) == "COMPLETED");
+  const auto end_in = [&](const std::string& root) {
+    return nlohmann::json::parse(std::ifstream(dir.path() + "/" + root + "/cxtrain_logs/version_0/run.json"));
+  };
+  CHECK(end_in("chain")["epochs"] == 2);
+  CHECK_FALSE(std::filesystem::exists(dir.path() + "/chain/cxtrain_logs/version_1"));
+  std::set<double> losses;
+  for (int index = 0; index < 4; ++index) {
+    CHECK(SlurmCluster::wait(array + "_" + std::to_string(index)) == "COMPLETED");
+    losses.insert(
+        end_in("sweep/" + array + "/" + std::to_string(index))["metrics"]["train_loss"].get<double>());
+  }
+  CHECK(losses.size() == 4);  // each with its own learning rate
 }
 
 }  // namespace

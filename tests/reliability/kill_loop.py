@@ -74,8 +74,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="cxtrain_kill_loop_") as name:
         folder = pathlib.Path(name)
         probe, _ = training.run(folder / "probe", 5000)
-        # Part of the time is lost to starts and repeated steps.
-        steps = int(5000 / probe["seconds"] * options.seconds * 0.5)
+        # Part of the time is lost to starts and repeated steps; it must not end before the kills do.
+        steps = int(5000 / probe["seconds"] * options.seconds * 0.8)
         began = time.monotonic()
         process = training.start(folder / "disturbed", steps, "--max_restarts", "1000000")
         kills = 0

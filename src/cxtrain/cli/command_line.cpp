@@ -6,7 +6,10 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/cli/catalogue.h"
+#include "cxtrain/cli/doctor_command.h"
+#include "cxtrain/cli/file_commands.h"
 #include "cxtrain/cli/option_table.h"
+#include "cxtrain/cli/slurm_script.h"
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/config/suggestions.h"
 
@@ -63,9 +66,13 @@ class Sorter {
     }
     have_subcommand_ = true;
     std::vector<std::string> names(subcommands().begin(), subcommands().end());
-    names.emplace_back("checkpoint");  // which has a grammar of its own, where it is the first word
+    bool is_first_word_only = false;
+    for (const FileCommand& command : file_commands()) {
+      names.push_back(command.name);
+      is_first_word_only = is_first_word_only || command.name == word;
+    }
     problems_.push_back({word, "there is no such subcommand",
-                         word == "checkpoint" ? "put it first" : did_you_mean_or_known(word, names)});
+                         is_first_word_only ? "put it first" : did_you_mean_or_known(word, names)});
   }
 
   void read_option(const std::string& word) {
@@ -173,7 +180,8 @@ void take(const std::vector<Setting>& settings, ParsedCommandLine& parsed) {
 }  // namespace
 
 std::span<const std::string> subcommands() {
-  static const std::array<std::string, 6> names{"fit", "validate", "test", "predict", "plan", "info"};
+  static const std::array<std::string, 8> names{"fit",  "validate", "test",  "predict",
+                                                "plan", "info",     kDoctor, kSlurmScript};
   return names;
 }
 

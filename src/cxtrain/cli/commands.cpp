@@ -8,8 +8,12 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/base/filesystem.h"
+#include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/base/version.h"
+#include "cxtrain/cli/slurm_script.h"
+#include "cxtrain/cli/slurm_submission.h"
 #include "cxtrain/config/devices.h"
 #include "cxtrain/device/hardware.h"
 #include "cxtrain/plugin/accelerator_library.h"
@@ -145,6 +149,29 @@ int run_plan(const Options& options, std::ostream& out, const KnownStrategies& s
   plan.warnings = first_of(plan.warnings);
   out << (options.json ? to_json(plan) + "\n" : to_text(plan)) << std::flush;
   return static_cast<int>(plan.ok() ? ExitCode::done : ExitCode::refused);
+}
+
+int run_slurm_script(const Options& options, std::span<const char* const> words, const std::string& program,
+                     std::ostream& out, const KnownStrategies& strategies, std::vector<Problem> problems) {
+  const BatchJobOptions& job = options.batch_job;
+  check_batch_job(options, problems);
+  if (problems.empty()) {
+    const Plan plan = resolve(options, hardware_of(job), world_of(job), strategies);
+    problems = plan.errors;
+    for (const Problem& warning : plan.warnings)
+      log_warning(warning.option + ": " + warning.message +
+                  (warning.hint.empty() ? "" : " (" + warning.hint + ")"));
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+  const std::string script = slurm_script(options, program, options_of_fit(words));
+  if (!job.submit) return out << script, 0;
+  const std::string path = job.job_name + ".sbatch";
+  const std::string number = submit_script(real_filesystem(), path, script);
+  const std::string output = "slurm-" + number + ".out";
+  if (!job.array.empty()) return out << "job " << number << ", from " << path << '\n', 0;
+  out << "job " << number << ", from " << path << "; its output goes to " << output
+      << " (Ctrl-C ends this view and not the job)\n";
+  return follow_job(number, output, out);
 }
 
 }  // namespace cxtrain

@@ -24,6 +24,13 @@ Plan make_plan(const Options& options, const KnownStrategies& strategies);
 int run_plan(const Options& options, std::ostream& out, const KnownStrategies& strategies,
              const std::vector<Problem>& problems = {});
 
+/// `cxtrain_mpi slurm-script`: prints the script of a batch job (cli/slurm_script.h) that runs `program` with
+/// the options of fit among `words`, the command line. With --submit it is written to a file, submitted, and
+/// its output printed to `out` until it ends; returns its exit status then. `problems`: as for `run_plan`;
+/// with what the plan for the job's world is refused for they are thrown as a ConfigError.
+int run_slurm_script(const Options& options, std::span<const char* const> words, const std::string& program,
+                     std::ostream& out, const KnownStrategies& strategies, std::vector<Problem> problems);
+
 /// `cxtrain_mpi info`: the version, this machine's cores and GPUs, `extra_lines` ("LibTorch 2.11.0") from
 /// callers that know more, and what may be named on the command line. With --hardware the hardware only; with
 /// --json as JSON (the hardware's is the hardware file's). Returns the exit status.

@@ -45,15 +45,22 @@ void append_help_entry(std::string& out, const std::string& left, const std::str
 
 std::string help_text(const std::string& subcommand) {
   std::string out =
-      "cxtrain_mpi [fit|validate|test|predict|plan|info] [--config FILE] [--OPTION VALUE ...]\n"
+      "cxtrain_mpi [fit|validate|test|predict|plan|info|doctor|slurm-script]\n"
+      "            [--config FILE] [--OPTION VALUE ...]\n"
       "mpirun -np N cxtrain_mpi ...\n"
-      "cxtrain_mpi checkpoint ACTION PATH ...\n\n";
+      "cxtrain_mpi checkpoint ACTION PATH ...\n"
+      "cxtrain_mpi status PATH\n\n";
   append_help_entry(out, "fit", "train the model; what happens when no subcommand is given");
   append_help_entry(out, "validate, test, predict", "run the model once over the data of that stage");
   append_help_entry(out, "plan", "show which rank would run where, or why it could not");
   append_help_entry(out, "info", "show versions and hardware");
+  append_help_entry(out, "doctor",
+                    "look for what would go wrong, or be slow, with these options on these nodes");
+  append_help_entry(out, "slurm-script",
+                    "print, or submit, a batch job that trains with these options; see slurm-script --help");
   append_help_entry(out, "checkpoint",
                     "list, compare and convert checkpoints and weights; see checkpoint --help");
+  append_help_entry(out, "status", "show how the run in a folder is, from any machine that sees it");
   out +=
       "\nOptions mirror the YAML file. Those of `trainer` may be written without `trainer.`; `-` and `_` "
       "are\n"

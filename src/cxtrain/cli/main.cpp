@@ -13,12 +13,14 @@
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/cli/catalogue.h"
-#include "cxtrain/cli/checkpoint_command.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/commands.h"
 #include "cxtrain/cli/components.h"
+#include "cxtrain/cli/doctor_command.h"
+#include "cxtrain/cli/file_commands.h"
 #include "cxtrain/cli/job.h"
 #include "cxtrain/cli/restarting.h"
+#include "cxtrain/cli/slurm_script.h"
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
@@ -30,6 +32,7 @@
 #include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/report/progress_line.h"
+#include "cxtrain/trainer/data_fingerprint.h"
 #include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/within_memory.h"
 
@@ -69,7 +72,7 @@ void find_strategy_arguments(Request& request, std::vector<Problem>& problems) {
 /// Subcommands and options that only print something. Rank 0 does it; no other rank is asked.
 bool only_prints(const ParsedCommandLine& command) {
   return command.help || command.version || command.print_config || command.options.subcommand == "plan" ||
-         command.options.subcommand == "info";
+         command.options.subcommand == "info" || command.options.subcommand == kSlurmScript;
 }
 
 /// "model.hidden=7, model.lr=1": for messages.
@@ -154,8 +157,9 @@ void try_components(const Request& request, std::vector<Problem>& problems) {
   }
 }
 
-/// What such a command prints, and its exit status.
-int answer(Request& request, const std::function<void(Registry&)>& register_components, std::ostream& out) {
+/// What such a command prints, and its exit status. `words`: the command line; `program`: what it is for.
+int answer(Request& request, std::span<const char* const> words, const std::string& program,
+           const std::function<void(Registry&)>& register_components, std::ostream& out) {
   const ParsedCommandLine& command = request.command;
   if (command.version) return out << version_line() << '\n', 0;
   std::vector<Problem> problems = command.problems;
@@ -167,6 +171,12 @@ int answer(Request& request, const std::function<void(Registry&)>& register_comp
     try_components(request, problems);
     const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
     return run_plan(options, out, strategies, problems);
+  }
+  if (options.subcommand == kSlurmScript && !command.print_config) {
+    if (problems.empty()) find_weights(options, problems);
+    const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
+    return run_slurm_script(options, words, program, options.batch_job.submit ? std::cout : out, strategies,
+                            problems);
   }
   if (options.subcommand == "info" && !command.print_config) {
     if (!command.problems.empty()) throw ConfigError(command.problems);
@@ -204,7 +214,7 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
   plan.callbacks = request.components.chosen.callbacks;
   plan.loggers = request.components.chosen.loggers;
   problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
-  check_launcher_of_restarts(options, facts, problems);
+  check_restarts(options, plan, facts, problems);
   if (!problems.empty()) throw ConfigError(problems);
   if (named_strategy(options.trainer, names_of(strategies)))
     request.components.strategy = plan.strategy_arguments;
@@ -222,6 +232,30 @@ RunSummary run(World& world, Trainer& trainer, Request& request) {
   if (options.subcommand == "test") return trainer.test(*model, *data);
   if (options.subcommand == "predict") return trainer.predict(*model, *data);
   return trainer.fit(*model, *data);
+}
+
+/// `doctor`: a plan with errors is one of the things that it finds.
+int examine(Job& job, Request& request, const Hardware& hardware,
+            const std::function<void(Registry&)>& register_components) {
+  World& world = job.world();
+  Plan plan;
+  run_agreed(world, [&] {
+    std::vector<Problem> problems = request.command.problems;
+    find_components(request, register_components, problems);
+    const KnownStrategies strategies = load_strategies(request.registry, request.options().trainer, problems);
+    if (!problems.empty()) throw ConfigError(problems);
+    plan = resolve(request.options(), hardware, world.facts(), strategies);
+  });
+  if (plan.ok() && needs_launch(plan, world.facts())) return job.start_ranks(plan);
+  const auto fingerprint = [&] {
+    const Trained built = build_components(request);
+    built.data->setup(request.options().data);
+    const DataLoaderSpec spec = built.data->train_dataloader();
+    return spec.dataset == nullptr ? std::string() : to_text(fingerprint_of(*spec.dataset, SteadyClock()));
+  };
+  return print([&](std::ostream& out) {
+    return run_doctor(world, {request.options(), plan, hardware, fingerprint}, real_filesystem(), out);
+  });
 }
 
 void print_result(const RunSummary& summary, const std::string& log_dir) {
@@ -250,25 +284,31 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
   number_gpus_by_pci_bus();
   return run_to_status([&] {
     const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
-    if (!args.empty() && std::string_view(args[0]) == "checkpoint") {
+    if (const FileCommand* command = find_file_command(args)) {
       if (read_launch_environment().rank != 0) return 0;
-      return print(
-          [&](std::ostream& out) { return run_checkpoint_command(args.subspan(1), real_filesystem(), out); });
+      return print([&](std::ostream& out) { return command->run(args.subspan(1), out); });
     }
     Request request;
     request.command = read_command_line(args, read_text_file);
     Job job(argc, argv,
-            {.timeout_seconds = request.options().timeout_seconds, .quiet = request.options().quiet});
+            {.timeout_seconds = request.options().subcommand == kDoctor
+                                    ? std::min(kDoctorSeconds, request.options().timeout_seconds)
+                                    : request.options().timeout_seconds,
+             .quiet = request.options().quiet});
     World& world = job.world();
     if (only_prints(request.command)) {
       if (!world.is_root()) return 0;
-      return print([&](std::ostream& out) { return answer(request, register_components, out); });
+      return print([&](std::ostream& out) {
+        return answer(request, args, job.program().path, register_components, out);
+      });
     }
 
     std::optional<Trainer> trainer;
     const auto work = [&] {
       Plan plan;
-      const Hardware hardware = gather_hardware(world);
+      const Hardware hardware = job.hardware();
+      if (request.options().subcommand == kDoctor)
+        return examine(job, request, hardware, register_components);
       run_agreed(world, [&] { plan = check(request, world.facts(), hardware, register_components); });
       if (restarts_job(request.options(), world.facts()))
         return run_with_restarts(
@@ -298,7 +338,7 @@ int run_trainer(int argc, char** argv, const Options& options, const std::functi
       if (register_components) register_components(registry);
       register_built_in(registry);
       Plan plan;
-      const Hardware hardware = gather_hardware(world);
+      const Hardware hardware = job.hardware();
       run_agreed(world, [&] { plan = plan_with_plugins(registry, options, hardware, world.facts()); });
       if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
       trainer.emplace(world, options, std::move(plan), registry);

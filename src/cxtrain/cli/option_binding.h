@@ -98,6 +98,7 @@ void add_optimisation_options(OptionTable& table);  // option_table_training.cpp
 void add_output_options(OptionTable& table);        // option_table_output.cpp
 void add_older_names(OptionTable& table);           // option_table_older_names.cpp
 void add_general_options(OptionTable& table);       // option_table_output.cpp
+void add_batch_job_options(OptionTable& table);     // option_table_slurm.cpp
 
 /// What the table says about an option beside its member.
 struct OptionText {

@@ -19,6 +19,7 @@ OptionTable make_table() {
   add_output_options(table);
   add_older_names(table);
   add_general_options(table);
+  add_batch_job_options(table);
   return table;
 }
 

@@ -53,22 +53,23 @@ void add_general_options(OptionTable& table) {
   };
   add({"seed", "seed of every random number"}, CXTRAIN_MEMBER(seed));
   table.push_back(plugin_entry());
-  add_for("fit validate test predict",
+  add_for("fit validate test predict slurm-script doctor",
           {"ckpt_path",
            "resume from this checkpoint, or evaluate it: last, best, auto (the newest that is whole, else "
            "from the start), or the folder of a checkpoint or a run",
            "PATH"},
           CXTRAIN_MEMBER(ckpt_path));
-  add_for("fit",
+  add_for("fit slurm-script doctor",
           {"max_restarts", "start the job again when it fails, so often, from its newest whole checkpoint"},
           CXTRAIN_MEMBER(max_restarts));
-  add_for("fit",
+  add_for("fit slurm-script doctor",
           {"min_ranks", "then leave out a rank that fails again and again, while so many remain; 0: never"},
           CXTRAIN_MEMBER(min_ranks));
   add({"timeout_seconds", "end the job when ranks wait longer than this for each other"},
       CXTRAIN_MEMBER(timeout_seconds));
   add({"quiet", "show warnings and errors only"}, CXTRAIN_MEMBER(quiet));
-  add_for("plan info", {"json", "print JSON"}, CXTRAIN_MEMBER(json));
+  add_for("plan info doctor", {"json", "print JSON"}, CXTRAIN_MEMBER(json));
+  add_for("doctor", {"all", "list what is in order, too"}, CXTRAIN_MEMBER(all));
   add_for("plan info",
           {"hardware", "plan: for the hardware in this file; info (no FILE): print the hardware", "FILE"},
           CXTRAIN_MEMBER(hardware_file));

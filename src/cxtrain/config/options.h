@@ -118,6 +118,21 @@ struct WeightsOptions {
   bool operator==(const WeightsOptions&) const = default;
 };
 
+/// What a batch job asks Slurm for, in sbatch's words; empty: nothing.
+struct BatchJobOptions {
+  int nodes = 1;
+  std::optional<int> gpus_per_node = {};    ///< and as many ranks; absent: ranks on the CPU
+  std::optional<int> ntasks_per_node = {};  ///< ranks; absent: one for each GPU, else one
+  std::optional<int> cpus_per_task = {};
+  std::string time = "01:00:00";
+  std::string signal = "USR1@120";  ///< which signal a job gets, so many seconds before its time is over
+  std::string job_name = "cxtrain";
+  std::string partition, account, qos, constraint, mem, array;
+  bool submit = false;
+
+  bool operator==(const BatchJobOptions&) const = default;
+};
+
 struct Options {
   std::string subcommand = "fit";
   TrainerOptions trainer;
@@ -132,15 +147,18 @@ struct Options {
   /// Arguments of the ModelCheckpoint that a fit has by itself.
   NamedOptions checkpoint{"model_checkpoint", {}};
   std::optional<std::string> ckpt_path = {};  ///< last, best, auto, or a checkpoint's folder; absent: none
-  int max_restarts = 0;  ///< how often a fit that fails is started again
-  int min_ranks = 0;     ///< then a rank that fails again and again is left out while so many remain; 0: never
+  int max_restarts = 0;                       ///< how often a fit that fails is started again
+  int min_ranks = 0;  ///< then a rank that fails again and again is left out while so many remain; 0: never
   std::optional<std::uint64_t> seed = {};
   std::vector<std::string> plugins;
   double timeout_seconds = 1800;  ///< how long a collective may take before the job is ended
   bool quiet = false;             ///< warnings and errors only on the console
 
-  // plan and info
+  BatchJobOptions batch_job;  ///< of slurm-script
+
+  // plan, info and doctor
   bool json = false;
+  bool all = false;            ///< doctor: list what is in order, too
   std::string hardware_file;   ///< plan: the hardware to plan for; empty: this machine
   bool show_hardware = false;  ///< info: print the hardware only
   std::optional<int> plan_ranks = {};

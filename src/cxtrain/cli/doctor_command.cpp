@@ -1,0 +1,79 @@
+#include "cxtrain/cli/doctor_command.h"
+
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include <torch/headeronly/version.h>
+
+#include "cxtrain/base/log.h"
+#include "cxtrain/base/process.h"
+#include "cxtrain/doctor/gather.h"
+#include "cxtrain/doctor/report.h"
+#include "cxtrain/plugin/accelerator_library.h"
+#include "cxtrain/report/run_files.h"
+#include "cxtrain/trainer/resume.h"
+
+namespace cxtrain {
+namespace {
+
+/// NCCL's version, where the plan uses GPUs: "NCCL: 2.28.9 (headers 2.28.9)" -> 2.28.9.
+std::optional<std::vector<doctor::NcclFacts>> nccl_of(const Plan& plan) {
+  if (plan.accelerator != "gpu") return std::nullopt;
+  std::vector<doctor::NcclFacts> found;
+  constexpr std::string_view kPrefix = "NCCL: ";
+  for (const std::string& line : open_accelerator().versions()) {
+    if (!line.starts_with(kPrefix)) continue;
+    const std::string version = line.substr(kPrefix.size());
+    found.push_back({"", version.substr(0, version.find(' '))});
+  }
+  return found;
+}
+
+/// The checkpoint that `--ckpt_path last` would lead to, and those that are damaged.
+void find_resumable(Filesystem& files, const Options& options, doctor::Own& own) {
+  std::vector<std::string> damaged;
+  for (const std::string& run : version_dirs(files, options.trainer.default_root_dir)) {
+    const std::vector<FoundCheckpoint> found = checkpoints_of_run(files, run, options, damaged);
+    if (found.empty() && damaged.empty()) continue;
+    if (!found.empty()) own.resume_from = found[0].path;
+    break;
+  }
+  own.damaged = std::move(damaged);
+}
+
+}  // namespace
+
+int run_doctor(World& world, const Examined& examined, Filesystem& files, std::ostream& out) {
+  const Options& options = examined.options;
+  std::vector<Problem> problems = examined.plan.errors;
+  const auto look = [&](const char* option, const std::function<void()>& work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      problems.push_back({option, message_of(error), ""});
+    }
+  };
+  doctor::Own own;
+  own.plan = examined.plan;
+  own.hardware = examined.hardware;
+  own.data_workers = options.data.num_workers;
+  own.output_folder = options.trainer.default_root_dir;
+  own.data_path = options.data.path;
+  own.libtorch_version = TORCH_VERSION;
+  look("accelerator", [&] { own.nccl = nccl_of(examined.plan); });
+  look("data", [&] { own.data_fingerprint = examined.data_fingerprint(); });
+  look("ckpt_path", [&] { find_resumable(files, options, own); });
+  const doctor::Recording recording = doctor::gather(world, own);
+  doctor::Diagnosis diagnosis = doctor::diagnose(recording);
+  for (const Problem& problem : problems) doctor::add_refusal(problem, diagnosis);
+  // A rank alone may have had a problem.
+  const int status = static_cast<int>(world.max(diagnosis.exit_code));
+  if (status > diagnosis.exit_code && world.is_root())
+    log_error("another rank has found errors that rank 0 does not have (its log, or doctor on its node)");
+  if (world.is_root())
+    out << (options.json ? doctor::to_json(diagnosis, recording) + "\n"
+                         : doctor::to_text(diagnosis, options.all));
+  return status;
+}
+
+}  // namespace cxtrain

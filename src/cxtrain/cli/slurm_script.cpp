@@ -1,0 +1,304 @@
+#include "cxtrain/cli/slurm_script.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "cxtrain/cli/command_line.h"
+#include "cxtrain/cli/option_table.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr int kMostNodesOfJob = 100'000, kMostPerNode = 1024;
+
+/// `ABC`, `a-b,c`: sbatch and the script's lines of comments take it for one word.
+bool is_one_word(const std::string& text) {
+  return std::none_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isspace(c) != 0 || std::iscntrl(c) != 0 || c == '\'' || c == '"' || c == '\\';
+  });
+}
+
+/// A signal as sbatch has it, and when it is sent.
+struct TimedSignal {
+  std::string name;  ///< "USR1"
+  std::int64_t seconds = 0;
+};
+
+std::optional<std::int64_t> number_of(std::string_view digits) {
+  std::int64_t value = 0;
+  const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || rest != digits.data() + digits.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+/// USR1@120, SIGTERM@60.
+std::optional<TimedSignal> read_signal(const std::string& text) {
+  const std::size_t at = text.find('@');
+  if (at == 0 || at == std::string::npos) return std::nullopt;
+  const std::optional<std::int64_t> seconds = number_of(std::string_view(text).substr(at + 1));
+  std::string name = text.substr(0, at);
+  if (name.starts_with("SIG")) name = name.substr(3);
+  const bool letters =
+      std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+  if (!seconds || name.empty() || !letters) return std::nullopt;
+  return TimedSignal{name, *seconds};
+}
+
+void check_signal(const Options& options, std::vector<Problem>& problems) {
+  const std::string& typed = options.batch_job.signal;
+  const std::optional<TimedSignal> signal = read_signal(typed);
+  if (!signal) {
+    problems.push_back({"signal",
+                        "'" + shortened(typed, 40) + "' is no signal to the ranks and a number of seconds",
+                        "write --signal USR1@120"});
+    return;
+  }
+  const std::string requeue(word_of(options.trainer.requeue_signal));
+  if ("SIG" + signal->name != requeue && signal->name != "TERM" && signal->name != "INT") {
+    problems.push_back(
+        {"signal", "SIG" + signal->name + " is not the signal by which the ranks save, which is " + requeue,
+         "use --requeue_signal SIG" + signal->name + " as well, or --signal USR1@120"});
+  }
+  const std::optional<std::int64_t> time = seconds_of_time(options.batch_job.time);
+  if (!time) {
+    problems.push_back({"time",
+                        "'" + shortened(options.batch_job.time, 40) + "' is no time as sbatch reads it",
+                        "write HOURS:MINUTES:SECONDS, DAYS-HOURS, or a number of minutes"});
+  } else if (*time <= signal->seconds) {
+    problems.push_back({"time",
+                        options.batch_job.time + " is over before the " + std::to_string(signal->seconds) +
+                            " s of --signal: the ranks would save at once, and never get on",
+                        "ask for more time; a number alone means minutes"});
+  }
+}
+
+class ScriptWriter {
+ public:
+  void line(const std::string& text = "") { text_ += text + '\n'; }
+  void comment(const std::string& text) { line("# " + text); }
+  void ask(const std::string& option, const std::string& value) {
+    if (!value.empty()) line("#SBATCH --" + option + "=" + value);
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+std::string number(const std::optional<int>& value) { return value ? std::to_string(*value) : ""; }
+
+std::string count(int n, const std::string& thing) {
+  return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
+}
+
+void write_requests(const BatchJobOptions& job, ScriptWriter& script) {
+  script.ask("job-name", job.job_name);
+  script.ask("nodes", std::to_string(job.nodes));
+  script.ask("ntasks-per-node", std::to_string(ranks_per_node(job)));
+  if (job.gpus_per_node) {
+    script.comment("All GPUs of a node are shown to all its ranks, so that they reach each other.");
+    script.ask("gpus-per-node", number(job.gpus_per_node));
+  }
+  if (job.cpus_per_task) {
+    script.comment("A rank's loop, its data workers, and what feeds its GPU.");
+    script.ask("cpus-per-task", number(job.cpus_per_task));
+  }
+  script.ask("mem", job.mem);
+  script.ask("time", job.time);
+  script.ask("partition", job.partition);
+  script.ask("account", job.account);
+  script.ask("qos", job.qos);
+  script.ask("constraint", job.constraint);
+  script.ask("array", job.array);
+  script.comment(
+      "The ranks get this signal, so many seconds before the time is over: they save, and end with 75.");
+  script.ask("signal", job.signal);
+  script.comment(
+      "A job whose node fails, or that has to make way, starts again; its output goes on in the same file.");
+  script.line("#SBATCH --requeue");
+  script.line("#SBATCH --open-mode=append");
+  script.ask("output", job.array.empty() ? "slurm-%j.out" : "slurm-%A_%a.out");
+}
+
+}  // namespace
+
+int ranks_per_node(const BatchJobOptions& job) {
+  return job.ntasks_per_node.value_or(std::max(1, job.gpus_per_node.value_or(1)));
+}
+
+std::optional<std::int64_t> seconds_of_time(const std::string& text) {
+  const std::size_t dash = text.find('-');
+  std::string_view rest = text;
+  std::int64_t days = 0;
+  if (dash != std::string::npos) {
+    const auto number = number_of(rest.substr(0, dash));
+    if (!number) return std::nullopt;
+    days = *number;
+    rest.remove_prefix(dash + 1);
+  }
+  std::vector<std::int64_t> parts;
+  for (;;) {
+    const std::size_t colon = rest.find(':');
+    const auto number = number_of(rest.substr(0, colon));
+    if (!number || *number > 1'000'000) return std::nullopt;
+    parts.push_back(*number);
+    if (colon == std::string_view::npos) break;
+    rest.remove_prefix(colon + 1);
+  }
+  if (parts.size() > 3 || days > 1'000'000) return std::nullopt;
+  // Without days: minutes, minutes:seconds or hours:minutes:seconds; with them, from the hours on.
+  const bool from_hours = dash != std::string::npos || parts.size() == 3;
+  std::int64_t unit = from_hours ? 3600 : 60, seconds = days * 86'400;
+  for (const std::int64_t part : parts) {
+    seconds += part * unit;
+    unit /= 60;
+  }
+  return seconds;
+}
+
+void check_batch_job(const Options& options, std::vector<Problem>& problems) {
+  const BatchJobOptions& job = options.batch_job;
+  const auto check_count = [&](const char* option, const std::optional<int>& value, int most) {
+    if (!value || (*value >= 1 && *value <= most)) return;
+    problems.push_back(
+        {option,
+         std::to_string(*value) + (*value < 1 ? " is too small; the least is 1"
+                                              : " is too large; the most is " + std::to_string(most)),
+         ""});
+  };
+  check_count("nodes", job.nodes, kMostNodesOfJob);
+  check_count("gpus_per_node", job.gpus_per_node, kMostPerNode);
+  check_count("ntasks_per_node", job.ntasks_per_node, kMostPerNode);
+  check_count("cpus_per_task", job.cpus_per_task, kMostPerNode);
+  const std::pair<const char*, const std::string*> words[] = {
+      {"job_name", &job.job_name}, {"partition", &job.partition},
+      {"account", &job.account},   {"qos", &job.qos},
+      {"mem", &job.mem},           {"constraint", &job.constraint},
+      {"array", &job.array}};
+  for (const auto& [option, word] : words) {
+    if (!is_one_word(*word))
+      problems.push_back({option, "'" + shortened(*word, 40) + "' is not one word, as sbatch needs it", ""});
+  }
+  check_signal(options, problems);
+}
+
+WorldFacts world_of(const BatchJobOptions& job) {
+  WorldFacts facts;
+  facts.launched_by = LaunchedBy::srun;
+  facts.num_nodes = job.nodes;
+  facts.max_local_size = facts.local_size = ranks_per_node(job);
+  facts.size = job.nodes * facts.local_size;
+  return facts;
+}
+
+Hardware hardware_of(const BatchJobOptions& job) {
+  Hardware hardware;
+  Node& node = hardware.nodes.emplace_back();
+  node.hostname = "of the job";
+  node.cores = job.cpus_per_task.value_or(1) * ranks_per_node(job);
+  for (int i = 0; i < job.gpus_per_node.value_or(0); ++i) {
+    Gpu& gpu = node.gpus.emplace_back();
+    gpu.index = i;
+    gpu.uuid = "GPU-" + std::to_string(i);
+    gpu.name = "a GPU";
+  }
+  return hardware;
+}
+
+std::vector<std::string> options_of_fit(std::span<const char* const> args) {
+  std::vector<Problem> known;  // to whoever reads the command line
+  const Words words = sort_words(args, known);
+  std::vector<std::string> options;
+  for (const std::string& file : words.config_files) options.push_back(shell_quoted("--config=" + file));
+  for (const Setting& setting : words.settings) {
+    const OptionEntry* entry = find_option(setting.key);
+    if (entry != nullptr && (entry->commands == kSlurmScript || entry->key == "ckpt_path" ||
+                             entry->key == "trainer.default_root_dir"))
+      continue;
+    options.push_back(shell_quoted(setting.written.substr(0, setting.written.find('=')) + "=" +
+                                   setting.value.value_or("null")));
+  }
+  return options;
+}
+
+std::string shell_quoted(const std::string& word) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("-_=./,:@%+").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string slurm_script(const Options& options, const std::string& program,
+                         std::span<const std::string> fit) {
+  const BatchJobOptions& job = options.batch_job;
+  ScriptWriter script;
+  script.line("#!/bin/bash");
+  script.comment("Trains on " + count(job.nodes, "node") + " with " + count(ranks_per_node(job), "rank") +
+                 (job.nodes > 1 ? " each" : "") +
+                 "; goes on by itself after a preemption, a requeue or the end of its time.");
+  script.comment("Made by cxtrain_mpi slurm-script.");
+  script.line("#");
+  write_requests(job, script);
+  script.line();
+  script.line("program=" + shell_quoted(program));
+  // A folder that was not asked for is one for this job, which finds it again when it is requeued.
+  const std::string& root = options.trainer.default_root_dir;
+  const std::string of_job =
+      job.array.empty() ? "\"runs/$SLURM_JOB_ID\"" : "\"runs/${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\"";
+  script.line("folder=" + (root == Options{}.trainer.default_root_dir ? of_job
+                           : job.array.empty()                        ? shell_quoted(root)
+                                               : shell_quoted(root) + "/\"$SLURM_ARRAY_TASK_ID\""));
+  script.line("options=(");
+  for (const std::string& option : fit) script.line("  " + option);
+  script.line(")");
+  script.line();
+  script.comment("srun does not take this over by itself (since Slurm 22.05).");
+  script.line("if [ -n \"$SLURM_CPUS_PER_TASK\" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi");
+  script.line();
+  if (options.ckpt_path && *options.ckpt_path != "auto") {
+    script.comment("Begins with that checkpoint, and once requeued goes on with its own newest.");
+    script.line("from=" + shell_quoted(*options.ckpt_path));
+    script.line("if [ \"${SLURM_RESTART_COUNT:-0}\" -gt 0 ]; then from=auto; fi");
+  } else {
+    script.comment("The newest checkpoint of this job that is whole; none at its first start.");
+    script.line("from=auto");
+  }
+  script.line();
+  script.comment("What would go wrong is said first; errors end the job before it takes hours.");
+  script.line("srun --mpi=pmix \"$program\" doctor --default_root_dir \"$folder\" \"${options[@]}\"");
+  script.line("if [ $? = 2 ]; then exit 2; fi");
+  script.line();
+  if (options.max_restarts > 0) {
+    script.comment(
+        "Without srun: the program starts the ranks on the job's nodes itself, and again when they fail.");
+    script.line("\"$program\" fit --num_nodes " + std::to_string(job.nodes) + " --devices " +
+                std::to_string(ranks_per_node(job)) + " --ckpt_path \"$from\" \\");
+  } else {
+    script.line("srun --mpi=pmix --kill-on-bad-exit=1 \"$program\" fit --ckpt_path \"$from\" \\");
+  }
+  script.line("  --default_root_dir \"$folder\" \"${options[@]}\"");
+  script.line("status=$?");
+  script.line();
+  script.comment(
+      "75: saved, and wants to go on. 2 and 93 would end in the same way again. 130, 143: somebody ended "
+      "it.");
+  script.comment("Anything else may be a node that has gone: five more starts.");
+  const std::string id =
+      job.array.empty() ? "\"$SLURM_JOB_ID\"" : "\"${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\"";
+  script.line("case $status in");
+  script.line("  75) scontrol requeue " + id + " ;;");
+  script.line("  0 | 2 | 93 | 130 | 143) ;;");
+  script.line("  *) if [ \"${SLURM_RESTART_COUNT:-0}\" -lt 5 ]; then scontrol requeue " + id + "; fi ;;");
+  script.line("esac");
+  script.line("exit $status");
+  return script.take();
+}
+
+}  // namespace cxtrain

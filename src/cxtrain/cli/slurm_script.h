@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/config/options.h"
+#include "cxtrain/device/hardware.h"
+
+/// `cxtrain_mpi slurm-script`: a batch script for Slurm that trains, saves before it loses its nodes, is
+/// requeued and goes on.
+namespace cxtrain {
+
+/// The subcommand.
+inline constexpr const char* kSlurmScript = "slurm-script";
+
+/// Ranks of the job on each node.
+int ranks_per_node(const BatchJobOptions& job);
+
+/// Appends what no script could be written for: numbers that are too small, words with which sbatch would
+/// read another option, or several, and signals by which the ranks would not save in time.
+void check_batch_job(const Options& options, std::vector<Problem>& problems);
+
+/// The seconds of a time limit as sbatch reads it: "30" minutes, "30:00", "4:00:00", "1-0", "1-12:30",
+/// "1-12:30:00"; absent: it is none.
+std::optional<std::int64_t> seconds_of_time(const std::string& text);
+
+/// The job's world and what its nodes are known to have, to plan for: GPUs that nothing more is known of.
+WorldFacts world_of(const BatchJobOptions& job);
+Hardware hardware_of(const BatchJobOptions& job);
+
+/// The options of `fit` among the words after `slurm-script`, each as one word for a shell's command line,
+/// without those that the script sets itself where the user's would be in their way.
+std::vector<std::string> options_of_fit(std::span<const char* const> args);
+
+/// The script, for a job that `check_batch_job` takes. `program`: what the ranks run; `fit`:
+/// `options_of_fit`.
+std::string slurm_script(const Options& options, const std::string& program,
+                         std::span<const std::string> fit);
+
+/// A word as a shell reads it: itself, or in single quotes.
+std::string shell_quoted(const std::string& word);
+
+}  // namespace cxtrain

@@ -1,0 +1,102 @@
+#include "cxtrain/cli/slurm_submission.h"
+
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <ostream>
+#include <thread>
+#include <vector>
+
+#include "cxtrain/base/command.h"
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+namespace {
+
+/// How long Slurm's controller may take to answer.
+constexpr double kControllerSeconds = 60;
+constexpr std::chrono::seconds kLookAgain{1};
+
+CommandEnd ask_slurm(const std::vector<std::string>& words) { return run_command(words, kControllerSeconds); }
+
+/// "COMPLETED" of "... JobState=COMPLETED ..."; empty: it is not there.
+std::string field_of(const std::string& text, const std::string& name) {
+  const std::size_t at = (" " + text).find(" " + name + "=");
+  if (at == std::string::npos) return {};
+  const std::size_t begin = at + name.size() + 1, end = text.find_first_of(" \n", begin);
+  return text.substr(begin, end == std::string::npos ? end : end - begin);
+}
+
+bool has_ended(const std::string& state) {
+  constexpr std::array kGoesOn{"PENDING",  "CONFIGURING",  "RUNNING",      "SUSPENDED",    "COMPLETING",
+                               "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED",  "SIGNALING",    "STAGE_OUT",
+                               "STOPPED",  "RESIZING",     "SPECIAL_EXIT", "RESV_DEL_HOLD"};
+  for (const std::string_view each : kGoesOn) {
+    if (state == each) return false;
+  }
+  return true;
+}
+
+/// Prints what has come to a file since the last time.
+class Tail {
+ public:
+  Tail(std::string path, std::ostream& out) : path_(std::move(path)), out_(out) {}
+  void print() {
+    std::ifstream file(path_, std::ios::binary);
+    if (!file.seekg(at_)) return;  // there is none yet
+    std::array<char, 65536> part{};
+    while (file.read(part.data(), part.size()), file.gcount() > 0) {
+      out_.write(part.data(), file.gcount());
+      at_ += file.gcount();
+    }
+    out_.flush();
+  }
+
+ private:
+  std::string path_;
+  std::ostream& out_;
+  std::streamoff at_ = 0;
+};
+
+}  // namespace
+
+std::string submit_script(Filesystem& files, const std::string& path, const std::string& script) {
+  write_atomically(files, path, script);
+  const CommandEnd end = ask_slurm({"sbatch", "--parsable", path});
+  if (end.status != 0) {
+    throw Error(ExitCode::refused, "sbatch refuses " + path + ": " + shortened(end.output, 400));
+  }
+  // "12" or, in a federation, "12;cluster".
+  return end.output.substr(0, end.output.find_first_of(";\n"));
+}
+
+int follow_job(const std::string& job, const std::string& output, std::ostream& out) {
+  Tail tail(output, out);
+  std::string last;
+  for (;;) {
+    tail.print();
+    const CommandEnd shown = ask_slurm({"scontrol", "--oneliner", "show", "job", job});
+    const std::string state = field_of(shown.output, "JobState");
+    if (shown.status != 0 || state.empty())
+      throw Error(ExitCode::failure,
+                  "Slurm no longer knows job " + job + ": " + shortened(shown.output, 300));
+    if (state != last) {
+      const std::string reason = field_of(shown.output, "Reason");
+      out << "-- job " << job << ": " << state
+          << (reason.empty() || reason == "None" ? "" : " (" + reason + ")") << '\n'
+          << std::flush;
+      last = state;
+    }
+    if (has_ended(state)) {
+      tail.print();
+      const std::string code = field_of(shown.output, "ExitCode");  // "75:0", "0:9"
+      const int status = std::atoi(code.c_str());
+      const std::size_t colon = code.find(':');
+      const int signal = colon == std::string::npos ? 0 : std::atoi(code.c_str() + colon + 1);
+      return signal != 0 ? 128 + signal : status != 0 ? status : state == "COMPLETED" ? 0 : 1;
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,132 @@
+#include "cxtrain/cli/slurm_script.h"
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cxtrain/cli/command_line.h"
+#include "cxtrain/cli/commands.h"
+#include "support/catch.h"
+#include "support/own_strategies.h"
+
+namespace cxtrain::test {
+namespace {
+
+using Words = std::vector<const char*>;
+
+/// What `cxtrain_mpi slurm-script WORDS...` prints. Throws what it is refused for.
+std::string script_of(const Words& words) {
+  Words all{"slurm-script"};
+  all.insert(all.end(), words.begin(), words.end());
+  const ParsedCommandLine parsed = parse_command_line(all, read_text_file);
+  std::ostringstream out;
+  const int status =
+      run_slurm_script(parsed.options, all, "/opt/cx train/cxtrain_mpi", out, testing::own_strategies(), {});
+  CHECK(status == 0);
+  return out.str();
+}
+
+std::string refusal_of(const Words& words) {
+  try {
+    script_of(words);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST_CASE("a batch script asks Slurm for what was asked for") {
+  const std::string script =
+      script_of({"--nodes", "4", "--gpus-per-node=8", "--cpus-per-task", "12", "--time", "2-00:00:00",
+                 "--partition", "gpu", "--account", "abc", "--mem", "200G", "--signal", "USR1@300"});
+  for (const char* request :
+       {"--nodes=4", "--ntasks-per-node=8", "--gpus-per-node=8", "--cpus-per-task=12", "--time=2-00:00:00",
+        "--partition=gpu", "--account=abc", "--mem=200G", "--signal=USR1@300", "--requeue",
+        "--open-mode=append", "--output=slurm-%j.out", "--job-name=cxtrain"}) {
+    CHECK_THAT(script, contains("#SBATCH " + std::string(request) + "\n"));
+  }
+  CHECK(script.find("--qos") == std::string::npos);
+  CHECK_THAT(script, contains("program='/opt/cx train/cxtrain_mpi'\n"));
+  CHECK_THAT(script, contains("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK"));
+  CHECK_THAT(script, contains("srun --mpi=pmix --kill-on-bad-exit=1 \"$program\" fit "));
+  CHECK_THAT(script, contains("srun --mpi=pmix \"$program\" doctor "));
+  CHECK_THAT(script, contains("folder=\"runs/$SLURM_JOB_ID\"\n"));
+  CHECK_THAT(script, contains("75) scontrol requeue "));
+}
+
+TEST_CASE(
+    "a batch script trains with the options of fit that stood on the command line, whatever is in them") {
+  const std::string script =
+      script_of({"--model.hidden", "7", "--max_epochs=3", "--data.path", "it's a; $(folder)", "--nodes", "2",
+                 "--optimizer.lr", "null", "--ckpt_path", "runs/a b", "--default_root_dir", "my runs"});
+  CHECK_THAT(script, contains("options=(\n"
+                              "  --model.hidden=7\n"
+                              "  --max_epochs=3\n"
+                              "  '--data.path=it'\\''s a; $(folder)'\n"
+                              "  --optimizer.lr=null\n"
+                              ")\n"));
+  CHECK_THAT(script, contains("folder='my runs'\n"));
+  CHECK_THAT(script, contains("from='runs/a b'\n"));
+  CHECK_THAT(script, contains("-gt 0 ]; then from=auto; fi"));
+}
+
+TEST_CASE("each training of a job array has a folder of its own") {
+  CHECK_THAT(script_of({"--array", "0-9%2"}),
+             contains("folder=\"runs/${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\"\n"));
+  const std::string script = script_of({"--array", "1,2", "--default_root_dir", "out"});
+  CHECK_THAT(script, contains("folder=out/\"$SLURM_ARRAY_TASK_ID\"\n"));
+  CHECK_THAT(script, contains("#SBATCH --output=slurm-%A_%a.out\n"));
+  CHECK_THAT(script, contains("scontrol requeue \"${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\""));
+}
+
+TEST_CASE("a job that starts itself again is started without srun") {
+  const std::string script = script_of({"--nodes", "2", "--ntasks-per-node", "3", "--max_restarts", "5"});
+  CHECK_THAT(script, contains("\"$program\" fit --num_nodes 2 --devices 3 "));
+  CHECK(script.find("--kill-on-bad-exit") == std::string::npos);
+  CHECK_THAT(script, contains("  --max_restarts=5\n"));
+}
+
+TEST_CASE("a batch job that would be lost is refused before it is submitted") {
+  struct Row {
+    Words words;
+    const char* why;
+  };
+  const Row row = GENERATE(values<Row>({
+      {{"--nodes", "0"}, "nodes: 0 is too small"},
+      {{"--gpus_per_node", "-1"}, "gpus_per_node: -1 is too small"},
+      {{"--time", "soon"}, "time: 'soon' is no time as sbatch reads it"},
+      {{"--time", "2"}, "time: 2 is over before the 120 s of --signal"},
+      {{"--signal", "USR1"}, "signal: 'USR1' is no signal"},
+      {{"--signal", "B:USR1@60"}, "signal: 'B:USR1@60' is no signal to the ranks"},
+      {{"--signal", "USR2@60"}, "SIGUSR2 is not the signal by which the ranks save, which is SIGUSR1"},
+      {{"--partition", "a --exclusive"}, "partition: 'a --exclusive' is not one word"},
+      {{"--job-name", "a\nrm"}, "job_name: "},
+      {{"--max_epoch", "3"}, "max_epochs"},
+      {{"--nodes", "2", "--num_nodes", "3"}, "3 nodes asked for"},
+      {{"--gpus-per-node", "4", "--devices", "8"}, "devices"},
+      {{"--gpus-per-node", "4", "--strategy", "single"}, "single is one process"},
+      {{"--accelerator", "gpu"}, "a GPU was asked for"},
+  }));
+  CHECK_THAT(refusal_of(row.words), contains(row.why));
+}
+
+TEST_CASE("a signal that the ranks are told to save at is taken") {
+  CHECK_THAT(script_of({"--signal", "USR2@60", "--requeue_signal", "SIGUSR2"}),
+             contains("#SBATCH --signal=USR2@60\n"));
+  CHECK_THAT(script_of({"--signal", "SIGTERM@60"}), contains("#SBATCH --signal=SIGTERM@60\n"));
+}
+
+TEST_CASE("times are read as sbatch does") {
+  const auto minutes = [](double n) { return static_cast<std::int64_t>(60 * n); };
+  CHECK(seconds_of_time("30") == minutes(30));
+  CHECK(seconds_of_time("30:15") == minutes(30.25));
+  CHECK(seconds_of_time("4:00:00") == minutes(240));
+  CHECK(seconds_of_time("1-2") == minutes(26 * 60));
+  CHECK(seconds_of_time("1-2:30") == minutes(26 * 60 + 30));
+  CHECK(seconds_of_time("1-02:30:30") == minutes(26 * 60 + 30.5));
+  for (const char* wrong : {"", "-", "1-", ":", "1:", "1:2:3:4", "1h", "-5", "1.5", "99999999999999999999"})
+    CHECK_FALSE(seconds_of_time(wrong));
+}
+
+}  // namespace
+}  // namespace cxtrain::test
