@@ -57,8 +57,8 @@ int Job::run(const std::function<int()>& work, const std::function<std::string()
   } catch (...) {
     status = abort(where(), ExitCode::failure, "an exception that is no std::exception was thrown");
   }
-  // As soon as one rank has ended with a status that is not 0, srun --kill-on-bad-exit has the others end, too:
-  // this one is about to, and with its own status.
+  // As soon as one rank has ended with a status that is not 0, srun --kill-on-bad-exit has the others end,
+  // too: this one is about to, and with its own status.
   std::signal(SIGTERM, SIG_IGN);
   supervisor_.report(status);
   return status;
