@@ -156,7 +156,8 @@ TEST_CASE("a job whose starter is killed ends", "[restarts]") {
 
 TEST_CASE("of two jobs that go on in one folder the second is refused", "[restarts]") {
   const TempDir dir;
-  RunningProgram first(restarted(dir, 1, "--max_epochs 100000 "));
+  // It removes none, so that the second finds one whole.
+  RunningProgram first(restarted(dir, 1, "--max_epochs 100000 --checkpoint.save_top_k -1 "));
   REQUIRE(becomes_true([&] { return has_checkpoint(dir); }));
   const ProgramResult second =
       run_command(restarted(dir, 1, "--max_epochs 100000 --ckpt_path auto --timeout_seconds 4"));

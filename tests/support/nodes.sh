@@ -125,7 +125,7 @@ case ${1:-} in
     export OMPI_MCA_oob_tcp_keepalive_time=2 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=3
     export TMPDIR=/dev/shm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     enter n1 mpirun --mca plm rsh --mca plm_rsh_agent "$state/agent" --mca ras ^slurm --mca oob_tcp_if_include eth0 \
-      --mca btl_tcp_if_include eth0 --oversubscribe --bind-to none -x OMP_NUM_THREADS=1 "${@:2}"
+      --mca btl_tcp_if_include eth0 --mca mpi_yield_when_idle 1 --oversubscribe --bind-to none -x OMP_NUM_THREADS=1 "${@:2}"
     ;;
   cut) nsenter --target "$(holder "$2")" --net ip link set eth0 down ;;
   freeze) freeze_ranks "$2" ;;

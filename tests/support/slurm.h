@@ -18,7 +18,9 @@ class SlurmCluster : public SetUpByScript {
   /// A command that sees the cluster, in a folder: `srun ...`, `sbatch ...`.
   static ProgramResult run(const std::string& folder, const std::string& command, int deadline = 120) {
     return run_command("cd " + folder + " && export CXTRAIN=" + CXTRAIN_BIN_DIR + "/cxtrain_mpi " +
-                           "OMP_NUM_THREADS=1 OMPI_MCA_rmaps_base_oversubscribe=1 && " +
+                           "OMP_NUM_THREADS=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
+                           // The nodes share this machine's few cores.
+                           "OMPI_MCA_mpi_yield_when_idle=1 && " +
                            testcluster("run " + command),
                        deadline);
   }

@@ -51,7 +51,8 @@ void warn_of_shared_machine(const OnMachine& machine) {
   if (machine.nodes < 2) return;
   std::set<int> cores;
   for (const std::vector<int>& mask : machine.masks) cores.insert(mask.begin(), mask.end());
-  const bool crowded = machine.masks.size() > cores.size();
+  const bool crowded =
+      machine.masks.size() > cores.size() && std::getenv("OMPI_MCA_mpi_yield_when_idle") == nullptr;
   log_warning(std::to_string(machine.nodes) + " of the nodes are one machine, whose " +
               std::to_string(cores.size()) + " cores are divided among the " +
               std::to_string(machine.masks.size()) + " ranks there" +
