@@ -24,7 +24,8 @@ namespace cxtrain {
 ///     }
 ///
 /// An error on one rank ends all of them: it is logged with rank, host and step, and the job is aborted with
-/// its status.
+/// its status. When it returns, SIGTERM is ignored: launchers send it to ranks that leave a moment later than
+/// the first, and their status would be lost.
 int run_main(int argc, char** argv, const std::function<void(Registry&)>& register_components = {},
              const std::function<void(Trainer&)>& configure = {});
 
