@@ -75,7 +75,7 @@ def main():
         folder = pathlib.Path(name)
         probe, _ = training.run(folder / "probe", 5000)
         # Part of the time is lost to starts and repeated steps; it must not end before the kills do.
-        steps = int(5000 / probe["seconds"] * options.seconds * 0.8)
+        steps = int(5000 / probe["seconds"] * options.seconds * 0.72)
         began = time.monotonic()
         process = training.start(folder / "disturbed", steps, "--max_restarts", "1000000")
         kills = 0
