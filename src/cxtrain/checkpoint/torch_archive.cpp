@@ -270,8 +270,9 @@ class TensorFinder {
       fits = size >= 0 && stride >= 0 && std::max<std::int64_t>(size, 1) <= most / count;
       if (!fits || size <= 1) continue;
       count *= size;
-      fits = is_empty || stride <= (most - last) / (size - 1);
-      last += is_empty ? 0 : (size - 1) * stride;
+      if (is_empty) continue;
+      fits = stride <= (most - last) / (size - 1);
+      if (fits) last += (size - 1) * stride;
     }
     if (!fits || (!is_empty && last >= place.storage_elements))
       refuse("has a shape that its storage has no room for");
