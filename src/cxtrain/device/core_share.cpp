@@ -83,15 +83,23 @@ std::vector<int> parse_cores(std::string_view text) {
   return cores;
 }
 
-std::vector<int> core_shares(std::span<const std::vector<int>> masks) {
+std::vector<double> exact_core_shares(std::span<const std::vector<int>> masks) {
   std::map<int, int> ranks_of_core;
   for (const std::vector<int>& mask : masks) {
     for (const int core : mask) ++ranks_of_core[core];
   }
-  std::vector<int> shares;
+  std::vector<double> shares;
   for (const std::vector<int>& mask : masks) {
     double share = 0;
     for (const int core : mask) share += 1.0 / ranks_of_core[core];
+    shares.push_back(share);
+  }
+  return shares;
+}
+
+std::vector<int> core_shares(std::span<const std::vector<int>> masks) {
+  std::vector<int> shares;
+  for (const double share : exact_core_shares(masks)) {
     constexpr double kRounding = 1e-6;  // three thirds are a core
     shares.push_back(std::max(1, static_cast<int>(share + kRounding)));
   }

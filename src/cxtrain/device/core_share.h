@@ -24,6 +24,8 @@ std::string machine_id();
 /// mask has it. Four unbound ranks on 16 cores have 4 each, and so have four of which mpirun bound two each
 /// to a socket of 8. `masks`: those of the node's ranks.
 std::vector<int> core_shares(std::span<const std::vector<int>> masks);
+/// The same, with parts of cores: three ranks on one core have a third each.
+std::vector<double> exact_core_shares(std::span<const std::vector<int>> masks);
 
 /// What to say to the user where a rank has fewer cores than it has threads that always have work: the loop,
 /// its data workers, and on a GPU the one that feeds NCCL and autograd. Empty where it has enough.

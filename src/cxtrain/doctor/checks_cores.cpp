@@ -22,20 +22,19 @@ struct MaskedRank {
 
 std::vector<MaskedRank> masked(const std::vector<const RankFacts*>& ranks) {
   std::vector<MaskedRank> result;
-  std::map<int, int> ranks_of_core;
+  std::vector<std::vector<int>> masks;
   for (const RankFacts* rank : ranks) {
     MaskedRank one{rank, parse_cores(rank->cores)};
     if (one.cores.empty()) continue;
-    for (const int core : one.cores) ++ranks_of_core[core];
+    masks.push_back(one.cores);
     result.push_back(std::move(one));
   }
-  std::vector<std::vector<int>> masks;
-  for (MaskedRank& rank : result) {
-    for (const int core : rank.cores) rank.share += 1.0 / ranks_of_core[core];
-    masks.push_back(rank.cores);
+  const std::vector<double> shares = exact_core_shares(masks);
+  const std::vector<int> whole_shares = core_shares(masks);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i].share = shares[i];
+    result[i].whole_share = whole_shares[i];
   }
-  const std::vector<int> shares = core_shares(masks);
-  for (std::size_t i = 0; i < result.size(); ++i) result[i].whole_share = shares[i];
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "cxtrain/base/clock.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/doctor/probe.h"
 
@@ -20,10 +21,6 @@ using SteadyClockTime = std::chrono::steady_clock;
 
 double seconds_since(SteadyClockTime::time_point begin) {
   return std::chrono::duration<double>(SteadyClockTime::now() - begin).count();
-}
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 /// Where another process finds a file, and what tells it from every other file.
@@ -92,7 +89,7 @@ ClockFacts compare_clocks(World& world) {
     world.barrier();
     const auto begin = SteadyClockTime::now();
     world.barrier();
-    times[round] = wall_seconds();
+    times[round] = seconds_since_1970();
     durations[round] = seconds_since(begin);
   }
   std::ostringstream mine;

@@ -10,6 +10,7 @@
 #include <limits>
 #include <sstream>
 
+#include "cxtrain/device/core_share.h"
 #include "cxtrain/doctor/probe.h"
 
 namespace cxtrain::doctor {
@@ -95,7 +96,7 @@ std::optional<std::int64_t> memory_limit_of(const std::string& proc_cgroup, cons
 }
 
 void probe_machine(NodeFacts& facts) {
-  facts.boot_id = kernel_text("/proc/sys/kernel/random/boot_id");
+  facts.boot_id = machine_id();
   utsname system{};
   if (uname(&system) == 0) facts.kernel = system.release;
   if (const long cores = sysconf(_SC_NPROCESSORS_ONLN); cores > 0) facts.cores = static_cast<int>(cores);

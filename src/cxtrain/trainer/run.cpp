@@ -1,11 +1,11 @@
 #include "cxtrain/trainer/run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <utility>
 
 #include "cxtrain/accelerator/devices.h"
+#include "cxtrain/base/clock.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/tensor/host_bytes.h"
@@ -48,8 +48,7 @@ void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
   manifest.precision = parts.plan.precision;
   manifest.model = parts.options.model.name;
   manifest.data = data_fingerprint;
-  manifest.created =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  manifest.created = seconds_since_1970();
   if (parts.config_text != nullptr) manifest.config = *parts.config_text;
   manifest.log_dir = parts.log_dir;
   manifest.metrics = metrics.all();

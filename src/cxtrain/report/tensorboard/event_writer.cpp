@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <boost/crc.hpp>
-#include <chrono>
 
+#include "cxtrain/base/clock.h"
 #include "cxtrain/base/process.h"
 #include "event.pb.h"
 
@@ -25,10 +25,6 @@ std::uint32_t masked_crc(std::string_view data) {
   crc.process_bytes(data.data(), data.size());
   const std::uint32_t sum = crc.checksum();
   return (sum >> 15 | sum << 17) + 0xa282ead8U;
-}
-
-double seconds_since_1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 std::string events_path(Filesystem& files, const std::string& directory) {
