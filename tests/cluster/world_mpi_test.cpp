@@ -20,6 +20,14 @@ TEST_CASE("texts are gathered from the ranks of a node and from the nodes' first
   if (facts.local_rank == 0) CHECK(nodes[static_cast<std::size_t>(facts.node)] == own);
 }
 
+TEST_CASE("the root alone gets what is gathered there") {
+  World& world = test_world();
+  const std::string own(static_cast<std::size_t>(2 * world.rank()), 'x');  // none of rank 0
+  const std::vector<std::string> all = world.gather_root(own);
+  REQUIRE(static_cast<int>(all.size()) == (world.is_root() ? world.size() : 0));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) CHECK(all[rank] == std::string(2 * rank, 'x'));
+}
+
 TEST_CASE("ranks find out whether all have the same text") {
   World& world = test_world();
   CHECK(same_on_all_ranks(world, ""));

@@ -7,30 +7,20 @@
 
 #include "cxtrain/config/devices.h"
 #include "cxtrain/device/nvml.h"
+#include "device/fake_driver.h"
 #include "support/catch.h"
 #include "support/hidden_case.h"
 
 namespace cxtrain {
 namespace {
 
+using test::kFakeDriver;
+using test::Variable;
 using Uuids = std::vector<std::string>;
 
-constexpr const char* kFakeDriver = CXTRAIN_TEST_PLUGIN_DIR "/fake_nvml.so";
 const std::string kA = "GPU-0a0a0a0a-0a0a-0a0a-0a0a-0a0a0a0a0a0a",
                   kB = "GPU-0b0b0b0b-0b0b-0b0b-0b0b-0b0b0b0b0b0b",
                   kD = "MIG-0d0d0d0d-0d0d-0d0d-0d0d-0d0d0d0d0d0d";
-
-/// The environment has this variable while it lives.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
-  ~Variable() { unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
 
 /// This machine as it would be, with the fake driver and the fake NVML or without them.
 Hardware fake_machine(bool with_nvml, bool with_driver) {

@@ -13,7 +13,7 @@ namespace {
 
 int cuda_starts = 0;
 
-std::string cuda_setting(const char* name, const char* otherwise) {
+std::string setting(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
   return value == nullptr ? otherwise : value;
 }
@@ -25,7 +25,7 @@ struct FakeUuid {
 };
 
 /// The devices that are shown, as letters.
-std::string shown_devices() { return cuda_setting("FAKE_CUDA_SHOWS", "ab"); }
+std::string shown_devices() { return setting("FAKE_CUDA_SHOWS", "ab"); }
 
 }  // namespace
 
@@ -36,10 +36,10 @@ int fake_cuda_starts() { return cuda_starts; }
 int cuInit(unsigned int) {
   ++cuda_starts;
   while (std::getenv("FAKE_CUDA_HANGS") != nullptr) pause();
-  return std::stoi(cuda_setting("FAKE_CUDA_INIT", "0"));
+  return std::stoi(setting("FAKE_CUDA_INIT", "0"));
 }
 int cuDriverGetVersion(int* version) {
-  *version = std::stoi(cuda_setting("FAKE_CUDA_VERSION", "13000"));
+  *version = std::stoi(setting("FAKE_CUDA_VERSION", "13000"));
   return kCudaOk;
 }
 int cuGetErrorName(int status, const char** name) {

@@ -127,6 +127,18 @@ TEST_CASE("errors are told from warnings") {
         Severity::error);
 }
 
+TEST_CASE("GPUs reach each other's memory where that is known of all pairs") {
+  const auto found = [](const std::string& row) {
+    return found_by("gpu.peer_access", "gpu_node", R"({"/nodes/0/peer_access/0": )" + row + "}");
+  };
+  CHECK(found("[true, true, true, true, true, true, true, true]").severity == Severity::ok);
+  CHECK(found("[null, true, true, true, true, true, true, true]").severity == Severity::ok);
+  CHECK(found("[true, true, null, true, true, true, true, true]").severity == Severity::unknown);
+  const doctor::Finding wrong = found("[true, true, null, true, true, false, true, true]");
+  CHECK(wrong.severity == Severity::warning);
+  CHECK(wrong.found == "GPUs 0 and 5 do not reach each other's memory (gpu001)");
+}
+
 TEST_CASE("ranks, hosts and sizes are written for people") {
   CHECK(doctor::ranks_text({3}) == "rank 3");
   CHECK(doctor::ranks_text({8, 0, 1, 2, 3, 3}) == "ranks 0-3,8");

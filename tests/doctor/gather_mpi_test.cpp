@@ -41,7 +41,7 @@ doctor::Own own_facts(const std::string& folder) {
   return own;
 }
 
-TEST_CASE("every rank gets the same facts of all ranks and nodes") {
+TEST_CASE("the root gets the facts of all ranks and nodes") {
   const SharedDir dir;
   doctor::Own own = own_facts(dir.path());
   own.plugin_hashes["of rank"] = std::to_string(test_world().rank());
@@ -50,8 +50,10 @@ TEST_CASE("every rank gets the same facts of all ranks and nodes") {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   CHECK(seconds.count() < 20);  // 3 where ranks have cores of their own
 
-  const std::string mine = to_json(world);
-  for (const std::string& other : test_world().all_gather(mine)) CHECK(other == mine);
+  if (!test_world().is_root()) {
+    CHECK(world.ranks.empty());
+    return;
+  }
   const int size = test_world().size();
   CHECK(world.job.world_size == size);
   REQUIRE(static_cast<int>(world.ranks.size()) == size);
@@ -72,6 +74,7 @@ TEST_CASE("every rank gets the same facts of all ranks and nodes") {
 TEST_CASE("what ranks find out together is there") {
   const SharedDir dir;
   const doctor::Recording world = gather(test_world(), own_facts(dir.path()));
+  if (!test_world().is_root()) return;
   const bool several = test_world().size() > 1;
   CHECK(world.job.reduce_seconds.has_value() == several);
   CHECK(world.job.small_reduce_seconds.has_value() == several);
@@ -90,19 +93,21 @@ TEST_CASE("what ranks find out together is there") {
     CHECK(std::abs(other.clock_offset.value_or(0)) <= other.clock_error.value_or(0) + kDigits);
     CHECK(other.clock_error.value_or(0) < 10);
   }
-  if (test_world().is_root()) CHECK(std::filesystem::is_empty(dir.path()));
+  CHECK(std::filesystem::is_empty(dir.path()));
 }
 
 TEST_CASE("the facts of a good world give no error") {
   const SharedDir dir;
-  const doctor::Recording world = gather(test_world(), own_facts(dir.path()));
-  const doctor::Diagnosis diagnosis = doctor::diagnose(world);
-  INFO(to_text(diagnosis, true));
-  CHECK(diagnosis.count(doctor::Severity::error) == 0);
+  const doctor::Recording good = gather(test_world(), own_facts(dir.path()));
   doctor::Own own = own_facts(dir.path());
   if (test_world().rank() == test_world().size() - 1) own.data_fingerprint = "other";
+  const doctor::Recording bad = gather(test_world(), own);
+  if (!test_world().is_root()) return;
+  const doctor::Diagnosis diagnosis = doctor::diagnose(good);
+  INFO(to_text(diagnosis, true));
+  CHECK(diagnosis.count(doctor::Severity::error) == 0);
   bool found = false;
-  for (const doctor::Finding& finding : doctor::diagnose(gather(test_world(), own)).findings)
+  for (const doctor::Finding& finding : doctor::diagnose(bad).findings)
     found = found || (finding.check == "same.data" && finding.severity == doctor::Severity::error);
   CHECK(found == (test_world().size() > 1));
 }
@@ -111,6 +116,7 @@ TEST_CASE("a folder that a rank cannot have is no obstacle to the others") {
   doctor::Own own = own_facts("/proc/none");
   own.data_path = "/none";
   const doctor::Recording world = gather(test_world(), own);
+  if (!test_world().is_root()) return;
   CHECK(world.nodes[0].output->writable == false);
   CHECK_FALSE(world.nodes[0].output->sees_root.has_value());
   CHECK(world.nodes[0].data->exists == false);

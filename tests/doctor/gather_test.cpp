@@ -9,7 +9,10 @@
 #include <functional>
 
 #include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/device/nvml.h"
 #include "cxtrain/doctor/probe.h"
+#include "device/fake_driver.h"
+#include "doctor/worlds_support.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 
@@ -27,7 +30,10 @@ class TwoRanks final : public World {
   std::uint64_t end_any() override { return 0; }
   void sum(std::span<double>) override {}
   std::vector<std::string> all_gather(std::string_view text) override { return {other_, std::string(text)}; }
-  std::vector<std::string> gather_node(std::string_view text) override { return {std::string(text)}; }
+  std::vector<std::string> gather_root(std::string_view) override { return {}; }
+  std::vector<std::string> gather_node(std::string_view text) override {
+    return facts().num_nodes == 1 ? all_gather(text) : std::vector{std::string(text)};
+  }
   std::string broadcast(std::string, int) override { return other_; }
   void set_timeout(double, std::function<std::string()>) override {}
   void abort(int) noexcept override {}
@@ -69,7 +75,7 @@ TEST_CASE("memory is mapped where it is the one that a rank of the node has made
   const std::string own =
       std::to_string(getpid()) + " " + std::to_string(file.get()) + " " + std::to_string(status.st_dev) + " ";
   const auto maps = [](const std::string& other, bool same_node) {
-    TwoRanks world("0 " + other, same_node);
+    TwoRanks world(other, same_node);
     return doctor::maps_memory_of_next(world);
   };
   CHECK(maps(own + std::to_string(status.st_ino), true) == true);
@@ -130,6 +136,90 @@ TEST_CASE("a process alone gathers what there is without MPI") {
   CHECK_FALSE(facts.nodes[0].data.has_value());
   CHECK_FALSE(facts.nodes[0].clock_offset.has_value());
   CHECK(std::filesystem::is_empty(dir.path()));
+}
+
+/// What a rank alone gathers that is to train on GPUs 0 and 1 of this driver.
+doctor::Recording gather_with(const std::string& driver) {
+  const TempDir dir;
+  doctor::Own own;
+  own.output_folder = dir.path();
+  own.nvml = driver.c_str();
+  own.plan.accelerator = "gpu";
+  Node node;
+  node.gpus = read_gpus_from_nvml(driver.c_str());
+  RankPlan rank;
+  rank.uuids = {node.gpus.at(0).uuid, node.gpus.at(1).uuid};
+  own.plan.ranks = {rank};
+  own.hardware.nodes = {node};
+  SoloWorld world;
+  return doctor::gather(world, own);
+}
+
+doctor::Severity severity_in(const doctor::Recording& world, const std::string& check) {
+  return finding_of(doctor::diagnose(world), check).severity;
+}
+
+TEST_CASE("what NVML tells of the GPUs' health is gathered and judged") {
+  using Row = std::vector<std::optional<bool>>;
+  const Variable errors("FAKE_NVML_ECC_ERRORS", "3"), clocks("FAKE_NVML_CLOCKS", "64"),
+      writes("FAKE_NVML_WRITES", "4");
+  const doctor::Recording world = gather_with(kFakeDriver);
+  const doctor::NodeFacts& node = world.nodes.at(0);
+  REQUIRE(node.gpus->size() == 5);
+  CHECK(node.gpus->at(0).compute_mode == "default");
+  CHECK(node.gpus->at(0).ecc_uncorrected == 3);
+  CHECK(node.gpus->at(0).throttled_by == std::vector<std::string>{"hw_thermal_slowdown"});
+  CHECK(node.gpus->at(1).compute_mode == "exclusive_process");
+  CHECK_FALSE(node.gpus->at(1).ecc_uncorrected.has_value());
+  CHECK_FALSE(node.gpus->at(1).throttled_by.has_value());
+  CHECK_FALSE(node.driver_version.empty());
+  REQUIRE(node.peer_access.has_value());
+  REQUIRE(node.peer_access->size() == 5);
+  CHECK((node.peer_access->at(0) == Row{true, false, {}, {}, {}}));
+  CHECK((node.peer_access->at(1) == Row{true, true, {}, {}, {}}));
+  CHECK((node.peer_access->at(4) == Row{{}, {}, {}, {}, true}));
+  CHECK(severity_in(world, "gpu.ecc") == doctor::Severity::error);
+  CHECK(severity_in(world, "gpu.throttled") == doctor::Severity::warning);
+  CHECK(severity_in(world, "gpu.peer_access") == doctor::Severity::warning);
+  CHECK(severity_in(world, "gpu.compute_mode") == doctor::Severity::error);  // taken by processes
+}
+
+TEST_CASE("a driver that does not tell of the GPUs' health leaves it unknown") {
+  const TempDir dir;
+  const doctor::Recording world = gather_with(driver_without(
+      {"nvmlDeviceGetComputeMode", "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetCurrentClocksEventReasons",
+       "nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetP2PStatus"},
+      dir));
+  const doctor::NodeFacts& node = world.nodes.at(0);
+  REQUIRE(node.gpus->size() == 5);
+  for (const doctor::GpuFacts& gpu : *node.gpus) {
+    CHECK(gpu.compute_mode.empty());
+    CHECK_FALSE(gpu.ecc_uncorrected.has_value());
+    CHECK_FALSE(gpu.throttled_by.has_value());
+  }
+  CHECK_FALSE(node.peer_access.has_value());
+  for (const char* check : {"gpu.ecc", "gpu.throttled", "gpu.peer_access", "gpu.compute_mode"}) {
+    INFO(check);
+    CHECK(to_string(severity_in(world, check)) == "unknown");
+  }
+}
+
+TEST_CASE("GPUs that NVML does not know keep what CUDA tells of them") {
+  doctor::NodeFacts node;
+  node.driver_version = "590.10";
+  node.gpus.emplace(1);
+  node.gpus->at(0).uuid = "GPU-unknown";
+  node.gpus->at(0).compute_mode = "exclusive_process";
+  for (const char* library : {kFakeDriver, "libno_such_driver.so.1"}) {
+    doctor::probe_gpus(node, library);
+    CHECK(node.gpus->at(0).compute_mode == "exclusive_process");
+    CHECK_FALSE(node.gpus->at(0).ecc_uncorrected.has_value());
+    CHECK_FALSE(node.peer_access.has_value());
+    CHECK(node.driver_version == "590.10");
+  }
+  node.driver_version.clear();
+  doctor::probe_gpus(node, kFakeDriver);
+  CHECK(node.driver_version == "580.65.06");
 }
 
 }  // namespace

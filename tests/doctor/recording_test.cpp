@@ -32,12 +32,14 @@ TEST_CASE("a recording comes back as it was") {
 TEST_CASE("every kind of fact keeps its value") {
   const doctor::Recording world =
       parsed(R"({"job": {"launcher": "srun", "allocation": {"job": "7", "nodes": 2}},
-      "nodes": [{"host": "a", "load": 0.25, "peer_access": [[true, false], [false, true]], "infiniband": [],
+      "nodes": [{"host": "a", "load": 0.25, "peer_access": [[true, false], [null, true]], "infiniband": [],
                  "output": {"path": "/x", "writable": false}}],
       "ranks": [{"rank": 3, "core_bytes": -1, "environment": {"A": "1"}, "nccl": [{"path": "p", "version": "2"}]}]})");
   CHECK(world.job.allocation->nodes == 2);
   CHECK(world.nodes[0].load == 0.25);
-  CHECK_FALSE(world.nodes[0].peer_access->at(0).at(1));
+  CHECK(world.nodes[0].peer_access->at(0).at(1) == false);
+  CHECK_FALSE(world.nodes[0].peer_access->at(1).at(0).has_value());
+  CHECK_THAT(to_json(world), contains("[[true,false],[null,true]]"));
   CHECK(world.nodes[0].infiniband->empty());
   CHECK_FALSE(world.nodes[0].interfaces.has_value());
   CHECK(world.nodes[0].output->writable == false);

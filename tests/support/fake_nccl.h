@@ -74,6 +74,9 @@ class ScriptedWorld final : public World {
     answer[static_cast<std::size_t>(rank())] = text;
     return answer;
   }
+  std::vector<std::string> gather_root(std::string_view text) override {
+    return is_root() ? all_gather(text) : std::vector<std::string>();
+  }
   std::vector<std::string> gather_node(std::string_view text) override { return {std::string(text)}; }
   std::string broadcast(std::string text, int root) override { return root == rank() ? text : from_root; }
   void set_timeout(double seconds, std::function<std::string()>) override { watchdog_.set_timeout(seconds); }

@@ -64,7 +64,8 @@ int run_doctor(World& world, const Examined& examined, Filesystem& files, std::o
   look("data", [&] { own.data_fingerprint = examined.data_fingerprint(); });
   look("ckpt_path", [&] { find_resumable(files, options, own); });
   const doctor::Recording recording = doctor::gather(world, own);
-  doctor::Diagnosis diagnosis = doctor::diagnose(recording);
+  doctor::Diagnosis diagnosis;
+  if (world.is_root()) diagnosis = doctor::diagnose(recording);
   for (const Problem& problem : problems) doctor::add_refusal(problem, diagnosis);
   // A rank alone may have had a problem.
   const int status = static_cast<int>(world.max(diagnosis.exit_code));

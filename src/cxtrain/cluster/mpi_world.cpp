@@ -35,7 +35,8 @@ struct NodeRecord {
 };
 
 /// Of every node.
-std::vector<NodeRecord> exchange_records(const MpiComm& comm, const WorldFacts& facts, const NodeSocket& socket) {
+std::vector<NodeRecord> exchange_records(const MpiComm& comm, const WorldFacts& facts,
+                                         const NodeSocket& socket) {
   static_assert(std::is_trivially_copyable_v<NodeRecord>);
   std::vector<NodeRecord> records(static_cast<std::size_t>(facts.num_nodes));
   if (facts.local_rank == 0) {
@@ -95,27 +96,40 @@ WorldFacts collect_facts(const MpiComm& comm, const MpiComm& node_comm, int lowe
   return facts;
 }
 
+/// Texts that lie one behind the other, of ranks in their order.
+struct Gathered {
+  explicit Gathered(std::vector<int> lengths_of_ranks)
+      : lengths(std::move(lengths_of_ranks)), offsets(lengths.size()) {
+    std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
+    if (!lengths.empty()) texts.resize(static_cast<std::size_t>(offsets.back() + lengths.back()));
+  }
+  std::vector<std::string> split() const {
+    std::vector<std::string> each;
+    for (std::size_t i = 0; i < lengths.size(); ++i)
+      each.push_back(
+          texts.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));
+    return each;
+  }
+
+  std::vector<int> lengths, offsets;
+  std::string texts;
+};
+
+constexpr const char* kGathering = "a gathering of all ranks";
+
 /// The text of every rank of a communicator, in their order.
 std::vector<std::string> gather_texts(const MpiComm& comm, std::string_view text) {
-  constexpr const char* kOperation = "a gathering of all ranks";
-  const auto ranks = static_cast<std::size_t>(comm.size());
   const int length = static_cast<int>(text.size());
-  std::vector<int> lengths(ranks), offsets(ranks);
-  comm.call(kOperation, [&](MPI_Comm all) {
+  std::vector<int> lengths(static_cast<std::size_t>(comm.size()));
+  comm.call(kGathering, [&](MPI_Comm all) {
     return MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, all);
   });
-  std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
-  std::string texts(static_cast<std::size_t>(offsets.back() + lengths.back()), '\0');
-  comm.call(kOperation, [&](MPI_Comm all) {
-    return MPI_Allgatherv(text.data(), length, MPI_CHAR, texts.data(), lengths.data(), offsets.data(),
-                          MPI_CHAR, all);
+  Gathered gathered(std::move(lengths));
+  comm.call(kGathering, [&](MPI_Comm all) {
+    return MPI_Allgatherv(text.data(), length, MPI_CHAR, gathered.texts.data(), gathered.lengths.data(),
+                          gathered.offsets.data(), MPI_CHAR, all);
   });
-  std::vector<std::string> result;
-  for (std::size_t i = 0; i < ranks; ++i) {
-    result.push_back(
-        texts.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));
-  }
-  return result;
+  return gathered.split();
 }
 
 }  // namespace
@@ -204,6 +218,20 @@ void MpiWorld::sum(std::span<double> values) {
 }
 
 std::vector<std::string> MpiWorld::all_gather(std::string_view text) { return gather_texts(comm(), text); }
+
+std::vector<std::string> MpiWorld::gather_root(std::string_view text) {
+  const int length = static_cast<int>(text.size());
+  std::vector<int> lengths(is_root() ? static_cast<std::size_t>(size()) : 0);
+  comm().call(kGathering, [&](MPI_Comm all) {
+    return MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, all);
+  });
+  Gathered gathered(std::move(lengths));
+  comm().call(kGathering, [&](MPI_Comm all) {
+    return MPI_Gatherv(text.data(), length, MPI_CHAR, gathered.texts.data(), gathered.lengths.data(),
+                       gathered.offsets.data(), MPI_CHAR, 0, all);
+  });
+  return gathered.split();
+}
 
 std::vector<std::string> MpiWorld::gather_node(std::string_view text) {
   return gather_texts(node_comm(), text);

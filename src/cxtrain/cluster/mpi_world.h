@@ -26,6 +26,7 @@ class MpiWorld final : public World {
   std::uint64_t end_any() override;
   void sum(std::span<double> values) override;
   std::vector<std::string> all_gather(std::string_view text) override;
+  std::vector<std::string> gather_root(std::string_view text) override;
   std::vector<std::string> gather_node(std::string_view text) override;
   std::string broadcast(std::string text, int root) override;
   void set_timeout(double seconds, std::function<std::string()> where) override;

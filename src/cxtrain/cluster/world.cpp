@@ -28,10 +28,11 @@ int number_in(const char* name) {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-/// "<exit status> <message>", or "0 <text>".
-std::string outcome_of(const std::function<std::string()>& work) {
+/// "<exit status> <message>"; "0" where nothing was thrown.
+std::string outcome_of(const std::function<void()>& work) {
   try {
-    return "0 " + work();
+    work();
+    return "0";
   } catch (const std::exception& error) {
     return std::to_string(static_cast<int>(code_of(error))) + " " + message_of(error);
   } catch (...) {
@@ -39,16 +40,14 @@ std::string outcome_of(const std::function<std::string()>& work) {
   }
 }
 
-bool has_failed(const std::string& outcome) { return !outcome.starts_with("0 "); }
-
-std::string text_of(const std::string& outcome) { return outcome.substr(outcome.find(' ') + 1); }
+bool has_failed(const std::string& outcome) { return outcome != "0"; }
 
 /// Where a rank has failed, what the first of them says.
 void throw_first_failure(const std::vector<std::string>& outcomes) {
   const auto failed = std::find_if(outcomes.begin(), outcomes.end(), has_failed);
   if (failed == outcomes.end()) return;
   const auto code = static_cast<ExitCode>(std::stoi(*failed));
-  std::string message = text_of(*failed);
+  std::string message = failed->substr(failed->find(' ') + 1);
   if (std::any_of(outcomes.begin(), outcomes.end(), [&](const auto& text) { return text != *failed; })) {
     message = "rank " + std::to_string(failed - outcomes.begin()) + ": " + message;
   }
@@ -120,13 +119,6 @@ std::unique_ptr<World> make_world(double timeout_seconds) {
   return world;
 }
 
-std::vector<std::string> gather_agreed(World& world, const std::function<std::string()>& work) {
-  std::vector<std::string> outcomes = world.all_gather(outcome_of(work));
-  throw_first_failure(outcomes);
-  for (std::string& outcome : outcomes) outcome = text_of(outcome);
-  return outcomes;
-}
-
 bool same_on_all_ranks(World& world, std::string_view text) {
   const std::uint64_t hash = std::hash<std::string_view>{}(text);
   // No bit is set on one rank and not on another.
@@ -134,7 +126,7 @@ bool same_on_all_ranks(World& world, std::string_view text) {
 }
 
 void run_agreed(World& world, const std::function<void()>& work) {
-  const std::string outcome = outcome_of([&] { return work(), std::string(); });
+  const std::string outcome = outcome_of(work);
   if (world.any(has_failed(outcome) ? 1 : 0) == 0) return;
   throw_first_failure(world.all_gather(outcome));
 }

@@ -58,6 +58,8 @@ class World {
   virtual void sum(std::span<double> values) = 0;
   /// Every rank's text, in rank order. Grows with the ranks: for what each of them must know of each other.
   virtual std::vector<std::string> all_gather(std::string_view text) = 0;
+  /// The same at the root, which alone gets it; the others get nothing.
+  virtual std::vector<std::string> gather_root(std::string_view text) = 0;
   /// The texts of this node's ranks, in their order.
   virtual std::vector<std::string> gather_node(std::string_view text) = 0;
   /// The text of each node's first rank; what the others pass is not looked at.
@@ -114,8 +116,6 @@ class AgreedError : public Error {
 /// Error on any, all throw one AgreedError with the message (naming the ranks where not all have it).
 /// Collective.
 void run_agreed(World& world, const std::function<void()>& work);
-/// The same for work that returns a text: gives every rank's, in rank order. Collective.
-std::vector<std::string> gather_agreed(World& world, const std::function<std::string()>& work);
 
 /// Whether every rank passes the same text; 16 bytes of each rank travel, however long it is. Collective.
 bool same_on_all_ranks(World& world, std::string_view text);
@@ -131,6 +131,7 @@ class SoloWorld final : public World {
   std::uint64_t end_any() override { return begun_; }
   void sum(std::span<double>) override {}
   std::vector<std::string> all_gather(std::string_view text) override { return {std::string(text)}; }
+  std::vector<std::string> gather_root(std::string_view text) override { return {std::string(text)}; }
   std::vector<std::string> gather_node(std::string_view text) override { return {std::string(text)}; }
   std::string broadcast(std::string text, int) override { return text; }
   void set_timeout(double seconds, std::function<std::string()> where) override;

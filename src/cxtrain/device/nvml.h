@@ -21,6 +21,9 @@ std::vector<Gpu> read_gpus_from_nvml(const char* library = kNvmlLibrary);
 /// The newest CUDA that the driver runs, "13.0"; empty where it does not tell.
 std::string cuda_version_from_nvml(const char* library = kNvmlLibrary);
 
+/// The driver's own version, "580.65.06"; empty where it does not tell.
+std::string driver_version_from_nvml(const char* library = kNvmlLibrary);
+
 /// How a GPU is doing at the moment, whoever uses it; not-a-number for what it does not tell.
 struct GpuSample {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();

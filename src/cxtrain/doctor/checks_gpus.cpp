@@ -182,26 +182,28 @@ Findings find_no_peer_access(const Recording& world) {
     }
     if (!node.gpus || !node.peer_access) continue;
     std::string pair;
+    bool all_known = true;
     const std::size_t count = std::min(node.gpus->size(), node.peer_access->size());
     for (std::size_t i = 0; i < count; ++i) {
-      const std::vector<bool>& row = (*node.peer_access)[i];
+      const auto& row = (*node.peer_access)[i];
       for (std::size_t j = 0; j < std::min(count, row.size()); ++j) {
-        if (i != j && !row[j] && pair.empty() && planned.contains((*node.gpus)[i].uuid) &&
-            planned.contains((*node.gpus)[j].uuid))
-          pair = "GPUs " + std::to_string((*node.gpus)[i].index) + " and " +
-                 std::to_string((*node.gpus)[j].index);
+        const GpuFacts &from = (*node.gpus)[i], &to = (*node.gpus)[j];
+        if (i == j || !planned.contains(from.uuid) || !planned.contains(to.uuid)) continue;
+        all_known = all_known && row[j].has_value();
+        if (pair.empty() && !row[j].value_or(true))
+          pair = "GPUs " + std::to_string(from.index) + " and " + std::to_string(to.index);
       }
     }
-    if (pair.empty())
+    if (!pair.empty())
+      tally.wrong(pair + " do not reach each other's memory", node);
+    else if (all_known)
       tally.fine();
-    else
-      tally.wrong(pair + " cannot read each other's memory", node);
   }
   return tally.result(
       Severity::warning,
       "see nvidia-smi topo -m; in a virtual machine ask for pass-through without ACS, and switch "
       "ACS off in the firmware",
-      "which GPUs read each other's memory");
+      "which GPUs reach each other's memory");
 }
 
 /// The slowest GPU sets the pace, the smallest the batch.

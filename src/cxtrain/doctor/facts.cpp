@@ -176,7 +176,9 @@ class FactWriter {
 
   template <class T>
   static Json json_of(T& value) {
-    if constexpr (is_list<T>) {
+    if constexpr (is_optional<T>) {
+      return value ? json_of(*value) : Json();
+    } else if constexpr (is_list<T>) {
       Json list = Json::array();
       for (auto&& element : value) list.push_back(json_of(element));
       return list;
@@ -189,8 +191,6 @@ class FactWriter {
       return std::move(writer.object_);
     }
   }
-  /// vector<bool> hands out values.
-  static Json json_of(std::vector<bool>& values) { return Json(values); }
 
  private:
   Json object_ = Json::object();
@@ -212,7 +212,7 @@ class FactReader {
   template <class T>
   void read(T& value) {
     if constexpr (is_optional<T>) {
-      read(value.emplace());
+      if (!json_.is_null()) read(value.emplace());
     } else if constexpr (is_list<T>) {
       if (!json_.is_array()) refuse("a list");
       value.clear();

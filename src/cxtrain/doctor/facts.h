@@ -51,8 +51,10 @@ struct GpuFacts {
   std::optional<int> processes, utilization;  ///< utilization in percent
   std::string compute_mode;
   std::string mig;  ///< none, divided or instance
+  /// Memory errors that could not be corrected, since the driver was loaded.
   std::optional<std::int64_t> ecc_uncorrected;
-  /// Why its clocks are lower than they could be, in NVML's words ("hw_thermal_slowdown").
+  /// Why its clocks are lower than they could be, in NVML's words ("hw_thermal_slowdown"). Harmless reasons
+  /// ("gpu_idle") may be left out.
   std::optional<std::vector<std::string>> throttled_by;
 };
 
@@ -86,8 +88,9 @@ struct NodeFacts {
   std::optional<std::int64_t> swap_total, swap_used;
   std::optional<double> load;  ///< runnable processes, a minute's mean
   std::optional<std::vector<GpuFacts>> gpus;
-  /// Whether GPU i reads the memory of GPU j, in the order of `gpus`.
-  std::optional<std::vector<std::vector<bool>>> peer_access;
+  /// Whether GPU i reads and writes the memory of GPU j, in the order of `gpus`; null in JSON for a pair that
+  /// is not known.
+  std::optional<std::vector<std::vector<std::optional<bool>>>> peer_access;
   std::string driver_version;  ///< "580.65.06"
   std::string cuda_version;    ///< the newest CUDA that the driver runs
   std::string cuda_failure;    ///< why CUDA cannot start there; empty: nothing is known to prevent it

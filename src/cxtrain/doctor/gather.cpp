@@ -106,6 +106,7 @@ NodeFacts own_node_facts(const World& world, const Own& own) {
     facts.cuda_failure = node->cuda_failure;
     facts.gpus.emplace();
     for (const Gpu& gpu : node->gpus) facts.gpus->push_back(gpu_facts(gpu));
+    try_probe("GPUs", [&] { probe_gpus(facts, own.nvml); });
   }
   return facts;
 }
@@ -166,7 +167,7 @@ Recording gather(World& world, const Own& own) {
   if (first_of_node) mine.nodes.push_back(std::move(node));
 
   Recording all;
-  const std::vector<std::string> texts = world.all_gather(to_json(mine));
+  const std::vector<std::string> texts = world.gather_root(to_json(mine));
   for (std::size_t i = 0; i < texts.size(); ++i) {
     Recording one = parse_recording(texts[i], "of rank " + std::to_string(i));
     if (i == 0) all.job = std::move(one.job);

@@ -8,6 +8,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/device/hardware.h"
+#include "cxtrain/device/nvml.h"
 #include "cxtrain/doctor/facts.h"
 
 /// How the facts of a running world come together.
@@ -26,11 +27,13 @@ struct Own {
   std::string libtorch_version;
   std::string resume_from;  ///< the checkpoint that `--ckpt_path last` leads to; empty: none
   std::optional<std::vector<std::string>> damaged;  ///< checkpoints that are; absent: nobody looked
+  const char* nvml = kNvmlLibrary;                  ///< the library that is asked for the GPUs' health
 };
 
-/// Every rank's facts, every node's, and measurements, on all ranks. Collective; takes less than 3 s where
-/// the disk and MPI answer. Writes files into the output folder (or the nearest one above that exists) and
-/// removes them. Throws only what the world's collectives throw: what a machine does not tell is not known.
+/// Every rank's facts, every node's, and measurements, at the root; the others get an empty recording.
+/// Collective; takes less than 3 s where the disk, MPI and the GPUs' driver answer. Writes files into the
+/// output folder (or the nearest one above that exists) and removes them. Throws only what the world's
+/// collectives throw: what a machine does not tell is not known.
 Recording gather(World& world, const Own& own);
 
 }  // namespace cxtrain::doctor

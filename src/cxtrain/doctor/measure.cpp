@@ -25,20 +25,19 @@ double seconds_since(SteadyClockTime::time_point begin) {
 
 /// Where another process finds a file, and what tells it from every other file.
 struct SharedFile {
-  int node = -1;
   long long pid = 0;
   int descriptor = -1;
   unsigned long long device = 0, inode = 0;
 
   std::string text() const {
     std::ostringstream words;
-    words << node << ' ' << pid << ' ' << descriptor << ' ' << device << ' ' << inode;
+    words << pid << ' ' << descriptor << ' ' << device << ' ' << inode;
     return words.str();
   }
   static SharedFile of(const std::string& text) {
     SharedFile file;
     std::istringstream words(text);
-    words >> file.node >> file.pid >> file.descriptor >> file.device >> file.inode;
+    words >> file.pid >> file.descriptor >> file.device >> file.inode;
     return file;
   }
 };
@@ -65,18 +64,18 @@ int agreed_rounds(World& world, double seconds, double budget) {
 std::optional<bool> maps_memory_of_next(World& world) {
   constexpr off_t kBytes = 4096;
   const FileDescriptor memory(memfd_create("cxtrain-doctor", MFD_CLOEXEC));
-  SharedFile mine{world.facts().node, static_cast<long long>(getpid()), memory.get()};
+  SharedFile mine{static_cast<long long>(getpid()), memory.get()};
   struct stat status {};
   if (memory && ftruncate(memory.get(), kBytes) == 0 && fstat(memory.get(), &status) == 0) {
     mine.device = status.st_dev;
     mine.inode = status.st_ino;
   }
-  const std::vector<std::string> texts = world.all_gather(mine.text());
+  const std::vector<std::string> texts = world.gather_node(mine.text());
   std::optional<bool> may;
-  const int size = world.size();
-  for (int step = 1; step < size && !may; ++step) {
-    const SharedFile next = SharedFile::of(texts[static_cast<std::size_t>((world.rank() + step) % size)]);
-    if (next.node == mine.node) may = next.descriptor >= 0 && may_map(next);
+  if (texts.size() > 1) {
+    const auto place = static_cast<std::size_t>(world.facts().local_rank);
+    const SharedFile next = SharedFile::of(texts[(place + 1) % texts.size()]);
+    may = next.descriptor >= 0 && may_map(next);
   }
   world.barrier();  // until then the memory has to be there
   return may;
@@ -96,7 +95,7 @@ ClockFacts compare_clocks(World& world) {
   mine.precision(17);
   for (std::size_t round = 0; round < kRounds; ++round)
     mine << times[round] << ' ' << durations[round] << ' ';
-  const std::string root = world.all_gather(mine.str())[0];
+  const std::string root = world.broadcast(mine.str());
   // All ranks have left a barrier within the time that it took the one that was last to come.
   std::istringstream words(root);
   ClockFacts best{0, -1};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/device/nvml.h"
 #include "cxtrain/doctor/facts.h"
 
 /// What single facts are read from. Each leaves out what the machine does not tell; none throws, but for want
@@ -29,6 +30,10 @@ std::string file_fingerprint(const std::string& path);
 
 /// Kernel, cores, memory, swap, load, /dev/shm, room for temporary files, driver.
 void probe_machine(NodeFacts& facts);
+/// What only NVML tells of the GPUs in `facts.gpus`: compute mode, memory errors, throttling, and which reach
+/// each other's memory; and the driver's version where the kernel has not told it. GPUs that NVML does not
+/// know stay as they are. Makes no CUDA context. `nvml`: the library's name.
+void probe_gpus(NodeFacts& facts, const char* nvml = kNvmlLibrary);
 /// Interfaces and InfiniBand adapters.
 void probe_network(NodeFacts& facts);
 /// Memory that this process's control groups allow; absent: as much as there is. `proc_cgroup`: the content

@@ -103,11 +103,12 @@ void Checkpointer::proceed() {
   if (stage_ == Stage::writing) last_seconds_ = stalled_ + task_.seconds();
   if (stage_ == Stage::publishing) return end(parts_.world.broadcast(own_error));
   std::string error;
-  for (const std::string& text : parts_.world.all_gather(to_text(written_, own_error))) {
+  for (const std::string& text : parts_.world.gather_root(to_text(written_, own_error))) {
     const Json report = Json::parse(text);
     for (const Json& file : report["files"]) manifest_.files.push_back({file[0], file[1], file[2]});
     if (error.empty()) error = report["error"].get<std::string>();
   }
+  error = parts_.world.broadcast(error);
   if (!error.empty()) return end(error);
   stage_ = Stage::publishing;
   if (!parts_.world.is_root()) return;
