@@ -14,6 +14,7 @@
 #include "cxtrain/comm/per_device_communicator.h"
 #include "cxtrain/comm/solo_communicator.h"
 #include "cxtrain/comm/staged_communicator.h"
+#include "cxtrain/device/machines.h"
 
 namespace cxtrain {
 namespace {
@@ -24,15 +25,16 @@ std::unique_ptr<Communicator> make_host_communicator(World& world) {
   return std::make_unique<HostCommunicator>(*mpi);
 }
 
-/// The accelerator's own word rather than the plan's: the plan read the driver's list. In one message, as
-/// ranks may name the same devices in another order. Collective.
+/// The accelerator's own word rather than the plan's: the plan read the driver's list. Ranks tell those of
+/// their node, and everybody where nodes are one machine. Collective.
 bool devices_are_shared(World& world, std::span<const c10::Device> devices, Accelerator& accelerator) {
-  const std::vector<std::string> uuids = gather_agreed(world, [&] {
-    std::string own;
+  std::string own;
+  run_agreed(world, [&] {
     for (const c10::Device device : devices) own += accelerator.uuid(device) + " ";
-    return own;
   });
-  return ranks_sharing_a_device(uuids).has_value();
+  const std::vector<std::string> uuids =
+      gather_machines(world).shared ? world.all_gather(own) : world.gather_node(own);
+  return world.any(ranks_sharing_a_device(uuids) ? 1 : 0) != 0;
 }
 
 }  // namespace

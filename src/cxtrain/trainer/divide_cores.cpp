@@ -11,6 +11,7 @@
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/device/core_share.h"
+#include "cxtrain/device/machines.h"
 
 namespace cxtrain {
 namespace {
@@ -26,23 +27,23 @@ struct OnMachine {
 /// nodes may share one, and then everybody tells everybody.
 OnMachine ranks_on_machine(World& world) {
   const WorldFacts& facts = world.facts();
-  const std::string machine = machine_id(), mask = format_cores(cores_of_mask());
-  const std::vector<std::string> machines = world.gather_nodes(machine);
-  const bool each_its_own =
-      machine.empty() || std::set<std::string>(machines.begin(), machines.end()).size() == machines.size();
+  const std::string mask = format_cores(cores_of_mask());
+  const Machines machines = gather_machines(world);
   OnMachine found;
-  if (world.any(each_its_own ? 0 : 1) == 0) {
+  if (!machines.shared) {
     for (const std::string& text : world.gather_node(mask)) found.masks.push_back(parse_cores(text));
     found.own = static_cast<std::size_t>(facts.local_rank);
     return found;
   }
+  const auto machine_of = [&](int node) { return machines.of_nodes[static_cast<std::size_t>(node)]; };
+  const std::string machine = machine_of(facts.node);
   const std::vector<std::string> everyone = world.all_gather(mask);
   for (std::size_t rank = 0; rank < everyone.size(); ++rank) {
-    if (machines[static_cast<std::size_t>(facts.rank_nodes[rank])] != machine) continue;
+    if (machine_of(facts.rank_nodes[rank]) != machine) continue;
     if (static_cast<int>(rank) == world.rank()) found.own = found.masks.size();
     found.masks.push_back(parse_cores(everyone[rank]));
   }
-  found.nodes = static_cast<std::size_t>(std::count(machines.begin(), machines.end(), machine));
+  found.nodes = static_cast<std::size_t>(std::ranges::count(machines.of_nodes, machine));
   return found;
 }
 

@@ -26,7 +26,8 @@ FitData::FitData(World& world, std::function<Loaders()> make, const TrainerOptio
 }
 
 void FitData::load(World& world) {
-  require_same_data(gather_agreed(world, [&] {
+  std::string own;
+  run_agreed(world, [&] {
     loaders_ = {};  // the old ones' threads and memory first
     loaders_ = make_();
     if (!loaders_.train || loaders_.train->dataset_size() == 0)
@@ -40,9 +41,10 @@ void FitData::load(World& world) {
     }
     limits_ = fit_limits(options_, model_max_epochs_, loaders_.train->num_batches(),
                          loaders_.val ? loaders_.val->num_batches() : 0);
-    return "training: " + describe_length(*loaders_.train, world) +
-           (loaders_.val ? ", validation: " + describe_length(*loaders_.val, world) : ", no validation");
-  }));
+    own = "training: " + describe_length(*loaders_.train, world) +
+          (loaders_.val ? ", validation: " + describe_length(*loaders_.val, world) : ", no validation");
+  });
+  require_same_data(world, own);
 }
 
 void FitData::prepare_epoch(std::int64_t epoch, World& world) {
@@ -58,14 +60,15 @@ std::string describe_length(const DataLoader& loader, const World& world) {
   return std::to_string(loader.dataset_size()) + " samples in " + batches;
 }
 
-void require_same_data(const std::vector<std::string>& ranks) {
+void require_same_data(World& world, const std::string& own) {
+  if (same_on_all_ranks(world, own)) return;
+  const std::vector<std::string> ranks = world.all_gather(own);
   std::map<std::string, std::string> ranks_of;  // by what they have
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     std::string& list = ranks_of[ranks[rank]];
     constexpr std::size_t kLongest = 40;
     if (list.size() < kLongest) list += (list.empty() ? "rank " : ", ") + std::to_string(rank);
   }
-  if (ranks_of.size() <= 1) return;
   std::string text;
   for (const auto& [length, list] : ranks_of) text += (text.empty() ? "" : "; ") + list + " has " + length;
   const ConfigError error("data",

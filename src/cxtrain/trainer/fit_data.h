@@ -84,8 +84,8 @@ class FitData {
 /// rank reads a dataset of its own.
 std::string describe_length(const DataLoader& loader, const World& world);
 
-/// Throws ConfigError where the ranks' data, as each describes its own, differ: they would wait for each
-/// other's batches. Said by all ranks alike.
-void require_same_data(const std::vector<std::string>& ranks);
+/// Throws an AgreedError where the ranks' data, as each describes its own, differ: they would wait for each
+/// other's batches. Collective.
+void require_same_data(World& world, const std::string& own);
 
 }  // namespace cxtrain

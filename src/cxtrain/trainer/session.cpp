@@ -16,12 +16,14 @@
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/signal_number.h"
+#include "cxtrain/device/opened_files.h"
 #include "cxtrain/device/resources.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lease.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/model_checks.h"
+#include "cxtrain/trainer/rank_table.h"
 
 namespace cxtrain {
 namespace {
@@ -93,6 +95,7 @@ void Session::open() {
   // The model is the same everywhere by now; dropout must not be.
   generators_->seed_apart(run_->state.seed, world.rank(), world.size());
   announce(module_);
+  record_places();
   world.set_last_words([this](int exit_code) { fail(exit_code); });
   signals_.emplace(signal_number(inputs_.options.trainer.requeue_signal));
   run_->call(hooks::setup, name_of(stage_));
@@ -207,6 +210,19 @@ void Session::announce(const Module& module) const {
   log_info("gradients: " + strategy_->describe());
   if (!belongings_.log_dir.empty()) log_info("writing to " + belongings_.log_dir);
   if (options.enable_model_summary) log_info(model_summary(layer_rows(module)));
+}
+
+/// For the log's file: who looks for a slow node later asks where which rank was. Collective.
+void Session::record_places() const {
+  if (continues_ || inputs_.options.trainer.barebones) return;
+  World& world = inputs_.world;
+  const std::string table = gather_rank_table(world, inputs_.plan);
+  const OpenedFiles own = opened_files();
+  const std::int64_t libraries = world.max(own.libraries), others = world.max(own.others);
+  if (!world.is_root()) return;
+  log_detail("where the ranks run\n" + table);
+  log_detail("files that a rank holds open at the start, at most: " + std::to_string(libraries) +
+             " programs and libraries, " + std::to_string(others) + " others");
 }
 
 void Session::require_samples_everywhere(const ShardedSampler& sampler) const {

@@ -113,6 +113,7 @@ class Session {
   void add_callbacks();
   void add_loggers();
   void announce(const Module& module) const;
+  void record_places() const;
 
   const SessionInputs inputs_;
   Belongings& belongings_;

@@ -257,11 +257,13 @@ std::unique_ptr<DataLoader> Trainer::agreed_loader(Session& session,
                                                    const std::function<DataLoaderSpec()>& spec,
                                                    const char* lacks) {
   std::unique_ptr<DataLoader> loader;
-  require_same_data(gather_agreed(world_, [&] {
+  std::string own;
+  run_agreed(world_, [&] {
     loader = session.loader(spec(), /*training=*/false);
     if (!loader) throw ConfigError("data", lacks);
-    return describe_length(*loader, world_);
-  }));
+    own = describe_length(*loader, world_);
+  });
+  require_same_data(world_, own);
   return loader;
 }
 

@@ -1,0 +1,89 @@
+#include "cxtrain/trainer/rank_table.h"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+#include <vector>
+
+#include "cxtrain/device/core_share.h"
+#include "cxtrain/device/numa.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr std::size_t kColumns = 6;
+using Row = std::array<std::string, kColumns>;
+
+std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
+
+std::string joined(const auto& words) {
+  std::ostringstream text;
+  for (const auto& word : words) text << (text.tellp() > 0 ? "," : "") << word;
+  return text.str();
+}
+
+bool same_but_for_rank(const RankPlace& a, const RankPlace& b) {
+  return a.host == b.host && a.cores == b.cores && a.numa == b.numa && a.gpus == b.gpus && a.uuids == b.uuids;
+}
+
+/// One rank's, as it travels: its words, one on a line.
+std::string to_text(const RankPlace& place) {
+  return place.host + '\n' + place.cores + '\n' + place.numa + '\n' + place.gpus + '\n' + place.uuids;
+}
+
+RankPlace from_text(int rank, const std::string& text) {
+  RankPlace place{.rank = rank, .host = {}, .cores = {}, .numa = {}, .gpus = {}, .uuids = {}};
+  std::istringstream lines(text);
+  for (std::string* word : {&place.host, &place.cores, &place.numa, &place.gpus, &place.uuids})
+    std::getline(lines, *word);
+  return place;
+}
+
+RankPlace own_place(const WorldFacts& facts, const RankPlan& rank) {
+  const std::vector<int> cores = cores_of_mask();
+  return {.rank = facts.rank,
+          .host = facts.hostname,
+          .cores = or_dash(format_cores(cores)),
+          .numa = or_dash(format_cores(numa_nodes_of(cores))),
+          .gpus = or_dash(joined(rank.gpus)),
+          .uuids = or_dash(joined(rank.uuids))};
+}
+
+}  // namespace
+
+std::string rank_table(std::span<const RankPlace> places) {
+  std::vector<Row> rows{{"rank", "host", "cores", "NUMA", "GPU", "UUID"}};
+  for (std::size_t i = 0; i < places.size();) {
+    const RankPlace& first = places[i];
+    std::size_t last = i;
+    while (last + 1 < places.size() && places[last + 1].rank == places[last].rank + 1 &&
+           same_but_for_rank(first, places[last + 1]))
+      ++last;
+    const std::string ranks =
+        std::to_string(first.rank) + (last > i ? "-" + std::to_string(places[last].rank) : "");
+    rows.push_back({ranks, first.host, first.cores, first.numa, first.gpus, first.uuids});
+    i = last + 1;
+  }
+  std::array<std::size_t, kColumns> widths{};
+  for (const Row& row : rows) {
+    for (std::size_t column = 0; column < kColumns; ++column)
+      widths[column] = std::max(widths[column], row[column].size());
+  }
+  std::string table;
+  for (const Row& row : rows) {
+    for (std::size_t column = 0; column + 1 < kColumns; ++column)
+      table += row[column] + std::string(widths[column] + 2 - row[column].size(), ' ');
+    table += row.back() + (&row == &rows.back() ? "" : "\n");
+  }
+  return table;
+}
+
+std::string gather_rank_table(World& world, const Plan& plan) {
+  const RankPlan& own = plan.ranks.at(static_cast<std::size_t>(world.rank()));
+  std::vector<RankPlace> places;
+  for (const std::string& text : world.gather_root(to_text(own_place(world.facts(), own))))
+    places.push_back(from_text(static_cast<int>(places.size()), text));
+  return places.empty() ? std::string() : rank_table(places);
+}
+
+}  // namespace cxtrain
