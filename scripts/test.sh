@@ -18,5 +18,5 @@ if [ -n "$skipped" ]; then
   printf '%s\n' "$skipped"
   say "$(wc -l <<< "$skipped") cases, or parts of them, were skipped"
 fi
-# What the matrix of resumed trainings has covered in this run.
-grep -h "^resume: " Testing/Temporary/LastTest.log | sort -u || true
+# What the matrix of resumed trainings has covered in this run, and how long Slurm takes.
+grep -hE "^(resume|slurm): " Testing/Temporary/LastTest.log | sort -u || true

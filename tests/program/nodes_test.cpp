@@ -50,6 +50,23 @@ TEST_CASE("every strategy keeps its promises over several nodes", "[nodes]") {
   CHECK_THAT(tests.output, contains("All tests passed"));
 }
 
+TEST_CASE("ranks are where the node file of PBS has them", "[nodes]") {
+  const Nodes nodes(2);
+  if (!nodes.why_not().empty()) return skip(nodes.why_not());
+  const TempDir dir;
+  // A line for each core, of which a job with 2 chunks of 2 has this.
+  const std::string list = dir.write("nodefile", "n1\nn1\nn2\nn2\n");
+  const ProgramResult run =
+      run_command("env PBS_JOBID=4711.server PBS_ENVIRONMENT=PBS_BATCH PBS_NODEFILE=" + list + " " +
+                  Nodes::mpirun("--hostfile " + list, 4) + kTraining +
+                  "--max_steps 2 --devices 2 --num_nodes 2" + in(dir));
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  CHECK_THAT(run.output, contains("4 ranks on 2 nodes, started by mpirun"));
+  CHECK_THAT(slurp(dir.path() + "/cxtrain_logs/version_0/rank_0.log"),
+             contains("\n0-1   n1 ") && contains("\n2-3   n2 "));
+}
+
 TEST_CASE("nodes that are one machine share its cores, and rank 0 says so", "[nodes]") {
   const Nodes nodes(2);
   if (!nodes.why_not().empty()) return skip(nodes.why_not());

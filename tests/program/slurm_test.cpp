@@ -1,5 +1,6 @@
 #include "support/slurm.h"
 
+#include <csignal>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -29,7 +30,13 @@ TEST_CASE("a batch job on two nodes trains as four ranks of one node do", "[slur
   const SlurmCluster cluster;
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
   const TempDir dir;
-  const std::string job = SlurmCluster::submit(dir.path(), "train.sbatch" + kTraining + "--max_epochs 3");
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string job =
+      SlurmCluster::submit(dir.path(), "train.sbatch" + kTraining + "--max_epochs 3 --log_every_n_steps 1");
+  const std::string rows = dir.path() + "/runs/" + job + "/cxtrain_logs/version_0/metrics.csv";
+  REQUIRE(becomes_true([&] { return !slurp(rows).empty(); }));
+  std::printf("slurm: from sbatch to the first step of 4 ranks on 2 nodes: %.1f s\n",
+              std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   const std::string state = SlurmCluster::wait(job);
   CAPTURE(output_of(dir, job));
   REQUIRE(state == "COMPLETED");
@@ -42,31 +49,6 @@ TEST_CASE("a batch job on two nodes trains as four ranks of one node do", "[slur
   CHECK(end["global_step"] == run_json(dir)["global_step"]);
   const double loss = end["metrics"]["val_loss"], expected = run_json(dir)["metrics"]["val_loss"];
   CHECK(loss == Approx(expected).epsilon(1e-4));
-}
-
-TEST_CASE("a batch job that is told to make way is requeued, and ends with the bits of an undisturbed one",
-          "[slurm]") {
-  const SlurmCluster cluster;
-  if (!cluster.why_not().empty()) return skip(cluster.why_not());
-  const TempDir dir;
-  const std::string long_training = "train.sbatch" + kTraining + "--max_epochs 12";
-  const std::string undisturbed = SlurmCluster::submit(dir.path(), long_training);
-  REQUIRE(SlurmCluster::wait(undisturbed) == "COMPLETED");
-  const nlohmann::json expected = end_of(dir, undisturbed);
-  for (const std::string how : {"scancel --signal=USR1 ", "scontrol requeue "}) {
-    const std::string job = SlurmCluster::submit(dir.path(), long_training);
-    const std::string run = dir.path() + "/runs/" + job;
-    REQUIRE(becomes_true([&] { return newest_checkpoint(run).step > 0; }));
-    REQUIRE(SlurmCluster::run(dir.path(), how + job).status == 0);
-    const std::string state = SlurmCluster::wait(job);
-    CAPTURE(how, output_of(dir, job));
-    REQUIRE(state == "COMPLETED");
-    CHECK(SlurmCluster::restarts(job) == 1);
-    CHECK_THAT(output_of(dir, job), contains("resuming from "));
-    const nlohmann::json end = end_of(dir, job);
-    CHECK(end["parameters_sha256"] == expected["parameters_sha256"]);
-    CHECK(end["metrics"] == expected["metrics"]);
-  }
 }
 
 TEST_CASE("a program that is started alone in a Slurm job trains on its nodes, and its status is the job's",
@@ -98,7 +80,12 @@ TEST_CASE("a program that is started alone in a Slurm job trains on its nodes, a
   REQUIRE(submitted.status == 0);
   const std::string job = submitted.output.substr(0, submitted.output.find('\n'));
   REQUIRE(becomes_true([&] { return newest_checkpoint(dir.path() + "/again").step > 0; }));
-  CHECK(run_command("pkill -KILL --newest --exact cxtrain_mpi").status == 0);
+  pid_t rank = 0;
+  for (const pid_t process : processes_of(dir)) {
+    if (environment_of(process).find(std::string("PMIX_RANK=1") + '\0') != std::string::npos) rank = process;
+  }
+  REQUIRE(rank != 0);
+  kill(rank, SIGKILL);
   const std::string state = SlurmCluster::wait(job);
   CAPTURE(output_of(dir, job));
   CHECK(state == "COMPLETED");

@@ -13,10 +13,11 @@ class Nodes : public SetUpByScript {
  public:
   explicit Nodes(int count) : SetUpByScript(kScript, std::to_string(count)) {}
 
-  /// The command that starts ranks on them: `hosts` is "n1:2,n2:2".
+  /// The command that starts ranks on them: `hosts` is "n1:2,n2:2", or "--hostfile FILE".
   static std::string mpirun(const std::string& hosts, int ranks, const std::string& program = "cxtrain_mpi") {
-    return script("mpirun -H " + hosts + " -np " + std::to_string(ranks) + " ") + CXTRAIN_BIN_DIR + "/" +
-           program + " ";
+    return script("mpirun " + (hosts.starts_with("--") ? "" : std::string("-H ")) + hosts + " -np " +
+                  std::to_string(ranks) + " ") +
+           CXTRAIN_BIN_DIR + "/" + program + " ";
   }
   /// A command on a node.
   static std::string on(const std::string& node, const std::string& command) {

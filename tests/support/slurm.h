@@ -24,10 +24,11 @@ class SlurmCluster : public SetUpByScript {
                            testcluster("run " + command),
                        deadline);
   }
-  /// Submits one of the project's batch scripts; returns the job's number.
-  static std::string submit(const std::string& folder, const std::string& words) {
+  /// Submits one of the project's batch scripts, with what follows it; returns the job's number.
+  static std::string submit(const std::string& folder, const std::string& script,
+                            const std::string& of_sbatch = {}) {
     const ProgramResult submitted =
-        run(folder, "sbatch --parsable " + std::string(CXTRAIN_SOURCE_DIR) + "/slurm/" + words);
+        run(folder, "sbatch --parsable " + of_sbatch + CXTRAIN_SOURCE_DIR + "/slurm/" + script);
     if (submitted.status != 0) throw std::runtime_error(submitted.output);
     return submitted.output.substr(0, submitted.output.find('\n'));
   }
@@ -39,16 +40,23 @@ class SlurmCluster : public SetUpByScript {
     std::string last;
     becomes_true(
         [&] {
-          last = state(job);
-          // Slurm has a requeued job wait for two minutes: its steps get their old numbers again, and what is
-          // left of the old ones has to be gone.
-          if (last == "PENDING" && field(job, "Reason") == "BeginTime" && !has_steps(job))
-            run("/", "scontrol update JobId=" + job + " StartTime=now", 20);
+          last = hurry(job);
           return last == "COMPLETED" || last == "FAILED" || last == "CANCELLED" || last == "TIMEOUT";
         },
         seconds);
     return last;
   }
+  /// The job's state. Slurm has a requeued job wait for two minutes, and this one waits no longer than it has
+  /// to: its steps get their old numbers again, and what is left of the old ones has to be gone.
+  static std::string hurry(const std::string& job) {
+    const std::string now = state(job);
+    if (now == "PENDING" && field(job, "Reason") == "BeginTime" && !has_steps(job))
+      run("/", "scontrol update JobId=" + job + " StartTime=now", 20);
+    return now;
+  }
+  /// A node's slurmd dies, and after ten seconds Slurm takes the node for lost; another one takes it up.
+  static void lose(const std::string& node) { run_command(testcluster("lose " + node), 20); }
+  static void bring_back(const std::string& node) { run_command(testcluster("return " + node), 20); }
 
  private:
   static constexpr const char* kScript = "slurm/testcluster";

@@ -1,0 +1,72 @@
+#include <string>
+
+#include "support/catch.h"
+#include "support/nodes.h"
+#include "support/run_files.h"
+#include "support/skip.h"
+#include "support/slurm.h"
+
+/// The examples of batch scripts, submitted to a real Slurm with two nodes.
+namespace cxtrain::test {
+namespace {
+
+const std::string kTraining = " --accelerator cpu --data.batch_size 8 --max_epochs 1 ";
+
+std::string output_of(const TempDir& dir, const std::string& job) {
+  return slurp(dir.file("slurm-" + job + ".out"));
+}
+
+nlohmann::json end_of(const TempDir& dir, const std::string& job) {
+  return nlohmann::json::parse(
+      std::ifstream(dir.path() + "/runs/" + job + "/cxtrain_logs/version_0/run.json"));
+}
+
+TEST_CASE("the scripts for GPUs and for nodes that may be taken away train", "[slurm]") {
+  const SlurmCluster cluster;
+  if (!cluster.why_not().empty()) return skip(cluster.why_not());
+  const TempDir dir;
+  struct Row {
+    std::string script;
+    int ranks;
+  };
+  for (const Row& row : {Row{"gpu.sbatch", 4}, Row{"preemptible.sbatch", 2}}) {
+    const std::string job = SlurmCluster::submit(dir.path(), row.script + kTraining);
+    const std::string state = SlurmCluster::wait(job);
+    CAPTURE(row.script, output_of(dir, job));
+    REQUIRE(state == "COMPLETED");
+    CHECK(end_of(dir, job)["status"] == "done");
+    CHECK(end_of(dir, job)["world_size"] == row.ranks);
+    if (row.script == "gpu.sbatch") CHECK_THAT(output_of(dir, job), contains(" checks: "));
+  }
+}
+
+TEST_CASE("a program that is installed nowhere comes to the nodes by sbcast, and goes when the job ends",
+          "[slurm]") {
+  const SlurmCluster cluster;
+  if (!cluster.why_not().empty()) return skip(cluster.why_not());
+  const TempDir dir;
+  // In the place of the bundle, which takes a minute to make: its starter, which starts this build's program.
+  dir.write("run.sh", std::string("#!/bin/bash\necho \"from $0\"\nexec ") + CXTRAIN_BIN_DIR + "/\"$@\"\n");
+  const std::string bundle = dir.file("bundle.tar.gz");
+  REQUIRE(run_command("cd " + dir.path() +
+                      " && chmod +x run.sh && mkdir cxtrain-1 && mv run.sh cxtrain-1 && " + "tar -czf " +
+                      bundle + " cxtrain-1")
+              .status == 0);
+  const std::string job =
+      SlurmCluster::submit(dir.path(), "bundle.sbatch" + kTraining,
+                           "--export=ALL,CXTRAIN_NODE_DIR=/dev/shm,CXTRAIN_BUNDLE=" + bundle + " ");
+  const std::string state = SlurmCluster::wait(job);
+  CAPTURE(output_of(dir, job));
+  REQUIRE(state == "COMPLETED");
+  CHECK(end_of(dir, job)["world_size"] == 4);
+  CHECK_THAT(output_of(dir, job), contains("from /dev/shm/cxtrain-" + job + "/run.sh"));
+  for (const char* node : {"n1", "n2"})
+    CHECK_THAT(run_command(Nodes::on(node, "ls /dev/shm")).output, !contains("cxtrain-" + job));
+
+  const std::string refused = SlurmCluster::submit(dir.path(), "bundle.sbatch" + kTraining);
+  CHECK(SlurmCluster::wait(refused) == "FAILED");
+  CHECK_THAT(output_of(dir, refused), contains("name the archive that scripts/bundle.sh makes"));
+}
+
+}  // namespace
+}  // namespace cxtrain::test
