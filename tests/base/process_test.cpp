@@ -3,12 +3,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <functional>
 #include <new>
 #include <stdexcept>
 #include <system_error>
+#include <thread>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/process.h"
@@ -68,14 +70,29 @@ TEST_CASE("the first signal is noted, the second ends the process with its statu
   CHECK(in_child([signal] {
           const StopSignals signals;
           raise(signal);
-          raise(signal);
+          raise(SIGINT);
           return 7;
-        }) == 128 + signal);
+        }) == 128 + SIGINT);
   CHECK(in_child([signal] {
           { const StopSignals signals; }
           raise(signal);  // back to what it was: the end
           return 7;
         }) == 128 + signal);
+}
+
+TEST_CASE("a SIGTERM that comes twice at once is one, and another one later ends the process") {
+  CHECK(in_child([] {
+          const StopSignals signals;
+          for (int i = 0; i < 3; ++i) raise(SIGTERM);
+          return StopSignals::received() == SIGTERM ? 7 : 1;
+        }) == 7);
+  CHECK(in_child([] {
+          const StopSignals signals;
+          raise(SIGTERM);
+          std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+          raise(SIGTERM);
+          return 7;
+        }) == 128 + SIGTERM);
 }
 
 TEST_CASE("a signal that the parent has had ignored stays ignored") {

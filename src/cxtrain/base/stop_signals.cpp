@@ -3,16 +3,36 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
+#include <ctime>
 
 namespace cxtrain {
 namespace {
 
 std::atomic<int> received_signal{0};
+std::atomic<std::int64_t> received_at{0};              ///< in nanoseconds
 std::atomic<int> requeue_wanted{0}, requeue_noted{0};  ///< signals
-static_assert(std::atomic<int>::is_always_lock_free, "written by a signal handler");
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free,
+              "written by a signal handler");
+
+/// For so long a SIGTERM that comes again is the same one. Slurm sends two within milliseconds at the end of
+/// a job's time (slurmd's rpc_timelimit and rpc_terminate_job), and so do launchers that signal a process and
+/// its group.
+constexpr std::int64_t kSame = 2'000'000'000;  // ns
+
+std::int64_t nanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
 
 void note(int signal) {
-  if (received_signal.exchange(signal) != 0) _exit(128 + signal);
+  const std::int64_t now = nanoseconds();
+  int first = 0;
+  if (received_signal == 0) received_at = now;
+  if (received_signal.compare_exchange_strong(first, signal)) return;
+  if (signal == SIGTERM && first == SIGTERM && now - received_at < kSame) return;
+  _exit(128 + signal);
 }
 
 void note_requeue(int signal) { requeue_noted = signal; }

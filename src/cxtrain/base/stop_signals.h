@@ -8,9 +8,10 @@
 namespace cxtrain {
 
 /// While one lives, SIGINT and SIGTERM do not end this process but are noted, for a loop that asks at a safe
-/// place; the second one ends it at once, with 128 + its number. So is the signal by which a batch system
-/// says that time is nearly up (SIGUSR1), however often it comes. A signal that was ignored when the object
-/// was made stays ignored. One at a time in a process; made and destroyed by one thread.
+/// place; the second one ends it at once, with 128 + its number, other than a SIGTERM that comes within 2 s
+/// of the first. So is the signal by which a batch system says that time is nearly up (SIGUSR1), however
+/// often it comes. A signal that was ignored when the object was made stays ignored. One at a time in a
+/// process; made and destroyed by one thread.
 class StopSignals {
  public:
   /// `requeue_signal`: by which the run is asked to save and make way; 0: none.
