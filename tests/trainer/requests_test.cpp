@@ -4,6 +4,7 @@
 #include "cxtrain/callbacks/file_requests.h"
 #include "cxtrain/callbacks/timer.h"
 #include "cxtrain/callbacks/wall_time.h"
+#include "cxtrain/cluster/job_end.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
 #include "support/catch.h"
@@ -120,7 +121,7 @@ TEST_CASE("where nobody saves, the end of the job's time says so by its status",
       callbacks_of(std::make_unique<TicksClock>(clock, 1), std::make_unique<WallTime>(60, clock));
   const Requested run = fit_with(std::move(callbacks), std::nullopt);
   CHECK(run.summary.exit_code == 143);
-  CHECK(run.summary.stopped_by == "the end of the job's time, which is in 31 s (SLURM_JOB_END_TIME)");
+  CHECK(run.summary.stopped_by == "the end of the job's time, which is in 31 s (as Slurm says)");
 }
 
 TEST_CASE("a job without an end has no wall time", "[requests]") {
@@ -128,6 +129,15 @@ TEST_CASE("a job without an end has no wall time", "[requests]") {
   auto callbacks =
       callbacks_of(std::make_unique<TicksClock>(clock, 1e6), std::make_unique<WallTime>(std::nullopt, clock));
   CHECK(fit_with(std::move(callbacks)).summary.global_step == 200);
+}
+
+TEST_CASE("the time that Slurm prints is read", "[requests]") {
+  CHECK(seconds_of_slurm_time("0:05") == 5);
+  CHECK(seconds_of_slurm_time("59:59") == 3599);
+  CHECK(seconds_of_slurm_time("3:59:59") == 4 * 3600 - 1);
+  CHECK(seconds_of_slurm_time("1-02:03:04") == 86'400 + 2 * 3600 + 3 * 60 + 4);
+  for (const char* text : {"", "UNLIMITED", "NOT_SET", "INVALID", "5", ":", "1-", "1:2:3:4", "-1:00", "1:x"})
+    CHECK(!seconds_of_slurm_time(text));
 }
 
 TEST_CASE("the end of a Slurm job is read once, and only where it is a number", "[requests]") {

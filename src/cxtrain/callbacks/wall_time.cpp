@@ -44,7 +44,7 @@ void WallTime::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&,
   // The next look comes a step later.
   if (now + longest_step_ + margin(run) < end_) return;
   run.request_requeue("the end of the job's time, which is in " + whole_seconds(end_ - now) +
-                      " (SLURM_JOB_END_TIME)");
+                      " (as Slurm says)");
 }
 
 }  // namespace cxtrain

@@ -13,6 +13,7 @@
 #include "cxtrain/callbacks/report_progress.h"
 #include "cxtrain/callbacks/stragglers.h"
 #include "cxtrain/callbacks/wall_time.h"
+#include "cxtrain/cluster/job_end.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/signal_number.h"
@@ -188,7 +189,8 @@ void Session::add_callbacks() {
     callbacks.push_back(std::make_unique<ReportProgress>(progress_file(inputs_.files), kEvery, run_->clock));
   }
   callbacks.push_back(std::make_unique<FileRequests>(inputs_.files, run_->clock));
-  callbacks.push_back(std::make_unique<WallTime>(seconds_to_job_end(), run_->clock));
+  const std::optional<double> end = inputs_.world.is_root() ? ask_seconds_to_job_end() : seconds_to_job_end();
+  callbacks.push_back(std::make_unique<WallTime>(end, run_->clock));
   if (inputs_.world.size() > 1 && !inputs_.options.trainer.barebones)
     callbacks.push_back(std::make_unique<Stragglers>(inputs_.world));
 }
