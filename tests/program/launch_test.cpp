@@ -53,6 +53,17 @@ TEST_CASE("a mistake is refused before any rank is started") {
   CHECK(run.output.find("watches over") == std::string::npos);
 }
 
+TEST_CASE("ranks that another MPI's mpirun has started do not train each for itself") {
+  const TempDir dir;
+  const ProgramResult run = run_command("env PMI_SIZE=4 PMI_RANK=2 " + std::string(CXTRAIN_BIN_DIR) +
+                                        "/cxtrain_mpi --max_steps 1" + kShort + in(dir));
+  CAPTURE(run.output);
+  CHECK(run.status == 1);
+  CHECK_THAT(run.output, contains("mpirun started 4 processes, but MPI sees a world of one"));
+  CHECK_THAT(run.output, contains("it belongs to another MPI"));
+  CHECK(std::filesystem::is_empty(dir.path()));
+}
+
 /// Processes of cxtrain_mpi whose command line names the folder.
 int processes_of(const TempDir& dir) {
   int found = 0;

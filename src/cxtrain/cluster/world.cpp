@@ -54,6 +54,24 @@ void throw_first_failure(const std::vector<std::string>& outcomes) {
   throw AgreedError(code, message);
 }
 
+/// Of ranks that do not know of each other each would train alone.
+void require_no_others(LaunchedBy launcher) {
+  const auto refuse = [](int started, const std::string& what, const std::string& cause) {
+    if (started > 1)
+      throw CommunicationError(what + ", but MPI sees a world of one (each would train alone): " + cause);
+  };
+  if (launcher == LaunchedBy::srun) {
+    const int tasks = number_in("SLURM_STEP_NUM_TASKS");
+    refuse(tasks, "srun started " + std::to_string(tasks) + " tasks",
+           "this MPI was built without PMIx support for Slurm; use `mpirun` inside the allocation");
+  } else if (launcher == LaunchedBy::mpirun) {
+    const int processes = read_launch_environment().size;
+    refuse(processes, "mpirun started " + std::to_string(processes) + " processes",
+           "it belongs to another MPI than this program's; use the mpirun of the Open MPI that cxtrain was "
+           "built with, or `srun --mpi=pmix`");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> World::gather_nodes(std::string_view text) {
@@ -110,12 +128,7 @@ std::unique_ptr<World> make_world(double timeout_seconds) {
     return std::make_unique<SoloWorld>();
   }
   auto world = MpiWorld::start(timeout_seconds);
-  if (const int tasks = number_in("SLURM_STEP_NUM_TASKS");
-      world->facts().launched_by == LaunchedBy::srun && world->size() == 1 && tasks > 1) {
-    throw CommunicationError("srun started " + std::to_string(tasks) +
-                             " tasks but MPI sees a world of one; this MPI "
-                             "was built without PMIx support for Slurm: use `mpirun` inside the allocation");
-  }
+  if (world->size() == 1) require_no_others(world->facts().launched_by);
   return world;
 }
 
