@@ -49,8 +49,8 @@ pid_t start_process(const Program& program) {
 /// One job, from its start to the end of its last process.
 class Attempt {
  public:
-  Attempt(const Program& program, RankConnections& ranks, SignalInbox& signals, int requeue_signal)
-      : ranks_(ranks), signals_(signals), requeue_signal_(requeue_signal), process_(start_process(program)) {}
+  Attempt(const Program& program, RankConnections& ranks, SignalInbox& signals, const RestartPlan& plan)
+      : ranks_(ranks), signals_(signals), plan_(plan), process_(start_process(program)) {}
   ~Attempt() {
     if (status_) return;
     kill(-process_, SIGKILL);
@@ -104,14 +104,16 @@ class Attempt {
 
   void on_signal(int signal) {
     if (signal == SIGCHLD) return look_at_process();
-    if (ends_a_process(signal) || signal == requeue_signal_) asked_for_ = true;
+    if (ends_a_process(signal) || signal == plan_.requeue_signal) asked_for_ = true;
     if (status_) return;
     end_signals_ += ends_a_process(signal) ? 1 : 0;
     // Who asks for the third time means it.
     if (end_signals_ > 2) {
       kill(-process_, SIGKILL);
     } else {
-      kill(process_, signal);
+      const bool in_other_words =
+          signal == SIGTERM && end_signals_ == 1 && plan_.by_srun && plan_.requeue_signal != 0;
+      kill(process_, in_other_words ? plan_.requeue_signal : signal);
     }
   }
 
@@ -123,7 +125,7 @@ class Attempt {
 
   RankConnections& ranks_;
   SignalInbox& signals_;
-  int requeue_signal_;
+  const RestartPlan& plan_;
   pid_t process_;
   std::optional<int> status_;  ///< of the process, once it has ended
   std::optional<int> first_;   ///< the rank that ended first, other than well, before the process
@@ -166,7 +168,7 @@ int run_with_restarts(const RestartPlan& plan) {
   const Monotonic::time_point start = Monotonic::now();
   NextJob next{.ranks = plan.limits.ranks};
   for (;;) {
-    RestartPolicy::End end = Attempt(plan.program(next), ranks, signals, plan.requeue_signal).wait();
+    RestartPolicy::End end = Attempt(plan.program(next), ranks, signals, plan).wait();
     const RestartPoint left = plan.look(ranks.address());
     end.step = left.step;
     end.samples = left.samples;

@@ -21,7 +21,7 @@ struct RestartPoint {
 
 /// What is started next.
 struct NextJob {
-  std::string from;                 ///< a checkpoint, or a run's folder; empty: as the user said
+  std::string from = {};            ///< a checkpoint, or a run's folder; empty: as the user said
   int ranks = 1;                    ///< that it has
   std::optional<int> without = {};  ///< the rank of the job before it that is left out
   std::int64_t samples = 0;         ///< that its ranks together take at a time; 0: as the user said
@@ -31,6 +31,8 @@ struct NextJob {
 struct RestartPlan {
   RestartPolicy::Limits limits;
   int requeue_signal = 0;  ///< asks the job to end, as SIGTERM does; 0: none
+  /// Whether srun starts the ranks. It kills them when it gets SIGTERM, and passes the requeue signal on.
+  bool by_srun = false;
   /// What jobs of this restarter have left. Called when no process of a job lives.
   std::function<RestartPoint(const std::string& restarter)> look;
   std::function<Program(const NextJob& next)> program;

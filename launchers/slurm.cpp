@@ -49,7 +49,9 @@ std::vector<std::string> srun_command(const Plan& plan, const SlurmAllocation& j
                                    // A rank that dies ends the others, which would wait for it.
                                    "--kill-on-bad-exit=1",
                                    // Another step, such as an interactive shell, may hold the job's cores.
-                                   "--overlap"};
+                                   "--overlap",
+                                   // Ctrl-C goes to the ranks, rather than have srun tell how they are.
+                                   "--disable-status"};
   if (job.cpus_per_node >= per_node) {
     command.push_back("--cpus-per-task=" + std::to_string(job.cpus_per_node / per_node));
   } else if (job.cpus_per_node > 0) {

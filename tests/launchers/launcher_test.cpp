@@ -70,9 +70,9 @@ TEST_CASE("a step of a Slurm job has a block of ranks on each node, which share 
   const auto command = srun_command(plan, {.job = "7", .nodes = 3, .cpus_per_node = 18}, program);
   CHECK(command == std::vector<std::string>{"srun", "--mpi=pmix", "--nodes=2", "--ntasks=8",
                                             "--ntasks-per-node=4", "--distribution=block",
-                                            "--kill-on-bad-exit=1", "--overlap", "--cpus-per-task=4",
-                                            "/bin/x", "--seed", "a b"});
-  const auto cores = [&](int of_node) { return srun_command(plan, {.cpus_per_node = of_node}, program)[8]; };
+                                            "--kill-on-bad-exit=1", "--overlap", "--disable-status",
+                                            "--cpus-per-task=4", "/bin/x", "--seed", "a b"});
+  const auto cores = [&](int of_node) { return srun_command(plan, {.cpus_per_node = of_node}, program)[9]; };
   CHECK(cores(4) == "--cpus-per-task=1");
   CHECK(cores(3) == "--overcommit");
   CHECK(cores(0) == "/bin/x");  // not known

@@ -28,7 +28,8 @@ double seconds_of_end(Filesystem& files, const std::string& run) {
   const std::string path = run + "/run.json";
   if (!files.status(path)) return 0;
   const auto json = nlohmann::json::parse(read_whole_file(files, path), nullptr, /*allow_exceptions=*/false);
-  return json.is_object() ? json.value("seconds", 0.0) : 0;
+  const auto seconds = json.find("seconds");
+  return seconds != json.end() && seconds->is_number() ? seconds->get<double>() : 0;
 }
 
 RestartPoint look(Filesystem& files, const Options& options, const Plan& plan, const std::string& restarter) {
@@ -106,6 +107,7 @@ RestartPlan make_restart_plan(const Options& options, const Plan& plan, const Pr
   std::iota(left.begin(), left.end(), 0);
   return {.limits = {options.max_restarts, plan.world_size, options.min_ranks},
           .requeue_signal = signal_number(options.trainer.requeue_signal),
+          .by_srun = plan.launcher == "srun",
           .look = [&files, &options,
                    &plan](const std::string& restarter) { return look(files, options, plan, restarter); },
           .program =
