@@ -39,7 +39,7 @@ cxtrain_check_cuda() {
     found=$(sed -n "s/^cuda[^=]*= '\([0-9]*\).*/\1/p" "$CXTRAIN_LIBTORCH/version.py")
   fi
   if [[ -n $found && $found != "$wanted" ]]; then
-    echo "cxtrain: this bundle was built for CUDA $wanted, but the LibTorch in $CXTRAIN_LIBTORCH is for CUDA $found; give it one for CUDA $wanted (pip's index cu${wanted}0), or rebuild the bundle against this one" >&2
+    echo "cxtrain: this bundle was built for CUDA $wanted, but the LibTorch in $CXTRAIN_LIBTORCH is for CUDA $found; give it one for CUDA $wanted (one of pip's indexes cu${wanted}x), or rebuild the bundle against this one" >&2
     return 1
   fi
 }
@@ -60,6 +60,17 @@ cxtrain_set_paths() {
   if [[ -z ${OMPI_MCA_plm:-} ]] && ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
     export OMPI_MCA_plm=^rsh
   fi
+  # Modules of clusters ask for fabrics that this Open MPI came without; it would not start.
+  local name
+  for name in OMPI_MCA_pml OMPI_MCA_btl OMPI_MCA_mtl OMPI_MCA_osc; do
+    case ${!name:-} in
+      ^*) ;;
+      *ucx* | *ofi* | *psm* | *openib* | cm)
+        echo "cxtrain: $name=${!name} is left out: the bundle's Open MPI has no such component, and takes TCP between nodes" >&2
+        unset "$name"
+        ;;
+    esac
+  done
   export OPAL_PREFIX=$cxtrain_bundle/openmpi PMIX_PREFIX=$cxtrain_bundle/openmpi
 }
 

@@ -12,5 +12,5 @@ if (($# == 0)); then
   exit 2
 fi
 # shellcheck source=scripts/bundle/env.sh
-source "$here/env.sh"
+source "$here/env.sh" || exit 2
 exec "$@"

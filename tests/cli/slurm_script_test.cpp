@@ -51,7 +51,7 @@ TEST_CASE("a batch script asks Slurm for what was asked for") {
   CHECK_THAT(script, contains("srun --mpi=pmix --kill-on-bad-exit=1 \"$program\" fit "));
   CHECK_THAT(script, contains("srun --mpi=pmix \"$program\" doctor "));
   CHECK_THAT(script, contains("folder=\"runs/$SLURM_JOB_ID\"\n"));
-  CHECK_THAT(script, contains("75) scontrol requeue "));
+  CHECK_THAT(script, contains("75) rm -f \"$folder/failures\" && scontrol requeue "));
 }
 
 TEST_CASE(

@@ -27,13 +27,10 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-std::string run_of(const TempDir& dir, const std::string& job) { return dir.path() + "/runs/" + job; }
-
 Outcome outcome_of(const TempDir& dir, const std::string& job) {
-  const std::string folder = run_of(dir, job) + "/cxtrain_logs/version_0/";
-  CHECK_FALSE(std::filesystem::exists(run_of(dir, job) + "/cxtrain_logs/version_1"));
-  const nlohmann::json end = nlohmann::json::parse(std::ifstream(folder + "run.json"));
-  return {end["parameters_sha256"], end["metrics"], slurp(folder + "metrics.csv")};
+  CHECK_FALSE(std::filesystem::exists(run_of(dir, job) + "../version_1"));
+  const nlohmann::json end = end_of(dir, job);
+  return {end["parameters_sha256"], end["metrics"], slurp(run_of(dir, job) + "metrics.csv")};
 }
 
 std::string submit(const TempDir& dir, const std::string& of_sbatch = {}, const std::string& of_fit = {}) {
@@ -49,10 +46,6 @@ const Outcome& undisturbed() {
     return outcome_of(dir, job);
   }();
   return found;
-}
-
-std::string output_of(const TempDir& dir, const std::string& job) {
-  return slurp(dir.file("slurm-" + job + ".out"));
 }
 
 /// Until the job runs and has saved more than `step`; false where it ends before.
@@ -137,7 +130,7 @@ TEST_CASE("a job that is cancelled leaves a whole checkpoint of its last step", 
   CAPTURE(output_of(dir, job));
   CHECK(state == "CANCELLED");
   const auto stopped = [&] {
-    const std::string text = slurp(run_of(dir, job) + "/cxtrain_logs/version_0/run.json");
+    const std::string text = slurp(run_of(dir, job) + "run.json");
     return text.empty() ? nlohmann::json{{"status", "running"}} : nlohmann::json::parse(text);
   };
   REQUIRE(becomes_true([&] { return stopped()["status"] == "stopped"; }));

@@ -12,15 +12,6 @@ namespace {
 
 const std::string kTraining = " --accelerator cpu --data.batch_size 8 --max_epochs 1 ";
 
-std::string output_of(const TempDir& dir, const std::string& job) {
-  return slurp(dir.file("slurm-" + job + ".out"));
-}
-
-nlohmann::json end_of(const TempDir& dir, const std::string& job) {
-  return nlohmann::json::parse(
-      std::ifstream(dir.path() + "/runs/" + job + "/cxtrain_logs/version_0/run.json"));
-}
-
 TEST_CASE("the scripts for GPUs and for nodes that may be taken away train", "[slurm]") {
   const SlurmCluster cluster;
   if (!cluster.why_not().empty()) return skip(cluster.why_not());

@@ -16,16 +16,6 @@ namespace {
 
 const std::string kTraining = " --accelerator cpu --data.batch_size 8 --seed 3 ";
 
-/// The newest run of a job, which writes below runs/JOB.
-nlohmann::json end_of(const TempDir& dir, const std::string& job) {
-  return nlohmann::json::parse(
-      std::ifstream(dir.path() + "/runs/" + job + "/cxtrain_logs/version_0/run.json"));
-}
-
-std::string output_of(const TempDir& dir, const std::string& job) {
-  return slurp(dir.file("slurm-" + job + ".out"));
-}
-
 TEST_CASE("a batch job on two nodes trains as four ranks of one node do", "[slurm]") {
   const SlurmCluster cluster;
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
@@ -33,7 +23,7 @@ TEST_CASE("a batch job on two nodes trains as four ranks of one node do", "[slur
   const auto begin = std::chrono::steady_clock::now();
   const std::string job =
       SlurmCluster::submit(dir.path(), "train.sbatch" + kTraining + "--max_epochs 3 --log_every_n_steps 1");
-  const std::string rows = dir.path() + "/runs/" + job + "/cxtrain_logs/version_0/metrics.csv";
+  const std::string rows = run_of(dir, job) + "metrics.csv";
   REQUIRE(becomes_true([&] { return !slurp(rows).empty(); }));
   std::printf("slurm: from sbatch to the first step of 4 ranks on 2 nodes: %.1f s\n",
               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -44,6 +34,8 @@ TEST_CASE("a batch job on two nodes trains as four ranks of one node do", "[slur
   CHECK(end["status"] == "done");
   CHECK(end["world_size"] == 4);
   CHECK_THAT(output_of(dir, job), contains("4 ranks on 2 nodes, started by srun"));
+  // Of the script's four hours, as squeue tells it.
+  CHECK_THAT(output_of(dir, job), contains("the job's time ends in 143"));
   const ProgramResult same = run_ranks(4, kTraining + "--max_epochs 3" + in(dir));
   REQUIRE(same.status == 0);
   CHECK(end["global_step"] == run_json(dir)["global_step"]);
@@ -92,6 +84,29 @@ TEST_CASE("a program that is started alone in a Slurm job trains on its nodes, a
   CHECK_THAT(output_of(dir, job), contains("restart 1 of 2"));
 }
 
+TEST_CASE("a job that starts itself again saves when its starter is told to end, though srun would kill it",
+          "[slurm]") {
+  const SlurmCluster cluster;
+  if (!cluster.why_not().empty()) return skip(cluster.why_not());
+  const TempDir dir;
+  const std::string script =
+      dir.write("again.sh", "#!/bin/bash\nexec " + std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi" + kTraining +
+                                "--num_nodes 2 --devices 2 --max_restarts 2 --max_epochs -1 "
+                                "--checkpoint.every_n_train_steps 10" +
+                                in(dir) + "\n");
+  const ProgramResult submitted = SlurmCluster::run(dir.path(), "sbatch --parsable --nodes=2 " + script);
+  REQUIRE(submitted.status == 0);
+  const std::string job = submitted.output.substr(0, submitted.output.find('\n'));
+  REQUIRE(becomes_true([&] { return newest_checkpoint(dir.path()).step > 0; }));
+  REQUIRE(SlurmCluster::run(dir.path(), "scancel --signal=TERM --batch " + job).status == 0);
+  const std::string state = SlurmCluster::wait(job);
+  CAPTURE(output_of(dir, job));
+  CHECK(state == "FAILED");  // by a status that is not 0
+  CHECK(run_json(dir)["exit_code"] == 75);
+  CHECK(newest_checkpoint(dir.path()).step == run_json(dir)["global_step"]);
+  CHECK_THAT(output_of(dir, job), !contains("restart 1"));
+}
+
 TEST_CASE("a script that the program writes and submits trains, and its output is shown to the end",
           "[slurm]") {
   const SlurmCluster cluster;
@@ -127,10 +142,11 @@ TEST_CASE("ranks know their nodes in every distribution of tasks", "[slurm]") {
         Row{"srun --distribution=cyclic --ntasks-per-node=2", {0, 1, 0, 1}},
         Row{"srun --distribution=plane=1 --ntasks-per-node=2", {0, 1, 0, 1}},
         Row{"env SLURM_HOSTFILE=" + list + " srun --distribution=arbitrary", {0, 1, 1, 0}}}) {
-    const ProgramResult run = SlurmCluster::run(
-        dir.path(), row.options + " --mpi=pmix -N 2 -n 4 " + CXTRAIN_BIN_DIR +
-                        "/cxtrain_mpi doctor --json --accelerator cpu" + in(dir) + " 2>/dev/null");
-    CAPTURE(row.options, run.output);
+    const ProgramResult run =
+        SlurmCluster::run(dir.path(), row.options + " --mpi=pmix -N 2 -n 4 " + CXTRAIN_BIN_DIR +
+                                          "/cxtrain_mpi doctor --json --accelerator cpu" + in(dir) + " 2>" +
+                                          dir.file("errors"));
+    CAPTURE(row.options, run.status, run.output, slurp(dir.file("errors")));
     const std::size_t begin = run.output.find("{\"exit_code\"");
     REQUIRE(begin != std::string::npos);
     const nlohmann::json world =

@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "support/run_files.h"
 #include "support/run_program.h"
 #include "support/running_program.h"
 #include "support/set_up_by_script.h"
@@ -74,5 +75,20 @@ class SlurmCluster : public SetUpByScript {
     return shown.substr(begin, shown.find(' ', begin) - begin);
   }
 };
+
+/// What a job's script has written by now.
+inline std::string output_of(const TempDir& dir, const std::string& job) {
+  return slurp(dir.file("slurm-" + job + ".out"));
+}
+
+/// The folder of a job's run, where its script has it below runs/JOB.
+inline std::string run_of(const TempDir& dir, const std::string& job) {
+  return dir.path() + "/runs/" + job + "/cxtrain_logs/version_0/";
+}
+
+/// What that run wrote at its end.
+inline nlohmann::json end_of(const TempDir& dir, const std::string& job) {
+  return nlohmann::json::parse(std::ifstream(run_of(dir, job) + "run.json"));
+}
 
 }  // namespace cxtrain::test

@@ -123,6 +123,23 @@ void write_requests(const BatchJobOptions& job, ScriptWriter& script) {
   script.ask("output", job.array.empty() ? "slurm-%j.out" : "slurm-%A_%a.out");
 }
 
+/// What becomes of the job, by the status that the training ended with.
+void write_end(const std::string& id, ScriptWriter& script) {
+  script.comment(
+      "75: saved, and wants to go on. 2, 93, 126 and 127 would end in the same way again; 130, 143: somebody "
+      "ended it.");
+  script.comment("Anything else may be a node that has gone: five more starts since it last came through.");
+  script.line("case $status in");
+  script.line("  75) rm -f \"$folder/failures\" && scontrol requeue " + id + " ;;");
+  script.line("  0 | 2 | 93 | 126 | 127 | 130 | 143) ;;");
+  script.line("  *)");
+  script.line("    mkdir -p \"$folder\" && echo \"$status\" >> \"$folder/failures\"");
+  script.line("    if [ \"$(wc -l < \"$folder/failures\")\" -le 5 ]; then scontrol requeue " + id + "; fi");
+  script.line("    ;;");
+  script.line("esac");
+  script.line("exit $status");
+}
+
 }  // namespace
 
 int ranks_per_node(const BatchJobOptions& job) {
@@ -243,7 +260,7 @@ std::string slurm_script(const Options& options, const std::string& program,
   script.comment("Trains on " + count(job.nodes, "node") + " with " + count(ranks_per_node(job), "rank") +
                  (job.nodes > 1 ? " each" : "") +
                  "; goes on by itself after a preemption, a requeue or the end of its time.");
-  script.comment("Made by cxtrain_mpi slurm-script.");
+  script.comment("Made by cxtrain_mpi slurm-script. Load the program's modules before sbatch, or below.");
   script.line("#");
   write_requests(job, script);
   script.line();
@@ -286,18 +303,8 @@ std::string slurm_script(const Options& options, const std::string& program,
   script.line("  --default_root_dir \"$folder\" \"${options[@]}\"");
   script.line("status=$?");
   script.line();
-  script.comment(
-      "75: saved, and wants to go on. 2 and 93 would end in the same way again. 130, 143: somebody ended "
-      "it.");
-  script.comment("Anything else may be a node that has gone: five more starts.");
-  const std::string id =
-      job.array.empty() ? "\"$SLURM_JOB_ID\"" : "\"${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\"";
-  script.line("case $status in");
-  script.line("  75) scontrol requeue " + id + " ;;");
-  script.line("  0 | 2 | 93 | 130 | 143) ;;");
-  script.line("  *) if [ \"${SLURM_RESTART_COUNT:-0}\" -lt 5 ]; then scontrol requeue " + id + "; fi ;;");
-  script.line("esac");
-  script.line("exit $status");
+  write_end(job.array.empty() ? "\"$SLURM_JOB_ID\"" : "\"${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\"",
+            script);
   return script.take();
 }
 
