@@ -6,6 +6,7 @@
 
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/commands.h"
+#include "cxtrain/cluster/slurm_time.h"
 #include "support/catch.h"
 #include "support/own_strategies.h"
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/option_table.h"
+#include "cxtrain/cluster/slurm_time.h"
 
 namespace cxtrain {
 namespace {
@@ -27,18 +27,11 @@ struct TimedSignal {
   std::int64_t seconds = 0;
 };
 
-std::optional<std::int64_t> number_of(std::string_view digits) {
-  std::int64_t value = 0;
-  const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || rest != digits.data() + digits.size() || value < 0) return std::nullopt;
-  return value;
-}
-
 /// USR1@120, SIGTERM@60.
 std::optional<TimedSignal> read_signal(const std::string& text) {
   const std::size_t at = text.find('@');
   if (at == 0 || at == std::string::npos) return std::nullopt;
-  const std::optional<std::int64_t> seconds = number_of(std::string_view(text).substr(at + 1));
+  const std::optional<std::int64_t> seconds = number_of_digits(std::string_view(text).substr(at + 1));
   std::string name = text.substr(0, at);
   if (name.starts_with("SIG")) name = name.substr(3);
   const bool letters =
@@ -144,36 +137,6 @@ void write_end(const std::string& id, ScriptWriter& script) {
 
 int ranks_per_node(const BatchJobOptions& job) {
   return job.ntasks_per_node.value_or(std::max(1, job.gpus_per_node.value_or(1)));
-}
-
-std::optional<std::int64_t> seconds_of_time(const std::string& text) {
-  const std::size_t dash = text.find('-');
-  std::string_view rest = text;
-  std::int64_t days = 0;
-  if (dash != std::string::npos) {
-    const auto number = number_of(rest.substr(0, dash));
-    if (!number) return std::nullopt;
-    days = *number;
-    rest.remove_prefix(dash + 1);
-  }
-  std::vector<std::int64_t> parts;
-  for (;;) {
-    const std::size_t colon = rest.find(':');
-    const auto number = number_of(rest.substr(0, colon));
-    if (!number || *number > 1'000'000) return std::nullopt;
-    parts.push_back(*number);
-    if (colon == std::string_view::npos) break;
-    rest.remove_prefix(colon + 1);
-  }
-  if (parts.size() > 3 || days > 1'000'000) return std::nullopt;
-  // Without days: minutes, minutes:seconds or hours:minutes:seconds; with them, from the hours on.
-  const bool from_hours = dash != std::string::npos || parts.size() == 3;
-  std::int64_t unit = from_hours ? 3600 : 60, seconds = days * 86'400;
-  for (const std::int64_t part : parts) {
-    seconds += part * unit;
-    unit /= 60;
-  }
-  return seconds;
 }
 
 void check_batch_job(const Options& options, std::vector<Problem>& problems) {

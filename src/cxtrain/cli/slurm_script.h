@@ -25,10 +25,6 @@ int ranks_per_node(const BatchJobOptions& job);
 /// read another option, or several, and signals by which the ranks would not save in time.
 void check_batch_job(const Options& options, std::vector<Problem>& problems);
 
-/// The seconds of a time limit as sbatch reads it: "30" minutes, "30:00", "4:00:00", "1-0", "1-12:30",
-/// "1-12:30:00"; absent: it is none.
-std::optional<std::int64_t> seconds_of_time(const std::string& text);
-
 /// The job's world and what its nodes are known to have, to plan for: GPUs that nothing more is known of.
 WorldFacts world_of(const BatchJobOptions& job);
 Hardware hardware_of(const BatchJobOptions& job);

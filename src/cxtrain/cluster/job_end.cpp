@@ -1,7 +1,5 @@
 #include "cxtrain/cluster/job_end.h"
 
-#include <charconv>
-#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -10,19 +8,12 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/cluster/slurm_time.h"
 
 namespace cxtrain {
 namespace {
 
 constexpr double kAnswerSeconds = 10;  // for the controller, which may be busy
-
-/// The number that is the whole text.
-std::optional<std::int64_t> number_of(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || error != std::errc() || rest != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 std::optional<double> asked_of_slurm(const std::string& job) {
   try {
@@ -41,26 +32,10 @@ std::optional<double> asked_of_slurm(const std::string& job) {
 }  // namespace
 
 std::optional<double> seconds_of_slurm_time(std::string_view text) {
-  double days = 0;
-  if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
-    const auto number = number_of(text.substr(0, dash));
-    if (!number) return std::nullopt;
-    days = static_cast<double>(*number);
-    text.remove_prefix(dash + 1);
-  }
-  double seconds = 0;
-  int parts = 0;
-  for (bool more = true; more; ++parts) {
-    const std::size_t colon = text.find(':');
-    more = colon != std::string_view::npos;
-    const auto number = number_of(text.substr(0, colon));
-    if (!number || *number < 0) return std::nullopt;
-    seconds = 60 * seconds + static_cast<double>(*number);
-    if (more) text.remove_prefix(colon + 1);
-  }
-  if (parts < 2 || parts > 3) return std::nullopt;
-  constexpr double kDay = 86'400;
-  return days * kDay + seconds;
+  if (text.find(':') == std::string_view::npos)
+    return std::nullopt;  // would be minutes, which are not printed
+  const auto seconds = seconds_of_time(text);
+  return seconds ? std::optional(static_cast<double>(*seconds)) : std::nullopt;
 }
 
 std::optional<double> ask_seconds_to_job_end() {

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <string>
 
 namespace cxtrain {
 namespace {
@@ -16,9 +17,9 @@ bool is_file(const std::string& path) {
 
 }  // namespace
 
-OpenedFiles opened_files(const std::string& process) {
+OpenedFiles opened_files() {
   std::set<std::string> executable, all;
-  std::ifstream maps(process + "/maps");
+  std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     std::istringstream fields(line);
     std::string range, permissions, offset, device, inode, path;
@@ -29,7 +30,7 @@ OpenedFiles opened_files(const std::string& process) {
     if (permissions.find('x') != std::string::npos) executable.insert(path);
   }
   std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator(process + "/fd", failed)) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", failed)) {
     const std::string path = std::filesystem::read_symlink(entry.path(), failed);
     if (!failed && is_file(path)) all.insert(path);
   }

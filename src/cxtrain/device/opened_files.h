@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 namespace cxtrain {
 
 /// Files that a process holds, each counted once: what a start with many ranks asks of a file system.
@@ -11,6 +9,6 @@ struct OpenedFiles {
 };
 
 /// This process's, from /proc; devices, pipes and sockets are no files.
-OpenedFiles opened_files(const std::string& process = "/proc/self");
+OpenedFiles opened_files();
 
 }  // namespace cxtrain
