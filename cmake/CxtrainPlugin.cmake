@@ -11,6 +11,8 @@ function(cxtrain_add_plugin kind name)
   set(target cxtrain_${kind}_${name})
   add_library(${target} MODULE ${plugin_UNPARSED_ARGUMENTS})
   target_link_libraries(${target} PRIVATE cxtrain::cxtrain)
+  # CMake's own macro with the target's name in it: no target could use headers that another one has precompiled.
+  set_target_properties(${target} PROPERTIES DEFINE_SYMBOL "")
   # DT_RPATH, so that LibTorch's own libraries find theirs through the plugin's path; and what is not declared in public
   # headers is told here and not where the plugin is loaded.
   target_link_options(${target} PRIVATE -Wl,--disable-new-dtags -Wl,-z,defs)

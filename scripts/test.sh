@@ -11,7 +11,7 @@ build_targets all
 
 say "testing"
 cd "$build"
-ctest --output-on-failure --no-tests=error --parallel 2 "$@"
+ctest --output-on-failure --no-tests=error --parallel 3 "$@"
 # What could not be checked here; where ctest itself has skipped a program, it says so above.
 skipped=$(grep -h "^skipped: " Testing/Temporary/LastTest.log | sort -u || true)
 if [ -n "$skipped" ]; then

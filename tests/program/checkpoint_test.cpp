@@ -223,6 +223,17 @@ TEST_CASE("a run does not go on with other data than it had, wherever they lie",
   CHECK(run(3, fewer + " --data.fingerprint false").status == 0);
 }
 
+TEST_CASE("the progress of an epoch that a run goes on with has its time since then", "[checkpoint]") {
+  const TempDir dir;
+  const std::string fit =
+      "fit --accelerator cpu --max_epochs 1 --checkpoint.every_n_train_steps 20 " + in(dir);
+  REQUIRE(run_program(fit + "--max_steps 20").status == 0);
+  const ProgramResult resumed = run_program(fit + "--ckpt_path last");
+  CAPTURE(resumed.output);
+  CHECK(resumed.status == 0);
+  CHECK_THAT(resumed.output, contains("Epoch 1/1 100% 45/45 [00:"));
+}
+
 TEST_CASE("what a run has saved is evaluated as the run did it", "[checkpoint]") {
   const TempDir dir;
   const auto run = [&](const std::string& command) {

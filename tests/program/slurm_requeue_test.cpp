@@ -15,9 +15,12 @@ const std::string kTraining =
     " --accelerator cpu --data.batch_size 8 --seed 3 --max_epochs 40 "
     "--checkpoint.every_n_train_steps 20";
 
-/// The same in half a minute at least.
-const std::string kSlowly =
-    std::string(" --plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/slow.so --callbacks.slow.ms 18";
+/// What makes that training too slow to be done before somebody `hurries`.
+std::string slowly(const TempDir& dir) {
+  return std::string(" --plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/slow.so --callbacks.slow.ms 40 " +
+         "--callbacks.slow.until " + dir.file("hurry");
+}
+void hurry(const TempDir& dir) { dir.write("hurry", ""); }
 
 /// What a job of this training has left, which writes below runs/JOB.
 struct Outcome {
@@ -48,11 +51,26 @@ const Outcome& undisturbed() {
   return found;
 }
 
-/// Until the job runs and has saved more than `step`; false where it ends before.
-bool comes_further(const TempDir& dir, const std::string& job, int step) {
-  return becomes_true([&] {
-    return SlurmCluster::hurry(job) == "RUNNING" && newest_checkpoint(run_of(dir, job)).step > step;
-  });
+int count(const std::string& text, const std::string& what) {
+  int found = 0;
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+/// Waits until the job trains for the `time`th time, from 1, and has saved a step of its own.
+void comes_further(const TempDir& dir, const std::string& job, int time = 1) {
+  const auto trains = [&] {
+    return SlurmCluster::hurry(job) == "RUNNING" && count(output_of(dir, job), "writing to ") == time;
+  };
+  if (!becomes_true(trains)) FAIL("does not train: " << SlurmCluster::about(job) << output_of(dir, job));
+  const int step = newest_checkpoint(run_of(dir, job)).step;
+  if (!becomes_true([&] { return newest_checkpoint(run_of(dir, job)).step > step; }))
+    FAIL("saves nothing: " << SlurmCluster::about(job) << output_of(dir, job));
+}
+
+void is_requeued(const TempDir& dir, const std::string& job, int times) {
+  if (!becomes_true([&] { return SlurmCluster::restarts(job) == times; }))
+    FAIL("not requeued: " << SlurmCluster::about(job) << output_of(dir, job));
 }
 
 TEST_CASE("a job that makes way ten times ends with the bits of an undisturbed one", "[slurm]") {
@@ -60,18 +78,17 @@ TEST_CASE("a job that makes way ten times ends with the bits of an undisturbed o
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
   const TempDir dir;
   const Outcome& expected = undisturbed();
-  const std::string job = submit(dir);
-  int step = 0;
+  const std::string job = submit(dir, "", slowly(dir));
   for (int time = 0; time < 10; ++time) {
-    CAPTURE(time, step, output_of(dir, job));
-    REQUIRE(comes_further(dir, job, step));
+    comes_further(dir, job, time + 1);
     const std::string order = time % 3 == 0   ? "scancel --signal=USR1 " + job
                               : time % 3 == 1 ? "scontrol requeue " + job
                                               : "sbatch --partition=urgent --nodes=2 --exclusive --wrap true";
+    CAPTURE(order);
     REQUIRE(SlurmCluster::run(dir.path(), order).status == 0);
-    REQUIRE(becomes_true([&] { return SlurmCluster::restarts(job) > time; }));
-    step = newest_checkpoint(run_of(dir, job)).step;
+    is_requeued(dir, job, time + 1);
   }
+  hurry(dir);
   const std::string state = SlurmCluster::wait(job);
   CAPTURE(output_of(dir, job));
   REQUIRE(state == "COMPLETED");
@@ -86,13 +103,14 @@ TEST_CASE(
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
   const TempDir dir;
   const Outcome& expected = undisturbed();
-  const std::string job = submit(dir, "", kSlowly);
-  REQUIRE(comes_further(dir, job, 0));
+  const std::string job = submit(dir, "", slowly(dir));
+  comes_further(dir, job);
   const auto begin = std::chrono::steady_clock::now();
   SlurmCluster::lose("n2");
   REQUIRE(becomes_true([&] { return SlurmCluster::state(job) != "RUNNING"; }));
   std::printf("slurm: a job whose node is lost ends after %.1f s; Slurm is told to wait for 10\n",
               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  hurry(dir);
   SlurmCluster::bring_back("n2");
   const std::string state = SlurmCluster::wait(job);
   CAPTURE(output_of(dir, job));
@@ -109,12 +127,14 @@ TEST_CASE("a job whose time is over saves before, is requeued, and ends with the
   const TempDir dir;
   const Outcome& expected = undisturbed();
   // Slurm looks at its clock every 30 s, and a minute is the least that it gives: the signal comes in the
-  // first half of it. With steps of 20 ms the training is not done by then.
-  const std::string job = submit(dir, "--time=1 --signal=USR1@45 ", kSlowly);
+  // first half of it.
+  const std::string job = submit(dir, "--time=1 --signal=USR1@45 ", slowly(dir));
+  is_requeued(dir, job, 1);
+  hurry(dir);
   const std::string state = SlurmCluster::wait(job);
   CAPTURE(output_of(dir, job));
   REQUIRE(state == "COMPLETED");
-  CHECK(SlurmCluster::restarts(job) >= 1);
+  CHECK(SlurmCluster::restarts(job) == 1);
   CHECK_THAT(output_of(dir, job), contains("stopped by SIGUSR1"));
   CHECK(outcome_of(dir, job) == expected);
 }
@@ -124,7 +144,7 @@ TEST_CASE("a job that is cancelled leaves a whole checkpoint of its last step", 
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
   const TempDir dir;
   const std::string job = submit(dir);
-  REQUIRE(comes_further(dir, job, 0));
+  comes_further(dir, job);
   REQUIRE(SlurmCluster::run(dir.path(), "scancel " + job).status == 0);
   const std::string state = SlurmCluster::wait(job);
   CAPTURE(output_of(dir, job));

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <string>
 
 #include "support/catch.h"
@@ -57,6 +58,27 @@ TEST_CASE("a program that is installed nowhere comes to the nodes by sbcast, and
   const std::string refused = SlurmCluster::submit(dir.path(), "bundle.sbatch" + kTraining);
   CHECK(SlurmCluster::wait(refused) == "FAILED");
   CHECK_THAT(output_of(dir, refused), contains("name the archive that scripts/bundle.sh makes"));
+}
+
+/// Slurm takes a job that ends by itself in a preemption's grace time for done, and does not requeue it.
+TEST_CASE("a job that has to make way before its ranks can save starts again", "[slurm]") {
+  const SlurmCluster cluster;
+  if (!cluster.why_not().empty()) return skip(cluster.why_not());
+  const TempDir dir;
+  // In the place of ranks that load their libraries, for the first time, and then of ranks that train.
+  dir.write("starts.sh",
+            "#!/bin/bash\n[ -z \"$SLURM_RESTART_COUNT\" ] || exit 0\ntouch began\nexec sleep 60\n");
+  REQUIRE(run_command("chmod +x " + dir.file("starts.sh")).status == 0);
+  const std::string job =
+      SlurmCluster::submit(dir.path(), "train.sbatch", "--export=ALL,CXTRAIN=" + dir.file("starts.sh") + " ");
+  REQUIRE(becomes_true([&] { return std::filesystem::exists(dir.file("began")); }));
+  REQUIRE(
+      SlurmCluster::run(dir.path(), "sbatch --partition=urgent --nodes=2 --exclusive --wrap true").status ==
+      0);
+  const std::string state = SlurmCluster::wait(job);
+  CAPTURE(SlurmCluster::about(job), output_of(dir, job));
+  CHECK(state == "COMPLETED");
+  CHECK(SlurmCluster::restarts(job) == 1);
 }
 
 }  // namespace

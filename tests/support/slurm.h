@@ -36,6 +36,11 @@ class SlurmCluster : public SetUpByScript {
   /// "RUNNING", "COMPLETED", ...
   static std::string state(const std::string& job) { return field(job, "JobState"); }
   static int restarts(const std::string& job) { return std::stoi(field(job, "Restarts")); }
+  /// For the message of a check that failed: what Slurm knows of the job, and what it has done of late.
+  static std::string about(const std::string& job) {
+    return run("/", "scontrol show job " + job, 20).output + run("/", "squeue", 20).output +
+           run_command("tail -n 30 /run/cxtrain-slurm/slurmctld.log", 20).output;
+  }
   /// Until the job is in one of the states that are its end; its state.
   static std::string wait(const std::string& job, int seconds = 120) {
     std::string last;

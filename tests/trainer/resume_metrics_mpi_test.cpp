@@ -59,6 +59,7 @@ Fitted fit_and_keep(const test::TempDir& dir, std::int64_t keep_at, std::int64_t
   test::ToyData data(10 * 8 * test_world().size(), 8, 24);
   fitted.summary = from != nullptr ? trainer.fit(model, data, *from) : trainer.fit(model, data);
   fitted.log_dir = trainer.log_dir();
+  test_world().barrier();  // the files are rank 0's
   return fitted;
 }
 

@@ -203,6 +203,7 @@ struct Case {
   OptimizerSetup setup;
   std::string precision;
   std::int64_t accumulate = 1;
+  std::int64_t epochs = kEpochs;
   bool weight_averaging = true;
   int early_stopping_patience = 100;
   std::int64_t more_samples = 0;  ///< than the ranks' batches divide
@@ -239,7 +240,7 @@ inline Result train(const Case& what, Saver::Wishes wishes, Start start = {}) {
   Options options = quiet(dir.path());
   TrainerOptions& trainer_options = options.trainer;
   trainer_options.num_sanity_val_steps = 2;
-  trainer_options.max_epochs = kEpochs;
+  trainer_options.max_epochs = what.epochs;
   trainer_options.logger = false;
   trainer_options.log_every_n_steps = 2;
   trainer_options.val_check_interval = BatchLimit{what.val_every};

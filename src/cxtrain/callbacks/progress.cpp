@@ -26,7 +26,11 @@ void ProgressCallback::setup(RunView& run, std::string_view) {
 
 void ProgressCallback::on_sanity_check_start(RunView&) { training_ = false; }
 
-void ProgressCallback::on_train_epoch_start(RunView&) {
+/// Where a resumed run goes on within an epoch, that does not start again.
+void ProgressCallback::on_train_start(RunView&) { begin_epoch(); }
+void ProgressCallback::on_train_epoch_start(RunView&) { begin_epoch(); }
+
+void ProgressCallback::begin_epoch() {
   training_ = true;
   started_ = false;
   epoch_began_ = clock_.now();

@@ -17,6 +17,7 @@ class ProgressCallback final : public Callback {
  public:
   void setup(RunView& run, std::string_view stage) override;
   void on_sanity_check_start(RunView& run) override;
+  void on_train_start(RunView& run) override;
   void on_train_epoch_start(RunView& run) override;
   void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
@@ -32,6 +33,7 @@ class ProgressCallback final : public Callback {
   void on_predict_end(RunView& run) override;
 
  private:
+  void begin_epoch();
   void start_evaluation(const char* label, const RunView& run);
   void update_evaluation(std::int64_t batch_idx);
   void end_evaluation();

@@ -119,12 +119,15 @@ void write_requests(const BatchJobOptions& job, ScriptWriter& script) {
 /// What becomes of the job, by the status that the training ended with.
 void write_end(const std::string& id, ScriptWriter& script) {
   script.comment(
-      "75: saved, and wants to go on. 2, 93, 126 and 127 would end in the same way again; 130, 143: somebody "
-      "ended it.");
-  script.comment("Anything else may be a node that has gone: five more starts since it last came through.");
+      "75: saved, and wants to go on. 2, 93, 126 and 127 would end in the same way again; 130: ended by "
+      "hand.");
+  script.comment(
+      "Anything else may be a node that has gone, or a preemption before the ranks could save: five more "
+      "starts");
+  script.comment("since it last came through.");
   script.line("case $status in");
   script.line("  75) rm -f \"$folder/failures\" && scontrol requeue " + id + " ;;");
-  script.line("  0 | 2 | 93 | 126 | 127 | 130 | 143) ;;");
+  script.line("  0 | 2 | 93 | 126 | 127 | 130) ;;");
   script.line("  *)");
   script.line("    mkdir -p \"$folder\" && echo \"$status\" >> \"$folder/failures\"");
   script.line("    if [ \"$(wc -l < \"$folder/failures\")\" -le 5 ]; then scontrol requeue " + id + "; fi");
