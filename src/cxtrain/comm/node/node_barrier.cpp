@@ -1,7 +1,13 @@
 #include "cxtrain/comm/node/node_barrier.h"
 
+#include <linux/futex.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <climits>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "cxtrain/base/error.h"
@@ -23,6 +29,22 @@ void pause_briefly() {
 #endif
 }
 
+/// Open MPI's setting for ranks that share their cores with others.
+bool told_to_yield() {
+  const char* text = std::getenv("OMPI_MCA_mpi_yield_when_idle");
+  const std::string_view value = text == nullptr ? "" : text;
+  return !value.empty() && value != "0" && value != "false" && value != "no";
+}
+
+/// Sleeps while the word is `value`; may wake for no reason. Not FUTEX_PRIVATE: the word is other processes',
+/// too.
+void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t value) {
+  syscall(SYS_futex, &word, FUTEX_WAIT, value, nullptr, nullptr, 0);
+}
+void wake_all(const std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
 }  // namespace
 
 NodeBarrier::NodeBarrier(const MpiComm& node_comm)
@@ -34,18 +56,36 @@ NodeBarrier::NodeBarrier(const MpiComm& node_comm)
   // Ranks bound to a core each count one core apiece here; unbound ones see all. Where there are more ranks
   // than cores somebody has to sleep for another to arrive, and spinning only delays that.
   const int cores = cores_of_this_process();
-  spins_before_yield_ = cores == 1 || node_comm.size() <= cores ? 20000 : 20;
+  const bool enough_cores = cores == 1 || node_comm.size() <= cores;
+  patience_ = told_to_yield() ? Patience{20, 0} : enough_cores ? Patience{20000, INT_MAX} : Patience{20, 50};
 }
 
 void NodeBarrier::wait(const char* operation) {
   const Watchdog::Wait wait(watchdog_, operation);  // also where nobody waits: ranks count alike
   const std::uint64_t goal = ++generation_ * ranks_;
-  if (counter_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 >= goal) return;
-  for (int spin = 0; spin < spins_before_yield_; ++spin) {
+  if (counter_->arrived.fetch_add(1) + 1 >= goal) {
+    if (counter_->sleepers.load() == 0) return;
+    counter_->released.fetch_add(1);
+    wake_all(counter_->released);
+    return;
+  }
+  for (int spin = 0; spin < patience_.spins; ++spin) {
     if (counter_->arrived.load(std::memory_order_acquire) >= goal) return;
     pause_briefly();
   }
-  while (counter_->arrived.load(std::memory_order_acquire) < goal) sched_yield();
+  for (int yield = 0; yield < patience_.yields; ++yield) {
+    if (counter_->arrived.load(std::memory_order_acquire) >= goal) return;
+    sched_yield();
+  }
+  // Either the last to arrive sees that somebody may sleep, or that one sees that all have arrived. Who falls
+  // asleep is woken, or finds that `released` has changed and stays awake.
+  counter_->sleepers.fetch_add(1);
+  for (;;) {
+    const std::uint32_t released = counter_->released.load();
+    if (counter_->arrived.load() >= goal) break;
+    sleep_while(counter_->released, released);
+  }
+  counter_->sleepers.fetch_sub(1);
 }
 
 }  // namespace cxtrain

@@ -9,7 +9,8 @@
 namespace cxtrain {
 
 /// A barrier among the ranks of a node: one atomic counter in shared memory. A hundred times cheaper than
-/// MPI's where the ranks arrive together.
+/// MPI's where the ranks arrive together. Those that come early wait busily; where the node has more ranks
+/// than cores, or the environment says that ranks yield (OMPI_MCA_mpi_yield_when_idle=1), they soon sleep.
 class NodeBarrier {
  public:
   /// Collective over `node_comm`, whose watchdog bounds the waits.
@@ -22,13 +23,20 @@ class NodeBarrier {
  private:
   struct alignas(64) Counter {
     std::atomic<std::uint64_t> arrived;
+    std::atomic<std::uint32_t> released, sleepers;
+  };
+
+  /// How often a rank looks whether all have come, before it sleeps.
+  struct Patience {
+    int spins = 0;   ///< keeping its core
+    int yields = 0;  ///< offering it to others in between
   };
 
   SharedWindow window_;
   Counter* counter_;
   std::uint64_t ranks_;
   std::uint64_t generation_ = 0;
-  int spins_before_yield_;
+  Patience patience_;
   Watchdog& watchdog_;
 };
 
