@@ -55,6 +55,22 @@ TEST_CASE("the status of a run that has ended is its run.json's") {
   CHECK_THAT(run_program("status " + dir.path()).output, contains("step 5"));
 }
 
+TEST_CASE("the status of a run has its checkpoints wherever they are, and no other run's") {
+  const TempDir dir, saved;
+  const auto run = [&](const std::string& options) {
+    return run_command("cd " + saved.path() + " && " + CXTRAIN_BIN_DIR +
+                       "/cxtrain_mpi --accelerator cpu --checkpoint.dirpath here " + options + in(dir))
+        .status;
+  };
+  REQUIRE(run("--max_steps 5") == 0);
+  CHECK(status_of(dir)["checkpoint"]["step"] == 5);
+  CHECK(status_of(dir)["checkpoint"]["path"].get<std::string>().starts_with(saved.path() + "/here/"));
+  REQUIRE(run("--max_steps 3") == 0);
+  CHECK(status_of(dir)["checkpoint"]["step"] == 3);
+  REQUIRE(run("--max_steps 1 --enable_checkpointing false") == 0);
+  CHECK_THAT(run_program("status " + dir.path()).output, contains("version_2/checkpoints"));
+}
+
 TEST_CASE("the status of what is no run is refused") {
   const TempDir dir;
   for (const std::string words : {dir.path().c_str(), "--jsn", "a b"}) {

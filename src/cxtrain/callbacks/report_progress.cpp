@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/log.h"
@@ -101,9 +103,14 @@ void ReportProgress::report(RunView& run, std::int64_t batches_done, bool traini
   }
 }
 
-ReportProgress::Target progress_file(Filesystem& files) {
-  return [&files](RunView& run, const ProgressReport& report) {
+ReportProgress::Target progress_file(Filesystem& files, const std::string& checkpoint_folder) {
+  // Who reads it stands elsewhere.
+  std::error_code nowhere;
+  std::string folder = std::filesystem::absolute(checkpoint_folder, nowhere);
+  if (checkpoint_folder.empty() || nowhere) folder = checkpoint_folder;
+  return [&files, folder](RunView& run, ProgressReport report) {
     if (run.log_dir().empty()) return;
+    report.checkpoint_folder = folder;
     replace_file(files, run.log_dir() + "/" + std::string(kProgressFile), to_json(report) + "\n");
   };
 }

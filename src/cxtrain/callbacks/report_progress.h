@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/callbacks/callback.h"
@@ -37,7 +38,8 @@ class ReportProgress final : public Callback {
 };
 
 /// Writes each report to progress.json in the run's folder, where there is one; for `cxtrain_mpi status`.
-ReportProgress::Target progress_file(Filesystem& files);
+/// `checkpoint_folder`: where checkpoints go instead of into the run's folder, or empty.
+ReportProgress::Target progress_file(Filesystem& files, const std::string& checkpoint_folder);
 
 /// Writes each report to `path`, for the textfile collector of Prometheus' node_exporter.
 ReportProgress::Target prometheus_file(const std::string& path);

@@ -69,6 +69,7 @@ std::string to_json(const ProgressReport& report) {
                     {"samples_per_second", report.samples_per_second},
                     {"seconds_left", nullptr},
                     {"checkpoints", report.checkpoints},
+                    {"checkpoint_folder", report.checkpoint_folder},
                     {"training", report.training},
                     {"metrics", ProgressJson::object()}};
   if (report.seconds_left) json["seconds_left"] = *report.seconds_left;
@@ -95,6 +96,7 @@ std::optional<ProgressReport> parse_progress(std::string_view text) {
     read_into(json, "steps_per_second", report.steps_per_second);
     read_into(json, "samples_per_second", report.samples_per_second);
     read_into(json, "checkpoints", report.checkpoints);
+    read_into(json, "checkpoint_folder", report.checkpoint_folder);
     read_into(json, "training", report.training);
     double left = -1;
     read_into(json, "seconds_left", left);

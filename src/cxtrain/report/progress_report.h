@@ -27,6 +27,7 @@ struct ProgressReport {
   double samples_per_second = 0;                             ///< lately, over all ranks
   std::optional<double> seconds_left = {};                   ///< at the speed so far; absent: nobody can say
   std::int64_t checkpoints = 0;                              ///< that have come to the disk
+  std::string checkpoint_folder = {};                        ///< empty: in the run's own folder
   bool training = true;                                      ///< false: it has come to its end, or was ended
   std::vector<std::pair<std::string, double>> metrics = {};  ///< what the progress bar shows
 };

@@ -71,17 +71,21 @@ void read_logs(Filesystem& files, RunStatus& status) {
 }
 
 void find_newest_checkpoint(Filesystem& files, RunStatus& status) {
+  // Runs may share another folder, and who wrote what is damaged nobody knows.
+  const bool shared = status.progress && !status.progress->checkpoint_folder.empty();
+  status.checkpoint_folder = shared ? status.progress->checkpoint_folder : status.run + "/checkpoints";
   std::vector<std::string> damaged;
   try {
-    const auto found = find_checkpoints(files, status.run + "/checkpoints", damaged);
-    if (!found.empty()) {
-      const Manifest& manifest = found[0].manifest;
-      status.checkpoint = {found[0].path, manifest.epoch, manifest.global_step};
+    for (const FoundCheckpoint& found : find_checkpoints(files, status.checkpoint_folder, damaged)) {
+      const Manifest& manifest = found.manifest;
+      if (shared && manifest.log_dir != status.progress->run) continue;
+      status.checkpoint = {found.path, manifest.epoch, manifest.global_step};
+      break;
     }
   } catch (const Error&) {
     // As if there were none.
   }
-  status.damaged_checkpoints = static_cast<int>(damaged.size());
+  status.damaged_checkpoints = shared ? 0 : static_cast<int>(damaged.size());
 }
 
 RunStatus::State state_of(const RunStatus& status) {
@@ -217,7 +221,7 @@ std::string to_text(const RunStatus& status) {
   line("checkpoint", status.checkpoint
                          ? status.checkpoint->path + " (epoch " + std::to_string(status.checkpoint->epoch) +
                                ", step " + std::to_string(status.checkpoint->step) + ")"
-                         : "none in " + status.run + "/checkpoints");
+                         : "none in " + status.checkpoint_folder);
   if (status.damaged_checkpoints > 0)
     line("", std::to_string(status.damaged_checkpoints) + " damaged: see checkpoint verify");
   if (!status.straggler.empty()) line("straggler", status.straggler);

@@ -31,7 +31,8 @@ struct RunStatus {
   double silent_seconds = 0;  ///< since the last sign, by this machine's clock; 0 without progress
   std::optional<Checkpoint> checkpoint = {};  ///< the newest that is complete
   int damaged_checkpoints = 0;
-  std::string end;  ///< "done", "stopped", "failed"; empty: run.json is not there
+  std::string checkpoint_folder;  ///< where it was looked for
+  std::string end;                ///< "done", "stopped", "failed"; empty: run.json is not there
   int exit_code = 0;
   std::string straggler;            ///< the newest warning of one; empty: none
   std::vector<std::string> errors;  ///< the last lines of the ranks' logs that are errors, a few

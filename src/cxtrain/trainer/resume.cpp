@@ -12,6 +12,7 @@
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lease.h"
 #include "cxtrain/strategy/local_step.h"
+#include "cxtrain/trainer/chosen_checkpoint_folder.h"
 #include "cxtrain/trainer/other_ranks.h"
 
 namespace cxtrain {
@@ -27,19 +28,6 @@ struct Candidates {
 };
 
 std::string last_part(const std::string& path) { return std::filesystem::path(path).filename().string(); }
-
-/// Where ModelCheckpoint writes in spite of the run's folder; empty: into that.
-std::string chosen_folder(const Options& options) {
-  const auto dirpath_of = [](const NamedOptions& callback) {
-    const auto dirpath = callback.args.find("dirpath");
-    return dirpath == callback.args.end() ? std::string() : dirpath->second;
-  };
-  for (const NamedOptions& callback : options.callbacks) {
-    if (callback.name != options.checkpoint.name) continue;
-    if (std::string own = dirpath_of(callback); !own.empty()) return own;
-  }
-  return dirpath_of(options.checkpoint);
-}
 
 /// Those in a folder that a fit can go on from, or an evaluation use; the one that has trained furthest
 /// first.
@@ -61,7 +49,7 @@ std::vector<FoundCheckpoint> usable_checkpoints(Filesystem& files, const std::st
 /// Those of the newest run that has any, or (`of_all_runs`) of each; the newest run first.
 std::vector<FoundCheckpoint> newest_checkpoints(Filesystem& files, const Options& options, bool of_all_runs,
                                                 std::vector<std::string>& damaged) {
-  if (const std::string folder = chosen_folder(options); !folder.empty())
+  if (const std::string folder = chosen_checkpoint_folder(options); !folder.empty())
     return usable_checkpoints(files, folder, options, damaged);
   std::vector<FoundCheckpoint> candidates;
   for (const std::string& run : version_dirs(files, options.trainer.default_root_dir)) {
@@ -169,7 +157,7 @@ void require_same_model(const CheckpointReader& checkpoint, const Trainable& mod
 
 std::vector<FoundCheckpoint> checkpoints_of_run(Filesystem& files, const std::string& run,
                                                 const Options& options, std::vector<std::string>& damaged) {
-  const std::string folder = chosen_folder(options);
+  const std::string folder = chosen_checkpoint_folder(options);
   std::vector<FoundCheckpoint> found =
       usable_checkpoints(files, folder.empty() ? run + "/checkpoints" : folder, options, damaged);
   if (!folder.empty())

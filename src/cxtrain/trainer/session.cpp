@@ -23,6 +23,7 @@
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lease.h"
 #include "cxtrain/strategy/strategy.h"
+#include "cxtrain/trainer/chosen_checkpoint_folder.h"
 #include "cxtrain/trainer/model_checks.h"
 #include "cxtrain/trainer/rank_table.h"
 
@@ -186,7 +187,8 @@ void Session::add_callbacks() {
   if (stage_ != Stage::fit) return;
   if (!belongings_.log_dir.empty() && !inputs_.options.trainer.barebones) {
     constexpr double kEvery = 10;  // s
-    callbacks.push_back(std::make_unique<ReportProgress>(progress_file(inputs_.files), kEvery, run_->clock));
+    callbacks.push_back(std::make_unique<ReportProgress>(
+        progress_file(inputs_.files, chosen_checkpoint_folder(inputs_.options)), kEvery, run_->clock));
   }
   callbacks.push_back(std::make_unique<FileRequests>(inputs_.files, run_->clock));
   const std::optional<double> end = inputs_.world.is_root() ? ask_seconds_to_job_end() : seconds_to_job_end();
