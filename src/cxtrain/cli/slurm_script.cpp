@@ -119,14 +119,17 @@ void write_requests(const BatchJobOptions& job, ScriptWriter& script) {
 /// What becomes of the job, by the status that the training ended with.
 void write_end(const std::string& id, ScriptWriter& script) {
   script.comment(
-      "75: saved, and wants to go on. 2, 93, 126 and 127 would end in the same way again; 130: ended by "
-      "hand.");
+      "75: saved, and wants to go on. 143: told to go before it could save; by a preemption, perhaps, that");
   script.comment(
-      "Anything else may be a node that has gone, or a preemption before the ranks could save: five more "
-      "starts");
-  script.comment("since it last came through.");
+      "found it starting, and Slurm takes what ends by itself then for done. 2, 93, 126 and 127 would end "
+      "in");
+  script.comment(
+      "the same way again; 130: somebody ended it by hand. Anything else may be a node that has gone: five");
+  script.comment("more starts since it last came through.");
   script.line("case $status in");
   script.line("  75) rm -f \"$folder/failures\" && scontrol requeue " + id + " ;;");
+  script.line("  143) if scontrol show job " + id + " | grep -q 'PreemptTime=[0-9]'; then scontrol requeue " +
+              id + "; fi ;;");
   script.line("  0 | 2 | 93 | 126 | 127 | 130) ;;");
   script.line("  *)");
   script.line("    mkdir -p \"$folder\" && echo \"$status\" >> \"$folder/failures\"");
