@@ -57,20 +57,21 @@ int count(const std::string& text, const std::string& what) {
   return found;
 }
 
-/// Waits until the job trains for the `time`th time, from 1, and has saved a step of its own.
-void comes_further(const TempDir& dir, const std::string& job, int time = 1) {
+/// Waits until the job has begun to train more than `times` times, and has saved a step since; returns how
+/// often it has begun.
+int comes_further(const TempDir& dir, const std::string& job, int times = 0) {
+  int begun = 0;
   const auto trains = [&] {
-    return SlurmCluster::hurry(job) == "RUNNING" && count(output_of(dir, job), "writing to ") == time;
+    begun = count(output_of(dir, job), "writing to ");
+    return SlurmCluster::hurry(job) == "RUNNING" && begun > times;
   };
-  if (!becomes_true(trains)) FAIL("does not train: " << SlurmCluster::about(job) << output_of(dir, job));
+  if (!SlurmCluster::comes_to(trains))
+    FAIL("does not train: " << SlurmCluster::about(job) << output_of(dir, job));
   const int step = newest_checkpoint(run_of(dir, job)).step;
-  if (!becomes_true([&] { return newest_checkpoint(run_of(dir, job)).step > step; }))
+  const auto saves = [&] { return trains() && newest_checkpoint(run_of(dir, job)).step > step; };
+  if (!SlurmCluster::comes_to(saves))
     FAIL("saves nothing: " << SlurmCluster::about(job) << output_of(dir, job));
-}
-
-void is_requeued(const TempDir& dir, const std::string& job, int times) {
-  if (!becomes_true([&] { return SlurmCluster::restarts(job) == times; }))
-    FAIL("not requeued: " << SlurmCluster::about(job) << output_of(dir, job));
+  return begun;
 }
 
 TEST_CASE("a job that makes way ten times ends with the bits of an undisturbed one", "[slurm]") {
@@ -79,20 +80,22 @@ TEST_CASE("a job that makes way ten times ends with the bits of an undisturbed o
   const TempDir dir;
   const Outcome& expected = undisturbed();
   const std::string job = submit(dir, "", slowly(dir));
-  for (int time = 0; time < 10; ++time) {
-    comes_further(dir, job, time + 1);
+  for (int time = 0, begun = 0; time < 10; ++time) {
+    begun = comes_further(dir, job, begun);
+    const int restarts = SlurmCluster::restarts(job);
     const std::string order = time % 3 == 0   ? "scancel --signal=USR1 " + job
                               : time % 3 == 1 ? "scontrol requeue " + job
                                               : "sbatch --partition=urgent --nodes=2 --exclusive --wrap true";
     CAPTURE(order);
     REQUIRE(SlurmCluster::run(dir.path(), order).status == 0);
-    is_requeued(dir, job, time + 1);
+    if (!SlurmCluster::comes_to([&] { return SlurmCluster::restarts(job) > restarts; }))
+      FAIL("not requeued: " << SlurmCluster::about(job) << output_of(dir, job));
   }
   hurry(dir);
   const std::string state = SlurmCluster::wait(job);
   CAPTURE(output_of(dir, job));
   REQUIRE(state == "COMPLETED");
-  CHECK(SlurmCluster::restarts(job) == 10);
+  CHECK(SlurmCluster::restarts(job) >= 10);
   CHECK(outcome_of(dir, job) == expected);
 }
 
@@ -107,7 +110,7 @@ TEST_CASE(
   comes_further(dir, job);
   const auto begin = std::chrono::steady_clock::now();
   SlurmCluster::lose("n2");
-  REQUIRE(becomes_true([&] { return SlurmCluster::state(job) != "RUNNING"; }));
+  REQUIRE(SlurmCluster::comes_to([&] { return SlurmCluster::state(job) != "RUNNING"; }));
   std::printf("slurm: a job whose node is lost ends after %.1f s; Slurm is told to wait for 10\n",
               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   hurry(dir);
@@ -115,7 +118,8 @@ TEST_CASE(
   const std::string state = SlurmCluster::wait(job);
   CAPTURE(output_of(dir, job));
   REQUIRE(state == "COMPLETED");
-  CHECK(SlurmCluster::restarts(job) == 1);
+  CHECK(SlurmCluster::restarts(job) >=
+        1);  // Slurm has it requeued, and where the ranks could save the script, too
   CHECK_THAT(output_of(dir, job), contains("resuming from "));
   CHECK(outcome_of(dir, job) == expected);
 }
@@ -129,13 +133,14 @@ TEST_CASE("a job whose time is over saves before, is requeued, and ends with the
   // Slurm looks at its clock every 30 s, and a minute is the least that it gives: the signal comes in the
   // first half of it.
   const std::string job = submit(dir, "--time=1 --signal=USR1@45 ", slowly(dir));
-  is_requeued(dir, job, 1);
+  const bool stopped =
+      becomes_true([&] { return output_of(dir, job).find("stopped by SIGUSR1") != std::string::npos; }, 120);
   hurry(dir);
   const std::string state = SlurmCluster::wait(job);
   CAPTURE(output_of(dir, job));
+  CHECK(stopped);
   REQUIRE(state == "COMPLETED");
-  CHECK(SlurmCluster::restarts(job) == 1);
-  CHECK_THAT(output_of(dir, job), contains("stopped by SIGUSR1"));
+  CHECK(SlurmCluster::restarts(job) >= 1);  // the next minute may be over, too
   CHECK(outcome_of(dir, job) == expected);
 }
 
@@ -143,7 +148,7 @@ TEST_CASE("a job that is cancelled leaves a whole checkpoint of its last step", 
   const SlurmCluster cluster;
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
   const TempDir dir;
-  const std::string job = submit(dir);
+  const std::string job = submit(dir, "", slowly(dir));
   comes_further(dir, job);
   REQUIRE(SlurmCluster::run(dir.path(), "scancel " + job).status == 0);
   const std::string state = SlurmCluster::wait(job);
@@ -153,7 +158,7 @@ TEST_CASE("a job that is cancelled leaves a whole checkpoint of its last step", 
     const std::string text = slurp(run_of(dir, job) + "run.json");
     return text.empty() ? nlohmann::json{{"status", "running"}} : nlohmann::json::parse(text);
   };
-  REQUIRE(becomes_true([&] { return stopped()["status"] == "stopped"; }));
+  REQUIRE(SlurmCluster::comes_to([&] { return stopped()["status"] == "stopped"; }));
   const auto newest = newest_checkpoint(run_of(dir, job));
   CHECK(newest.step == stopped()["global_step"]);
   const ProgramResult verified =

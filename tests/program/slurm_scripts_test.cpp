@@ -78,7 +78,7 @@ TEST_CASE("a job that has to make way before its ranks can save starts again", "
   const std::string state = SlurmCluster::wait(job);
   CAPTURE(SlurmCluster::about(job), output_of(dir, job));
   CHECK(state == "COMPLETED");
-  CHECK(SlurmCluster::restarts(job) == 1);
+  CHECK(SlurmCluster::restarts(job) >= 1);
 }
 
 }  // namespace

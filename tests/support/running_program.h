@@ -22,12 +22,13 @@
 
 namespace cxtrain::test {
 
-/// Whether something comes true within `seconds`, looked at every 10 ms.
-inline bool becomes_true(const std::function<bool()>& condition, int seconds = 60) {
+/// Whether something comes true within `seconds`, looked at so often.
+inline bool becomes_true(const std::function<bool()>& condition, int seconds = 60,
+                         std::chrono::milliseconds every = std::chrono::milliseconds(10)) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(every);
   }
   return true;
 }

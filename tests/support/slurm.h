@@ -41,10 +41,14 @@ class SlurmCluster : public SetUpByScript {
     return run("/", "scontrol show job " + job, 20).output + run("/", "squeue", 20).output +
            run_command("tail -n 30 /run/cxtrain-slurm/slurmctld.log", 20).output;
   }
+  /// As `becomes_true`. Each look at a job is a program that asks Slurm, and Slurm acts once a second.
+  static bool comes_to(const std::function<bool()>& condition, int seconds = 60) {
+    return becomes_true(condition, seconds, std::chrono::milliseconds(250));
+  }
   /// Until the job is in one of the states that are its end; its state.
   static std::string wait(const std::string& job, int seconds = 120) {
     std::string last;
-    becomes_true(
+    comes_to(
         [&] {
           last = hurry(job);
           return last == "COMPLETED" || last == "FAILED" || last == "CANCELLED" || last == "TIMEOUT";
