@@ -67,6 +67,17 @@ TEST_CASE("a crash leaves its stack in the log file, a line on the console, and 
   CHECK(crashed.console.find("in the main thread; its stack is in /") != std::string::npos);
 }
 
+TEST_CASE("a crash tells the address, and where the processor was, also where that was no code") {
+  using Function = void (*)();
+  const Crashed crashed = crash([] {
+    volatile auto nowhere = reinterpret_cast<Function>(std::uintptr_t{0x1230});
+    nowhere();
+  });
+  CAPTURE(crashed.console);
+  CHECK(crashed.signal == SIGSEGV);
+  CHECK(crashed.console.find("(0x1230, by the instruction at 0x1230)") != std::string::npos);
+}
+
 /// Until there is no stack left.
 int deeper(volatile int* depth) {
   if (*depth < 0) return 0;

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,6 +13,7 @@
 #include <charconv>
 #include <climits>
 #include <csignal>
+#include <cstdint>
 #include <string_view>
 
 #include "cxtrain/base/current_step.h"
@@ -53,6 +55,13 @@ class HandlerText {
     if (error == std::errc()) size_ = static_cast<std::size_t>(last - bytes_.data());
     return *this;
   }
+  void add_address(const void* address) {
+    char* const end = bytes_.data() + bytes_.size();
+    *this << "0x";
+    const auto [last, error] =
+        std::to_chars(bytes_.data() + size_, end, reinterpret_cast<std::uintptr_t>(address), 16);
+    if (error == std::errc()) size_ = static_cast<std::size_t>(last - bytes_.data());
+  }
   void write_to(int file) const { static_cast<void>(!write(file, bytes_.data(), size_)); }
   std::string_view text() const { return {bytes_.data(), size_}; }
 
@@ -72,7 +81,19 @@ struct CrashReporter {
 };
 CrashReporter crash_reporter;
 
-void write_report(int signal) {
+/// Where the processor was; null where this is not known here. A call of what is no code leaves no other
+/// trace: no stack can be read from there.
+const void* instruction_of(const void* context) {
+#if defined(__x86_64__)
+  return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.pc);
+#else
+  return context == nullptr ? context : nullptr;
+#endif
+}
+
+void write_report(int signal, const siginfo_t& info, const void* context) {
   const int file = crash_reporter.file;
   const bool main_thread = syscall(SYS_gettid) == getpid();
   std::array<char, 17> thread{};
@@ -80,7 +101,13 @@ void write_report(int signal) {
   HandlerText text;
   text << "error: " << crash_reporter.who.text();
   if (const std::int64_t step = CurrentStep::get(); step >= 0) text << ", step " << step;
-  text << ": crashed by " << name_of_crash(signal) << ", in ";
+  text << ": crashed by " << name_of_crash(signal);
+  if (info.si_code > 0) {  // and nobody has sent it
+    (text << " (").add_address(info.si_addr);
+    (text << ", by the instruction at ").add_address(instruction_of(context));
+    text << ")";
+  }
+  text << ", in ";
   if (main_thread) {
     text << "the main thread";
   } else {
@@ -97,7 +124,7 @@ void write_report(int signal) {
   backtrace_symbols_fd(frames.data(), count, file >= 0 ? file : STDERR_FILENO);
 }
 
-void report_crash(int signal, siginfo_t* info, void*) {
+void report_crash(int signal, siginfo_t* info, void* context) {
   if (getpid() == crash_reporter.process) {
     if (crash_reporter.at_work.exchange(true)) {
       // The thread that crashed first ends the process.
@@ -106,7 +133,7 @@ void report_crash(int signal, siginfo_t* info, void*) {
     } else {
       std::signal(SIGALRM, SIG_DFL);
       alarm(kMostSeconds);
-      write_report(signal);
+      write_report(signal, *info, context);
       alarm(0);
     }
   }
