@@ -218,11 +218,13 @@ TEST_CASE("storms of signals end a run in one of its states, soon, and leave who
       }));
     }
     std::string sent;
+    int hard = 0;  // signals to end, of those
     const int count = 1 + number(3);
     for (int i = 0; i < count && !program.has_ended(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(number(i == 0 ? 900 : 60)));
       const int signal = kSignals[static_cast<std::size_t>(number(2))];
       sent += " " + std::to_string(signal);
+      hard += signal != SIGUSR1;
       program.send(signal);
       if (by_mpirun && signal != SIGUSR1) break;  // a second one has mpirun kill its ranks
     }
@@ -244,7 +246,8 @@ TEST_CASE("storms of signals end a run in one of its states, soon, and leave who
     if (run.status == 75 && !of_mpirun) CHECK(!json.empty());
     const std::string rows = slurp(file_of_run(dir, "metrics.csv"));
     CHECK((rows.empty() || rows.ends_with("\n")));
-    CHECK(!std::filesystem::exists(file_of_run(dir, "saved.part")));
+    // The second of these signals ends a program at once, wherever it writes.
+    if (hard < 2 && !of_mpirun) CHECK(!std::filesystem::exists(file_of_run(dir, "saved.part")));
     ++runs;
   }
   CAPTURE(runs, saved);
