@@ -2,9 +2,9 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <string>
 
+#include "support/environment_variable.h"
 #include "support/skip.h"
 
 /// Programs that GPU tests start, in the build tree and in the bundle.
@@ -40,20 +40,20 @@ inline bool has_mpirun() {
 /// sees.
 class VisibleGpus {
  public:
-  explicit VisibleGpus(int count) {
-    if (const char* value = std::getenv(kName)) before_ = value;
-    std::string shown = before_.value_or("0,1,2,3,4,5,6,7");
-    std::size_t end = 0;
-    for (int i = 0; i < count && end != std::string::npos; ++i) end = shown.find(',', end == 0 ? 0 : end + 1);
-    setenv(kName, shown.substr(0, end).c_str(), 1);
-  }
-  ~VisibleGpus() { before_ ? setenv(kName, before_->c_str(), 1) : unsetenv(kName); }
-  VisibleGpus(const VisibleGpus&) = delete;
-  VisibleGpus& operator=(const VisibleGpus&) = delete;
+  explicit VisibleGpus(int count) : variable_(kName, first_of(count)) {}
 
  private:
   static constexpr const char* kName = "CUDA_VISIBLE_DEVICES";
-  std::optional<std::string> before_;
+
+  static std::string first_of(int count) {
+    const char* seen = std::getenv(kName);
+    const std::string all = seen == nullptr ? "0,1,2,3,4,5,6,7" : seen;
+    std::size_t end = 0;
+    for (int i = 0; i < count && end != std::string::npos; ++i) end = all.find(',', end == 0 ? 0 : end + 1);
+    return all.substr(0, end);
+  }
+
+  EnvironmentVariable variable_;
 };
 
 }  // namespace cxtrain::test

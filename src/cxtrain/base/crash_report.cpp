@@ -49,23 +49,22 @@ class HandlerText {
     size_ += text.copy(bytes_.data() + size_, bytes_.size() - size_);
     return *this;
   }
-  HandlerText& operator<<(std::int64_t number) {
-    char* const end = bytes_.data() + bytes_.size();
-    const auto [last, error] = std::to_chars(bytes_.data() + size_, end, number);
-    if (error == std::errc()) size_ = static_cast<std::size_t>(last - bytes_.data());
-    return *this;
-  }
-  void add_address(const void* address) {
-    char* const end = bytes_.data() + bytes_.size();
-    *this << "0x";
-    const auto [last, error] =
-        std::to_chars(bytes_.data() + size_, end, reinterpret_cast<std::uintptr_t>(address), 16);
-    if (error == std::errc()) size_ = static_cast<std::size_t>(last - bytes_.data());
+  HandlerText& operator<<(std::int64_t number) { return add(number, 10); }
+  HandlerText& add_address(const void* address) {
+    return (*this << "0x").add(reinterpret_cast<std::uintptr_t>(address), 16);
   }
   void write_to(int file) const { static_cast<void>(!write(file, bytes_.data(), size_)); }
   std::string_view text() const { return {bytes_.data(), size_}; }
 
  private:
+  template <class Integer>
+  HandlerText& add(Integer number, int base) {
+    char* const end = bytes_.data() + bytes_.size();
+    const auto [last, error] = std::to_chars(bytes_.data() + size_, end, number, base);
+    if (error == std::errc()) size_ = static_cast<std::size_t>(last - bytes_.data());
+    return *this;
+  }
+
   std::array<char, 2 * PATH_MAX> bytes_{};
   std::size_t size_ = 0;
 };
@@ -83,13 +82,13 @@ CrashReporter crash_reporter;
 
 /// Where the processor was; null where this is not known here. A call of what is no code leaves no other
 /// trace: no stack can be read from there.
-const void* instruction_of(const void* context) {
+const void* instruction_of([[maybe_unused]] const void* context) {
 #if defined(__x86_64__)
   return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
 #elif defined(__aarch64__)
   return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.pc);
 #else
-  return context == nullptr ? context : nullptr;
+  return nullptr;
 #endif
 }
 
@@ -103,9 +102,8 @@ void write_report(int signal, const siginfo_t& info, const void* context) {
   if (const std::int64_t step = CurrentStep::get(); step >= 0) text << ", step " << step;
   text << ": crashed by " << name_of_crash(signal);
   if (info.si_code > 0) {  // and nobody has sent it
-    (text << " (").add_address(info.si_addr);
-    (text << ", by the instruction at ").add_address(instruction_of(context));
-    text << ")";
+    (text << " (").add_address(info.si_addr) << ", by the instruction at ";
+    text.add_address(instruction_of(context)) << ")";
   }
   text << ", in ";
   if (main_thread) {

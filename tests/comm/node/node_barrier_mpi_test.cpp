@@ -3,39 +3,21 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <optional>
-#include <string>
 
 #include "cxtrain/comm/node/shared_memory.h"
 #include "support/catch.h"
+#include "support/environment_variable.h"
 #include "support/mpi_world.h"
 
 namespace cxtrain {
 namespace {
-
-/// Open MPI's setting for ranks that share cores, as long as this lives.
-class Yielding {
- public:
-  explicit Yielding(bool yields) {
-    if (const char* value = std::getenv(kName)) before_ = value;
-    setenv(kName, yields ? "1" : "0", 1);
-  }
-  ~Yielding() { before_ ? setenv(kName, before_->c_str(), 1) : unsetenv(kName); }
-  Yielding(const Yielding&) = delete;
-  Yielding& operator=(const Yielding&) = delete;
-
- private:
-  static constexpr const char* kName = "OMPI_MCA_mpi_yield_when_idle";
-  std::optional<std::string> before_;
-};
 
 TEST_CASE("nobody leaves a node's barrier before all have come, whether early ranks spin or sleep",
           "[node_barrier]") {
   // So many of the first ranks sleep: ranks need not wait in the same way.
   const int sleepers = GENERATE(0, 1, 4);
   const MpiComm comm = test_world().comm().duplicate();
-  const Yielding yielding(comm.rank() < sleepers);
+  const test::EnvironmentVariable yields("OMPI_MCA_mpi_yield_when_idle", comm.rank() < sleepers ? "1" : "0");
   NodeBarrier barrier(comm);
   auto window = SharedWindow::allocate(comm, sizeof(std::atomic<int>));
   REQUIRE(window.has_value());
