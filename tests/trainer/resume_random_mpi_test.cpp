@@ -38,8 +38,8 @@ std::uint64_t number_in_environment(const char* name, std::uint64_t otherwise) {
 
 struct RandomCase {
   Case training;
-  Saver::Wishes wishes;
-  std::string described;
+  Saver::Wishes wishes = {};
+  std::string described = {};
 };
 
 /// What the program refuses.

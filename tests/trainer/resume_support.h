@@ -157,7 +157,7 @@ class Saver : public Callback {
   void on_checkpoint(RunView& run, const StateDict& state) override {
     saved_ = state.clone();
     CHECK(run.ends_with_checkpoint() == (wishes_.requeue || wishes_.term));
-    run.save_checkpoint(state, {.path = path_});
+    run.save_checkpoint(state, {.path = path_, .then = {}});
   }
   void on_save_checkpoint(StateDict& state) override { state.set("batches", batches_); }
   void on_load_checkpoint(const StateDict& state) override { batches_ = state.integer("batches"); }
