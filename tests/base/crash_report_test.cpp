@@ -67,14 +67,16 @@ TEST_CASE("a crash leaves its stack in the log file, a line on the console, and 
   CHECK(crashed.console.find("in the main thread; its stack is in /") != std::string::npos);
 }
 
-TEST_CASE("a crash tells the address, and where the processor was, also where that was no code") {
+TEST_CASE("a crash tells the address, and where the processor was; a call of what is no code, who called") {
   using Function = void (*)();
   const Crashed crashed = crash([] {
     volatile auto nowhere = reinterpret_cast<Function>(std::uintptr_t{0x1230});
     nowhere();
   });
-  CAPTURE(crashed.console);
+  CAPTURE(crashed.console, crashed.file);
   CHECK(crashed.signal == SIGSEGV);
+  CHECK(crashed.file.find("plain_tests") != std::string::npos);
+  CHECK(lines_of(crashed.file) > 6);
   CHECK(crashed.console.find("(0x1230, by the instruction at 0x1230)") != std::string::npos);
 }
 

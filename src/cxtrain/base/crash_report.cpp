@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <climits>
 #include <csignal>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "cxtrain/base/current_step.h"
@@ -50,9 +52,7 @@ class HandlerText {
     return *this;
   }
   HandlerText& operator<<(std::int64_t number) { return add(number, 10); }
-  HandlerText& add_address(const void* address) {
-    return (*this << "0x").add(reinterpret_cast<std::uintptr_t>(address), 16);
-  }
+  HandlerText& add_address(std::uintptr_t address) { return (*this << "0x").add(address, 16); }
   void write_to(int file) const { static_cast<void>(!write(file, bytes_.data(), size_)); }
   std::string_view text() const { return {bytes_.data(), size_}; }
 
@@ -80,19 +80,58 @@ struct CrashReporter {
 };
 CrashReporter crash_reporter;
 
-/// Where the processor was; null where this is not known here. A call of what is no code leaves no other
-/// trace: no stack can be read from there.
-const void* instruction_of([[maybe_unused]] const void* context) {
-#if defined(__x86_64__)
-  return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
-#elif defined(__aarch64__)
-  return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.pc);
-#else
-  return nullptr;
-#endif
+/// A word of this process; empty where there is none at that address, which costs no second crash.
+std::optional<std::uintptr_t> read_word(std::uintptr_t address) {
+  std::uintptr_t word = 0;
+  const iovec here{&word, sizeof word}, there{reinterpret_cast<void*>(address), sizeof word};
+  if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != static_cast<ssize_t>(sizeof word)) return {};
+  return word;
 }
 
-void write_report(int signal, const siginfo_t& info, const void* context) {
+/// Where a thread was, as the handler's frame has kept it: its stack is read from there on.
+struct Place {
+  std::uintptr_t instruction = 0;  ///< 0 on processors that are not known here
+  std::uintptr_t stack = 0;
+};
+
+#if defined(__x86_64__)
+Place place_in(const void* context) {
+  const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
+  return {static_cast<std::uintptr_t>(registers[REG_RIP]), static_cast<std::uintptr_t>(registers[REG_RSP])};
+}
+
+void put_place(void* context, Place place) {
+  auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  registers[REG_RIP] = static_cast<greg_t>(place.instruction);
+  registers[REG_RSP] = static_cast<greg_t>(place.stack);
+}
+
+/// Where the function that has just been called returns to.
+Place caller_of(const void*, Place place) {
+  const auto caller = read_word(place.stack);
+  return caller ? Place{*caller, place.stack + sizeof *caller} : place;
+}
+#elif defined(__aarch64__)
+Place place_in(const void* context) {
+  const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext;
+  return {registers.pc, registers.sp};
+}
+
+void put_place(void* context, Place place) {
+  static_cast<ucontext_t*>(context)->uc_mcontext.pc = place.instruction;
+}
+
+Place caller_of(const void* context, Place place) {
+  return {static_cast<const ucontext_t*>(context)->uc_mcontext.regs[30], place.stack};
+}
+#else
+Place place_in(const void*) { return {}; }
+void put_place(void*, Place) {}
+Place caller_of(const void*, Place place) { return place; }
+#endif
+
+void write_report(int signal, const siginfo_t& info, void* context) {
+  const Place place = place_in(context);
   const int file = crash_reporter.file;
   const bool main_thread = syscall(SYS_gettid) == getpid();
   std::array<char, 17> thread{};
@@ -102,8 +141,11 @@ void write_report(int signal, const siginfo_t& info, const void* context) {
   if (const std::int64_t step = CurrentStep::get(); step >= 0) text << ", step " << step;
   text << ": crashed by " << name_of_crash(signal);
   if (info.si_code > 0) {  // and nobody has sent it
-    (text << " (").add_address(info.si_addr) << ", by the instruction at ";
-    text.add_address(instruction_of(context)) << ")";
+    (text << " (").add_address(reinterpret_cast<std::uintptr_t>(info.si_addr)) << ", by the instruction at ";
+    text.add_address(place.instruction) << ")";
+    // No stack can be read from what is no code: from its caller on, then.
+    if (signal == SIGSEGV && reinterpret_cast<std::uintptr_t>(info.si_addr) == place.instruction)
+      put_place(context, caller_of(context, place));
   }
   text << ", in ";
   if (main_thread) {
@@ -120,6 +162,7 @@ void write_report(int signal, const siginfo_t& info, const void* context) {
   text << "\n";
   if (file >= 0) text.write_to(file);
   backtrace_symbols_fd(frames.data(), count, file >= 0 ? file : STDERR_FILENO);
+  put_place(context, place);
 }
 
 void report_crash(int signal, siginfo_t* info, void* context) {
