@@ -2,7 +2,7 @@
 # Packs cxtrain for machines where nothing can be installed: program, GPU tests and measurements, plugins, Open MPI and
 # every shared library that they need, other than the C and C++ libraries, LibTorch and CUDA, which the machine has to have.
 #
-#   scripts/bundle.sh [--build DIR] [--jobs N]      ->  dist/cxtrain-<version>.tar.gz
+#   scripts/bundle.sh [--build DIR] [--jobs N] [--output DIR]      ->  dist/cxtrain-<version>.tar.gz, or DIR/...
 #
 # Unpack it anywhere; ./run.sh starts what it holds, scripts/gpu_check.sh tests it on a GPU. Built on Debian 12 it runs
 # there and on Ubuntu 24.04 (the C library must not be older than the one of the machine that built it). Open MPI comes
@@ -12,6 +12,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/release
 jobs=$(nproc)
+output=$root/dist
 limit_mib=60
 
 die() {
@@ -21,16 +22,20 @@ die() {
 
 while (($# > 0)); do
   case $1 in
-    --build | --jobs)
+    --build | --jobs | --output)
       (($# > 1)) || die "$1 needs a value"
-      if [[ $1 == --build ]]; then build=$2; else jobs=$2; fi
+      case $1 in
+        --build) build=$2 ;;
+        --jobs) jobs=$2 ;;
+        --output) output=$2 ;;
+      esac
       shift 2
       ;;
     -h | --help)
       sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
-    *) die "unknown option $1 (--build DIR, --jobs N)" ;;
+    *) die "unknown option $1 (--build DIR, --jobs N, --output DIR)" ;;
   esac
 done
 
@@ -113,10 +118,10 @@ for program in gpu_tests gpu_bench bench_trainer_loop; do  # these look inside
 done
 strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*.so* "$bundle"/lib/{with_internals,cxtrain,gpu_check}/*.so
 
-mkdir -p "$root/dist"
-archive=$root/dist/$name.tar.gz
+mkdir -p "$output"
+archive=$output/$name.tar.gz
 tar -C "$stage" --owner=0 --group=0 --sort=name -cf - "$name" | gzip -9 >"$archive.partial"
 size_mib=$(($(stat -c %s "$archive.partial") / 1024 / 1024 + 1))
 ((size_mib <= limit_mib)) || die "the archive has $size_mib MiB, more than $limit_mib: look at lib/ in $archive.partial"
 mv "$archive.partial" "$archive"
-echo "dist/$name.tar.gz, $size_mib MiB, for LibTorch $(cat "$bundle/share/cxtrain/libtorch_version")"
+echo "${archive#"$root/"}, $size_mib MiB, for LibTorch $(cat "$bundle/share/cxtrain/libtorch_version")"
