@@ -67,6 +67,8 @@ void become_step(const Plan& plan, const Program& program) {
   if (!job) throw CommunicationError("this plan is one for a Slurm job, and this process is in none");
   if (!slurm_has_pmix()) become_mpirun(plan.world_size, ranks_per_node(plan), program);
   forget_shape_of_job();
+  // Slurm's other fence does not wait for other nodes (docs/clusters.md).
+  setenv("SLURM_PMIX_FENCE", "ring", /*overwrite=*/0);
   // As mpirun sees to it where there are more ranks than cores.
   if (job->cpus_per_node > 0 && ranks_per_node(plan) > job->cpus_per_node)
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", /*overwrite=*/1);

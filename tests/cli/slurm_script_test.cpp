@@ -49,6 +49,7 @@ TEST_CASE("a batch script asks Slurm for what was asked for") {
   CHECK(script.find("--qos") == std::string::npos);
   CHECK_THAT(script, contains("program='/opt/cx train/cxtrain_mpi'\n"));
   CHECK_THAT(script, contains("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK"));
+  CHECK_THAT(script, contains("export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}"));
   CHECK_THAT(script, contains("srun --mpi=pmix --kill-on-bad-exit=1 \"$program\" fit "));
   CHECK_THAT(script, contains("srun --mpi=pmix \"$program\" doctor "));
   CHECK_THAT(script, contains("folder=\"runs/$SLURM_JOB_ID\"\n"));

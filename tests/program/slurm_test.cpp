@@ -77,6 +77,7 @@ TEST_CASE("a program that is started alone in a Slurm job trains on its nodes, a
     if (environment_of(process).find(std::string("PMIX_RANK=1") + '\0') != std::string::npos) rank = process;
   }
   REQUIRE(rank != 0);
+  CHECK_THAT(environment_of(rank), contains("SLURM_PMIX_FENCE=ring"));
   kill(rank, SIGKILL);
   const std::string state = SlurmCluster::wait(job);
   CAPTURE(output_of(dir, job));
@@ -143,9 +144,9 @@ TEST_CASE("ranks know their nodes in every distribution of tasks", "[slurm]") {
         Row{"srun --distribution=plane=1 --ntasks-per-node=2", {0, 1, 0, 1}},
         Row{"env SLURM_HOSTFILE=" + list + " srun --distribution=arbitrary", {0, 1, 1, 0}}}) {
     const ProgramResult run =
-        SlurmCluster::run(dir.path(), row.options + " --mpi=pmix -N 2 -n 4 " + CXTRAIN_BIN_DIR +
-                                          "/cxtrain_mpi doctor --json --accelerator cpu" + in(dir) + " 2>" +
-                                          dir.file("errors"));
+        SlurmCluster::run(dir.path(), "env SLURM_PMIX_FENCE=ring " + row.options + " --mpi=pmix -N 2 -n 4 " +
+                                          CXTRAIN_BIN_DIR + "/cxtrain_mpi doctor --json --accelerator cpu" +
+                                          in(dir) + " 2>" + dir.file("errors"));
     CAPTURE(row.options, run.status, run.output, slurp(dir.file("errors")));
     const std::size_t begin = run.output.find("{\"exit_code\"");
     REQUIRE(begin != std::string::npos);
@@ -157,6 +158,7 @@ TEST_CASE("ranks know their nodes in every distribution of tasks", "[slurm]") {
       const int node = rank["node"];
       nodes.push_back(node);
       CHECK(rank["local_rank"] == in_order[static_cast<std::size_t>(node)]++);
+      CHECK(rank["environment"]["SLURM_PMIX_FENCE"] == "ring");
       CHECK(rank["host"] == world["nodes"][static_cast<std::size_t>(node)]["host"]);
     }
     CHECK(nodes == row.nodes);

@@ -247,6 +247,10 @@ std::string slurm_script(const Options& options, const std::string& program,
   script.line();
   script.comment("srun does not take this over by itself (since Slurm 22.05).");
   script.line("if [ -n \"$SLURM_CPUS_PER_TASK\" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi");
+  script.comment(
+      "Slurm's other barrier at the start of MPI does not wait for other nodes, and ranks crash now and "
+      "then.");
+  script.line("export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}");
   script.line();
   if (options.ckpt_path && *options.ckpt_path != "auto") {
     script.comment("Begins with that checkpoint, and once requeued goes on with its own newest.");

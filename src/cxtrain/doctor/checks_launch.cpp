@@ -26,6 +26,25 @@ Findings find_missing_pmix(const Recording& world) {
                       "whether there is PMIx");
 }
 
+/// With fewer nodes than its TreeWidth (50, and 16 since 23.11, unless configured) Slurm's tree has no edges
+/// (since 21.08: src/common/reverse_tree.c), and so a fence without data, which goes by the tree, is one of
+/// each node alone. MPI_Init ends with one.
+Findings find_barrier_of_one_node(const Recording& world) {
+  constexpr std::size_t kTreeWidth = 50;
+  if (world.job.launcher != "srun" || !has_several_nodes(world) || world.nodes.size() >= kTreeWidth)
+    return {};
+  Tally tally;
+  for (const RankFacts& rank : world.ranks) {
+    if (!rank.environment) continue;
+    if (variable(rank, "SLURM_PMIX_FENCE") == "ring")
+      tally.fine();
+    else
+      tally.wrong("Slurm's barrier at the start may end before other nodes' ranks have come", rank);
+  }
+  return tally.result(Severity::warning, "export SLURM_PMIX_FENCE=ring, before srun",
+                      "which barrier Slurm has");
+}
+
 Findings find_other_plan(const Recording& world) {
   if (was_started_alone(world)) return {};
   const JobFacts& job = world.job;
@@ -110,6 +129,9 @@ std::vector<Check> launch_checks() {
   return {
       {"launch.pmix", "srun started the ranks without PMIx",
        "MPI does not find the other ranks, and each trains alone.", find_missing_pmix},
+      {"launch.barrier", "Slurm's barrier does not wait for other nodes",
+       "A rank that gets a message while it still starts crashes in MPI_Init, once in some hundred starts.",
+       find_barrier_of_one_node},
       {"launch.plan", "The plan and the launcher disagree", "The run is refused at its start.",
        find_other_plan},
       {"launch.uneven", "Nodes have unequal numbers of ranks",

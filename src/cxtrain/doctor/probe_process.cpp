@@ -55,6 +55,7 @@ bool is_relevant(const std::string& variable) {
                                  "SLURM_CPUS_PER_TASK",
                                  "SLURM_GPUS",
                                  "SLURM_MPI_TYPE",
+                                 "SLURM_PMIX_FENCE",
                                  "LD_LIBRARY_PATH",
                                  "LD_PRELOAD",
                                  "CXTRAIN_PLUGIN_PATH"};
