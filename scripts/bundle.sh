@@ -2,7 +2,7 @@
 # Packs cxtrain for machines where nothing can be installed: program, GPU tests and measurements, plugins, Open MPI and
 # every shared library that they need, other than the C and C++ libraries, LibTorch and CUDA, which the machine has to have.
 #
-#   scripts/bundle.sh [--build DIR] [--jobs N] [--output DIR]      ->  dist/cxtrain-<version>.tar.gz, or DIR/...
+#   scripts/bundle.sh [--build DIR] [--jobs N] [--output DIR] [--no-build]    ->  dist/cxtrain-<version>.tar.gz
 #
 # Unpack it anywhere; ./run.sh starts what it holds, scripts/gpu_check.sh tests it on a GPU. Built on Debian 12 it runs
 # there and on Ubuntu 24.04 (the C library must not be older than the one of the machine that built it). Open MPI comes
@@ -13,6 +13,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/release
 jobs=$(nproc)
 output=$root/dist
+builds=true
 limit_mib=60
 
 die() {
@@ -31,11 +32,15 @@ while (($# > 0)); do
       esac
       shift 2
       ;;
+    --no-build)  # what is there is up to date
+      builds=false
+      shift
+      ;;
     -h | --help)
       sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
-    *) die "unknown option $1 (--build DIR, --jobs N, --output DIR)" ;;
+    *) die "unknown option $1 (--build DIR, --jobs N, --output DIR, --no-build)" ;;
   esac
 done
 
@@ -43,10 +48,10 @@ for tool in cmake patchelf ldd ompi_info tar gzip; do
   command -v "$tool" >/dev/null || die "needs $tool (Debian: cmake patchelf libc-bin openmpi-bin tar gzip)"
 done
 
-[[ -f $build/CMakeCache.txt ]] || cmake --preset release -S "$root" -B "$build"
+[[ -f $build/CMakeCache.txt ]] || ! $builds || cmake --preset release -S "$root" -B "$build"
 # The GPU tests depend on the program and on all plugins.
 programs=(gpu_tests gpu_bench bench_floor_loop bench_trainer_loop)
-cmake --build "$build" --parallel "$jobs" --target "${programs[@]}" ||
+! $builds || cmake --build "$build" --parallel "$jobs" --target "${programs[@]}" ||
   die "cannot build ${programs[*]}; they need CXTRAIN_TESTS=ON, CXTRAIN_BENCHMARKS=ON and the CUDA half of LibTorch (CXTRAIN_CUDA=ON)"
 
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")

@@ -153,6 +153,11 @@ TEST_CASE("under mpirun the world is theirs", "[config]") {
     CHECK(plan_for({}, machine(2), facts).launcher == "srun");
     CHECK_THAT(all(plan_for(trainer_of(nullptr, "1", nullptr), machine(2), facts).errors),
                cxtrain::test::contains("srun --mpi=pmix -N 1 -n 1 --ntasks-per-node=1 cxtrain_mpi"));
+    facts = under_mpirun({2, 2});
+    facts.launched_by = LaunchedBy::srun;
+    CHECK_THAT(
+        all(plan_for(trainer_of(nullptr, "1", nullptr), machine(2), facts).errors),
+        cxtrain::test::contains("`SLURM_PMIX_FENCE=ring srun --mpi=pmix -N 2 -n 2 --ntasks-per-node=1"));
   }
 }
 

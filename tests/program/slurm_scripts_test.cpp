@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "support/catch.h"
@@ -32,23 +33,34 @@ TEST_CASE("the scripts for GPUs and for nodes that may be taken away train", "[s
   }
 }
 
+/// LibTorch's folder, as the build has found it.
+std::string libtorch_of(const std::string& build) {
+  std::ifstream cache(build + "/CMakeCache.txt");
+  const std::string name = "CXTRAIN_LIBTORCH:PATH=";
+  for (std::string line; std::getline(cache, line);) {
+    if (line.starts_with(name)) return line.substr(name.size());
+  }
+  return {};
+}
+
 TEST_CASE("a program that is installed nowhere comes to the nodes by sbcast, and goes when the job ends",
           "[slurm]") {
   const SlurmCluster cluster;
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
-  if (!std::filesystem::exists(CXTRAIN_BIN_DIR "/gpu_tests"))
-    return skip("a bundle has the GPU tests, which are built where LibTorch has a CUDA half");
+  for (const char* program : {"gpu_tests", "gpu_bench", "bench_floor_loop", "bench_trainer_loop"}) {
+    if (!std::filesystem::exists(std::string(CXTRAIN_BIN_DIR "/") + program))
+      return skip(std::string("a bundle has ") + program + ", which is not built here");
+  }
   const TempDir dir;
   const std::string build = std::string(CXTRAIN_BIN_DIR) + "/..";
-  const ProgramResult packed = run_command(CXTRAIN_SOURCE_DIR "/scripts/bundle.sh --jobs 1 --build " + build +
-                                           " --output " + dir.path());
+  const ProgramResult packed = run_command(
+      CXTRAIN_SOURCE_DIR "/scripts/bundle.sh --no-build --build " + build + " --output " + dir.path(), 300);
   CAPTURE(packed.output);
   REQUIRE(packed.status == 0);
-  const std::string libtorch = "$(sed -n 's/^CXTRAIN_LIBTORCH:PATH=//p' " + build + "/CMakeCache.txt)",
-                    archive = "$(echo " + dir.path() + "/cxtrain-*.tar.gz)";
+  const std::string archive = packed.output.substr(0, packed.output.find(','));
   const std::string job =
       SlurmCluster::submit(dir.path(), "bundle.sbatch" + kTraining,
-                           "--export=ALL,CXTRAIN_NODE_DIR=/dev/shm,CXTRAIN_LIBTORCH=" + libtorch +
+                           "--export=ALL,CXTRAIN_NODE_DIR=/dev/shm,CXTRAIN_LIBTORCH=" + libtorch_of(build) +
                                ",CXTRAIN_BUNDLE=" + archive + " ");
   const std::string state = SlurmCluster::wait(job);
   CAPTURE(output_of(dir, job));

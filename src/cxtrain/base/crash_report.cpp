@@ -106,10 +106,10 @@ void put_place(void* context, Place place) {
   registers[REG_RSP] = static_cast<greg_t>(place.stack);
 }
 
-/// Where the function that has just been called returns to.
+/// Where the function that has just been called returns to: within the call that led to it.
 Place caller_of(const void*, Place place) {
   const auto caller = read_word(place.stack);
-  return caller ? Place{*caller, place.stack + sizeof *caller} : place;
+  return caller ? Place{*caller - 1, place.stack + sizeof *caller} : Place{0, place.stack};
 }
 #elif defined(__aarch64__)
 Place place_in(const void* context) {
@@ -122,7 +122,7 @@ void put_place(void* context, Place place) {
 }
 
 Place caller_of(const void* context, Place place) {
-  return {static_cast<const ucontext_t*>(context)->uc_mcontext.regs[30], place.stack};
+  return {static_cast<const ucontext_t*>(context)->uc_mcontext.regs[30] - 4, place.stack};
 }
 #else
 Place place_in(const void*) { return {}; }
@@ -143,9 +143,11 @@ void write_report(int signal, const siginfo_t& info, void* context) {
   if (info.si_code > 0) {  // and nobody has sent it
     (text << " (").add_address(reinterpret_cast<std::uintptr_t>(info.si_addr)) << ", by the instruction at ";
     text.add_address(place.instruction) << ")";
-    // No stack can be read from what is no code: from its caller on, then.
-    if (signal == SIGSEGV && reinterpret_cast<std::uintptr_t>(info.si_addr) == place.instruction)
-      put_place(context, caller_of(context, place));
+    // No stack can be read from what is no code: from its caller on, then, or none where that is none either.
+    if (signal == SIGSEGV && reinterpret_cast<std::uintptr_t>(info.si_addr) == place.instruction) {
+      const Place caller = caller_of(context, place);
+      put_place(context, read_word(caller.instruction) ? caller : Place{0, place.stack});
+    }
   }
   text << ", in ";
   if (main_thread) {
@@ -157,10 +159,10 @@ void write_report(int signal, const siginfo_t& info, void* context) {
   if (file >= 0) line << "; its stack is in " << crash_reporter.path.data();
   line << "\n";
   line.write_to(STDERR_FILENO);
-  std::array<void*, kMostFrames> frames{};
-  const int count = backtrace(frames.data(), kMostFrames);
   text << "\n";
   if (file >= 0) text.write_to(file);
+  std::array<void*, kMostFrames> frames{};
+  const int count = backtrace(frames.data(), kMostFrames);
   backtrace_symbols_fd(frames.data(), count, file >= 0 ? file : STDERR_FILENO);
   put_place(context, place);
 }

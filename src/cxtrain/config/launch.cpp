@@ -25,12 +25,13 @@ std::string count_of(int n, const std::string& thing) {
   return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
 }
 
-/// How to start `per_node` ranks on each of `nodes` nodes.
+/// How to start `per_node` ranks on each of `nodes` nodes, by srun with a barrier of all nodes
+/// (docs/clusters.md).
 std::string command_line(LaunchedBy launcher, int per_node, int nodes) {
   const std::string ranks = std::to_string(std::int64_t{per_node} * nodes), each = std::to_string(per_node);
   if (launcher == LaunchedBy::srun) {
-    return "srun --mpi=pmix -N " + std::to_string(nodes) + " -n " + ranks + " --ntasks-per-node=" + each +
-           " cxtrain_mpi ...";
+    return std::string(nodes > 1 ? "SLURM_PMIX_FENCE=ring " : "") + "srun --mpi=pmix -N " +
+           std::to_string(nodes) + " -n " + ranks + " --ntasks-per-node=" + each + " cxtrain_mpi ...";
   }
   return "mpirun -np " + ranks + (nodes > 1 ? " --map-by ppr:" + each + ":node" : "") + " cxtrain_mpi ...";
 }

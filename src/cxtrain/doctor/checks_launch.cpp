@@ -27,12 +27,10 @@ Findings find_missing_pmix(const Recording& world) {
 }
 
 /// With fewer nodes than its TreeWidth (50, and 16 since 23.11, unless configured) Slurm's tree has no edges
-/// (since 21.08: src/common/reverse_tree.c), and so a fence without data, which goes by the tree, is one of
+/// (since 20.11: src/common/reverse_tree.c), and so a fence without data, which goes by the tree, is one of
 /// each node alone. MPI_Init ends with one.
 Findings find_barrier_of_one_node(const Recording& world) {
-  constexpr std::size_t kTreeWidth = 50;
-  if (world.job.launcher != "srun" || !has_several_nodes(world) || world.nodes.size() >= kTreeWidth)
-    return {};
+  if (world.job.launcher != "srun" || !has_several_nodes(world)) return {};
   Tally tally;
   for (const RankFacts& rank : world.ranks) {
     if (!rank.environment) continue;
@@ -41,8 +39,11 @@ Findings find_barrier_of_one_node(const Recording& world) {
     else
       tally.wrong("Slurm's barrier at the start may end before other nodes' ranks have come", rank);
   }
-  return tally.result(Severity::warning, "export SLURM_PMIX_FENCE=ring, before srun",
-                      "which barrier Slurm has");
+  return tally.result(
+      Severity::warning,
+      "export SLURM_PMIX_FENCE=ring, before srun; or for all jobs PMIxCollFence=ring in Slurm's "
+      "mpi.conf, which is not seen from here",
+      "which barrier Slurm has");
 }
 
 Findings find_other_plan(const Recording& world) {
