@@ -1,5 +1,6 @@
 #pragma once
 
+#include <regex>
 #include <stdexcept>
 #include <string>
 
@@ -46,7 +47,7 @@ class SlurmCluster : public SetUpByScript {
     return becomes_true(condition, seconds, std::chrono::milliseconds(250));
   }
   /// Until the job is in one of the states that are its end; its state.
-  static std::string wait(const std::string& job, int seconds = 120) {
+  static std::string wait(const std::string& job, int seconds = 300) {
     std::string last;
     comes_to(
         [&] {
@@ -57,10 +58,11 @@ class SlurmCluster : public SetUpByScript {
     return last;
   }
   /// The job's state. Slurm has a requeued job wait for two minutes, and this one waits no longer than it has
-  /// to: its steps get their old numbers again, and what is left of the old ones has to be gone.
+  /// to: its steps get their old numbers again, and what is left of the old ones has to be gone, words about
+  /// them that Slurm has still to send among it.
   static std::string hurry(const std::string& job) {
     const std::string now = state(job);
-    if (now == "PENDING" && field(job, "Reason") == "BeginTime" && !has_steps(job))
+    if (now == "PENDING" && field(job, "Reason") == "BeginTime" && is_settled(job))
       run("/", "scontrol update JobId=" + job + " StartTime=now", 20);
     return now;
   }
@@ -73,8 +75,11 @@ class SlurmCluster : public SetUpByScript {
   static std::string testcluster(const std::string& words) {
     return std::string(CXTRAIN_SOURCE_DIR) + "/" + kScript + " " + words;
   }
-  static bool has_steps(const std::string& job) {
-    return run_command("pgrep -f \"^slurmstepd: .*" + job + "[.]\"", 20).status == 0;
+  /// Nothing is left of the job's steps: no process, no record, and no message that waits for a node.
+  static bool is_settled(const std::string& job) {
+    if (run_command("pgrep -f \"^slurmstepd: .*" + job + "[.]\"", 20).status == 0) return false;
+    if (!run("/", "squeue --noheader --steps --jobs " + job, 20).output.empty()) return false;
+    return std::regex_search(run("/", "sdiag", 20).output, std::regex("\nAgent queue size: +0\\b"));
   }
   static std::string field(const std::string& job, const std::string& name) {
     const std::string shown = run("/", "scontrol --oneliner show job " + job, 20).output;
