@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "cxtrain/cli/main.h"
+#include "end_process.h"
 
 namespace {
 
@@ -25,4 +26,4 @@ void require_current_folder(int, char**, char**) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return cxtrain::run_main(argc, argv); }
+int main(int argc, char** argv) { end_process(cxtrain::run_main(argc, argv)); }

@@ -95,5 +95,19 @@ TEST_CASE("a rank that crashes says where, and its stack is in its log") {
   CHECK(log.find("faulty.so(+0x") != std::string::npos);
 }
 
+TEST_CASE("a library that crashes when the process ends does not change the status of a run") {
+  const bool has_tool = GENERATE(false, true);
+  const TempDir dir;
+  const ProgramResult run =
+      run_command(std::string(has_tool ? "env NVTX_INJECTION64_PATH=profiler.so " : "") + CXTRAIN_BIN_DIR +
+                  "/cxtrain_mpi --plugin " + CXTRAIN_TEST_PLUGIN_DIR +
+                  "/bad_end.so --accelerator cpu --max_steps 2 --callbacks.bad_end" + in(dir));
+  CAPTURE(has_tool, run.output);
+  CHECK(run_json(dir)["status"] == "done");
+  // Profilers write their files where libraries are torn down.
+  CHECK(run.status == (has_tool ? 128 + SIGABRT : 0));
+  CHECK_THAT(run.output, contains("done: 0 epochs, 2 steps"));
+}
+
 }  // namespace
 }  // namespace cxtrain::test
