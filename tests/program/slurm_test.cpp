@@ -68,9 +68,7 @@ TEST_CASE("a program that is started alone in a Slurm job trains on its nodes, a
   const std::string script = dir.write(
       "again.sh", "#!/bin/bash\nexec " + program + " --devices 2 --max_restarts 2 --default_root_dir " +
                       dir.path() + "/again " + "--max_epochs 8 --checkpoint.every_n_train_steps 10\n");
-  const ProgramResult submitted = SlurmCluster::run(dir.path(), "sbatch --parsable --nodes=2 " + script);
-  REQUIRE(submitted.status == 0);
-  const std::string job = submitted.output.substr(0, submitted.output.find('\n'));
+  const std::string job = SlurmCluster::sbatch(dir.path(), "--nodes=2 " + script);
   REQUIRE(becomes_true([&] { return newest_checkpoint(dir.path() + "/again").step > 0; }));
   pid_t rank = 0;
   for (const pid_t process : processes_of(dir)) {
@@ -95,9 +93,7 @@ TEST_CASE("a job that starts itself again saves when its starter is told to end,
                                 "--num_nodes 2 --devices 2 --max_restarts 2 --max_epochs -1 "
                                 "--checkpoint.every_n_train_steps 10" +
                                 in(dir) + "\n");
-  const ProgramResult submitted = SlurmCluster::run(dir.path(), "sbatch --parsable --nodes=2 " + script);
-  REQUIRE(submitted.status == 0);
-  const std::string job = submitted.output.substr(0, submitted.output.find('\n'));
+  const std::string job = SlurmCluster::sbatch(dir.path(), "--nodes=2 " + script);
   REQUIRE(becomes_true([&] { return newest_checkpoint(dir.path()).step > 0; }));
   REQUIRE(SlurmCluster::run(dir.path(), "scancel --signal=TERM --batch " + job).status == 0);
   const std::string state = SlurmCluster::wait(job);
@@ -183,15 +179,11 @@ TEST_CASE("a job array trains in a folder for each index, and jobs of one name o
   const std::string array = SlurmCluster::submit(dir.path(), "array.sbatch" + kTraining + "--max_epochs 1");
   std::vector<std::string> chain;
   for (int i = 0; i < 2; ++i) {
-    const ProgramResult submitted = SlurmCluster::run(
+    chain.push_back(SlurmCluster::sbatch(
         dir.path(),
-        "sbatch --parsable --job-name=chain --dependency=singleton --nodes=1 --ntasks=2 --wrap \"srun "
-        "--mpi=pmix "
-        "-n 2 " +
+        "--job-name=chain --dependency=singleton --nodes=1 --ntasks=2 --wrap \"srun --mpi=pmix -n 2 " +
             std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi --ckpt_path auto --default_root_dir chain" +
-            kTraining + "--max_epochs " + std::to_string(i + 1) + "\"");
-    REQUIRE(submitted.status == 0);
-    chain.push_back(submitted.output.substr(0, submitted.output.find('\n')));
+            kTraining + "--max_epochs " + std::to_string(i + 1) + "\""));
   }
   for (const std::string& job : chain) CHECK(SlurmCluster::wait(job) == "COMPLETED");
   const auto end_in = [&](const std::string& root) {

@@ -26,13 +26,16 @@ class SlurmCluster : public SetUpByScript {
                            testcluster("run " + command),
                        deadline);
   }
-  /// Submits one of the project's batch scripts, with what follows it; returns the job's number.
-  static std::string submit(const std::string& folder, const std::string& script,
-                            const std::string& of_sbatch = {}) {
-    const ProgramResult submitted =
-        run(folder, "sbatch --parsable " + of_sbatch + CXTRAIN_SOURCE_DIR + "/slurm/" + script);
+  /// Submits what these arguments of sbatch say; returns the job's number.
+  static std::string sbatch(const std::string& folder, const std::string& arguments) {
+    const ProgramResult submitted = run(folder, "sbatch --parsable " + arguments);
     if (submitted.status != 0) throw std::runtime_error(submitted.output);
     return submitted.output.substr(0, submitted.output.find('\n'));
+  }
+  /// The same of one of the project's batch scripts, with what follows it.
+  static std::string submit(const std::string& folder, const std::string& script,
+                            const std::string& of_sbatch = {}) {
+    return sbatch(folder, of_sbatch + CXTRAIN_SOURCE_DIR + "/slurm/" + script);
   }
   /// "RUNNING", "COMPLETED", ...
   static std::string state(const std::string& job) { return field(job, "JobState"); }
