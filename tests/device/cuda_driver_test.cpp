@@ -14,8 +14,8 @@
 namespace cxtrain {
 namespace {
 
+using test::EnvironmentVariable;
 using test::kFakeDriver;
-using test::Variable;
 using Uuids = std::vector<std::string>;
 
 const std::string kA = "GPU-0a0a0a0a-0a0a-0a0a-0a0a-0a0a0a0a0a0a",
@@ -39,7 +39,7 @@ Uuids visible_uuids(const Hardware& hardware) {
 }
 
 TEST_CASE("the driver tells of the GPUs that CUDA shows, in its order", "[device]") {
-  const Variable shows("FAKE_CUDA_SHOWS", "bad");
+  const EnvironmentVariable shows("FAKE_CUDA_SHOWS", "bad");
   const auto view = read_gpus_from_driver(kFakeDriver);
   REQUIRE(view.has_value());
   CHECK(view->version == "13.0");
@@ -69,11 +69,11 @@ TEST_CASE("no driver, or a library that is another, tells nothing", "[device]") 
 TEST_CASE("a driver that does not start says why, and one that has nothing to show has not failed",
           "[device]") {
   {
-    const Variable mismatch("FAKE_CUDA_INIT", "803");
+    const EnvironmentVariable mismatch("FAKE_CUDA_INIT", "803");
     CHECK(read_gpus_from_driver(kFakeDriver)->failure ==
           "cuInit fails with CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)");
   }
-  const Variable nothing("FAKE_CUDA_INIT", "100");
+  const EnvironmentVariable nothing("FAKE_CUDA_INIT", "100");
   CHECK(read_gpus_from_driver(kFakeDriver)->failure.empty());
   CHECK(read_gpus_from_driver(kFakeDriver)->gpus.empty());
 }
@@ -83,7 +83,7 @@ TEST_CASE("a child asks", "[.a_child_asks]") {
   const std::unique_ptr<void, int (*)(void*)> library{dlopen(kFakeDriver, RTLD_NOW | RTLD_LOCAL), dlclose};
   REQUIRE(library);
   const auto starts = reinterpret_cast<int (*)()>(dlsym(library.get(), "fake_cuda_starts"));
-  const Variable shows("FAKE_CUDA_SHOWS", "da");
+  const EnvironmentVariable shows("FAKE_CUDA_SHOWS", "da");
   const auto view = read_gpus_from_driver_in_child(kFakeDriver);
   CHECK(starts() == 0);
   REQUIRE(view.has_value());
@@ -93,11 +93,11 @@ TEST_CASE("a child asks", "[.a_child_asks]") {
   CHECK(view->gpus[0].mig == Mig::instance);
   CHECK(view->gpus[1].compute_capability == "9.0");
   {
-    const Variable mismatch("FAKE_CUDA_INIT", "803");
+    const EnvironmentVariable mismatch("FAKE_CUDA_INIT", "803");
     CHECK(read_gpus_from_driver_in_child(kFakeDriver)->failure.find("DRIVER_MISMATCH") != std::string::npos);
   }
   {
-    const Variable hangs("FAKE_CUDA_HANGS", "1");
+    const EnvironmentVariable hangs("FAKE_CUDA_HANGS", "1");
     const auto nothing = read_gpus_from_driver_in_child(kFakeDriver, /*most_seconds=*/1);
     REQUIRE(nothing.has_value());
     CHECK(nothing->gpus.empty());
@@ -117,7 +117,7 @@ TEST_CASE("a child asks the driver, and is given up where that hangs; no driver 
 }
 
 TEST_CASE("what NVML and the driver tell is one picture", "[device]") {
-  const Variable shows("FAKE_CUDA_SHOWS", "ba");
+  const EnvironmentVariable shows("FAKE_CUDA_SHOWS", "ba");
   const Hardware hardware = fake_machine(true, true);
   const Node& node = hardware.nodes[0];
   REQUIRE(node.gpus.size() == 5);
@@ -132,7 +132,7 @@ TEST_CASE("what NVML and the driver tell is one picture", "[device]") {
 
 TEST_CASE("a MIG instance is a device, its GPU is none", "[device]") {
   SECTION("by the driver's word") {
-    const Variable shows("FAKE_CUDA_SHOWS", "d");
+    const EnvironmentVariable shows("FAKE_CUDA_SHOWS", "d");
     Hardware hardware = fake_machine(true, true);
     hardware.env["CUDA_VISIBLE_DEVICES"] = kD;
     CHECK(visible_uuids(hardware) == Uuids{kD});
@@ -156,7 +156,7 @@ TEST_CASE("a MIG instance is a device, its GPU is none", "[device]") {
 
 TEST_CASE("a container without NVML has the GPUs that CUDA shows, whatever the variable says of others",
           "[device]") {
-  const Variable shows("FAKE_CUDA_SHOWS", "xb");
+  const EnvironmentVariable shows("FAKE_CUDA_SHOWS", "xb");
   Hardware hardware = fake_machine(false, true);
   hardware.env["CUDA_VISIBLE_DEVICES"] = "6,7";
   const VisibleGpus visible = visible_gpus(hardware, 0);
@@ -167,7 +167,7 @@ TEST_CASE("a container without NVML has the GPUs that CUDA shows, whatever the v
 }
 
 TEST_CASE("ranks tell each other what CUDA shows, and files do not hold it", "[device]") {
-  const Variable shows("FAKE_CUDA_SHOWS", "bd");
+  const EnvironmentVariable shows("FAKE_CUDA_SHOWS", "bd");
   const Hardware hardware = fake_machine(true, true);
   const Hardware heard = parse_hardware(to_json_with_visible(hardware), "a rank's hardware");
   CHECK(heard.nodes[0].visible == Uuids{kB, kD});

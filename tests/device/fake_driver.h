@@ -1,28 +1,17 @@
 #pragma once
 
-#include <cstdlib>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
 
+#include "support/environment_variable.h"
 #include "support/temp_dir.h"
 
-/// The driver's libraries as tests want them: fake_nvml.cpp, which plays CUDA's driver as well.
+/// The driver's libraries as tests want them: fake_nvml.cpp, which plays CUDA's driver as well, and does as
+/// variables of the environment say.
 namespace cxtrain::test {
 
 inline constexpr const char* kFakeDriver = CXTRAIN_TEST_PLUGIN_DIR "/fake_nvml.so";
-
-/// The environment has this variable while it lives: the fake driver does as some of them say.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
-  ~Variable() { unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
 
 /// The fake driver as an old one that lacks these functions: a copy in `dir` that has them under other names.
 /// Returns the copy's path.

@@ -14,6 +14,7 @@
 #include "device/fake_driver.h"
 #include "doctor/worlds_support.h"
 #include "support/catch.h"
+#include "support/environment_variable.h"
 #include "support/temp_dir.h"
 
 namespace cxtrain::test {
@@ -86,8 +87,7 @@ TEST_CASE("memory is mapped where it is the one that a rank of the node has made
 
 TEST_CASE("a process alone gathers what there is without MPI") {
   const TempDir dir;
-  setenv("NCCL_DEBUG", "INFO", 1);
-  setenv("SLURM_JOB_ID", "77", 1);
+  const EnvironmentVariable debug("NCCL_DEBUG", "INFO"), job("SLURM_JOB_ID", "77");
   doctor::Own own;
   own.output_folder = dir.file("runs");
   own.data_workers = 3;
@@ -110,8 +110,6 @@ TEST_CASE("a process alone gathers what there is without MPI") {
 
   SoloWorld world;
   const doctor::Recording facts = doctor::gather(world, own);
-  unsetenv("NCCL_DEBUG");
-  unsetenv("SLURM_JOB_ID");
   CHECK(facts.job.launcher == "alone");
   CHECK(facts.job.accelerator == "gpu");
   CHECK(facts.job.devices == "1");
@@ -161,7 +159,7 @@ doctor::Severity severity_in(const doctor::Recording& world, const std::string& 
 
 TEST_CASE("what NVML tells of the GPUs' health is gathered and judged") {
   using Row = std::vector<std::optional<bool>>;
-  const Variable errors("FAKE_NVML_ECC_ERRORS", "3"), clocks("FAKE_NVML_CLOCKS", "64"),
+  const EnvironmentVariable errors("FAKE_NVML_ECC_ERRORS", "3"), clocks("FAKE_NVML_CLOCKS", "64"),
       writes("FAKE_NVML_WRITES", "4");
   const doctor::Recording world = gather_with(kFakeDriver);
   const doctor::NodeFacts& node = world.nodes.at(0);

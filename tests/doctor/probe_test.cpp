@@ -5,6 +5,7 @@
 
 #include "cxtrain/doctor/probe.h"
 #include "support/catch.h"
+#include "support/environment_variable.h"
 #include "support/temp_dir.h"
 
 namespace cxtrain::test {
@@ -94,9 +95,8 @@ TEST_CASE("variables of a launcher's own stay out of a recording") {
   CHECK_FALSE(doctor::is_relevant("OMPI_MCA_orte_precondition_transports"));
   CHECK_FALSE(doctor::is_relevant("HOME"));
   CHECK_FALSE(doctor::is_relevant("WANDB_API_KEY"));
-  setenv("NCCL_DOCTOR_TEST", "a=b", 1);
+  const EnvironmentVariable variable("NCCL_DOCTOR_TEST", "a=b");
   CHECK(doctor::relevant_environment().at("NCCL_DOCTOR_TEST") == "a=b");
-  unsetenv("NCCL_DOCTOR_TEST");
 }
 
 TEST_CASE("this machine tells of itself") {

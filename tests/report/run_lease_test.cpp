@@ -3,26 +3,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
-
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "support/catch.h"
+#include "support/environment_variable.h"
 #include "support/faulty_filesystem.h"
 #include "support/temp_dir.h"
 
 using namespace cxtrain;
-
-namespace {
-
-/// A variable of the environment, while it lives.
-struct LeaseVariable {
-  LeaseVariable(const char* name, const char* value) : name(name) { setenv(name, value, 1); }
-  ~LeaseVariable() { unsetenv(name); }
-  const char* name;
-};
-
-}  // namespace
 
 TEST_CASE("one job has a run's folder, however many ranks it has", "[lease]") {
   test::FaultyFilesystem files;
@@ -68,10 +56,10 @@ TEST_CASE("a job waits for the end of the one before it", "[lease]") {
 TEST_CASE("a requeued Slurm job is not held up by the lock of its earlier self", "[lease]") {
   test::FaultyFilesystem files;
   files.make_directory("/run");
-  const LeaseVariable job("SLURM_JOB_ID", "17");
+  const test::EnvironmentVariable job("SLURM_JOB_ID", "17");
   const auto lease = take_run_folder(files, "/run", 0);
   CHECK_THROWS_WITH(take_run_folder(files, "/run", 0), test::contains("(Slurm job 17)"));
-  const LeaseVariable restarts("SLURM_RESTART_COUNT", "1");
+  const test::EnvironmentVariable restarts("SLURM_RESTART_COUNT", "1");
   CHECK_NOTHROW(take_run_folder(files, "/run", 0));
 }
 
@@ -79,7 +67,7 @@ TEST_CASE("a run's folder says who starts its job again", "[lease]") {
   test::FaultyFilesystem files;
   files.make_directory("/run");
   CHECK(restarter_of(files, "/run").empty());
-  const LeaseVariable name(kRestarterVariable, "me");
+  const test::EnvironmentVariable name(kRestarterVariable, "me");
   take_run_folder(files, "/run", 0);
   CHECK(restarter_of(files, "/run") == "me");
 }

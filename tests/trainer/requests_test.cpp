@@ -8,6 +8,7 @@
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
 #include "support/catch.h"
+#include "support/environment_variable.h"
 #include "support/faulty_filesystem.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"
@@ -143,10 +144,8 @@ TEST_CASE("the time that Slurm prints is read", "[requests]") {
 TEST_CASE("the end of a Slurm job is read once, and only where it is a number", "[requests]") {
   const auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const auto with = [](const std::string& text) {
-    setenv("SLURM_JOB_END_TIME", text.c_str(), 1);
-    const std::optional<double> seconds = seconds_to_job_end();
-    unsetenv("SLURM_JOB_END_TIME");
-    return seconds;
+    const test::EnvironmentVariable end("SLURM_JOB_END_TIME", text);
+    return seconds_to_job_end();
   };
   CHECK(!seconds_to_job_end());
   CHECK(std::abs(*with(std::to_string(static_cast<std::int64_t>(now) + 100)) - 100) < 3);
