@@ -87,6 +87,15 @@ TEST_CASE("auto_select_gpus: too few free GPUs name the occupied ones", "[config
           "free GPUs were asked for (auto_select_gpus), but of the 4 visible on node n1 none is free"));
 }
 
+TEST_CASE("auto_select_gpus says where nobody tells which GPUs are free", "[config]") {
+  Hardware hardware = machine(2);
+  const std::string told = "whether GPUs are free is not known on node n1";
+  CHECK_THAT(all(plan_with("1", true, hardware).warnings), test::contains(told));
+  CHECK_THAT(all(plan_with("1", false, hardware).warnings), !test::contains(told));
+  for (Gpu& gpu : hardware.nodes[0].gpus) gpu.processes = 0;
+  CHECK_THAT(all(plan_with("1", true, hardware).warnings), !test::contains(told));
+}
+
 TEST_CASE("auto_select_gpus has no effect on lists and on the CPU, and says so", "[config]") {
   const Plan list = plan_with("3,0", true, busy_machine());
   CHECK(list.devices == List{3, 0});

@@ -78,6 +78,7 @@ Hardware random_hardware(unsigned seed) {
   const auto number = [&](std::int64_t most) {
     return random.chance(4) ? most : static_cast<std::int64_t>(random.pick(1000));
   };
+  const auto perhaps = [&](auto value) { return random.chance(2) ? std::nullopt : std::optional(value); };
   constexpr int kMost = std::numeric_limits<int>::max();
   Hardware hardware;
   for (std::size_t nodes = 1 + random.pick(4); nodes > 0; --nodes) {
@@ -87,10 +88,10 @@ Hardware random_hardware(unsigned seed) {
                            .uuid = random.text(),
                            .name = random.text(),
                            .memory_total_mib = number(std::numeric_limits<std::int64_t>::max()),
-                           .memory_used_mib = number(std::numeric_limits<std::int64_t>::max()),
-                           .utilization = static_cast<int>(number(kMost)),
                            .compute_mode = random.text(),
-                           .processes = static_cast<int>(number(kMost))});
+                           .memory_used_mib = perhaps(number(std::numeric_limits<std::int64_t>::max())),
+                           .utilization = perhaps(static_cast<int>(number(kMost))),
+                           .processes = perhaps(static_cast<int>(number(kMost)))});
     }
     hardware.nodes.push_back(node);
   }
@@ -126,7 +127,13 @@ TEST_CASE("a hardware file may be short", "[device]") {
   const Hardware hardware =
       parse_hardware(R"({"nodes":[{"gpus":[{"index":0}]}],"comment":"more"})", "hw.json");
   CHECK(hardware.nodes[0].cores == 1);
-  CHECK(hardware.nodes[0].gpus[0].compute_mode == "default");
+  const Gpu& gpu = hardware.nodes[0].gpus[0];
+  CHECK(gpu.compute_mode == "default");
+  CHECK_FALSE(gpu.processes.has_value());
+  CHECK_FALSE(gpu.memory_used_mib.has_value());
+  CHECK_FALSE(gpu.utilization.has_value());
+  for (const char* not_known : {"processes", "memory_used_mib", "utilization"})
+    CHECK_THAT(to_json(hardware), !cxtrain::test::contains(not_known));
 }
 
 TEST_CASE("a damaged hardware file is refused by file and field", "[device]") {

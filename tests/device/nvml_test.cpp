@@ -10,7 +10,7 @@
 #include "support/catch.h"
 
 using namespace cxtrain;
-using test::Variable;
+using test::EnvironmentVariable;
 
 namespace {
 
@@ -43,8 +43,8 @@ TEST_CASE("GPUs as the management library describes them", "[device]") {
   CHECK(gpus[0].compute_mode == "default");
   CHECK(gpus[0].processes == 0);
   CHECK(gpus[1].index == 1);
-  CHECK(gpus[1].memory_used_mib == 800);  // an old driver does not tell its own share
-  CHECK(gpus[1].utilization == 0);
+  CHECK(gpus[1].memory_used_mib == 800);         // an old driver does not tell its own share
+  CHECK_FALSE(gpus[1].utilization.has_value());  // nor how busy the GPU is
   CHECK(gpus[1].compute_mode == "exclusive_process");
   CHECK(gpus[1].processes == 2);
   CHECK(gpus[1].compute_capability.empty());
@@ -89,8 +89,8 @@ TEST_CASE("what a GPU does not tell is unknown", "[device]") {
 
 TEST_CASE("the driver tells how healthy GPUs are", "[device]") {
   const Sessions sessions;
-  const Variable errors("FAKE_NVML_ECC_ERRORS", "3");
-  const Variable clocks("FAKE_NVML_CLOCKS", "511");  // all reasons that NVML has
+  const EnvironmentVariable errors("FAKE_NVML_ECC_ERRORS", "3");
+  const EnvironmentVariable clocks("FAKE_NVML_CLOCKS", "511");  // all reasons that NVML has
   const std::vector<GpuHealth> all = read_gpu_health(kFake);
   CHECK(sessions.open() == 0);
   const std::vector<Gpu> gpus = read_gpus_from_nvml(kFake);
@@ -115,7 +115,8 @@ TEST_CASE("an instance has the health of its GPU where it does not tell itself",
 }
 
 TEST_CASE("clocks that are low for want of work, or as somebody has set them, are no fault", "[device]") {
-  const Variable clocks("FAKE_NVML_CLOCKS", "279");  // idle, set clocks, limit of power, sync boost, display
+  const EnvironmentVariable clocks("FAKE_NVML_CLOCKS",
+                                   "279");  // idle, set clocks, limit of power, sync boost, display
   CHECK(read_gpu_health(kFake).at(0).throttled_by == Words{});
 }
 
@@ -128,7 +129,7 @@ TEST_CASE("a GPU reaches another one's memory where it may read and write it", "
        {Case{"0", "0", true}, Case{"3", "0", false}, Case{"0", "5", false}, Case{"6", "0", std::nullopt},
         Case{"0", "6", std::nullopt}, Case{"6", "1", false}}) {
     INFO(one.reads << " " << one.writes);
-    const Variable reads("FAKE_NVML_READS", one.reads), writes("FAKE_NVML_WRITES", one.writes);
+    const EnvironmentVariable reads("FAKE_NVML_READS", one.reads), writes("FAKE_NVML_WRITES", one.writes);
     const std::vector<GpuHealth> all = read_gpu_health(kFake);
     REQUIRE(all.size() == 5);
     std::map<std::string, bool> expected;
@@ -143,7 +144,7 @@ TEST_CASE("health that a GPU does not tell is unknown", "[device]") {
   CHECK_FALSE(old.ecc_uncorrected.has_value());
   CHECK_FALSE(old.throttled_by.has_value());
   const auto refused = [](const char* function) {
-    const Variable refuses("FAKE_NVML_REFUSES", function);
+    const EnvironmentVariable refuses("FAKE_NVML_REFUSES", function);
     return read_gpu_health(kFake).at(0);
   };
   CHECK_FALSE(refused("nvmlDeviceGetComputeMode").compute_mode.has_value());
@@ -152,10 +153,10 @@ TEST_CASE("health that a GPU does not tell is unknown", "[device]") {
   CHECK(refused("nvmlDeviceGetCurrentClocksEventReasons").throttled_by == Words{});  // the older one tells
   CHECK(refused("nvmlDeviceGetP2PStatus").reaches.empty());
   {
-    const Variable off("FAKE_NVML_ECC", "0");
+    const EnvironmentVariable off("FAKE_NVML_ECC", "0");
     CHECK_FALSE(read_gpu_health(kFake).at(0).ecc_uncorrected.has_value());
   }
-  const Variable none("FAKE_NVML_ECC_ERRORS", "18446744073709551615");  // NVML's word for no value
+  const EnvironmentVariable none("FAKE_NVML_ECC_ERRORS", "18446744073709551615");  // NVML's word for no value
   CHECK_FALSE(read_gpu_health(kFake).at(0).ecc_uncorrected.has_value());
   CHECK(read_gpu_health("libno_such_driver.so.1").empty());
 }
@@ -182,6 +183,6 @@ TEST_CASE("health that an old driver has no function for is unknown", "[device]"
 TEST_CASE("a driver from before R535 tells why clocks are low by the older name", "[device]") {
   const test::TempDir dir;
   const std::string old = test::driver_without({"nvmlDeviceGetCurrentClocksEventReasons"}, dir);
-  const Variable clocks("FAKE_NVML_CLOCKS", "8");
+  const EnvironmentVariable clocks("FAKE_NVML_CLOCKS", "8");
   CHECK(read_gpu_health(old.c_str()).at(0).throttled_by == Words{"hw_slowdown"});
 }

@@ -82,7 +82,7 @@ TEST_CASE("damaged hardware JSON") {
   Hardware hardware;
   hardware.nodes.push_back({"n1", 8, {}});
   for (int i = 0; i < 4; ++i)
-    hardware.nodes[0].gpus.push_back({i, "GPU-" + std::to_string(i), "H100", 80000, 1, 0, "default", 0});
+    hardware.nodes[0].gpus.push_back({i, "GPU-" + std::to_string(i), "H100", 80000, "default", 1, 0, 0});
   hardware.env["CUDA_VISIBLE_DEVICES"] = "0,2";
   const std::vector<std::string> texts{to_json(hardware), R"({"nodes":[{}]})",
                                        R"({"nodes":[{"gpus":[{"index":0}]}]})"};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 
 #include "cxtrain/base/error.h"
@@ -22,13 +23,18 @@
 namespace cxtrain {
 namespace {
 
+template <class Number>
+std::string known(const std::optional<Number>& number) {
+  return number ? std::to_string(*number) : "?";
+}
+
 void print_node(const Hardware& hardware, std::ostream& out) {
   const Node& node = hardware.node(0);
   out << "host " << node.hostname << ", " << node.cores << (node.cores == 1 ? " core" : " cores") << '\n';
   if (node.gpus.empty()) out << "no GPU\n";
   for (const Gpu& gpu : node.gpus) {
-    out << "GPU " << gpu.index << ": " << gpu.name << ", " << gpu.memory_used_mib << " of "
-        << gpu.memory_total_mib << " MiB used, " << gpu.utilization << " % busy, " << gpu.compute_mode
+    out << "GPU " << gpu.index << ": " << gpu.name << ", " << known(gpu.memory_used_mib) << " of "
+        << gpu.memory_total_mib << " MiB used, " << known(gpu.utilization) << " % busy, " << gpu.compute_mode
         << " mode, " << gpu.uuid << '\n';
   }
   if (const auto variable = hardware.env.find("CUDA_VISIBLE_DEVICES"); variable != hardware.env.end()) {

@@ -181,12 +181,12 @@ VisibleGpus visible_gpus(const Hardware& hardware, int n) {
 
 std::string occupied_by(const Gpu& gpu) {
   std::string why;
-  if (gpu.processes > 0) {
-    append(why, std::to_string(gpu.processes) + (gpu.processes == 1 ? " process" : " processes"));
-  }
-  if (gpu.memory_used_mib > kContextMib)
-    append(why, std::to_string(gpu.memory_used_mib) + " MiB of memory used");
-  if (gpu.utilization > kIdlePercent) append(why, std::to_string(gpu.utilization) + " % utilisation");
+  if (const int processes = gpu.processes.value_or(0); processes > 0)
+    append(why, std::to_string(processes) + (processes == 1 ? " process" : " processes"));
+  if (const std::int64_t used = gpu.memory_used_mib.value_or(0); used > kContextMib)
+    append(why, std::to_string(used) + " MiB of memory used");
+  if (const int percent = gpu.utilization.value_or(0); percent > kIdlePercent)
+    append(why, std::to_string(percent) + " % utilisation");
   if (gpu.compute_mode == "prohibited") append(why, "compute mode prohibited");
   return why;
 }

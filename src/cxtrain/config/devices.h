@@ -57,7 +57,7 @@ VisibleGpus visible_gpus(const Hardware& hardware, int n);
 /// What somebody else does with a GPU, or why it cannot be used: "2 processes, 40210 MiB of memory used".
 /// Empty: it is free. A GPU is occupied by a compute process, by more than 512 MiB of memory in use (a CUDA
 /// context in a container whose processes are hidden takes as much; a desktop does not), by more than 10 %
-/// utilisation, or by the compute mode `prohibited`.
+/// utilisation, or by the compute mode `prohibited`. What is not known of it counts as nothing.
 std::string occupied_by(const Gpu& gpu);
 
 /// The indices into `visible` of the first `wanted` GPUs that are free (0: of all that are, one at least), or

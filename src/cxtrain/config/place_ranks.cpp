@@ -28,7 +28,7 @@ void check_compute_mode(const Gpu& gpu, int ranks, const std::string& option, Pl
   if (gpu.compute_mode == "prohibited") {
     plan.errors.push_back(
         {option, name + " is in compute mode `prohibited`", "choose another, or `nvidia-smi -c DEFAULT`"});
-  } else if (gpu.compute_mode.starts_with("exclusive") && (ranks > 1 || gpu.processes > 0)) {
+  } else if (gpu.compute_mode.starts_with("exclusive") && (ranks > 1 || gpu.processes.value_or(0) > 0)) {
     plan.warnings.push_back({option, name + " is in exclusive compute mode, but would be shared",
                              "give each rank its own GPU, or `nvidia-smi -c DEFAULT`"});
   }

@@ -58,6 +58,11 @@ class Field {
     number = static_cast<Integer>(value);
   }
 
+  template <class Value>
+  void read(std::optional<Value>& value) const {
+    read(value.emplace());
+  }
+
   template <class Use>
   void each(Use use) const {
     if (!json_.is_array()) refuse(expected("a list"));
@@ -154,11 +159,11 @@ Json to_json_object(const Gpu& gpu) {
   Json json{{"index", gpu.index},
             {"uuid", gpu.uuid},
             {"name", gpu.name},
-            {"memory_total_mib", gpu.memory_total_mib},
-            {"memory_used_mib", gpu.memory_used_mib},
-            {"utilization", gpu.utilization},
-            {"compute_mode", gpu.compute_mode},
-            {"processes", gpu.processes}};
+            {"memory_total_mib", gpu.memory_total_mib}};
+  if (gpu.memory_used_mib) json["memory_used_mib"] = *gpu.memory_used_mib;
+  if (gpu.utilization) json["utilization"] = *gpu.utilization;
+  json["compute_mode"] = gpu.compute_mode;
+  if (gpu.processes) json["processes"] = *gpu.processes;
   if (!gpu.compute_capability.empty()) json["compute_capability"] = gpu.compute_capability;
   if (gpu.mig != Mig::none) json["mig"] = gpu.mig == Mig::divided ? "divided" : "instance";
   return json;

@@ -24,12 +24,13 @@ struct Gpu {
   std::string uuid;
   std::string name;
   std::int64_t memory_total_mib = 0;
-  std::int64_t memory_used_mib = 0;
-  int utilization = 0;  ///< percent
   std::string compute_mode = "default";
-  int processes = 0;
+  /// What others do with the GPU, which only NVML tells; absent: not known.
+  std::optional<std::int64_t> memory_used_mib = {};
+  std::optional<int> utilization = {};  ///< percent
+  std::optional<int> processes = {};
   Mig mig = Mig::none;
-  std::string compute_capability;  ///< "9.0"; empty: not known
+  std::string compute_capability = {};  ///< "9.0"; empty: not known
 };
 
 struct Node {
@@ -68,8 +69,8 @@ Hardware probe_hardware();
 ///      "memory_total_mib":81559,"memory_used_mib":4,"utilization":0,"compute_mode":"default","processes":0}]}],
 ///      "env":{"CUDA_VISIBLE_DEVICES":"2,3"}}
 ///
-/// `nodes` (one at least) and each GPU's `index` are needed, the rest has defaults; fields beyond
-/// these are ignored. Where they are known there are more: a node's `cuda_version` ("13.0") and
+/// `nodes` (one at least) and each GPU's `index` are needed, the rest has defaults or is not known then;
+/// fields beyond these are ignored. Where they are known there are more: a node's `cuda_version` ("13.0") and
 /// `cuda_failure`, a GPU's `compute_capability` ("9.0") and `mig` ("divided" or "instance"). Throws DataError
 /// naming `file` and the field, or the line where it is no JSON.
 Hardware parse_hardware(std::string_view text, const std::string& file);

@@ -67,7 +67,7 @@ Gpu describe(const NvmlLibrary& nvml, const NvmlLibrary::Found& found) {
     gpu.memory_total_mib = static_cast<std::int64_t>(memory->total_mib);
     gpu.memory_used_mib = static_cast<std::int64_t>(memory->used_mib);
   }
-  gpu.utilization = static_cast<int>(utilization_of(nvml, device).value_or(0));
+  gpu.utilization = utilization_of(nvml, device);
   // Asked with room for none, NVML answers how many processes there are.
   unsigned int processes = 0;
   const int status = nvml.call<int(Device, unsigned int*, void*)>(
