@@ -10,26 +10,6 @@ namespace {
 
 using Cores = std::vector<int>;
 
-TEST_CASE("cores are listed as taskset lists them", "[device]") {
-  struct Row {
-    Cores cores;
-    const char* text;
-  };
-  const Row row = GENERATE(values<Row>({{{}, ""},
-                                        {{3}, "3"},
-                                        {{0, 1, 2, 3}, "0-3"},
-                                        {{0, 2, 3, 4, 8}, "0,2-4,8"},
-                                        {{1000, 1001}, "1000-1001"}}));
-  CHECK(format_cores(row.cores) == row.text);
-  CHECK(parse_cores(row.text) == row.cores);
-}
-
-TEST_CASE("what is no list of cores is left out", "[device]") {
-  CHECK(parse_cores("x,2").size() == 1);
-  CHECK(parse_cores("3-1").empty());
-  CHECK(parse_cores("0-99999999999").empty());
-}
-
 TEST_CASE("the cores of a mask are divided among the ranks that have them", "[device]") {
   const Cores socket0{0, 1, 2, 3, 4, 5, 6, 7}, socket1{8, 9, 10, 11, 12, 13, 14, 15};
   Cores both = socket0;

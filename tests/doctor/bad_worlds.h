@@ -191,6 +191,8 @@ inline std::vector<BadWorld> bad_mpi_and_launch() {
       {"srun without PMIx", "two_nodes", R"({"/ranks/*/pmix": false})", "launch.pmix", Severity::error},
       {"a barrier of each node alone", "two_nodes", R"({"/ranks/*/environment/SLURM_PMIX_FENCE": null})",
        "launch.barrier", Severity::warning},
+      {"a ring without the connections that it needs", "two_nodes",
+       R"({"/ranks/*/environment/SLURM_PMIX_DIRECT_CONN": "no"})", "launch.barrier", Severity::warning},
       {"a plan for more ranks", "cpu_node", R"({"/job/planned_world_size": 8})", "launch.plan",
        Severity::error},
       {"a plan for one node", "ethernet", R"({"/job/planned_nodes": 1})", "launch.plan", Severity::error},

@@ -1,5 +1,6 @@
 #include "cxtrain/trainer/rank_table.h"
 
+#include "cxtrain/base/number_ranges.h"
 #include "cxtrain/device/core_share.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
@@ -19,7 +20,7 @@ TEST_CASE("the root learns where the ranks run") {
     return;
   }
   CHECK_THAT(table, test::contains(world.facts().hostname));
-  CHECK_THAT(table, test::contains(format_cores(cores_of_mask())));
+  CHECK_THAT(table, test::contains(format_ranges(cores_of_mask())));
   const std::string last = std::to_string(world.size() - 1);
   CHECK_THAT(table, test::contains("GPU-" + last + ",GPU-x"));
   CHECK_THAT(table, test::contains("  " + last + ",7  "));

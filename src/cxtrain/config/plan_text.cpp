@@ -2,25 +2,13 @@
 #include <sstream>
 #include <utility>
 
+#include "cxtrain/base/number_ranges.h"
 #include "cxtrain/config/plan.h"
 
 namespace cxtrain {
 namespace {
 
 constexpr std::size_t kNodeLines = 4;  // more nodes of different layout than this are counted only
-
-/// "0-3", "0,2", "5".
-std::string ranges(const std::vector<int>& numbers) {
-  std::string text;
-  for (std::size_t i = 0; i < numbers.size();) {
-    std::size_t end = i + 1;
-    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
-    text += (text.empty() ? "" : ",") + std::to_string(numbers[i]);
-    if (end - i > 1) text += "-" + std::to_string(numbers[end - 1]);
-    i = end;
-  }
-  return text;
-}
 
 /// The numbers without repetitions, and whether there were some: ranks that take turns on too few GPUs.
 std::pair<std::vector<int>, bool> distinct(const std::vector<int>& numbers) {
@@ -85,12 +73,12 @@ std::string describe(const NodeLayout& group, const Plan& plan) {
   std::string text = group.first == group.last
                          ? "node " + std::to_string(group.first)
                          : "nodes " + std::to_string(group.first) + "-" + std::to_string(group.last);
-  text += (group.ranks.size() == 1 ? ": rank " : ": ranks ") + ranges(group.ranks) + " on ";
+  text += (group.ranks.size() == 1 ? ": rank " : ": ranks ") + format_ranges(group.ranks) + " on ";
   if (plan.accelerator == "cpu") return text + "cpu" + share_of_rank(plan);
   const auto [devices, shared] = distinct(group.devices);
   const std::vector<int> gpus = distinct(group.gpus).first;
-  text += "cuda:" + ranges(devices) + (shared ? " in turns" : "") + share_of_rank(plan);
-  return gpus == devices ? text : text + " (GPU " + ranges(gpus) + " of the machine)";
+  text += "cuda:" + format_ranges(devices) + (shared ? " in turns" : "") + share_of_rank(plan);
+  return gpus == devices ? text : text + " (GPU " + format_ranges(gpus) + " of the machine)";
 }
 
 /// ", bucket_bytes=1000"; empty where all are defaults.

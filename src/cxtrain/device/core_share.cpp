@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <fstream>
 #include <map>
@@ -18,15 +17,7 @@ struct FreeCpuSet {
   void operator()(cpu_set_t* set) const { CPU_FREE(set); }
 };
 
-/// The beginning of `text`, which is then cut off; -1 where it is no number.
-int take_number(std::string_view& text) {
-  int number = -1;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
-  return error == std::errc() ? number : -1;
-}
-
-/// Beyond what any machine has, a list of cores is none.
+/// Beyond what any machine has.
 constexpr int kMostCores = 1 << 16;
 
 }  // namespace
@@ -53,34 +44,6 @@ std::string machine_id() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
   return id;
-}
-
-std::string format_cores(std::span<const int> cores) {
-  std::string text;
-  for (std::size_t i = 0; i < cores.size();) {
-    std::size_t last = i;
-    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
-    text += (text.empty() ? "" : ",") + std::to_string(cores[i]);
-    if (last > i) text += "-" + std::to_string(cores[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
-std::vector<int> parse_cores(std::string_view text) {
-  std::vector<int> cores;
-  while (!text.empty()) {
-    const int first = take_number(text);
-    int last = first;
-    if (text.starts_with('-')) {
-      text.remove_prefix(1);
-      last = take_number(text);
-    }
-    for (int core = first; first >= 0 && core <= last && core < kMostCores; ++core) cores.push_back(core);
-    const std::size_t comma = text.find(',');
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
-  }
-  return cores;
 }
 
 std::vector<double> exact_core_shares(std::span<const std::vector<int>> masks) {

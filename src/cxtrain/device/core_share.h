@@ -2,7 +2,6 @@
 
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 /// How the ranks of a node share its cores.
@@ -10,11 +9,6 @@ namespace cxtrain {
 
 /// The cores that this process may run on, by their numbers: the mask that mpirun or Slurm bound it to.
 std::vector<int> cores_of_mask();
-
-/// A set of cores as taskset(1) lists it, "0-3,8", and back. Numbers in ascending order; what is not in that
-/// form is left out.
-std::string format_cores(std::span<const int> cores);
-std::vector<int> parse_cores(std::string_view text);
 
 /// The machine whose cores these are: equal for all processes of a machine, whatever node, container or
 /// emulated node they take themselves to be on. Empty where the system does not say it.

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cxtrain/device/core_share.h"
+#include "cxtrain/base/number_ranges.h"
 
 namespace cxtrain {
 
@@ -19,7 +19,7 @@ std::vector<int> numa_nodes_of(std::span<const int> cores, const std::string& fo
       continue;
     std::string list;
     std::ifstream(entry.path() / "cpulist") >> list;
-    const std::vector<int> of_node = parse_cores(list);
+    const std::vector<int> of_node = parse_ranges(list);
     const auto is_its = [&](int core) { return std::ranges::find(of_node, core) != of_node.end(); };
     if (std::ranges::any_of(cores, is_its)) nodes.push_back(std::atoi(name.c_str() + kNode.size()));
   }

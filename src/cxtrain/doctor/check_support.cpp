@@ -1,9 +1,12 @@
 #include "cxtrain/doctor/check_support.h"
 
+#include <strings.h>
+
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
-#include "cxtrain/device/core_share.h"
+#include "cxtrain/base/number_ranges.h"
 
 namespace cxtrain::doctor {
 namespace {
@@ -40,7 +43,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
   std::vector<int> sorted = ranks;
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-  return (sorted.size() == 1 ? "rank " : "ranks ") + format_cores(sorted);
+  return (sorted.size() == 1 ? "rank " : "ranks ") + format_ranges(sorted);
 }
 
 std::string hosts_text(const std::vector<std::string>& hosts) {
@@ -106,8 +109,9 @@ std::optional<std::string> variable(const RankFacts& rank, const std::string& na
 }
 
 bool is_on(const std::optional<std::string>& value) {
-  return value && !value->empty() && *value != "0" && *value != "false" && *value != "no" &&
-         *value != "FALSE";
+  constexpr std::array kNos{"", "0", "n", "no", "false", "off"};
+  return value &&
+         std::ranges::none_of(kNos, [&](const char* no) { return strcasecmp(value->c_str(), no) == 0; });
 }
 
 bool knows_environment(const Recording& world) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cxtrain/base/number_ranges.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/doctor/check_support.h"
 
@@ -24,7 +25,7 @@ std::vector<MaskedRank> masked(const std::vector<const RankFacts*>& ranks) {
   std::vector<MaskedRank> result;
   std::vector<std::vector<int>> masks;
   for (const RankFacts* rank : ranks) {
-    MaskedRank one{rank, parse_cores(rank->cores)};
+    MaskedRank one{rank, parse_ranges(rank->cores)};
     if (one.cores.empty()) continue;
     masks.push_back(one.cores);
     result.push_back(std::move(one));

@@ -28,22 +28,23 @@ Findings find_missing_pmix(const Recording& world) {
 
 /// With fewer nodes than its TreeWidth (50, and 16 since 23.11, unless configured) Slurm's tree has no edges
 /// (since 20.11: src/common/reverse_tree.c), and so a fence without data, which goes by the tree, is one of
-/// each node alone. MPI_Init ends with one.
+/// each node alone. MPI_Init ends with one. The ring goes over direct connections only.
 Findings find_barrier_of_one_node(const Recording& world) {
   if (world.job.launcher != "srun" || !has_several_nodes(world)) return {};
   Tally tally;
   for (const RankFacts& rank : world.ranks) {
     if (!rank.environment) continue;
-    if (variable(rank, "SLURM_PMIX_FENCE") == "ring")
+    const bool connected = is_on(variable(rank, "SLURM_PMIX_DIRECT_CONN").value_or("yes"));
+    if (connected && variable(rank, "SLURM_PMIX_FENCE") == "ring")
       tally.fine();
     else
       tally.wrong("Slurm's barrier at the start may end before other nodes' ranks have come", rank);
   }
-  return tally.result(
-      Severity::warning,
-      "export SLURM_PMIX_FENCE=ring, before srun; or for all jobs PMIxCollFence=ring in Slurm's "
-      "mpi.conf, which is not seen from here",
-      "which barrier Slurm has");
+  return tally.result(Severity::warning,
+                      "export SLURM_PMIX_FENCE=ring, and no SLURM_PMIX_DIRECT_CONN, before srun; or for all "
+                      "jobs PMIxCollFence=ring in Slurm's "
+                      "mpi.conf, which is not seen from here",
+                      "which barrier Slurm has");
 }
 
 Findings find_other_plan(const Recording& world) {

@@ -1,5 +1,6 @@
 #include <charconv>
 
+#include "cxtrain/base/number_ranges.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/doctor/check_support.h"
 
@@ -32,7 +33,7 @@ std::vector<ThreadedRank> threaded_ranks(const Recording& world) {
     for (const RankFacts* rank : ranks_of(world, node.node)) {
       if (rank->cores.empty() || !rank->environment) continue;
       ranks.push_back(rank);
-      masks.push_back(parse_cores(rank->cores));
+      masks.push_back(parse_ranges(rank->cores));
     }
     const std::vector<int> shares = core_shares(masks);
     for (std::size_t i = 0; i < ranks.size(); ++i)

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/number_ranges.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/cluster/slurm_allocation.h"
 #include "cxtrain/device/core_share.h"
@@ -82,7 +83,7 @@ RankFacts own_rank_facts(const World& world, const Own& own) {
   const auto planned =
       std::find_if(ranks.begin(), ranks.end(), [&](const RankPlan& rank) { return rank.rank == place.rank; });
   if (planned != ranks.end()) facts.planned_gpus = planned->uuids;
-  try_probe("cores", [&] { facts.cores = format_cores(cores_of_mask()); });
+  try_probe("cores", [&] { facts.cores = format_ranges(cores_of_mask()); });
   try_probe("environment", [&] { facts.environment = relevant_environment(); });
   try_probe("limits", [&] { probe_limits(facts); });
   try_probe("MPI", [&] { probe_mpi(facts); });

@@ -56,6 +56,7 @@ bool is_relevant(const std::string& variable) {
                                  "SLURM_GPUS",
                                  "SLURM_MPI_TYPE",
                                  "SLURM_PMIX_FENCE",
+                                 "SLURM_PMIX_DIRECT_CONN",
                                  "LD_LIBRARY_PATH",
                                  "LD_PRELOAD",
                                  "CXTRAIN_PLUGIN_PATH"};

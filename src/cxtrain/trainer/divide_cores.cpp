@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/number_ranges.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/device/machines.h"
 
@@ -27,11 +28,11 @@ struct OnMachine {
 /// nodes may share one, and then everybody tells everybody.
 OnMachine ranks_on_machine(World& world) {
   const WorldFacts& facts = world.facts();
-  const std::string mask = format_cores(cores_of_mask());
+  const std::string mask = format_ranges(cores_of_mask());
   const Machines machines = gather_machines(world);
   OnMachine found;
   if (!machines.shared) {
-    for (const std::string& text : world.gather_node(mask)) found.masks.push_back(parse_cores(text));
+    for (const std::string& text : world.gather_node(mask)) found.masks.push_back(parse_ranges(text));
     found.own = static_cast<std::size_t>(facts.local_rank);
     return found;
   }
@@ -41,7 +42,7 @@ OnMachine ranks_on_machine(World& world) {
   for (std::size_t rank = 0; rank < everyone.size(); ++rank) {
     if (machine_of(facts.rank_nodes[rank]) != machine) continue;
     if (static_cast<int>(rank) == world.rank()) found.own = found.masks.size();
-    found.masks.push_back(parse_cores(everyone[rank]));
+    found.masks.push_back(parse_ranges(everyone[rank]));
   }
   found.nodes = static_cast<std::size_t>(std::ranges::count(machines.of_nodes, machine));
   return found;

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <vector>
 
+#include "cxtrain/base/number_ranges.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/device/numa.h"
 
@@ -43,8 +44,8 @@ RankPlace own_place(const WorldFacts& facts, const RankPlan& rank) {
   const std::vector<int> cores = cores_of_mask();
   return {.rank = facts.rank,
           .host = facts.hostname,
-          .cores = or_dash(format_cores(cores)),
-          .numa = or_dash(format_cores(numa_nodes_of(cores))),
+          .cores = or_dash(format_ranges(cores)),
+          .numa = or_dash(format_ranges(numa_nodes_of(cores))),
           .gpus = or_dash(joined(rank.gpus)),
           .uuids = or_dash(joined(rank.uuids))};
 }
