@@ -84,7 +84,8 @@ TEST_CASE("a crash tells the address, and where the processor was; a call of wha
 int deeper(volatile int* depth) {
   if (*depth < 0) return 0;
   std::array<volatile char, 4096> frame{};
-  frame[0] = static_cast<char>(*depth = 1);
+  *depth = 1;
+  frame[0] = 1;
   return deeper(depth) + frame[0];
 }
 

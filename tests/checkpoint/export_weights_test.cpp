@@ -63,7 +63,8 @@ TEST_CASE("exported safetensors are read again, every element at a multiple of i
   const StoredWeights read = open_weights(files, "/w");
   check_same(read, tensors);
   CHECK(read.metadata == std::map<std::string, std::string>{{"format", "pt"}, {"who", "me"}});
-  for (const SafetensorsEntry& entry : SafetensorsFile(files, "/w").entries())
+  const SafetensorsFile written(files, "/w");
+  for (const SafetensorsEntry& entry : written.entries())
     CHECK(entry.begin % c10::elementSize(entry.dtype) == 0);
 }
 

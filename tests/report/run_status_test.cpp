@@ -38,7 +38,10 @@ class Folder {
                                                   .metrics = {{"train_loss", 0.5}}}));
   }
   void end(const std::string& status, int code) {
-    write("run.json", to_json(RunSummary{.status = status, .exit_code = code}));
+    RunSummary summary;
+    summary.status = status;
+    summary.exit_code = code;
+    write("run.json", to_json(summary));
   }
   RunStatus status() { return read_run_status(files, path_, kNow); }
 

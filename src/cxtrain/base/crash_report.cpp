@@ -106,10 +106,10 @@ void put_place(void* context, Place place) {
   registers[REG_RSP] = static_cast<greg_t>(place.stack);
 }
 
-/// Where the function that has just been called returns to: within the call that led to it.
+/// Where the function that has just been called returns to: within the call that led to it. No memory is
+/// there where the stack cannot be read.
 Place caller_of(const void*, Place place) {
-  const auto caller = read_word(place.stack);
-  return caller ? Place{*caller - 1, place.stack + sizeof *caller} : Place{0, place.stack};
+  return {read_word(place.stack).value_or(0) - 1, place.stack + sizeof(std::uintptr_t)};
 }
 #elif defined(__aarch64__)
 Place place_in(const void* context) {

@@ -20,9 +20,9 @@ namespace cxtrain {
 class ModelCheckpoint final : public Callback {
  public:
   struct Options {
-    std::string dirpath;   ///< empty: `checkpoints` in the run's folder
-    std::string filename;  ///< empty: "{epoch}-{step}"; "{val_loss:.2f}" is a metric's value
-    std::string monitor;   ///< a metric; empty: none, and the newest is the best
+    std::string dirpath = {};   ///< empty: `checkpoints` in the run's folder
+    std::string filename = {};  ///< empty: "{epoch}-{step}"; "{val_loss:.2f}" is a metric's value
+    std::string monitor = {};   ///< a metric; empty: none, and the newest is the best
     MonitorMode mode = MonitorMode::min;
     std::int64_t save_top_k = 1;           ///< so many are kept; -1: all; 0: none
     bool save_last = false;                ///< the newest is kept, too, and `last.ckpt` is a link to it

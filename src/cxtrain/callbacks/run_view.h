@@ -28,7 +28,7 @@ struct SaveRequest {
   std::vector<std::string> remove = {};  ///< checkpoints that go once this one is complete
   std::string link = {};  ///< the name of a link beside it that leads to it from then on; empty: none
   /// Called on every rank at the end of a later step, or of the training: whether it was written.
-  std::function<void(bool saved)> then;
+  std::function<void(bool saved)> then = {};
 };
 
 /// What a running training shows of itself to modules and callbacks, and the little that they may ask of it.

@@ -23,11 +23,11 @@ LaunchedBy detect_launcher();
 
 struct LaunchEnvironment {
   int rank = 0;
-  int size = 0;           ///< ranks of the job; 0: not said
-  int local_rank = -1;    ///< among the ranks of this node; -1: not said
-  int local_size = 0;     ///< ranks on this node; 0: not said
-  std::string job;        ///< the same for the ranks of one job on one node, another for every other job
-  std::string restarter;  ///< who starts the job again when it fails; empty: nobody
+  int size = 0;                ///< ranks of the job; 0: not said
+  int local_rank = -1;         ///< among the ranks of this node; -1: not said
+  int local_size = 0;          ///< ranks on this node; 0: not said
+  std::string job;             ///< the same for the ranks of one job on one node, another for every other job
+  std::string restarter = {};  ///< who starts the job again when it fails; empty: nobody
 };
 
 LaunchEnvironment read_launch_environment();

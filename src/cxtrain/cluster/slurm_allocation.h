@@ -8,7 +8,7 @@
 namespace cxtrain {
 
 struct SlurmAllocation {
-  std::string job;  ///< its number
+  std::string job = {};  ///< its number
   int nodes = 1;
   int tasks_per_node = 0;  ///< how many tasks the job was to have on each node; 0: not said
   int cpus_per_node = 0;   ///< the job's on the node where it has fewest; 0: not said

@@ -30,7 +30,7 @@ struct TrainerOptions {
   std::optional<MatmulPrecision> float32_matmul_precision = {};  ///< absent: LibTorch's
   bool channels_last = false;                                    ///< weights and inputs of four dimensions
   std::optional<bool> benchmark = {};
-  Deterministic deterministic;
+  Deterministic deterministic = {};
   bool sync_batchnorm = false;
 
   // How long.
@@ -41,8 +41,9 @@ struct TrainerOptions {
   std::optional<std::int64_t> min_steps = {};
   std::optional<std::chrono::seconds> max_time = {};
   RequeueSignal requeue_signal = RequeueSignal::sigusr1;
-  BatchLimit limit_train_batches, limit_val_batches, limit_test_batches, limit_predict_batches;
-  BatchLimit val_check_interval;  ///< fraction of an epoch, or every n batches
+  BatchLimit limit_train_batches = {}, limit_val_batches = {}, limit_test_batches = {},
+             limit_predict_batches = {};
+  BatchLimit val_check_interval = {};  ///< fraction of an epoch, or every n batches
   std::optional<std::int64_t> check_val_every_n_epoch = 1;
   std::int64_t num_sanity_val_steps = 2;
   std::int64_t fast_dev_run = 0;  ///< n > 0: n batches of everything, once, without loggers

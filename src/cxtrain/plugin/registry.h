@@ -59,19 +59,19 @@ class Registry {
     std::any traits = {};  ///< of the type that the interface names; empty where it names none
   };
 
-  /// `make` gives a new component from its arguments, or from these and the interface's context.
+  /// `factory` gives a new component from its arguments, or from these and the interface's context.
   template <class Interface, class Make>
-  void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments, Make make) {
+  void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments, Make factory) {
     static_assert(
         !requires { typename Interface::Traits; }, "a component of this kind says its traits, too");
     insert({std::string(Interface::kKind), std::move(name), std::move(help), std::move(arguments), origin_,
-            factory_of<Interface>(std::move(make))});
+            factory_of<Interface>(std::move(factory))});
   }
   template <class Interface, class Make>
   void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments,
-           typename Interface::Traits traits, Make make) {
+           typename Interface::Traits traits, Make factory) {
     insert({std::string(Interface::kKind), std::move(name), std::move(help), std::move(arguments), origin_,
-            factory_of<Interface>(std::move(make)), std::move(traits)});
+            factory_of<Interface>(std::move(factory)), std::move(traits)});
   }
 
   /// The entry, or null.

@@ -71,7 +71,7 @@ void Reducer::allocate_arenas() {
     const at::Tensor& first = parameters_[plan.parameters.front()].tensor;
     arenas_.push_back(communicator_.allocate(plan.numel, first.scalar_type(), first.device()));
     wires_.emplace_back();
-    if (options_.wire_dtype && c10::elementSize(*options_.wire_dtype) < first.element_size()) {
+    if (options_.wire_dtype && c10::elementSize(*options_.wire_dtype) < first.itemsize()) {
       wires_.back() = communicator_.allocate(plan.numel, *options_.wire_dtype, first.device());
     }
   }

@@ -71,9 +71,9 @@ bool Optimization::step(Contribution own, std::uint64_t ranks, const std::functi
   if (scaler_) inputs.found_inf = &scaler_->found_inf();
   if (optimizer_->needs_closure()) {
     inputs.closure = [&] {
-      at::Tensor loss = recompute();
+      at::Tensor recomputed = recompute();
       trained_->synchronize();
-      return loss;
+      return recomputed;
     };
   }
   optimizer_->step(inputs);
@@ -87,10 +87,10 @@ bool Optimization::step(Contribution own, std::uint64_t ranks, const std::functi
 /// They have added zeros to the averages over all ranks.
 void Optimization::leave_out_ranks_that_skipped(Contribution own) {
   World& world = run_.parts.world;
-  double skipped[] = {own == Contribution::skipped ? 1.0 : 0.0};
-  world.sum(skipped);
+  double without_loss[] = {own == Contribution::skipped ? 1.0 : 0.0};
+  world.sum(without_loss);
   const at::NoGradGuard no_grad;
-  const double factor = world.size() / (world.size() - skipped[0]);
+  const double factor = world.size() / (world.size() - without_loss[0]);
   for_each_dtype_and_device(list_of(trained_->held_gradients()),
                             [&](at::TensorList kind) { at::_foreach_mul_(kind, factor); });
 }

@@ -22,9 +22,9 @@ constexpr const char *kLast = "last", *kBest = "best", *kAuto = "auto";
 
 /// What rank 0 found on the disk.
 struct Candidates {
-  std::vector<std::string> paths;    ///< those to try, in this order
-  std::vector<std::string> damaged;  ///< messages
-  bool of_a_run = false;             ///< `ckpt_path` is the folder of a run
+  std::vector<std::string> paths = {};    ///< those to try, in this order
+  std::vector<std::string> damaged = {};  ///< messages
+  bool of_a_run = false;                  ///< `ckpt_path` is the folder of a run
 };
 
 std::string last_part(const std::string& path) { return std::filesystem::path(path).filename().string(); }

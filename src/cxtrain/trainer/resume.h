@@ -17,7 +17,7 @@ namespace cxtrain {
 struct ChosenCheckpoint {
   std::string path;
   Manifest manifest;
-  std::string log_dir;    ///< of the run that wrote it; empty: it is no longer there
+  std::string log_dir = {};  ///< of the run that wrote it; empty: it is no longer there
   bool in_place = false;  ///< the run goes on in that folder (`last`, `auto`, a run); else in one of its own
 };
 
