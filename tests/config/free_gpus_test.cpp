@@ -94,6 +94,11 @@ TEST_CASE("auto_select_gpus says where nobody tells which GPUs are free", "[conf
   CHECK_THAT(all(plan_with("1", false, hardware).warnings), !test::contains(told));
   for (Gpu& gpu : hardware.nodes[0].gpus) gpu.processes = 0;
   CHECK_THAT(all(plan_with("1", true, hardware).warnings), !test::contains(told));
+  hardware.nodes.push_back(machine(2).nodes[0]);
+  hardware.nodes[1].hostname = "n2";
+  for (const char* asked : {static_cast<const char*>(nullptr), "auto", "2"})
+    CHECK_THAT(all(plan_with(asked, true, hardware, under_mpirun({2, 2})).warnings),
+               test::contains("whether GPUs are free is not known on node n2"));
 }
 
 TEST_CASE("auto_select_gpus has no effect on lists and on the CPU, and says so", "[config]") {

@@ -105,6 +105,8 @@ TEST_CASE("thresholds are sharp") {
        R"({"/ranks/0/environment/OMP_NUM_THREADS": "5"})"},
       {"memory.available", "cpu_node", R"({"/nodes/0/memory_available": 4294967296})",
        R"({"/nodes/0/memory_available": 4294967292})"},
+      {"launch.barrier", "two_nodes", R"({"/ranks/*/environment/SLURM_PMIX_DIRECT_CONN": "off"})",
+       R"({"/ranks/*/environment/SLURM_PMIX_DIRECT_CONN": "No"})"},
       {"gpu.busy", "gpu_node", R"({"/nodes/0/gpus/0/memory_used_mib": 1024})",
        R"({"/nodes/0/gpus/0/memory_used_mib": 1025})"},
       {"mpi.oversubscribed", "cpu_node", R"({"/nodes/0/cores": 4})", R"({"/nodes/0/cores": 3})"},

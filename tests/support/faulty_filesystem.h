@@ -18,8 +18,8 @@
 
 namespace cxtrain::test {
 
-/// Files in memory, on a disk with a write cache that fails and crashes when it is told to. Several threads
-/// may use it.
+/// Files in memory, on a disk with a write cache that fails and crashes when it is told to. Of a write that
+/// crashes, a first part is in the cache. Several threads may use it.
 class FaultyFilesystem : public Filesystem, public PlannedFaults {
  public:
   FaultyFilesystem() = default;

@@ -49,8 +49,7 @@ class PlannedFaults {
   void fail(const Fault& fault) { faults_.push_back(fault); }
   /// From now on every call works.
   void heal() { faults_.clear(); }
-  /// The call with this number, counted from 0, throws Crash. Of a write, a first part is in the cache by
-  /// then.
+  /// The call with this number, counted from 0, throws Crash.
   void crash_at(std::size_t call) { crash_at_ = call; }
 
   /// The kind of the call that was told to fail and did, last.

@@ -106,8 +106,8 @@ void put_place(void* context, Place place) {
   registers[REG_RSP] = static_cast<greg_t>(place.stack);
 }
 
-/// Where the function that has just been called returns to: within the call that led to it. No memory is
-/// there where the stack cannot be read.
+/// Where the function that has just been called returns to: within the call that led to it. Where the
+/// stack cannot be read: the highest address, where there is no memory, either.
 Place caller_of(const void*, Place place) {
   return {read_word(place.stack).value_or(0) - 1, place.stack + sizeof(std::uintptr_t)};
 }

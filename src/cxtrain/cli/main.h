@@ -9,9 +9,9 @@
 namespace cxtrain {
 
 /// The whole program: reads the command line, joins the MPI job that started it, runs the subcommand and
-/// returns the exit status. `cxtrain_mpi` is this and nothing else; a user's own program calls it with
-/// models, callbacks and loggers of its own, which the command line then knows by name. `configure` gets the
-/// trainer before it runs, on every rank, to add what needs no name:
+/// returns the exit status. `cxtrain_mpi` is this, and does not destroy the static objects of libraries after
+/// it; a user's own program calls it with models, callbacks and loggers of its own, which the command line
+/// then knows by name. `configure` gets the trainer before it runs, on every rank, to add what needs no name:
 ///
 ///     int main(int argc, char** argv) {
 ///       return cxtrain::run_main(

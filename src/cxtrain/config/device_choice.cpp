@@ -148,16 +148,6 @@ class Chooser {
   void select_free(int wanted) {
     const auto indices = pick_free_gpus(gpus_, wanted, hardware_.node(0).hostname);
     if (!indices) return refuse(choice_.option, indices.error, "ask for fewer, or drop --auto_select_gpus");
-    const auto nobody_tells = [&](int index) {
-      const Gpu& gpu = gpus_[static_cast<std::size_t>(index)];
-      return !gpu.processes && !gpu.memory_used_mib;
-    };
-    if (std::ranges::any_of(*indices, nobody_tells)) {
-      plan_.warnings.push_back({"auto_select_gpus",
-                                "whether GPUs are free is not known on node " + hardware_.node(0).hostname +
-                                    ", since NVML does not tell: they count as free",
-                                "look at nvidia-smi, and name the GPUs, as --devices 2,3"});
-    }
     choice_.only_free = true;
     choice_.indices = *indices;
     choice_.count = static_cast<int>(indices.value->size());

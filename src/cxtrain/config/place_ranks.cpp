@@ -50,6 +50,22 @@ void warn_of_sharing(std::size_t ranks, const std::vector<Gpu>& gpus, const std:
                            "start one rank per GPU"});
 }
 
+/// Says it of the first node where nothing is known of a GPU that counts as free.
+void warn_of_unknown_use(const std::vector<int>& indices, const std::vector<Gpu>& gpus,
+                         const std::string& hostname, Plan& plan) {
+  const std::string option = "auto_select_gpus";
+  const auto is_unknown = [&](int index) {
+    const Gpu& gpu = gpus[static_cast<std::size_t>(index)];
+    return !gpu.processes && !gpu.memory_used_mib;
+  };
+  if (std::ranges::none_of(indices, is_unknown) ||
+      std::ranges::any_of(plan.warnings, [&](const Problem& known) { return known.option == option; }))
+    return;
+  plan.warnings.push_back({option,
+                           "whether GPUs are free is not known on node " + hostname + ": they count as free",
+                           "look at nvidia-smi, and name the GPUs, as --devices 2,3"});
+}
+
 /// The indices that the ranks of a node use, `devices_per_rank` after another; fewer than they need where
 /// they take turns; nothing after an error.
 std::optional<std::vector<int>> indices_of_node(std::size_t ranks, int node, const std::vector<Gpu>& gpus,
@@ -62,6 +78,8 @@ std::optional<std::vector<int>> indices_of_node(std::size_t ranks, int node, con
     const auto open = pick_free_gpus(gpus, static_cast<int>(wanted), hardware.node(node).hostname);
     if (!open) {
       plan.errors.push_back({devices.option, open.error, "ask for fewer, or drop --auto_select_gpus"});
+    } else {
+      warn_of_unknown_use(*open, gpus, hardware.node(node).hostname, plan);
     }
     return open.value;
   }

@@ -109,9 +109,9 @@ Findings find_compute_modes(const Recording& world) {
   const auto judge = [](const GpuFacts& gpu, const NodeFacts&) -> std::optional<std::string> {
     if (gpu.compute_mode.empty()) return std::nullopt;
     if (gpu.compute_mode == "prohibited") return "is in compute mode prohibited";
-    const bool taken = gpu.processes.value_or(0) > 0;
-    if (gpu.compute_mode.starts_with("exclusive") && taken)
-      return "is in compute mode " + gpu.compute_mode + " and has a process already";
+    if (!gpu.compute_mode.starts_with("exclusive")) return "";
+    if (!gpu.processes) return std::nullopt;
+    if (*gpu.processes > 0) return "is in compute mode " + gpu.compute_mode + " and has a process already";
     return "";
   };
   const Tally tally = judge_gpus(world, judge);
@@ -127,8 +127,11 @@ Findings find_busy_gpus(const Recording& world) {
     const std::int64_t used = gpu.memory_used_mib.value_or(0);
     const int processes = gpu.processes.value_or(0), utilization = gpu.utilization.value_or(0);
     if (processes == 0 && used <= kDriversMib && utilization < kBusyPercent) return "";
-    return "has " + std::to_string(processes) + " other processes, " + std::to_string(used) +
-           " MiB in use, and is " + std::to_string(utilization) + " % busy";
+    const auto known = [](const auto& value) {
+      return value ? std::to_string(*value) : "an unknown number of";
+    };
+    return "has " + known(gpu.processes) + " other processes, " + known(gpu.memory_used_mib) +
+           " MiB in use, and is " + (gpu.utilization ? std::to_string(*gpu.utilization) : "?") + " % busy";
   };
   return judge_gpus(world, judge)
       .result(Severity::warning, "see nvidia-smi for whose they are; choose other GPUs: --devices 2,3",

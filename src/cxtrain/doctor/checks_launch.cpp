@@ -1,3 +1,5 @@
+#include <strings.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -26,6 +28,12 @@ Findings find_missing_pmix(const Recording& world) {
                       "whether there is PMIx");
 }
 
+/// As Slurm reads it (pmixp_info.c): other words leave the connections on.
+bool without_connections(const RankFacts& rank) {
+  const std::string text = variable(rank, "SLURM_PMIX_DIRECT_CONN").value_or("");
+  return text == "0" || strcasecmp(text.c_str(), "false") == 0 || strcasecmp(text.c_str(), "no") == 0;
+}
+
 /// With fewer nodes than its TreeWidth (50, and 16 since 23.11, unless configured) Slurm's tree has no edges
 /// (since 20.11: src/common/reverse_tree.c), and so a fence without data, which goes by the tree, is one of
 /// each node alone. MPI_Init ends with one. The ring goes over direct connections only.
@@ -34,16 +42,14 @@ Findings find_barrier_of_one_node(const Recording& world) {
   Tally tally;
   for (const RankFacts& rank : world.ranks) {
     if (!rank.environment) continue;
-    const bool connected = is_on(variable(rank, "SLURM_PMIX_DIRECT_CONN").value_or("yes"));
-    if (connected && variable(rank, "SLURM_PMIX_FENCE") == "ring")
+    if (!without_connections(rank) && variable(rank, "SLURM_PMIX_FENCE") == "ring")
       tally.fine();
     else
       tally.wrong("Slurm's barrier at the start may end before other nodes' ranks have come", rank);
   }
   return tally.result(Severity::warning,
-                      "export SLURM_PMIX_FENCE=ring, and no SLURM_PMIX_DIRECT_CONN, before srun; or for all "
-                      "jobs PMIxCollFence=ring in Slurm's "
-                      "mpi.conf, which is not seen from here",
+                      "export SLURM_PMIX_FENCE=ring and unset SLURM_PMIX_DIRECT_CONN before srun; or for all "
+                      "jobs PMIxCollFence=ring in Slurm's mpi.conf, which is not seen from here",
                       "which barrier Slurm has");
 }
 
