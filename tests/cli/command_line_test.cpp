@@ -11,7 +11,7 @@ using namespace cxtrain;
 namespace {
 
 using Files = std::map<std::string, std::string>;
-using Arguments = std::map<std::string, std::string>;
+using GivenArguments = std::map<std::string, std::string>;
 
 ParsedCommandLine parse(const std::vector<const char*>& args, const Files& files = {}) {
   return parse_command_line(args, [&](const std::string& path) -> std::optional<std::string> {
@@ -101,8 +101,8 @@ TEST_CASE("options reach their members", "[cli]") {
   CHECK(options.data.path == "a b.txt");
   CHECK(options.data.batch_size == 32);
   CHECK(options.data.args.empty());
-  CHECK(options.strategy.args == Arguments{{"bucket_bytes", "1000"}, {"overlap", "false"}});
-  CHECK(options.strategy.ddp_args == Arguments{{"shard_optimizer", "true"}});
+  CHECK(options.strategy.args == GivenArguments{{"bucket_bytes", "1000"}, {"overlap", "false"}});
+  CHECK(options.strategy.ddp_args == GivenArguments{{"shard_optimizer", "true"}});
   CHECK((options.callbacks == std::vector<NamedOptions>{{"early_stopping", {{"monitor", "val_loss"}}}}));
   CHECK(options.plugins == std::vector<std::string>{"a.so", "b.so"});
   CHECK(options.timeout_seconds == 12.5);
@@ -160,7 +160,7 @@ TEST_CASE("the strategy's arguments in files", "[cli]") {
       {"unnamed.yaml", "strategy: {overlap: true}\n"},
       {"empty.yaml", "ddp:\n"},
       {"twice.yaml", "strategy: {overlap: true}\nddp: {overlap: true}\n"}};
-  const Arguments five{{"overlap", "true"}, {"bucket_bytes", "5"}};
+  const GivenArguments five{{"overlap", "true"}, {"bucket_bytes", "5"}};
   for (const char* file : {"both.yaml", "lightning.yaml", "named.yaml"}) {
     INFO(file);
     const Options options = parse({"--config", file}, files).options;

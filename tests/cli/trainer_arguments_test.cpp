@@ -140,7 +140,7 @@ std::map<std::string, Documented> documented() {
   return table;
 }
 
-std::vector<Problem> problems_of(const std::vector<const char*>& args) {
+std::vector<Problem> argument_problems(const std::vector<const char*>& args) {
   return read_command_line(args, [](const std::string&) { return std::nullopt; }).problems;
 }
 
@@ -181,19 +181,19 @@ TEST_CASE("an argument that only Lightning has is refused with what to use inste
   for (const RetiredArgument& argument : retired_arguments()) {
     const std::string name = "--" + std::string(argument.name);
     INFO(name);
-    const auto problems = problems_of({name.c_str(), "something"});
+    const auto problems = argument_problems({name.c_str(), "something"});
     REQUIRE(problems.size() == 1);
     CHECK(problems[0].option == name);
     CHECK(problems[0].message == "is an argument of Lightning's that does not exist here");
     CHECK(problems[0].hint == argument.instead);
-    CHECK(problems_of({name.c_str(), "null"}).empty());
+    CHECK(argument_problems({name.c_str(), "null"}).empty());
     if (!argument.harmless.empty()) {
-      CHECK(problems_of({name.c_str(), std::string(argument.harmless).c_str()}).empty());
+      CHECK(argument_problems({name.c_str(), std::string(argument.harmless).c_str()}).empty());
     }
     CHECK(find_option(argument.name) == nullptr);
   }
-  CHECK(problems_of({"--trainer.profiler=simple"}).at(0).option == "--trainer.profiler");
-  CHECK_THAT(problems_of({"--profiler"}).at(0).hint, test::contains("nsys profile"));
+  CHECK(argument_problems({"--trainer.profiler=simple"}).at(0).option == "--trainer.profiler");
+  CHECK_THAT(argument_problems({"--profiler"}).at(0).hint, test::contains("nsys profile"));
 }
 
 TEST_CASE("what a file of Lightning's asks for in vain is refused by line", "[cli]") {

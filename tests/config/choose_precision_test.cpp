@@ -7,12 +7,12 @@ using namespace cxtrain::testing;
 
 namespace {
 
-struct Asked {
+struct AskedPrecision {
   const char *precision = nullptr, *level = nullptr, *backend = nullptr;
   std::optional<bool> use_amp = std::nullopt;
 };
 
-Plan plan_for(const Asked& asked, int gpus, const char* strategy = nullptr) {
+Plan precision_plan(const AskedPrecision& asked, int gpus, const char* strategy = nullptr) {
   Options options;
   if (asked.precision) options.trainer.precision = asked.precision;
   if (asked.level) options.trainer.amp_level = asked.level;
@@ -26,7 +26,7 @@ Plan plan_for(const Asked& asked, int gpus, const char* strategy = nullptr) {
 
 TEST_CASE("precision, amp_level, amp_backend and use_amp together", "[config]") {
   struct Row {
-    Asked asked;
+    AskedPrecision asked;
     const char *gpu, *cpu, *level;
     const char* warning;  // the option that warns, on a GPU
   };
@@ -70,7 +70,7 @@ TEST_CASE("precision, amp_level, amp_backend and use_amp together", "[config]") 
       Row{{.level = "O1", .use_amp = true}, "16-mixed", "16-mixed", "O1", ""});
   CAPTURE(row.asked.precision ? row.asked.precision : "-", row.asked.level ? row.asked.level : "-",
           row.asked.backend ? row.asked.backend : "-");
-  const Plan gpu = plan_for(row.asked, 1), cpu = plan_for(row.asked, 0);
+  const Plan gpu = precision_plan(row.asked, 1), cpu = precision_plan(row.asked, 0);
   INFO(all(gpu.errors) << all(gpu.warnings));
   REQUIRE(gpu.ok());
   CHECK(gpu.precision == row.gpu);
@@ -81,45 +81,45 @@ TEST_CASE("precision, amp_level, amp_backend and use_amp together", "[config]") 
 }
 
 TEST_CASE("what the warnings about precision say", "[config]") {
-  CHECK(all(plan_for({.precision = "16"}, 0).warnings) ==
+  CHECK(all(precision_plan({.precision = "16"}, 0).warnings) ==
         "precision: precision=16 is not for the CPU: bf16-mixed is used instead (use --precision bf16 to say "
         "so)\n");
-  CHECK(all(plan_for({.level = "O2", .use_amp = false}, 1).warnings) ==
+  CHECK(all(precision_plan({.level = "O2", .use_amp = false}, 1).warnings) ==
         "amp_level: amp_level=O2 has no effect: use_amp=false turns AMP off (drop both)\n");
-  CHECK(all(plan_for({.precision = "bf16", .level = "O2"}, 1).warnings) ==
+  CHECK(all(precision_plan({.precision = "bf16", .level = "O2"}, 1).warnings) ==
         "amp_level: amp_level=O2 is about precision 16 and has no effect with precision=bf16 (drop one of "
         "them)\n");
-  CHECK(all(plan_for({.precision = "16", .backend = "apex"}, 1).warnings) ==
+  CHECK(all(precision_plan({.precision = "16", .backend = "apex"}, 1).warnings) ==
         "amp_backend: amp_backend=apex without amp_level means amp_level=O2 (use --amp_level O1 for plain "
         "autocast)\n");
-  CHECK(all(plan_for({.backend = "apex"}, 1).warnings) ==
+  CHECK(all(precision_plan({.backend = "apex"}, 1).warnings) ==
         "amp_backend: amp_backend=apex is about precision 16 on GPUs and has no effect with precision=32 "
         "(write "
         "--amp_level O2 to ask for it)\n");
-  CHECK_THAT(all(plan_for({.level = "O1", .backend = "native"}, 1).warnings),
+  CHECK_THAT(all(precision_plan({.level = "O1", .backend = "native"}, 1).warnings),
              test::contains("need no apex here: amp_level=O1 is used"));
 }
 
 TEST_CASE("what is refused about precision", "[config]") {
-  CHECK_THAT(all(plan_for({.precision = "fp16"}, 1).errors),
+  CHECK_THAT(all(precision_plan({.precision = "fp16"}, 1).errors),
              test::contains("precision: 'fp16' is no precision; known are 16, bf16, 32, 64 and 32-true"));
   for (const char* text : {"32.0", "16.0", "8", "16-bit", ""}) {
-    CHECK_THAT(all(plan_for({.precision = text}, 1).errors),
+    CHECK_THAT(all(precision_plan({.precision = text}, 1).errors),
                test::contains("precision: '" + std::string(text) + "' is no precision"));
   }
-  CHECK(all(plan_for({.level = "O4"}, 1).errors) ==
+  CHECK(all(precision_plan({.level = "O4"}, 1).errors) ==
         "amp_level: 'O4' is none of O0, O1, O2, O3 (O1 is precision 16-mixed, O2 adds half weights with "
         "float32 "
         "master weights)\n");
-  CHECK(all(plan_for({.backend = "apx"}, 1).errors) ==
+  CHECK(all(precision_plan({.backend = "apx"}, 1).errors) ==
         "amp_backend: 'apx' is none of native, apex (did you mean apex?)\n");
-  CHECK(all(plan_for({.precision = "32", .use_amp = true}, 1).errors) ==
+  CHECK(all(precision_plan({.precision = "32", .use_amp = true}, 1).errors) ==
         "use_amp: use_amp=true contradicts precision=32 (write --precision 16-mixed)\n");
-  CHECK(all(plan_for({.precision = "16", .use_amp = false}, 1).errors) ==
+  CHECK(all(precision_plan({.precision = "16", .use_amp = false}, 1).errors) ==
         "use_amp: use_amp=false contradicts precision=16 (drop one of them)\n");
-  CHECK(all(plan_for({.level = "O2"}, 1, "dp").errors) ==
+  CHECK(all(precision_plan({.level = "O2"}, 1, "dp").errors) ==
         "amp_level: O2 keeps one set of master weights, but dp has several replicas of them (use --strategy "
         "ddp, "
         "or --amp_level O1)\n");
-  CHECK(plan_for({.level = "O1"}, 1, "dp").ok());
+  CHECK(precision_plan({.level = "O1"}, 1, "dp").ok());
 }

@@ -8,11 +8,11 @@ using List = std::vector<int>;
 
 namespace {
 
-struct Asked {
+struct AskedDevices {
   const char *accelerator = nullptr, *devices = nullptr, *gpus = nullptr;
 };
 
-Plan plan_for(const Asked& asked, const Hardware& hardware, const WorldFacts& launched = {}) {
+Plan device_plan(const AskedDevices& asked, const Hardware& hardware, const WorldFacts& launched = {}) {
   Options options;
   if (asked.accelerator) options.trainer.accelerator = asked.accelerator;
   if (asked.devices) options.trainer.devices = asked.devices;
@@ -53,7 +53,7 @@ TEST_CASE("gpus: which GPUs are used, on 1, 4 and 8 of them", "[config]") {
                Row{8, "3,99,1", "-1", {0}, {3}}, Row{4, "3", "1", {0}, {3}});
   CAPTURE(row.machine, row.visible ? row.visible : "-", row.gpus);
   Hardware hardware = machine_showing(row.machine, row.visible);
-  const Plan plan = plan_for({.gpus = row.gpus}, hardware);
+  const Plan plan = device_plan({.gpus = row.gpus}, hardware);
   INFO(all(plan.errors));
   REQUIRE(plan.ok());
   CHECK(plan.accelerator == "gpu");
@@ -61,24 +61,24 @@ TEST_CASE("gpus: which GPUs are used, on 1, 4 and 8 of them", "[config]") {
   CHECK(gpus_of(plan) == row.physical);
   CHECK(plan.strategy == (row.devices.size() > 1 ? "ddp" : "single"));
   // devices with accelerator=gpu is the same request.
-  CHECK(plan_for({.accelerator = "gpu", .devices = row.gpus}, hardware).devices == row.devices);
-  CHECK(plan_for({.devices = row.gpus}, hardware).devices == row.devices);
+  CHECK(device_plan({.accelerator = "gpu", .devices = row.gpus}, hardware).devices == row.devices);
+  CHECK(device_plan({.devices = row.gpus}, hardware).devices == row.devices);
 }
 
 TEST_CASE("gpus: none, nothing and 0 are the CPU where nothing else was said", "[config]") {
-  CHECK(plan_for({}, machine(0)).accelerator == "cpu");
-  CHECK(plan_for({.gpus = "0"}, machine(8)).accelerator == "cpu");
-  CHECK(plan_for({.gpus = "[]"}, machine(8)).accelerator == "cpu");
-  CHECK(plan_for({.gpus = "0"}, machine(0)).ok());
-  CHECK(plan_for({}, machine_showing(4, "")).accelerator == "cpu");
-  CHECK(plan_for({}, machine_showing(4, "-1")).accelerator == "cpu");
+  CHECK(device_plan({}, machine(0)).accelerator == "cpu");
+  CHECK(device_plan({.gpus = "0"}, machine(8)).accelerator == "cpu");
+  CHECK(device_plan({.gpus = "[]"}, machine(8)).accelerator == "cpu");
+  CHECK(device_plan({.gpus = "0"}, machine(0)).ok());
+  CHECK(device_plan({}, machine_showing(4, "")).accelerator == "cpu");
+  CHECK(device_plan({}, machine_showing(4, "-1")).accelerator == "cpu");
 }
 
 TEST_CASE("requests that cannot be met say what was asked and what there is", "[config]") {
   struct Row {
     int machine;
     const char* visible;
-    Asked asked;
+    AskedDevices asked;
     const char* error;
   };
   const Row row = GENERATE(
@@ -151,38 +151,38 @@ TEST_CASE("requests that cannot be met say what was asked and what there is", "[
           nullptr,
           {.accelerator = "tpu"},
           "accelerator: there is no support for accelerator=tpu (use --accelerator gpu, cpu or auto)\n"});
-  CHECK(all(plan_for(row.asked, machine_showing(row.machine, row.visible)).errors) == row.error);
+  CHECK(all(device_plan(row.asked, machine_showing(row.machine, row.visible)).errors) == row.error);
 }
 
 TEST_CASE("a build without CUDA leaves the GPUs alone, and says so to whoever asks for one", "[config]") {
   Hardware hardware = machine_showing(2, "1");
   hardware.gpu_support = false;
-  const Plan open = plan_for({}, hardware);
+  const Plan open = device_plan({}, hardware);
   CHECK(open.ok());
   CHECK(devices_of(open) == std::vector<std::string>{"cpu"});
   CHECK(all(open.warnings) ==
         "accelerator: node n1 has 2 GPUs, and this cxtrain was built without CUDA: the run uses the CPU "
         "(install the CUDA toolkit and NCCL and build it again, or say --accelerator cpu)\n");
-  CHECK(plan_for({.accelerator = "cpu"}, hardware).warnings.empty());
-  CHECK(plan_for({.devices = "2"}, hardware).world_size == 2);
+  CHECK(device_plan({.accelerator = "cpu"}, hardware).warnings.empty());
+  CHECK(device_plan({.devices = "2"}, hardware).world_size == 2);
   CHECK(
-      all(plan_for({.accelerator = "gpu"}, hardware).errors) ==
+      all(device_plan({.accelerator = "gpu"}, hardware).errors) ==
       "accelerator: a GPU was asked for (accelerator=gpu), but none is visible: node n1 has 2 GPUs, and this "
       "cxtrain was built without CUDA (use --accelerator cpu or auto)\n");
-  CHECK(all(plan_for({.gpus = "1"}, hardware).errors) ==
+  CHECK(all(device_plan({.gpus = "1"}, hardware).errors) ==
         "gpus: gpus=1 was asked for, but no GPU is visible: node n1 has 2 GPUs, and this cxtrain was built "
         "without CUDA (drop --gpus to train on the CPU)\n");
 
   hardware.nodes[0].gpus.clear();
-  CHECK(plan_for({}, hardware).warnings.empty());
+  CHECK(device_plan({}, hardware).warnings.empty());
   CHECK(
-      all(plan_for({.accelerator = "gpu"}, hardware).errors) ==
+      all(device_plan({.accelerator = "gpu"}, hardware).errors) ==
       "accelerator: a GPU was asked for (accelerator=gpu), but none is visible: node n1 has 0 GPUs, and this "
       "cxtrain was built without CUDA (use --accelerator cpu or auto)\n");
 }
 
 TEST_CASE("gpus wins over devices, with a warning", "[config]") {
-  const Plan plan = plan_for({.devices = "3", .gpus = "1,2"}, machine(4));
+  const Plan plan = device_plan({.devices = "3", .gpus = "1,2"}, machine(4));
   REQUIRE(plan.ok());
   CHECK(plan.devices == List{1, 2});
   CHECK(all(plan.warnings) ==
@@ -190,7 +190,7 @@ TEST_CASE("gpus wins over devices, with a warning", "[config]") {
 }
 
 TEST_CASE("num_processes counts processes on the CPU", "[config]") {
-  const auto plan_with = [](int processes, const Asked& asked, int gpus) {
+  const auto plan_with = [](int processes, const AskedDevices& asked, int gpus) {
     Options options;
     options.trainer.num_processes = processes;
     if (asked.accelerator) options.trainer.accelerator = asked.accelerator;
@@ -224,19 +224,19 @@ TEST_CASE("num_processes counts processes on the CPU", "[config]") {
 TEST_CASE("Slurm shows each task a GPU of its own", "[config]") {
   WorldFacts facts = under_mpirun({4, 4});
   facts.launched_by = LaunchedBy::srun;
-  const Plan open = plan_for({}, machine(1), facts);
+  const Plan open = device_plan({}, machine(1), facts);
   REQUIRE(open.ok());
   CHECK(devices_of(open) == std::vector<std::string>(8, "cuda:0"));
   CHECK(all(open.warnings)
             .find("each of the 4 ranks on node n1 sees one GPU; it is their own where srun gave each "
                   "another, else they "
                   "share it") != std::string::npos);
-  const Plan asked = plan_for({.gpus = "4"}, machine(1), facts);
+  const Plan asked = device_plan({.gpus = "4"}, machine(1), facts);
   INFO(all(asked.errors));
   CHECK(asked.ok());  // four tasks, four GPUs, of which each task sees its own
   Options options;
   options.trainer.auto_select_gpus = true;
   CHECK(resolve(options, machine(1), facts).ok());  // Slurm has selected
-  CHECK_FALSE(plan_for({.gpus = "3"}, machine(1), facts).ok());
-  CHECK_FALSE(plan_for({.gpus = "0,1"}, machine(1), facts).ok());
+  CHECK_FALSE(device_plan({.gpus = "3"}, machine(1), facts).ok());
+  CHECK_FALSE(device_plan({.gpus = "0,1"}, machine(1), facts).ok());
 }

@@ -9,7 +9,7 @@ using Names = std::vector<std::string>;
 
 namespace {
 
-Plan plan_for(const TrainerOptions& trainer, const Hardware& hardware, const WorldFacts& launched = {}) {
+Plan launch_plan(const TrainerOptions& trainer, const Hardware& hardware, const WorldFacts& launched = {}) {
   Options options;
   options.trainer = trainer;
   return cxtrain::resolve(options, hardware, launched, own_strategies_and("some_plugin", {}));
@@ -54,7 +54,7 @@ TEST_CASE("started alone", "[config]") {
                            Row{8, "cpu", "2", "some_plugin", "cpu", "some_plugin", "subprocess", 2});
   CAPTURE(row.gpus, row.accelerator ? row.accelerator : "-", row.devices ? row.devices : "-",
           row.strategy ? row.strategy : "-");
-  const Plan plan = plan_for(trainer_of(row.accelerator, row.devices, row.strategy), machine(row.gpus));
+  const Plan plan = launch_plan(trainer_of(row.accelerator, row.devices, row.strategy), machine(row.gpus));
   INFO(all(plan.errors));
   REQUIRE(plan.ok());
   CHECK(plan.accelerator == row.got_accelerator);
@@ -70,31 +70,31 @@ TEST_CASE("each rank gets the device that was asked for", "[config]") {
   TrainerOptions trainer;
   trainer.gpus = "2,0";
   Hardware hardware = machine(8);
-  CHECK(devices_of(plan_for(trainer, hardware)) == Names{"cuda:2", "cuda:0"});
+  CHECK(devices_of(launch_plan(trainer, hardware)) == Names{"cuda:2", "cuda:0"});
   hardware.env["CUDA_VISIBLE_DEVICES"] = "5,6,7";
-  const Plan plan = plan_for(trainer, hardware);
+  const Plan plan = launch_plan(trainer, hardware);
   CHECK(plan.devices == std::vector{2, 0});
   REQUIRE(plan.ranks.size() == 2);
   CHECK(plan.ranks[0].device == "cuda:2");
   CHECK(plan.ranks[0].gpu == 7);
   CHECK(plan.ranks[0].uuid == "GPU-7");
   CHECK(plan.ranks[1].gpu == 5);
-  const Plan same = plan_for(trainer, hardware, under_mpirun({2, 2}));
+  const Plan same = launch_plan(trainer, hardware, under_mpirun({2, 2}));
   CHECK(devices_of(same) == Names{"cuda:2", "cuda:0", "cuda:2", "cuda:0"});
   CHECK(same.devices == std::vector{2, 0});
 }
 
 TEST_CASE("dp is one rank over all its devices", "[config]") {
-  const Plan plan = plan_for(trainer_of(nullptr, "1,3", "dp"), machine(4));
+  const Plan plan = launch_plan(trainer_of(nullptr, "1,3", "dp"), machine(4));
   CHECK(plan.devices == std::vector{1, 3});
   CHECK(devices_of(plan) == Names{"cuda:1"});
-  CHECK(plan_for(trainer_of(nullptr, "auto", "dp"), machine(4)).devices == std::vector{0, 1, 2, 3});
-  CHECK(plan_for(trainer_of(nullptr, "1,3", "dp"), machine(4), under_mpirun({1})).ok());
+  CHECK(launch_plan(trainer_of(nullptr, "auto", "dp"), machine(4)).devices == std::vector{0, 1, 2, 3});
+  CHECK(launch_plan(trainer_of(nullptr, "1,3", "dp"), machine(4), under_mpirun({1})).ok());
 }
 
 TEST_CASE("under mpirun the world is theirs", "[config]") {
   SECTION("without devices, one GPU per local rank") {
-    const Plan plan = plan_for({}, machine(4), under_mpirun({4, 4}));
+    const Plan plan = launch_plan({}, machine(4), under_mpirun({4, 4}));
     REQUIRE(plan.ok());
     CHECK(plan.strategy == "ddp");
     CHECK(plan.launcher == "mpirun");
@@ -107,19 +107,19 @@ TEST_CASE("under mpirun the world is theirs", "[config]") {
     CHECK(plan.warnings.empty());
   }
   SECTION("on machines without GPUs, CPU ranks") {
-    const Plan plan = plan_for({}, machine(0), under_mpirun({3}));
+    const Plan plan = launch_plan({}, machine(0), under_mpirun({3}));
     CHECK(plan.ok());
     CHECK(plan.accelerator == "cpu");
     CHECK(devices_of(plan) == Names{"cpu", "cpu", "cpu"});
   }
   SECTION("one rank: single") {
-    const Plan plan = plan_for({}, machine(4), under_mpirun({1}));
+    const Plan plan = launch_plan({}, machine(4), under_mpirun({1}));
     CHECK(plan.strategy == "single");
     CHECK(plan.launcher == "mpirun");
     CHECK(plan.devices == std::vector{0});
   }
   SECTION("more ranks than GPUs share them, with a warning") {
-    const Plan plan = plan_for({}, machine(2), under_mpirun({5}));
+    const Plan plan = launch_plan({}, machine(2), under_mpirun({5}));
     REQUIRE(plan.ok());
     CHECK(devices_of(plan) == Names{"cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:0"});
     CHECK_THAT(all(plan.warnings), cxtrain::test::contains("5 ranks share 2 GPUs"));
@@ -127,7 +127,7 @@ TEST_CASE("under mpirun the world is theirs", "[config]") {
   SECTION("uneven nodes, and ranks dealt in turns") {
     WorldFacts facts = under_mpirun({3, 1});
     facts.rank_nodes = {0, 1, 0, 0};
-    const Plan plan = plan_for({}, machine(4), facts);
+    const Plan plan = launch_plan({}, machine(4), facts);
     REQUIRE(plan.ok());
     CHECK(devices_of(plan) == Names{"cuda:0", "cuda:0", "cuda:1", "cuda:2"});
     CHECK(plan.ranks[1].node == 1);
@@ -135,35 +135,36 @@ TEST_CASE("under mpirun the world is theirs", "[config]") {
   SECTION("without the list of nodes, ranks fill them in blocks") {
     WorldFacts facts = under_mpirun({2, 2});
     facts.rank_nodes.clear();
-    const Plan plan = plan_for({}, machine(2), facts);
+    const Plan plan = launch_plan({}, machine(2), facts);
     CHECK(devices_of(plan) == Names{"cuda:0", "cuda:1", "cuda:0", "cuda:1"});
     CHECK(plan.ranks[2].node == 1);
   }
   SECTION("devices and num_nodes that agree") {
     TrainerOptions trainer = trainer_of(nullptr, "4", "ddp");
     trainer.num_nodes = 2;
-    CHECK(plan_for(trainer, machine(8), under_mpirun({4, 4})).ok());
-    CHECK(plan_for(trainer_of(nullptr, "auto", nullptr), machine(8), under_mpirun({4})).ok());
-    CHECK(plan_for(trainer_of("cpu", "4", nullptr), machine(8), under_mpirun({4})).ok());
-    CHECK(plan_for(trainer_of("cpu", "3", "ddp_spawn"), machine(0), under_mpirun({3})).launcher == "mpirun");
+    CHECK(launch_plan(trainer, machine(8), under_mpirun({4, 4})).ok());
+    CHECK(launch_plan(trainer_of(nullptr, "auto", nullptr), machine(8), under_mpirun({4})).ok());
+    CHECK(launch_plan(trainer_of("cpu", "4", nullptr), machine(8), under_mpirun({4})).ok());
+    CHECK(launch_plan(trainer_of("cpu", "3", "ddp_spawn"), machine(0), under_mpirun({3})).launcher ==
+          "mpirun");
   }
   SECTION("srun is named") {
     WorldFacts facts = under_mpirun({2});
     facts.launched_by = LaunchedBy::srun;
-    CHECK(plan_for({}, machine(2), facts).launcher == "srun");
-    CHECK_THAT(all(plan_for(trainer_of(nullptr, "1", nullptr), machine(2), facts).errors),
+    CHECK(launch_plan({}, machine(2), facts).launcher == "srun");
+    CHECK_THAT(all(launch_plan(trainer_of(nullptr, "1", nullptr), machine(2), facts).errors),
                cxtrain::test::contains("srun --mpi=pmix -N 1 -n 1 --ntasks-per-node=1 cxtrain_mpi"));
     facts = under_mpirun({2, 2});
     facts.launched_by = LaunchedBy::srun;
     CHECK_THAT(
-        all(plan_for(trainer_of(nullptr, "1", nullptr), machine(2), facts).errors),
+        all(launch_plan(trainer_of(nullptr, "1", nullptr), machine(2), facts).errors),
         cxtrain::test::contains("`SLURM_PMIX_FENCE=ring srun --mpi=pmix -N 2 -n 2 --ntasks-per-node=1"));
   }
 }
 
 TEST_CASE("a world that disagrees shows both numbers and the right command line", "[config]") {
   const auto errors = [](const TrainerOptions& trainer, const WorldFacts& facts) {
-    return all(plan_for(trainer, machine(8), facts).errors);
+    return all(launch_plan(trainer, machine(8), facts).errors);
   };
   CHECK(errors(trainer_of(nullptr, "2", nullptr), under_mpirun({4})) ==
         "devices: 2 devices per node asked for, but mpirun started 4 ranks (start it as `mpirun -np 2 "

@@ -9,7 +9,7 @@ using namespace cxtrain::testing;
 namespace {
 
 /// A plan for the CPU: for two ranks where the strategy may have several.
-Plan plan_for(const char* strategy, const StrategyOptions& given) {
+Plan strategy_plan(const char* strategy, const StrategyOptions& given) {
   Options options;
   options.trainer.accelerator = "cpu";
   options.trainer.strategy = strategy;
@@ -20,14 +20,14 @@ Plan plan_for(const char* strategy, const StrategyOptions& given) {
 }
 
 std::string errors_for(const char* strategy, const StrategyOptions& given) {
-  return all(plan_for(strategy, given).errors);
+  return all(strategy_plan(strategy, given).errors);
 }
 
 }  // namespace
 
 TEST_CASE("a strategy's arguments reach the plan, whether it is named or chosen", "[config]") {
   const char* strategy = GENERATE("auto", "ddp", "ddp_spawn");
-  const Plan plan = plan_for(strategy, {.args = {{"bucket_bytes", "0"}, {"overlap", "false"}}});
+  const Plan plan = strategy_plan(strategy, {.args = {{"bucket_bytes", "0"}, {"overlap", "false"}}});
   REQUIRE(all(plan.errors).empty());
   const Arguments& arguments = plan.strategy_arguments;
   CHECK(arguments.integer("bucket_bytes") == 0);
@@ -39,7 +39,7 @@ TEST_CASE("a strategy's arguments reach the plan, whether it is named or chosen"
 }
 
 TEST_CASE("the defaults of ddp's arguments are those of its settings", "[config]") {
-  const DdpSettings defaults, found = read_ddp_settings(plan_for("ddp", {}).strategy_arguments);
+  const DdpSettings defaults, found = read_ddp_settings(strategy_plan("ddp", {}).strategy_arguments);
   CHECK(found.find_unused_parameters == defaults.find_unused_parameters);
   CHECK(found.overlap == defaults.overlap);
   CHECK(found.shard_optimizer == defaults.shard_optimizer);
@@ -78,7 +78,7 @@ TEST_CASE("an argument that only other strategies have is refused; under its old
   const std::string lacks = std::string("the strategy ") + strategy + " has no such argument";
   CHECK(errors_for(strategy, {.args = {{"bucket_bytes", "5"}}}) ==
         "strategy.bucket_bytes: " + lacks + " (strategies that have it: ddp, ddp_spawn)\n");
-  const Plan plan = plan_for(strategy, {.ddp_args = {{"bucket_bytes", "5"}}});
+  const Plan plan = strategy_plan(strategy, {.ddp_args = {{"bucket_bytes", "5"}}});
   CHECK(all(plan.errors).empty());
   CHECK(all(plan.warnings) ==
         "ddp.bucket_bytes: " + lacks + ": it is ignored (strategies that have it: ddp, ddp_spawn)\n");
@@ -89,7 +89,7 @@ TEST_CASE("an argument that only other strategies have is refused; under its old
 
 TEST_CASE("a preset sets the argument that its name says, and an explicit one wins", "[config]") {
   const auto finds_unused = [](const char* strategy, const StrategyOptions& given = {}) {
-    const Plan plan = plan_for(strategy, given);
+    const Plan plan = strategy_plan(strategy, given);
     CHECK(all(plan.errors).empty());
     return plan.strategy_arguments.boolean("find_unused_parameters");
   };

@@ -10,14 +10,14 @@ doctor::Diagnosis of(const std::string& base, const std::string& changes) {
   return doctor::diagnose(changed_world(base, changes));
 }
 
-constexpr const char* kWarning = R"({"/ranks/1/open_files": 100})";
+constexpr const char* kOneWarning = R"({"/ranks/1/open_files": 100})";
 constexpr const char* kWarningAndError =
     R"({"/ranks/1/open_files": 100, "/nodes/0/output/writable": false, "/ranks/*/core_bytes": -1})";
 
 TEST_CASE("the exit status tells the worst finding") {
   CHECK(of("cpu_node", "{}").exit_code == 0);
   CHECK(of("cpu_node", R"({"/job/resume_from": "a.ckpt"})").exit_code == 0);  // a note
-  CHECK(of("cpu_node", kWarning).exit_code == 1);
+  CHECK(of("cpu_node", kOneWarning).exit_code == 1);
   CHECK(of("cpu_node", kWarningAndError).exit_code == 2);
   CHECK(doctor::diagnose({}).exit_code == 0);  // nothing is known
 }
@@ -54,7 +54,7 @@ TEST_CASE("the report counts what is not known, and lists everything where it is
 }
 
 TEST_CASE("the report in JSON has every check and the world") {
-  const doctor::Recording world = changed_world("cpu_node", kWarning);
+  const doctor::Recording world = changed_world("cpu_node", kOneWarning);
   const std::string text = to_json(doctor::diagnose(world), world);
   CHECK(text.find('\n') == std::string::npos);
   const WorldJson json = WorldJson::parse(text);

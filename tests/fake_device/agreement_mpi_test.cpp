@@ -1,5 +1,6 @@
 #include "fake_run.h"
 #include "fixture.h"
+#include "support/fake_device/fake_nccl_accelerator.h"
 #include "support/host_communicator.h"
 #include "support/mpi_world.h"
 
@@ -41,7 +42,7 @@ Outcome run_on(bool device, std::int64_t max_steps, const std::function<void(Run
   auto callback = std::make_unique<Wishing>(wish);
   Wishing& wishing = *callback;
   HostCommunicator ranks = test::host_communicator();
-  test::FakeAccelerator accelerator(test::kFakeDevices, ranks);
+  test::FakeNcclAccelerator accelerator(test::kFakeDevices, ranks);
   const Plan plan = device ? test::on_fake_devices(world, options) : Trainer(world, options).plan();
   Trainer trainer(world, options, plan, {}, device ? &accelerator : nullptr);
   trainer.add_callback(std::move(callback));

@@ -7,6 +7,7 @@
 
 #include "fake_run.h"
 #include "fixture.h"
+#include "support/fake_device/fake_nccl_accelerator.h"
 #include "support/host_communicator.h"
 #include "support/mpi_world.h"
 #include "support/normalised_model.h"
@@ -54,7 +55,7 @@ at::Tensor trained_on(
     return test::flat_parameters(model);
   }
   HostCommunicator ranks = test::host_communicator();
-  test::FakeAccelerator accelerator(test::kFakeDevices, ranks);
+  test::FakeNcclAccelerator accelerator(test::kFakeDevices, ranks);
   accelerator.ranks_share_devices = where == Where::shared_device;
   Trainer(world, options, test::on_fake_devices(world, options), {}, &accelerator).fit(model, data);
   const bool staged = world.size() > 1 && where == Where::shared_device;

@@ -12,6 +12,7 @@
 
 #include "fake_run.h"
 #include "fixture.h"
+#include "support/fake_device/fake_nccl_accelerator.h"
 #include "support/temp_dir.h"
 
 /// What no machine with one GPU, or none, can show of `dp`: replicas that have memory and generators of their
@@ -39,7 +40,7 @@ at::Tensor trained(
     trainer.fit(model, data);
     return test::flat_parameters(model);
   }
-  test::FakeAccelerator accelerator(test::kFakeDevices);
+  test::FakeNcclAccelerator accelerator(test::kFakeDevices);
   Trainer trainer(world, options, test::on_fake_devices(world, options), {}, &accelerator);
   trainer.set_replica_factory([&] { return std::make_unique<Model>(setup); });
   trainer.fit(model, data);
@@ -102,7 +103,7 @@ TEST_CASE_METHOD(Fixture, "a step of dp is a message for each kind of tensor, no
     shorter(options);
     ToyData data(96, 12);
     Deep model(setup);
-    test::FakeAccelerator accelerator(test::kFakeDevices);
+    test::FakeNcclAccelerator accelerator(test::kFakeDevices);
     Trainer trainer(world, options, test::on_fake_devices(world, options), {}, &accelerator);
     trainer.set_replica_factory([&] { return std::make_unique<Deep>(setup); });
     auto counting = std::make_unique<Counting>(accelerator.nccl);
@@ -174,7 +175,7 @@ TEST_CASE_METHOD(Fixture, "a step on a device with clipping, scaler and master w
     options.trainer.log_every_n_steps = 1000;
     // The plan's own words: on CPUs, which it is made for, 16-mixed is something else.
     const bool master_weights = std::string(precision) == "O2";
-    test::FakeAccelerator accelerator(test::kFakeDevices);
+    test::FakeNcclAccelerator accelerator(test::kFakeDevices);
     ToyData data(96, 12);
     Regression model;
     Plan plan = test::on_fake_devices(world, options);
@@ -197,7 +198,7 @@ TEST_CASE_METHOD(Fixture,
   Options options = test::short_run("single");
   options.trainer.default_root_dir = dir.path();
   options.trainer.max_steps = 5;  // of the 8 of an epoch, whose end is another moment
-  test::FakeAccelerator accelerator(test::kFakeDevices);
+  test::FakeNcclAccelerator accelerator(test::kFakeDevices);
   ToyData data(96, 12);
   Regression model;
   Trainer trainer(world, options, test::on_fake_devices(world, options), {}, &accelerator);

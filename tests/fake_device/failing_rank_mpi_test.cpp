@@ -6,6 +6,7 @@
 #include "cxtrain/strategy/whole_parameters.h"
 #include "fake_run.h"
 #include "fixture.h"
+#include "support/fake_device/fake_nccl_accelerator.h"
 #include "support/host_communicator.h"
 #include "support/mpi_world.h"
 
@@ -74,7 +75,7 @@ class HoldingStrategy final : public LocalStrategy {
 void train_until_it_fails(Held held) {
   MpiWorld& world = test_world();
   HostCommunicator ranks = test::host_communicator();
-  test::FakeAccelerator accelerator(test::kFakeDevices, ranks);
+  test::FakeNcclAccelerator accelerator(test::kFakeDevices, ranks);
   const Options options = test::short_run("ddp", std::to_string(world.size()));
   Plan plan = test::on_fake_devices(world, options);
   plan.strategy = "holding";

@@ -8,7 +8,7 @@ using namespace cxtrain::test;
 
 namespace {
 
-at::TensorOptions options() { return at::device(fake_device(0)).dtype(at::kFloat); }
+at::TensorOptions on_first_device() { return at::device(fake_device(0)).dtype(at::kFloat); }
 
 }  // namespace
 
@@ -38,7 +38,7 @@ TEST_CASE_METHOD(TwoFakeDevices, "Streams of a fake device have ids and handles 
 
 TEST_CASE_METHOD(TwoFakeDevices,
                  "A read before the write has ended is a race, and with an event it is none") {
-  const at::Tensor a = at::zeros({8}, options());
+  const at::Tensor a = at::zeros({8}, on_first_device());
   const c10::Stream side = side_stream();
   {
     const c10::StreamGuard in(side);
@@ -64,7 +64,7 @@ TEST_CASE_METHOD(TwoFakeDevices,
 }
 
 TEST_CASE_METHOD(TwoFakeDevices, "What an operation has made is written by it") {
-  const at::Tensor a = at::ones({2, 4}, options());
+  const at::Tensor a = at::ones({2, 4}, on_first_device());
   const c10::Stream side = side_stream();
   wait(side, main);
   at::Tensor made;
@@ -78,7 +78,7 @@ TEST_CASE_METHOD(TwoFakeDevices, "What an operation has made is written by it") 
 }
 
 TEST_CASE_METHOD(TwoFakeDevices, "Two readers are no race, a writer after one of them is") {
-  const at::Tensor a = at::zeros({8}, options());
+  const at::Tensor a = at::zeros({8}, on_first_device());
   const c10::Stream one = side_stream(), two = side_stream();
   wait(one, main);
   wait(two, main);
@@ -101,7 +101,7 @@ TEST_CASE_METHOD(TwoFakeDevices, "Two readers are no race, a writer after one of
 
 TEST_CASE_METHOD(TwoFakeDevices,
                  "An event stands for what came before it only, also by way of a third stream") {
-  const at::Tensor a = at::zeros({8}, options()), b = at::zeros({8}, options());
+  const at::Tensor a = at::zeros({8}, on_first_device()), b = at::zeros({8}, on_first_device());
   const c10::Stream one = side_stream(), two = side_stream();
   c10::Event event(device.type());
   event.record(main);
@@ -116,7 +116,7 @@ TEST_CASE_METHOD(TwoFakeDevices,
 }
 
 TEST_CASE_METHOD(TwoFakeDevices, "The host orders what it has waited for before what it launches") {
-  const at::Tensor a = at::zeros({8}, options());
+  const at::Tensor a = at::zeros({8}, on_first_device());
   const c10::Stream side = side_stream();
   const auto use = [&] {
     const c10::StreamGuard in(side);
@@ -140,7 +140,7 @@ TEST_CASE_METHOD(TwoFakeDevices, "The host orders what it has waited for before 
 }
 
 TEST_CASE_METHOD(TwoFakeDevices, "Bytes count: slices of one arena belong to two streams at once") {
-  const at::Tensor arena = at::zeros({64, 8}, options());
+  const at::Tensor arena = at::zeros({64, 8}, on_first_device());
   const c10::Stream side = side_stream();
   wait(side, main);
   arena.slice(0, 0, 32).add_(1);
@@ -154,7 +154,7 @@ TEST_CASE_METHOD(TwoFakeDevices, "Bytes count: slices of one arena belong to two
 }
 
 TEST_CASE_METHOD(TwoFakeDevices, "Bytes count: what was not written over is remembered") {
-  const at::Tensor arena = at::zeros({64}, options());
+  const at::Tensor arena = at::zeros({64}, on_first_device());
   const c10::Stream side = side_stream();
   arena.slice(0, 0, 64).add_(1);
   wait(side, main);
@@ -173,7 +173,8 @@ TEST_CASE_METHOD(TwoFakeDevices, "Bytes count: what was not written over is reme
 }
 
 TEST_CASE_METHOD(TwoFakeDevices, "Bytes count: columns of one matrix, and slices along two dimensions") {
-  const at::Tensor matrix = at::zeros({300, 8}, options()), cube = at::zeros({5, 6, 8}, options());
+  const at::Tensor matrix = at::zeros({300, 8}, on_first_device()),
+                   cube = at::zeros({5, 6, 8}, on_first_device());
   const c10::Stream side = side_stream();
   wait(side, main);
   matrix.slice(1, 0, 4).add_(1);
@@ -193,7 +194,7 @@ TEST_CASE_METHOD(TwoFakeDevices, "Bytes count: columns of one matrix, and slices
 TEST_CASE_METHOD(TwoFakeDevices,
                  "Memory may be freed when its stream knows that nobody uses it, or was told") {
   const c10::Stream side = side_stream();
-  at::Tensor a = at::zeros({8}, options());
+  at::Tensor a = at::zeros({8}, on_first_device());
   wait(side, main);
   at::Tensor kept;
   {
@@ -224,7 +225,7 @@ TEST_CASE_METHOD(TwoFakeDevices,
 }
 
 TEST_CASE_METHOD(TwoFakeDevices, "A copy between devices is ordered with both devices' current streams") {
-  const at::Tensor a = at::ones({8}, options());
+  const at::Tensor a = at::ones({8}, on_first_device());
   const at::Tensor b = a.to(fake_device(1));
   CHECK((b + 1).device() == fake_device(1));
   a.add_(1);

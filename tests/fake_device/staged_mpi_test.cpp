@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "fixture.h"
-#include "support/fake_device/fake_accelerator.h"
+#include "support/fake_device/fake_nccl_accelerator.h"
 #include "support/host_communicator.h"
 #include "support/mpi_world.h"
 
@@ -24,7 +24,7 @@ struct SharedDevice : test::TwoFakeDevices {
   }
 
   HostCommunicator host = test::host_communicator();
-  test::FakeAccelerator accelerator{test::kFakeDevices, host};
+  test::FakeNcclAccelerator accelerator{test::kFakeDevices, host};
   StagedCommunicator between{std::make_unique<HostCommunicator>(test_world()), &accelerator};
   const int rank = between.rank(), size = between.size();
   const double sum = size * (size + 1) / 2.;

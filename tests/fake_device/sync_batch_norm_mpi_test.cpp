@@ -14,7 +14,7 @@
 #include <set>
 
 #include "fixture.h"
-#include "support/fake_device/fake_accelerator.h"
+#include "support/fake_device/fake_nccl_accelerator.h"
 #include "support/host_communicator.h"
 #include "support/mpi_world.h"
 
@@ -68,7 +68,7 @@ struct Ranks : test::TwoFakeDevices {
   }
 
   HostCommunicator host = test::host_communicator();
-  test::FakeAccelerator accelerator{test::kFakeDevices, host};
+  test::FakeNcclAccelerator accelerator{test::kFakeDevices, host};
   std::unique_ptr<Communicator> between = accelerator.connect(test_world(), device);
   SyncBatchNorm sync{*between};
 };

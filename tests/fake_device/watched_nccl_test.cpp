@@ -11,6 +11,7 @@
 #include "cxtrain/reduce/reducer.h"
 #include "fake_run.h"
 #include "fixture.h"
+#include "support/fake_device/fake_nccl_accelerator.h"
 #include "support/fake_nccl.h"
 
 /// Collectives between devices: their order among the streams, and that none lasts for ever.
@@ -29,7 +30,7 @@ std::vector<std::vector<at::Tensor>> ones_on_each(int devices) {
 
 TEST_CASE_METHOD(Fixture, "a collective that never ends on the devices is found by the watchdog") {
   test::ScriptedWorld world(0, 1);
-  test::FakeAccelerator accelerator(test::kFakeDevices);
+  test::FakeNcclAccelerator accelerator(test::kFakeDevices);
   const std::vector<c10::Device> devices{fake_device(0), fake_device(1)};
   try {
     const auto peers = accelerator.connect_peers(world, devices);
@@ -57,7 +58,7 @@ TEST_CASE_METHOD(Fixture, "operations of several devices are watched, each by ev
 
 TEST_CASE_METHOD(Fixture, "collectives that end keep the watchdog silent, however many there are") {
   test::ScriptedWorld world(0, 1);
-  test::FakeAccelerator accelerator(test::kFakeDevices);
+  test::FakeNcclAccelerator accelerator(test::kFakeDevices);
   const std::vector<c10::Device> devices{fake_device(0), fake_device(1), fake_device(2)};
   const auto peers = accelerator.connect_peers(world, devices);
   const auto tensors = ones_on_each(3);
@@ -73,7 +74,7 @@ TEST_CASE_METHOD(Fixture, "collectives that end keep the watchdog silent, howeve
 TEST_CASE_METHOD(Fixture,
                  "an error that NCCL finds while nobody calls it reaches the watchdog within a second") {
   test::ScriptedWorld world(0, 1);
-  test::FakeAccelerator accelerator(test::kFakeDevices);
+  test::FakeNcclAccelerator accelerator(test::kFakeDevices);
   const auto communicator = accelerator.connect(world, fake_device(0));
   accelerator.nccl.report_async(ncclRemoteError);
   CHECK_THAT(world.barks.first(Watchdog::Cause::error), contains("rank 0 of 1 on node7"));
@@ -83,7 +84,7 @@ TEST_CASE_METHOD(Fixture,
 TEST_CASE_METHOD(Fixture,
                  "a communicator has sent messages of the buckets' sizes before anybody else uses it") {
   test::ScriptedWorld world(0, 1);
-  test::FakeAccelerator accelerator(test::kFakeDevices);
+  test::FakeNcclAccelerator accelerator(test::kFakeDevices);
   const auto communicator = accelerator.connect(world, fake_device(0));
   CHECK(accelerator.nccl.count("all_reduce " + std::to_string((1 << 20) / 4)) == 1);
   CHECK(accelerator.nccl.count("all_reduce " + std::to_string((25 << 20) / 4)) == 1);
@@ -114,7 +115,7 @@ struct TwoStreams {
 TEST_CASE_METHOD(
     Fixture, "a bucket waits for every stream that made a gradient of it, and who reads it for the bucket") {
   test::ScriptedWorld world(0, 1);
-  test::FakeAccelerator accelerator(test::kFakeDevices);
+  test::FakeNcclAccelerator accelerator(test::kFakeDevices);
   const auto communicator = accelerator.connect(world, device);
   const TwoStreams model(side_stream());
   wait(model.side, main);  // for the parameters' first values
@@ -138,7 +139,7 @@ TEST_CASE_METHOD(
 
 TEST_CASE_METHOD(Fixture, "micro-batches add up on a device before they go into the bucket, in one copy") {
   test::ScriptedWorld world(0, 1);
-  test::FakeAccelerator accelerator(test::kFakeDevices);
+  test::FakeNcclAccelerator accelerator(test::kFakeDevices);
   const auto communicator = accelerator.connect(world, device);
   std::vector<NamedTensor> parameters;
   for (const char* name : {"a", "b", "c"})

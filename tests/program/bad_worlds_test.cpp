@@ -20,13 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kProgram = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi ";
-const std::string kFit = "fit --accelerator cpu --enable_progress_bar false ";
+const std::string kQuietFit = "fit --accelerator cpu --enable_progress_bar false ";
 
 std::string on_ranks(int ranks, const std::string& more = "") {
-  if (ranks == 1) return kProgram;
+  if (ranks == 1) return kProgram + " ";
   return std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(ranks) + " --oversubscribe --bind-to none " +
-         more + " " + kProgram;
+         more + " " + kProgram + " ";
 }
 
 std::string run_of(const TempDir& dir) { return dir.path() + "/cxtrain_logs/version_0"; }
@@ -44,7 +43,8 @@ TEST_CASE("a data file that shrinks or goes away while a run trains changes noth
   const std::string digits = read_file(CXTRAIN_SOURCE_DIR "/.deps/data/digits.csv.gz");
   const TempDir undisturbed, dir;
   const auto command = [&](const TempDir& into, const std::string& data) {
-    return on_ranks(ranks) + kFit + "--max_epochs 12 --log_every_n_steps 1 --data.path " + data + in(into);
+    return on_ranks(ranks) + kQuietFit + "--max_epochs 12 --log_every_n_steps 1 --data.path " + data +
+           in(into);
   };
   REQUIRE(run_command(command(undisturbed, undisturbed.write("digits.csv", digits))).status == 0);
   const std::string data = dir.write("digits.csv", digits);
@@ -67,7 +67,7 @@ TEST_CASE("memory that ends on one rank ends the job with one message, and leave
   const std::string model = std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR +
                             "/faulty.so --model faulty --max_epochs 1 --limit_train_batches 300 "
                             "--log_every_n_steps 1 --checkpoint.every_n_train_steps 20 ";
-  const ProgramResult run = run_command(on_ranks(ranks) + kFit + model +
+  const ProgramResult run = run_command(on_ranks(ranks) + kQuietFit + model +
                                         "--model.fault memory --model.rank 1 --model.step 150" + in(dir));
   CAPTURE(ranks, run.output);
   CHECK(run.status == 1);
@@ -79,7 +79,7 @@ TEST_CASE("memory that ends on one rank ends the job with one message, and leave
   REQUIRE(!saved.empty());
   CHECK(is_whole(saved));
   const ProgramResult again =
-      run_command(on_ranks(ranks) + kFit + model + "--model.fault none --ckpt_path auto" + in(dir));
+      run_command(on_ranks(ranks) + kQuietFit + model + "--model.fault none --ckpt_path auto" + in(dir));
   CAPTURE(again.output);
   CHECK(again.status == 0);
   CHECK_THAT(again.output, contains("resuming from " + saved));
@@ -97,7 +97,8 @@ TEST_CASE("a folder that may not be written is told before the run begins") {
   const TempDir dir;
   fs::permissions(dir.path(), fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read |
                                   fs::perms::others_exec);
-  const ProgramResult run = run_command(as_nobody() + kProgram + kFit + "--max_epochs 1" + in(dir));
+  const ProgramResult run =
+      run_command(as_nobody() + kProgram + " " + kQuietFit + "--max_epochs 1" + in(dir));
   fs::permissions(dir.path(), fs::perms::owner_all);
   CAPTURE(run.output);
   CHECK((run.status == 1 || run.status == 2));
@@ -109,7 +110,7 @@ TEST_CASE("a folder that may not be written any more costs checkpoints, not the 
   if (as_nobody().empty()) return skip("there is no setpriv, and root may write everywhere");
   const TempDir dir;
   fs::permissions(dir.path(), fs::perms::all);
-  RunningProgram program(as_nobody() + kProgram + kFit +
+  RunningProgram program(as_nobody() + kProgram + " " + kQuietFit +
                          "--max_epochs 40 --checkpoint.every_n_train_steps 10 --log_every_n_steps 1" +
                          in(dir));
   REQUIRE(becomes_true([&] { return !newest(dir).empty(); }));
@@ -131,9 +132,10 @@ const std::string kOddSystem = std::string(CXTRAIN_TEST_PLUGIN_DIR) + "/odd_syst
 /// A run on storage that hangs while there is the file `hang`.
 std::string on_hanging_storage(int ranks, const TempDir& dir, const std::string& options) {
   const std::string hang = "CXTRAIN_TEST_HANG=" + dir.file("hang");
-  const std::string launch = ranks == 1 ? "env LD_PRELOAD=" + kOddSystem + " " + hang + " " + kProgram
+  const std::string launch = ranks == 1 ? "env LD_PRELOAD=" + kOddSystem + " " + hang + " " + kProgram + " "
                                         : on_ranks(ranks, "-x LD_PRELOAD=" + kOddSystem + " -x " + hang);
-  return launch + kFit + options + "--log_every_n_steps 1 --checkpoint.every_n_train_steps 100 " + in(dir);
+  return launch + kQuietFit + options + "--log_every_n_steps 1 --checkpoint.every_n_train_steps 100 " +
+         in(dir);
 }
 
 /// Seconds that the checkpoint of a step took, and that training stood still for it; of rank 0's log.
@@ -199,9 +201,9 @@ TEST_CASE("a clock on the wall that jumps by years decides nothing") {
   const TempDir undisturbed, dir;
   const auto run = [&](const TempDir& into, bool jumps, int epochs) {
     const std::string environment =
-        ranks == 1 ? "env LD_PRELOAD=" + kOddSystem + " CXTRAIN_TEST_CLOCK=1 " + kProgram
+        ranks == 1 ? "env LD_PRELOAD=" + kOddSystem + " CXTRAIN_TEST_CLOCK=1 " + kProgram + " "
                    : on_ranks(ranks, "-x LD_PRELOAD=" + kOddSystem + " -x CXTRAIN_TEST_CLOCK=1");
-    return run_command((jumps ? environment : on_ranks(ranks)) + kFit +
+    return run_command((jumps ? environment : on_ranks(ranks)) + kQuietFit +
                        "--checkpoint.every_n_train_steps 7 --checkpoint.save_top_k -1 --max_time 01:00:00:00 "
                        "--timeout_seconds 20 --log_every_n_steps 5 --ckpt_path auto --max_epochs " +
                        std::to_string(epochs) + in(into));

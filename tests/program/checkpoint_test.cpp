@@ -15,10 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFit = "fit --accelerator cpu --enable_progress_bar false --log_every_n_steps 3 ";
+constexpr const char* kLoggedFit = "fit --accelerator cpu --enable_progress_bar false --log_every_n_steps 3 ";
 
 std::string launch(int ranks, const std::string& arguments) {
-  const std::string program = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi " + kFit + arguments;
+  const std::string program = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi " + kLoggedFit + arguments;
   if (ranks == 1) return program;
   return std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(ranks) + " --oversubscribe --bind-to none " +
          program;

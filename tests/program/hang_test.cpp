@@ -9,8 +9,7 @@
 namespace cxtrain::test {
 namespace {
 
-const std::string kProgram = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi";
-const std::string kEndless =
+const std::string kEndlessRanks =
     " --accelerator cpu --max_epochs -1 --log_every_n_steps 1 --enable_progress_bar false";
 
 std::string mpirun(int ranks) {
@@ -26,7 +25,7 @@ TEST_CASE("a rank that is stopped in a step is named once, by one of those that 
   const Row row = GENERATE(Row{mpirun(2), 0}, Row{mpirun(3), 1}, Row{mpirun(4), 3},
                            Row{kProgram + " --devices 3 --strategy ddp_spawn", 0});
   const TempDir dir;
-  RunningProgram program(row.launch + kEndless + " --timeout_seconds 5" + in(dir));
+  RunningProgram program(row.launch + kEndlessRanks + " --timeout_seconds 5" + in(dir));
   REQUIRE(becomes_true([&] { return has_rows(dir); }));
   const pid_t process = wait_for_rank(dir, row.rank);
   kill(process, SIGSTOP);
@@ -45,7 +44,7 @@ TEST_CASE("a rank that is stopped while the job starts is named as well") {
   const int ranks = GENERATE(2, 3);
   const int delay = GENERATE(0, 150);  // ms
   const TempDir dir;
-  RunningProgram program(mpirun(ranks) + kEndless + " --timeout_seconds 3" + in(dir));
+  RunningProgram program(mpirun(ranks) + kEndlessRanks + " --timeout_seconds 3" + in(dir));
   const pid_t process = wait_for_rank(dir, 1);
   std::this_thread::sleep_for(std::chrono::milliseconds(delay));
   kill(process, SIGSTOP);
@@ -60,7 +59,7 @@ TEST_CASE("a rank that dies in a step or while the job starts ends it soon") {
   const int ranks = GENERATE(2, 3, 4);
   const int delay = GENERATE(-1, 0, 5, 50);  // ms after the first row; -1: as soon as there is a process
   const TempDir dir;
-  RunningProgram program(mpirun(ranks) + kEndless + in(dir));
+  RunningProgram program(mpirun(ranks) + kEndlessRanks + in(dir));
   if (delay >= 0) REQUIRE(becomes_true([&] { return has_rows(dir); }));
   const pid_t process = wait_for_rank(dir, ranks - 1);
   std::this_thread::sleep_for(std::chrono::milliseconds(std::max(delay, 0)));
@@ -80,7 +79,7 @@ TEST_CASE("a rank that dies in a step or while the job starts ends it soon") {
 TEST_CASE("a spawned rank that dies at any time is missed, and signals are heard meanwhile") {
   const int delay = GENERATE(0, 100, 400);  // ms
   const TempDir dir;
-  RunningProgram program(kProgram + " --devices 2 --strategy ddp_spawn" + kEndless + in(dir));
+  RunningProgram program(kProgram + " --devices 2 --strategy ddp_spawn" + kEndlessRanks + in(dir));
   const pid_t process = wait_for_rank(dir, 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(delay));
   kill(process, SIGKILL);

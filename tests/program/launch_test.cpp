@@ -3,12 +3,11 @@
 
 #include "support/catch.h"
 #include "support/run_files.h"
-#include "support/run_program.h"
+#include "support/running_program.h"
 
 namespace cxtrain::test {
 namespace {
 
-const std::string kFaulty = std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/faulty.so --model faulty ";
 const std::string kShort = " --max_epochs 2 --accelerator cpu ";
 
 TEST_CASE("started alone, ddp and ddp_spawn start their ranks and train as under mpirun") {
@@ -64,18 +63,6 @@ TEST_CASE("ranks that another MPI's mpirun has started do not train each for its
   CHECK(std::filesystem::is_empty(dir.path()));
 }
 
-/// Processes of cxtrain_mpi whose command line names the folder.
-int processes_of(const TempDir& dir) {
-  int found = 0;
-  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
-    std::string name, arguments;
-    std::getline(std::ifstream(process.path() / "comm"), name);
-    std::getline(std::ifstream(process.path() / "cmdline"), arguments);
-    found += name == "cxtrain_mpi" && arguments.find(dir.path()) != std::string::npos ? 1 : 0;
-  }
-  return found;
-}
-
 TEST_CASE("a signal to the program that spawned its ranks ends them all") {
   const TempDir dir;
   // The first row of metrics shows that the ranks train; the signal goes to the supervisor alone.
@@ -85,7 +72,7 @@ TEST_CASE("a signal to the program that spawned its ranks ends them all") {
       dir.path() + "/cxtrain_logs/version_0/metrics.csv ]; do sleep 0.05; done; kill -TERM $!; wait $!");
   CAPTURE(run.output);
   CHECK(run.status == 75);  // its state is saved
-  CHECK(processes_of(dir) == 0);
+  CHECK(processes_of(dir).empty());
 }
 
 }  // namespace

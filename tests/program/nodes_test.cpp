@@ -9,15 +9,15 @@
 namespace cxtrain::test {
 namespace {
 
-const std::string kTraining = " --accelerator cpu --enable_progress_bar false --model.hidden 32 ";
-const std::string kEndless = kTraining + "--max_epochs -1 --checkpoint.every_n_train_steps 20 ";
+const std::string kNodesTraining = " --accelerator cpu --enable_progress_bar false --model.hidden 32 ";
+const std::string kEndlessOnNodes = kNodesTraining + "--max_epochs -1 --checkpoint.every_n_train_steps 20 ";
 
 bool saved_something(const TempDir& dir) { return newest_checkpoint(dir.path()).step > 0; }
 
 TEST_CASE("two nodes train as one does, however many ranks each has", "[nodes]") {
   const Nodes nodes(2);
   if (!nodes.why_not().empty()) return skip(nodes.why_not());
-  const std::string options = kTraining + "--max_epochs 2 --data.batch_size 8 ";
+  const std::string options = kNodesTraining + "--max_epochs 2 --data.batch_size 8 ";
   const TempDir one;
   const ProgramResult alone = run_command(Nodes::mpirun("n1:4", 4) + options + in(one));
   CAPTURE(alone.output);
@@ -58,7 +58,7 @@ TEST_CASE("ranks are where the node file of PBS has them", "[nodes]") {
   const std::string list = dir.write("nodefile", "n1\nn1\nn2\nn2\n");
   const ProgramResult run =
       run_command("env PBS_JOBID=4711.server PBS_ENVIRONMENT=PBS_BATCH PBS_NODEFILE=" + list + " " +
-                  Nodes::mpirun("--hostfile " + list, 4) + kTraining +
+                  Nodes::mpirun("--hostfile " + list, 4) + kNodesTraining +
                   "--max_steps 2 --devices 2 --num_nodes 2" + in(dir));
   CAPTURE(run.output);
   REQUIRE(run.status == 0);
@@ -72,7 +72,7 @@ TEST_CASE("nodes that are one machine share its cores, and rank 0 says so", "[no
   if (!nodes.why_not().empty()) return skip(nodes.why_not());
   const TempDir dir;
   const ProgramResult run =
-      run_command(Nodes::mpirun("n1:2,n2:2", 4) + kTraining + "--max_steps 2" + in(dir));
+      run_command(Nodes::mpirun("n1:2,n2:2", 4) + kNodesTraining + "--max_steps 2" + in(dir));
   CAPTURE(run.output);
   REQUIRE(run.status == 0);
   CHECK_THAT(run.output, contains("2 of the nodes are one machine, whose "));
@@ -83,8 +83,8 @@ TEST_CASE("a job ends when it loses a node, and goes on without it", "[nodes]") 
   if (!nodes.why_not().empty()) return skip(nodes.why_not());
   const TempDir dir;
   {
-    RunningProgram job(Nodes::mpirun("n1:2,n2:2", 4) + kEndless + "--data.batch_size 4 --timeout_seconds 10" +
-                       in(dir));
+    RunningProgram job(Nodes::mpirun("n1:2,n2:2", 4) + kEndlessOnNodes +
+                       "--data.batch_size 4 --timeout_seconds 10" + in(dir));
     REQUIRE(becomes_true([&] { return saved_something(dir); }));
     Nodes::kill("n2");
     const ProgramResult lost = job.wait(60);
@@ -96,8 +96,8 @@ TEST_CASE("a job ends when it loses a node, and goes on without it", "[nodes]") 
   }
   const int step = newest_checkpoint(dir.path()).step;
   const ProgramResult rest =
-      run_command(Nodes::mpirun("n1:2", 2) + kEndless + "--data.batch_size 8 --ckpt_path auto --max_steps " +
-                  std::to_string(step + 40) + in(dir));
+      run_command(Nodes::mpirun("n1:2", 2) + kEndlessOnNodes +
+                  "--data.batch_size 8 --ckpt_path auto --max_steps " + std::to_string(step + 40) + in(dir));
   CAPTURE(rest.output);
   REQUIRE(rest.status == 0);
   CHECK(run_json(dir)["global_step"] == step + 40);
@@ -108,7 +108,7 @@ TEST_CASE("a job whose network is cut ends, and mpirun names the node", "[nodes]
   const Nodes nodes(2);
   if (!nodes.why_not().empty()) return skip(nodes.why_not());
   const TempDir dir;
-  RunningProgram job(Nodes::mpirun("n1:2,n2:2", 4) + kEndless + "--timeout_seconds 30" + in(dir));
+  RunningProgram job(Nodes::mpirun("n1:2,n2:2", 4) + kEndlessOnNodes + "--timeout_seconds 30" + in(dir));
   REQUIRE(becomes_true([&] { return saved_something(dir); }));
   Nodes::cut("n2");
   const ProgramResult cut = job.wait(60);
@@ -129,7 +129,7 @@ TEST_CASE("a node whose ranks all stand still is named by those that wait for it
   const Row row = GENERATE(Row{"n1:2,n2:1", "n1", "error: n1 does not answer", 3},
                            Row{"n1:2,n2:2,n3:1", "n3", "error: n3 does not answer", 5});
   const TempDir dir;
-  RunningProgram job(Nodes::mpirun(row.hosts, row.ranks) + kEndless + "--timeout_seconds 3" + in(dir));
+  RunningProgram job(Nodes::mpirun(row.hosts, row.ranks) + kEndlessOnNodes + "--timeout_seconds 3" + in(dir));
   REQUIRE(becomes_true([&] { return saved_something(dir); }));
   Nodes::freeze(row.frozen);
   const ProgramResult run = job.wait(60);

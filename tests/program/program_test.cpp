@@ -9,14 +9,6 @@
 namespace cxtrain::test {
 namespace {
 
-const std::string kFaulty = std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/faulty.so --model faulty ";
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
-}
-
 TEST_CASE("the default example learns the digits on one to four ranks") {
   const int ranks = GENERATE(1, 2, 3, 4);
   const TempDir dir;

@@ -12,7 +12,6 @@
 namespace cxtrain::test {
 namespace {
 
-const std::string kProgram = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi";
 const std::string kMpirun =
     std::string(CXTRAIN_MPIEXEC) + " -np 2 --oversubscribe --bind-to none " + kProgram;
 const std::string kEndless =

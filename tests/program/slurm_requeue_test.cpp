@@ -11,7 +11,7 @@
 namespace cxtrain::test {
 namespace {
 
-const std::string kTraining =
+const std::string kRequeuedTraining =
     " --accelerator cpu --data.batch_size 8 --seed 3 --max_epochs 40 "
     "--checkpoint.every_n_train_steps 20";
 
@@ -37,7 +37,7 @@ Outcome outcome_of(const TempDir& dir, const std::string& job) {
 }
 
 std::string submit(const TempDir& dir, const std::string& of_sbatch = {}, const std::string& of_fit = {}) {
-  return SlurmCluster::submit(dir.path(), "train.sbatch" + kTraining + of_fit, of_sbatch);
+  return SlurmCluster::submit(dir.path(), "train.sbatch" + kRequeuedTraining + of_fit, of_sbatch);
 }
 
 /// What the training comes to where nobody disturbs it; from the first case that asks.
@@ -51,18 +51,12 @@ const Outcome& undisturbed() {
   return found;
 }
 
-int count(const std::string& text, const std::string& what) {
-  int found = 0;
-  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++found;
-  return found;
-}
-
 /// Waits until the job has begun to train more than `times` times, and has saved a step since; returns how
 /// often it has begun.
 int comes_further(const TempDir& dir, const std::string& job, int times = 0) {
   int begun = 0;
   const auto trains = [&] {
-    begun = count(output_of(dir, job), "writing to ");
+    begun = static_cast<int>(count(output_of(dir, job), "writing to "));
     return SlurmCluster::hurry(job) == "RUNNING" && begun > times;
   };
   if (!SlurmCluster::comes_to(trains))

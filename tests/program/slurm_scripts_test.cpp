@@ -12,7 +12,7 @@
 namespace cxtrain::test {
 namespace {
 
-const std::string kTraining = " --accelerator cpu --data.batch_size 8 --max_epochs 1 ";
+const std::string kScriptTraining = " --accelerator cpu --data.batch_size 8 --max_epochs 1 ";
 
 TEST_CASE("the scripts for GPUs and for nodes that may be taken away train", "[slurm]") {
   const SlurmCluster cluster;
@@ -23,7 +23,7 @@ TEST_CASE("the scripts for GPUs and for nodes that may be taken away train", "[s
     int ranks;
   };
   for (const Row& row : {Row{"gpu.sbatch", 4}, Row{"preemptible.sbatch", 2}}) {
-    const std::string job = SlurmCluster::submit(dir.path(), row.script + kTraining);
+    const std::string job = SlurmCluster::submit(dir.path(), row.script + kScriptTraining);
     const std::string state = SlurmCluster::wait(job);
     CAPTURE(row.script, output_of(dir, job));
     REQUIRE(state == "COMPLETED");
@@ -59,7 +59,7 @@ TEST_CASE("a program that is installed nowhere comes to the nodes by sbcast, and
   REQUIRE(packed.status == 0);
   const std::string archive = packed.output.substr(0, packed.output.find(','));
   const std::string job =
-      SlurmCluster::submit(dir.path(), "bundle.sbatch" + kTraining,
+      SlurmCluster::submit(dir.path(), "bundle.sbatch" + kScriptTraining,
                            "--export=ALL,CXTRAIN_NODE_DIR=/dev/shm,CXTRAIN_LIBTORCH=" + libtorch_of(build) +
                                ",CXTRAIN_BUNDLE=" + archive + " ");
   const std::string state = SlurmCluster::wait(job);
@@ -69,7 +69,7 @@ TEST_CASE("a program that is installed nowhere comes to the nodes by sbcast, and
   for (const char* node : {"n1", "n2"})
     CHECK_THAT(run_command(Nodes::on(node, "ls /dev/shm")).output, !contains("cxtrain-" + job));
 
-  const std::string refused = SlurmCluster::submit(dir.path(), "bundle.sbatch" + kTraining);
+  const std::string refused = SlurmCluster::submit(dir.path(), "bundle.sbatch" + kScriptTraining);
   CHECK(SlurmCluster::wait(refused) == "FAILED");
   CHECK_THAT(output_of(dir, refused), contains("name the archive that scripts/bundle.sh makes"));
 }

@@ -14,15 +14,15 @@
 namespace cxtrain::test {
 namespace {
 
-const std::string kTraining = " --accelerator cpu --data.batch_size 8 --seed 3 ";
+const std::string kJobTraining = " --accelerator cpu --data.batch_size 8 --seed 3 ";
 
 TEST_CASE("a batch job on two nodes trains as four ranks of one node do", "[slurm]") {
   const SlurmCluster cluster;
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
   const TempDir dir;
   const auto begin = std::chrono::steady_clock::now();
-  const std::string job =
-      SlurmCluster::submit(dir.path(), "train.sbatch" + kTraining + "--max_epochs 3 --log_every_n_steps 1");
+  const std::string job = SlurmCluster::submit(
+      dir.path(), "train.sbatch" + kJobTraining + "--max_epochs 3 --log_every_n_steps 1");
   const std::string rows = run_of(dir, job) + "metrics.csv";
   REQUIRE(becomes_true([&] { return !slurp(rows).empty(); }));
   std::printf("slurm: from sbatch to the first step of 4 ranks on 2 nodes: %.1f s\n",
@@ -36,7 +36,7 @@ TEST_CASE("a batch job on two nodes trains as four ranks of one node do", "[slur
   CHECK_THAT(output_of(dir, job), contains("4 ranks on 2 nodes, started by srun"));
   // Of the script's four hours, as squeue tells it.
   CHECK_THAT(output_of(dir, job), contains("the job's time ends in 143"));
-  const ProgramResult same = run_ranks(4, kTraining + "--max_epochs 3" + in(dir));
+  const ProgramResult same = run_ranks(4, kJobTraining + "--max_epochs 3" + in(dir));
   REQUIRE(same.status == 0);
   CHECK(end["global_step"] == run_json(dir)["global_step"]);
   const double loss = end["metrics"]["val_loss"], expected = run_json(dir)["metrics"]["val_loss"];
@@ -51,7 +51,7 @@ TEST_CASE("a program that is started alone in a Slurm job trains on its nodes, a
   // salloc's shell is on a machine that is none of the job's nodes, the script of a batch job on the first of
   // them.
   const std::string program =
-      std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi" + kTraining + "--max_epochs 1 --num_nodes 2";
+      std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi" + kJobTraining + "--max_epochs 1 --num_nodes 2";
   const ProgramResult here =
       SlurmCluster::run(dir.path(), "salloc --nodes=2 --ntasks-per-node=2 " + program + in(dir));
   CAPTURE(here.output);
@@ -88,11 +88,11 @@ TEST_CASE("a job that starts itself again saves when its starter is told to end,
   const SlurmCluster cluster;
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
   const TempDir dir;
-  const std::string script =
-      dir.write("again.sh", "#!/bin/bash\nexec " + std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi" + kTraining +
-                                "--num_nodes 2 --devices 2 --max_restarts 2 --max_epochs -1 "
-                                "--checkpoint.every_n_train_steps 10" +
-                                in(dir) + "\n");
+  const std::string script = dir.write(
+      "again.sh", "#!/bin/bash\nexec " + std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi" + kJobTraining +
+                      "--num_nodes 2 --devices 2 --max_restarts 2 --max_epochs -1 "
+                      "--checkpoint.every_n_train_steps 10" +
+                      in(dir) + "\n");
   const std::string job = SlurmCluster::sbatch(dir.path(), "--nodes=2 " + script);
   REQUIRE(becomes_true([&] { return newest_checkpoint(dir.path()).step > 0; }));
   REQUIRE(SlurmCluster::run(dir.path(), "scancel --signal=TERM --batch " + job).status == 0);
@@ -112,7 +112,7 @@ TEST_CASE("a script that the program writes and submits trains, and its output i
   const ProgramResult submitted =
       SlurmCluster::run(dir.path(), std::string(CXTRAIN_BIN_DIR) +
                                         "/cxtrain_mpi slurm-script --nodes 2 --ntasks-per-node 2 --submit" +
-                                        kTraining + "--max_epochs 1");
+                                        kJobTraining + "--max_epochs 1");
   CAPTURE(submitted.output);
   REQUIRE(submitted.status == 0);
   CHECK_THAT(submitted.output, contains(": RUNNING"));
@@ -165,7 +165,7 @@ TEST_CASE("tasks without PMIx are refused with the cure", "[slurm]") {
   const SlurmCluster cluster;
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
   const ProgramResult run = SlurmCluster::run(
-      "/", std::string("srun --mpi=none -N 2 -n 4 ") + CXTRAIN_BIN_DIR + "/cxtrain_mpi" + kTraining);
+      "/", std::string("srun --mpi=none -N 2 -n 4 ") + CXTRAIN_BIN_DIR + "/cxtrain_mpi" + kJobTraining);
   CAPTURE(run.output);
   CHECK(run.status != 0);
   CHECK_THAT(run.output, contains("use `srun --mpi=pmix`"));
@@ -176,14 +176,15 @@ TEST_CASE("a job array trains in a folder for each index, and jobs of one name o
   const SlurmCluster cluster;
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
   const TempDir dir;
-  const std::string array = SlurmCluster::submit(dir.path(), "array.sbatch" + kTraining + "--max_epochs 1");
+  const std::string array =
+      SlurmCluster::submit(dir.path(), "array.sbatch" + kJobTraining + "--max_epochs 1");
   std::vector<std::string> chain;
   for (int i = 0; i < 2; ++i) {
     chain.push_back(SlurmCluster::sbatch(
         dir.path(),
         "--job-name=chain --dependency=singleton --nodes=1 --ntasks=2 --wrap \"srun --mpi=pmix -n 2 " +
             std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi --ckpt_path auto --default_root_dir chain" +
-            kTraining + "--max_epochs " + std::to_string(i + 1) + "\""));
+            kJobTraining + "--max_epochs " + std::to_string(i + 1) + "\""));
   }
   for (const std::string& job : chain) CHECK(SlurmCluster::wait(job) == "COMPLETED");
   const auto end_in = [&](const std::string& root) {

@@ -11,9 +11,8 @@
 namespace cxtrain::test {
 namespace {
 
-const std::string kProgram = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi";
 /// Without validations, in which SIGTERM leaves no time to come to a place where the state can be saved.
-const std::string kEndless =
+const std::string kEndlessUnsaved =
     " --accelerator cpu --max_epochs -1 --log_every_n_steps 1 --timeout_seconds 60 --limit_val_batches 0";
 
 std::string run_folder(const TempDir& dir) { return dir.path() + "/cxtrain_logs/version_0/"; }
@@ -29,7 +28,7 @@ TEST_CASE("SIGINT and SIGTERM end a run at a step, with its files and one line")
   const int signal = GENERATE(SIGINT, SIGTERM);
   const std::string launch = GENERATE("", " --devices 2 --strategy ddp_spawn");
   const TempDir dir;
-  RunningProgram program(kProgram + kEndless + launch + in(dir));
+  RunningProgram program(kProgram + kEndlessUnsaved + launch + in(dir));
   REQUIRE(becomes_true([&] { return has_rows(dir); }));
   program.send(signal);
   const ProgramResult run = program.wait();
@@ -57,7 +56,7 @@ TEST_CASE("under mpirun, which gives its ranks a second, a signal loses nothing 
       GENERATE(std::string(CXTRAIN_MPIEXEC) + " -np 2 --oversubscribe --bind-to none " + kProgram,
                kProgram + " --devices 2");
   const TempDir dir;
-  RunningProgram program(launch + kEndless + in(dir));
+  RunningProgram program(launch + kEndlessUnsaved + in(dir));
   REQUIRE(becomes_true([&] { return has_rows(dir); }));
   program.send(SIGINT);
   const ProgramResult run = program.wait();
@@ -83,7 +82,7 @@ TEST_CASE("an evaluation hears of a signal as well") {
 TEST_CASE("a signal while a program starts ends it soon") {
   const TempDir dir;
   const std::string launch = GENERATE("", " --devices 2 --strategy ddp_spawn");
-  RunningProgram program(kProgram + kEndless + launch + in(dir));
+  RunningProgram program(kProgram + kEndlessUnsaved + launch + in(dir));
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   program.send(SIGINT);
   const ProgramResult run = program.wait(30);

@@ -272,8 +272,8 @@ TEST_CASE("ranks start from rank 0's parameters") {
   CHECK(model.training_steps == 1);
 }
 
-struct Normalised : test::Regression {
-  Normalised() { norm = register_module("norm", torch::nn::BatchNorm1d(6)); }
+struct NormalisedRegression : test::Regression {
+  NormalisedRegression() { norm = register_module("norm", torch::nn::BatchNorm1d(6)); }
   at::Tensor training_step(const Batch& batch, std::int64_t) override {
     return second->forward(at::tanh(first->forward(norm->forward(batch[0])))).mean();
   }
@@ -284,7 +284,7 @@ TEST_CASE("buffers that the forward pass changes are rank 0's on every rank") {
   ToyData data(32 * test_world().size(), 8);
   const test::TempDir dir;
   Trainer trainer(test_world(), test::quiet(dir.path()));
-  Normalised model;
+  NormalisedRegression model;
   CHECK(trainer.fit(model, data).parameters_equal_on_all_ranks == true);  // buffers included
   CHECK(model.norm->num_batches_tracked.item<std::int64_t>() == 4);
   CHECK(model.norm->running_mean.abs().sum().item<double>() > 0);
@@ -318,9 +318,9 @@ TEST_CASE("broadcast_buffers false leaves each rank its own buffers between the 
 }
 
 TEST_CASE("buffers agree at the end of a run whose last forward passes no step has followed") {
-  struct SkipsTheLast : Normalised {
+  struct SkipsTheLast : NormalisedRegression {
     at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
-      const at::Tensor loss = Normalised::training_step(batch, idx);
+      const at::Tensor loss = NormalisedRegression::training_step(batch, idx);
       return idx < 7 ? loss : at::Tensor();
     }
   };
@@ -347,7 +347,7 @@ TEST_CASE(
   options.trainer.max_epochs = 3;
   Trainer trainer(test_world(), options);
   trainer.add_callback(std::make_unique<StopAtValidation>());
-  Normalised model;
+  NormalisedRegression model;
   const RunSummary run = trainer.fit(model, data);
   CHECK(run.global_step == 1);  // the step that was under way is made
   CHECK(run.parameters_equal_on_all_ranks == true);

@@ -10,6 +10,7 @@
 /// Catch2, version 2 or 3, under one name.
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
+using Catch::Approx;
 namespace cxtrain::test {
 using ListenerBase = Catch::EventListenerBase;
 inline auto contains(const std::string& text) { return Catch::Matchers::ContainsSubstring(text); }

@@ -10,6 +10,18 @@
 
 namespace cxtrain::test {
 
+inline const std::string kProgram = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi";
+/// Options for a model that fails in the way and at the place that `--model.fault` and its like name.
+inline const std::string kFaulty =
+    std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/faulty.so --model faulty ";
+
+/// How often `text` contains `part`.
+inline std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
 struct ProgramResult {
   int status = -1;     ///< exit status; 128 + signal
   std::string output;  ///< stdout and stderr
@@ -34,7 +46,7 @@ inline ProgramResult run_command(const std::string& command, int deadline = 120)
 }
 
 inline ProgramResult run_program(const std::string& arguments) {
-  return run_command(std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi " + arguments);
+  return run_command(kProgram + " " + arguments);
 }
 
 inline ProgramResult run_ranks(int ranks, const std::string& arguments) {

@@ -15,7 +15,7 @@ namespace {
 using test::Regression;
 using test::ToyData;
 
-struct Setting : test::Setting {
+struct KeptRuns : test::Setting {
   ToyData data{32, 8, 20};
 
   std::string runs() const { return dir.path() + "/cxtrain_logs"; }
@@ -29,7 +29,7 @@ std::vector<nlohmann::json> rows(const std::string& folder) {
 }
 
 TEST_CASE("a test after a fit is logged at the step reached, in the fit's folder") {
-  Setting setting;
+  KeptRuns setting;
   Regression model;
   Trainer trainer(setting.world, setting.options);
   trainer.fit(model, setting.data);
@@ -52,7 +52,7 @@ TEST_CASE("a test after a fit is logged at the step reached, in the fit's folder
 }
 
 TEST_CASE("a prediction leaves a file with its rows and the samples that they belong to") {
-  Setting setting;
+  KeptRuns setting;
   Regression model;
   Trainer trainer(setting.world, setting.options);
   trainer.predict(model, setting.data);
@@ -75,7 +75,7 @@ TEST_CASE("outputs that are no rows are kept batch by batch") {
 }
 
 TEST_CASE("without a logger nothing is written") {
-  Setting setting;
+  KeptRuns setting;
   setting.options.trainer.logger = false;
   Regression model;
   Trainer trainer(setting.world, setting.options);
@@ -117,7 +117,7 @@ TEST_CASE("a model's own callbacks run") {
     }
     int starts = 0;
   };
-  Setting setting;
+  KeptRuns setting;
   WithCallback model;
   Trainer(setting.world, setting.options).fit(model, setting.data);
   CHECK(model.starts == 1);

@@ -12,7 +12,7 @@ namespace {
 using test::Regression;
 using test::ToyData;
 
-struct Setting : test::Setting {
+struct ModeSetting : test::Setting {
   RunSummary fit(Module& model) {
     ToyData data(32, 8, 16);
     Trainer trainer(world, options);
@@ -38,7 +38,7 @@ TEST_CASE("layers put into evaluation mode stay in it after a validation") {
     std::vector<bool> modes, training;
     bool validated_in_training = false;
   };
-  Setting setting;
+  ModeSetting setting;
   setting.options.trainer.val_check_interval = BatchLimit{0.5};
   setting.options.trainer.max_epochs = 2;
   setting.options.trainer.num_sanity_val_steps = 1;
@@ -69,7 +69,7 @@ TEST_CASE("parameters that are frozen at first train once they are unfrozen") {
   const auto optimizer = GENERATE(as<OptimizerConfig>{}, Sgd{.lr = 0.1}, Sgd{.lr = 0.1, .momentum = 0.9},
                                   AdamW{.lr = 0.01}, rmsprop(0.01, 0.99, 0, 0));
   const std::string strategy = GENERATE("single", "dp"), precision = GENERATE("32-true", "16");
-  Setting setting;
+  ModeSetting setting;
   setting.options.trainer.max_epochs = 2;
   setting.options.trainer.strategy = strategy;
   if (precision == "16") {
@@ -101,7 +101,7 @@ TEST_CASE("a 16-bit precision leaves indices, counts and masks as they are") {
     }
     at::Tensor counts, mask, scale;
   };
-  Setting setting;
+  ModeSetting setting;
   const auto [precision, level] =
       GENERATE(table<std::string, std::string>({{"bf16-true", ""}, {"16", "O2"}}));
   setting.options.trainer.precision = precision;
@@ -133,7 +133,7 @@ TEST_CASE("a batch without a loss is skipped") {
     bool last_loss_defined = false, outputs_before = false;
   };
   const std::string strategy = GENERATE("single", "dp");
-  Setting setting;
+  ModeSetting setting;
   setting.options.trainer.max_epochs = 2;
   setting.options.trainer.strategy = strategy;
   if (strategy == "dp") {
@@ -159,7 +159,7 @@ TEST_CASE("a model without validation_step trains on data with a validation spli
     OptimizerSetup configure_optimizers() override { return {.optimizer = Sgd{.lr = 0.1}}; }
     torch::nn::Linear layer{nullptr};
   };
-  Setting setting;
+  ModeSetting setting;
   setting.options.trainer.num_sanity_val_steps = GENERATE(0, 2);
   NoValidation model;
   CHECK(setting.fit(model).global_step == 4);

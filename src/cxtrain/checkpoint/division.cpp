@@ -140,15 +140,17 @@ class Division {
 
   /// Of which all ranks hold the same tensors.
   std::set<std::string> shared_sections(const std::map<std::string, std::vector<Located>>& sections) const {
-    nlohmann::json digests = nlohmann::json::object();
+    std::map<std::string, std::string> digests;
     for (const auto& [name, pieces] : sections) digests[name] = digest_of(pieces);
     std::set<std::string> shared;
     for (const auto& [name, pieces] : sections) {
       if (!in_.of_each_rank.contains(name)) shared.insert(name);
     }
-    for (const std::string& text : in_.exchange(digests.dump())) {
+    for (const std::string& text : in_.exchange(nlohmann::json(digests).dump())) {
       const nlohmann::json others = nlohmann::json::parse(text);
-      std::erase_if(shared, [&](const std::string& name) { return others.value(name, "") != digests[name]; });
+      std::erase_if(shared, [&](const std::string& name) {
+        return others.value(name, std::string()) != digests.at(name);
+      });
     }
     return shared;
   }
