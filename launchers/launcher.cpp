@@ -34,10 +34,25 @@ constexpr std::array kLaunchers{
 };
 
 /// By these a user binds ranks: Open MPI 4's and 5's.
-constexpr std::array kBinding{
-    "OMPI_MCA_hwloc_base_binding_policy",    "OMPI_MCA_rmaps_base_mapping_policy",
-    "OMPI_MCA_rmaps_base_cpus_per_proc",     "OMPI_MCA_rmaps_base_cpus_per_rank",
-    "PRTE_MCA_hwloc_default_binding_policy", "PRTE_MCA_rmaps_default_mapping_policy"};
+constexpr std::array kBinding{"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_rmaps_base_mapping_policy",
+                              "OMPI_MCA_rmaps_base_cpus_per_proc", "OMPI_MCA_rmaps_base_cpus_per_rank",
+                              "PRTE_MCA_hwloc_default_binding_policy"};
+/// Open MPI 5's mapping, `[POLICY][:QUALIFIER...]`.
+constexpr const char* kMapping5 = "PRTE_MCA_rmaps_default_mapping_policy";
+
+std::string mapping_of_open_mpi_5() {
+  const char* const mapping = std::getenv(kMapping5);
+  return mapping == nullptr ? std::string() : mapping;
+}
+
+/// Whether the environment says how ranks are bound. A mapping may say how many cores a rank gets
+/// (`slot:PE=4`), and then binds; qualifiers alone (`:oversubscribe`) do not.
+bool user_binds_ranks() {
+  const std::string mapping = mapping_of_open_mpi_5();
+  return (!mapping.empty() && !mapping.starts_with(':')) ||
+         std::any_of(kBinding.begin(), kBinding.end(),
+                     [](const char* name) { return std::getenv(name) != nullptr; });
+}
 
 }  // namespace
 
@@ -60,9 +75,7 @@ Program this_program(int argc, const char* const* argv) {
 }
 
 void prepare_environment(int ranks) {
-  // A mapping may say how many cores a rank gets (`slot:PE=4`), and then binds.
-  const auto unset = [](const char* name) { return std::getenv(name) == nullptr; };
-  if (std::all_of(kBinding.begin(), kBinding.end(), unset)) {
+  if (!user_binds_ranks()) {
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", /*overwrite=*/1);
     setenv("PRTE_MCA_hwloc_default_binding_policy", "none", /*overwrite=*/1);
   }
@@ -75,7 +88,9 @@ void prepare_environment(int ranks) {
   }
   if (ranks > cores_of_this_process()) {
     set("OMPI_MCA_rmaps_base_oversubscribe", "1");
-    set("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    const std::string mapping = mapping_of_open_mpi_5();
+    if (mapping.find("oversubscribe") == std::string::npos)
+      set(kMapping5, (mapping + ":oversubscribe").c_str());
     // mpirun sees to it; for ranks that were spawned nobody does, and each step waits for a scheduler's
     // slice.
     set("OMPI_MCA_mpi_yield_when_idle", "1");

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts: set-up, configuration and build, in a folder of the checkout.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 preset=${CXTRAIN_PRESET:-release}
@@ -14,6 +15,8 @@ memory_jobs() {
   if [ "$jobs" -lt "$available" ]; then echo "$jobs"; else echo "$available"; fi
 }
 
+# configure [arguments for cmake ...]
+# shellcheck disable=SC2120
 configure() {
   local arguments=()
   if [ -n "${CXTRAIN_LIBTORCH:-}" ]; then arguments+=("-DCXTRAIN_LIBTORCH=$CXTRAIN_LIBTORCH"); fi
@@ -33,5 +36,7 @@ build_targets() {
   cmake --build "$build" -j "$(memory_jobs)" --target "$@"
 }
 
-# Ranks on one machine, also as root and with more ranks than cores.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+# Ranks on one machine, also as root and with more ranks than cores: Open MPI 4 reads the names that begin with OMPI_MCA,
+# Open MPI 5 those that begin with PRTE_MCA.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe

@@ -2,7 +2,8 @@
 # Installs what is missing to build and run cxtrain: Debian or Ubuntu packages, LibTorch, the CUDA libraries that the
 # machine lacks, and the example data. Run it again at any time: what is there stays.
 #
-#   scripts/setup.sh [tests]   `tests`: as root, also what tests over several nodes need; without it they are skipped
+#   scripts/setup.sh [tests|lint]   `tests`: as root, also what tests over several nodes need; without it they are skipped
+#                                   `lint`: also what scripts/lint.sh needs
 #   CXTRAIN_LIBTORCH=<dir>     use this LibTorch and install nothing (clusters)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -13,10 +14,11 @@ sklearn_version=1.5.2
 say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
+# install_packages [further package ...]
 install_packages() {
   local wanted=(g++ cmake ninja-build ccache mold git python3 python3-pip unzip gzip openmpi-bin libopenmpi-dev libboost-log-dev
                 catch2 libyaml-cpp-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler libssl-dev
-                zlib1g-dev libxxhash-dev patchelf bible-kjv)
+                zlib1g-dev libxxhash-dev patchelf bible-kjv "$@")
   local missing=() package
   for package in "${wanted[@]}"; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
@@ -30,7 +32,7 @@ install_packages() {
       *) tool=$package ;;
     esac
     case $package in
-      g++|cmake|ninja-build|ccache|mold|git|python3|python3-pip|unzip|gzip|patchelf)
+      g++|cmake|ninja-build|ccache|mold|git|python3|python3-pip|unzip|gzip|patchelf|clang-format|clang-tidy|shellcheck)
         command -v "$tool" >/dev/null && continue ;;
     esac
     kept+=("$package")
@@ -198,7 +200,10 @@ install_data() {
 if [ -n "${CXTRAIN_LIBTORCH:-}" ]; then
   say "using LibTorch in $CXTRAIN_LIBTORCH; installing nothing"
 else
-  install_packages
+  case ${1:-} in
+    lint) install_packages clang-format clang-tidy shellcheck ;;
+    *) install_packages ;;
+  esac
   if [ "${1:-}" = tests ]; then install_packages_of_tests; fi
   mkdir -p "$deps"
   install_libtorch

@@ -4,7 +4,6 @@
 
 using namespace cxtrain;
 using namespace cxtrain::testing;
-using List = std::vector<int>;
 
 namespace {
 

@@ -6,7 +6,6 @@
 
 using namespace cxtrain;
 using namespace cxtrain::testing;
-using List = std::vector<int>;
 
 namespace {
 

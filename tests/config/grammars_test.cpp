@@ -1,10 +1,12 @@
 #include "support/catch.h"
 
+#include "config/resolve_support.h"
 #include "cxtrain/config/devices.h"
 #include "cxtrain/config/suggestions.h"
 #include "cxtrain/config/values.h"
 
 using namespace cxtrain;
+using namespace cxtrain::testing;
 
 TEST_CASE("numbers and switches are read whole or not at all", "[config]") {
   CHECK(parse_integer(" 42 ") == 42);
@@ -98,7 +100,6 @@ TEST_CASE("precision in all of Lightning's spellings", "[config]") {
 }
 
 TEST_CASE("device lists: what is asked for", "[config]") {
-  using List = std::vector<int>;
   const auto wanted = [](const char* text) { return parse_device_list(text).value.value().wanted; };
   CHECK(wanted("auto") == decltype(DeviceList::wanted){DeviceList::Auto{}});
   CHECK(wanted("-1") == decltype(DeviceList::wanted){DeviceList::All{}});

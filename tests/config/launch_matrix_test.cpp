@@ -5,7 +5,6 @@
 
 using namespace cxtrain;
 using namespace cxtrain::testing;
-using Names = std::vector<std::string>;
 
 namespace {
 

@@ -9,6 +9,9 @@
 /// Machines and worlds that need not exist.
 namespace cxtrain::testing {
 
+using List = std::vector<int>;
+using Names = std::vector<std::string>;
+
 inline Hardware machine(int gpus, int cores = 32) {
   Hardware hardware;
   hardware.nodes.push_back({"n1", cores, {}});

@@ -140,7 +140,6 @@ TEST_CASE("ddp_spawn is ddp where the ranks exist already", "[config]") {
 }
 
 TEST_CASE("devices_per_rank deals consecutive devices out", "[config]") {
-  using Names = std::vector<std::string>;
   SECTION("on GPUs") {
     const Plan plan = plan_for(nullptr, nullptr, "4", 8, {}, 2);
     REQUIRE(plan.ok());

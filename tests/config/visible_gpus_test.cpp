@@ -1,8 +1,10 @@
 #include "cxtrain/config/devices.h"
 
+#include "config/resolve_support.h"
 #include "support/catch.h"
 
 using namespace cxtrain;
+using namespace cxtrain::testing;
 
 namespace {
 
@@ -25,7 +27,6 @@ std::vector<int> seen(const std::optional<std::string>& variable) {
 }  // namespace
 
 TEST_CASE("CUDA_VISIBLE_DEVICES as CUDA reads it", "[config]") {
-  using List = std::vector<int>;
   CHECK(seen(std::nullopt) == List{0, 1, 2, 3});
   CHECK(seen("") == List{});
   CHECK(seen("2,3") == List{2, 3});
@@ -46,7 +47,6 @@ TEST_CASE("CUDA_VISIBLE_DEVICES as CUDA reads it", "[config]") {
 }
 
 TEST_CASE("CUDA_VISIBLE_DEVICES by UUID", "[config]") {
-  using List = std::vector<int>;
   CHECK(seen("GPU-bb30,GPU-aa10") == List{2, 0});
   CHECK(seen("GPU-aa2") == List{1});
   CHECK(seen("GPU-aa") == List{});    // two begin like this

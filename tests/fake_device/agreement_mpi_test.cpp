@@ -56,23 +56,23 @@ Outcome run_on(bool device, std::int64_t max_steps, const std::function<void(Run
 
 TEST_CASE_METHOD(test::TwoFakeDevices,
                  "ranks on devices agree within a step, so that a wish counts from the next one on") {
-  const bool device = GENERATE(false, true);
-  CAPTURE(device);
+  const bool on_device = GENERATE(false, true);
+  CAPTURE(on_device);
   // A rank that is alone, or whose strategy waits for the others anyway, need not wait to be sure.
-  const std::int64_t later = device && test_world().size() > 1 ? 1 : 0;
-  const Outcome stopped = run_on(device, 10, [](RunView& run) { run.request_stop("enough"); });
+  const std::int64_t later = on_device && test_world().size() > 1 ? 1 : 0;
+  const Outcome stopped = run_on(on_device, 10, [](RunView& run) { run.request_stop("enough"); });
   CHECK(stopped.summary.global_step == 3 + later);
-  const Outcome saved = run_on(device, 10, [](RunView& run) { run.request_checkpoint(); });
+  const Outcome saved = run_on(on_device, 10, [](RunView& run) { run.request_checkpoint(); });
   CHECK(saved.summary.global_step == 10);
   CHECK(saved.saved_at == std::vector<std::int64_t>{3 + later});
-  const Outcome requeued = run_on(device, 10, [](RunView& run) { run.request_requeue("away"); });
+  const Outcome requeued = run_on(on_device, 10, [](RunView& run) { run.request_requeue("away"); });
   CHECK(requeued.summary.exit_code == 75);
   CHECK(requeued.saved_at == std::vector<std::int64_t>{3 + later});
 }
 
 TEST_CASE_METHOD(test::TwoFakeDevices, "what the last step's hooks wish for is heard") {
-  const bool device = GENERATE(false, true);
-  const Outcome saved = run_on(device, 3, [](RunView& run) { run.request_checkpoint(); });
+  const bool on_device = GENERATE(false, true);
+  const Outcome saved = run_on(on_device, 3, [](RunView& run) { run.request_checkpoint(); });
   CHECK(saved.summary.global_step == 3);
   CHECK(saved.saved_at == std::vector<std::int64_t>{3});
 }

@@ -141,13 +141,13 @@ TEST_CASE_METHOD(Fixture, "every replica of dp drops other units, and --seed dec
     trained<Dropping>(3, setup, seed, [](Options& options) { options.trainer.max_steps = 3; });
     runs.push_back(Dropping::masks);
   }
-  for (int device = 0; device < 3; ++device) {
-    CAPTURE(device);
-    REQUIRE(runs[0][device].size() == 3);
-    CHECK(at::equal(runs[0][device][1], runs[1][device][1]));
-    CHECK_FALSE(at::equal(runs[0][device][1], runs[2][device][1]));
-    for (int other = 0; other < device; ++other)
-      CHECK_FALSE(at::equal(runs[0][device][1], runs[0][other][1]));
+  for (int replica = 0; replica < 3; ++replica) {
+    CAPTURE(replica);
+    REQUIRE(runs[0][replica].size() == 3);
+    CHECK(at::equal(runs[0][replica][1], runs[1][replica][1]));
+    CHECK_FALSE(at::equal(runs[0][replica][1], runs[2][replica][1]));
+    for (int other = 0; other < replica; ++other)
+      CHECK_FALSE(at::equal(runs[0][replica][1], runs[0][other][1]));
   }
 }
 

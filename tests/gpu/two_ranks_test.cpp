@@ -14,13 +14,13 @@
 namespace cxtrain {
 namespace {
 
-struct Result {
+struct TwoRankResult {
   nlohmann::json run;  ///< run.json
   std::string output;
 };
 
 /// Trains the digits on two ranks, in a folder of its own.
-Result train(const std::string& accelerator) {
+TwoRankResult train_on_two_ranks(const std::string& accelerator) {
   const test::TempDir folder;
   const std::string log = folder.file("log");
   const std::string command =
@@ -37,11 +37,11 @@ Result train(const std::string& accelerator) {
 
 void check_learns_like_cpu(int gpus, const std::string& way) {
   if (!test::has_mpirun()) return;
-  const Result gpu = [&] {
+  const TwoRankResult gpu = [&] {
     const test::VisibleGpus some(gpus);
-    return train("gpu");
+    return train_on_two_ranks("gpu");
   }();
-  const Result cpu = train("cpu");
+  const TwoRankResult cpu = train_on_two_ranks("cpu");
   CHECK_THAT(gpu.output, test::contains(way));
   CHECK(gpu.run.at("world_size") == 2);
   CHECK(gpu.run.at("global_step") == cpu.run.at("global_step"));

@@ -80,7 +80,7 @@ TEST_CASE("a step of a Slurm job has a block of ranks on each node, which share 
 
 /// What `prepare_environment` makes of this variable, beginning with an environment that has `given`
 /// ("NAME=value", or nothing); "-" for none.
-std::string prepared(const char* variable, const std::string& given) {
+std::string prepared(const char* variable, const std::string& given, int ranks = 1) {
   std::array<int, 2> ends{};
   REQUIRE(pipe(ends.data()) == 0);
   const pid_t child = fork();
@@ -90,7 +90,7 @@ std::string prepared(const char* variable, const std::string& given) {
       unsetenv(name);
     if (const std::size_t equals = given.find('='); equals != std::string::npos)
       setenv(given.substr(0, equals).c_str(), given.substr(equals + 1).c_str(), 1);
-    prepare_environment(1);
+    prepare_environment(ranks);
     const char* value = std::getenv(variable);
     const std::string text = value == nullptr ? "-" : value;
     _exit(write(ends[1], text.data(), text.size()) < 0 ? 1 : 0);
@@ -113,6 +113,17 @@ TEST_CASE(
   CHECK(prepared(open_mpi_4, "OMPI_MCA_hwloc_base_binding_policy=core") == "core");
   CHECK(prepared(open_mpi_5, "PRTE_MCA_hwloc_default_binding_policy=numa") == "numa");
   CHECK(prepared(open_mpi_4, "OMPI_MCA_rmaps_base_mapping_policy=slot:PE=4") == "-");
+  CHECK(prepared(open_mpi_5, "PRTE_MCA_rmaps_default_mapping_policy=slot:PE=4") == "-");
+  CHECK(prepared(open_mpi_5, "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe") == "none");
+}
+
+TEST_CASE("more ranks than cores start under Open MPI 5, in the mapping that the user asked for") {
+  const char* const mapping = "PRTE_MCA_rmaps_default_mapping_policy";
+  constexpr int kMoreThanCores = 100'000;
+  CHECK(prepared(mapping, "") == "-");
+  CHECK(prepared(mapping, "", kMoreThanCores) == ":oversubscribe");
+  CHECK(prepared(mapping, std::string(mapping) + "=slot:PE=2", kMoreThanCores) == "slot:PE=2:oversubscribe");
+  CHECK(prepared(mapping, std::string(mapping) + "=:oversubscribe", kMoreThanCores) == ":oversubscribe");
 }
 
 TEST_CASE("more ranks than cores yield to each other, however they are started") {

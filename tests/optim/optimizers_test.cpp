@@ -208,7 +208,7 @@ TEST_CASE("a step is a write that others notice") {
   Pair pair;
   const auto optimizer = make_optimizer({.optimizer = config}, pair.ours);
   pair.set_gradients(/*skip_first=*/true);
-  std::vector<std::uint64_t> versions;
+  std::vector<std::int64_t> versions;
   for (const NamedTensor& parameter : pair.ours) versions.push_back(parameter.tensor._version());
   at::Tensor loss = pair.ours[1].tensor.pow(2).sum();
   const auto gradients = pair.gradients();

@@ -46,6 +46,7 @@ TEST_CASE("run.json has the fields of its contract", "[summary]") {
   const TempDir dir;
   RealFilesystem files;
   RunSummary summary{.status = "done",
+                     .stopped_by = {},
                      .world_size = 4,
                      .strategy = "ddp",
                      .precision = "16-mixed",

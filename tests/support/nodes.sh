@@ -90,6 +90,7 @@ up() {
   cp /etc/hosts "$state/hosts"
   for i in $(seq "$count"); do echo "$network.$i n$i" >> "$state/hosts"; done
   # What mpirun starts its daemons with, as it would with ssh: HOST COMMAND.
+  # shellcheck disable=SC2016  # the agent's own variables
   printf '#!/bin/bash\nhost=$1\nshift\nexec %q exec "$host" bash -c "$*"\n' "$self" > "$state/agent"
   chmod +x "$state/agent"
   for i in $(seq "$count"); do up_node "$i" "$rate"; done

@@ -11,9 +11,12 @@ namespace {
 TEST_CASE("the root learns where the ranks run") {
   World& world = test_world();
   Plan plan;
-  for (int rank = 0; rank < world.size(); ++rank)
-    plan.ranks.push_back(
-        {.rank = rank, .gpus = {rank, 7}, .uuids = {"GPU-" + std::to_string(rank), "GPU-x"}});
+  for (int rank = 0; rank < world.size(); ++rank) {
+    RankPlan& planned = plan.ranks.emplace_back();
+    planned.rank = rank;
+    planned.gpus = {rank, 7};
+    planned.uuids = {"GPU-" + std::to_string(rank), "GPU-x"};
+  }
   const std::string table = gather_rank_table(world, plan);
   if (!world.is_root()) {
     CHECK(table.empty());

@@ -6,7 +6,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 prefix=$1
 work=$2
 shift 2
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMP_NUM_THREADS=1
+export OMP_NUM_THREADS=1
 unset CXTRAIN_PLUGIN_PATH LD_LIBRARY_PATH
 
 fail() {
@@ -54,7 +54,9 @@ run mpirun -np 2 --bind-to none "$prefix/bin/cxtrain_mpi" predict --plugin "$wor
   --callbacks.prediction_writer --default_root_dir "$work/predict" > "$work/predict.log" 2>&1
 folder=$work/predict/cxtrain_logs/version_0
 [ "$(cat "$folder"/classes_*.txt | sort -un | wc -l)" = 21 ] || fail "not every sample was predicted once"
-[ -s "$folder/predictions_rank_0.pt" ] && [ -s "$folder/predictions_rank_1.pt" ] || fail "no prediction files"
+for rank in 0 1; do
+  [ -s "$folder/predictions_rank_$rank.pt" ] || fail "rank $rank wrote no predictions"
+done
 
 # A Trainer in a main of one's own starts its ranks, tests where the fit ended, and predicts.
 for strategy in ddp ddp_spawn; do

@@ -14,8 +14,9 @@ namespace {
 constexpr int kTick = 100;  // ms
 /// What one tick may count for: anything beyond is time in which this process did not run.
 constexpr double kMostPerTick = 1;
-/// mpirun leaves a rank one second between SIGTERM and SIGKILL.
-constexpr double kAfterSignal = 0.3;
+/// Less than a tick: Open MPI 5 leaves a rank a quarter of a second between SIGTERM and SIGKILL (Open MPI 4:
+/// one second).
+constexpr double kAfterSignal = 0.05;
 /// Set in `waits_` while the watchdog barks: the wait does not end then.
 constexpr std::uint64_t kHeld = std::uint64_t{1} << 63;
 
