@@ -28,6 +28,9 @@ void become_mpirun(int ranks, int per_node, const Program& program) {
         "it belongs to another MPI; put the right one first in $PATH, or start the ranks with it yourself");
   }
   prepare_environment(per_node > 0 ? per_node : ranks);
+  // Between ranks of one machine nothing goes over TCP, whose IPv6 addresses Open MPI 5 takes for errors on
+  // machines that have both kinds (open-mpi/ompi#14079), and prints a line for each rank.
+  if (per_node == 0) setenv("OMPI_MCA_btl_tcp_disable_family", "6", /*overwrite=*/0);
   setenv(kStartedByUs, "1", /*overwrite=*/1);
   try {
     become_command(mpirun_command(ranks, per_node, program));

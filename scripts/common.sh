@@ -40,3 +40,5 @@ build_targets() {
 # Open MPI 5 those that begin with PRTE_MCA.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+# Open MPI 5 prints an error for each rank on machines with addresses of IPv4 and IPv6 (open-mpi/ompi#14079).
+export OMPI_MCA_btl_tcp_disable_family=6

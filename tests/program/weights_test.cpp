@@ -71,10 +71,8 @@ TEST_CASE("weights that do not fit are refused on all ranks alike, once") {
 TEST_CASE("weights that only one rank sees are refused") {
   const TempDir files;
   const std::string plain = files.write("plain", weights_of_digits(""));
-  const std::string program = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi " + kNoTraining + in(files);
-  const ProgramResult run = run_command(
-      std::string(CXTRAIN_MPIEXEC) + " --oversubscribe --bind-to none -np 1 " + program + "--model.weights " +
-      plain + " : -np 1 " + program + "--model.weights " + files.file("none"));
+  const std::string options = kNoTraining + in(files) + "--model.weights ";
+  const ProgramResult run = run_two_ranks(files, options + plain, options + files.file("none"));
   INFO(run.output);
   CHECK(run.status == 2);
   CHECK_THAT(run.output, contains("there is no file or folder"));

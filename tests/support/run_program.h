@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "support/temp_dir.h"
+
 namespace cxtrain::test {
 
 inline const std::string kProgram = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi";
@@ -51,7 +53,16 @@ inline ProgramResult run_program(const std::string& arguments) {
 
 inline ProgramResult run_ranks(int ranks, const std::string& arguments) {
   return run_command(std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(ranks) +
-                     " --oversubscribe --bind-to none " + CXTRAIN_BIN_DIR + "/cxtrain_mpi " + arguments);
+                     " --oversubscribe --bind-to none " + kProgram + " " + arguments);
+}
+
+/// Two ranks, the second of which has arguments of its own. By a script that looks at its rank, since the
+/// mpirun of Open MPI 5.0.7 crashes over `-np 1 A : -np 1 B`.
+inline ProgramResult run_two_ranks(const TempDir& dir, const std::string& first, const std::string& second) {
+  const std::string script =
+      dir.write("rank.sh", "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then exec " + kProgram + " " + first +
+                               "; else exec " + kProgram + " " + second + "; fi\n");
+  return run_command(std::string(CXTRAIN_MPIEXEC) + " -np 2 --oversubscribe --bind-to none sh " + script);
 }
 
 }  // namespace cxtrain::test
