@@ -2,6 +2,7 @@
 
 #include "cxtrain/base/error.h"
 #include "support/catch.h"
+#include "support/environment_variable.h"
 
 namespace cxtrain::test {
 namespace {
@@ -26,6 +27,8 @@ TEST_CASE("a command that does not end is killed") {
 }
 
 TEST_CASE("a program that is not there is named") {
+  // A folder in $PATH that may not be entered would be the error that the system reports.
+  const EnvironmentVariable path("PATH", "/usr/bin");
   const std::vector<std::string> words{"cxtrain_no_such_program"};
   CHECK_THROWS_WITH(run_command(words, 1), "cannot start cxtrain_no_such_program: No such file or directory");
 }
