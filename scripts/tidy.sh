@@ -26,4 +26,4 @@ else
   chosen=$(units | grep -E "${1:-.}")
 fi
 printf '%s' "$chosen" | sed '/^$/d' |
-  xargs -P "$(memory_jobs)" -n 1 clang-tidy -p "$tidy" --quiet --extra-arg=-Wno-unknown-warning-option
+  xargs -r -P "$(memory_jobs)" -n 1 clang-tidy -p "$tidy" --quiet --extra-arg=-Wno-unknown-warning-option

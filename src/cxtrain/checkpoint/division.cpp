@@ -71,7 +71,7 @@ bool is_of_model(const Piece& piece, const std::map<std::string, at::Tensor>& mo
   return whole.is_contiguous() && own.is_contiguous() &&
          static_cast<char*>(own.data_ptr()) ==
              static_cast<char*>(whole.data_ptr()) +
-                 static_cast<std::uint64_t>(piece.range.begin) * whole.element_size();
+                 static_cast<std::uint64_t>(piece.range.begin * whole.element_size());
 }
 
 class Division {

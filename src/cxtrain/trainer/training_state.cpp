@@ -8,6 +8,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/strategy/local_step.h"
 
 namespace cxtrain {
 namespace {
