@@ -3,7 +3,6 @@
 #include <sys/prctl.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <string>
 #include <utility>
 
