@@ -19,8 +19,8 @@ class SlurmCluster : public SetUpByScript {
 
   /// A command that sees the cluster, in a folder: `srun ...`, `sbatch ...`.
   static ProgramResult run(const std::string& folder, const std::string& command, int deadline = 120) {
-    return run_command("cd " + folder + " && export CXTRAIN=" + CXTRAIN_BIN_DIR + "/cxtrain_mpi " +
-                           "OMP_NUM_THREADS=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
+    return run_command("cd " + folder + " && export CXTRAIN=" + kProgram +
+                           " OMP_NUM_THREADS=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
                            // The nodes share this machine's few cores.
                            "OMPI_MCA_mpi_yield_when_idle=1 && " +
                            testcluster("run " + command),
@@ -82,7 +82,9 @@ class SlurmCluster : public SetUpByScript {
   static bool is_settled(const std::string& job) {
     if (run_command("pgrep -f \"^slurmstepd: .*" + job + "[.]\"", 20).status == 0) return false;
     if (!run("/", "squeue --noheader --steps --jobs " + job, 20).output.empty()) return false;
-    return std::regex_search(run("/", "sdiag", 20).output, std::regex("\nAgent queue size: +0\\b"));
+    // A message that is being sent has left the queue.
+    return std::regex_search(run("/", "sdiag", 20).output,
+                             std::regex("\nAgent queue size: +0\nAgent count: +0\nAgent thread count: +0\n"));
   }
   static std::string field(const std::string& job, const std::string& name) {
     const std::string shown = run("/", "scontrol --oneliner show job " + job, 20).output;
