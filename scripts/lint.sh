@@ -25,19 +25,16 @@ export CXTRAIN_PRESET=lint
 source "$here/common.sh"
 cd "$root"
 
-sources() { git ls-files '*.h' '*.cpp'; }
-is_script() { head -c 64 "$1" | grep -qE '^#!.*\b(ba)?sh\b|^# shellcheck shell'; }
-
 # Each major version of clang-format formats a little differently; the tree is formatted by this one.
 if clang-format --version | grep -q 'version 14\.'; then
   say "clang-format"
-  sources | xargs clang-format --dry-run --Werror
+  git ls-files -z '*.h' '*.cpp' | xargs -0 clang-format --dry-run --Werror
 else
   echo "skipped: clang-format is not version 14"
 fi
 
 say "shellcheck"
-git ls-files | while read -r file; do if is_script "$file"; then echo "$file"; fi; done | xargs shellcheck -x
+git grep -lzE '^#!.*\b(ba)?sh\b|^# shellcheck shell' | xargs -0 shellcheck -x
 
 configure
 build_targets all

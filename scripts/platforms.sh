@@ -46,10 +46,13 @@ if [[ -z $folder ]]; then
   trap 'rm -rf --one-file-system "$folder"' EXIT
 fi
 
+# Where a system has its clone: below a folder of mode 700, as that of a user.
+home=/srv/private
+
 # inside <system> <command>: in the system's root and in a mount namespace of its own, so that nothing stays mounted.
 inside() {
   local system=$folder/$1
-  # shellcheck disable=SC2016  # $1 and $2 are the inner shell's
+  # shellcheck disable=SC2016  # $1 to $3 are the inner shell's
   unshare --mount --pid --fork bash -c '
     set -e
     mount -t proc proc "$1/proc"
@@ -57,8 +60,8 @@ inside() {
     mount --rbind /dev "$1/dev"
     mount -t tmpfs tmpfs "$1/dev/shm"
     if [[ -d $1/usr/local/cuda ]]; then mount --bind -o ro /usr/local/cuda "$1/usr/local/cuda"; fi
-    exec chroot "$1" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-      bash -c "$2"' inside "$system" "$2"
+    exec chroot "$1" env -i HOME="$3" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
+      bash -c "$2"' inside "$system" "$2" "$home"
 }
 
 make_system() {
@@ -76,9 +79,9 @@ make_system() {
   for file in /etc/resolv.conf /etc/ssl/certs/ca-certificates.crt /etc/pip.conf; do
     if [[ -e $file ]]; then cp -L "$file" "$system$file"; fi
   done
-  rm -rf "$system/root/cxtrain"
-  chmod 700 "$system/root"
-  git clone --quiet "$root" "$system/root/cxtrain"
+  rm -rf "${system:?}$home"
+  mkdir -m 700 "$system$home"
+  git clone --quiet "$root" "$system$home/cxtrain"
 }
 
 failed=0
@@ -91,7 +94,7 @@ for system in "${systems[@]}"; do
   for command in quickstart.sh "test.sh $tier"; do
     began=$SECONDS
     status=0
-    inside "$system" "cd /root/cxtrain && scripts/$command" >> "$log" 2>&1 || status=$?
+    inside "$system" "cd $home/cxtrain && scripts/$command" >> "$log" 2>&1 || status=$?
     ((status == 0)) || failed=1
     echo "== $system: scripts/$command: status $status after $((SECONDS - began)) s"
     tail -n 5 "$log"

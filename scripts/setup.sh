@@ -202,9 +202,12 @@ if [ -n "${CXTRAIN_LIBTORCH:-}" ]; then
 else
   case ${1:-} in
     lint) install_packages clang-format clang-tidy shellcheck ;;
+    tests)
+      install_packages
+      install_packages_of_tests
+      ;;
     *) install_packages ;;
   esac
-  if [ "${1:-}" = tests ]; then install_packages_of_tests; fi
   mkdir -p "$deps"
   install_libtorch
   install_cuda

@@ -27,9 +27,8 @@ build_targets "${targets[@]}"
 
 say "testing"
 cd "$build"
-mkdir -p Testing
 # Many tests wait, so there is work for two cores in three of them; with a fourth, ranks wait for each other's turns.
-ctest --output-on-failure --no-tests=error --parallel 3 ${selection[@]+"${selection[@]}"} "$@" | tee Testing/output.log
+ctest --output-on-failure --no-tests=error --parallel 3 ${selection[@]+"${selection[@]}"} "$@"
 # What could not be checked here; where ctest itself has skipped a program, it says so above.
 skipped=$(grep -h "^skipped: " Testing/Temporary/LastTest.log | sort -u || true)
 if [ -n "$skipped" ]; then
@@ -39,4 +38,4 @@ fi
 # What the matrix of resumed trainings has covered in this run, and how long Slurm takes.
 grep -hE "^(resume|slurm): " Testing/Temporary/LastTest.log | sort -u || true
 say "the slowest tests"
-grep -E ' (Passed|\*\*\*.*) +[0-9.]+ sec' Testing/output.log | awk '{print $(NF - 1), $4}' | sort -rn | sed 10q
+awk '/ Test: / { name = $NF } /^Test time =/ { print $4, name }' Testing/Temporary/LastTest.log | sort -rn | sed 10q

@@ -18,10 +18,8 @@ units() {
     grep -E '/(src|launchers|strategies)/' | grep -vE 'cmake_pch|generated|\.pb\.cc|/tests/' | sort -u
 }
 if [ "${1:-}" = --files ]; then
-  wanted=$(mktemp)
-  trap 'rm -f "$wanted"' EXIT
-  sed "s|^|$root/|" > "$wanted"
-  chosen=$(units | grep -xFf "$wanted" || true)
+  wanted=$(sed "s|^|$root/|")
+  chosen=$(units | grep -xF "$wanted" || true)
 else
   chosen=$(units | grep -E "${1:-.}")
 fi

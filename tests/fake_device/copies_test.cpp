@@ -9,8 +9,6 @@ using namespace cxtrain::test;
 
 namespace {
 
-at::TensorOptions options() { return at::device(fake_device(0)).dtype(at::kFloat); }
-
 at::Tensor pinned(float value) { return at::full({4}, value, at::TensorOptions().pinned_memory(true)); }
 
 bool holds(const at::Tensor& tensor, float value) { return tensor.equal(at::full_like(tensor, value)); }
@@ -29,11 +27,11 @@ TEST_CASE_METHOD(Copies, "Pinned memory is known as such") {
   CHECK_FALSE(at::ones({4}).is_pinned());
   CHECK(at::ones({4}).pin_memory().is_pinned());
   CHECK(tensor.pin_memory().is_same(tensor));
-  CHECK(at::ones({4}, options()).to(at::kCPU, /*non_blocking=*/true).is_pinned());
+  CHECK(at::ones({4}, on_first_device()).to(at::kCPU, /*non_blocking=*/true).is_pinned());
 }
 
 TEST_CASE_METHOD(Copies, "A copy to pinned memory ends when the host knows that it has ended") {
-  const at::Tensor source = at::full({4}, 7.f, options()), target = pinned(1);
+  const at::Tensor source = at::full({4}, 7.f, on_first_device()), target = pinned(1);
   const HostReads host_reads;
   target.copy_(source, /*non_blocking=*/true);
   event.record(main);
@@ -60,7 +58,7 @@ TEST_CASE_METHOD(Copies, "A copy to pinned memory ends when the host knows that 
 }
 
 TEST_CASE_METHOD(Copies, "An event before a copy, or of another stream, does not end it") {
-  const at::Tensor source = at::full({4}, 7.f, options()), target = pinned(1);
+  const at::Tensor source = at::full({4}, 7.f, on_first_device()), target = pinned(1);
   event.record(main);
   target.copy_(source, true);
   event.synchronize();
@@ -72,7 +70,7 @@ TEST_CASE_METHOD(Copies, "An event before a copy, or of another stream, does not
 
 TEST_CASE_METHOD(Copies, "A host that writes to a pinned target before the copy's end is found") {
   const at::Tensor target = pinned(1);
-  target.copy_(at::full({4}, 7.f, options()), true);
+  target.copy_(at::full({4}, 7.f, on_first_device()), true);
   target.fill_(2);
   main.synchronize();
   REQUIRE(fake_races().size() == 1);
@@ -82,10 +80,10 @@ TEST_CASE_METHOD(Copies, "A host that writes to a pinned target before the copy'
 
 TEST_CASE_METHOD(Copies, "A copy from pinned memory reads it late, and a host that is too fast is found") {
   at::Tensor source = pinned(3);
-  const at::Tensor target = at::empty({4}, options());
+  const at::Tensor target = at::empty({4}, on_first_device());
   target.copy_(source, true);
   SECTION("before anybody needs it") {
-    CHECK(at::ones({4}, options()).add(1).defined());
+    CHECK(at::ones({4}, on_first_device()).add(1).defined());
     source.fill_(4);
     CHECK(holds(target.cpu(), 4));
     CHECK(fake_races().size() == 1);
@@ -116,8 +114,8 @@ TEST_CASE_METHOD(Copies, "A copy from pinned memory reads it late, and a host th
 }
 
 TEST_CASE_METHOD(Copies, "Pinned memory passes values on from one late copy to the next") {
-  const at::Tensor source = at::full({4}, 7.f, options()), between = pinned(1);
-  const at::Tensor target = at::empty({4}, options());
+  const at::Tensor source = at::full({4}, 7.f, on_first_device()), between = pinned(1);
+  const at::Tensor target = at::empty({4}, on_first_device());
   between.copy_(source, true);
   target.copy_(between, true);
   between.copy_(source + 1, true);
@@ -129,7 +127,7 @@ TEST_CASE_METHOD(Copies, "Pinned memory passes values on from one late copy to t
   CHECK(fake_races().empty());
 
   const c10::StreamGuard in(side_stream());
-  at::Tensor other = at::empty({4}, options());
+  at::Tensor other = at::empty({4}, on_first_device());
   between.copy_(other, true);
   const c10::StreamGuard back(main);
   CHECK_THROWS_AS(between.copy_(source, true), FakeDeviceRace);  // two streams write one pinned tensor
@@ -137,7 +135,7 @@ TEST_CASE_METHOD(Copies, "Pinned memory passes values on from one late copy to t
 }
 
 TEST_CASE_METHOD(Copies, "Copies that block, and those of memory that is not pinned, are finished at once") {
-  const at::Tensor source = at::full({4}, 7.f, options());
+  const at::Tensor source = at::full({4}, 7.f, on_first_device());
   at::Tensor target;
   std::vector<std::string> expected;
   const HostReads host_reads;
@@ -172,7 +170,7 @@ TEST_CASE_METHOD(Copies, "Copies that block, and those of memory that is not pin
 }
 
 TEST_CASE_METHOD(Copies, "Host reads are counted in their scope, on all threads") {
-  const at::Tensor a = at::arange(4, options());
+  const at::Tensor a = at::arange(4, on_first_device());
   const HostReads outer;
   a.sum().item();
   {
@@ -182,7 +180,7 @@ TEST_CASE_METHOD(Copies, "Host reads are counted in their scope, on all threads"
     CHECK(inner.names() == std::vector<std::string>{"aten::equal", "aten::nonzero"});
   }
   a.index({a > 1});
-  a.index({at::tensor({1}, options().dtype(at::kLong))});
+  a.index({at::tensor({1}, on_first_device().dtype(at::kLong))});
   a.to(device, at::kDouble);
   main.synchronize();
   event.record(main);
@@ -195,7 +193,7 @@ TEST_CASE_METHOD(Copies, "Host reads are counted in their scope, on all threads"
 }
 
 TEST_CASE_METHOD(Copies, "What a held stream was told does not end before the stream is released") {
-  const at::Tensor source = at::full({4}, 7.f, options()), target = pinned(1);
+  const at::Tensor source = at::full({4}, 7.f, on_first_device()), target = pinned(1);
   const c10::Stream side = side_stream();
   c10::Event before(device.type());
   before.record(side);

@@ -2,6 +2,7 @@
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
+#include <c10/core/TensorOptions.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <string>
@@ -14,6 +15,9 @@ namespace cxtrain::test {
 
 /// As many as any test of a process has: the first call of `use_fake_devices` decides.
 inline constexpr int kFakeDevices = 4;
+
+/// Floats on the first fake device.
+inline at::TensorOptions on_first_device() { return at::device(fake_device(0)).dtype(at::kFloat); }
 
 /// Fake devices, idle and without a race at a case's beginning. What races a case has not expected and
 /// forgotten fail it.

@@ -6,11 +6,7 @@
 
 using namespace cxtrain::test;
 
-namespace {
-
-at::TensorOptions on_first_device() { return at::device(fake_device(0)).dtype(at::kFloat); }
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE_METHOD(TwoFakeDevices, "Streams of a fake device have ids and handles of their own") {
   CHECK(impl.getDefaultStream(device).id() == 0);

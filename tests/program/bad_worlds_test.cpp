@@ -64,8 +64,8 @@ TEST_CASE("a data file that shrinks or goes away while a run trains changes noth
 TEST_CASE("memory that ends on one rank ends the job with one message, and leaves the checkpoint") {
   const int ranks = GENERATE(2, 3);
   const TempDir dir;
-  const std::string model = std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR +
-                            "/faulty.so --model faulty --max_epochs 1 --limit_train_batches 300 "
+  const std::string model = kFaulty +
+                            "--max_epochs 1 --limit_train_batches 300 "
                             "--log_every_n_steps 1 --checkpoint.every_n_train_steps 20 ";
   const ProgramResult run = run_command(on_ranks(ranks) + kQuietFit + model +
                                         "--model.fault memory --model.rank 1 --model.step 150" + in(dir));

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr const char* kLoggedFit = "fit --accelerator cpu --enable_progress_bar false --log_every_n_steps 3 ";
 
 std::string launch(int ranks, const std::string& arguments) {
-  const std::string program = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi " + kLoggedFit + arguments;
+  const std::string program = kProgram + " " + kLoggedFit + arguments;
   if (ranks == 1) return program;
   return std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(ranks) + " --oversubscribe --bind-to none " +
          program;
@@ -238,8 +238,7 @@ TEST_CASE("the progress of an epoch that a run goes on with has its time since t
 TEST_CASE("what a run has saved is evaluated as the run did it", "[checkpoint]") {
   const TempDir dir;
   const auto run = [&](const std::string& command) {
-    return run_command(std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi " + command +
-                       " --accelerator cpu --enable_progress_bar false" + in(dir));
+    return run_command(kProgram + " " + command + " --accelerator cpu --enable_progress_bar false" + in(dir));
   };
   REQUIRE(
       run("fit --max_epochs 3 --checkpoint.monitor val_loss --checkpoint.save_weights_only true").status ==

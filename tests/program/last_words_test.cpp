@@ -15,8 +15,7 @@
 namespace cxtrain::test {
 namespace {
 
-const std::string kFaultyModel = std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR +
-                                 "/faulty.so --model faulty --accelerator cpu --enable_progress_bar false ";
+const std::string kFaultyModel = kFaulty + "--accelerator cpu --enable_progress_bar false ";
 /// One line of what a rank has recorded: number, step, and what it took.
 const std::regex kRecorded("\n  number [0-9]+, step 5, an agreement of all ranks: has waited for [0-9.]+ s");
 
@@ -45,9 +44,8 @@ TEST_CASE("an endless loop of one rank is found: its stack is in its log, the ot
 
 TEST_CASE("of a stopped rank the others write what the kernel knows") {
   const TempDir dir;
-  RunningProgram program(std::string(CXTRAIN_MPIEXEC) + " -np 3 --oversubscribe --bind-to none " +
-                         CXTRAIN_BIN_DIR +
-                         "/cxtrain_mpi --accelerator cpu --max_epochs -1 --timeout_seconds 4 " +
+  RunningProgram program(std::string(CXTRAIN_MPIEXEC) + " -np 3 --oversubscribe --bind-to none " + kProgram +
+                         " --accelerator cpu --max_epochs -1 --timeout_seconds 4 " +
                          "--log_every_n_steps 1 --enable_progress_bar false" + in(dir));
   REQUIRE(becomes_true([&] { return has_rows(dir); }));
   const pid_t process = wait_for_rank(dir, 1);
@@ -106,8 +104,8 @@ TEST_CASE("a library that crashes when the process ends does not change the stat
   const TempDir dir;
   const ProgramResult run = run_command(
       std::string("env -u LD_PRELOAD -u LD_AUDIT -u CUDA_INJECTION64_PATH -u OMP_TOOL_LIBRARIES ") +
-      (has_tool ? "NVTX_INJECTION64_PATH=profiler.so " : "-u NVTX_INJECTION64_PATH ") + CXTRAIN_BIN_DIR +
-      "/cxtrain_mpi --plugin " + CXTRAIN_TEST_PLUGIN_DIR +
+      (has_tool ? "NVTX_INJECTION64_PATH=profiler.so " : "-u NVTX_INJECTION64_PATH ") + kProgram +
+      " --plugin " + CXTRAIN_TEST_PLUGIN_DIR +
       "/bad_end.so --accelerator cpu --max_steps 2 --callbacks.bad_end" + in(dir));
   CAPTURE(has_tool, run.output);
   CHECK(run_json(dir)["status"] == "done");

@@ -54,8 +54,8 @@ TEST_CASE("a mistake is refused before any rank is started") {
 
 TEST_CASE("ranks that another MPI's mpirun has started do not train each for itself") {
   const TempDir dir;
-  const ProgramResult run = run_command("env PMI_SIZE=4 PMI_RANK=2 " + std::string(CXTRAIN_BIN_DIR) +
-                                        "/cxtrain_mpi --max_steps 1" + kShort + in(dir));
+  const ProgramResult run =
+      run_command("env PMI_SIZE=4 PMI_RANK=2 " + kProgram + " --max_steps 1" + kShort + in(dir));
   CAPTURE(run.output);
   CHECK(run.status == 1);
   CHECK_THAT(run.output, contains("mpirun started 4 processes, but MPI sees a world of one"));
@@ -67,7 +67,7 @@ TEST_CASE("a signal to the program that spawned its ranks ends them all") {
   const TempDir dir;
   // The first row of metrics shows that the ranks train; the signal goes to the supervisor alone.
   const ProgramResult run = run_command(
-      std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi --devices 2 --strategy ddp_spawn --max_epochs -1" +
+      kProgram + " --devices 2 --strategy ddp_spawn --max_epochs -1" +
       " --accelerator cpu --log_every_n_steps 1 --limit_val_batches 0" + in(dir) + "& until [ -s " +
       dir.path() + "/cxtrain_logs/version_0/metrics.csv ]; do sleep 0.05; done; kill -TERM $!; wait $!");
   CAPTURE(run.output);

@@ -5,6 +5,7 @@
 #include "support/catch.h"
 #include "support/run_files.h"
 #include "support/run_program.h"
+#include "support/times.h"
 
 namespace cxtrain::test {
 namespace {
@@ -75,8 +76,8 @@ TEST_CASE("each mistake gets one message and exit status 2, once for all ranks")
     CAPTURE(run.output);
     CHECK(run.status == 2);
     CHECK(run.output.find(row.says) != std::string::npos);
-    CHECK(count(run.output, "error: ") == 1);
-    CHECK(count(run.output, "frame #") == 0);
+    CHECK(times(run.output, "error: ") == 1);
+    CHECK(times(run.output, "frame #") == 0);
   }
 }
 
@@ -114,7 +115,7 @@ TEST_CASE("a rank that freezes is noticed after the timeout") {
   const ProgramResult run = run_ranks(2, kFaulty + "--model.fault freeze --timeout_seconds 2" + in(dir));
   CAPTURE(run.output);
   CHECK(run.status == 1);
-  CHECK(count(run.output, "error: ") == 1);
+  CHECK(times(run.output, "error: ") == 1);
   CHECK(run.output.find("error: rank 1 ") != std::string::npos);
   CHECK(run.output.find("is slow, or elsewhere in the program, 1 collective behind (number ") !=
         std::string::npos);
@@ -142,7 +143,7 @@ TEST_CASE("help, version, info and print_config say what they are asked for") {
   CHECK(run_program("--version").output.find("LibTorch") != std::string::npos);
   CHECK(run_program("info").output.find("MPI") != std::string::npos);
   CHECK(run_program("--max_epochs 7 --print_config").output.find("max_epochs: 7") != std::string::npos);
-  CHECK(count(run_ranks(2, "--version").output, "LibTorch") == 1);
+  CHECK(times(run_ranks(2, "--version").output, "LibTorch") == 1);
 }
 
 TEST_CASE("what could not be printed is no success") {

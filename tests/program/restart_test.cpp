@@ -16,8 +16,7 @@ namespace fs = std::filesystem;
 
 /// A fit of the built-in example that starts its ranks itself, and whose checkpoints come often.
 std::string restarted(const TempDir& dir, int ranks, const std::string& options) {
-  return std::string(CXTRAIN_BIN_DIR) +
-         "/cxtrain_mpi fit --accelerator cpu --enable_progress_bar false --devices " + std::to_string(ranks) +
+  return kProgram + " fit --accelerator cpu --enable_progress_bar false --devices " + std::to_string(ranks) +
          " --data.batch_size " + std::to_string(48 / ranks) +
          " --log_every_n_steps 5 --checkpoint.every_n_train_steps 10 --default_root_dir " + dir.path() + " " +
          options;

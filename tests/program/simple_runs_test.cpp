@@ -52,9 +52,8 @@ TEST_CASE("GPUs that the machine does not have are refused once, with what was a
                "--gpus 2 --strategy ddp_spawn", "--accelerator gpu --devices 2");
   const TempDir dir;
   // No GPU is visible to it, also where there are some.
-  const ProgramResult run =
-      run_command("CUDA_VISIBLE_DEVICES= " + std::string(CXTRAIN_BIN_DIR) +
-                  "/cxtrain_mpi --model simple --default_root_dir " + dir.path() + " " + options);
+  const ProgramResult run = run_command("CUDA_VISIBLE_DEVICES= " + kProgram +
+                                        " --model simple --default_root_dir " + dir.path() + " " + options);
   CAPTURE(options, run.output);
   CHECK(run.status == 2);
   CHECK_THAT(run.output, contains("no GPU is visible") || contains("none is visible"));

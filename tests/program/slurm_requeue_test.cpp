@@ -5,6 +5,7 @@
 #include "support/run_files.h"
 #include "support/skip.h"
 #include "support/slurm.h"
+#include "support/times.h"
 
 /// Whatever ends a job of the project's batch script before it is done, it is requeued, and its training goes
 /// on.
@@ -51,13 +52,13 @@ const Outcome& undisturbed() {
   return found;
 }
 
-/// Waits until the job has begun to train more than `times` times, and has saved a step since; returns how
+/// Waits until the job has begun to train more than `before` times, and has saved a step since; returns how
 /// often it has begun.
-int comes_further(const TempDir& dir, const std::string& job, int times = 0) {
+int comes_further(const TempDir& dir, const std::string& job, int before = 0) {
   int begun = 0;
   const auto trains = [&] {
-    begun = static_cast<int>(count(output_of(dir, job), "writing to "));
-    return SlurmCluster::hurry(job) == "RUNNING" && begun > times;
+    begun = static_cast<int>(times(output_of(dir, job), "writing to "));
+    return SlurmCluster::hurry(job) == "RUNNING" && begun > before;
   };
   if (!SlurmCluster::comes_to(trains))
     FAIL("does not train: " << SlurmCluster::about(job) << output_of(dir, job));
@@ -155,8 +156,7 @@ TEST_CASE("a job that is cancelled leaves a whole checkpoint of its last step", 
   REQUIRE(SlurmCluster::comes_to([&] { return stopped()["status"] == "stopped"; }));
   const auto newest = newest_checkpoint(run_of(dir, job));
   CHECK(newest.step == stopped()["global_step"]);
-  const ProgramResult verified =
-      run_command(std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi checkpoint verify " + newest.path);
+  const ProgramResult verified = run_command(kProgram + " checkpoint verify " + newest.path);
   CAPTURE(verified.output);
   CHECK(verified.status == 0);
 }

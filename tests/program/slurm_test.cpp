@@ -50,8 +50,7 @@ TEST_CASE("a program that is started alone in a Slurm job trains on its nodes, a
   const TempDir dir;
   // salloc's shell is on a machine that is none of the job's nodes, the script of a batch job on the first of
   // them.
-  const std::string program =
-      std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi" + kJobTraining + "--max_epochs 1 --num_nodes 2";
+  const std::string program = kProgram + kJobTraining + "--max_epochs 1 --num_nodes 2";
   const ProgramResult here =
       SlurmCluster::run(dir.path(), "salloc --nodes=2 --ntasks-per-node=2 " + program + in(dir));
   CAPTURE(here.output);
@@ -88,11 +87,11 @@ TEST_CASE("a job that starts itself again saves when its starter is told to end,
   const SlurmCluster cluster;
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
   const TempDir dir;
-  const std::string script = dir.write(
-      "again.sh", "#!/bin/bash\nexec " + std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi" + kJobTraining +
-                      "--num_nodes 2 --devices 2 --max_restarts 2 --max_epochs -1 "
-                      "--checkpoint.every_n_train_steps 10" +
-                      in(dir) + "\n");
+  const std::string script =
+      dir.write("again.sh", "#!/bin/bash\nexec " + kProgram + kJobTraining +
+                                "--num_nodes 2 --devices 2 --max_restarts 2 --max_epochs -1 "
+                                "--checkpoint.every_n_train_steps 10" +
+                                in(dir) + "\n");
   const std::string job = SlurmCluster::sbatch(dir.path(), "--nodes=2 " + script);
   REQUIRE(becomes_true([&] { return newest_checkpoint(dir.path()).step > 0; }));
   REQUIRE(SlurmCluster::run(dir.path(), "scancel --signal=TERM --batch " + job).status == 0);
@@ -110,8 +109,7 @@ TEST_CASE("a script that the program writes and submits trains, and its output i
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
   const TempDir dir;
   const ProgramResult submitted =
-      SlurmCluster::run(dir.path(), std::string(CXTRAIN_BIN_DIR) +
-                                        "/cxtrain_mpi slurm-script --nodes 2 --ntasks-per-node 2 --submit" +
+      SlurmCluster::run(dir.path(), kProgram + " slurm-script --nodes 2 --ntasks-per-node 2 --submit" +
                                         kJobTraining + "--max_epochs 1");
   CAPTURE(submitted.output);
   REQUIRE(submitted.status == 0);
@@ -119,8 +117,8 @@ TEST_CASE("a script that the program writes and submits trains, and its output i
   CHECK_THAT(submitted.output, contains("4 ranks on 2 nodes, started by srun"));
   CHECK_THAT(submitted.output, contains("done: 1 epochs"));
   CHECK_THAT(submitted.output, contains(": COMPLETED"));
-  const ProgramResult refused = SlurmCluster::run(
-      dir.path(), std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi slurm-script --partition nowhere --submit");
+  const ProgramResult refused =
+      SlurmCluster::run(dir.path(), kProgram + " slurm-script --partition nowhere --submit");
   CHECK(refused.status == 2);
   CHECK_THAT(refused.output, contains("sbatch refuses "));
 }
@@ -139,10 +137,9 @@ TEST_CASE("ranks know their nodes in every distribution of tasks", "[slurm]") {
         Row{"srun --distribution=cyclic --ntasks-per-node=2", {0, 1, 0, 1}},
         Row{"srun --distribution=plane=1 --ntasks-per-node=2", {0, 1, 0, 1}},
         Row{"env SLURM_HOSTFILE=" + list + " srun --distribution=arbitrary", {0, 1, 1, 0}}}) {
-    const ProgramResult run =
-        SlurmCluster::run(dir.path(), "env SLURM_PMIX_FENCE=ring " + row.options + " --mpi=pmix -N 2 -n 4 " +
-                                          CXTRAIN_BIN_DIR + "/cxtrain_mpi doctor --json --accelerator cpu" +
-                                          in(dir) + " 2>" + dir.file("errors"));
+    const ProgramResult run = SlurmCluster::run(
+        dir.path(), "env SLURM_PMIX_FENCE=ring " + row.options + " --mpi=pmix -N 2 -n 4 " + kProgram +
+                        " doctor --json --accelerator cpu" + in(dir) + " 2>" + dir.file("errors"));
     CAPTURE(row.options, run.status, run.output, slurp(dir.file("errors")));
     const std::size_t begin = run.output.find("{\"exit_code\"");
     REQUIRE(begin != std::string::npos);
@@ -164,8 +161,8 @@ TEST_CASE("ranks know their nodes in every distribution of tasks", "[slurm]") {
 TEST_CASE("tasks without PMIx are refused with the cure", "[slurm]") {
   const SlurmCluster cluster;
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
-  const ProgramResult run = SlurmCluster::run(
-      "/", std::string("srun --mpi=none -N 2 -n 4 ") + CXTRAIN_BIN_DIR + "/cxtrain_mpi" + kJobTraining);
+  const ProgramResult run =
+      SlurmCluster::run("/", std::string("srun --mpi=none -N 2 -n 4 ") + kProgram + kJobTraining);
   CAPTURE(run.output);
   CHECK(run.status != 0);
   CHECK_THAT(run.output, contains("use `srun --mpi=pmix`"));
@@ -183,8 +180,8 @@ TEST_CASE("a job array trains in a folder for each index, and jobs of one name o
     chain.push_back(SlurmCluster::sbatch(
         dir.path(),
         "--job-name=chain --dependency=singleton --nodes=1 --ntasks=2 --wrap \"srun --mpi=pmix -n 2 " +
-            std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi --ckpt_path auto --default_root_dir chain" +
-            kJobTraining + "--max_epochs " + std::to_string(i + 1) + "\""));
+            kProgram + " --ckpt_path auto --default_root_dir chain" + kJobTraining + "--max_epochs " +
+            std::to_string(i + 1) + "\""));
   }
   for (const std::string& job : chain) CHECK(SlurmCluster::wait(job) == "COMPLETED");
   const auto end_in = [&](const std::string& root) {

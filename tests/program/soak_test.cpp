@@ -48,8 +48,8 @@ auto median(std::vector<Sample> samples, Field field) {
 
 TEST_CASE("a hundred checkpoints cost neither memory nor files nor threads that stay") {
   const TempDir dir;
-  RunningProgram program(std::string(CXTRAIN_BIN_DIR) +
-                         "/cxtrain_mpi fit --accelerator cpu --enable_progress_bar false --model.hidden 8 "
+  RunningProgram program(kProgram +
+                         " fit --accelerator cpu --enable_progress_bar false --model.hidden 8 "
                          "--data.batch_size 8 --max_epochs -1 --max_steps " +
                          std::to_string(kSteps) + " --checkpoint.every_n_train_steps " +
                          std::to_string(kEvery) + in(dir));

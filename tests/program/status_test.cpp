@@ -18,8 +18,8 @@ nlohmann::json status_of(const TempDir& dir) {
 TEST_CASE("the status of a run is known while it trains, and when it has been killed") {
   const TempDir dir;
   const std::string gauges = dir.file("cxtrain.prom");
-  RunningProgram training(std::string(CXTRAIN_BIN_DIR) +
-                          "/cxtrain_mpi --accelerator cpu --devices 2 --max_epochs 100000 "
+  RunningProgram training(kProgram +
+                          " --accelerator cpu --devices 2 --max_epochs 100000 "
                           "--checkpoint.every_n_train_steps 20 --callbacks.prometheus.path " +
                           gauges + " --callbacks.prometheus.seconds 0.1" + in(dir));
   const auto steps = [&] {
@@ -58,8 +58,8 @@ TEST_CASE("the status of a run that has ended is its run.json's") {
 TEST_CASE("the status of a run has its checkpoints wherever they are, and no other run's") {
   const TempDir dir, saved;
   const auto run = [&](const std::string& options) {
-    return run_command("cd " + saved.path() + " && " + CXTRAIN_BIN_DIR +
-                       "/cxtrain_mpi --accelerator cpu --checkpoint.dirpath here " + options + in(dir))
+    return run_command("cd " + saved.path() + " && " + kProgram +
+                       " --accelerator cpu --checkpoint.dirpath here " + options + in(dir))
         .status;
   };
   REQUIRE(run("--max_steps 5") == 0);

@@ -144,8 +144,7 @@ TEST_CASE("an answer that cannot be written is a failure") {
 TEST_CASE("an error leaves what is known of the run") {
   const TempDir dir;
   const ProgramResult run = run_ranks(
-      2, std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/faulty.so --model faulty --model.rank 0" +
-             " --log_every_n_steps 1 --max_epochs 50 --accelerator cpu" + in(dir));
+      2, kFaulty + "--model.rank 0" + " --log_every_n_steps 1 --max_epochs 50 --accelerator cpu" + in(dir));
   CAPTURE(run.output);
   CHECK(run.status == 1);
   const auto json = run_json(dir);

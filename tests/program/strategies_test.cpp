@@ -104,7 +104,7 @@ nlohmann::json plan_of_odd_strategy(const std::string& how, int status = 0) {
 }
 
 TEST_CASE("the arguments of a plugin's strategy are checked and listed like those of any other") {
-  const std::string program = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi ";
+  const std::string program = kProgram + " ";
   const std::string grid =
       "--plugin " + std::string(CXTRAIN_TEST_PLUGIN_DIR) + "/odd_strategies.so --strategy grid ";
   const auto plan = plan_of_odd_strategy(program + "plan " + grid + "--strategy.width 3");
@@ -155,7 +155,7 @@ TEST_CASE("a run's configuration has the arguments of its strategy, and older na
 }
 
 TEST_CASE("the plan follows what a strategy's plugin says of it, not its name") {
-  const std::string program = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi plan ";
+  const std::string program = kProgram + " plan ";
   const std::string plugin = std::string(CXTRAIN_TEST_PLUGIN_DIR) + "/odd_strategies.so";
   const std::string with_plugin = program + "--plugin " + plugin + " --strategy ";
 
@@ -190,8 +190,7 @@ TEST_CASE("a strategy whose plugin cannot be used is refused before anything is 
   const TempDir dir;
   std::filesystem::copy_file(std::string(CXTRAIN_TEST_PLUGIN_DIR) + "/wrong_abi.so",
                              dir.file("libcxtrain_strategy_old.so"));
-  const std::string found =
-      "CXTRAIN_PLUGIN_PATH=" + dir.path() + " " + CXTRAIN_BIN_DIR + "/cxtrain_mpi plan ";
+  const std::string found = "CXTRAIN_PLUGIN_PATH=" + dir.path() + " " + kProgram + " plan ";
   CHECK_THAT(plan_of_odd_strategy(found + "--strategy old", 2)["errors"][0]["message"].get<std::string>(),
              contains("ABI version 999"));
   CHECK(plan_of_odd_strategy(found + "--devices 2")["strategy"] == "ddp");

@@ -78,8 +78,7 @@ class StruckJob {
     return std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(blow.ranks) +
            " --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -x LD_PRELOAD=" + plugin +
            " -x ASAN_OPTIONS=" + (sanitizer != nullptr ? sanitizer : "") + ":verify_asan_link_order=0 " +
-           CXTRAIN_BIN_DIR +
-           "/cxtrain_mpi fit --accelerator cpu --max_epochs -1 --enable_progress_bar false --plugin " +
+           kProgram + " fit --accelerator cpu --max_epochs -1 --enable_progress_bar false --plugin " +
            plugin + " --model struck --model.folder " + dir_.path() + " --model.rank " +
            std::to_string(blow.rank) + " --model.place " + blow.place + " --model.signal " + blow.signal +
            " --model.step " + std::to_string(kStep) + " --timeout_seconds " + std::to_string(kTimeout) +
@@ -122,11 +121,13 @@ TEST_CASE("a rank that is killed inside a collective ends the job, and is named 
   CAPTURE(run.output);
   CHECK(run.status == 137);
   CHECK(job.all_gone());
-  // mpirun's words: it is the one that sees a rank die.
+  // mpirun sees a rank die, and prints these words. Open MPI 5 breaks the line within them.
+  std::string words = run.output;
+  std::replace(words.begin(), words.end(), '\n', ' ');
   const std::regex message("process rank " + std::to_string(blow.rank) + " with PID [0-9]+ on node " +
-                           hostname().substr(0, hostname().find('.')) + "[^ ]* exited on\\s+signal 9 ");
-  CHECK(std::regex_search(run.output, message));
-  CHECK(times(run.output, " exited on") == 1);
+                           hostname().substr(0, hostname().find('.')) + "[^ ]* exited on signal 9 ");
+  CHECK(std::regex_search(words, message));
+  CHECK(times(words, " exited on signal ") == 1);
   CHECK(times(run.output, "error: ") == 0);
   check_run_file(dir, blow);
 }

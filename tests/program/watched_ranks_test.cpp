@@ -8,9 +8,7 @@ namespace cxtrain::test {
 namespace {
 
 std::string with_fault(const std::string& fault) {
-  return std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR +
-         "/faulty.so --model faulty --accelerator cpu --enable_progress_bar false --model.fault " + fault +
-         " ";
+  return kFaulty + "--accelerator cpu --enable_progress_bar false --model.fault " + fault + " ";
 }
 
 bool has(const ProgramResult& run, const std::string& part) {

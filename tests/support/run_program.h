@@ -17,13 +17,6 @@ inline const std::string kProgram = std::string(CXTRAIN_BIN_DIR) + "/cxtrain_mpi
 inline const std::string kFaulty =
     std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/faulty.so --model faulty ";
 
-/// How often `text` contains `part`.
-inline std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
-
 struct ProgramResult {
   int status = -1;     ///< exit status; 128 + signal
   std::string output;  ///< stdout and stderr
@@ -56,8 +49,8 @@ inline ProgramResult run_ranks(int ranks, const std::string& arguments) {
                      " --oversubscribe --bind-to none " + kProgram + " " + arguments);
 }
 
-/// Two ranks, the second of which has arguments of its own. By a script that looks at its rank, since the
-/// mpirun of Open MPI 5.0.7 crashes over `-np 1 A : -np 1 B`.
+/// Runs two ranks with different arguments. The script in `dir` reads its rank, since the mpirun of Open MPI
+/// 5.0.7 crashes over `-np 1 A : -np 1 B`.
 inline ProgramResult run_two_ranks(const TempDir& dir, const std::string& first, const std::string& second) {
   const std::string script =
       dir.write("rank.sh", "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then exec " + kProgram + " " + first +

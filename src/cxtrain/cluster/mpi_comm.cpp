@@ -15,9 +15,6 @@ MpiSession::MpiSession(Watchdog& watchdog) : watchdog_(watchdog) {
   // The parent is mpirun, or its daemon on this node. A killed mpirun of Open MPI 4 takes its ranks along;
   // that of Open MPI 5 leaves them behind, in the run's folder and on the GPUs.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // UCX, which Open MPI may open, would take the handlers of crashes for itself: reports would lack rank and
-  // step.
-  setenv("UCX_ERROR_SIGNALS", "", /*overwrite=*/0);
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_SERIALIZED) {

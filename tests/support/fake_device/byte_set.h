@@ -2,10 +2,17 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace cxtrain::test {
+
+/// A copy of this memory.
+inline std::vector<std::byte> bytes_at(const void* memory, std::size_t bytes) {
+  const auto* const begin = static_cast<const std::byte*>(memory);
+  return {begin, begin + bytes};
+}
 
 /// Bytes at equal distances: `count` runs of `length` bytes each, which begin `stride` apart. One run is an
 /// interval of memory; a column of a matrix has a run for each row.

@@ -3,16 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "support/fake_device/byte_set.h"
+
 namespace cxtrain::test {
-
-namespace {
-
-std::vector<std::byte> bytes_at(const void* memory, std::size_t bytes) {
-  const auto* const begin = static_cast<const std::byte*>(memory);
-  return {begin, begin + bytes};
-}
-
-}  // namespace
 
 LateCopies& LateCopies::instance() {
   static auto* const copies = new LateCopies;

@@ -6,14 +6,11 @@
 #include <cstring>
 #include <map>
 
+#include "support/fake_device/byte_set.h"
+
 namespace cxtrain::test {
 
 namespace {
-
-std::vector<std::byte> sent_bytes(const void* memory, std::size_t bytes) {
-  const auto* const begin = static_cast<const std::byte*>(memory);
-  return bytes == 0 ? std::vector<std::byte>{} : std::vector<std::byte>(begin, begin + bytes);
-}
 
 at::Tensor host_bytes(std::size_t bytes) { return at::empty({static_cast<std::int64_t>(bytes)}, at::kByte); }
 
@@ -62,7 +59,7 @@ void NcclClique::move(const Slot& slot) {
     const NcclMessage& message = *slot[rank];
     const auto accesses = message.accesses(static_cast<int>(rank), size());
     const Launch launch("nccl " + message.name, *message.stream, accesses);
-    sent.push_back(sent_bytes(message.send, message.bytes_sent(static_cast<int>(rank), size())));
+    sent.push_back(bytes_at(message.send, message.bytes_sent(static_cast<int>(rank), size())));
     all.join(message.stream->clock);
   }
   std::vector<const std::byte*> from;
