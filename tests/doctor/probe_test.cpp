@@ -93,6 +93,8 @@ TEST_CASE("variables of a launcher's own stay out of a recording") {
   CHECK(doctor::is_relevant("OMPI_MCA_btl"));
   CHECK(doctor::is_relevant("SLURM_CPU_BIND_TYPE"));
   CHECK_FALSE(doctor::is_relevant("OMPI_MCA_orte_precondition_transports"));
+  CHECK(doctor::is_relevant("PRTE_MCA_rmaps_default_mapping_policy"));
+  CHECK_FALSE(doctor::is_relevant("OMPI_MCA_PREFIXES"));
   CHECK_FALSE(doctor::is_relevant("HOME"));
   CHECK_FALSE(doctor::is_relevant("WANDB_API_KEY"));
   const EnvironmentVariable variable("NCCL_DOCTOR_TEST", "a=b");

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "cxtrain/doctor/check_support.h"
 
@@ -60,13 +61,53 @@ Findings find_restricted_transports(const Recording& world) {
                       "Open MPI's settings");
 }
 
+/// A setting of mpirun by its name in Open MPI 4 and in Open MPI 5, whose mpirun is PRRTE's. Neither version
+/// reads the other's name (seen with 4.1.4 and 5.0.7). An empty name: that version has no such setting.
+struct Setting {
+  const char* in_4;
+  const char* in_5;
+};
+constexpr std::array kSettings{
+    Setting{"OMPI_MCA_rmaps_base_oversubscribe", "PRTE_MCA_rmaps_default_mapping_policy"},
+    Setting{"OMPI_MCA_rmaps_base_mapping_policy", "PRTE_MCA_rmaps_default_mapping_policy"},
+    Setting{"OMPI_MCA_hwloc_base_binding_policy", "PRTE_MCA_hwloc_default_binding_policy"},
+    Setting{"OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_oob_tcp_if_include"},
+    Setting{"OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"},
+    Setting{"OMPI_MCA_odls_base_sigkill_timeout", ""},
+};
+
+/// "Open MPI v5" of "Open MPI v5.0.7".
+std::string major_version(const std::string& mpi) { return mpi.substr(0, mpi.find('.')); }
+
+Findings find_unread_settings(const Recording& world) {
+  if (!knows_environment(world)) return not_known("Open MPI's settings");
+  Tally tally;
+  for (const RankFacts& rank : world.ranks) {
+    const std::string version = major_version(rank.mpi_version);
+    const bool is_5 = version == "Open MPI v5";
+    if (!is_5 && version != "Open MPI v4") continue;
+    tally.fine();
+    for (const Setting& setting : kSettings) {
+      const std::string unread = is_5 ? setting.in_4 : setting.in_5,
+                        read = is_5 ? setting.in_5 : setting.in_4;
+      if (unread.empty() || !variable(rank, unread) || variable(rank, read)) continue;
+      tally.wrong(version + " does not read " + unread +
+                      (read.empty() ? ", and has no such setting" : "; its name is " + read),
+                  rank);
+    }
+  }
+  return tally.result(Severity::warning, "set the variable that this version of Open MPI reads",
+                      "which Open MPI the ranks use");
+}
+
 Findings find_wrong_mpi_interface(const Recording& world) {
   if (!has_several_nodes(world)) return {};
   if (!knows_environment(world)) return not_known("Open MPI's settings");
   Tally tally;
   for (const RankFacts& rank : world.ranks) {
     const NodeFacts* node = node_of(world, rank.node);
-    for (const char* name : {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include"}) {
+    for (const char* name :
+         {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_oob_tcp_if_include"}) {
       const auto setting = variable(rank, name);
       if (!setting || setting->find('/') != std::string::npos) {  // a network's address
         tally.fine();
@@ -180,6 +221,8 @@ std::vector<Check> mpi_checks() {
       {"mpi.transport", "Open MPI is kept from transports that it needs",
        "Ranks of a node then talk through the network's software, or nodes do not reach each other.",
        find_restricted_transports},
+      {"mpi.settings", "A setting is meant for another version of Open MPI",
+       "Open MPI ignores the variable, and runs as if it were not set.", find_unread_settings},
       {"mpi.interface", "Open MPI is told of an interface that leads nowhere",
        "The nodes do not connect, and the job waits until its timeout.", find_wrong_mpi_interface},
       {"mpi.oversubscribed", "Ranks outnumber the machine's cores",

@@ -37,10 +37,20 @@ bool begins_with_any(std::string_view text, const std::array<const char*, N>& pr
 }  // namespace
 
 bool is_relevant(const std::string& variable) {
-  constexpr std::array kOwn{"OMPI_MCA_orte", "OMPI_MCA_ess", "OMPI_MCA_pmix",
-                            "OMPI_MCA_shmem_RUNTIME_QUERY_hint"};
+  // What mpirun sets for its ranks, in Open MPI 4.1 and 5.0.
+  constexpr std::array kOwn{"OMPI_MCA_orte",
+                            "OMPI_MCA_ess",
+                            "OMPI_MCA_pmix",
+                            "OMPI_MCA_shmem_RUNTIME_QUERY_hint",
+                            "OMPI_MCA_mpi_oversubscribe",
+                            "OMPI_MCA_initial_wdir",
+                            "OMPI_MCA_PREFIXES",
+                            "OMPI_MCA_mca_base_component_path",
+                            "OMPI_MCA_num_procs",
+                            "OMPI_MCA_cpu_type"};
   constexpr std::array kSubjects{"NCCL_",
                                  "OMPI_MCA_",
+                                 "PRTE_MCA_",
                                  "OMP_",
                                  "MKL_",
                                  "KMP_",
