@@ -1,6 +1,7 @@
 # Installs program, library and a package for find_package(cxtrain); src/CMakeLists.txt installs headers and plugins.
 
 set_target_properties(cxtrain PROPERTIES INSTALL_RPATH "$ORIGIN;${LibTorch_LIBRARY_DIRS}")
+cxtrain_keep_library_paths(cxtrain cxtrain_mpi)
 install(TARGETS cxtrain EXPORT cxtrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS cxtrain_mpi RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(EXPORT cxtrainTargets NAMESPACE cxtrain:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/cxtrain)
