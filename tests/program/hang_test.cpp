@@ -72,7 +72,9 @@ TEST_CASE("a rank that dies in a step or while the job starts ends it soon") {
   // The words are mpirun's. While it still starts ranks (it knows the process as "PID 0") it may leave out
   // the second of its two messages, the one with the signal; the status has it all the same.
   const bool starting = delay < 0;
-  const bool counted = run.output.find("1 process returned\na non-zero exit code") != std::string::npos;
+  // Open MPI 5 may say nothing at all then.
+  const bool counted =
+      run.output.empty() || run.output.find("1 process returned\na non-zero exit code") != std::string::npos;
   CHECK((run.output.find("signal 9") != std::string::npos || (starting && counted)));
   // The first rank waits for the dead one when it is asked to end, and writes what it knows.
   if (delay >= 0) CHECK(run_json(dir)["status"] == "failed");

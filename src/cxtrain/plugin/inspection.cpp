@@ -2,6 +2,7 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <exception>
 #include <initializer_list>
+#include <memory>
 #include <vector>
 
 #include "cxtrain/base/error.h"
@@ -97,11 +99,24 @@ void become_quiet() {
   dup2(nothing.get(), STDERR_FILENO);
 }
 
+/// A library with a damaged byte may write into the heap while it is loaded, which shows when memory is next
+/// asked for: here, rather than in the program.
+void use_heap() {
+  constexpr std::size_t kStep = 16, kMost = 8192;
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::unique_ptr<char[]>> blocks;
+    for (std::size_t size = kStep; size <= kMost; size += kStep)
+      blocks.push_back(std::make_unique<char[]>(size));
+  }
+  malloc_trim(0);
+}
+
 [[noreturn]] void run(const std::function<void()>& work, int answer) {
   become_quiet();
   std::string text(1, kDone);
   try {
     work();
+    use_heap();
   } catch (const std::exception& error) {
     text = kThrown + message_of(error);
   } catch (...) {
