@@ -6,8 +6,8 @@ cxtrain_bundle=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 cxtrain_find_libtorch() {
   if [[ -z ${CXTRAIN_LIBTORCH:-} ]]; then
-    # Looked up, not imported: an import takes seconds.
-    CXTRAIN_LIBTORCH=$(python3 -c 'import importlib.util as u; s = u.find_spec("torch"); print(s.submodule_search_locations[0] if s else "")' 2>/dev/null || true)
+    # Looked up, not imported: an import takes seconds. Not in the current folder, which Python looks into first.
+    CXTRAIN_LIBTORCH=$(python3 -c 'import sys; sys.path.pop(0); import importlib.util as u; s = u.find_spec("torch"); print(s.submodule_search_locations[0] if s else "")' 2>/dev/null || true)
   fi
   if [[ ! -f $CXTRAIN_LIBTORCH/lib/libtorch_cpu.so ]]; then
     echo "cxtrain: no LibTorch: ${CXTRAIN_LIBTORCH:+$CXTRAIN_LIBTORCH/lib has no libtorch_cpu.so; }set CXTRAIN_LIBTORCH to the folder whose lib/ holds libtorch_cpu.so, or put a python3 that has torch first in PATH" >&2

@@ -6,6 +6,17 @@
 
 using namespace cxtrain;
 
+TEST_CASE("texts that come from files cannot steer a terminal") {
+  CHECK(printable("two lines\nand a\ttab") == "two lines\nand a\ttab");
+  CHECK(printable("Größe 日本 🙂") == "Größe 日本 🙂");
+  CHECK(printable("\x1b]0;title\a\x1b[2J\r\x7f") == "?]0;title??[2J??");
+  CHECK(printable("\xc2\x9b"
+                  "31m \xc2\x80\xc2\x9f\xc2\xa0") == "?31m ??\xc2\xa0");  // the control characters of 8 bits
+  CHECK(printable("\x9b"
+                  "31m \xff \xc3") == "?31m ? ?");  // no UTF-8
+  CHECK(printable(std::string_view("a\0b", 3)) == "a?b");
+}
+
 TEST_CASE("a long text keeps its beginning and its end", "[base]") {
   CHECK(shortened("short") == "short");
   const std::string text = shortened("begin " + std::string(9000, 'x') + " end");

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <thread>
 
 #include "support/catch.h"
 #include "support/faulty_filesystem.h"
+#include "support/skip.h"
 #include "support/temp_dir.h"
 
 using namespace cxtrain;
@@ -234,6 +236,88 @@ TEST_CASE("devices and pipes are neither measured, cut nor waited for", "[filesy
           std::string one(1, ' ');
           files.open(world.folder + "/pipe")->read(0, one);
         }) == std::errc::invalid_seek);
+}
+
+TEST_CASE("a link that lies where a file is written leads nowhere", "[filesystem]") {
+  const OnDisk world;
+  RealFilesystem files;
+  const std::string victim = world.dir.write("victim", "precious"), link = world.folder + "/link";
+  std::filesystem::create_symlink(victim, link);
+  constexpr auto kLink = std::errc::too_many_symbolic_link_levels;
+  CHECK(reason_of([&] { files.create(link); }) == kLink);
+  CHECK(reason_of([&] { files.append_to(link); }) == kLink);
+  CHECK(reason_of([&] { files.try_lock(link, Filesystem::LockKind::exclusive); }) == kLink);
+  CHECK(reason_of([&] { write_atomically(files, link, "new"); }) == kLink);
+  CHECK(test::slurp(victim) == "precious");
+  CHECK(files.own_status(link).value().is_link);
+  CHECK(files.status(link).value().is_file);
+  CHECK_FALSE(files.own_status(victim).value().is_link);
+  // Nor one that waits under the name of a part.
+  const std::string path = world.folder + "/file";
+  std::filesystem::create_symlink(victim, path + ".part." + std::to_string(getpid()));
+  write_atomically(files, path, "new");
+  CHECK(test::slurp(victim) == "precious");
+  CHECK(test::slurp(path) == "new");
+}
+
+TEST_CASE("only files are replaced, and pipes are not waited for", "[filesystem]") {
+  const OnDisk world;
+  RealFilesystem files;
+  const std::string pipe = world.folder + "/pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  constexpr auto kNoFile = std::errc::operation_not_supported;
+  CHECK(reason_of([&] { files.create(pipe); }) == kNoFile);
+  CHECK(reason_of([&] { files.append_to(pipe); }) == kNoFile);
+  for (const std::string& path : {pipe, std::string("/dev/null")}) {
+    CHECK(reason_of([&] { write_atomically(files, path, "x"); }) == kNoFile);
+    CHECK(reason_of([&] { write_at_once(files, path, "x"); }) == kNoFile);
+    CHECK_FALSE(files.own_status(path).value().is_file);
+  }
+  CHECK(reason_of([&] { write_atomically(files, world.folder, "x"); }) == std::errc::is_a_directory);
+}
+
+TEMPLATE_TEST_CASE("a file that is larger than its kind ever is, is not read as a whole", "[filesystem]",
+                   OnDisk, InMemory) {
+  TestType world;
+  const std::string path = world.folder + "/file";
+  write(world.files, path, "12345");
+  CHECK(read_whole_file(world.files, path, 5) == "12345");
+  CHECK(reason_of([&] { read_whole_file(world.files, path, 4); }) == std::errc::file_too_large);
+}
+
+TEST_CASE("what belongs to others is known, links looked at and followed", "[filesystem]") {
+  const OnDisk world;
+  RealFilesystem files;
+  const std::string file = world.dir.write("file", "x"), link = world.folder + "/link";
+  std::filesystem::create_symlink(file, link);
+  CHECK(belongs_to_this_user(files, file));
+  CHECK(belongs_to_this_user(files, link));
+  CHECK_FALSE(belongs_to_this_user(files, world.folder + "/none"));
+  if (geteuid() != 0) return test::skip("only root can give a file to another user");
+  constexpr uid_t kAnother = 54321;
+  REQUIRE(lchown(link.c_str(), kAnother, kAnother) == 0);
+  CHECK(belongs_to_this_user(files, file));
+  CHECK_FALSE(belongs_to_this_user(files, link));
+  REQUIRE(lchown(link.c_str(), 0, 0) == 0);
+  REQUIRE(chown(file.c_str(), kAnother, kAnother) == 0);
+  CHECK_FALSE(belongs_to_this_user(files, link));
+}
+
+TEST_CASE("nobody else can open a lock", "[filesystem]") {
+  const OnDisk world;
+  RealFilesystem files;
+  const std::string path = world.folder + "/lock";
+  const auto mode = [&] {
+    struct stat status {};
+    return stat(path.c_str(), &status) == 0 ? status.st_mode & 07777 : 0;
+  };
+  const mode_t before = umask(022);
+  CHECK(files.try_lock(path, Filesystem::LockKind::exclusive));
+  umask(before);
+  CHECK(mode() == 0600);
+  REQUIRE(chmod(path.c_str(), 0644) == 0);  // as an earlier version made it
+  CHECK(files.try_lock(path, Filesystem::LockKind::exclusive));
+  CHECK(mode() == 0600);
 }
 
 TEMPLATE_TEST_CASE("a lock is one's own, or shared, and ends with its holder", "[filesystem]", OnDisk,

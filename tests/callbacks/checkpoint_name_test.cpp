@@ -28,5 +28,6 @@ TEST_CASE("names that lead elsewhere or cannot be filled in are refused", "[chec
     CAPTURE(filename);
     CHECK_THROWS_AS(check_name_template(filename), ConfigError);
   }
+  CHECK_THROWS_AS(check_name_template("{" + std::string(200'000, 'a') + "}"), ConfigError);
   check_name_template("{val/acc:.2f}-{epoch}");
 }

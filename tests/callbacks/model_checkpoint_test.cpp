@@ -1,5 +1,6 @@
 #include "cxtrain/callbacks/model_checkpoint.h"
 
+#include <unistd.h>
 #include <filesystem>
 
 #include "cxtrain/base/error.h"
@@ -7,6 +8,7 @@
 #include "support/catch.h"
 #include "support/faulty_filesystem.h"
 #include "support/setting.h"
+#include "support/skip.h"
 
 /// When checkpoints are written, and which ones stay.
 namespace cxtrain {
@@ -138,6 +140,84 @@ TEST_CASE("a training goes on from where the callback of the configuration write
     setting.fit(model, setting.data);
   }
   CHECK(setting.names(folder) == Names{"epoch=2-step=12.ckpt"});  // and not the first training's, too
+}
+
+/// Loads a state into a ModelCheckpoint as soon as there is a run, and keeps what that one remembers of it.
+class Remembering : public Callback {
+ public:
+  Remembering(const std::string& folder, StateDict state, StateDict& kept)
+      : callback_({.dirpath = folder}), state_(std::move(state)), kept_(kept) {}
+  void setup(RunView& run, std::string_view stage) override {
+    callback_.setup(run, stage);
+    if (stage != "fit") return;
+    callback_.on_load_checkpoint(state_);
+    callback_.on_save_checkpoint(kept_);
+  }
+
+ private:
+  ModelCheckpoint callback_;
+  StateDict state_;
+  StateDict& kept_;
+};
+
+TEST_CASE("a checkpoint that remembers other folders as checkpoints has none of them deleted",
+          "[checkpoint]") {
+  CheckpointSetting setting;
+  const std::string own = setting.dir.path() + "/home/ckpts";
+  std::filesystem::create_directories(own);
+  StateDict state;
+  state.set("triggered_at_step", std::int64_t{-1});
+  StateDict& best = state.make_section("best_k_models");
+  for (const char* path : {"/..", "/.", "", "/x", "/../.bashrc", "/real.ckpt"}) best.set(own + path, 0.0);
+  state.set("best_model_path", own + "/..");
+  state.set("last_model_path", setting.dir.path() + "/home");
+  StateDict kept;
+  setting.options.trainer.fast_dev_run = 1;
+  Scored model;
+  std::vector<std::unique_ptr<Callback>> callbacks;
+  callbacks.push_back(std::make_unique<Remembering>(own, state, kept));
+  setting.fit(model, setting.data, std::move(callbacks));
+  CHECK(kept.text("best_model_path").empty());
+  CHECK(kept.text("last_model_path").empty());
+  const auto& remembered = kept.section("best_k_models").values();
+  CHECK(remembered.size() == 1);
+  CHECK(remembered.contains(own + "/real.ckpt"));
+}
+
+TEST_CASE("a run that was copied goes on in the copy", "[checkpoint]") {
+  CheckpointSetting setting;
+  setting.options.trainer.max_epochs = 1;
+  Scored model;
+  setting.fit(model, setting.data);
+  const std::string logs = setting.dir.path() + "/cxtrain_logs";
+  std::filesystem::copy(logs + "/version_0", logs + "/version_7", std::filesystem::copy_options::recursive);
+  setting.options.trainer.max_epochs = 2;
+  setting.options.ckpt_path = "last";
+  Scored again;
+  setting.fit(again, setting.data);
+  CHECK(setting.names(logs + "/version_0/checkpoints") == Names{"epoch=0-step=4.ckpt"});
+  // What the original remembers as its own is not deleted, not even in the copy.
+  CHECK(setting.names(logs + "/version_7/checkpoints") ==
+        Names{"epoch=0-step=4.ckpt", "epoch=1-step=8.ckpt"});
+}
+
+TEST_CASE("runs of other users are passed over unless they are named", "[checkpoint]") {
+  if (geteuid() != 0) return test::skip("only root can give a folder to another user");
+  CheckpointSetting setting;
+  setting.options.trainer.max_epochs = 1;
+  Scored model;
+  setting.fit(model, setting.data);
+  const std::string logs = setting.dir.path() + "/cxtrain_logs", theirs = logs + "/version_7";
+  std::filesystem::copy(logs + "/version_0", theirs, std::filesystem::copy_options::recursive);
+  REQUIRE(chown(theirs.c_str(), 54321, 54321) == 0);
+  setting.options.trainer.max_epochs = 2;
+  const bool named = GENERATE(false, true);
+  setting.options.ckpt_path = named ? theirs : "auto";
+  Scored again;
+  setting.fit(again, setting.data);
+  const Names before{"epoch=0-step=4.ckpt"};
+  CHECK((setting.names(logs + "/version_0/checkpoints") == before) == named);
+  CHECK((setting.names(theirs + "/checkpoints") == before) != named);
 }
 
 TEST_CASE("a checkpoint's arguments that contradict each other are refused", "[checkpoint]") {

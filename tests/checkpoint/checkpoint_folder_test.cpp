@@ -1,13 +1,17 @@
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 
+#include <filesystem>
 #include <random>
 
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "support/catch.h"
 #include "support/every_fault.h"
+#include "support/temp_dir.h"
 
 using namespace cxtrain;
+using test::contains;
 using test::FaultyFilesystem;
+using test::TempDir;
 
 namespace {
 
@@ -59,6 +63,46 @@ void shorten(Filesystem& files, const std::string& path, std::size_t size) {
 }
 
 }  // namespace
+
+TEST_CASE("a link in a checkpoint's place is removed, and what it leads to stays", "[checkpoint]") {
+  const TempDir dir;
+  RealFilesystem files;
+  const std::string path = dir.file("checkpoints/epoch=0-step=9.ckpt");
+  const std::string suffix = GENERATE(as<std::string>{}, "", kPartSuffix, kOldSuffix);
+  // As after `mv x.ckpt archive/; ln -s archive/x.ckpt`.
+  save(files, dir.file("archive/first.ckpt"), 9, kOld);
+  dir.write("archive/first.ckpt/my-notes.txt", "mine");
+  std::filesystem::create_directory(dir.file("checkpoints"));
+  std::filesystem::create_symlink("../archive/first.ckpt", path + suffix);
+  save(files, path, 10, kNew);
+  CHECK_FALSE(files.own_status(path)->is_link);
+  CHECK(read_manifest(files, path).global_step == 10);
+  remove_checkpoint(files, path);
+  CHECK(files.list(dir.file("checkpoints")).empty());
+  CHECK(files.list(dir.file("archive/first.ckpt")).size() == 4);
+}
+
+TEST_CASE("what is not a checkpoint's stays in its folder", "[checkpoint]") {
+  FaultyFilesystem files;
+  save(files, kPath, 9, kOld);
+  write_atomically(files, kPath + "/my-notes.txt", "mine");
+  CHECK_THROWS_AS(remove_checkpoint(files, kPath), FileError);
+  CHECK(files.list(kPath) == std::vector<std::string>{"my-notes.txt"});
+}
+
+TEST_CASE("a manifest of a size that none has is damaged", "[checkpoint]") {
+  const TempDir dir;
+  RealFilesystem files;
+  const std::string folder = dir.file("checkpoints");
+  save(files, folder + "/good.ckpt", 9, kOld);
+  std::filesystem::create_directory(folder + "/large.ckpt");
+  dir.write("checkpoints/large.ckpt/manifest.json", "{");
+  std::filesystem::resize_file(folder + "/large.ckpt/manifest.json", std::uintmax_t{1} << 40);  // sparse
+  std::vector<std::string> damaged;
+  CHECK(find_checkpoints(files, folder, damaged).size() == 1);
+  REQUIRE(damaged.size() == 1);
+  CHECK_THAT(damaged[0], contains("File too large"));
+}
 
 TEST_CASE("a crash while a checkpoint is saved leaves the old one or the new one", "[checkpoint]") {
   SECTION("of another name") {

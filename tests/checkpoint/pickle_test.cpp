@@ -112,6 +112,13 @@ TEST_CASE("a pickle that contains itself is read") {
   CHECK(&pickle[pickle.root().items.at(0)] == &pickle.root());
 }
 
+TEST_CASE("a pickle's values take memory in proportion to its bytes") {
+  const std::string many(100'000, 'N');
+  CHECK_NOTHROW(Pickle("(" + many + "t."));  // one value, however often
+  CHECK_THROWS_WITH(Pickle("(" + std::string(100'000, ']') + "t."),
+                    test::contains("its pickle has more than"));
+}
+
 TEST_CASE("pickles that are none are refused") {
   using std::string_literals::operator""s;
   const std::vector<std::pair<std::string, std::string>> rows{

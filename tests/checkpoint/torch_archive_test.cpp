@@ -164,6 +164,47 @@ TEST_CASE("pickled tensors that do not lie in their storage are refused") {
   CHECK_THAT(refusal({.elements = 0, .shape = {}, .strides = {}}), contains(room));
 }
 
+TEST_CASE("an archive that would fill the memory is refused before anything is unpacked") {
+  FaultyFilesystem files;
+  const std::string record = GENERATE("version", ".data/serialization_id", "code/x.py");
+  std::string bytes = pickled::archive({{"data.pkl", pickled::program("}")}, {"byteorder", "little"}});
+  // The archive's directory says of one of its records that it is packed and has 1 GB.
+  const std::string entry = "PK\x01\x02";
+  std::string added = entry + std::string(42, '\0') + record;
+  added[10] = 8;
+  added.replace(24, 4, pickled::little_endian(1'000'000'000, 4));
+  added.replace(28, 2, pickled::little_endian(record.size(), 2));
+  bytes.insert(bytes.find(entry), added);
+  // The directory is longer then, and what stands behind the directory lies further back.
+  const auto add = [&](std::size_t at, int size) {
+    std::uint64_t value = 0;
+    for (int i = size; i-- > 0;)
+      value = value << 8U | static_cast<unsigned char>(bytes[at + static_cast<std::size_t>(i)]);
+    bytes.replace(at, static_cast<std::size_t>(size), pickled::little_endian(value + added.size(), size));
+  };
+  add(bytes.rfind("PK\x05\x06") + 12, 4);
+  add(bytes.rfind("PK\x06\x06") + 40, 8);
+  add(bytes.rfind("PK\x06\x07") + 8, 8);
+  put_file(files, "/w", bytes);
+  CHECK_THROWS_WITH(open_weights(files, "/w"),
+                    contains("'" + record + "' would have more bytes than the file"));
+}
+
+TEST_CASE("an archive that is cut short says so, in words of our own") {
+  FaultyFilesystem files;
+  const std::string whole = pickled::archive({{"data.pkl", pickled::program("}")}, {"byteorder", "little"}});
+  for (const std::size_t size : {whole.size() / 2, whole.size() - 10}) {
+    put_file(files, "/w", whole.substr(0, size));
+    try {
+      open_weights(files, "/w");
+      FAIL("it was read");
+    } catch (const CheckpointError& error) {
+      CHECK_THAT(error.what(),
+                 contains("cut short") && !contains("miniz") && !contains("PytorchStreamReader"));
+    }
+  }
+}
+
 TEST_CASE("archives without weights are refused with what they have") {
   CHECK_THAT(refusal_of_pickled(pickled::dict({{"epoch", "K\x01"}, {"loops", "}"}})),
              contains("it has no tensors at its top, nor under state_dict, model_state_dict or model (it has "

@@ -8,6 +8,7 @@
 
 #include "checkpoint/weights_support.h"
 #include "cxtrain/checkpoint/weights.h"
+#include "cxtrain/cli/checkpoint_place.h"
 #include "support/catch.h"
 
 namespace cxtrain::test {
@@ -82,6 +83,17 @@ TEST_CASE("checkpoint export converts there and back") {
   CHECK(ask(files, {"diff", "/s", "/a"}).status == 0);
 }
 
+TEST_CASE("checkpoint inspect shows nothing that steers a terminal") {
+  FaultyFilesystem files;
+  files.make_directory("/c.ckpt");
+  Manifest manifest;
+  manifest.model = "digits\x1b]0;title\a";
+  write_atomically(files, "/c.ckpt/manifest.json", to_text(manifest));
+  std::ostringstream out;
+  print_place(*manifest_of(files, "/c.ckpt"), out);
+  CHECK_THAT(out.str(), contains("model digits?]0;title?"));
+}
+
 TEST_CASE("checkpoint's command line is checked") {
   FaultyFilesystem files;
   put_weights(files);
@@ -104,7 +116,7 @@ TEST_CASE("checkpoint's command line is checked") {
   refused({"export", "/a"}, "does not say what to write (add --safetensors FILE or --torch FILE)");
   refused({"export", "/a", "--torch"}, "--torch: a value is missing (write --torch FILE)");
   refused({"export", "/a", "--torch="}, "--torch: a value is missing");
-  refused({"export", "/a", "--torch", "/no/folder"}, "cannot open '/no/folder.part.");
+  refused({"export", "/a", "--torch", "/no/folder"}, "cannot write '/no/folder'");
   refused({"inspect", "/none"}, "there is no file or folder '/none'");
   CHECK_THAT(ask(files, {"--help"}).text, contains("inspect PATH [--json]"));
 }

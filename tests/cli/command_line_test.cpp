@@ -1,8 +1,12 @@
 #include "cxtrain/cli/command_line.h"
 
+#include <unistd.h>
+
 #include <map>
 #include <sstream>
 #include "support/catch.h"
+#include "support/skip.h"
+#include "support/temp_dir.h"
 
 #include "cxtrain/base/error.h"
 
@@ -320,6 +324,20 @@ TEST_CASE("a file that cannot be read says why", "[cli]") {
   const auto problems = read_command_line(std::vector{"--config", "/dev/zero"}, read_text_file).problems;
   REQUIRE(problems.size() == 1);
   CHECK(problems[0].message == "cannot read '/dev/zero': it is a device; name a regular file");
+}
+
+TEST_CASE("another user's file names no plugins", "[cli]") {
+  if (geteuid() != 0) return test::skip("only root can give a file to another user");
+  const test::TempDir dir;
+  const std::string file = dir.write("c.yaml", "plugin: [/x/evil.so]\nseed: 3\n");
+  const auto read = [&] { return read_command_line(std::vector{"--config", file.c_str()}, read_text_file); };
+  CHECK(read().problems.empty());
+  REQUIRE(chown(file.c_str(), 54321, 54321) == 0);
+  const auto problems = read().problems;
+  REQUIRE(problems.size() == 1);
+  CHECK_THAT(problems[0].message, test::contains("the file belongs to another user, and a plugin is code"));
+  dir.write("c.yaml", "seed: 3\n");
+  CHECK(read().problems.empty());
 }
 
 TEST_CASE("very many wrong keys are answered at once", "[cli]") {

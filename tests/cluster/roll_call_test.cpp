@@ -1,12 +1,14 @@
 #include "cxtrain/cluster/roll_call.h"
 
 #include <netinet/in.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <thread>
 
 #include "support/catch.h"
+#include "support/skip.h"
 
 namespace cxtrain {
 namespace {
@@ -108,6 +110,37 @@ TEST_CASE("nodes ask each other over the network, and only those of the same job
   CHECK(answers[0].state.rank == 4);
   CHECK(answers[1].presence == Presence::silent);
   CHECK(answers[2].presence == Presence::silent);
+}
+
+TEST_CASE("what processes of other users send is dropped") {
+  if (geteuid() != 0) return test::skip("only root can start a process of another user");
+  const LaunchEnvironment here = place(0, 2), there = place(1, 2);
+  RollCall me = roll_call_of_ranks(here);
+  const pid_t stranger = fork();
+  if (stranger == 0) {
+    if (setuid(54321) != 0) _exit(1);
+    RollCall other = roll_call_of_ranks(there);
+    const auto answers =
+        other.ask({.rank = 1, .waiting = true, .late = true}, std::chrono::milliseconds(300));
+    _exit(answers.size() == 1 && answers[0].presence == Presence::silent ? 0 : 2);
+  }
+  int status = -1;
+  for (int i = 0; i < 200 && waitpid(stranger, &status, WNOHANG) == 0; ++i) {
+    me.answer({.rank = 0});
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(me.questions() == 0);
+  CHECK_FALSE(me.reporter());
+}
+
+TEST_CASE("a flood of questions is answered piece by piece") {
+  RollCall me = roll_call_of_ranks(place(0, 2)), other = roll_call_of_ranks(place(1, 2));
+  for (int i = 0; i < 100; ++i) other.ask({.rank = 1}, std::chrono::milliseconds(0));
+  me.answer({.rank = 0});
+  CHECK(me.questions() <= 64);
+  CHECK(me.questions() > 0);
 }
 
 TEST_CASE("without a place on the node nobody is asked") {

@@ -182,12 +182,17 @@ TEST_CASE("a text is split nine to one without overlap", "[dataset]") {
 
 TEST_CASE("data files are looked for in the stated order", "[dataset]") {
   const TempDir dir;
-  const auto places = data_folders("/a/b/c/bin/program", "/mine");
-  CHECK(places == std::vector<std::string>{"/mine", "/a/b/c/bin/.deps/data", "/a/b/c/.deps/data",
-                                           "/a/b/.deps/data", "/a/.deps/data", "/.deps/data",
-                                           "/a/b/c/share/cxtrain/data"});
-  CHECK(data_folders("/a/bin/program", std::nullopt).front() == "/a/bin/.deps/data");
-  CHECK(data_folders("/1/2/3/4/5/6/7/8/p", std::nullopt)[5] == "/1/2/3/.deps/data");
+  CHECK(data_folders("/a/b/bin/program", "/mine") ==
+        std::vector<std::string>{"/mine", "/a/b/share/cxtrain/data"});
+  // Of a checkout, which has a CMakeLists.txt; not of every folder above, which may be anybody's.
+  std::filesystem::create_directories(dir.file("checkout/build/release/bin"));
+  const std::string program = dir.file("checkout/build/release/bin/program");
+  CHECK(data_folders(program, std::nullopt) ==
+        std::vector<std::string>{dir.file("checkout/build/release/share/cxtrain/data")});
+  dir.write("checkout/CMakeLists.txt", "");
+  CHECK(data_folders(program, std::nullopt) ==
+        std::vector<std::string>{dir.file("checkout/build/release/share/cxtrain/data"),
+                                 dir.file("checkout/.deps/data")});
 
   std::filesystem::create_directory(dir.file("second"));
   const std::vector<std::string> two{dir.file("first"), dir.file("second")};

@@ -43,6 +43,55 @@ std::string libtorch_of(const std::string& build) {
   return {};
 }
 
+/// Programs of these names that stand first in PATH: srun runs a command here, sbcast copies.
+std::string stand_ins_for_slurm(const TempDir& dir) {
+  std::filesystem::create_directory(dir.file("bin"));
+  dir.write("bin/srun", "#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\necho \"$*\" >> " +
+                            dir.file("steps") + "\nexec \"$@\"\n");
+  dir.write("bin/sbcast", "#!/bin/bash\nexec cp \"$2\" \"$3\"\n");
+  for (const char* name : {"bin/srun", "bin/sbcast"})
+    std::filesystem::permissions(dir.file(name), std::filesystem::perms::owner_all);
+  return "PATH=" + dir.file("bin") + ":$PATH SLURM_JOB_ID=4712 SLURM_JOB_NUM_NODES=1 ";
+}
+
+TEST_CASE("a bundle is unpacked in a folder that nobody else can have made, and that nobody else can enter") {
+  const TempDir dir;
+  std::filesystem::create_directories(dir.file("bundle"));
+  std::filesystem::create_directories(dir.file("node"));
+  dir.write("bundle/run.sh", "#!/bin/bash\nstat -c '%a %n' \"$(dirname \"$0\")\"\n");
+  std::filesystem::permissions(dir.file("bundle/run.sh"), std::filesystem::perms::owner_all);
+  const std::string job = "cd " + dir.path() + " && tar -czf b.tar.gz bundle && " + stand_ins_for_slurm(dir) +
+                          "CXTRAIN_BUNDLE=b.tar.gz CXTRAIN_NODE_DIR=" + dir.file("node") +
+                          " bash " CXTRAIN_SOURCE_DIR "/slurm/bundle.sbatch";
+  const ProgramResult first = run_command(job), second = run_command(job);
+  for (const ProgramResult& run : {first, second}) {
+    CAPTURE(run.output);
+    CHECK(run.status == 0);
+    CHECK(run.output.starts_with("700 " + dir.file("node/cxtrain-4712-")));
+  }
+  CHECK(first.output != second.output);
+  CHECK(std::filesystem::is_empty(dir.file("node")));
+  // Where the folder cannot be made, nothing is started.
+  dir.write("bin/mkdir", "#!/bin/bash\nexit 1\n");
+  std::filesystem::permissions(dir.file("bin/mkdir"), std::filesystem::perms::owner_all);
+  std::filesystem::remove(dir.file("steps"));
+  CHECK(run_command(job).status != 0);
+  CHECK(slurp(dir.file("steps")).find("run.sh") == std::string::npos);
+}
+
+TEST_CASE("a bundle finds no LibTorch in the current folder") {
+  const TempDir dir;
+  std::filesystem::create_directories(dir.file("torch/lib"));
+  dir.write("torch/lib/libtorch_cpu.so", "");
+  dir.write("torch/__init__.py", "");
+  const ProgramResult run = run_command("cd " + dir.path() +
+                                        " && unset CXTRAIN_LIBTORCH && . " CXTRAIN_SOURCE_DIR
+                                        "/scripts/bundle/env.sh; echo \"found: $CXTRAIN_LIBTORCH\"");
+  CAPTURE(run.output);
+  CHECK(run.output.find(dir.file("torch")) == std::string::npos);
+  CHECK(run.output.find("found: " + dir.path()) == std::string::npos);
+}
+
 TEST_CASE("a program that is installed nowhere comes to the nodes by sbcast, and goes when the job ends",
           "[slurm]") {
   const SlurmCluster cluster;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <random>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/report/file_loggers.h"
 #include "cxtrain/report/metric_loggers.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
@@ -281,6 +282,21 @@ TEST_CASE("loggers that keep nothing, and two of one kind, are resumed as well",
   CHECK(first == 3);
   CHECK(second == 4);
   CHECK(plain == 1);
+}
+
+TEST_CASE("a state cannot make the TensorBoard logger write files of other names", "[loggers]") {
+  FaultyFilesystem files;
+  files.make_directory("/run");
+  files.make_directory("/before");
+  write_atomically(files, "/x", "precious");
+  write_atomically(files, "/before/events.out.tfevents.1", "");
+  TensorBoardLogger logger(files, "/run");
+  for (const char* name : {"../x", "x", "events.out.tfevents./../../x", ""}) {
+    StateDict state;
+    state.set(name, std::int64_t{0});
+    CHECK_THROWS_AS(logger.on_load_checkpoint(state, {files, "/before"}), StateError);
+  }
+  CHECK(read_whole_file(files, "/x") == "precious");
 }
 
 TEST_CASE("only whole records of an events file count", "[loggers]") {

@@ -144,5 +144,21 @@ TEST_CASE("files of a run that are damaged are as if they were not there") {
   CHECK_FALSE(to_json(status).empty());
 }
 
+TEST_CASE("files of a run that are nested or large without an end are as if they were not there") {
+  Folder run;
+  constexpr std::size_t kDeep = 200'000;
+  const std::string nested = std::string(kDeep, '[') + std::string(kDeep, ']');
+  std::string objects;
+  for (std::size_t i = 0; i < kDeep; ++i) objects += R"({"a":)";
+  run.write("run.lock", R"({"host":)" + std::string(20'000, '[') + std::string(20'000, ']') + "}");
+  run.write("run.json", R"({"status":)" + nested + "}");
+  run.write("progress.json", R"({"metrics":{"a":)" + objects + "1" + std::string(kDeep, '}') + "}}");
+  CHECK(run.status().state == State::died);
+  run.write("run.lock", R"({"host":")" + std::string(10'000, 'x') + "\"}");
+  CHECK(run.status().holder.size() < 1000);
+  run.write("run.lock", R"({"host":")" + std::string(10'000'000, 'x') + "\"}");
+  CHECK(run.status().holder.empty());
+}
+
 }  // namespace
 }  // namespace cxtrain::test

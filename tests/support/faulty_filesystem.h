@@ -29,6 +29,9 @@ class FaultyFilesystem : public Filesystem, public PlannedFaults {
   /// A write that goes beyond it adds what there is room for, and fails with ENOSPC.
   void set_capacity(std::uint64_t bytes) { capacity_ = bytes; }
 
+  /// Root owns everything else.
+  void set_owner(const std::string& path, std::uint32_t user) { owners_[path] = user; }
+
   /// What the disk may hold after a crash at this moment, as CachedDisk::after_crash says. No faults are
   /// left.
   FaultyFilesystem after_crash(std::uint64_t seed) const { return FaultyFilesystem(*this, seed); }
@@ -88,7 +91,8 @@ class FaultyFilesystem : public Filesystem, public PlannedFaults {
     const auto lock = locked();
     enter(Call::remove, "remove", path);
     const auto node = disk_.require(path, "remove");
-    if (!node->children.empty() && links_.erase(path) == 0) throw FileError("remove", path, ENOTEMPTY);
+    const bool is_link = links_.erase(path) > 0;
+    if (!is_link && !node->children.empty()) throw FileError("remove", path, ENOTEMPTY);
     disk_.change({{disk_.place_of(path, "remove"), nullptr}});
   }
 
@@ -133,10 +137,20 @@ class FaultyFilesystem : public Filesystem, public PlannedFaults {
     enter(Call::status, "look at", path);
     try {
       const auto node = disk_.require(path, "look at");
-      return Status{node->is_directory, node->content.size()};
+      return Status{.is_directory = node->is_directory,
+                    .size = node->content.size(),
+                    .is_file = !node->is_directory,
+                    .owner = owner_of(path)};
     } catch (const FileError&) {
       return std::nullopt;
     }
+  }
+
+  std::optional<Status> own_status(const std::string& path) override {
+    const auto lock = locked();
+    if (!links_.contains(path)) return status(path);
+    enter(Call::status, "look at", path);
+    return Status{.is_link = true, .owner = owner_of(path)};
   }
 
   std::uint64_t free_bytes(const std::string& path) override {
@@ -152,6 +166,11 @@ class FaultyFilesystem : public Filesystem, public PlannedFaults {
 
   FaultyFilesystem(const FaultyFilesystem& before, std::uint64_t seed)
       : disk_(before.disk_.after_crash(seed)), capacity_(before.capacity_), links_(before.links_) {}
+
+  std::uint32_t owner_of(const std::string& path) const {
+    const auto owner = owners_.find(path);
+    return owner == owners_.end() ? 0 : owner->second;
+  }
 
   std::unique_lock<std::recursive_mutex> locked() const { return std::unique_lock(mutex_); }
   std::uint64_t room() const { return capacity_ - std::min(capacity_, disk_.used()); }
@@ -280,8 +299,9 @@ class FaultyFilesystem : public Filesystem, public PlannedFaults {
 
   CachedDisk disk_;
   std::uint64_t capacity_ = std::numeric_limits<std::uint64_t>::max();
-  std::set<std::string> links_;       ///< paths
-  std::map<std::string, int> locks_;  ///< by path: how many hold it, or kExclusive
+  std::set<std::string> links_;                  ///< paths
+  std::map<std::string, int> locks_;             ///< by path: how many hold it, or kExclusive
+  std::map<std::string, std::uint32_t> owners_;  ///< by path
   mutable std::recursive_mutex mutex_;
 };
 

@@ -188,6 +188,20 @@ TEST_CASE("a folder that cannot be looked at costs the requests, and one warning
   CHECK(files.calls() == 1);
 }
 
+TEST_CASE("a request that cannot be deleted costs that request alone", "[requests]") {
+  HandClock clock;
+  const auto ask = [](RunView& run) {
+    if (run.global_step() != 50) return;
+    std::filesystem::create_directories(run.log_dir() + "/save-now/full");
+    std::ofstream(run.log_dir() + "/stop-now") << "please";
+  };
+  auto callbacks = callbacks_of(std::make_unique<FileRequests>(real_filesystem(), clock),
+                                std::make_unique<TicksClock>(clock, 3, ask));
+  const Requested run = fit_with(std::move(callbacks));
+  CHECK(run.summary.global_step > 50);
+  CHECK(run.summary.global_step < 60);
+}
+
 TEST_CASE("max_time saves once and stops", "[requests]") {
   auto callbacks = callbacks_of(std::make_unique<Timer>(0.0));
   const Requested run = fit_with(std::move(callbacks));

@@ -66,6 +66,46 @@ std::string shortened(const std::string& text, std::size_t most) {
   return text.substr(0, begin) + gap + text.substr(text.size() - (kept - begin));
 }
 
+namespace {
+
+/// How many bytes the character at the begin of `text` has; 0: it is no UTF-8.
+std::size_t bytes_of_character(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const std::size_t bytes = first < 0x80   ? 1
+                            : first < 0xc2 ? 0
+                            : first < 0xe0 ? 2
+                            : first < 0xf0 ? 3
+                            : first < 0xf5 ? 4
+                                           : 0;
+  if (bytes > text.size()) return 0;
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
+  }
+  return bytes;
+}
+
+/// U+0000 to U+001F, U+007F, and U+0080 to U+009F, which are two bytes.
+bool is_control(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (character.size() == 1) return (first < 0x20 && first != '\n' && first != '\t') || first == 0x7f;
+  return first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t bytes = bytes_of_character(text);
+    if (bytes == 0 || is_control(text.substr(0, bytes)))
+      result += '?';
+    else
+      result += text.substr(0, bytes);
+    text.remove_prefix(bytes == 0 ? 1 : bytes);
+  }
+  return result;
+}
+
 std::vector<Problem> first_of(const std::vector<Problem>& problems) {
   std::vector<Problem> told;
   std::size_t bytes = 0;

@@ -39,7 +39,9 @@ FileDescriptor open_regular_file(const std::string& path) {
 
 std::string read_small_file(const std::string& path, std::size_t most) {
   const FileDescriptor file = open_regular_file(path);
-  std::string content(most + 1, '\0');
+  struct stat info {};
+  const std::size_t expected = fstat(file.get(), &info) == 0 ? static_cast<std::size_t>(info.st_size) : most;
+  std::string content(std::min(most, expected) + 1, '\0');  // a byte more shows that the file is longer
   std::size_t size = 0;
   while (size < content.size()) {
     const ssize_t got = read(file.get(), content.data() + size, content.size() - size);
@@ -48,7 +50,7 @@ std::string read_small_file(const std::string& path, std::size_t most) {
     if (got == 0) break;
     size += static_cast<std::size_t>(got);
   }
-  if (size > most)
+  if (size == content.size())
     refuse(path, "it has more than " + std::to_string(most >> 10) + " KiB", "check which file it is");
   content.resize(size);
   return content;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <random>
 
 #include "cxtrain/base/file_descriptor.h"
 
@@ -34,6 +35,10 @@ const char* cure(int reason) {
       return "its disk or file server has a fault: look at the system's log, and try another disk";
     case ENOENT:
       return "check the folder, and whether something has deleted it";
+    case ELOOP:
+      return "a symbolic link is not followed here: name the file that the link leads to, or remove the link";
+    case EOPNOTSUPP:
+      return "only a file can be written here, not a device, a pipe or a socket: name another path";
     default:
       return "check the folder, its permissions and the space on its disk";
   }
@@ -51,9 +56,9 @@ void check(bool success, const char* operation, const std::string& path) {
   if (!success) throw FileError(operation, path, errno);
 }
 
-FileDescriptor open_file(const char* operation, const std::string& path, int flags) {
+FileDescriptor open_file(const char* operation, const std::string& path, int flags, mode_t mode = 0666) {
   FileDescriptor file(
-      uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, 0666); }));
+      uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, mode); }));
   check(static_cast<bool>(file), operation, path);
   return file;
 }
@@ -64,10 +69,26 @@ struct stat status_of(const FileDescriptor& file, const std::string& path) {
   return status;
 }
 
+/// A file or a device such as /dev/null. A pipe that nobody reads is not waited for.
+FileDescriptor open_to_write(const std::string& path, int flags) {
+  FileDescriptor file(uninterrupted([&] {
+    return ::open(path.c_str(),
+                  flags | O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY,
+                  0666);
+  }));
+  if (!file && errno == ENXIO) errno = EOPNOTSUPP;
+  check(static_cast<bool>(file), "open", path);
+  const mode_t mode = status_of(file, path).st_mode;
+  if (!S_ISREG(mode) && !S_ISCHR(mode)) throw FileError("open", path, EOPNOTSUPP);
+  const int status = fcntl(file.get(), F_GETFL);
+  check(status >= 0 && fcntl(file.get(), F_SETFL, status & ~O_NONBLOCK) == 0, "open", path);
+  return file;
+}
+
 class DescriptorWriter final : public WritableFile {
  public:
   DescriptorWriter(std::string path, int flags)
-      : path_(std::move(path)), file_(open_file("open", path_, flags | O_WRONLY | O_CREAT | O_APPEND)) {}
+      : path_(std::move(path)), file_(open_to_write(path_, flags)) {}
 
   void write(std::string_view bytes) override {
     const bool is_large = bytes.size() >= kLarge;
@@ -187,27 +208,65 @@ FileError::FileError(const std::string& operation, const std::string& path, int 
       path_(path),
       reason_(reason, std::generic_category()) {}
 
-void write_atomically(Filesystem& files, const std::string& path, std::string_view content) {
-  const std::string part = path + ".part." + std::to_string(getpid());
+namespace {
+
+/// A name beside `path` that nobody can guess, and so have taken before.
+std::string name_of_part(const std::string& path) {
+  std::random_device random;
+  return path + ".part." + std::to_string(getpid()) + "." + std::to_string(random()) +
+         std::to_string(random());
+}
+
+void require_replaceable(Filesystem& files, const std::string& path) {
+  const std::optional<Filesystem::Status> old = files.own_status(path);
+  if (!old || old->is_file) return;
+  throw FileError("write", path, old->is_link ? ELOOP : old->is_directory ? EISDIR : EOPNOTSUPP);
+}
+
+/// `sync`: waits until the content is on the disk.
+void write_part_and_rename(Filesystem& files, const std::string& path, bool sync,
+                           const std::function<void(WritableFile&)>& write) {
+  const std::string part = name_of_part(path);
   try {
+    require_replaceable(files, path);
     const std::unique_ptr<WritableFile> file = files.create(part);
-    file->write(content);
-    file->sync();
+    write(*file);
+    if (sync) file->sync();
     file->close();
     files.rename(part, path);
-  } catch (const FileError& error) {
+  } catch (const Error& error) {
     try {
       files.remove(part);
     } catch (const FileError&) {
       // It could not be created, or a disk that fails cannot be tidied up.
     }
-    throw FileError("write", path, error.reason().value());
+    // `write` may also read other files.
+    const auto* failed = dynamic_cast<const FileError*>(&error);
+    const bool of_this = failed != nullptr && (failed->path() == part || failed->path() == path);
+    if (of_this) throw FileError("write", path, failed->reason().value());
+    throw;
   }
+}
+
+}  // namespace
+
+void replace_file(Filesystem& files, const std::string& path,
+                  const std::function<void(WritableFile&)>& write) {
+  write_part_and_rename(files, path, /*sync=*/true, write);
   files.sync_directory(parent_directory(path));
 }
 
-std::string read_whole_file(Filesystem& files, const std::string& path) {
+void write_atomically(Filesystem& files, const std::string& path, std::string_view content) {
+  replace_file(files, path, [content](WritableFile& file) { file.write(content); });
+}
+
+void write_at_once(Filesystem& files, const std::string& path, std::string_view content) {
+  write_part_and_rename(files, path, /*sync=*/false, [content](WritableFile& file) { file.write(content); });
+}
+
+std::string read_whole_file(Filesystem& files, const std::string& path, std::uint64_t most) {
   const std::unique_ptr<ReadableFile> file = files.open(path);
+  if (file->size() > most) throw FileError("read", path, EFBIG);
   std::string content(file->size(), '\0');
   content.resize(file->read(0, content));
   return content;
@@ -226,6 +285,13 @@ void make_directories(Filesystem& files, const std::string& path) {
   } else if (!is_directory()) {
     throw FileError("create the folder", path, ENOTDIR);
   }
+}
+
+bool belongs_to_this_user(Filesystem& files, const std::string& path) {
+  const auto is_own = [](const std::optional<Filesystem::Status>& status) {
+    return status && (status->owner == 0 || status->owner == geteuid());
+  };
+  return is_own(files.own_status(path)) && is_own(files.status(path));
 }
 
 std::string parent_directory(const std::string& path) {
@@ -250,8 +316,7 @@ void RealFilesystem::rename(const std::string& from, const std::string& to) {
 }
 
 void RealFilesystem::link(const std::string& name, const std::string& path) {
-  const std::string part = path + ".part." + std::to_string(getpid());
-  static_cast<void>(unlink(part.c_str()));  // of an earlier process of this number
+  const std::string part = name_of_part(path);
   check(symlink(name.c_str(), part.c_str()) == 0, "create the link", path);
   if (std::rename(part.c_str(), path.c_str()) == 0) return;
   const int reason = errno;
@@ -291,7 +356,13 @@ void RealFilesystem::sync_directory(const std::string& path) {
 }
 
 std::unique_ptr<FileLock> RealFilesystem::try_lock(const std::string& path, LockKind kind) {
-  FileDescriptor file = open_file("lock", path, O_RDWR | O_CREAT);
+  const mode_t owners_only = 0600;
+  FileDescriptor file = open_file("lock", path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, owners_only);
+  const struct stat found = status_of(file, path);
+  if (!S_ISREG(found.st_mode)) throw FileError("lock", path, EOPNOTSUPP);
+  // Of an earlier version, or somebody's who has made the file before.
+  if ((found.st_mode & 07777) != owners_only && found.st_uid == geteuid())
+    check(fchmod(file.get(), owners_only) == 0, "lock", path);
   const int operation = (kind == LockKind::exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
   if (uninterrupted([&] { return flock(file.get(), operation); }) == 0)
     return std::make_unique<DescriptorLock>(std::move(file));
@@ -300,14 +371,35 @@ std::unique_ptr<FileLock> RealFilesystem::try_lock(const std::string& path, Lock
   throw FileError("lock", path, has_none ? ENOTSUP : errno);
 }
 
-std::optional<Filesystem::Status> RealFilesystem::status(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) == 0) {
-    return Status{S_ISDIR(status.st_mode),
-                  S_ISREG(status.st_mode) ? static_cast<std::uint64_t>(status.st_size) : 0};
+namespace {
+
+/// What `stat` or `lstat` has found; nothing where nothing is.
+std::optional<Filesystem::Status> found_status(int result, const struct stat& found,
+                                               const std::string& path) {
+  if (result != 0) {
+    check(errno == ENOENT || errno == ENOTDIR, "look at", path);
+    return std::nullopt;
   }
-  check(errno == ENOENT || errno == ENOTDIR, "look at", path);
-  return std::nullopt;
+  const bool is_file = S_ISREG(found.st_mode);
+  return Filesystem::Status{.is_directory = S_ISDIR(found.st_mode),
+                            .size = is_file ? static_cast<std::uint64_t>(found.st_size) : 0,
+                            .is_file = is_file,
+                            .is_link = S_ISLNK(found.st_mode),
+                            .owner = found.st_uid};
+}
+
+}  // namespace
+
+std::optional<Filesystem::Status> RealFilesystem::status(const std::string& path) {
+  struct stat found {};
+  const int result = stat(path.c_str(), &found);
+  return found_status(result, found, path);
+}
+
+std::optional<Filesystem::Status> RealFilesystem::own_status(const std::string& path) {
+  struct stat found {};
+  const int result = lstat(path.c_str(), &found);
+  return found_status(result, found, path);
 }
 
 std::uint64_t RealFilesystem::free_bytes(const std::string& path) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -88,13 +89,17 @@ class Filesystem {
   struct Status {
     bool is_directory = false;
     std::uint64_t size = 0;  ///< of a file, in bytes
+    bool is_file = false;    ///< neither a folder, a link, a device, a pipe nor a socket
+    bool is_link = false;    ///< only `own_status` tells links from what they lead to
+    std::uint32_t owner = 0;
   };
 
   virtual ~Filesystem() = default;
 
-  /// A new file; one that exists is emptied.
+  /// A new file; one that exists is emptied. Fails where `path` is a symbolic link (ELOOP), a pipe or a
+  /// socket (EOPNOTSUPP): somebody else may have put it there.
   virtual std::unique_ptr<WritableFile> create(const std::string& path) = 0;
-  /// A file that goes on where it ends, or a new one.
+  /// A file that goes on where it ends, or a new one. Fails like `create`.
   virtual std::unique_ptr<WritableFile> append_to(const std::string& path) = 0;
   virtual std::unique_ptr<ReadableFile> open(const std::string& path) = 0;
 
@@ -118,26 +123,44 @@ class Filesystem {
 
   /// A lock on the file `path`, which is made where it is missing and must not be renamed or removed by those
   /// who use it so; null where somebody else's lock, on any node that sees the file, is in the way. Waits for
-  /// nobody. Where the file system has no locks, the error's reason is ENOTSUP.
+  /// nobody. Only the file's owner may open it: whoever can open a file can lock it. Symbolic links are not
+  /// followed (ELOOP). Where the file system has no locks, the error's reason is ENOTSUP.
   virtual std::unique_ptr<FileLock> try_lock(const std::string& path, LockKind kind) = 0;
 
   /// What is there, where a symbolic link leads; nothing where nothing is.
   virtual std::optional<Status> status(const std::string& path) = 0;
+  /// What is there itself: of a symbolic link, the link.
+  virtual std::optional<Status> own_status(const std::string& path) = 0;
   /// The room that is left for this user on the disk that holds `path`, in bytes; quotas may leave less.
   virtual std::uint64_t free_bytes(const std::string& path) = 0;
 };
 
-/// Gives the file at `path` a new content, which is on the disk when this returns. Other processes, and
-/// whoever looks after a crash, see the old content or the new one, never a part. When it throws, the old
-/// content is there; or the new one, if only the last operation has failed, which makes the new one survive a
-/// crash. A crash may leave a file `path`.part.<process> behind.
+/// Gives the file at `path` the content that `write` puts into a new file, which is on the disk when this
+/// returns. Other processes, and whoever looks after a crash, see the old content or the new one, never a
+/// part. When it throws, the old content is there; or the new one, if only the last operation has failed,
+/// which makes the new one survive a crash. A crash may leave a file `path`.part.<process>.<number> behind.
+/// Only a file is replaced: a symbolic link (ELOOP), a device, a pipe or a socket (EOPNOTSUPP) stays.
+void replace_file(Filesystem& files, const std::string& path,
+                  const std::function<void(WritableFile&)>& write);
+
+/// The same with a content that is ready.
 void write_atomically(Filesystem& files, const std::string& path, std::string_view content);
 
-/// The whole of a file.
-std::string read_whole_file(Filesystem& files, const std::string& path);
+/// The same without waiting for the disk: a crash of the machine may cost the content, so `path` must be
+/// something that nobody needs after a crash.
+void write_at_once(Filesystem& files, const std::string& path, std::string_view content);
+
+/// The whole of a file. Throws (EFBIG) where the file has more than `most` bytes: what lies in a folder is
+/// not trusted, and a sparse file takes no room on the disk. 1 GiB is more than any file has that is read so.
+std::string read_whole_file(Filesystem& files, const std::string& path,
+                            std::uint64_t most = std::uint64_t{1} << 30);
 
 /// Creates a folder and those that it lies in, as far as they are missing, so that a crash leaves them there.
 void make_directories(Filesystem& files, const std::string& path);
+
+/// Whether `path`, and what it leads to where it is a symbolic link, belongs to this process's user or to
+/// root. What others have put into a shared folder is not taken for one's own.
+bool belongs_to_this_user(Filesystem& files, const std::string& path);
 
 /// The folder that `path` lies in: "." for a mere name.
 std::string parent_directory(const std::string& path);
@@ -156,6 +179,7 @@ class RealFilesystem final : public Filesystem {
   void sync_directory(const std::string& path) override;
   std::unique_ptr<FileLock> try_lock(const std::string& path, LockKind kind) override;
   std::optional<Status> status(const std::string& path) override;
+  std::optional<Status> own_status(const std::string& path) override;
   std::uint64_t free_bytes(const std::string& path) override;
 };
 

@@ -89,7 +89,7 @@ Log::Log(int rank, bool quiet) : rank_(rank), sinks_(std::make_unique<Sinks>()) 
     static const bool terminal = isatty(STDERR_FILENO) != 0;
     if (terminal) out << "\r\033[K";
     if (severity && *severity != Severity::info) out << *severity << ": ";
-    out << record[expr::smessage];
+    if (const auto message = record[expr::smessage]) out << printable(*message);
   });
   logging::core::get()->add_sink(console);
   sinks_->console = console;

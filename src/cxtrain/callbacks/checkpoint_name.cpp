@@ -60,6 +60,11 @@ std::string checkpoint_name(const std::string& filename, const std::map<std::str
 }
 
 void check_name_template(const std::string& filename) {
+  constexpr std::size_t kLongestName = 255;  // NAME_MAX
+  if (filename.size() > kLongestName) {
+    throw ConfigError("checkpoint.filename", "'" + shortened(filename, 80) + "' has more than 255 bytes",
+                      "{epoch}-{step}-{val_loss:.3f}");
+  }
   const std::string without = std::regex_replace(filename, placeholder(), "0");
   if (without.find_first_of("{}") != std::string::npos) {
     throw ConfigError("checkpoint.filename", "'" + filename + "' has a { } that is no {name} or {name:.2f}",

@@ -35,15 +35,21 @@ void FileRequests::on_train_batch_end(RunView& run, const at::Tensor&, const Bat
 
 /// Whether the file is there; it is gone afterwards.
 bool FileRequests::take(const RunView& run, const std::string& name) {
-  if (cannot_look_) return false;
+  if (cannot_look_ || cannot_remove_.contains(name)) return false;
   const std::string path = run.log_dir() + "/" + name;
   try {
     if (!files_.status(path)) return false;
-    files_.remove(path);
   } catch (const FileError& error) {
     cannot_look_ = true;
     log_warning("files by which this run can be asked for something are not looked at any more: " +
                 message_of(error));
+    return false;
+  }
+  try {
+    files_.remove(path);
+  } catch (const FileError& error) {
+    cannot_remove_.insert(name);
+    log_warning("the file " + name + " is not looked at any more: " + message_of(error));
     return false;
   }
   log_info(name + ": heeded in epoch " + std::to_string(run.current_epoch()) + ", step " +

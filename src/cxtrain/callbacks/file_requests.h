@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "cxtrain/base/clock.h"
@@ -27,7 +28,8 @@ class FileRequests final : public Callback {
   Filesystem& files_;
   const Clock& clock_;
   double next_look_ = 0;
-  bool cannot_look_ = false;  ///< which was said
+  bool cannot_look_ = false;             ///< which was said
+  std::set<std::string> cannot_remove_;  ///< names of files; which was said
   std::optional<std::int64_t> saved_before_request_;
   double asked_at_ = 0;  ///< for that save
 };

@@ -10,6 +10,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/checkpoint_name.h"
 #include "cxtrain/callbacks/monitored_metric.h"
+#include "cxtrain/checkpoint/checkpoint_folder.h"
 
 namespace cxtrain {
 namespace {
@@ -162,10 +163,12 @@ void ModelCheckpoint::on_load_checkpoint(const StateDict& state) {
   triggered_at_step_ = state.integer("triggered_at_step");
   // What lies in the folder of another run is that run's. The same folder may have another name by now.
   const std::string own = run_ != nullptr ? folder(*run_) : std::string();
+  // A checkpoint may come from somebody else: what it remembers is deleted later on, so it has to be a
+  // checkpoint of this folder.
   const auto here = [&](const std::string& path) {
-    return path.empty() || !same_folder(parent_directory(path), own)
-               ? std::string()
-               : own + "/" + std::filesystem::path(path).filename().string();
+    const std::string name = std::filesystem::path(path).filename().string();
+    return is_checkpoint_name(name) && same_folder(parent_directory(path), own) ? own + "/" + name
+                                                                                : std::string();
   };
   for (const auto& [path, value] : state.section("best_k_models").values()) {
     if (const std::string found = here(path); !found.empty()) kept_.best[found] = std::get<double>(value);

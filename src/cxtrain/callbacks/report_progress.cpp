@@ -1,7 +1,5 @@
 #include "cxtrain/callbacks/report_progress.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -13,15 +11,6 @@
 
 namespace cxtrain {
 namespace {
-
-/// At once for all who look. A crash may cost it, so nobody waits for the disk.
-void replace_file(Filesystem& files, const std::string& path, const std::string& content) {
-  const std::string part = path + ".part." + std::to_string(getpid());
-  const auto file = files.create(part);
-  file->write(content);
-  file->close();
-  files.rename(part, path);
-}
 
 /// Until the end that comes first, at the speed since the beginning, validations and checkpoints included.
 std::optional<double> seconds_left(const RunView& run, std::int64_t batch, std::int64_t batches_done,
@@ -111,13 +100,13 @@ ReportProgress::Target progress_file(Filesystem& files, const std::string& check
   return [&files, folder](RunView& run, ProgressReport report) {
     if (run.log_dir().empty()) return;
     report.checkpoint_folder = folder;
-    replace_file(files, run.log_dir() + "/" + std::string(kProgressFile), to_json(report) + "\n");
+    write_at_once(files, run.log_dir() + "/" + std::string(kProgressFile), to_json(report) + "\n");
   };
 }
 
 ReportProgress::Target prometheus_file(const std::string& path) {
   return [path](RunView& run, const ProgressReport& report) {
-    replace_file(run.files(), path, to_prometheus(report));
+    write_at_once(run.files(), path, to_prometheus(report));
   };
 }
 

@@ -21,13 +21,21 @@ std::string in_folder(const std::string& folder, std::string_view name) {
   return folder + "/" + std::string(name);
 }
 
-/// A folder of files, the manifest first: without it, it is no checkpoint.
+/// A folder of a checkpoint's files, the manifest first: without it, it is no checkpoint. Of a link only the
+/// link, whatever it leads to. Files of others stay, and so does the folder then: FileError (ENOTEMPTY).
 void remove_folder(Filesystem& files, const std::string& path) {
-  if (!files.status(path)) return;
-  std::vector<std::string> names = files.list(path);
-  std::stable_partition(names.begin(), names.end(),
-                        [](const std::string& name) { return name == Manifest::kFile; });
-  for (const std::string& name : names) files.remove(in_folder(path, name));
+  const std::optional<Filesystem::Status> status = files.own_status(path);
+  if (!status) return;
+  if (status->is_directory) {
+    std::vector<std::string> names = files.list(path);
+    std::erase_if(names, [](const std::string& name) {
+      return name != Manifest::kFile && !name.ends_with(".safetensors") &&
+             !name.ends_with(".safetensors.index.json");
+    });
+    std::stable_partition(names.begin(), names.end(),
+                          [](const std::string& name) { return name == Manifest::kFile; });
+    for (const std::string& name : names) files.remove(in_folder(path, name));
+  }
   files.remove(path);
 }
 
@@ -38,11 +46,16 @@ void write_file(Filesystem& files, const std::string& path, std::string_view con
   file->close();
 }
 
-bool is_checkpoint_name(const std::string& name) {
-  return name.ends_with(".ckpt") || name.ends_with(std::string(".ckpt") + kOldSuffix);
+bool may_be_checkpoint(const std::string& name) {
+  return is_checkpoint_name(name) || name.ends_with(std::string(kCheckpointSuffix) + kOldSuffix);
 }
 
 }  // namespace
+
+bool is_checkpoint_name(std::string_view name) {
+  return name.size() > std::string_view(kCheckpointSuffix).size() && name.ends_with(kCheckpointSuffix) &&
+         name.find('/') == std::string_view::npos;
+}
 
 void begin_checkpoint(Filesystem& files, const std::string& path) {
   make_directories(files, parent_directory(path));
@@ -114,7 +127,8 @@ Manifest read_manifest(Filesystem& files, const std::string& path) {
   if (!files.status(file))
     throw CheckpointError("'" + path + "' is no checkpoint: it has no " + std::string(Manifest::kFile) +
                           (status->is_directory ? "" : "; a file of weights is read by --model.weights"));
-  return manifest_from(read_whole_file(files, file), file);
+  constexpr std::uint64_t kMost = std::uint64_t{64} << 20;
+  return manifest_from(read_whole_file(files, file, kMost), file);
 }
 
 void verify_files(Filesystem& files, const std::string& path, const Manifest& manifest, int share,
@@ -164,7 +178,7 @@ std::vector<FoundCheckpoint> find_checkpoints(Filesystem& files, const std::stri
   const auto status = files.status(folder);
   if (!status || !status->is_directory) return found;
   for (const std::string& name : files.list(folder)) {
-    if (!is_checkpoint_name(name)) continue;
+    if (!may_be_checkpoint(name)) continue;
     const std::string path = in_folder(folder, name);
     try {
       Manifest manifest = read_manifest(files, path);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cxtrain/base/filesystem.h"
@@ -16,7 +17,10 @@
 /// for the moment.
 namespace cxtrain {
 
-inline constexpr const char *kPartSuffix = ".part", *kOldSuffix = ".old";
+inline constexpr const char *kCheckpointSuffix = ".ckpt", *kPartSuffix = ".part", *kOldSuffix = ".old";
+
+/// Whether a training names its checkpoints so: "epoch=1-step=90.ckpt", without a folder.
+bool is_checkpoint_name(std::string_view name);
 
 /// Makes the empty folder PATH.part, and those that it lies in; what an earlier attempt left there is gone.
 /// One rank calls it.
@@ -35,7 +39,8 @@ void publish_checkpoint(Filesystem& files, const std::string& path, const Manife
 void link_checkpoint(Filesystem& files, const std::string& path, const std::string& name);
 
 /// Removes a checkpoint, or what was begun of one; does nothing where there is none. A crash leaves what
-/// nobody takes for a checkpoint. One rank calls it.
+/// nobody takes for a checkpoint. Of a symbolic link only the link is removed. Where the folder has other
+/// files than a checkpoint's, these and the folder stay: FileError (ENOTEMPTY). One rank calls it.
 void remove_checkpoint(Filesystem& files, const std::string& path);
 
 /// Reads PATH's manifest. Throws CheckpointError where there is none, or it is damaged.

@@ -2,40 +2,17 @@
 
 #include <ATen/ops/empty.h>
 #include <caffe2/serialize/inline_container.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <exception>
-#include <functional>
 
 #include "cxtrain/checkpoint/safetensors.h"
 #include "cxtrain/checkpoint/torch_dtypes.h"
 
 namespace cxtrain {
 namespace {
-
-/// Gives `path` the content that `write` puts into a new file, once all of it is on the disk.
-void replace_file(Filesystem& files, const std::string& path,
-                  const std::function<void(WritableFile&)>& write) {
-  const std::string part = path + ".part." + std::to_string(getpid());
-  try {
-    const std::unique_ptr<WritableFile> file = files.create(part);
-    write(*file);
-    file->sync();
-    file->close();
-    files.rename(part, path);
-  } catch (const Error&) {
-    try {
-      files.remove(part);
-    } catch (const FileError&) {
-      // It could not be created, or a disk that fails cannot be tidied up.
-    }
-    throw;
-  }
-  files.sync_directory(parent_directory(path));
-}
 
 std::string_view bytes_of_rows(const at::Tensor& contiguous) {
   return {static_cast<const char*>(contiguous.data_ptr()), contiguous.nbytes()};

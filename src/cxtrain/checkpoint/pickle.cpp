@@ -1,5 +1,6 @@
 #include "cxtrain/checkpoint/pickle.h"
 
+#include <algorithm>
 #include <limits>
 #include <unordered_map>
 
@@ -13,14 +14,17 @@ class PickleReader {
   using Id = Pickle::Id;
   using Kind = Pickle::Kind;
 
-  PickleReader(std::string_view bytes, Pickle& pickle) : bytes_(bytes), nodes_(pickle.nodes_) {
+  PickleReader(std::string_view bytes, Pickle& pickle)
+      : bytes_(bytes),
+        most_nodes_(std::min(kMostNodes, kFewNodes + bytes.size() / 2)),
+        nodes_(pickle.nodes_) {
     while (step()) {
     }
     pickle.root_ = pop();
   }
 
  private:
-  static constexpr std::size_t kMostNodes = 10'000'000;
+  static constexpr std::size_t kMostNodes = 10'000'000, kFewNodes = 1000;
 
   /// Carries out one opcode; false at the end.
   bool step() {
@@ -47,11 +51,13 @@ class PickleReader {
         push(top());
         return true;
       case 'N':
-        push_node({});
+        push_shared(none_, {});
         return true;
       case 0x88:
+        push_shared(true_, {.kind = Kind::integer, .integer = 1});
+        return true;
       case 0x89:
-        push_integer(opcode == 0x88 ? 1 : 0);
+        push_shared(false_, {.kind = Kind::integer});
         return true;
       case 'J':
         push_integer(static_cast<std::int32_t>(number(4)));
@@ -199,10 +205,16 @@ class PickleReader {
 
   void push(Id id) { stack_.push_back(id); }
   void push_node(Pickle::Node node) {
-    if (nodes_.size() >= kMostNodes)
-      throw CheckpointError("its pickle has more than " + std::to_string(kMostNodes) + " values");
+    if (nodes_.size() >= most_nodes_)
+      throw CheckpointError("its pickle has more than " + std::to_string(most_nodes_) + " values");
     nodes_.push_back(std::move(node));
     push(static_cast<Id>(nodes_.size() - 1));
+  }
+  /// A value of one byte, of which a file may have millions.
+  void push_shared(std::optional<Id>& shared, Pickle::Node node) {
+    if (shared) return push(*shared);
+    push_node(std::move(node));
+    shared = stack_.back();
   }
   void push_integer(std::int64_t value) { push_node({.kind = Kind::integer, .integer = value}); }
   void push_text(std::string_view text) { push_node({.kind = Kind::text, .text = std::string(text)}); }
@@ -270,8 +282,10 @@ class PickleReader {
   }
 
   const std::string_view bytes_;
+  const std::size_t most_nodes_;
   std::size_t at_ = 0;
-  std::vector<Pickle::Node>& nodes_;
+  std::deque<Pickle::Node>& nodes_;
+  std::optional<Id> none_, true_, false_;
   std::vector<Id> stack_;
   std::vector<std::size_t> marks_;  ///< sizes of the stack
   std::unordered_map<std::uint64_t, Id> memo_;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,7 +39,7 @@ class Pickle {
   };
 
   /// Throws CheckpointError with the reason alone: not a pickle, cut short, an opcode that is not known, or
-  /// more than ten million values.
+  /// more values than a pickle of this length has (one for every two bytes), or than ten million.
   explicit Pickle(std::string_view bytes);
 
   const Node& root() const { return nodes_[root_]; }
@@ -49,7 +50,7 @@ class Pickle {
  private:
   friend class PickleReader;
 
-  std::vector<Node> nodes_;
+  std::deque<Node> nodes_;  ///< no second copy of all while it grows
   Id root_ = 0;
 };
 

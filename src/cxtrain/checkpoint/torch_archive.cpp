@@ -13,6 +13,7 @@
 
 #include "cxtrain/checkpoint/pickle.h"
 #include "cxtrain/checkpoint/torch_dtypes.h"
+#include "cxtrain/checkpoint/zip_directory.h"
 
 namespace cxtrain {
 namespace {
@@ -61,23 +62,27 @@ class FileAdapter final : public caffe2::serialize::ReadAdapterInterface {
 class Archive {
  public:
   Archive(Filesystem& files, std::string path) : path_(std::move(path)) {
-    auto adapter = std::make_shared<FileAdapter>(files.open(path_));
-    size_ = adapter->size();
-    read([&] { reader_.emplace(adapter); });
+    std::unique_ptr<ReadableFile> file = files.open(path_);
+    size_ = file->size();
+    // LibTorch's reader unpacks some records as soon as it opens an archive.
+    for (const ZipRecord& record : directory_of(*file)) {
+      if (record.is_packed && record.bytes > std::max(size_, kMostPacked)) refuse_as_too_large(record.name);
+    }
+    read("version", [&] { reader_.emplace(std::make_shared<FileAdapter>(std::move(file))); });
   }
 
   bool has(const std::string& record) {
-    return read([&] { return reader_->hasRecord(record); });
+    return read(record, [&] { return reader_->hasRecord(record); });
   }
   /// Refuses a packed record that would unpack to more than the file has: nobody packs tensors so.
   std::uint64_t size(const std::string& record) {
-    const std::uint64_t bytes = read([&] { return reader_->getRecordSize(record); });
-    if (bytes > size_) refuse("'" + shortened(record, 100) + "' would have more bytes than the file");
+    const std::uint64_t bytes = read(record, [&] { return reader_->getRecordSize(record); });
+    if (bytes > size_) refuse_as_too_large(record);
     return bytes;
   }
   std::pair<std::shared_ptr<void>, std::uint64_t> content(const std::string& record) {
     size(record);
-    return read([&]() -> std::pair<std::shared_ptr<void>, std::uint64_t> {
+    return read(record, [&]() -> std::pair<std::shared_ptr<void>, std::uint64_t> {
       auto [bytes, size] = reader_->getRecord(record);
       return {std::make_shared<at::DataPtr>(std::move(bytes)), size};
     });
@@ -105,14 +110,29 @@ class Archive {
   }
 
  private:
+  /// What LibTorch says of an error is about its reader, not about the file.
   template <class Read>
-  auto read(Read&& read) -> decltype(read()) {
+  auto read(const std::string& record, Read&& read) -> decltype(read()) {
     try {
       return read();
-    } catch (const c10::Error& error) {
-      refuse(shortened(message_of(error), 300));
+    } catch (const c10::Error&) {
+      refuse("its record '" + shortened(record, 100) + "' is missing or cannot be read");
     }
   }
+
+  std::vector<ZipRecord> directory_of(const ReadableFile& file) const {
+    try {
+      return read_zip_directory(file);
+    } catch (const CheckpointError& reason) {
+      refuse(reason.what());
+    }
+  }
+  [[noreturn]] void refuse_as_too_large(const std::string& record) const {
+    refuse("'" + shortened(record, 100) + "' would have more bytes than the file");
+  }
+
+  /// Programs of TorchScript are packed, and may be larger than the weights.
+  static constexpr std::uint64_t kMostPacked = std::uint64_t{16} << 20;
 
   const std::string path_;
   std::uint64_t size_ = 0;

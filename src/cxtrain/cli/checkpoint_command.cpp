@@ -20,11 +20,11 @@
 namespace cxtrain {
 namespace {
 
-/// For a terminal: names come from files, and may hold anything.
-std::string printable(const std::string& name) {
-  std::string text = shortened(name, 300);
+/// A name from a file, on one line of a terminal.
+std::string shown(const std::string& name) {
+  std::string text = printable(shortened(name, 300));
   std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\t'; }, '?');
   return text;
 }
 
@@ -68,7 +68,7 @@ int inspect(const CheckpointRequest& request, Filesystem& files, std::ostream& o
   for (const StoredTensor& tensor : weights.tensors) {
     elements += elements_of(tensor);
     bytes += bytes_of(tensor);
-    name_width = std::max(name_width, printable(tensor.name).size());
+    name_width = std::max(name_width, shown(tensor.name).size());
     dtype_width = std::max(dtype_width, torch_name(tensor.dtype).size());
     shape_width = std::max(shape_width, shape_text(tensor.shape).size());
   }
@@ -86,15 +86,14 @@ int inspect(const CheckpointRequest& request, Filesystem& files, std::ostream& o
   };
   out << weights.path << ": " << weights.format << ", " << weights.tensors.size() << " tensors, " << elements
       << " elements, " << bytes << " bytes\n";
-  for (const auto& [key, value] : weights.metadata)
-    out << "  " << printable(key) << ": " << printable(value) << '\n';
+  for (const auto& [key, value] : weights.metadata) out << "  " << shown(key) << ": " << shown(value) << '\n';
   row("name", "dtype", "shape", "bytes");
   for (const StoredTensor& tensor : weights.tensors) {
-    row(printable(tensor.name), torch_name(tensor.dtype), shape_text(tensor.shape),
+    row(shown(tensor.name), torch_name(tensor.dtype), shape_text(tensor.shape),
         std::to_string(bytes_of(tensor)));
   }
   for (const std::string& name : weights.skipped)
-    out << printable(name) << " is a tensor of a kind that is not read here\n";
+    out << shown(name) << " is a tensor of a kind that is not read here\n";
   return 0;
 }
 
@@ -126,7 +125,7 @@ void print_json(const WeightsDifference& difference, std::ostream& out) {
 }
 
 void print_tensor(const TensorDifference& tensor, std::ostream& out) {
-  out << printable(tensor.name) << ": ";
+  out << shown(tensor.name) << ": ";
   if (tensor.first != tensor.second) out << tensor.first << " and " << tensor.second;
   if (tensor.elements > 0) {
     out << (tensor.first != tensor.second ? "; " : "") << tensor.elements
@@ -146,9 +145,9 @@ int diff(const CheckpointRequest& request, Filesystem& files, std::ostream& out)
   } else {
     out << std::setprecision(9);
     for (const std::string& name : difference.only_first)
-      out << printable(name) << ": only in " << first.path << '\n';
+      out << shown(name) << ": only in " << first.path << '\n';
     for (const std::string& name : difference.only_second)
-      out << printable(name) << ": only in " << second.path << '\n';
+      out << shown(name) << ": only in " << second.path << '\n';
     for (const TensorDifference& tensor : difference.tensors) print_tensor(tensor, out);
     if (difference.equal()) out << "equal: " << first.tensors.size() << " tensors, to the last bit\n";
   }
@@ -175,7 +174,7 @@ int export_weights(const CheckpointRequest& request, Filesystem& files, std::ost
     tell(request.torch_file);
   }
   for (const std::string& name : weights.skipped)
-    out << printable(name) << " is left out: a tensor of a kind that is not read here\n";
+    out << shown(name) << " is left out: a tensor of a kind that is not read here\n";
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <sstream>
 
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 
@@ -11,7 +12,8 @@ std::optional<Manifest> manifest_of(Filesystem& files, const std::string& path) 
   return read_manifest(files, path);
 }
 
-void print_place(const Manifest& manifest, std::ostream& out) {
+void print_place(const Manifest& manifest, std::ostream& terminal) {
+  std::ostringstream out;
   out << manifest.program << (manifest.weights_only ? ", the model only" : "") << ": model " << manifest.model
       << ", " << manifest.strategy << " on " << manifest.world_size
       << (manifest.world_size == 1 ? " rank, " : " ranks, ") << manifest.precision << "\nepoch "
@@ -21,6 +23,7 @@ void print_place(const Manifest& manifest, std::ostream& out) {
   for (const auto& [name, value] : manifest.metrics) out << name << " " << value << '\n';
   for (const CheckpointFile& file : manifest.files)
     out << file.name << "  " << file.bytes << " bytes  xxh3 " << file.xxh3 << '\n';
+  terminal << printable(out.str());
 }
 
 void verify_checkpoint(Filesystem& files, const std::string& path, bool json, std::ostream& out) {

@@ -5,6 +5,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/base/filesystem.h"
 #include "cxtrain/cli/catalogue.h"
 #include "cxtrain/cli/doctor_command.h"
 #include "cxtrain/cli/file_commands.h"
@@ -169,6 +170,21 @@ std::optional<std::string> read_config(const std::string& file, const ReadFile& 
   return std::nullopt;
 }
 
+/// A plugin's code is run as soon as it is opened, also for `plan` and `--print_config`.
+void refuse_plugins_of_others(const std::string& file, const std::vector<Setting>& settings,
+                              std::vector<Problem>& problems) {
+  Filesystem& files = real_filesystem();
+  if (!files.status(file) || belongs_to_this_user(files, file)) return;
+  for (const Setting& setting : settings) {
+    const OptionEntry* entry = find_option(setting.key);
+    if (entry == nullptr || entry->key != "plugin") continue;
+    problems.push_back({setting.written,
+                        "the file belongs to another user, and a plugin is code that would run",
+                        "name the plugin on the command line (--plugin), or copy the file"});
+    return;
+  }
+}
+
 void take(const std::vector<Setting>& settings, ParsedCommandLine& parsed) {
   for (const Setting& setting : settings) {
     const OptionEntry* entry = find_option(setting.key);
@@ -199,8 +215,11 @@ ParsedCommandLine read_command_line(std::span<const char* const> args, const Rea
   parsed.print_config = words.print_config;
   parsed.help_text = help_text(words.subcommand);
   for (const std::string& file : words.config_files) {
-    if (const auto text = read_config(file, read_file, problems))
-      take(read_yaml(*text, file, problems), parsed);
+    const auto text = read_config(file, read_file, problems);
+    if (!text) continue;
+    const std::vector<Setting> settings = read_yaml(*text, file, problems);
+    refuse_plugins_of_others(file, settings, problems);
+    take(settings, parsed);
   }
   check_subcommand(words, problems);
   take(last_of_each(words.settings), parsed);

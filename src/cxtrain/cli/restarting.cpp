@@ -18,7 +18,7 @@ namespace {
 /// The newest run of this restarter; empty: none of its jobs has come so far.
 std::string run_of(Filesystem& files, const Options& options, const std::string& restarter) {
   for (const std::string& run : version_dirs(files, options.trainer.default_root_dir)) {
-    if (restarter_of(files, run) == restarter) return run;
+    if (belongs_to_this_user(files, run) && restarter_of(files, run) == restarter) return run;
   }
   return {};
 }
@@ -27,7 +27,10 @@ std::string run_of(Filesystem& files, const Options& options, const std::string&
 double seconds_of_end(Filesystem& files, const std::string& run) {
   const std::string path = run + "/run.json";
   if (!files.status(path)) return 0;
-  const auto json = nlohmann::json::parse(read_whole_file(files, path), nullptr, /*allow_exceptions=*/false);
+  constexpr std::uint64_t kMost = 1 << 20;
+  const auto shallow = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth <= 1; };
+  const auto json =
+      nlohmann::json::parse(read_whole_file(files, path, kMost), shallow, /*allow_exceptions=*/false);
   const auto seconds = json.find("seconds");
   return seconds != json.end() && seconds->is_number() ? seconds->get<double>() : 0;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <regex>
 #include <string_view>
 #include <utility>
 
@@ -13,6 +14,8 @@ namespace cxtrain {
 namespace {
 
 constexpr int kMostNodesOfJob = 100'000, kMostPerNode = 1024;
+/// A regular expression takes stack for each character.
+constexpr std::size_t kLongestJobName = 200, kLongestArray = 1000;
 
 /// `ABC`, `a-b,c`: sbatch and the script's lines of comments take it for one word.
 bool is_one_word(const std::string& text) {
@@ -168,6 +171,22 @@ void check_batch_job(const Options& options, std::vector<Problem>& problems) {
     if (!is_one_word(*word))
       problems.push_back({option, "'" + shortened(*word, 40) + "' is not one word, as sbatch needs it", ""});
   }
+  const auto check_form = [&](const char* option, const std::string& value, const char* form,
+                              const char* what) {
+    if (!value.empty() && is_one_word(value) && !std::regex_match(value, std::regex(form)))
+      problems.push_back({option, "'" + shortened(value, 40) + "' is " + what, ""});
+  };
+  // The name becomes that of a file, and a word of sbatch's command line.
+  if (job.job_name.empty() || job.job_name.size() > kLongestJobName)
+    problems.push_back(
+        {"job_name", "'" + shortened(job.job_name, 40) + "' does not have 1 to 200 characters", ""});
+  else
+    check_form("job_name", job.job_name, "[A-Za-z0-9_][A-Za-z0-9._+-]*",
+               "no name for a job: letters, digits, and . _ + - behind the first");
+  if (job.array.size() <= kLongestArray)
+    check_form("array", job.array, R"([0-9]+(-[0-9]+(:[0-9]+)?)?(,[0-9]+(-[0-9]+(:[0-9]+)?)?)*(%[0-9]+)?)",
+               "no list of tasks as sbatch takes it: 0-15, 0-15:4, 1,3,7, 0-99%10");
+  check_form("mem", job.mem, "[0-9]{1,15}[KMGTkmgt]?", "no amount of memory as sbatch takes it: 500M, 16G");
   check_signal(options, problems);
 }
 

@@ -62,7 +62,7 @@ class Tail {
 
 std::string submit_script(Filesystem& files, const std::string& path, const std::string& script) {
   write_atomically(files, path, script);
-  const CommandEnd end = ask_slurm({"sbatch", "--parsable", path});
+  const CommandEnd end = ask_slurm({"sbatch", "--parsable", "./" + path});
   if (end.status != 0) {
     throw Error(ExitCode::refused, "sbatch refuses " + path + ": " + shortened(end.output, 400));
   }

@@ -39,7 +39,7 @@ int run_status_command(std::span<const char* const> words, Filesystem& files, do
   }
   if (!problems.empty()) throw ConfigError(problems);
   const RunStatus status = read_run_status(files, find_run(files, paths.empty() ? "." : paths[0]), now);
-  out << (json ? to_json(status) + "\n" : to_text(status));
+  out << (json ? to_json(status) + "\n" : printable(to_text(status)));
   return 0;
 }
 

@@ -21,6 +21,8 @@ namespace cxtrain {
 namespace {
 
 constexpr std::chrono::milliseconds kPatience{1000};
+/// A stack takes a signal and some lines of the log, and others may ask again and again.
+constexpr std::chrono::seconds kStackEvery{10};
 /// How long a quiet rank lives on: its end would have the launcher end the one that reports.
 constexpr int kQuietSeconds = 10;
 /// How long a node without a missing rank leaves the word to others: the first node the shortest, so that its
@@ -105,6 +107,9 @@ void LateRanks::answer(const Watchdog::Subject& subject) {
   const int questions = roll_call_.questions();
   answer(state(subject, /*late=*/false));
   if (subject.operation != nullptr || roll_call_.questions() == questions) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_stack_) return;
+  next_stack_ = now + kStackEvery;
   log_detail("others wait for this rank; " + stack_of_main_thread(kPatience));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -34,7 +35,7 @@ class LateRanks {
   /// To poll for questions of other ranks and nodes.
   int descriptor() const noexcept { return questions_.get(); }
   /// Answers other ranks. `subject`: what this one waits for. Where it does not wait, and was asked, the log
-  /// file gets the stack of its main thread.
+  /// file gets the stack of its main thread, at most every ten seconds.
   void answer(const Watchdog::Subject& subject);
 
   /// This rank has waited for `subject` for too long: reports the ranks that did not come, or waits for
@@ -65,6 +66,7 @@ class LateRanks {
   void report(const std::string& operation, double seconds, const std::string& missing) const;
 
   RollCall roll_call_;  ///< of the node's ranks
+  std::chrono::steady_clock::time_point next_stack_{};
   std::unique_ptr<RollCall> owned_nodes_;
   std::atomic<RollCall*> nodes_{nullptr};
   FileDescriptor questions_;  ///< an epoll set of both sockets

@@ -34,6 +34,12 @@ struct NodeRecord {
   std::uint64_t token = 0;  ///< of the job; in the first node's
 };
 
+/// 64 bits: whoever reaches a node over the network could guess fewer.
+std::uint64_t random_token() {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
+}
+
 /// Of every node.
 std::vector<NodeRecord> exchange_records(const MpiComm& comm, const WorldFacts& facts,
                                          const NodeSocket& socket) {
@@ -44,7 +50,7 @@ std::vector<NodeRecord> exchange_records(const MpiComm& comm, const WorldFacts& 
     facts.hostname.copy(own.name.data(), own.name.size() - 1);
     std::copy(socket.addresses.begin(), socket.addresses.end(), own.addresses.begin());
     own.port = socket.port;
-    if (facts.rank == 0) own.token = std::random_device{}() | std::uint64_t{1} << 32;
+    if (facts.rank == 0) own.token = random_token();
   }
   comm.call("the exchange of the nodes' names", [&](MPI_Comm all) {
     return MPI_Allreduce(MPI_IN_PLACE, records.data(), static_cast<int>(records.size() * sizeof(NodeRecord)),

@@ -4,11 +4,16 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <poll.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <type_traits>
+
+#include "cxtrain/base/error.h"
 
 namespace cxtrain {
 namespace {
@@ -46,7 +51,15 @@ struct RollCall::Message {
 };
 
 RollCall::RollCall(FileDescriptor socket, std::uint64_t token, int own, int peers, Addresses addresses)
-    : socket_(std::move(socket)), token_(token), own_(own), peers_(peers), addresses_(std::move(addresses)) {}
+    : socket_(std::move(socket)), token_(token), own_(own), peers_(peers), addresses_(std::move(addresses)) {
+  int domain = 0;
+  socklen_t size = sizeof domain;
+  checks_user_ =
+      socket_ && getsockopt(socket_.get(), SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+  const int on = 1;
+  if (checks_user_ && setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0)
+    socket_.reset();
+}
 
 bool RollCall::send(const DatagramAddress& to, const Message& message) const {
   static_assert(std::is_trivially_copyable_v<Message>);
@@ -54,15 +67,40 @@ bool RollCall::send(const DatagramAddress& to, const Message& message) const {
                 reinterpret_cast<const sockaddr*>(&to.address), to.size) >= 0;
 }
 
+/// False: there is none. What is not of this job has the magic number 0.
+bool RollCall::read_message(Message& message, DatagramAddress& from) const {
+  iovec bytes{&message, sizeof message};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control{};
+  msghdr header{};
+  header.msg_name = &from.address;
+  header.msg_namelen = sizeof from.address;
+  header.msg_iov = &bytes;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  const ssize_t got = recvmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (got < 0) return false;
+  from.size = header.msg_namelen;
+  bool is_ours = got == sizeof message && message.magic == Message::kMagic && message.token == token_;
+  if (checks_user_) {
+    const cmsghdr* const sent_by = CMSG_FIRSTHDR(&header);
+    ucred sender{};
+    const bool known =
+        sent_by != nullptr && sent_by->cmsg_level == SOL_SOCKET && sent_by->cmsg_type == SCM_CREDENTIALS;
+    if (known) std::memcpy(&sender, CMSG_DATA(sent_by), sizeof sender);
+    is_ours = is_ours && known && sender.uid == geteuid();
+  }
+  if (!is_ours) message.magic = 0;
+  return true;
+}
+
 void RollCall::receive(const State& own, std::vector<Answer>* answers) {
-  for (;;) {
+  constexpr int kMostAtOnce = 64;  // a flood of messages keeps nobody from the next look at the time
+  for (int i = 0; i < kMostAtOnce; ++i) {
     Message message;
     DatagramAddress from;
-    from.size = sizeof from.address;
-    const ssize_t got = recvfrom(socket_.get(), &message, sizeof message, MSG_DONTWAIT,
-                                 reinterpret_cast<sockaddr*>(&from.address), &from.size);
-    if (got < 0) return;
-    if (got != sizeof message || message.magic != Message::kMagic || message.token != token_) continue;
+    if (!read_message(message, from)) return;
+    if (message.magic != Message::kMagic) continue;
     if (message.question != 0) {
       ++questions_;
       if (!own.late && !reporter_) reporter_ = message.rank;
@@ -87,7 +125,7 @@ void RollCall::receive(const State& own, std::vector<Answer>* answers) {
                         .process = message.process,
                         .waiting = message.waiting != 0,
                         .late = message.late != 0,
-                        .operation = message.operation,
+                        .operation = printable(message.operation),
                         .number = message.number,
                         .of_watched_work = message.of_watched_work != 0,
                         .for_the_node = message.for_the_node != 0};

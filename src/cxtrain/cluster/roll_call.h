@@ -25,7 +25,8 @@ struct DatagramAddress {
 ///
 /// Each has a datagram socket, which a thread of its own answers (the watchdog's): a rank whose main thread
 /// waits, or computes, says so; one that is stopped says nothing; one that has ended, or has not started, has
-/// no socket. Nothing is sent while all is well. One thread uses it.
+/// no socket. Nothing is sent while all is well. One thread uses it. Messages of other users' processes are
+/// dropped: on a node by the sender's user, which the kernel tells; between nodes by the job's token.
 class RollCall {
  public:
   /// What a rank says of itself.
@@ -57,7 +58,7 @@ class RollCall {
 
   /// To poll for questions; -1 where there is no socket.
   int descriptor() const noexcept { return socket_.get(); }
-  /// Answers the questions that have come; does not wait.
+  /// Answers the questions that have come, at most 64; does not wait.
   void answer(const State& own);
   /// Asks all others, and answers theirs meanwhile. Those that have said nothing after `patience` are silent.
   std::vector<Answer> ask(const State& own, std::chrono::milliseconds patience);
@@ -69,9 +70,11 @@ class RollCall {
  private:
   struct Message;
   void receive(const State& own, std::vector<Answer>* answers);
+  bool read_message(Message& message, DatagramAddress& from) const;
   bool send(const DatagramAddress& to, const Message& message) const;
 
   FileDescriptor socket_;
+  bool checks_user_ = false;  ///< local sockets, whose kernel says which user has sent a message
   std::uint64_t token_;
   int own_, peers_;
   Addresses addresses_;

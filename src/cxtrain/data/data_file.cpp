@@ -72,13 +72,18 @@ std::vector<std::string> data_folders(const std::string& program,
   std::vector<std::string> folders;
   if (environment && !environment->empty()) folders.push_back(*environment);
   const fs::path beside = fs::path(program).parent_path();
+  folders.push_back((beside.parent_path() / "share" / "cxtrain" / "data").string());
+  // A build tree lies in a checkout. Above a program that is installed, anybody's folder could lie, as in
+  // /tmp.
   fs::path folder = beside;
-  for (int i = 0; i <= kFoldersAbove; ++i) {
-    folders.push_back((folder / ".deps" / "data").string());
-    if (folder == folder.parent_path()) break;
+  for (int i = 0; i <= kFoldersAbove && folder != folder.parent_path(); ++i) {
+    std::error_code error;
+    if (fs::exists(folder / "CMakeLists.txt", error)) {
+      folders.push_back((folder / ".deps" / "data").string());
+      break;
+    }
     folder = folder.parent_path();
   }
-  folders.push_back((beside.parent_path() / "share" / "cxtrain" / "data").string());
   return folders;
 }
 

@@ -138,6 +138,7 @@ void CsvLogger::on_save_checkpoint(StateDict& state) {
 }
 
 void CsvLogger::on_load_checkpoint(const StateDict& state, const RunFolder& from) {
+  if (from.path.empty()) return;
   const std::string& header = state.text("columns");
   const std::vector<std::string> columns =
       header.empty() ? std::vector<std::string>() : split(header.substr(0, header.size() - 1));

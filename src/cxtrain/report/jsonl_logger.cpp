@@ -25,6 +25,7 @@ void JsonlLogger::log(std::int64_t step, std::int64_t epoch, std::span<const Met
 void JsonlLogger::on_save_checkpoint(StateDict& state) { state.set("bytes", file_.size()); }
 
 void JsonlLogger::on_load_checkpoint(const StateDict& state, const RunFolder& from) {
+  if (from.path.empty()) return;
   const std::string source = from.path + kJsonl;
   const std::string rows = read_saved_rows(files_, source, state.integer("bytes"), whole_lines);
   if (source == file_.path()) {

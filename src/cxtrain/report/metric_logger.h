@@ -14,7 +14,7 @@ class StateDict;
 /// Where a run writes.
 struct RunFolder {
   Filesystem& files;
-  std::string path;  ///< exists; empty: the run writes nothing
+  std::string path;  ///< exists; empty: there is none
 };
 
 /// Where logged metrics go. Rank 0 only; called from the thread that runs the loop, off the step path.

@@ -81,6 +81,8 @@ void MetricLoggers::on_save_checkpoint(StateDict& state) {
 }
 
 void MetricLoggers::on_load_checkpoint(const StateDict& state, const RunFolder& from) {
+  if (from.path.empty())
+    log_info("the files of metrics begin here: the folder of the run before was not found");
   const std::vector<std::string> keys = state_keys();
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (!state.has_section(keys[i])) continue;

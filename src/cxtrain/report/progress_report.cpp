@@ -78,7 +78,9 @@ std::string to_json(const ProgressReport& report) {
 }
 
 std::optional<ProgressReport> parse_progress(std::string_view text) {
-  const ProgressJson json = ProgressJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  // Deeper than the metrics nothing has a meaning, and nesting without an end would take the stack.
+  const auto shallow = [](int depth, ProgressJson::parse_event_t, ProgressJson&) { return depth <= 2; };
+  const ProgressJson json = ProgressJson::parse(text, shallow, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
   ProgressReport report;
   try {

@@ -21,8 +21,10 @@ using Json = nlohmann::ordered_json;
 std::string lock_of(const std::string& folder) { return folder + "/" + std::string(kLeaseFile); }
 
 std::string text_of(const Json& holder, const char* key) {
+  constexpr std::size_t kMost = 200;  // of a text that somebody else may have written
   const auto value = holder.find(key);
-  return value != holder.end() && value->is_string() ? value->get<std::string>() : std::string();
+  return value != holder.end() && value->is_string() ? shortened(value->get<std::string>(), kMost)
+                                                     : std::string();
 }
 
 std::string variable(const char* name) {
@@ -41,14 +43,18 @@ Json own_name() {
 
 /// What the lock's file says; an empty object where it says nothing that can be read.
 Json holder_of(Filesystem& files, const std::string& folder) {
+  constexpr std::uint64_t kMost = 64 * 1024;
   try {
     if (!files.status(lock_of(folder))) return Json::object();
-    const Json holder =
-        Json::parse(read_whole_file(files, lock_of(folder)), nullptr, /*allow_exceptions=*/false);
-    return holder.is_object() ? holder : Json::object();
+    // Deeper than its texts nothing has a meaning, and nesting without an end would take the stack.
+    const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 1; };
+    Json holder =
+        Json::parse(read_whole_file(files, lock_of(folder), kMost), shallow, /*allow_exceptions=*/false);
+    if (holder.is_object()) return holder;
   } catch (const FileError&) {
-    return Json::object();
+    // As if the file said nothing.
   }
+  return Json::object();
 }
 
 /// In the same file: a rename would put another in its place. Without it the lock holds as well.

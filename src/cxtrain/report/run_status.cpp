@@ -44,8 +44,9 @@ std::string text_of_file(Filesystem& files, const std::string& path, std::uint64
 }
 
 void read_end(Filesystem& files, RunStatus& status) {
+  const auto shallow = [](int depth, StatusJson::parse_event_t, StatusJson&) { return depth <= 1; };
   const StatusJson json =
-      StatusJson::parse(text_of_file(files, status.run + "/run.json"), nullptr, /*allow_exceptions=*/false);
+      StatusJson::parse(text_of_file(files, status.run + "/run.json"), shallow, /*allow_exceptions=*/false);
   if (!json.is_object()) return;
   const auto end = json.find("status"), code = json.find("exit_code");
   if (end == json.end() || !end->is_string()) return;

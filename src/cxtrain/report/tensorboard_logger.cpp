@@ -3,6 +3,7 @@
 #include <chrono>
 #include <vector>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/report/saved_rows.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
 #include "cxtrain/state/state_dict.h"
@@ -43,12 +44,18 @@ void TensorBoardLogger::on_save_checkpoint(StateDict& state) {
 }
 
 void TensorBoardLogger::on_load_checkpoint(const StateDict& state, const RunFolder& from) {
+  if (from.path.empty()) return;
   // The file that was begun has no rows yet: it comes again behind the earlier ones, under a name of its own.
   const std::string begun = writer().path();
   writer_.reset();
   files_.remove(begun);
   const bool in_place = from.path == directory_;
   for (const auto& [name, value] : state.values()) {
+    // Files of these names are written: a checkpoint may come from somebody else.
+    if (!name.starts_with(kEventsPrefix) || name.find('/') != std::string::npos) {
+      throw StateError("the TensorBoard logger's state names the file '" + shortened(name, 100) +
+                       "', which is none of TensorBoard's: the checkpoint is damaged or was changed");
+    }
     const std::string records =
         read_saved_rows(files_, from.path + "/" + name, state.integer(name), whole_records);
     if (records.empty()) continue;

@@ -46,15 +46,31 @@ std::vector<FoundCheckpoint> usable_checkpoints(Filesystem& files, const std::st
   throw CheckpointError(why + hint);
 }
 
-/// Those of the newest run that has any, or (`of_all_runs`) of each; the newest run first.
+/// Whether `path` is this user's; else that is said in `passed_over`. Whoever may write into a shared
+/// default_root_dir could hand a training to others otherwise.
+bool is_own(Filesystem& files, const std::string& path, std::vector<std::string>& passed_over) {
+  if (belongs_to_this_user(files, path)) return true;
+  passed_over.push_back("'" + path + "' is passed over, since it belongs to another user; --ckpt_path " +
+                        path + " would use it");
+  return false;
+}
+
+/// Those of the newest run that has any, or (`of_all_runs`) of each; the newest run first. What belongs to
+/// other users is passed over.
 std::vector<FoundCheckpoint> newest_checkpoints(Filesystem& files, const Options& options, bool of_all_runs,
                                                 std::vector<std::string>& damaged) {
-  if (const std::string folder = chosen_checkpoint_folder(options); !folder.empty())
-    return usable_checkpoints(files, folder, options, damaged);
+  const auto of_others = [&](const FoundCheckpoint& each) { return !is_own(files, each.path, damaged); };
   std::vector<FoundCheckpoint> candidates;
+  if (const std::string folder = chosen_checkpoint_folder(options); !folder.empty()) {
+    candidates = usable_checkpoints(files, folder, options, damaged);
+    std::erase_if(candidates, of_others);
+    return candidates;
+  }
   for (const std::string& run : version_dirs(files, options.trainer.default_root_dir)) {
-    for (FoundCheckpoint& found : checkpoints_of_run(files, run, options, damaged))
-      candidates.push_back(std::move(found));
+    if (!is_own(files, run, damaged)) continue;
+    for (FoundCheckpoint& found : checkpoints_of_run(files, run, options, damaged)) {
+      if (!of_others(found)) candidates.push_back(std::move(found));
+    }
     if (!candidates.empty() && !of_all_runs) break;
   }
   return candidates;
@@ -113,13 +129,30 @@ Candidates look(Filesystem& files, const Options& options) {
       candidates.damaged, " (--ckpt_path auto begins from the start then)");
 }
 
-/// The folder of the run that wrote a checkpoint, where that is still there.
-std::string run_folder(Filesystem& files, const std::string& path, const Manifest& manifest) {
-  // The whole tree may have moved; a folder that the user chose says nothing about the run.
+/// Whether `path` lies below `folder`, links followed.
+bool is_below(const std::string& path, const std::string& folder) {
+  std::error_code error;
+  const std::filesystem::path inner = std::filesystem::weakly_canonical(path, error),
+                              outer = std::filesystem::weakly_canonical(folder, error);
+  if (error) return false;
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+/// The folder of the run that wrote a checkpoint, where that is still there; empty: it is not.
+std::string run_folder(Filesystem& files, const std::string& path, const Manifest& manifest,
+                       const Options& options) {
+  const auto is_run = [&](const std::string& run) {
+    return files.status(run + "/" + std::string(kLeaseFile)) || files.status(run + "/config.yaml");
+  };
+  // A run's tree may have been moved or copied, and goes on where it lies now.
   const std::string folder = parent_directory(path), beside = parent_directory(folder);
-  const bool own = last_part(folder) == "checkpoints" && last_part(beside) == last_part(manifest.log_dir);
-  const std::string run = own ? beside : manifest.log_dir;
-  return !run.empty() && files.status(run) ? run : std::string();
+  const bool in_run = last_part(folder) == "checkpoints" && chosen_checkpoint_folder(options).empty();
+  if (in_run && is_run(beside)) return beside;
+  // A folder that the user chose says nothing about the run. The manifest does, but the run writes where it
+  // says, and the checkpoint may come from somebody else.
+  const bool is_believed =
+      !manifest.log_dir.empty() && is_below(manifest.log_dir, options.trainer.default_root_dir);
+  return is_believed && is_run(manifest.log_dir) ? manifest.log_dir : std::string();
 }
 
 /// Throws CheckpointError, on all ranks, where it is not whole. `meanwhile`: see `choose_checkpoint`.
@@ -136,8 +169,9 @@ Manifest read_verified(World& world, Filesystem& files, const std::string& path,
 
 void require_same_model(const CheckpointReader& checkpoint, const Trainable& model) {
   const auto refuse = [&](const std::string& why) {
-    throw CheckpointError("the checkpoint '" + checkpoint.path() + "' is of another model: " + why +
-                          "; --model.weights takes what fits of it");
+    throw CheckpointError(
+        "the checkpoint '" + checkpoint.path() + "' is of another model: " + why +
+        "; train it with this model's options, or begin anew from its weights: --model.weights");
   };
   std::map<std::string, const SafetensorsEntry*> saved = checkpoint.model();
   for (const NamedTensor& named : all_tensors(model)) {
@@ -183,7 +217,7 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
     try {
       Manifest manifest = read_verified(world, files, path, meanwhile);
       ChosenCheckpoint chosen{path, std::move(manifest)};
-      if (world.is_root()) chosen.log_dir = run_folder(files, path, chosen.manifest);
+      if (world.is_root()) chosen.log_dir = run_folder(files, path, chosen.manifest, options);
       chosen.log_dir = world.broadcast(chosen.log_dir);
       chosen.in_place = !chosen.log_dir.empty() && (asked == kLast || asked == kAuto || of_a_run);
       return chosen;
