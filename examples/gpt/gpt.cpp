@@ -83,7 +83,6 @@ class GptModel final : public Module {
     }
     return {.optimizer = AdamW{.lr = lr_, .beta2 = 0.95, .weight_decay = 0.1},
             .schedule = CosineSchedule{.warmup = warmup_, .min_ratio = 0.1},
-            .interval = Interval::step,
             .groups = {matrices, others}};
   }
 

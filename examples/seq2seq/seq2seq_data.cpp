@@ -20,7 +20,6 @@ void ReversedLines::collate(std::span<const std::int64_t> indices, cxtrain::Batc
     forwards = std::transform(line.begin(), line.end(), forwards, byte);
     backwards = std::transform(line.rbegin(), line.rend(), backwards, byte);
   }
-  batch.size = count;
 }
 
 void ReversedLinesData::setup(const cxtrain::DataOptions& options) {

@@ -16,8 +16,8 @@ std::vector<Batch> chunk_batch(const Batch& batch, std::size_t parts) {
     Batch& chunk = chunks.emplace_back();
     chunk.size = std::min(rows, batch.size - begin);
     if (!batch.indices.empty()) {
-      chunk.indices =
-          batch.indices.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(chunk.size));
+      const auto first = batch.indices.begin() + static_cast<std::ptrdiff_t>(begin);
+      chunk.indices.assign(first, first + static_cast<std::ptrdiff_t>(chunk.size));
     }
     for (const at::Tensor& tensor : batch.tensors) {
       chunk.tensors.push_back(has_samples(tensor, batch) ? tensor.narrow(0, begin, chunk.size) : tensor);

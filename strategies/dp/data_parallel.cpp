@@ -95,6 +95,7 @@ class DpStrategy final : public Strategy {
   }
 
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
+    if (batch.size == 0) return {};
     const std::vector<Batch> chunks = scatter(batch);
     std::vector<at::Tensor> outputs(chunks.size());
     run_logged(other_draws_, chunks, [&](std::size_t i) {

@@ -10,6 +10,7 @@
 
 #include "checkpoint/weights_support.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
+#include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "support/catch.h"
 
 namespace cxtrain::test {
@@ -64,7 +65,7 @@ TEST_CASE("weights come into a module: parameters and buffers") {
   put_file(files, "/w.safetensors", safetensors_of(tensors));
   Net net;
   CHECK_FALSE(has(net, tensors));
-  load_weights(net, "/w.safetensors", {}, files);
+  load_weights(net, "/w.safetensors", NameMap(), files);
   CHECK(has(net, tensors));
   CHECK(net.fc->weight.requires_grad());
 }
@@ -83,7 +84,7 @@ TEST_CASE("weights are converted to the module's dtypes") {
   FaultyFilesystem files;
   put_file(files, "/w.safetensors", safetensors_of(tensors));
   Net net;
-  load_weights(net, "/w.safetensors", {}, files);
+  load_weights(net, "/w.safetensors", NameMap(), files);
   CHECK(has(net, other_weights()));
 }
 
@@ -103,6 +104,71 @@ TEST_CASE("weights that do not fit are all told, and nothing is changed") {
 
   tensors.assign(1, {"fc.weight", at::zeros({2, 3}, at::kComplexFloat)});
   CHECK_THAT(misfit_of(tensors), contains("fc.weight: ComplexFloat [2, 3] in the file"));
+}
+
+TEST_CASE("a part of the stored weights is loaded by the prefix of its names") {
+  FaultyFilesystem files;
+  std::vector<NamedTensor> tensors = other_weights();  // of a Net
+  tensors.push_back({"head.weight", at::zeros({7, 7})});
+  put_file(files, "/w.safetensors", safetensors_of(tensors));
+  Net net;
+  CHECK_THROWS_WITH(load_weights(net, "/w.safetensors", NameMap(), files),
+                    contains("not in the model (1): head.weight"));
+  const at::Tensor bias = net.fc->bias.detach().clone();
+  const LoadedWeights loaded = load_weights(net, "/w.safetensors", {.prefix = "fc.weight"}, files);
+  CHECK(loaded.loaded == 1);
+  CHECK(loaded.left_out.empty());
+  CHECK(std::count(loaded.kept.begin(), loaded.kept.end(), "fc.bias") == 1);
+  CHECK(same_bits(net.fc->bias.detach(), bias));
+  CHECK(same_bits(net.fc->weight.detach(), tensors[0].tensor));
+
+  // Into a part of a model whose names lack the prefix.
+  put_file(files, "/w.safetensors", safetensors_of(other_weights("backbone.")));
+  Net part;
+  load_weights(part, "/w.safetensors", {.names = {{"backbone.", ""}}, .prefix = "backbone."}, files);
+  CHECK(has(part, other_weights()));
+  // What has the prefix has to fit as a whole, and there has to be something.
+  CHECK_THROWS_WITH(load_weights(part, "/w.safetensors", {.prefix = "backbone."}, files),
+                    contains("not in the model"));
+  CHECK_THROWS_AS(load_weights(part, "/w.safetensors", {.prefix = "none."}, files), CheckpointError);
+}
+
+TEST_CASE("what does not fit is left out where that is asked for, and told") {
+  FaultyFilesystem files;
+  std::vector<NamedTensor> tensors = other_weights();
+  tensors[0] = {"fc.weight", at::zeros({5, 3})};
+  tensors.push_back({"more", at::zeros({2})});
+  put_file(files, "/w.safetensors", safetensors_of(tensors));
+  Net net;
+  const at::Tensor weight = net.fc->weight.detach().clone();
+  const LoadedWeights loaded = load_weights(net, "/w.safetensors", {.strict = false}, files);
+  CHECK(loaded.loaded == tensors.size() - 2);
+  CHECK(loaded.left_out == std::vector<std::string>{"more"});
+  REQUIRE(loaded.misshapen.size() == 1);
+  CHECK(same_bits(net.fc->weight.detach(), weight));
+  CHECK(same_bits(net.fc->bias.detach(), tensors[1].tensor));
+  const std::string text = describe(loaded, "/w.safetensors");
+  CHECK_THAT(text, contains("not in the model (1): more") && contains("fc.weight: Float [5, 3] in the file"));
+  put_file(files, "/w.safetensors", safetensors_of({{"x", at::zeros({2})}}));
+  CHECK_THROWS_AS(load_weights(net, "/w.safetensors", {.strict = false}, files), CheckpointError);
+}
+
+TEST_CASE("weights in a checkpoint are compared with its checksums") {
+  FaultyFilesystem files;
+  const std::string path = "/c.ckpt", bytes = safetensors_of(other_weights());
+  begin_checkpoint(files, path);
+  Manifest manifest;
+  manifest.files = write_checkpoint_files(
+      files, path, std::vector<Staging::File>{{"model.safetensors", bytes}}, [] { return true; });
+  publish_checkpoint(files, path, manifest);
+  Net net;
+  load_weights(net, path, NameMap(), files);
+  std::string damaged = bytes;
+  damaged.back() = static_cast<char>(damaged.back() ^ 1);
+  put_file(files, path + "/model.safetensors", damaged);
+  for (const std::string& place : {path, path + "/model.safetensors"})
+    CHECK_THROWS_WITH(load_weights(net, place, NameMap(), files),
+                      contains("model.safetensors has other bytes than it had when it was written"));
 }
 
 TEST_CASE("a long list of names is cut") {
@@ -138,7 +204,7 @@ TEST_CASE("a tensor that a module has under two names needs one of them") {
         files, "/w.safetensors",
         safetensors_of({{std::string(name) + ".weight", weight}, {std::string(name) + ".bias", weight[0]}}));
     Tied net;
-    load_weights(net, "/w.safetensors", {}, files);
+    load_weights(net, "/w.safetensors", NameMap(), files);
     CHECK(same_bits(net.first->weight.detach(), weight));
   }
 }

@@ -16,17 +16,30 @@ void add_model(Registry& registry, const char* name) {
 TEST_CASE("a program that brings one model trains it, unless another one is named", "[cli]") {
   Registry registry;
   Options options;
-  choose_model(registry, false, options);
+  std::vector<Problem> problems;
+  choose_model(registry, false, options, problems);
   CHECK(options.model.name == "digits");
   add_model(registry, "mine");
-  choose_model(registry, true, options);
+  choose_model(registry, true, options, problems);
   CHECK(options.model.name == "digits");
-  choose_model(registry, false, options);
+  choose_model(registry, false, options, problems);
   CHECK(options.model.name == "mine");
+  CHECK(problems.empty());
+}
+
+TEST_CASE("a program that brings several models trains none of them unasked, and no built-in one", "[cli]") {
+  Registry registry;
+  add_model(registry, "mine");
   add_model(registry, "another");
-  options.model.name = "digits";
-  choose_model(registry, false, options);
-  CHECK(options.model.name == "digits");
+  Options options;
+  std::vector<Problem> problems;
+  choose_model(registry, false, options, problems);
+  REQUIRE(problems.size() == 1);
+  CHECK(to_line(problems[0]) ==
+        "model: this program has several models, and none is named: another, mine (--model another)");
+  problems.clear();
+  choose_model(registry, true, options, problems);
+  CHECK(problems.empty());
 }
 
 TEST_CASE("the kept configuration has every argument of the strategy that it names", "[cli]") {

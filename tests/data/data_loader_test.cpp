@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -218,7 +219,7 @@ TEST_CASE("a dataset learns epoch and seed, a batch its samples, for any number 
     void collate(std::span<const std::int64_t> indices, const SampleContext& context,
                  Batch& batch) const override {
       batch.tensors = {
-          at::empty({1}, at::kLong)
+          at::empty({}, at::kLong)
               .fill_(1000 * static_cast<std::int64_t>(context.seed) + 100 * context.epoch + indices.front())};
       batch.size = static_cast<std::int64_t>(indices.size());
     }
@@ -241,6 +242,61 @@ TEST_CASE("a dataset learns epoch and seed, a batch its samples, for any number 
       CHECK(k == 3);
     }
   }
+}
+
+/// Makes of the indices what a test wants; does not set the size.
+class MadeDataset final : public Dataset {
+ public:
+  using Make = std::function<void(std::int64_t samples, Batch& batch)>;
+  explicit MadeDataset(Make make) : make_(std::move(make)) {}
+  std::int64_t size() const override { return 50; }
+  void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
+    batch.tensors.clear();
+    make_(static_cast<std::int64_t>(indices.size()), batch);
+  }
+
+ private:
+  Make make_;
+};
+
+TEST_CASE("a batch has the size of its samples, whether its dataset says so or not", "[loader]") {
+  const auto data = std::make_shared<MadeDataset>([](std::int64_t samples, Batch& batch) {
+    batch.tensors = {at::zeros({samples, 3}), at::zeros({}), at::Tensor()};
+  });
+  DataLoader loader = make_loader(data, {.num_workers = GENERATE(0, 2)}, 20);
+  loader.start_epoch(0);
+  std::vector<std::int64_t> sizes;
+  for (Batch batch; loader.next(batch);) sizes.push_back(batch.size);
+  CHECK(sizes == std::vector<std::int64_t>{20, 20, 10});
+}
+
+TEST_CASE("a batch that does not have the samples that were asked for is refused by its dataset's name",
+          "[loader]") {
+  struct Row {
+    MadeDataset::Make make;
+    const char* why;
+  };
+  const Row row = GENERATE(values<Row>({
+      {[](std::int64_t, Batch& batch) { batch.tensors.clear(); }, "has made no tensor"},
+      {[](std::int64_t n, Batch& batch) {
+         batch.tensors = {at::zeros({n + 1, 3}), at::zeros({n})};
+       },
+       "dimension 0 of batch[0] is 51; make it count the samples"},
+      {[](std::int64_t, Batch& batch) {
+         batch.tensors = {at::zeros({1, 3})};
+       },
+       "dimension 0 of batch[0] is 1"},
+      {[](std::int64_t n, Batch& batch) { batch = {.tensors = {at::zeros({n})}, .size = -3}; },
+       "has set batch.size to -3"},
+      {[](std::int64_t n, Batch& batch) { batch = {.tensors = {at::zeros({n})}, .size = 500}; },
+       "has set batch.size to 500"},
+  }));
+  DataLoader loader =
+      make_loader(std::make_shared<MadeDataset>(row.make), {.num_workers = GENERATE(0, 1)}, 50);
+  loader.start_epoch(0);
+  Batch batch;
+  CHECK_THROWS_WITH(loader.next(batch), cxtrain::test::contains("MadeDataset was asked for 50 samples") &&
+                                            cxtrain::test::contains(row.why));
 }
 
 TEST_CASE("a tensor that a batch does not have is named", "[data]") {

@@ -46,17 +46,17 @@ TEST_CASE("consecutive rows are a view, others a copy", "[dataset]") {
 
   Batch batch;
   const std::vector<std::int64_t> run{4, 5, 6}, mixed{9, 0, 0, 3}, none{};
-  data.collate(run, batch);
+  collate_samples(data, run, {}, batch);
   CHECK(batch.size == 3);
   CHECK(batch[0].equal(x.narrow(0, 4, 3)));
   CHECK(batch[0].is_alias_of(x));
 
-  data.collate(mixed, batch);
+  collate_samples(data, mixed, {}, batch);
   CHECK(batch[0].equal(x.index_select(0, at::tensor(mixed))));
   CHECK(batch[1].equal(at::tensor(mixed)));
   CHECK_FALSE(batch[0].is_alias_of(x));
 
-  data.collate(none, batch);
+  collate_samples(data, none, {}, batch);
   CHECK(batch.size == 0);
   CHECK(batch[0].sizes() == at::IntArrayRef({0, 2}));
 }

@@ -62,7 +62,7 @@ TEST_CASE("IDX images become float planes and integer labels", "[idx]") {
     Batch batch;
     const std::vector<std::int64_t> mixed{4, 1}, run{1, 2};
     for (const auto& which : {mixed, run}) {
-      data->collate(which, batch);
+      collate_samples(*data, which, {}, batch);
       CHECK(batch[0].scalar_type() == at::kByte);  // as it travels to a device
       data->on_after_batch_transfer(batch);
       CHECK(batch.size == 2);

@@ -57,6 +57,27 @@ TEST_CASE("plateau counts epochs without improvement") {
   CHECK(rising.factor == Catch::Approx(0.1));
 }
 
+TEST_CASE("a schedule counts the same from C++ and from the command line") {
+  std::vector<Problem> problems;
+  const std::vector<std::pair<std::string, ScheduleConfig>> rows{{"constant", ConstantSchedule{.warmup = 3}},
+                                                                 {"cosine", CosineSchedule{}},
+                                                                 {"exponential", ExponentialSchedule{}},
+                                                                 {"multi_step", MultiStepSchedule{}},
+                                                                 {"one_cycle", OneCycleSchedule{}},
+                                                                 {"plateau", PlateauSchedule{}},
+                                                                 {"step", StepSchedule{}}};
+  for (const auto& [name, schedule] : rows) {
+    CAPTURE(name);
+    std::map<std::string, std::string> arguments;
+    if (name == "multi_step") arguments["milestones"] = "1";
+    CHECK(interval_of({.schedule = schedule}) ==
+          interval_of(apply_overrides({}, {}, {name, arguments}, problems)));
+  }
+  CHECK(problems.empty());
+  CHECK(interval_of({.schedule = CosineSchedule{}, .interval = Interval::epoch}) == Interval::epoch);
+  CHECK(interval_of({}) == Interval::epoch);
+}
+
 TEST_CASE("options choose and change optimizer and schedule") {
   std::vector<Problem> problems;
   const OptimizerSetup own{.optimizer = AdamW{.lr = 0.5, .beta1 = 0.7},

@@ -84,6 +84,17 @@ TEST_CASE("a run that had ended goes on as if it had not", "[checkpoint]") {
   CHECK(checkpoints(version(parts, 0)).size() == 1);
 }
 
+TEST_CASE("a run that has nothing left to do says so", "[checkpoint]") {
+  const TempDir dir;
+  const std::string fit = "--default_root_dir " + dir.path() + " --max_epochs ";
+  REQUIRE(run_command(launch(1, fit + "2")).status == 0);
+  const ProgramResult again = run_command(launch(1, fit + "1 --ckpt_path last"));
+  CAPTURE(again.output);
+  CHECK(again.status == 0);
+  CHECK_THAT(again.output, contains("nothing is left to train: the checkpoint stands after 2 epochs and ") &&
+                               contains("max_epochs is 1; raise the limit to go on"));
+}
+
 TEST_CASE("a run goes on on another number of ranks with the same samples in each step", "[checkpoint]") {
   const auto [before, after] = GENERATE(std::pair{4, 1}, std::pair{4, 2}, std::pair{4, 3}, std::pair{1, 4},
                                         std::pair{2, 4}, std::pair{3, 4});

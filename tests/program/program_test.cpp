@@ -112,7 +112,7 @@ TEST_CASE("a throw before the first step ends all ranks as well") {
 
 TEST_CASE("a rank that freezes is noticed after the timeout") {
   const TempDir dir;
-  const ProgramResult run = run_ranks(2, kFaulty + "--model.fault freeze --timeout_seconds 2" + in(dir));
+  const ProgramResult run = run_ranks(2, kFaulty + "--model.fault freeze --timeout_seconds 5" + in(dir));
   CAPTURE(run.output);
   CHECK(run.status == 1);
   CHECK(times(run.output, "error: ") == 1);

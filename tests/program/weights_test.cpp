@@ -45,6 +45,32 @@ TEST_CASE("every strategy and subcommand starts from the weights that are named"
   CHECK(sha(weights + "--strategy ddp --devices 2 ") == expected);
 }
 
+TEST_CASE("weights of another model are taken in part, and what was left out is listed") {
+  const TempDir files;
+  const std::string backbone = files.write("backbone", weights_of_digits(""));
+  const auto train = [&](const std::string& options) {
+    const TempDir dir;
+    return run_ranks(2, "--model.weights " + backbone + " " + options + kNoTraining + in(dir));
+  };
+  const ProgramResult part = train("--model.weights_prefix hidden. ");
+  CAPTURE(part.output);
+  CHECK(part.status == 0);
+  CHECK_THAT(part.output, contains("2 tensors of '" + backbone + "' loaded into the model") &&
+                              contains("the model keeps its own (2): output.bias, output.weight"));
+  CHECK(times(part.output, "loaded into the model") == 1);
+  const std::string other = files.write("other", weights_of_digits("") + "");
+  const ProgramResult loose = run_program("--model.weights " + other +
+                                          " --model.weights_strict false --model.hidden 40 --max_epochs 1 "
+                                          "--limit_train_batches 1 --accelerator cpu --devices 1" +
+                                          in(files));
+  CAPTURE(loose.output);
+  CHECK(loose.status == 0);
+  CHECK_THAT(loose.output, contains("1 tensor of ") && contains("of another shape (3): hidden.weight"));
+  const ProgramResult none = run_program("--model.weights_prefix hidden. --devices 1");
+  CHECK(none.status == 2);
+  CHECK_THAT(none.output, contains("model.weights_prefix: means nothing without weights"));
+}
+
 TEST_CASE("the configuration that is kept has the weights") {
   const TempDir files, dir;
   const std::string plain = files.write("plain", weights_of_digits(""));

@@ -3,6 +3,7 @@
 #include <torch/nn/functional/dropout.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <array>
 #include <limits>
 
 #include "cxtrain/cluster/world.h"
@@ -123,6 +124,49 @@ TEST_CASE("every strategy trains like single, whatever is done to gradients and 
     const Run found = together<Wide>(strategy, options);
     CHECK(close(found, expected));
     CHECK(found.summary.metrics.at("val_loss") == Catch::Approx(expected.summary.metrics.at("val_loss")));
+  }
+}
+
+/// As `run` does it, with a last batch in every stage that has one sample, for rank 0.
+Run run_with_odd_sample(World& world, Options options, std::int64_t batch_size) {
+  const test::TempDir dir;
+  options.trainer.default_root_dir = dir.path();
+  options.data.uneven = Uneven::exact;
+  const std::int64_t samples = 16 * test_world().size() + 1;
+  ToyData data(samples, batch_size, samples);
+  Trainer trainer(world, options);
+  trainer.set_replica_factory([] { return std::make_unique<Wide>(); });
+  Wide model;
+  trainer.fit(model, data);
+  Run result{.summary = trainer.test(model, data)};
+  trainer.predict(model, data);
+  std::array rows{static_cast<double>(trainer.predictions().indices.size())};
+  world.sum(rows);
+  CHECK(rows[0] == static_cast<double>(samples));
+  result.parameters = test::flat_parameters(model);
+  return result;
+}
+
+TEST_CASE("every strategy goes on while a rank has no sample left, in training and everything else",
+          "[conformance]") {
+  Options options = some_steps();
+  SECTION("as it is") {}
+  SECTION("weights averaged") {
+    options.trainer.max_epochs = 5;
+    options.trainer.stochastic_weight_avg = true;
+  }
+  SoloWorld alone_world;
+  const Run expected = run_with_odd_sample(alone_world, options, 8 * test_world().size());
+  for (const Conforming& strategy : strategies()) {
+    CAPTURE(strategy.name, strategy.divided);
+    Options own = options;
+    own.trainer.strategy = strategy.name;
+    own.plugins = strategy.plugins;
+    if (strategy.divided) own.strategy.args["shard_optimizer"] = "true";
+    const Run found = run_with_odd_sample(test_world(), own, 8);
+    CHECK(close(found, expected));
+    for (const char* metric : {"val_loss", "test_loss"})
+      CHECK(found.summary.metrics.at(metric) == Catch::Approx(expected.summary.metrics.at(metric)));
   }
 }
 

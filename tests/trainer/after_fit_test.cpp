@@ -1,5 +1,6 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -49,6 +50,58 @@ TEST_CASE("a test after a fit is logged at the step reached, in the fit's folder
 
   trainer.fit(model, setting.data);  // another fit is another run
   CHECK(trainer.log_dir() != folder);
+}
+
+TEST_CASE("what follows a fit keeps the fit's figures") {
+  KeptRuns setting;
+  Regression model;
+  Trainer trainer(setting.world, setting.options);
+  const RunSummary fit = trainer.fit(model, setting.data), test = trainer.test(model, setting.data);
+  CHECK(fit.seconds > 0);
+  CHECK(test.seconds == fit.seconds);
+  CHECK(test.samples_per_second == fit.samples_per_second);
+  CHECK(test.first_step_seconds == fit.first_step_seconds);
+  std::ifstream file(trainer.log_dir() + "/run.json");
+  CHECK(nlohmann::json::parse(file)["seconds"] == fit.seconds);
+}
+
+/// Sends the process a signal after the first step.
+class SignalsItself : public Callback {
+  void on_train_batch_end(RunView&, const at::Tensor&, const Batch&, std::int64_t) override {
+    std::raise(SIGTERM);
+  }
+};
+
+TEST_CASE("what follows a fit that a signal has ended is left out, with the fit's status") {
+  KeptRuns setting;
+  Regression model;
+  Trainer trainer(setting.world, setting.options);
+  trainer.add_callback(std::make_unique<SignalsItself>());
+  const RunSummary fit = trainer.fit(model, setting.data);
+  CHECK(fit.status == "stopped");
+  try {
+    trainer.test(model, setting.data);
+    FAIL("it was tested");
+  } catch (const StoppedBefore& stopped) {
+    CHECK(static_cast<int>(stopped.code()) == fit.exit_code);
+    CHECK_THAT(stopped.what(), test::contains("test is left out: the call before was stopped by SIGTERM"));
+  }
+  CHECK_THROWS_AS(trainer.predict(model, setting.data), StoppedBefore);
+  CHECK(trainer.last_summary()->status == "stopped");
+}
+
+TEST_CASE("a model is initialised once, before anything else") {
+  KeptRuns setting;
+  Regression model;
+  Trainer trainer(setting.world, setting.options);
+  int calls = 0;
+  trainer.set_initialize([&](Module& given) {
+    ++calls;
+    CHECK(&given == &model);
+  });
+  trainer.fit(model, setting.data);
+  trainer.test(model, setting.data);
+  CHECK(calls == 1);
 }
 
 TEST_CASE("a prediction leaves a file with its rows and the samples that they belong to") {

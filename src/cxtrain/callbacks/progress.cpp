@@ -31,9 +31,14 @@ void ProgressCallback::on_train_start(RunView&) { begin_epoch(); }
 void ProgressCallback::on_train_epoch_start(RunView&) { begin_epoch(); }
 
 void ProgressCallback::begin_epoch() {
+  end_epoch();
   training_ = true;
-  started_ = false;
   epoch_began_ = clock_.now();
+}
+
+void ProgressCallback::end_epoch() {
+  if (started_) bar_->finish();
+  started_ = false;
 }
 
 void ProgressCallback::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&,
@@ -46,10 +51,8 @@ void ProgressCallback::on_train_batch_end(RunView& run, const at::Tensor&, const
   bar_->update(batch_idx + 1);
 }
 
-void ProgressCallback::on_train_epoch_end(RunView&) {
-  if (started_) bar_->finish();
-  started_ = false;
-}
+/// Not at the end of the epoch, whose means are made after that hook.
+void ProgressCallback::on_train_end(RunView&) { end_epoch(); }
 
 void ProgressCallback::start_evaluation(const char* label, const RunView& run) {
   // A validation within training goes by without a bar of its own; its metrics appear in the epoch's.

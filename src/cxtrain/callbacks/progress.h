@@ -24,7 +24,7 @@ class ProgressCallback final : public Callback {
   void on_validation_start(RunView& run) override;
   void on_validation_batch_end(RunView& run, const Batch&, std::int64_t batch_idx) override;
   void on_validation_end(RunView& run) override;
-  void on_train_epoch_end(RunView& run) override;
+  void on_train_end(RunView& run) override;
   void on_test_start(RunView& run) override;
   void on_test_batch_end(RunView& run, const Batch& batch, std::int64_t batch_idx) override;
   void on_test_end(RunView& run) override;
@@ -34,6 +34,7 @@ class ProgressCallback final : public Callback {
 
  private:
   void begin_epoch();
+  void end_epoch();
   void start_evaluation(const char* label, const RunView& run);
   void update_evaluation(std::int64_t batch_idx);
   void end_evaluation();

@@ -32,15 +32,19 @@ struct Comparison {
   std::vector<std::string> missing;     ///< names of the model's
   std::vector<std::string> unexpected;  ///< stored names, mapped
   std::vector<std::string> misshapen;   ///< "fc.weight: [3, 4] in the file, [3, 5] in the model"
+  std::vector<std::string> others;      ///< names of the model's that are not to be loaded
 
   bool fits() const { return missing.empty() && unexpected.empty() && misshapen.empty(); }
 };
 
-Comparison compare(const StoredWeights& weights, const NameMap& names, const Targets& targets) {
+/// Of the stored tensors and of the module's only those that the selection's prefix selects.
+Comparison compare(const StoredWeights& weights, const WeightsSelection& selection, const Targets& targets) {
+  const NameMap& names = selection.names;
   Comparison found;
   std::set<const at::TensorImpl*> filled;
   std::map<std::string, std::string> mapped;  // to the stored name
   for (const StoredTensor& tensor : weights.tensors) {
+    if (!tensor.name.starts_with(selection.prefix)) continue;
     const std::string name = names(tensor.name);
     if (const auto [other, is_new] = mapped.emplace(name, tensor.name); !is_new) {
       throw CheckpointError("the name map makes '" + name + "' of both '" + other->second + "' and '" +
@@ -63,8 +67,10 @@ Comparison compare(const StoredWeights& weights, const NameMap& names, const Tar
          << " in the model";
     found.misshapen.push_back(text.str());
   }
+  const std::string prefix = selection.prefix.empty() ? "" : names(selection.prefix);
   for (const auto& [name, tensor] : targets) {
-    if (!filled.contains(tensor.unsafeGetTensorImpl())) found.missing.push_back(name);
+    if (filled.contains(tensor.unsafeGetTensorImpl())) continue;
+    (name.starts_with(prefix) ? found.missing : found.others).push_back(name);
   }
   return found;
 }
@@ -120,18 +126,44 @@ std::string describe_misfit(const StoredWeights& weights, const Comparison& foun
   text += listed("in the file, and not readable here", weights.skipped, ", ");
   const std::string rule = rule_for_prefix(found);
   if (!rule.empty()) return text + "\n  try --model.weights_map " + rule;
-  return text + "\n  choose the model's arguments as they were, or rename with --model.weights_map FROM=TO";
+  return text +
+         "\n  choose the model's arguments as they were, rename with --model.weights_map FROM=TO, or load a "
+         "part: "
+         "--model.weights_prefix PREFIX, --model.weights_strict false";
 }
 
 }  // namespace
 
-void load_weights(torch::nn::Module& module, const std::string& path, const NameMap& names,
-                  Filesystem& files) {
-  const StoredWeights weights = open_weights(files, path);
-  const Comparison found = compare(weights, names, targets_of(module));
-  if (!found.fits()) throw CheckpointError(describe_misfit(weights, found));
-  const at::NoGradGuard no_grad;
-  for (const auto& [stored, target] : found.pairs) at::Tensor(target).copy_(stored->read());
+LoadedWeights load_weights(torch::nn::Module& module, const std::string& path,
+                           const WeightsSelection& selection, Filesystem& files) {
+  const StoredWeights weights = open_verified_weights(files, path);
+  Comparison found = compare(weights, selection, targets_of(module));
+  const bool fits = selection.strict ? found.fits() : true;
+  if (!fits || found.pairs.empty()) throw CheckpointError(describe_misfit(weights, found));
+  {
+    const at::NoGradGuard no_grad;
+    for (const auto& [stored, target] : found.pairs) at::Tensor(target).copy_(stored->read());
+  }
+  LoadedWeights loaded{.loaded = found.pairs.size(),
+                       .kept = std::move(found.missing),
+                       .left_out = std::move(found.unexpected),
+                       .misshapen = std::move(found.misshapen)};
+  loaded.kept.insert(loaded.kept.end(), found.others.begin(), found.others.end());
+  return loaded;
+}
+
+LoadedWeights load_weights(torch::nn::Module& module, const std::string& path, const NameMap& names,
+                           Filesystem& files) {
+  return load_weights(module, path, WeightsSelection{.names = names}, files);
+}
+
+std::string describe(const LoadedWeights& loaded, const std::string& path) {
+  std::string text = std::to_string(loaded.loaded) + (loaded.loaded == 1 ? " tensor" : " tensors") + " of '" +
+                     path + "' loaded into the model";
+  text += listed("the model keeps its own", loaded.kept, ", ");
+  text += listed("not in the model", loaded.left_out, ", ");
+  text += listed("of another shape", loaded.misshapen, "; ");
+  return text;
 }
 
 }  // namespace cxtrain

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/safetensors.h"
 #include "cxtrain/checkpoint/torch_archive.h"
 
@@ -119,6 +120,17 @@ StoredWeights open_weights(Filesystem& files, const std::string& path) {
   } catch (const FileError& error) {
     throw CheckpointError(error.what());
   }
+}
+
+StoredWeights open_verified_weights(Filesystem& files, const std::string& path) {
+  StoredWeights weights = open_weights(files, path);
+  const auto status = files.status(path);
+  const std::string folder = status && status->is_directory ? path : parent_directory(path);
+  if (!files.status(folder + "/" + std::string(Manifest::kFile))) return weights;
+  Manifest manifest = read_manifest(files, folder);
+  std::erase_if(manifest.files, [](const CheckpointFile& file) { return !file.name.starts_with("model"); });
+  verify_files(files, folder, manifest);
+  return weights;
 }
 
 }  // namespace cxtrain

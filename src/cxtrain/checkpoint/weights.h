@@ -44,4 +44,8 @@ struct StoredWeights {
 /// and the cure.
 StoredWeights open_weights(Filesystem& files, const std::string& path);
 
+/// The same for who uses the values: where a checkpoint's manifest lies beside the weights, their bytes are
+/// compared with its checksums first. Throws CheckpointError naming a file that is damaged.
+StoredWeights open_verified_weights(Filesystem& files, const std::string& path);
+
 }  // namespace cxtrain

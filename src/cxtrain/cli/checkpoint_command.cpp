@@ -137,8 +137,8 @@ void print_tensor(const TensorDifference& tensor, std::ostream& out) {
 }
 
 int diff(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
-  const StoredWeights first = open_weights(files, request.paths[0]);
-  const StoredWeights second = open_weights(files, request.paths[1]);
+  const StoredWeights first = open_verified_weights(files, request.paths[0]);
+  const StoredWeights second = open_verified_weights(files, request.paths[1]);
   const WeightsDifference difference = compare_weights(first, second);
   if (request.json) {
     print_json(difference, out);
@@ -161,7 +161,7 @@ int export_weights(const CheckpointRequest& request, Filesystem& files, std::ost
     throw ConfigError("checkpoint export", "does not say what to write",
                       "add --safetensors FILE or --torch FILE");
   }
-  const StoredWeights weights = open_weights(files, request.paths[0]);
+  const StoredWeights weights = open_verified_weights(files, request.paths[0]);
   const auto tell = [&](const std::string& path) {
     out << path << ": " << weights.tensors.size() << " tensors\n";
   };

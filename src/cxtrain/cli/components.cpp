@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/load_weights.h"
@@ -74,8 +75,14 @@ Components load_components(Registry& registry, const Options& options, std::vect
   } catch (const CheckpointError& error) {
     problems.push_back({"model.weights_map", error.what(), ""});
   }
-  if (options.model_weights.path.empty() && !options.model_weights.map.empty())
-    problems.push_back({"model.weights_map", "means nothing without weights", "add --model.weights PATH"});
+  const WeightsOptions& weights = options.model_weights;
+  const auto needs_weights = [&](const char* option, bool given) {
+    if (given && weights.path.empty())
+      problems.push_back({option, "means nothing without weights", "add --model.weights PATH"});
+  };
+  needs_weights("model.weights_map", !weights.map.empty());
+  needs_weights("model.weights_prefix", !weights.prefix.empty());
+  needs_weights("model.weights_strict", !weights.strict);
   components.chosen = choose_components(registry, options, problems);
   check_overrides(options.optimizer, options.lr_scheduler, problems);
   return components;
@@ -105,17 +112,29 @@ Options with_all_arguments(Options options, const Components& components) {
   return options;
 }
 
-void choose_model(const Registry& registry, bool given, Options& options) {
+void choose_model(const Registry& registry, bool given, Options& options, std::vector<Problem>& problems) {
   const std::vector<std::string> own = registry.names(Module::kKind);
-  if (!given && own.size() == 1) options.model.name = own.front();
+  if (given || own.empty()) return;
+  options.model.name = own.front();
+  if (own.size() == 1) return;
+  std::string names;
+  for (const std::string& name : own) names += (names.empty() ? "" : ", ") + name;
+  problems.push_back(
+      {"model", "this program has several models, and none is named: " + names, "--model " + own.front()});
 }
 
 std::unique_ptr<Module> make_model(const Registry& registry, const Options& options,
                                    const Components& components) {
-  std::unique_ptr<Module> model = registry.make<Module>(options.model.name, components.model);
-  const WeightsOptions& weights = options.model_weights;
-  if (!weights.path.empty()) load_weights(*model, weights.path, NameMap::parse(weights.map));
-  return model;
+  return registry.make<Module>(options.model.name, components.model);
+}
+
+void load_initial_weights(Module& model, const WeightsOptions& weights) {
+  if (weights.path.empty()) return;
+  const LoadedWeights loaded = load_weights(
+      model, weights.path,
+      {.names = NameMap::parse(weights.map), .prefix = weights.prefix, .strict = weights.strict});
+  if (!loaded.kept.empty() || !loaded.left_out.empty() || !loaded.misshapen.empty())
+    log_warning(describe(loaded, weights.path));
 }
 
 std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& options,

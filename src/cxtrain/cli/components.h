@@ -33,13 +33,16 @@ Components load_components(Registry& registry, const Options& options, std::vect
 /// keeps, so that a later default does not change an old run.
 Options with_all_arguments(Options options, const Components& components);
 
-/// The model of a program that brings exactly one, where neither a file nor an option names another.
-void choose_model(const Registry& registry, bool given, Options& options);
+/// The model of a program that brings one, where neither a file nor an option names another. Of several, none
+/// is chosen: that is a problem.
+void choose_model(const Registry& registry, bool given, Options& options, std::vector<Problem>& problems);
 
-/// The model that the options name, with the weights that they name. Throws CheckpointError where these
-/// cannot be read or do not fit.
+/// The model that the options name, without the weights that they name.
 std::unique_ptr<Module> make_model(const Registry& registry, const Options& options,
                                    const Components& components);
+/// Loads the weights that the options name into the model, and reports what was left out. Does nothing where
+/// the options name none. Throws CheckpointError where the weights cannot be read or do not fit.
+void load_initial_weights(Module& model, const WeightsOptions& weights);
 /// The data module that the options name, else the model's own. Throws ConfigError when there is neither.
 std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& options,
                                       const Components& components, Module& model);

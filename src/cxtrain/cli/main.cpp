@@ -52,7 +52,7 @@ struct Request {
 void find_components(Request& request, const std::function<void(Registry&)>& register_components,
                      std::vector<Problem>& problems) {
   if (register_components) register_components(request.registry);
-  choose_model(request.registry, request.command.model_given, request.command.options);
+  choose_model(request.registry, request.command.model_given, request.command.options, problems);
   request.components = load_components(request.registry, request.options(), problems);
 }
 
@@ -99,7 +99,8 @@ void check_fit(Module& model, const Options& options) {
   if (!problems.empty()) throw ConfigError(problems);
 }
 
-/// The model that the options ask for, the same on every rank and in every replica.
+/// The model that the options ask for, the same on every rank and in every replica, with the values of its
+/// constructor.
 std::unique_ptr<Module> make_seeded_model(const Request& request) {
   seed_everything(request.options().seed.value_or(0));
   return make_model(request.registry, request.options(), request.components);
@@ -117,6 +118,7 @@ Trained build_components(const Request& request) {
   Trained built;
   build_within_memory("model", arguments_text("model.", options.model.args),
                       [&] { built.model = make_seeded_model(request); });
+  load_initial_weights(*built.model, options.model_weights);
   build_within_memory("data", arguments_text("data.", options.data.args), [&] {
     built.data = make_data(request.registry, options, request.components, *built.model);
   });
@@ -341,11 +343,20 @@ int run_trainer(int argc, char** argv, const Options& options, const std::functi
       const Hardware hardware = job.hardware();
       run_agreed(world, [&] { plan = plan_with_plugins(registry, options, hardware, world.facts()); });
       if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
-      trainer.emplace(world, options, std::move(plan), registry);
+      // The model is the program's own, and not the one that the command line trains by default.
+      Options own = options;
+      if (own.model == Options().model) own.model.name.clear();
+      trainer.emplace(world, own, std::move(plan), registry);
       trainer->set_log(job.log());
-      trainer->set_config_text(to_yaml(options));
+      trainer->set_config_text(to_yaml(own));
+      trainer->set_initialize(
+          [&options](Module& model) { load_initial_weights(model, options.model_weights); });
       seed_everything(options.seed.value_or(0));  // every rank builds the same model
-      work(*trainer);
+      try {
+        work(*trainer);
+      } catch (const StoppedBefore& stopped) {
+        if (world.is_root()) log_warning(stopped.what());
+      }
       const std::optional<RunSummary>& last = trainer->last_summary();
       if (!last) return 0;
       print_result(*last, trainer->log_dir());

@@ -11,6 +11,10 @@ void add_component_options(OptionTable& table) {
       CXTRAIN_MEMBER(model_weights.path));
   add({"model.weights_map", "prefixes of names in it to replace; FROM or TO may be empty", "FROM=TO,..."},
       CXTRAIN_MEMBER(model_weights.map));
+  add({"model.weights_prefix", "only the stored tensors whose names begin so, as \"backbone.\"", "PREFIX"},
+      CXTRAIN_MEMBER(model_weights.prefix));
+  add({"model.weights_strict", "false: take the tensors that fit, and list what was left out"},
+      CXTRAIN_MEMBER(model_weights.strict));
   add({"data", "the data module; default: the model's own; --data.ARG sets its arguments", "NAME"},
       CXTRAIN_MEMBER(data.name));
   add({"data.path", "file or folder to read", "PATH"}, CXTRAIN_MEMBER(data.path));

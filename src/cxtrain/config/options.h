@@ -113,8 +113,10 @@ struct StrategyOptions {
 
 /// Where the model's parameters and buffers come from at the start (checkpoint/load_weights.h).
 struct WeightsOptions {
-  std::string path;  ///< of a file or a checkpoint's folder; empty: what the model's constructor makes
-  std::string map;   ///< "FROM=TO[,FROM=TO...]": prefixes of stored names, and what stands for them
+  std::string path;    ///< of a file or a checkpoint's folder; empty: what the model's constructor makes
+  std::string map;     ///< "FROM=TO[,FROM=TO...]": prefixes of stored names, and what stands for them
+  std::string prefix;  ///< only stored tensors whose names begin so; empty: all
+  bool strict = true;  ///< refuse weights that do not fit as a whole
 
   bool operator==(const WeightsOptions&) const = default;
 };

@@ -38,7 +38,7 @@ constexpr std::string_view kNoSuchDevice = "use --accelerator gpu, cpu or auto";
 constexpr std::array kRetired{
     // Lightning 2.x and 1.5.
     RetiredArgument{"callbacks", "",
-                    "write --callbacks.early_stopping_monitor, --callbacks.lr_monitor or "
+                    "write --callbacks.early_stopping.monitor, --callbacks.lr_monitor or "
                     "--callbacks.device_stats; in C++, Trainer::add_callback"},
     RetiredArgument{"plugins", "",
                     "use --precision and --strategy, or --plugin FILE for a plugin of your own"},
@@ -52,7 +52,7 @@ constexpr std::array kRetired{
     RetiredArgument{"process_position", "0",
                     "there is one progress bar; --enable_progress_bar false hides it"},
     RetiredArgument{"flush_logs_every_n_steps", "100",
-                    "metric files are flushed when their buffer is full and at the end; "
+                    "metric files are flushed every few seconds, after each validation and at the end; "
                     "--log_every_n_steps says how often there is something to write"},
     RetiredArgument{"move_metrics_to_cpu", "false",
                     "what is logged are single numbers, of which the last is kept: there is nothing to move"},
@@ -64,7 +64,7 @@ constexpr std::array kRetired{
     RetiredArgument{"truncated_bptt_steps", "", "cut the sequences in the dataset"},
     RetiredArgument{"automatic_optimization", "true", "the trainer does the optimizer's steps"},
     RetiredArgument{"enable_pl_optimizer", "", "drop it: there is one kind of optimizer"},
-    RetiredArgument{"early_stop_callback", "", "use --callbacks.early_stopping_monitor METRIC"},
+    RetiredArgument{"early_stop_callback", "", "use --callbacks.early_stopping.monitor METRIC"},
     RetiredArgument{"row_log_interval", "", "use --log_every_n_steps"},
     RetiredArgument{"add_row_log_interval", "", "use --log_every_n_steps"},
     RetiredArgument{"log_save_interval", "", "use --log_every_n_steps"},

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -14,10 +13,11 @@ namespace cxtrain {
 /// `batch[0]` is the input and `batch[1]`, where there is one, the target.
 struct Batch {
   std::vector<at::Tensor> tensors;
-  std::int64_t size = 0;  ///< samples in it; 0 on a rank that has none left in an uneven last step
+  /// Samples in it, as the loader sets it; 0 on a rank that has none left in an uneven last step.
+  std::int64_t size = 0;
 
-  /// The samples' places in the dataset, in the batch's order; valid until the loader starts another epoch.
-  std::span<const std::int64_t> indices = {};
+  /// The samples' places in the dataset, in the batch's order.
+  std::vector<std::int64_t> indices = {};
 
   /// Throws std::out_of_range where the batch has fewer tensors.
   const at::Tensor& operator[](std::size_t i) const {

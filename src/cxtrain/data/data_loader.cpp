@@ -124,8 +124,7 @@ void DataLoader::collate(std::int64_t k, Batch& batch) const {
   const std::span<const std::int64_t> indices = sampler_.batch(k);
   const SampleContext context{
       .epoch = sampler_.epoch(), .seed = sampler_.seed(), .pin_memory = options_.to_device};
-  dataset_->collate(indices, context, batch);
-  batch.indices = indices;
+  collate_samples(*dataset_, indices, context, batch);
   if (!options_.to_device) return finish(batch);
   for (at::Tensor& tensor : batch.tensors) tensor = tensor.pin_memory();  // as it is, where it is so already
 }

@@ -25,8 +25,8 @@ class Dataset {
 
   virtual std::int64_t size() const = 0;
 
-  /// Gathers the samples at `indices` (each in [0, size())) into `batch`, whose vector is reused from an
-  /// earlier call. CPU tensors, dimension 0 = indices.size(); sets `batch.size`.
+  /// Gathers the samples at `indices` (each in [0, size())) into `batch.tensors`, which is reused from an
+  /// earlier call: CPU tensors, dimension 0 = indices.size(). `batch.size` is set already.
   virtual void collate(std::span<const std::int64_t> indices, Batch& batch) const;
   /// The same for datasets whose samples depend on the epoch.
   virtual void collate(std::span<const std::int64_t> indices, const SampleContext&, Batch& batch) const {
@@ -38,6 +38,12 @@ class Dataset {
   /// the thread that has collated it.
   virtual void on_after_batch_transfer(Batch&) const {}
 };
+
+/// What a loader calls: collates these samples, sets `batch.size` to their number and `batch.indices` to
+/// their places. Throws DataError naming the dataset's class where `collate` has made no tensor, has set
+/// another size, or dimension 0 of `batch[0]` is not the number of samples.
+void collate_samples(const Dataset& dataset, std::span<const std::int64_t> indices,
+                     const SampleContext& context, Batch& batch);
 
 /// What a stage (train, val, test, predict) reads, and how.
 struct DataLoaderSpec {

@@ -74,7 +74,6 @@ void IdxDataset::collate(std::span<const std::int64_t> indices, const SampleCont
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   batch.tensors[0] = bytes.unsqueeze(1);
   batch.tensors[1] = gather_rows(labels_, indices, context.pin_memory);
-  batch.size = static_cast<std::int64_t>(indices.size());
 }
 
 void IdxDataset::on_after_batch_transfer(Batch& batch) const {

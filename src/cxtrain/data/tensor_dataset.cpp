@@ -70,7 +70,6 @@ void TensorDataset::collate(std::span<const std::int64_t> indices, const SampleC
   batch.tensors.resize(tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i)
     batch.tensors[i] = gather_rows(tensors_[i], indices, context.pin_memory);
-  batch.size = static_cast<std::int64_t>(indices.size());
 }
 
 }  // namespace cxtrain

@@ -32,7 +32,6 @@ void TextDataset::collate(std::span<const std::int64_t> indices, const SampleCon
       for (std::int64_t t = 0; t < context_; ++t) *to++ = from[t];
     }
   }
-  batch.size = count;
 }
 
 TextSplit read_text(const std::string& path, std::int64_t context, std::int64_t stride) {

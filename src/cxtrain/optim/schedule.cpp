@@ -87,4 +87,13 @@ void PlateauState::observe(const PlateauSchedule& schedule, double metric) {
   bad_epochs = 0;
 }
 
+Interval interval_of(const OptimizerSetup& setup) {
+  if (setup.interval) return *setup.interval;
+  const auto* constant = std::get_if<ConstantSchedule>(&setup.schedule);
+  const bool in_steps = std::holds_alternative<CosineSchedule>(setup.schedule) ||
+                        std::holds_alternative<OneCycleSchedule>(setup.schedule) ||
+                        (constant != nullptr && constant->warmup > 0);
+  return in_steps ? Interval::step : Interval::epoch;
+}
+
 }  // namespace cxtrain

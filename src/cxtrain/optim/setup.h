@@ -131,8 +131,13 @@ using ScheduleConfig = std::variant<ConstantSchedule, CosineSchedule, StepSchedu
 struct OptimizerSetup {
   OptimizerConfig optimizer = Adam{};
   ScheduleConfig schedule = ConstantSchedule{};
-  Interval interval = Interval::epoch;  ///< Lightning's default; plateau always counts epochs
+  /// Absent: the schedule's own, as on the command line (`interval_of`). Plateau always counts epochs.
+  std::optional<Interval> interval = {};
   std::vector<ParameterGroup> groups = {};
 };
+
+/// What the setup's schedule counts: what the setup says, else steps for warm-ups, cosine and one_cycle,
+/// which people give in steps, and epochs for the classic decays, as in their papers.
+Interval interval_of(const OptimizerSetup& setup);
 
 }  // namespace cxtrain

@@ -28,9 +28,10 @@ struct cxtrain_plugin {
 #define CXTRAIN_PLUGIN_ABI 1
 #define CXTRAIN_PLUGIN_SYMBOL "cxtrain_plugin_v1"
 
-#define CXTRAIN_PLUGIN(plugin_name, register_function)                                          \
+/// `CXTRAIN_PLUGIN(name, function)`; the function may be a lambda, whose commas make several arguments.
+#define CXTRAIN_PLUGIN(plugin_name, ...)                                                        \
   extern "C" __attribute__((visibility("default"))) const cxtrain_plugin* cxtrain_plugin_v1() { \
     static const cxtrain_plugin plugin{sizeof(cxtrain_plugin), CXTRAIN_PLUGIN_ABI, plugin_name, \
-                                       CXTRAIN_FINGERPRINT, register_function};                 \
+                                       CXTRAIN_FINGERPRINT, __VA_ARGS__};                       \
     return &plugin;                                                                             \
   }

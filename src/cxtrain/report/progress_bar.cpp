@@ -8,7 +8,6 @@ namespace {
 
 constexpr std::string_view kWipe = "\r\x1b[K";
 constexpr auto kNever = std::numeric_limits<std::int64_t>::max();
-constexpr double kLastLineSeconds = 1;
 
 }  // namespace
 
@@ -17,7 +16,6 @@ ProgressBar::ProgressBar(const Clock& clock, Output output, Metrics metrics, Pro
       output_(std::move(output)),
       metrics_(std::move(metrics)),
       options_(std::move(options)),
-      next_last_line_(std::numeric_limits<double>::lowest()),
       next_look_(kNever) {}
 
 ProgressBar::~ProgressBar() {
@@ -74,7 +72,6 @@ void ProgressBar::draw(double now, bool last) noexcept try {
   } else {
     output_(line + "\n");
     next_draw_ = now + options_.line_seconds;
-    if (last) next_last_line_ = now + kLastLineSeconds;
   }
 } catch (...) {
   // Progress is a courtesy: whatever keeps it from being shown must not end a training.
@@ -86,8 +83,7 @@ void ProgressBar::finish() noexcept {
   active_ = false;
   next_look_ = kNever;
   if (options_.leave) {
-    const double now = clock_.now();
-    if (columns() > 0 || now >= next_last_line_) draw(now, true);
+    draw(clock_.now(), true);
   } else {
     clear();
   }

@@ -47,8 +47,7 @@ class ProgressBar {
     if (done >= next_look_) look_at_clock();
   }
 
-  /// Draws the final state and leaves the line. Without a terminal, short stages do not each get such a line:
-  /// one a second.
+  /// Draws the final state and leaves the line.
   void finish() noexcept;
 
   /// Wipes the line from the terminal, for something else to be printed; the next drawing brings it back.
@@ -68,7 +67,6 @@ class ProgressBar {
   bool on_screen_ = false;
   double started_ = 0;
   double next_draw_ = 0;
-  double next_last_line_ = 0;  ///< without a terminal, when a finished stage may have a line again
   double last_look_time_ = 0;
   std::int64_t last_look_done_ = 0;
   std::int64_t next_look_ = 0;  ///< the step at which the clock is read next

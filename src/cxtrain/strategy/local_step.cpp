@@ -71,6 +71,7 @@ at::Tensor local_training_step(Trainable& module, const MicroStep& step, const S
 
 void local_forward(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                    const StrategyContext& context) {
+  if (batch.size == 0) return;
   const at::NoGradGuard no_grad;
   const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
   MetricSink* const sink = module.redirect_log(nullptr);
@@ -85,6 +86,7 @@ void local_forward(Trainable& module, const Batch& batch, std::int64_t batch_idx
 
 void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch& batch,
                            std::int64_t batch_idx, const StrategyContext& context) {
+  if (batch.size == 0) return;
   const EvaluationGuard guard(context.options.trainer.inference_mode);
   const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
   if (stage == EvaluationStage::validate) {
@@ -96,6 +98,7 @@ void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch
 
 at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                               const StrategyContext& context) {
+  if (batch.size == 0) return {};
   const EvaluationGuard guard(context.options.trainer.inference_mode);
   const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
   return module.predict_step(batch, batch_idx);

@@ -91,12 +91,17 @@ class Strategy : public Stateful {
   /// batch or the rank has no sample left (`batch.size` 0).
   virtual at::Tensor training_step(const MicroStep& step) = 0;
 
+  // All ranks call the following three for every batch of a loader, so that a strategy may meet the other
+  // ranks in them. On a rank that has no sample left (`batch.size` 0) the model's step is not called.
+
   /// A forward pass of `training_step` in training mode, with neither gradients nor logged values: for what
   /// layers learn from seeing data (batch norm's statistics). Blocks on other ranks where batch norm is
   /// synchronised.
   virtual void forward(const Batch& batch, std::int64_t batch_idx) = 0;
 
+  /// `validation_step` or `test_step` of the model.
   virtual void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) = 0;
+  /// `predict_step` of the model; undefined where this rank has no sample.
   virtual at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) = 0;
 
   /// Brings the buffers to agreement over the ranks, as after a step: forward passes that no step followed

@@ -52,7 +52,6 @@ class Trials {
       loader->start_epoch(0, 0, steps_);
       Batch batch;
       while (run_.next(*loader, batch)) {
-        if (batch.size == 0) continue;
         NoHooks observer;
         // Never the last micro-batch of a step: gradients stay on this rank.
         run_.parts.strategy.training_step({.batch = batch,

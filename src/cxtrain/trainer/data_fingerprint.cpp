@@ -54,7 +54,7 @@ Batch read_samples(const Dataset& dataset, std::int64_t begin, std::int64_t end)
   for (std::int64_t number = begin; number < end; ++number)
     indices.push_back(place_of(number, dataset.size()));
   Batch batch;
-  dataset.collate(indices, SampleContext{}, batch);
+  collate_samples(dataset, indices, SampleContext{}, batch);
   return batch;
 }
 

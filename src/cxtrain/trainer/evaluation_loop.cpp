@@ -90,16 +90,16 @@ std::optional<MetricStore::Values> evaluate_stage(Run& run, const auto& hooks, D
     signals.before_batch();
     run.loop.batch_idx = loader.batch_idx();
     run.loop.samples_per_batch = loader.global_size();
-    if (batch.size == 0) continue;  // none left for this rank in an uneven last batch
+    const bool has_samples = batch.size > 0;  // or none is left for this rank in an uneven last batch
     const LogScope scope(run.metrics, hooks.step, batch.size);
-    run.call(hooks.batch_start, batch, loader.batch_idx());
+    if (has_samples) run.call(hooks.batch_start, batch, loader.batch_idx());
     try {
       run.parts.strategy.evaluation_step(hooks.stage, batch, loader.batch_idx());
     } catch (const StepNotDefined&) {
       defined = false;
       break;
     }
-    run.call(hooks.batch_end, batch, loader.batch_idx());
+    if (has_samples) run.call(hooks.batch_end, batch, loader.batch_idx());
   }
   // A rank without a sample has not found out.
   if (run.parts.world.max(defined ? 0 : 1) != 0) return std::nullopt;
@@ -147,8 +147,8 @@ Predictions predict(Run& run, DataLoader& loader, std::int64_t batches) {
     signals.before_batch();
     run.loop.batch_idx = loader.batch_idx();
     run.loop.samples_per_batch = loader.global_size();
-    if (batch.size == 0) continue;
-    run.call(hooks::on_predict_batch_start, batch, loader.batch_idx());
+    const bool has_samples = batch.size > 0;
+    if (has_samples) run.call(hooks::on_predict_batch_start, batch, loader.batch_idx());
     try {
       const LogScope scope(run.metrics, hooks::kPredictStep);
       run.loop.output = run.parts.strategy.predict_step(batch, loader.batch_idx());
@@ -156,6 +156,7 @@ Predictions predict(Run& run, DataLoader& loader, std::int64_t batches) {
       defined = false;
       break;
     }
+    if (!has_samples || !run.loop.output.defined()) continue;
     predictions.outputs.push_back(run.loop.output.cpu());
     predictions.indices.insert(predictions.indices.end(), batch.indices.begin(), batch.indices.end());
     run.call(hooks::on_predict_batch_end, batch, loader.batch_idx());

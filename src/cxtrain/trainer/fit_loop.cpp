@@ -54,6 +54,7 @@ void FitLoop::train_to_the_end() {
   if (state_ != nullptr) state_->settle();
   agree();
   make_checkpoint_if_wanted();
+  if (run_.resumed && done()) warn_of_nothing_left();
   while (!done()) run_epoch();
   agree();  // what the last step's hooks have asked for
   make_checkpoint_if_wanted();
@@ -109,6 +110,16 @@ bool FitLoop::done() const {
   if (limits().max_steps >= 0 && state.global_step >= limits().max_steps) return true;
   if (limits().max_epochs >= 0 && state.epoch >= limits().max_epochs) return true;
   return stopping_ && state.epoch >= limits().min_epochs && state.global_step >= limits().min_steps;
+}
+
+void FitLoop::warn_of_nothing_left() const {
+  const TrainState& state = run_.state;
+  const bool by_steps = limits().max_steps >= 0 && state.global_step >= limits().max_steps;
+  log_warning("nothing is left to train: the checkpoint stands after " + std::to_string(state.epoch) +
+              " epochs and " + std::to_string(state.global_step) + " steps, and " +
+              (by_steps ? "max_steps is " + std::to_string(limits().max_steps)
+                        : "max_epochs is " + std::to_string(limits().max_epochs)) +
+              "; raise the limit to go on");
 }
 
 void FitLoop::run_epoch() {

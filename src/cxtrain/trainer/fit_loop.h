@@ -40,6 +40,7 @@ class FitLoop final : private StepObserver {
   bool validates() const;
   bool validation_due() const;
   bool done() const;
+  void warn_of_nothing_left() const;
   bool between_steps() const;
   const FitLimits& limits() const { return data_.limits(); }
   void agree();

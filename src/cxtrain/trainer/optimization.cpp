@@ -37,9 +37,10 @@ Optimization::Optimization(Run& run, const OptimizerSetup& setup, std::unique_pt
                            const FitLimits& limits, bool scale_gradients)
     : run_(run),
       setup_(setup),
+      interval_(interval_of(setup)),
       log_every_(limits.log_every),
-      total_counts_(setup.interval == Interval::step ? limits.total_steps()
-                                                     : std::max<std::int64_t>(limits.max_epochs, 0)),
+      total_counts_(interval_ == Interval::step ? limits.total_steps()
+                                                : std::max<std::int64_t>(limits.max_epochs, 0)),
       trained_(std::move(trained)),
       optimizer_(make_optimizer(setup, trainable_parameters(run.parts.module), trained_->pieces())),
       skipped_steps_(run.parts.options.trainer.max_skipped_steps, run.parts.device) {
@@ -80,7 +81,7 @@ bool Optimization::step(Contribution own, std::uint64_t ranks, const std::functi
   if (scaler_) scaler_->update();
   trained_->publish();
   ++run_.state.global_step;
-  if (setup_.interval == Interval::step) update_learning_rate();
+  if (interval_ == Interval::step) update_learning_rate();
   return true;
 }
 
@@ -142,7 +143,7 @@ void Optimization::end_epoch() {
                           "`, but nothing of this name was logged by the end of the epoch");
     }
     plateau_.observe(*plateau, *metric);
-  } else if (setup_.interval == Interval::step) {
+  } else if (interval_ == Interval::step) {
     return;
   }
   update_learning_rate();
@@ -152,7 +153,7 @@ void Optimization::update_learning_rate() {
   if (held_) return;
   const TrainState& state = run_.state;
   if (std::holds_alternative<PlateauSchedule>(setup_.schedule)) return set_lr_factor(plateau_.factor);
-  const std::int64_t count = setup_.interval == Interval::step ? state.global_step : state.epoch;
+  const std::int64_t count = interval_ == Interval::step ? state.global_step : state.epoch;
   set_lr_factor(schedule_factor(setup_.schedule, count, total_counts_));
 }
 

@@ -63,6 +63,7 @@ class Optimization final : public Stateful {
 
   Run& run_;
   OptimizerSetup setup_;
+  Interval interval_;
   std::int64_t log_every_;
   PlateauState plateau_;
   double lr_factor_ = 1;

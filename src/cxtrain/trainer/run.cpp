@@ -1,7 +1,10 @@
 #include "cxtrain/trainer/run.h"
 
+#include <c10/util/Type.h>
+
 #include <algorithm>
 #include <set>
+#include <typeinfo>
 #include <utility>
 
 #include "cxtrain/accelerator/devices.h"
@@ -46,7 +49,9 @@ void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
   manifest.world_size = parts.world.size();
   manifest.strategy = parts.plan.strategy;
   manifest.precision = parts.plan.precision;
-  manifest.model = parts.options.model.name;
+  // A program of its own may train what has no name on the command line.
+  manifest.model = parts.options.model.name.empty() ? c10::demangle(typeid(parts.module).name())
+                                                    : parts.options.model.name;
   manifest.data = data_fingerprint;
   manifest.created = seconds_since_1970();
   if (parts.config_text != nullptr) manifest.config = *parts.config_text;

@@ -30,11 +30,6 @@
 namespace cxtrain {
 namespace {
 
-std::string_view name_of(Stage stage) {
-  constexpr std::array<std::string_view, 5> kNames{"fit", "tune", "validate", "test", "predict"};
-  return kNames[static_cast<std::size_t>(stage)];
-}
-
 /// "rank 3 has", "ranks 1, 2 and 3 have", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 40 more have".
 std::string list_of_ranks(const std::vector<std::size_t>& ranks) {
   constexpr std::size_t kMost = 8;
@@ -49,6 +44,11 @@ std::string list_of_ranks(const std::vector<std::size_t>& ranks) {
 }
 
 }  // namespace
+
+std::string_view name_of(Stage stage) {
+  constexpr std::array<std::string_view, 5> kNames{"fit", "tune", "validate", "test", "predict"};
+  return kNames[static_cast<std::size_t>(stage)];
+}
 
 Session::Session(const SessionInputs& inputs, Belongings& belongings, std::unique_ptr<Strategy> strategy,
                  Module& module, Stage stage)
@@ -306,8 +306,14 @@ RunSummary Session::summary(const char* status, int exit_code) const {
   summary.epochs = run_->state.epoch;
   summary.global_step = run_->state.global_step;
   summary.metrics = run_->metrics.all();
-  if (continues_)
-    summary.metrics.insert(belongings_.fitted_metrics.begin(), belongings_.fitted_metrics.end());
+  if (continues_) {  // what is said of the training was true at its end
+    const RunSummary& fit = belongings_.fitted_summary;
+    summary.metrics.insert(fit.metrics.begin(), fit.metrics.end());
+    summary.seconds = fit.seconds;
+    summary.samples_per_second = fit.samples_per_second;
+    summary.first_step_seconds = fit.first_step_seconds;
+    return summary;
+  }
   summary.seconds = run_->training_seconds();
   summary.samples_per_second =
       summary.seconds > 0 ? static_cast<double>(run_->state.samples) / summary.seconds : 0;
@@ -355,7 +361,7 @@ RunSummary Session::finish() {
   compare_parameters(result);
   if (run_->state.global_step > 0) {
     belongings_.fitted = run_->state;
-    belongings_.fitted_metrics = result.metrics;
+    belongings_.fitted_summary = result;
   }
   write_file("run.json", to_json(result));
   run_->call(hooks::teardown, name_of(stage_));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cxtrain/base/log.h"
@@ -45,13 +46,15 @@ struct Belongings {
 
   // Of the last fit, for what follows it.
   std::optional<TrainState> fitted;
-  std::map<std::string, double> fitted_metrics;
+  RunSummary fitted_summary;
   std::vector<std::unique_ptr<MetricLogger>> plan_loggers;  ///< those that the plan names
 };
 
 /// What a session is for. A fit is a run of its own; what follows it goes on in its folder, at the step that
 /// it reached.
 enum class Stage { fit, tune, validate, test, predict };
+/// As callbacks are told.
+std::string_view name_of(Stage stage);
 
 /// One call of `Trainer::fit`, `validate`, `test` or `predict`, from placing the model to the run's files.
 /// Opened once, and closed by one of `finish`, `stop` and `fail`. Gives back what it has of the trainer's,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/filesystem.h"
@@ -142,7 +143,12 @@ std::string Trainer::where() const { return belongings_->where ? belongings_->wh
 RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
                                const std::function<void(Session&)>& work, const std::string& log_dir) {
   // A signal ends the program, not the one call that it came in.
-  if (last_summary_ && last_summary_->exit_code != 0) return *last_summary_;
+  if (last_summary_ && last_summary_->exit_code != 0) {
+    throw StoppedBefore(static_cast<ExitCode>(last_summary_->exit_code),
+                        std::string(name_of(stage)) + " is left out: the call before was stopped by " +
+                            last_summary_->stopped_by);
+  }
+  initialize_once(module);
   // What a fit has trained is evaluated as it is.
   const bool evaluates = stage != Stage::fit && stage != Stage::tune;
   if (evaluates && !belongings_->fitted) load_model_of_checkpoint(world_, *files_, options_, module);
@@ -166,6 +172,11 @@ RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
     throw;
   }
   return *last_summary_;
+}
+
+void Trainer::initialize_once(Module& module) {
+  const std::function<void(Module&)> initialize = std::exchange(initialize_, nullptr);
+  if (initialize) run_agreed(world_, [&] { initialize(module); });
 }
 
 void Trainer::run_loop(Session& session, const std::function<void()>& loop) const {

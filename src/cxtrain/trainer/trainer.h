@@ -35,9 +35,16 @@ struct ResumeFrom {
   std::string data = {};     ///< fingerprint of the data that it had; empty: any will do
 };
 
+/// A call of a Trainer was left out, since a signal had ended the call before. Carries the status that the
+/// program is to end with, which `run_trainer` does where this leaves the user's function.
+class StoppedBefore : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Trains, evaluates and predicts: Lightning's Trainer.
 ///
-///     cxtrain::Trainer trainer(world, {.max_epochs = 3, .precision = "bf16-mixed"});
+///     cxtrain::Trainer trainer(world, {.precision = "bf16-mixed", .max_epochs = 3});
 ///     trainer.fit(model, data);
 ///
 /// Every rank makes one, with the same options, and calls the same methods. Errors are thrown as they happen;
@@ -69,6 +76,10 @@ class Trainer {
     replica_factory_ = std::move(factory);
   }
 
+  /// What the first model that this trainer is given goes through before anything else, such as loading
+  /// weights. Every rank calls it for itself.
+  void set_initialize(std::function<void(Module&)> initialize) { initialize_ = std::move(initialize); }
+
   /// Sweeps the learning rate from the model as it is, and leaves everything as it was; the curve is written
   /// to lr_find.csv in the run's folder. `fit` does this first, and trains with the suggestion, with
   /// `auto_lr_find`.
@@ -80,7 +91,8 @@ class Trainer {
   /// Each sets the data up, runs, writes the run's files (rank 0) and returns what run.json says. While one
   /// runs, SIGINT, SIGTERM and `requeue_signal` end it at the next step of all ranks, with status "stopped",
   /// once its state has been given to the callbacks (a second SIGINT or SIGTERM ends the process at once);
-  /// the hooks of the end are not called then, as in Lightning.
+  /// the hooks of the end are not called then, as in Lightning. Whatever is called after that throws
+  /// StoppedBefore.
   RunSummary fit(Module& module, DataModule& data);
   /// Goes on where a fit stood when a callback was given its state (`Callback::on_checkpoint`), to the same
   /// bits as if that fit had gone on: with the same options, model, data and number of ranks, each rank with
@@ -117,6 +129,7 @@ class Trainer {
   /// the folder that it goes on in; empty: a new one.
   RunSummary in_session(Stage stage, Module& module, DataModule& data,
                         const std::function<void(Session&)>& work, const std::string& log_dir = {});
+  void initialize_once(Module& module);
   /// Throws ConfigError where CUDA's numbers mean other GPUs than the plan's.
   void require_planned_devices() const;
   /// Runs what trains or evaluates. Where this rank alone fails, on a device, the job ends here, while all
@@ -142,6 +155,7 @@ class Trainer {
   Accelerator* accelerator_ = nullptr;  ///< of `device_`; null on CPUs
   Registry registry_;
   std::function<std::unique_ptr<Module>()> replica_factory_;
+  std::function<void(Module&)> initialize_;  ///< empty once it was called
   std::unique_ptr<Belongings> belongings_;
   Predictions predictions_;
   std::optional<RunSummary> last_summary_;

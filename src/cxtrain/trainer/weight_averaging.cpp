@@ -107,7 +107,6 @@ void StochasticWeightAveraging::renew_batch_norm_statistics() {
     loader.start_epoch(run_.state.epoch, 0, data_.limits().train_batches);
     Batch batch;
     while (run_.next(loader, batch)) {
-      if (batch.size == 0) continue;
       run_.parts.strategy.forward(batch, loader.batch_idx());
       samples += static_cast<double>(batch.size);
     }
