@@ -102,6 +102,23 @@ TEST_CASE("a disk that becomes full loses whole rows, and takes rows again when 
   CHECK(lines_of(read_whole_file(files, "/metrics")) == std::vector<int>{0, 1, 6, 7});
 }
 
+TEST_CASE("rows count as written when the file has them", "[append]") {
+  FaultyFilesystem files;
+  AppendFile file(files, "/metrics");
+  file.append("first\n");
+  file.append("second\n");
+  CHECK(file.appends_written() == 0);
+  file.flush();
+  CHECK(file.appends_written() == 2);
+  files.fail({.call = files.calls(), .error = EIO, .lasting = true});
+  file.append("lost\n");
+  CHECK_THROWS_AS(file.flush(), FileError);
+  files.heal();
+  file.append("third\n");
+  file.flush();
+  CHECK(file.appends_written() == 3);
+}
+
 TEST_CASE("a file of rows that is deleted, or replaced, is noticed", "[append]") {
   FaultyFilesystem files;
   AppendFile file(files, "/metrics");

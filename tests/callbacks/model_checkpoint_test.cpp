@@ -116,6 +116,18 @@ TEST_CASE("the best checkpoints stay, and the newest where it is wanted", "[chec
   }
 }
 
+TEST_CASE("the best of several best checkpoints is not the newest of them", "[checkpoint]") {
+  CheckpointSetting setting;
+  Scored model({0.5, 0.2, 0.9, 0.3, 0.4});
+  auto callback =
+      std::make_unique<ModelCheckpoint>(ModelCheckpoint::Options{.monitor = "score", .save_top_k = 2});
+  const ModelCheckpoint& kept = *callback;
+  Trainer trainer(setting.world, setting.options);
+  trainer.add_callback(std::move(callback));
+  trainer.fit(model, setting.data);
+  CHECK_THAT(kept.best_model_path(), test::contains("/epoch=1-step=8"));
+}
+
 TEST_CASE("two that save at the same step in one folder leave each other's checkpoints alone",
           "[checkpoint]") {
   CheckpointSetting setting;

@@ -94,6 +94,7 @@ TEST_CASE("time in which the process is stopped does not count as waiting") {
   if (child == 0) {
     Watchdog watchdog(2.5, [](Cause, const char*, double) { _exit(1); });
     const Watchdog::Wait wait(watchdog, "barrier");
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // in which the watchdog has seen the wait
     raise(SIGSTOP);
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     _exit(0);

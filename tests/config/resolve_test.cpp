@@ -91,6 +91,11 @@ TEST_CASE("GPUs whose compute mode stands in the way", "[config]") {
   CHECK(plan_with([](Options&) {}, hardware).warnings.empty());
   CHECK_THAT(all(resolve({}, hardware, under_mpirun({2})).warnings),
              cxtrain::test::contains("exclusive compute mode"));
+  Hardware two = machine(2);
+  for (Gpu& gpu : two.nodes[0].gpus) gpu.compute_mode = "exclusive_process";
+  CHECK(resolve({}, two, under_mpirun({2})).warnings.empty());
+  CHECK_THAT(all(resolve({}, two, under_mpirun({3})).warnings),
+             cxtrain::test::contains("exclusive compute mode"));
 }
 
 TEST_CASE("values out of range", "[config]") {

@@ -91,6 +91,17 @@ TEST_CASE_METHOD(Fixture,
   CHECK(accelerator.nccl.count("broadcast") == 2);
 }
 
+TEST_CASE_METHOD(Fixture, "a tensor that is let go of while it travels keeps its memory until the join") {
+  test::ScriptedWorld world(0, 1);
+  test::FakeNcclAccelerator accelerator(test::kFakeDevices);
+  const auto communicator = accelerator.connect(world, device);
+  at::Tensor sent = at::ones({8}, device);
+  communicator->all_reduce(sent, ReduceOp::sum);
+  sent.reset();
+  CHECK(test::fake_races().empty());
+  communicator->join();
+}
+
 /// Two parameters whose gradients are made on a stream each.
 struct TwoStreams {
   std::vector<NamedTensor> parameters;

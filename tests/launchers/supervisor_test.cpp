@@ -97,6 +97,29 @@ TEST_CASE("a signal that comes before the ranks have connected reaches them when
   CHECK(supervisor.watch(signals) == 128 + SIGTERM);
 }
 
+TEST_CASE("ranks that connect after a signal that ends them are asked before they are killed") {
+  SignalInbox signals;
+  Supervisor supervisor(2, {.end = std::chrono::seconds(5)});
+  kill(getpid(), SIGINT);
+  static volatile std::sig_atomic_t asked = 0;
+  const auto before = std::signal(SIGINT, [](int) { asked = 1; });
+  int answers[2];
+  REQUIRE(pipe(answers) == 0);
+  const auto answers_when_asked = [&](SupervisorLink&) {
+    while (asked == 0) sched_yield();
+    return write(answers[1], "x", 1) == 1 ? 0 : 1;
+  };
+  {
+    const Ranks ranks(supervisor, {answers_when_asked, answers_when_asked});
+    CHECK(supervisor.watch(signals) == 128 + SIGINT);
+  }
+  std::signal(SIGINT, before);
+  close(answers[1]);
+  char words[3];
+  CHECK(read(answers[0], words, sizeof words) == 2);
+  close(answers[0]);
+}
+
 TEST_CASE("a warning of the batch system reaches ranks that connect later, too") {
   SignalInbox signals;
   Supervisor supervisor(2);

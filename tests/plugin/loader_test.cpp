@@ -1,7 +1,9 @@
 #include "cxtrain/plugin/loader.h"
 
+#include <elf.h>
 #include <sys/stat.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <random>
 
@@ -105,6 +107,20 @@ TEST_CASE("a plugin that is cut short or damaged anywhere is refused, or works")
     text[at] = static_cast<char>(text[at] ^ (1 << (random() % 8)));
     CAPTURE(at);
     CHECK_THROWS_AS(loader.load(dir.write("damaged.so", text)), PluginError);
+  }
+}
+
+TEST_CASE("a plugin whose header points so far that the end of what it points at wraps around is refused") {
+  const std::string whole = test::slurp(kBad + "/no_symbol.so");
+  const test::TempDir dir;
+  Registry registry;
+  PluginLoader loader(registry, {});
+  const std::uint64_t far = ~std::uint64_t{0} - 15;
+  for (const auto& [field, what] : {std::pair{offsetof(Elf64_Ehdr, e_phoff), "its table of segments"},
+                                    std::pair{offsetof(Elf64_Ehdr, e_shoff), "its table of sections"}}) {
+    std::string text = whole;
+    text.replace(field, sizeof far, reinterpret_cast<const char*>(&far), sizeof far);
+    CHECK_THROWS_WITH(loader.load(dir.write("far.so", text)), test::contains(what));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/early_stopping.h"
+#include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/model_checks.h"
 #include "support/catch.h"
 #include "support/setting.h"
@@ -178,6 +179,19 @@ TEST_CASE("limits count epochs, steps and batches as Lightning does") {
     trainer.limit_train_batches = BatchLimit{0.01};
     CHECK_THROWS_WITH(setting.fit(model, data), test::contains("0.01 of 10 batches is less than one"));
   }
+}
+
+TEST_CASE("a run is as long as what ends it first") {
+  FitLimits limits{.max_epochs = 3, .train_batches = 10, .accumulate = 4};
+  CHECK(limits.total_steps() == 9);
+  limits.max_steps = 100;
+  CHECK(limits.total_steps() == 9);
+  limits.max_steps = 7;
+  CHECK(limits.total_steps() == 7);
+  limits.max_epochs = -1;
+  CHECK(limits.total_steps() == 7);
+  limits.max_steps = -1;
+  CHECK(limits.total_steps() == 0);  // not known
 }
 
 TEST_CASE("the batch size of the options wins over the data's, and workers change nothing") {

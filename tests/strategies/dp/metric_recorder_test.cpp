@@ -42,6 +42,15 @@ TEST_CASE("metrics of replicas reach the run once, weighted by samples, in the f
   CHECK(sink.progress == std::vector<bool>{true, false, false});
 }
 
+TEST_CASE("a metric that is logged with a batch size is weighted by it, not by the replica's samples") {
+  std::array<MetricRecorder, 2> recorders;
+  recorders[0].log("words", 4.0, {.batch_size = 1});
+  recorders[1].log("words", 1.0, {.batch_size = 3});
+  Sink sink;
+  log_means(recorders, std::array<std::int64_t, 2>{8, 8}, at::kCPU, sink);
+  CHECK(sink.values.at(0) == Catch::Approx((1 * 4.0 + 3 * 1.0) / 4));
+}
+
 TEST_CASE("a name logged twice in a step stays two values") {
   std::array<MetricRecorder, 2> recorders;
   for (MetricRecorder& recorder : recorders) {
