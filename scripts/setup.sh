@@ -109,7 +109,7 @@ have_library() {
   local path
   path=$(ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name && !found { found = 1; print $NF }')
   [ -n "$path" ] && [ -e "$path" ] && return 0  # the loader's cache may be older than the machine
-  ls /usr/local/cuda/lib64/"$1" "${CUDA_HOME:-/nonexistent}"/lib64/"$1" >/dev/null 2>&1
+  [ -e "/usr/local/cuda/lib64/$1" ] || [ -e "${CUDA_HOME:-/nonexistent}/lib64/$1" ]
 }
 
 # have_header <name>: whether the CUDA toolkit, the system or an earlier run of this script has it.
@@ -175,7 +175,10 @@ install_cuda() {
   done
   wants_cuda || return 0
   have_header cuda_runtime_api.h || fetch_cuda "$(wheel_of libcudart.so.13)"
-  have_header crt/host_config.h || fetch_cuda nvidia-cuda-crt==13.0.88
+  # Beside the run time's header: one that was fetched is found before the toolkit's.
+  if ! have_header crt/host_config.h || { [ -e "$deps/cuda/include/cuda_runtime_api.h" ] && [ ! -e "$deps/cuda/include/crt" ]; }; then
+    fetch_cuda nvidia-cuda-crt==13.0.88
+  fi
   have_header nccl.h || fetch_cuda "$(wheel_of libnccl.so.2)"
 }
 
