@@ -7,6 +7,10 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/base/error.h
   cxtrain/base/log.h
   cxtrain/callbacks/callback.h
+  cxtrain/callbacks/early_stopping.h
+  cxtrain/callbacks/learning_rate_monitor.h
+  cxtrain/callbacks/model_checkpoint.h
+  cxtrain/callbacks/timer.h
   cxtrain/checkpoint/checkpoint_error.h
   cxtrain/checkpoint/load_weights.h
   cxtrain/data/data_file.h

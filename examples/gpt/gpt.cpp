@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/multinomial.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
@@ -112,6 +113,10 @@ class GptModel final : public Module {
       const std::int64_t begin = std::max<std::int64_t>(0, i + 1 - sizes_.context);
       const at::Tensor logits =
           net_(tokens.slice(1, begin, i + 1).to(device())).select(1, -1).cpu().to(at::kFloat);
+      if (!logits.isfinite().all().item<bool>()) {
+        text = "(no text: the model's outputs are not finite)";
+        break;
+      }
       token[i + 1] =
           at::multinomial(at::softmax(logits / temperature_, 1), 1, false, generator).item<std::int64_t>();
       text += static_cast<char>(token[i + 1]);

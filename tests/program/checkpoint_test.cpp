@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <map>
 #include <random>
 
 #include "cxtrain/data/data_file.h"
@@ -93,6 +94,31 @@ TEST_CASE("a run that has nothing left to do says so", "[checkpoint]") {
   CHECK(again.status == 0);
   CHECK_THAT(again.output, contains("nothing is left to train: the checkpoint stands after 2 epochs and ") &&
                                contains("max_epochs is 1; raise the limit to go on"));
+}
+
+/// Every file of a run but its lock, with its content.
+std::map<std::string, std::string> files_of(const std::string& run) {
+  std::map<std::string, std::string> contents;
+  for (const auto& entry : fs::recursive_directory_iterator(run)) {
+    if (entry.is_regular_file() && entry.path().filename() != "run.lock")
+      contents[entry.path()] = slurp(entry.path());
+  }
+  return contents;
+}
+
+TEST_CASE("a resume that is refused changes no file of the run", "[checkpoint]") {
+  const TempDir dir;
+  const std::string fit = "--default_root_dir " + dir.path() + " --data.batch_size 32 ";
+  REQUIRE(run_command(launch(1, fit + "--max_steps 50")).status == 0);  // in the middle of an epoch
+  const auto before = files_of(version(dir, 0));
+  for (const std::string& other : {std::string("--data.batch_size 48"), std::string("--model.hidden 40"),
+                                   std::string("--optimizer lbfgs")}) {
+    const ProgramResult refused = run_command(launch(2, fit + "--ckpt_path last --max_epochs 4 " + other));
+    CAPTURE(other, refused.output);
+    CHECK(refused.status == 2);
+    CHECK(files_of(version(dir, 0)) == before);
+  }
+  CHECK(run_command(launch(1, fit + "--ckpt_path last --max_epochs 3")).status == 0);
 }
 
 TEST_CASE("a run goes on on another number of ranks with the same samples in each step", "[checkpoint]") {

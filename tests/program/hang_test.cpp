@@ -105,6 +105,19 @@ TEST_CASE("MPI that cannot start ranks ends ddp_spawn with a cause") {
   CHECK(times(run.output, "error: ") == 1);
 }
 
+TEST_CASE("ranks with different options are told so at the start, by name and value") {
+  const TempDir dir;
+  const ProgramResult run = run_two_ranks(dir, in(dir) + "--max_epochs 1 --callbacks.lr_monitor",
+                                          in(dir) + "--max_epochs 2 --optimizer.lr 0.5");
+  CAPTURE(run.output);
+  CHECK(run.status == 2);
+  CHECK(times(run.output, "error: ") == 1);
+  CHECK_THAT(run.output, contains("trainer.max_epochs: rank 0 has 1, rank 1 has 2") &&
+                             contains("optimizer.lr: rank 0 has none, rank 1 has 0.5") &&
+                             contains("callbacks.lr_monitor: rank 0 has true, rank 1 has none"));
+  CHECK_FALSE(std::filesystem::exists(dir.path() + "/cxtrain_logs"));
+}
+
 TEST_CASE("ranks with different data are told so before the first step") {
   const TempDir dir;
   const auto digits = [](int images) {

@@ -97,6 +97,9 @@ TEST_CASE("a run that goes on in its folder does not keep word of its earlier en
   files.create(path + "/run.json")->write("{}");
   files.create(path + "/metrics.csv")->write("epoch,step\n");
   CHECK(reopen_run_dir(files, path, 0));
+  CHECK(files.list(path) == std::vector<std::string>{"metrics.csv", "run.json", "run.lock"});
+  remove_end_of_run(files, path);  // once nothing can refuse it any more
+  remove_end_of_run(files, path);
   CHECK(files.list(path) == std::vector<std::string>{"metrics.csv", "run.lock"});
   CHECK(reopen_run_dir(files, "/runs/gone", 0));
   CHECK(files.status("/runs/gone").value().is_directory);

@@ -1,11 +1,14 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "cxtrain/callbacks/model_checkpoint.h"
+#include "cxtrain/checkpoint/load_weights.h"
 #include "support/catch.h"
 #include "support/setting.h"
 
@@ -63,6 +66,44 @@ TEST_CASE("what follows a fit keeps the fit's figures") {
   CHECK(test.first_step_seconds == fit.first_step_seconds);
   std::ifstream file(trainer.log_dir() + "/run.json");
   CHECK(nlohmann::json::parse(file)["seconds"] == fit.seconds);
+}
+
+/// Whose validation says what it was told to, epoch by epoch.
+class Judged : public Regression {
+ public:
+  void validation_step(const Batch& batch, std::int64_t) override {
+    constexpr std::array kScores{0.5, 0.2, 0.9};
+    log("score", kScores.at(static_cast<std::size_t>(current_epoch())), {.batch_size = batch.size});
+  }
+};
+
+TEST_CASE("the best checkpoint of a fit is evaluated in the same program") {
+  KeptRuns setting;
+  setting.options.trainer.max_epochs = 3;
+  Judged model;
+  Trainer trainer(setting.world, setting.options);
+  const auto& best =
+      trainer.add_callback<ModelCheckpoint>(ModelCheckpoint::Options{.monitor = "score", .save_last = true});
+  trainer.fit(model, setting.data);
+  const at::Tensor last = test::flat_parameters(model);
+  CHECK_THAT(best.best_model_path(), test::contains("epoch=1-step=8"));
+  CHECK(best.best_model_score() == 0.2);
+  trainer.test(model, setting.data);
+  CHECK(at::equal(test::flat_parameters(model), last));
+  // Of this trainer's run, not of one that is newer.
+  std::filesystem::create_directory(setting.runs() + "/version_9");
+  trainer.test(model, setting.data, {.ckpt_path = "best"});
+  const at::Tensor found = test::flat_parameters(model);
+  CHECK_FALSE(at::equal(found, last));
+  Judged expected;
+  load_weights(expected, best.best_model_path());
+  CHECK(at::equal(found, test::flat_parameters(expected)));
+  trainer.test(model, setting.data, {.ckpt_path = "last"});
+  CHECK(at::equal(test::flat_parameters(model), last));
+  trainer.predict(model, setting.data, {.ckpt_path = best.best_model_path()});
+  CHECK(at::equal(test::flat_parameters(model), found));
+  CHECK_THROWS_WITH(trainer.validate(model, setting.data, {.ckpt_path = "/none"}),
+                    test::contains("there is no checkpoint '/none'"));
 }
 
 /// Sends the process a signal after the first step.

@@ -1,5 +1,6 @@
 #include <array>
 #include <cstdio>
+#include <limits>
 
 #include "trainer/resume_support.h"
 
@@ -251,6 +252,20 @@ TEST_CASE("a state of another training is refused on all ranks, and says why", "
   StateDict state = whole.saved->clone();
   state.make_section("model").set("training_modes", "11");
   refused(what, state, "that of another model: it has 2 modules, this one 6");
+
+  // Positions that no training has, as in a file that somebody has changed.
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min(), kHuge = std::int64_t{1} << 62;
+  const std::vector<std::pair<std::string, std::int64_t>> places{
+      {"accumulate", 0}, {"global_step", kLeast}, {"global_step", kHuge}, {"epoch", -1},
+      {"batch", kHuge},  {"samples", -1},         {"num_batches", -1},    {"samples_per_step", 0}};
+  for (const auto& [name, value] : places) {
+    StateDict moved = whole.saved->clone();
+    moved.make_section("loop").set(name, value);
+    refused(what, moved, "the saved state is damaged: its " + name + " is " + std::to_string(value));
+  }
+  StateDict beyond = whole.saved->clone();
+  beyond.make_section("loop").set("batch", std::int64_t{1000});
+  refused(what, beyond, "the saved state is damaged: it stands at batch 1000 of ");
 }
 
 }  // namespace

@@ -287,6 +287,11 @@ void make_directories(Filesystem& files, const std::string& path) {
   }
 }
 
+bool is_wrong_path(const FileError& error) {
+  const int reason = error.reason().value();
+  return reason == ELOOP || reason == ENAMETOOLONG || reason == ENOTDIR || reason == EISDIR;
+}
+
 bool belongs_to_this_user(Filesystem& files, const std::string& path) {
   const auto is_own = [](const std::optional<Filesystem::Status>& status) {
     return status && (status->owner == 0 || status->owner == geteuid());

@@ -158,6 +158,10 @@ std::string read_whole_file(Filesystem& files, const std::string& path,
 /// Creates a folder and those that it lies in, as far as they are missing, so that a crash leaves them there.
 void make_directories(Filesystem& files, const std::string& path);
 
+/// Whether a path can never be what was meant, rather than that a disk has failed now: a loop of links, a
+/// name that is too long, a file in the place of a folder or the other way round.
+bool is_wrong_path(const FileError& error);
+
 /// Whether `path`, and what it leads to where it is a symbolic link, belongs to this process's user or to
 /// root. What others have put into a shared folder is not taken for one's own.
 bool belongs_to_this_user(Filesystem& files, const std::string& path);

@@ -283,6 +283,12 @@ std::string ModelCheckpoint::choose_path(RunView& run, std::int64_t epoch, const
   return run.of_rank_zero(std::move(path));
 }
 
+std::optional<double> ModelCheckpoint::best_model_score() const {
+  const auto best = kept_.best.find(kept_.best_path);
+  if (options_.monitor.empty() || best == kept_.best.end()) return std::nullopt;
+  return best->second;
+}
+
 std::string ModelCheckpoint::state_key() const {
   return "ModelCheckpoint{monitor: " + options_.monitor + ", mode: " + std::string(word_of(options_.mode)) +
          ", every_n_train_steps: " + std::to_string(options_.every_n_train_steps) +

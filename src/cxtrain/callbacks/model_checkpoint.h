@@ -51,8 +51,11 @@ class ModelCheckpoint final : public Callback {
   void on_load_checkpoint(const StateDict& state) override;
   std::string state_key() const override;
 
+  /// Folders of checkpoints; empty: there is none so far.
   const std::string& best_model_path() const { return kept_.best_path; }
   const std::string& last_model_path() const { return kept_.last_path; }
+  /// The monitored metric's value of the best one; absent where there is none, or nothing is monitored.
+  std::optional<double> best_model_score() const;
 
   /// What is on the disk, and why it stays.
   struct Kept {

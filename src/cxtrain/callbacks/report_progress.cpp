@@ -39,6 +39,7 @@ ReportProgress::ReportProgress(Target target, double seconds, const Clock& clock
 
 void ReportProgress::on_train_start(RunView& run) {
   if (run.rank() != 0) return;
+  reports_ = true;
   begin_ = last_ = clock_.now();
   last_step_ = run.global_step();
   report(run, run.batch_idx(), /*training=*/true);
@@ -56,7 +57,9 @@ void ReportProgress::on_train_end(RunView& run) {
   if (run.rank() == 0) report(run, run.batch_idx(), /*training=*/false);
 }
 
-void ReportProgress::on_exception(RunView& run, const std::exception&) { on_train_end(run); }
+void ReportProgress::on_exception(RunView& run, const std::exception&) {
+  if (reports_) on_train_end(run);
+}
 
 void ReportProgress::report(RunView& run, std::int64_t batches_done, bool training) {
   if (!target_) return;

@@ -34,6 +34,7 @@ class ReportProgress final : public Callback {
   std::int64_t batches_ = 0;  ///< since training began
   std::int64_t samples_ = 0;  ///< since the last report
   std::int64_t last_step_ = 0;
+  bool reports_ = false;                    ///< a training has begun
   double begin_ = 0, last_ = 0, next_ = 0;  ///< on the clock
 };
 

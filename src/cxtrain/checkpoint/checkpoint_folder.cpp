@@ -120,7 +120,9 @@ void remove_checkpoint(Filesystem& files, const std::string& path) {
   for (const char* suffix : {"", kPartSuffix, kOldSuffix}) remove_folder(files, path + suffix);
 }
 
-Manifest read_manifest(Filesystem& files, const std::string& path) {
+namespace {
+
+Manifest read_manifest_of(Filesystem& files, const std::string& path) {
   const std::string file = in_folder(path, Manifest::kFile);
   const std::optional<Filesystem::Status> status = files.status(path);
   if (!status) throw CheckpointError("there is no checkpoint '" + path + "'");
@@ -129,6 +131,17 @@ Manifest read_manifest(Filesystem& files, const std::string& path) {
                           (status->is_directory ? "" : "; a file of weights is read by --model.weights"));
   constexpr std::uint64_t kMost = std::uint64_t{64} << 20;
   return manifest_from(read_whole_file(files, file, kMost), file);
+}
+
+}  // namespace
+
+Manifest read_manifest(Filesystem& files, const std::string& path) {
+  try {
+    return read_manifest_of(files, path);
+  } catch (const FileError& error) {
+    if (is_wrong_path(error)) throw CheckpointError(error.what());
+    throw;
+  }
 }
 
 void verify_files(Filesystem& files, const std::string& path, const Manifest& manifest, int share,

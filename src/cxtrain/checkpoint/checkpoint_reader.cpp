@@ -98,7 +98,7 @@ StateDict CheckpointReader::state(int rank) {
     throw;
   } catch (const std::exception& error) {  // of the JSON, or for want of memory
     throw CheckpointError("the state of a training in '" + own.path() +
-                          "' cannot be read: " + message_of(error) + "; use another checkpoint");
+                          "' cannot be read: " + reason_of_json(error) + "; use another checkpoint");
   }
 }
 

@@ -131,8 +131,8 @@ Manifest manifest_from(std::string_view text, const std::string& path) {
     return from_json(json);
   } catch (const CheckpointError&) {
     throw;
-  } catch (const std::exception& error) {  // of the JSON
-    throw refuse("it is damaged (" + std::string(error.what()) + "); use another checkpoint");
+  } catch (const std::exception& error) {
+    throw refuse("it is damaged (" + reason_of_json(error) + "); use another checkpoint");
   }
 }
 

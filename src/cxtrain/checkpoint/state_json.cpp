@@ -168,6 +168,14 @@ StateDict state_from_json(const nlohmann::json& json, const FetchPiece& fetch) {
   return state;
 }
 
+std::string reason_of_json(const std::exception& error) {
+  if (const auto* parse = dynamic_cast<const Json::parse_error*>(&error))
+    return "it is no JSON from byte " + std::to_string(parse->byte) + " on";
+  if (dynamic_cast<const Json::exception*>(&error) != nullptr)
+    return "it lacks an entry, or has one of another type";
+  return message_of(error);
+}
+
 nlohmann::json parse_shallow(std::string_view text) {
   constexpr int kMostNesting = 100;
   return Json::parse(text, [](int depth, Json::parse_event_t, Json&) {

@@ -33,4 +33,7 @@ StateDict state_from_json(const nlohmann::json& json, const FetchPiece& fetch);
 /// is an exception like any other mistake.
 nlohmann::json parse_shallow(std::string_view text);
 
+/// What an exception out of the reading of JSON means, without the library's own words.
+std::string reason_of_json(const std::exception& error);
+
 }  // namespace cxtrain

@@ -20,6 +20,7 @@
 #include "cxtrain/cli/file_commands.h"
 #include "cxtrain/cli/job.h"
 #include "cxtrain/cli/restarting.h"
+#include "cxtrain/cli/same_options.h"
 #include "cxtrain/cli/slurm_script.h"
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/cluster/launch_environment.h"
@@ -312,6 +313,7 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
       if (request.options().subcommand == kDoctor)
         return examine(job, request, hardware, register_components);
       run_agreed(world, [&] { plan = check(request, world.facts(), hardware, register_components); });
+      require_same_options(world, request.options());
       if (restarts_job(request.options(), world.facts()))
         return run_with_restarts(
             make_restart_plan(request.options(), plan, job.program(), real_filesystem()));

@@ -93,6 +93,12 @@ void check_restarts(const Options& options, const Plan& plan, const WorldFacts& 
          "leaves ranks of one node out, and this plan has " + std::to_string(plan.num_nodes) + " nodes",
          "drop it: after the failure of a node have the job requeued"});
   }
+  if (options.min_ranks > plan.world_size) {
+    problems.push_back(
+        {"min_ranks",
+         std::to_string(options.min_ranks) + " ranks are to remain of " + std::to_string(plan.world_size),
+         "--min_ranks " + std::to_string(plan.world_size) + " or fewer"});
+  }
   if (!wants_restarter(options) || launched.launched_by == LaunchedBy::alone) return;
   problems.push_back(
       {"max_restarts",

@@ -38,7 +38,13 @@ int run_status_command(std::span<const char* const> words, Filesystem& files, do
         {"status", "takes one path, found " + std::to_string(paths.size()), "usage: status PATH [--json]"});
   }
   if (!problems.empty()) throw ConfigError(problems);
-  const RunStatus status = read_run_status(files, find_run(files, paths.empty() ? "." : paths[0]), now);
+  RunStatus status;
+  try {
+    status = read_run_status(files, find_run(files, paths.empty() ? "." : paths[0]), now);
+  } catch (const FileError& error) {
+    if (is_wrong_path(error)) throw ConfigError("status", error.what());
+    throw;
+  }
   out << (json ? to_json(status) + "\n" : printable(to_text(status)));
   return 0;
 }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <initializer_list>
+#include <utility>
 
 namespace cxtrain {
 namespace {
@@ -24,6 +25,20 @@ int number(const std::string& text, int otherwise) {
 }
 
 bool is_set(const char* name) { return std::getenv(name) != nullptr; }
+
+/// A rank counts beside the world that it is of. A variable that something has left behind would otherwise
+/// make a process that runs alone keep its word for a rank 0 that is not there.
+int rank_of_world() {
+  constexpr std::pair<const char*, const char*> kRankAndWorld[] = {
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+      {"PMIX_RANK", "PMIX_NAMESPACE"},
+      {"PMI_RANK", "PMI_SIZE"},
+      {"SLURM_PROCID", "SLURM_STEP_ID"}};
+  for (const auto& [rank, world] : kRankAndWorld) {
+    if (is_set(rank) && is_set(world)) return number(std::getenv(rank), 0);
+  }
+  return 0;
+}
 
 }  // namespace
 
@@ -53,7 +68,7 @@ LaunchedBy detect_launcher() {
 LaunchEnvironment read_launch_environment() {
   // In this order: Open MPI's own, PMIx's, MPICH's, Slurm's.
   LaunchEnvironment found;
-  found.rank = number(first_of({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}), 0);
+  found.rank = rank_of_world();
   found.size = number(first_of({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}), 0);
   found.local_rank = number(first_of({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}), -1);
   found.local_size = number(first_of({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}), 0);

@@ -100,16 +100,18 @@ std::vector<std::string> version_dirs(Filesystem& files, const std::string& defa
 std::unique_ptr<FileLock> reopen_run_dir(Filesystem& files, const std::string& path, double patience) {
   try {
     make_directories(files, path);
-    std::unique_ptr<FileLock> lease = take_run_folder(files, path, patience);
-    const std::string old_end = path + "/run.json";
-    if (files.status(old_end)) files.remove(old_end);
-    return lease;
+    return take_run_folder(files, path, patience);
   } catch (const FileError& error) {
     throw ConfigError("ckpt_path",
                       "the run cannot go on in its folder '" + path + "': " + error.reason().message() +
                           " (" + error.path() + ")",
                       "name a checkpoint's path, which is resumed in a new folder");
   }
+}
+
+void remove_end_of_run(Filesystem& files, const std::string& path) {
+  const std::string end = path + "/run.json";
+  if (files.status(end)) files.remove(end);
 }
 
 }  // namespace cxtrain

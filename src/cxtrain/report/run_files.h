@@ -46,8 +46,11 @@ std::string make_version_dir(Filesystem& files, const std::string& default_root_
 std::vector<std::string> version_dirs(Filesystem& files, const std::string& default_root_dir);
 
 /// Opens the folder of an earlier run for one that goes on in it: made again where it is gone, taken for this
-/// job (`take_run_folder`, whose result it returns), and without run.json, which told how the earlier one
-/// ended. One rank calls it. Throws ConfigError.
+/// job (`take_run_folder`, whose result it returns). The run's other files stay as they are. One rank calls
+/// it. Throws ConfigError.
 std::unique_ptr<FileLock> reopen_run_dir(Filesystem& files, const std::string& path, double patience);
+
+/// Removes a run's run.json, which says how the run ended, since the run goes on. One rank calls it.
+void remove_end_of_run(Filesystem& files, const std::string& path);
 
 }  // namespace cxtrain

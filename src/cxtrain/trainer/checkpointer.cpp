@@ -133,13 +133,22 @@ void Checkpointer::publish() {
     attempt("an older checkpoint stays: ", [&] { remove_checkpoint(parts_.files, path); });
 }
 
+/// A disk that is full refuses each attempt, of which there may be many in a second.
+void Checkpointer::warn_of_failure(const std::string& message) {
+  constexpr std::chrono::seconds kEvery{30};
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_warning_) return log_detail(message);
+  next_warning_ = now + kEvery;
+  log_warning(message);
+}
+
 void Checkpointer::end(const std::string& error) {
   stage_ = Stage::idle;
   if (error.empty()) {
     last_seconds_ += task_.seconds();
     log_saved();
   } else if (parts_.world.is_root()) {
-    log_warning("no checkpoint was written, and the ones before it stay: " + error);
+    warn_of_failure("no checkpoint was written, and the ones before it stay: " + error);
     try {
       remove_checkpoint(parts_.files, request_.path + kPartSuffix);
     } catch (const FileError&) {

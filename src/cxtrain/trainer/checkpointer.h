@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <set>
@@ -59,6 +60,7 @@ class Checkpointer {
   void write(const std::function<bool()>& go_on);
   void publish();
   void end(const std::string& error);
+  void warn_of_failure(const std::string& message);
   void log_saved() const;
 
   Parts parts_;
@@ -71,6 +73,7 @@ class Checkpointer {
   BackgroundTask task_;
   SteadyClock clock_;
   double stalled_ = 0, last_seconds_ = 0;
+  std::chrono::steady_clock::time_point next_warning_{};
 };
 
 }  // namespace cxtrain

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
@@ -41,6 +42,8 @@ void FitData::load(World& world) {
     }
     limits_ = fit_limits(options_, model_max_epochs_, loaders_.train->num_batches(),
                          loaders_.val ? loaders_.val->num_batches() : 0);
+    if (loaders_.val && loaders_.val->dataset_size() == 0)
+      log_warning("the validation data has no samples: nothing is validated");
     own = "training: " + describe_length(*loaders_.train, world) +
           (loaders_.val ? ", validation: " + describe_length(*loaders_.val, world) : ", no validation");
   });

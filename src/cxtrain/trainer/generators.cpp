@@ -6,6 +6,8 @@
 #include <mutex>
 #include <string>
 
+#include "cxtrain/base/error.h"
+
 namespace cxtrain {
 namespace {
 
@@ -69,6 +71,9 @@ void Generators::load(const StateDict& state) {
     const at::Tensor saved = state.tensor(name_of(i));
     at::Generator generator = generator_of(devices_[i]);
     const std::lock_guard<std::mutex> lock(generator.mutex());
+    const at::Tensor present = generator.get_state();
+    if (saved.scalar_type() != present.scalar_type() || saved.sizes() != present.sizes())
+      throw StateError("the saved state is damaged: the generator " + name_of(i) + " is no state of one");
     generator.set_state(saved);
   }
 }

@@ -58,7 +58,9 @@ bool is_own(Filesystem& files, const std::string& path, std::vector<std::string>
 /// Those of the newest run that has any, or (`of_all_runs`) of each; the newest run first. What belongs to
 /// other users is passed over.
 std::vector<FoundCheckpoint> newest_checkpoints(Filesystem& files, const Options& options, bool of_all_runs,
-                                                std::vector<std::string>& damaged) {
+                                                std::vector<std::string>& damaged,
+                                                const std::string& own_run) {
+  if (!own_run.empty()) return checkpoints_of_run(files, own_run, options, damaged);
   const auto of_others = [&](const FoundCheckpoint& each) { return !is_own(files, each.path, damaged); };
   std::vector<FoundCheckpoint> candidates;
   if (const std::string folder = chosen_checkpoint_folder(options); !folder.empty()) {
@@ -109,17 +111,24 @@ Candidates look_into_run(Filesystem& files, const std::string& path, const Optio
   refuse_candidates("the run '" + path + "' has no checkpoint", candidates.damaged);
 }
 
-Candidates look(Filesystem& files, const Options& options) {
+/// A checkpoint, or a run's folder, that the user names.
+Candidates look_at(Filesystem& files, const std::string& path, const Options& options) {
+  try {
+    if (is_run_folder(files, path)) return look_into_run(files, path, options);
+    read_manifest(files, path);  // or it is refused
+  } catch (const FileError& error) {
+    if (is_wrong_path(error)) throw CheckpointError(std::string("--ckpt_path: ") + error.what());
+    throw;
+  }
+  return {.paths = {path}};
+}
+
+Candidates look(Filesystem& files, const Options& options, const std::string& own_run) {
   Candidates candidates;
   const std::string& asked = *options.ckpt_path;
-  if (asked != kLast && asked != kBest && asked != kAuto) {
-    if (is_run_folder(files, asked)) return look_into_run(files, asked, options);
-    read_manifest(files, asked);  // or it is refused
-    candidates.paths = {asked};
-    return candidates;
-  }
+  if (asked != kLast && asked != kBest && asked != kAuto) return look_at(files, asked, options);
   const std::vector<FoundCheckpoint> found =
-      newest_checkpoints(files, options, asked == kAuto, candidates.damaged);
+      newest_checkpoints(files, options, asked == kAuto, candidates.damaged, own_run);
   for (const FoundCheckpoint& each : found) candidates.paths.push_back(each.path);
   if (asked == kBest && !found.empty()) candidates.paths = {best_of(found.front())};
   if (asked == kLast && !found.empty()) candidates.paths.resize(1);
@@ -167,6 +176,17 @@ Manifest read_verified(World& world, Filesystem& files, const std::string& path,
   return manifest;
 }
 
+/// The manifest and the state of each rank say where the training stood, and were written together.
+void require_place_of_manifest(const StateDict& state, const Manifest& manifest) {
+  const StateDict& loop = state.section("loop");
+  if (loop.integer("epoch") == manifest.epoch && loop.integer("batch") == manifest.batch &&
+      loop.integer("global_step") == manifest.global_step)
+    return;
+  throw StateError("its manifest stands at epoch " + std::to_string(manifest.epoch) + ", batch " +
+                   std::to_string(manifest.batch) + ", step " + std::to_string(manifest.global_step) +
+                   ", and its state elsewhere; use another checkpoint");
+}
+
 void require_same_model(const CheckpointReader& checkpoint, const Trainable& model) {
   const auto refuse = [&](const std::string& why) {
     throw CheckpointError(
@@ -200,10 +220,10 @@ std::vector<FoundCheckpoint> checkpoints_of_run(Filesystem& files, const std::st
 }
 
 std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& files, const Options& options,
-                                                  const Meanwhile& meanwhile) {
+                                                  const Meanwhile& meanwhile, const std::string& own_run) {
   Candidates candidates;
   run_agreed(world, [&] {
-    if (world.is_root()) candidates = look(files, options);
+    if (world.is_root()) candidates = look(files, options, own_run);
   });
   for (const std::string& message : candidates.damaged) log_warning(message);
   const std::string damaged = world.broadcast(candidates.damaged.empty() ? "" : candidates.damaged.front());
@@ -248,6 +268,10 @@ std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files,
       require_same_model(reader, model);
       state = manifest.world_size == world.size() ? reader.state(world.rank())
                                                   : state_for_other_ranks(reader, world);
+      require_place_of_manifest(state, manifest);
+    } catch (const StateError& error) {
+      refused = std::make_exception_ptr(
+          CheckpointError("the checkpoint '" + path + "' cannot be used: " + error.what()));
     } catch (...) {
       refused = std::current_exception();
     }
@@ -267,9 +291,10 @@ std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files,
   return LoadedCheckpoint{*std::move(chosen), std::move(state)};
 }
 
-void load_model_of_checkpoint(World& world, Filesystem& files, const Options& options, Trainable& model) {
+void load_model_of_checkpoint(World& world, Filesystem& files, const Options& options, Trainable& model,
+                              const std::string& own_run) {
   if (!options.ckpt_path) return;
-  const std::optional<ChosenCheckpoint> chosen = choose_checkpoint(world, files, options);
+  const std::optional<ChosenCheckpoint> chosen = choose_checkpoint(world, files, options, {}, own_run);
   run_agreed(world, [&] {
     if (!chosen)
       throw CheckpointError("--ckpt_path auto: there is no checkpoint to evaluate; train one first");

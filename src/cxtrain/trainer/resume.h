@@ -32,9 +32,11 @@ using Meanwhile = std::function<void(const std::string& path, const Manifest& ma
 ///   else  the checkpoint of this name; or of the run whose folder this is the newest, and where that is
 ///         damaged the one before it.
 /// Every file's checksum is compared; the ranks share that work. `meanwhile` is called for each checkpoint
-/// that is tried. Throws CheckpointError, on all ranks alike. Collective.
+/// that is tried. `own_run`: the folder of the run that is meant instead of the newest one. Throws
+/// CheckpointError, on all ranks alike. Collective.
 std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& files, const Options& options,
-                                                  const Meanwhile& meanwhile = {});
+                                                  const Meanwhile& meanwhile = {},
+                                                  const std::string& own_run = {});
 
 /// The checkpoints of one run that a fit can go on from (an evaluation: use), the one that has trained
 /// furthest first; of those whose manifests cannot be read the reasons are appended to `damaged`.
@@ -55,7 +57,9 @@ std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files,
 
 /// Gives the model the parameters and buffers of the checkpoint that `ckpt_path` means, for an evaluation;
 /// one of weights only will do. Does nothing where it is absent. Throws CheckpointError, on all ranks alike,
-/// also where `auto` finds none. Collective.
-void load_model_of_checkpoint(World& world, Filesystem& files, const Options& options, Trainable& model);
+/// also where `auto` finds none. `own_run`: the folder of a run, whose checkpoints `last`, `best` and `auto`
+/// mean then. Collective.
+void load_model_of_checkpoint(World& world, Filesystem& files, const Options& options, Trainable& model,
+                              const std::string& own_run = {});
 
 }  // namespace cxtrain

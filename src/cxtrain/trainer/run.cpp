@@ -3,12 +3,14 @@
 #include <c10/util/Type.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <typeinfo>
 #include <utility>
 
 #include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/clock.h"
+#include "cxtrain/base/error.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/tensor/host_bytes.h"
@@ -209,17 +211,35 @@ void Run::save_place(StateDict& place) const {
   if (tuned.batch_size) place.set("tuned_batch_size", *tuned.batch_size);
 }
 
+namespace {
+
+/// A count of a saved place, which may come from a file that somebody has changed: at least `least`, and no
+/// more than any training reaches, so that sums and products of counts stay within 64 bits.
+std::int64_t count_of(const StateDict& place, const char* name, std::int64_t least = 0) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 50;
+  const std::int64_t count = place.integer(name);
+  if (count >= least && count <= kMost) return count;
+  throw StateError("the saved state is damaged: its " + std::string(name) + " is " + std::to_string(count));
+}
+
+}  // namespace
+
 void Run::load_place(const StateDict& place) {
-  state = {.epoch = place.integer("epoch"),
-           .batch = place.integer("batch"),
-           .global_step = place.integer("global_step"),
-           .samples = place.integer("samples"),
+  state = {.epoch = count_of(place, "epoch"),
+           .batch = count_of(place, "batch"),
+           .global_step = count_of(place, "global_step"),
+           .samples = count_of(place, "samples"),
            .validation_due = place.has("validation_due"),
            .seed = static_cast<std::uint64_t>(place.integer("seed"))};
-  loop.num_batches = place.integer("num_batches");
-  loop.accumulate = place.integer("accumulate");
-  loop.samples_per_step = place.integer("samples_per_step");
+  loop.num_batches = count_of(place, "num_batches");
+  loop.accumulate = count_of(place, "accumulate", 1);
+  loop.samples_per_step = count_of(place, "samples_per_step", 1);
   trained_ = place.real("seconds");
+  const bool time_goes_on = std::isfinite(trained_) && trained_ >= 0;
+  if (state.batch > loop.num_batches || !time_goes_on) {
+    throw StateError("the saved state is damaged: it stands at batch " + std::to_string(state.batch) +
+                     " of " + std::to_string(loop.num_batches) + " after " + std::to_string(trained_) + " s");
+  }
   if (place.has("tuned_lr")) tuned.lr = place.real("tuned_lr");
   if (place.has("tuned_batch_size")) tuned.batch_size = place.integer("tuned_batch_size");
   resumed = true;

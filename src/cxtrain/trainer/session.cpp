@@ -57,6 +57,7 @@ Session::Session(const SessionInputs& inputs, Belongings& belongings, std::uniqu
       module_(module),
       stage_(stage),
       continues_(stage != Stage::fit && belongings.fitted),
+      goes_on_in_place_(!continues_ && !inputs.log_dir.empty()),
       precision_(precision_policy(inputs.plan.precision, inputs.plan.amp_level)),
       context_{.world = inputs.world,
                .plan = inputs.plan,
@@ -69,6 +70,7 @@ Session::Session(const SessionInputs& inputs, Belongings& belongings, std::uniqu
 void Session::open() {
   World& world = inputs_.world;
   open_log_dir();
+  if (!goes_on_in_place_) open_files();
   run_agreed(world, [this] {
     make_replicas();
     if (inputs_.plan.channels_last) {
@@ -89,19 +91,30 @@ void Session::open() {
   if (continues_) run_->state = *belongings_.fitted;
   run_->state.seed = inputs_.options.seed.value_or(0);
   run_->tuned = belongings_.tuned;
-  run_agreed(world, [this] {
-    add_callbacks();
-    add_loggers();
-  });
+  run_agreed(world, [this] { add_callbacks(); });
   attach();
   // The model is the same everywhere by now; dropout must not be.
   generators_->seed_apart(run_->state.seed, world.rank(), world.size());
-  announce(module_);
-  record_places();
+  if (!goes_on_in_place_) add_loggers_and_announce();
   world.set_last_words([this](int exit_code) { fail(exit_code); });
   signals_.emplace(signal_number(inputs_.options.trainer.requeue_signal));
   run_->call(hooks::setup, name_of(stage_));
 }
+
+void Session::begin_files() {
+  if (!goes_on_in_place_) return;
+  open_files();
+  add_loggers_and_announce();
+}
+
+void Session::add_loggers_and_announce() {
+  run_agreed(inputs_.world, [this] { add_loggers(); });
+  announce(module_);
+  record_places();
+}
+
+/// Where a run has a folder, and its session has come so far.
+bool Session::writes_files() const { return files_begun_ && !belongings_.log_dir.empty(); }
 
 Session::~Session() {
   inputs_.world.set_last_words({});
@@ -149,7 +162,7 @@ void Session::open_log_dir() {
   const double patience = std::min(kLeasePatience, options.timeout_seconds / 2);
   run_agreed(world, [&] {
     if (!world.is_root()) return;
-    if (!continues_ && !inputs_.log_dir.empty()) {
+    if (goes_on_in_place_) {
       belongings_.log_dir = inputs_.log_dir;
       lease_ = reopen_run_dir(inputs_.files, inputs_.log_dir, patience);
       return;
@@ -160,10 +173,19 @@ void Session::open_log_dir() {
   belongings_.log_dir = world.broadcast(belongings_.log_dir);
   run_agreed(world, [&] {
     if (!world.is_root()) lease_ = join_run_folder(inputs_.files, belongings_.log_dir);
-    if (continues_) return;
-    if (inputs_.log) inputs_.log->open_file(inputs_.files, belongings_.log_dir);
-    if (!world.is_root() || inputs_.config_text.empty()) return;
-    write_atomically(inputs_.files, belongings_.log_dir + "/config.yaml", inputs_.config_text);
+  });
+}
+
+void Session::open_files() {
+  files_begun_ = true;
+  const std::string& folder = belongings_.log_dir;
+  if (continues_ || folder.empty()) return;
+  run_agreed(inputs_.world, [&] {
+    if (inputs_.log) inputs_.log->open_file(inputs_.files, folder);
+    if (!inputs_.world.is_root()) return;
+    if (goes_on_in_place_) remove_end_of_run(inputs_.files, folder);
+    if (!inputs_.config_text.empty())
+      write_atomically(inputs_.files, folder + "/config.yaml", inputs_.config_text);
   });
 }
 
@@ -191,7 +213,11 @@ void Session::add_callbacks() {
         progress_file(inputs_.files, chosen_checkpoint_folder(inputs_.options)), kEvery, run_->clock));
   }
   callbacks.push_back(std::make_unique<FileRequests>(inputs_.files, run_->clock));
-  const std::optional<double> end = inputs_.world.is_root() ? ask_seconds_to_job_end() : seconds_to_job_end();
+  std::optional<double> end = inputs_.world.is_root() ? ask_seconds_to_job_end() : seconds_to_job_end();
+  if (end && *end <= 0) {  // the job runs: the variable is of another job, or says nothing
+    log_warning("the end of the job's time, as SLURM_JOB_END_TIME says, lies in the past, and is not heeded");
+    end.reset();
+  }
   callbacks.push_back(std::make_unique<WallTime>(end, run_->clock));
   if (inputs_.world.size() > 1 && !inputs_.options.trainer.barebones)
     callbacks.push_back(std::make_unique<Stragglers>(inputs_.world));
@@ -272,7 +298,7 @@ std::unique_ptr<DataLoader> Session::loader(DataLoaderSpec spec, bool training,
 }
 
 void Session::write_file(const std::string& name, const std::string& content) const noexcept {
-  if (!inputs_.world.is_root() || belongings_.log_dir.empty()) return;
+  if (!inputs_.world.is_root() || !writes_files()) return;
   try {
     write_atomically(inputs_.files, belongings_.log_dir + "/" + name, content);
   } catch (const std::exception& error) {
@@ -393,7 +419,7 @@ RunSummary Session::stop(const Interrupted& signal) {
 }
 
 void Session::fail(int exit_code) noexcept {
-  if (!inputs_.world.is_root() || belongings_.log_dir.empty()) return;
+  if (!inputs_.world.is_root() || !writes_files()) return;
   try {
     if (run_) run_->loggers.flush();
     write_file("run.json", to_json(summary("failed", exit_code)));

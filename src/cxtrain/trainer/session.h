@@ -69,8 +69,12 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   /// Makes the run's folder, places the model, and gathers callbacks and loggers. Signals are noted from then
-  /// on (`StopSignals`). Collective.
+  /// on (`StopSignals`). Where a run goes on in its folder, the folder is taken and nothing is written yet:
+  /// the state may be refused, and the run's files must then be what they were. Collective.
   void open();
+  /// From then on the run's files are written; for a fit that goes on in its folder, once nothing can refuse
+  /// the state any more. Collective.
+  void begin_files();
 
   /// The others are for an open session.
   Run& run() { return *run_; }
@@ -106,6 +110,9 @@ class Session {
  private:
   void make_replicas();
   void open_log_dir();
+  void open_files();
+  /// The files and loggers of the run, and what is said of it at its beginning.
+  void add_loggers_and_announce();
   RunSummary summary(const char* status, int exit_code) const;
   void compare_parameters(RunSummary& summary) const;
   void close_loggers() const noexcept;
@@ -116,13 +123,16 @@ class Session {
   void add_callbacks();
   void add_loggers();
   void announce(const Module& module) const;
+  bool writes_files() const;
   void record_places() const;
 
   const SessionInputs inputs_;
   Belongings& belongings_;
   Module& module_;
   Stage stage_;
-  bool continues_;  ///< what a fit has begun
+  bool continues_;         ///< what a fit has begun
+  bool goes_on_in_place_;  ///< in the folder of a run that had ended
+  bool files_begun_ = false;
   PrecisionPolicy precision_;
   std::vector<std::unique_ptr<Module>> replicas_;
   StrategyContext context_;

@@ -142,16 +142,8 @@ std::string Trainer::where() const { return belongings_->where ? belongings_->wh
 
 RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
                                const std::function<void(Session&)>& work, const std::string& log_dir) {
-  // A signal ends the program, not the one call that it came in.
-  if (last_summary_ && last_summary_->exit_code != 0) {
-    throw StoppedBefore(static_cast<ExitCode>(last_summary_->exit_code),
-                        std::string(name_of(stage)) + " is left out: the call before was stopped by " +
-                            last_summary_->stopped_by);
-  }
+  refuse_after_signal(stage);
   initialize_once(module);
-  // What a fit has trained is evaluated as it is.
-  const bool evaluates = stage != Stage::fit && stage != Stage::tune;
-  if (evaluates && !belongings_->fitted) load_model_of_checkpoint(world_, *files_, options_, module);
   run_agreed(world_, [&] { set_up(data, options_.data); });
   const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_, accelerator_,
                              config_text_, replica_factory_, *files_, log_,      log_dir};
@@ -172,6 +164,29 @@ RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
     throw;
   }
   return *last_summary_;
+}
+
+/// A signal ends the program, not the one call that it came in.
+void Trainer::refuse_after_signal(Stage stage) const {
+  if (!last_summary_ || last_summary_->exit_code == 0) return;
+  throw StoppedBefore(static_cast<ExitCode>(last_summary_->exit_code),
+                      std::string(name_of(stage)) + " is left out: the call before was stopped by " +
+                          last_summary_->stopped_by);
+}
+
+RunSummary Trainer::evaluate_in_session(Stage stage, Module& module, DataModule& data,
+                                        const EvaluateArgs& args, const std::function<void(Session&)>& work) {
+  refuse_after_signal(stage);
+  initialize_once(module);
+  Options options = options_;
+  options.subcommand = name_of(stage);  // for which a checkpoint of weights only will do
+  if (!args.ckpt_path.empty()) options.ckpt_path = args.ckpt_path;
+  const bool trained = belongings_->fitted.has_value();
+  // What a fit has trained is evaluated as it is, unless this call asks for something else.
+  if (!trained || !args.ckpt_path.empty())
+    load_model_of_checkpoint(world_, *files_, options, module,
+                             trained ? belongings_->log_dir : std::string());
+  return in_session(stage, module, data, work);
 }
 
 void Trainer::initialize_once(Module& module) {
@@ -258,6 +273,7 @@ RunSummary Trainer::fit_from(const ResumeFrom* from, Module& module, DataModule&
     run.checkpointer.emplace(Checkpointer::Parts{world_, *files_, run.parts.module, &run.parts.strategy,
                                                  state.sections_of_each_rank()});
     FitLoop loop(run, loaders, *optimization, &state);
+    session.begin_files();
     run_loop(session, [&] { loop.fit(); });
   };
   const bool in_place = from != nullptr && from->in_place;
@@ -278,8 +294,9 @@ std::unique_ptr<DataLoader> Trainer::agreed_loader(Session& session,
   return loader;
 }
 
-RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test) {
-  return in_session(test ? Stage::test : Stage::validate, module, data, [&](Session& session) {
+RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test, const EvaluateArgs& args) {
+  const Stage stage_of_run = test ? Stage::test : Stage::validate;
+  return evaluate_in_session(stage_of_run, module, data, args, [&](Session& session) {
     const auto loader = agreed_loader(
         session, [&] { return test ? data.test_dataloader() : data.val_dataloader(); },
         test ? "has no test samples" : "has no validation samples");
@@ -311,11 +328,15 @@ std::int64_t Trainer::scale_batch_size(Module& module, DataModule& data, const B
   return found;
 }
 
-RunSummary Trainer::validate(Module& module, DataModule& data) { return evaluate_once(module, data, false); }
-RunSummary Trainer::test(Module& module, DataModule& data) { return evaluate_once(module, data, true); }
+RunSummary Trainer::validate(Module& module, DataModule& data, const EvaluateArgs& args) {
+  return evaluate_once(module, data, /*test=*/false, args);
+}
+RunSummary Trainer::test(Module& module, DataModule& data, const EvaluateArgs& args) {
+  return evaluate_once(module, data, /*test=*/true, args);
+}
 
-RunSummary Trainer::predict(Module& module, DataModule& data) {
-  return in_session(Stage::predict, module, data, [&](Session& session) {
+RunSummary Trainer::predict(Module& module, DataModule& data, const EvaluateArgs& args) {
+  return evaluate_in_session(Stage::predict, module, data, args, [&](Session& session) {
     const auto loader = agreed_loader(
         session, [&] { return data.predict_dataloader(); }, "has no samples to predict");
     std::int64_t batches = 0;

@@ -35,6 +35,14 @@ struct ResumeFrom {
   std::string data = {};     ///< fingerprint of the data that it had; empty: any will do
 };
 
+/// What an evaluation may be asked for.
+struct EvaluateArgs {
+  /// A checkpoint: "best" or "last" of the trainer's own fit (without one: of the newest run), or its path.
+  /// The model takes the checkpoint's values. Empty: the values that the model has, or, where nothing was
+  /// trained, those that `Options::ckpt_path` means.
+  std::string ckpt_path = {};
+};
+
 /// A call of a Trainer was left out, since a signal had ended the call before. Carries the status that the
 /// program is to end with, which `run_trainer` does where this leaves the user's function.
 class StoppedBefore : public Error {
@@ -66,6 +74,18 @@ class Trainer {
 
   /// Added to those that the options name.
   void add_callback(std::unique_ptr<Callback> callback);
+  /// The same with a callback that is made here; it lives as long as the trainer.
+  ///
+  ///     auto& best = trainer.add_callback<ModelCheckpoint>(ModelCheckpoint::Options{.monitor = "val_loss"});
+  ///     trainer.fit(model, data);
+  ///     use(best.best_model_path());
+  template <class Made, class... Arguments>
+  Made& add_callback(Arguments&&... arguments) {
+    auto callback = std::make_unique<Made>(std::forward<Arguments>(arguments)...);
+    Made& made = *callback;
+    add_callback(std::move(callback));
+    return made;
+  }
   void add_logger(std::unique_ptr<MetricLogger> logger);
 
   /// How `dp` comes to the replicas of the model that it keeps besides the one that it is given: a new model
@@ -103,10 +123,11 @@ class Trainer {
   /// it wrote after the state was saved is cut off where the run goes on in place; a new folder begins with a
   /// copy of the rest.
   RunSummary fit(Module& module, DataModule& data, const ResumeFrom& from);
-  RunSummary validate(Module& module, DataModule& data);
-  RunSummary test(Module& module, DataModule& data);
+  /// With the values that the model has, or those of a checkpoint.
+  RunSummary validate(Module& module, DataModule& data, const EvaluateArgs& args = {});
+  RunSummary test(Module& module, DataModule& data, const EvaluateArgs& args = {});
   /// Outputs of this rank's shard are in `predictions()`, and in predictions_rank_K.pt in the run's folder.
-  RunSummary predict(Module& module, DataModule& data);
+  RunSummary predict(Module& module, DataModule& data, const EvaluateArgs& args = {});
   const Predictions& predictions() const { return predictions_; }
   /// What the last call returned.
   const std::optional<RunSummary>& last_summary() const { return last_summary_; }
@@ -129,6 +150,10 @@ class Trainer {
   /// the folder that it goes on in; empty: a new one.
   RunSummary in_session(Stage stage, Module& module, DataModule& data,
                         const std::function<void(Session&)>& work, const std::string& log_dir = {});
+  /// The same for what trains nothing, with the values of the checkpoint that `args` or the options mean.
+  RunSummary evaluate_in_session(Stage stage, Module& module, DataModule& data, const EvaluateArgs& args,
+                                 const std::function<void(Session&)>& work);
+  void refuse_after_signal(Stage stage) const;
   void initialize_once(Module& module);
   /// Throws ConfigError where CUDA's numbers mean other GPUs than the plan's.
   void require_planned_devices() const;
@@ -143,7 +168,7 @@ class Trainer {
   /// `from`: null for a beginning. `taken` is called when its state is needed no longer.
   RunSummary fit_from(const ResumeFrom* from, Module& module, DataModule& data,
                       const std::function<void()>& taken = {});
-  RunSummary evaluate_once(Module& module, DataModule& data, bool test);
+  RunSummary evaluate_once(Module& module, DataModule& data, bool test, const EvaluateArgs& args);
   /// The loader of a stage's data. Throws ConfigError where there is none, on all ranks alike.
   std::unique_ptr<DataLoader> agreed_loader(Session& session, const std::function<DataLoaderSpec()>& spec,
                                             const char* lacks);

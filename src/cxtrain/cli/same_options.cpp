@@ -1,0 +1,115 @@
+#include "cxtrain/cli/same_options.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/cli/listed_components.h"
+#include "cxtrain/cli/option_table.h"
+
+namespace cxtrain {
+namespace {
+
+/// Values by option, each on one line.
+using OptionValues = std::map<std::string, std::string>;
+
+bool may_differ(std::string_view key) {
+  constexpr std::array<std::string_view, 4> kPlaces{"data.path", "model.weights", "plugin",
+                                                    "trainer.default_root_dir"};
+  return std::find(kPlaces.begin(), kPlaces.end(), key) != kPlaces.end();
+}
+
+void set_value(OptionValues& values, const std::string& key, std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  values[key] = std::move(text);
+}
+
+void add_arguments(OptionValues& values, const std::string& prefix,
+                   const std::map<std::string, std::string>& arguments) {
+  for (const auto& [name, value] : arguments) set_value(values, prefix + "." + name, value);
+}
+
+OptionValues values_of(const Options& options) {
+  OptionValues values;
+  for (const OptionEntry& entry : option_table()) {
+    if (!entry.saved || !entry.canonical.empty() || may_differ(entry.key)) continue;
+    std::string text;
+    const auto written = entry.write(options);
+    for (const std::string& value : written.value_or(std::vector<std::string>{"null"}))
+      text += (text.empty() ? "" : ",") + value;
+    set_value(values, entry.key, text);
+  }
+  Options accessed = options;  // the table's accessors are for writing, too
+  for (const ComponentEntry& component : component_table()) {
+    if (component.saved) add_arguments(values, component.key, component.args(accessed));
+  }
+  for (const ListedComponents& listed : kListedComponents) {
+    for (const NamedOptions& component : options.*listed.list) {
+      const std::string key = std::string(listed.key) + "." + component.name;
+      set_value(values, key, "true");
+      add_arguments(values, key, component.args);
+    }
+  }
+  return values;
+}
+
+std::string text_of_values(const OptionValues& values) {
+  std::string text;
+  for (const auto& [key, value] : values) text += key + '=' + value + '\n';
+  return text;
+}
+
+OptionValues read_values(const std::string& text) {
+  OptionValues values;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t equals = line.find('=');
+    values[line.substr(0, equals)] = line.substr(equals + 1);
+  }
+  return values;
+}
+
+/// "rank 0 has 1, rank 3 has 2": each value once, with the first rank that has it.
+std::string values_by_rank(const std::vector<OptionValues>& ranks, const std::string& key) {
+  std::vector<std::string> seen;
+  std::string text;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto found = ranks[rank].find(key);
+    const std::string value = found == ranks[rank].end() ? "none" : found->second;
+    if (std::find(seen.begin(), seen.end(), value) != seen.end()) continue;
+    seen.push_back(value);
+    text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank) + " has " + shortened(value, 80);
+  }
+  return seen.size() > 1 ? text : std::string();
+}
+
+}  // namespace
+
+void require_same_options(World& world, const Options& options) {
+  const std::string own = text_of_values(values_of(options));
+  if (same_on_all_ranks(world, own)) return;
+  std::vector<OptionValues> ranks;
+  std::map<std::string, std::string> all;  // keys of any rank
+  for (const std::string& text : world.all_gather(own)) {
+    ranks.push_back(read_values(text));
+    all.insert(ranks.back().begin(), ranks.back().end());
+  }
+  constexpr int kMost = 5;
+  int count = 0;
+  std::string differences;
+  for (const auto& [key, value] : all) {
+    const std::string by_rank = values_by_rank(ranks, key);
+    if (by_rank.empty() || ++count > kMost) continue;
+    differences += (differences.empty() ? "" : "; ") + key + ": " + by_rank;
+  }
+  if (count > kMost) differences += "; and " + std::to_string(count - kMost) + " more";
+  throw AgreedError(ExitCode::refused, "the ranks were started with different options: " + differences +
+                                           " (start all ranks with the same command line)");
+}
+
+}  // namespace cxtrain
