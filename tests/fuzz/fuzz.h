@@ -99,6 +99,9 @@ inline void check_result(const Case& odd, const ForkedResult& result) {
                      << result.errors.substr(0, 2 * kLongest));
   CHECK((result.status == 0 || result.status == 2));
   if (result.status != 0) CHECK(result.errors.size() <= kLongest);
+  // Nothing that steers a terminal.
+  CHECK(result.errors.find('\x1b') == std::string::npos);
+  CHECK(result.output.find('\x1b') == std::string::npos);
   const bool says_why = result.status == 0 || !result.errors.empty() || !result.output.empty();
   CHECK(says_why);
   for (const char* foreign : {"std::bad_alloc", "vector::", "basic_string::", "json.exception", "frame #",

@@ -153,7 +153,7 @@ int run_plan(const Options& options, std::ostream& out, const KnownStrategies& s
   if (!problems.empty() && !options.json) throw ConfigError(plan.errors);
   plan.errors = first_of(plan.errors);
   plan.warnings = first_of(plan.warnings);
-  out << (options.json ? to_json(plan) + "\n" : to_text(plan)) << std::flush;
+  out << (options.json ? to_json(plan) + "\n" : printable(to_text(plan))) << std::flush;
   return static_cast<int>(plan.ok() ? ExitCode::done : ExitCode::refused);
 }
 

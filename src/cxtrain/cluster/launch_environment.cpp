@@ -60,8 +60,9 @@ LaunchedBy detect_launcher() {
   if (is_set(kSupervisorVariable) && is_set("OMPI_COMM_WORLD_SIZE")) return LaunchedBy::spawn;
   // Open MPI's mpirun sets the first, MPICH's the second. srun sets its own beside PMIx's, but inside
   // `sbatch` the SLURM_* ones describe the batch step and say nothing about this process.
-  if (is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMI_SIZE")) return LaunchedBy::mpirun;
-  if (is_set("PMIX_RANK")) return is_set("SLURM_STEP_ID") ? LaunchedBy::srun : LaunchedBy::mpirun;
+  if (is_set("OMPI_COMM_WORLD_SIZE") || (is_set("PMI_SIZE") && is_set("PMI_RANK"))) return LaunchedBy::mpirun;
+  if (is_set("PMIX_RANK") && is_set("PMIX_NAMESPACE"))
+    return is_set("SLURM_STEP_ID") ? LaunchedBy::srun : LaunchedBy::mpirun;
   return LaunchedBy::alone;
 }
 
