@@ -335,6 +335,8 @@ TEST_CASE("another user's file names no plugins", "[cli]") {
   REQUIRE(chown(file.c_str(), 54321, 54321) == 0);
   const auto problems = read().problems;
   REQUIRE(problems.size() == 1);
+  CHECK(read().options.plugins.empty());  // or the code would run although it is refused
+  CHECK(read().options.seed == 3);
   CHECK_THAT(problems[0].message, test::contains("the file belongs to another user, and a plugin is code"));
   dir.write("c.yaml", "seed: 3\n");
   CHECK(read().problems.empty());

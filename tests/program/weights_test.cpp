@@ -5,6 +5,7 @@
 #include "support/catch.h"
 #include "support/run_files.h"
 #include "support/run_program.h"
+#include "support/times.h"
 
 /// `--model.weights` as users have it: the same weights for every strategy and subcommand.
 namespace cxtrain::test {

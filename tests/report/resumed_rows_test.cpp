@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <random>
 
 #include "cxtrain/base/error.h"
@@ -9,6 +10,7 @@
 #include "support/catch.h"
 #include "support/event_file.h"
 #include "support/every_fault.h"
+#include "support/temp_dir.h"
 
 /// Files of metrics where a training is resumed: every row is there once, whatever was written after the
 /// state was saved, and whenever the process or the machine went down.
@@ -282,6 +284,27 @@ TEST_CASE("loggers that keep nothing, and two of one kind, are resumed as well",
   CHECK(first == 3);
   CHECK(second == 4);
   CHECK(plain == 1);
+}
+
+TEST_CASE("links in the folder of the run before give no rows", "[loggers]") {
+  const test::TempDir dir;
+  RealFilesystem files;
+  const std::string secret = dir.write("secret", "step,epoch\n{\"secret\": 1}\n");
+  files.make_directory(dir.file("before"));
+  files.make_directory(dir.file("run"));
+  for (const char* name : {"metrics.csv", "metrics.jsonl"})
+    std::filesystem::create_symlink(secret, dir.file("before/") + name);
+  const RunFolder before{files, dir.file("before")};
+  StateDict rows, bytes;
+  rows.set("columns", std::string("epoch,step\n"));
+  rows.set("rows", std::int64_t{5});
+  bytes.set("bytes", std::int64_t{1000});
+  CsvLogger csv(files, dir.file("run"));
+  csv.on_load_checkpoint(rows, before);
+  JsonlLogger jsonl(files, dir.file("run"));
+  jsonl.on_load_checkpoint(bytes, before);
+  for (const char* name : {"/metrics.csv", "/metrics.jsonl"})
+    CHECK(test::slurp(dir.file("run") + name).find("secret") == std::string::npos);
 }
 
 TEST_CASE("a state cannot make the TensorBoard logger write files of other names", "[loggers]") {

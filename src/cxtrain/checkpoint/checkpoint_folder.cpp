@@ -93,7 +93,7 @@ void publish_checkpoint(Filesystem& files, const std::string& path, const Manife
   const std::string part = path + kPartSuffix, old = path + kOldSuffix, parent = parent_directory(path);
   write_file(files, in_folder(part, Manifest::kFile), to_text(manifest));
   files.sync_directory(part);
-  const bool replaces = files.status(path).has_value();
+  const bool replaces = files.own_status(path).has_value();
   if (replaces) {
     remove_folder(files, old);
     files.rename(path, old);

@@ -115,7 +115,9 @@ class Archive {
   auto read(const std::string& record, Read&& read) -> decltype(read()) {
     try {
       return read();
-    } catch (const c10::Error&) {
+    } catch (const CheckpointError&) {
+      throw;
+    } catch (const std::exception&) {  // c10::Error, and what a number that is none makes
       refuse("its record '" + shortened(record, 100) + "' is missing or cannot be read");
     }
   }

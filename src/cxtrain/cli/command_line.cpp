@@ -170,19 +170,22 @@ std::optional<std::string> read_config(const std::string& file, const ReadFile& 
   return std::nullopt;
 }
 
-/// A plugin's code is run as soon as it is opened, also for `plan` and `--print_config`.
-void refuse_plugins_of_others(const std::string& file, const std::vector<Setting>& settings,
+bool is_plugin(const Setting& setting) {
+  const OptionEntry* entry = find_option(setting.key);
+  return entry != nullptr && entry->key == "plugin";
+}
+
+/// Takes the plugins out of the settings of a file that belongs to another user, and appends a problem: the
+/// code of a plugin that stayed would run as soon as the plugin is opened, which also `plan` and `--help` do.
+void refuse_plugins_of_others(const std::string& file, std::vector<Setting>& settings,
                               std::vector<Problem>& problems) {
   Filesystem& files = real_filesystem();
   if (!files.status(file) || belongs_to_this_user(files, file)) return;
-  for (const Setting& setting : settings) {
-    const OptionEntry* entry = find_option(setting.key);
-    if (entry == nullptr || entry->key != "plugin") continue;
-    problems.push_back({setting.written,
-                        "the file belongs to another user, and a plugin is code that would run",
-                        "name the plugin on the command line (--plugin), or copy the file"});
-    return;
-  }
+  const auto first = std::find_if(settings.begin(), settings.end(), is_plugin);
+  if (first == settings.end()) return;
+  problems.push_back({first->written, "the file belongs to another user, and a plugin is code that would run",
+                      "name the plugin on the command line (--plugin), or copy the file"});
+  std::erase_if(settings, is_plugin);
 }
 
 void take(const std::vector<Setting>& settings, ParsedCommandLine& parsed) {
@@ -217,7 +220,7 @@ ParsedCommandLine read_command_line(std::span<const char* const> args, const Rea
   for (const std::string& file : words.config_files) {
     const auto text = read_config(file, read_file, problems);
     if (!text) continue;
-    const std::vector<Setting> settings = read_yaml(*text, file, problems);
+    std::vector<Setting> settings = read_yaml(*text, file, problems);
     refuse_plugins_of_others(file, settings, problems);
     take(settings, parsed);
   }

@@ -91,7 +91,7 @@ int run_to_status(const std::function<int()>& run) noexcept {
     keep_freed_memory();
     return run();
   } catch (const std::exception& error) {
-    std::cerr << "error: " << shortened(message_of(error)) << '\n';
+    std::cerr << "error: " << printable(shortened(message_of(error))) << '\n';
     return static_cast<int>(code_of(error));
   }
 }

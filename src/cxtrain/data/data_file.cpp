@@ -12,6 +12,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/device/resources.h"
 
@@ -77,8 +78,7 @@ std::vector<std::string> data_folders(const std::string& program,
   // /tmp.
   fs::path folder = beside;
   for (int i = 0; i <= kFoldersAbove && folder != folder.parent_path(); ++i) {
-    std::error_code error;
-    if (fs::exists(folder / "CMakeLists.txt", error)) {
+    if (belongs_to_this_user(real_filesystem(), (folder / "CMakeLists.txt").string())) {
       folders.push_back((folder / ".deps" / "data").string());
       break;
     }

@@ -58,7 +58,7 @@ constexpr const char* kCsv = "/metrics.csv";
 
 /// What is in the file so far; nothing where there is none.
 std::istringstream rows_in(Filesystem& files, const std::string& path) {
-  return std::istringstream(files.status(path) ? read_whole_file(files, path) : std::string());
+  return std::istringstream(is_file_of_run(files, path) ? read_whole_file(files, path) : std::string());
 }
 
 }  // namespace

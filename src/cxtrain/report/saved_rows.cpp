@@ -6,11 +6,17 @@
 
 namespace cxtrain {
 
+bool is_file_of_run(Filesystem& files, const std::string& path) {
+  const auto file = files.own_status(path), folder = files.status(parent_directory(path));
+  return file && folder && file->is_file &&
+         (file->owner == folder->owner || belongs_to_this_user(files, path));
+}
+
 std::string read_saved_rows(Filesystem& files, const std::string& path, std::int64_t bytes,
                             std::size_t (*whole)(std::string_view)) {
   const auto wanted = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 0));
   std::string rows;
-  if (files.status(path)) {
+  if (is_file_of_run(files, path)) {
     const std::unique_ptr<ReadableFile> file = files.open(path);
     rows.resize(std::min<std::size_t>(wanted, file->size()));
     rows.resize(file->read(0, rows));

@@ -10,9 +10,13 @@
 /// What a training's files of metrics had in them when its state was saved.
 namespace cxtrain {
 
-/// The first `bytes` bytes of a file. Where it is shorter, or missing, what is there up to the end of the
-/// last row that is whole, and a warning. `whole`: how many bytes of a text are whole rows. Throws FileError
-/// where the file cannot be read.
+/// Whether `path` is a file that the run of its folder may have written: no link, by which somebody's folder
+/// could have other files copied into a run, and of the folder's owner, this user or root.
+bool is_file_of_run(Filesystem& files, const std::string& path);
+
+/// The first `bytes` bytes of a file of a run; none of what is no such file (`is_file_of_run`). Where it is
+/// shorter, or missing, what is there up to the end of the last row that is whole, and a warning. `whole`:
+/// how many bytes of a text are whole rows. Throws FileError where the file cannot be read.
 std::string read_saved_rows(Filesystem& files, const std::string& path, std::int64_t bytes,
                             std::size_t (*whole)(std::string_view));
 

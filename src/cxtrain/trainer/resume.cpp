@@ -46,12 +46,12 @@ std::vector<FoundCheckpoint> usable_checkpoints(Filesystem& files, const std::st
   throw CheckpointError(why + hint);
 }
 
-/// Whether `path` is this user's; else that is said in `passed_over`. Whoever may write into a shared
+/// Whether `path` is this user's; else a warning says that it is passed over. Whoever may write into a shared
 /// default_root_dir could hand a training to others otherwise.
-bool is_own(Filesystem& files, const std::string& path, std::vector<std::string>& passed_over) {
+bool is_own(Filesystem& files, const std::string& path) {
   if (belongs_to_this_user(files, path)) return true;
-  passed_over.push_back("'" + path + "' is passed over, since it belongs to another user; --ckpt_path " +
-                        path + " would use it");
+  log_warning("'" + path + "' is passed over, since it belongs to another user; --ckpt_path " + path +
+              " would use it");
   return false;
 }
 
@@ -61,7 +61,7 @@ std::vector<FoundCheckpoint> newest_checkpoints(Filesystem& files, const Options
                                                 std::vector<std::string>& damaged,
                                                 const std::string& own_run) {
   if (!own_run.empty()) return checkpoints_of_run(files, own_run, options, damaged);
-  const auto of_others = [&](const FoundCheckpoint& each) { return !is_own(files, each.path, damaged); };
+  const auto of_others = [&](const FoundCheckpoint& each) { return !is_own(files, each.path); };
   std::vector<FoundCheckpoint> candidates;
   if (const std::string folder = chosen_checkpoint_folder(options); !folder.empty()) {
     candidates = usable_checkpoints(files, folder, options, damaged);
@@ -69,7 +69,8 @@ std::vector<FoundCheckpoint> newest_checkpoints(Filesystem& files, const Options
     return candidates;
   }
   for (const std::string& run : version_dirs(files, options.trainer.default_root_dir)) {
-    if (!is_own(files, run, damaged)) continue;
+    const std::string checkpoints = run + "/checkpoints";
+    if (!is_own(files, run) || (files.own_status(checkpoints) && !is_own(files, checkpoints))) continue;
     for (FoundCheckpoint& found : checkpoints_of_run(files, run, options, damaged)) {
       if (!of_others(found)) candidates.push_back(std::move(found));
     }
