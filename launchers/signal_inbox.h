@@ -14,7 +14,7 @@ namespace cxtrain {
 class SignalInbox {
  public:
   /// Throws CommunicationError.
-  explicit SignalInbox(std::initializer_list<int> more = {});
+  SignalInbox(std::initializer_list<int> more = {});
   ~SignalInbox();
   SignalInbox(const SignalInbox&) = delete;
   SignalInbox& operator=(const SignalInbox&) = delete;

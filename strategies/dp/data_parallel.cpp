@@ -164,7 +164,8 @@ class DpStrategy final : public Strategy {
   /// counts: what is published is sent in any case.
   std::uint64_t primary_changes() const {
     std::uint64_t changes = 1;
-    for (const NamedTensor& parameter : replicas_[0].parameters) changes += parameter.tensor._version();
+    for (const NamedTensor& parameter : replicas_[0].parameters)
+      changes += static_cast<std::uint64_t>(parameter.tensor._version());
     return changes;
   }
 

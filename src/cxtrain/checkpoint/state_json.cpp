@@ -120,7 +120,7 @@ std::pair<Piece, TensorPlace> piece_of(const Json& json) {
       piece.range = {json["range"].at(0).get<std::int64_t>(), json["range"].at(1).get<std::int64_t>()};
     if (piece.range.begin < 0 || piece.range.begin > piece.range.end || piece.range.end > whole)
       refuse_json(piece.name + " has an impossible range");
-    return {std::move(piece), {json.value("file", std::string()), json.value("key", std::string())}};
+    return {piece, {json.value("file", std::string()), json.value("key", std::string())}};
   } catch (const Json::exception&) {
     refuse_json("a tensor is not described");
   }

@@ -189,6 +189,7 @@ struct CheckpointAction {
   int (*run)(const CheckpointRequest& request, Filesystem& files, std::ostream& out);
 };
 
+// NOLINTNEXTLINE(cert-err58-cpp): texts, for which there is memory when a process starts
 const CheckpointAction kCheckpointActions[] = {
     {"inspect", "PATH [--json]", "list the tensors: names, dtypes, shapes, bytes", 1, false, inspect},
     {"verify", "PATH [--json]",

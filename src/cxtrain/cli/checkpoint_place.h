@@ -14,7 +14,7 @@ namespace cxtrain {
 std::optional<Manifest> manifest_of(Filesystem& files, const std::string& path);
 
 /// For people: where the training stood, what it was, and the files.
-void print_place(const Manifest& manifest, std::ostream& out);
+void print_place(const Manifest& manifest, std::ostream& terminal);
 
 /// Compares every file of a checkpoint with its checksum, and says that it is whole. Throws CheckpointError
 /// naming the first that is not.

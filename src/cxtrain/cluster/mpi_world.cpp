@@ -107,7 +107,8 @@ struct Gathered {
   explicit Gathered(std::vector<int> lengths_of_ranks)
       : lengths(std::move(lengths_of_ranks)), offsets(lengths.size()) {
     std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
-    if (!lengths.empty()) texts.resize(static_cast<std::size_t>(offsets.back() + lengths.back()));
+    if (!lengths.empty())
+      texts.resize(static_cast<std::size_t>(offsets.back()) + static_cast<std::size_t>(lengths.back()));
   }
   std::vector<std::string> split() const {
     std::vector<std::string> each;

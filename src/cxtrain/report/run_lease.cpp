@@ -43,7 +43,7 @@ Json own_name() {
 
 /// What the lock's file says; an empty object where it says nothing that can be read.
 Json holder_of(Filesystem& files, const std::string& folder) {
-  constexpr std::uint64_t kMost = 64 * 1024;
+  constexpr std::uint64_t kMost = std::uint64_t{64} << 10;
   try {
     if (!files.status(lock_of(folder))) return Json::object();
     // Deeper than its texts nothing has a meaning, and nesting without an end would take the stack.

@@ -20,7 +20,7 @@ using StatusJson = nlohmann::ordered_json;
 constexpr double kSilence = 120;  // s
 
 /// How much of the ends of logs is read, and of how many ranks: they may be many and long.
-constexpr std::uint64_t kEndOfLog = 64 * 1024;
+constexpr std::uint64_t kEndOfLog = std::uint64_t{64} << 10;
 constexpr int kMostLogs = 64;
 constexpr std::size_t kMostErrors = 5;
 
