@@ -131,18 +131,32 @@ TEST_CASE("without a terminal there is a plain line every few seconds", "[progre
   CHECK(screen.take() == "Epoch 1/1  60% 12/20 [00:12<00:08, 1.00 it/s] train_loss=0.123\n");
 }
 
-TEST_CASE("without a terminal every stage has its line, however short it was", "[progress]") {
+TEST_CASE("without a terminal every stage has its line", "[progress]") {
   Screen screen(0);
   for (int epoch = 1; epoch <= 40; ++epoch) {
     const std::string label = "Epoch " + std::to_string(epoch);
     screen.bar.start(label, 1);
-    screen.clock.time += 0.01;
+    screen.clock.time += 0.25;
     screen.bar.update(1);
     screen.bar.finish();
     const std::string printed = screen.take();
     CHECK(printed.starts_with(label + " 100% "));
     CHECK(std::count(printed.begin(), printed.end(), '\n') == 1);
   }
+}
+
+TEST_CASE("without a terminal stages of milliseconds do not flood the log, and the last has its line",
+          "[progress]") {
+  Screen screen(0);
+  for (int epoch = 1; epoch <= 400; ++epoch) {
+    screen.bar.start("Epoch " + std::to_string(epoch), 1);
+    screen.clock.time += 0.01;
+    screen.bar.update(1);
+    screen.bar.finish(/*always=*/epoch == 400);
+  }
+  const std::string printed = screen.take();
+  CHECK(std::count(printed.begin(), printed.end(), '\n') <= 42);
+  CHECK(printed.find("Epoch 400 ") != std::string::npos);
 }
 
 TEST_CASE("the end of a stage is told although a line came just before", "[progress]") {

@@ -31,13 +31,13 @@ void ProgressCallback::on_train_start(RunView&) { begin_epoch(); }
 void ProgressCallback::on_train_epoch_start(RunView&) { begin_epoch(); }
 
 void ProgressCallback::begin_epoch() {
-  end_epoch();
+  end_epoch(/*last=*/false);
   training_ = true;
   epoch_began_ = clock_.now();
 }
 
-void ProgressCallback::end_epoch() {
-  if (started_) bar_->finish();
+void ProgressCallback::end_epoch(bool last) {
+  if (started_) bar_->finish(last);
   started_ = false;
 }
 
@@ -52,7 +52,7 @@ void ProgressCallback::on_train_batch_end(RunView& run, const at::Tensor&, const
 }
 
 /// Not at the end of the epoch, whose means are made after that hook.
-void ProgressCallback::on_train_end(RunView&) { end_epoch(); }
+void ProgressCallback::on_train_end(RunView&) { end_epoch(/*last=*/true); }
 
 void ProgressCallback::start_evaluation(const char* label, const RunView& run) {
   // A validation within training goes by without a bar of its own; its metrics appear in the epoch's.

@@ -34,7 +34,7 @@ class ProgressCallback final : public Callback {
 
  private:
   void begin_epoch();
-  void end_epoch();
+  void end_epoch(bool last);
   void start_evaluation(const char* label, const RunView& run);
   void update_evaluation(std::int64_t batch_idx);
   void end_evaluation();

@@ -7,6 +7,7 @@ namespace cxtrain {
 namespace {
 
 constexpr std::string_view kWipe = "\r\x1b[K";
+constexpr double kLastLineSeconds = 0.1;
 constexpr auto kNever = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
@@ -16,6 +17,7 @@ ProgressBar::ProgressBar(const Clock& clock, Output output, Metrics metrics, Pro
       output_(std::move(output)),
       metrics_(std::move(metrics)),
       options_(std::move(options)),
+      next_last_line_(std::numeric_limits<double>::lowest()),
       next_look_(kNever) {}
 
 ProgressBar::~ProgressBar() {
@@ -72,18 +74,20 @@ void ProgressBar::draw(double now, bool last) noexcept try {
   } else {
     output_(line + "\n");
     next_draw_ = now + options_.line_seconds;
+    if (last) next_last_line_ = now + kLastLineSeconds;
   }
 } catch (...) {
   // Progress is a courtesy: whatever keeps it from being shown must not end a training.
   next_draw_ = now + options_.line_seconds;
 }
 
-void ProgressBar::finish() noexcept {
+void ProgressBar::finish(bool always) noexcept {
   if (!active_) return;
   active_ = false;
   next_look_ = kNever;
   if (options_.leave) {
-    draw(clock_.now(), true);
+    const double now = clock_.now();
+    if (always || columns() > 0 || now >= next_last_line_) draw(now, true);
   } else {
     clear();
   }

@@ -47,8 +47,10 @@ class ProgressBar {
     if (done >= next_look_) look_at_clock();
   }
 
-  /// Draws the final state and leaves the line.
-  void finish() noexcept;
+  /// Draws the final state and leaves the line. Without a terminal, stages of milliseconds do not each get a
+  /// line, but ten a second and the one that is finished `always`: an mpirun that ends a job no longer reads,
+  /// and ranks that print without an end would wait for it.
+  void finish(bool always = false) noexcept;
 
   /// Wipes the line from the terminal, for something else to be printed; the next drawing brings it back.
   void clear() noexcept;
@@ -69,6 +71,7 @@ class ProgressBar {
   double next_draw_ = 0;
   double last_look_time_ = 0;
   std::int64_t last_look_done_ = 0;
+  double next_last_line_ = 0;   ///< without a terminal, when a finished stage may have a line again
   std::int64_t next_look_ = 0;  ///< the step at which the clock is read next
 };
 
