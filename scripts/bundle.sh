@@ -62,15 +62,17 @@ trap 'rm -rf "$stage"' EXIT
 bundle=$stage/$name
 mkdir -p "$bundle"/{bin,lib/cxtrain,lib/gpu_check,openmpi/bin,scripts/gpu_check,share/cxtrain/data}
 
+# The build tree has its libraries where an installation would: lib, or lib64.
+libraries=$(dirname "$build"/lib*/cxtrain)
 for program in cxtrain_mpi "${programs[@]}"; do cp "$build/bin/$program" "$bundle/bin/"; done
-cp "$build"/lib/libcxtrain.so "$build"/lib/libcxtrain_cuda.so "$bundle/lib/"
+cp "$libraries"/libcxtrain.so "$libraries"/libcxtrain_cuda.so "$bundle/lib/"
 # The tests' copy of the library, which shows them what is inside, and looks for plugins beside itself.
 mkdir "$bundle/lib/with_internals"
-cp "$build"/lib/with_internals/libcxtrain.so "$bundle/lib/with_internals/"
+cp "$libraries"/with_internals/libcxtrain.so "$bundle/lib/with_internals/"
 ln -s ../cxtrain "$bundle/lib/with_internals/cxtrain"
 ln -s ../libcxtrain_cuda.so "$bundle/lib/with_internals/libcxtrain_cuda.so"
-cp "$build"/lib*/cxtrain/*.so "$bundle/lib/cxtrain/"
-cp "$build"/lib/gpu_check/*.so "$bundle/lib/gpu_check/"
+cp "$libraries"/cxtrain/*.so "$bundle/lib/cxtrain/"
+cp "$libraries"/gpu_check/*.so "$bundle/lib/gpu_check/"
 cp "$root/scripts/gpu_check.sh" "$bundle/scripts/"
 cp "$root"/scripts/gpu_check/*.py "$bundle/scripts/gpu_check/"
 cp "$root/scripts/bundle/env.sh" "$root/scripts/bundle/run.sh" "$bundle/"
@@ -82,7 +84,7 @@ header=$libtorch/include/torch/headeronly/version.h
 sed -n 's/^#define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' "$header" | paste -sd. >"$bundle/share/cxtrain/libtorch_version"
 
 # The generation of CUDA that libcxtrain_cuda.so is linked to, as that of LibTorch has to be.
-readelf -d "$build/lib/libcxtrain_cuda.so" | sed -nE 's/.*libcudart\.so\.([0-9]+).*/\1/p' >"$bundle/share/cxtrain/cuda_version"
+readelf -d "$libraries/libcxtrain_cuda.so" | sed -nE 's/.*libcudart\.so\.([0-9]+).*/\1/p' >"$bundle/share/cxtrain/cuda_version"
 
 # Open MPI finds itself anew below $OPAL_PREFIX, provided that everything lies there as it lay below its old prefix.
 mpi_path() { ompi_info --path "$1" --parsable | sed -n "s/^path:$1://p"; }

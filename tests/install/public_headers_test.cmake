@@ -42,7 +42,7 @@ function(find_wrong wrong folder)
   # As users write: their code, and what the README shows.
   file(GLOB_RECURSE users ${PROJECT}/examples/*.h ${PROJECT}/examples/*.cpp ${PROJECT}/strategies/*.h
        ${PROJECT}/strategies/*.cpp ${PROJECT}/tests/consumer/*.h ${PROJECT}/tests/consumer/*.cpp ${PROJECT}/tests/zoo/*.h
-       ${PROJECT}/tests/zoo/*.cpp ${PROJECT}/tests/plugins/*.h ${PROJECT}/tests/plugins/*.cpp ${PROJECT}/README.md)
+       ${PROJECT}/tests/zoo/*.cpp ${PROJECT}/tests/plugins/*.h ${PROJECT}/tests/plugins/*.cpp ${PROJECT}/README.md ${PROJECT}/docs/*.md)
   foreach(file IN LISTS users)
     append_missing(found "${file}" "${folder}")
   endforeach()

@@ -68,7 +68,7 @@ std::string shortened(const std::string& text, std::size_t most) {
 
 namespace {
 
-/// How many bytes the character at the begin of `text` has; 0: it is no UTF-8.
+/// The number of bytes of the UTF-8 character that `text` begins with; 0: `text` does not begin with one.
 std::size_t bytes_of_character(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   const std::size_t bytes = first < 0x80   ? 1

@@ -101,8 +101,9 @@ inline constexpr std::size_t kMostProblems = 20;
 /// The text, or its beginning and its end where it has more than `most` bytes.
 std::string shortened(const std::string& text, std::size_t most = 4000);
 
-/// For a terminal: control characters but line feeds and tabs, and bytes that are no UTF-8, become '?'. Names
-/// and texts that come from files may hold anything, also sequences that steer a terminal.
+/// The text for a terminal: '?' replaces each control character except line feed and tab, and each byte that
+/// is not UTF-8. Names and texts from files may contain any bytes, also escape sequences that control a
+/// terminal.
 std::string printable(std::string_view text);
 
 /// The first problems, with their texts shortened, so that all of them together stay below 4,000 bytes; the

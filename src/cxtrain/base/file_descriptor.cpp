@@ -39,18 +39,18 @@ FileDescriptor open_regular_file(const std::string& path) {
 
 std::string read_small_file(const std::string& path, std::size_t most) {
   const FileDescriptor file = open_regular_file(path);
-  struct stat info {};
-  const std::size_t expected = fstat(file.get(), &info) == 0 ? static_cast<std::size_t>(info.st_size) : most;
-  std::string content(std::min(most, expected) + 1, '\0');  // a byte more shows that the file is longer
+  constexpr std::size_t kPiece = std::size_t{64} << 10;
+  std::string content;
   std::size_t size = 0;
-  while (size < content.size()) {
-    const ssize_t got = read(file.get(), content.data() + size, content.size() - size);
+  while (size <= most) {
+    content.resize(size + kPiece);
+    const ssize_t got = read(file.get(), content.data() + size, kPiece);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) refuse(path, std::strerror(errno), "check the file");
     if (got == 0) break;
     size += static_cast<std::size_t>(got);
   }
-  if (size == content.size())
+  if (size > most)
     refuse(path, "it has more than " + std::to_string(most >> 10) + " KiB", "check which file it is");
   content.resize(size);
   return content;

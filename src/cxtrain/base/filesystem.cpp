@@ -210,7 +210,8 @@ FileError::FileError(const std::string& operation, const std::string& path, int 
 
 namespace {
 
-/// A name beside `path` that nobody can guess, and so have taken before.
+/// A name in the folder of `path`. The name contains random numbers, so that nobody can create a file of this
+/// name first.
 std::string name_of_part(const std::string& path) {
   std::random_device random;
   return path + ".part." + std::to_string(getpid()) + "." + std::to_string(random()) +
@@ -223,7 +224,7 @@ void require_replaceable(Filesystem& files, const std::string& path) {
   throw FileError("write", path, old->is_link ? ELOOP : old->is_directory ? EISDIR : EOPNOTSUPP);
 }
 
-/// `sync`: waits until the content is on the disk.
+/// `sync`: the function waits until the content is on the disk.
 void write_part_and_rename(Filesystem& files, const std::string& path, bool sync,
                            const std::function<void(WritableFile&)>& write) {
   const std::string part = name_of_part(path);
@@ -365,7 +366,7 @@ std::unique_ptr<FileLock> RealFilesystem::try_lock(const std::string& path, Lock
   FileDescriptor file = open_file("lock", path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, owners_only);
   const struct stat found = status_of(file, path);
   if (!S_ISREG(found.st_mode)) throw FileError("lock", path, EOPNOTSUPP);
-  // Of an earlier version, or somebody's who has made the file before.
+  // An earlier version, or the user's umask, may have left a lock file that others can open.
   if ((found.st_mode & 07777) != owners_only && found.st_uid == geteuid())
     check(fchmod(file.get(), owners_only) == 0, "lock", path);
   const int operation = (kind == LockKind::exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
@@ -378,7 +379,7 @@ std::unique_ptr<FileLock> RealFilesystem::try_lock(const std::string& path, Lock
 
 namespace {
 
-/// What `stat` or `lstat` has found; nothing where nothing is.
+/// The status that a call of `stat` or `lstat` filled in; absent where the path does not exist.
 std::optional<Filesystem::Status> found_status(int result, const struct stat& found,
                                                const std::string& path) {
   if (result != 0) {

@@ -88,18 +88,18 @@ class Filesystem {
 
   struct Status {
     bool is_directory = false;
-    std::uint64_t size = 0;  ///< of a file, in bytes
-    bool is_file = false;    ///< neither a folder, a link, a device, a pipe nor a socket
-    bool is_link = false;    ///< only `own_status` tells links from what they lead to
-    std::uint32_t owner = 0;
+    std::uint64_t size = 0;   ///< of a file, in bytes
+    bool is_file = false;     ///< a regular file
+    bool is_link = false;     ///< a symbolic link; `status` follows links, so only `own_status` sets this
+    std::uint32_t owner = 0;  ///< user id
   };
 
   virtual ~Filesystem() = default;
 
-  /// A new file; one that exists is emptied. Fails where `path` is a symbolic link (ELOOP), a pipe or a
-  /// socket (EOPNOTSUPP): somebody else may have put it there.
+  /// Opens a new file, or empties an existing one. Throws where `path` is a symbolic link (ELOOP), a pipe or
+  /// a socket (EOPNOTSUPP): another user may have created the link or the pipe.
   virtual std::unique_ptr<WritableFile> create(const std::string& path) = 0;
-  /// A file that goes on where it ends, or a new one. Fails like `create`.
+  /// Opens an existing file to write behind its end, or a new file. Throws as `create` does.
   virtual std::unique_ptr<WritableFile> append_to(const std::string& path) = 0;
   virtual std::unique_ptr<ReadableFile> open(const std::string& path) = 0;
 
@@ -129,7 +129,7 @@ class Filesystem {
 
   /// What is there, where a symbolic link leads; nothing where nothing is.
   virtual std::optional<Status> status(const std::string& path) = 0;
-  /// What is there itself: of a symbolic link, the link.
+  /// The status of `path` itself: where `path` is a symbolic link, the status of the link.
   virtual std::optional<Status> own_status(const std::string& path) = 0;
   /// The room that is left for this user on the disk that holds `path`, in bytes; quotas may leave less.
   virtual std::uint64_t free_bytes(const std::string& path) = 0;
@@ -143,11 +143,11 @@ class Filesystem {
 void replace_file(Filesystem& files, const std::string& path,
                   const std::function<void(WritableFile&)>& write);
 
-/// The same with a content that is ready.
+/// Replaces the file at `path`, as `replace_file` does, by a file with this content.
 void write_atomically(Filesystem& files, const std::string& path, std::string_view content);
 
-/// The same without waiting for the disk: a crash of the machine may cost the content, so `path` must be
-/// something that nobody needs after a crash.
+/// Replaces the file at `path`, as `write_atomically` does, but does not wait for the disk. A crash of the
+/// machine may lose the old and the new content: for files that nobody needs after a crash.
 void write_at_once(Filesystem& files, const std::string& path, std::string_view content);
 
 /// The whole of a file. Throws (EFBIG) where the file has more than `most` bytes: what lies in a folder is

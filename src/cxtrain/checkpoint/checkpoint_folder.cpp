@@ -21,8 +21,9 @@ std::string in_folder(const std::string& folder, std::string_view name) {
   return folder + "/" + std::string(name);
 }
 
-/// A folder of a checkpoint's files, the manifest first: without it, it is no checkpoint. Of a link only the
-/// link, whatever it leads to. Files of others stay, and so does the folder then: FileError (ENOTEMPTY).
+/// Removes a checkpoint's files, then the folder. The manifest goes first: a folder without a manifest is no
+/// checkpoint. Where `path` is a symbolic link, the function removes the link only. Files that do not belong
+/// to a checkpoint stay; the folder then stays as well, and the function throws FileError (ENOTEMPTY).
 void remove_folder(Filesystem& files, const std::string& path) {
   const std::optional<Filesystem::Status> status = files.own_status(path);
   if (!status) return;

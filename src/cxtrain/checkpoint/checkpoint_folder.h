@@ -39,8 +39,8 @@ void publish_checkpoint(Filesystem& files, const std::string& path, const Manife
 void link_checkpoint(Filesystem& files, const std::string& path, const std::string& name);
 
 /// Removes a checkpoint, or what was begun of one; does nothing where there is none. A crash leaves what
-/// nobody takes for a checkpoint. Of a symbolic link only the link is removed. Where the folder has other
-/// files than a checkpoint's, these and the folder stay: FileError (ENOTEMPTY). One rank calls it.
+/// nobody takes for a checkpoint. Where `path` is a symbolic link, only the link is removed. Files that do
+/// not belong to a checkpoint stay, and the folder with them: FileError (ENOTEMPTY). One rank calls it.
 void remove_checkpoint(Filesystem& files, const std::string& path);
 
 /// Reads PATH's manifest. Throws CheckpointError where there is none, or it is damaged.

@@ -128,8 +128,7 @@ std::string describe_misfit(const StoredWeights& weights, const Comparison& foun
   if (!rule.empty()) return text + "\n  try --model.weights_map " + rule;
   return text +
          "\n  choose the model's arguments as they were, rename with --model.weights_map FROM=TO, or load a "
-         "part: "
-         "--model.weights_prefix PREFIX, --model.weights_strict false";
+         "part: --model.weights_prefix PREFIX, --model.weights_strict false";
 }
 
 }  // namespace
@@ -138,12 +137,10 @@ LoadedWeights load_weights(torch::nn::Module& module, const std::string& path,
                            const WeightsSelection& selection, Filesystem& files) {
   const StoredWeights weights = open_verified_weights(files, path);
   Comparison found = compare(weights, selection, targets_of(module));
-  const bool fits = selection.strict ? found.fits() : true;
+  const bool fits = !selection.strict || found.fits();
   if (!fits || found.pairs.empty()) throw CheckpointError(describe_misfit(weights, found));
-  {
-    const at::NoGradGuard no_grad;
-    for (const auto& [stored, target] : found.pairs) at::Tensor(target).copy_(stored->read());
-  }
+  const at::NoGradGuard no_grad;
+  for (const auto& [stored, target] : found.pairs) at::Tensor(target).copy_(stored->read());
   LoadedWeights loaded{.loaded = found.pairs.size(),
                        .kept = std::move(found.missing),
                        .left_out = std::move(found.unexpected),

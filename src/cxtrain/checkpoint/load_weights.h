@@ -24,8 +24,8 @@ struct LoadedWeights {
   std::size_t loaded = 0;                  ///< tensors
   std::vector<std::string> kept = {};      ///< the module's tensors that keep their values
   std::vector<std::string> left_out = {};  ///< stored tensors that the module does not have
-  std::vector<std::string> misshapen =
-      {};  ///< "fc.weight: Float [3, 4] in the file, Float [3, 5] in the model"
+  /// "fc.weight: Float [3, 4] in the file, Float [3, 5] in the model".
+  std::vector<std::string> misshapen = {};
 };
 
 /// Copies the tensors that are stored at `path` (anything that `open_weights` knows: checkpoint/weights.h)

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "cxtrain/base/shallow_json.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/safetensors.h"
 #include "cxtrain/checkpoint/torch_archive.h"
@@ -37,9 +38,7 @@ std::map<std::string, std::string> read_index(Filesystem& files, const std::stri
   const std::optional<Filesystem::Status> status = files.status(path);
   if (status && status->size > kLongest) refuse("it has " + std::to_string(status->size) + " bytes");
   const std::string text = read_whole_file(files, path);
-  // What lies deeper than the map has no meaning, and may be very deep.
-  const auto shallow = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth <= 2; };
-  const auto json = nlohmann::json::parse(text, shallow, /*allow_exceptions=*/false);
+  const auto json = parse_shallow_json<nlohmann::json>(text, /*deepest=*/2);  // where the map's entries lie
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
     refuse("it is no JSON with a weight_map");
   std::map<std::string, std::string> map;

@@ -37,9 +37,8 @@ struct DirectoryPlace {
 
 DirectoryPlace find_directory(const ReadableFile& file) {
   const std::uint64_t size = file.size();
-  const std::string tail =
-      bytes_at(file, size - std::min<std::uint64_t>(size, kEndBytes + kLongestComment + kLocatorBytes),
-               std::min<std::uint64_t>(size, kEndBytes + kLongestComment + kLocatorBytes));
+  const std::uint64_t tail_bytes = std::min<std::uint64_t>(size, kEndBytes + kLongestComment + kLocatorBytes);
+  const std::string tail = bytes_at(file, size - tail_bytes, tail_bytes);
   const std::size_t end = tail.rfind(kEnd);
   if (end == std::string::npos || tail.size() - end < kEndBytes)
     refuse("the directory at its end is missing: it is cut short");

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "cxtrain/base/shallow_json.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/config/signal_number.h"
@@ -28,9 +29,7 @@ double seconds_of_end(Filesystem& files, const std::string& run) {
   const std::string path = run + "/run.json";
   if (!files.status(path)) return 0;
   constexpr std::uint64_t kMost = 1 << 20;
-  const auto shallow = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth <= 1; };
-  const auto json =
-      nlohmann::json::parse(read_whole_file(files, path, kMost), shallow, /*allow_exceptions=*/false);
+  const auto json = parse_shallow_json<nlohmann::json>(read_whole_file(files, path, kMost), /*deepest=*/1);
   const auto seconds = json.find("seconds");
   return seconds != json.end() && seconds->is_number() ? seconds->get<double>() : 0;
 }

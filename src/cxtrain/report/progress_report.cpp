@@ -4,6 +4,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "cxtrain/base/shallow_json.h"
+
 namespace cxtrain {
 namespace {
 
@@ -78,9 +80,7 @@ std::string to_json(const ProgressReport& report) {
 }
 
 std::optional<ProgressReport> parse_progress(std::string_view text) {
-  // Deeper than the metrics nothing has a meaning, and nesting without an end would take the stack.
-  const auto shallow = [](int depth, ProgressJson::parse_event_t, ProgressJson&) { return depth <= 2; };
-  const ProgressJson json = ProgressJson::parse(text, shallow, /*allow_exceptions=*/false);
+  const auto json = parse_shallow_json<ProgressJson>(text, /*deepest=*/2);  // where the metrics lie
   if (!json.is_object()) return std::nullopt;
   ProgressReport report;
   try {

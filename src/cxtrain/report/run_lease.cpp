@@ -11,6 +11,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
+#include "cxtrain/base/shallow_json.h"
 #include "cxtrain/cluster/launch_environment.h"
 
 namespace cxtrain {
@@ -46,10 +47,7 @@ Json holder_of(Filesystem& files, const std::string& folder) {
   constexpr std::uint64_t kMost = std::uint64_t{64} << 10;
   try {
     if (!files.status(lock_of(folder))) return Json::object();
-    // Deeper than its texts nothing has a meaning, and nesting without an end would take the stack.
-    const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 1; };
-    Json holder =
-        Json::parse(read_whole_file(files, lock_of(folder), kMost), shallow, /*allow_exceptions=*/false);
+    auto holder = parse_shallow_json<Json>(read_whole_file(files, lock_of(folder), kMost), /*deepest=*/1);
     if (holder.is_object()) return holder;
   } catch (const FileError&) {
     // As if the file said nothing.

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "cxtrain/base/shallow_json.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/report/run_files.h"
@@ -44,9 +45,8 @@ std::string text_of_file(Filesystem& files, const std::string& path, std::uint64
 }
 
 void read_end(Filesystem& files, RunStatus& status) {
-  const auto shallow = [](int depth, StatusJson::parse_event_t, StatusJson&) { return depth <= 1; };
-  const StatusJson json =
-      StatusJson::parse(text_of_file(files, status.run + "/run.json"), shallow, /*allow_exceptions=*/false);
+  const auto json =
+      parse_shallow_json<StatusJson>(text_of_file(files, status.run + "/run.json"), /*deepest=*/1);
   if (!json.is_object()) return;
   const auto end = json.find("status"), code = json.find("exit_code");
   if (end == json.end() || !end->is_string()) return;

@@ -135,8 +135,8 @@ void Checkpointer::publish() {
 
 /// A disk that is full refuses each attempt, of which there may be many in a second.
 void Checkpointer::warn_of_failure(const std::string& message) {
-  constexpr std::chrono::seconds kEvery{30};
-  const auto now = std::chrono::steady_clock::now();
+  constexpr double kEvery = 30;  // s
+  const double now = clock_.now();
   if (now < next_warning_) return log_detail(message);
   next_warning_ = now + kEvery;
   log_warning(message);

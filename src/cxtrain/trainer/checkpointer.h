@@ -1,7 +1,7 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -73,7 +73,7 @@ class Checkpointer {
   BackgroundTask task_;
   SteadyClock clock_;
   double stalled_ = 0, last_seconds_ = 0;
-  std::chrono::steady_clock::time_point next_warning_{};
+  double next_warning_ = std::numeric_limits<double>::lowest();  ///< on the clock
 };
 
 }  // namespace cxtrain

@@ -141,9 +141,11 @@ const std::string& Trainer::log_dir() const { return belongings_->log_dir; }
 std::string Trainer::where() const { return belongings_->where ? belongings_->where() : std::string(); }
 
 RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
-                               const std::function<void(Session&)>& work, const std::string& log_dir) {
+                               const std::function<void(Session&)>& work, const std::string& log_dir,
+                               const EvaluateArgs& args) {
   refuse_after_signal(stage);
   initialize_once(module);
+  if (stage != Stage::fit && stage != Stage::tune) load_values_to_evaluate(stage, module, args);
   run_agreed(world_, [&] { set_up(data, options_.data); });
   const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_, accelerator_,
                              config_text_, replica_factory_, *files_, log_,      log_dir};
@@ -174,19 +176,14 @@ void Trainer::refuse_after_signal(Stage stage) const {
                           last_summary_->stopped_by);
 }
 
-RunSummary Trainer::evaluate_in_session(Stage stage, Module& module, DataModule& data,
-                                        const EvaluateArgs& args, const std::function<void(Session&)>& work) {
-  refuse_after_signal(stage);
-  initialize_once(module);
+void Trainer::load_values_to_evaluate(Stage stage, Module& module, const EvaluateArgs& args) {
+  const bool trained = belongings_->fitted.has_value();
+  // What a fit has trained is evaluated as it is, unless this call asks for something else.
+  if (trained && args.ckpt_path.empty()) return;
   Options options = options_;
   options.subcommand = name_of(stage);  // for which a checkpoint of weights only will do
   if (!args.ckpt_path.empty()) options.ckpt_path = args.ckpt_path;
-  const bool trained = belongings_->fitted.has_value();
-  // What a fit has trained is evaluated as it is, unless this call asks for something else.
-  if (!trained || !args.ckpt_path.empty())
-    load_model_of_checkpoint(world_, *files_, options, module,
-                             trained ? belongings_->log_dir : std::string());
-  return in_session(stage, module, data, work);
+  load_model_of_checkpoint(world_, *files_, options, module, trained ? belongings_->log_dir : std::string());
 }
 
 void Trainer::initialize_once(Module& module) {
@@ -295,8 +292,7 @@ std::unique_ptr<DataLoader> Trainer::agreed_loader(Session& session,
 }
 
 RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test, const EvaluateArgs& args) {
-  const Stage stage_of_run = test ? Stage::test : Stage::validate;
-  return evaluate_in_session(stage_of_run, module, data, args, [&](Session& session) {
+  const auto work = [&](Session& session) {
     const auto loader = agreed_loader(
         session, [&] { return test ? data.test_dataloader() : data.val_dataloader(); },
         test ? "has no test samples" : "has no validation samples");
@@ -311,7 +307,8 @@ RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test, c
       if (!values) throw StepNotDefined(test ? "test" : "validate", test ? "test_step" : "validation_step");
     });
     session.run().log_row(*values);
-  });
+  };
+  return in_session(test ? Stage::test : Stage::validate, module, data, work, /*log_dir=*/{}, args);
 }
 
 LrFinderResult Trainer::lr_find(Module& module, DataModule& data, const LrSweep& sweep) {
@@ -336,7 +333,7 @@ RunSummary Trainer::test(Module& module, DataModule& data, const EvaluateArgs& a
 }
 
 RunSummary Trainer::predict(Module& module, DataModule& data, const EvaluateArgs& args) {
-  return evaluate_in_session(Stage::predict, module, data, args, [&](Session& session) {
+  const auto work = [&](Session& session) {
     const auto loader = agreed_loader(
         session, [&] { return data.predict_dataloader(); }, "has no samples to predict");
     std::int64_t batches = 0;
@@ -346,7 +343,8 @@ RunSummary Trainer::predict(Module& module, DataModule& data, const EvaluateArgs
     });
     run_loop(session, [&] { predictions_ = cxtrain::predict(session.run(), *loader, batches); });
     session.write_predictions(predictions_);
-  });
+  };
+  return in_session(Stage::predict, module, data, work, /*log_dir=*/{}, args);
 }
 
 }  // namespace cxtrain

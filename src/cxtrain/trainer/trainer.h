@@ -147,12 +147,12 @@ class Trainer {
 
  private:
   /// Sets the data up, opens a session, runs `work` in it and closes the books, however it ends. `log_dir`:
-  /// the folder that it goes on in; empty: a new one.
+  /// the folder that a fit goes on in; empty: a new one. `args`: of an evaluation.
   RunSummary in_session(Stage stage, Module& module, DataModule& data,
-                        const std::function<void(Session&)>& work, const std::string& log_dir = {});
-  /// The same for what trains nothing, with the values of the checkpoint that `args` or the options mean.
-  RunSummary evaluate_in_session(Stage stage, Module& module, DataModule& data, const EvaluateArgs& args,
-                                 const std::function<void(Session&)>& work);
+                        const std::function<void(Session&)>& work, const std::string& log_dir = {},
+                        const EvaluateArgs& args = {});
+  /// Gives the model the values of the checkpoint that `args` or the options mean, where they mean one.
+  void load_values_to_evaluate(Stage stage, Module& module, const EvaluateArgs& args);
   void refuse_after_signal(Stage stage) const;
   void initialize_once(Module& module);
   /// Throws ConfigError where CUDA's numbers mean other GPUs than the plan's.
