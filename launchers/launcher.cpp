@@ -17,7 +17,7 @@ namespace cxtrain {
 namespace {
 
 int start_by_mpirun(const Plan& plan, const Program& program, double) {
-  become_mpirun(plan.world_size, /*per_node=*/0, program);
+  return run_mpirun(plan.world_size, program);
 }
 
 int start_in_slurm_job(const Plan& plan, const Program& program, double) { become_step(plan, program); }

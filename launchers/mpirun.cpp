@@ -1,15 +1,91 @@
 #include "launchers/mpirun.h"
 
+#include <poll.h>
+
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <span>
 
 #include "cxtrain/base/command.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/cluster/launch_environment.h"
+#include "launchers/child_process.h"
+#include "launchers/rank_connections.h"
+#include "launchers/signal_inbox.h"
 
 namespace cxtrain {
 namespace {
 
 /// Set for mpirun's children. One that finds it, and is alone all the same, would start mpirun for ever.
 constexpr const char* kStartedByUs = "CXTRAIN_STARTED_BY_MPIRUN";
+
+constexpr const char* kRightMpirun = "; put the one of the MPI that this program was built with into $PATH";
+
+/// The environment of mpirun and its ranks. Throws CommunicationError where an mpirun of another MPI has
+/// started this process.
+void prepare_mpirun(int ranks, int per_node) {
+  if (std::getenv(kStartedByUs) != nullptr) {
+    throw CommunicationError(
+        "the mpirun in $PATH started this process, but not as a rank that the MPI of this program knows of: "
+        "it belongs to another MPI; put the right one first in $PATH, or start the ranks with it yourself");
+  }
+  prepare_environment(per_node > 0 ? per_node : ranks);
+  // Between ranks of one machine nothing goes over TCP, whose IPv6 addresses Open MPI 5 takes for errors on
+  // machines that have both kinds (open-mpi/ompi#14079), and prints a line for each rank.
+  if (per_node == 0) setenv("OMPI_MCA_btl_tcp_disable_family", "6", /*overwrite=*/0);
+  setenv(kStartedByUs, "1", /*overwrite=*/1);
+}
+
+class MpirunOfThisProcess {
+ public:
+  MpirunOfThisProcess(int ranks, const Program& program)
+      : ranks_(ranks), connections_(ranks), mpirun_(start(program)) {}
+
+  int run() {
+    while (!mpirun_.status()) {
+      std::vector<pollfd> sources{{signals_.descriptor(), POLLIN, 0}};
+      connections_.add_sources(sources);
+      if (poll(sources.data(), sources.size(), -1) < 0 && errno != EINTR)
+        throw CommunicationError("poll failed: " + std::string(std::strerror(errno)));
+      while (const std::optional<int> signal = signals_.take()) on_signal(*signal);
+      connections_.look(std::span(sources).subspan(1));
+    }
+    constexpr int kNotFound = 127;
+    if (*mpirun_.status() == kNotFound && connections_.ranks().empty())
+      throw CommunicationError("mpirun cannot be started" + std::string(kRightMpirun));
+    return *mpirun_.status();
+  }
+
+ private:
+  std::vector<std::string> start(const Program& program) {
+    setenv(kStarterVariable, connections_.address().c_str(), /*overwrite=*/1);
+    return mpirun_command(ranks_, /*per_node=*/0, program);
+  }
+
+  void on_signal(int signal) {
+    if (signal == SIGCHLD) return;  // `run` looks
+    end_signals_ += ends_a_process(signal) ? 1 : 0;
+    const auto& ranks = connections_.ranks();  // those that have ended, too
+    if (end_signals_ > 2) {
+      mpirun_.kill_group();
+    } else if (static_cast<int>(ranks.size()) < ranks_) {
+      mpirun_.send(signal);
+    } else {
+      for (const RankConnections::Rank& rank : ranks) {
+        if (rank.connection) kill(rank.pid, signal);
+      }
+    }
+  }
+
+  int ranks_;
+  SignalInbox signals_{SIGCHLD};
+  RankConnections connections_;
+  ChildProcess mpirun_;
+  int end_signals_ = 0;
+};
 
 }  // namespace
 
@@ -22,22 +98,17 @@ std::vector<std::string> mpirun_command(int ranks, int per_node, const Program& 
 }
 
 void become_mpirun(int ranks, int per_node, const Program& program) {
-  if (std::getenv(kStartedByUs) != nullptr) {
-    throw CommunicationError(
-        "the mpirun in $PATH started this process, but not as a rank that the MPI of this program knows of: "
-        "it belongs to another MPI; put the right one first in $PATH, or start the ranks with it yourself");
-  }
-  prepare_environment(per_node > 0 ? per_node : ranks);
-  // Between ranks of one machine nothing goes over TCP, whose IPv6 addresses Open MPI 5 takes for errors on
-  // machines that have both kinds (open-mpi/ompi#14079), and prints a line for each rank.
-  if (per_node == 0) setenv("OMPI_MCA_btl_tcp_disable_family", "6", /*overwrite=*/0);
-  setenv(kStartedByUs, "1", /*overwrite=*/1);
+  prepare_mpirun(ranks, per_node);
   try {
     become_command(mpirun_command(ranks, per_node, program));
   } catch (const Error& error) {
-    throw CommunicationError(
-        error.what() + std::string("; put the one of the MPI that this program was built with into $PATH"));
+    throw CommunicationError(error.what() + std::string(kRightMpirun));
   }
+}
+
+int run_mpirun(int ranks, const Program& program) {
+  prepare_mpirun(ranks, /*per_node=*/0);
+  return MpirunOfThisProcess(ranks, program).run();
 }
 
 }  // namespace cxtrain

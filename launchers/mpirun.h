@@ -16,4 +16,10 @@ std::vector<std::string> mpirun_command(int ranks, int per_node, const Program& 
 /// tell it (that of another MPI).
 [[noreturn]] void become_mpirun(int ranks, int per_node, const Program& program);
 
+/// Starts ranks on this node by an mpirun of this process, and returns its exit status. Signals go to the
+/// ranks themselves once all of them run: mpirun would answer SIGTERM and SIGINT by SIGKILL to its ranks a
+/// second later, and by a status of its own. Who asks the ranks to end for the third time has all killed.
+/// Make no threads before: they would get the signals. Throws as `become_mpirun` does.
+int run_mpirun(int ranks, const Program& program);
+
 }  // namespace cxtrain

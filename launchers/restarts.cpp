@@ -1,9 +1,6 @@
 #include "launchers/restarts.h"
 
 #include <poll.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,10 +11,10 @@
 #include <cstring>
 #include <vector>
 
-#include "cxtrain/base/command.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/launch_environment.h"
+#include "launchers/child_process.h"
 #include "launchers/rank_connections.h"
 #include "launchers/signal_inbox.h"
 
@@ -26,42 +23,21 @@ namespace {
 
 using Monotonic = std::chrono::steady_clock;
 
-/// Starts the program in a process group of its own, so that Ctrl-C reaches it once, by way of this process.
-pid_t start_process(const Program& program) {
+std::vector<std::string> words_of(const Program& program) {
   std::vector<std::string> words{program.path};
   words.insert(words.end(), program.arguments.begin(), program.arguments.end());
-  const std::vector<char*> argv = argument_vector(words);
-  const pid_t parent = getpid(), process = fork();
-  if (process < 0)
-    throw CommunicationError("cannot start the job: fork: " + std::string(std::strerror(errno)));
-  if (process > 0) return process;
-  // Nothing but system calls: other threads of the parent may have held locks.
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(128 + SIGTERM);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  execv(argv[0], argv.data());
-  _exit(127);
+  return words;
 }
 
 /// One job, from its start to the end of its last process.
 class Attempt {
  public:
   Attempt(const Program& program, RankConnections& ranks, SignalInbox& signals, const RestartPlan& plan)
-      : ranks_(ranks), signals_(signals), plan_(plan), process_(start_process(program)) {}
-  ~Attempt() {
-    if (status_) return;
-    kill(-process_, SIGKILL);
-    waitpid(process_, nullptr, 0);
-  }
-  Attempt(const Attempt&) = delete;
-  Attempt& operator=(const Attempt&) = delete;
+      : ranks_(ranks), signals_(signals), plan_(plan), process_(words_of(program)) {}
 
   /// Everything but `step`.
   RestartPolicy::End wait() {
-    while (!status_) step(-1);
+    while (!process_.status()) step(-1);
     // Ranks whose launcher was killed notice it and follow; who does not is killed.
     wait_for_ranks();
     for (const RankConnections::Rank& rank : ranks_.ranks()) {
@@ -69,7 +45,7 @@ class Attempt {
     }
     wait_for_ranks();  // one that hangs in the kernel is left to the lock on the run's folder
     ranks_.forget();
-    return {.status = *status_, .asked_for = asked_for_, .rank = first_};
+    return {.status = *process_.status(), .asked_for = asked_for_, .rank = first_};
   }
 
  private:
@@ -98,37 +74,31 @@ class Attempt {
       const bool failed =
           (what == What::reported && *rank.status != 0) || (what == What::ended && !rank.status);
       // The process that starts the others ends as they do, and they follow it where it has died itself.
-      if (failed && !first_ && !status_ && rank.pid != process_ && rank.number >= 0) first_ = rank.number;
+      if (failed && !first_ && !process_.status() && rank.pid != process_.id() && rank.number >= 0)
+        first_ = rank.number;
     }
   }
 
   void on_signal(int signal) {
-    if (signal == SIGCHLD) return look_at_process();
+    if (signal == SIGCHLD) return;  // `wait` looks
     if (ends_a_process(signal) || signal == plan_.requeue_signal) asked_for_ = true;
-    if (status_) return;
+    if (process_.status()) return;
     end_signals_ += ends_a_process(signal) ? 1 : 0;
     // Who asks for the third time means it.
     if (end_signals_ > 2) {
-      kill(-process_, SIGKILL);
+      process_.kill_group();
     } else {
       const bool in_other_words =
           signal == SIGTERM && end_signals_ == 1 && plan_.by_srun && plan_.requeue_signal != 0;
-      kill(process_, in_other_words ? plan_.requeue_signal : signal);
+      process_.send(in_other_words ? plan_.requeue_signal : signal);
     }
-  }
-
-  void look_at_process() {
-    int status = 0;
-    if (status_ || waitpid(process_, &status, WNOHANG) != process_) return;
-    status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
 
   RankConnections& ranks_;
   SignalInbox& signals_;
   const RestartPlan& plan_;
-  pid_t process_;
-  std::optional<int> status_;  ///< of the process, once it has ended
-  std::optional<int> first_;   ///< the rank that ended first, other than well, before the process
+  ChildProcess process_;
+  std::optional<int> first_;  ///< the rank that ended first, other than well, before the process
   bool asked_for_ = false;
   int end_signals_ = 0;
 };

@@ -161,7 +161,7 @@ void Supervisor::signal_all(int signal) const {
 }
 
 SupervisorLink::SupervisorLink(int rank) {
-  for (const char* variable : {kSupervisorVariable, kRestarterVariable}) {
+  for (const char* variable : {kSupervisorVariable, kStarterVariable, kRestarterVariable}) {
     const char* name = std::getenv(variable);
     if (name == nullptr) continue;
     FileDescriptor connection = open_socket("cannot reach the process that started this rank");
@@ -171,7 +171,7 @@ SupervisorLink::SupervisorLink(int rank) {
     } else if (variable == kSupervisorVariable) {
       throw CommunicationError("cannot reach the process that started this rank: " +
                                std::string(std::strerror(errno)));
-    }  // who starts the job again may be on another node
+    }  // the others may be on another node
   }
   report(rank);
 }

@@ -68,9 +68,9 @@ class Supervisor {
 /// A rank's end of its connections.
 class SupervisorLink {
  public:
-  /// Connects to those that the environment names: who has spawned this rank, and who starts the job again
-  /// when it fails, if that is on this node. Without any, all calls do nothing. Throws CommunicationError
-  /// when the one that has spawned it cannot be reached.
+  /// Connects to those that the environment names: who has spawned this rank, who has started its mpirun, and
+  /// who starts the job again when it fails, if that is on this node. Without any, all calls do nothing.
+  /// Throws CommunicationError when the one that has spawned it cannot be reached.
   explicit SupervisorLink(int rank);
 
   /// The last words of this rank.

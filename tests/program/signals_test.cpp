@@ -53,7 +53,7 @@ TEST_CASE("SIGUSR1 and SIGTERM save at one step of all ranks and end with 75, SI
   const std::string launch = GENERATE(from_range(kLaunches));
   const int signal = GENERATE(SIGUSR1, SIGTERM, SIGINT);
   // mpirun ends with a status of its own after these.
-  const bool own_status = launch == kProgram || launch.find("--strategy") != std::string::npos;
+  const bool own_status = launch.starts_with(kProgram);
   if (!own_status && signal == SIGINT) return;  // which reaches its ranks as SIGTERM
   const TempDir dir;
   // The second that mpirun gives its ranks may be too short on a machine that is busy.
@@ -203,8 +203,8 @@ TEST_CASE("storms of signals end a run in one of its states, soon, and leave who
     RunningProgram program(launch + order + " --accelerator cpu --max_steps 3000 --log_every_n_steps 1" +
                            kSaves + in(dir));
     // Until the program handles it, SIGUSR1 would end it as any other program.
-    const bool by_mpirun = launch == kMpirun || launch.ends_with("--devices 2");
-    if (by_mpirun) {
+    const bool by_mpirun = launch == kMpirun, starts_mpirun = launch.ends_with("--devices 2");
+    if (by_mpirun || starts_mpirun) {
       const pid_t last = wait_for_rank(dir, 1);
       REQUIRE(becomes_true([&] { return catches(last, SIGUSR1) || program.has_ended(); }));
       const pid_t first = process_of_rank(dir, 0);
@@ -230,7 +230,8 @@ TEST_CASE("storms of signals end a run in one of its states, soon, and leave who
     const ProgramResult run = program.wait(30);
     CAPTURE(launch, order, sent, run.output);
     // 0: it was done before; under mpirun 1 or more is mpirun's own after SIGINT and SIGTERM.
-    const std::set<int> allowed{0, 75, 130, 143};
+    std::set<int> allowed{0, 75, 130, 143};
+    if (starts_mpirun && hard > 2) allowed.insert(137);  // the third has all killed
     const bool of_mpirun = by_mpirun && sent.find_first_of("25") != std::string::npos;
     CHECK((allowed.contains(run.status) || (of_mpirun && run.status != 124)));
     const std::string json = slurp(file_of_run(dir, "run.json"));

@@ -18,8 +18,8 @@ nlohmann::json status_of(const TempDir& dir) {
 TEST_CASE("the status of a run is known while it trains, and when it has been killed") {
   const TempDir dir;
   const std::string gauges = dir.file("cxtrain.prom");
-  RunningProgram training(kProgram +
-                          " --accelerator cpu --devices 2 --max_epochs 100000 "
+  RunningProgram training(CXTRAIN_MPIEXEC " -np 2 --oversubscribe --bind-to none " + kProgram +
+                          " --accelerator cpu --max_epochs 100000 "
                           "--checkpoint.every_n_train_steps 20 --callbacks.prometheus.path " +
                           gauges + " --callbacks.prometheus.seconds 0.1" + in(dir));
   const auto steps = [&] {

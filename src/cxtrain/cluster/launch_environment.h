@@ -14,6 +14,9 @@ std::string_view to_string(LaunchedBy launcher);
 /// Set for ranks that a cxtrain process has spawned: where it listens for them.
 inline constexpr const char* kSupervisorVariable = "CXTRAIN_SUPERVISOR";
 
+/// Set for ranks whose mpirun a cxtrain process has started (launchers/mpirun.h): where it listens for them.
+inline constexpr const char* kStarterVariable = "CXTRAIN_STARTER";
+
 /// Set for all processes of a job that is started again when it fails (launchers/restarts.h): the name of who
 /// does so, by which a run's folder says whose it is, and under which it listens for the ranks of its node.
 inline constexpr const char* kRestarterVariable = "CXTRAIN_RESTARTER";
