@@ -21,7 +21,6 @@ using namespace cxtrain;
 class DigitsData final : public DataModule {
  public:
   void setup(const DataOptions& options) override {
-    batch_size_ = options.batch_size.value_or(32);
     const Digits digits = read_digits(options.path.empty() ? find_data_file("digits.csv.gz") : options.path);
     std::vector<std::int64_t> train, val;
     for (std::int64_t i = 0; i < digits.labels.size(0); ++i) (i % 5 == 0 ? val : train).push_back(i);
@@ -29,10 +28,10 @@ class DigitsData final : public DataModule {
     val_ = select(digits, val);
   }
 
-  DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
-  DataLoaderSpec val_dataloader() override { return {val_, batch_size_}; }
-  DataLoaderSpec test_dataloader() override { return {val_, batch_size_}; }
-  DataLoaderSpec predict_dataloader() override { return {val_, batch_size_}; }
+  DataLoaderSpec train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
+  DataLoaderSpec val_dataloader() override { return {val_, kBatchSize}; }
+  DataLoaderSpec test_dataloader() override { return {val_, kBatchSize}; }
+  DataLoaderSpec predict_dataloader() override { return {val_, kBatchSize}; }
 
  private:
   static std::shared_ptr<const Dataset> select(const Digits& digits, const std::vector<std::int64_t>& which) {
@@ -40,7 +39,7 @@ class DigitsData final : public DataModule {
         std::vector{gather_rows(digits.images, which), gather_rows(digits.labels, which)});
   }
 
-  std::int64_t batch_size_ = 0;
+  static constexpr std::int64_t kBatchSize = 32;
   std::shared_ptr<const Dataset> train_, val_;
 };
 

@@ -10,20 +10,17 @@ class GptData final : public cxtrain::DataModule {
   explicit GptData(std::int64_t context) : context_(context) {}
 
   void setup(const cxtrain::DataOptions& options) override {
-    batch_size_ = options.batch_size.value_or(16);
     const std::string path = options.path.empty() ? cxtrain::find_data_file("bible-kjv.txt") : options.path;
     split_ = cxtrain::read_text(path, context_, /*stride=*/context_);
   }
 
-  cxtrain::DataLoaderSpec train_dataloader() override {
-    return {split_.train, batch_size_, /*shuffle=*/true};
-  }
-  cxtrain::DataLoaderSpec val_dataloader() override { return {split_.val, batch_size_}; }
-  cxtrain::DataLoaderSpec test_dataloader() override { return {split_.val, batch_size_}; }
-  cxtrain::DataLoaderSpec predict_dataloader() override { return {split_.val, batch_size_}; }
+  cxtrain::DataLoaderSpec train_dataloader() override { return {split_.train, kBatchSize, /*shuffle=*/true}; }
+  cxtrain::DataLoaderSpec val_dataloader() override { return {split_.val, kBatchSize}; }
+  cxtrain::DataLoaderSpec test_dataloader() override { return {split_.val, kBatchSize}; }
+  cxtrain::DataLoaderSpec predict_dataloader() override { return {split_.val, kBatchSize}; }
 
  private:
+  static constexpr std::int64_t kBatchSize = 16;
   std::int64_t context_;
-  std::int64_t batch_size_ = 0;
   cxtrain::TextSplit split_;
 };

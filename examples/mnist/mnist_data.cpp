@@ -42,7 +42,6 @@ void MnistData::setup(const cxtrain::DataOptions& options) {
   if (options.path.empty()) {
     throw DataError("the model mnist needs its data: name the folder of the IDX files with --data.path");
   }
-  batch_size_ = options.batch_size.value_or(64);
   const auto train = read_pair(options.path, "train");
   const auto t10k = read_pair(options.path, "t10k");
   if (!train && !t10k) {

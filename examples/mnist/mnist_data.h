@@ -10,12 +10,12 @@ class MnistData final : public cxtrain::DataModule {
  public:
   void setup(const cxtrain::DataOptions& options) override;
 
-  cxtrain::DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
-  cxtrain::DataLoaderSpec val_dataloader() override { return {val_, batch_size_}; }
-  cxtrain::DataLoaderSpec test_dataloader() override { return {val_, batch_size_}; }
-  cxtrain::DataLoaderSpec predict_dataloader() override { return {val_, batch_size_}; }
+  cxtrain::DataLoaderSpec train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
+  cxtrain::DataLoaderSpec val_dataloader() override { return {val_, kBatchSize}; }
+  cxtrain::DataLoaderSpec test_dataloader() override { return {val_, kBatchSize}; }
+  cxtrain::DataLoaderSpec predict_dataloader() override { return {val_, kBatchSize}; }
 
  private:
-  std::int64_t batch_size_ = 0;
+  static constexpr std::int64_t kBatchSize = 64;
   std::shared_ptr<const cxtrain::IdxDataset> train_, val_;
 };

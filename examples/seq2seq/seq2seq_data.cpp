@@ -8,7 +8,8 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/data/data_file.h"
 
-void ReversedLines::collate(std::span<const std::int64_t> indices, cxtrain::Batch& batch) const {
+void ReversedLines::collate(std::span<const std::int64_t> indices, const cxtrain::SampleContext&,
+                            cxtrain::Batch& batch) const {
   const auto count = static_cast<std::int64_t>(indices.size());
   const auto length = static_cast<std::int64_t>(lines_.empty() ? 0 : lines_[0].size());
   batch.tensors = {at::empty({count, length}, at::kLong), at::empty({count, length}, at::kLong)};
@@ -23,7 +24,6 @@ void ReversedLines::collate(std::span<const std::int64_t> indices, cxtrain::Batc
 }
 
 void ReversedLinesData::setup(const cxtrain::DataOptions& options) {
-  batch_size_ = options.batch_size.value_or(32);
   const std::string path = options.path.empty() ? cxtrain::find_data_file("bible-kjv.txt") : options.path;
   std::istringstream text(cxtrain::read_file(path));
   const auto length = static_cast<std::size_t>(length_);

@@ -14,7 +14,8 @@ class ReversedLines final : public cxtrain::Dataset {
   explicit ReversedLines(std::vector<std::string> lines) : lines_(std::move(lines)) {}
 
   std::int64_t size() const override { return static_cast<std::int64_t>(lines_.size()); }
-  void collate(std::span<const std::int64_t> indices, cxtrain::Batch& batch) const override;
+  void collate(std::span<const std::int64_t> indices, const cxtrain::SampleContext& context,
+               cxtrain::Batch& batch) const override;
 
  private:
   std::vector<std::string> lines_;  ///< of equal length
@@ -29,13 +30,13 @@ class ReversedLinesData final : public cxtrain::DataModule {
   /// Throws DataError for a text without enough lines that are long enough.
   void setup(const cxtrain::DataOptions& options) override;
 
-  cxtrain::DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
-  cxtrain::DataLoaderSpec val_dataloader() override { return {val_, batch_size_}; }
-  cxtrain::DataLoaderSpec test_dataloader() override { return {val_, batch_size_}; }
-  cxtrain::DataLoaderSpec predict_dataloader() override { return {val_, batch_size_}; }
+  cxtrain::DataLoaderSpec train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
+  cxtrain::DataLoaderSpec val_dataloader() override { return {val_, kBatchSize}; }
+  cxtrain::DataLoaderSpec test_dataloader() override { return {val_, kBatchSize}; }
+  cxtrain::DataLoaderSpec predict_dataloader() override { return {val_, kBatchSize}; }
 
  private:
   std::int64_t length_;
-  std::int64_t batch_size_ = 0;
+  static constexpr std::int64_t kBatchSize = 32;
   std::shared_ptr<const ReversedLines> train_, val_;
 };

@@ -34,22 +34,21 @@ class RandomData final : public DataModule {
  public:
   explicit RandomData(Sizes sizes) : sizes_(sizes) {}
 
-  void setup(const DataOptions& options) override {
-    batch_size_ = options.batch_size.value_or(320);
+  void setup(const DataOptions&) override {
     const at::Generator generator = at::detail::createCPUGenerator(/*seed=*/1);
     data_ = std::make_shared<TensorDataset>(std::vector{
         at::randn({sizes_.samples, sizes_.in}, generator, at::TensorOptions().dtype(at::kFloat)),
         at::randn({sizes_.samples, sizes_.out}, generator, at::TensorOptions().dtype(at::kFloat))});
   }
 
-  DataLoaderSpec train_dataloader() override { return {data_, batch_size_, /*shuffle=*/true}; }
-  DataLoaderSpec val_dataloader() override { return {data_, batch_size_}; }
-  DataLoaderSpec test_dataloader() override { return {data_, batch_size_}; }
-  DataLoaderSpec predict_dataloader() override { return {data_, batch_size_}; }
+  DataLoaderSpec train_dataloader() override { return {data_, kBatchSize, /*shuffle=*/true}; }
+  DataLoaderSpec val_dataloader() override { return {data_, kBatchSize}; }
+  DataLoaderSpec test_dataloader() override { return {data_, kBatchSize}; }
+  DataLoaderSpec predict_dataloader() override { return {data_, kBatchSize}; }
 
  private:
   Sizes sizes_;
-  std::int64_t batch_size_ = 0;
+  static constexpr std::int64_t kBatchSize = 320;
   std::shared_ptr<const Dataset> data_;
 };
 

@@ -31,7 +31,7 @@ class NumberDataset final : public Dataset {
   explicit NumberDataset(std::int64_t size, std::int64_t bad = -1) : size_(size), bad_(bad) {}
   std::int64_t size() const override { return size_; }
 
-  void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
+  void collate(std::span<const std::int64_t> indices, const SampleContext&, Batch& batch) const override {
     collated_ += 1;
     for (const std::int64_t i : indices) {
       if (i == bad_) throw std::runtime_error("sample " + std::to_string(i) + " is damaged");
@@ -191,7 +191,7 @@ TEST_CASE("operators in a worker stay on its thread", "[loader]") {
   class ThreadCount final : public Dataset {
    public:
     std::int64_t size() const override { return 2; }
-    void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
+    void collate(std::span<const std::int64_t> indices, const SampleContext&, Batch& batch) const override {
       batch.tensors = {at::empty({1}, at::kLong).fill_(at::get_num_threads())};
       batch.size = static_cast<std::int64_t>(indices.size());
     }
@@ -250,7 +250,7 @@ class MadeDataset final : public Dataset {
   using Make = std::function<void(std::int64_t samples, Batch& batch)>;
   explicit MadeDataset(Make make) : make_(std::move(make)) {}
   std::int64_t size() const override { return 50; }
-  void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
+  void collate(std::span<const std::int64_t> indices, const SampleContext&, Batch& batch) const override {
     batch.tensors.clear();
     make_(static_cast<std::int64_t>(indices.size()), batch);
   }

@@ -65,7 +65,7 @@ TEST_CASE("a batch can take part in autograd", "[dataset]") {
   const TensorDataset data({at::arange(6, at::TensorOptions().dtype(at::kFloat))});
   for (const std::vector<std::int64_t>& which : {std::vector<std::int64_t>{1, 2}, {5, 2}}) {
     Batch batch;
-    data.collate(which, batch);
+    data.collate(which, {}, batch);
     const at::Tensor weight = at::tensor({1.0F, 1.0F}).requires_grad_();
     weight.mul(batch[0]).sum().backward();
     CHECK(weight.grad().equal(batch[0]));
@@ -149,7 +149,7 @@ TEST_CASE("text samples are bytes and the bytes that follow", "[dataset]") {
   CHECK(data.size() == 2);
   Batch batch;
   const std::vector<std::int64_t> both{1, 0};
-  data.collate(both, batch);
+  data.collate(both, {}, batch);
   CHECK(batch[0].equal(
       at::tensor(std::vector<std::int64_t>{'e', 'f', 'g', 'h', 'b', 'c', 'd', 'e'}).view({2, 4})));
   CHECK(batch[1].equal(
@@ -157,7 +157,7 @@ TEST_CASE("text samples are bytes and the bytes that follow", "[dataset]") {
   const TextDataset whole(text, 1, 11, 9, 1);
   CHECK(whole.size() == 1);
   const std::vector<std::int64_t> first{0};
-  whole.collate(first, batch);
+  whole.collate(first, {}, batch);
   CHECK(batch[1][0][8].item<std::int64_t>() == 255);
   CHECK_THROWS_AS(TextDataset(text, 1, 11, 10, 1), DataError);
   CHECK_THROWS_AS(TextDataset(text, 1, 11, std::numeric_limits<std::int64_t>::max(), 1), DataError);
@@ -172,9 +172,9 @@ TEST_CASE("a text is split nine to one without overlap", "[dataset]") {
   CHECK(split.val->size() == (100 - 9) / 8 + 1);
   Batch batch;
   const std::vector<std::int64_t> last{split.train->size() - 1}, first{0};
-  split.train->collate(last, batch);
+  split.train->collate(last, {}, batch);
   CHECK(batch[1].eq('t').all().item<bool>());
-  split.val->collate(first, batch);
+  split.val->collate(first, {}, batch);
   CHECK(batch[0].eq('v').all().item<bool>());
   CHECK_THROWS_WITH(read_text(dir.write("short.txt", "too short"), 8, 1),
                     contains("short.txt") && contains("9 bytes"));

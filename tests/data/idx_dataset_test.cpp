@@ -119,7 +119,7 @@ TEST_CASE("the brightest pixel is 1 and the images stay bytes", "[idx]") {
   const IdxDataset data(images, at::empty({1}, at::kLong).zero_());
   Batch batch;
   const std::vector<std::int64_t> first{0};
-  data.collate(first, batch);
+  data.collate(first, {}, batch);
   data.on_after_batch_transfer(batch);
   CHECK(batch[0].item<float>() == 1);
   CHECK(images.item<int>() == 255);

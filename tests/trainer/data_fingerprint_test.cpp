@@ -33,7 +33,7 @@ class MadeUp : public Dataset {
  public:
   explicit MadeUp(std::function<at::Tensor(std::span<const std::int64_t>)> make) : make_(std::move(make)) {}
   std::int64_t size() const override { return 1000; }
-  void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
+  void collate(std::span<const std::int64_t> indices, const SampleContext&, Batch& batch) const override {
     ++calls;
     batch = {.tensors = {make_(indices)}, .size = static_cast<std::int64_t>(indices.size())};
     seen.insert(indices.begin(), indices.end());
@@ -159,7 +159,7 @@ class NeverTheSame : public DataModule {
   class Drawn : public Dataset {
    public:
     std::int64_t size() const override { return 32; }
-    void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
+    void collate(std::span<const std::int64_t> indices, const SampleContext&, Batch& batch) const override {
       const auto count = static_cast<std::int64_t>(indices.size());
       batch = {.tensors = {at::rand({count, 6}), at::rand({count, 2})}, .size = count};
     }

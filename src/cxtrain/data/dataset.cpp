@@ -2,7 +2,6 @@
 
 #include <c10/util/Type.h>
 
-#include <stdexcept>
 #include <string>
 #include <typeinfo>
 
@@ -17,10 +16,6 @@ namespace {
 }
 
 }  // namespace
-
-void Dataset::collate(std::span<const std::int64_t>, Batch&) const {
-  throw std::logic_error("a Dataset has to override one of the two collate()");
-}
 
 void collate_samples(const Dataset& dataset, std::span<const std::int64_t> indices,
                      const SampleContext& context, Batch& batch) {

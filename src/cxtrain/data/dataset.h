@@ -18,7 +18,6 @@ struct SampleContext {
 };
 
 /// A finite, indexable set of samples. Reading is `const` and called from several loader threads at once.
-/// A class overrides one of the two `collate`.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -26,12 +25,10 @@ class Dataset {
   virtual std::int64_t size() const = 0;
 
   /// Gathers the samples at `indices` (each in [0, size())) into `batch.tensors`, which is reused from an
-  /// earlier call: CPU tensors, dimension 0 = indices.size(). `batch.size` is set already.
-  virtual void collate(std::span<const std::int64_t> indices, Batch& batch) const;
-  /// The same for datasets whose samples depend on the epoch.
-  virtual void collate(std::span<const std::int64_t> indices, const SampleContext&, Batch& batch) const {
-    collate(indices, batch);
-  }
+  /// earlier call: CPU tensors, dimension 0 = indices.size(). `batch.size` is set already. Samples that are
+  /// the same in every epoch need no `context`.
+  virtual void collate(std::span<const std::int64_t> indices, const SampleContext& context,
+                       Batch& batch) const = 0;
 
   /// What is left to do with a batch on the rank's device, such as turning bytes into floating-point numbers,
   /// which are then not what travels: Lightning's hook of this name. Called once for each batch; on CPUs by
@@ -48,7 +45,7 @@ void collate_samples(const Dataset& dataset, std::span<const std::int64_t> indic
 /// What a stage (train, val, test, predict) reads, and how.
 struct DataLoaderSpec {
   std::shared_ptr<const Dataset> dataset;  ///< null: the stage has no data
-  std::int64_t batch_size = 1;             ///< per rank and micro-batch
+  std::int64_t batch_size = 1;             ///< per rank and micro-batch; `--data.batch_size` replaces this
   bool shuffle = false;
   bool drop_last = false;  ///< leave out a last batch that is not full on every rank
 };

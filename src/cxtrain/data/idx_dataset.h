@@ -18,9 +18,6 @@ class IdxDataset final : public Dataset {
 
   std::int64_t size() const override { return images_.size(0); }
   /// uint8 [B, 1, rows, columns] and int64 [B].
-  void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
-    collate(indices, {}, batch);
-  }
   void collate(std::span<const std::int64_t> indices, const SampleContext& context,
                Batch& batch) const override;
   /// The images become float32 in [0, 1].

@@ -23,9 +23,6 @@ class TensorDataset final : public Dataset {
 
   std::int64_t size() const override { return size_; }
   /// Consecutive indices give views of the dataset's own memory: a step must not write to its batch in place.
-  void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
-    collate(indices, {}, batch);
-  }
   void collate(std::span<const std::int64_t> indices, const SampleContext& context,
                Batch& batch) const override;
 

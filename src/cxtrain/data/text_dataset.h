@@ -19,9 +19,6 @@ class TextDataset final : public Dataset {
               std::int64_t context, std::int64_t stride);
 
   std::int64_t size() const override { return size_; }
-  void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
-    collate(indices, {}, batch);
-  }
   void collate(std::span<const std::int64_t> indices, const SampleContext& context,
                Batch& batch) const override;
 

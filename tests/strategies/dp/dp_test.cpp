@@ -265,7 +265,7 @@ TEST_CASE("what a user may not expect of the split is said once") {
   };
   struct Data final : DataModule, Dataset {
     std::int64_t size() const override { return 9; }
-    void collate(std::span<const std::int64_t> indices, Batch& batch) const override {
+    void collate(std::span<const std::int64_t> indices, const SampleContext&, Batch& batch) const override {
       const auto n = static_cast<std::int64_t>(indices.size());
       batch.tensors = {at::randn({n, 6}), at::randn({n, 2}), at::randn({2})};
       batch.size = n;
