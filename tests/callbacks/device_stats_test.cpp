@@ -36,7 +36,7 @@ class FakeRun final : public RunView {
   std::vector<std::string> metric_names() const override { return {}; }
   std::vector<std::pair<std::string, double>> progress_bar_metrics() const override { return {}; }
   std::vector<std::pair<std::string, double>> progress_bar_metrics_so_far() override { return {}; }
-  std::vector<double> learning_rates() const override { return {}; }
+  std::vector<LearningRate> learning_rates() const override { return {}; }
   void log(std::string_view name, double value, const LogOptions&) override {
     logged[std::string(name)] = value;
   }

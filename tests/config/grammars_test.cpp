@@ -45,6 +45,15 @@ TEST_CASE("batch limits are counts or fractions", "[config]") {
   for (const char* text : {"0", "10", "1.0", "0.25", "0.0"}) CHECK(format_batch_limit(limit(text)) == text);
 }
 
+TEST_CASE("a validation comes after batches, a part of an epoch, or a time", "[config]") {
+  CHECK(*parse_check_interval("10") == CheckInterval(std::int64_t{10}));
+  CHECK(*parse_check_interval("0.25") == CheckInterval(0.25));
+  CHECK(*parse_check_interval("00:15:00") == CheckInterval(std::chrono::minutes(15)));
+  for (const char* text : {"10", "0.25", "01:00:15:00"})
+    CHECK(format_check_interval(*parse_check_interval(text)) == text);
+  for (const char* text : {"", "-1", "1.5", "1:2", "00:x:00"}) CHECK_FALSE(parse_check_interval(text));
+}
+
 TEST_CASE("a batch limit picks batches of a loader", "[config]") {
   CHECK(BatchLimit{0.5}.apply(7) == 3);
   CHECK(BatchLimit{1.0}.apply(7) == 7);

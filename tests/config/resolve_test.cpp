@@ -115,6 +115,8 @@ TEST_CASE("values out of range", "[config]") {
       {[](Options& o) { o.trainer.gradient_clip_val = -1; }, "gradient_clip_val: -1 is not"},
       {[](Options& o) { o.trainer.log_every_n_steps = -1; }, "log_every_n_steps: -1"},
       {[](Options& o) { o.trainer.val_check_interval = {0.0}; }, "val_check_interval: 0 would never"},
+      {[](Options& o) { o.trainer.val_check_interval = std::chrono::seconds(0); },
+       "val_check_interval: 0 is"},
       {[](Options& o) { o.trainer.val_check_interval = {std::int64_t{0}}; },
        "val_check_interval: 0 would never"},
       {[](Options& o) { o.trainer.limit_val_batches = {1.5}; }, "limit_val_batches: '1.5'"},

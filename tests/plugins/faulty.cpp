@@ -29,6 +29,7 @@ class Faulty : public Module {
       std::this_thread::sleep_for(std::chrono::milliseconds(global_rank() == rank_ ? 60 : 40));
     if (global_step() == step_ && fault_ == "flip" && global_rank() == rank_) flip_a_bit();
     if (global_step() == step_ && mine()) {
+      if (fault_ == "no_loss") return {};
       if (fault_ == "throw") throw std::runtime_error("the well is dry");
       if (fault_ == "crash") *nowhere_ = 1;
       if (fault_ == "terminate") std::thread([] { throw std::runtime_error("the thread is torn"); }).join();
@@ -75,7 +76,7 @@ CXTRAIN_PLUGIN("model faulty", [](Registry& registry) {
                          "throw",
                          "what happens",
                          {"throw", "freeze", "loop", "crash", "terminate", "flip", "slow", "memory", "spike",
-                          "start", "none"}},
+                          "start", "no_loss", "none"}},
                         {"rank",
                          ArgumentSpec::Type::integer,
                          "1",

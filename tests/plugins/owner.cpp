@@ -183,6 +183,8 @@ class OwnerStrategy final : public LocalStrategy {
     LocalStrategy::visit_whole(visit);
   }
 
+  bool ranks_keep_whole_models() const override { return false; }
+
   std::string describe() const override { return "each parameter on one rank"; }
 
   void teardown() override {

@@ -10,6 +10,23 @@
 namespace cxtrain::test {
 namespace {
 
+TEST_CASE("a training on two ranks validates after a time, by the clock of rank 0") {
+  const TempDir dir;
+  const ProgramResult run =
+      run_ranks(2,
+                "--accelerator cpu --max_epochs -1 --max_time 00:00:04 --val_check_interval 00:00:01 "
+                "--num_sanity_val_steps 0 --log_every_n_steps 1000" +
+                    in(dir));
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  const std::string rows = slurp(dir.path() + "/cxtrain_logs/version_0/metrics.jsonl");
+  int validations = 0;
+  for (std::size_t at = rows.find("val_loss"); at != std::string::npos; at = rows.find("val_loss", at + 1))
+    ++validations;
+  CHECK(validations >= 1);
+  CHECK(validations <= 4);  // of hundreds of epochs
+}
+
 TEST_CASE("the default example learns the digits on one to four ranks") {
   const int ranks = GENERATE(1, 2, 3, 4);
   const TempDir dir;

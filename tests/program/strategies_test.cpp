@@ -52,6 +52,22 @@ TEST_CASE(
   CHECK(losses[1] == Catch::Approx(losses[0]).epsilon(0.02));
 }
 
+TEST_CASE("a strategy whose ranks keep parts of the model shows the whole model's layers") {
+  const TempDir dir;
+  const ProgramResult run = run_ranks(2, std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR +
+                                             "/owner.so --strategy owner --accelerator cpu --max_epochs 1 "
+                                             "--callbacks.divergence_check.every_n_train_steps 5" +
+                                             in(dir));
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  CHECK_THAT(run.output, contains("19.2 K    Total params"));  // 64 x 256 + 256 + 256 x 10 + 10
+  CHECK_THAT(run.output, contains("divergence_check compares nothing"));
+  const auto json = run_json(dir);
+  CHECK(json["parameters_equal_on_all_ranks"].is_null());
+  CHECK(json["pss_bytes"].get<std::int64_t>() > 0);
+  CHECK(json["pss_bytes"] <= json["peak_memory_bytes"]);
+}
+
 TEST_CASE("ranks of a node divide the optimizer's work where asked to, to the same bits, and say so") {
   std::vector<std::string> hashes;
   for (const char* wish : {"true", "false"}) {

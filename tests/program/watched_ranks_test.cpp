@@ -53,6 +53,18 @@ TEST_CASE("of two ranks that differ both are named; ranks that do not differ go 
                      " differ, and no majority says which is wrong, in layer.weight") == flipped);
 }
 
+TEST_CASE("a rank whose model returns no loss is told on the console, once") {
+  const TempDir dir;
+  const ProgramResult run = run_ranks(2, with_fault("no_loss --model.rank 1") + "--max_steps 20" + in(dir));
+  CAPTURE(run.output);
+  CHECK(run.status == 0);
+  const std::string told = "training_step of another rank returned no loss in epoch ";
+  CHECK(has(run, told));
+  CHECK(run.output.find(told) == run.output.rfind(told));
+  CHECK(slurp(dir.path() + "/cxtrain_logs/version_0/rank_1.log").find("the batch is skipped") !=
+        std::string::npos);
+}
+
 TEST_CASE("a loss that explodes on one rank is told, with the rank and the steps, or ends the run") {
   const std::string stop = GENERATE("false", "true");
   const TempDir dir;

@@ -241,7 +241,12 @@ TEST_CASE("after a fit every rank has the whole model, and every strategy predic
     Trainer trainer(test_world(), options);
     trainer.set_replica_factory([] { return std::make_unique<Regression>(); });
     Regression model;
-    trainer.fit(model, data);
+    const RunSummary summary = trainer.fit(model, data);
+    // Ranks that keep parts have nothing to compare, and say so.
+    if (strategy.name == "owner")
+      CHECK_FALSE(summary.parameters_equal_on_all_ranks);
+    else
+      CHECK(summary.parameters_equal_on_all_ranks == true);
     const double sum = test::flat_parameters(model).sum().item<double>();
     for (const std::string& other : test_world().all_gather(std::to_string(sum)))
       CHECK(other == std::to_string(sum));

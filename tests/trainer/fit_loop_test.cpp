@@ -233,12 +233,12 @@ TEST_CASE("schedules move the learning rate by step and by epoch") {
   SECTION("epochs") {
     setting.options.optimizer = {"sgd", {{"lr", "0.8"}}};
     setting.options.lr_scheduler = {"exponential", {{"gamma", "0.5"}}};
-    CHECK(setting.fit(model, data).metrics.at("lr") == Catch::Approx(0.1));
+    CHECK(setting.fit(model, data).metrics.at("lr-SGD") == Catch::Approx(0.1));
   }
   SECTION("steps") {
     setting.options.optimizer = {"sgd", {{"lr", "0.8"}}};
     setting.options.lr_scheduler = {"constant", {{"warmup", "16"}}};
-    CHECK(setting.fit(model, data).metrics.at("lr") == Catch::Approx(0.4));  // the eighth of sixteen
+    CHECK(setting.fit(model, data).metrics.at("lr-SGD") == Catch::Approx(0.4));  // the eighth of sixteen
   }
   SECTION("plateau") {
     setting.options.optimizer = {"sgd", {{"lr", "0"}}};

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/cluster/world.h"
@@ -92,7 +93,13 @@ void DivergenceCheck::on_train_batch_end(RunView& run, const at::Tensor&, const 
   const std::int64_t step = run.global_step();
   if (run.world_size() == 1 || step == 0 || step % every_ != 0 || step == last_) return;
   last_ = step;
+  if (nothing_to_compare_) return;
   const std::vector<std::pair<std::string, std::string>> checksums = run.parameter_checksums();
+  if (checksums.empty()) {
+    nothing_to_compare_ = true;
+    log_warning("divergence_check compares nothing: with this strategy no parameter is on several ranks");
+    return;
+  }
   std::string all;
   for (const auto& [name, checksum] : checksums) all += checksum + "\n";
   const std::vector<std::string> digests = run.of_all_ranks(checksum_of(all));

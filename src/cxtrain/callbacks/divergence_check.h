@@ -21,6 +21,7 @@ class DivergenceCheck final : public Callback {
 
  private:
   std::int64_t every_, last_ = 0;
+  bool nothing_to_compare_ = false;  ///< warned of once
 };
 
 }  // namespace cxtrain

@@ -7,10 +7,7 @@ void LearningRateMonitor::on_train_batch_start(RunView& run, const Batch&, std::
   const std::int64_t every = run.log_every_n_steps();
   if (every <= 0 || (step + 1) % every != 0 || step == last_logged_) return;
   last_logged_ = step;
-  const std::vector<double> rates = run.learning_rates();
-  for (std::size_t i = 0; i < rates.size(); ++i) {
-    run.log(rates.size() == 1 ? "lr" : "lr/pg" + std::to_string(i + 1), rates[i]);
-  }
+  for (const LearningRate& rate : run.learning_rates()) run.log("lr-" + rate.optimizer, rate.value);
 }
 
 }  // namespace cxtrain

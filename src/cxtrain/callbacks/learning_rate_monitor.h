@@ -4,8 +4,8 @@
 
 namespace cxtrain {
 
-/// Logs the learning rate of each parameter group as `lr`, or `lr/pg1`, `lr/pg2` ... where there are several:
-/// Lightning's LearningRateMonitor, on logging steps.
+/// Logs the learning rate as `lr-Adam`, or `lr-Adam/pg1`, `lr-Adam/pg2` ... where the optimizer has several
+/// parameter groups: Lightning's LearningRateMonitor, with Lightning's names, on logging steps.
 class LearningRateMonitor final : public Callback {
  public:
   void on_train_batch_start(RunView& run, const Batch& batch, std::int64_t batch_idx) override;

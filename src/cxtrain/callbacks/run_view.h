@@ -31,6 +31,12 @@ struct SaveRequest {
   std::function<void(bool saved)> then = {};
 };
 
+/// Of one parameter group.
+struct LearningRate {
+  std::string optimizer;  ///< "Adam", or "Adam/pg1" where there are several groups
+  double value = 0;
+};
+
 /// What a running training shows of itself to modules and callbacks, and the little that they may ask of it.
 class RunView {
  public:
@@ -79,7 +85,8 @@ class RunView {
   virtual std::vector<std::pair<std::string, double>> progress_bar_metrics() const = 0;
   /// The same without waiting for a device: the newest values that have come from it.
   virtual std::vector<std::pair<std::string, double>> progress_bar_metrics_so_far() = 0;
-  virtual std::vector<double> learning_rates() const = 0;
+  /// One for each parameter group of the optimizer; empty before the optimizer is made.
+  virtual std::vector<LearningRate> learning_rates() const = 0;
 
   /// Logs a value as `Module::log` would in the hook of the same name.
   virtual void log(std::string_view name, double value, const LogOptions& options = {}) = 0;
@@ -116,8 +123,9 @@ class RunView {
   /// Every rank's text, in rank order. Every rank calls it at the same point.
   virtual std::vector<std::string> of_all_ranks(const std::string& text) = 0;
   /// The name of each parameter of the model and a checksum of its values as this rank has them, in the order
-  /// of the names: equal on all ranks between two steps. Reads the whole model, from GPUs by way of the host.
-  /// Every rank calls it at the same point.
+  /// of the names: equal on all ranks between two steps. Empty where the strategy
+  /// keeps no whole model on a rank (`Strategy::ranks_keep_whole_models`). Reads the whole model, from GPUs
+  /// by way of the host. Every rank calls it at the same point.
   virtual std::vector<std::pair<std::string, std::string>> parameter_checksums() = 0;
   /// Where the run reads and writes.
   virtual Filesystem& files() = 0;

@@ -49,6 +49,10 @@ Parsed<double> read(const std::string& text, const double*) {
 
 Parsed<BatchLimit> read(const std::string& text, const BatchLimit*) { return parse_batch_limit(text); }
 
+Parsed<CheckInterval> read(const std::string& text, const CheckInterval*) {
+  return parse_check_interval(text);
+}
+
 Parsed<Deterministic> read(const std::string& text, const Deterministic*) {
   if (trim(text) == "warn") return Parsed<Deterministic>::of(Deterministic::warn());
   const auto value = parse_boolean(text);
@@ -66,6 +70,7 @@ Text write(std::int64_t value) { return std::to_string(value); }
 Text write(std::uint64_t value) { return std::to_string(value); }
 Text write(double value) { return format_real(value); }
 Text write(const BatchLimit& value) { return format_batch_limit(value); }
+Text write(const CheckInterval& value) { return format_check_interval(value); }
 Text write(const Deterministic& value) { return value.warn_only ? "warn" : value.on ? "true" : "false"; }
 Text write(std::chrono::seconds value) { return format_duration(value); }
 
@@ -76,6 +81,7 @@ std::string placeholder(const std::int64_t*) { return "N"; }
 std::string placeholder(const std::uint64_t*) { return "N"; }
 std::string placeholder(const double*) { return "X"; }
 std::string placeholder(const BatchLimit*) { return "N|X"; }
+std::string placeholder(const CheckInterval*) { return "N|X|DD:HH:MM:SS"; }
 std::string placeholder(const Deterministic*) { return "true|warn"; }
 std::string placeholder(const std::chrono::seconds*) { return "DD:HH:MM:SS"; }
 

@@ -22,6 +22,7 @@ Parsed<std::int64_t> read(const std::string& text, const std::int64_t*);
 Parsed<std::uint64_t> read(const std::string& text, const std::uint64_t*);
 Parsed<double> read(const std::string& text, const double*);
 Parsed<BatchLimit> read(const std::string& text, const BatchLimit*);
+Parsed<CheckInterval> read(const std::string& text, const CheckInterval*);
 Parsed<Deterministic> read(const std::string& text, const Deterministic*);
 Parsed<std::chrono::seconds> read(const std::string& text, const std::chrono::seconds*);
 template <Choice Enum>
@@ -45,6 +46,7 @@ Text write(std::int64_t value);
 Text write(std::uint64_t value);
 Text write(double value);
 Text write(const BatchLimit& value);
+Text write(const CheckInterval& value);
 Text write(const Deterministic& value);
 Text write(std::chrono::seconds value);
 template <Choice Enum>
@@ -65,6 +67,7 @@ std::string placeholder(const std::int64_t*);
 std::string placeholder(const std::uint64_t*);
 std::string placeholder(const double*);
 std::string placeholder(const BatchLimit*);
+std::string placeholder(const CheckInterval*);
 std::string placeholder(const Deterministic*);
 std::string placeholder(const std::chrono::seconds*);
 template <Choice Enum>

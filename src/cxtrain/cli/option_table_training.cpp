@@ -24,7 +24,8 @@ void add_length_options(OptionTable& table) {
   add({"trainer.limit_test_batches", "the same for test"}, CXTRAIN_MEMBER(trainer.limit_test_batches));
   add({"trainer.limit_predict_batches", "the same for predict"},
       CXTRAIN_MEMBER(trainer.limit_predict_batches));
-  add({"trainer.val_check_interval", "validate after this fraction of an epoch, or every N batches"},
+  add({"trainer.val_check_interval",
+       "validate after this fraction of an epoch, every N batches, or after this time"},
       CXTRAIN_MEMBER(trainer.val_check_interval));
   add({"trainer.check_val_every_n_epoch", "validate every N epochs; null: count batches across epochs"},
       CXTRAIN_MEMBER(trainer.check_val_every_n_epoch));

@@ -68,22 +68,19 @@ void check_length(const TrainerOptions& trainer, Checker& check) {
   if (trainer.max_time) check.at_least("max_time", 0, trainer.max_time->count());
 }
 
-void check_batches(const TrainerOptions& trainer, Checker& check) {
-  check.limit("limit_train_batches", trainer.limit_train_batches);
-  check.limit("limit_val_batches", trainer.limit_val_batches);
-  check.limit("limit_test_batches", trainer.limit_test_batches);
-  check.limit("limit_predict_batches", trainer.limit_predict_batches);
-  check.limit("overfit_batches", trainer.overfit_batches);
-  const BatchLimit& interval = trainer.val_check_interval;
-  if (interval == BatchLimit{0.0} || interval == BatchLimit{std::int64_t{0}}) {
+void check_validation_interval(const TrainerOptions& trainer, Checker& check) {
+  if (const std::chrono::seconds* time = trainer.val_check_interval.time()) {
+    check.at_least("val_check_interval", 1, time->count(), "limit_val_batches=0 turns validation off");
+    return;
+  }
+  const BatchLimit& interval = *trainer.val_check_interval.batches();
+  if (interval.is_zero()) {
     check.refuse("val_check_interval", "0 would never validate",
                  "a fraction of an epoch (0.25), or a number of batches (100); limit_val_batches=0 turns "
                  "validation off");
   } else {
     check.limit("val_check_interval", interval);
   }
-  check.at_least("check_val_every_n_epoch", 1, trainer.check_val_every_n_epoch,
-                 "limit_val_batches=0 turns validation off");
   if (!trainer.check_val_every_n_epoch && interval.is_fraction()) {
     check.refuse("val_check_interval",
                  format_batch_limit(interval) +
@@ -91,6 +88,17 @@ void check_batches(const TrainerOptions& trainer, Checker& check) {
                      "batches across epochs",
                  "give a number of batches, as val_check_interval=100");
   }
+}
+
+void check_batches(const TrainerOptions& trainer, Checker& check) {
+  check.limit("limit_train_batches", trainer.limit_train_batches);
+  check.limit("limit_val_batches", trainer.limit_val_batches);
+  check.limit("limit_test_batches", trainer.limit_test_batches);
+  check.limit("limit_predict_batches", trainer.limit_predict_batches);
+  check.limit("overfit_batches", trainer.overfit_batches);
+  check_validation_interval(trainer, check);
+  check.at_least("check_val_every_n_epoch", 1, trainer.check_val_every_n_epoch,
+                 "limit_val_batches=0 turns validation off");
   check.at_least("num_sanity_val_steps", -1, trainer.num_sanity_val_steps, "-1 means all of them");
   check.at_least("fast_dev_run", 0, trainer.fast_dev_run);
   check.at_least("max_skipped_steps", 0, trainer.max_skipped_steps, "0 means no limit");

@@ -43,7 +43,7 @@ struct TrainerOptions {
   RequeueSignal requeue_signal = RequeueSignal::sigusr1;
   BatchLimit limit_train_batches = {}, limit_val_batches = {}, limit_test_batches = {},
              limit_predict_batches = {};
-  BatchLimit val_check_interval = {};  ///< fraction of an epoch, or every n batches
+  CheckInterval val_check_interval = {};  ///< fraction of an epoch, every n batches, or a time
   std::optional<std::int64_t> check_val_every_n_epoch = 1;
   std::int64_t num_sanity_val_steps = 2;
   std::int64_t fast_dev_run = 0;  ///< n > 0: n batches of everything, once, without loggers

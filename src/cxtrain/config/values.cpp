@@ -101,6 +101,19 @@ std::string format_batch_limit(const BatchLimit& limit) {
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
+Parsed<CheckInterval> parse_check_interval(std::string_view text) {
+  if (text.find(':') != std::string_view::npos) {
+    const auto time = parse_duration(text);
+    return time ? Parsed<CheckInterval>::of(*time) : Parsed<CheckInterval>::refused(time.error);
+  }
+  const auto batches = parse_batch_limit(text);
+  return batches ? Parsed<CheckInterval>::of(*batches) : Parsed<CheckInterval>::refused(batches.error);
+}
+
+std::string format_check_interval(const CheckInterval& interval) {
+  return interval.time() ? format_duration(*interval.time()) : format_batch_limit(*interval.batches());
+}
+
 Parsed<std::chrono::seconds> parse_duration(std::string_view text) {
   constexpr std::size_t kMostDigits = 6;  // days: 2,700 years; nothing can overflow
   const auto refused = Parsed<std::chrono::seconds>::refused(

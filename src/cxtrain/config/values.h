@@ -63,6 +63,28 @@ std::string format_batch_limit(const BatchLimit& limit);
 /// mistake.
 std::int64_t limited_batches(const BatchLimit& limit, const std::string& option, std::int64_t available);
 
+/// How often a training validates: after a number of batches or a fraction of an epoch, or after a time.
+struct CheckInterval {
+  std::variant<BatchLimit, std::chrono::seconds> value = BatchLimit{};
+
+  CheckInterval() = default;
+  // NOLINTBEGIN(google-explicit-constructor): `.val_check_interval = 0.25`
+  CheckInterval(BatchLimit limit) : value(limit) {}
+  CheckInterval(double fraction) : value(BatchLimit{fraction}) {}
+  CheckInterval(std::int64_t batches) : value(BatchLimit{batches}) {}
+  CheckInterval(std::chrono::seconds time) : value(time) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  const BatchLimit* batches() const { return std::get_if<BatchLimit>(&value); }
+  const std::chrono::seconds* time() const { return std::get_if<std::chrono::seconds>(&value); }
+  bool operator==(const CheckInterval&) const = default;
+};
+
+/// As `parse_batch_limit`, or, with a colon, as `parse_duration`.
+Parsed<CheckInterval> parse_check_interval(std::string_view text);
+/// The inverse.
+std::string format_check_interval(const CheckInterval& interval);
+
 /// `true`: only algorithms that give the same bits each time, and an error where there is none; `warn`: a
 /// warning there.
 struct Deterministic {

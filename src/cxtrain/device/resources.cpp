@@ -44,6 +44,8 @@ std::int64_t peak_resident_bytes() {
   return usage.ru_maxrss * 1024;
 }
 
+std::int64_t proportional_bytes() { return read_bytes("/proc/self/smaps_rollup", "Pss:").value_or(0); }
+
 std::int64_t data_bytes() { return read_bytes("/proc/self/status", "VmData:").value_or(0); }
 
 std::int64_t total_memory_bytes() {

@@ -1,6 +1,7 @@
 #include "cxtrain/optim/setup_arguments.h"
 
 #include <algorithm>
+#include <map>
 #include <type_traits>
 #include <utility>
 
@@ -278,6 +279,15 @@ std::string name_of(const OptimizerConfig& config) {
   if (const auto* libtorch = std::get_if<LibTorchOptimizer>(&config)) return libtorch->name;
   static constexpr const char* kNames[] = {"sgd", "adam", "adamw"};  // the variant's order
   return kNames[config.index()];
+}
+
+std::string torch_name_of(const OptimizerConfig& config) {
+  static const std::map<std::string, std::string> kClasses{{"sgd", "SGD"},         {"adam", "Adam"},
+                                                           {"adamw", "AdamW"},     {"rmsprop", "RMSprop"},
+                                                           {"adagrad", "Adagrad"}, {"lbfgs", "LBFGS"}};
+  const std::string name = name_of(config);
+  const auto found = kClasses.find(name);
+  return found == kClasses.end() ? name : found->second;
 }
 
 std::string name_of(const ScheduleConfig& config) {

@@ -23,6 +23,8 @@ const std::vector<NamedComponent>& known_schedules();  ///< each with `interval`
 OptimizerConfig default_optimizer(const std::string& name);
 ScheduleConfig default_schedule(const std::string& name);
 std::string name_of(const OptimizerConfig& config);
+/// The class's name in torch.optim, as "AdamW" for "adamw"; a user's optimizer has its own name.
+std::string torch_name_of(const OptimizerConfig& config);
 std::string name_of(const ScheduleConfig& config);
 
 /// Puts the arguments that were given into the configuration.

@@ -56,6 +56,7 @@ std::string to_json(const RunSummary& summary) {
       {"samples_per_second", summary.samples_per_second},
       {"first_step_seconds", summary.first_step_seconds},
       {"peak_memory_bytes", summary.peak_memory_bytes},
+      {"pss_bytes", summary.pss_bytes},
       {"peak_device_memory_bytes", summary.peak_device_memory_bytes},
       {"parameters_sha256", summary.parameters_sha256},
       {"parameters_equal_on_all_ranks", nullptr},

@@ -27,9 +27,11 @@ struct RunSummary {
   double samples_per_second = 0;              ///< over all ranks
   double first_step_seconds = 0;              ///< from the start of the program to the end of the first step
   std::int64_t peak_memory_bytes = 0;         ///< of the host, resident
+  std::int64_t pss_bytes = 0;                 ///< the largest rank's at the end: `proportional_bytes`
   std::int64_t peak_device_memory_bytes = 0;  ///< of tensors, on a rank's devices
   std::string parameters_sha256;              ///< rank 0's
-  /// And whether every rank's is the same; absent where the ranks have not compared them.
+  /// And whether every rank's is the same; absent where the ranks have not compared them, or where the
+  /// strategy keeps no whole model on a rank.
   std::optional<bool> parameters_equal_on_all_ranks = {};
 };
 

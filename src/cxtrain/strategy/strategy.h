@@ -112,6 +112,11 @@ class Strategy : public Stateful {
   /// every rank. `visit` must not keep the tensor, or write to it. Collective.
   virtual void visit_whole(const std::function<void(const NamedTensor&)>& visit) = 0;
 
+  /// Whether each rank keeps a whole model of its own between two steps. Where it does not, `visit_whole`
+  /// shows every rank the same tensors, and whether ranks have drifted apart cannot be seen by comparing
+  /// them.
+  virtual bool ranks_keep_whole_models() const { return true; }
+
   /// What a strategy remembers of the steps besides the model, where that decides about bits. Called between
   /// `prepare` and the first step that follows, and after any step.
   std::string state_key() const override { return "strategy"; }

@@ -23,7 +23,8 @@ struct FitLimits {
   std::int64_t min_steps = 0;
   std::int64_t train_batches = 0;  ///< micro-batches of an epoch, per rank
   std::int64_t val_batches = 0;
-  std::int64_t val_every_batches = 0;  ///< 0: never
+  std::int64_t val_every_batches = 0;            ///< 0: never
+  std::optional<double> val_every_seconds = {};  ///< instead of a number of batches
   bool val_counts_across_epochs =
       false;  ///< `val_every_batches` counts from the start of training, not of the epoch
   std::int64_t val_every_epochs = 1;
@@ -33,7 +34,9 @@ struct FitLimits {
 
   /// Whether no validation falls anywhere but at the end of every epoch.
   bool validates_at_epoch_end_only() const {
-    if (val_batches == 0 || val_every_batches == 0) return true;
+    if (val_batches == 0) return true;
+    if (val_every_seconds) return false;
+    if (val_every_batches == 0) return true;
     return !val_counts_across_epochs && val_every_epochs == 1 && val_every_batches == train_batches;
   }
   /// Optimizer steps of one epoch, and of the whole run (0: unknown).

@@ -50,6 +50,7 @@ void FitLoop::train() {
 
 void FitLoop::train_to_the_end() {
   run_.start_clock();
+  validated_at_ = run_.clock.now();
   run_.call(hooks::on_train_start);
   if (state_ != nullptr) state_->settle();
   agree();
@@ -204,6 +205,7 @@ void FitLoop::run_batch(Batch& batch) {
   if (step.last) {
     tell_contribution(contribution_);
     const std::uint64_t of_all_ranks = run_.end_agreement() / Run::kFirstFlag;
+    note_skips_elsewhere(of_all_ranks);
     stepped = optimization_.step(contribution_, of_all_ranks, [&] { return strategy.training_step(step); });
     if (stepped && stay_finite) {
       finite_.ask(optimization_.trained());
@@ -238,13 +240,28 @@ void FitLoop::note_contribution(const MicroStep& step, const at::Tensor& loss) {
   }
 }
 
+/// The log of the rank that skips says so, and the console shows rank 0's.
+void FitLoop::note_skips_elsewhere(std::uint64_t contributions_of_all_ranks) {
+  if ((contributions_of_all_ranks & Optimization::Contribution::skipped) == 0) return;
+  if (!run_.parts.world.is_root() || std::exchange(skip_noted_, true)) return;
+  log_warning("training_step of another rank returned no loss in " + run_.where() +
+              ": its log (rank_K.log) names the batch, which is skipped");
+}
+
 void FitLoop::after_step(bool stepped) {
   run_.write_pending_row();  // the step before's, whose values have had this step to arrive
   if (stepped && limits().log_every > 0 && run_.state.global_step % limits().log_every == 0) {
     run_.log_step_row();
   }
   run_.loggers.flush_when_due();
+  run_.validation_requested = validation_time_is_up();
   heed(run_.agree_after_step());
+}
+
+/// By rank 0's clock.
+bool FitLoop::validation_time_is_up() const {
+  const std::optional<double> every = limits().val_every_seconds;
+  return every && run_.parts.world.is_root() && run_.clock.now() - validated_at_ >= *every;
 }
 
 void FitLoop::agree() { heed(run_.agree()); }
@@ -255,6 +272,7 @@ void FitLoop::heed(std::uint64_t wishes) {
   if (ending_ != 0 && state_ == nullptr) throw run_.ending(ending_, /*saved=*/false);
   if ((wishes & Run::kSaveRequested) != 0 || ending_ != 0) run_.save_agreed = checkpoint_wanted_ = true;
   if ((wishes & Run::kCheckpointRequested) != 0) checkpoint_wanted_ = true;
+  if ((wishes & Run::kValidationRequested) != 0) validation_wanted_ = true;
   if ((wishes & Run::kStopRequested) == 0 || stopping_) return;
   stopping_ = true;
   if (run_.stop_requested && !run_.stop_reason.empty()) log_info(run_.stop_reason);
@@ -285,11 +303,12 @@ void FitLoop::finish_checkpoint() {
 
 bool FitLoop::validates() const {
   return !cannot_validate_ && data_.val() != nullptr && limits().val_batches != 0 &&
-         limits().val_every_batches != 0;
+         (limits().val_every_batches != 0 || limits().val_every_seconds);
 }
 
 bool FitLoop::validation_due() const {
   if (!validates()) return false;
+  if (limits().val_every_seconds) return validation_wanted_;
   const TrainState& state = run_.state;
   if (limits().val_counts_across_epochs) {
     return (state.epoch * limits().train_batches + state.batch) % limits().val_every_batches == 0;
@@ -320,6 +339,8 @@ void FitLoop::validate() {
     throw;
   }
   run_.loggers.flush();
+  run_.validation_requested = validation_wanted_ = false;
+  validated_at_ = run_.clock.now();
   agree();
   run_.resume_training();
 }

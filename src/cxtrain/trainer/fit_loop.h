@@ -32,6 +32,7 @@ class FitLoop final : private StepObserver {
   void run_batch(Batch& batch);
   MicroStep micro_step(const Batch& batch);
   void after_step(bool stepped);
+  void note_skips_elsewhere(std::uint64_t contributions_of_all_ranks);
   void note_contribution(const MicroStep& step, const at::Tensor& loss);
   std::int64_t samples_over_ranks();
   void validate();
@@ -39,6 +40,7 @@ class FitLoop final : private StepObserver {
   std::optional<MetricStore::Values> run_validation(std::int64_t batches);
   bool validates() const;
   bool validation_due() const;
+  bool validation_time_is_up() const;
   bool done() const;
   void warn_of_nothing_left() const;
   bool between_steps() const;
@@ -57,8 +59,10 @@ class FitLoop final : private StepObserver {
   TrainingState* state_;
   bool stopping_ = false;
   bool checkpoint_wanted_ = false;
-  std::uint64_t ending_ = 0;      ///< flags of `Run::kEnds`: the run ends once the checkpoint is made
-  bool cannot_validate_ = false;  ///< the model does not define validation_step
+  bool validation_wanted_ = false;  ///< by rank 0's clock, and all ranks know
+  double validated_at_ = 0;         ///< on the clock; the start of training, where nothing has been validated
+  std::uint64_t ending_ = 0;        ///< flags of `Run::kEnds`: the run ends once the checkpoint is made
+  bool cannot_validate_ = false;    ///< the model does not define validation_step
   Optimization::Contribution contribution_ = Optimization::Contribution::none;  ///< to the step, so far
   bool contribution_untold_ = false;
   FiniteCheck finite_;

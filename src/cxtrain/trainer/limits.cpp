@@ -21,7 +21,7 @@ std::int64_t epochs_of(const TrainerOptions& options, std::optional<std::int64_t
 }
 
 std::int64_t val_interval(const TrainerOptions& options, std::int64_t train_batches) {
-  const BatchLimit& interval = options.val_check_interval;
+  const BatchLimit& interval = *options.val_check_interval.batches();
   if (interval.is_fraction()) {
     const double fraction = std::get<double>(interval.value);
     return std::max<std::int64_t>(1,
@@ -71,7 +71,10 @@ FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> 
   }
   limits.val_every_epochs = options.check_val_every_n_epoch.value_or(1);
   limits.val_counts_across_epochs = !options.check_val_every_n_epoch.has_value();
-  if (limits.train_batches > 0) limits.val_every_batches = val_interval(options, limits.train_batches);
+  if (const std::chrono::seconds* time = options.val_check_interval.time())
+    limits.val_every_seconds = static_cast<double>(time->count());
+  else if (limits.train_batches > 0)
+    limits.val_every_batches = val_interval(options, limits.train_batches);
   return limits;
 }
 

@@ -19,7 +19,7 @@ class SweepRecorder final : public Callback {
   SweepRecorder(LrFinderResult& result, double threshold) : result_(result), threshold_(threshold) {}
 
   void on_train_batch_start(RunView& run, const Batch&, std::int64_t) override {
-    rate_ = run.learning_rates().front();
+    rate_ = run.learning_rates().front().value;
   }
   void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
     std::array<double, 2> sum{loss.defined() ? loss.item<double>() : 0.0, loss.defined() ? 1.0 : 0.0};

@@ -12,6 +12,7 @@
 #include "cxtrain/config/values.h"
 #include "cxtrain/optim/clip.h"
 #include "cxtrain/optim/overrides.h"
+#include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/tensor/layout.h"
 #include "cxtrain/tensor/norms.h"
@@ -51,7 +52,13 @@ Optimization::Optimization(Run& run, const OptimizerSetup& setup, std::unique_pt
                       "accumulate_grad_batches nor 16-mixed",
                       "use precision 32-true or bf16-mixed and no accumulation");
   }
-  run_.loop.learning_rates = [this] { return optimizer_->learning_rates(); };
+  run_.loop.learning_rates = [this, name = torch_name_of(setup.optimizer)] {
+    const std::vector<double> rates = optimizer_->learning_rates();
+    if (rates.size() == 1) return std::vector<LearningRate>{{name, rates.front()}};
+    std::vector<LearningRate> named;
+    for (const double rate : rates) named.push_back({name + "/pg" + std::to_string(named.size() + 1), rate});
+    return named;
+  };
   update_learning_rate();
 }
 

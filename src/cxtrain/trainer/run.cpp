@@ -67,6 +67,7 @@ void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
 }
 
 std::vector<std::pair<std::string, std::string>> Run::parameter_checksums() {
+  if (!parts.strategy.ranks_keep_whole_models()) return {};
   std::set<std::string> parameters;
   for (const NamedTensor& parameter : parts.module.all_parameters()) parameters.insert(parameter.name);
   std::vector<std::pair<std::string, std::string>> checksums;
@@ -121,6 +122,7 @@ std::uint64_t Run::wishes() const {
   if (checkpoint_requested) flags |= kCheckpointRequested;
   if (requeue_requested) flags |= kRequeueRequested;
   if (save_requested) flags |= kSaveRequested;
+  if (validation_requested) flags |= kValidationRequested;
   if (checkpointer && checkpointer->busy()) flags |= kSaving;
   if (const int signal = StopSignals::received(); signal != 0) {
     flags |= signal == SIGINT ? kInterrupted : kTerminated;

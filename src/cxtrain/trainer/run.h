@@ -100,8 +100,8 @@ class Run final : public RunView {
   std::vector<std::pair<std::string, double>> progress_bar_metrics_so_far() override {
     return metrics.progress_bar_so_far();
   }
-  std::vector<double> learning_rates() const override {
-    return loop.learning_rates ? loop.learning_rates() : std::vector<double>{};
+  std::vector<LearningRate> learning_rates() const override {
+    return loop.learning_rates ? loop.learning_rates() : std::vector<LearningRate>{};
   }
   void log(std::string_view name, double value, const LogOptions& options = {}) override {
     metrics.log(name, value, options);
@@ -171,7 +171,7 @@ class Run final : public RunView {
   std::uint64_t end_agreement();
   static constexpr std::uint64_t kStopRequested = 1, kCheckpointRequested = 2, kRequeueRequested = 4,
                                  kInterrupted = 8, kTerminated = 16, kRequeueSignal = 32, kSaveRequested = 64,
-                                 kSaving = 128, kFirstFlag = 256;
+                                 kSaving = 128, kValidationRequested = 256, kFirstFlag = 512;
   /// Those after which the run ends.
   static constexpr std::uint64_t kEnds = kRequeueRequested | kInterrupted | kTerminated | kRequeueSignal;
   /// How a run ends to which all ranks have agreed by some of `kEnds`. `saved`: its state can be loaded
@@ -210,11 +210,12 @@ class Run final : public RunView {
     bool ends_with_checkpoint = false;  ///< the one that is being made
     bool validates_at_epoch_end_only = true;
     at::Tensor output;  ///< of the last step
-    std::function<std::vector<double>()> learning_rates;
+    std::function<std::vector<LearningRate>()> learning_rates;
   };
   Loop loop;
   std::string stop_reason;  ///< set on the rank that asks; the ranks agree after each step
   bool stop_requested = false;
+  bool validation_requested = false;
   bool checkpoint_requested = false;  ///< by this rank; nobody has made it yet
   std::string requeue_reason;         ///< set on the rank that asks
   bool requeue_requested = false;

@@ -79,6 +79,7 @@ void Session::open() {
     }
     if (stage_ == Stage::fit || stage_ == Stage::tune) require_real_parameters(module_);
     strategy_->place(module_, context_);
+    layers_ = layer_rows(module_);
   });
   strategy_->connect();
   generators_.emplace(context_.devices);
@@ -109,7 +110,7 @@ void Session::begin_files() {
 
 void Session::add_loggers_and_announce() {
   run_agreed(inputs_.world, [this] { add_loggers(); });
-  announce(module_);
+  announce();
   record_places();
 }
 
@@ -230,7 +231,7 @@ void Session::add_loggers() {
     run_->loggers.add(inputs_.registry.make<MetricLogger>(chosen.name, chosen.arguments, folder));
 }
 
-void Session::announce(const Module& module) const {
+void Session::announce() const {
   const TrainerOptions& options = inputs_.options.trainer;
   if (options.barebones) {
     for (const Problem& warning : inputs_.plan.warnings) log_warning(warning.option + ": " + warning.message);
@@ -239,7 +240,7 @@ void Session::announce(const Module& module) const {
   log_info(to_text(inputs_.plan));
   log_info("gradients: " + strategy_->describe());
   if (!belongings_.log_dir.empty()) log_info("writing to " + belongings_.log_dir);
-  if (options.enable_model_summary) log_info(model_summary(layer_rows(module)));
+  if (options.enable_model_summary) log_info(model_summary(layers_));
 }
 
 /// For the log's file: who looks for a slow node later asks where which rank was. Collective.
@@ -327,6 +328,7 @@ RunSummary Session::summary(const char* status, int exit_code) const {
   summary.strategy = inputs_.plan.strategy;
   summary.precision = precision_.name;
   summary.peak_memory_bytes = peak_resident_bytes();
+  summary.pss_bytes = proportional_bytes();
   summary.peak_device_memory_bytes = peak_device_bytes(context_.devices);
   if (!run_) return summary;
   summary.epochs = run_->state.epoch;
@@ -360,7 +362,9 @@ void Session::compare_parameters(RunSummary& summary) const {
   World& world = inputs_.world;
   summary.parameters_sha256 = parameters_sha256(*strategy_);
   summary.peak_memory_bytes = world.max(summary.peak_memory_bytes);
+  summary.pss_bytes = world.max(summary.pss_bytes);
   summary.peak_device_memory_bytes = world.max(summary.peak_device_memory_bytes);
+  if (!strategy_->ranks_keep_whole_models()) return;  // nobody has a second copy to compare
   summary.parameters_equal_on_all_ranks = same_on_all_ranks(world, summary.parameters_sha256);
   if (*summary.parameters_equal_on_all_ranks) return;
   const std::vector<std::string> hashes = world.all_gather(summary.parameters_sha256);

@@ -14,6 +14,7 @@
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/plugin/registry.h"
 #include "cxtrain/report/metric_logger.h"
+#include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/predictions.h"
@@ -122,7 +123,7 @@ class Session {
   void borrow();
   void add_callbacks();
   void add_loggers();
-  void announce(const Module& module) const;
+  void announce() const;
   bool writes_files() const;
   void record_places() const;
 
@@ -136,6 +137,7 @@ class Session {
   PrecisionPolicy precision_;
   std::vector<std::unique_ptr<Module>> replicas_;
   StrategyContext context_;
+  std::vector<LayerRow> layers_;  ///< before the strategy connects: it may leave a rank with a part of them
   std::optional<Generators> generators_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<Run> run_;
