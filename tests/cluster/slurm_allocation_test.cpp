@@ -23,7 +23,7 @@ TEST_CASE("the environment of a Slurm job says how many nodes, tasks and cores i
 
 TEST_CASE("what the environment of a Slurm job does not say is not known") {
   CHECK_FALSE(slurm_allocation({}));
-  CHECK_FALSE(slurm_allocation({{"SLURM_JOB_ID", ""}}));
+  for (const char* job : {"", "null", "17x", "-1"}) CHECK_FALSE(slurm_allocation({{"SLURM_JOB_ID", job}}));
   const auto job = slurm_allocation({{"SLURM_JOB_ID", "17"}});
   REQUIRE(job);
   CHECK(job->nodes == 1);

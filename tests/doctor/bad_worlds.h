@@ -294,6 +294,8 @@ inline std::vector<BadWorld> bad_files() {
       {"a full /tmp", "cpu_node", R"({"/nodes/0/tmp_free": 1000000})", "tmp.free", Severity::warning},
       {"a run to go on with", "laptop", R"({"/job/resume_from": "epoch=3-step=120.ckpt"})", "resume.found",
        Severity::note},
+      {"a place that cannot be written", "laptop", R"({"/job/unwritable": ["checkpoint.dirpath: /proc/x"]})",
+       "output.places", Severity::warning},
       {"damaged checkpoints", "laptop", R"({"/job/damaged": ["last.ckpt"]})", "resume.damaged",
        Severity::warning},
       {"an old build on one node", "ethernet",

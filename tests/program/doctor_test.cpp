@@ -52,9 +52,20 @@ TEST_CASE("the doctor finds what is wrong with options, and starts ranks that ar
   CAPTURE(data.output);
   CHECK(data.status == 2);
   CHECK(severity_of(json_in(data.output), "options.data") == "error");
+  const ProgramResult place = run_program(
+      "doctor --json --accelerator cpu --ckpt_path 5 --checkpoint.dirpath /proc/x "
+      "--callbacks.prometheus.path /proc/y/z" +
+      in(dir) + kAlone);
+  CAPTURE(place.output);
+  CHECK(place.status == 2);
+  const nlohmann::json places = json_in(place.output);
+  CHECK(severity_of(places, "options.ckpt_path") == "error");
+  CHECK(severity_of(places, "output.places") == "warning");
+  CHECK(places["world"]["job"]["unwritable"].size() == 2);
   const ProgramResult started = run_program("doctor --json --accelerator cpu --devices 2" + in(dir) + kAlone);
   CAPTURE(started.output);
   CHECK(json_in(started.output)["world"]["ranks"].size() == 2);
+  CHECK(severity_of(json_in(started.output), "mpi.settings") == "ok");  // what the program sets itself
 }
 
 TEST_CASE("the doctor finds a fault that one node has only", "[nodes]") {

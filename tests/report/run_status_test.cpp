@@ -99,6 +99,20 @@ TEST_CASE("a run that has ended says how, and one that could not that it died") 
   CHECK(to_text(run.status()).find("error: the last") == std::string::npos);
 }
 
+TEST_CASE("a run that was ended from outside is told by its checkpoint, and older progress as older") {
+  RunStatus status;
+  status.state = State::ended;
+  status.end = "failed";
+  status.exit_code = 143;
+  status.progress = ProgressReport{.step = 0, .training = true};
+  CHECK_THAT(to_text(status), contains("failed with status 143: ended from outside before it could save"));
+  status.checkpoint = {.path = "/runs/last.ckpt", .epoch = 2, .step = 70};
+  CHECK_THAT(to_text(status), contains("ended from outside after its newest checkpoint"));
+  CHECK_THAT(to_text(status), contains("step 0 (as of before the checkpoint)"));
+  status.progress->step = 70;
+  CHECK(to_text(status).find("as of before") == std::string::npos);
+}
+
 TEST_CASE("where there are no locks, a run is known by its signs") {
   Folder run;
   run.write("run.lock", "{}");

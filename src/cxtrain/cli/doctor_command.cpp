@@ -1,5 +1,6 @@
 #include "cxtrain/cli/doctor_command.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -8,9 +9,11 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/doctor/gather.h"
+#include "cxtrain/doctor/probe.h"
 #include "cxtrain/doctor/report.h"
 #include "cxtrain/plugin/accelerator_library.h"
 #include "cxtrain/report/run_files.h"
+#include "cxtrain/trainer/chosen_checkpoint_folder.h"
 #include "cxtrain/trainer/resume.h"
 
 namespace cxtrain {
@@ -41,6 +44,28 @@ void find_resumable(Filesystem& files, const Options& options, doctor::Own& own)
   own.damaged = std::move(damaged);
 }
 
+/// The folder of the file that the callback `prometheus` writes; empty: there is none.
+std::string folder_of_prometheus(const Options& options) {
+  for (const NamedOptions& callback : options.callbacks) {
+    const auto path = callback.args.find("path");
+    if (callback.name == "prometheus" && path != callback.args.end())
+      return std::filesystem::absolute(path->second).parent_path();
+  }
+  return {};
+}
+
+/// Where options send files beside the run's folder, and nothing can be written: "checkpoint.dirpath:
+/// /proc/x".
+std::vector<std::string> unwritable_places(const Options& options) {
+  std::vector<std::string> found;
+  const auto look_at = [&](const std::string& option, const std::string& folder) {
+    if (!folder.empty() && !doctor::takes_files(folder)) found.push_back(option + ": " + folder);
+  };
+  look_at("checkpoint.dirpath", chosen_checkpoint_folder(options));
+  look_at("callbacks.prometheus.path", folder_of_prometheus(options));
+  return found;
+}
+
 }  // namespace
 
 int run_doctor(World& world, const Examined& examined, Filesystem& files, std::ostream& out) {
@@ -62,7 +87,9 @@ int run_doctor(World& world, const Examined& examined, Filesystem& files, std::o
   own.libtorch_version = TORCH_VERSION;
   look("accelerator", [&] { own.nccl = nccl_of(examined.plan); });
   look("data", [&] { own.data_fingerprint = examined.data_fingerprint(); });
-  look("ckpt_path", [&] { find_resumable(files, options, own); });
+  look("default_root_dir", [&] { find_resumable(files, options, own); });
+  if (options.ckpt_path) look("ckpt_path", [&] { choose_checkpoint(world, files, options); });
+  look("output", [&] { own.unwritable = unwritable_places(options); });
   const doctor::Recording recording = doctor::gather(world, own);
   doctor::Diagnosis diagnosis;
   if (world.is_root()) diagnosis = doctor::diagnose(recording);

@@ -23,6 +23,10 @@ int take_count(std::string_view& text) {
   return error == std::errc() ? std::max(0, count) : 0;
 }
 
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 int count_in(const Environment& environment, const char* name) {
   const auto found = environment.find(name);
   if (found == environment.end()) return 0;
@@ -53,7 +57,7 @@ Environment slurm_environment() {
 
 std::optional<SlurmAllocation> slurm_allocation(const Environment& environment) {
   const auto job = environment.find(kJob);
-  if (job == environment.end() || job->second.empty()) return std::nullopt;
+  if (job == environment.end() || !is_number(job->second)) return std::nullopt;
   SlurmAllocation allocation;
   allocation.job = job->second;
   allocation.nodes = std::max(1, count_in(environment, kNodes));

@@ -148,6 +148,13 @@ Findings find_full_tmp(const Recording& world) {
                       "the room for temporary files");
 }
 
+Findings find_unwritable_places(const Recording& world) {
+  if (!world.job.unwritable) return not_known("whether all places of the output can be written");
+  if (world.job.unwritable->empty()) return {};
+  return warning("cannot be written: " + hosts_text(*world.job.unwritable),
+                 "name another folder, or have its owner changed");
+}
+
 Findings find_checkpoint(const Recording& world) {
   if (world.job.resume_from.empty()) return {};
   return note("a run that goes on (--ckpt_path last) begins at " + world.job.resume_from);
@@ -166,6 +173,8 @@ std::vector<Check> folder_checks() {
   return {
       {"output.writable", "The output folder cannot be written", "Nothing of the run would be kept.",
        find_unwritable_output},
+      {"output.places", "A place of the output cannot be written", "The training would go on without it.",
+       find_unwritable_places},
       {"output.free", "Little room for the output", "A checkpoint that does not fit ends the run.",
        find_full_output},
       {"output.slow", "The output folder is slow", "The next checkpoint waits for the one before it.",

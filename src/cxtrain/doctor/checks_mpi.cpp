@@ -66,6 +66,7 @@ Findings find_restricted_transports(const Recording& world) {
 struct Setting {
   const char* in_4;
   const char* in_5;
+  std::string name_in(bool is_5) const { return is_5 ? in_5 : in_4; }
 };
 constexpr std::array kSettings{
     Setting{"OMPI_MCA_rmaps_base_oversubscribe", "PRTE_MCA_rmaps_default_mapping_policy"},
@@ -79,6 +80,14 @@ constexpr std::array kSettings{
 /// "Open MPI v5" of "Open MPI v5.0.7".
 std::string major_version(const std::string& mpi) { return mpi.substr(0, mpi.find('.')); }
 
+/// Whether the rank has what `unread` means also by a name that its version reads; one name may have several
+/// counterparts.
+bool has_counterpart(const RankFacts& rank, const std::string& unread, bool is_5) {
+  return std::any_of(kSettings.begin(), kSettings.end(), [&](const Setting& setting) {
+    return setting.name_in(!is_5) == unread && variable(rank, setting.name_in(is_5));
+  });
+}
+
 Findings find_unread_settings(const Recording& world) {
   if (!knows_environment(world)) return not_known("Open MPI's settings");
   Tally tally;
@@ -88,9 +97,8 @@ Findings find_unread_settings(const Recording& world) {
     if (!is_5 && version != "Open MPI v4") continue;
     tally.fine();
     for (const Setting& setting : kSettings) {
-      const std::string unread = is_5 ? setting.in_4 : setting.in_5,
-                        read = is_5 ? setting.in_5 : setting.in_4;
-      if (unread.empty() || !variable(rank, unread) || variable(rank, read)) continue;
+      const std::string unread = setting.name_in(!is_5), read = setting.name_in(is_5);
+      if (unread.empty() || !variable(rank, unread) || has_counterpart(rank, unread, is_5)) continue;
       tally.wrong(version + " does not read " + unread +
                       (read.empty() ? ", and has no such setting" : "; its name is " + read),
                   rank);

@@ -142,6 +142,7 @@ void visit_fields(Visit& visit, JobFacts& job) {
   visit("small_reduce_seconds", job.small_reduce_seconds);
   visit("resume_from", job.resume_from);
   visit("damaged", job.damaged);
+  visit("unwritable", job.unwritable);
 }
 
 template <class Visit>

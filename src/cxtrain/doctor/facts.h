@@ -131,6 +131,8 @@ struct JobFacts {
   std::optional<double> reduce_seconds, small_reduce_seconds;
   std::string resume_from;                          ///< the checkpoint that a run would go on with
   std::optional<std::vector<std::string>> damaged;  ///< checkpoints that cannot be read
+  /// Folders that options name, beside the output folder, and that cannot be written: "OPTION: FOLDER".
+  std::optional<std::vector<std::string>> unwritable;
 };
 
 /// A world at one moment, in the order of nodes and ranks.

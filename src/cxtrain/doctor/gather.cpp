@@ -138,6 +138,7 @@ JobFacts own_job_facts(const World& world, const Own& own) {
   job.libtorch_version = own.libtorch_version;
   job.resume_from = own.resume_from;
   job.damaged = own.damaged;
+  job.unwritable = own.unwritable;
   return job;
 }
 

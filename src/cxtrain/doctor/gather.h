@@ -26,8 +26,9 @@ struct Own {
   std::optional<std::vector<NcclFacts>> nccl;        ///< absent: nobody looked
   std::string libtorch_version;
   std::string resume_from;  ///< the checkpoint that `--ckpt_path last` leads to; empty: none
-  std::optional<std::vector<std::string>> damaged;  ///< checkpoints that are; absent: nobody looked
-  const char* nvml = kNvmlLibrary;                  ///< the library that is asked for the GPUs' health
+  std::optional<std::vector<std::string>> damaged;     ///< checkpoints that are; absent: nobody looked
+  std::optional<std::vector<std::string>> unwritable;  ///< "OPTION: FOLDER"; absent: nobody looked
+  const char* nvml = kNvmlLibrary;                     ///< the library that is asked for the GPUs' health
 };
 
 /// Every rank's facts, every node's, and measurements, at the root; the others get an empty recording.

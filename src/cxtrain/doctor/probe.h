@@ -47,6 +47,9 @@ std::string nearest_folder(const std::string& path);
 std::string filesystem_name(const std::string& path);
 /// Of the folder that a run is to write: writes 8 MiB and removes them.
 FolderFacts probe_output(const std::string& path);
+/// Whether a run could write files into this folder, or make it: makes a file there, or in the nearest folder
+/// above that exists, and removes the file.
+bool takes_files(const std::string& path);
 FolderFacts probe_data(const std::string& path);
 
 /// A file that rank 0 has written in its folder is looked for by each node's first rank; absent where rank 0

@@ -125,6 +125,11 @@ FolderFacts probe_output(const std::string& path) {
   return facts;
 }
 
+bool takes_files(const std::string& path) {
+  const std::string folder = nearest_folder(path);
+  return ProbeFile(folder) && (!is_there(path) || folder == absolute_path(path));
+}
+
 FolderFacts probe_data(const std::string& path) {
   FolderFacts facts;
   if (path.empty()) return facts;

@@ -114,8 +114,8 @@ const char* word_of(RunStatus::State state) {
 }
 
 /// What an exit status means for who looks after the run.
-std::string meaning_of(int exit_code) {
-  switch (static_cast<ExitCode>(exit_code)) {
+std::string meaning_of(const RunStatus& status) {
+  switch (static_cast<ExitCode>(status.exit_code)) {
     case ExitCode::done:
       return "to its end";
     case ExitCode::refused:
@@ -127,7 +127,8 @@ std::string meaning_of(int exit_code) {
     case ExitCode::interrupted:
       return "interrupted";
     case ExitCode::terminated:
-      return "ended from outside before it could save";
+      return status.checkpoint ? "ended from outside after its newest checkpoint, from which it can go on"
+                               : "ended from outside before it could save";
     case ExitCode::failure:
       break;
   }
@@ -146,8 +147,7 @@ std::string describe(const RunStatus& status) {
       return "running" + by + ", but without a sign for " + seconds +
              " s: a long validation or checkpoint, or ranks that wait for one (rank_*.log)";
     case RunStatus::State::ended:
-      return status.end + " with status " + std::to_string(status.exit_code) + ": " +
-             meaning_of(status.exit_code);
+      return status.end + " with status " + std::to_string(status.exit_code) + ": " + meaning_of(status);
     case RunStatus::State::died:
       break;
   }
@@ -213,7 +213,8 @@ std::string to_text(const RunStatus& status) {
     line("world", std::to_string(progress.ranks) + (progress.ranks == 1 ? " rank on " : " ranks on ") +
                       std::to_string(progress.nodes) + (progress.nodes == 1 ? " node" : " nodes") +
                       ", rank 0 on " + progress.host);
-    line("progress", describe(progress));
+    const bool older = status.checkpoint && status.checkpoint->step > progress.step;
+    line("progress", describe(progress) + (older ? " (as of before the checkpoint)" : ""));
     std::string metrics;
     for (const auto& [name, value] : progress.metrics)
       metrics += (metrics.empty() ? "" : ", ") + name + " " + format_metric(value);
