@@ -14,10 +14,10 @@ fail() {
   exit 1
 }
 
-# The README shows these very files.
-readme=$(< "$here/../../README.md")
+# docs/first_model.md shows these very files.
+page=$(< "$here/../../docs/first_model.md")
 for file in sine.h main.cpp plugin.cpp CMakeLists.txt; do
-  [[ $readme == *"$(< "$here/$file")"* ]] || fail "README.md does not show $file as it is"
+  [[ $page == *"$(< "$here/$file")"* ]] || fail "docs/first_model.md does not show $file as it is"
 done
 
 rm -rf "$work"
