@@ -45,12 +45,18 @@ class Attempt {
     }
     wait_for_ranks();  // one that hangs in the kernel is left to the lock on the run's folder
     ranks_.forget();
-    return {.status = *process_.status(), .asked_for = asked_for_, .rank = first_};
+    return {.status = status(), .asked_for = asked_for_, .rank = first_};
   }
 
  private:
   static constexpr std::chrono::seconds kLate{10};
   static constexpr int kTick = 100;  // ms
+
+  /// The mpirun of Open MPI 5.0 ends with 0 when it has lost a node.
+  int status() {
+    const int ended = *process_.status();
+    return ended == 0 && first_ ? static_cast<int>(ExitCode::failure) : ended;
+  }
 
   void wait_for_ranks() {
     for (const Monotonic::time_point end = Monotonic::now() + kLate; alive() && Monotonic::now() < end;)

@@ -55,6 +55,7 @@ inside() {
   # shellcheck disable=SC2016  # $1 to $3 are the inner shell's
   unshare --mount --pid --fork bash -c '
     set -e
+    mount --bind "$1" "$1"  # emulated nodes and Slurm make mount namespaces, for which the root has to be a mount
     mount -t proc proc "$1/proc"
     mount --rbind /sys "$1/sys"
     mount --rbind /dev "$1/dev"

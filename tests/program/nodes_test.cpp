@@ -1,5 +1,7 @@
 #include "support/nodes.h"
 
+#include <mpi.h>
+
 #include "support/catch.h"
 #include "support/run_files.h"
 #include "support/running_program.h"
@@ -11,6 +13,12 @@ namespace {
 
 const std::string kNodesTraining = " --accelerator cpu --enable_progress_bar false --model.hidden 32 ";
 const std::string kEndlessOnNodes = kNodesTraining + "--max_epochs -1 --checkpoint.every_n_train_steps 20 ";
+
+/// The mpirun of Open MPI 5.0 ends with 0 when it has lost a node (docs/platforms.md).
+void check_failed(const ProgramResult& job) {
+  if (OMPI_MAJOR_VERSION < 5) CHECK(job.status != 0);
+  CHECK(job.status != 124);
+}
 
 bool saved_something(const TempDir& dir) { return newest_checkpoint(dir.path()).step > 0; }
 
@@ -89,8 +97,7 @@ TEST_CASE("a job ends when it loses a node, and goes on without it", "[nodes]") 
     Nodes::kill("n2");
     const ProgramResult lost = job.wait(60);
     CAPTURE(lost.output);
-    CHECK(lost.status != 0);
-    CHECK(lost.status != 124);
+    check_failed(lost);
     CHECK(lost.seconds < 15);
     CHECK_THAT(lost.output, contains("n2"));
   }
@@ -113,8 +120,7 @@ TEST_CASE("a job whose network is cut ends, and mpirun names the node", "[nodes]
   Nodes::cut("n2");
   const ProgramResult cut = job.wait(60);
   CAPTURE(cut.output);
-  CHECK(cut.status != 0);
-  CHECK(cut.status != 124);
+  check_failed(cut);
   CHECK(cut.seconds < 20);
   CHECK_THAT(cut.output, contains("lost communication") && contains("n2"));
 }

@@ -133,12 +133,12 @@ TEST_CASE("ranks know their nodes in every distribution of tasks", "[slurm]") {
   const TempDir dir;
   const std::string list = dir.write("nodes", "n1\nn2\nn2\nn1\n");
   for (const Row& row :
-       {Row{"srun --distribution=block --ntasks-per-node=2", {0, 0, 1, 1}},
-        Row{"srun --distribution=cyclic --ntasks-per-node=2", {0, 1, 0, 1}},
-        Row{"srun --distribution=plane=1 --ntasks-per-node=2", {0, 1, 0, 1}},
+       {Row{"srun -N 2 --distribution=block --ntasks-per-node=2", {0, 0, 1, 1}},
+        Row{"srun -N 2 --distribution=cyclic --ntasks-per-node=2", {0, 1, 0, 1}},
+        Row{"srun -N 2 --distribution=plane=1 --ntasks-per-node=2", {0, 1, 0, 1}},
         Row{"env SLURM_HOSTFILE=" + list + " srun --distribution=arbitrary", {0, 1, 1, 0}}}) {
     const ProgramResult run = SlurmCluster::run(
-        dir.path(), "env SLURM_PMIX_FENCE=ring " + row.options + " --mpi=pmix -N 2 -n 4 " + kProgram +
+        dir.path(), "env SLURM_PMIX_FENCE=ring " + row.options + " --mpi=pmix -n 4 " + kProgram +
                         " doctor --json --accelerator cpu" + in(dir) + " 2>" + dir.file("errors"));
     CAPTURE(row.options, run.status, run.output, slurp(dir.file("errors")));
     const std::size_t begin = run.output.find("{\"exit_code\"");

@@ -29,7 +29,7 @@ holder() { cat "$state/$1.pid" 2> /dev/null || die "there is no node '$1'"; }
 enter() {
   local pid
   pid=$(holder "$1")
-  exec nsenter --target "$pid" --net --uts --ipc --mount --wd="$PWD" -- "${@:2}"
+  exec nsenter --target "$pid" --net --uts --ipc --mount --root --wd="$PWD" -- "${@:2}"
 }
 
 # processes NODE: all that are on it, its holder last.
@@ -122,11 +122,15 @@ case ${1:-} in
   exec) enter "${@:2}" ;;
   mpirun)
     # The session's folder is the node's own. Interfaces are named, as on a cluster with several. mpirun asks its daemons whether
-    # they live after two seconds of silence, and not after five minutes.
-    export OMPI_MCA_oob_tcp_keepalive_time=2 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=3
+    # they live after two seconds of silence, and not after five minutes. Open MPI 5 reads the settings of mpirun under PRRTE's names.
+    export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent="$state/agent" PRTE_MCA_plm=ssh PRTE_MCA_plm_ssh_agent="$state/agent"
+    for mca in OMPI_MCA PRTE_MCA; do
+      export ${mca}_ras=^slurm ${mca}_oob_tcp_if_include=eth0
+      export ${mca}_oob_tcp_keepalive_time=2 ${mca}_oob_tcp_keepalive_intvl=1 ${mca}_oob_tcp_keepalive_probes=3
+    done
+    export OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_mpi_yield_when_idle=1
     export TMPDIR=/dev/shm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    enter n1 mpirun --mca plm rsh --mca plm_rsh_agent "$state/agent" --mca ras ^slurm --mca oob_tcp_if_include eth0 \
-      --mca btl_tcp_if_include eth0 --mca mpi_yield_when_idle 1 --oversubscribe --bind-to none -x OMP_NUM_THREADS=1 "${@:2}"
+    enter n1 mpirun --oversubscribe --bind-to none -x OMP_NUM_THREADS=1 "${@:2}"
     ;;
   cut) nsenter --target "$(holder "$2")" --net ip link set eth0 down ;;
   freeze) freeze_ranks "$2" ;;

@@ -268,8 +268,9 @@ void print_result(const RunSummary& summary, const std::string& log_dir) {
   if (summary.exit_code == static_cast<int>(ExitCode::requeue))
     line << ", with its state saved (start it again to go on)";
   if (summary.exit_code == static_cast<int>(ExitCode::terminated)) line << ", without its state saved";
-  line << ": " << summary.epochs << " epochs, " << summary.global_step << " steps in "
-       << format_metric(summary.seconds) << " s";
+  if (summary.epochs > 0 || summary.global_step > 0)
+    line << ": " << summary.epochs << " epochs, " << summary.global_step << " steps";
+  line << " in " << format_metric(summary.seconds) << " s";
   if (summary.samples_per_second > 0) line << ", " << format_rate(summary.samples_per_second) << " samples/s";
   // Families of metrics, such as device statistics, are for the files.
   for (const auto& [name, value] : summary.metrics) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <fstream>
 #include <string_view>
 
 #include "cxtrain/doctor/probe.h"
@@ -73,15 +74,29 @@ bool is_relevant(const std::string& variable) {
   return begins_with_any(variable, kSubjects) && !begins_with_any(variable, kOwn);
 }
 
-std::map<std::string, std::string> relevant_environment() {
-  std::map<std::string, std::string> found;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals == std::string_view::npos) continue;
-    const std::string name(text.substr(0, equals));
-    if (is_relevant(name)) found[name] = text.substr(equals + 1);
+using Environment = std::map<std::string, std::string>;
+
+/// "NAME=VALUE".
+void add_variable(std::string_view text, Environment& to) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return;
+  const std::string name(text.substr(0, equals));
+  if (is_relevant(name)) to.emplace(name, text.substr(equals + 1));
+}
+
+/// Open MPI 5's mpirun, and its daemons, keep their own settings (PRTE_MCA_...) from the ranks that they start.
+/// The rank's parent is one of them.
+void add_settings_of_launcher(Environment& to) {
+  std::ifstream file("/proc/" + std::to_string(getppid()) + "/environ");
+  for (std::string text; std::getline(file, text, '\0');) {
+    if (text.starts_with("PRTE_MCA_")) add_variable(text, to);
   }
+}
+
+Environment relevant_environment() {
+  Environment found;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) add_variable(*entry, found);
+  add_settings_of_launcher(found);
   return found;
 }
 

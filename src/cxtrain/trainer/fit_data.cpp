@@ -50,6 +50,16 @@ void FitData::load(World& world) {
   require_same_data(world, own);
 }
 
+std::string FitData::describe() const {
+  const auto text = [](const DataLoader& loader, std::int64_t batches) {
+    return std::to_string(loader.dataset_size()) + " samples in " + std::to_string(batches) +
+           (batches == 1 ? " batch" : " batches");
+  };
+  const bool validates = loaders_.val && limits_.val_batches > 0;
+  return text(*loaders_.train, limits_.train_batches) + " a rank; " +
+         (validates ? "validation: " + text(*loaders_.val, limits_.val_batches) : "no validation");
+}
+
 void FitData::prepare_epoch(std::int64_t epoch, World& world) {
   const std::int64_t every = options_.reload_dataloaders_every_n_epochs;
   if (every <= 0 || epoch - loaded_for_ < every) return;

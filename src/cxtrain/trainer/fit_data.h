@@ -71,6 +71,8 @@ class FitData {
   DataLoader& train() { return *loaders_.train; }
   DataLoader* val() { return loaders_.val.get(); }
   const FitLimits& limits() const { return limits_; }
+  /// For people: "1437 samples in 12 batches a rank; validation: 360 samples in 3 batches".
+  std::string describe() const;
 
  private:
   void load(World& world);

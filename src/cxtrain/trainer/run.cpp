@@ -51,9 +51,7 @@ void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
   manifest.world_size = parts.world.size();
   manifest.strategy = parts.plan.strategy;
   manifest.precision = parts.plan.precision;
-  // A program of its own may train what has no name on the command line.
-  manifest.model = parts.options.model.name.empty() ? c10::demangle(typeid(parts.module).name())
-                                                    : parts.options.model.name;
+  manifest.model = model_name();
   manifest.data = data_fingerprint;
   manifest.created = seconds_since_1970();
   if (parts.config_text != nullptr) manifest.config = *parts.config_text;
@@ -64,6 +62,11 @@ void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
     if (then) then(saved);
   };
   checkpointer->save(state_to_save, std::move(request), std::move(manifest));
+}
+
+std::string Run::model_name() const {
+  const std::string& name = parts.options.model.name;
+  return name.empty() ? c10::demangle(typeid(parts.module).name()) : name;
 }
 
 std::vector<std::pair<std::string, std::string>> Run::parameter_checksums() {

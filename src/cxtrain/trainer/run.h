@@ -190,6 +190,8 @@ class Run final : public RunView {
   /// Of a training that is resumed: where it stands, the seconds that it has taken, and what it was tuned to.
   void save_place(StateDict& place) const;
   void load_place(const StateDict& place);
+  /// As on the command line; a program's own model, which may have no name there, by its class.
+  std::string model_name() const;
   /// Where the run is, for error messages: "epoch 1, step 230".
   std::string where() const;
 

@@ -271,6 +271,7 @@ RunSummary Trainer::fit_from(const ResumeFrom* from, Module& module, DataModule&
                                                  state.sections_of_each_rank()});
     FitLoop loop(run, loaders, *optimization, &state);
     session.begin_files();
+    if (!options_.trainer.barebones) log_info(run.model_name() + ": " + loaders.describe());
     run_loop(session, [&] { loop.fit(); });
   };
   const bool in_place = from != nullptr && from->in_place;
