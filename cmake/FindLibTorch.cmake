@@ -124,27 +124,27 @@ find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_CPU_LIBRARY Li
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
   # LibTorch exports a std::filesystem of its own, half of it null: the real one has to come first in every program.
-  set(_link "-Wl,--no-as-needed,-lstdc++,--as-needed" "-L${CXTRAIN_LIBTORCH}/lib")
-  foreach(_dir IN LISTS LibTorch_LIBRARY_DIRS)
-    list(APPEND _link "-Wl,-rpath-link,${_dir}")
-  endforeach()
   add_library(LibTorch::torch INTERFACE IMPORTED)
+  target_link_directories(LibTorch::torch INTERFACE "${CXTRAIN_LIBTORCH}/lib")
+  foreach(_dir IN LISTS LibTorch_LIBRARY_DIRS)
+    target_link_options(LibTorch::torch INTERFACE "LINKER:-rpath-link,${_dir}")
+  endforeach()
   set_target_properties(LibTorch::torch PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIR};${LibTorch_INCLUDE_DIR}/torch/csrc/api/include"
     INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIR};${LibTorch_INCLUDE_DIR}/torch/csrc/api/include"
     INTERFACE_COMPILE_DEFINITIONS "FMT_HEADER_ONLY=1")
-  target_link_libraries(LibTorch::torch INTERFACE "${_link}" "-Wl,--no-as-needed,-ltorch_cpu,-lc10,--as-needed")
+  target_link_libraries(LibTorch::torch INTERFACE "-Wl,--no-as-needed,-lstdc++,--as-needed"
+    "-Wl,--no-as-needed,-ltorch_cpu,-lc10,--as-needed")
 endif()
 if(LibTorch_FOUND AND LibTorch_CUDA AND NOT TARGET LibTorch::cuda)
-  set(_link "")
-  foreach(_dir IN LISTS LibTorch_CUDA_LIBRARY_DIRS)
-    list(APPEND _link "-Wl,-rpath-link,${_dir}")
-  endforeach()
   # Its headers alone, for what tests of what is behind NCCL's table are compiled with.
   add_library(LibTorch::cuda_headers INTERFACE IMPORTED)
   target_include_directories(LibTorch::cuda_headers SYSTEM INTERFACE "${CUDA_INCLUDE_DIR}" "${NCCL_INCLUDE_DIR}")
   add_library(LibTorch::cuda INTERFACE IMPORTED)
+  foreach(_dir IN LISTS LibTorch_CUDA_LIBRARY_DIRS)
+    target_link_options(LibTorch::cuda INTERFACE "LINKER:-rpath-link,${_dir}")
+  endforeach()
   # The CUDA half registers its kernels when it is loaded; without --no-as-needed the linker drops it.
-  target_link_libraries(LibTorch::cuda INTERFACE LibTorch::torch LibTorch::cuda_headers "${_link}"
+  target_link_libraries(LibTorch::cuda INTERFACE LibTorch::torch LibTorch::cuda_headers
     "-Wl,--no-as-needed,-ltorch_cuda,-lc10_cuda,--as-needed" "${NCCL_LIBRARY}" "${CUDART_LIBRARY}")
 endif()

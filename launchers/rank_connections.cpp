@@ -13,11 +13,14 @@
 namespace cxtrain {
 namespace {
 
-/// Nobody else's process may pose as a rank.
+/// Nobody else's process may pose as a rank. A process of another PID namespace has the number 0 here, by
+/// which a signal would go to this process's own group.
 std::optional<ucred> peer_of(int connection) {
   ucred peer{};
   socklen_t size = sizeof peer;
-  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) return {};
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid() ||
+      peer.pid <= 0)
+    return {};
   return peer;
 }
 

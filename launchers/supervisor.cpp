@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
@@ -23,9 +24,27 @@ namespace cxtrain {
 namespace {
 
 FileDescriptor open_socket(const char* purpose) {
-  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) throw CommunicationError(std::string(purpose) + ": " + std::strerror(errno));
   return socket;
+}
+
+/// A connection to a process of this user; none where nobody of this user listens. On another node somebody
+/// else may have taken the name, with a queue that is full, for which a call that waits would wait for ever.
+FileDescriptor connect_to_own(const AbstractAddress& address) {
+  constexpr int kTries = 20;
+  for (int i = 0; i < kTries; ++i) {
+    FileDescriptor connection = open_socket("cannot reach the process that started this rank");
+    if (connect(connection.get(), address.get(), address.size()) == 0) {
+      ucred peer{};
+      socklen_t size = sizeof peer;
+      const bool known = getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
+      return known && peer.uid == geteuid() ? std::move(connection) : FileDescriptor();
+    }
+    if (errno != EAGAIN) return FileDescriptor();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // its queue is full
+  }
+  return FileDescriptor();
 }
 
 }  // namespace
@@ -164,9 +183,8 @@ SupervisorLink::SupervisorLink(int rank) {
   for (const char* variable : {kSupervisorVariable, kStarterVariable, kRestarterVariable}) {
     const char* name = std::getenv(variable);
     if (name == nullptr) continue;
-    FileDescriptor connection = open_socket("cannot reach the process that started this rank");
-    const AbstractAddress address(name);
-    if (connect(connection.get(), address.get(), address.size()) == 0) {
+    FileDescriptor connection = connect_to_own(AbstractAddress(name));
+    if (connection) {
       connections_.push_back(std::move(connection));
     } else if (variable == kSupervisorVariable) {
       throw CommunicationError("cannot reach the process that started this rank: " +

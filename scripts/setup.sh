@@ -7,6 +7,7 @@
 #   CXTRAIN_LIBTORCH=<dir>     use this LibTorch and install nothing (clusters)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"  # python3 -m looks for modules in the current folder
 deps="$root/.deps"
 torch_version=2.11.0
 sklearn_version=1.5.2

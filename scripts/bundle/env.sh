@@ -48,7 +48,9 @@ cxtrain_set_paths() {
   local folder folders=$CXTRAIN_LIBTORCH/lib
   # Where pip puts CUDA, where a plain unpacked LibTorch may have what it lacks, where the toolkit lies.
   for folder in "$CXTRAIN_LIBTORCH"/../nvidia/*/lib "$CXTRAIN_LIBTORCH"/../cuda/lib; do
-    [[ -d $folder ]] && folders+=:$(cd "$folder" && pwd)
+    # Beside a LibTorch in /tmp anybody could have made them.
+    [[ -d $folder && $(stat -Lc %u "$folder") =~ ^(0|$EUID|$(stat -Lc %u "$CXTRAIN_LIBTORCH/lib"))$ ]] &&
+      folders+=:$(cd "$folder" && pwd)
   done
   folders+=${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   for folder in /usr/local/cuda/lib64 /usr/local/nvidia/lib64; do

@@ -232,6 +232,38 @@ TEST_CASE("runs of other users are passed over unless they are named", "[checkpo
   CHECK((setting.names(theirs + "/checkpoints") == before) != named);
 }
 
+TEST_CASE("a link of somebody else in a run's folder leads to no checkpoints", "[checkpoint]") {
+  if (geteuid() != 0) return test::skip("only root can give a link to another user");
+  CheckpointSetting setting;
+  setting.options.trainer.max_epochs = 1;
+  Scored model;
+  setting.fit(model, setting.data);
+  const std::string mine = setting.dir.path() + "/cxtrain_logs/version_0/checkpoints";
+  const std::string theirs = setting.dir.path() + "/theirs", link = theirs + "/checkpoints";
+  std::filesystem::create_directory(theirs);
+  std::filesystem::create_directory_symlink(mine, link);
+  REQUIRE(lchown(link.c_str(), 54321, 54321) == 0);
+  setting.options.trainer.max_epochs = 2;
+  setting.options.ckpt_path = theirs;
+  Scored again;
+  CHECK_THROWS_WITH(setting.fit(again, setting.data),
+                    test::contains("is a link that belongs to another user"));
+  CHECK(setting.names(mine) == Names{"epoch=0-step=4.ckpt"});
+}
+
+TEST_CASE("a checkpoint whose unfinished name somebody else holds gets another name", "[checkpoint]") {
+  if (geteuid() != 0) return test::skip("only root can give a folder to another user");
+  CheckpointSetting setting;
+  setting.options.trainer.max_epochs = 1;
+  const std::string folder = setting.dir.path() + "/shared", part = folder + "/epoch=0-step=4.ckpt.part";
+  std::filesystem::create_directories(part);
+  REQUIRE(chown(part.c_str(), 54321, 54321) == 0);
+  setting.options.checkpoint.args["dirpath"] = folder;
+  Scored model;
+  setting.fit(model, setting.data);
+  CHECK(std::filesystem::exists(folder + "/epoch=0-step=4-v1.ckpt/manifest.json"));
+}
+
 TEST_CASE("a checkpoint's arguments that contradict each other are refused", "[checkpoint]") {
   using Options = ModelCheckpoint::Options;
   CHECK_THROWS_AS(ModelCheckpoint(Options{.save_top_k = 3}), ConfigError);

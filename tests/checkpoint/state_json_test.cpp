@@ -72,4 +72,5 @@ TEST_CASE("JSON that is no state is refused", "[checkpoint]") {
     CHECK_THROWS_AS(without_tensors(json), StateError);
   }
   CHECK_THROWS(parse_shallow(std::string(200000, '[') + std::string(200000, ']')));
+  CHECK_NOTHROW(parse_shallow("[\"" + std::string(200, '[') + "\\\"\"]"));  // brackets in a text
 }

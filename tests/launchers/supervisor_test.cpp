@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 
 #include "cxtrain/cluster/world.h"
 #include "support/catch.h"
+#include "support/environment_variable.h"
 
 namespace cxtrain::test {
 namespace {
@@ -55,6 +57,21 @@ int ends_well(SupervisorLink&) { return 0; }
 int waits_for_a_signal(SupervisorLink&) {
   pause();
   return 0;
+}
+
+TEST_CASE("a rank does not wait for somebody who has only taken the name of its starter") {
+  const AbstractAddress name("cxtrain-test-" + std::to_string(getpid()));
+  const FileDescriptor squatter(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(bind(squatter.get(), name.get(), name.size()) == 0);
+  REQUIRE(listen(squatter.get(), 0) == 0);
+  std::vector<FileDescriptor> queue;  // until it is full
+  for (int error = 0; error == 0;) {
+    queue.emplace_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    error = connect(queue.back().get(), name.get(), name.size()) == 0 ? 0 : errno;
+  }
+  const EnvironmentVariable starter(kStarterVariable, "cxtrain-test-" + std::to_string(getpid()));
+  SupervisorLink link(0);
+  link.report(0);
 }
 
 TEST_CASE("a supervisor returns 0 when all ranks end well") {

@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <fstream>
 
 #include "support/catch.h"
 #include "support/nodes.h"
@@ -66,6 +67,17 @@ TEST_CASE("the doctor finds what is wrong with options, and starts ranks that ar
   CAPTURE(started.output);
   CHECK(json_in(started.output)["world"]["ranks"].size() == 2);
   CHECK(severity_of(json_in(started.output), "mpi.settings") == "ok");  // what the program sets itself
+}
+
+TEST_CASE("no byte of a folder's name steers the terminal of who asks the doctor") {
+  const TempDir dir;
+  const std::string checkpoint = dir.path() + "/cxtrain_logs/version_0/checkpoints/\033]0;name\a.ckpt";
+  std::filesystem::create_directories(checkpoint);
+  std::ofstream(checkpoint + "/manifest.json") << "{}";
+  const ProgramResult run = run_program("doctor --accelerator cpu" + in(dir));
+  CAPTURE(run.output);
+  CHECK_THAT(run.output, contains("damaged"));
+  CHECK(run.output.find('\033') == std::string::npos);
 }
 
 TEST_CASE("the doctor finds a fault that one node has only", "[nodes]") {

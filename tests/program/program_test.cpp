@@ -1,10 +1,14 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "support/catch.h"
 #include "support/run_files.h"
 #include "support/run_program.h"
+#include "support/skip.h"
 #include "support/times.h"
 
 namespace cxtrain::test {
@@ -25,6 +29,24 @@ TEST_CASE("a training on two ranks validates after a time, by the clock of rank 
     ++validations;
   CHECK(validations >= 1);
   CHECK(validations <= 4);  // of hundreds of epochs
+}
+
+TEST_CASE("a plugin of somebody else beside the program is not opened") {
+  if (geteuid() != 0) return skip("only root can give a file to another user");
+  const TempDir dir;
+  const std::string program = dir.file("cxtrain_mpi"), plugin = dir.file("libcxtrain_strategy_single.so");
+  std::filesystem::copy_file(kProgram, program);
+  std::filesystem::copy_file(CXTRAIN_BIN_DIR "/../lib/cxtrain/libcxtrain_strategy_single.so", plugin);
+  const std::string plan = "LD_LIBRARY_PATH=" CXTRAIN_BIN_DIR "/../lib " + program +
+                           " plan --accelerator cpu --devices 1 --strategy single";
+  const ProgramResult own = run_command(plan);
+  CAPTURE(own.output);
+  CHECK(own.status == 0);
+  REQUIRE(chown(plugin.c_str(), 54321, 54321) == 0);
+  const ProgramResult refused = run_command(plan);
+  CAPTURE(refused.output);
+  CHECK(refused.status == 2);
+  CHECK_THAT(refused.output, contains("belongs to another user than the program and you"));
 }
 
 TEST_CASE("the default example learns the digits on one to four ranks") {

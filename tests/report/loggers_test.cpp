@@ -59,6 +59,19 @@ TEST_CASE("an existing metrics.csv is continued", "[loggers]") {
   CHECK(slurp(dir.file("metrics.csv")) == "acc,epoch,loss,step\n,0,1,1\n,0,2,2\n3,0,,3\n");
 }
 
+TEST_CASE("a metrics.csv that is too large to be read makes way for a new one", "[loggers]") {
+  const TempDir dir;
+  RealFilesystem files;
+  const std::string table = dir.write("metrics.csv", "epoch,loss,step\n");
+  std::filesystem::resize_file(table, (std::uint64_t{1} << 30) + 1);  // sparse
+  {
+    CsvLogger logger(files, dir.path());
+    logger.log(2, 0, Row{{"loss", 2}});
+  }
+  CHECK(slurp(table) == "epoch,loss,step\n0,2,2\n");
+  CHECK(std::filesystem::file_size(table + ".large") > (std::uint64_t{1} << 30));
+}
+
 TEST_CASE("metrics.csv stays a table whichever call fails, and goes on afterwards", "[loggers]") {
   const auto commas = [](const std::string& line) { return std::count(line.begin(), line.end(), ','); };
   test::fail_at_every_call(

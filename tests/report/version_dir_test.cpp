@@ -1,5 +1,6 @@
 #include "cxtrain/report/run_files.h"
 
+#include <algorithm>
 #include <set>
 #include <thread>
 
@@ -25,6 +26,20 @@ TEST_CASE("a run gets the next free version", "[version]") {
   files.make_directory(logs + "/version_99999999999999999999");
   CHECK(make_version_dir(files, "/new/folder/") == logs + "/version_2147483649");
   CHECK(files.status(logs + "/version_2147483649").value().is_directory);
+}
+
+TEST_CASE("folders that others name like runs neither hide a run nor take the last number", "[version]") {
+  FaultyFilesystem files;
+  const std::string logs = "/runs/cxtrain_logs";
+  CHECK(make_version_dir(files, "/runs") == logs + "/version_0");
+  for (const char* name :
+       {"version_00", "version_-1", "version_9223372036854775806", "version_999999999999999999"})
+    files.make_directory(logs + "/" + name);
+  CHECK(make_version_dir(files, "/runs") == logs + "/version_1");
+  const std::vector<std::string> found = version_dirs(files, "/runs");
+  CHECK(std::count(found.begin(), found.end(), logs + "/version_0") == 1);
+  CHECK(std::count(found.begin(), found.end(), logs + "/version_1") == 1);
+  CHECK(std::count(found.begin(), found.end(), logs + "/version_00") == 0);
 }
 
 TEST_CASE("a run that another one overtakes gets the version after", "[version]") {

@@ -23,11 +23,23 @@ struct ProgramResult {
   double seconds = 0;
 };
 
+/// The text for a shell, with the project's own folders quoted: a checkout may lie in one with spaces.
+inline std::string in_shell(std::string text) {
+  for (const std::string folder : {CXTRAIN_SOURCE_DIR, CXTRAIN_BIN_DIR, CXTRAIN_TEST_PLUGIN_DIR}) {
+    std::string quoted;
+    for (const char c : folder) quoted += c == ' ' ? std::string("\\ ") : std::string(1, c);
+    if (quoted == folder) continue;
+    for (std::size_t at = 0; (at = text.find(folder, at)) != std::string::npos; at += quoted.size())
+      text.replace(at, folder.size(), quoted);
+  }
+  return text;
+}
+
 /// Runs a shell command, ended after `deadline` seconds with status 124.
 inline ProgramResult run_command(const std::string& command, int deadline = 120) {
   const auto begin = std::chrono::steady_clock::now();
   const std::string guarded =
-      "timeout -k 5 " + std::to_string(deadline) + " bash -c '" + command + "' 2>&1 </dev/null";
+      "timeout -k 5 " + std::to_string(deadline) + " bash -c '" + in_shell(command) + "' 2>&1 </dev/null";
   FILE* pipe = popen(guarded.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
   ProgramResult result;
@@ -53,8 +65,8 @@ inline ProgramResult run_ranks(int ranks, const std::string& arguments) {
 /// 5.0.7 crashes over `-np 1 A : -np 1 B`.
 inline ProgramResult run_two_ranks(const TempDir& dir, const std::string& first, const std::string& second) {
   const std::string script =
-      dir.write("rank.sh", "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then exec " + kProgram + " " + first +
-                               "; else exec " + kProgram + " " + second + "; fi\n");
+      dir.write("rank.sh", in_shell("if [ $OMPI_COMM_WORLD_RANK = 0 ]; then exec " + kProgram + " " + first +
+                                    "; else exec " + kProgram + " " + second + "; fi\n"));
   return run_command(std::string(CXTRAIN_MPIEXEC) + " -np 2 --oversubscribe --bind-to none sh " + script);
 }
 

@@ -47,7 +47,7 @@ class RunningProgram {
       dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
       dup2(ends[1], STDOUT_FILENO);
       dup2(ends[1], STDERR_FILENO);
-      execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
+      execl("/bin/sh", "sh", "-c", ("exec " + in_shell(command)).c_str(), nullptr);
       _exit(127);
     }
     close(ends[1]);

@@ -227,7 +227,7 @@ void report_crashes(int rank) {
 void report_crashes_to(const std::string& file) {
   const int next = file.empty() || file.size() >= crash_reporter.path.size()
                        ? -1
-                       : open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+                       : open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   const int before = crash_reporter.file.exchange(-1);
   if (before >= 0) close(before);
   if (next < 0) return;

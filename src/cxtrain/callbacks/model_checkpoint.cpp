@@ -274,7 +274,7 @@ std::string ModelCheckpoint::choose_path(RunView& run, std::int64_t epoch, const
     const std::set<std::string> own = paths_of(kept_);
     const auto taken = [&] {
       return stays.best.contains(path) || (!own.contains(path) && is_there(run, path)) ||
-             !run.reserve_path(path);
+             has_part_of_another_user(run.files(), path) || !run.reserve_path(path);
     };
     constexpr int kMost = 10000;  // or a folder that cannot be looked at would be looked at for ever
     for (int version = 1; version < kMost && taken(); ++version)

@@ -58,6 +58,11 @@ bool is_checkpoint_name(std::string_view name) {
          name.find('/') == std::string_view::npos;
 }
 
+bool has_part_of_another_user(Filesystem& files, const std::string& path) {
+  const std::string part = path + kPartSuffix;
+  return files.own_status(part) && !belongs_to_this_user(files, part);
+}
+
 void begin_checkpoint(Filesystem& files, const std::string& path) {
   make_directories(files, parent_directory(path));
   const std::string part = path + kPartSuffix;

@@ -22,6 +22,10 @@ inline constexpr const char *kCheckpointSuffix = ".ckpt", *kPartSuffix = ".part"
 /// Whether a training names its checkpoints so: "epoch=1-step=90.ckpt", without a folder.
 bool is_checkpoint_name(std::string_view name);
 
+/// Whether somebody else has a folder where this checkpoint is written before it is complete: in a folder
+/// that others may write into, nobody but its owner can remove it. Throws FileError.
+bool has_part_of_another_user(Filesystem& files, const std::string& path);
+
 /// Makes the empty folder PATH.part, and those that it lies in; what an earlier attempt left there is gone.
 /// One rank calls it.
 void begin_checkpoint(Filesystem& files, const std::string& path);

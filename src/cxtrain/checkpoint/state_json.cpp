@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/shallow_json.h"
 
 namespace cxtrain {
 namespace {
@@ -177,11 +178,8 @@ std::string reason_of_json(const std::exception& error) {
 }
 
 nlohmann::json parse_shallow(std::string_view text) {
-  constexpr int kMostNesting = 100;
-  return Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMostNesting) throw std::length_error("it is nested too deeply");
-    return true;
-  });
+  if (is_nested_too_deeply(text)) throw std::length_error("it is nested too deeply");
+  return Json::parse(text);
 }
 
 }  // namespace cxtrain

@@ -38,7 +38,7 @@ std::map<std::string, std::string> read_index(Filesystem& files, const std::stri
   const std::optional<Filesystem::Status> status = files.status(path);
   if (status && status->size > kLongest) refuse("it has " + std::to_string(status->size) + " bytes");
   const std::string text = read_whole_file(files, path);
-  const auto json = parse_shallow_json<nlohmann::json>(text, /*deepest=*/2);  // where the map's entries lie
+  const auto json = parse_shallow_json<nlohmann::json>(text);  // where the map's entries lie
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
     refuse("it is no JSON with a weight_map");
   std::map<std::string, std::string> map;

@@ -36,6 +36,7 @@ std::optional<std::vector<doctor::NcclFacts>> nccl_of(const Plan& plan) {
 void find_resumable(Filesystem& files, const Options& options, doctor::Own& own) {
   std::vector<std::string> damaged;
   for (const std::string& run : version_dirs(files, options.trainer.default_root_dir)) {
+    if (!belongs_to_this_user(files, run)) continue;  // as `--ckpt_path last` does
     const std::vector<FoundCheckpoint> found = checkpoints_of_run(files, run, options, damaged);
     if (found.empty() && damaged.empty()) continue;
     if (!found.empty()) own.resume_from = found[0].path;
@@ -100,7 +101,7 @@ int run_doctor(World& world, const Examined& examined, Filesystem& files, std::o
     log_error("another rank has found errors that rank 0 does not have (its log, or doctor on its node)");
   if (world.is_root())
     out << (options.json ? doctor::to_json(diagnosis, recording) + "\n"
-                         : doctor::to_text(diagnosis, options.all));
+                         : printable(doctor::to_text(diagnosis, options.all)));
   return status;
 }
 

@@ -29,7 +29,7 @@ double seconds_of_end(Filesystem& files, const std::string& run) {
   const std::string path = run + "/run.json";
   if (!files.status(path)) return 0;
   constexpr std::uint64_t kMost = 1 << 20;
-  const auto json = parse_shallow_json<nlohmann::json>(read_whole_file(files, path, kMost), /*deepest=*/1);
+  const auto json = parse_shallow_json<nlohmann::json>(read_whole_file(files, path, kMost));
   const auto seconds = json.find("seconds");
   return seconds != json.end() && seconds->is_number() ? seconds->get<double>() : 0;
 }

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
 
 namespace cxtrain {
 namespace {
@@ -102,7 +103,9 @@ void RollCall::receive(const State& own, std::vector<Answer>* answers) {
     if (!read_message(message, from)) return;
     if (message.magic != Message::kMagic) continue;
     if (message.question != 0) {
-      ++questions_;
+      if (message.peer != asker_ || message.number != question_) ++questions_;  // or it is asked once more
+      asker_ = message.peer;
+      question_ = message.number;
       if (!own.late && !reporter_) reporter_ = message.rank;
       Message reply;
       reply.token = token_;
@@ -138,21 +141,26 @@ void RollCall::answer(const State& own) {
   if (socket_) receive(own, nullptr);
 }
 
+/// Asks a peer. Refused: nobody has a socket of this name. Anything else: it is there, and may answer.
+bool RollCall::is_there(int peer, const Message& question) const {
+  bool there = false;
+  for (const DatagramAddress& address : addresses_(peer))
+    there = send(address, question) || (errno != ECONNREFUSED && errno != ENOENT) || there;
+  return there;
+}
+
 std::vector<RollCall::Answer> RollCall::ask(const State& own, std::chrono::milliseconds patience) {
   std::vector<Answer> answers;
   if (!socket_) return answers;
   Message question;
   question.question = 1;
+  question.number = ++asked_;
   question.token = token_;
   question.peer = own_;
   question.rank = own.rank;
   for (int other = 0; other < peers_; ++other) {
     if (other == own_) continue;
-    // Refused: nobody has a socket of this name. Anything else: it is there, and may answer.
-    bool there = false;
-    for (const DatagramAddress& address : addresses_(other))
-      there = send(address, question) || (errno != ECONNREFUSED && errno != ENOENT) || there;
-    answers.push_back({other, there ? Presence::silent : Presence::gone, {}});
+    answers.push_back({other, is_there(other, question) ? Presence::silent : Presence::gone, {}});
   }
   const auto open = [&] {
     return std::any_of(answers.begin(), answers.end(),
@@ -163,6 +171,10 @@ std::vector<RollCall::Answer> RollCall::ask(const State& own, std::chrono::milli
     pollfd source{socket_.get(), POLLIN, 0};
     poll(&source, 1, 50);
     receive(own, &answers);
+    // Once more: a queue that was full, as of somebody else's messages, has lost the question.
+    for (const Answer& answer : answers) {
+      if (answer.presence == Presence::silent) is_there(answer.peer, question);
+    }
   }
   return answers;
 }
@@ -173,7 +185,13 @@ RollCall roll_call_of_ranks(const LaunchEnvironment& launched) {
     own = FileDescriptor(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const AbstractAddress address = address_of_rank(launched.job, launched.local_rank);
     // A rank less to be asked; nothing depends on it.
-    if (own && bind(own.get(), address.get(), address.size()) != 0) own.reset();
+    if (own && bind(own.get(), address.get(), address.size()) != 0) {
+      log_warning(
+          "local rank " + std::to_string(launched.local_rank) +
+          " cannot be asked where it is: another process has the name of its socket; if a rank stops, an "
+          "error may name this one as well");
+      own.reset();
+    }
   }
   return {std::move(own), /*token=*/0, launched.local_rank, launched.local_size,
           [job = launched.job](int peer) -> std::vector<DatagramAddress> {

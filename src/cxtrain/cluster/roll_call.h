@@ -72,6 +72,7 @@ class RollCall {
   void receive(const State& own, std::vector<Answer>* answers);
   bool read_message(Message& message, DatagramAddress& from) const;
   bool send(const DatagramAddress& to, const Message& message) const;
+  bool is_there(int peer, const Message& question) const;
 
   FileDescriptor socket_;
   bool checks_user_ = false;  ///< local sockets, whose kernel says which user has sent a message
@@ -79,6 +80,9 @@ class RollCall {
   int own_, peers_;
   Addresses addresses_;
   int questions_ = 0;
+  std::uint64_t asked_ = 0;     ///< numbers this one's questions
+  std::int32_t asker_ = -1;     ///< of the last question that came
+  std::uint64_t question_ = 0;  ///< its number
   std::optional<int> reporter_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -26,6 +28,15 @@ std::vector<std::string> own_folders() {
   // The library knows where it is installed, also inside a user's own program.
   if (const std::string folder = library_folder(); !folder.empty()) folders.push_back(folder + "/cxtrain");
   return folders;
+}
+
+/// Whoever owns the program can have any code run by its users; so can root, and users themselves.
+bool comes_with_program(const std::string& path) {
+  struct stat file {
+  }, program{};
+  if (stat(path.c_str(), &file) != 0) return false;
+  const bool of_program = stat(program_path().c_str(), &program) == 0 && file.st_uid == program.st_uid;
+  return of_program || file.st_uid == 0 || file.st_uid == geteuid();
 }
 
 std::vector<std::string> default_folders() {
@@ -134,7 +145,13 @@ void PluginLoader::require(std::string_view kind, std::string_view name) {
     std::error_code unreachable;  // a name too long, a loop of links: it is not there
     if (!plain || !fs::exists(file, unreachable)) continue;
     const std::vector<std::string> own = own_folders();
-    load(file.string(), /*trusted=*/std::find(own.begin(), own.end(), folder) != own.end());
+    const bool is_own = std::find(own.begin(), own.end(), folder) != own.end();
+    if (is_own && !comes_with_program(file.string())) {
+      throw PluginError("plugin " + file.string() +
+                        " belongs to another user than the program and you; if you trust its code, name it "
+                        "with --plugin");
+    }
+    load(file.string(), /*trusted=*/is_own);
     registry_.require(kind, name);
     return;
   }

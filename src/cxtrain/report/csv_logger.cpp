@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 
+#include "cxtrain/base/log.h"
 #include "cxtrain/report/saved_rows.h"
 #include "cxtrain/state/state_dict.h"
 
@@ -56,16 +57,34 @@ std::string number(double value) {
 
 constexpr const char* kCsv = "/metrics.csv";
 
-/// What is in the file so far; nothing where there is none.
+/// A table is read as a whole when a run goes on.
+constexpr std::uint64_t kLargestTable = std::uint64_t{1} << 30;
+
+bool is_too_large(Filesystem& files, const std::string& path) {
+  return is_file_of_run(files, path) && files.status(path)->size > kLargestTable;
+}
+
+/// What is in the file so far; nothing where there is none, or more than can be read.
 std::istringstream rows_in(Filesystem& files, const std::string& path) {
-  return std::istringstream(is_file_of_run(files, path) ? read_whole_file(files, path) : std::string());
+  const bool readable = is_file_of_run(files, path) && !is_too_large(files, path);
+  return std::istringstream(readable ? read_whole_file(files, path) : std::string());
 }
 
 }  // namespace
 
 CsvLogger::CsvLogger(Filesystem& files, const std::string& directory)
     : files_(files), path_(directory + kCsv) {
+  make_way();
   open();
+}
+
+/// A run of months may have a table that cannot be read again: the table stays beside a new one.
+void CsvLogger::make_way() {
+  if (!is_too_large(files_, path_)) return;
+  const std::string other = path_ + ".large";
+  log_warning("'" + path_ + "' has more than 1 GiB: its rows stay in '" + other +
+              "', and a new table begins (metrics.jsonl has all rows)");
+  files_.rename(path_, other);
 }
 
 void CsvLogger::open() {
@@ -101,6 +120,7 @@ void CsvLogger::flush() {
 
 void CsvLogger::add_columns(std::span<const std::string> keys) {
   file_->flush();
+  make_way();
   std::vector<std::string> columns = columns_;
   columns.insert(columns.end(), keys.begin(), keys.end());
   std::sort(columns.begin(), columns.end());

@@ -32,6 +32,7 @@ class CsvLogger final : public MetricLogger {
   void on_load_checkpoint(const StateDict& state, const RunFolder& from) override;
 
  private:
+  void make_way();
   void open();
   void add_columns(std::span<const std::string> keys);
   std::int64_t begin_with(const std::string& source, const std::vector<std::string>& columns,

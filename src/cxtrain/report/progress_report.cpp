@@ -80,7 +80,7 @@ std::string to_json(const ProgressReport& report) {
 }
 
 std::optional<ProgressReport> parse_progress(std::string_view text) {
-  const auto json = parse_shallow_json<ProgressJson>(text, /*deepest=*/2);  // where the metrics lie
+  const auto json = parse_shallow_json<ProgressJson>(text);  // where the metrics lie
   if (!json.is_object()) return std::nullopt;
   ProgressReport report;
   try {

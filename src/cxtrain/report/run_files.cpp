@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -18,21 +17,29 @@ namespace {
 
 constexpr std::string_view kPrefix = "version_";
 
-/// N of "version_N"; nothing for another name.
+/// N of "version_N"; nothing for another name. As they are made, and not as others could write the same
+/// number (version_00), or one that leaves no room for the next.
 std::optional<std::int64_t> version_of(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
+  constexpr std::size_t kMostDigits = 18;
+  const std::size_t digits = name.size() - kPrefix.size();
+  if (digits > kMostDigits || (digits > 1 && name[kPrefix.size()] == '0')) return std::nullopt;
   std::int64_t version = 0;
   const char* end = name.data() + name.size();
   const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, version);
-  const bool is_one =
-      error == std::errc() && rest == end && version < std::numeric_limits<std::int64_t>::max();
+  const bool is_one = error == std::errc() && rest == end && version >= 0;
   return is_one ? std::optional(version) : std::nullopt;
 }
 
-/// One more than the highest version among `names`.
+/// One more than the highest version among `names`; higher ones than anybody comes to by counting are left
+/// out, so that there is always a next one that `version_of` takes.
 std::int64_t next_version(std::span<const std::string> names) {
+  constexpr std::int64_t kHighest = 1'000'000'000'000'000;
   std::int64_t next = 0;
-  for (const std::string& name : names) next = std::max(next, version_of(name).value_or(-1) + 1);
+  for (const std::string& name : names) {
+    const std::int64_t version = version_of(name).value_or(-1);
+    if (version < kHighest) next = std::max(next, version + 1);
+  }
   return next;
 }
 

@@ -47,7 +47,7 @@ Json holder_of(Filesystem& files, const std::string& folder) {
   constexpr std::uint64_t kMost = std::uint64_t{64} << 10;
   try {
     if (!files.status(lock_of(folder))) return Json::object();
-    auto holder = parse_shallow_json<Json>(read_whole_file(files, lock_of(folder), kMost), /*deepest=*/1);
+    auto holder = parse_shallow_json<Json>(read_whole_file(files, lock_of(folder), kMost));
     if (holder.is_object()) return holder;
   } catch (const FileError&) {
     // As if the file said nothing.

@@ -45,8 +45,7 @@ std::string text_of_file(Filesystem& files, const std::string& path, std::uint64
 }
 
 void read_end(Filesystem& files, RunStatus& status) {
-  const auto json =
-      parse_shallow_json<StatusJson>(text_of_file(files, status.run + "/run.json"), /*deepest=*/1);
+  const auto json = parse_shallow_json<StatusJson>(text_of_file(files, status.run + "/run.json"));
   if (!json.is_object()) return;
   const auto end = json.find("status"), code = json.find("exit_code");
   if (end == json.end() || !end->is_string()) return;

@@ -105,6 +105,14 @@ std::string best_of(const FoundCheckpoint& newest) {
 
 /// Where `path` is the folder of a run, its checkpoints, the newest first.
 Candidates look_into_run(Filesystem& files, const std::string& path, const Options& options) {
+  const std::string checkpoints = path + "/checkpoints";
+  // Older checkpoints are removed there later: not behind somebody else's link.
+  const auto status = files.own_status(checkpoints);
+  if (status && status->is_link && !belongs_to_this_user(files, checkpoints)) {
+    throw CheckpointError(
+        "'" + checkpoints +
+        "' is a link that belongs to another user; name the checkpoint itself with --ckpt_path");
+  }
   Candidates candidates{.of_a_run = true};
   for (const FoundCheckpoint& found : checkpoints_of_run(files, path, options, candidates.damaged))
     candidates.paths.push_back(found.path);
