@@ -35,8 +35,8 @@ struct Launcher {
 std::span<const Launcher> launchers();
 
 /// Starts the ranks as the plan's launcher does (`Launcher::start`). To be called where `needs_launch`
-/// (config/plan.h) says so, before this process has started MPI. With `subprocess` and `srun` it does not
-/// return, since the process becomes mpirun or srun. Ranks of `spawn` have `timeout_seconds` to start.
+/// (config/plan.h) says so, before this process has started MPI. With `srun` it does not
+/// return, since the process becomes srun. Ranks of `spawn` have `timeout_seconds` to start.
 int start_ranks(const Plan& plan, const Program& program, double timeout_seconds);
 
 /// Tells MPI's launchers about `ranks` processes on this node, by environment variables that replace those

@@ -29,7 +29,7 @@ struct StrategyTraits {
   };
   /// Who starts the ranks of a program that was started alone.
   enum class Launcher {
-    mpirun,  ///< the program becomes mpirun, where it needs more ranks than one
+    mpirun,  ///< the program starts mpirun, where it needs more ranks than one
     spawn,   ///< the program spawns them through MPI, and supervises them
   };
 
