@@ -112,6 +112,9 @@ int spawn_ranks(int ranks, const Program& program, double timeout_seconds) {
       std::chrono::milliseconds(static_cast<std::int64_t>(1000 * std::min(most, timeout_seconds)));
   Supervisor supervisor(ranks, deadlines);
   prepare_environment(ranks);
+  // All are on this machine, which may have no other interface; MPI leaves this one out by itself.
+  if (std::getenv("OMPI_MCA_btl_tcp_if_exclude") == nullptr)
+    setenv("OMPI_MCA_btl_tcp_if_include", "lo", /*overwrite=*/0);
   setenv(kSupervisorVariable, supervisor.address().c_str(), /*overwrite=*/1);
   const Spawner spawner(ranks, program);
   log_info("spawn: this process (" + std::to_string(getpid()) + ") watches over " + std::to_string(ranks) +

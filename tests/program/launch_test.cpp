@@ -4,6 +4,7 @@
 #include "support/catch.h"
 #include "support/run_files.h"
 #include "support/running_program.h"
+#include "support/skip.h"
 
 namespace cxtrain::test {
 namespace {
@@ -25,6 +26,18 @@ TEST_CASE("started alone, ddp and ddp_spawn start their ranks and train as under
   CHECK(json["world_size"] == 3);
   CHECK(json["strategy"] == (strategy == "--strategy ddp_spawn" ? "ddp_spawn" : "ddp"));
   CHECK(json["parameters_sha256"] == run_json(reference)["parameters_sha256"]);
+}
+
+TEST_CASE("ranks start on a machine without a network") {
+  if (run_command("unshare --net ip link set lo up").status != 0)
+    return skip("the system lets this user make no network namespace, or has no iproute2");
+  const std::string strategy = GENERATE("ddp", "ddp_spawn");
+  const TempDir dir;
+  const ProgramResult run =
+      run_command("unshare --net sh -c \"ip link set lo up && exec " + kProgram +
+                  " --accelerator cpu --devices 2 --max_steps 5 --strategy " + strategy + in(dir) + "\"");
+  CAPTURE(strategy, run.output);
+  CHECK(run.status == 0);
 }
 
 TEST_CASE("ddp_spawn under mpirun is ddp, and says so once") {

@@ -84,8 +84,8 @@ void add_variable(std::string_view text, Environment& to) {
   if (is_relevant(name)) to.emplace(name, text.substr(equals + 1));
 }
 
-/// Open MPI 5's mpirun, and its daemons, keep their own settings (PRTE_MCA_...) from the ranks that they start.
-/// The rank's parent is one of them.
+/// Open MPI 5's mpirun, and its daemons, keep their own settings (PRTE_MCA_...) from the ranks that they
+/// start. The rank's parent is one of them.
 void add_settings_of_launcher(Environment& to) {
   std::ifstream file("/proc/" + std::to_string(getppid()) + "/environ");
   for (std::string text; std::getline(file, text, '\0');) {

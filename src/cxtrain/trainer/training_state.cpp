@@ -31,7 +31,8 @@ std::vector<std::string> callback_keys(const Run& run) {
 void load_callbacks(const StateDict& state, Run& run) {
   const std::vector<std::string> keys = callback_keys(run);
   for (const auto& [key, section] : state.sections()) {
-    // Those that the program adds by itself, as its progress bar, come and go with --quiet or the number of ranks.
+    // Those that the program adds by itself, as its progress bar, come and go with --quiet or the number of
+    // ranks.
     const bool of_program = key.starts_with("cxtrain::");
     if (of_program || std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
     log_warning("the saved state has something for a callback " + key +
