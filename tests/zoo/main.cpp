@@ -1,6 +1,7 @@
 #include <cxtrain/cli/main.h>
 
 #include "extras.h"
+#include "ported.h"
 
 int main(int argc, char** argv) {
   return cxtrain::run_main(argc, argv, register_zoo, [](cxtrain::Trainer& trainer) {

@@ -17,6 +17,14 @@ fail() {
 has() { grep -qF -- "$2" "$1" || { cat "$1" >&2; fail "$1 lacks: $2"; }; }
 metric() { sed -nE "s/.*\"$2\": ([-0-9.e+]+).*/\1/p" "$1/cxtrain_logs/version_0/run.json"; }
 
+# docs/from_lightning.md shows pieces of ported.h, which is compiled below.
+python3 - "$here/../../docs/from_lightning.md" "$here/ported.h" <<'END' || fail "docs/from_lightning.md shows what ported.h does not have"
+import re, sys
+page, code = (open(path).read() for path in sys.argv[1:])
+blocks = re.findall(r"```cpp\n(.*?)```", page, re.S)
+sys.exit(len(blocks) < 4 or any(block not in code for block in blocks))
+END
+
 rm -rf "$work"
 mkdir -p "$work"
 cmake -S "$here" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" "$@" > "$work/configure.log" 2>&1

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/softmax.h>
+#include <cxtrain/callbacks/early_stopping.h>
+#include <cxtrain/cli/main.h>
+#include <cxtrain/trainer/module.h>
+#include <torch/nn/modules/linear.h>
+
+#include "blobs.h"
+
+/// What docs/from_lightning.md shows of C++: each of its blocks stands here as it is, and is compiled.
+
+class LitClassifier : public cxtrain::Module {
+ public:
+  explicit LitClassifier(std::int64_t hidden, double lr) : lr_(lr) {
+    l1_ = register_module("l1", torch::nn::Linear(3 * 8 * 8, hidden));
+    l2_ = register_module("l2", torch::nn::Linear(hidden, 2));
+  }
+
+  at::Tensor training_step(const cxtrain::Batch& batch, std::int64_t batch_idx) override {
+    const at::Tensor loss = at::cross_entropy_loss(forward(batch[0]), batch[1]);
+    log("train_loss", loss, {.prog_bar = true});
+    return loss;
+  }
+
+  void validation_step(const cxtrain::Batch& batch, std::int64_t batch_idx) override {
+    const at::Tensor logits = forward(batch[0]);
+    log("val_loss", at::cross_entropy_loss(logits, batch[1]), {.prog_bar = true});
+    log("val_acc", logits.argmax(1).eq(batch[1]).to(at::kFloat).mean());
+  }
+
+  at::Tensor predict_step(const cxtrain::Batch& batch, std::int64_t batch_idx) override {
+    return at::softmax(forward(batch[0]), 1);
+  }
+
+  cxtrain::OptimizerSetup configure_optimizers() override {
+    return {.optimizer = cxtrain::AdamW{.lr = lr_}, .schedule = cxtrain::CosineSchedule{.warmup = 100}};
+  }
+
+ private:
+  at::Tensor forward(const at::Tensor& x) { return l2_(at::relu(l1_(x.flatten(1)))); }
+
+  double lr_;
+  torch::nn::Linear l1_{nullptr}, l2_{nullptr};
+};
+
+class BlobsData : public cxtrain::DataModule {
+ public:
+  void setup(const cxtrain::DataOptions& options) override {
+    train_ = std::make_shared<Blobs>(160, /*augment=*/true);
+    val_ = std::make_shared<Blobs>(40, /*augment=*/false);
+  }
+  cxtrain::DataLoaderSpec train_dataloader() override { return {train_, 32, /*shuffle=*/true}; }
+  cxtrain::DataLoaderSpec val_dataloader() override { return {val_, 32}; }
+
+ private:
+  std::shared_ptr<const cxtrain::Dataset> train_, val_;
+};
+
+class PrintLoss : public cxtrain::Callback {
+  void on_validation_end(cxtrain::RunView& run) override {
+    if (run.rank() == 0) cxtrain::log_info("val_loss " + std::to_string(*run.metric("val_loss")));
+  }
+};
+
+inline int ported_main(int argc, char** argv) {
+  cxtrain::Options options;
+  options.trainer.max_epochs = 10;
+  options.trainer.devices = "4";
+  options.trainer.precision = "bf16-mixed";
+  options.trainer.gradient_clip_val = 1.0;
+  return cxtrain::run_trainer(argc, argv, options, [](cxtrain::Trainer& trainer) {
+    LitClassifier model(64, 1e-3);
+    BlobsData data;
+    trainer.add_callback<PrintLoss>();
+    trainer.fit(model, data);
+    trainer.validate(model, data, {.ckpt_path = "best"});
+  });
+}
