@@ -21,5 +21,8 @@ install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PA
 foreach(file digits.csv.gz bible-kjv.txt)  # what scripts/setup.sh fetched
   if(EXISTS "${PROJECT_SOURCE_DIR}/.deps/data/${file}")
     install(FILES "${PROJECT_SOURCE_DIR}/.deps/data/${file}" DESTINATION ${CMAKE_INSTALL_DATADIR}/cxtrain/data)
+    # And for a build folder that does not lie in the checkout.
+    file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/share/cxtrain/data")
+    file(CREATE_LINK "${PROJECT_SOURCE_DIR}/.deps/data/${file}" "${PROJECT_BINARY_DIR}/share/cxtrain/data/${file}" SYMBOLIC)
   endif()
 endforeach()
