@@ -40,8 +40,7 @@ ChildProcess::~ChildProcess() {
 
 std::optional<int> ChildProcess::status() {
   int status = 0;
-  if (!status_ && waitpid(process_, &status, WNOHANG) == process_)
-    status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  if (!status_ && waitpid(process_, &status, WNOHANG) == process_) status_ = shell_status(status);
   return status_;
 }
 

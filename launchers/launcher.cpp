@@ -67,6 +67,12 @@ int start_ranks(const Plan& plan, const Program& program, double timeout_seconds
   return row->start(plan, program, timeout_seconds);
 }
 
+std::vector<std::string> words_of(const Program& program) {
+  std::vector<std::string> words{program.path};
+  words.insert(words.end(), program.arguments.begin(), program.arguments.end());
+  return words;
+}
+
 Program this_program(int argc, const char* const* argv) {
   const std::string path = program_path();
   if (path.empty())

@@ -20,6 +20,9 @@ struct Program {
   std::vector<std::string> arguments;
 };
 
+/// The program's path and arguments, as a command line has them.
+std::vector<std::string> words_of(const Program& program);
+
 /// This process's own program, with these arguments (without the name).
 Program this_program(int argc, const char* const* argv);
 
@@ -35,8 +38,8 @@ struct Launcher {
 std::span<const Launcher> launchers();
 
 /// Starts the ranks as the plan's launcher does (`Launcher::start`). To be called where `needs_launch`
-/// (config/plan.h) says so, before this process has started MPI. With `srun` it does not
-/// return, since the process becomes srun. Ranks of `spawn` have `timeout_seconds` to start.
+/// (config/plan.h) says so, before this process has started MPI. With `srun` the function does not return:
+/// the process becomes srun. Ranks of `spawn` have `timeout_seconds` to start.
 int start_ranks(const Plan& plan, const Program& program, double timeout_seconds);
 
 /// Tells MPI's launchers about `ranks` processes on this node, by environment variables that replace those

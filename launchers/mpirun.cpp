@@ -92,8 +92,8 @@ class MpirunOfThisProcess {
 std::vector<std::string> mpirun_command(int ranks, int per_node, const Program& program) {
   std::vector<std::string> command{"mpirun", "-np", std::to_string(ranks)};
   if (per_node > 0) command.insert(command.end(), {"--map-by", "ppr:" + std::to_string(per_node) + ":node"});
-  command.push_back(program.path);
-  command.insert(command.end(), program.arguments.begin(), program.arguments.end());
+  const std::vector<std::string> words = words_of(program);
+  command.insert(command.end(), words.begin(), words.end());
   return command;
 }
 

@@ -11,20 +11,13 @@
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
-namespace {
-
-/// Nobody else's process may pose as a rank. A process of another PID namespace has the number 0 here, by
-/// which a signal would go to this process's own group.
-std::optional<ucred> peer_of(int connection) {
+std::optional<pid_t> own_process_at(int connection) {
   ucred peer{};
   socklen_t size = sizeof peer;
-  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid() ||
-      peer.pid <= 0)
-    return {};
-  return peer;
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid())
+    return std::nullopt;
+  return peer.pid;
 }
-
-}  // namespace
 
 RankConnections::RankConnections(int most)
     : address_("cxtrain-" + std::to_string(getpid()) + "-" + std::to_string(std::random_device{}())),
@@ -54,11 +47,12 @@ std::vector<RankConnections::Event> RankConnections::look(std::span<const pollfd
 bool RankConnections::accept_rank() {
   FileDescriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!connection) return false;
-  const std::optional<ucred> peer = peer_of(connection.get());
-  if (!peer) return false;
+  const std::optional<pid_t> process = own_process_at(connection.get());
+  // A process of another PID namespace has the number 0 here; a signal to 0 would go to this process's group.
+  if (!process || *process <= 0) return false;
   Rank& rank = ranks_.emplace_back();
   rank.connection = std::move(connection);
-  rank.pid = peer->pid;
+  rank.pid = *process;
   return true;
 }
 

@@ -12,6 +12,10 @@
 
 namespace cxtrain {
 
+/// The process at the other end of a local connection, if it belongs to this user; nobody else's process may
+/// pose as a rank, or as the one that has started it. 0: it is in another PID namespace.
+std::optional<pid_t> own_process_at(int connection);
+
 /// Ranks on this node that hold a connection to a local socket of this process, over which each says which
 /// rank it is and, at its end, its exit status. The kernel closes the connection of one that dies, so that no
 /// death goes unnoticed.

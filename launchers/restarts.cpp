@@ -23,12 +23,6 @@ namespace {
 
 using Monotonic = std::chrono::steady_clock;
 
-std::vector<std::string> words_of(const Program& program) {
-  std::vector<std::string> words{program.path};
-  words.insert(words.end(), program.arguments.begin(), program.arguments.end());
-  return words;
-}
-
 /// One job, from its start to the end of its last process.
 class Attempt {
  public:

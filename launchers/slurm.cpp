@@ -57,8 +57,8 @@ std::vector<std::string> srun_command(const Plan& plan, const SlurmAllocation& j
   } else if (job.cpus_per_node > 0) {
     command.emplace_back("--overcommit");
   }
-  command.push_back(program.path);
-  command.insert(command.end(), program.arguments.begin(), program.arguments.end());
+  const std::vector<std::string> words = words_of(program);
+  command.insert(command.end(), words.begin(), words.end());
   return command;
 }
 

@@ -35,12 +35,8 @@ FileDescriptor connect_to_own(const AbstractAddress& address) {
   constexpr int kTries = 20;
   for (int i = 0; i < kTries; ++i) {
     FileDescriptor connection = open_socket("cannot reach the process that started this rank");
-    if (connect(connection.get(), address.get(), address.size()) == 0) {
-      ucred peer{};
-      socklen_t size = sizeof peer;
-      const bool known = getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
-      return known && peer.uid == geteuid() ? std::move(connection) : FileDescriptor();
-    }
+    if (connect(connection.get(), address.get(), address.size()) == 0)
+      return own_process_at(connection.get()) ? std::move(connection) : FileDescriptor();
     if (errno != EAGAIN) return FileDescriptor();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // its queue is full
   }

@@ -68,9 +68,10 @@ class Supervisor {
 /// A rank's end of its connections.
 class SupervisorLink {
  public:
-  /// Connects to those that the environment names: who has spawned this rank, who has started its mpirun, and
-  /// who starts the job again when it fails, if that is on this node. Without any, all calls do nothing.
-  /// Throws CommunicationError when the one that has spawned it cannot be reached.
+  /// Connects to the processes that the environment names: the one that has spawned this rank, the one that
+  /// has started this rank's mpirun, and the restarter, as far as they are on this node. If the environment
+  /// names none, all calls do nothing. Throws CommunicationError when the one that has spawned it cannot be
+  /// reached.
   explicit SupervisorLink(int rank);
 
   /// The last words of this rank.

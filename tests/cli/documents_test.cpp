@@ -1,12 +1,12 @@
 #include <cctype>
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <set>
 #include <sstream>
 
 #include "cxtrain/cli/option_table.h"
 #include "support/catch.h"
+#include "support/temp_dir.h"
 
 /// What README.md and docs/ name is there: files, headings, options.
 namespace cxtrain::test {
@@ -18,18 +18,11 @@ const fs::path kRoot = CXTRAIN_SOURCE_DIR;
 
 std::vector<fs::path> documents() {
   std::vector<fs::path> found{kRoot / "README.md", kRoot / "SECURITY.md", kRoot / "CONTRIBUTING.md",
-                              kRoot / "benchmarks/RESULTS.md"};
+                              kRoot / "CHANGELOG.md", kRoot / "benchmarks/RESULTS.md"};
   for (const auto& entry : fs::directory_iterator(kRoot / "docs")) {
     if (entry.path().extension() == ".md") found.push_back(entry.path());
   }
   return found;
-}
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 std::vector<std::string> matches(const std::string& text, const std::regex& pattern) {
@@ -52,7 +45,7 @@ std::string anchor_of(const std::string& heading) {
 }
 
 bool has_heading(const fs::path& document, const std::string& anchor) {
-  std::istringstream lines(text_of(document));
+  std::istringstream lines(slurp(document));
   for (std::string line; std::getline(lines, line);) {
     const std::size_t text = line.find_first_not_of('#');
     if (text == 0 || text == std::string::npos || line[text] != ' ') continue;
@@ -91,7 +84,7 @@ TEST_CASE("links of the documents lead to files and headings that are there", "[
   const std::regex link(R"(\]\(([^)\s]+)\))");
   std::size_t links = 0;
   for (const fs::path& document : documents()) {
-    for (const std::string& target : matches(text_of(document), link)) {
+    for (const std::string& target : matches(slurp(document), link)) {
       if (target.starts_with("http")) continue;
       CAPTURE(document.filename().string(), target);
       const std::size_t hash = target.find('#');
@@ -109,7 +102,7 @@ TEST_CASE("options that the documents name are there", "[documents]") {
   const std::regex option(R"((?:^|[\s`(|])--([a-zA-Z][a-zA-Z0-9_.-]*[a-zA-Z0-9]))");
   std::size_t options = 0;
   for (const fs::path& document : documents()) {
-    for (const std::string& name : matches(text_of(document), option)) {
+    for (const std::string& name : matches(slurp(document), option)) {
       CAPTURE(document.filename().string(), name);
       CHECK(is_known(name));
       ++options;

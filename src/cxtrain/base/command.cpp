@@ -65,6 +65,10 @@ std::vector<char*> argument_vector(std::span<const std::string> words) {
   return pointers;
 }
 
+int shell_status(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
 CommandEnd run_command(std::span<const std::string> words, double seconds) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) cannot_start(words[0], errno);
@@ -84,7 +88,7 @@ CommandEnd run_command(std::span<const std::string> words, double seconds) {
   int status = 0;
   while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
-  end.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  end.status = shell_status(status);
   return end;
 }
 

@@ -150,10 +150,13 @@ void write_atomically(Filesystem& files, const std::string& path, std::string_vi
 /// machine may lose the old and the new content: for files that nobody needs after a crash.
 void write_at_once(Filesystem& files, const std::string& path, std::string_view content);
 
+/// More bytes than any file has that is read as a whole.
+inline constexpr std::uint64_t kLargestWholeFile = std::uint64_t{1} << 30;
+
 /// The whole of a file. Throws (EFBIG) where the file has more than `most` bytes: what lies in a folder is
-/// not trusted, and a sparse file takes no room on the disk. 1 GiB is more than any file has that is read so.
+/// not trusted, and a sparse file takes no room on the disk.
 std::string read_whole_file(Filesystem& files, const std::string& path,
-                            std::uint64_t most = std::uint64_t{1} << 30);
+                            std::uint64_t most = kLargestWholeFile);
 
 /// Creates a folder and those that it lies in, as far as they are missing, so that a crash leaves them there.
 void make_directories(Filesystem& files, const std::string& path);

@@ -5,12 +5,12 @@
 
 namespace cxtrain {
 
-/// How deep JSON may be nested that somebody else may have written: more would take the stack of whoever
-/// copies the value.
+/// The deepest nesting of JSON from a file that another program may have written. Code that copies a JSON
+/// value recurses, and deeper nesting would exhaust the stack.
 inline constexpr int kDeepestJson = 100;
 
-/// Whether the brackets of a JSON text are nested deeper than `kDeepestJson`. One pass; what is no JSON has
-/// some answer.
+/// Whether the brackets of a text are nested deeper than `kDeepestJson`, in one pass over the text. For a
+/// text that is not JSON the result has no meaning.
 inline bool is_nested_too_deeply(std::string_view text) {
   int depth = 0;
   bool in_string = false;
@@ -32,9 +32,9 @@ inline bool is_nested_too_deeply(std::string_view text) {
   return false;
 }
 
-/// JSON of a file that somebody else may have written. What is no JSON, or nested too deeply, gives a
-/// discarded value, which is no object. (A parser with a callback takes quadratic time for an array of many
-/// objects.)
+/// Parses a file's text that another program may have written. A text that is not JSON, or is nested deeper
+/// than `kDeepestJson`, gives a discarded value, which is not an object. nlohmann's parser takes linear time
+/// here; with a callback the parser takes quadratic time for an array of many objects.
 template <class Json>
 Json parse_shallow_json(std::string_view text) {
   if (is_nested_too_deeply(text)) return Json(Json::value_t::discarded);

@@ -41,6 +41,16 @@ bool is_there(RunView& run, const std::string& path) {
   }
 }
 
+/// Whether somebody else holds the name under which this checkpoint is written. What cannot be looked at is
+/// not: the save itself finds the fault, warns, and training goes on.
+bool is_held_by_another(RunView& run, const std::string& path) {
+  try {
+    return has_part_of_another_user(run.files(), path);
+  } catch (const FileError&) {
+    return false;
+  }
+}
+
 [[noreturn]] void refuse_option(const char* name, const std::string& why, const std::string& hint = "") {
   throw ConfigError(std::string("checkpoint.") + name, why, hint);
 }
@@ -274,7 +284,7 @@ std::string ModelCheckpoint::choose_path(RunView& run, std::int64_t epoch, const
     const std::set<std::string> own = paths_of(kept_);
     const auto taken = [&] {
       return stays.best.contains(path) || (!own.contains(path) && is_there(run, path)) ||
-             has_part_of_another_user(run.files(), path) || !run.reserve_path(path);
+             is_held_by_another(run, path) || !run.reserve_path(path);
     };
     constexpr int kMost = 10000;  // or a folder that cannot be looked at would be looked at for ever
     for (int version = 1; version < kMost && taken(); ++version)

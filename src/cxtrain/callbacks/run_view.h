@@ -31,7 +31,7 @@ struct SaveRequest {
   std::function<void(bool saved)> then = {};
 };
 
-/// Of one parameter group.
+/// The learning rate of one parameter group.
 struct LearningRate {
   std::string optimizer;  ///< "Adam", or "Adam/pg1" where there are several groups
   double value = 0;
@@ -123,9 +123,9 @@ class RunView {
   /// Every rank's text, in rank order. Every rank calls it at the same point.
   virtual std::vector<std::string> of_all_ranks(const std::string& text) = 0;
   /// The name of each parameter of the model and a checksum of its values as this rank has them, in the order
-  /// of the names: equal on all ranks between two steps. Empty where the strategy
-  /// keeps no whole model on a rank (`Strategy::ranks_keep_whole_models`). Reads the whole model, from GPUs
-  /// by way of the host. Every rank calls it at the same point.
+  /// of the names: equal on all ranks between two steps. Empty if a rank keeps no whole model
+  /// (`Strategy::ranks_keep_whole_models`). Reads the whole model, from GPUs by way of the host. Every rank
+  /// calls it at the same point.
   virtual std::vector<std::pair<std::string, std::string>> parameter_checksums() = 0;
   /// Where the run reads and writes.
   virtual Filesystem& files() = 0;

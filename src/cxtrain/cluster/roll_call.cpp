@@ -166,12 +166,17 @@ std::vector<RollCall::Answer> RollCall::ask(const State& own, std::chrono::milli
     return std::any_of(answers.begin(), answers.end(),
                        [](const Answer& answer) { return answer.presence == Presence::silent; });
   };
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (open() && std::chrono::steady_clock::now() < end) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kAgain{50};
+  const Clock::time_point end = Clock::now() + patience;
+  Clock::time_point again = Clock::now() + kAgain;
+  while (open() && Clock::now() < end) {
     pollfd source{socket_.get(), POLLIN, 0};
-    poll(&source, 1, 50);
+    poll(&source, 1, static_cast<int>(kAgain.count()));
     receive(own, &answers);
+    if (Clock::now() < again) continue;
     // Once more: a queue that was full, as of somebody else's messages, has lost the question.
+    again = Clock::now() + kAgain;
     for (const Answer& answer : answers) {
       if (answer.presence == Presence::silent) is_there(answer.peer, question);
     }

@@ -25,8 +25,8 @@ class Dataset {
   virtual std::int64_t size() const = 0;
 
   /// Gathers the samples at `indices` (each in [0, size())) into `batch.tensors`, which is reused from an
-  /// earlier call: CPU tensors, dimension 0 = indices.size(). `batch.size` is set already. Samples that are
-  /// the same in every epoch need no `context`.
+  /// earlier call: CPU tensors, dimension 0 = indices.size(). `batch.size` is set already. A dataset whose
+  /// samples do not change from epoch to epoch ignores `context`.
   virtual void collate(std::span<const std::int64_t> indices, const SampleContext& context,
                        Batch& batch) const = 0;
 

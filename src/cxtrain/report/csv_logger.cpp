@@ -57,11 +57,9 @@ std::string number(double value) {
 
 constexpr const char* kCsv = "/metrics.csv";
 
-/// A table is read as a whole when a run goes on.
-constexpr std::uint64_t kLargestTable = std::uint64_t{1} << 30;
-
+/// When a run goes on, its table is read as a whole.
 bool is_too_large(Filesystem& files, const std::string& path) {
-  return is_file_of_run(files, path) && files.status(path)->size > kLargestTable;
+  return is_file_of_run(files, path) && files.status(path)->size > kLargestWholeFile;
 }
 
 /// What is in the file so far; nothing where there is none, or more than can be read.

@@ -79,7 +79,7 @@ void Session::open() {
     }
     if (stage_ == Stage::fit || stage_ == Stage::tune) require_real_parameters(module_);
     strategy_->place(module_, context_);
-    layers_ = layer_rows(module_);
+    if (inputs_.options.trainer.enable_model_summary) layers_ = layer_rows(module_);
   });
   strategy_->connect();
   generators_.emplace(context_.devices);
