@@ -89,7 +89,7 @@ TEST_CASE("a job that is preempted six times, each way twice, ends with the bits
   }
   hurry(dir);
   const std::string state = SlurmCluster::wait(job);
-  CAPTURE(output_of(dir, job));
+  CAPTURE(SlurmCluster::about(job), output_of(dir, job));
   REQUIRE(state == "COMPLETED");
   CHECK(SlurmCluster::restarts(job) >= 6);
   CHECK(outcome_of(dir, job) == expected);
@@ -112,7 +112,7 @@ TEST_CASE(
   hurry(dir);
   SlurmCluster::bring_back("n2");
   const std::string state = SlurmCluster::wait(job);
-  CAPTURE(output_of(dir, job));
+  CAPTURE(SlurmCluster::about(job), output_of(dir, job));
   REQUIRE(state == "COMPLETED");
   CHECK(SlurmCluster::restarts(job) >=
         1);  // Slurm has it requeued, and where the ranks could save the script, too
@@ -133,7 +133,7 @@ TEST_CASE("a job whose time is over saves before, is requeued, and ends with the
       becomes_true([&] { return output_of(dir, job).find("stopped by SIGUSR1") != std::string::npos; }, 120);
   hurry(dir);
   const std::string state = SlurmCluster::wait(job);
-  CAPTURE(output_of(dir, job));
+  CAPTURE(SlurmCluster::about(job), output_of(dir, job));
   CHECK(stopped);
   REQUIRE(state == "COMPLETED");
   CHECK(SlurmCluster::restarts(job) >= 1);  // the next minute may be over, too

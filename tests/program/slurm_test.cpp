@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/catch.h"
+#include "support/nodes.h"
 #include "support/run_files.h"
 #include "support/skip.h"
 
@@ -15,6 +16,27 @@ namespace cxtrain::test {
 namespace {
 
 const std::string kJobTraining = " --accelerator cpu --data.batch_size 8 --seed 3 ";
+
+TEST_CASE(
+    "the files of a cluster that was killed are in nobody's way, and their process numbers are not believed",
+    "[slurm]") {
+  const RunningProgram stranger("sleep 600");
+  const std::string number = std::to_string(stranger.process());
+  // The tests of Slurm and of nodes have one resource lock in ctest: no cluster can be up now.
+  run_command(
+      "mkdir -p /run/cxtrain-slurm /run/cxtrain-nodes && echo " + number +
+      " | tee /run/cxtrain-slurm/slurmctld.pid /run/cxtrain-slurm/munged.pid > /run/cxtrain-nodes/n1.pid");
+  {
+    const SlurmCluster cluster;
+    if (!cluster.why_not().empty()) return skip(cluster.why_not());
+    CHECK(SlurmCluster::run("/", "sinfo --noheader --format %D").output == "2\n2\n");
+    // One that lives stays.
+    CHECK_THROWS_WITH(SlurmCluster(), contains("there is one already"));
+    CHECK_THROWS_WITH(Nodes(1), contains("slurm/testcluster has them"));
+    CHECK(SlurmCluster::run("/", "sinfo --noheader --format %D").output == "2\n2\n");
+  }
+  CHECK_FALSE(stranger.has_ended());
+}
 
 TEST_CASE("a batch job on two nodes trains as four ranks of one node do", "[slurm]") {
   const SlurmCluster cluster;

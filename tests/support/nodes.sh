@@ -26,6 +26,14 @@ die() {
 # holder NODE: the process that keeps its namespaces.
 holder() { cat "$state/$1.pid" 2> /dev/null || die "there is no node '$1'"; }
 
+# is_up NODE: its holder lives. The number in the file may belong to another process by now.
+is_up() {
+  local pid
+  pid=$(cat "$state/$1.pid")
+  [ "$(tr '\0' ' ' 2> /dev/null < "/proc/$pid/cmdline")" = "sleep infinity " ] &&
+    [ "$(readlink "/proc/$pid/ns/net")" != "$(readlink /proc/self/ns/net)" ]
+}
+
 enter() {
   local pid
   pid=$(holder "$1")
@@ -79,7 +87,9 @@ up() {
   [ "$(id -u)" = 0 ] || skip "needs root"
   command -v ip tc nsenter unshare > /dev/null || skip "needs iproute2 and util-linux"
   unshare --net --uts --ipc --mount mount -t tmpfs tmpfs /dev/shm 2> /dev/null || skip "the system allows no namespaces"
-  [ ! -e /run/cxtrain-slurm ] || [ -n "${CXTRAIN_NODES_OF_SLURM:-}" ] || die "slurm/testcluster has them"
+  if [ -z "${CXTRAIN_NODES_OF_SLURM:-}" ] && pgrep -f "slurmctld .*/run/cxtrain-slurm/" > /dev/null; then
+    die "slurm/testcluster has them"
+  fi
   down
   ip link add "$bridge" type bridge 2> /dev/null || skip "the system has no bridges"
   ip link add cxt-probe type veth peer name cxt-probe2 2> /dev/null || skip "the system has no virtual links"
@@ -110,7 +120,7 @@ down() {
     [ -e "$file" ] || continue
     local node
     node=$(basename "$file" .pid)
-    [ -e "/proc/$(cat "$file")/ns/net" ] && kill_node "$node"
+    ! is_up "$node" || kill_node "$node"
     ip link del "cxt-v${node#n}" 2> /dev/null || true
   done
   ip link del "$bridge" 2> /dev/null || true

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <ctime>
+#include <iomanip>
 #include <regex>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -60,13 +63,15 @@ class SlurmCluster : public SetUpByScript {
         seconds);
     return last;
   }
-  /// The job's state. Slurm has a requeued job wait for two minutes, and this one waits no longer than it has
-  /// to: its steps get their old numbers again, and what is left of the old ones has to be gone, words about
-  /// them that Slurm has still to send among it.
+  /// Returns the job's state. Slurm starts a requeued job after two minutes. This function shortens the wait
+  /// to two seconds after everything of the job's last start is gone: its processes, and Slurm's messages
+  /// about its steps, since the new steps get the same numbers. A job that Slurm starts within the second of
+  /// its requeue fails with "Job credential revoked", since slurmd compares whole seconds.
   static std::string hurry(const std::string& job) {
     const std::string now = state(job);
-    if (now == "PENDING" && field(job, "Reason") == "BeginTime" && is_settled(job))
-      run("/", "scontrol update JobId=" + job + " StartTime=now", 20);
+    if (now == "PENDING" && field(job, "Reason") == "BeginTime" && field(job, "StartTime") > clock_in(3) &&
+        is_settled(job))
+      run("/", "scontrol update JobId=" + job + " StartTime=now+2", 20);
     return now;
   }
   /// A node's slurmd dies, and after ten seconds Slurm takes the node for lost; another one takes it up.
@@ -85,6 +90,15 @@ class SlurmCluster : public SetUpByScript {
     // A message that is being sent has left the queue.
     return std::regex_search(run("/", "sdiag", 20).output,
                              std::regex("\nAgent queue size: +0\nAgent count: +0\nAgent thread count: +0\n"));
+  }
+  /// The local time in N seconds as Slurm writes it; two such texts compare like their times.
+  static std::string clock_in(int seconds) {
+    const std::time_t then = std::time(nullptr) + seconds;
+    std::tm local{};
+    localtime_r(&then, &local);
+    std::ostringstream text;
+    text << std::put_time(&local, "%Y-%m-%dT%H:%M:%S");
+    return text.str();
   }
   static std::string field(const std::string& job, const std::string& name) {
     const std::string shown = run("/", "scontrol --oneliner show job " + job, 20).output;
