@@ -74,8 +74,9 @@ void Supervisor::look_at_clock() {
     log_error(std::to_string(missing) + " of " + std::to_string(ranks_) + " spawned ranks on " + hostname() +
               " have not started within " +
               std::to_string(std::chrono::duration_cast<std::chrono::seconds>(deadlines_.start).count()) +
-              " s (" + ranks_not_connected() + "); what they print says why, or `mpirun -np " +
-              std::to_string(ranks_) + "` of the same program");
+              " s (" + ranks_not_connected() +
+              "); read the output of the ranks above, or start the program with `mpirun -np " +
+              std::to_string(ranks_) + "` to get it");
     fail(static_cast<int>(ExitCode::failure));
     kill_at_ = late_at_ = now;
   }
@@ -137,13 +138,14 @@ void Supervisor::on_end(const RankConnections::Rank& rank) {
     const std::string who = "rank " + std::to_string(rank.number) + " on " + hostname() + " (process " +
                             std::to_string(rank.pid) + ")";
     const std::string missing = ranks_not_connected();
-    log_error(missing.empty()
-                  ? who +
-                        " died without a word: it crashed, or was killed from outside (out of memory?); the "
-                        "others are ended"
-                  : missing + " has not started, and " + who +
-                        " has ended without a word: one of them crashed, or was killed from outside (out of "
-                        "memory?)");
+    log_error(
+        missing.empty()
+            ? who +
+                  " exited without a status: a crash, or a SIGKILL, often because the node was out of "
+                  "memory (dmesg, sacct -o State,MaxRSS); the other ranks are stopped"
+            : missing + " has not started, and " + who +
+                  " exited without a status: one of them crashed, or got a SIGKILL, often because the node "
+                  "was out of memory (dmesg)");
   }
   fail(static_cast<int>(ExitCode::failure));
 }

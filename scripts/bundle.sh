@@ -109,12 +109,27 @@ cp "$help"/help-*.txt "$bundle/openmpi/${help#"$prefix"/}/"
 foreign='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libutil|libresolv|libstdc\+\+|libgcc_s|libgomp)[.-]'
 foreign+='|^lib(torch|c10|caffe2|cuda|cudart|cudnn|cublas|cublasLt|cufft|cufile|cupti|curand|cusolver|cusparse|cusparseLt'
 foreign+='|nccl|nvJitLink|nvrtc|nvshmem|nvToolsExt|nvidia|shm|gfortran|mkl)[._-]'
+licensed=("$(readlink -f "$(command -v mpirun)")" /usr/bin/bible)
 mapfile -t elves < <(find "$bundle" -type f \( -name '*.so' -o -path '*/bin/*' \))
 while read -r library path; do
   [[ $library =~ $foreign ]] && continue
   [[ $path == /* ]] || die "$library, which the bundle needs, is not on this machine"
   [[ -f $bundle/lib/$library ]] || cp -L "$path" "$bundle/lib/$library"
+  licensed+=("$path")
 done < <(ldd "${elves[@]}" | awk '$2 == "=>" { print $1, ($3 == "not" ? "missing" : $3) }' | sort -u)
+
+# The licences of what comes from Debian's packages.
+mkdir "$bundle/share/licences"
+cp "$root/THIRD_PARTY.md" "$bundle/share/licences/"
+for file in "${licensed[@]}"; do
+  # A package may name its file below /lib, where the system has it below /usr/lib.
+  package=$(dpkg-query --search "*/${file##*/}" 2> /dev/null | grep -v ^diversion | sed -n '1s/[:,].*//p')
+  if [[ -f /usr/share/doc/$package/copyright ]]; then
+    cp -L "/usr/share/doc/$package/copyright" "$bundle/share/licences/$package"
+  elif [[ $file != "$build"/* ]]; then
+    echo "bundle: no package has $file: add its licence to $name/share/licences yourself" >&2
+  fi
+done
 
 # Paths of this machine out, paths within the bundle in. DT_RPATH, so that it also holds for libraries of libraries.
 while IFS= read -r file; do

@@ -2,6 +2,7 @@
 # Checks the sources, and fails where any check finds something:
 #   - clang-format and shellcheck
 #   - a build of all that machines without CUDA build, file by file (no unity) and with warnings as errors; nothing of it runs
+#   - the reference of the public headers (scripts/api.sh), with Doxygen's warnings as errors
 #   - clang-tidy on the files that changed since a commit
 #
 #   scripts/lint.sh [--since COMMIT]   (default: the commit before)
@@ -14,7 +15,7 @@ case ${1:-} in
     since=${2:?--since needs a commit}
     ;;
   *)
-    sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
     exit 2
     ;;
 esac
@@ -35,6 +36,9 @@ fi
 
 say "shellcheck"
 git grep -lzE '^#!.*\b(ba)?sh\b|^# shellcheck shell' | xargs -0 shellcheck -x
+
+say "reference of the public headers"
+scripts/api.sh > /dev/null
 
 configure
 build_targets all

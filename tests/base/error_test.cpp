@@ -28,8 +28,12 @@ TEST_CASE("a long text keeps its beginning and its end", "[base]") {
 TEST_CASE("twenty problems are told, and how many more there are", "[base]") {
   std::vector<Problem> problems(500'000, {"--a", "there is no such option", "did you mean --b?"});
   const std::string text = ConfigError(problems).what();
-  CHECK(std::count(text.begin(), text.end(), '\n') == 20);
-  CHECK(text.ends_with("\nand 499980 more"));
+  CHECK(text.starts_with("500000 problems\n  --a: there is no such option (did you mean --b?)\n"));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 21);
+  CHECK(text.ends_with("\n  and 499980 more"));
+  CHECK(std::string(ConfigError("trainer.max_epochs", "is wrong").what()) == "--max_epochs: is wrong");
+  CHECK(to_line({"CUDA_VISIBLE_DEVICES", "is wrong", "unset it"}) ==
+        "CUDA_VISIBLE_DEVICES: is wrong (unset it)");
   problems.resize(20);
   CHECK(first_of(problems).size() == 20);
   CHECK(first_of({}).empty());

@@ -279,26 +279,29 @@ TEST_CASE("a metric that nobody logs ends the training, which says what there is
                     test::contains("nothing of this name has been logged; logged: score, train_loss"));
 }
 
-/// Has the disk fail from one save on, counted from 1, and heal at another.
+using Call = test::FaultyFilesystem::Call;
+
+/// Has the disk fail every call of a kind from one save on, counted from 1, and heal at another.
 class DiskTrouble : public Callback {
  public:
-  DiskTrouble(test::FaultyFilesystem& files, int fails_at, int heals_at)
-      : files_(files), fails_at_(fails_at), heals_at_(heals_at) {}
+  DiskTrouble(test::FaultyFilesystem& files, Call kind, int fails_at, int heals_at)
+      : files_(files), kind_(kind), fails_at_(fails_at), heals_at_(heals_at) {}
   /// When the one before it is on the disk, and this one not begun.
   void on_save_checkpoint(StateDict&) override {
-    using Call = test::FaultyFilesystem::Call;
     if (++saves_ == fails_at_)
-      files_.fail(
-          {.call = files_.calls(Call::create), .error = ENOSPC, .kind = Call::create, .lasting = true});
+      files_.fail({.call = files_.calls(kind_), .error = ENOSPC, .kind = kind_, .lasting = true});
     if (saves_ == heals_at_) files_.heal();
   }
 
  private:
   test::FaultyFilesystem& files_;
+  Call kind_;
   int fails_at_, heals_at_, saves_ = 0;
 };
 
-TEST_CASE("a full disk costs a checkpoint, and neither the run nor the checkpoint before", "[checkpoint]") {
+TEST_CASE("a disk that fails costs a checkpoint, and neither the run nor the checkpoint before",
+          "[checkpoint]") {
+  const Call kind = GENERATE(Call::create, Call::status);
   CheckpointSetting setting;
   setting.options.trainer.logger = false;
   setting.options.checkpoint.args = {{"dirpath", "/out"}};
@@ -307,7 +310,7 @@ TEST_CASE("a full disk costs a checkpoint, and neither the run nor the checkpoin
     Scored model;
     Trainer trainer(setting.world, setting.options);
     trainer.set_filesystem(files);
-    trainer.add_callback(std::make_unique<DiskTrouble>(files, 3, heals ? 5 : 1000));
+    trainer.add_callback(std::make_unique<DiskTrouble>(files, kind, 3, heals ? 5 : 1000));
     const RunSummary summary = trainer.fit(model, setting.data);
     CHECK(summary.status == "done");
     CHECK(summary.global_step == 20);

@@ -106,7 +106,7 @@ TEST_CASE("checkpoint's command line is checked") {
       CHECK_THAT(error.what(), contains(why));
     }
   };
-  refused({}, "checkpoint: lacks its action (known are inspect, ");
+  refused({}, "checkpoint: the action is missing (known are inspect, ");
   refused({"inspekt", "/a"}, "there is no action 'inspekt' (did you mean inspect?)");
   refused({"inspect"}, "checkpoint inspect: takes 1 path, found 0 (usage: checkpoint inspect PATH [--json])");
   refused({"inspect", "/a", "/b"}, "takes 1 path, found 2");

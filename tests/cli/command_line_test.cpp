@@ -227,17 +227,13 @@ TEST_CASE("another component does not inherit the arguments of the former one", 
 TEST_CASE("help, version and print_config", "[cli]") {
   CHECK(parse({"--print_config"}).print_config);
   CHECK(parse({"--version", "--nonsense"}).version);
-  const ParsedCommandLine parsed = parse({"plan", "-h"});
-  CHECK(parsed.help);
-  std::istringstream lines(parsed.help_text);
-  for (std::string line; std::getline(lines, line);) {
-    INFO(line);
-    CHECK(line.size() <= 100);
-  }
-  CHECK_THAT(parsed.help_text,
-             cxtrain::test::contains("--max_epochs N") && cxtrain::test::contains("Devices and strategy") &&
-                 cxtrain::test::contains("--ranks_per_node N") && cxtrain::test::contains("[digits]"));
-  CHECK_THAT(parse({"--help"}).help_text, !cxtrain::test::contains("--ranks_per_node"));
+  CHECK(parse({"plan", "-h"}).help == HelpAsked::brief);
+  CHECK(parse({"plan", "-h", "--help", "--nonsense"}).help == HelpAsked::full);
+  CHECK(parse({"help", "max_epochs"}).phrase == "max_epochs");
+  CHECK(parse({"help", "--max_epochs"}).phrase == "--max_epochs");
+  CHECK(parse({"help", "fit"}).phrase == "fit");
+  CHECK(problem_of({"help", "a", "b"}) ==
+        "b: this word belongs to no option (values follow their option: --key value)");
 }
 
 TEST_CASE("plan's and info's own options", "[cli]") {
@@ -260,16 +256,16 @@ TEST_CASE("what does not exist is refused with the nearest name", "[cli]") {
         "--trainer.max-epocs: there is no such option (did you mean --trainer.max_epochs?)");
   CHECK(problem_of({"--batch_size", "8"}) ==
         "--batch_size: there is no such option (did you mean --data.batch_size?)");
-  CHECK(problem_of({"--lr", "0.1"}) ==
-        "--lr: there is no such option (arguments have their owner before them: --model.lr, --data.lr, "
-        "--optimizer.lr, --strategy.lr)");
+  CHECK(problem_of({"--lr", "0.1"}) == "--lr: there is no such option (did you mean --optimizer.lr?)");
+  CHECK(problem_of({"--hiden", "9"}) ==
+        "--hiden: there is no such option (for an argument of the model, write --model.hiden; `help` lists "
+        "all names)");
   CHECK(problem_of({"--trainer.devices.on_each_node", "0"}) ==
         "--trainer.devices.on_each_node: there is no such option (trainer.devices takes a single value)");
   CHECK(problem_of({"--nonsense.at_all", "last"}) == "--nonsense.at_all: there is no such option ()");
   CHECK(problem_of({"paln"}) == "paln: there is no such subcommand (did you mean plan?)");
-  CHECK(problem_of({"nurse"}) ==
-        "nurse: there is no such subcommand (known are fit, validate, test, predict, plan, info, doctor, "
-        "slurm-script, checkpoint, status)");
+  CHECK(problem_of({"nurse"}).starts_with(
+      "nurse: there is no such subcommand (known are fit, validate, test, "));
   CHECK_THAT(problem_of({"fit", "more"}), cxtrain::test::contains("more: this word belongs to no option"));
   CHECK_THAT(problem_of({"-np", "--seed=1"}), cxtrain::test::contains("two hyphens"));
 }
@@ -356,7 +352,7 @@ TEST_CASE("YAML files that cannot be used are refused by file and line", "[cli]"
   CHECK_THAT(problem_of({"--config", "a.yaml"}, {{"a.yaml", "seed: 1\ntrainer: [1, 2\n"}}),
              cxtrain::test::contains("a.yaml line") && cxtrain::test::contains("no valid YAML"));
   CHECK_THAT(problem_of({"--config", "a.yaml"}, {{"a.yaml", "- 1\n- 2\n"}}),
-             cxtrain::test::contains("is no map of options"));
+             cxtrain::test::contains("is not a map of options"));
   CHECK(problem_of({"--config", "a.yaml"}, {{"a.yaml", "trainer:\n  max_epoch: 3\n"}}) ==
         "a.yaml line 2: trainer.max_epoch: there is no such option (did you mean --trainer.max_epochs?)");
   CHECK(problem_of({"--config", "a.yaml"}, {{"a.yaml", "\n\nseed: x\n"}}) ==

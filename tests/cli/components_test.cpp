@@ -36,7 +36,7 @@ TEST_CASE("a program that brings several models trains none of them unasked, and
   choose_model(registry, false, options, problems);
   REQUIRE(problems.size() == 1);
   CHECK(to_line(problems[0]) ==
-        "model: this program has several models, and none is named: another, mine (--model another)");
+        "--model: this program has several models, and none is named: another, mine (--model another)");
   problems.clear();
   choose_model(registry, true, options, problems);
   CHECK(problems.empty());

@@ -149,14 +149,14 @@ TEST_CASE("info tells versions and the machine", "[cli]") {
       {"Models",
        "model",
        {{"gpt", "a small GPT", {{"layers", ArgumentSpec::Type::integer, "4", "blocks", {}}}}}}};
-  run_info(options, extra, catalogue, out);
+  run_info(options, extra, {"cxtrain_mpi", options, catalogue, 100}, out);
   CHECK_THAT(out.str(), Catch::Matchers::StartsWith("cxtrain ") &&
                             cxtrain::test::contains("LibTorch 9.8.7\n") && cxtrain::test::contains(" core"));
   CHECK_THAT(out.str(), cxtrain::test::contains("\nModels (--model)\n  gpt   ") &&
                             cxtrain::test::contains("\n    --model.layers N  ") &&
                             cxtrain::test::contains("  blocks [4]\n"));
   options.json = true;
-  run_info(options, extra, catalogue, json);
+  run_info(options, extra, {"cxtrain_mpi", options, catalogue, 100}, json);
   CHECK(Json::parse(json.str())["components"][0]["arguments"][0]["default"] == "4");
   CHECK(Json::parse(json.str())["about"][0] == "LibTorch 9.8.7");
 }

@@ -96,11 +96,11 @@ TEST_CASE("a batch job that would be lost is refused before it is submitted") {
   const Row row = GENERATE(values<Row>({
       {{"--nodes", "0"}, "nodes: 0 is too small"},
       {{"--gpus_per_node", "-1"}, "gpus_per_node: -1 is too small"},
-      {{"--time", "soon"}, "time: 'soon' is no time as sbatch reads it"},
+      {{"--time", "soon"}, "time: 'soon' is not a time in the format of sbatch"},
       {{"--time", "2"}, "time: 2 is over before the 120 s of --signal"},
-      {{"--signal", "USR1"}, "signal: 'USR1' is no signal"},
-      {{"--signal", "B:USR1@60"}, "signal: 'B:USR1@60' is no signal to the ranks"},
-      {{"--signal", "USR2@60"}, "SIGUSR2 is not the signal by which the ranks save, which is SIGUSR1"},
+      {{"--signal", "USR1"}, "signal: 'USR1' is not of the form"},
+      {{"--signal", "B:USR1@60"}, "signal: 'B:USR1@60' is not of the form SIGNAL@SECONDS"},
+      {{"--signal", "USR2@60"}, "SIGUSR2 is not the signal on which ranks save, which is SIGUSR1"},
       {{"--partition", "a --exclusive"}, "partition: 'a --exclusive' is not one word"},
       {{"--job-name", "a\nrm"}, "job_name: "},
       {{"--job-name", "../out"}, "job_name: '../out' is no name for a job"},
@@ -115,7 +115,7 @@ TEST_CASE("a batch job that would be lost is refused before it is submitted") {
       {{"--nodes", "2", "--num_nodes", "3"}, "3 nodes asked for"},
       {{"--gpus-per-node", "4", "--devices", "8"}, "devices"},
       {{"--gpus-per-node", "4", "--strategy", "single"}, "single is one process"},
-      {{"--accelerator", "gpu"}, "a GPU was asked for"},
+      {{"--accelerator", "gpu"}, "no GPU is usable"},
   }));
   CHECK_THAT(refusal_of(row.words), contains(row.why));
 }

@@ -108,13 +108,13 @@ TEST_CASE("requests that cannot be met say what was asked and what there is", "[
       Row{4,
           nullptr,
           {.gpus = ""},
-          "gpus: '' is no device request; write a count (2), a list (0,2), -1 for all, or auto (node n1 has "
+          "gpus: '' is not a device list; write a count (2), a list (0,2), -1 for all, or auto (node n1 has "
           "4 "
           "GPUs)\n"},
       Row{4,
           nullptr,
           {.gpus = "two"},
-          "gpus: 'two' is no device request; write a count (2), a list (0,2), -1 for all, or auto (node n1 "
+          "gpus: 'two' is not a device list; write a count (2), a list (0,2), -1 for all, or auto (node n1 "
           "has 4 "
           "GPUs)\n"},
       Row{0,
@@ -131,7 +131,7 @@ TEST_CASE("requests that cannot be met say what was asked and what there is", "[
       Row{0,
           nullptr,
           {.accelerator = "gpu"},
-          "accelerator: a GPU was asked for (accelerator=gpu), but none is visible: node n1 has 0 GPUs (use "
+          "accelerator: no GPU is usable (accelerator=gpu): node n1 has 0 GPUs (use "
           "--accelerator cpu or auto)\n"},
       Row{4,
           nullptr,
@@ -161,23 +161,23 @@ TEST_CASE("a build without CUDA leaves the GPUs alone, and says so to whoever as
   CHECK(devices_of(open) == std::vector<std::string>{"cpu"});
   CHECK(all(open.warnings) ==
         "accelerator: node n1 has 2 GPUs, and this cxtrain was built without CUDA: the run uses the CPU "
-        "(install the CUDA toolkit and NCCL and build it again, or say --accelerator cpu)\n");
+        "(install the CUDA toolkit and NCCL and build cxtrain again, or use --accelerator cpu)\n");
   CHECK(device_plan({.accelerator = "cpu"}, hardware).warnings.empty());
   CHECK(device_plan({.devices = "2"}, hardware).world_size == 2);
-  CHECK(
-      all(device_plan({.accelerator = "gpu"}, hardware).errors) ==
-      "accelerator: a GPU was asked for (accelerator=gpu), but none is visible: node n1 has 2 GPUs, and this "
-      "cxtrain was built without CUDA (use --accelerator cpu or auto)\n");
+  CHECK(all(device_plan({.accelerator = "gpu"}, hardware).errors) ==
+        "accelerator: no GPU is usable (accelerator=gpu): node n1 has 2 GPUs, and this "
+        "cxtrain was built without CUDA (use --accelerator cpu, or build cxtrain with the headers of CUDA "
+        "and NCCL)\n");
   CHECK(all(device_plan({.gpus = "1"}, hardware).errors) ==
         "gpus: gpus=1 was asked for, but no GPU is visible: node n1 has 2 GPUs, and this cxtrain was built "
         "without CUDA (drop --gpus to train on the CPU)\n");
 
   hardware.nodes[0].gpus.clear();
   CHECK(device_plan({}, hardware).warnings.empty());
-  CHECK(
-      all(device_plan({.accelerator = "gpu"}, hardware).errors) ==
-      "accelerator: a GPU was asked for (accelerator=gpu), but none is visible: node n1 has 0 GPUs, and this "
-      "cxtrain was built without CUDA (use --accelerator cpu or auto)\n");
+  CHECK(all(device_plan({.accelerator = "gpu"}, hardware).errors) ==
+        "accelerator: no GPU is usable (accelerator=gpu): node n1 has 0 GPUs, and this "
+        "cxtrain was built without CUDA (use --accelerator cpu, or build cxtrain with the headers of CUDA "
+        "and NCCL)\n");
 }
 
 TEST_CASE("gpus wins over devices, with a warning", "[config]") {

@@ -67,10 +67,10 @@ TEST_CASE("a fraction that means less than one batch is refused with the arithme
   CHECK(limited_batches({0.0}, "limit_val_batches", 7) == 0);
   CHECK(limited_batches({std::int64_t{0}}, "limit_val_batches", 7) == 0);
   CHECK(limited_batches({0.01}, "limit_val_batches", 0) == 0);
-  CHECK_THROWS_WITH(limited_batches({0.01}, "limit_val_batches", 8),
-                    Catch::Matchers::Equals(
-                        "trainer.limit_val_batches: 0.01 of 8 batches is less than one: 0.01 * 8 = 0.08 (use "
-                        "--limit_val_batches 0.125 or more, or 1 for one batch; 0 for none)"));
+  CHECK_THROWS_WITH(
+      limited_batches({0.01}, "limit_val_batches", 8),
+      Catch::Matchers::Equals("--limit_val_batches: 0.01 of 8 batches is less than one: 0.01 * 8 = 0.08 (use "
+                              "--limit_val_batches 0.125 or more, or 1 for one batch; 0 for none)"));
   CHECK(limited_batches({0.0834}, "limit_val_batches", 12) == 1);
 }
 

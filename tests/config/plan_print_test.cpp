@@ -167,10 +167,10 @@ TEST_CASE("a table shows warnings, errors and dp's replicas", "[config]") {
                        cxtrain::test::contains("4 batches per step"));
   options.trainer.precision = "x";
   CHECK_THAT(to_text(resolve(options, machine(2), {})),
-             cxtrain::test::contains("ERROR       precision: 'x' is no precision"));
+             cxtrain::test::contains("ERROR       --precision: 'x' is no precision"));
   const std::string shared = to_text(resolve({}, machine(2), under_mpirun({3})));
   CHECK_THAT(shared, cxtrain::test::contains("ranks 0-2 on cuda:0-1 in turns\n") &&
-                         cxtrain::test::contains("warning     devices: 3 ranks share"));
+                         cxtrain::test::contains("warning     --devices: 3 ranks share"));
 }
 
 TEST_CASE("a table and the JSON tell what was asked for beyond the usual", "[config]") {

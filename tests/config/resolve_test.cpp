@@ -39,16 +39,15 @@ TEST_CASE("devices that are refused", "[config]") {
                  cxtrain::test::contains("node n1 has 2 GPUs"));
   CHECK_THAT(errors_with(gpus("3")),
              cxtrain::test::contains("gpus: 3 GPUs were asked for, but 2 are visible"));
-  CHECK_THAT(errors_with(gpus("all")), cxtrain::test::contains("gpus: 'all' is no device request"));
+  CHECK_THAT(errors_with(gpus("all")), cxtrain::test::contains("gpus: 'all' is not a device list"));
   CHECK_THAT(errors_with(gpus("2"), machine(0)),
              cxtrain::test::contains("no GPU is visible: node n1 has 0 GPUs"));
   Hardware hidden = machine(4);
   hidden.env["CUDA_VISIBLE_DEVICES"] = "3";
   CHECK_THAT(errors_with(gpus("2"), hidden),
              cxtrain::test::contains("node n1 has 4 GPUs, of which CUDA_VISIBLE_DEVICES=3 shows 1"));
-  CHECK_THAT(
-      errors_with([](Options& o) { o.trainer.accelerator = "gpu"; }, machine(0)),
-      cxtrain::test::contains("accelerator: a GPU was asked for (accelerator=gpu), but none is visible"));
+  CHECK_THAT(errors_with([](Options& o) { o.trainer.accelerator = "gpu"; }, machine(0)),
+             cxtrain::test::contains("accelerator: no GPU is usable (accelerator=gpu)"));
   CHECK_THAT(errors_with([](Options& o) { o.trainer.accelerator = "gup"; }),
              cxtrain::test::contains("'gup' is none of auto, cpu, gpu, cuda (did you mean gpu?)"));
   CHECK_THAT(errors_with([&](Options& o) { o.trainer.accelerator = "cpu", o.trainer.gpus = "1"; }),

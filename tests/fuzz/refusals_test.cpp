@@ -65,30 +65,31 @@ TEST_CASE("numbers that cannot train are refused, by plan as by fit") {
 }
 
 TEST_CASE("names and arguments that do not exist are refused, by plan as by fit") {
-  check_refusals({{{"--model=nope"}, "there is no model"},
-                  {{"--model=gpt", "--model.layer=3"}, "did you mean --model.layers?"},
-                  {{"--model.weigths=x"}, "did you mean --model.weights?"},
-                  {{"--model.weights=/nope"}, "model.weights: there is no file or folder '/nope'"},
-                  {{"--model.weights=" + std::string(5000, 'x')}, "model.weights: cannot look at"},
-                  {{"--model.weights=/dev/null"}, "'/dev/null' is damaged or no file of weights"},
-                  {{"--model.weights=/nope", "--model.weights_map=a"}, "model.weights_map: 'a' is no rule"},
-                  {{"--model.weights_map=a="}, "model.weights_map: means nothing without weights"},
-                  {{"--data=nope"}, "there is no data"},
-                  {{"--data.pth=x"}, "did you mean --data.path?"},
-                  {{"--plugin=/nope"}, "/nope"},
-                  {{"--optimizer=x"}, "optimizer: there is no 'x'"},
-                  {{"--lr_scheduler=x"}, "lr_scheduler: there is no 'x'"},
-                  {{"--optimizer.lrr=3"}, "did you mean --optimizer.lr?"},
-                  {{"--strategy=DDP"}, "did you mean ddp?"},
-                  {{"--strategy=ddp", "--strategy.bucket_byte=3"}, "did you mean --strategy.bucket_bytes?"},
-                  {{"--strategy=ddp", "--ddp.bucket_byte=3"}, "did you mean --ddp.bucket_bytes?"},
-                  {{"--strategy=single", "--ddp.bucket_byte=3"}, "the strategy single has no such argument"},
-                  {{"--strategy=single", "--strategy.bucket_bytes=3"},
-                   "strategy.bucket_bytes: the strategy single has no such argument"},
-                  {{"--accelerator=cpu", "--strategy.bucket_bytes=3"},
-                   "the strategy single has no such argument (strategies that have it: ddp, ddp_spawn)"},
-                  {{"--gpus=,"}, "names no device"},
-                  {{"max_epochs=3"}, "did you mean --max_epochs=3?"}});
+  check_refusals(
+      {{{"--model=nope"}, "there is no model"},
+       {{"--model=gpt", "--model.layer=3"}, "did you mean --model.layers?"},
+       {{"--model.weigths=x"}, "did you mean --model.weights?"},
+       {{"--model.weights=/nope"}, "model.weights: there is no file or folder '/nope'"},
+       {{"--model.weights=" + std::string(5000, 'x')}, "model.weights: cannot look at"},
+       {{"--model.weights=/dev/null"}, "'/dev/null' is damaged or no file of weights"},
+       {{"--model.weights=/nope", "--model.weights_map=a"}, "model.weights_map: 'a' is not of the form"},
+       {{"--model.weights_map=a="}, "model.weights_map: means nothing without weights"},
+       {{"--data=nope"}, "there is no data"},
+       {{"--data.pth=x"}, "did you mean --data.path?"},
+       {{"--plugin=/nope"}, "/nope"},
+       {{"--optimizer=x"}, "optimizer: there is no 'x'"},
+       {{"--lr_scheduler=x"}, "lr_scheduler: there is no 'x'"},
+       {{"--optimizer.lrr=3"}, "did you mean --optimizer.lr?"},
+       {{"--strategy=DDP"}, "did you mean ddp?"},
+       {{"--strategy=ddp", "--strategy.bucket_byte=3"}, "did you mean --strategy.bucket_bytes?"},
+       {{"--strategy=ddp", "--ddp.bucket_byte=3"}, "did you mean --ddp.bucket_bytes?"},
+       {{"--strategy=single", "--ddp.bucket_byte=3"}, "the strategy single has no such argument"},
+       {{"--strategy=single", "--strategy.bucket_bytes=3"},
+        "strategy.bucket_bytes: the strategy single has no such argument"},
+       {{"--accelerator=cpu", "--strategy.bucket_bytes=3"},
+        "the strategy single has no such argument (strategies that have it: ddp, ddp_spawn)"},
+       {{"--gpus=,"}, "names no device"},
+       {{"max_epochs=3"}, "did you mean --max_epochs=3?"}});
 }
 
 TEST_CASE("sizes that do not fit name their option") {
@@ -227,7 +228,7 @@ TEST_CASE("an older name of an argument that the strategy lacks is ignored with 
   const ForkedResult plan = fork_program({"plan", "--accelerator=cpu", "--strategy=single", "--ddp.overlap"});
   CHECK(plan.status == 0);
   CHECK(
-      plan.output.find("warning     ddp.overlap: the strategy single has no such argument: it is ignored") !=
+      plan.output.find("warning     --ddp.overlap: the strategy single has no such argument: it is ignored") !=
       std::string::npos);
 }
 

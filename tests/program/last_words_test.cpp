@@ -17,7 +17,8 @@ namespace {
 
 const std::string kFaultyModel = kFaulty + "--accelerator cpu --enable_progress_bar false ";
 /// One line of what a rank has recorded: number, step, and what it took.
-const std::regex kRecorded("\n  number [0-9]+, step 5, an agreement of all ranks: has waited for [0-9.]+ s");
+const std::regex kRecorded(
+    "\n  number [0-9]+, step 5, an allreduce of the status flags: has waited for [0-9.]+ s");
 
 std::string log_of_rank(const TempDir& dir, int rank) {
   return slurp(dir.path() + "/cxtrain_logs/version_0/rank_" + std::to_string(rank) + ".log");

@@ -177,6 +177,12 @@ TEST_CASE("plan needs neither MPI nor GPUs and speaks JSON") {
   CHECK(nlohmann::json::parse(refused.output)["errors"].size() == 1);
 }
 
+TEST_CASE("a run names its model, its samples and the batches of a rank") {
+  const TempDir dir;
+  CHECK_THAT(run_ranks(2, "--accelerator cpu --max_steps 1 --model.hidden 8" + in(dir)).output,
+             contains("digits: 1437 samples in 23 batches a rank; validation: 360 samples in 6 batches"));
+}
+
 TEST_CASE("help, version, info and print_config say what they are asked for") {
   CHECK(run_program("--help").output.find("--max_epochs") != std::string::npos);
   CHECK(run_program("--version").output.find("LibTorch") != std::string::npos);
@@ -185,8 +191,18 @@ TEST_CASE("help, version, info and print_config say what they are asked for") {
   CHECK(times(run_ranks(2, "--version").output, "LibTorch") == 1);
 }
 
+TEST_CASE("docs/reference.md is what `help reference` prints") {
+  const ProgramResult page = run_program("help reference");
+  CHECK(page.status == 0);
+  // After a change: cxtrain_mpi help reference > docs/reference.md
+  CHECK(page.output == slurp(CXTRAIN_SOURCE_DIR "/docs/reference.md"));
+  CHECK(run_program("help no_such_word").status == 2);
+  CHECK(run_program("completion bash | bash -n").status == 0);
+}
+
 TEST_CASE("what could not be printed is no success") {
-  for (const char* arguments : {"plan", "plan --json", "info", "--help", "--print_config", "--version"}) {
+  for (const char* arguments : {"plan", "plan --json", "info", "--help", "-h", "help devices",
+                                "completion bash", "--print_config", "--version"}) {
     CAPTURE(arguments);
     const ProgramResult full = run_program(std::string(arguments) + " > /dev/full");
     CHECK(full.status == 1);

@@ -229,7 +229,7 @@ TEST_CASE("storms of signals end a run in one of its states, soon, and leave who
       if (by_mpirun && signal != SIGUSR1) break;  // a second one has mpirun kill its ranks
     }
     const ProgramResult run = program.wait(30);
-    CAPTURE(launch, order, sent, run.output);
+    CAPTURE(launch, order, sent, run.status, run.output);
     // 0: it was done before; under mpirun 1 or more is mpirun's own after SIGINT and SIGTERM.
     std::set<int> allowed{0, 75, 130, 143};
     if (starts_mpirun && hard > 2) allowed.insert(137);  // the third has all killed

@@ -107,6 +107,9 @@ TEST_CASE("a program that is installed nowhere comes to the nodes by sbcast, and
   CAPTURE(packed.output);
   REQUIRE(packed.status == 0);
   const std::string archive = packed.output.substr(0, packed.output.find(','));
+  const std::string files = run_command("tar -tzf " + archive).output;
+  for (const char* licence : {"THIRD_PARTY.md", "openmpi-bin", "libssl3"})
+    CHECK_THAT(files, contains(std::string("/share/licences/") + licence));
   const std::string job =
       SlurmCluster::submit(dir.path(), "bundle.sbatch" + kScriptTraining,
                            "--export=ALL,CXTRAIN_NODE_DIR=/dev/shm,CXTRAIN_LIBTORCH=" + libtorch_of(build) +

@@ -41,7 +41,7 @@ TEST_CASE("the status of a run is known while it trains, and when it has been ki
 
   kill(-training.process(), SIGKILL);
   REQUIRE(becomes_true([&] { return status_of(dir)["state"] == "died"; }));
-  CHECK_THAT(run_program("status " + dir.path()).output, contains("died without a word"));
+  CHECK_THAT(run_program("status " + dir.path()).output, contains("died without a status"));
 }
 
 TEST_CASE("the status of a run that has ended is its run.json's") {

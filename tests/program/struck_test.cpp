@@ -147,7 +147,7 @@ TEST_CASE("a rank that is stopped inside a collective ends the job, and is named
   const std::regex message("error: rank " + std::to_string(blow.rank) + " \\(process " +
                            std::to_string(job.process(blow.rank)) + "\\) on " + hostname() +
                            " is stopped: rank [0-9], epoch 0, step " + std::to_string(kStep) +
-                           ", has waited in (all_reduce|an agreement of all ranks) for [0-9]+ s");
+                           ", has waited in (all_reduce|an allreduce of the status flags) for [0-9]+ s");
   CHECK(std::regex_search(run.output, message));
   CHECK(times(run.output, "error: ") == 1);
   check_run_file(dir, blow);

@@ -86,7 +86,7 @@ TEST_CASE("a run that has ended says how, and one that could not that it died") 
   REQUIRE(died.errors.size() == 2);
   CHECK_THAT(died.errors[0], contains("rank 1 error: the first"));
   CHECK_THAT(died.straggler, contains("rank 3 on n2"));
-  CHECK_THAT(to_text(died), contains("died without a word"));
+  CHECK_THAT(to_text(died), contains("died without a status"));
   CHECK_THAT(to_text(died), contains("error: the last"));
 
   run.end("stopped", 75);

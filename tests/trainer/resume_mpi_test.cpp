@@ -248,7 +248,7 @@ TEST_CASE("a state of another training is refused on all ranks, and says why", "
     what.prepare(options);
     options.data.batch_size = 4;
   };
-  refused(other, *whole.saved, "the saved state stands in the middle of an epoch of");
+  refused(other, *whole.saved, "the saved state is in the middle of an epoch of");
   StateDict state = whole.saved->clone();
   state.make_section("model").set("training_modes", "11");
   refused(what, state, "that of another model: it has 2 modules, this one 6");

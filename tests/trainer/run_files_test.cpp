@@ -73,7 +73,7 @@ TEST_CASE("a disk that fails from a run's first step on costs files, and not the
 TEST_CASE("a disk that fails before a run begins refuses it", "[files]") {
   FaultyFilesystem files;
   files.fail({.call = 0, .error = EROFS, .lasting = true});
-  CHECK_THROWS_WITH(train(files), test::contains("trainer.default_root_dir") &&
+  CHECK_THROWS_WITH(train(files), test::contains("--default_root_dir") &&
                                       test::contains("'/runs/cxtrain_logs' cannot be created: Read-only"));
 }
 

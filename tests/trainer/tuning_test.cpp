@@ -120,7 +120,7 @@ TEST_CASE("errors that are not about memory end the batch size finder, and nothi
   ToyData data(64, 8);
   Limited model(0);
   Trainer trainer(world, test::quiet(dir.path()));
-  CHECK_THROWS_WITH(trainer.scale_batch_size(model, data), test::contains("not even a batch of 2"));
+  CHECK_THROWS_WITH(trainer.scale_batch_size(model, data), test::contains("a batch of 2 does not fit"));
   CHECK_FALSE(is_out_of_memory(std::runtime_error("the well is dry")));
   CHECK(is_out_of_memory(
       std::runtime_error("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried")));

@@ -39,7 +39,7 @@ TEST_CASE("what does not fit is refused by what was asked for", "[memory]") {
       [] { throw std::bad_alloc(); },
       [] { std::vector<int>().reserve(std::numeric_limits<std::size_t>::max()); });
   CHECK_THAT(refusal(build), contains("model: needs more memory than this machine has left") &&
-                                 contains("asked for: model.hidden=9") && !contains("frame #"));
+                                 contains("use smaller sizes than model.hidden=9") && !contains("frame #"));
   CHECK_THROWS_AS(build_within_memory("data", "", [] { throw std::bad_alloc(); }), ConfigError);
 }
 

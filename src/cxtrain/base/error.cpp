@@ -9,10 +9,19 @@
 namespace cxtrain {
 namespace {
 
+/// One line, or the number of problems and a line for each.
 std::string describe(const std::vector<Problem>& problems) {
-  std::string text;
-  for (const Problem& problem : first_of(problems)) text += (text.empty() ? "" : "\n") + to_line(problem);
+  const std::vector<Problem> shown = first_of(problems);
+  if (shown.size() == 1) return to_line(shown[0]);
+  std::string text = std::to_string(problems.size()) + " problems";
+  for (const Problem& problem : shown) text += "\n  " + to_line(problem);
   return text;
+}
+
+/// Whether the text is the name of an option: "max_epochs", "data.batch_size", "trainer.devices".
+bool is_key(const std::string& text) {
+  return !text.empty() &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") == std::string::npos;
 }
 
 /// LibTorch's errors end with the frames that they were thrown from.
@@ -37,18 +46,16 @@ std::string message_of(const std::exception& error) {
     return "'" + file->path1().string() + "': " + file->code().message();
   }
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return "out of memory: there is no room for something as large as was asked for (batch size, model and "
-           "data "
-           "decide about it)";
+    return "out of memory on this rank; reduce --data.batch_size or the model, or start fewer ranks per node";
   }
   if (dynamic_cast<const std::length_error*>(&error) != nullptr) {
-    return std::string("a size was asked for that no memory can hold (") + error.what() +
-           "); batch size, model and data decide about it";
+    return std::string("a size is larger than any memory (") + error.what() +
+           "); reduce --data.batch_size, or sizes of the model or of the data";
   }
   if (const auto* system = dynamic_cast<const std::system_error*>(&error);
       system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
     return std::string("a thread cannot be started: ") + error.what() +
-           "; ask for fewer workers or devices, or raise the limits (ulimit -u, ulimit -v)";
+           "; use fewer --data.num_workers or --devices, or raise the limits (ulimit -u, ulimit -v)";
   }
   return without_frames(error.what());
 }
@@ -123,7 +130,9 @@ std::vector<Problem> first_of(const std::vector<Problem>& problems) {
 }
 
 std::string to_line(const Problem& problem) {
-  return (problem.option.empty() ? "" : problem.option + ": ") + problem.message +
+  std::string option = problem.option;
+  if (is_key(option)) option = "--" + option.substr(option.starts_with("trainer.") ? 8 : 0);
+  return (option.empty() ? "" : option + ": ") + problem.message +
          (problem.hint.empty() ? "" : " (" + problem.hint + ")");
 }
 

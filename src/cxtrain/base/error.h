@@ -110,7 +110,7 @@ std::string printable(std::string_view text);
 /// last one says how many more there were.
 std::vector<Problem> first_of(const std::vector<Problem>& problems);
 
-/// "option: message (hint)".
+/// "--option: message (hint)"; an option that is not the name of one ("CUDA_VISIBLE_DEVICES") stays as it is.
 std::string to_line(const Problem& problem);
 
 }  // namespace cxtrain

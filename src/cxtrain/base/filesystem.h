@@ -138,7 +138,7 @@ class Filesystem {
 /// Gives the file at `path` the content that `write` puts into a new file, which is on the disk when this
 /// returns. Other processes, and whoever looks after a crash, see the old content or the new one, never a
 /// part. When it throws, the old content is there; or the new one, if only the last operation has failed,
-/// which makes the new one survive a crash. A crash may leave a file `path`.part.<process>.<number> behind.
+/// which makes the new one survive a crash. A crash may leave a file `path`.part.PROCESS.NUMBER behind.
 /// Only a file is replaced: a symbolic link (ELOOP), a device, a pipe or a socket (EOPNOTSUPP) stays.
 void replace_file(Filesystem& files, const std::string& path,
                   const std::function<void(WritableFile&)>& write);

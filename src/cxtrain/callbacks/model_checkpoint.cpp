@@ -59,10 +59,13 @@ bool is_held_by_another(RunView& run, const std::string& path) {
 
 ModelCheckpoint::ModelCheckpoint(Options options) : options_(std::move(options)) {
   if (options_.filename.empty()) options_.filename = "{epoch}-{step}";
-  if (options_.save_top_k < -1) refuse_option("save_top_k", "is a number of checkpoints, or -1 for all");
+  if (options_.save_top_k < -1)
+    refuse_option("save_top_k",
+                  "must be -1 (all), 0 (none) or a count, found " + std::to_string(options_.save_top_k));
   if (options_.monitor.empty() && options_.save_top_k > 1) {
-    refuse_option("save_top_k", std::to_string(options_.save_top_k) + " best ones need a metric to compare",
-                  "--checkpoint.monitor val_loss");
+    refuse_option("save_top_k",
+                  std::to_string(options_.save_top_k) + " best checkpoints need a metric to compare",
+                  "add --checkpoint.monitor val_loss");
   }
   const bool by_steps = options_.every_n_train_steps > 0, by_time = options_.train_time_interval > 0;
   const bool by_epochs = options_.every_n_epochs.value_or(0) > 0;

@@ -13,14 +13,13 @@ NameMap NameMap::parse(std::string_view text) {
     const std::size_t equals = rule.find('=');
     if (equals == std::string_view::npos || rule.find('=', equals + 1) != std::string_view::npos) {
       throw CheckpointError("'" + shortened(std::string(rule), 200) +
-                            "' is no rule for names; write FROM=TO, as in model.= or encoder.=net.encoder.");
+                            "' is not of the form FROM=TO; examples: model.= or encoder.=net.encoder.");
     }
     const std::string_view from = rule.substr(0, equals);
     for (const auto& [earlier, to] : map.rules_) {
       if (from.starts_with(earlier)) {
-        throw CheckpointError("the rule '" + std::string(rule) +
-                              "' never acts, since every name that it fits fits '" + earlier + "=" + to +
-                              "' before it; put it first");
+        throw CheckpointError("the rule '" + std::string(rule) + "' has no effect, because '" + earlier +
+                              "=" + to + "' before it matches every name that it matches; put it first");
       }
     }
     map.rules_.emplace_back(from, rule.substr(equals + 1));

@@ -5,7 +5,6 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cli/listed_components.h"
-#include "cxtrain/cli/option_table.h"
 #include "cxtrain/config/strategy_choice.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/report/metric_logger.h"
@@ -29,19 +28,6 @@ NamedComponent describe(PluginLoader& loader, const Registry& registry, std::str
   }
 }
 
-/// The component that the options name, of those that a section has.
-std::string named_by(const Options& options, const CatalogueSection& section) {
-  const std::string& option = section.option;
-  if (option == "model") return options.model.name;
-  if (option == "data") return options.data.name;
-  if (option == "optimizer") return options.optimizer.name;
-  if (option == "lr_scheduler") return options.lr_scheduler.name;
-  if (option != "strategy") return "";
-  std::vector<std::string> strategies;
-  for (const NamedComponent& strategy : section.components) strategies.push_back(strategy.name);
-  return named_strategy(options.trainer, strategies).value_or("");
-}
-
 const char* name_of(Type type) {
   switch (type) {
     case Type::integer:
@@ -58,27 +44,6 @@ const char* name_of(Type type) {
       break;
   }
   return "text";
-}
-
-std::string placeholder(const ArgumentSpec& spec) {
-  std::string choices;
-  for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : "|") + choice;
-  if (!choices.empty()) return choices;
-  switch (spec.type) {
-    case Type::integer:
-      return "N";
-    case Type::real:
-      return "X";
-    case Type::boolean:
-      return "BOOL";
-    case Type::optional_boolean:
-      return "BOOL|auto";
-    case Type::integers:
-      return "N,N";
-    case Type::text:
-      break;
-  }
-  return "TEXT";
 }
 
 }  // namespace
@@ -108,25 +73,42 @@ std::vector<CatalogueSection> make_catalogue(Registry& registry, const Options& 
   return sections;
 }
 
-std::string to_text(const std::vector<CatalogueSection>& catalogue, const Options& options,
-                    bool all_arguments) {
-  std::string out;
-  for (const CatalogueSection& section : catalogue) {
-    // Of these a run has any number, each with its name before its arguments.
-    const bool listed = is_listed_section(section.option);
-    out += "\n" + section.title + " (--" + section.option + (listed ? ".NAME" : "") + ")\n";
-    const std::string named = named_by(options, section);
-    for (const NamedComponent& component : section.components) {
-      append_help_entry(out, component.name, component.help);
-      if (!all_arguments && !listed && component.name != named) continue;
-      const std::string owner = section.option + "." + (listed ? component.name + "." : "");
-      for (const ArgumentSpec& spec : component.arguments) {
-        append_help_entry(out, "  --" + owner + spec.name + " " + placeholder(spec),
-                          spec.help + (spec.default_value.empty() ? "" : " [" + spec.default_value + "]"));
-      }
-    }
+std::string component_named_by(const Options& options, const CatalogueSection& section) {
+  const std::string& option = section.option;
+  if (option == "model") return options.model.name;
+  if (option == "data") return options.data.name;
+  if (option == "optimizer") return options.optimizer.name;
+  if (option == "lr_scheduler") return options.lr_scheduler.name;
+  if (option != "strategy") return "";
+  std::vector<std::string> strategies;
+  for (const NamedComponent& strategy : section.components) strategies.push_back(strategy.name);
+  return named_strategy(options.trainer, strategies).value_or("");
+}
+
+std::string argument_name(const CatalogueSection& section, const NamedComponent& component,
+                          const ArgumentSpec& spec) {
+  return section.option + "." + (is_listed_section(section.option) ? component.name + "." : "") + spec.name;
+}
+
+std::string placeholder_of(const ArgumentSpec& spec) {
+  std::string choices;
+  for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : "|") + choice;
+  if (!choices.empty()) return choices;
+  switch (spec.type) {
+    case Type::integer:
+      return "N";
+    case Type::real:
+      return "X";
+    case Type::boolean:
+      return "BOOL";
+    case Type::optional_boolean:
+      return "BOOL|auto";
+    case Type::integers:
+      return "N,N";
+    case Type::text:
+      break;
   }
-  return out;
+  return "TEXT";
 }
 
 std::string to_json(const std::vector<CatalogueSection>& catalogue) {

@@ -21,20 +21,18 @@ struct CatalogueSection {
 /// help), and what is built in. Kinds of which there are none are left out.
 std::vector<CatalogueSection> make_catalogue(Registry& registry, const Options& options);
 
-/// As part of --help, at most 100 columns wide. Arguments are shown of the components that the options name,
-/// or with `all_arguments` of every one.
-std::string to_text(const std::vector<CatalogueSection>& catalogue, const Options& options,
-                    bool all_arguments);
+/// The component of the section that the options name; empty: none, or any number of them.
+std::string component_named_by(const Options& options, const CatalogueSection& section);
+
+/// "model.layers", "callbacks.early_stopping.patience": an argument, as it stands after `--`.
+std::string argument_name(const CatalogueSection& section, const NamedComponent& component,
+                          const ArgumentSpec& spec);
+
+/// What help shows in place of a value: "N", "X", "BOOL", "pad|drop".
+std::string placeholder_of(const ArgumentSpec& spec);
 
 /// [{"option":"model","name":"gpt","help":"...","arguments":[{"name":"layers","type":"integer","default":"4",
 ///   "help":"..."}]}]
 std::string to_json(const std::vector<CatalogueSection>& catalogue);
-
-/// What `cxtrain_mpi SUBCOMMAND --help` prints: usage, then the options of the subcommand in groups, at most
-/// 100 columns wide.
-std::string help_text(const std::string& subcommand);
-
-/// Appends "  left      help", the help wrapped in its column.
-void append_help_entry(std::string& out, const std::string& left, const std::string& help);
 
 }  // namespace cxtrain

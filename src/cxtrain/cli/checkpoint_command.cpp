@@ -13,8 +13,8 @@
 #include "cxtrain/checkpoint/export_weights.h"
 #include "cxtrain/checkpoint/torch_dtypes.h"
 #include "cxtrain/checkpoint/weights.h"
-#include "cxtrain/cli/catalogue.h"
 #include "cxtrain/cli/checkpoint_place.h"
+#include "cxtrain/cli/help_page.h"
 #include "cxtrain/config/suggestions.h"
 
 namespace cxtrain {
@@ -193,7 +193,8 @@ struct CheckpointAction {
 const CheckpointAction kCheckpointActions[] = {
     {"inspect", "PATH [--json]", "list the tensors: names, dtypes, shapes, bytes", 1, false, inspect},
     {"verify", "PATH [--json]",
-     "compare every file of a checkpoint with its checksum; exit status 0: whole, 2: not", 1, false, verify},
+     "compare every file of a checkpoint with its checksum; exit status 0: complete, 2: damaged", 1, false,
+     verify},
     {"diff", "PATH PATH [--json]", "compare the tensors; exit status 0: equal, 1: different, 2: unreadable",
      2, false, diff},
     {"export", "PATH --safetensors FILE",
@@ -202,13 +203,16 @@ const CheckpointAction kCheckpointActions[] = {
 };
 
 std::string checkpoint_help() {
-  std::string text =
-      "cxtrain_mpi checkpoint ACTION PATH ...\n\n"
-      "PATH is a checkpoint's folder, a safetensors file or an index of several, or a file of torch.save,\n"
-      "Lightning or TorchScript. Nothing in it is executed.\n\n";
+  HelpPage page(help_width());
+  page.line("checkpoint ACTION PATH ...");
+  page.line();
+  page.paragraph(
+      "PATH is the folder of a checkpoint, a safetensors file, an index of several, or a file of torch.save, "
+      "Lightning or TorchScript. Nothing in the file is executed.");
+  page.line();
   for (const CheckpointAction& action : kCheckpointActions)
-    append_help_entry(text, action.name + " " + action.usage, action.help);
-  return text;
+    page.entry(action.name + " " + action.usage, action.help);
+  return page.text();
 }
 
 const CheckpointAction& find_action(const std::string& name) {
@@ -217,8 +221,10 @@ const CheckpointAction& find_action(const std::string& name) {
     if (action.name == name) return action;
     names.push_back(action.name);
   }
-  throw ConfigError("checkpoint", name.empty() ? "lacks its action" : "there is no action '" + name + "'",
-                    did_you_mean_or_known(name, names));
+  throw ConfigError(
+      "",
+      name.empty() ? "checkpoint: the action is missing" : "checkpoint: there is no action '" + name + "'",
+      did_you_mean_or_known(name, names));
 }
 
 CheckpointRequest read_request(const CheckpointAction& action, std::span<const std::string> words) {

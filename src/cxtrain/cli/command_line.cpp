@@ -1,25 +1,28 @@
 #include "cxtrain/cli/command_line.h"
 
 #include <algorithm>
-#include <array>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/filesystem.h"
-#include "cxtrain/cli/catalogue.h"
-#include "cxtrain/cli/doctor_command.h"
-#include "cxtrain/cli/file_commands.h"
 #include "cxtrain/cli/option_table.h"
-#include "cxtrain/cli/slurm_script.h"
+#include "cxtrain/cli/subcommands.h"
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/config/suggestions.h"
 
 namespace cxtrain {
 namespace {
 
+/// Whether the word may stand anywhere before or among the options. Commands with a grammar of their own
+/// stand first.
 bool is_subcommand(const std::string& word) {
-  const auto known = subcommands();
-  return std::find(known.begin(), known.end(), word) != known.end();
+  const Subcommand* found = find_subcommand(word);
+  return found != nullptr && found->kind != Subcommand::Kind::files;
+}
+
+bool takes_phrase(const std::string& subcommand) {
+  const Subcommand* found = find_subcommand(subcommand);
+  return found != nullptr && found->kind == Subcommand::Kind::phrase;
 }
 
 class Sorter {
@@ -31,7 +34,7 @@ class Sorter {
     while (next_ < args_.size()) {
       const std::string& word = args_[next_++];
       if (word == "-h") {
-        words_.help = true;
+        words_.help = std::max(words_.help, HelpAsked::brief);
       } else if (word.starts_with("--") && word.size() > 2) {
         read_option(word);
       } else if (word.starts_with("-")) {
@@ -45,6 +48,10 @@ class Sorter {
 
  private:
   void read_word(const std::string& word) {
+    if (have_subcommand_ && takes_phrase(words_.subcommand) && words_.phrase.empty()) {
+      words_.phrase = word;
+      return;
+    }
     if (!have_subcommand_ && is_subcommand(word)) {
       have_subcommand_ = true;
       words_.subcommand = word;
@@ -66,12 +73,9 @@ class Sorter {
       return;
     }
     have_subcommand_ = true;
-    std::vector<std::string> names(subcommands().begin(), subcommands().end());
-    bool is_first_word_only = false;
-    for (const FileCommand& command : file_commands()) {
-      names.push_back(command.name);
-      is_first_word_only = is_first_word_only || command.name == word;
-    }
+    std::vector<std::string> names;
+    for (const Subcommand& subcommand : subcommands()) names.push_back(subcommand.name);
+    const bool is_first_word_only = find_subcommand(word) != nullptr;
     problems_.push_back({word, "there is no such subcommand",
                          is_first_word_only ? "put it first" : did_you_mean_or_known(word, names)});
   }
@@ -84,6 +88,15 @@ class Sorter {
     std::optional<std::string> value;
     if (equals != std::string::npos) value = word.substr(equals + 1);
 
+    // `help --devices`; a plugin may have what is asked about.
+    if (takes_phrase(words_.subcommand) && words_.phrase.empty() && key != "plugin" && key != "config") {
+      words_.phrase = word;
+      return;
+    }
+    if (key == "help") {
+      words_.help = HelpAsked::full;
+      return;
+    }
     if (bool* flag = flag_of(key)) {
       *flag = true;
       if (value) problems_.push_back({written, "takes no value, found '" + *value + "'", ""});
@@ -111,7 +124,6 @@ class Sorter {
   }
 
   bool* flag_of(const std::string& key) {
-    if (key == "help") return &words_.help;
     if (key == "version") return &words_.version;
     if (key == "print_config") return &words_.print_config;
     return nullptr;
@@ -198,12 +210,6 @@ void take(const std::vector<Setting>& settings, ParsedCommandLine& parsed) {
 
 }  // namespace
 
-std::span<const std::string> subcommands() {
-  static const std::array<std::string, 8> names{"fit",  "validate", "test",  "predict",
-                                                "plan", "info",     kDoctor, kSlurmScript};
-  return names;
-}
-
 Words sort_words(std::span<const char* const> args, std::vector<Problem>& problems) {
   return Sorter(args, problems).sort();
 }
@@ -216,7 +222,7 @@ ParsedCommandLine read_command_line(std::span<const char* const> args, const Rea
   parsed.help = words.help;
   parsed.version = words.version;
   parsed.print_config = words.print_config;
-  parsed.help_text = help_text(words.subcommand);
+  parsed.phrase = words.phrase;
   for (const std::string& file : words.config_files) {
     const auto text = read_config(file, read_file, problems);
     if (!text) continue;
@@ -227,7 +233,7 @@ ParsedCommandLine read_command_line(std::span<const char* const> args, const Rea
   check_subcommand(words, problems);
   take(last_of_each(words.settings), parsed);
   read_hardware(words, parsed.options, problems);
-  if (parsed.help || parsed.version) problems.clear();
+  if (parsed.help != HelpAsked::none || parsed.version) problems.clear();
   return parsed;
 }
 

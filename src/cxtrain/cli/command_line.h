@@ -12,13 +12,16 @@
 
 namespace cxtrain {
 
+/// `-h`, or `--help`.
+enum class HelpAsked { none, brief, full };
+
 struct ParsedCommandLine {
   Options options;
-  bool help = false;
+  HelpAsked help = HelpAsked::none;
   bool version = false;
   bool print_config = false;
   bool model_given = false;       ///< whether a file or an option names the model
-  std::string help_text;          ///< of the subcommand
+  std::string phrase;             ///< what follows `help` and `completion`; may be empty
   std::vector<Problem> problems;  ///< what was refused; the options then hold all else
 };
 
@@ -42,13 +45,12 @@ std::optional<std::string> read_text_file(const std::string& path);
 /// The command line sorted into what it says, before any of it is understood.
 struct Words {
   std::string subcommand = "fit";
-  bool help = false, version = false, print_config = false;
+  std::string phrase;  ///< the word behind `help` or `completion`
+  HelpAsked help = HelpAsked::none;
+  bool version = false, print_config = false;
   std::vector<std::string> config_files;
   std::vector<Setting> settings;  ///< the options, in their order
 };
-
-/// The subcommands there are.
-std::span<const std::string> subcommands();
 
 /// Cuts the words into options and values. Appends to `problems` what fits nowhere: unknown subcommands (with
 /// the nearest name), stray words, values that are missing.

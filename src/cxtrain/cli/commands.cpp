@@ -106,8 +106,8 @@ std::vector<std::string> version_lines() {
   return lines;
 }
 
-int run_info(const Options& options, std::span<const std::string> extra_lines,
-             const std::vector<CatalogueSection>& catalogue, std::ostream& out) {
+int run_info(const Options& options, std::span<const std::string> extra_lines, const HelpSource& components,
+             std::ostream& out) {
   const Hardware hardware = probe_hardware();
   if (options.show_hardware) {
     if (options.json) {
@@ -120,13 +120,13 @@ int run_info(const Options& options, std::span<const std::string> extra_lines,
                                 {"hardware", nlohmann::ordered_json::parse(to_json(hardware))}};
     json["about"] = nlohmann::ordered_json::array();
     for (const std::string& line : extra_lines) json["about"].push_back(line);
-    json["components"] = nlohmann::ordered_json::parse(to_json(catalogue));
+    json["components"] = nlohmann::ordered_json::parse(to_json(components.catalogue));
     out << json.dump() << '\n';
   } else {
     out << "cxtrain " << CXTRAIN_VERSION << '\n';
     for (const std::string& line : extra_lines) out << line << '\n';
     print_node(hardware, out);
-    out << to_text(catalogue, options, /*all_arguments=*/true);
+    out << components_text(components);
   }
   out.flush();
   return static_cast<int>(ExitCode::done);
@@ -164,9 +164,7 @@ int run_slurm_script(const Options& options, std::span<const char* const> words,
   if (problems.empty()) {
     const Plan plan = resolve(options, hardware_of(job), world_of(job), strategies);
     problems = plan.errors;
-    for (const Problem& warning : plan.warnings)
-      log_warning(warning.option + ": " + warning.message +
-                  (warning.hint.empty() ? "" : " (" + warning.hint + ")"));
+    for (const Problem& warning : plan.warnings) log_warning(to_line(warning));
   }
   if (!problems.empty()) throw ConfigError(problems);
   const std::string script = slurm_script(options, program, options_of_fit(words));

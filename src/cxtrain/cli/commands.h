@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/cli/catalogue.h"
+#include "cxtrain/cli/help.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/plan.h"
 
@@ -32,10 +32,11 @@ int run_slurm_script(const Options& options, std::span<const char* const> words,
                      std::ostream& out, const KnownStrategies& strategies, std::vector<Problem> problems);
 
 /// `cxtrain_mpi info`: the version, this machine's cores and GPUs, `extra_lines` ("LibTorch 2.11.0") from
-/// callers that know more, and what may be named on the command line. With --hardware the hardware only; with
+/// callers that know more, and the components that the command line may name. With --hardware the hardware
+/// only; with
 /// --json as JSON (the hardware's is the hardware file's). Returns the exit status.
-int run_info(const Options& options, std::span<const std::string> extra_lines,
-             const std::vector<CatalogueSection>& catalogue, std::ostream& out);
+int run_info(const Options& options, std::span<const std::string> extra_lines, const HelpSource& components,
+             std::ostream& out);
 
 /// "cxtrain 0.1.0 (LibTorch 2.11.0, ...)".
 std::string version_line();

@@ -22,11 +22,10 @@ std::span<const FileCommand> file_commands() {
   return kCommands;
 }
 
-const FileCommand* find_file_command(std::span<const char* const> args) {
+const FileCommand* find_file_command(std::string_view name) {
   const auto all = file_commands();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const FileCommand& command) {
-    return !args.empty() && command.name == args.front();
-  });
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const FileCommand& command) { return command.name == name; });
   return found == all.end() ? nullptr : &*found;
 }
 

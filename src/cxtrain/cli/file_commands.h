@@ -3,6 +3,7 @@
 #include <iosfwd>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 /// The subcommands that look at files and have grammars of their own: no options of a training, no ranks.
@@ -17,7 +18,7 @@ struct FileCommand {
 /// `checkpoint` and `status`.
 std::span<const FileCommand> file_commands();
 
-/// The one that a command line begins with; null: none.
-const FileCommand* find_file_command(std::span<const char* const> args);
+/// The one of this name, or null.
+const FileCommand* find_file_command(std::string_view name);
 
 }  // namespace cxtrain

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <span>
@@ -15,13 +16,16 @@
 #include "cxtrain/cli/catalogue.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/commands.h"
+#include "cxtrain/cli/completion.h"
 #include "cxtrain/cli/components.h"
 #include "cxtrain/cli/doctor_command.h"
 #include "cxtrain/cli/file_commands.h"
+#include "cxtrain/cli/help_page.h"
 #include "cxtrain/cli/job.h"
 #include "cxtrain/cli/restarting.h"
 #include "cxtrain/cli/same_options.h"
 #include "cxtrain/cli/slurm_script.h"
+#include "cxtrain/cli/subcommands.h"
 #include "cxtrain/cli/yaml_config.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
@@ -72,8 +76,10 @@ void find_strategy_arguments(Request& request, std::vector<Problem>& problems) {
 
 /// Subcommands and options that only print something. Rank 0 does it; no other rank is asked.
 bool only_prints(const ParsedCommandLine& command) {
-  return command.help || command.version || command.print_config || command.options.subcommand == "plan" ||
-         command.options.subcommand == "info" || command.options.subcommand == kSlurmScript;
+  const Subcommand& subcommand = *find_subcommand(command.options.subcommand);
+  const bool looks = subcommand.kind == Subcommand::Kind::look && subcommand.name != kDoctor;
+  return command.help != HelpAsked::none || command.version || command.print_config || looks ||
+         subcommand.kind == Subcommand::Kind::phrase;
 }
 
 /// "model.hidden=7, model.lr=1": for messages.
@@ -160,6 +166,17 @@ void try_components(const Request& request, std::vector<Problem>& problems) {
   }
 }
 
+/// Help, and the scripts that complete command lines.
+std::string explanation(const ParsedCommandLine& command, HelpSource source) {
+  const Subcommand& subcommand = *find_subcommand(command.options.subcommand);
+  const bool asked = command.help != HelpAsked::none;
+  if (subcommand.name == "completion" && !asked) return completion_script(command.phrase, source);
+  if (subcommand.name == "help") return help_on(command.phrase, source);
+  if (command.help == HelpAsked::brief && subcommand.kind == Subcommand::Kind::train)
+    return brief_help(source);
+  return subcommand_help(subcommand.name, source);
+}
+
 /// What such a command prints, and its exit status. `words`: the command line; `program`: what it is for.
 int answer(Request& request, std::span<const char* const> words, const std::string& program,
            const std::function<void(Registry&)>& register_components, std::ostream& out) {
@@ -168,8 +185,14 @@ int answer(Request& request, std::span<const char* const> words, const std::stri
   std::vector<Problem> problems = command.problems;
   find_components(request, register_components, problems);
   const Options& options = request.options();
-  if (command.help)
-    return out << command.help_text << to_text(make_catalogue(request.registry, options), options, false), 0;
+  const auto help_source = [&] {
+    return HelpSource{std::filesystem::path(program).filename().string(), options,
+                      make_catalogue(request.registry, options), help_width()};
+  };
+  const bool explains = find_subcommand(options.subcommand)->kind == Subcommand::Kind::phrase;
+  if (explains && command.help == HelpAsked::none && !command.problems.empty())
+    throw ConfigError(command.problems);
+  if (explains || command.help != HelpAsked::none) return out << explanation(command, help_source()), 0;
   if (options.subcommand == "plan" && !command.print_config) {
     try_components(request, problems);
     const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
@@ -183,7 +206,7 @@ int answer(Request& request, std::span<const char* const> words, const std::stri
   }
   if (options.subcommand == "info" && !command.print_config) {
     if (!command.problems.empty()) throw ConfigError(command.problems);
-    return run_info(options, version_lines(), make_catalogue(request.registry, options), out);
+    return run_info(options, version_lines(), help_source(), out);
   }
   find_strategy_arguments(request, problems);
   if (!problems.empty()) throw ConfigError(problems);
@@ -288,7 +311,7 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
   number_gpus_by_pci_bus();
   return run_to_status([&] {
     const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
-    if (const FileCommand* command = find_file_command(args)) {
+    if (const FileCommand* command = find_file_command(args.empty() ? "" : args.front())) {
       if (read_launch_environment().rank != 0) return 0;
       return print([&](std::ostream& out) { return command->run(args.subspan(1), out); });
     }

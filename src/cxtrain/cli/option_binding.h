@@ -108,6 +108,7 @@ struct OptionText {
   const char* key;
   const char* help;
   const char* placeholder = nullptr;  ///< nullptr: by the member's type
+  const char* details = "";
 };
 
 /// An entry for the member that `get(options)` refers to.
@@ -118,6 +119,7 @@ OptionEntry bind_option(const char* group, const OptionText& text, Get get) {
   entry.group = group;
   entry.key = text.key;
   entry.help = text.help;
+  entry.details = text.details;
   constexpr const Value* kType = nullptr;
   entry.placeholder =
       text.placeholder != nullptr ? std::string(text.placeholder) : option_value::placeholder(kType);

@@ -17,7 +17,8 @@ struct OptionEntry {
   std::string group;        ///< heading in --help
   std::string key;          ///< "trainer.max_epochs"
   std::string placeholder;  ///< what help shows for the value
-  std::string help;
+  std::string help;         ///< one line
+  std::string details;      ///< for `help OPTION`: what does not fit into the line; may be empty
   std::string bare;         ///< what the option means without a value; empty: it needs one
   bool repeatable = false;  ///< each further value adds to a list
   bool saved = true;        ///< part of config.yaml

@@ -10,24 +10,25 @@ void add_batch_job_options(OptionTable& table) {
     entry.saved = false;
     table.push_back(std::move(entry));
   };
-  add({"nodes", "nodes of the job [1]"}, CXTRAIN_MEMBER(batch_job.nodes));
-  add({"gpus_per_node", "GPUs of each node, with a rank for each"}, CXTRAIN_MEMBER(batch_job.gpus_per_node));
-  add({"ntasks_per_node", "ranks on each node [one for each GPU, else 1]"},
-      CXTRAIN_MEMBER(batch_job.ntasks_per_node));
-  add({"cpus_per_task", "cores of each rank"}, CXTRAIN_MEMBER(batch_job.cpus_per_task));
-  add({"time", "how long the job may run, as sbatch reads it [01:00:00]", "TIME"},
+  add({"nodes", "number of nodes [1]"}, CXTRAIN_MEMBER(batch_job.nodes));
+  add({"gpus_per_node", "GPUs per node, one rank for each"}, CXTRAIN_MEMBER(batch_job.gpus_per_node));
+  add({"ntasks_per_node", "ranks per node [one per GPU, else 1]"}, CXTRAIN_MEMBER(batch_job.ntasks_per_node));
+  add({"cpus_per_task", "cores per rank"}, CXTRAIN_MEMBER(batch_job.cpus_per_task));
+  add({"time", "time limit of the job, in the format of sbatch [01:00:00]", "TIME"},
       CXTRAIN_MEMBER(batch_job.time));
-  add({"signal", "the signal by which ranks save, and how many seconds before the time is over [USR1@120]",
+  add({"signal",
+       "signal on which ranks save, and seconds before the time limit at which Slurm sends it [USR1@120]",
        "SIGNAL@SECONDS"},
       CXTRAIN_MEMBER(batch_job.signal));
-  add({"job_name", "the job's name [cxtrain]"}, CXTRAIN_MEMBER(batch_job.job_name));
-  add({"partition", "where it runs"}, CXTRAIN_MEMBER(batch_job.partition));
-  add({"account", "who pays for it"}, CXTRAIN_MEMBER(batch_job.account));
-  add({"qos", "its quality of service"}, CXTRAIN_MEMBER(batch_job.qos));
-  add({"constraint", "features that its nodes must have"}, CXTRAIN_MEMBER(batch_job.constraint));
-  add({"mem", "memory of each node, as sbatch reads it", "SIZE"}, CXTRAIN_MEMBER(batch_job.mem));
-  add({"array", "a job array: one training for each index", "INDICES"}, CXTRAIN_MEMBER(batch_job.array));
-  add({"submit", "submit the job, and follow its output until it ends"}, CXTRAIN_MEMBER(batch_job.submit));
+  add({"job_name", "name of the job [cxtrain]"}, CXTRAIN_MEMBER(batch_job.job_name));
+  add({"partition", "partition of the job"}, CXTRAIN_MEMBER(batch_job.partition));
+  add({"account", "account that is charged"}, CXTRAIN_MEMBER(batch_job.account));
+  add({"qos", "quality of service of the job"}, CXTRAIN_MEMBER(batch_job.qos));
+  add({"constraint", "features that the nodes must have"}, CXTRAIN_MEMBER(batch_job.constraint));
+  add({"mem", "memory per node, in the format of sbatch", "SIZE"}, CXTRAIN_MEMBER(batch_job.mem));
+  add({"array", "job array: one training per index, such as 0-9", "INDICES"},
+      CXTRAIN_MEMBER(batch_job.array));
+  add({"submit", "submit the job, and print its output until it ends"}, CXTRAIN_MEMBER(batch_job.submit));
 }
 
 }  // namespace cxtrain

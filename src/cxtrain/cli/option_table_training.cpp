@@ -7,37 +7,43 @@ void add_length_options(OptionTable& table) {
   const auto add = [&](const OptionText& text, auto get) {
     table.push_back(bind_option("Length of training", text, get));
   };
-  add({"trainer.max_epochs",
-       "stop after so many epochs; -1: no limit (1000 unless max_steps or max_time is given)"},
+  add({"trainer.max_epochs", "stop after N epochs; -1: no limit", nullptr,
+       "Default: the model's own number, else 1000; no limit if --max_steps or --max_time is given."},
       CXTRAIN_MEMBER(trainer.max_epochs));
-  add({"trainer.min_epochs", "do not stop early before"}, CXTRAIN_MEMBER(trainer.min_epochs));
-  add({"trainer.max_steps", "stop after so many optimizer steps; -1: no limit"},
-      CXTRAIN_MEMBER(trainer.max_steps));
-  add({"trainer.min_steps", "do not stop early before"}, CXTRAIN_MEMBER(trainer.min_steps));
-  add({"trainer.max_time", "stop after this time"}, CXTRAIN_MEMBER(trainer.max_time));
-  add({"trainer.requeue_signal", "save, and end with status 75, when this signal comes"},
+  add({"trainer.min_epochs", "train at least N epochs, even if early stopping asks to stop"},
+      CXTRAIN_MEMBER(trainer.min_epochs));
+  add({"trainer.max_steps", "stop after N optimizer steps; -1: no limit"}, CXTRAIN_MEMBER(trainer.max_steps));
+  add({"trainer.min_steps", "train at least N steps, even if early stopping asks to stop"},
+      CXTRAIN_MEMBER(trainer.min_steps));
+  add({"trainer.max_time", "stop after this time of training"}, CXTRAIN_MEMBER(trainer.max_time));
+  add({"trainer.requeue_signal", "on this signal, save a checkpoint and end with status 75", nullptr,
+       "Slurm sends it before the time limit: #SBATCH --signal=USR1@120."},
       CXTRAIN_MEMBER(trainer.requeue_signal));
-  add({"trainer.limit_train_batches", "batches of an epoch: a count (10) or a fraction (0.5)"},
+  add({"trainer.limit_train_batches", "training batches per epoch: a count (10) or a fraction (0.5)"},
       CXTRAIN_MEMBER(trainer.limit_train_batches));
-  add({"trainer.limit_val_batches", "the same for validation; 0 turns it off"},
+  add({"trainer.limit_val_batches", "validation batches: a count or a fraction; 0: no validation"},
       CXTRAIN_MEMBER(trainer.limit_val_batches));
-  add({"trainer.limit_test_batches", "the same for test"}, CXTRAIN_MEMBER(trainer.limit_test_batches));
-  add({"trainer.limit_predict_batches", "the same for predict"},
+  add({"trainer.limit_test_batches", "test batches: a count or a fraction"},
+      CXTRAIN_MEMBER(trainer.limit_test_batches));
+  add({"trainer.limit_predict_batches", "predict batches: a count or a fraction"},
       CXTRAIN_MEMBER(trainer.limit_predict_batches));
-  add({"trainer.val_check_interval",
-       "validate after this fraction of an epoch, every N batches, or after this time"},
+  add({"trainer.val_check_interval", "validate every N batches, or more than once per epoch", nullptr,
+       "A fraction of an epoch (0.5), a number of batches, or a time (DD:HH:MM:SS)."},
       CXTRAIN_MEMBER(trainer.val_check_interval));
-  add({"trainer.check_val_every_n_epoch", "validate every N epochs; null: count batches across epochs"},
+  add({"trainer.check_val_every_n_epoch", "validate every N epochs", nullptr,
+       "null: --val_check_interval counts batches across epochs."},
       CXTRAIN_MEMBER(trainer.check_val_every_n_epoch));
-  add({"trainer.num_sanity_val_steps", "validation batches before training; -1: all"},
+  add({"trainer.num_sanity_val_steps", "validation batches to try before training; -1: all"},
       CXTRAIN_MEMBER(trainer.num_sanity_val_steps));
-  add({"trainer.overfit_batches", "train and validate on these few training batches only"},
+  add({"trainer.overfit_batches", "train and validate on a few training batches only: a count or a fraction"},
       CXTRAIN_MEMBER(trainer.overfit_batches));
-  add({"trainer.reload_dataloaders_every_n_epochs", "ask the data module for new loaders so often; 0: never"},
+  add({"trainer.reload_dataloaders_every_n_epochs",
+       "ask the data module for new loaders every N epochs; 0: never"},
       CXTRAIN_MEMBER(trainer.reload_dataloaders_every_n_epochs));
-  add({"trainer.use_distributed_sampler", "each rank reads its own share of the samples"},
+  add({"trainer.use_distributed_sampler", "give each rank its own shard of the samples"},
       CXTRAIN_MEMBER(trainer.use_distributed_sampler));
-  add({"trainer.fast_dev_run", "run N (1) batches of everything once, to see whether it works"},
+  add({"trainer.fast_dev_run", "run N batches of each stage as a trial [1]", nullptr,
+       "Neither a run folder nor checkpoints are written."},
       CXTRAIN_MEMBER(trainer.fast_dev_run));
   OptionEntry& fast_dev_run = table.back();
   fast_dev_run.bare = "1";
@@ -51,24 +57,27 @@ void add_optimisation_options(OptionTable& table) {
   const auto add = [&](const OptionText& text, auto get) {
     table.push_back(bind_option("Optimisation", text, get));
   };
-  add({"trainer.accumulate_grad_batches", "batches whose gradients make one step"},
+  add({"trainer.accumulate_grad_batches", "batches per optimizer step"},
       CXTRAIN_MEMBER(trainer.accumulate_grad_batches));
-  add({"trainer.gradient_clip_val", "clip gradients at this value; 0 or null: do not"},
+  add({"trainer.gradient_clip_val", "clip gradients at this value; 0 or null: no clipping"},
       CXTRAIN_MEMBER(trainer.gradient_clip_val));
-  add({"trainer.gradient_clip_algorithm", "by the norm of all, or by each value"},
+  add({"trainer.gradient_clip_algorithm", "clip the norm of all gradients, or each value"},
       CXTRAIN_MEMBER(trainer.gradient_clip_algorithm));
-  add({"trainer.track_grad_norm", "log the gradients' norm of this order (2, inf); -1: do not"},
+  add({"trainer.track_grad_norm", "log the norm of the gradients, of this order (2, inf); -1: do not log"},
       CXTRAIN_MEMBER(trainer.track_grad_norm));
-  add({"trainer.terminate_on_nan", "end the training when the loss or a parameter is not finite"},
+  add({"trainer.terminate_on_nan", "stop with an error if the loss or a parameter is not finite"},
       CXTRAIN_MEMBER(trainer.terminate_on_nan));
-  add({"trainer.max_skipped_steps",
-       "16-mixed: end the training when so many steps in a row have gradients that are not finite; 0: never"},
+  add({"trainer.max_skipped_steps", "16-mixed: stop after N skipped steps in a row; 0: never", nullptr,
+       "A step with gradients that are not finite is skipped, and the loss scale is halved."},
       CXTRAIN_MEMBER(trainer.max_skipped_steps));
-  add({"trainer.stochastic_weight_avg", "average the weights of the last epochs"},
+  add({"trainer.stochastic_weight_avg", "average the weights over the last epochs"},
       CXTRAIN_MEMBER(trainer.stochastic_weight_avg));
-  add({"trainer.auto_lr_find", "look for a learning rate before training"},
+  add({"trainer.auto_lr_find", "search a learning rate before training", nullptr,
+       "Writes the sweep to lr_find.csv in the run folder."},
       CXTRAIN_MEMBER(trainer.auto_lr_find));
-  add({"trainer.auto_scale_batch_size", "look for the largest batch that fits before training; true: power"},
+  add({"trainer.auto_scale_batch_size", "search the largest batch size that fits into memory", nullptr,
+       "power: double the batch size until it does not fit. binsearch: then search between the last two. "
+       "true: power."},
       CXTRAIN_MEMBER(trainer.auto_scale_batch_size));
   table.back().bare = "power";
   table.back().read = [read = table.back().read, reset = table.back().reset](Options& options,
@@ -78,9 +87,9 @@ void add_optimisation_options(OptionTable& table) {
     reset(options);
     return std::string();
   };
-  add({"trainer.inference_mode", "evaluate without any of autograd's bookkeeping"},
+  add({"trainer.inference_mode", "evaluate in LibTorch's inference mode, without autograd"},
       CXTRAIN_MEMBER(trainer.inference_mode));
-  add({"trainer.detect_anomaly", "look for the operation that makes a gradient NaN (slow)"},
+  add({"trainer.detect_anomaly", "report the operation that made a gradient NaN (slow)"},
       CXTRAIN_MEMBER(trainer.detect_anomaly));
 }
 

@@ -8,6 +8,7 @@
 #include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/config/suggestions.h"
+#include "cxtrain/optim/setup_arguments.h"
 
 namespace cxtrain {
 namespace {
@@ -44,6 +45,13 @@ void apply_argument(const ComponentEntry& component, const Setting& setting, Opt
   if (setting.value) component.args(options)[name] = *setting.value;
 }
 
+bool any_has_argument(const std::vector<NamedComponent>& components, const std::string& name) {
+  return std::any_of(components.begin(), components.end(), [&](const NamedComponent& component) {
+    return std::any_of(component.arguments.begin(), component.arguments.end(),
+                       [&](const ArgumentSpec& spec) { return spec.name == name; });
+  });
+}
+
 /// What may have been meant by a key that no option has.
 std::string hint_for_unknown(const std::string& key) {
   const std::vector<std::string> names = option_names();
@@ -53,8 +61,11 @@ std::string hint_for_unknown(const std::string& key) {
     for (const std::string& name : names) {
       if (name.ends_with("." + key)) return "did you mean --" + name + "?";
     }
-    return "arguments have their owner before them: --model." + key + ", --data." + key + ", --optimizer." +
-           key + ", --strategy." + key;
+    for (const auto& [owner, components] :
+         {std::pair{"optimizer", &known_optimizers()}, std::pair{"lr_scheduler", &known_schedules()}}) {
+      if (any_has_argument(*components, key)) return std::string("did you mean --") + owner + "." + key + "?";
+    }
+    return "for an argument of the model, write --model." + key + "; `help` lists all names";
   }
   std::string owner = key;
   while (owner.find('.') != std::string::npos) {

@@ -47,26 +47,25 @@ void check_signal(const Options& options, std::vector<Problem>& problems) {
   const std::string& typed = options.batch_job.signal;
   const std::optional<TimedSignal> signal = read_signal(typed);
   if (!signal) {
-    problems.push_back({"signal",
-                        "'" + shortened(typed, 40) + "' is no signal to the ranks and a number of seconds",
+    problems.push_back({"signal", "'" + shortened(typed, 40) + "' is not of the form SIGNAL@SECONDS",
                         "write --signal USR1@120"});
     return;
   }
   const std::string requeue(word_of(options.trainer.requeue_signal));
   if ("SIG" + signal->name != requeue && signal->name != "TERM" && signal->name != "INT") {
-    problems.push_back(
-        {"signal", "SIG" + signal->name + " is not the signal by which the ranks save, which is " + requeue,
-         "use --requeue_signal SIG" + signal->name + " as well, or --signal USR1@120"});
+    problems.push_back({"signal",
+                        "SIG" + signal->name + " is not the signal on which ranks save, which is " + requeue,
+                        "use --requeue_signal SIG" + signal->name + " as well, or --signal USR1@120"});
   }
   const std::optional<std::int64_t> time = seconds_of_time(options.batch_job.time);
   if (!time) {
-    problems.push_back({"time",
-                        "'" + shortened(options.batch_job.time, 40) + "' is no time as sbatch reads it",
-                        "write HOURS:MINUTES:SECONDS, DAYS-HOURS, or a number of minutes"});
+    problems.push_back(
+        {"time", "'" + shortened(options.batch_job.time, 40) + "' is not a time in the format of sbatch",
+         "write HOURS:MINUTES:SECONDS, DAYS-HOURS, or a number of minutes"});
   } else if (*time <= signal->seconds) {
     problems.push_back({"time",
                         options.batch_job.time + " is over before the " + std::to_string(signal->seconds) +
-                            " s of --signal: the ranks would save at once, and never get on",
+                            " s of --signal: the ranks would save at once, and never progress",
                         "ask for more time; a number alone means minutes"});
   }
 }

@@ -4,18 +4,24 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/cli/help_page.h"
 #include "cxtrain/report/run_status.h"
 
 namespace cxtrain {
 namespace {
 
-constexpr const char* kStatusHelp =
-    "cxtrain_mpi status PATH [--json]\n\n"
-    "How a run is: where it runs, how far and how fast, when it will end, its last checkpoint, stragglers, "
-    "and\n"
-    "why it ended. PATH is a run's folder (.../cxtrain_logs/version_N), or the default_root_dir above it, "
-    "whose\n"
-    "newest run is shown; from any machine that sees it.\n";
+std::string status_help() {
+  HelpPage page(help_width());
+  page.line("status [PATH] [--json]");
+  page.line();
+  page.paragraph(
+      "Reports where a run runs, how far and how fast it is, when it will end, its last checkpoint, "
+      "stragglers, and "
+      "why it ended. PATH is the folder of a run (.../cxtrain_logs/version_N), or the default_root_dir above "
+      "it, "
+      "whose newest run is shown [the current folder]. Any machine that sees the folder can ask.");
+  return page.text();
+}
 
 }  // namespace
 
@@ -24,7 +30,7 @@ int run_status_command(std::span<const char* const> words, Filesystem& files, do
   std::vector<Problem> problems;
   bool json = false;
   for (const std::string word : words) {
-    if (word == "--help" || word == "-h") return out << kStatusHelp, 0;
+    if (word == "--help" || word == "-h") return out << status_help(), 0;
     if (word == "--json") {
       json = true;
     } else if (word.starts_with("-")) {
@@ -35,14 +41,14 @@ int run_status_command(std::span<const char* const> words, Filesystem& files, do
   }
   if (paths.size() > 1) {
     problems.push_back(
-        {"status", "takes one path, found " + std::to_string(paths.size()), "usage: status PATH [--json]"});
+        {"", "status takes one path, found " + std::to_string(paths.size()), "usage: status PATH [--json]"});
   }
   if (!problems.empty()) throw ConfigError(problems);
   RunStatus status;
   try {
     status = read_run_status(files, find_run(files, paths.empty() ? "." : paths[0]), now);
   } catch (const FileError& error) {
-    if (is_wrong_path(error)) throw ConfigError("status", error.what());
+    if (is_wrong_path(error)) throw ConfigError("", std::string("status: ") + error.what());
     throw;
   }
   out << (json ? to_json(status) + "\n" : printable(to_text(status)));

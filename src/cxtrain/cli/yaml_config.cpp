@@ -224,10 +224,10 @@ std::vector<Setting> read_yaml(const std::string& text, const std::string& file,
     if (root.IsMap()) {
       reader.read_map(root, "");
     } else if (!root.IsNull()) {
-      reader.refuse(root, "the file is no map of options (`trainer:`, `model:` ...)");
+      reader.refuse(root, "the file is not a map of options (`trainer:`, `model:` ...)");
     }
   } catch (const YAML::Exception& error) {
-    problems.push_back({reader.place(error.mark), "no valid YAML: " + error.msg, ""});
+    problems.push_back({reader.place(error.mark), "invalid YAML: " + error.msg, ""});
   }
   return std::move(reader.settings);
 }

@@ -20,7 +20,7 @@ namespace {
 std::vector<std::array<int, 2>> ranks_of_node(const MpiComm& comm, const MpiComm& node_comm) {
   const std::array<int, 2> mine{comm.rank(), static_cast<int>(getpid())};
   std::vector<std::array<int, 2>> all(static_cast<std::size_t>(node_comm.size()));
-  node_comm.call("the exchange of the node's ranks", [&](MPI_Comm node) {
+  node_comm.call("an allgather of the node's ranks", [&](MPI_Comm node) {
     return MPI_Allgather(mine.data(), 2, MPI_INT, all.data(), 2, MPI_INT, node);
   });
   return all;
@@ -52,7 +52,7 @@ std::vector<NodeRecord> exchange_records(const MpiComm& comm, const WorldFacts& 
     own.port = socket.port;
     if (facts.rank == 0) own.token = random_token();
   }
-  comm.call("the exchange of the nodes' names", [&](MPI_Comm all) {
+  comm.call("an allreduce of the nodes' names", [&](MPI_Comm all) {
     return MPI_Allreduce(MPI_IN_PLACE, records.data(), static_cast<int>(records.size() * sizeof(NodeRecord)),
                          MPI_UINT8_T, MPI_BOR, all);
   });
@@ -122,7 +122,7 @@ struct Gathered {
   std::string texts;
 };
 
-constexpr const char* kGathering = "a gathering of all ranks";
+constexpr const char* kGathering = "an allgather of all ranks";
 
 /// The text of every rank of a communicator, in their order.
 std::vector<std::string> gather_texts(const MpiComm& comm, std::string_view text) {
@@ -192,14 +192,14 @@ void MpiWorld::barrier() {
 }
 
 std::int64_t MpiWorld::max(std::int64_t value) {
-  comm().call("an agreement of all ranks", [&](MPI_Comm all) {
+  comm().call("an allreduce of the status flags", [&](MPI_Comm all) {
     return MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_MAX, all);
   });
   return value;
 }
 
 std::uint64_t MpiWorld::any(std::uint64_t flags) {
-  comm().call("an agreement of all ranks", [&](MPI_Comm all) {
+  comm().call("an allreduce of the status flags", [&](MPI_Comm all) {
     return MPI_Allreduce(MPI_IN_PLACE, &flags, 1, MPI_UINT64_T, MPI_BOR, all);
   });
   return flags;
@@ -208,17 +208,17 @@ std::uint64_t MpiWorld::any(std::uint64_t flags) {
 void MpiWorld::begin_any(std::uint64_t flags) {
   begun_ = flags;
   check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &begun_, 1, MPI_UINT64_T, MPI_BOR, comm().get(), &agreement_),
-            "the beginning of an agreement");
+            "the start of an allreduce of the status flags");
 }
 
 std::uint64_t MpiWorld::end_any() {
-  comm().call("an agreement of all ranks",
+  comm().call("an allreduce of the status flags",
               [&](MPI_Comm) { return MPI_Wait(&agreement_, MPI_STATUS_IGNORE); });
   return begun_;
 }
 
 void MpiWorld::sum(std::span<double> values) {
-  comm().call("a sum over all ranks", [&](MPI_Comm all) {
+  comm().call("an allreduce (sum over all ranks)", [&](MPI_Comm all) {
     return MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM,
                          all);
   });

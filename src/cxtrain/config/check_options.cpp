@@ -142,13 +142,12 @@ void check_restarts(const Options& options, Checker& check) {
   check.at_least("min_ranks", 0, options.min_ranks, "0 leaves no rank out");
   if (options.min_ranks < 1) return;
   if (options.max_restarts == 0)
-    check.refuse("min_ranks", "says what --max_restarts may do, and that is not given",
-                 "add --max_restarts N");
+    check.refuse("min_ranks", "needs --max_restarts, which is 0", "add --max_restarts N");
   for (const auto& [given, option] :
        {std::pair(options.trainer.gpus.has_value(), "gpus"),
         std::pair(options.trainer.num_processes.has_value(), "num_processes")}) {
     if (given)
-      check.refuse("min_ranks", std::string("goes with --devices, not with --") + option, "--devices N");
+      check.refuse("min_ranks", std::string("cannot be combined with --") + option, "use --devices N");
   }
 }
 

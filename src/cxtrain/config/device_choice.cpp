@@ -36,9 +36,10 @@ class Chooser {
     choice_.gpu = accelerator == "gpu" || (accelerator == "auto" && !gpus_.empty());
     if (choice_.gpu && gpus_.empty() && !trainer_.gpus) {
       refuse("accelerator",
-             "a GPU was asked for (accelerator=" + trainer_.accelerator +
-                 "), but none is visible: " + describe_gpus(hardware_, 0),
-             "use --accelerator cpu or auto");
+             "no GPU is usable (accelerator=" + trainer_.accelerator + "): " + describe_gpus(hardware_, 0),
+             hardware_.gpu_support
+                 ? "use --accelerator cpu or auto"
+                 : "use --accelerator cpu, or build cxtrain with the headers of CUDA and NCCL");
     } else if (trainer_.gpus || trainer_.devices) {
       read_list(accelerator);
     } else {
@@ -49,8 +50,8 @@ class Chooser {
       plan_.warnings.push_back(
           {"accelerator", describe_gpus(hardware_, 0) + ": the run uses the CPU",
            hardware_.gpu_support
-               ? "mend the driver's installation, or say --accelerator cpu"
-               : "install the CUDA toolkit and NCCL and build it again, or say --accelerator cpu"});
+               ? "repair the driver's installation, or use --accelerator cpu"
+               : "install the CUDA toolkit and NCCL and build cxtrain again, or use --accelerator cpu"});
     }
     if (trainer_.auto_select_gpus && !choice_.gpu) {
       plan_.warnings.push_back({"auto_select_gpus", "auto_select_gpus has no effect on the CPU", "drop it"});

@@ -107,7 +107,7 @@ Parsed<DeviceList> parse_device_list(std::string_view text) {
   const auto count = parse_integer(typed);
   if (!count || *count > std::numeric_limits<int>::max()) {
     return Result::refused("'" + std::string(text) +
-                           "' is no device request; write a count (2), a list (0,2), -1 for all, or auto");
+                           "' is not a device list; write a count (2), a list (0,2), -1 for all, or auto");
   }
   if (*count == -1) return Result::of({DeviceList::All{}});
   if (*count < 0)

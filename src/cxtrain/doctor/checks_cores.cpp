@@ -151,7 +151,7 @@ std::vector<Check> core_checks() {
        "The loop, its data workers and what feeds a GPU take turns on a core, and steps wait.",
        find_few_cores},
       {"cores.one_machine", "Several nodes are one machine and share its cores",
-       "Each node's ranks believe to have the machine for themselves, so that threads outnumber cores.",
+       "The ranks of each node use all cores of the machine, so there are more threads than cores.",
        find_machines_shared},
       {"cores.uneven", "Ranks have unequal numbers of cores",
        "Every step takes as long as its slowest rank, so that the other ranks' cores idle.",

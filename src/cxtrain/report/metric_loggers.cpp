@@ -34,7 +34,7 @@ void MetricLoggers::attempt(Entry& entry, Work&& work) noexcept try {
     const bool said = std::any_of(loggers_.begin(), loggers_.end(), [](const Entry& e) { return e.failed; });
     entry.failed = true;
     if (said) return;
-    log_warning("metrics are not written, and training goes on without: " + message_of(error));
+    log_warning("metrics cannot be written, and training continues without them: " + message_of(error));
   }
 } catch (...) {
   // Not even the message could be made.

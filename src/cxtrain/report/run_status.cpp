@@ -150,8 +150,8 @@ std::string describe(const RunStatus& status) {
     case RunStatus::State::died:
       break;
   }
-  return "died without a word; it was run" + (by.empty() ? " by nobody knows whom" : by) +
-         ": killed, out of memory, or its node is gone";
+  return "died without a status" + (by.empty() ? " (its process is unknown)" : "; it was run" + by) +
+         ": killed, out of memory, or its node is lost";
 }
 
 std::string describe(const ProgressReport& progress) {
@@ -181,7 +181,7 @@ std::string find_run(Filesystem& files, const std::string& path) {
   if (runs.empty() && path.ends_with(logs))
     runs = version_dirs(files, path.substr(0, path.size() - logs.size()));
   if (!runs.empty()) return runs.front();
-  throw ConfigError("status", "there is no run in '" + path + "'",
+  throw ConfigError("", "status: there is no run in '" + path + "'",
                     "name a run's folder (.../cxtrain_logs/version_N), or the default_root_dir above it");
 }
 

@@ -132,7 +132,7 @@ std::int64_t find_batch_size(Run& run, TrainedParameters& trained,
   run_agreed(run.parts.world, [&] {
     if (fits > 0) return;
     throw ConfigError("trainer.auto_scale_batch_size",
-                      "not even a batch of " + std::to_string(fails) + " fits into the memory of every rank",
+                      "a batch of " + std::to_string(fails) + " does not fit into the memory of every rank",
                       "a smaller model, more devices_per_rank, or a 16-bit precision");
   });
   return fits;

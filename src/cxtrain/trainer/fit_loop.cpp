@@ -90,11 +90,11 @@ void FitLoop::take_place() {
     const auto describe = [](std::int64_t steps, std::int64_t samples) {
       return std::to_string(steps) + " steps of " + std::to_string(samples) + " samples";
     };
-    throw StateError("the saved state stands in the middle of an epoch of " +
-                     describe(saved_steps, saved.samples_per_step) + ", and here an epoch has " +
-                     describe(limits().steps_per_epoch(), samples_per_step()) +
-                     ": resume with the same data, and a data.batch_size and accumulate_grad_batches that "
-                     "make as many samples of all ranks");
+    throw StateError(
+        "the saved state is in the middle of an epoch of " + describe(saved_steps, saved.samples_per_step) +
+        ", and this run has an epoch of " + describe(limits().steps_per_epoch(), samples_per_step()) +
+        "; use the same data, and keep --data.batch_size x ranks x --accumulate_grad_batches = " +
+        std::to_string(saved.samples_per_step));
   }
   const std::int64_t steps = divide_up(state.batch, saved.accumulate);
   state.batch = std::min(steps * limits().accumulate, limits().train_batches);

@@ -198,9 +198,10 @@ void require_place_of_manifest(const StateDict& state, const Manifest& manifest)
 
 void require_same_model(const CheckpointReader& checkpoint, const Trainable& model) {
   const auto refuse = [&](const std::string& why) {
-    throw CheckpointError(
-        "the checkpoint '" + checkpoint.path() + "' is of another model: " + why +
-        "; train it with this model's options, or begin anew from its weights: --model.weights");
+    throw CheckpointError("the checkpoint '" + checkpoint.path() + "' is of another model: " + why +
+                          "; repeat the --model options of that run, or start a new run from its weights: "
+                          "--model.weights, with "
+                          "--model.weights_strict false if only some fit");
   };
   std::map<std::string, const SafetensorsEntry*> saved = checkpoint.model();
   for (const NamedTensor& named : all_tensors(model)) {

@@ -234,7 +234,7 @@ void Session::add_loggers() {
 void Session::announce() const {
   const TrainerOptions& options = inputs_.options.trainer;
   if (options.barebones) {
-    for (const Problem& warning : inputs_.plan.warnings) log_warning(warning.option + ": " + warning.message);
+    for (const Problem& warning : inputs_.plan.warnings) log_warning(to_line(warning));
     return;
   }
   log_info(to_text(inputs_.plan));

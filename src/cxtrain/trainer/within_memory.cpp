@@ -44,14 +44,14 @@ std::string gibibytes(double bytes) {
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& message, const std::string& asked) {
-  throw ConfigError(what, message, asked.empty() ? "" : "asked for: " + asked);
+  throw ConfigError(what, message, asked.empty() ? "" : "use smaller sizes than " + asked);
 }
 
 [[noreturn]] void refuse_size(const std::string& what, const std::string& asked) {
   refuse(what,
          "needs more memory than this machine has left (" +
              gibibytes(static_cast<double>(available_memory_bytes())) + " of " +
-             gibibytes(static_cast<double>(total_memory_bytes())) + "), or a size that nothing can have",
+             gibibytes(static_cast<double>(total_memory_bytes())) + "), or has an invalid size",
          asked);
 }
 

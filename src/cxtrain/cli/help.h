@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "cxtrain/cli/catalogue.h"
+#include "cxtrain/config/options.h"
+
+namespace cxtrain {
+
+/// What every page of help is made from.
+struct HelpSource {
+  std::string program;                      ///< as the user typed it: "cxtrain_mpi"
+  Options options;                          ///< of the command line: arguments of named components are shown
+  std::vector<CatalogueSection> catalogue;  ///< may be empty for `brief_help`
+  std::size_t width = 100;                  ///< columns of a line
+};
+
+/// `-h`: one screen of at most 40 lines.
+std::string brief_help(const HelpSource& source);
+
+/// `SUBCOMMAND --help`: usage, then the options of the subcommand. A subcommand that trains shows all options
+/// and components; any other shows its own options. `subcommand` is one of `subcommands()` that reads
+/// options.
+std::string subcommand_help(const std::string& subcommand, const HelpSource& source);
+
+/// All components with all their arguments, for `info`.
+std::string components_text(const HelpSource& source);
+
+/// `help [WORD]`: a topic, a subcommand, an option or a component with its arguments; without a word the
+/// topics. Throws ConfigError with the nearest name for an unknown word.
+std::string help_on(const std::string& word, const HelpSource& source);
+
+/// `help reference`: everything as one page of Markdown (docs/reference.md).
+std::string reference_page(const HelpSource& source);
+
+}  // namespace cxtrain

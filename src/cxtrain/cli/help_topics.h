@@ -1,0 +1,33 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace cxtrain {
+
+/// A page of `help TOPIC`.
+struct HelpTopic {
+  std::string name;     ///< "devices"
+  std::string purpose;  ///< in one line
+  std::string group;    ///< of options that the page lists; empty: none
+};
+
+/// All of them: those with a group first.
+std::span<const HelpTopic> help_topics();
+
+/// A name, and what it means.
+struct Meaning {
+  std::string name, meaning;
+};
+
+/// The exit statuses of `cxtrain_mpi`, for batch scripts. The values are in base/error.h.
+std::span<const Meaning> exit_statuses();
+
+/// The environment variables that the program reads or sets.
+std::span<const Meaning> environment_variables();
+
+/// The ways to start ranks, and to resume: a command, and what it does.
+std::span<const Meaning> ways_to_launch();
+std::span<const Meaning> ways_to_resume();
+
+}  // namespace cxtrain

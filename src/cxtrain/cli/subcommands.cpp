@@ -1,0 +1,44 @@
+#include "cxtrain/cli/subcommands.h"
+
+#include <algorithm>
+#include <array>
+
+#include "cxtrain/cli/doctor_command.h"
+#include "cxtrain/cli/slurm_script.h"
+
+namespace cxtrain {
+
+std::span<const Subcommand> subcommands() {
+  using Kind = Subcommand::Kind;
+  static const std::array kSubcommands{
+      Subcommand{"fit", Kind::train, "[--OPTION VALUE ...]", "train the model (the default)"},
+      Subcommand{"validate", Kind::train, "[--ckpt_path PATH] [--OPTION VALUE ...]",
+                 "evaluate the model on the validation data"},
+      Subcommand{"test", Kind::train, "[--ckpt_path PATH] [--OPTION VALUE ...]",
+                 "evaluate the model on the test data"},
+      Subcommand{"predict", Kind::train, "[--ckpt_path PATH] [--OPTION VALUE ...]",
+                 "write the predictions of the model to files"},
+      Subcommand{"plan", Kind::look, "[--ranks N] [--hardware FILE] [--OPTION OF FIT ...]",
+                 "print which rank would run where, or every error"},
+      Subcommand{kDoctor, Kind::look, "[--all] [--json] [--OPTION OF FIT ...]",
+                 "check these options on these nodes"},
+      Subcommand{kSlurmScript, Kind::look, "[--nodes N] [--submit] [--OPTION OF FIT ...]",
+                 "print or submit a batch job with these options"},
+      Subcommand{"status", Kind::files, "[PATH] [--json]", "report how far a run is"},
+      Subcommand{"checkpoint", Kind::files, "ACTION PATH ...",
+                 "inspect, verify, compare and convert checkpoints"},
+      Subcommand{"info", Kind::look, "[--hardware] [--json]", "print versions, hardware and components"},
+      Subcommand{"help", Kind::phrase, "[TOPIC|OPTION|COMPONENT]", "explain an option, a component, a topic"},
+      Subcommand{"completion", Kind::phrase, "bash|zsh", "print a script that completes command lines"},
+  };
+  return kSubcommands;
+}
+
+const Subcommand* find_subcommand(const std::string& name) {
+  const auto all = subcommands();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Subcommand& one) { return one.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace cxtrain

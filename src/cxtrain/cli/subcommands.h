@@ -1,0 +1,29 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace cxtrain {
+
+/// The first word of a command line.
+struct Subcommand {
+  enum class Kind {
+    train,   ///< reads the options of a training, and runs the model
+    look,    ///< reads the options of a training, and runs no model
+    files,   ///< has a grammar of its own (cli/file_commands.h)
+    phrase,  ///< is followed by one word: `help devices`, `completion bash`
+  };
+
+  std::string name;
+  Kind kind;
+  std::string usage;    ///< what follows the name: "PATH [--json]"
+  std::string purpose;  ///< in one line: "train the model (the default)"
+};
+
+/// All of them, in the order of `-h`.
+std::span<const Subcommand> subcommands();
+
+/// The subcommand of this name, or null.
+const Subcommand* find_subcommand(const std::string& name);
+
+}  // namespace cxtrain
