@@ -1,5 +1,7 @@
 #include "cxtrain/cli/file_commands.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 
@@ -7,6 +9,7 @@
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/cli/checkpoint_command.h"
 #include "cxtrain/cli/status_command.h"
+#include "cxtrain/report/terminal.h"
 
 namespace cxtrain {
 
@@ -17,7 +20,8 @@ std::span<const FileCommand> file_commands() {
                     return run_checkpoint_command(words, real_filesystem(), out);
                   }},
       FileCommand{"status", [](std::span<const char* const> words, std::ostream& out) {
-                    return run_status_command(words, real_filesystem(), seconds_since_1970(), out);
+                    return run_status_command(words, real_filesystem(), seconds_since_1970(),
+                                              drawing_columns(STDOUT_FILENO), out);
                   }}};
   return kCommands;
 }

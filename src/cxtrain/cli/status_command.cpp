@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cxtrain/report/run_status.h"
+#include "cxtrain/report/sparkline.h"
 
 namespace cxtrain {
 namespace {
@@ -19,7 +20,8 @@ constexpr const char* kStatusHelp =
 
 }  // namespace
 
-int run_status_command(std::span<const char* const> words, Filesystem& files, double now, std::ostream& out) {
+int run_status_command(std::span<const char* const> words, Filesystem& files, double now, int columns,
+                       std::ostream& out) {
   std::vector<std::string> paths;
   std::vector<Problem> problems;
   bool json = false;
@@ -45,7 +47,10 @@ int run_status_command(std::span<const char* const> words, Filesystem& files, do
     if (is_wrong_path(error)) throw ConfigError("status", error.what());
     throw;
   }
-  out << (json ? to_json(status) + "\n" : printable(to_text(status)));
+  if (json) return out << to_json(status) << '\n', 0;
+  out << printable(to_text(status));
+  if (columns == 0) return 0;
+  for (const std::string& line : sparklines_of_run(files, status.run, columns)) out << line << '\n';
   return 0;
 }
 
