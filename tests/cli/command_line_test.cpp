@@ -269,7 +269,7 @@ TEST_CASE("what does not exist is refused with the nearest name", "[cli]") {
   CHECK(problem_of({"paln"}) == "paln: there is no such subcommand (did you mean plan?)");
   CHECK(problem_of({"nurse"}) ==
         "nurse: there is no such subcommand (known are fit, validate, test, predict, plan, info, doctor, "
-        "slurm-script, checkpoint, status)");
+        "slurm-script, checkpoint, report, status)");
   CHECK_THAT(problem_of({"fit", "more"}), cxtrain::test::contains("more: this word belongs to no option"));
   CHECK_THAT(problem_of({"-np", "--seed=1"}), cxtrain::test::contains("two hyphens"));
 }

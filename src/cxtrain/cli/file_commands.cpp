@@ -8,6 +8,7 @@
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/cli/checkpoint_command.h"
+#include "cxtrain/cli/report_command.h"
 #include "cxtrain/cli/status_command.h"
 #include "cxtrain/report/terminal.h"
 
@@ -18,6 +19,10 @@ std::span<const FileCommand> file_commands() {
       FileCommand{"checkpoint",
                   [](std::span<const char* const> words, std::ostream& out) {
                     return run_checkpoint_command(words, real_filesystem(), out);
+                  }},
+      FileCommand{"report",
+                  [](std::span<const char* const> words, std::ostream& out) {
+                    return run_report_command(words, real_filesystem(), seconds_since_1970(), out);
                   }},
       FileCommand{"status", [](std::span<const char* const> words, std::ostream& out) {
                     return run_status_command(words, real_filesystem(), seconds_since_1970(),

@@ -49,7 +49,8 @@ std::string help_text(const std::string& subcommand) {
       "            [--config FILE] [--OPTION VALUE ...]\n"
       "mpirun -np N cxtrain_mpi ...\n"
       "cxtrain_mpi checkpoint ACTION PATH ...\n"
-      "cxtrain_mpi status PATH\n\n";
+      "cxtrain_mpi status PATH\n"
+      "cxtrain_mpi report RUN... [--out FILE]\n\n";
   append_help_entry(out, "fit", "train the model; what happens when no subcommand is given");
   append_help_entry(out, "validate, test, predict", "run the model once over the data of that stage");
   append_help_entry(out, "plan", "show which rank would run where, or why it could not");
@@ -61,6 +62,7 @@ std::string help_text(const std::string& subcommand) {
   append_help_entry(out, "checkpoint",
                     "list, compare and convert checkpoints and weights; see checkpoint --help");
   append_help_entry(out, "status", "show how the run in a folder is, from any machine that sees it");
+  append_help_entry(out, "report", "write one HTML file with the curves of one run or several");
   out +=
       "\nOptions mirror the YAML file. Those of `trainer` may be written without `trainer.`; `-` and `_` "
       "are\n"
