@@ -211,8 +211,9 @@ class PageWriter {
     write_tile(fact(run, "time"), "time of training");
     write_tile(fact(run, "samples/s"), "samples/s, all ranks");
     const std::string world = fact(run, "world");
+    const std::string strategy = fact(run, "strategy"), precision = fact(run, "precision");
     write_tile(world.substr(0, world.find(", ")),
-               fact(run, "strategy") + (fact(run, "precision").empty() ? "" : ", ") + fact(run, "precision"));
+               strategy.empty() ? "world" : strategy + (precision.empty() ? "" : ", " + precision));
     for (const char* name : {"val_loss", "train_loss"}) {
       const auto curve = run.metrics.find(name);
       if (curve == run.metrics.end() || !curve->second.has_values()) continue;
@@ -345,13 +346,14 @@ class PageWriter {
       key("<path class=\"checkpoint\" d=\"M6 3l4 6h-8Z\"/>", "checkpoint");
     if (has_mark(RunRecord::Mark::Kind::restart)) key("<path class=\"restart\" d=\"M6 0V12\"/>", "resumed");
     if (has_mark(RunRecord::Mark::Kind::straggler))
-      key("<path class=\"straggler\" d=\"M2 3h8l-4 7Z\"/>", "a rank was slower than the others");
+      key("<path class=\"straggler\" style=\"--c:var(--warn)\" d=\"M2 3h8l-4 7Z\"/>",
+          "a rank was slower than the others");
     const bool not_finite = std::any_of(runs_.begin(), runs_.end(), [](const RunRecord& run) {
       return std::any_of(run.metrics.begin(), run.metrics.end(),
                          [](const auto& metric) { return metric.second.not_finite() > 0; });
     });
     if (not_finite) key("<path class=\"nan\" d=\"M6 2v8\"/>", "not finite");
-    key("<path class=\"raw\" d=\"M0 9L3 3L6 8L9 2L12 6\"/>", "pale: the values; full: their moving mean");
+    key("<path class=\"raw\" d=\"M0 9L3 3L6 8L9 2L12 6\"/>", "pale: all values; full: their moving mean");
   }
 
   void write_charts() {

@@ -54,7 +54,7 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:5px 18px 5px 0;border-bottom:1px solid var(--grid);vertical-align:top;overflow-wrap:anywhere;
 max-width:520px}
 th{font-weight:600}td:first-child,thead th{color:var(--muted);font-weight:500}
-td.n,th.n{text-align:right}
+td.n,th.n{text-align:right;white-space:nowrap}
 td small{color:var(--muted)}
 tr.differs td:first-child{color:var(--warn)}
 details{margin:10px 0;border:1px solid var(--grid);border-radius:10px;background:var(--card)}

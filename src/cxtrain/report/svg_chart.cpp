@@ -180,6 +180,8 @@ void write_grid(const Chart& chart, const Place& place, std::ostream& out) {
   }
   out << "<text class=\"tick\" text-anchor=\"end\" x=\"" << kRight << "\" y=\"" << kBottom + 36 << "\">"
       << escape_html(chart.x_title) << "</text>";
+  if (place.y.is_log())
+    out << "<text class=\"tick\" x=\"" << kLeft << "\" y=\"" << kBottom + 36 << "\">logarithmic</text>";
 }
 
 /// Marks that would lie on one another are drawn once.
