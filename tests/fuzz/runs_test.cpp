@@ -7,6 +7,7 @@
 #include "checkpoint/weights_support.h"
 #include "cxtrain/checkpoint/export_weights.h"
 #include "cxtrain/checkpoint/weights.h"
+#include "cxtrain/report/tensorboard/event_writer.h"
 #include "fuzz/fuzz.h"
 #include "support/environment_variable.h"
 
@@ -14,7 +15,7 @@
 namespace cxtrain::test {
 namespace {
 
-TEST_CASE("damaged folders of runs, which status reads") {
+TEST_CASE("damaged folders of runs, which status and report read") {
   const std::vector<std::pair<std::string, std::string>> files{
       {"run.lock", R"({"host":"n1","process":"12","slurm_job":"7","slurm_restart":"0","restarter":""})"},
       {"run.json", R"({"status":"done","exit_code":0,"metrics":{"val_loss":0.5},"seconds":1.5})"},
@@ -23,7 +24,15 @@ TEST_CASE("damaged folders of runs, which status reads") {
        R"("step":13,"max_steps":-1,"steps_per_second":2.0,"samples_per_second":64.0,"seconds_left":18.0,)"
        R"("checkpoints":1,"checkpoint_folder":"","training":true,"metrics":{"train_loss":0.5,"nan":null}})"},
       {"rank_0.log",
-       "2026-11-24 10:00:00.000000 rank 0 error: rank 3 is slower than the other ranks: 4 ms\n"}};
+       "2026-11-24 10:00:00.000000 rank 0 error: rank 3 is slower than the other ranks: 4 ms\n"
+       "2026-11-24 10:00:00.000000 rank 0 detail: resumed at epoch 0, step 20\n"},
+      {"metrics.jsonl",
+       "{\"step\":1,\"epoch\":0,\"train_loss\":0.5,\"lr-Adam\":1e-3}\n{\"step\":9,\"epoch\":1,\"val_loss\":"
+       "null}\n"},
+      {"metrics.csv", "epoch,step,train_loss\n0,1,0.5\n0,2,nan\n"},
+      {"events.out.tfevents.1.h.1",
+       tf_record(std::string("\x10\x01\x2a\x00", 4)) + tf_record(std::string("\x10\x02\x2a\x00", 4))},
+      {"lr_find.csv", "lr,loss\n1e-8,2.3\n1e-3,1.9\n"}};
   const std::vector<std::string> words =
       json_words({"\x1b]0;title\x07",
                   "\xc2\x9b"
@@ -31,7 +40,7 @@ TEST_CASE("damaged folders of runs, which status reads") {
                   "1e400", "-9223372036854775808", "true", "{\"a\":", std::string(2000, '['),
                   std::string(5000, 'x'), " error: ", " is slower than the other ranks: "});
   Random random(21);
-  check_cases("status", 300, [&](const TempDir& folder) -> Case {
+  check_cases("status", 500, [&](const TempDir& folder) -> Case {
     const std::size_t damaged = random.below(files.size());
     std::string note;
     for (std::size_t i = 0; i < files.size(); ++i) {
@@ -42,6 +51,7 @@ TEST_CASE("damaged folders of runs, which status reads") {
       if (i == damaged) note = files[i].first + " was: " + text.substr(0, 500);
     }
     folder.write("config.yaml", "");
+    if (random.one_in(2)) return {{"report", folder.path()}, note};
     std::vector<std::string> arguments{"status", folder.path()};
     if (random.one_in(3)) arguments.emplace_back("--json");
     return {arguments, note};

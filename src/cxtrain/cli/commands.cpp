@@ -16,6 +16,7 @@
 #include "cxtrain/cli/slurm_script.h"
 #include "cxtrain/cli/slurm_submission.h"
 #include "cxtrain/config/devices.h"
+#include "cxtrain/config/plan_drawing.h"
 #include "cxtrain/device/hardware.h"
 #include "cxtrain/plugin/accelerator_library.h"
 #include "cxtrain/plugin/plugin_abi.h"
@@ -81,6 +82,21 @@ WorldFacts imagine(const Options& options, const Hardware& hardware, std::vector
   return facts;
 }
 
+/// `hardware`: becomes the one that is planned for.
+Plan plan_for(const Options& options, const KnownStrategies& strategies, Hardware& hardware) {
+  std::vector<Problem> problems;
+  Plan plan;
+  try {
+    hardware = find_hardware(options);
+    const WorldFacts facts = imagine(options, hardware, problems);
+    plan = resolve(options, hardware, facts, strategies);
+  } catch (const DataError& error) {
+    problems.push_back({"hardware", error.what(), ""});
+  }
+  plan.errors.insert(plan.errors.end(), problems.begin(), problems.end());
+  return plan;
+}
+
 }  // namespace
 
 std::string version_line() { return CXTRAIN_FINGERPRINT; }
@@ -133,27 +149,21 @@ int run_info(const Options& options, std::span<const std::string> extra_lines, c
 }
 
 Plan make_plan(const Options& options, const KnownStrategies& strategies) {
-  std::vector<Problem> problems;
-  Plan plan;
-  try {
-    const Hardware hardware = find_hardware(options);
-    const WorldFacts facts = imagine(options, hardware, problems);
-    plan = resolve(options, hardware, facts, strategies);
-  } catch (const DataError& error) {
-    problems.push_back({"hardware", error.what(), ""});
-  }
-  plan.errors.insert(plan.errors.end(), problems.begin(), problems.end());
-  return plan;
+  Hardware hardware;
+  return plan_for(options, strategies, hardware);
 }
 
 int run_plan(const Options& options, std::ostream& out, const KnownStrategies& strategies,
-             const std::vector<Problem>& problems) {
-  Plan plan = make_plan(options, strategies);
+             const std::vector<Problem>& problems, int columns) {
+  Hardware hardware;
+  Plan plan = plan_for(options, strategies, hardware);
   plan.errors.insert(plan.errors.begin(), problems.begin(), problems.end());
   if (!problems.empty() && !options.json) throw ConfigError(plan.errors);
   plan.errors = first_of(plan.errors);
   plan.warnings = first_of(plan.warnings);
-  out << (options.json ? to_json(plan) + "\n" : printable(to_text(plan))) << std::flush;
+  out << (options.json ? to_json(plan) + "\n" : printable(to_text(plan)));
+  if (!options.json && plan.ok()) out << printable(draw_nodes(plan, hardware, columns));
+  out << std::flush;
   return static_cast<int>(plan.ok() ? ExitCode::done : ExitCode::refused);
 }
 

@@ -20,9 +20,10 @@ Plan make_plan(const Options& options, const KnownStrategies& strategies);
 
 /// Prints that plan, as a table or with --json as JSON. `problems`: what was refused before it came to a plan
 /// (options, files, components); they become errors of the plan, with JSON, and are thrown together with its
-/// own as a ConfigError otherwise. Returns the exit status: 0, or 2 when the plan has errors.
+/// own as a ConfigError otherwise. `columns`: of the terminal that `out` comes to, for a drawing of the nodes
+/// below the table; 0: without it. Returns the exit status: 0, or 2 when the plan has errors.
 int run_plan(const Options& options, std::ostream& out, const KnownStrategies& strategies,
-             const std::vector<Problem>& problems = {});
+             const std::vector<Problem>& problems = {}, int columns = 0);
 
 /// `cxtrain_mpi slurm-script`: prints the script of a batch job (cli/slurm_script.h) that runs `program` with
 /// the options of fit among `words`, the command line. With --submit it is written to a file, submitted, and

@@ -1,12 +1,16 @@
 #include "cxtrain/cli/file_commands.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/cli/checkpoint_command.h"
+#include "cxtrain/cli/report_command.h"
 #include "cxtrain/cli/status_command.h"
+#include "cxtrain/report/terminal.h"
 
 namespace cxtrain {
 
@@ -16,8 +20,13 @@ std::span<const FileCommand> file_commands() {
                   [](std::span<const char* const> words, std::ostream& out) {
                     return run_checkpoint_command(words, real_filesystem(), out);
                   }},
+      FileCommand{"report",
+                  [](std::span<const char* const> words, std::ostream& out) {
+                    return run_report_command(words, real_filesystem(), seconds_since_1970(), out);
+                  }},
       FileCommand{"status", [](std::span<const char* const> words, std::ostream& out) {
-                    return run_status_command(words, real_filesystem(), seconds_since_1970(), out);
+                    return run_status_command(words, real_filesystem(), seconds_since_1970(),
+                                              drawing_columns(STDOUT_FILENO), out);
                   }}};
   return kCommands;
 }

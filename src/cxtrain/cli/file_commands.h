@@ -15,7 +15,7 @@ struct FileCommand {
   int (*run)(std::span<const char* const> words, std::ostream& out);
 };
 
-/// `checkpoint` and `status`.
+/// `checkpoint`, `report` and `status`.
 std::span<const FileCommand> file_commands();
 
 /// The one of this name, or null.

@@ -1,5 +1,7 @@
 #include "cxtrain/cli/main.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -37,6 +39,8 @@
 #include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/report/progress_line.h"
+#include "cxtrain/report/sparkline.h"
+#include "cxtrain/report/terminal.h"
 #include "cxtrain/trainer/data_fingerprint.h"
 #include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/within_memory.h"
@@ -196,7 +200,7 @@ int answer(Request& request, std::span<const char* const> words, const std::stri
   if (options.subcommand == "plan" && !command.print_config) {
     try_components(request, problems);
     const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
-    return run_plan(options, out, strategies, problems);
+    return run_plan(options, out, strategies, problems, drawing_columns(STDOUT_FILENO));
   }
   if (options.subcommand == kSlurmScript && !command.print_config) {
     if (problems.empty()) find_weights(options, problems);
@@ -284,6 +288,14 @@ int examine(Job& job, Request& request, const Hardware& hardware,
   });
 }
 
+/// The losses of a training, where the log comes to a terminal that can show them. Rank 0 calls it.
+void print_sparklines(const RunSummary& summary, const Trainer& trainer) {
+  const int columns = TerminalOutput(/*launched=*/trainer.plan().launcher != "none").drawing_columns();
+  if (columns == 0 || trainer.log_dir().empty() || summary.global_step == 0) return;
+  for (const std::string& line : sparklines_of_run(real_filesystem(), trainer.log_dir(), columns))
+    log_info(line);
+}
+
 void print_result(const RunSummary& summary, const std::string& log_dir) {
   std::ostringstream line;
   line << summary.status;
@@ -347,6 +359,7 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
       trainer->set_config_text(to_yaml(with_all_arguments(request.options(), request.components)));
       if (configure) run_agreed(world, [&] { configure(*trainer); });
       const RunSummary summary = run(world, *trainer, request);
+      if (world.is_root()) print_sparklines(summary, *trainer);
       print_result(summary, trainer->log_dir());
       return summary.exit_code;
     };
@@ -385,6 +398,7 @@ int run_trainer(int argc, char** argv, const Options& options, const std::functi
       }
       const std::optional<RunSummary>& last = trainer->last_summary();
       if (!last) return 0;
+      if (world.is_root()) print_sparklines(*last, *trainer);
       print_result(*last, trainer->log_dir());
       return last->exit_code;
     };

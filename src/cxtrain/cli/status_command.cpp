@@ -6,6 +6,7 @@
 
 #include "cxtrain/cli/help_page.h"
 #include "cxtrain/report/run_status.h"
+#include "cxtrain/report/sparkline.h"
 
 namespace cxtrain {
 namespace {
@@ -25,7 +26,8 @@ std::string status_help() {
 
 }  // namespace
 
-int run_status_command(std::span<const char* const> words, Filesystem& files, double now, std::ostream& out) {
+int run_status_command(std::span<const char* const> words, Filesystem& files, double now, int columns,
+                       std::ostream& out) {
   std::vector<std::string> paths;
   std::vector<Problem> problems;
   bool json = false;
@@ -51,7 +53,10 @@ int run_status_command(std::span<const char* const> words, Filesystem& files, do
     if (is_wrong_path(error)) throw ConfigError("", std::string("status: ") + error.what());
     throw;
   }
-  out << (json ? to_json(status) + "\n" : printable(to_text(status)));
+  if (json) return out << to_json(status) << '\n', 0;
+  out << printable(to_text(status));
+  if (columns == 0) return 0;
+  for (const std::string& line : sparklines_of_run(files, status.run, columns)) out << line << '\n';
   return 0;
 }
 

@@ -25,6 +25,7 @@ std::span<const Subcommand> subcommands() {
       Subcommand{kSlurmScript, Kind::look, "[--nodes N] [--submit] [--OPTION OF FIT ...]",
                  "print or submit a batch job with these options"},
       Subcommand{"status", Kind::files, "[PATH] [--json]", "report how far a run is"},
+      Subcommand{"report", Kind::files, "RUN... [--out FILE]", "write one HTML file with the curves of runs"},
       Subcommand{"checkpoint", Kind::files, "ACTION PATH ...",
                  "inspect, verify, compare and convert checkpoints"},
       Subcommand{"info", Kind::look, "[--hardware] [--json]", "print versions, hardware and components"},

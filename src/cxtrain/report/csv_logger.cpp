@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cxtrain/base/log.h"
+#include "cxtrain/report/csv_cells.h"
 #include "cxtrain/report/saved_rows.h"
 #include "cxtrain/state/state_dict.h"
 
@@ -19,24 +20,6 @@ std::string quote(const std::string& name) {
   std::string quoted = "\"";
   for (const char c : name) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
   return quoted + '"';
-}
-
-std::vector<std::string> split(std::string_view line) {
-  std::vector<std::string> cells(1);
-  bool quoted = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (c == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
-      cells.back() += line[++i];
-    } else if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      cells.emplace_back();
-    } else {
-      cells.back() += c;
-    }
-  }
-  return cells;
 }
 
 template <class Cells, class Text>
@@ -70,6 +53,24 @@ std::istringstream rows_in(Filesystem& files, const std::string& path) {
 
 }  // namespace
 
+std::vector<std::string> split_csv_line(std::string_view line) {
+  std::vector<std::string> cells(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (c == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
+      cells.back() += line[++i];
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      cells.emplace_back();
+    } else {
+      cells.back() += c;
+    }
+  }
+  return cells;
+}
+
 CsvLogger::CsvLogger(Filesystem& files, const std::string& directory)
     : files_(files), path_(directory + kCsv) {
   make_way();
@@ -89,7 +90,7 @@ void CsvLogger::open() {
   std::istringstream rows = rows_in(files_, path_);
   std::string header;
   std::getline(rows, header);
-  columns_ = header.empty() ? std::vector<std::string>() : split(header);
+  columns_ = header.empty() ? std::vector<std::string>() : split_csv_line(header);
   rows_before_ = 0;
   for (std::string line; std::getline(rows, line);) ++rows_before_;
   file_ = std::make_unique<AppendFile>(files_, path_);
@@ -132,11 +133,11 @@ std::int64_t CsvLogger::begin_with(const std::string& source, const std::vector<
   std::istringstream lines = rows_in(files_, source);
   std::string line;
   std::getline(lines, line);
-  const std::vector<std::string> old = split(line);
+  const std::vector<std::string> old = split_csv_line(line);
   std::string content = columns.empty() ? std::string() : join(columns, quote);
   std::int64_t rows = 0;
   while (rows < most_rows && std::getline(lines, line) && !lines.eof()) {
-    const std::vector<std::string> cells = split(line);
+    const std::vector<std::string> cells = split_csv_line(line);
     content += join(columns, [&](const std::string& column) {
       const auto before = static_cast<std::size_t>(std::find(old.begin(), old.end(), column) - old.begin());
       return before < cells.size() ? cells[before] : std::string();
@@ -159,7 +160,7 @@ void CsvLogger::on_load_checkpoint(const StateDict& state, const RunFolder& from
   if (from.path.empty()) return;
   const std::string& header = state.text("columns");
   const std::vector<std::string> columns =
-      header.empty() ? std::vector<std::string>() : split(header.substr(0, header.size() - 1));
+      header.empty() ? std::vector<std::string>() : split_csv_line(header.substr(0, header.size() - 1));
   const std::string source = from.path + kCsv;
   const std::int64_t rows = state.integer("rows");
   if (begin_with(source, columns, rows) < rows) warn_of_missing_rows(source);

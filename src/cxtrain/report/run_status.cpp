@@ -134,26 +134,6 @@ std::string meaning_of(const RunStatus& status) {
   return "an error";
 }
 
-std::string describe(const RunStatus& status) {
-  const std::string by = status.holder.empty() ? "" : " by " + status.holder;
-  const auto seconds = std::to_string(std::llround(std::max(0.0, status.silent_seconds)));
-  switch (status.state) {
-    case RunStatus::State::starting:
-      return "starting" + by;
-    case RunStatus::State::running:
-      return "running" + by + ", last sign " + seconds + " s ago";
-    case RunStatus::State::silent:
-      return "running" + by + ", but without a sign for " + seconds +
-             " s: a long validation or checkpoint, or ranks that wait for one (rank_*.log)";
-    case RunStatus::State::ended:
-      return status.end + " with status " + std::to_string(status.exit_code) + ": " + meaning_of(status);
-    case RunStatus::State::died:
-      break;
-  }
-  return "died without a status" + (by.empty() ? " (its process is unknown)" : "; it was run" + by) +
-         ": killed, out of memory, or its node is lost";
-}
-
 std::string describe(const ProgressReport& progress) {
   // After the last epoch none is running.
   std::string text = progress.training ? "epoch " + std::to_string(progress.epoch + 1)
@@ -174,14 +154,34 @@ std::string describe(const ProgressReport& progress) {
 
 }  // namespace
 
-std::string find_run(Filesystem& files, const std::string& path) {
+std::string state_text(const RunStatus& status) {
+  const std::string by = status.holder.empty() ? "" : " by " + status.holder;
+  const auto seconds = std::to_string(std::llround(std::max(0.0, status.silent_seconds)));
+  switch (status.state) {
+    case RunStatus::State::starting:
+      return "starting" + by;
+    case RunStatus::State::running:
+      return "running" + by + ", last sign " + seconds + " s ago";
+    case RunStatus::State::silent:
+      return "running" + by + ", but without a sign for " + seconds +
+             " s: a long validation or checkpoint, or ranks that wait for one (rank_*.log)";
+    case RunStatus::State::ended:
+      return status.end + " with status " + std::to_string(status.exit_code) + ": " + meaning_of(status);
+    case RunStatus::State::died:
+      break;
+  }
+  return "died without a status" + (by.empty() ? " (its process is unknown)" : "; it was run" + by) +
+         ": killed, out of memory, or its node is lost";
+}
+
+std::string find_run(Filesystem& files, const std::string& path, const std::string& command) {
   if (is_run(files, path)) return path;
   std::vector<std::string> runs = version_dirs(files, path);
   const std::string logs = "/cxtrain_logs";
   if (runs.empty() && path.ends_with(logs))
     runs = version_dirs(files, path.substr(0, path.size() - logs.size()));
   if (!runs.empty()) return runs.front();
-  throw ConfigError("", "status: there is no run in '" + path + "'",
+  throw ConfigError("", command + ": there is no run in '" + path + "'",
                     "name a run's folder (.../cxtrain_logs/version_N), or the default_root_dir above it");
 }
 
@@ -206,7 +206,7 @@ std::string to_text(const RunStatus& status) {
     out << name << std::string(12 - std::string_view(name).size(), ' ') << text << '\n';
   };
   line("run", status.run);
-  line("state", describe(status));
+  line("state", state_text(status));
   if (status.progress) {
     const ProgressReport& progress = *status.progress;
     line("world", std::to_string(progress.ranks) + (progress.ranks == 1 ? " rank on " : " ranks on ") +

@@ -38,13 +38,16 @@ struct RunStatus {
   std::vector<std::string> errors;  ///< the last lines of the ranks' logs that are errors, a few
 };
 
-/// The folder of the run that `path` means: itself, or the newest run below it. Throws ConfigError where
-/// there is none.
-std::string find_run(Filesystem& files, const std::string& path);
+/// The folder of the run that `path` means: itself, or the newest run below it. Throws ConfigError, whose
+/// option is `command`, where there is none.
+std::string find_run(Filesystem& files, const std::string& path, const std::string& command = "status");
 
 /// `now`: seconds since 1970. Changes nothing; a running job's lock is tried. What cannot be read is as if it
 /// were not there.
 RunStatus read_run_status(Filesystem& files, const std::string& run, double now);
+
+/// The state in words: "done with status 0: to its end".
+std::string state_text(const RunStatus& status);
 
 /// For a terminal, and as one line of JSON.
 std::string to_text(const RunStatus& status);

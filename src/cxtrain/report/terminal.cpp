@@ -4,6 +4,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -20,6 +22,19 @@ int terminal_columns(int file_descriptor) {
 
 namespace {
 
+/// Whether the first of the variables that say the encoding of characters (POSIX) says UTF-8.
+bool locale_is_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    std::string locale = value;
+    std::transform(locale.begin(), locale.end(), locale.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
 /// The terminal behind the parent's stderr; -1 where that is none, or another user's.
 int open_terminal_of_parent() {
   const std::string path = "/proc/" + std::to_string(getppid()) + "/fd/2";
@@ -30,6 +45,8 @@ int open_terminal_of_parent() {
 }
 
 }  // namespace
+
+int drawing_columns(int file_descriptor) { return locale_is_utf8() ? terminal_columns(file_descriptor) : 0; }
 
 TerminalOutput::TerminalOutput(bool launched) : descriptor_(STDERR_FILENO) {
   if (!launched || isatty(STDERR_FILENO) != 0) return;

@@ -8,6 +8,10 @@ namespace cxtrain {
 /// or a dumb one.
 int terminal_columns(int file_descriptor);
 
+/// Columns of the terminal behind a file descriptor where it shows characters beyond ASCII, by the locale of
+/// the environment; 0: draw nothing there.
+int drawing_columns(int file_descriptor);
+
 /// Where progress is drawn: stderr, or the terminal of the launcher that reads it.
 class TerminalOutput {
  public:
@@ -19,6 +23,8 @@ class TerminalOutput {
   TerminalOutput& operator=(const TerminalOutput&) = delete;
 
   int columns() const { return terminal_columns(descriptor_); }
+  /// `cxtrain::drawing_columns` of it.
+  int drawing_columns() const { return cxtrain::drawing_columns(descriptor_); }
   /// What cannot be written is lost.
   void write(std::string_view text) noexcept;
 

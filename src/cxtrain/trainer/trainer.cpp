@@ -271,6 +271,8 @@ RunSummary Trainer::fit_from(const ResumeFrom* from, Module& module, DataModule&
                                                  state.sections_of_each_rank()});
     FitLoop loop(run, loaders, *optimization, &state);
     session.begin_files();
+    // What is printed before the files are there is not in the log, which `report` reads.
+    if (from != nullptr) log_detail("resumed at " + run.where());
     if (!options_.trainer.barebones) log_info(run.model_name() + ": " + loaders.describe());
     run_loop(session, [&] { loop.fit(); });
   };

@@ -1,0 +1,120 @@
+#include "cxtrain/cli/report_command.h"
+
+#include <algorithm>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "cxtrain/cli/help_page.h"
+#include "cxtrain/report/report_page.h"
+#include "cxtrain/report/run_record.h"
+#include "cxtrain/report/run_status.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr const char* kReportUsage = "usage: report RUN... [--out FILE]";
+
+std::string report_help() {
+  HelpPage page(help_width());
+  page.line("report RUN... [--out FILE]");
+  page.line();
+  page.paragraph(
+      "Writes one HTML file about runs: curves of all metrics, learning rate, step time, checkpoints and "
+      "restarts, "
+      "tables, and the differences of the configurations. The file loads nothing from elsewhere. RUN is the "
+      "folder of a "
+      "run (.../cxtrain_logs/version_N), or the default_root_dir above it, whose newest run is taken. The "
+      "run may still "
+      "be running. Several runs are drawn side by side.");
+  page.line();
+  page.entry("--out FILE", "write this file [report.html in the first run's folder]");
+  return page.text();
+}
+
+/// A page of more runs shows nothing.
+constexpr std::size_t kMostRuns = 50;
+
+struct ReportRequest {
+  std::vector<std::string> paths;
+  std::string out;
+  bool help = false;
+};
+
+ReportRequest read_report_request(std::span<const char* const> words) {
+  ReportRequest request;
+  std::vector<Problem> problems;
+  const auto missing = [&] { problems.push_back({"--out", "a value is missing", "write --out FILE"}); };
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string word = words[i];
+    if (word == "--help" || word == "-h") {
+      request.help = true;
+    } else if (word == "--out") {
+      if (i + 1 == words.size() || std::string(words[i + 1]).starts_with("--"))
+        missing();
+      else
+        request.out = words[++i];
+    } else if (word.starts_with("--out=")) {
+      request.out = word.substr(std::string("--out=").size());
+      if (request.out.empty()) missing();
+    } else if (word.starts_with("-")) {
+      problems.push_back({word, "is no option of report", kReportUsage});
+    } else {
+      request.paths.push_back(word);
+    }
+  }
+  if (request.help) return request;
+  if (request.paths.empty()) problems.push_back({"", "report: no run is named", kReportUsage});
+  if (request.paths.size() > kMostRuns) {
+    problems.push_back({"",
+                        "report takes " + std::to_string(kMostRuns) + " runs at most, found " +
+                            std::to_string(request.paths.size()),
+                        "write several reports"});
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+  return request;
+}
+
+/// The folders of the runs, each once.
+std::vector<std::string> find_runs(Filesystem& files, const std::vector<std::string>& paths) {
+  std::vector<std::string> runs;
+  std::vector<Problem> problems;
+  for (const std::string& path : paths) {
+    try {
+      const std::string run = find_run(files, path, "report");
+      if (std::find(runs.begin(), runs.end(), run) == runs.end()) runs.push_back(run);
+    } catch (const ConfigError& error) {
+      problems.insert(problems.end(), error.problems().begin(), error.problems().end());
+    } catch (const FileError& error) {
+      if (!is_wrong_path(error)) throw;
+      problems.push_back({"", std::string("report: ") + error.what(), ""});
+    }
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+  return runs;
+}
+
+}  // namespace
+
+int run_report_command(std::span<const char* const> words, Filesystem& files, double now, std::ostream& out) {
+  const ReportRequest request = read_report_request(words);
+  if (request.help) return out << report_help(), 0;
+  const std::vector<std::string> folders = find_runs(files, request.paths);
+  std::vector<RunRecord> records;
+  for (const std::string& folder : folders) records.push_back(read_run_record(files, folder, now));
+  const std::string path = request.out.empty() ? folders.front() + "/report.html" : request.out;
+  try {
+    write_atomically(files, path, report_page(records, now));
+  } catch (const FileError& error) {
+    throw ConfigError(request.out.empty() ? "" : "--out", error.what(),
+                      request.out.empty() ? "name another file with --out" : "");
+  }
+  out << printable(path) << ": " << records.size() << (records.size() == 1 ? " run" : " runs") << '\n';
+  for (const RunRecord& record : records) {
+    for (const std::string& note : record.notes)
+      out << "note: " << printable(record.status.run + ": " + note) << '\n';
+  }
+  return 0;
+}
+
+}  // namespace cxtrain

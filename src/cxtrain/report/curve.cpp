@@ -1,0 +1,79 @@
+#include "cxtrain/report/curve.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cxtrain {
+namespace {
+
+/// Squares and differences of values below it are finite.
+constexpr double kLargestValue = 1e150;
+
+void add_to(CurvePiece& piece, double x, double y, bool is_finite) {
+  piece.x = std::min(piece.x, x);
+  piece.last_x = std::max(piece.last_x, x);
+  if (!is_finite) {
+    ++piece.not_finite;
+    return;
+  }
+  const bool first = piece.count == 0;
+  piece.lowest = first ? y : std::min(piece.lowest, y);
+  piece.highest = first ? y : std::max(piece.highest, y);
+  piece.last = y;
+  ++piece.count;
+  piece.mean += (y - piece.mean) / static_cast<double>(piece.count);
+}
+
+/// `later` follows `piece`.
+void merge_into(CurvePiece& piece, const CurvePiece& later) {
+  piece.last_x = std::max(piece.last_x, later.last_x);
+  piece.not_finite += later.not_finite;
+  if (later.count == 0) return;
+  const bool first = piece.count == 0;
+  piece.lowest = first ? later.lowest : std::min(piece.lowest, later.lowest);
+  piece.highest = first ? later.highest : std::max(piece.highest, later.highest);
+  piece.last = later.last;
+  piece.count += later.count;
+  piece.mean +=
+      (later.mean - piece.mean) * static_cast<double>(later.count) / static_cast<double>(piece.count);
+}
+
+}  // namespace
+
+double Curve::interval_of(double x) const { return std::floor(x / width_); }
+
+void Curve::add(double x, double y) {
+  const bool is_finite = std::isfinite(y) && std::abs(y) <= kLargestValue;
+  const bool first = points_ == not_finite_;
+  ++points_;
+  if (!is_finite) ++not_finite_;
+  if (is_finite) {
+    if (first || y < lowest_.y) lowest_ = {x, y};
+    if (first || y > highest_.y) highest_ = {x, y};
+    if (first || x >= last_.x) last_ = {x, y};
+  }
+  const double interval = interval_of(x);
+  auto at = pieces_.end();
+  if (!pieces_.empty() && interval <= interval_of(pieces_.back().x)) {
+    at = std::lower_bound(pieces_.begin(), pieces_.end(), interval,
+                          [this](const CurvePiece& piece, double i) { return interval_of(piece.x) < i; });
+  }
+  if (at == pieces_.end() || interval_of(at->x) != interval) at = pieces_.insert(at, {.x = x, .last_x = x});
+  add_to(*at, x, y, is_finite);
+  while (pieces_.size() > kMostPieces) halve();
+}
+
+void Curve::halve() {
+  width_ *= 2;
+  std::size_t kept = 0;
+  for (std::size_t i = 1; i < pieces_.size(); ++i) {
+    if (interval_of(pieces_[i].x) == interval_of(pieces_[kept].x)) {
+      merge_into(pieces_[kept], pieces_[i]);
+    } else {
+      pieces_[++kept] = pieces_[i];
+    }
+  }
+  pieces_.resize(kept + 1);
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cxtrain/base/filesystem.h"
+
+/// The rows of metrics.jsonl, or of metrics.csv where that is missing, as a run leaves them: whole, cut
+/// short, or while it writes them.
+namespace cxtrain {
+
+struct MetricRow {
+  std::int64_t step = 0, epoch = 0;
+  std::vector<std::pair<std::string, double>> metrics;  ///< NaN for a value that is not finite
+};
+
+struct MetricRowsRead {
+  std::string file;  ///< its name; empty: the run has no file of metrics that may be read
+  std::int64_t rows = 0;
+  std::int64_t damaged = 0;  ///< lines that are no rows
+  bool cut_short = false;    ///< the last line lacks its end: it is being written, or its writer was killed
+  bool in_parts = false;     ///< the file is larger than was to be read
+};
+
+/// One row of metrics.jsonl; false where the line is something else.
+bool parse_json_row(std::string_view line, MetricRow& row);
+/// One row of metrics.csv, whose first line has these names.
+bool parse_csv_row(std::string_view line, const std::vector<std::string>& names, MetricRow& row);
+
+/// Calls `take` for each row of the run in a folder, in the order of the file. Of a file of more than
+/// `most_bytes`, parts that are spread evenly over it are read, with both of its ends. Throws FileError.
+MetricRowsRead read_metric_rows(Filesystem& files, const std::string& run, std::uint64_t most_bytes,
+                                const std::function<void(const MetricRow&)>& take);
+
+}  // namespace cxtrain

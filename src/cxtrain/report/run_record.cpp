@@ -1,0 +1,324 @@
+#include "cxtrain/report/run_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "cxtrain/base/shallow_json.h"
+#include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/cluster/slurm_time.h"
+#include "cxtrain/report/event_times.h"
+#include "cxtrain/report/line_reader.h"
+#include "cxtrain/report/metric_rows.h"
+#include "cxtrain/report/progress_line.h"
+#include "cxtrain/report/saved_rows.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr std::size_t kMostMetrics = 200, kLongestName = 200;
+constexpr std::size_t kMostMarks = 20'000, kMostEvents = 200;
+constexpr std::uint64_t kLargestText = std::uint64_t{1} << 20;  // of config.yaml, run.json, lr_find.csv
+constexpr std::uint64_t kMostOfLog = std::uint64_t{64} << 20;   // from its end
+constexpr std::uint64_t kWholeFile = std::numeric_limits<std::uint64_t>::max();
+
+/// The text of a small file of a run; a note where the file may not be read.
+std::string small_file(Filesystem& files, RunRecord& record, const std::string& name) {
+  const std::string path = record.status.run + "/" + name;
+  try {
+    if (!files.own_status(path)) return {};
+    if (is_file_of_run(files, path)) return read_whole_file(files, path, kLargestText);
+    record.notes.push_back(name + " is a link, is no file, or belongs to somebody else: it was not read");
+  } catch (const FileError& error) {
+    record.notes.push_back(name + " was not read: " + error.reason().message());
+  }
+  return {};
+}
+
+// ------------------------------------------------------------------ metrics
+
+void read_metrics(Filesystem& files, RunRecord& record) {
+  std::int64_t left_out = 0;
+  const auto take = [&](const MetricRow& row) {
+    for (const auto& [name, value] : row.metrics) {
+      auto found = record.metrics.find(name);
+      if (found == record.metrics.end()) {
+        if (record.metrics.size() >= kMostMetrics || name.size() > kLongestName) {
+          ++left_out;
+          continue;
+        }
+        found = record.metrics.emplace(name, Curve()).first;
+      }
+      found->second.add(static_cast<double>(row.step), value);
+    }
+  };
+  MetricRowsRead read;
+  try {
+    read = read_metric_rows(files, record.status.run, kWholeFile, take);
+  } catch (const FileError& error) {
+    record.notes.push_back("the file of metrics was not read to its end: " + error.reason().message());
+    return;
+  }
+  if (read.file.empty()) {
+    record.notes.emplace_back("there are no rows in metrics.jsonl or metrics.csv");
+    return;
+  }
+  if (read.damaged > 0) {
+    record.notes.push_back(
+        read.file + ": " + std::to_string(read.damaged) +
+        (read.damaged == 1 ? " line is no row, and was left out" : " lines are no rows, and were left out"));
+  }
+  if (read.cut_short)
+    record.notes.push_back(read.file + ": the last line is not complete, so the run writes it or was killed");
+  if (left_out > 0) {
+    record.notes.push_back(read.file + ": " + std::to_string(left_out) +
+                           " values were left out; a report shows " + std::to_string(kMostMetrics) +
+                           " metrics, with names of up to " + std::to_string(kLongestName) + " bytes");
+  }
+}
+
+/// The time of the last row of each step is kept: a validation logs a second row for its step.
+void read_step_times(Filesystem& files, RunRecord& record) {
+  EventTime before;
+  bool known = false;
+  read_event_times(files, record.status.run, [&](const EventTime& event) {
+    if (known && !event.first && event.step > before.step && event.seconds >= before.seconds) {
+      record.step_seconds.add(
+          static_cast<double>(event.step),
+          (event.seconds - before.seconds) / static_cast<double>(event.step - before.step));
+    }
+    before = event;
+    known = true;
+  });
+}
+
+void read_lr_sweep(Filesystem& files, RunRecord& record) {
+  const std::string text = small_file(files, record, "lr_find.csv");
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    char* rest = nullptr;
+    const double rate = std::strtod(line.c_str(), &rest);
+    if (rest == line.c_str() || *rest != ',' || !(rate > 0) || !std::isfinite(rate)) continue;
+    record.lr_sweep.add(std::log10(rate), std::strtod(rest + 1, nullptr));
+  }
+}
+
+// ------------------------------------------------------------------ the log
+
+/// The number behind the last `key` of a line; nothing where there is none.
+std::optional<std::int64_t> number_behind(std::string_view line, std::string_view key) {
+  const std::size_t at = line.rfind(key);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = line.substr(at + key.size());
+  const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+  return number_of_digits(rest.substr(0, digits));
+}
+
+class LogReader {
+ public:
+  explicit LogReader(RunRecord& record) : record_(record) {}
+
+  void read_line(std::string_view line) {
+    constexpr std::string_view kDevices = "  devices     ";  // of the plan
+    if (line.starts_with(kDevices)) devices_ = shortened(std::string(line.substr(kDevices.size())), 200);
+    if (is(line, " detail: resumed at ")) {
+      mark(RunRecord::Mark::Kind::restart, number_behind(line, ", step "), line);
+    } else if (is(line, " detail: checkpoint ")) {
+      // What stands in the path before the last "step=" is the user's.
+      mark(RunRecord::Mark::Kind::checkpoint, number_behind(line, "step="), {});
+    } else if (is(line, " is slower than the other ranks: ")) {
+      mark(RunRecord::Mark::Kind::straggler, number_behind(line, "(step "), line);
+    } else if (is(line, " info: auto_lr_find: training with --optimizer.lr ")) {
+      const std::size_t at = line.find("--optimizer.lr ") + std::string_view("--optimizer.lr ").size();
+      const double rate = std::strtod(std::string(line.substr(at, 32)).c_str(), nullptr);
+      if (rate > 0 && std::isfinite(rate)) record_.lr_suggestion = rate;
+    } else if (is(line, " warning: ") || is(line, " error: ")) {
+      event(line);
+    }
+  }
+
+  void finish() {
+    keep_last_events();
+    if (devices_.empty()) return;
+    const auto world = std::find_if(record_.facts.begin(), record_.facts.end(),
+                                    [](const auto& fact) { return fact.first == "world"; });
+    record_.facts.insert(world == record_.facts.end() ? world : world + 1, {"devices", devices_});
+  }
+
+ private:
+  void keep_last_events() {
+    if (record_.events.size() <= kMostEvents) return;
+    record_.events.erase(record_.events.begin(),
+                         record_.events.end() - static_cast<std::ptrdiff_t>(kMostEvents));
+  }
+  static bool is(std::string_view line, std::string_view what) {
+    return line.find(what) != std::string_view::npos;
+  }
+  void mark(RunRecord::Mark::Kind kind, std::optional<std::int64_t> step, std::string_view line) {
+    if (step && record_.marks.size() < kMostMarks)
+      record_.marks.push_back({kind, *step, shortened(std::string(line), 300)});
+    if (!line.empty()) event(line);
+  }
+  void event(std::string_view line) {
+    record_.events.push_back(shortened(std::string(line), 600));
+    if (record_.events.size() > 2 * kMostEvents) keep_last_events();
+  }
+
+  RunRecord& record_;
+  std::string devices_;
+};
+
+void read_log(Filesystem& files, RunRecord& record) {
+  const std::string path = record.status.run + "/rank_0.log";
+  try {
+    if (!is_file_of_run(files, path)) return;
+    const std::unique_ptr<ReadableFile> file = files.open(path);
+    const std::uint64_t size = file->size();
+    LineReader lines(*file, size > kMostOfLog ? size - kMostOfLog : 0, size);
+    LogReader reader(record);
+    for (std::string_view line; lines.next(line);) reader.read_line(line);
+    reader.finish();
+    if (size > kMostOfLog) record.notes.emplace_back("rank_0.log: only the last 64 MiB were read");
+  } catch (const FileError& error) {
+    record.notes.push_back("rank_0.log was not read: " + error.reason().message());
+  }
+}
+
+// ------------------------------------------------------------------ facts
+
+void add_fact(RunRecord& record, const std::string& name, const std::string& text) {
+  if (!text.empty()) record.facts.emplace_back(name, text);
+}
+
+/// A value of an object as text; empty where it is missing, null, or neither text nor number.
+std::string fact_text(const nlohmann::ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end()) return {};
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_number_integer() || found->is_boolean()) return found->dump();
+  return found->is_number() ? format_metric(found->get<double>()) : std::string();
+}
+
+double fact_number(const nlohmann::ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number() ? found->get<double>() : 0.0;
+}
+
+std::string mebibytes(double bytes) {
+  constexpr double kMebi = 1024 * 1024, kGibi = kMebi * 1024;
+  if (!(bytes > 0)) return {};
+  return bytes >= kGibi ? format_metric(bytes / kGibi) + " GiB" : format_metric(bytes / kMebi) + " MiB";
+}
+
+/// The manifest of the newest checkpoint that is complete; marks all that are there.
+std::optional<Manifest> read_checkpoints(Filesystem& files, RunRecord& record) {
+  std::optional<Manifest> newest;
+  std::vector<std::string> damaged;
+  const bool shared = record.status.progress && !record.status.progress->checkpoint_folder.empty();
+  try {
+    for (const FoundCheckpoint& found : find_checkpoints(files, record.status.checkpoint_folder, damaged)) {
+      if (shared && found.manifest.log_dir != record.status.progress->run) continue;
+      if (record.marks.size() < kMostMarks && found.manifest.global_step >= 0)
+        record.marks.push_back({RunRecord::Mark::Kind::checkpoint, found.manifest.global_step, {}});
+      if (!newest) newest = found.manifest;
+    }
+  } catch (const Error&) {
+    // As if there were none.
+  }
+  if (record.status.damaged_checkpoints > 0)
+    record.notes.push_back(std::to_string(record.status.damaged_checkpoints) +
+                           " of the checkpoints are damaged: see checkpoint verify");
+  return newest;
+}
+
+void read_facts(Filesystem& files, RunRecord& record) {
+  const RunStatus& status = record.status;
+  const std::string text = small_file(files, record, "run.json");
+  const auto json = parse_shallow_json<nlohmann::ordered_json>(text);
+  if (!text.empty() && !json.is_object()) record.notes.emplace_back("run.json is damaged");
+  const nlohmann::ordered_json summary = json.is_object() ? json : nlohmann::ordered_json::object();
+  const std::optional<Manifest> manifest = read_checkpoints(files, record);
+
+  add_fact(record, "status", state_text(status));
+  const std::string steps = fact_text(summary, "global_step");
+  if (!steps.empty()) {
+    add_fact(record, "trained", steps + " steps, " + fact_text(summary, "epochs") + " epochs");
+  } else if (status.progress) {
+    add_fact(record, "trained",
+             std::to_string(status.progress->step) + " steps, " + std::to_string(status.progress->epoch) +
+                 " epochs");
+  }
+  if (fact_number(summary, "seconds") > 0)
+    add_fact(record, "time", format_elapsed(fact_number(summary, "seconds")));
+  double rate = fact_number(summary, "samples_per_second");
+  if (rate <= 0 && status.progress) rate = status.progress->samples_per_second;
+  if (rate > 0) add_fact(record, "samples/s", format_rate(rate));
+  std::string ranks = fact_text(summary, "world_size");
+  if (ranks.empty() && status.progress) ranks = std::to_string(status.progress->ranks);
+  if (ranks.empty() && manifest) ranks = std::to_string(manifest->world_size);
+  if (!ranks.empty()) {
+    std::string world = ranks + (ranks == "1" ? " rank" : " ranks");
+    if (status.progress) {
+      world += " on " + std::to_string(status.progress->nodes) +
+               (status.progress->nodes == 1 ? " node" : " nodes") + ", rank 0 on " + status.progress->host;
+    }
+    add_fact(record, "world", world);
+  }
+  const auto planned = [&](const char* name, const std::string& in_manifest) {
+    const std::string in_summary = fact_text(summary, name);
+    add_fact(record, name, in_summary.empty() ? in_manifest : in_summary);
+  };
+  planned("strategy", manifest ? manifest->strategy : "");
+  planned("precision", manifest ? manifest->precision : "");
+  if (manifest) {
+    add_fact(record, "model", manifest->model);
+    if (manifest->global_batch > 0)
+      add_fact(record, "global batch", std::to_string(manifest->global_batch) + " samples");
+  }
+  if (fact_number(summary, "first_step_seconds") > 0)
+    add_fact(record, "first step",
+             "after " + format_metric(fact_number(summary, "first_step_seconds")) + " s");
+  add_fact(record, "memory of a rank", mebibytes(fact_number(summary, "peak_memory_bytes")));
+  add_fact(record, "device memory", mebibytes(fact_number(summary, "peak_device_memory_bytes")));
+  if (status.checkpoint) {
+    add_fact(record, "newest checkpoint",
+             "step " + std::to_string(status.checkpoint->step) + ", epoch " +
+                 std::to_string(status.checkpoint->epoch));
+  }
+  if (manifest) add_fact(record, "written by", manifest->program);
+  add_fact(record, "parameters", fact_text(summary, "parameters_sha256").substr(0, 16));
+  add_fact(record, "folder", status.run);
+}
+
+/// By step, one of each kind at a step.
+void sort_marks(std::vector<RunRecord::Mark>& marks) {
+  const auto place = [](const RunRecord::Mark& mark) { return std::pair(mark.step, mark.kind); };
+  std::stable_sort(marks.begin(), marks.end(),
+                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  marks.erase(std::unique(marks.begin(), marks.end(),
+                          [&](const auto& a, const auto& b) { return place(a) == place(b); }),
+              marks.end());
+}
+
+}  // namespace
+
+RunRecord read_run_record(Filesystem& files, const std::string& run, double now) {
+  RunRecord record;
+  record.status = read_run_status(files, run, now);
+  read_metrics(files, record);
+  read_step_times(files, record);
+  read_lr_sweep(files, record);
+  read_facts(files, record);
+  read_log(files, record);
+  record.config = small_file(files, record, "config.yaml");
+  sort_marks(record.marks);
+  return record;
+}
+
+}  // namespace cxtrain

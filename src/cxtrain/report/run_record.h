@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cxtrain/base/filesystem.h"
+#include "cxtrain/report/curve.h"
+#include "cxtrain/report/run_status.h"
+
+namespace cxtrain {
+
+/// What a run's folder says about the run, for a report: bounded, whatever the files hold.
+struct RunRecord {
+  /// Something that happened at a step.
+  struct Mark {
+    enum class Kind { checkpoint, restart, straggler };
+    Kind kind = Kind::checkpoint;
+    std::int64_t step = 0;
+    std::string text;
+  };
+
+  RunStatus status;
+  std::vector<std::pair<std::string, std::string>> facts;  ///< "strategy" and "ddp", in the order of a reader
+  std::map<std::string, Curve> metrics;                    ///< by name
+  Curve step_seconds;                                      ///< of an optimizer step, by TensorBoard's times
+  Curve lr_sweep{1e-9};                                    ///< lr_find.csv: x is log10 of the learning rate
+  std::optional<double> lr_suggestion;
+  std::vector<Mark> marks;          ///< by step
+  std::vector<std::string> events;  ///< lines of rank 0's log: restarts, stragglers, warnings, errors
+  std::string config;               ///< config.yaml
+  std::vector<std::string> notes;   ///< what is missing or damaged
+};
+
+/// Reads the folder of a run. `now`: seconds since 1970. Changes nothing; a running job's lock is tried. What
+/// cannot be read is a note.
+RunRecord read_run_record(Filesystem& files, const std::string& run, double now);
+
+}  // namespace cxtrain
