@@ -247,7 +247,7 @@ TEST_CASE("the time of a step comes from TensorBoard's files, and not from a pau
   RecordedRun run(files);
   run.write("events.out.tfevents.1.h.1", event_record(0, 100) + event_record(200, 102) +
                                              event_record(200, 110) + event_record(400, 112) + "cut");
-  run.write("events.out.tfevents.2.h.1", event_record(300, 9000) + event_record(500, 9004));
+  run.write("events.out.tfevents.2.h.1", event_record(450, 9000) + event_record(500, 9001));
   const Curve times = run.record().step_seconds;
   REQUIRE(times.points() == 3);
   CHECK(times.lowest().y == Approx(0.01));
