@@ -60,12 +60,13 @@ int measure(int argc, char** argv) {
   const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(argc - 1));
   const Options options = parse_command_line(args, read_text_file).options;
   const std::unique_ptr<World> world = make_world();
-  const Log log(world->rank());
+  Log log(world->rank());
   Registry registry;
   std::vector<Problem> problems;
   const Components components = load_components(registry, options, problems);
   if (!problems.empty()) throw ConfigError(problems);
   Trainer trainer(*world, options, registry);
+  trainer.set_log(log);  // rank_0.log, which says how long checkpoints took
   seed_everything(options.seed.value_or(0));
   const std::unique_ptr<Module> model = make_model(registry, options, components);
   const std::unique_ptr<DataModule> data = make_data(registry, options, components, *model);
