@@ -8,7 +8,7 @@
 /// A replica of the model on every rank; after backward, the ranks average one gradient after the other.
 class AverageStrategy final : public cxtrain::LocalStrategy {
  public:
-  explicit AverageStrategy(bool broadcast_buffers) : broadcast_buffers_(broadcast_buffers) {}
+  explicit AverageStrategy(bool precise) : precise_(precise) {}
 
   void place(cxtrain::Trainable& module, const cxtrain::StrategyContext& context) override {
     LocalStrategy::place(module, context);
@@ -26,8 +26,8 @@ class AverageStrategy final : public cxtrain::LocalStrategy {
   cxtrain::DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
 
   std::unique_ptr<cxtrain::TrainedParameters> prepare(const cxtrain::OptimizerConfig&) override {
-    cxtrain::WholeParameters::Steps steps{.complete_gradients = [this] { average_gradients(); }};
-    if (broadcast_buffers_) steps.bring_buffers = [this] { buffers_->broadcast(); };
+    cxtrain::WholeParameters::Steps steps{.complete_gradients = [this] { average_gradients(); },
+                                          .bring_buffers = [this] { buffers_->broadcast(); }};
     return std::make_unique<cxtrain::WholeParameters>(parameters_, context_->precision, std::move(steps));
   }
 
@@ -53,12 +53,14 @@ class AverageStrategy final : public cxtrain::LocalStrategy {
       if (!parameter.tensor.requires_grad()) continue;  // frozen, on all ranks alike
       at::Tensor& gradient = parameter.tensor.mutable_grad();
       if (!gradient.defined()) gradient = at::zeros_like(parameter.tensor);  // this rank had no sample
-      communicator_->all_reduce(gradient, cxtrain::ReduceOp::avg);
+      const at::Tensor sum = precise_ ? gradient.to(at::kDouble) : gradient;
+      communicator_->all_reduce(sum, cxtrain::ReduceOp::avg);
+      communicator_->join();
+      if (precise_) gradient.copy_(sum);
     }
-    communicator_->join();
   }
 
-  bool broadcast_buffers_;
+  bool precise_;
   std::vector<cxtrain::NamedTensor> parameters_;
   std::unique_ptr<cxtrain::Communicator> communicator_;
   std::optional<cxtrain::TensorSync> buffers_;
@@ -66,13 +68,12 @@ class AverageStrategy final : public cxtrain::LocalStrategy {
 
 CXTRAIN_PLUGIN("strategy average", [](cxtrain::Registry& registry) {
   using Type = cxtrain::ArgumentSpec::Type;
-  registry.add<cxtrain::Strategy>(
-      "average", "a replica per rank, one all-reduce per gradient",
-      {{"broadcast_buffers", Type::boolean, "true", "send rank 0's buffers after each step", {}}},
-      {.ranks = cxtrain::StrategyTraits::Ranks::per_device,
-       .devices = cxtrain::StrategyTraits::Devices::one,
-       .launcher = cxtrain::StrategyTraits::Launcher::mpirun},
-      [](const cxtrain::Arguments& arguments) {
-        return std::make_unique<AverageStrategy>(arguments.boolean("broadcast_buffers"));
-      });
+  registry.add<cxtrain::Strategy>("average", "a replica per rank, one all-reduce per gradient",
+                                  {{"precise", Type::boolean, "false", "average gradients in float64", {}}},
+                                  {.ranks = cxtrain::StrategyTraits::Ranks::per_device,
+                                   .devices = cxtrain::StrategyTraits::Devices::one,
+                                   .launcher = cxtrain::StrategyTraits::Launcher::mpirun},
+                                  [](const cxtrain::Arguments& arguments) {
+                                    return std::make_unique<AverageStrategy>(arguments.boolean("precise"));
+                                  });
 })

@@ -17,13 +17,21 @@ fail() {
 has() { grep -qF -- "$2" "$1" || { cat "$1" >&2; fail "$1 lacks: $2"; }; }
 metric() { sed -nE "s/.*\"$2\": ([-0-9.e+]+).*/\1/p" "$1/cxtrain_logs/version_0/run.json"; }
 
-# docs/from_lightning.md shows pieces of ported.h, which is compiled below.
-python3 - "$here/../../docs/from_lightning.md" "$here/ported.h" <<'END' || fail "docs/from_lightning.md shows what ported.h does not have"
+# These pages show pieces of files that are compiled below.
+shows() {  # <page> <files ...>
+  local page=$1
+  shift
+  (cd "$here" && python3 - "../../docs/$page" "$@") <<'END' || fail "docs/$page shows what $* does not have"
 import re, sys
-page, code = (open(path).read() for path in sys.argv[1:])
+page, *files = (open(path).read() for path in sys.argv[1:])
 blocks = re.findall(r"```cpp\n(.*?)```", page, re.S)
-sys.exit(len(blocks) < 4 or any(block not in code for block in blocks))
+sys.exit(not blocks or any(not any(block in file for file in files) for block in blocks))
 END
+}
+shows from_lightning.md ported.h
+shows load_your_data.md own_data.h own_data.cpp
+shows write_a_strategy.md average.cpp
+shows split_a_model.md two_parts.h
 
 rm -rf "$work"
 mkdir -p "$work"
@@ -84,4 +92,37 @@ has "$work/owner.log" "each parameter on one rank"
 for text in '"status": "done"' '"strategy": "owner"' '"world_size": 2'; do
   has "$work/owner/cxtrain_logs/version_0/run.json" "$text"
 done
+
+# Data of one's own for a model that comes with the program: 240 images of ten classes, as one file and as one for each rank.
+mkdir -p "$work/parts"
+python3 - "$work" << 'END'
+import sys
+samples = [bytes([255 * (pixel // 6 == i % 10) for pixel in range(64)] + [i % 10]) for i in range(240)]
+for name, part in ("glyphs.bin", samples), ("parts/part_0.bin", samples[:120]), ("parts/part_1.bin", samples[120:]):
+    open(f"{sys.argv[1]}/{name}", "wb").write(b"".join(part))
+END
+digits=("$prefix/bin/cxtrain_mpi" --model digits --plugin "$work/build/libcxtrain_data_glyphs.so" --accelerator cpu --max_epochs 2)
+hash_of() { grep parameters_sha256 "$1/cxtrain_logs/version_0/run.json"; }
+for workers in 0 2; do
+  run "${digits[@]}" --devices 2 --data glyphs --data.path "$work/glyphs.bin" --data.num_workers $workers \
+    --default_root_dir "$work/glyphs_$workers" > "$work/glyphs_$workers.log" 2>&1
+  has "$work/glyphs_$workers.log" "216 samples in 4 batches"
+done
+[ "$(hash_of "$work/glyphs_0")" = "$(hash_of "$work/glyphs_2")" ] || fail "augmentation depends on the number of workers"
+run "${digits[@]}" --devices 2 --data glyph_parts --data.path "$work/parts" --use_distributed_sampler false \
+  --default_root_dir "$work/glyph_parts" > "$work/glyph_parts.log" 2>&1
+has "$work/glyph_parts.log" "120 samples in 4 batches"
+
+# A strategy that averages gradients ends with the bits of ddp; a model in two parts with those of one device.
+for strategy in average ddp; do
+  run "$prefix/bin/cxtrain_mpi" --devices 2 --accelerator cpu --max_epochs 2 --strategy $strategy \
+    --plugin "$work/build/libcxtrain_strategy_average.so" --default_root_dir "$work/by_$strategy" > "$work/by_$strategy.log" 2>&1
+  has "$work/by_$strategy/cxtrain_logs/version_0/run.json" "\"strategy\": \"$strategy\""
+done
+[ "$(hash_of "$work/by_average")" = "$(hash_of "$work/by_ddp")" ] || fail "average and ddp trained to different parameters"
+for parts in 1 2; do
+  run "$prefix/bin/cxtrain_mpi" --accelerator cpu --max_epochs 2 --model two_parts --data squares --devices_per_rank $parts \
+    --plugin "$work/build/libcxtrain_model_two_parts.so" --default_root_dir "$work/parts_$parts" > "$work/parts_$parts.log" 2>&1
+done
+[ "$(hash_of "$work/parts_1")" = "$(hash_of "$work/parts_2")" ] || fail "a model in two parts trained to other parameters"
 echo "zoo: all well"
