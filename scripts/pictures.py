@@ -85,7 +85,7 @@ def step():
 def slurm_job():
     """The life of a job of slurm/train.sbatch."""
     p = Picture(860, 300, "The life of a Slurm job: it saves before its time is over, is requeued and resumes")
-    p.box(10, 110, 120, 50, ["sbatch", "slurm-script --submit"], "box")
+    p.box(10, 110, 120, 50, ["sbatch", "or --submit"], "box")
     p.box(170, 110, 110, 50, ["waits", "PENDING"], "box")
     p.box(320, 110, 150, 50, ["trains", "--ckpt_path auto"], "work")
     p.box(530, 20, 130, 50, ["done", "status 0"], "good")
@@ -95,7 +95,7 @@ def slurm_job():
     p.box(720, 200, 130, 50, ["ends", "2, 93, or 5 failures"], "bad")
     p.arrow((130, 135), (170, 135))
     p.arrow((280, 135), (320, 135))
-    p.arrow((395, 110), (395, 45), (530, 45), label="last epoch", at=(405, 38))
+    p.arrow((395, 110), (395, 45), (530, 45), label="last epoch", at=(405, 58))
     p.arrow((470, 135), (530, 135))
     p.text(476, 96, "USR1, SIGTERM,", "small")
     p.text(476, 110, "time limit", "small")
@@ -111,7 +111,7 @@ def slurm_job():
 def checkpoint():
     """Where a checkpoint is at each moment, and what a crash leaves there."""
     p = Picture(860, 240, "A checkpoint is copied, written, synced and renamed; a crash leaves the one before")
-    steps = (("copy", "step stands still", "work"), ("write shards", "a thread of each rank", "box"),
+    steps = (("copy", "step stands still", "work"), ("write shards", "a thread per rank", "box"),
              ("sync files", "fsync", "box"), ("manifest", "sums, rank 0", "box"), ("rename", "visible", "good"),
              ("remove old", "beyond top-k", "box"))
     for i, (name, what, kind) in enumerate(steps):
@@ -129,7 +129,7 @@ def checkpoint():
 
 def layers():
     """The folders of src/cxtrain, the highest first: each includes from itself and from those below."""
-    p = Picture(860, 420, "The layers of the library, from the command line down to files and clocks")
+    p = Picture(860, 440, "The layers of the library, from the command line down to files and clocks")
     rows = ((("cli", "command line, YAML, subcommands"), ("trainer", "loops, hooks, state")),
             (("callbacks", "checkpoints, early stopping"), ("report", "files, bar, HTML")),
             (("plugin", "C ABI, registry"), ("strategy", "how a step is spread")),
@@ -144,7 +144,7 @@ def layers():
         for j, (name, what) in enumerate(row):
             kind = "box" if i == len(rows) - 1 else "talk" if name == "cuda" else "work"
             p.box(10 + (width + 10) * j, y, width, 48, [name, what], kind)
-    p.text(430, 412, "The lowest row is compiled without LibTorch.", "small", "middle")
+    p.text(430, 432, "The lowest row is compiled without LibTorch.", "small", "middle")
     return p
 
 

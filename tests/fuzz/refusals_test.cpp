@@ -227,9 +227,9 @@ TEST_CASE("help lists the arguments of a strategy that is named, info those of a
 TEST_CASE("an older name of an argument that the strategy lacks is ignored with a warning") {
   const ForkedResult plan = fork_program({"plan", "--accelerator=cpu", "--strategy=single", "--ddp.overlap"});
   CHECK(plan.status == 0);
-  CHECK(
-      plan.output.find("warning     --ddp.overlap: the strategy single has no such argument: it is ignored") !=
-      std::string::npos);
+  CHECK(plan.output.find(
+            "warning     --ddp.overlap: the strategy single has no such argument: it is ignored") !=
+        std::string::npos);
 }
 
 }  // namespace
