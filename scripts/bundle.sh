@@ -123,10 +123,10 @@ mkdir "$bundle/share/licences"
 cp "$root/THIRD_PARTY.md" "$bundle/share/licences/"
 for file in "${licensed[@]}"; do
   # A package may name its file below /lib, where the system has it below /usr/lib.
-  package=$(dpkg-query --search "*/${file##*/}" 2> /dev/null | grep -v ^diversion | sed -n '1s/[:,].*//p')
+  package=$(dpkg-query --search "*/${file##*/}" 2> /dev/null | grep -v ^diversion | sed -n '1s/[:,].*//p') || true
   if [[ -f /usr/share/doc/$package/copyright ]]; then
     cp -L "/usr/share/doc/$package/copyright" "$bundle/share/licences/$package"
-  elif [[ $file != "$build"/* ]]; then
+  elif [[ $file != "$build"/* && $file != "$bundle"/* ]]; then
     echo "bundle: no package has $file: add its licence to $name/share/licences yourself" >&2
   fi
 done

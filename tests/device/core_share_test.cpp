@@ -41,14 +41,16 @@ TEST_CASE("this process has a mask, and as many cores in it as it may run on", "
 }
 
 TEST_CASE("a rank with fewer cores than busy threads is warned of", "[device]") {
-  CHECK(too_few_cores(0, 1, 0, false).empty());
-  CHECK(too_few_cores(0, 2, 0, true).empty());
-  CHECK(too_few_cores(0, 6, 4, true).empty());
-  CHECK_THAT(too_few_cores(3, 1, 0, true),
+  CHECK(too_few_cores(0, 1, true, 0, false).empty());
+  CHECK(too_few_cores(0, 2, true, 0, true).empty());
+  CHECK(too_few_cores(0, 6, true, 4, true).empty());
+  CHECK_THAT(too_few_cores(3, 1, true, 0, true),
              test::contains("rank 3 has 1 core and keeps 2 busy") && test::contains("--bind-to none"));
-  CHECK_THAT(too_few_cores(0, 2, 4, false),
+  CHECK_THAT(too_few_cores(0, 2, true, 4, false),
              test::contains("keeps 5 busy") && test::contains("4 data workers") &&
                  test::contains("--cpus-per-task 5") && test::contains("fewer --data.num_workers"));
+  CHECK_THAT(too_few_cores(0, 1, false, 2, false),
+             test::contains("start fewer ranks") && !test::contains("--bind-to none"));
 }
 
 }  // namespace

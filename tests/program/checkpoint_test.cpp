@@ -154,7 +154,9 @@ TEST_CASE("a run goes on on another number of ranks with the same samples in eac
   const ProgramResult other =
       run_command(launch(after, options(1, 3) + "--data.batch_size 7 --ckpt_path " + saved[0] + in(dir)));
   CHECK(other.status == 2);
-  CHECK_THAT(other.output, contains("resume with the same data, and a data.batch_size and"));
+  CHECK_THAT(
+      other.output,
+      contains("use the same data, and keep --data.batch_size x ranks x --accumulate_grad_batches = "));
 }
 
 TEST_CASE("a run that is killed again and again ends with the bits of an undisturbed one", "[checkpoint]") {

@@ -101,7 +101,7 @@ TEST_CASE("a run whose folder is deleted says so once, goes on and ends well") {
   const ProgramResult run = program.wait();
   CAPTURE(run.output);
   CHECK(run.status == 0);
-  CHECK(lines_with(run.output, "metrics are not written") == 1);
+  CHECK(lines_with(run.output, "metrics cannot be written") == 1);
   CHECK(lines_with(run.output, "rows of metrics could not be written") == 1);
   CHECK(lines_with(run.output, "done: ") == 1);
 }

@@ -69,7 +69,7 @@ std::vector<int> core_shares(std::span<const std::vector<int>> masks) {
   return shares;
 }
 
-std::string too_few_cores(int rank, int cores, int data_workers, bool on_gpu) {
+std::string too_few_cores(int rank, int cores, bool bound, int data_workers, bool on_gpu) {
   const int needed = 1 + data_workers + (on_gpu ? 1 : 0);
   if (cores >= needed) return {};
   std::string what = "the loop";
@@ -78,10 +78,11 @@ std::string too_few_cores(int rank, int cores, int data_workers, bool on_gpu) {
   if (on_gpu) what += ", what feeds the GPU";
   return "rank " + std::to_string(rank) + " has " + std::to_string(cores) +
          (cores == 1 ? " core" : " cores") + " and keeps " + std::to_string(needed) + " busy (" + what +
-         "): steps will wait for a core. `mpirun -np 2` binds each rank to one core: give it --bind-to none, "
-         "and srun "
-         "--cpus-per-task " +
-         std::to_string(needed) + (data_workers > 0 ? ", or ask for fewer --data.num_workers" : "");
+         "): steps will wait for a core. " +
+         (bound ? "The rank is bound to its cores: give mpirun --bind-to none, or srun --cpus-per-task " +
+                      std::to_string(needed)
+                : std::string("The ranks of this machine share all of its cores: start fewer ranks")) +
+         (data_workers > 0 ? ", or use fewer --data.num_workers" : "");
 }
 
 }  // namespace cxtrain

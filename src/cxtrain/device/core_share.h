@@ -21,8 +21,9 @@ std::vector<int> core_shares(std::span<const std::vector<int>> masks);
 /// The same, with parts of cores: three ranks on one core have a third each.
 std::vector<double> exact_core_shares(std::span<const std::vector<int>> masks);
 
-/// What to say to the user where a rank has fewer cores than it has threads that always have work: the loop,
-/// its data workers, and on a GPU the one that feeds NCCL and autograd. Empty where it has enough.
-std::string too_few_cores(int rank, int cores, int data_workers, bool on_gpu);
+/// A warning for a rank that has fewer cores than busy threads: the loop, its data workers, and on a GPU the
+/// thread that feeds NCCL and autograd. Empty if the rank has enough. `bound`: whether the rank may use a
+/// part of the machine's cores only.
+std::string too_few_cores(int rank, int cores, bool bound, int data_workers, bool on_gpu);
 
 }  // namespace cxtrain

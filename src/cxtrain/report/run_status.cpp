@@ -136,9 +136,10 @@ std::string meaning_of(const RunStatus& status) {
 
 std::string describe(const ProgressReport& progress) {
   // After the last epoch none is running.
-  std::string text = progress.training ? "epoch " + std::to_string(progress.epoch + 1)
-                                       : std::to_string(progress.epoch) + " epochs";
+  std::string text =
+      progress.training ? "epoch " + std::to_string(progress.epoch + 1) : std::to_string(progress.epoch);
   if (progress.max_epochs >= 0) text += "/" + std::to_string(progress.max_epochs);
+  if (!progress.training) text += " epochs";
   if (progress.training && progress.batches > 0)
     text += ", batch " + std::to_string(progress.batch) + "/" + std::to_string(progress.batches);
   text += ", step " + std::to_string(progress.step);

@@ -1,5 +1,7 @@
 #include "cxtrain/trainer/divide_cores.h"
 
+#include <unistd.h>
+
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -79,7 +81,8 @@ void divide_cores(World& world, int data_workers, bool on_gpu) {
   const int cores = core_shares(machine.masks)[machine.own];
   if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(cores);
   if (world.is_root()) warn_of_shared_machine(machine);
-  warn_of_few_cores(world, too_few_cores(world.rank(), cores, data_workers, on_gpu));
+  const bool bound = static_cast<long>(machine.masks[machine.own].size()) < sysconf(_SC_NPROCESSORS_ONLN);
+  warn_of_few_cores(world, too_few_cores(world.rank(), cores, bound, data_workers, on_gpu));
 }
 
 }  // namespace cxtrain
