@@ -69,7 +69,7 @@ class SlurmCluster : public SetUpByScript {
   /// its requeue fails with "Job credential revoked", since slurmd compares whole seconds.
   static std::string hurry(const std::string& job) {
     const std::string now = state(job);
-    if (now == "PENDING" && field(job, "Reason") == "BeginTime" && field(job, "StartTime") > clock_in(3) &&
+    if (now == "PENDING" && field(job, "Reason") == "BeginTime" && field(job, "EligibleTime") > clock_in(3) &&
         is_settled(job))
       run("/", "scontrol update JobId=" + job + " StartTime=now+2", 20);
     return now;
