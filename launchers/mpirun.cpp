@@ -48,7 +48,8 @@ class MpirunOfThisProcess {
     while (!mpirun_.status()) {
       std::vector<pollfd> sources{{signals_.descriptor(), POLLIN, 0}};
       connections_.add_sources(sources);
-      if (poll(sources.data(), sources.size(), -1) < 0 && errno != EINTR)
+      constexpr int kLook = 1000;  // milliseconds: a thread of a library may have taken SIGCHLD
+      if (poll(sources.data(), sources.size(), kLook) < 0 && errno != EINTR)
         throw CommunicationError("poll failed: " + std::string(std::strerror(errno)));
       while (const std::optional<int> signal = signals_.take()) on_signal(*signal);
       connections_.look(std::span(sources).subspan(1));
