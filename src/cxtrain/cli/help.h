@@ -21,9 +21,9 @@ struct HelpSource {
 std::string brief_help(const HelpSource& source);
 
 /// `SUBCOMMAND --help`: usage, then the options of the subcommand. A subcommand that trains shows all options
-/// and components; any other shows its own options. `subcommand` is one of `subcommands()` that reads
+/// and components; any other shows its own options. `name` is one of `subcommands()` that reads
 /// options.
-std::string subcommand_help(const std::string& subcommand, const HelpSource& source);
+std::string subcommand_help(const std::string& name, const HelpSource& source);
 
 /// All components with all their arguments, for `info`.
 std::string components_text(const HelpSource& source);

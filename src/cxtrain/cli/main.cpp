@@ -171,7 +171,7 @@ void try_components(const Request& request, std::vector<Problem>& problems) {
 }
 
 /// Help, and the scripts that complete command lines.
-std::string explanation(const ParsedCommandLine& command, HelpSource source) {
+std::string explanation(const ParsedCommandLine& command, const HelpSource& source) {
   const Subcommand& subcommand = *find_subcommand(command.options.subcommand);
   const bool asked = command.help != HelpAsked::none;
   if (subcommand.name == "completion" && !asked) return completion_script(command.phrase, source);
