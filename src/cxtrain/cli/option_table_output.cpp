@@ -56,7 +56,7 @@ void add_general_options(OptionTable& table) {
   add({"seed", "seed of all random numbers"}, CXTRAIN_MEMBER(seed));
   table.push_back(plugin_entry());
   add_for("fit validate test predict slurm-script doctor",
-          {"ckpt_path", "resume from it, or evaluate it: last, best, auto, PATH", "PATH",
+          {"ckpt_path", "checkpoint to resume or evaluate: last, best, auto, PATH", "PATH",
            "last: the newest checkpoint of the newest run. auto: like last, but a new run if there is no "
            "complete checkpoint. best: the best checkpoint of the newest run. Or the folder of a checkpoint "
            "or of a run."},

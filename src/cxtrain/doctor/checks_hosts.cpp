@@ -103,7 +103,7 @@ Findings find_unlike_nodes(const Recording& world) {
 std::vector<Check> host_checks() {
   return {
       {"host.clocks", "The nodes' clocks differ",
-       "Which checkpoint is the latest, and what happened first, is told by clocks.", find_unlike_clocks},
+       "Times in logs, and of checkpoints, are compared across nodes.", find_unlike_clocks},
       {"host.same_name", "Machines have the same name",
        "Launchers and messages tell machines apart by their names.", find_same_names},
       {"host.localhost", "A node is called localhost", "To every other node that name means itself.",

@@ -231,7 +231,7 @@ std::vector<Check> mpi_checks() {
        find_restricted_transports},
       {"mpi.settings", "A setting is meant for another version of Open MPI",
        "Open MPI ignores the variable, and runs as if it were not set.", find_unread_settings},
-      {"mpi.interface", "Open MPI is told of an interface that leads nowhere",
+      {"mpi.interface", "Open MPI is set to use an interface that does not connect the nodes",
        "The nodes do not connect, and the job waits until its timeout.", find_wrong_mpi_interface},
       {"mpi.oversubscribed", "Ranks outnumber the machine's cores",
        "A rank that waits for a message takes the core of the one that would send it.",
