@@ -85,6 +85,10 @@ std::string component_named_by(const Options& options, const CatalogueSection& s
   return named_strategy(options.trainer, strategies).value_or("");
 }
 
+std::string choosing_option(const CatalogueSection& section, const NamedComponent& component) {
+  return "--" + section.option + (is_listed_section(section.option) ? "." : " ") + component.name;
+}
+
 std::string argument_name(const CatalogueSection& section, const NamedComponent& component,
                           const ArgumentSpec& spec) {
   return section.option + "." + (is_listed_section(section.option) ? component.name + "." : "") + spec.name;

@@ -24,6 +24,9 @@ std::vector<CatalogueSection> make_catalogue(Registry& registry, const Options& 
 /// The component of the section that the options name; empty: none, or any number of them.
 std::string component_named_by(const Options& options, const CatalogueSection& section);
 
+/// "--model gpt", "--callbacks.early_stopping": the option that chooses the component.
+std::string choosing_option(const CatalogueSection& section, const NamedComponent& component);
+
 /// "model.layers", "callbacks.early_stopping.patience": an argument, as it stands after `--`.
 std::string argument_name(const CatalogueSection& section, const NamedComponent& component,
                           const ArgumentSpec& spec);

@@ -203,10 +203,8 @@ const CheckpointAction kCheckpointActions[] = {
 };
 
 std::string checkpoint_help() {
-  HelpPage page(help_width());
-  page.line("checkpoint ACTION PATH ...");
-  page.line();
-  page.paragraph(
+  HelpPage page = page_of_command(
+      "checkpoint",
       "PATH is the folder of a checkpoint, a safetensors file, an index of several, or a file of torch.save, "
       "Lightning or TorchScript. Nothing in the file is executed.");
   page.line();
@@ -216,15 +214,13 @@ std::string checkpoint_help() {
 }
 
 const CheckpointAction& find_action(const std::string& name) {
-  std::vector<std::string> names;
   for (const CheckpointAction& action : kCheckpointActions) {
     if (action.name == name) return action;
-    names.push_back(action.name);
   }
   throw ConfigError(
       "",
       name.empty() ? "checkpoint: the action is missing" : "checkpoint: there is no action '" + name + "'",
-      did_you_mean_or_known(name, names));
+      did_you_mean_or_known(name, checkpoint_actions()));
 }
 
 CheckpointRequest read_request(const CheckpointAction& action, std::span<const std::string> words) {
@@ -265,6 +261,12 @@ CheckpointRequest read_request(const CheckpointAction& action, std::span<const s
 }
 
 }  // namespace
+
+std::vector<std::string> checkpoint_actions() {
+  std::vector<std::string> names;
+  for (const CheckpointAction& action : kCheckpointActions) names.push_back(action.name);
+  return names;
+}
 
 int run_checkpoint_command(std::span<const char* const> words, Filesystem& files, std::ostream& out) {
   std::vector<std::string> rest(words.begin(), words.end());

@@ -23,4 +23,7 @@ struct CheckpointRequest {
 /// read or written.
 int run_checkpoint_command(std::span<const char* const> words, Filesystem& files, std::ostream& out);
 
+/// "inspect", "verify", ...
+std::vector<std::string> checkpoint_actions();
+
 }  // namespace cxtrain

@@ -147,9 +147,7 @@ class Sorter {
 void check_subcommand(const Words& words, std::vector<Problem>& problems) {
   for (const Setting& setting : words.settings) {
     const OptionEntry* entry = find_option(setting.key);
-    if (entry == nullptr || entry->commands.empty()) continue;
-    const std::string commands = " " + entry->commands + " ";
-    if (commands.find(" " + words.subcommand + " ") != std::string::npos) continue;
+    if (entry == nullptr || takes_option(*entry, words.subcommand)) continue;
     problems.push_back({setting.written, "is no option of " + words.subcommand,
                         "it belongs to " + entry->commands.substr(0, entry->commands.find(' '))});
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/cli/checkpoint_command.h"
 #include "cxtrain/cli/help_topics.h"
 #include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
@@ -53,7 +54,7 @@ struct Completable {
 void add_option_words(Completable& words) {
   for (const OptionEntry& entry : option_table()) {
     if (!entry.canonical.empty()) continue;
-    const std::string option = "--" + (entry.key.starts_with("trainer.") ? entry.key.substr(8) : entry.key);
+    const std::string option = "--" + short_key(entry);
     words.options[option] = entry.help;
     if (names_file(entry.placeholder)) words.files.insert(option);
     std::vector<std::string> values = words_of(entry.placeholder);
@@ -70,7 +71,7 @@ void add_component_words(const std::vector<CatalogueSection>& catalogue, Complet
     for (const NamedComponent& component : section.components) {
       if (!is_plain(component.name)) continue;
       if (listed) {
-        words.options["--" + section.option + "." + component.name] = component.help;
+        words.options[choosing_option(section, component)] = component.help;
       } else {
         words.values["--" + section.option].push_back(component.name);
       }
@@ -126,7 +127,7 @@ std::string cases(const Completable& words, const std::string& function) {
     text += "    " + option + ") " + function + "_files; return ;;\n";
   text += line("help", names_of_topics());
   text += line("completion", {"bash", "zsh"});
-  text += line("checkpoint", {"inspect", "verify", "diff", "export"});
+  text += line("checkpoint", checkpoint_actions());
   return text + "  esac\n";
 }
 

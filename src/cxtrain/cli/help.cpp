@@ -29,29 +29,14 @@ constexpr std::array kCommonOptions{"model",
                                     "ckpt_path",
                                     "plugin"};
 
-std::string without_trainer(const std::string& key) {
-  return key.starts_with("trainer.") ? key.substr(8) : key;
-}
+std::string in_brackets(const std::string& text) { return text.empty() ? "" : " [" + text + "]"; }
 
-/// "--max_epochs N", "--quiet[=BOOL]".
-std::string written(const OptionEntry& entry) {
-  return "--" + without_trainer(entry.key) +
-         (entry.bare.empty() ? " " + entry.placeholder : "[=" + entry.placeholder + "]");
-}
-
-/// "[32-true]"; empty for an option that is off, or that config.yaml does not have.
-std::string default_in_brackets(const OptionEntry& entry) {
-  const auto values = entry.write(Options{});
-  if (!values || values->empty() || values->front().empty() || !entry.saved) return "";
-  return " [" + values->front() + "]";
-}
-
-bool is_own_option(const OptionEntry& entry, const std::string& subcommand) {
-  return (" " + entry.commands + " ").find(" " + subcommand + " ") != std::string::npos;
+std::string help_with_default(const OptionEntry& entry) {
+  return entry.help + in_brackets(default_text(entry));
 }
 
 void add_option(HelpPage& page, const OptionEntry& entry) {
-  page.entry(written(entry), entry.help + default_in_brackets(entry));
+  page.entry(with_value(entry), help_with_default(entry));
 }
 
 /// The options that stand beside the table.
@@ -64,17 +49,14 @@ void add_other_options(HelpPage& page) {
 }
 
 void add_usage(HelpPage& page, const Subcommand& subcommand, const std::string& program) {
-  page.paragraph(program + " " + subcommand.name + " " + subcommand.usage);
+  page.paragraph(program + " " + usage_of(subcommand.name));
   page.paragraph(subcommand.purpose, 4);
-}
-
-std::string help_of(const ArgumentSpec& spec) {
-  return spec.help + (spec.default_value.empty() ? "" : " [" + spec.default_value + "]");
 }
 
 void add_arguments(HelpPage& page, const CatalogueSection& section, const NamedComponent& component) {
   for (const ArgumentSpec& spec : component.arguments)
-    page.entry("  --" + argument_name(section, component, spec) + " " + placeholder_of(spec), help_of(spec));
+    page.entry("  --" + argument_name(section, component, spec) + " " + placeholder_of(spec),
+               spec.help + in_brackets(spec.default_value));
 }
 
 /// Whether the options name the component, so that its arguments are shown.
@@ -140,7 +122,7 @@ std::string topic_page(const HelpTopic& topic, const HelpSource& source) {
   return page.text();
 }
 
-/// "accelerator: {trainer: ...}" as a YAML file has it: "trainer.max_epochs" -> "trainer: {max_epochs: N}".
+/// As a YAML file has it: "trainer.max_epochs" -> "trainer: {max_epochs: N}".
 std::string in_yaml(const OptionEntry& entry) {
   const std::size_t dot = entry.key.find('.');
   const std::string name =
@@ -150,16 +132,15 @@ std::string in_yaml(const OptionEntry& entry) {
 
 std::string option_page(const OptionEntry& entry, const HelpSource& source) {
   HelpPage page(source.width);
-  page.line(written(entry));
-  page.paragraph(entry.help + default_in_brackets(entry), 4);
+  page.line(with_value(entry));
+  page.paragraph(help_with_default(entry), 4);
   if (!entry.details.empty()) page.paragraph(entry.details, 4);
   page.line();
   if (entry.saved) page.entry("in YAML", in_yaml(entry));
-  std::string commands = entry.commands;
-  page.entry("subcommands", commands.empty() ? "all" : commands);
+  page.entry("subcommands", entry.commands.empty() ? "all" : entry.commands);
   std::string older;
   for (const OptionEntry& other : option_table()) {
-    if (other.canonical == entry.key) older += (older.empty() ? "--" : ", --") + without_trainer(other.key);
+    if (other.canonical == entry.key) older += (older.empty() ? "--" : ", --") + short_key(other);
   }
   if (!older.empty()) page.entry("older names", older);
   const auto topics = help_topics();
@@ -172,7 +153,7 @@ std::string option_page(const OptionEntry& entry, const HelpSource& source) {
 std::string component_page(const CatalogueSection& section, const NamedComponent& component,
                            const HelpSource& source) {
   HelpPage page(source.width);
-  page.line("--" + section.option + (is_listed_section(section.option) ? "." : " ") + component.name);
+  page.line(choosing_option(section, component));
   page.paragraph(component.help, 4);
   page.line();
   add_arguments(page, section, component);
@@ -221,12 +202,12 @@ std::string list_of_topics(const HelpSource& source) {
 
 }  // namespace
 
-std::string brief_help(const HelpSource& source) {
-  HelpPage page(source.width);
+std::string brief_help(const std::string& program, std::size_t width) {
+  HelpPage page(width);
   page.line("Trains LibTorch models on one core, many GPUs or many nodes.");
   page.line();
-  page.line(source.program + " [SUBCOMMAND] [--model NAME] [--OPTION VALUE ...]");
-  page.line("mpirun -np N " + source.program + " ...     srun --mpi=pmix " + source.program + " ...");
+  page.line(program + " [SUBCOMMAND] [--model NAME] [--OPTION VALUE ...]");
+  page.line("mpirun -np N " + program + " ...     srun --mpi=pmix " + program + " ...");
   page.heading("Subcommands");
   for (const Subcommand& subcommand : subcommands()) page.entry(subcommand.name, subcommand.purpose);
   page.heading("Common options");
@@ -234,9 +215,9 @@ std::string brief_help(const HelpSource& source) {
   page.entry("--optimizer.lr X", "learning rate");
   page.entry("--config FILE", "read options from a YAML file");
   page.heading("Examples");
-  page.line("  " + source.program + " --model gpt --data.path book.txt --devices 4 --max_epochs 3");
-  page.line("  " + source.program + " slurm-script --nodes 2 --gpus-per-node 4 --model gpt --submit");
-  page.heading("More: " + source.program + " fit --help, help TOPIC, help OPTION, help (the topics)");
+  page.line("  " + program + " --model gpt --data.path book.txt --devices 4 --max_epochs 3");
+  page.line("  " + program + " slurm-script --nodes 2 --gpus-per-node 4 --model gpt --submit");
+  page.heading("More: " + program + " fit --help, help TOPIC, help OPTION, help (the topics)");
   return page.text();
 }
 
@@ -261,8 +242,7 @@ std::string subcommand_help(const std::string& name, const HelpSource& source) {
       "same; `null` resets an option. Values in brackets are defaults. `help OPTION` says more.");
   std::string group;
   for (const OptionEntry& entry : option_table()) {
-    if (!entry.commands.empty() && !is_own_option(entry, name)) continue;
-    if (!entry.canonical.empty()) continue;
+    if (!takes_option(entry, name) || !entry.canonical.empty()) continue;
     if (entry.group != group) page.heading(entry.group);
     group = entry.group;
     add_option(page, entry);

@@ -11,14 +11,14 @@ namespace cxtrain {
 
 /// What every page of help is made from.
 struct HelpSource {
-  std::string program;                      ///< as the user typed it: "cxtrain_mpi"
-  Options options;                          ///< of the command line: arguments of named components are shown
-  std::vector<CatalogueSection> catalogue;  ///< may be empty for `brief_help`
-  std::size_t width = 100;                  ///< columns of a line
+  std::string program;  ///< as the user typed it: "cxtrain_mpi"
+  Options options;      ///< of the command line: arguments of named components are shown
+  std::vector<CatalogueSection> catalogue;
+  std::size_t width = 100;  ///< columns of a line
 };
 
-/// `-h`: one screen of at most 40 lines.
-std::string brief_help(const HelpSource& source);
+/// `-h`: one screen of at most 40 lines. `program`: as the user typed it; `width`: columns of a line.
+std::string brief_help(const std::string& program, std::size_t width);
 
 /// `SUBCOMMAND --help`: usage, then the options of the subcommand. A subcommand that trains shows all options
 /// and components; any other shows its own options. `name` is one of `subcommands()` that reads

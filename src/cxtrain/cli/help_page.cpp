@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "cxtrain/cli/subcommands.h"
 #include "cxtrain/report/terminal.h"
 
 namespace cxtrain {
@@ -43,6 +44,14 @@ void HelpPage::wrap(std::string line, const std::string& words, std::size_t inde
     }
   }
   text_ += line + '\n';
+}
+
+HelpPage page_of_command(const std::string& name, const std::string& about) {
+  HelpPage page(help_width());
+  page.line(usage_of(name));
+  page.line();
+  page.paragraph(about);
+  return page;
 }
 
 std::size_t help_width() {

@@ -30,6 +30,10 @@ class HelpPage {
   std::string text_;
 };
 
+/// The help of a subcommand with a grammar of its own (cli/file_commands.h), for this terminal: usage, then
+/// what the subcommand does.
+HelpPage page_of_command(const std::string& name, const std::string& about);
+
 /// Columns of the terminal behind standard output, within 60 and 120; 100 if it is no terminal.
 std::size_t help_width();
 

@@ -176,9 +176,12 @@ std::string explanation(const ParsedCommandLine& command, const HelpSource& sour
   const bool asked = command.help != HelpAsked::none;
   if (subcommand.name == "completion" && !asked) return completion_script(command.phrase, source);
   if (subcommand.name == "help") return help_on(command.phrase, source);
-  if (command.help == HelpAsked::brief && subcommand.kind == Subcommand::Kind::train)
-    return brief_help(source);
   return subcommand_help(subcommand.name, source);
+}
+
+bool asks_for_one_screen(const ParsedCommandLine& command) {
+  return command.help == HelpAsked::brief &&
+         find_subcommand(command.options.subcommand)->kind == Subcommand::Kind::train;
 }
 
 /// What such a command prints, and its exit status. `words`: the command line; `program`: what it is for.
@@ -186,12 +189,14 @@ int answer(Request& request, std::span<const char* const> words, const std::stri
            const std::function<void(Registry&)>& register_components, std::ostream& out) {
   const ParsedCommandLine& command = request.command;
   if (command.version) return out << version_line() << '\n', 0;
+  const std::string name = std::filesystem::path(program).filename().string();
+  // Before plugins are opened, which this screen does not show.
+  if (asks_for_one_screen(command)) return out << brief_help(name, help_width()), 0;
   std::vector<Problem> problems = command.problems;
   find_components(request, register_components, problems);
   const Options& options = request.options();
   const auto help_source = [&] {
-    return HelpSource{std::filesystem::path(program).filename().string(), options,
-                      make_catalogue(request.registry, options), help_width()};
+    return HelpSource{name, options, make_catalogue(request.registry, options), help_width()};
   };
   const bool explains = find_subcommand(options.subcommand)->kind == Subcommand::Kind::phrase;
   if (explains && command.help == HelpAsked::none && !command.problems.empty())
@@ -296,7 +301,9 @@ void print_sparklines(const RunSummary& summary, const Trainer& trainer) {
     log_info(line);
 }
 
-void print_result(const RunSummary& summary, const std::string& log_dir) {
+/// Every rank calls it.
+void print_result(const World& world, const RunSummary& summary, const Trainer& trainer) {
+  if (world.is_root()) print_sparklines(summary, trainer);
   std::ostringstream line;
   line << summary.status;
   if (!summary.stopped_by.empty()) line << " by " << summary.stopped_by;
@@ -312,7 +319,7 @@ void print_result(const RunSummary& summary, const std::string& log_dir) {
     if (name.find('/') == std::string::npos && !name.starts_with("grad_"))
       line << ", " << name << " " << format_metric(value);
   }
-  if (!log_dir.empty()) line << " (" << log_dir << "/run.json)";
+  if (!trainer.log_dir().empty()) line << " (" << trainer.log_dir() << "/run.json)";
   log_info(line.str());
 }
 
@@ -359,8 +366,7 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
       trainer->set_config_text(to_yaml(with_all_arguments(request.options(), request.components)));
       if (configure) run_agreed(world, [&] { configure(*trainer); });
       const RunSummary summary = run(world, *trainer, request);
-      if (world.is_root()) print_sparklines(summary, *trainer);
-      print_result(summary, trainer->log_dir());
+      print_result(world, summary, *trainer);
       return summary.exit_code;
     };
     return job.run(work, [&] { return trainer ? trainer->where() : std::string(); });
@@ -398,8 +404,7 @@ int run_trainer(int argc, char** argv, const Options& options, const std::functi
       }
       const std::optional<RunSummary>& last = trainer->last_summary();
       if (!last) return 0;
-      if (world.is_root()) print_sparklines(*last, *trainer);
-      print_result(*last, trainer->log_dir());
+      print_result(world, *last, *trainer);
       return last->exit_code;
     };
     return job.run(train, [&] { return trainer ? trainer->where() : std::string(); });

@@ -30,7 +30,7 @@ Index make_index() {
   Index index;
   for (const OptionEntry& entry : option_table()) index.emplace(entry.key, &entry);
   for (const OptionEntry& entry : option_table()) {
-    if (entry.key.starts_with("trainer.")) index.emplace(entry.key.substr(8), &entry);
+    index.emplace(short_key(entry), &entry);
   }
   for (const ComponentEntry& component : component_table()) {
     if (component.option.empty()) continue;
@@ -41,6 +41,25 @@ Index make_index() {
 }
 
 }  // namespace
+
+std::string short_key(const OptionEntry& entry) {
+  constexpr std::string_view kTrainer = "trainer.";
+  return entry.key.substr(entry.key.starts_with(kTrainer) ? kTrainer.size() : 0);
+}
+
+std::string with_value(const OptionEntry& entry) {
+  return "--" + short_key(entry) +
+         (entry.bare.empty() ? " " + entry.placeholder : "[=" + entry.placeholder + "]");
+}
+
+std::string default_text(const OptionEntry& entry) {
+  const auto values = entry.saved ? entry.write(Options{}) : std::nullopt;
+  return values && !values->empty() ? values->front() : "";
+}
+
+bool is_own_option(const OptionEntry& entry, const std::string& subcommand) {
+  return (" " + entry.commands + " ").find(" " + subcommand + " ") != std::string::npos;
+}
 
 std::span<const OptionEntry> option_table() {
   static const OptionTable table = make_table();
@@ -110,7 +129,7 @@ std::vector<std::string> option_names() {
   for (const OptionEntry& entry : option_table()) {
     if (!entry.canonical.empty()) continue;
     names.push_back(entry.key);
-    if (entry.key.starts_with("trainer.")) names.push_back(entry.key.substr(8));
+    if (short_key(entry) != entry.key) names.push_back(short_key(entry));
   }
   return names;
 }

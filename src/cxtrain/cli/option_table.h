@@ -36,6 +36,18 @@ struct OptionEntry {
 /// All options, in the order of --help.
 std::span<const OptionEntry> option_table();
 
+/// The key as a command line has it: "max_epochs" for "trainer.max_epochs".
+std::string short_key(const OptionEntry& entry);
+/// "--max_epochs N", "--quiet[=BOOL]".
+std::string with_value(const OptionEntry& entry);
+/// "32-true"; empty for an option without a default, or that config.yaml lacks.
+std::string default_text(const OptionEntry& entry);
+/// Whether only some subcommands take the option, and this one is among them.
+bool is_own_option(const OptionEntry& entry, const std::string& subcommand);
+inline bool takes_option(const OptionEntry& entry, const std::string& subcommand) {
+  return entry.commands.empty() || is_own_option(entry, subcommand);
+}
+
 /// The entry for a key with underscores: dotted, or a Trainer option without `trainer.`; a component's name
 /// is also its `.name` and, as in LightningCLI's files, its `.class_path`. Null for none.
 const OptionEntry* find_option(std::string_view key);

@@ -3,7 +3,6 @@
 
 #include "cxtrain/cli/help.h"
 #include "cxtrain/cli/help_topics.h"
-#include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/subcommands.h"
 #include "cxtrain/doctor/checks.h"
@@ -42,19 +41,11 @@ std::string subcommands_section() {
   return text;
 }
 
-std::string default_of_option(const OptionEntry& entry) {
-  if (!entry.saved) return "";
-  const auto values = entry.write(Options{});
-  return values && !values->empty() ? values->front() : "";
-}
-
 std::string row_of(const OptionEntry& entry) {
-  const std::string name = entry.key.starts_with("trainer.") ? entry.key.substr(8) : entry.key;
-  const std::string value = entry.bare.empty() ? " " + entry.placeholder : "[=" + entry.placeholder + "]";
   std::string help = entry.help;
   if (!entry.details.empty()) help += ". " + entry.details;
   if (!entry.commands.empty()) help += " (" + entry.commands + ")";
-  return row(code("--" + name + value), code(default_of_option(entry)), cell(help));
+  return row(code(with_value(entry)), code(default_text(entry)), cell(help));
 }
 
 std::string options_section() {
@@ -74,9 +65,7 @@ std::string components_section(const std::vector<CatalogueSection>& catalogue) {
   for (const CatalogueSection& section : catalogue) {
     text += "\n### " + section.title + "\n" + table_head("name or argument", "default", "meaning");
     for (const NamedComponent& component : section.components) {
-      const std::string name =
-          "--" + section.option + (is_listed_section(section.option) ? "." : " ") + component.name;
-      text += row(code(name), "", cell(component.help));
+      text += row(code(choosing_option(section, component)), "", cell(component.help));
       for (const ArgumentSpec& spec : component.arguments) {
         text += row(code("--" + argument_name(section, component, spec) + " " + placeholder_of(spec)),
                     code(spec.default_value), cell(spec.help));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cxtrain/cli/help_page.h"
+#include "cxtrain/cli/subcommands.h"
 #include "cxtrain/report/report_page.h"
 #include "cxtrain/report/run_record.h"
 #include "cxtrain/report/run_status.h"
@@ -13,13 +14,9 @@
 namespace cxtrain {
 namespace {
 
-constexpr const char* kReportUsage = "usage: report RUN... [--out FILE]";
-
 std::string report_help() {
-  HelpPage page(help_width());
-  page.line("report RUN... [--out FILE]");
-  page.line();
-  page.paragraph(
+  HelpPage page = page_of_command(
+      "report",
       "Writes one HTML file about runs: curves of all metrics, learning rate, step time, checkpoints and "
       "restarts, "
       "tables, and the differences of the configurations. The file loads nothing from elsewhere. RUN is the "
@@ -58,13 +55,14 @@ ReportRequest read_report_request(std::span<const char* const> words) {
       request.out = word.substr(std::string("--out=").size());
       if (request.out.empty()) missing();
     } else if (word.starts_with("-")) {
-      problems.push_back({word, "is no option of report", kReportUsage});
+      problems.push_back({word, "is no option of report", "usage: " + usage_of("report")});
     } else {
       request.paths.push_back(word);
     }
   }
   if (request.help) return request;
-  if (request.paths.empty()) problems.push_back({"", "report: no run is named", kReportUsage});
+  if (request.paths.empty())
+    problems.push_back({"", "report: no run is named", "usage: " + usage_of("report")});
   if (request.paths.size() > kMostRuns) {
     problems.push_back({"",
                         "report takes " + std::to_string(kMostRuns) + " runs at most, found " +

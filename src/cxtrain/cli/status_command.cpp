@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cxtrain/cli/help_page.h"
+#include "cxtrain/cli/subcommands.h"
 #include "cxtrain/report/run_status.h"
 #include "cxtrain/report/sparkline.h"
 
@@ -12,16 +13,14 @@ namespace cxtrain {
 namespace {
 
 std::string status_help() {
-  HelpPage page(help_width());
-  page.line("status [PATH] [--json]");
-  page.line();
-  page.paragraph(
-      "Reports where a run runs, how far and how fast it is, when it will end, its last checkpoint, "
-      "stragglers, and "
-      "why it ended. PATH is the folder of a run (.../cxtrain_logs/version_N), or the default_root_dir above "
-      "it, "
-      "whose newest run is shown [the current folder]. Any machine that sees the folder can ask.");
-  return page.text();
+  return page_of_command(
+             "status",
+             "Reports where a run runs, how far and how fast it is, when it will end, its last checkpoint, "
+             "stragglers, and why it ended. PATH is the folder of a run (.../cxtrain_logs/version_N), or the "
+             "default_root_dir above it, whose newest run is shown [the current folder]. Any machine that "
+             "sees the "
+             "folder can ask.")
+      .text();
 }
 
 }  // namespace
@@ -36,14 +35,14 @@ int run_status_command(std::span<const char* const> words, Filesystem& files, do
     if (word == "--json") {
       json = true;
     } else if (word.starts_with("-")) {
-      problems.push_back({word, "is no option of status", "usage: status PATH [--json]"});
+      problems.push_back({word, "is no option of status", "usage: " + usage_of("status")});
     } else {
       paths.push_back(word);
     }
   }
   if (paths.size() > 1) {
     problems.push_back(
-        {"", "status takes one path, found " + std::to_string(paths.size()), "usage: status PATH [--json]"});
+        {"", "status takes one path, found " + std::to_string(paths.size()), "usage: " + usage_of("status")});
   }
   if (!problems.empty()) throw ConfigError(problems);
   RunStatus status;

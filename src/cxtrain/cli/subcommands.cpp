@@ -42,4 +42,6 @@ const Subcommand* find_subcommand(const std::string& name) {
   return found == all.end() ? nullptr : &*found;
 }
 
+std::string usage_of(const std::string& name) { return name + " " + find_subcommand(name)->usage; }
+
 }  // namespace cxtrain

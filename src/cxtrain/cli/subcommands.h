@@ -26,4 +26,7 @@ std::span<const Subcommand> subcommands();
 /// The subcommand of this name, or null.
 const Subcommand* find_subcommand(const std::string& name);
 
+/// "status [PATH] [--json]". `name` is the name of a subcommand.
+std::string usage_of(const std::string& name);
+
 }  // namespace cxtrain

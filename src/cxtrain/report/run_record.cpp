@@ -132,7 +132,7 @@ class LogReader {
     } else if (is(line, " detail: checkpoint ")) {
       // What stands in the path before the last "step=" is the user's.
       mark(RunRecord::Mark::Kind::checkpoint, number_behind(line, "step="), {});
-    } else if (is(line, " is slower than the other ranks: ")) {
+    } else if (is(line, kIsSlower)) {
       mark(RunRecord::Mark::Kind::straggler, number_behind(line, "(step "), line);
     } else if (is(line, " info: auto_lr_find: training with --optimizer.lr ")) {
       const std::size_t at = line.find("--optimizer.lr ") + std::string_view("--optimizer.lr ").size();

@@ -60,7 +60,7 @@ void read_logs(Filesystem& files, RunStatus& status) {
     std::istringstream lines(text_of_file(files, path, kEndOfLog));
     for (std::string line; std::getline(lines, line);) {
       if (line.find(" error: ") != std::string::npos) status.errors.push_back(line);
-      if (line.find(" is slower than the other ranks: ") != std::string::npos) status.straggler = line;
+      if (line.find(kIsSlower) != std::string::npos) status.straggler = line;
     }
   }
   // Their times come first, so this is the order in which it happened.

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cxtrain/base/filesystem.h"
@@ -38,8 +39,11 @@ struct RunStatus {
   std::vector<std::string> errors;  ///< the last lines of the ranks' logs that are errors, a few
 };
 
+/// In the warning about a straggler, behind its rank and host: the ranks' logs are searched for it.
+inline constexpr std::string_view kIsSlower = " is slower than the other ranks: ";
+
 /// The folder of the run that `path` means: itself, or the newest run below it. Throws ConfigError, whose
-/// option is `command`, where there is none.
+/// message begins with `command`, if there is none.
 std::string find_run(Filesystem& files, const std::string& path, const std::string& command = "status");
 
 /// `now`: seconds since 1970. Changes nothing; a running job's lock is tried. What cannot be read is as if it
