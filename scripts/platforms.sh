@@ -44,6 +44,8 @@ command -v debootstrap > /dev/null || die "needs debootstrap (Debian: apt-get in
 if [[ -z $folder ]]; then
   folder=$(mktemp -d)
   trap 'rm -rf --one-file-system "$folder"' EXIT
+else
+  mkdir -p "$folder"
 fi
 
 # Where a system has its clone: below a folder of mode 700, as that of a user.
