@@ -19,7 +19,8 @@ ChildProcess::ChildProcess(std::span<const std::string> words) {
   const pid_t parent = getpid();
   process_ = fork();
   if (process_ < 0)
-    throw CommunicationError("cannot start " + words.front() + ": fork: " + std::strerror(errno));
+    throw CommunicationError("cannot start " + words.front() + ": fork: " + std::strerror(errno),
+                             MessageCode::launch_failed);
   if (process_ > 0) return;
   // Nothing but system calls: other threads of the parent may have held locks.
   setpgid(0, 0);

@@ -62,7 +62,8 @@ int start_ranks(const Plan& plan, const Program& program, double timeout_seconds
   const auto row = std::find_if(kLaunchers.begin(), kLaunchers.end(),
                                 [&](const Launcher& launcher) { return launcher.name == plan.launcher; });
   if (row == kLaunchers.end() || row->start == nullptr) {
-    throw CommunicationError("the launcher '" + plan.launcher + "' of this plan starts no ranks");
+    throw CommunicationError("the launcher '" + plan.launcher + "' of this plan starts no ranks",
+                             MessageCode::launch_failed);
   }
   return row->start(plan, program, timeout_seconds);
 }
@@ -76,7 +77,8 @@ std::vector<std::string> words_of(const Program& program) {
 Program this_program(int argc, const char* const* argv) {
   const std::string path = program_path();
   if (path.empty())
-    throw CommunicationError("cannot find this program's file to start it again: is /proc there?");
+    throw CommunicationError("cannot find this program's file to start it again: is /proc there?",
+                             MessageCode::launch_failed);
   return {path, {argv + (argc > 0 ? 1 : 0), argv + argc}};
 }
 

@@ -30,7 +30,8 @@ void prepare_mpirun(int ranks, int per_node) {
   if (std::getenv(kStartedByUs) != nullptr) {
     throw CommunicationError(
         "the mpirun in $PATH started this process, but not as a rank that the MPI of this program knows of: "
-        "it belongs to another MPI; put the right one first in $PATH, or start the ranks with it yourself");
+        "it belongs to another MPI; put the right one first in $PATH, or start the ranks with it yourself",
+        MessageCode::launch_failed);
   }
   prepare_environment(per_node > 0 ? per_node : ranks);
   // Between ranks of one machine nothing goes over TCP, whose IPv6 addresses Open MPI 5 takes for errors on
@@ -50,13 +51,15 @@ class MpirunOfThisProcess {
       connections_.add_sources(sources);
       constexpr int kLook = 1000;  // milliseconds: a thread of a library may have taken SIGCHLD
       if (poll(sources.data(), sources.size(), kLook) < 0 && errno != EINTR)
-        throw CommunicationError("poll failed: " + std::string(std::strerror(errno)));
+        throw CommunicationError("poll failed: " + std::string(std::strerror(errno)),
+                                 MessageCode::launch_failed);
       while (const std::optional<int> signal = signals_.take()) on_signal(*signal);
       connections_.look(std::span(sources).subspan(1));
     }
     constexpr int kNotFound = 127;
     if (*mpirun_.status() == kNotFound && connections_.ranks().empty())
-      throw CommunicationError("mpirun cannot be started" + std::string(kRightMpirun));
+      throw CommunicationError("mpirun cannot be started" + std::string(kRightMpirun),
+                               MessageCode::launch_failed);
     return *mpirun_.status();
   }
 
@@ -103,7 +106,7 @@ void become_mpirun(int ranks, int per_node, const Program& program) {
   try {
     become_command(mpirun_command(ranks, per_node, program));
   } catch (const Error& error) {
-    throw CommunicationError(error.what() + std::string(kRightMpirun));
+    throw CommunicationError(error.what() + std::string(kRightMpirun), MessageCode::launch_failed);
   }
 }
 

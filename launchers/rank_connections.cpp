@@ -25,7 +25,8 @@ RankConnections::RankConnections(int most)
   const AbstractAddress address(address_);
   if (!listener_ || bind(listener_.get(), address.get(), address.size()) != 0 ||
       listen(listener_.get(), most) != 0) {
-    throw CommunicationError("cannot watch over ranks: " + std::string(std::strerror(errno)));
+    throw CommunicationError("cannot watch over ranks: " + std::string(std::strerror(errno)),
+                             MessageCode::launch_failed);
   }
 }
 

@@ -66,7 +66,8 @@ class Attempt {
     std::vector<pollfd> sources{{signals_.descriptor(), POLLIN, 0}};
     ranks_.add_sources(sources);
     if (poll(sources.data(), sources.size(), milliseconds) < 0 && errno != EINTR)
-      throw CommunicationError("poll failed: " + std::string(std::strerror(errno)));
+      throw CommunicationError("poll failed: " + std::string(std::strerror(errno)),
+                               MessageCode::launch_failed);
     while (const std::optional<int> signal = signals_.take()) on_signal(*signal);
     for (const auto& [what, index] : ranks_.look(std::span(sources).subspan(1))) {
       const RankConnections::Rank& rank = ranks_.ranks()[index];
@@ -145,7 +146,7 @@ int run_with_restarts(const RestartPlan& plan) {
     const RestartPolicy::Decision decision = policy.after(end);
     using Next = RestartPolicy::Decision::Next;
     if (decision.next == Next::end) {
-      if (!decision.why.empty()) log_error(decision.why);
+      if (!decision.why.empty()) log_error(with_code(decision.why, MessageCode::rank_lost));
       log_end(policy.restarts(), std::chrono::duration<double>(Monotonic::now() - start).count(), left);
       return decision.status;
     }

@@ -18,7 +18,9 @@ SignalInbox::SignalInbox(std::initializer_list<int> more) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&caught, signal);
   for (const int signal : more) sigaddset(&caught, signal);
   descriptor_ = FileDescriptor(signalfd(-1, &caught, SFD_NONBLOCK | SFD_CLOEXEC));
-  if (!descriptor_) throw CommunicationError("signalfd failed: " + std::string(std::strerror(errno)));
+  if (!descriptor_)
+    throw CommunicationError("signalfd failed: " + std::string(std::strerror(errno)),
+                             MessageCode::launch_failed);
   pthread_sigmask(SIG_BLOCK, &caught, &before_);
 }
 

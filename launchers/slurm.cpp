@@ -64,7 +64,9 @@ std::vector<std::string> srun_command(const Plan& plan, const SlurmAllocation& j
 
 void become_step(const Plan& plan, const Program& program) {
   const std::optional<SlurmAllocation> job = slurm_allocation(slurm_environment());
-  if (!job) throw CommunicationError("this plan is one for a Slurm job, and this process is in none");
+  if (!job)
+    throw CommunicationError("this plan is one for a Slurm job, and this process is in none",
+                             MessageCode::launch_failed);
   if (!slurm_has_pmix()) become_mpirun(plan.world_size, ranks_per_node(plan), program);
   forget_shape_of_job();
   // Slurm's other fence does not wait for other nodes (docs/clusters.md).
@@ -82,8 +84,9 @@ Hardware hardware_of_allocation(const Program& program) {
   const std::string description = description_in(end.output);
   if (end.status != 0 || description.empty()) {
     throw CommunicationError("the nodes of the Slurm job cannot be asked what they have: srun ends with " +
-                             std::to_string(end.status) + ": " + shortened(end.output, 300) + "; is " +
-                             program.path + " there on all of them?");
+                                 std::to_string(end.status) + ": " + shortened(end.output, 300) + "; is " +
+                                 program.path + " there on all of them?",
+                             MessageCode::launch_failed);
   }
   Hardware hardware = parse_hardware(description, "what a node of the Slurm job says");
   // What this process knows of the job: among others that it is on none of its nodes.

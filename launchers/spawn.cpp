@@ -74,7 +74,8 @@ class Spawner {
 
  private:
   [[noreturn]] static void fail(const char* call) {
-    throw CommunicationError(std::string("cannot start ranks: ") + call + ": " + std::strerror(errno));
+    throw CommunicationError(std::string("cannot start ranks: ") + call + ": " + std::strerror(errno),
+                             MessageCode::launch_failed);
   }
 
   [[noreturn]] void run(int ranks, const Program& program, int says, int ends) {
@@ -88,7 +89,7 @@ class Spawner {
       while (read(ends, &nothing, 1) < 0 && errno == EINTR) {
       }
     } catch (const std::exception& error) {
-      const std::string text = message_of(error);
+      const std::string text = printed(error);
       static_cast<void>(write(says, text.data(), text.size()));
       _exit(static_cast<int>(ExitCode::failure));
     }

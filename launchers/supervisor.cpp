@@ -25,7 +25,8 @@ namespace {
 
 FileDescriptor open_socket(const char* purpose) {
   FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) throw CommunicationError(std::string(purpose) + ": " + std::strerror(errno));
+  if (!socket)
+    throw CommunicationError(std::string(purpose) + ": " + std::strerror(errno), MessageCode::launch_failed);
   return socket;
 }
 
@@ -56,7 +57,8 @@ int Supervisor::watch(SignalInbox& signals, int starter) {
     connections_.add_sources(sources);
     constexpr int kLookAtTheClock = 200;  // ms
     if (poll(sources.data(), sources.size(), kLookAtTheClock) < 0 && errno != EINTR) {
-      throw CommunicationError("poll failed: " + std::string(std::strerror(errno)));
+      throw CommunicationError("poll failed: " + std::string(std::strerror(errno)),
+                               MessageCode::launch_failed);
     }
     while (const std::optional<int> signal = signals.take()) on_signal(*signal);
     for (const RankConnections::Event& event : connections_.look(std::span(sources).subspan(others)))
@@ -71,12 +73,14 @@ void Supervisor::look_at_clock() {
   const Clock::time_point now = Clock::now();
   const int missing = ranks_ - connected();
   if (missing > 0 && !failure_ && now - start_ > deadlines_.start) {
-    log_error(std::to_string(missing) + " of " + std::to_string(ranks_) + " spawned ranks on " + hostname() +
-              " have not started within " +
-              std::to_string(std::chrono::duration_cast<std::chrono::seconds>(deadlines_.start).count()) +
-              " s (" + ranks_not_connected() +
-              "); read the output of the ranks above, or start the program with `mpirun -np " +
-              std::to_string(ranks_) + "` to get it");
+    log_error(with_code(
+        std::to_string(missing) + " of " + std::to_string(ranks_) + " spawned ranks on " + hostname() +
+            " have not started within " +
+            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(deadlines_.start).count()) +
+            " s (" + ranks_not_connected() +
+            "); read the output of the ranks above, or start the program with `mpirun -np " +
+            std::to_string(ranks_) + "` to get it",
+        MessageCode::timeout));
     fail(static_cast<int>(ExitCode::failure));
     kill_at_ = late_at_ = now;
   }
@@ -138,14 +142,15 @@ void Supervisor::on_end(const RankConnections::Rank& rank) {
     const std::string who = "rank " + std::to_string(rank.number) + " on " + hostname() + " (process " +
                             std::to_string(rank.pid) + ")";
     const std::string missing = ranks_not_connected();
-    log_error(
+    const std::string text =
         missing.empty()
             ? who +
                   " exited without a status: a crash, or a SIGKILL, often because the node was out of "
                   "memory (dmesg, sacct -o State,MaxRSS); the other ranks are stopped"
             : missing + " has not started, and " + who +
                   " exited without a status: one of them crashed, or got a SIGKILL, often because the node "
-                  "was out of memory (dmesg)");
+                  "was out of memory (dmesg)";
+    log_error(with_code(text, MessageCode::rank_lost));
   }
   fail(static_cast<int>(ExitCode::failure));
 }
@@ -185,8 +190,9 @@ SupervisorLink::SupervisorLink(int rank) {
     if (connection) {
       connections_.push_back(std::move(connection));
     } else if (variable == kSupervisorVariable) {
-      throw CommunicationError("cannot reach the process that started this rank: " +
-                               std::string(std::strerror(errno)));
+      throw CommunicationError(
+          "cannot reach the process that started this rank: " + std::string(std::strerror(errno)),
+          MessageCode::launch_failed);
     }  // the others may be on another node
   }
   report(rank);

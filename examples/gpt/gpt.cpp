@@ -28,7 +28,7 @@ GptSizes sizes_of(const Arguments& arguments) {
     throw ConfigError(
         "model.heads",
         std::to_string(sizes.heads) + " heads do not divide a width of " + std::to_string(sizes.width),
-        "choose a width that is a multiple of the heads");
+        "choose a width that is a multiple of the heads", MessageCode::out_of_range);
   }
   const auto width = static_cast<double>(sizes.width);
   require_memory_for("model.layers, model.width, model.context",

@@ -25,8 +25,9 @@ std::shared_ptr<const cxtrain::IdxDataset> read_pair(const fs::path& folder, con
   if (images.empty() && labels.empty()) return nullptr;
   if (images.empty() || labels.empty()) {
     throw DataError("the folder '" + folder.string() + "' has " + (images.empty() ? labels : images) +
-                    " but not the " + (images.empty() ? "images" : "labels") +
-                    " that belong to it; fetch both");
+                        " but not the " + (images.empty() ? "images" : "labels") +
+                        " that belong to it; fetch both",
+                    MessageCode::file_failed);
   }
   auto data = cxtrain::read_idx(images, labels);
   if (data->images().size(1) != 28 || data->images().size(2) != 28) {
@@ -40,15 +41,17 @@ std::shared_ptr<const cxtrain::IdxDataset> read_pair(const fs::path& folder, con
 
 void MnistData::setup(const cxtrain::DataOptions& options) {
   if (options.path.empty()) {
-    throw DataError("the model mnist needs its data: name the folder of the IDX files with --data.path");
+    throw DataError("the model mnist needs its data: name the folder of the IDX files with --data.path",
+                    MessageCode::file_failed);
   }
   const auto train = read_pair(options.path, "train");
   const auto t10k = read_pair(options.path, "t10k");
   if (!train && !t10k) {
     throw DataError(
         "the folder '" + options.path +
-        "' holds neither train-images-idx3-ubyte nor t10k-images-idx3-ubyte, with .gz or without; name "
-        "the folder of MNIST's files with --data.path");
+            "' holds neither train-images-idx3-ubyte nor t10k-images-idx3-ubyte, with .gz or without; name "
+            "the folder of MNIST's files with --data.path",
+        MessageCode::file_failed);
   }
   if (train && t10k) {
     train_ = train;
@@ -58,7 +61,8 @@ void MnistData::setup(const cxtrain::DataOptions& options) {
     const std::int64_t cut = all->size() / 10 * 9;
     if (cut == 0) {
       throw DataError("the folder '" + options.path + "' holds " + std::to_string(all->size()) +
-                      " images, of which nine tenths are for training; 10 are needed");
+                          " images, of which nine tenths are for training; 10 are needed",
+                      MessageCode::no_data);
     }
     train_ = all->slice(0, cut);
     val_ = all->slice(cut, all->size());

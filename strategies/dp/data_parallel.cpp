@@ -27,7 +27,7 @@ class DpStrategy final : public Strategy {
     context_ = &context;
     if (context.plan.devices_per_rank > 1) {
       throw ConfigError("trainer.devices_per_rank", "dp keeps a whole replica on each device",
-                        "use --strategy ddp with split models");
+                        "use --strategy ddp with split models", MessageCode::conflicting_options);
     }
     if (context.plan.sync_batchnorm) {
       log_warning(

@@ -27,7 +27,7 @@ void require_same(const std::vector<NamedTensor>& primary, const std::vector<Nam
   throw ConfigError(kFactory,
                     "made another model than the one that is trained: where that has `" + found->first +
                         "`, replica " + std::to_string(index) + " has `" + found->second + "`",
-                    "build the replicas from the same arguments as the model");
+                    "build the replicas from the same arguments as the model", MessageCode::bad_model);
 }
 
 /// Models that share tensors would train each other's.
@@ -42,7 +42,8 @@ void require_own_tensors(const std::vector<Replica>& replicas) {
                           "made a model that shares " + item.name + " with " +
                               (known->second == 0 ? std::string("the one that is trained")
                                                   : "replica " + std::to_string(known->second)),
-                          "build every replica anew: [] { return std::make_unique<MyModel>(); }");
+                          "build every replica anew: [] { return std::make_unique<MyModel>(); }",
+                          MessageCode::bad_model);
       }
     }
   }
@@ -54,7 +55,8 @@ void require_whole(const Replica& replica) {
     throw ConfigError("trainer.strategy",
                       "dp keeps a whole replica on each device, but " + parameter.name + " stays on " +
                           parameter.tensor.device().str() + " instead of " + replica.device.str(),
-                      "use --strategy ddp --devices_per_rank n for a model in several parts");
+                      "use --strategy ddp --devices_per_rank n for a model in several parts",
+                      MessageCode::bad_model);
   }
 }
 

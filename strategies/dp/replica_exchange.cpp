@@ -22,7 +22,7 @@ std::unique_ptr<ReplicaExchange> make_replica_exchange(std::vector<Replica>& rep
                         "replicas " + std::to_string(other) + " and " + std::to_string(r) +
                             " of dp are both on " + replicas[r].device.str() +
                             ", which cannot talk to itself",
-                        "name each GPU once");
+                        "name each GPU once", MessageCode::conflicting_options);
     }
   }
   std::vector<at::Device> devices;

@@ -52,7 +52,8 @@ ReplicaThreads::ReplicaThreads(std::vector<at::Device> devices)
     throw ConfigError("trainer.devices",
                       std::to_string(devices_.size()) + " replicas need a thread each, and only " +
                           std::to_string(started) + " can be started: " + error.code().message(),
-                      "ask for fewer devices, or raise the limits (ulimit -u, ulimit -v)");
+                      "ask for fewer devices, or raise the limits (ulimit -u, ulimit -v)",
+                      MessageCode::out_of_memory);
   }
 }
 
@@ -145,7 +146,7 @@ void ReplicaThreads::rethrow(std::size_t replica) const {
   } catch (const ConfigError&) {
     throw;  // about what was asked for, which all replicas share
   } catch (const Error& error) {
-    throw Error(error.code(), who + error.what());
+    throw Error(error.code(), error.message_code(), who + error.what());
   } catch (const std::exception& error) {
     throw TrainingError(who + message_of(error));
   }

@@ -21,7 +21,8 @@ namespace cxtrain {
 namespace {
 
 [[noreturn]] void cannot_start(const std::string& program, int error) {
-  throw Error(ExitCode::failure, "cannot start " + program + ": " + std::strerror(error));
+  throw Error(ExitCode::failure, MessageCode::launch_failed,
+              "cannot start " + program + ": " + std::strerror(error));
 }
 
 /// What posix_spawn is told of the child's descriptors.

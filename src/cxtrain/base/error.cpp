@@ -9,13 +9,18 @@
 namespace cxtrain {
 namespace {
 
-/// One line, or the number of problems and a line for each.
+/// One line without its code, or the number of problems and a line with its code for each.
 std::string describe(const std::vector<Problem>& problems) {
   const std::vector<Problem> shown = first_of(problems);
   if (shown.size() == 1) return to_line(shown[0]);
   std::string text = std::to_string(problems.size()) + " problems";
-  for (const Problem& problem : shown) text += "\n  " + to_line(problem);
+  for (const Problem& problem : shown) text += "\n  " + with_code(to_line(problem), problem.code);
   return text;
+}
+
+/// Of several problems each line has its own.
+MessageCode code_of_all(const std::vector<Problem>& problems) {
+  return problems.size() == 1 ? problems[0].code : MessageCode::none;
 }
 
 /// Whether the text is the name of an option: "max_epochs", "data.batch_size", "trainer.devices".
@@ -39,7 +44,7 @@ constexpr std::size_t kMostOfOne = 1000;  // of one text of a problem
 }  // namespace
 
 ConfigError::ConfigError(std::vector<Problem> problems)
-    : Error(ExitCode::refused, describe(problems)), problems_(std::move(problems)) {}
+    : Error(ExitCode::refused, code_of_all(problems), describe(problems)), problems_(std::move(problems)) {}
 
 std::string message_of(const std::exception& error) {
   if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
@@ -58,6 +63,19 @@ std::string message_of(const std::exception& error) {
            "; use fewer --data.num_workers or --devices, or raise the limits (ulimit -u, ulimit -v)";
   }
   return without_frames(error.what());
+}
+
+std::string printed(const std::exception& error) {
+  return with_code(message_of(error), message_code_of(error));
+}
+
+MessageCode message_code_of(const std::exception& error) {
+  if (const auto* own = dynamic_cast<const Error*>(&error)) return own->message_code();
+  if (dynamic_cast<const std::filesystem::filesystem_error*>(&error) != nullptr)
+    return MessageCode::file_failed;
+  const bool too_large = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                         dynamic_cast<const std::length_error*>(&error) != nullptr;
+  return too_large ? MessageCode::out_of_memory : MessageCode::none;
 }
 
 ExitCode code_of(const std::exception& error) {
@@ -118,10 +136,11 @@ std::vector<Problem> first_of(const std::vector<Problem>& problems) {
   std::size_t bytes = 0;
   for (const Problem& problem : problems) {
     Problem next{shortened(problem.option, kMostOfOne / 4), shortened(problem.message, kMostOfOne),
-                 shortened(problem.hint, kMostOfOne)};
+                 shortened(problem.hint, kMostOfOne), problem.code};
     bytes += to_line(next).size() + 1;
     if (told.size() == kMostProblems || (bytes > kMostBytes && !told.empty())) {
-      told.push_back({"", "and " + std::to_string(problems.size() - told.size()) + " more", ""});
+      told.push_back(
+          {"", "and " + std::to_string(problems.size() - told.size()) + " more", "", MessageCode::none});
       break;
     }
     told.push_back(std::move(next));
@@ -134,6 +153,11 @@ std::string to_line(const Problem& problem) {
   if (is_key(option)) option = "--" + option.substr(option.starts_with("trainer.") ? 8 : 0);
   return (option.empty() ? "" : option + ": ") + problem.message +
          (problem.hint.empty() ? "" : " (" + problem.hint + ")");
+}
+
+std::string with_code(std::string text, MessageCode code) {
+  if (code != MessageCode::none) text.append(" [").append(name_of(code)).append("]");
+  return text;
 }
 
 }  // namespace cxtrain

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/message_code.h"
+
 /// Errors and exit statuses.
 ///
 /// Every error that ends a rank is a `cxtrain::Error`: its message says what was asked, what was found and
@@ -26,11 +28,14 @@ enum class ExitCode : int {
 
 class Error : public std::runtime_error {
  public:
-  Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(ExitCode code, MessageCode message_code, const std::string& message)
+      : std::runtime_error(message), code_(code), message_code_(message_code) {}
   ExitCode code() const noexcept { return code_; }
+  MessageCode message_code() const noexcept { return message_code_; }
 
  private:
   ExitCode code_;
+  MessageCode message_code_;
 };
 
 /// One refused option: which, why, and what to type instead (`hint` may be empty).
@@ -38,6 +43,7 @@ struct Problem {
   std::string option;
   std::string message;
   std::string hint;
+  MessageCode code = MessageCode::invalid_value;
 };
 
 /// The user's request cannot be carried out as it stands. Collects all problems, so that they are reported at
@@ -45,8 +51,9 @@ struct Problem {
 class ConfigError : public Error {
  public:
   explicit ConfigError(std::vector<Problem> problems);
-  ConfigError(const std::string& option, const std::string& message, const std::string& hint = "")
-      : ConfigError(std::vector<Problem>{{option, message, hint}}) {}
+  ConfigError(const std::string& option, const std::string& message, const std::string& hint = "",
+              MessageCode code = MessageCode::invalid_value)
+      : ConfigError(std::vector<Problem>{{option, message, hint, code}}) {}
   const std::vector<Problem>& problems() const noexcept { return problems_; }
 
  private:
@@ -56,37 +63,51 @@ class ConfigError : public Error {
 /// A data file is missing, damaged or of another kind than asked for.
 class DataError : public Error {
  public:
-  explicit DataError(const std::string& message) : Error(ExitCode::refused, message) {}
+  explicit DataError(const std::string& message, MessageCode code = MessageCode::bad_data)
+      : Error(ExitCode::refused, code, message) {}
 };
 
 /// A plugin could not be loaded, or offers something other than asked for.
 class PluginError : public Error {
  public:
-  explicit PluginError(const std::string& message) : Error(ExitCode::refused, message) {}
+  explicit PluginError(const std::string& message, MessageCode code = MessageCode::plugin_failed)
+      : Error(ExitCode::refused, code, message) {}
 };
 
 /// A saved state lacks something that a training needs, or belongs to a training of another kind.
 class StateError : public Error {
  public:
-  explicit StateError(const std::string& message) : Error(ExitCode::refused, message) {}
+  explicit StateError(const std::string& message, MessageCode code = MessageCode::bad_state)
+      : Error(ExitCode::refused, code, message) {}
 };
 
 /// A collective failed, timed out, or found the ranks in disagreement.
 class CommunicationError : public Error {
  public:
-  explicit CommunicationError(const std::string& message) : Error(ExitCode::failure, message) {}
+  explicit CommunicationError(const std::string& message,
+                              MessageCode code = MessageCode::communication_failed)
+      : Error(ExitCode::failure, code, message) {}
 };
 
 /// Training itself failed: a loss that cannot be differentiated, a gradient that is not finite under
 /// `detect_anomaly`, an exception out of a user's hook.
 class TrainingError : public Error {
  public:
-  explicit TrainingError(const std::string& message) : Error(ExitCode::failure, message) {}
+  explicit TrainingError(const std::string& message, MessageCode code = MessageCode::training_failed)
+      : Error(ExitCode::failure, code, message) {}
 };
 
 /// What an error says, in words for people: one of LibTorch without the stack frames at its end (they are
 /// shown with $TORCH_SHOW_CPP_STACKTRACES=1, as PyTorch shows them), one of the standard library translated.
 std::string message_of(const std::exception& error);
+
+/// `message_of(error)` with the name of its code at the end: "... [out-of-range]". Everything that ends a
+/// rank is printed in this form. Of several problems each line has its own code.
+std::string printed(const std::exception& error);
+
+/// The code of an error: an Error's own, `file_failed` for a path, `out_of_memory` for an allocation, else
+/// `none`.
+MessageCode message_code_of(const std::exception& error);
 
 /// The exit status that an error asks for: an Error's own, `refused` where a path is at fault, else
 /// `failure`.
@@ -112,5 +133,8 @@ std::vector<Problem> first_of(const std::vector<Problem>& problems);
 
 /// "--option: message (hint)"; an option that is not the name of one ("CUDA_VISIBLE_DEVICES") stays as it is.
 std::string to_line(const Problem& problem);
+
+/// `text [code]`; `text` alone for `none`.
+std::string with_code(std::string text, MessageCode code);
 
 }  // namespace cxtrain

@@ -21,7 +21,7 @@ std::string kind_of(mode_t mode) {
 }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why, const std::string& cure) {
-  throw DataError("cannot read '" + path + "': " + why + "; " + cure);
+  throw DataError("cannot read '" + path + "': " + why + "; " + cure, MessageCode::file_failed);
 }
 
 }  // namespace

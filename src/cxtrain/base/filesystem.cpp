@@ -203,8 +203,9 @@ class DescriptorReader final : public ReadableFile {
 }  // namespace
 
 FileError::FileError(const std::string& operation, const std::string& path, int reason)
-    : Error(ExitCode::failure, "cannot " + operation + " '" + path +
-                                   "': " + std::generic_category().message(reason) + "; " + cure(reason)),
+    : Error(ExitCode::failure, MessageCode::file_failed,
+            "cannot " + operation + " '" + path + "': " + std::generic_category().message(reason) + "; " +
+                cure(reason)),
       path_(path),
       reason_(reason, std::generic_category()) {}
 

@@ -10,7 +10,8 @@ namespace cxtrain {
 namespace {
 
 void require(int ok, const char* call) {
-  if (ok != 1) throw Error(ExitCode::failure, std::string("OpenSSL: ") + call + " failed");
+  if (ok != 1)
+    throw Error(ExitCode::failure, MessageCode::file_failed, std::string("OpenSSL: ") + call + " failed");
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ class StopSignals {
 class Interrupted : public Error {
  public:
   /// `code`: `interrupted`, `terminated` or `requeue`. `by`: "SIGTERM", completes "stopped by".
-  Interrupted(ExitCode code, std::string by) : Error(code, "stopped by " + by), by_(std::move(by)) {}
+  Interrupted(ExitCode code, std::string by)
+      : Error(code, MessageCode::none, "stopped by " + by), by_(std::move(by)) {}
   const std::string& by() const noexcept { return by_; }
 
  private:

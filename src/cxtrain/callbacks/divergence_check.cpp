@@ -74,7 +74,7 @@ std::string names_of_ranks(const std::vector<std::vector<std::string>>& ranks,
   }
   const bool majority = apart.size() < ranks.size();
   throw AgreedError(
-      ExitCode::failure,
+      ExitCode::failure, MessageCode::ranks_diverged,
       "the ranks no longer hold the same parameters after step " + std::to_string(step) + ": " +
           names_of_ranks(ranks, apart) +
           (majority ? (apart.size() == 1 ? " has other values than the majority in "

@@ -10,9 +10,12 @@
 namespace cxtrain {
 
 EarlyStopping::EarlyStopping(Options options) : options_(std::move(options)) {
-  if (options_.patience < 0) throw ConfigError("callbacks.early_stopping.patience", "cannot be negative");
+  if (options_.patience < 0)
+    throw ConfigError("callbacks.early_stopping.patience", "cannot be negative", "",
+                      MessageCode::out_of_range);
   if (!(options_.min_delta >= 0))
-    throw ConfigError("callbacks.early_stopping.min_delta", "cannot be negative");
+    throw ConfigError("callbacks.early_stopping.min_delta", "cannot be negative", "",
+                      MessageCode::out_of_range);
   const double infinity = std::numeric_limits<double>::infinity();
   best_ = options_.mode == MonitorMode::min ? infinity : -infinity;
 }

@@ -33,7 +33,8 @@ void LossSpike::on_train_batch_end(RunView& run, const at::Tensor& loss, const B
     text << " (" << std::llround((value - spike->usual) / spike->spread) << " times the usual spread above)";
   text << "; to go back, start with --ckpt_path and a checkpoint of before step " << first
        << ", with a smaller learning rate, gradient_clip_val, or without the samples of these steps";
-  if (options_.stop) throw TrainingError(text.str() + " (callbacks.loss_spike.stop)");
+  if (options_.stop)
+    throw TrainingError(text.str() + " (callbacks.loss_spike.stop)", MessageCode::not_finite);
   log_warning(text.str());
 }
 

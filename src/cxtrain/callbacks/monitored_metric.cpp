@@ -8,7 +8,8 @@ void refuse_unlogged_metric(const RunView& run, const std::string& follows) {
   std::string known;
   for (const std::string& name : run.metric_names()) known += (known.empty() ? "" : ", ") + name;
   throw TrainingError(
-      follows + ", but nothing of this name has been logged; logged: " + (known.empty() ? "nothing" : known));
+      follows + ", but nothing of this name has been logged; logged: " + (known.empty() ? "nothing" : known),
+      MessageCode::log_misuse);
 }
 
 }  // namespace cxtrain

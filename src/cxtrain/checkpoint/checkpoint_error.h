@@ -10,7 +10,8 @@ namespace cxtrain {
 /// does not fit. The message names the file and the reason.
 class CheckpointError : public Error {
  public:
-  explicit CheckpointError(const std::string& message) : Error(ExitCode::refused, message) {}
+  explicit CheckpointError(const std::string& message, MessageCode code = MessageCode::bad_checkpoint)
+      : Error(ExitCode::refused, code, message) {}
 };
 
 }  // namespace cxtrain

@@ -131,10 +131,12 @@ namespace {
 Manifest read_manifest_of(Filesystem& files, const std::string& path) {
   const std::string file = in_folder(path, Manifest::kFile);
   const std::optional<Filesystem::Status> status = files.status(path);
-  if (!status) throw CheckpointError("there is no checkpoint '" + path + "'");
+  if (!status)
+    throw CheckpointError("there is no checkpoint '" + path + "'", MessageCode::checkpoint_missing);
   if (!files.status(file))
     throw CheckpointError("'" + path + "' is no checkpoint: it has no " + std::string(Manifest::kFile) +
-                          (status->is_directory ? "" : "; a file of weights is read by --model.weights"));
+                              (status->is_directory ? "" : "; a file of weights is read by --model.weights"),
+                          MessageCode::checkpoint_missing);
   constexpr std::uint64_t kMost = std::uint64_t{64} << 20;
   return manifest_from(read_whole_file(files, file, kMost), file);
 }
@@ -145,7 +147,7 @@ Manifest read_manifest(Filesystem& files, const std::string& path) {
   try {
     return read_manifest_of(files, path);
   } catch (const FileError& error) {
-    if (is_wrong_path(error)) throw CheckpointError(error.what());
+    if (is_wrong_path(error)) throw CheckpointError(error.what(), message_code_of(error));
     throw;
   }
 }

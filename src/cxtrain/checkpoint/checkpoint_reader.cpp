@@ -21,7 +21,8 @@ at::Tensor read_range(const SafetensorsFile& file, const SafetensorsEntry& entry
   const std::int64_t begin = whole ? piece.range.begin : 0;
   const std::int64_t stored = static_cast<std::int64_t>(entry.end - entry.begin) / item;
   if (whole ? piece.range.end > stored : size != stored)
-    throw CheckpointError("'" + file.path() + "': " + entry.name + " has another shape than its description");
+    throw CheckpointError("'" + file.path() + "': " + entry.name + " has another shape than its description",
+                          MessageCode::model_mismatch);
   const bool all =
       whole && begin == 0 && piece.range.end * item == static_cast<std::int64_t>(entry.end - entry.begin);
   at::Tensor values = at::empty(all ? at::IntArrayRef(piece.shape) : at::IntArrayRef(size),
@@ -73,23 +74,28 @@ at::Tensor CheckpointReader::fetch(const Piece& piece, const std::string& file_n
     for (const SafetensorsFile* each : model_files_) {
       if (const SafetensorsEntry* entry = each->find(piece.name)) return read_range(*each, *entry, piece);
     }
-    throw CheckpointError("the checkpoint '" + path_ + "' lacks the model's " + piece.name);
+    throw CheckpointError("the checkpoint '" + path_ + "' lacks the model's " + piece.name,
+                          MessageCode::model_mismatch);
   }
   const SafetensorsFile& stored = file(file_name);
   const SafetensorsEntry* entry = stored.find(key);
-  if (entry == nullptr) throw CheckpointError("'" + stored.path() + "' lacks " + key);
+  if (entry == nullptr)
+    throw CheckpointError("'" + stored.path() + "' lacks " + key, MessageCode::model_mismatch);
   return read_range(stored, *entry, piece);
 }
 
 StateDict CheckpointReader::state(int rank) {
   if (manifest_.weights_only) {
-    throw CheckpointError("the checkpoint '" + path_ +
-                          "' has the model only (save_weights_only), and a training cannot go on from it; "
-                          "--model.weights starts a new one from it");
+    throw CheckpointError(
+        "the checkpoint '" + path_ +
+            "' has the model only (save_weights_only), and a training cannot go on from it; "
+            "--model.weights starts a new one from it",
+        MessageCode::model_mismatch);
   }
   const SafetensorsFile& own = file(numbered_file("training", rank, manifest_.world_size));
   const auto text = own.metadata().find(kStateKey);
-  if (text == own.metadata().end()) throw CheckpointError("'" + own.path() + "' has no state of a training");
+  if (text == own.metadata().end())
+    throw CheckpointError("'" + own.path() + "' has no state of a training", MessageCode::model_mismatch);
   try {
     return state_from_json(parse_shallow(text->second), [this](const Piece& piece, const TensorPlace& place) {
       return fetch(piece, place.file, place.key);

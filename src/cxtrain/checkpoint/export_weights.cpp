@@ -29,7 +29,8 @@ class StateDictPickler {
     const TorchDtype* dtype = find_torch_dtype(tensor.dtype);
     if (dtype == nullptr) {
       throw CheckpointError("'" + tensor.name + "' has the dtype " + c10::toString(tensor.dtype) +
-                            ", which cannot be exported; convert it");
+                                ", which cannot be exported; convert it",
+                            MessageCode::invalid_value);
     }
     std::int64_t elements = 1;
     for (const std::int64_t size : tensor.shape) elements *= size;

@@ -138,7 +138,8 @@ LoadedWeights load_weights(torch::nn::Module& module, const std::string& path,
   const StoredWeights weights = open_verified_weights(files, path);
   Comparison found = compare(weights, selection, targets_of(module));
   const bool fits = !selection.strict || found.fits();
-  if (!fits || found.pairs.empty()) throw CheckpointError(describe_misfit(weights, found));
+  if (!fits || found.pairs.empty())
+    throw CheckpointError(describe_misfit(weights, found), MessageCode::model_mismatch);
   const at::NoGradGuard no_grad;
   for (const auto& [stored, target] : found.pairs) at::Tensor(target).copy_(stored->read());
   LoadedWeights loaded{.loaded = found.pairs.size(),

@@ -13,13 +13,15 @@ NameMap NameMap::parse(std::string_view text) {
     const std::size_t equals = rule.find('=');
     if (equals == std::string_view::npos || rule.find('=', equals + 1) != std::string_view::npos) {
       throw CheckpointError("'" + shortened(std::string(rule), 200) +
-                            "' is not of the form FROM=TO; examples: model.= or encoder.=net.encoder.");
+                                "' is not of the form FROM=TO; examples: model.= or encoder.=net.encoder.",
+                            MessageCode::invalid_value);
     }
     const std::string_view from = rule.substr(0, equals);
     for (const auto& [earlier, to] : map.rules_) {
       if (from.starts_with(earlier)) {
         throw CheckpointError("the rule '" + std::string(rule) + "' has no effect, because '" + earlier +
-                              "=" + to + "' before it matches every name that it matches; put it first");
+                                  "=" + to + "' before it matches every name that it matches; put it first",
+                              MessageCode::invalid_value);
       }
     }
     map.rules_.emplace_back(from, rule.substr(equals + 1));

@@ -159,7 +159,7 @@ SafetensorsFile::SafetensorsFile(Filesystem& files, const std::string& path) : p
     entries_ = std::move(directory.entries);
     metadata_ = std::move(directory.metadata);
   } catch (const FileError& error) {
-    throw CheckpointError(error.what());
+    throw CheckpointError(error.what(), message_code_of(error));
   } catch (const CheckpointError& reason) {
     throw CheckpointError("'" + path + "' is damaged or no safetensors file: " + reason.what() +
                           "; fetch or write it again");
@@ -190,7 +190,7 @@ void SafetensorsFile::read(const SafetensorsEntry& entry, std::uint64_t offset, 
   try {
     got = file_->read(data_begin_ + entry.begin + offset, bytes);
   } catch (const FileError& error) {
-    throw CheckpointError(error.what());
+    throw CheckpointError(error.what(), message_code_of(error));
   }
   if (got < bytes.size()) {
     throw CheckpointError("'" + path_ + "' ends within '" + entry.name +

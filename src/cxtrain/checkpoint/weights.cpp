@@ -78,7 +78,8 @@ StoredWeights open_folder(Filesystem& files, const std::string& path) {
   if (files.status(index)) return open_sharded(files, path, index);
   if (!files.status(single)) {
     throw CheckpointError("the folder '" + path + "' has no weights: neither " + kSingleFile + " nor " +
-                          kIndexFile + "; name a checkpoint's folder, or a file in it");
+                              kIndexFile + "; name a checkpoint's folder, or a file in it",
+                          MessageCode::checkpoint_missing);
   }
   StoredWeights weights = open_safetensors(files, single);
   weights.path = path;
@@ -114,10 +115,12 @@ StoredWeights open_file(Filesystem& files, const std::string& path) {
 StoredWeights open_weights(Filesystem& files, const std::string& path) {
   try {
     const std::optional<Filesystem::Status> status = files.status(path);
-    if (!status) throw CheckpointError("there is no file or folder '" + path + "'; check the path");
+    if (!status)
+      throw CheckpointError("there is no file or folder '" + path + "'; check the path",
+                            MessageCode::checkpoint_missing);
     return status->is_directory ? open_folder(files, path) : open_file(files, path);
   } catch (const FileError& error) {
-    throw CheckpointError(error.what());
+    throw CheckpointError(error.what(), message_code_of(error));
   }
 }
 

@@ -159,7 +159,7 @@ int diff(const CheckpointRequest& request, Filesystem& files, std::ostream& out)
 int export_weights(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
   if (request.safetensors_file.empty() && request.torch_file.empty()) {
     throw ConfigError("checkpoint export", "does not say what to write",
-                      "add --safetensors FILE or --torch FILE");
+                      "add --safetensors FILE or --torch FILE", MessageCode::missing_value);
   }
   const StoredWeights weights = open_verified_weights(files, request.paths[0]);
   const auto tell = [&](const std::string& path) {
@@ -220,7 +220,7 @@ const CheckpointAction& find_action(const std::string& name) {
   throw ConfigError(
       "",
       name.empty() ? "checkpoint: the action is missing" : "checkpoint: there is no action '" + name + "'",
-      did_you_mean_or_known(name, checkpoint_actions()));
+      did_you_mean_or_known(name, checkpoint_actions()), MessageCode::unknown_option);
 }
 
 CheckpointRequest read_request(const CheckpointAction& action, std::span<const std::string> words) {
@@ -241,20 +241,22 @@ CheckpointRequest read_request(const CheckpointAction& action, std::span<const s
     if (word == "--json" && !action.writes) {
       request.json = true;
     } else if (file == nullptr || !action.writes) {
-      problems.push_back({word, "is no option of " + command, "usage: " + command + " " + action.usage});
+      problems.push_back({word, "is no option of " + command, "usage: " + command + " " + action.usage,
+                          MessageCode::unknown_option});
     } else if (equals != std::string::npos && equals + 1 < word.size()) {
       *file = word.substr(equals + 1);
     } else if (equals == std::string::npos && i + 1 < words.size() && !words[i + 1].starts_with("--")) {
       *file = words[++i];
     } else {
-      problems.push_back({option, "a value is missing", "write " + option + " FILE"});
+      problems.push_back(
+          {option, "a value is missing", "write " + option + " FILE", MessageCode::missing_value});
     }
   }
   if (request.paths.size() != action.paths) {
     problems.push_back({command,
                         "takes " + std::to_string(action.paths) + (action.paths == 1 ? " path" : " paths") +
                             ", found " + std::to_string(request.paths.size()),
-                        "usage: " + command + " " + action.usage});
+                        "usage: " + command + " " + action.usage, MessageCode::out_of_range});
   }
   if (!problems.empty()) throw ConfigError(problems);
   return request;
@@ -278,7 +280,7 @@ int run_checkpoint_command(std::span<const char* const> words, Filesystem& files
   try {
     return action.run(read_request(action, rest), files, out);
   } catch (const FileError& error) {
-    throw CheckpointError(error.what());
+    throw CheckpointError(error.what(), message_code_of(error));
   }
 }
 

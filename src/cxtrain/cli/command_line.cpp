@@ -38,7 +38,8 @@ class Sorter {
       } else if (word.starts_with("--") && word.size() > 2) {
         read_option(word);
       } else if (word.starts_with("-")) {
-        problems_.push_back({word, "options start with two hyphens", "see --help"});
+        problems_.push_back(
+            {word, "options start with two hyphens", "see --help", MessageCode::unknown_option});
       } else {
         read_word(word);
       }
@@ -61,15 +62,16 @@ class Sorter {
     std::string key = word.substr(0, word.find('='));
     std::replace(key.begin(), key.end(), '-', '_');
     if (find_option(key) != nullptr || find_component_of(key) != nullptr) {
-      problems_.push_back({word, "options start with two hyphens", "did you mean --" + word + "?"});
+      problems_.push_back({word, "options start with two hyphens", "did you mean --" + word + "?",
+                           MessageCode::unknown_option});
       const bool value = word.find('=') == std::string::npos && next_ < args_.size() &&
                          !args_[next_].starts_with("-") && !is_subcommand(args_[next_]);
       if (value) ++next_;
       return;
     }
     if (have_subcommand_) {
-      problems_.push_back(
-          {word, "this word belongs to no option", "values follow their option: --key value"});
+      problems_.push_back({word, "this word belongs to no option", "values follow their option: --key value",
+                           MessageCode::unknown_option});
       return;
     }
     have_subcommand_ = true;
@@ -77,7 +79,8 @@ class Sorter {
     for (const Subcommand& subcommand : subcommands()) names.push_back(subcommand.name);
     const bool is_first_word_only = find_subcommand(word) != nullptr;
     problems_.push_back({word, "there is no such subcommand",
-                         is_first_word_only ? "put it first" : did_you_mean_or_known(word, names)});
+                         is_first_word_only ? "put it first" : did_you_mean_or_known(word, names),
+                         MessageCode::unknown_option});
   }
 
   void read_option(const std::string& word) {
@@ -118,8 +121,9 @@ class Sorter {
       words_.settings.push_back({key, "", written});  // unknown: refused by name, a missing value is no news
     }
     if (!value && !optional_value && (entry != nullptr || key == "config")) {
-      problems_.push_back(
-          {written, "a value is missing", "write " + written + "=" + (entry ? entry->placeholder : "FILE")});
+      problems_.push_back({written, "a value is missing",
+                           "write " + written + "=" + (entry ? entry->placeholder : "FILE"),
+                           MessageCode::missing_value});
     }
   }
 
@@ -149,7 +153,8 @@ void check_subcommand(const Words& words, std::vector<Problem>& problems) {
     const OptionEntry* entry = find_option(setting.key);
     if (entry == nullptr || takes_option(*entry, words.subcommand)) continue;
     problems.push_back({setting.written, "is no option of " + words.subcommand,
-                        "it belongs to " + entry->commands.substr(0, entry->commands.find(' '))});
+                        "it belongs to " + entry->commands.substr(0, entry->commands.find(' ')),
+                        MessageCode::unknown_option});
   }
 }
 
@@ -161,9 +166,11 @@ void read_hardware(const Words& words, Options& options, std::vector<Problem>& p
     if (words.subcommand == "info") {
       options.show_hardware = true;
       if (has_file)
-        problems.push_back({setting.written, "info shows this machine and reads no file", "use plan"});
+        problems.push_back({setting.written, "info shows this machine and reads no file", "use plan",
+                            MessageCode::invalid_file});
     } else if (words.subcommand == "plan" && !has_file) {
-      problems.push_back({setting.written, "a value is missing", "write " + setting.written + "=FILE"});
+      problems.push_back({setting.written, "a value is missing", "write " + setting.written + "=FILE",
+                          MessageCode::missing_value});
     }
   }
 }
@@ -172,10 +179,10 @@ std::optional<std::string> read_config(const std::string& file, const ReadFile& 
                                        std::vector<Problem>& problems) {
   try {
     if (auto text = read_file(file)) return text;
-    problems.push_back(
-        {"--config", "the file " + file + " cannot be read", "check the path and its permissions"});
+    problems.push_back({"--config", "the file " + file + " cannot be read",
+                        "check the path and its permissions", MessageCode::invalid_file});
   } catch (const DataError& error) {
-    problems.push_back({"--config", error.what(), ""});
+    problems.push_back({"--config", error.what(), "", message_code_of(error)});
   }
   return std::nullopt;
 }
@@ -194,7 +201,8 @@ void refuse_plugins_of_others(const std::string& file, std::vector<Setting>& set
   const auto first = std::find_if(settings.begin(), settings.end(), is_plugin);
   if (first == settings.end()) return;
   problems.push_back({first->written, "the file belongs to another user, and a plugin is code that would run",
-                      "name the plugin on the command line (--plugin), or copy the file"});
+                      "name the plugin on the command line (--plugin), or copy the file",
+                      MessageCode::conflicting_options});
   std::erase_if(settings, is_plugin);
 }
 

@@ -60,19 +60,22 @@ WorldFacts imagine(const Options& options, const Hardware& hardware, std::vector
   facts.hostname = hardware.node(0).hostname;
   if (!options.plan_ranks) {
     if (options.plan_ranks_per_node)
-      problems.push_back({"ranks_per_node", "means nothing without ranks", "add --ranks N"});
+      problems.push_back({"ranks_per_node", "means nothing without ranks", "add --ranks N",
+                          MessageCode::conflicting_options});
     return facts;
   }
   const int ranks = *options.plan_ranks;
   const int nodes = static_cast<int>(std::min<std::size_t>(hardware.nodes.size(), kMostRanks));
   if (std::max(ranks, options.plan_ranks_per_node.value_or(1)) > kMostRanks) {
     problems.push_back({ranks > kMostRanks ? "ranks" : "ranks_per_node",
-                        "is more than any machine has; the most is " + std::to_string(kMostRanks), ""});
+                        "is more than any machine has; the most is " + std::to_string(kMostRanks), "",
+                        MessageCode::out_of_range});
     return facts;
   }
   const int per_node = options.plan_ranks_per_node.value_or((ranks + nodes - 1) / nodes);
   if (ranks < 1 || per_node < 1) {
-    problems.push_back({ranks < 1 ? "ranks" : "ranks_per_node", "must be 1 at least", ""});
+    problems.push_back(
+        {ranks < 1 ? "ranks" : "ranks_per_node", "must be 1 at least", "", MessageCode::out_of_range});
     return facts;
   }
   facts.launched_by = LaunchedBy::mpirun;
@@ -91,7 +94,7 @@ Plan plan_for(const Options& options, const KnownStrategies& strategies, Hardwar
     const WorldFacts facts = imagine(options, hardware, problems);
     plan = resolve(options, hardware, facts, strategies);
   } catch (const DataError& error) {
-    problems.push_back({"hardware", error.what(), ""});
+    problems.push_back({"hardware", error.what(), "", message_code_of(error)});
   }
   plan.errors.insert(plan.errors.end(), problems.begin(), problems.end());
   return plan;

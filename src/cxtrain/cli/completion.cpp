@@ -182,7 +182,7 @@ std::string completion_script(const std::string& shell, const HelpSource& source
   if (shell == "bash") return bash_script(program, function, words);
   if (shell == "zsh") return zsh_script(program, function, words);
   throw ConfigError("", "completion: '" + shortened(shell, 100) + "' is neither bash nor zsh",
-                    "write completion bash, or completion zsh");
+                    "write completion bash, or completion zsh", MessageCode::unknown_name);
 }
 
 }  // namespace cxtrain

@@ -21,7 +21,7 @@ bool attempt(const char* option, std::vector<Problem>& problems, Work&& work) {
     work();
     return true;
   } catch (const PluginError& error) {
-    problems.push_back({option, error.what(), ""});
+    problems.push_back({option, error.what(), "", message_code_of(error)});
     return false;
   }
 }
@@ -58,7 +58,7 @@ Components load_components(Registry& registry, const Options& options, std::vect
       problems.push_back(
           {"model." + spec.name,
            "is an option of all models, and `" + options.model.name + "` has an argument of this name",
-           "rename the model's argument"});
+           "rename the model's argument", MessageCode::conflicting_options});
     }
     components.model = Arguments(specs, options.model.args, "model.", problems, of_all);
   }
@@ -73,12 +73,13 @@ Components load_components(Registry& registry, const Options& options, std::vect
   try {
     NameMap::parse(options.model_weights.map);
   } catch (const CheckpointError& error) {
-    problems.push_back({"model.weights_map", error.what(), ""});
+    problems.push_back({"model.weights_map", error.what(), "", message_code_of(error)});
   }
   const WeightsOptions& weights = options.model_weights;
   const auto needs_weights = [&](const char* option, bool given) {
     if (given && weights.path.empty())
-      problems.push_back({option, "means nothing without weights", "add --model.weights PATH"});
+      problems.push_back({option, "means nothing without weights", "add --model.weights PATH",
+                          MessageCode::conflicting_options});
   };
   needs_weights("model.weights_map", !weights.map.empty());
   needs_weights("model.weights_prefix", !weights.prefix.empty());
@@ -119,8 +120,8 @@ void choose_model(const Registry& registry, bool given, Options& options, std::v
   if (own.size() == 1) return;
   std::string names;
   for (const std::string& name : own) names += (names.empty() ? "" : ", ") + name;
-  problems.push_back(
-      {"model", "this program has several models, and none is named: " + names, "--model " + own.front()});
+  problems.push_back({"model", "this program has several models, and none is named: " + names,
+                      "--model " + own.front(), MessageCode::missing_value});
 }
 
 std::unique_ptr<Module> make_model(const Registry& registry, const Options& options,
@@ -143,7 +144,7 @@ std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& o
   std::unique_ptr<DataModule> data = model.default_data();
   if (data) return data;
   throw ConfigError("data", "the model `" + options.model.name + "` brings no data",
-                    "name a data module with --data");
+                    "name a data module with --data", MessageCode::no_data);
 }
 
 }  // namespace cxtrain

@@ -76,7 +76,7 @@ int run_doctor(World& world, const Examined& examined, Filesystem& files, std::o
     try {
       work();
     } catch (const std::exception& error) {
-      problems.push_back({option, message_of(error), ""});
+      problems.push_back({option, message_of(error), "", message_code_of(error)});
     }
   };
   doctor::Own own;

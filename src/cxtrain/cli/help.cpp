@@ -113,6 +113,8 @@ std::string topic_page(const HelpTopic& topic, const HelpSource& source) {
     add_meanings(page, ways_to_resume());
   } else if (topic.name == "exit-status") {
     add_meanings(page, exit_statuses());
+  } else if (topic.name == "error-codes") {
+    add_meanings(page, error_codes());
   } else if (topic.name == "environment") {
     add_meanings(page, environment_variables());
   } else {
@@ -275,7 +277,7 @@ std::string help_on(const std::string& word, const HelpSource& source) {
   }
   if (const auto page = find_component_page(key, source)) return *page;
   throw ConfigError("", "help: there is no topic, option or component '" + shortened(word, 100) + "'",
-                    did_you_mean(word, words_of_help(source)));
+                    did_you_mean(word, words_of_help(source)), MessageCode::unknown_option);
 }
 
 }  // namespace cxtrain

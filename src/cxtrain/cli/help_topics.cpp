@@ -1,6 +1,9 @@
 #include "cxtrain/cli/help_topics.h"
 
 #include <array>
+#include <vector>
+
+#include "cxtrain/base/message_code.h"
 
 namespace cxtrain {
 
@@ -17,6 +20,7 @@ std::span<const HelpTopic> help_topics() {
       HelpTopic{"launching", "how to start ranks: alone, mpirun, srun, a batch job", ""},
       HelpTopic{"resuming", "how to continue a run that ended early", ""},
       HelpTopic{"exit-status", "exit statuses, for batch scripts", ""},
+      HelpTopic{"error-codes", "the codes at the end of error messages", ""},
       HelpTopic{"environment", "environment variables that the program reads or sets", ""},
       HelpTopic{"doctor-checks", "what doctor checks, and why", ""},
       HelpTopic{"reference", "all of this as one page of Markdown", ""},
@@ -44,6 +48,16 @@ std::span<const Meaning> exit_statuses() {
       Meaning{"126, 127, 137", "of the shell or mpirun: the program was not started, or a rank was killed"},
   };
   return kStatuses;
+}
+
+std::span<const Meaning> error_codes() {
+  static const std::vector<Meaning> kCodes = [] {
+    std::vector<Meaning> codes;
+    for (const MessageKind& kind : message_kinds())
+      codes.push_back({std::string(kind.name), std::string(kind.meaning)});
+    return codes;
+  }();
+  return kCodes;
 }
 
 std::span<const Meaning> environment_variables() {

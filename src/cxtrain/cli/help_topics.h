@@ -23,6 +23,9 @@ struct Meaning {
 /// The exit statuses of `cxtrain_mpi`, for batch scripts. The values are in base/error.h.
 std::span<const Meaning> exit_statuses();
 
+/// The codes at the end of error messages (base/message_code.h).
+std::span<const Meaning> error_codes();
+
 /// The environment variables that the program reads or sets.
 std::span<const Meaning> environment_variables();
 

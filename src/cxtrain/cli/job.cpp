@@ -22,7 +22,7 @@ void require_current_folder() {
   static_cast<void>(std::filesystem::current_path(failed));
   if (failed) {
     throw ConfigError("", "the current folder cannot be used: " + failed.message(),
-                      "change to one that exists");
+                      "change to one that exists", MessageCode::file_failed);
   }
 }
 
@@ -50,10 +50,10 @@ int Job::run(const std::function<int()>& work, const std::function<std::string()
   try {
     status = work();
   } catch (const AgreedError& error) {
-    if (world_->is_root()) log_error(error.what());
+    if (world_->is_root()) log_error(printed(error));
     status = static_cast<int>(error.code());
   } catch (const std::exception& error) {
-    status = abort(where(), code_of(error), message_of(error));
+    status = abort(where(), code_of(error), printed(error));
   } catch (...) {
     status = abort(where(), ExitCode::failure, "an exception that is no std::exception was thrown");
   }
@@ -91,7 +91,7 @@ int run_to_status(const std::function<int()>& run) noexcept {
     keep_freed_memory();
     return run();
   } catch (const std::exception& error) {
-    std::cerr << "error: " << printable(shortened(message_of(error))) << '\n';
+    std::cerr << "error: " << printable(shortened(printed(error))) << '\n';
     return static_cast<int>(code_of(error));
   }
 }

@@ -143,9 +143,10 @@ void find_weights(const Options& options, std::vector<Problem>& problems) {
   const std::string& path = options.model_weights.path;
   try {
     if (path.empty() || real_filesystem().status(path)) return;
-    problems.push_back({"model.weights", "there is no file or folder '" + path + "'", "check the path"});
+    problems.push_back({"model.weights", "there is no file or folder '" + path + "'", "check the path",
+                        MessageCode::checkpoint_missing});
   } catch (const FileError& error) {
-    problems.push_back({"model.weights", error.what(), ""});
+    problems.push_back({"model.weights", error.what(), "", message_code_of(error)});
   }
 }
 
@@ -164,9 +165,9 @@ void try_components(const Request& request, std::vector<Problem>& problems) {
   } catch (const ConfigError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
   } catch (const CheckpointError& error) {
-    problems.push_back({"model.weights", error.what(), ""});
+    problems.push_back({"model.weights", error.what(), "", message_code_of(error)});
   } catch (const Error& error) {
-    problems.push_back({"model", error.what(), ""});
+    problems.push_back({"model", error.what(), "", message_code_of(error)});
   }
 }
 
@@ -231,7 +232,7 @@ int print(const std::function<int(std::ostream&)>& answer) {
   std::cout << text.str() << std::flush;
   if (std::cout) return status;
   if (errno != EPIPE) {
-    throw Error(ExitCode::failure,
+    throw Error(ExitCode::failure, MessageCode::file_failed,
                 std::string("cannot write to standard output: ") + std::strerror(errno != 0 ? errno : EIO));
   }
   return static_cast<int>(ExitCode::failure);

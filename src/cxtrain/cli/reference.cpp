@@ -95,6 +95,7 @@ std::string reference_page(const HelpSource& source) {
   return "# Reference\n\n`" + source.program + " help reference` prints this page.\n" +
          subcommands_section() + options_section() + components_section(source.catalogue) +
          meanings_section("Exit statuses", "status", exit_statuses()) +
+         meanings_section("Codes of errors", "code", error_codes()) +
          meanings_section("Environment", "variable", environment_variables()) +
          meanings_section("Ways to start ranks", "command", ways_to_launch()) +
          meanings_section("Ways to resume", "option", ways_to_resume()) + checks_section();

@@ -41,7 +41,9 @@ struct ReportRequest {
 ReportRequest read_report_request(std::span<const char* const> words) {
   ReportRequest request;
   std::vector<Problem> problems;
-  const auto missing = [&] { problems.push_back({"--out", "a value is missing", "write --out FILE"}); };
+  const auto missing = [&] {
+    problems.push_back({"--out", "a value is missing", "write --out FILE", MessageCode::missing_value});
+  };
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string word = words[i];
     if (word == "--help" || word == "-h") {
@@ -55,19 +57,21 @@ ReportRequest read_report_request(std::span<const char* const> words) {
       request.out = word.substr(std::string("--out=").size());
       if (request.out.empty()) missing();
     } else if (word.starts_with("-")) {
-      problems.push_back({word, "is no option of report", "usage: " + usage_of("report")});
+      problems.push_back(
+          {word, "is no option of report", "usage: " + usage_of("report"), MessageCode::unknown_option});
     } else {
       request.paths.push_back(word);
     }
   }
   if (request.help) return request;
   if (request.paths.empty())
-    problems.push_back({"", "report: no run is named", "usage: " + usage_of("report")});
+    problems.push_back(
+        {"", "report: no run is named", "usage: " + usage_of("report"), MessageCode::missing_value});
   if (request.paths.size() > kMostRuns) {
     problems.push_back({"",
                         "report takes " + std::to_string(kMostRuns) + " runs at most, found " +
                             std::to_string(request.paths.size()),
-                        "write several reports"});
+                        "write several reports", MessageCode::out_of_range});
   }
   if (!problems.empty()) throw ConfigError(problems);
   return request;
@@ -85,7 +89,7 @@ std::vector<std::string> find_runs(Filesystem& files, const std::vector<std::str
       problems.insert(problems.end(), error.problems().begin(), error.problems().end());
     } catch (const FileError& error) {
       if (!is_wrong_path(error)) throw;
-      problems.push_back({"", std::string("report: ") + error.what(), ""});
+      problems.push_back({"", std::string("report: ") + error.what(), "", message_code_of(error)});
     }
   }
   if (!problems.empty()) throw ConfigError(problems);
@@ -105,7 +109,7 @@ int run_report_command(std::span<const char* const> words, Filesystem& files, do
     write_atomically(files, path, report_page(records, now));
   } catch (const FileError& error) {
     throw ConfigError(request.out.empty() ? "" : "--out", error.what(),
-                      request.out.empty() ? "name another file with --out" : "");
+                      request.out.empty() ? "name another file with --out" : "", message_code_of(error));
   }
   out << printable(path) << ": " << records.size() << (records.size() == 1 ? " run" : " runs") << '\n';
   for (const RunRecord& record : records) {

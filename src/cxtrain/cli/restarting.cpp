@@ -90,13 +90,13 @@ void check_restarts(const Options& options, const Plan& plan, const WorldFacts& 
     problems.push_back(
         {"min_ranks",
          "leaves ranks of one node out, and this plan has " + std::to_string(plan.num_nodes) + " nodes",
-         "drop it: after the failure of a node have the job requeued"});
+         "drop it: after the failure of a node have the job requeued", MessageCode::conflicting_options});
   }
   if (options.min_ranks > plan.world_size) {
     problems.push_back(
         {"min_ranks",
          std::to_string(options.min_ranks) + " ranks are to remain of " + std::to_string(plan.world_size),
-         "--min_ranks " + std::to_string(plan.world_size) + " or fewer"});
+         "--min_ranks " + std::to_string(plan.world_size) + " or fewer", MessageCode::out_of_range});
   }
   if (!wants_restarter(options) || launched.launched_by == LaunchedBy::alone) return;
   problems.push_back(
@@ -106,7 +106,8 @@ void check_restarts(const Options& options, const Plan& plan, const WorldFacts& 
        "start cxtrain_mpi by itself, with --devices " + std::to_string(launched.max_local_size) +
            (launched.num_nodes > 1 ? " --num_nodes " + std::to_string(launched.num_nodes) + " in a Slurm job"
                                    : std::string()) +
-           ": it then starts the ranks, too"});
+           ": it then starts the ranks, too",
+       MessageCode::wrong_ranks});
 }
 
 RestartPlan make_restart_plan(const Options& options, const Plan& plan, const Program& program,

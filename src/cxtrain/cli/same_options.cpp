@@ -108,8 +108,9 @@ void require_same_options(World& world, const Options& options) {
     differences += (differences.empty() ? "" : "; ") + key + ": " + by_rank;
   }
   if (count > kMost) differences += "; and " + std::to_string(count - kMost) + " more";
-  throw AgreedError(ExitCode::refused, "the ranks were started with different options: " + differences +
-                                           " (start all ranks with the same command line)");
+  throw AgreedError(ExitCode::refused, MessageCode::different_options,
+                    "the ranks were started with different options: " + differences +
+                        " (start all ranks with the same command line)");
 }
 
 }  // namespace cxtrain

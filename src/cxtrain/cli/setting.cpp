@@ -109,7 +109,7 @@ class Applier {
  private:
   bool first_time(const std::string& key, const Setting& setting) {
     if (seen_.insert(key).second) return true;
-    problems_.push_back({setting.written, "is given twice", "keep one"});
+    problems_.push_back({setting.written, "is given twice", "keep one", MessageCode::conflicting_options});
     return false;
   }
 
@@ -132,7 +132,7 @@ class Applier {
     const bool same = entry.write(changed) == entry.write(options_);
     if (!same && seen_.contains(entry.canonical)) {
       problems_.push_back({setting.written, "contradicts " + entry.canonical + ", whose older name it is",
-                           "keep " + entry.canonical});
+                           "keep " + entry.canonical, MessageCode::conflicting_options});
     } else {
       options_ = std::move(changed);
     }
@@ -143,11 +143,11 @@ class Applier {
     if (retired == nullptr) {
       // Looking for what was meant takes time, and no more than these are shown.
       const bool shown = problems_.size() < kMostProblems;
-      problems_.push_back(
-          {setting.written, "there is no such option", shown ? hint_for_unknown(setting.key) : ""});
+      problems_.push_back({setting.written, "there is no such option",
+                           shown ? hint_for_unknown(setting.key) : "", MessageCode::unknown_option});
     } else if (setting.value && (retired->harmless.empty() || *setting.value != retired->harmless)) {
       problems_.push_back({setting.written, "is an argument of Lightning's that does not exist here",
-                           std::string(retired->instead)});
+                           std::string(retired->instead), MessageCode::unsupported_option});
     }
   }
 

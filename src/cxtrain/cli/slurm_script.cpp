@@ -55,7 +55,8 @@ void check_signal(const Options& options, std::vector<Problem>& problems) {
   if ("SIG" + signal->name != requeue && signal->name != "TERM" && signal->name != "INT") {
     problems.push_back({"signal",
                         "SIG" + signal->name + " is not the signal on which ranks save, which is " + requeue,
-                        "use --requeue_signal SIG" + signal->name + " as well, or --signal USR1@120"});
+                        "use --requeue_signal SIG" + signal->name + " as well, or --signal USR1@120",
+                        MessageCode::conflicting_options});
   }
   const std::optional<std::int64_t> time = seconds_of_time(options.batch_job.time);
   if (!time) {
@@ -66,7 +67,7 @@ void check_signal(const Options& options, std::vector<Problem>& problems) {
     problems.push_back({"time",
                         options.batch_job.time + " is over before the " + std::to_string(signal->seconds) +
                             " s of --signal: the ranks would save at once, and never progress",
-                        "ask for more time; a number alone means minutes"});
+                        "ask for more time; a number alone means minutes", MessageCode::out_of_range});
   }
 }
 
@@ -155,7 +156,7 @@ void check_batch_job(const Options& options, std::vector<Problem>& problems) {
         {option,
          std::to_string(*value) + (*value < 1 ? " is too small; the least is 1"
                                               : " is too large; the most is " + std::to_string(most)),
-         ""});
+         "", MessageCode::out_of_range});
   };
   check_count("nodes", job.nodes, kMostNodesOfJob);
   check_count("gpus_per_node", job.gpus_per_node, kMostPerNode);
@@ -177,8 +178,8 @@ void check_batch_job(const Options& options, std::vector<Problem>& problems) {
   };
   // The name becomes that of a file, and a word of sbatch's command line.
   if (job.job_name.empty() || job.job_name.size() > kLongestJobName)
-    problems.push_back(
-        {"job_name", "'" + shortened(job.job_name, 40) + "' does not have 1 to 200 characters", ""});
+    problems.push_back({"job_name", "'" + shortened(job.job_name, 40) + "' does not have 1 to 200 characters",
+                        "", MessageCode::out_of_range});
   else
     check_form("job_name", job.job_name, "[A-Za-z0-9_][A-Za-z0-9._+-]*",
                "no name for a job: letters, digits, and . _ + - behind the first");

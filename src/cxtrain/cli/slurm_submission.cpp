@@ -64,7 +64,8 @@ std::string submit_script(Filesystem& files, const std::string& path, const std:
   write_atomically(files, path, script);
   const CommandEnd end = ask_slurm({"sbatch", "--parsable", "./" + path});
   if (end.status != 0) {
-    throw Error(ExitCode::refused, "sbatch refuses " + path + ": " + shortened(end.output, 400));
+    throw Error(ExitCode::refused, MessageCode::launch_failed,
+                "sbatch refuses " + path + ": " + shortened(end.output, 400));
   }
   // "12" or, in a federation, "12;cluster".
   return end.output.substr(0, end.output.find_first_of(";\n"));
@@ -78,7 +79,7 @@ int follow_job(const std::string& job, const std::string& output, std::ostream& 
     const CommandEnd shown = ask_slurm({"scontrol", "--oneliner", "show", "job", job});
     const std::string state = field_of(shown.output, "JobState");
     if (shown.status != 0 || state.empty())
-      throw Error(ExitCode::failure,
+      throw Error(ExitCode::failure, MessageCode::launch_failed,
                   "Slurm no longer knows job " + job + ": " + shortened(shown.output, 300));
     if (state != last) {
       const std::string reason = field_of(shown.output, "Reason");

@@ -35,21 +35,23 @@ int run_status_command(std::span<const char* const> words, Filesystem& files, do
     if (word == "--json") {
       json = true;
     } else if (word.starts_with("-")) {
-      problems.push_back({word, "is no option of status", "usage: " + usage_of("status")});
+      problems.push_back(
+          {word, "is no option of status", "usage: " + usage_of("status"), MessageCode::unknown_option});
     } else {
       paths.push_back(word);
     }
   }
   if (paths.size() > 1) {
-    problems.push_back(
-        {"", "status takes one path, found " + std::to_string(paths.size()), "usage: " + usage_of("status")});
+    problems.push_back({"", "status takes one path, found " + std::to_string(paths.size()),
+                        "usage: " + usage_of("status"), MessageCode::out_of_range});
   }
   if (!problems.empty()) throw ConfigError(problems);
   RunStatus status;
   try {
     status = read_run_status(files, find_run(files, paths.empty() ? "." : paths[0]), now);
   } catch (const FileError& error) {
-    if (is_wrong_path(error)) throw ConfigError("", std::string("status: ") + error.what());
+    if (is_wrong_path(error))
+      throw ConfigError("", std::string("status: ") + error.what(), "", message_code_of(error));
     throw;
   }
   if (json) return out << to_json(status) << '\n', 0;

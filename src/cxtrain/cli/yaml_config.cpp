@@ -27,7 +27,7 @@ class Reader {
   }
 
   void refuse(const YAML::Node& where, const std::string& message) {
-    problems_.push_back({place(where.Mark()), message, ""});
+    problems_.push_back({place(where.Mark()), message, "", MessageCode::invalid_file});
   }
 
   std::string place(const YAML::Mark& mark) const { return file_ + " line " + std::to_string(mark.line + 1); }
@@ -227,7 +227,8 @@ std::vector<Setting> read_yaml(const std::string& text, const std::string& file,
       reader.refuse(root, "the file is not a map of options (`trainer:`, `model:` ...)");
     }
   } catch (const YAML::Exception& error) {
-    problems.push_back({reader.place(error.mark), "invalid YAML: " + error.msg, ""});
+    problems.push_back(
+        {reader.place(error.mark), "invalid YAML: " + error.msg, "", MessageCode::invalid_file});
   }
   return std::move(reader.settings);
 }

@@ -97,9 +97,9 @@ void check_yaml_shape(const std::string& text, const std::string& file, std::vec
     while (parser.HandleNextDocument(counter)) {
     }
   } catch (const Refused& refused) {
-    problems.push_back({place(refused.where), refused.message, refused.hint});
+    problems.push_back({place(refused.where), refused.message, refused.hint, MessageCode::invalid_file});
   } catch (const YAML::Exception& error) {
-    problems.push_back({place(error.mark), "no valid YAML: " + error.msg, ""});
+    problems.push_back({place(error.mark), "no valid YAML: " + error.msg, "", MessageCode::invalid_file});
   }
 }
 

@@ -227,13 +227,16 @@ void LateRanks::wait_for_reporter(const RollCall::State& own, int seconds) {
 }
 
 void LateRanks::report(const std::string& operation, double seconds, const std::string& missing) const {
-  log_error(missing + ": rank " + std::to_string(rank_) + where() + ", has waited in " + operation + " for " +
-            std::to_string(static_cast<int>(seconds)) + " s (--timeout_seconds sets the limit)");
+  log_error(with_code(missing + ": rank " + std::to_string(rank_) + where() + ", has waited in " + operation +
+                          " for " + std::to_string(static_cast<int>(seconds)) +
+                          " s (--timeout_seconds sets the limit)",
+                      MessageCode::timeout));
 }
 
 void LateRanks::end_broken(const char* error, const std::string& record) {
   const int status = static_cast<int>(ExitCode::failure);
-  log_error("rank " + std::to_string(rank_) + " on " + hostname_ + where() + ": " + error);
+  log_error(with_code("rank " + std::to_string(rank_) + " on " + hostname_ + where() + ": " + error,
+                      MessageCode::communication_failed));
   log_detail(record);
   if (world_ != nullptr) {
     world_->say_last_words(status);

@@ -20,7 +20,8 @@ MpiSession::MpiSession(Watchdog& watchdog) : watchdog_(watchdog) {
   if (provided < MPI_THREAD_SERIALIZED) {
     throw CommunicationError(
         "this MPI does not offer MPI_THREAD_SERIALIZED, which cxtrain needs; use a build of "
-        "MPI with thread support");
+        "MPI with thread support",
+        MessageCode::wrong_mpi);
   }
 }
 

@@ -28,15 +28,16 @@ int number_in(const char* name) {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-/// "<exit status> <message>"; "0" where nothing was thrown.
+/// "<exit status> <code of the message> <message>"; "0" where nothing was thrown.
 std::string outcome_of(const std::function<void()>& work) {
   try {
     work();
     return "0";
   } catch (const std::exception& error) {
-    return std::to_string(static_cast<int>(code_of(error))) + " " + message_of(error);
+    return std::to_string(static_cast<int>(code_of(error))) + " " +
+           std::to_string(static_cast<int>(message_code_of(error))) + " " + message_of(error);
   } catch (...) {
-    return std::to_string(static_cast<int>(ExitCode::failure)) + " an exception that is no std::exception";
+    return std::to_string(static_cast<int>(ExitCode::failure)) + " 0 an exception that is no std::exception";
   }
 }
 
@@ -46,19 +47,22 @@ bool has_failed(const std::string& outcome) { return outcome != "0"; }
 void throw_first_failure(const std::vector<std::string>& outcomes) {
   const auto failed = std::find_if(outcomes.begin(), outcomes.end(), has_failed);
   if (failed == outcomes.end()) return;
+  const std::size_t second = failed->find(' ') + 1, third = failed->find(' ', second) + 1;
   const auto code = static_cast<ExitCode>(std::stoi(*failed));
-  std::string message = failed->substr(failed->find(' ') + 1);
+  const auto message_code = static_cast<MessageCode>(std::stoi(failed->substr(second)));
+  std::string message = failed->substr(third);
   if (std::any_of(outcomes.begin(), outcomes.end(), [&](const auto& text) { return text != *failed; })) {
     message = "rank " + std::to_string(failed - outcomes.begin()) + ": " + message;
   }
-  throw AgreedError(code, message);
+  throw AgreedError(code, message_code, message);
 }
 
 /// Of ranks that do not know of each other each would train alone.
 void require_no_others(LaunchedBy launcher) {
   const auto refuse = [](int started, const std::string& what, const std::string& cause) {
     if (started > 1)
-      throw CommunicationError(what + ", but MPI sees a world of one (each would train alone): " + cause);
+      throw CommunicationError(what + ", but MPI sees a world of one (each would train alone): " + cause,
+                               MessageCode::wrong_mpi);
   };
   if (launcher == LaunchedBy::srun) {
     const int tasks = number_in("SLURM_STEP_NUM_TASKS");
@@ -105,12 +109,14 @@ Watchdog& SoloWorld::watchdog() {
 void SoloWorld::end(Watchdog::Cause cause, const char* operation, double seconds) {
   const int status = static_cast<int>(ExitCode::failure);
   const std::string where = where_ ? where_() : std::string();
-  log_error("on " + facts().hostname + (where.empty() ? "" : ", " + where) + ": " +
-            (cause == Watchdog::Cause::error ? std::string(operation)
-                                             : std::string(operation) + " has not ended within " +
-                                                   std::to_string(static_cast<int>(seconds)) +
-                                                   " s (--timeout_seconds sets the limit): a device or a "
-                                                   "disk does not answer, see dmesg and nvidia-smi"));
+  const bool failed = cause == Watchdog::Cause::error;
+  const std::string what = failed ? std::string(operation)
+                                  : std::string(operation) + " has not ended within " +
+                                        std::to_string(static_cast<int>(seconds)) +
+                                        " s (--timeout_seconds sets the limit): a device or a disk does not "
+                                        "answer, see dmesg and nvidia-smi";
+  log_error(with_code("on " + facts().hostname + (where.empty() ? "" : ", " + where) + ": " + what,
+                      failed ? MessageCode::communication_failed : MessageCode::timeout));
   if (watchdog_) log_detail(watchdog_->record());
   say_last_words(status);
   report_end(status);
@@ -122,8 +128,9 @@ std::unique_ptr<World> make_world(double timeout_seconds) {
     if (const int tasks = number_in("SLURM_STEP_NUM_TASKS"); tasks > 1) {
       throw CommunicationError(
           "Slurm started " + std::to_string(tasks) +
-          " tasks that do not know of each other (each "
-          "would train alone); use `srun --mpi=pmix`, or `mpirun` inside the allocation");
+              " tasks that do not know of each other (each "
+              "would train alone); use `srun --mpi=pmix`, or `mpirun` inside the allocation",
+          MessageCode::wrong_mpi);
     }
     return std::make_unique<SoloWorld>();
   }

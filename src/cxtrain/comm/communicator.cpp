@@ -43,25 +43,29 @@ void check_shares(const char* operation, const Communicator& communicator, const
 void check_dense(const char* operation, const at::Tensor& tensor) {
   if (tensor.is_non_overlapping_and_dense()) return;
   throw CommunicationError(std::string(operation) +
-                           ": needs a dense tensor, got one of shape and strides with gaps; make it "
-                           ".contiguous()");
+                               ": needs a dense tensor, got one of shape and strides with gaps; make it "
+                               ".contiguous()",
+                           MessageCode::bad_tensor);
 }
 
 void check_root(const Communicator& communicator, int root) {
   if (root >= 0 && root < communicator.size()) return;
-  throw CommunicationError("broadcast: there is no rank " + std::to_string(root) + " among " +
-                           std::to_string(communicator.size()));
+  throw CommunicationError(
+      "broadcast: there is no rank " + std::to_string(root) + " among " + std::to_string(communicator.size()),
+      MessageCode::bad_tensor);
 }
 
 void check_peer(const char* operation, const Communicator& communicator, int peer) {
   const std::string refused = std::string(operation) + ": ";
   if (peer < 0 || peer >= communicator.size()) {
     throw CommunicationError(refused + "there is no rank " + std::to_string(peer) + " among " +
-                             std::to_string(communicator.size()));
+                                 std::to_string(communicator.size()),
+                             MessageCode::bad_tensor);
   }
   if (peer == communicator.rank()) {
-    throw CommunicationError(refused + "rank " + std::to_string(peer) +
-                             " is this one; copy the tensor instead");
+    throw CommunicationError(
+        refused + "rank " + std::to_string(peer) + " is this one; copy the tensor instead",
+        MessageCode::bad_tensor);
   }
 }
 
@@ -70,8 +74,9 @@ void check_reduce_scatter(const Communicator& communicator, const at::Tensor& ou
   check_shares("reduce_scatter", communicator, "input", input, "output", output);
   if (has_reduce_kernel(input.scalar_type())) return;
   throw CommunicationError(std::string("reduce_scatter: cannot reduce tensors of ") +
-                           c10::toString(input.scalar_type()) +
-                           "; use float32, float64, bfloat16, float16, int32, int64 or uint8");
+                               c10::toString(input.scalar_type()) +
+                               "; use float32, float64, bfloat16, float16, int32, int64 or uint8",
+                           MessageCode::bad_tensor);
 }
 
 void check_all_gather(const Communicator& communicator, const at::Tensor& output, const at::Tensor& input) {

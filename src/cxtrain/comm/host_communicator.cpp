@@ -19,7 +19,8 @@ namespace {
 void require_dense_host_tensor(const at::Tensor& tensor, const char* operation) {
   if (!tensor.is_cpu() || !tensor.is_non_overlapping_and_dense()) {
     throw CommunicationError(std::string(operation) + ": needs a dense tensor in host memory, got one on " +
-                             tensor.device().str() + "; move it with .cpu().contiguous()");
+                                 tensor.device().str() + "; move it with .cpu().contiguous()",
+                             MessageCode::bad_tensor);
   }
 }
 

@@ -100,7 +100,8 @@ MpiReduction mpi_reduction(c10::ScalarType dtype, ReduceOp op) {
     }
     default:
       throw CommunicationError(std::string("MPI cannot reduce tensors of ") + c10::toString(dtype) +
-                               "; use float32, float64, bfloat16, float16, int32, int64 or uint8");
+                                   "; use float32, float64, bfloat16, float16, int32, int64 or uint8",
+                               MessageCode::bad_tensor);
   }
 }
 
@@ -171,8 +172,9 @@ void mpi_recv(const MpiComm& comm, std::byte* data, std::size_t bytes, int from)
     MPI_Get_count(&status, MPI_BYTE, &received);
     if (received == size) return;
     throw CommunicationError("recv: rank " + std::to_string(from) + " sent " + std::to_string(received) +
-                             " bytes where " + std::to_string(size) +
-                             " were expected; send and receive tensors of the same size and dtype");
+                                 " bytes where " + std::to_string(size) +
+                                 " were expected; send and receive tensors of the same size and dtype",
+                             MessageCode::bad_tensor);
   });
 }
 

@@ -28,7 +28,8 @@ Communicator& PerDeviceCommunicator::at(at::Device device) {
     known += (known.empty() ? "" : ", ") + member.device.str();
   }
   throw CommunicationError("a tensor on " + device.str() + " is to travel, but this rank's devices are " +
-                           known + "; put the model's parts on part_device(0), part_device(1), ...");
+                               known + "; put the model's parts on part_device(0), part_device(1), ...",
+                           MessageCode::bad_tensor);
 }
 
 }  // namespace cxtrain

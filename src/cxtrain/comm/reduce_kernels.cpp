@@ -200,7 +200,8 @@ void reduce_elements(c10::ScalarType dtype, ReduceOp op, Sources src, Destinatio
       return reduce_integers<Loops_u8, std::uint8_t>(op, src, dst, count, divisor);
     default:
       throw CommunicationError(std::string("all_reduce: no kernel for tensors of ") + c10::toString(dtype) +
-                               "; use float32, float64, bfloat16, float16, int32, int64 or uint8");
+                                   "; use float32, float64, bfloat16, float16, int32, int64 or uint8",
+                               MessageCode::bad_tensor);
   }
 }
 

@@ -103,7 +103,7 @@ Arguments::Arguments(const std::vector<ArgumentSpec>& specs, const std::map<std:
       known.insert(known.end(), others.begin(), others.end());
       std::string hint = did_you_mean(name, known, "--" + std::string(prefix));
       if (hint.empty()) hint = known.empty() ? "it takes no arguments" : "known are " + join(known);
-      problems.push_back({option, "there is no such argument", hint});
+      problems.push_back({option, "there is no such argument", hint, MessageCode::unknown_option});
     } else if (std::string why = refuse(*spec, value); !why.empty()) {
       problems.push_back({option, why, did_you_mean(value, spec->choices)});
     } else {
@@ -113,7 +113,8 @@ Arguments::Arguments(const std::vector<ArgumentSpec>& specs, const std::map<std:
   }
   for (const ArgumentSpec& spec : specs) {
     if (spec.required && !given.contains(spec.name))
-      problems.push_back({std::string(prefix) + spec.name, "is not given", spec.help});
+      problems.push_back(
+          {std::string(prefix) + spec.name, "is not given", spec.help, MessageCode::missing_value});
   }
 }
 

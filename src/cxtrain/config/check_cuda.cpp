@@ -46,7 +46,8 @@ void check_driver(const Hardware& hardware, int node, Plan& plan) {
        std::string("install a driver") +
            (needs != nullptr ? std::string(" of version ") + needs->driver + " or newer" : " for it") +
            ", build cxtrain with a LibTorch for CUDA " + std::to_string(driver / 1000) +
-           ", or use --accelerator cpu"});
+           ", or use --accelerator cpu",
+       MessageCode::no_device});
 }
 
 void check_capability(const Gpu& gpu, const Hardware& hardware, int node, Plan& plan) {
@@ -59,7 +60,8 @@ void check_capability(const Gpu& gpu, const Hardware& hardware, int node, Plan& 
            ") has compute capability " + gpu.compute_capability + ", and LibTorch for CUDA " +
            std::to_string(needs->major) + " needs " + needs->capability + " at least",
        "name other GPUs (--devices 1,), build cxtrain with a LibTorch for an older CUDA, or use "
-       "--accelerator cpu"});
+       "--accelerator cpu",
+       MessageCode::no_device});
 }
 
 }  // namespace

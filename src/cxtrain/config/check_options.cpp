@@ -18,8 +18,9 @@ class Checker {
  public:
   explicit Checker(std::vector<Problem>& problems) : problems_(problems) {}
 
-  void refuse(const std::string& option, const std::string& message, const std::string& hint = "") {
-    problems_.push_back({option, message, hint});
+  void refuse(const std::string& option, const std::string& message, const std::string& hint = "",
+              MessageCode code = MessageCode::out_of_range) {
+    problems_.push_back({option, message, hint, code});
   }
 
   void at_least(const std::string& option, std::int64_t least, std::optional<std::int64_t> value,
@@ -86,7 +87,7 @@ void check_validation_interval(const TrainerOptions& trainer, Checker& check) {
                  format_batch_limit(interval) +
                      " is a fraction of an epoch, but check_val_every_n_epoch=null counts "
                      "batches across epochs",
-                 "give a number of batches, as val_check_interval=100");
+                 "give a number of batches, as val_check_interval=100", MessageCode::conflicting_options);
   }
 }
 
@@ -126,7 +127,7 @@ void check_checkpoints(const Options& options, Checker& check) {
   const bool wanted = trainer.enable_checkpointing.value_or(!args.empty());
   if (trainer.logger || !wanted || trainer.fast_dev_run > 0 || args.contains("dirpath")) return;
   check.refuse("enable_checkpointing", "without a logger the run has no folder, and checkpoints no place",
-               "name one: --checkpoint.dirpath DIR");
+               "name one: --checkpoint.dirpath DIR", MessageCode::conflicting_options);
 }
 
 void check_output(const TrainerOptions& trainer, Checker& check) {
@@ -142,12 +143,14 @@ void check_restarts(const Options& options, Checker& check) {
   check.at_least("min_ranks", 0, options.min_ranks, "0 leaves no rank out");
   if (options.min_ranks < 1) return;
   if (options.max_restarts == 0)
-    check.refuse("min_ranks", "needs --max_restarts, which is 0", "add --max_restarts N");
+    check.refuse("min_ranks", "needs --max_restarts, which is 0", "add --max_restarts N",
+                 MessageCode::conflicting_options);
   for (const auto& [given, option] :
        {std::pair(options.trainer.gpus.has_value(), "gpus"),
         std::pair(options.trainer.num_processes.has_value(), "num_processes")}) {
     if (given)
-      check.refuse("min_ranks", std::string("cannot be combined with --") + option, "use --devices N");
+      check.refuse("min_ranks", std::string("cannot be combined with --") + option, "use --devices N",
+                   MessageCode::conflicting_options);
   }
 }
 
@@ -161,7 +164,7 @@ void check_others(const Options& options, Checker& check) {
     check.refuse("callbacks.device_stats",
                  std::string("has nowhere to log to with ") +
                      (options.trainer.barebones ? "barebones=true" : "logger=false"),
-                 "drop one of them");
+                 "drop one of them", MessageCode::conflicting_options);
   }
   check.real("timeout_seconds", options.timeout_seconds, 0.0, true);
 }

@@ -29,7 +29,8 @@ const Level* read_level(const TrainerOptions& trainer, Plan& plan) {
   const Level* level = find_level(*trainer.amp_level);
   if (level == nullptr) {
     plan.errors.push_back({"amp_level", "'" + *trainer.amp_level + "' is none of O0, O1, O2, O3",
-                           "O1 is precision 16-mixed, O2 adds half weights with float32 master weights"});
+                           "O1 is precision 16-mixed, O2 adds half weights with float32 master weights",
+                           MessageCode::unknown_name});
   }
   return level;
 }
@@ -38,14 +39,16 @@ bool read_backend(const TrainerOptions& trainer, Plan& plan) {
   const std::string backend = trainer.amp_backend.value_or("native");
   if (backend == "native" || backend == "apex") return backend == "apex";
   plan.errors.push_back({"amp_backend", "'" + backend + "' is none of native, apex",
-                         did_you_mean(backend, std::vector<std::string>{"native", "apex"})});
+                         did_you_mean(backend, std::vector<std::string>{"native", "apex"}),
+                         MessageCode::unknown_name});
   return false;
 }
 
 /// Without AMP: the precision that was asked for, unless it is AMP itself.
 void turn_amp_off(const TrainerOptions& trainer, const std::string& typed, Plan& plan) {
   if (plan.precision.ends_with("-mixed")) {
-    plan.errors.push_back({"use_amp", "use_amp=false contradicts precision=" + typed, "drop one of them"});
+    plan.errors.push_back({"use_amp", "use_amp=false contradicts precision=" + typed, "drop one of them",
+                           MessageCode::conflicting_options});
   } else if (trainer.amp_level) {
     plan.warnings.push_back(
         {"amp_level", "amp_level=" + *trainer.amp_level + " has no effect: use_amp=false turns AMP off",
@@ -68,7 +71,7 @@ void apply_level(const Level& level, Plan& plan) {
   plan.errors.push_back(
       {"amp_level",
        "O2 keeps one set of master weights, but " + plan.strategy + " has several replicas of them",
-       "use --strategy ddp, or --amp_level O1"});
+       "use --strategy ddp, or --amp_level O1", MessageCode::conflicting_options});
 }
 
 /// Lightning 1.5: apex without a level is O2, where there is AMP at all.
@@ -95,14 +98,14 @@ void choose_precision(const TrainerOptions& trainer, Plan& plan) {
   const std::string typed = trainer.precision.value_or(level != nullptr || use_amp ? "16" : "32");
   const auto precision = parse_precision(trainer.use_amp == false && !trainer.precision ? "32" : typed);
   if (!precision) {
-    plan.errors.push_back({"precision", precision.error, ""});
+    plan.errors.push_back({"precision", precision.error, "", MessageCode::unknown_name});
     return;
   }
   plan.precision = precision.value->name;
   if (trainer.use_amp == false) return turn_amp_off(trainer, typed, plan);
   if (use_amp && !plan.precision.ends_with("-mixed")) {
-    plan.errors.push_back(
-        {"use_amp", "use_amp=true contradicts precision=" + typed, "write --precision 16-mixed"});
+    plan.errors.push_back({"use_amp", "use_amp=true contradicts precision=" + typed,
+                           "write --precision 16-mixed", MessageCode::conflicting_options});
     return;
   }
   if (level != nullptr) {

@@ -18,8 +18,8 @@ std::string read_accelerator(const std::string& typed, Plan& plan) {
   if (typed == "cuda") return "gpu";
   if (typed == "auto" || typed == "cpu" || typed == "gpu") return typed;
   const std::vector<std::string> known{"auto", "cpu", "gpu", "cuda"};
-  plan.errors.push_back(
-      {"accelerator", "'" + typed + "' is none of auto, cpu, gpu, cuda", did_you_mean(typed, known)});
+  plan.errors.push_back({"accelerator", "'" + typed + "' is none of auto, cpu, gpu, cuda",
+                         did_you_mean(typed, known), MessageCode::unknown_name});
   return "auto";
 }
 
@@ -65,14 +65,16 @@ class Chooser {
  private:
   static constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
 
-  void refuse(const char* option, const std::string& message, const std::string& hint) {
-    plan_.errors.push_back({option, message, hint});
+  void refuse(const char* option, const std::string& message, const std::string& hint,
+              MessageCode code = MessageCode::no_device) {
+    plan_.errors.push_back({option, message, hint, code});
   }
 
   void read_list(const std::string& accelerator) {
     const std::string& typed = trainer_.gpus ? *trainer_.gpus : *trainer_.devices;
     const auto list = parse_device_list(typed);
-    if (!list) return refuse(choice_.option, list.error, describe_gpus(hardware_, 0));
+    if (!list)
+      return refuse(choice_.option, list.error, describe_gpus(hardware_, 0), MessageCode::invalid_value);
     if (asks_for_none(*list)) {
       const bool cpu = trainer_.gpus && accelerator != "gpu";  // Lightning: gpus=0 trains on the CPU
       if (!cpu) {
@@ -97,7 +99,8 @@ class Chooser {
   /// Whether `gpus`, which asks for some, can be followed at all.
   bool accept_gpus(const std::string& accelerator) {
     if (accelerator == "cpu") {
-      refuse("gpus", "gpus=" + *trainer_.gpus + " contradicts accelerator=cpu", "drop one of them");
+      refuse("gpus", "gpus=" + *trainer_.gpus + " contradicts accelerator=cpu", "drop one of them",
+             MessageCode::conflicting_options);
       return false;
     }
     if (gpus_.empty()) {
@@ -160,7 +163,8 @@ class Chooser {
       return;
     }
     refuse(choice_.option, "processes on the CPU are counted, not listed",
-           "write how many, as --devices 2, or --accelerator gpu if GPUs were meant");
+           "write how many, as --devices 2, or --accelerator gpu if GPUs were meant",
+           MessageCode::invalid_value);
   }
 
   const TrainerOptions& trainer_;

@@ -45,7 +45,8 @@ int ranks_of(int devices, const char* option, Plan& plan) {
         {option,
          count_of(devices, "device") +
              " per node cannot be dealt out with devices_per_rank=" + std::to_string(each),
-         "use " + (less > 0 ? std::to_string(less) + " or " : "") + std::to_string(more) + " devices"});
+         "use " + (less > 0 ? std::to_string(less) + " or " : "") + std::to_string(more) + " devices",
+         MessageCode::wrong_ranks});
   }
   return std::max(1, devices / each);
 }
@@ -104,11 +105,11 @@ std::vector<int> join_world(const TrainerOptions& trainer, const KnownStrategies
   choose_joined_strategy(trainer, strategies, launched, plan);
   std::vector<int> nodes = nodes_of_ranks(launched);
   if (plan.traits.ranks == StrategyTraits::Ranks::one && launched.size > 1) {
-    plan.errors.push_back({"strategy",
-                           plan.strategy + " is one process, but " + by + " started " +
-                               std::to_string(launched.size) + ": they would be " +
-                               std::to_string(launched.size) + " unrelated trainings",
-                           "use --strategy ddp, or start the program without " + by});
+    plan.errors.push_back(
+        {"strategy",
+         plan.strategy + " is one process, but " + by + " started " + std::to_string(launched.size) +
+             ": they would be " + std::to_string(launched.size) + " unrelated trainings",
+         "use --strategy ddp, or start the program without " + by, MessageCode::wrong_ranks});
     return nodes;
   }
   const auto [fewest, most] = ranks_per_node(nodes, launched.num_nodes);
@@ -123,7 +124,8 @@ std::vector<int> join_world(const TrainerOptions& trainer, const KnownStrategies
                                count_of(launched.num_nodes, "node"),
                            "start it as `" +
                                command_line(launched.launched_by, ranks > 0 ? ranks : most, asked_nodes) +
-                               "`, or drop --num_nodes"});
+                               "`, or drop --num_nodes",
+                           MessageCode::wrong_ranks});
   }
   if (ranks > 0 && (ranks != fewest || fewest != most)) {
     const std::string found =
@@ -134,7 +136,8 @@ std::vector<int> join_world(const TrainerOptions& trainer, const KnownStrategies
                            count_of(*devices.count, "device") + " per node" + each + " asked for, but " + by +
                                " started " + found + (launched.num_nodes > 1 ? " on each node" : ""),
                            "start it as `" + command_line(launched.launched_by, ranks, asked_nodes) +
-                               "`, or drop --" + devices.option});
+                               "`, or drop --" + devices.option,
+                           MessageCode::wrong_ranks});
   }
   return nodes;
 }
@@ -176,7 +179,7 @@ void compare_with_cores(int ranks, int cores, const char* option, Plan& plan) {
                          share + ", and that is too many: the most is " + std::to_string(most) + " (" +
                              std::to_string(kMostPerCore) + " for each core, " +
                              std::to_string(kAlwaysAllowed) + " at least)",
-                         enough + all_the_same});
+                         enough + all_the_same, MessageCode::out_of_range});
 }
 
 bool spawns(const StrategyTraits& strategy) {
@@ -200,20 +203,21 @@ int nodes_alone(const TrainerOptions& trainer, const Job& job, int per_node, Pla
     plan.errors.push_back(
         {"strategy",
          plan.strategy + " starts its ranks where it is, and that is no node of Slurm job " + job->job,
-         "use --strategy ddp"});
+         "use --strategy ddp", MessageCode::wrong_ranks});
   }
   if (asked > 1 && !job) {
     plan.errors.push_back({"num_nodes",
                            count_of(asked, "node") + " asked for, but the program was started alone on one",
                            "start it as `" + command_line(LaunchedBy::mpirun, per_node, asked) +
-                               "` with a host file, or in a Slurm job"});
+                               "` with a host file, or in a Slurm job",
+                           MessageCode::wrong_ranks});
     return 1;
   }
   if (asked > 1 && !spreads) {
     plan.errors.push_back({"num_nodes",
                            count_of(asked, "node") + " asked for, but " + plan.strategy +
                                " starts all that it needs on one node",
-                           "use --strategy ddp"});
+                           "use --strategy ddp", MessageCode::wrong_ranks});
     return 1;
   }
   if (job && asked > job->nodes) {
@@ -221,7 +225,8 @@ int nodes_alone(const TrainerOptions& trainer, const Job& job, int per_node, Pla
                            count_of(asked, "node") + " asked for, but Slurm job " + job->job + " has " +
                                std::to_string(job->nodes),
                            "submit it with --nodes=" + std::to_string(asked) + ", or say --num_nodes " +
-                               std::to_string(job->nodes)});
+                               std::to_string(job->nodes),
+                           MessageCode::wrong_ranks});
     return 1;
   }
   const bool may_spread = spreads || !trainer.strategy;  // nobody has asked for one process
@@ -258,7 +263,7 @@ std::vector<int> start_alone(const TrainerOptions& trainer, const KnownStrategie
          plan.strategy + " uses " +
              (plan.devices_per_rank == 1 ? "one device" : count_of(plan.devices_per_rank, "device")) +
              ", but " + count_of(wanted, "device") + " were asked for",
-         "use --strategy ddp, or " + count_of(plan.devices_per_rank, "device")});
+         "use --strategy ddp, or " + count_of(plan.devices_per_rank, "device"), MessageCode::wrong_ranks});
   }
   plan.replicas = replicas_of_rank(wanted, plan);
   const int per_node = plan.traits.ranks == StrategyTraits::Ranks::one ? 1 : ranks;
@@ -269,7 +274,7 @@ std::vector<int> start_alone(const TrainerOptions& trainer, const KnownStrategie
                            std::to_string(std::int64_t{per_node} * plan.num_nodes) +
                                " ranks are more than any machine has; the most is " +
                                std::to_string(kMostRanks),
-                           ""});
+                           "", MessageCode::out_of_range});
     plan.num_nodes = 1;
   }
   plan.world_size = per_node * plan.num_nodes;
@@ -281,25 +286,26 @@ std::vector<int> start_alone(const TrainerOptions& trainer, const KnownStrategie
 
 void choose_devices_per_rank(const TrainerOptions& trainer, const StrategyTraits& strategy, Plan& plan) {
   if (trainer.devices_per_rank < 1) {
-    plan.errors.push_back(
-        {"devices_per_rank", std::to_string(trainer.devices_per_rank) + " is too small; the least is 1", ""});
+    plan.errors.push_back({"devices_per_rank",
+                           std::to_string(trainer.devices_per_rank) + " is too small; the least is 1", "",
+                           MessageCode::out_of_range});
   } else if (trainer.devices_per_rank > kMostDevicesPerRank) {
     plan.errors.push_back({"devices_per_rank",
                            std::to_string(trainer.devices_per_rank) +
                                " is more than any node has; the most is " +
                                std::to_string(kMostDevicesPerRank),
-                           ""});
+                           "", MessageCode::out_of_range});
   } else if (trainer.devices_per_rank > 1 && strategy.takes_all_devices()) {
     plan.errors.push_back({"devices_per_rank",
                            *trainer.strategy +
                                " keeps a whole replica on each device, but devices_per_rank=" +
                                std::to_string(trainer.devices_per_rank) + " splits the model",
-                           "use --strategy ddp"});
+                           "use --strategy ddp", MessageCode::conflicting_options});
   } else if (trainer.devices_per_rank > 1 && strategy.devices == StrategyTraits::Devices::one) {
     plan.errors.push_back({"devices_per_rank",
                            *trainer.strategy + " uses one device on each rank, but devices_per_rank=" +
                                std::to_string(trainer.devices_per_rank) + " splits the model",
-                           "use --strategy ddp"});
+                           "use --strategy ddp", MessageCode::conflicting_options});
   } else {
     plan.devices_per_rank = trainer.devices_per_rank;
   }
@@ -312,15 +318,15 @@ std::vector<int> choose_launch(const TrainerOptions& asked, const KnownStrategie
                                const WorldFacts& launched, Plan& plan) {
   TrainerOptions trainer = asked;
   if (trainer.num_nodes && *trainer.num_nodes < 1) {
-    plan.errors.push_back(
-        {"num_nodes", std::to_string(*trainer.num_nodes) + " is too small; the least is 1", ""});
+    plan.errors.push_back({"num_nodes", std::to_string(*trainer.num_nodes) + " is too small; the least is 1",
+                           "", MessageCode::out_of_range});
     trainer.num_nodes.reset();
   }
   if (trainer.num_nodes && *trainer.num_nodes > kMostRanks) {
     plan.errors.push_back({"num_nodes",
                            std::to_string(*trainer.num_nodes) +
                                " is more than any machine has; the most is " + std::to_string(kMostRanks),
-                           ""});
+                           "", MessageCode::out_of_range});
     trainer.num_nodes.reset();
   }
   choose_devices_per_rank(trainer, traits_of(strategies, trainer.strategy), plan);

@@ -16,7 +16,7 @@ void translate_accelerator(TrainerOptions& trainer, Plan& plan) {
   const std::string typed = trainer.accelerator;
   if (std::find(kNoSuchDevices.begin(), kNoSuchDevices.end(), typed) != kNoSuchDevices.end()) {
     plan.errors.push_back({"accelerator", "there is no support for accelerator=" + typed,
-                           "use --accelerator gpu, cpu or auto"});
+                           "use --accelerator gpu, cpu or auto", MessageCode::unsupported_option});
     trainer.accelerator = "auto";
     return;
   }
@@ -27,7 +27,7 @@ void translate_accelerator(TrainerOptions& trainer, Plan& plan) {
     plan.errors.push_back(
         {"accelerator",
          "accelerator=" + typed + " names a strategy, and strategy=" + *trainer.strategy + " names another",
-         "drop --accelerator " + typed});
+         "drop --accelerator " + typed, MessageCode::conflicting_options});
     return;
   }
   trainer.strategy = strategy;
@@ -48,7 +48,7 @@ void translate_num_processes(TrainerOptions& trainer, const Hardware& hardware, 
   }
   if (trainer.devices && *trainer.devices != std::to_string(*trainer.num_processes)) {
     plan.errors.push_back({"num_processes", typed + " and devices=" + *trainer.devices + " were both given",
-                           "they mean the same on the CPU; keep one"});
+                           "they mean the same on the CPU; keep one", MessageCode::conflicting_options});
     return trainer.num_processes.reset();
   }
   if (trainer.accelerator == "auto" && !visible_gpus(hardware, 0).gpus.empty()) {
@@ -74,7 +74,8 @@ void translate_strategy(TrainerOptions& trainer, std::span<const std::string> st
   if (!trainer.strategy) return;
   const StrategyName strategy = read_strategy_name(*trainer.strategy, strategies);
   if (strategy.name.empty()) {
-    plan.errors.push_back({"strategy", "there is no strategy '" + *trainer.strategy + "'", strategy.instead});
+    plan.errors.push_back({"strategy", "there is no strategy '" + *trainer.strategy + "'", strategy.instead,
+                           MessageCode::unsupported_option});
     return trainer.strategy.reset();
   }
   trainer.strategy = strategy.name;

@@ -19,15 +19,15 @@ bool check_node(const std::vector<int>& indices, const Hardware& hardware, int n
   plan.errors.push_back({devices.option,
                          "GPU " + std::to_string(std::max(highest, 0)) +
                              " was asked for on every node, but " + describe_gpus(hardware, node),
-                         "use nodes with equal GPUs"});
+                         "use nodes with equal GPUs", MessageCode::no_device});
   return false;
 }
 
 void check_compute_mode(const Gpu& gpu, int ranks, const std::string& option, Plan& plan) {
   const std::string name = "GPU " + std::to_string(gpu.index) + " (" + gpu.name + ")";
   if (gpu.compute_mode == "prohibited") {
-    plan.errors.push_back(
-        {option, name + " is in compute mode `prohibited`", "choose another, or `nvidia-smi -c DEFAULT`"});
+    plan.errors.push_back({option, name + " is in compute mode `prohibited`",
+                           "choose another, or `nvidia-smi -c DEFAULT`", MessageCode::no_device});
   } else if (gpu.compute_mode.starts_with("exclusive") && (ranks > 1 || gpu.processes.value_or(0) > 0)) {
     plan.warnings.push_back({option, name + " is in exclusive compute mode, but would be shared",
                              "give each rank its own GPU, or `nvidia-smi -c DEFAULT`"});
@@ -77,7 +77,8 @@ std::optional<std::vector<int>> indices_of_node(std::size_t ranks, int node, con
     const std::size_t wanted = devices.indices.empty() ? ranks * each : devices.indices.size();
     const auto open = pick_free_gpus(gpus, static_cast<int>(wanted), hardware.node(node).hostname);
     if (!open) {
-      plan.errors.push_back({devices.option, open.error, "ask for fewer, or drop --auto_select_gpus"});
+      plan.errors.push_back(
+          {devices.option, open.error, "ask for fewer, or drop --auto_select_gpus", MessageCode::no_device});
     } else {
       warn_of_unknown_use(*open, gpus, hardware.node(node).hostname, plan);
     }
@@ -91,11 +92,11 @@ std::optional<std::vector<int>> indices_of_node(std::size_t ranks, int node, con
   std::vector<int> indices(std::min(needed, gpus.size()));
   std::iota(indices.begin(), indices.end(), 0);
   if (needed > gpus.size() && each > 1) {
-    plan.errors.push_back({"devices_per_rank",
-                           std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " with " +
-                               gpus_text(each) + " each need " + std::to_string(needed) + ", but " +
-                               describe_gpus(hardware, node),
-                           "start fewer ranks, or with a smaller --devices_per_rank"});
+    plan.errors.push_back(
+        {"devices_per_rank",
+         std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " with " + gpus_text(each) +
+             " each need " + std::to_string(needed) + ", but " + describe_gpus(hardware, node),
+         "start fewer ranks, or with a smaller --devices_per_rank", MessageCode::no_device});
     return std::nullopt;
   }
   if (needed > gpus.size()) warn_of_sharing(ranks, gpus, hardware.node(node).hostname, devices, plan);

@@ -56,7 +56,8 @@ void check_strategy(const KnownStrategies& strategies, Plan& plan) {
   for (const std::string& name : known) {
     if (!hint.ends_with('?')) hint += (hint.empty() ? "known are " : ", ") + name;
   }
-  plan.errors.push_back({"strategy", "there is no strategy '" + plan.strategy + "'", hint});
+  plan.errors.push_back(
+      {"strategy", "there is no strategy '" + plan.strategy + "'", hint, MessageCode::unknown_name});
 }
 
 }  // namespace

@@ -160,7 +160,8 @@ Arguments strategy_arguments(const std::string& strategy, const KnownStrategies&
       if (may_be_ignored && !others.empty()) {
         warnings.push_back({prefix + name, lacks + ": it is ignored", "strategies that have it: " + others});
       } else {
-        errors.push_back({prefix + name, lacks, hint_for_lacking(name, prefix, known, others)});
+        errors.push_back({prefix + name, lacks, hint_for_lacking(name, prefix, known, others),
+                          MessageCode::unknown_option});
       }
     }
     Arguments(known.arguments, suitable, prefix,

@@ -71,7 +71,8 @@ std::int64_t limited_batches(const BatchLimit& limit, const std::string& option,
           format_real(static_cast<double>(available) * std::get<double>(limit.value)),
       "use --" + option + " " +
           format_batch_limit({std::min(1.0, std::ceil(1e4 / static_cast<double>(available)) / 1e4)}) +
-          " or more, or 1 for one batch; 0 for none");
+          " or more, or 1 for one batch; 0 for none",
+      MessageCode::out_of_range);
 }
 
 Parsed<BatchLimit> parse_batch_limit(std::string_view text) {

@@ -65,8 +65,9 @@ void NcclCommunicator::require_here(const char* operation, const at::Tensor& ten
   const c10::Device device = stream_.device();
   if (tensor.device() == device && tensor.is_non_overlapping_and_dense()) return;
   throw CommunicationError(std::string(operation) + ": needs a dense tensor on " + device.str() +
-                           ", got one on " + tensor.device().str() +
-                           "; move it with .to(device).contiguous()");
+                               ", got one on " + tensor.device().str() +
+                               "; move it with .to(device).contiguous()",
+                           MessageCode::bad_tensor);
 }
 
 template <class Operation>

@@ -38,10 +38,11 @@ void check_nccl_version(int version) {
   constexpr int kOldest = 21800;
   if (version / 10000 == NCCL_VERSION_CODE / 10000 && version >= kOldest) return;
   throw CommunicationError("NCCL " + nccl_version_text(version) + " was found; this program was built for " +
-                           nccl_version_text(NCCL_VERSION_CODE) + " and works with " +
-                           nccl_version_text(kOldest) +
-                           " and newer of the same generation; put such a "
-                           "libnccl.so.2 first in LD_LIBRARY_PATH (LibTorch's own lies beside it)");
+                               nccl_version_text(NCCL_VERSION_CODE) + " and works with " +
+                               nccl_version_text(kOldest) +
+                               " and newer of the same generation; put such a "
+                               "libnccl.so.2 first in LD_LIBRARY_PATH (LibTorch's own lies beside it)",
+                           MessageCode::wrong_mpi);
 }
 
 std::string nccl_version_text(int code) {
@@ -69,7 +70,8 @@ ncclDataType_t nccl_type(c10::ScalarType dtype) {
       return ncclUint8;
     default:
       throw CommunicationError(std::string("NCCL has no type for tensors of ") + c10::toString(dtype) +
-                               "; use float32, float64, bfloat16, float16, int32, int64 or uint8");
+                                   "; use float32, float64, bfloat16, float16, int32, int64 or uint8",
+                               MessageCode::bad_tensor);
   }
 }
 
@@ -106,7 +108,7 @@ void end_communicators(const NcclLibrary& library, const std::vector<ncclComm_t>
   try {
     close();
   } catch (const std::exception& error) {
-    log_error(error.what());
+    log_error(printed(error));
   }
 }
 

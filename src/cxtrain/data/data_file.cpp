@@ -31,7 +31,9 @@ std::string read_file(const std::string& path) {
   FileDescriptor descriptor = open_regular_file(path);
   errno = 0;
   const std::unique_ptr<gzFile_s, CloseGz> file(gzdopen(descriptor.get(), "rb"));
-  if (!file) throw DataError("cannot read '" + path + "': " + system_error(errno) + "; check the path");
+  if (!file)
+    throw DataError("cannot read '" + path + "': " + system_error(errno) + "; check the path",
+                    MessageCode::file_failed);
   struct stat info {};
   const auto size = fstat(descriptor.get(), &info) == 0 ? static_cast<std::size_t>(info.st_size) : 0;
   descriptor.release();  // gzclose closes it
@@ -50,7 +52,8 @@ std::string read_file(const std::string& path) {
     if (got < static_cast<int>(kPiece)) break;
     if (content.size() > most) {
       throw DataError("'" + path + "' has more than " + std::to_string(most >> 20) +
-                      " MiB, half of this machine's memory, and is read as a whole; use a smaller file");
+                          " MiB, half of this machine's memory, and is read as a whole; use a smaller file",
+                      MessageCode::out_of_memory);
     }
   }
   int error = Z_OK;
@@ -97,7 +100,8 @@ std::string find_data_file(const std::string& name, std::span<const std::string>
   }
   throw DataError(
       "the data file '" + name + "' was asked for and found in none of these folders:" + tried +
-      "\nName the file with --data.path, or its folder in the environment variable CXTRAIN_DATA.");
+          "\nName the file with --data.path, or its folder in the environment variable CXTRAIN_DATA.",
+      MessageCode::file_failed);
 }
 
 std::string find_data_file(const std::string& name) {

@@ -76,12 +76,12 @@ DataLoader::DataLoader(const DataLoaderSpec& spec, ShardedSampler sampler, const
   if (!dataset_) throw std::invalid_argument("a DataLoader needs a dataset");
   if (options.num_workers < 0) {
     throw ConfigError("data.num_workers", std::to_string(options.num_workers) + " workers were asked for",
-                      "use 0 (no threads) or more");
+                      "use 0 (no threads) or more", MessageCode::out_of_range);
   }
   if (options.prefetch_factor < 1) {
     throw ConfigError("data.prefetch_factor",
                       std::to_string(options.prefetch_factor) + " batches ahead of a worker were asked for",
-                      "use 1 or more");
+                      "use 1 or more", MessageCode::out_of_range);
   }
 }
 
@@ -147,7 +147,7 @@ LoaderWorkers::LoaderWorkers(Make make, std::int64_t first, std::int64_t end, in
         "data.num_workers",
         "of " + std::to_string(num_workers) + " threads only " + std::to_string(threads_.size()) +
             " can be started: " + (refusal != nullptr ? refusal->code().message() : "no memory is left"),
-        "ask for fewer, or raise the limits (ulimit -u, ulimit -v)");
+        "ask for fewer, or raise the limits (ulimit -u, ulimit -v)", MessageCode::out_of_memory);
   }
 }
 

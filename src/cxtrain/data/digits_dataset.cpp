@@ -62,7 +62,8 @@ Digits read_digits(const std::string& path) {
                       "; each line is 64 pixels from 0 to 16 and a label from 0 to 9, separated by commas");
     }
   }
-  if (labels.empty()) throw DataError("'" + path + "' holds no digits: it is empty; fetch it again");
+  if (labels.empty())
+    throw DataError("'" + path + "' holds no digits: it is empty; fetch it again", MessageCode::no_data);
 
   const auto count = static_cast<std::int64_t>(labels.size());
   Digits digits{at::empty({count, kPixels}, at::kFloat), at::empty({count}, at::kLong)};

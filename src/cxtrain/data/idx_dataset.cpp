@@ -90,7 +90,8 @@ std::shared_ptr<const IdxDataset> read_idx(const std::string& images_path, const
                                            std::int64_t num_classes) {
   const at::Tensor images = read_idx_bytes(images_path, 3, "images");
   const at::Tensor labels = read_idx_bytes(labels_path, 1, "labels");
-  if (images.numel() == 0) throw DataError("'" + images_path + "' holds no images; fetch it again");
+  if (images.numel() == 0)
+    throw DataError("'" + images_path + "' holds no images; fetch it again", MessageCode::no_data);
   if (images.size(0) != labels.size(0)) {
     throw DataError("'" + images_path + "' has " + std::to_string(images.size(0)) + " images, '" +
                     labels_path + "' has " + std::to_string(labels.size(0)) +

@@ -19,7 +19,7 @@ ShardedSampler::ShardedSampler(std::int64_t size, DataShard shard, const Sampler
   if (options.batch_size < 1) {
     throw ConfigError("data.batch_size",
                       "a batch of " + std::to_string(options.batch_size) + " samples was asked for",
-                      "use 1 or more");
+                      "use 1 or more", MessageCode::out_of_range);
   }
   if (size < 0 || shard.count < 1 || shard.index < 0 || shard.index >= shard.count) {
     throw std::invalid_argument("shard " + std::to_string(shard.index) + " of " +
@@ -27,9 +27,9 @@ ShardedSampler::ShardedSampler(std::int64_t size, DataShard shard, const Sampler
                                 " samples does not exist");
   }
   if (options.batch_size > std::numeric_limits<std::int32_t>::max()) {
-    throw ConfigError("data.batch_size",
-                      "a batch of " + std::to_string(options.batch_size) + " samples was asked for",
-                      "the most is " + std::to_string(std::numeric_limits<std::int32_t>::max()));
+    throw ConfigError(
+        "data.batch_size", "a batch of " + std::to_string(options.batch_size) + " samples was asked for",
+        "the most is " + std::to_string(std::numeric_limits<std::int32_t>::max()), MessageCode::out_of_range);
   }
   // The order of an epoch: all of it where it is shuffled, and this shard's part.
   const double bytes =
@@ -38,7 +38,7 @@ ShardedSampler::ShardedSampler(std::int64_t size, DataShard shard, const Sampler
     throw ConfigError("data",
                       "the dataset says that it has " + std::to_string(size) +
                           " samples; their order alone is more than this machine's memory",
-                      "let Dataset::size() count what an epoch is to read");
+                      "let Dataset::size() count what an epoch is to read", MessageCode::out_of_memory);
   }
   const std::int64_t full = options.batch_size * shard.count;
   const std::int64_t rest = size % full;

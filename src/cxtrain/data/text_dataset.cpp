@@ -13,8 +13,9 @@ TextDataset::TextDataset(std::shared_ptr<const std::string> text, std::size_t be
   const auto length = static_cast<std::int64_t>(end) - static_cast<std::int64_t>(begin);
   if (context < 1 || stride < 1 || end > text_->size() || length <= context) {
     throw DataError("samples of " + std::to_string(context) + " bytes and the one that follows, every " +
-                    std::to_string(stride) + ", were asked for from " + std::to_string(length) +
-                    " bytes of text; use a longer text or a shorter context");
+                        std::to_string(stride) + ", were asked for from " + std::to_string(length) +
+                        " bytes of text; use a longer text or a shorter context",
+                    MessageCode::no_data);
   }
   size_ = (length - context - 1) / stride + 1;
 }
@@ -42,7 +43,8 @@ TextSplit read_text(const std::string& path, std::int64_t context, std::int64_t 
             std::make_shared<TextDataset>(text, cut, text->size(), context, context)};
   } catch (const DataError& error) {
     throw DataError("'" + path + "' (" + std::to_string(text->size()) +
-                    " bytes, nine tenths for training) is too short: " + error.what());
+                        " bytes, nine tenths for training) is too short: " + error.what(),
+                    MessageCode::no_data);
   }
 }
 

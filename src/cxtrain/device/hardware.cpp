@@ -29,7 +29,8 @@ class Field {
       : json_(json), file_(std::move(file)), path_(std::move(path)) {}
 
   [[noreturn]] void refuse(const std::string& message) const {
-    throw DataError("hardware file " + file_ + ": " + (path_.empty() ? "the whole" : path_) + ": " + message);
+    throw DataError("hardware file " + file_ + ": " + (path_.empty() ? "the whole" : path_) + ": " + message,
+                    MessageCode::invalid_file);
   }
 
   /// The member of this name, which must exist when `needed`; an absent one leaves `use` uncalled.
@@ -227,9 +228,11 @@ Hardware parse_hardware(std::string_view text, const std::string& file) {
     const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(text.size(), error.byte));
     const auto line = 1 + std::count(text.begin(), end, '\n');
     throw DataError("hardware file " + file + ": line " + std::to_string(line) + " is no valid JSON (" +
-                    without_code(error) + ")");
+                        without_code(error) + ")",
+                    MessageCode::invalid_file);
   } catch (const Json::exception& error) {
-    throw DataError("hardware file " + file + " cannot be used: " + without_code(error));
+    throw DataError("hardware file " + file + " cannot be used: " + without_code(error),
+                    MessageCode::invalid_file);
   }
   Hardware hardware;
   const Field whole(json, file, "");

@@ -260,7 +260,8 @@ class FactReader {
     for (const auto& [name, ignored] : json_.items()) {
       if (!known_.contains(name))
         throw DataError("recording " + file_ + ": " + (path_.empty() ? "" : path_ + ".") +
-                        shortened(name, 40) + ": there is no field of this name");
+                            shortened(name, 40) + ": there is no field of this name",
+                        MessageCode::unknown_option);
     }
   }
 
@@ -269,7 +270,8 @@ class FactReader {
                                   ? json_.type_name()
                                   : json_.dump(-1, ' ', false, Json::error_handler_t::replace);
     throw DataError("recording " + file_ + ": " + (path_.empty() ? "the whole" : path_) + ": expected " +
-                    expected + ", found " + shortened(found, 40));
+                        expected + ", found " + shortened(found, 40),
+                    MessageCode::invalid_file);
   }
 
   const Json& json_;
@@ -287,7 +289,8 @@ Json parse_facts_json(std::string_view text, const std::string& file) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    throw DataError("recording " + file + " is no JSON: " + shortened(error.what(), 300));
+    throw DataError("recording " + file + " is no JSON: " + shortened(error.what(), 300),
+                    MessageCode::invalid_file);
   }
 }
 

@@ -179,7 +179,8 @@ void FusedOptimizer::update(const Sgd& rule, Bundle& bundle, double lr,
   if (fused_sgd_is_broken(s.parameters[0])) {
     if (found_inf && found_inf->item<float>() != 0) return;
     if (rule.momentum != 0 && rule.dampening != 0) {
-      throw ConfigError("optimizer.dampening", "is not available for 16-bit parameters on the CPU", "use 0");
+      throw ConfigError("optimizer.dampening", "is not available for 16-bit parameters on the CPU", "use 0",
+                        MessageCode::conflicting_options);
     }
     return foreach_sgd_step(s.parameters, s.gradients, s.first, rule, bundle.weight_decay, lr);
   }
@@ -259,8 +260,10 @@ void FusedOptimizer::load(std::span<const Piece> state) {
       for (const char* prefix : {"exp_avg.", "momentum_buffer.", "exp_avg_sq.", "max_exp_avg_sq.", "step."}) {
         const std::string name = prefix + piece.name;
         if (!found.contains(name) || known.contains(name)) continue;
-        throw StateError("the saved state has " + name +
-                         ", which this optimizer does not keep: it was saved by another kind of optimizer");
+        throw StateError(
+            "the saved state has " + name +
+                ", which this optimizer does not keep: it was saved by another kind of optimizer",
+            MessageCode::model_mismatch);
       }
     }
   }

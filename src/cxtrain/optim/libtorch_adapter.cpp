@@ -36,7 +36,8 @@ class LibTorchAdapter final : public Optimizer {
     }
     if (needs_closure_ && lists.size() > 1) {
       throw ConfigError("optimizer",
-                        name_ + " takes one parameter group, the model has " + std::to_string(lists.size()));
+                        name_ + " takes one parameter group, the model has " + std::to_string(lists.size()),
+                        "", MessageCode::bad_model);
     }
     optimizer_ = config.make(std::move(lists));
     set_lr_factor(1);

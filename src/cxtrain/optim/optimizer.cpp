@@ -27,7 +27,8 @@ std::map<std::string_view, std::size_t> groups_by_name(const std::vector<Paramet
       if (found == names.end() || !result.try_emplace(found->second, g).second) {
         throw ConfigError("optimizer",
                           "parameter group " + std::to_string(g) +
-                              " has a tensor that is no parameter of the model, or is in two groups");
+                              " has a tensor that is no parameter of the model, or is in two groups",
+                          "", MessageCode::bad_model);
       }
     }
   }
@@ -42,7 +43,7 @@ std::vector<ResolvedGroup> resolve_groups(const std::vector<ParameterGroup>& gro
                                           std::span<const Piece> pieces, double lr, double weight_decay) {
   if (std::none_of(parameters.begin(), parameters.end(),
                    [](const NamedTensor& parameter) { return parameter.tensor.requires_grad(); })) {
-    throw ConfigError("model", "has no parameter that requires a gradient");
+    throw ConfigError("model", "has no parameter that requires a gradient", "", MessageCode::bad_model);
   }
   std::vector<ResolvedGroup> all;
   for (const ParameterGroup& group : groups) {

@@ -28,7 +28,8 @@ const NamedComponent* require(const Components& components, const char* option, 
     names.push_back(known.name);
     all += (all.empty() ? "" : ", ") + known.name;
   }
-  problems.push_back({option, "there is no '" + name + "'; there are " + all, did_you_mean(name, names)});
+  problems.push_back({option, "there is no '" + name + "'; there are " + all, did_you_mean(name, names),
+                      MessageCode::unknown_name});
   return nullptr;
 }
 

@@ -179,7 +179,8 @@ Described changed(const LibTorchOptimizer& own, const Arguments& arguments) {
 void check_number(const std::string& option, double value, const Range& range,
                   std::vector<Problem>& problems) {
   const std::string why = range.refuse(value);
-  if (!why.empty()) problems.push_back({option, format_real(value) + " " + why, ""});
+  if (!why.empty())
+    problems.push_back({option, format_real(value) + " " + why, "", MessageCode::out_of_range});
 }
 
 template <class Config>
@@ -191,8 +192,8 @@ void check_members(const std::string& owner, Config config, std::vector<Problem>
     if constexpr (std::is_same_v<Member, std::string>) {
       const auto& choices = about.choices;
       if (!choices.empty() && std::find(choices.begin(), choices.end(), member) == choices.end())
-        problems.push_back(
-            {owner + name, "'" + member + "' is none of " + choices[0] + ", " + choices[1], ""});
+        problems.push_back({owner + name, "'" + member + "' is none of " + choices[0] + ", " + choices[1], "",
+                            MessageCode::unknown_name});
     }
   });
 }
@@ -211,13 +212,14 @@ void check_libtorch(const LibTorchOptimizer& config, std::vector<Problem>& probl
 
 void check_rules(const Sgd& sgd, std::vector<Problem>& problems) {
   if (!sgd.nesterov || (sgd.momentum > 0 && sgd.dampening == 0)) return;
-  problems.push_back({"optimizer.nesterov", "needs a momentum and no dampening", "--optimizer.momentum 0.9"});
+  problems.push_back({"optimizer.nesterov", "needs a momentum and no dampening", "--optimizer.momentum 0.9",
+                      MessageCode::conflicting_options});
 }
 
 void check_rules(const MultiStepSchedule& schedule, std::vector<Problem>& problems) {
   if (schedule.milestones.empty()) {
     problems.push_back({"lr_scheduler.milestones", "there are none, so that the rate would never change",
-                        "--lr_scheduler.milestones 30,80"});
+                        "--lr_scheduler.milestones 30,80", MessageCode::missing_value});
   }
   for (const std::int64_t milestone : schedule.milestones)
     check_number("lr_scheduler.milestones", static_cast<double>(milestone), kFromZero, problems);

@@ -14,7 +14,8 @@ namespace cxtrain {
 namespace {
 
 [[noreturn]] void refuse_accelerator(const std::string& why, const std::string& cure) {
-  throw ConfigError("trainer.accelerator", "is to be gpu, and " + why, cure + ", or use --accelerator cpu");
+  throw ConfigError("trainer.accelerator", "is to be gpu, and " + why, cure + ", or use --accelerator cpu",
+                    MessageCode::no_device);
 }
 
 const AcceleratorEntry& load_accelerator() {

@@ -22,7 +22,7 @@ KnownStrategies load_strategies(Registry& registry, const TrainerOptions& traine
       strategy->second = KnownStrategy{.traits = registry.traits<Strategy>(name),
                                        .arguments = registry.require(Strategy::kKind, name).arguments};
     } catch (const PluginError& error) {
-      refused.push_back({"strategy", error.what(), ""});
+      refused.push_back({"strategy", error.what(), "", message_code_of(error)});
     }
   };
   std::vector<Problem> not_yet;
@@ -47,7 +47,7 @@ ChosenComponents choose_components(Registry& registry, const Options& options,
         chosen.push_back({wanted.name, Arguments(registry.require(kind, wanted.name).arguments, wanted.args,
                                                  option + ".", problems)});
       } catch (const PluginError& error) {
-        problems.push_back({option, error.what(), ""});
+        problems.push_back({option, error.what(), "", message_code_of(error)});
       }
     }
     return chosen;

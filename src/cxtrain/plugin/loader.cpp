@@ -91,7 +91,8 @@ const cxtrain_plugin& open_plugin(const std::string& path) {
   if (plugin->fingerprint == nullptr) throw lacks("fingerprint");
   if (std::string_view(plugin->fingerprint) != CXTRAIN_FINGERPRINT) {
     throw PluginError("plugin " + path + " was built with\n  " + plugin->fingerprint +
-                      "\nbut this program with\n  " + CXTRAIN_FINGERPRINT "\nrebuild it with the latter");
+                          "\nbut this program with\n  " + CXTRAIN_FINGERPRINT "\nrebuild it with the latter",
+                      MessageCode::plugin_mismatch);
   }
   if (plugin->register_all == nullptr) throw lacks("register_all");
   return *plugin;
@@ -147,9 +148,11 @@ void PluginLoader::require(std::string_view kind, std::string_view name) {
     const std::vector<std::string> own = own_folders();
     const bool is_own = std::find(own.begin(), own.end(), folder) != own.end();
     if (is_own && !comes_with_program(file.string())) {
-      throw PluginError("plugin " + file.string() +
-                        " belongs to another user than the program and you; if you trust its code, name it "
-                        "with --plugin");
+      throw PluginError(
+          "plugin " + file.string() +
+              " belongs to another user than the program and you; if you trust its code, name it "
+              "with --plugin",
+          MessageCode::unsafe_file);
     }
     load(file.string(), /*trusted=*/is_own);
     registry_.require(kind, name);
@@ -157,9 +160,10 @@ void PluginLoader::require(std::string_view kind, std::string_view name) {
   }
   const std::vector<std::string> known = available(kind);
   const std::string near = nearest_name(name, known);
-  throw PluginError("there is no " + std::string(kind) + " `" + std::string(name) +
-                    "`; found: " + join(known, ", ") + (near.empty() ? "" : "; did you mean " + near + "?") +
-                    "\n  looked in " + join(folders_, ", "));
+  throw PluginError(
+      "there is no " + std::string(kind) + " `" + std::string(name) + "`; found: " + join(known, ", ") +
+          (near.empty() ? "" : "; did you mean " + near + "?") + "\n  looked in " + join(folders_, ", "),
+      MessageCode::unknown_name);
 }
 
 std::vector<std::string> PluginLoader::available(std::string_view kind) const {

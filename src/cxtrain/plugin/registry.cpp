@@ -9,8 +9,9 @@ namespace cxtrain {
 void Registry::insert(Entry entry) {
   const std::pair key{entry.kind, entry.name};
   if (const auto existing = entries_.find(key); existing != entries_.end()) {
-    throw PluginError("two plugins offer the " + entry.kind + " `" + entry.name +
-                      "`: " + existing->second.origin + " and " + entry.origin + "; leave one of them out");
+    throw PluginError("two plugins offer the " + entry.kind + " `" + entry.name + "`: " +
+                          existing->second.origin + " and " + entry.origin + "; leave one of them out",
+                      MessageCode::plugin_mismatch);
   }
   entries_.emplace(key, std::move(entry));
 }
@@ -27,7 +28,8 @@ const Registry::Entry& Registry::require(std::string_view kind, std::string_view
   for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
   const std::string near = nearest_name(name, known);
   throw PluginError("there is no " + std::string(kind) + " `" + std::string(name) + "`; found: " +
-                    (list.empty() ? "none" : list) + (near.empty() ? "" : "; did you mean " + near + "?"));
+                        (list.empty() ? "none" : list) + (near.empty() ? "" : "; did you mean " + near + "?"),
+                    MessageCode::unknown_name);
 }
 
 std::vector<std::string> Registry::names(std::string_view kind) const {

@@ -36,7 +36,8 @@ PrecisionPolicy precision_policy(std::string_view name, std::string_view amp_lev
     }
   } else {
     throw ConfigError("trainer.precision", "`" + std::string(name) + "` is no precision",
-                      "32-true, 64-true, bf16-mixed, 16-mixed, bf16-true, 16-true");
+                      "32-true, 64-true, bf16-mixed, 16-mixed, bf16-true, 16-true",
+                      MessageCode::unknown_name);
   }
   return policy;
 }

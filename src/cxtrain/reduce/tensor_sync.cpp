@@ -38,13 +38,14 @@ void verify_same_parameters(std::span<const NamedTensor> parameters, World& worl
   for (std::size_t rank = 1; rank < everyone.size(); ++rank) {
     const auto found = first_difference(reference, lines_of(everyone[rank]), "no further parameter");
     if (!found) continue;
-    throw AgreedError(ExitCode::failure,
+    throw AgreedError(ExitCode::failure, MessageCode::ranks_diverged,
                       "the ranks have built different models: parameter " + std::to_string(found->index) +
                           " on rank 0 is `" + found->first + "`, on rank " + std::to_string(rank) +
                           " it is `" + found->second +
                           "`; build the same model on every rank (no rank-dependent layers or sizes)");
   }
-  throw AgreedError(ExitCode::failure, "the ranks disagree about the model's parameters");
+  throw AgreedError(ExitCode::failure, MessageCode::ranks_diverged,
+                    "the ranks disagree about the model's parameters");
 }
 
 TensorSync::TensorSync(const std::vector<NamedTensor>& tensors, Communicator& communicator)

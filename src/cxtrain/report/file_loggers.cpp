@@ -9,7 +9,8 @@ void add_file_logger(Registry& registry, const char* name, const char* help) {
   registry.add<MetricLogger>(name, help, {}, [name](const Arguments&, const RunFolder& folder) {
     if (folder.path.empty()) {
       throw ConfigError(std::string("loggers.") + name, "has no folder to write to: the run has no logger",
-                        "drop it, or logger=false, fast_dev_run and barebones");
+                        "drop it, or logger=false, fast_dev_run and barebones",
+                        MessageCode::conflicting_options);
     }
     return std::make_unique<Logger>(folder.files, folder.path);
   });

@@ -88,7 +88,7 @@ std::string make_version_dir(Filesystem& files, const std::string& default_root_
     throw ConfigError(
         "trainer.default_root_dir",
         "the run's folder '" + error.path() + "' cannot be created: " + error.reason().message(),
-        "name a folder that you may write to");
+        "name a folder that you may write to", MessageCode::file_failed);
   }
 }
 
@@ -113,7 +113,7 @@ std::unique_ptr<FileLock> reopen_run_dir(Filesystem& files, const std::string& p
     throw ConfigError("ckpt_path",
                       "the run cannot go on in its folder '" + path + "': " + error.reason().message() +
                           " (" + error.path() + ")",
-                      "name a checkpoint's path, which is resumed in a new folder");
+                      "name a checkpoint's path, which is resumed in a new folder", MessageCode::file_failed);
   }
 }
 

@@ -99,7 +99,8 @@ std::unique_ptr<FileLock> take_run_folder(Filesystem& files, const std::string& 
       }
       throw ConfigError(
           "", "the run's folder '" + folder + "' is in use: " + describe_holder(holder) + " writes there",
-          "wait for its end or stop it; or start a run of its own, without --ckpt_path last or auto");
+          "wait for its end or stop it; or start a run of its own, without --ckpt_path last or auto",
+          MessageCode::run_in_use);
     }
     write_name(files, folder, own);
     if (!lock->share()) return take_run_folder(files, folder, 0);

@@ -183,7 +183,8 @@ std::string find_run(Filesystem& files, const std::string& path, const std::stri
     runs = version_dirs(files, path.substr(0, path.size() - logs.size()));
   if (!runs.empty()) return runs.front();
   throw ConfigError("", command + ": there is no run in '" + path + "'",
-                    "name a run's folder (.../cxtrain_logs/version_N), or the default_root_dir above it");
+                    "name a run's folder (.../cxtrain_logs/version_N), or the default_root_dir above it",
+                    MessageCode::file_failed);
 }
 
 RunStatus read_run_status(Filesystem& files, const std::string& run, double now) {

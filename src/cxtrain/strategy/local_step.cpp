@@ -17,13 +17,15 @@ void require_trainable_loss(const at::Tensor& loss) {
   if (loss.numel() != 1) {
     std::ostringstream found;
     found << "a tensor of shape " << loss.sizes();
-    throw TrainingError("training_step must return the loss as one number, got " + found.str() +
-                        "; reduce it with .mean()");
+    throw TrainingError(
+        "training_step must return the loss as one number, got " + found.str() + "; reduce it with .mean()",
+        MessageCode::bad_loss);
   }
   if (!loss.requires_grad()) {
     throw TrainingError(
         "the loss of training_step has no gradient: it was computed without any trained parameter, "
-        "detached, or under a NoGradGuard");
+        "detached, or under a NoGradGuard",
+        MessageCode::bad_loss);
   }
 }
 

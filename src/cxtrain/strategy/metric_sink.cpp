@@ -8,8 +8,9 @@ namespace cxtrain {
 
 std::optional<double> host_metric(std::string_view name, const at::Tensor& value) {
   if (!value.defined() || value.numel() != 1) {
-    throw TrainingError("log(\"" + std::string(name) +
-                        "\"): a metric is one number; reduce the tensor with .mean()");
+    throw TrainingError(
+        "log(\"" + std::string(name) + "\"): a metric is one number; reduce the tensor with .mean()",
+        MessageCode::log_misuse);
   }
   if (!value.is_cpu()) return std::nullopt;
   // Read without the dispatcher where possible: it would take longer than all else that logging does.

@@ -133,7 +133,8 @@ std::int64_t find_batch_size(Run& run, TrainedParameters& trained,
     if (fits > 0) return;
     throw ConfigError("trainer.auto_scale_batch_size",
                       "a batch of " + std::to_string(fails) + " does not fit into the memory of every rank",
-                      "a smaller model, more devices_per_rank, or a 16-bit precision");
+                      "a smaller model, more devices_per_rank, or a 16-bit precision",
+                      MessageCode::out_of_memory);
   });
   return fits;
 }

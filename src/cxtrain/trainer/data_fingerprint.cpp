@@ -163,9 +163,10 @@ void require_data_of_checkpoint(World& world, const std::string& saved, const st
                                 const Dataset& dataset) {
   const std::string other = world.broadcast(world.is_root() ? lasting_difference(saved, own, dataset) : "");
   if (other.empty()) return;
-  throw AgreedError(ExitCode::refused, "the training that goes on had other data: " + other +
-                                           "; resume it with the data that it had, or where they are meant "
-                                           "to be others say --data.fingerprint false");
+  throw AgreedError(ExitCode::refused, MessageCode::data_changed,
+                    "the training that goes on had other data: " + other +
+                        "; resume it with the data that it had, or where they are meant "
+                        "to be others say --data.fingerprint false");
 }
 
 }  // namespace cxtrain

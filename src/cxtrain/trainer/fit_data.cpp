@@ -32,13 +32,13 @@ void FitData::load(World& world) {
     loaders_ = {};  // the old ones' threads and memory first
     loaders_ = make_();
     if (!loaders_.train || loaders_.train->dataset_size() == 0)
-      throw ConfigError("data", "has no training samples");
+      throw ConfigError("data", "has no training samples", "", MessageCode::no_data);
     if (loaders_.train->num_batches() == 0) {
       throw ConfigError("data.batch_size",
                         "the " + std::to_string(loaders_.train->dataset_size()) +
                             " training samples make no batch on each of " + std::to_string(world.size()) +
                             " ranks, and incomplete ones are dropped",
-                        "a smaller batch size, or fewer ranks");
+                        "a smaller batch size, or fewer ranks", MessageCode::no_data);
     }
     limits_ = fit_limits(options_, model_max_epochs_, loaders_.train->num_batches(),
                          loaders_.val ? loaders_.val->num_batches() : 0);
@@ -84,11 +84,10 @@ void require_same_data(World& world, const std::string& own) {
   }
   std::string text;
   for (const auto& [length, list] : ranks_of) text += (text.empty() ? "" : "; ") + list + " has " + length;
-  const ConfigError error("data",
-                          "the ranks have found different data, and would wait for each other: " + text,
-                          "every rank reads the same data and takes its share of it; see that the path shows "
-                          "the same files on every node");
-  throw AgreedError(error.code(), error.what());
+  throw AgreedError(ExitCode::refused, MessageCode::different_options,
+                    "--data: the ranks found different data, and would wait for each other: " + text +
+                        " (every rank reads the same data and takes its share of it; see that the path shows "
+                        "the same files on every node)");
 }
 
 }  // namespace cxtrain

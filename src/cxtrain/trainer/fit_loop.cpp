@@ -92,9 +92,10 @@ void FitLoop::take_place() {
     };
     throw StateError(
         "the saved state is in the middle of an epoch of " + describe(saved_steps, saved.samples_per_step) +
-        ", and this run has an epoch of " + describe(limits().steps_per_epoch(), samples_per_step()) +
-        "; use the same data, and keep --data.batch_size x ranks x --accumulate_grad_batches = " +
-        std::to_string(saved.samples_per_step));
+            ", and this run has an epoch of " + describe(limits().steps_per_epoch(), samples_per_step()) +
+            "; use the same data, and keep --data.batch_size x ranks x --accumulate_grad_batches = " +
+            std::to_string(saved.samples_per_step),
+        MessageCode::model_mismatch);
   }
   const std::int64_t steps = divide_up(state.batch, saved.accumulate);
   state.batch = std::min(steps * limits().accumulate, limits().train_batches);

@@ -32,7 +32,7 @@ std::int64_t val_interval(const TrainerOptions& options, std::int64_t train_batc
     throw ConfigError(
         "trainer.val_check_interval",
         std::to_string(batches) + " batches are more than an epoch's " + std::to_string(train_batches),
-        "--check_val_every_n_epoch null counts batches across epochs");
+        "--check_val_every_n_epoch null counts batches across epochs", MessageCode::out_of_range);
   }
   return batches;
 }
@@ -67,7 +67,8 @@ FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> 
   if (limits.train_batches == 0 && limits.max_epochs != 0 && limits.max_steps != 0) {
     throw ConfigError("trainer.limit_train_batches",
                       "leaves none of the " + std::to_string(available_train_batches) + " training batches",
-                      "a smaller data.batch_size or fewer ranks gives more batches");
+                      "a smaller data.batch_size or fewer ranks gives more batches",
+                      MessageCode::out_of_range);
   }
   limits.val_every_epochs = options.check_val_every_n_epoch.value_or(1);
   limits.val_counts_across_epochs = !options.check_val_every_n_epoch.has_value();

@@ -102,8 +102,9 @@ MetricStore::Entry* MetricStore::admit(std::string_view name, const LogOptions& 
   if (rule.allowed == LogRule::Allowed::nothing) {
     throw TrainingError(
         call +
-        ": nothing can be logged there, since no row of metrics follows; log it in a step, or "
-        "at the end of an epoch");
+            ": nothing can be logged there, since no row of metrics follows; log it in a step, or "
+            "at the end of an epoch",
+        MessageCode::log_misuse);
   }
   if (rule.allowed == LogRule::Allowed::ignored) {
     if (std::find(warned_.begin(), warned_.end(), rule.hook) == warned_.end()) {
@@ -113,10 +114,11 @@ MetricStore::Entry* MetricStore::admit(std::string_view name, const LogOptions& 
     return nullptr;
   }
   if (rule.allowed == LogRule::Allowed::epoch && options.on_step.value_or(false)) {
-    throw TrainingError(call + ": the hook belongs to no step; leave out on_step");
+    throw TrainingError(call + ": the hook belongs to no step; leave out on_step", MessageCode::log_misuse);
   }
   if (name.empty() || name.find('\n') != std::string_view::npos) {
-    throw TrainingError("log() in " + std::string(rule.hook) + ": a metric's name is one line of text");
+    throw TrainingError("log() in " + std::string(rule.hook) + ": a metric's name is one line of text",
+                        MessageCode::log_misuse);
   }
   Entry& added = entry_of(rule.hook, name);
   added.phase = rule.phase;

@@ -52,7 +52,8 @@ void require_real_parameters(const Module& module) {
             std::string(c10::toString(parameter.tensor.scalar_type())) +
             "), and only real numbers are trained",
         "register at::view_as_real of it, with a last dimension of 2, and take at::view_as_complex of "
-        "that in the forward pass");
+        "that in the forward pass",
+        MessageCode::bad_model);
   }
 }
 
@@ -82,7 +83,8 @@ void FiniteCheck::answer() {
     if (!std::isfinite(loss)) {
       throw TrainingError(
           "the loss is " + std::to_string(loss) +
-          " (trainer.terminate_on_nan); --detect_anomaly true finds the operation that makes it");
+              " (trainer.terminate_on_nan); --detect_anomaly true finds the operation that makes it",
+          MessageCode::not_finite);
     }
   }
   const auto asked = std::exchange(parameters_, std::nullopt);
@@ -96,8 +98,9 @@ void FiniteCheck::answer() {
     break;
   }
   throw TrainingError(name +
-                      " is no longer finite (trainer.terminate_on_nan); a smaller learning rate or "
-                      "--gradient_clip_val may help");
+                          " is no longer finite (trainer.terminate_on_nan); a smaller learning rate or "
+                          "--gradient_clip_val may help",
+                      MessageCode::not_finite);
 }
 
 std::vector<std::pair<std::string, at::Tensor>> named_norms(const std::vector<NamedTensor>& parameters,

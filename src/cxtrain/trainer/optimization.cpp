@@ -50,7 +50,8 @@ Optimization::Optimization(Run& run, const OptimizerSetup& setup, std::unique_pt
     throw ConfigError("optimizer",
                       "an optimizer that evaluates the loss itself works with neither "
                       "accumulate_grad_batches nor 16-mixed",
-                      "use precision 32-true or bf16-mixed and no accumulation");
+                      "use precision 32-true or bf16-mixed and no accumulation",
+                      MessageCode::conflicting_options);
   }
   run_.loop.learning_rates = [this, name = torch_name_of(setup.optimizer)] {
     const std::vector<double> rates = optimizer_->learning_rates();
@@ -113,7 +114,7 @@ void Optimization::end_for_overflow() {
   const auto place = static_cast<std::size_t>(overflow - largest.begin());
   const TrainerOptions& options = run_.parts.options.trainer;
   throw AgreedError(
-      ExitCode::failure,
+      ExitCode::failure, MessageCode::not_finite,
       run_.where() + ": the gradient of " + trainable_parameters(run_.parts.module).at(place).name +
           " is not finite, and so were gradients of " + std::to_string(options.max_skipped_steps) +
           " steps in a row, which were skipped while the loss scale went down to " +
@@ -147,7 +148,8 @@ void Optimization::end_epoch() {
     const std::optional<double> metric = run_.metric_of_all_ranks(plateau->monitor);
     if (!metric) {
       throw TrainingError("the plateau schedule monitors `" + plateau->monitor +
-                          "`, but nothing of this name was logged by the end of the epoch");
+                              "`, but nothing of this name was logged by the end of the epoch",
+                          MessageCode::log_misuse);
     }
     plateau_.observe(*plateau, *metric);
   } else if (interval_ == Interval::step) {
@@ -188,7 +190,8 @@ void Optimization::save(StateDict& state) const {
 void Optimization::load(const StateDict& state) {
   if (state.has_section("grad_scaler") != scaler_.has_value()) {
     throw StateError(std::string("the saved state ") + (scaler_ ? "lacks a loss scale" : "has a loss scale") +
-                     ": it was saved by a training of another precision");
+                         ": it was saved by a training of another precision",
+                     MessageCode::model_mismatch);
   }
   optimizer_->load(state.section("optimizer").pieces());
   if (scaler_) {

@@ -43,7 +43,7 @@ std::vector<FoundCheckpoint> usable_checkpoints(Filesystem& files, const std::st
 [[noreturn]] void refuse_candidates(std::string why, const std::vector<std::string>& damaged,
                                     const std::string& hint = "") {
   for (const std::string& message : damaged) why += "; " + message;
-  throw CheckpointError(why + hint);
+  throw CheckpointError(why + hint, MessageCode::checkpoint_missing);
 }
 
 /// Whether `path` is this user's; else a warning says that it is passed over. Whoever may write into a shared
@@ -111,7 +111,8 @@ Candidates look_into_run(Filesystem& files, const std::string& path, const Optio
   if (status && status->is_link && !belongs_to_this_user(files, checkpoints)) {
     throw CheckpointError(
         "'" + checkpoints +
-        "' is a link that belongs to another user; name the checkpoint itself with --ckpt_path");
+            "' is a link that belongs to another user; name the checkpoint itself with --ckpt_path",
+        MessageCode::unsafe_file);
   }
   Candidates candidates{.of_a_run = true};
   for (const FoundCheckpoint& found : checkpoints_of_run(files, path, options, candidates.damaged))
@@ -126,7 +127,8 @@ Candidates look_at(Filesystem& files, const std::string& path, const Options& op
     if (is_run_folder(files, path)) return look_into_run(files, path, options);
     read_manifest(files, path);  // or it is refused
   } catch (const FileError& error) {
-    if (is_wrong_path(error)) throw CheckpointError(std::string("--ckpt_path: ") + error.what());
+    if (is_wrong_path(error))
+      throw CheckpointError(std::string("--ckpt_path: ") + error.what(), message_code_of(error));
     throw;
   }
   return {.paths = {path}};
@@ -192,16 +194,19 @@ void require_place_of_manifest(const StateDict& state, const Manifest& manifest)
       loop.integer("global_step") == manifest.global_step)
     return;
   throw StateError("its manifest stands at epoch " + std::to_string(manifest.epoch) + ", batch " +
-                   std::to_string(manifest.batch) + ", step " + std::to_string(manifest.global_step) +
-                   ", and its state elsewhere; use another checkpoint");
+                       std::to_string(manifest.batch) + ", step " + std::to_string(manifest.global_step) +
+                       ", and its state elsewhere; use another checkpoint",
+                   MessageCode::model_mismatch);
 }
 
 void require_same_model(const CheckpointReader& checkpoint, const Trainable& model) {
   const auto refuse = [&](const std::string& why) {
-    throw CheckpointError("the checkpoint '" + checkpoint.path() + "' is of another model: " + why +
-                          "; repeat the --model options of that run, or start a new run from its weights: "
-                          "--model.weights, with "
-                          "--model.weights_strict false if only some fit");
+    throw CheckpointError(
+        "the checkpoint '" + checkpoint.path() + "' is of another model: " + why +
+            "; repeat the --model options of that run, or start a new run from its weights: "
+            "--model.weights, with "
+            "--model.weights_strict false if only some fit",
+        MessageCode::model_mismatch);
   };
   std::map<std::string, const SafetensorsEntry*> saved = checkpoint.model();
   for (const NamedTensor& named : all_tensors(model)) {
@@ -257,10 +262,11 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
     }
   }
   if (world.max(lines.empty() && damaged.empty() ? 0 : 1) != 0) {
-    throw AgreedError(ExitCode::refused, "--ckpt_path " + asked + ": no checkpoint below '" +
-                                             (of_a_run ? asked : options.trainer.default_root_dir) +
-                                             "' is whole; to begin anew, move them away" +
-                                             (damaged.empty() ? "" : ": " + damaged));
+    throw AgreedError(ExitCode::refused, MessageCode::checkpoint_missing,
+                      "--ckpt_path " + asked + ": no checkpoint below '" +
+                          (of_a_run ? asked : options.trainer.default_root_dir) +
+                          "' is whole; to begin anew, move them away" +
+                          (damaged.empty() ? "" : ": " + damaged));
   }
   return std::nullopt;
 }
@@ -307,7 +313,8 @@ void load_model_of_checkpoint(World& world, Filesystem& files, const Options& op
   const std::optional<ChosenCheckpoint> chosen = choose_checkpoint(world, files, options, {}, own_run);
   run_agreed(world, [&] {
     if (!chosen)
-      throw CheckpointError("--ckpt_path auto: there is no checkpoint to evaluate; train one first");
+      throw CheckpointError("--ckpt_path auto: there is no checkpoint to evaluate; train one first",
+                            MessageCode::checkpoint_missing);
     const CheckpointReader reader(files, chosen->path, chosen->manifest);
     require_same_model(reader, model);
     reader.read_model(all_tensors(model));

@@ -145,7 +145,8 @@ void Session::make_replicas() {
     throw ConfigError("trainer.strategy",
                       inputs_.plan.strategy + " keeps " + std::to_string(wanted + 1) +
                           " replicas of the model, and the trainer was not told how to make them",
-                      "trainer.set_replica_factory([] { return std::make_unique<MyModel>(); })");
+                      "trainer.set_replica_factory([] { return std::make_unique<MyModel>(); })",
+                      MessageCode::conflicting_options);
   }
   for (int i = 0; i < wanted; ++i) {
     replicas_.push_back(inputs_.replica_factory());
@@ -263,7 +264,7 @@ void Session::require_samples_everywhere(const ShardedSampler& sampler) const {
                     "needs samples on every rank in every step, but the epoch's last batch has " +
                         std::to_string(sampler.global_size(batches - 1)) + " for " + std::to_string(shards) +
                         " ranks",
-                    "--data.uneven drop");
+                    "--data.uneven drop", MessageCode::conflicting_options);
 }
 
 void Session::attach() {

@@ -51,7 +51,8 @@ void require_ranks(const Plan& plan, const World& world) {
       plan.strategy + " on " + std::to_string(plan.world_size) +
           " devices needs as many ranks, and this process was started alone",
       "start it as `mpirun -np " + std::to_string(plan.world_size) +
-          " PROGRAM`, or let cxtrain::run_trainer, or run_main, start them (cxtrain/cli/main.h)");
+          " PROGRAM`, or let cxtrain::run_trainer, or run_main, start them (cxtrain/cli/main.h)",
+      MessageCode::wrong_ranks);
 }
 
 /// What goes wrong inside LibTorch or for want of memory is the fault of the arguments.
@@ -59,7 +60,8 @@ void set_up(DataModule& data, const DataOptions& options) {
   try {
     build_within_memory("data", "data.path=" + options.path, [&] { data.setup(options); });
   } catch (const std::filesystem::filesystem_error& error) {
-    throw DataError("data: " + message_of(error) + "; check the path and its permissions");
+    throw DataError("data: " + message_of(error) + "; check the path and its permissions",
+                    MessageCode::file_failed);
   }
 }
 
@@ -122,7 +124,7 @@ void Trainer::require_planned_devices() const {
   for (std::size_t i = 0; i < std::min(own.devices.size(), own.uuids.size()); ++i) {
     const std::string other =
         other_gpu_than_planned(own.devices[i], own.uuids[i], accelerator_->uuid(at::Device(own.devices[i])));
-    if (!other.empty()) throw ConfigError("trainer.devices", other, "");
+    if (!other.empty()) throw ConfigError("trainer.devices", other, "", MessageCode::wrong_ranks);
   }
 }
 
@@ -171,7 +173,7 @@ RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
 /// A signal ends the program, not the one call that it came in.
 void Trainer::refuse_after_signal(Stage stage) const {
   if (!last_summary_ || last_summary_->exit_code == 0) return;
-  throw StoppedBefore(static_cast<ExitCode>(last_summary_->exit_code),
+  throw StoppedBefore(static_cast<ExitCode>(last_summary_->exit_code), MessageCode::none,
                       std::string(name_of(stage)) + " is left out: the call before was stopped by " +
                           last_summary_->stopped_by);
 }
@@ -213,7 +215,7 @@ void Trainer::fail(Session& session, const std::exception& error) const {
   if (!ends_job(error)) return;
   const std::string step = where();
   log_error("rank " + std::to_string(world_.rank()) + " on " + world_.facts().hostname +
-            (step.empty() ? "" : ", " + step) + ": " + message_of(error));
+            (step.empty() ? "" : ", " + step) + ": " + printed(error));
   world_.report_end(status);
   world_.abort(status);
 }
@@ -287,7 +289,7 @@ std::unique_ptr<DataLoader> Trainer::agreed_loader(Session& session,
   std::string own;
   run_agreed(world_, [&] {
     loader = session.loader(spec(), /*training=*/false);
-    if (!loader) throw ConfigError("data", lacks);
+    if (!loader) throw ConfigError("data", lacks, "", MessageCode::no_data);
     own = describe_length(*loader, world_);
   });
   require_same_data(world_, own);

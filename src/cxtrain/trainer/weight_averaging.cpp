@@ -21,7 +21,7 @@ std::int64_t first_averaged_epoch(std::int64_t max_epochs) {
   if (max_epochs > 0) return static_cast<std::int64_t>(kStart * static_cast<double>(max_epochs));
   throw ConfigError("trainer.stochastic_weight_avg",
                     "averages over the last fifth of the epochs, and their number is not known",
-                    "give --max_epochs");
+                    "give --max_epochs", MessageCode::missing_value);
 }
 
 /// Statistics that are plain means over all batches from now on, for batch norms that keep any; the running

@@ -44,7 +44,8 @@ std::string gibibytes(double bytes) {
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& message, const std::string& asked) {
-  throw ConfigError(what, message, asked.empty() ? "" : "use smaller sizes than " + asked);
+  throw ConfigError(what, message, asked.empty() ? "" : "use smaller sizes than " + asked,
+                    MessageCode::out_of_memory);
 }
 
 [[noreturn]] void refuse_size(const std::string& what, const std::string& asked) {
@@ -81,7 +82,7 @@ void require_memory_for(const std::string& options, double parameters) {
   throw ConfigError(options,
                     std::string(count) + " parameters and their gradients need " + gibibytes(bytes) +
                         ", and this machine has " + gibibytes(have),
-                    "make the model smaller");
+                    "make the model smaller", MessageCode::out_of_memory);
 }
 
 }  // namespace cxtrain

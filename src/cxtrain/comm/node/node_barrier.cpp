@@ -18,7 +18,8 @@ namespace {
 
 SharedWindow require_window(std::optional<SharedWindow> window) {
   if (window) return std::move(*window);
-  throw CommunicationError("no shared memory left on this node for a barrier; free some in /dev/shm");
+  throw CommunicationError("no shared memory left on this node for a barrier; free some in /dev/shm",
+                           MessageCode::out_of_memory);
 }
 
 void pause_briefly() {

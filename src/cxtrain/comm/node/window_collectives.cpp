@@ -95,15 +95,17 @@ void WindowCollectives::all_reduce_slices(const at::Tensor& memory, std::span<co
   const auto count = static_cast<std::size_t>(memory.numel());
   if (!locations_ || slices.empty()) return all_reduce(*whole, memory.scalar_type(), count, op);
   if (slices.size() * sizeof(Location) > locations_->bytes()) {
-    throw CommunicationError("all_reduce_slices: " + std::to_string(slices.size()) +
-                             " slices, more than mem_pool was told of");
+    throw CommunicationError(
+        "all_reduce_slices: " + std::to_string(slices.size()) + " slices, more than mem_pool was told of",
+        MessageCode::bad_tensor);
   }
   auto* own = reinterpret_cast<Location*>(locations_->own());
   for (std::size_t i = 0; i < slices.size(); ++i) {
     if (slices[i].values.numel() == 0) continue;
     const std::optional<Location> location = find_anywhere(slices[i].values.const_data_ptr());
     if (!location)
-      throw CommunicationError("all_reduce_slices: a slice lies outside the communicator's memory");
+      throw CommunicationError("all_reduce_slices: a slice lies outside the communicator's memory",
+                               MessageCode::bad_tensor);
     own[i] = *location;
   }
   all_reduce(*whole, memory.scalar_type(), count, slices, op);

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "cxtrain/base/error.h"
+
+/// Errors as the program prints them. Tests compare the code and the values of a message, not its words: the words are
+/// compared in tests/messages only.
+namespace cxtrain::test {
+
+/// "[out-of-range]", as it ends a printed error.
+inline std::string code(MessageCode code) { return with_code("", code).substr(1); }
+
+/// The error that `work` throws, as the program prints it; empty if `work` throws none.
+inline std::string error_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    return printed(error);
+  }
+  return "";
+}
+
+}  // namespace cxtrain::test
