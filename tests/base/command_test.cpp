@@ -3,6 +3,7 @@
 #include "cxtrain/base/error.h"
 #include "support/catch.h"
 #include "support/environment_variable.h"
+#include "support/error_text.h"
 
 namespace cxtrain::test {
 namespace {
@@ -30,7 +31,9 @@ TEST_CASE("a program that is not there is named") {
   // A folder in $PATH that may not be entered would be the error that the system reports.
   const EnvironmentVariable path("PATH", "/usr/bin");
   const std::vector<std::string> words{"cxtrain_no_such_program"};
-  CHECK_THROWS_WITH(run_command(words, 1), "cannot start cxtrain_no_such_program: No such file or directory");
+  CHECK_THAT(error_of([&] { run_command(words, 1); }), contains(code(MessageCode::launch_failed)) &&
+                                                           contains("No such file or directory") &&
+                                                           contains("cxtrain_no_such_program"));
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ TEST_CASE("a long text keeps its beginning and its end", "[base]") {
 TEST_CASE("twenty problems are told, and how many more there are", "[base]") {
   std::vector<Problem> problems(500'000, {"--a", "there is no such option", "did you mean --b?"});
   const std::string text = ConfigError(problems).what();
-  CHECK(text.starts_with("500000 problems\n  --a: there is no such option (did you mean --b?)\n"));
+  CHECK(text.starts_with("500000 problems\n  --a: there is no such option (did you mean --b?)"));
   CHECK(std::count(text.begin(), text.end(), '\n') == 21);
   CHECK(text.ends_with("\n  and 499980 more"));
   CHECK(std::string(ConfigError("trainer.max_epochs", "is wrong").what()) == "--max_epochs: is wrong");

@@ -5,6 +5,7 @@
 
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/every_fault.h"
 #include "support/temp_dir.h"
 
@@ -181,11 +182,15 @@ TEST_CASE("every flipped bit and every truncation is found, and the one before i
 
 TEST_CASE("foreign, newer and missing checkpoints are refused by name", "[checkpoint]") {
   FaultyFilesystem files;
-  CHECK_THROWS_WITH(read_manifest(files, "/nothing"), test::contains("there is no checkpoint '/nothing'"));
+  CHECK_THAT(test::error_of([&] { read_manifest(files, "/nothing"); }),
+             test::contains(test::code(MessageCode::checkpoint_missing)) && test::contains("'/nothing'"));
   make_directories(files, "/folder");
-  CHECK_THROWS_WITH(read_manifest(files, "/folder"), test::contains("has no manifest.json"));
+  CHECK_THAT(test::error_of([&] { read_manifest(files, "/folder"); }),
+             test::contains(test::code(MessageCode::checkpoint_missing)) && test::contains("manifest.json"));
   write_atomically(files, "/folder/manifest.json", R"({"name": "an app"})");
-  CHECK_THROWS_WITH(read_manifest(files, "/folder"), test::contains("no manifest of cxtrain"));
+  CHECK_THAT(test::error_of([&] { read_manifest(files, "/folder"); }),
+             test::contains(test::code(MessageCode::bad_checkpoint)) && test::contains("/folder") &&
+                 test::contains("cxtrain"));
   write_atomically(files, "/folder/manifest.json", std::string(300000, '['));
   CHECK_THROWS_AS(read_manifest(files, "/folder"), CheckpointError);
 
@@ -193,12 +198,14 @@ TEST_CASE("foreign, newer and missing checkpoints are refused by name", "[checkp
   std::string text = read_whole_file(files, kPath + "/manifest.json");
   text.replace(text.find("\"format_version\": 1"), 19, "\"format_version\": 7");
   write_atomically(files, kPath + "/manifest.json", text);
-  CHECK_THROWS_WITH(read_manifest(files, kPath), test::contains("format 7, and this program knows format 1"));
+  CHECK_THAT(test::error_of([&] { read_manifest(files, kPath); }),
+             test::contains(test::code(MessageCode::bad_checkpoint)) && test::contains("format 7") &&
+                 test::contains("format 1"));
 
   save(files, kPath, 9, kNew);
   files.remove(kPath + "/model.safetensors");
-  CHECK_THROWS_WITH(verify_files(files, kPath, read_manifest(files, kPath)),
-                    test::contains("model.safetensors is missing"));
+  CHECK_THAT(test::error_of([&] { verify_files(files, kPath, read_manifest(files, kPath)); }),
+             test::contains(test::code(MessageCode::bad_checkpoint)) && test::contains("model.safetensors"));
 }
 
 TEST_CASE("a manifest comes back as it was", "[checkpoint]") {

@@ -12,6 +12,7 @@
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 
 namespace cxtrain::test {
 namespace {
@@ -54,7 +55,7 @@ std::string misfit_of(const std::vector<NamedTensor>& tensors, const NameMap& na
     load_weights(net, "/w.safetensors", names, files);
   } catch (const CheckpointError& error) {
     CHECK(same_bits(net.fc->weight.detach(), before));
-    return error.what();
+    return printed(error);
   }
   return "";
 }
@@ -95,15 +96,17 @@ TEST_CASE("weights that do not fit are all told, and nothing is changed") {
   tensors[1] = {"fc.bais", at::zeros({2})};
   tensors.push_back({"more", at::zeros({2})});
   const std::string text = misfit_of(tensors);
-  CHECK_THAT(text, contains("the weights in '/w.safetensors' do not fit the model:"));
-  CHECK_THAT(text, contains("missing in the file (1): fc.bias (is it fc.bais?)\n"));
-  CHECK_THAT(text, contains("not in the model (2): fc.bais, more\n"));
-  CHECK_THAT(
-      text, contains("of another shape (1): fc.weight: Float [5, 3] in the file, Float [2, 3] in the model"));
+  CHECK_THAT(text, contains(code(MessageCode::model_mismatch)) && contains("'/w.safetensors'"));
+  CHECK_THAT(text,
+             contains(code(MessageCode::model_mismatch)) && contains("(1): fc.bias") && contains("fc.bais?"));
+  CHECK_THAT(text, contains(code(MessageCode::model_mismatch)) && contains("(2): fc.bais, more\n"));
+  CHECK_THAT(text, contains(code(MessageCode::model_mismatch)) && contains("(1): fc.weight: Float [5, 3]") &&
+                       contains("Float [2, 3]"));
   CHECK_THAT(text, contains("--model.weights_map FROM=TO"));
 
   tensors.assign(1, {"fc.weight", at::zeros({2, 3}, at::kComplexFloat)});
-  CHECK_THAT(misfit_of(tensors), contains("fc.weight: ComplexFloat [2, 3] in the file"));
+  CHECK_THAT(misfit_of(tensors),
+             contains(code(MessageCode::model_mismatch)) && contains("fc.weight: ComplexFloat [2, 3]"));
 }
 
 TEST_CASE("a part of the stored weights is loaded by the prefix of its names") {
@@ -112,8 +115,8 @@ TEST_CASE("a part of the stored weights is loaded by the prefix of its names") {
   tensors.push_back({"head.weight", at::zeros({7, 7})});
   put_file(files, "/w.safetensors", safetensors_of(tensors));
   Net net;
-  CHECK_THROWS_WITH(load_weights(net, "/w.safetensors", NameMap(), files),
-                    contains("not in the model (1): head.weight"));
+  CHECK_THAT(error_of([&] { load_weights(net, "/w.safetensors", NameMap(), files); }),
+             contains(code(MessageCode::model_mismatch)) && contains("head.weight"));
   const at::Tensor bias = net.fc->bias.detach().clone();
   const LoadedWeights loaded = load_weights(net, "/w.safetensors", {.prefix = "fc.weight"}, files);
   CHECK(loaded.loaded == 1);
@@ -128,8 +131,8 @@ TEST_CASE("a part of the stored weights is loaded by the prefix of its names") {
   load_weights(part, "/w.safetensors", {.names = {{"backbone.", ""}}, .prefix = "backbone."}, files);
   CHECK(has(part, other_weights()));
   // What has the prefix has to fit as a whole, and there has to be something.
-  CHECK_THROWS_WITH(load_weights(part, "/w.safetensors", {.prefix = "backbone."}, files),
-                    contains("not in the model"));
+  CHECK_THAT(error_of([&] { load_weights(part, "/w.safetensors", {.prefix = "backbone."}, files); }),
+             contains(code(MessageCode::model_mismatch)) && contains("/w.safetensors"));
   CHECK_THROWS_AS(load_weights(part, "/w.safetensors", {.prefix = "none."}, files), CheckpointError);
 }
 
@@ -148,7 +151,7 @@ TEST_CASE("what does not fit is left out where that is asked for, and told") {
   CHECK(same_bits(net.fc->weight.detach(), weight));
   CHECK(same_bits(net.fc->bias.detach(), tensors[1].tensor));
   const std::string text = describe(loaded, "/w.safetensors");
-  CHECK_THAT(text, contains("not in the model (1): more") && contains("fc.weight: Float [5, 3] in the file"));
+  CHECK_THAT(text, contains("(1): more") && contains("fc.weight: Float [5, 3]"));
   put_file(files, "/w.safetensors", safetensors_of({{"x", at::zeros({2})}}));
   CHECK_THROWS_AS(load_weights(net, "/w.safetensors", {.strict = false}, files), CheckpointError);
 }
@@ -167,15 +170,15 @@ TEST_CASE("weights in a checkpoint are compared with its checksums") {
   damaged.back() = static_cast<char>(damaged.back() ^ 1);
   put_file(files, path + "/model.safetensors", damaged);
   for (const std::string& place : {path, path + "/model.safetensors"})
-    CHECK_THROWS_WITH(load_weights(net, place, NameMap(), files),
-                      contains("model.safetensors has other bytes than it had when it was written"));
+    CHECK_THAT(error_of([&] { load_weights(net, place, NameMap(), files); }),
+               contains(code(MessageCode::bad_checkpoint)) && contains("model.safetensors"));
 }
 
 TEST_CASE("a long list of names is cut") {
   std::vector<NamedTensor> tensors = other_weights();
   for (int i = 0; i < 40; ++i) tensors.push_back({"extra" + std::to_string(i), at::zeros({1})});
   const std::string text = misfit_of(tensors);
-  CHECK_THAT(text, contains("not in the model (40): extra0, extra1"));
+  CHECK_THAT(text, contains(code(MessageCode::model_mismatch)) && contains("40"));
   CHECK_THAT(text, contains("extra9 and 30 more"));
 }
 
@@ -188,7 +191,8 @@ TEST_CASE("the prefix that stands between the names is told") {
 
 TEST_CASE("two stored names that become one are refused") {
   CHECK_THAT(misfit_of({{"a.x", at::zeros({2})}, {"b.x", at::zeros({2})}}, {{"a.", ""}, {"b.", ""}}),
-             contains("makes 'x' of both 'a.x' and 'b.x'"));
+             contains(code(MessageCode::bad_checkpoint)) && contains("'x'") && contains("'a.x'") &&
+                 contains("'b.x'"));
 }
 
 struct Tied : torch::nn::Module {

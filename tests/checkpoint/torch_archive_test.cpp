@@ -14,6 +14,7 @@
 #include "checkpoint/pickle_support.h"
 #include "checkpoint/weights_support.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/run_program.h"
 #include "support/skip.h"
 #include "support/temp_dir.h"
@@ -52,8 +53,9 @@ std::string refusal_of_pickled(const std::string& value) {
   try {
     read_pickled(files, value);
   } catch (const CheckpointError& error) {
-    CHECK_THAT(error.what(), contains("'/w' is damaged or no file that torch.save wrote: "));
-    return error.what();
+    CHECK_THAT(printed(error),
+               contains(code(MessageCode::bad_checkpoint)) && contains("'/w'") && contains("torch.save"));
+    return printed(error);
   }
   return "";
 }
@@ -145,12 +147,14 @@ TEST_CASE("pickled tensors that do not lie in their storage are refused") {
   const auto refusal = [](const pickled::Tensor& tensor) {
     return refusal_of_pickled(pickled::dict({{"a", pickled::tensor(tensor)}}));
   };
-  const char* room = "'a' has a shape that its storage has no room for";
+  const char* room = "no room";
   constexpr std::int64_t kHuge = std::int64_t{1} << 62;
   CHECK(refusal({}).empty());
   CHECK_THAT(refusal({.key = "none"}), contains("data/none"));
-  CHECK_THAT(refusal({.elements = 7}), contains("'a' has a storage that is cut short"));
-  CHECK_THAT(refusal({.elements = -1}), contains("'a' has a storage that is cut short"));
+  CHECK_THAT(refusal({.elements = 7}),
+             contains(code(MessageCode::bad_checkpoint)) && contains("'a'") && contains("storage"));
+  CHECK_THAT(refusal({.elements = -1}),
+             contains(code(MessageCode::bad_checkpoint)) && contains("'a'") && contains("storage"));
   CHECK_THAT(refusal({.offset = 1}), contains(room));
   CHECK_THAT(refusal({.offset = -1}), contains(room));
   CHECK_THAT(refusal({.offset = kHuge}), contains(room));
@@ -160,7 +164,8 @@ TEST_CASE("pickled tensors that do not lie in their storage are refused") {
   CHECK_THAT(refusal({.shape = {1000}, .strides = {0}}), contains(room));
   CHECK_THAT(refusal({.shape = {2, 2}, .strides = {kHuge, kHuge}}), contains(room));
   CHECK_THAT(refusal({.shape = {2, 2}, .strides = {-1, 1}}), contains(room));
-  CHECK_THAT(refusal({.shape = {2, 3}, .strides = {1}}), contains("'a' has a shape that is none"));
+  CHECK_THAT(refusal({.shape = {2, 3}, .strides = {1}}),
+             contains(code(MessageCode::bad_checkpoint)) && contains("'a'") && contains("shape"));
   CHECK_THAT(refusal({.elements = 0, .shape = {}, .strides = {}}), contains(room));
 }
 
@@ -186,8 +191,8 @@ TEST_CASE("an archive that would fill the memory is refused before anything is u
   add(bytes.rfind("PK\x06\x06") + 40, 8);
   add(bytes.rfind("PK\x06\x07") + 8, 8);
   put_file(files, "/w", bytes);
-  CHECK_THROWS_WITH(open_weights(files, "/w"),
-                    contains("'" + record + "' would have more bytes than the file"));
+  CHECK_THAT(error_of([&] { open_weights(files, "/w"); }),
+             contains(code(MessageCode::bad_checkpoint)) && contains("'" + record + "'"));
 }
 
 TEST_CASE("an archive that is cut short says so, in words of our own") {
@@ -199,7 +204,7 @@ TEST_CASE("an archive that is cut short says so, in words of our own") {
       open_weights(files, "/w");
       FAIL("it was read");
     } catch (const CheckpointError& error) {
-      CHECK_THAT(error.what(),
+      CHECK_THAT(printed(error),
                  contains("cut short") && !contains("miniz") && !contains("PytorchStreamReader"));
     }
   }
@@ -207,30 +212,28 @@ TEST_CASE("an archive that is cut short says so, in words of our own") {
 
 TEST_CASE("archives without weights are refused with what they have") {
   CHECK_THAT(refusal_of_pickled(pickled::dict({{"epoch", "K\x01"}, {"loops", "}"}})),
-             contains("it has no tensors at its top, nor under state_dict, model_state_dict or model (it has "
-                      "epoch, loops)"));
+             contains(code(MessageCode::bad_checkpoint)) && contains("state_dict, model_state_dict") &&
+                 contains("epoch, loops"));
   CHECK_THAT(refusal_of_pickled("K"), contains("its pickle"));
   std::string deep = "N";
   for (int i = 0; i < 200; ++i)
     deep = pickled::global("a", "B") + ")\x81" + pickled::dict({{"x", deep}}) + "b";
-  CHECK_THAT(refusal_of_pickled(deep), contains("its modules lie too deep in each other"));
+  CHECK_THAT(refusal_of_pickled(deep), contains(code(MessageCode::bad_checkpoint)) && contains("deep"));
   const std::string itself = pickled::global("a", "B") + ")\x81q\x01" + pickled::dict({{"x", "h\x01"}}) + "b";
   CHECK_THAT(refusal_of_pickled(itself), contains("too deep"));
 
   FaultyFilesystem files;
   const auto refused = [&](const std::string& content, const std::string& why) {
     put_file(files, "/w", content);
-    CHECK_THROWS_WITH(open_weights(files, "/w"), contains(why));
+    CHECK_THAT(error_of([&] { open_weights(files, "/w"); }),
+               contains(code(MessageCode::bad_checkpoint)) && contains("'/w'") && contains(why));
     CHECK_THROWS_AS(open_weights(files, "/w"), CheckpointError);
   };
-  refused(pickled::archive({{"other", "x"}}), "it is a zip archive without data.pkl");
-  refused(pickled::archive({{"data.pkl", "x"}, {"byteorder", "big"}}), "its byte order is big");
-  refused(pickled::archive({{"data.pkl", std::string(1'000'000, 'N')}}, /*packed=*/true),
-          "'data.pkl' would have more bytes than the file");
-  refused(pickled::archive({{"data.pkl", "x"}}).substr(0, 100),
-          "is damaged or no file that torch.save wrote");
-  refused("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.",
-          "before PyTorch 1.6; load it in Python and save it again");
+  refused(pickled::archive({{"other", "x"}}), "without data.pkl");
+  refused(pickled::archive({{"data.pkl", "x"}, {"byteorder", "big"}}), "big");
+  refused(pickled::archive({{"data.pkl", std::string(1'000'000, 'N')}}, /*packed=*/true), "'data.pkl'");
+  refused(pickled::archive({{"data.pkl", "x"}}).substr(0, 100), "torch.save");
+  refused("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.", "PyTorch 1.6");
 }
 
 struct SavedNet : torch::nn::Module {

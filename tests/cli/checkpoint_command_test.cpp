@@ -10,6 +10,7 @@
 #include "cxtrain/checkpoint/weights.h"
 #include "cxtrain/cli/checkpoint_place.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 
 namespace cxtrain::test {
 namespace {
@@ -97,27 +98,28 @@ TEST_CASE("checkpoint inspect shows nothing that steers a terminal") {
 TEST_CASE("checkpoint's command line is checked") {
   FaultyFilesystem files;
   put_weights(files);
-  const auto refused = [&](const std::vector<const char*>& words, const std::string& why) {
+  const auto refused = [&](const std::vector<const char*>& words, MessageCode reason,
+                           const std::string& why) {
     try {
       ask(files, words);
       FAIL("it was not refused");
     } catch (const Error& error) {
       CHECK(error.code() == ExitCode::refused);
-      CHECK_THAT(error.what(), contains(why));
+      CHECK_THAT(printed(error), contains(code(reason)) && contains(why));
     }
   };
-  refused({}, "checkpoint: the action is missing (known are inspect, ");
-  refused({"inspekt", "/a"}, "there is no action 'inspekt' (did you mean inspect?)");
-  refused({"inspect"}, "checkpoint inspect: takes 1 path, found 0 (usage: checkpoint inspect PATH [--json])");
-  refused({"inspect", "/a", "/b"}, "takes 1 path, found 2");
-  refused({"diff", "/a"}, "takes 2 paths, found 1");
-  refused({"inspect", "/a", "--torch", "/t"}, "--torch: is no option of checkpoint inspect");
-  refused({"export", "/a", "--json"}, "--json: is no option of checkpoint export");
-  refused({"export", "/a"}, "does not say what to write (add --safetensors FILE or --torch FILE)");
-  refused({"export", "/a", "--torch"}, "--torch: a value is missing (write --torch FILE)");
-  refused({"export", "/a", "--torch="}, "--torch: a value is missing");
-  refused({"export", "/a", "--torch", "/no/folder"}, "cannot write '/no/folder'");
-  refused({"inspect", "/none"}, "there is no file or folder '/none'");
+  refused({}, MessageCode::unknown_option, "inspect, ");
+  refused({"inspekt", "/a"}, MessageCode::unknown_option, "'inspekt' (did you mean inspect?)");
+  refused({"inspect"}, MessageCode::out_of_range, "1 path, found 0");
+  refused({"inspect", "/a", "/b"}, MessageCode::out_of_range, "1 path, found 2");
+  refused({"diff", "/a"}, MessageCode::out_of_range, "2 paths, found 1");
+  refused({"inspect", "/a", "--torch", "/t"}, MessageCode::unknown_option, "--torch: ");
+  refused({"export", "/a", "--json"}, MessageCode::unknown_option, "--json: ");
+  refused({"export", "/a"}, MessageCode::missing_value, "--safetensors FILE or --torch FILE");
+  refused({"export", "/a", "--torch"}, MessageCode::missing_value, "--torch: ");
+  refused({"export", "/a", "--torch="}, MessageCode::missing_value, "--torch: ");
+  refused({"export", "/a", "--torch", "/no/folder"}, MessageCode::file_failed, "'/no/folder'");
+  refused({"inspect", "/none"}, MessageCode::checkpoint_missing, "'/none'");
   CHECK_THAT(ask(files, {"--help"}).text, contains("inspect PATH [--json]"));
 }
 

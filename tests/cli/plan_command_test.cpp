@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include "support/catch.h"
+#include "support/error_text.h"
 
 #include "cxtrain/device/hardware.h"
 #include "support/own_strategies.h"
@@ -72,7 +73,7 @@ TEST_CASE("plan: without ranks, as if started alone", "[cli]") {
   CHECK(plan_json(options, 0)["launcher"] == "subprocess");
   std::ostringstream text;
   CHECK(run_plan(options, text, testing::own_strategies()) == 0);
-  CHECK_THAT(text.str(), cxtrain::test::contains("2 ranks on 1 node"));
+  CHECK_THAT(text.str(), test::contains("2 ranks") && test::contains("1 node"));
 }
 
 TEST_CASE("plan: errors keep the shape and end with status 2", "[cli]") {
@@ -81,18 +82,18 @@ TEST_CASE("plan: errors keep the shape and end with status 2", "[cli]") {
   options.hardware_file = "no/such/file.json";
   options.trainer.strategy = "dpp";
   CHECK_THAT(plan_json(options, 2)["errors"][0]["message"].get<std::string>(),
-             cxtrain::test::contains("cannot read 'no/such/file.json': No such file"));
+             test::contains("No such file") && test::contains("'no/such/file.json'"));
   options.hardware_file = damaged.path();
   CHECK_THAT(plan_json(options, 2)["errors"][0]["message"].get<std::string>(),
-             cxtrain::test::contains("no valid JSON"));
+             test::contains("no valid JSON"));
 
   const TemporaryFile file(kFourGpus);
   options.hardware_file = file.path();
   KnownStrategies strategies = testing::own_strategies();
   strategies.erase("ddp_spawn");
-  CHECK(make_plan(options, strategies).errors.at(0).hint == "did you mean ddp?");
+  CHECK_THAT(make_plan(options, strategies).errors.at(0).hint, test::contains("ddp"));
   options.trainer.strategy = "banana";
-  CHECK(make_plan(options, strategies).errors.at(0).hint == "known are ddp, dp, single");
+  CHECK_THAT(make_plan(options, strategies).errors.at(0).hint, test::contains("ddp, dp, single"));
   options.trainer.strategy.reset();
   options.plan_ranks_per_node = 2;
   CHECK(plan_json(options, 2)["errors"][0]["option"] == "ranks_per_node");
@@ -105,28 +106,27 @@ TEST_CASE("a refused command line and the plan's own errors are told together", 
   options.trainer.precision = "17";
   options.json = true;
   std::ostringstream out;
-  CHECK(run_plan(options, out, testing::own_strategies(), {{"--bogus", "there is no such option", ""}}) == 2);
+  CHECK(run_plan(options, out, testing::own_strategies(), {{"--bogus", "is wrong", ""}}) == 2);
   const Json errors = Json::parse(out.str())["errors"];
   REQUIRE(errors.size() == 2);
   CHECK(errors[0]["option"] == "--bogus");
   CHECK(errors[1]["option"] == "precision");
   options.json = false;
-  CHECK_THROWS_WITH(
-      run_plan(options, out, testing::own_strategies(), {{"--bogus", "there is no such option", ""}}),
-      cxtrain::test::contains("--bogus") && cxtrain::test::contains("precision"));
+  CHECK_THROWS_WITH(run_plan(options, out, testing::own_strategies(), {{"--bogus", "is wrong", ""}}),
+                    test::contains("--bogus") && test::contains("precision"));
 }
 
 TEST_CASE("plan: more ranks than any machine has", "[cli]") {
   Options options;
   options.plan_ranks = 2147483647;
-  CHECK(make_plan(options, testing::own_strategies()).errors.at(0).message ==
-        "is more than any machine has; the most is 100000");
+  CHECK_THAT(make_plan(options, testing::own_strategies()).errors.at(0).message, test::contains("100000"));
   options.plan_ranks = 4;
   options.plan_ranks_per_node = 2147483647;
   CHECK(make_plan(options, testing::own_strategies()).errors.at(0).option == "ranks_per_node");
   options.plan_ranks_per_node.reset();
   options.plan_ranks = -2147483648;
-  CHECK(make_plan(options, testing::own_strategies()).errors.at(0).message == "must be 1 at least");
+  CHECK_THAT(make_plan(options, testing::own_strategies()).errors.at(0).message, test::contains("1"));
+  CHECK(make_plan(options, testing::own_strategies()).errors.at(0).code == MessageCode::out_of_range);
   options.plan_ranks = 100'000;
   CHECK(make_plan(options, testing::own_strategies()).ok());
 }
@@ -150,11 +150,10 @@ TEST_CASE("info tells versions and the machine", "[cli]") {
        "model",
        {{"gpt", "a small GPT", {{"layers", ArgumentSpec::Type::integer, "4", "blocks", {}}}}}}};
   run_info(options, extra, {"cxtrain_mpi", options, catalogue, 100}, out);
-  CHECK_THAT(out.str(), Catch::Matchers::StartsWith("cxtrain ") &&
-                            cxtrain::test::contains("LibTorch 9.8.7\n") && cxtrain::test::contains(" core"));
-  CHECK_THAT(out.str(), cxtrain::test::contains("\nModels (--model)\n  gpt   ") &&
-                            cxtrain::test::contains("\n    --model.layers N  ") &&
-                            cxtrain::test::contains("  blocks [4]\n"));
+  CHECK_THAT(out.str(), Catch::Matchers::StartsWith("cxtrain ") && test::contains("LibTorch 9.8.7\n") &&
+                            test::contains(" core"));
+  CHECK_THAT(out.str(), test::contains("\nModels (--model)\n  gpt   ") &&
+                            test::contains("\n    --model.layers N  ") && test::contains("  blocks [4]\n"));
   options.json = true;
   run_info(options, extra, {"cxtrain_mpi", options, catalogue, 100}, json);
   CHECK(Json::parse(json.str())["components"][0]["arguments"][0]["default"] == "4");

@@ -8,6 +8,7 @@
 
 #include "cxtrain/cli/file_commands.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/temp_dir.h"
 
 namespace cxtrain::test {
@@ -47,7 +48,7 @@ std::string refusal_of_report(const std::vector<std::string>& words) {
   } catch (const ConfigError& error) {
     CHECK(error.code() == ExitCode::refused);
     CHECK(out.str().empty());
-    return error.what();
+    return printed(error);
   }
   return "not refused";
 }
@@ -65,16 +66,21 @@ TEST_CASE("report writes one file, by default into the first run's folder", "[cl
 
 TEST_CASE("report refuses words and paths that mean nothing, all at once", "[cli]") {
   const ReportedRuns runs;
-  CHECK_THAT(refusal_of_report({}), contains("report: no run is named"));
-  CHECK_THAT(refusal_of_report({runs.run(), "--ot", "x"}), contains("--ot: is no option of report"));
-  CHECK_THAT(refusal_of_report({runs.run(), "--out"}), contains("--out: a value is missing"));
-  CHECK_THAT(refusal_of_report({runs.run(), "--out="}), contains("--out: a value is missing"));
-  CHECK_THAT(refusal_of_report({runs.run(), "--out", "--x"}), contains("--out: a value is missing"));
+  CHECK_THAT(refusal_of_report({}), contains(code(MessageCode::missing_value)) && contains("report RUN"));
+  CHECK_THAT(refusal_of_report({runs.run(), "--ot", "x"}),
+             contains(code(MessageCode::unknown_option)) && contains("--ot:"));
+  CHECK_THAT(refusal_of_report({runs.run(), "--out"}),
+             contains(code(MessageCode::missing_value)) && contains("--out:"));
+  CHECK_THAT(refusal_of_report({runs.run(), "--out="}),
+             contains(code(MessageCode::missing_value)) && contains("--out:"));
+  CHECK_THAT(refusal_of_report({runs.run(), "--out", "--x"}),
+             contains(code(MessageCode::missing_value)) && contains("--out:"));
   const std::string both = refusal_of_report({runs.file("a"), runs.file("b")});
-  CHECK_THAT(both, contains("there is no run in '" + runs.file("a")));
-  CHECK_THAT(both, contains("there is no run in '" + runs.file("b")));
-  CHECK_THAT(both, contains("name a run's folder"));
-  CHECK_THAT(refusal_of_report(std::vector<std::string>(51, runs.run())), contains("takes 50 runs at most"));
+  CHECK_THAT(both, contains("'" + runs.file("a")));
+  CHECK_THAT(both, contains("'" + runs.file("b")));
+  CHECK_THAT(both, contains(code(MessageCode::file_failed)) && contains("default_root_dir"));
+  CHECK_THAT(refusal_of_report(std::vector<std::string>(51, runs.run())),
+             contains(code(MessageCode::out_of_range)) && contains("50 runs") && contains("51"));
   CHECK_THAT(refusal_of_report({runs.run() + std::string(5000, 'x')}), contains("report: "));
 }
 

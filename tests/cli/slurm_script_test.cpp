@@ -8,6 +8,7 @@
 #include "cxtrain/cli/commands.h"
 #include "cxtrain/cluster/slurm_time.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/own_strategies.h"
 
 namespace cxtrain::test {
@@ -31,7 +32,7 @@ std::string refusal_of(const Words& words) {
   try {
     script_of(words);
   } catch (const ConfigError& error) {
-    return error.what();
+    return printed(error);
   }
   return "nothing was refused";
 }
@@ -91,33 +92,34 @@ TEST_CASE("a job that starts itself again is started without srun") {
 TEST_CASE("a batch job that would be lost is refused before it is submitted") {
   struct Row {
     Words words;
-    const char* why;
+    MessageCode reason;
+    const char* value;
   };
   const Row row = GENERATE(values<Row>({
-      {{"--nodes", "0"}, "nodes: 0 is too small"},
-      {{"--gpus_per_node", "-1"}, "gpus_per_node: -1 is too small"},
-      {{"--time", "soon"}, "time: 'soon' is not a time in the format of sbatch"},
-      {{"--time", "2"}, "time: 2 is over before the 120 s of --signal"},
-      {{"--signal", "USR1"}, "signal: 'USR1' is not of the form"},
-      {{"--signal", "B:USR1@60"}, "signal: 'B:USR1@60' is not of the form SIGNAL@SECONDS"},
-      {{"--signal", "USR2@60"}, "SIGUSR2 is not the signal on which ranks save, which is SIGUSR1"},
-      {{"--partition", "a --exclusive"}, "partition: 'a --exclusive' is not one word"},
-      {{"--job-name", "a\nrm"}, "job_name: "},
-      {{"--job-name", "../out"}, "job_name: '../out' is no name for a job"},
-      {{"--job-name=--wrap=id"}, "job_name: '--wrap=id' is no name for a job"},
-      {{"--job-name", ".hidden"}, "job_name: '.hidden' is no name for a job"},
-      {{"--job-name="}, "job_name: '' does not have 1 to 200 characters"},
-      {{"--array", "a"}, "array: 'a' is no list of tasks"},
-      {{"--array", "1-2-3"}, "array: '1-2-3' is no list of tasks"},
-      {{"--mem", "G"}, "mem: 'G' is no amount of memory"},
-      {{"--mem=-1G"}, "mem: '-1G' is no amount of memory"},
-      {{"--max_epoch", "3"}, "max_epochs"},
-      {{"--nodes", "2", "--num_nodes", "3"}, "3 nodes asked for"},
-      {{"--gpus-per-node", "4", "--devices", "8"}, "devices"},
-      {{"--gpus-per-node", "4", "--strategy", "single"}, "single is one process"},
-      {{"--accelerator", "gpu"}, "no GPU is usable"},
+      {{"--nodes", "0"}, MessageCode::out_of_range, "nodes: 0"},
+      {{"--gpus_per_node", "-1"}, MessageCode::out_of_range, "gpus_per_node: -1"},
+      {{"--time", "soon"}, MessageCode::invalid_value, "time: 'soon'"},
+      {{"--time", "2"}, MessageCode::out_of_range, "120 s"},
+      {{"--signal", "USR1"}, MessageCode::invalid_value, "signal: 'USR1'"},
+      {{"--signal", "B:USR1@60"}, MessageCode::invalid_value, "signal: 'B:USR1@60'"},
+      {{"--signal", "USR2@60"}, MessageCode::conflicting_options, "SIGUSR2"},
+      {{"--partition", "a --exclusive"}, MessageCode::invalid_value, "partition: 'a --exclusive'"},
+      {{"--job-name", "a\nrm"}, MessageCode::invalid_value, "job_name: "},
+      {{"--job-name", "../out"}, MessageCode::invalid_value, "job_name: '../out'"},
+      {{"--job-name=--wrap=id"}, MessageCode::invalid_value, "job_name: '--wrap=id'"},
+      {{"--job-name", ".hidden"}, MessageCode::invalid_value, "job_name: '.hidden'"},
+      {{"--job-name="}, MessageCode::out_of_range, "200"},
+      {{"--array", "a"}, MessageCode::invalid_value, "array: 'a'"},
+      {{"--array", "1-2-3"}, MessageCode::invalid_value, "array: '1-2-3'"},
+      {{"--mem", "G"}, MessageCode::invalid_value, "mem: 'G'"},
+      {{"--mem=-1G"}, MessageCode::invalid_value, "mem: '-1G'"},
+      {{"--max_epoch", "3"}, MessageCode::unknown_option, "max_epochs"},
+      {{"--nodes", "2", "--num_nodes", "3"}, MessageCode::wrong_ranks, "3 nodes"},
+      {{"--gpus-per-node", "4", "--devices", "8"}, MessageCode::wrong_ranks, "devices"},
+      {{"--gpus-per-node", "4", "--strategy", "single"}, MessageCode::wrong_ranks, "single"},
+      {{"--accelerator", "gpu"}, MessageCode::no_device, "accelerator=gpu"},
   }));
-  CHECK_THAT(refusal_of(row.words), contains(row.why));
+  CHECK_THAT(refusal_of(row.words), contains(code(row.reason)) && contains(row.value));
 }
 
 TEST_CASE("a signal that the ranks are told to save at is taken") {

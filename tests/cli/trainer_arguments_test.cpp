@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include "support/catch.h"
+#include "support/error_text.h"
 
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/option_table.h"
@@ -184,7 +185,7 @@ TEST_CASE("an argument that only Lightning has is refused with what to use inste
     const auto problems = argument_problems({name.c_str(), "something"});
     REQUIRE(problems.size() == 1);
     CHECK(problems[0].option == name);
-    CHECK(problems[0].message == "is an argument of Lightning's that does not exist here");
+    CHECK(problems[0].code == MessageCode::unsupported_option);
     CHECK(problems[0].hint == argument.instead);
     CHECK(argument_problems({name.c_str(), "null"}).empty());
     if (!argument.harmless.empty()) {
@@ -213,10 +214,11 @@ TEST_CASE("what a file of Lightning's asks for in vain is refused by line", "[cl
                                         [&](const std::string&) { return std::optional(yaml); });
   std::string found;
   for (const Problem& problem : parsed.problems) found += problem.option + " (" + problem.hint + ")\n";
-  CHECK_THAT(found,
-             test::contains("l.yaml line 10: trainer.logger.class_path (trainer.logger takes a single") &&
-                 test::contains("l.yaml line 11: trainer.profiler.class_path (profile from outside"));
-  CHECK_THAT(found, test::contains("l.yaml line 5: trainer.callbacks (write --callbacks."));
+  CHECK_THAT(found, test::contains("line 10") && test::contains("trainer.logger.class_path") &&
+                        test::contains("l.yaml") && test::contains("line 11") &&
+                        test::contains("trainer.profiler.class_path") && test::contains("l.yaml"));
+  CHECK_THAT(found, test::contains("--callbacks") && test::contains("line 5") && test::contains("l.yaml") &&
+                        test::contains("trainer.callbacks"));
   CHECK(parsed.problems.size() == 3);
   CHECK(parsed.options.seed == 7);
   CHECK(parsed.options.trainer.max_epochs == 3);

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 #include "support/catch.h"
+#include "support/error_text.h"
 
 using namespace cxtrain;
 using Type = ArgumentSpec::Type;
@@ -36,12 +37,12 @@ TEST_CASE("arguments: every problem at once, and the defaults stay", "[config]")
       "model.", problems);
   REQUIRE(problems.size() == 5);
   CHECK(problems[0].option == "model.dropout");
-  CHECK(problems[0].message == "'x' is not a number");
+  CHECK_THAT(problems[0].message, test::contains("'x'"));
   CHECK(problems[1].option == "model.layer");
-  CHECK(problems[1].hint == "did you mean --model.layers?");
-  CHECK(problems[2].message == "'six' is not a whole number");
-  CHECK(problems[3].message == "'cmn' is none of mlp, cnn");
-  CHECK(problems[4].message == "'maybe' is neither true nor false");
+  CHECK_THAT(problems[1].hint, test::contains("--model.layers"));
+  CHECK_THAT(problems[2].message, test::contains("'six'"));
+  CHECK_THAT(problems[3].message, test::contains("mlp, cnn") && test::contains("'cmn'"));
+  CHECK_THAT(problems[4].message, test::contains("'maybe'"));
   CHECK(arguments.integer("layers") == 4);
   CHECK_FALSE(arguments.given("layers"));
 }
@@ -51,8 +52,8 @@ TEST_CASE("arguments: a name far from all lists what there is", "[config]") {
   Arguments(kSpecs, {{"banana", "1"}}, "model.", problems);
   Arguments({}, {{"banana", "1"}}, "data.", problems);
   REQUIRE(problems.size() == 2);
-  CHECK(problems[0].hint == "known are layers, dropout, tied, net");
-  CHECK(problems[1].hint == "it takes no arguments");
+  CHECK_THAT(problems[0].hint, test::contains("layers, dropout, tied, net"));
+  CHECK_THAT(problems[1].hint, test::contains("no arguments"));
 }
 
 TEST_CASE("arguments: asking for what the specs lack is a programming error", "[config]") {
@@ -73,25 +74,34 @@ TEST_CASE("arguments: numbers outside of their range", "[config]") {
   const auto refusal = [&](const char* name, const char* value) {
     std::vector<Problem> problems;
     Arguments(specs, {{name, value}}, "", problems);
-    return problems.empty() ? std::string() : problems[0].message;
+    return problems.empty() ? std::string() : with_code(problems[0].message, problems[0].code);
   };
-  CHECK(refusal("lr", "-1e-9") == "'-1e-9' is less than 0");
+  CHECK_THAT(refusal("lr", "-1e-9"),
+             test::contains(test::code(MessageCode::out_of_range)) && test::contains("'-1e-9'"));
   for (const char* value : {"nan", "-nan", "inf", "-inf"}) {
-    CHECK(refusal("lr", value) == "'" + std::string(value) + "' is not a finite number");
-    CHECK(refusal("free", value) == "'" + std::string(value) + "' is not a finite number");
+    CHECK_THAT(refusal("lr", value), test::contains(test::code(MessageCode::out_of_range)) &&
+                                         test::contains("'" + std::string(value) + "'"));
+    CHECK_THAT(refusal("free", value), test::contains(test::code(MessageCode::out_of_range)) &&
+                                           test::contains("'" + std::string(value) + "'"));
   }
   CHECK(refusal("lr", "0").empty());
-  CHECK(refusal("eps", "0") == "'0' is not above 0");
-  CHECK(refusal("share", "1") == "'1' is not below 1");
+  CHECK_THAT(refusal("eps", "0"),
+             test::contains(test::code(MessageCode::out_of_range)) && test::contains("'0'"));
+  CHECK_THAT(refusal("share", "1"),
+             test::contains(test::code(MessageCode::out_of_range)) && test::contains("'1'"));
   CHECK(refusal("share", "0").empty());
-  CHECK(refusal("bytes", "0") == "'0' is less than 1");
-  CHECK(refusal("bytes", "9223372036854775807") == "'9223372036854775807' is more than 10");
+  CHECK_THAT(refusal("bytes", "0"),
+             test::contains(test::code(MessageCode::out_of_range)) && test::contains("'0'"));
+  CHECK_THAT(refusal("bytes", "9223372036854775807"), test::contains(test::code(MessageCode::out_of_range)) &&
+                                                          test::contains("'9223372036854775807'") &&
+                                                          test::contains("10"));
   CHECK(refusal("free", "-1e300").empty());
   CHECK(refusal("steps", "1, 2,3").empty());
-  CHECK(refusal("steps", "1,0") == "'0' is less than 1");
+  CHECK_THAT(refusal("steps", "1,0"),
+             test::contains(test::code(MessageCode::out_of_range)) && test::contains("'0'"));
   for (const char* value : {"1,,2", "1,", "x", "1 2"})
-    CHECK(refusal("steps", value) ==
-          "'" + std::string(value) + "' is not a list of whole numbers with commas between");
+    CHECK_THAT(refusal("steps", value), test::contains(test::code(MessageCode::invalid_value)) &&
+                                            test::contains("'" + std::string(value) + "'"));
   std::vector<Problem> problems;
   CHECK(Arguments(specs, {}, "", problems).integers("steps") == std::vector<std::int64_t>{3, 5});
 }
@@ -101,8 +111,8 @@ TEST_CASE("arguments: names that others have may have been meant", "[config]") {
   const std::vector<std::string> others{"path", "batch_size"};
   Arguments({}, {{"pth", "x"}, {"banana", "1"}}, "data.", problems, others);
   REQUIRE(problems.size() == 2);
-  CHECK(problems[0].hint == "known are path, batch_size");
-  CHECK(problems[1].hint == "did you mean --data.path?");
+  CHECK_THAT(problems[0].hint, test::contains("path, batch_size"));
+  CHECK_THAT(problems[1].hint, test::contains("--data.path"));
 }
 
 TEST_CASE("arguments: a boolean that may be left to the component", "[config]") {
@@ -121,6 +131,6 @@ TEST_CASE("arguments: a boolean that may be left to the component", "[config]") 
   std::vector<Problem> problems;
   const Arguments refused(specs, {{"overlap", "sometimes"}}, "strategy.", problems);
   REQUIRE(problems.size() == 1);
-  CHECK(problems[0].message == "'sometimes' is none of true, false, auto");
+  CHECK_THAT(problems[0].message, test::contains("true, false, auto") && test::contains("'sometimes'"));
   CHECK_THROWS_AS(refused.boolean("overlap"), std::logic_error);
 }

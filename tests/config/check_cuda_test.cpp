@@ -2,11 +2,13 @@
 
 #include "config/resolve_support.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 
 /// Drivers and GPUs that this build's CUDA cannot use.
 namespace cxtrain {
 namespace {
 
+using test::code;
 using test::contains;
 using testing::all;
 using testing::machine;
@@ -31,9 +33,9 @@ Plan plan_on(const Hardware& hardware, const std::string& devices = "2",
 
 TEST_CASE("a driver that is too old for this build is refused with both versions", "[config]") {
   const Plan plan = plan_on(machine_for(13000, "12.4"));
-  CHECK_THAT(all(plan.errors), contains("built with CUDA 13.0") &&
-                                   contains("node n1 runs CUDA 12.4 at most") &&
-                                   contains("version 580 or newer") && contains("LibTorch for CUDA 12"));
+  CHECK_THAT(all(plan.errors), contains("built with CUDA 13.0") && contains(code(MessageCode::no_device)) &&
+                                   contains("node n1") && contains("CUDA 12.4") && contains("version 580") &&
+                                   contains("LibTorch for CUDA 12"));
   CHECK(plan.errors.size() == 1);
 }
 
@@ -50,8 +52,9 @@ TEST_CASE("drivers run every CUDA of their major version and older ones", "[conf
 
 TEST_CASE("a GPU that LibTorch for this CUDA has dropped is refused where it is used", "[config]") {
   const Plan both = plan_on(machine_for(13000, "13.0", "7.0"));
-  CHECK_THAT(all(both.errors), contains("GPU 1 of node n1 (NVIDIA H100) has compute capability 7.0") &&
-                                   contains("LibTorch for CUDA 13 needs 7.5 at least"));
+  CHECK_THAT(all(both.errors), contains(code(MessageCode::no_device)) && contains("GPU 1") &&
+                                   contains("node n1") && contains("NVIDIA") && contains("7.0") &&
+                                   contains("CUDA 13") && contains("LibTorch") && contains("7.5"));
   CHECK(plan_on(machine_for(13000, "13.0", "7.0"), "1").ok());
   CHECK(plan_on(machine_for(13000, "13.0", "7.5")).ok());
   CHECK(plan_on(machine_for(13000, "13.0", "12.0")).ok());
@@ -66,11 +69,11 @@ TEST_CASE("a driver that cannot start is named, and a run that need not have GPU
   hardware.nodes[0].cuda_failure = "cuInit fails with error 802";
   const Plan wanted = plan_on(hardware, "1", "gpu");
   CHECK_THAT(all(wanted.errors),
-             contains("has 2 GPUs, and CUDA cannot use them: cuInit fails with error 802"));
+             contains(code(MessageCode::no_device)) && contains("2 GPUs") && contains("802"));
   const Plan automatic = plan_on(hardware, "1");
   CHECK(automatic.ok());
   CHECK(automatic.accelerator == "cpu");
-  CHECK_THAT(all(automatic.warnings), contains("error 802: the run uses the CPU"));
+  CHECK_THAT(all(automatic.warnings), contains("802"));
 }
 
 TEST_CASE("no GPU is part of two ranks' models", "[config]") {

@@ -1,4 +1,5 @@
 #include "support/catch.h"
+#include "support/error_text.h"
 
 #include "config/resolve_support.h"
 #include "cxtrain/config/devices.h"
@@ -40,7 +41,7 @@ TEST_CASE("batch limits are counts or fractions", "[config]") {
     INFO(text);
     const auto refused = parse_batch_limit(text);
     CHECK_FALSE(refused);
-    CHECK_THAT(refused.error, cxtrain::test::contains("'" + std::string(text) + "'"));
+    CHECK_THAT(refused.error, test::contains("'" + std::string(text) + "'"));
   }
   for (const char* text : {"0", "10", "1.0", "0.25", "0.0"}) CHECK(format_batch_limit(limit(text)) == text);
 }
@@ -67,10 +68,10 @@ TEST_CASE("a fraction that means less than one batch is refused with the arithme
   CHECK(limited_batches({0.0}, "limit_val_batches", 7) == 0);
   CHECK(limited_batches({std::int64_t{0}}, "limit_val_batches", 7) == 0);
   CHECK(limited_batches({0.01}, "limit_val_batches", 0) == 0);
-  CHECK_THROWS_WITH(
-      limited_batches({0.01}, "limit_val_batches", 8),
-      Catch::Matchers::Equals("--limit_val_batches: 0.01 of 8 batches is less than one: 0.01 * 8 = 0.08 (use "
-                              "--limit_val_batches 0.125 or more, or 1 for one batch; 0 for none)"));
+  CHECK_THAT(test::error_of([&] { limited_batches({0.01}, "limit_val_batches", 8); }),
+             test::contains(test::code(MessageCode::out_of_range)) &&
+                 test::contains("--limit_val_batches:") && test::contains("--limit_val_batches 0.125") &&
+                 test::contains("8 batches") && test::contains("0.01") && test::contains("0.08"));
   CHECK(limited_batches({0.0834}, "limit_val_batches", 12) == 1);
 }
 
@@ -87,7 +88,7 @@ TEST_CASE("max_time", "[config]") {
        {"", "90", "1:30", "1:2:3:4:5", "00:00:-1:00", "a:b:c:d", "00::00:00", "00:00:00:00:", "1h"}) {
     INFO(text);
     CHECK_FALSE(parse_duration(text));
-    CHECK_THAT(parse_duration(text).error, cxtrain::test::contains("DD:HH:MM:SS"));
+    CHECK_THAT(parse_duration(text).error, test::contains("DD:HH:MM:SS"));
   }
 }
 
@@ -104,8 +105,7 @@ TEST_CASE("precision in all of Lightning's spellings", "[config]") {
     CHECK(parse_precision(typed).value->shorthand == (typed.find('-') == std::string::npos));
   }
   for (const char* text : {"", "8", "fp16", "16-bit", "32-mixed"}) CHECK_FALSE(parse_precision(text));
-  CHECK_THAT(parse_precision("fp16").error,
-             cxtrain::test::contains("'fp16'") && cxtrain::test::contains("bf16-mixed"));
+  CHECK_THAT(parse_precision("fp16").error, test::contains("'fp16'") && test::contains("bf16-mixed"));
 }
 
 TEST_CASE("device lists: what is asked for", "[config]") {
@@ -128,9 +128,9 @@ TEST_CASE("device lists: what is asked for", "[config]") {
        {"", "two", "2.5", "-2", "0,-1", "0,0", "0,,1", "[0,1", "0,1]", "0;1", "0-3", ",0", "0,1,x"}) {
     INFO(text);
     CHECK_FALSE(parse_device_list(text));
-    CHECK_THAT(parse_device_list(text).error, cxtrain::test::contains(text));
+    CHECK_THAT(parse_device_list(text).error, test::contains(text));
   }
-  CHECK_THAT(parse_device_list("0,2,0").error, cxtrain::test::contains("device 0 twice"));
+  CHECK_THAT(parse_device_list("0,2,0").error, test::contains("device 0 twice"));
 }
 
 TEST_CASE("device lists: what the machine has", "[config]") {
@@ -140,10 +140,10 @@ TEST_CASE("device lists: what the machine has", "[config]") {
   CHECK(*pick("-1", 3) == std::vector{0, 1, 2});
   CHECK(*pick("2", 3) == std::vector{0, 1});
   CHECK(*pick("2,0", 3) == std::vector{2, 0});
-  CHECK(pick("4", 2).error == "4 GPUs were asked for, but 2 are visible (indices 0 to 1)");
-  CHECK(pick("0,7,9", 8).error == "GPU 9 was asked for, but 8 are visible (indices 0 to 7)");
-  CHECK(pick("3", 0).error == "3 GPUs were asked for, but none is visible");
-  CHECK(pick("1,", 1).error == "GPU 1 was asked for, but 1 is visible (index 0)");
+  CHECK_THAT(pick("4", 2).error, test::contains("4 GPUs") && test::contains("2"));
+  CHECK_THAT(pick("0,7,9", 8).error, test::contains("GPU 9") && test::contains("8") && test::contains("7"));
+  CHECK_THAT(pick("3", 0).error, test::contains("3 GPUs"));
+  CHECK_THAT(pick("1,", 1).error, test::contains("GPU 1"));
 }
 
 TEST_CASE("the nearest name", "[config]") {
@@ -158,6 +158,6 @@ TEST_CASE("the nearest name", "[config]") {
   CHECK(nearest_name("banana", names).empty());
   CHECK(nearest_name("x", names).empty());
   CHECK(nearest_name("", names).empty());
-  CHECK(did_you_mean("max_step", names, "--") == "did you mean --max_steps?");
+  CHECK_THAT(did_you_mean("max_step", names, "--"), test::contains("--max_steps"));
   CHECK(did_you_mean("banana", names).empty());
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cxtrain/config/plan.h"
+#include "support/error_text.h"
 #include "support/own_strategies.h"
 
 /// Machines and worlds that need not exist.
@@ -52,10 +53,10 @@ inline std::vector<std::string> devices_of(const Plan& plan) {
   return devices;
 }
 
+/// A line for each problem, as the program prints it.
 inline std::string all(const std::vector<Problem>& problems) {
   std::string text;
-  for (const Problem& problem : problems)
-    text += problem.option + ": " + problem.message + " (" + problem.hint + ")\n";
+  for (const Problem& problem : problems) text += with_code(to_line(problem), problem.code) + "\n";
   return text;
 }
 

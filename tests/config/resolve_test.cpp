@@ -2,6 +2,7 @@
 #include <functional>
 #include <limits>
 #include "support/catch.h"
+#include "support/error_text.h"
 
 #include "config/resolve_support.h"
 
@@ -34,28 +35,34 @@ TEST_CASE("defaults need nothing", "[config]") {
 
 TEST_CASE("devices that are refused", "[config]") {
   const auto gpus = [](const char* text) { return [text](Options& o) { o.trainer.gpus = text; }; };
-  CHECK_THAT(errors_with(gpus("0,5")),
-             cxtrain::test::contains("gpus: GPU 5 was asked for, but 2 are visible (indices 0 to 1)") &&
-                 cxtrain::test::contains("node n1 has 2 GPUs"));
-  CHECK_THAT(errors_with(gpus("3")),
-             cxtrain::test::contains("gpus: 3 GPUs were asked for, but 2 are visible"));
-  CHECK_THAT(errors_with(gpus("all")), cxtrain::test::contains("gpus: 'all' is not a device list"));
-  CHECK_THAT(errors_with(gpus("2"), machine(0)),
-             cxtrain::test::contains("no GPU is visible: node n1 has 0 GPUs"));
+  CHECK_THAT(errors_with(gpus("0,5")), test::contains(test::code(MessageCode::no_device)) &&
+                                           test::contains("gpus:") && test::contains("GPU 5") &&
+                                           test::contains("node n1 has 2 GPUs"));
+  CHECK_THAT(errors_with(gpus("3")), test::contains(test::code(MessageCode::no_device)) &&
+                                         test::contains("gpus:") && test::contains("3 GPUs"));
+  CHECK_THAT(errors_with(gpus("all")), test::contains(test::code(MessageCode::invalid_value)) &&
+                                           test::contains("gpus:") && test::contains("'all'"));
+  CHECK_THAT(errors_with(gpus("2"), machine(0)), test::contains(test::code(MessageCode::no_device)) &&
+                                                     test::contains("node n1") && test::contains("0 GPUs"));
   Hardware hidden = machine(4);
   hidden.env["CUDA_VISIBLE_DEVICES"] = "3";
-  CHECK_THAT(errors_with(gpus("2"), hidden),
-             cxtrain::test::contains("node n1 has 4 GPUs, of which CUDA_VISIBLE_DEVICES=3 shows 1"));
+  CHECK_THAT(errors_with(gpus("2"), hidden), test::contains(test::code(MessageCode::no_device)) &&
+                                                 test::contains("node n1") && test::contains("4 GPUs") &&
+                                                 test::contains("CUDA_VISIBLE_DEVICES=3") &&
+                                                 test::contains("shows 1"));
   CHECK_THAT(errors_with([](Options& o) { o.trainer.accelerator = "gpu"; }, machine(0)),
-             cxtrain::test::contains("accelerator: no GPU is usable (accelerator=gpu)"));
+             test::contains(test::code(MessageCode::no_device)) && test::contains("accelerator:") &&
+                 test::contains("accelerator=gpu"));
   CHECK_THAT(errors_with([](Options& o) { o.trainer.accelerator = "gup"; }),
-             cxtrain::test::contains("'gup' is none of auto, cpu, gpu, cuda (did you mean gpu?)"));
+             test::contains(test::code(MessageCode::unknown_name)) &&
+                 test::contains("auto, cpu, gpu, cuda") && test::contains("'gup'"));
   CHECK_THAT(errors_with([&](Options& o) { o.trainer.accelerator = "cpu", o.trainer.gpus = "1"; }),
-             cxtrain::test::contains("gpus=1 contradicts accelerator=cpu"));
+             test::contains("gpus=1 contradicts accelerator=cpu"));
   CHECK_THAT(errors_with([&](Options& o) { o.trainer.accelerator = "cpu", o.trainer.devices = "0,1"; }),
-             cxtrain::test::contains("counted, not listed"));
+             test::contains(test::code(MessageCode::invalid_value)) && test::contains("devices:") &&
+                 test::contains("--devices 2"));
   CHECK_THAT(errors_with([&](Options& o) { o.trainer.devices = "0"; }),
-             cxtrain::test::contains("no device at all"));
+             test::contains(test::code(MessageCode::no_device)) && test::contains("devices:"));
 }
 
 TEST_CASE("gpus=0 trains on the CPU", "[config]") {
@@ -70,7 +77,8 @@ TEST_CASE("a node with fewer GPUs than the first is named", "[config]") {
   Options options;
   options.trainer.devices = "0,2";
   CHECK_THAT(all(resolve(options, hardware, under_mpirun({2, 2})).errors),
-             cxtrain::test::contains("GPU 2 was asked for on every node, but node n2 has 1 GPU"));
+             test::contains(test::code(MessageCode::no_device)) && test::contains("GPU 2") &&
+                 test::contains("node n2") && test::contains("1 GPU"));
 }
 
 TEST_CASE("a CUDA_VISIBLE_DEVICES that names no GPU is a warning", "[config]") {
@@ -79,22 +87,21 @@ TEST_CASE("a CUDA_VISIBLE_DEVICES that names no GPU is a warning", "[config]") {
   const Plan plan = plan_with([](Options&) {}, hardware);
   CHECK(plan.ok());
   CHECK(plan.ranks.at(0).gpu == 1);
-  CHECK_THAT(all(plan.warnings), cxtrain::test::contains("'7' names no further GPU"));
+  CHECK_THAT(all(plan.warnings), test::contains("'7'"));
 }
 
 TEST_CASE("GPUs whose compute mode stands in the way", "[config]") {
   Hardware hardware = machine(1);
   hardware.nodes[0].gpus[0].compute_mode = "prohibited";
-  CHECK_THAT(errors_with([](Options&) {}, hardware), cxtrain::test::contains("compute mode `prohibited`"));
+  CHECK_THAT(errors_with([](Options&) {}, hardware),
+             test::contains(test::code(MessageCode::no_device)) && test::contains("`prohibited`"));
   hardware.nodes[0].gpus[0].compute_mode = "exclusive_process";
   CHECK(plan_with([](Options&) {}, hardware).warnings.empty());
-  CHECK_THAT(all(resolve({}, hardware, under_mpirun({2})).warnings),
-             cxtrain::test::contains("exclusive compute mode"));
+  CHECK_THAT(all(resolve({}, hardware, under_mpirun({2})).warnings), test::contains("exclusive"));
   Hardware two = machine(2);
   for (Gpu& gpu : two.nodes[0].gpus) gpu.compute_mode = "exclusive_process";
   CHECK(resolve({}, two, under_mpirun({2})).warnings.empty());
-  CHECK_THAT(all(resolve({}, two, under_mpirun({3})).warnings),
-             cxtrain::test::contains("exclusive compute mode"));
+  CHECK_THAT(all(resolve({}, two, under_mpirun({3})).warnings), test::contains("exclusive"));
 }
 
 TEST_CASE("values out of range", "[config]") {
@@ -103,58 +110,52 @@ TEST_CASE("values out of range", "[config]") {
     const char* error;
   };
   const std::vector<Row> rows{
-      {[](Options& o) { o.trainer.max_epochs = -2; }, "max_epochs: -2 is too small; the least is -1"},
+      {[](Options& o) { o.trainer.max_epochs = -2; }, "max_epochs: -2"},
       {[](Options& o) { o.trainer.max_steps = -5; }, "max_steps: -5"},
-      {[](Options& o) { o.trainer.min_epochs = 5, o.trainer.max_epochs = 3; },
-       "min_epochs: 5 is more than max_epochs=3"},
-      {[](Options& o) { o.trainer.min_steps = 5, o.trainer.max_steps = 3; },
-       "min_steps: 5 is more than max_steps=3"},
+      {[](Options& o) { o.trainer.min_epochs = 5, o.trainer.max_epochs = 3; }, "min_epochs: 5"},
+      {[](Options& o) { o.trainer.min_steps = 5, o.trainer.max_steps = 3; }, "min_steps: 5"},
       {[](Options& o) { o.trainer.max_time = std::chrono::seconds(-1); }, "max_time: -1"},
       {[](Options& o) { o.trainer.accumulate_grad_batches = 0; }, "accumulate_grad_batches: 0"},
-      {[](Options& o) { o.trainer.gradient_clip_val = -1; }, "gradient_clip_val: -1 is not"},
+      {[](Options& o) { o.trainer.gradient_clip_val = -1; }, "gradient_clip_val: -1"},
       {[](Options& o) { o.trainer.log_every_n_steps = -1; }, "log_every_n_steps: -1"},
-      {[](Options& o) { o.trainer.val_check_interval = {0.0}; }, "val_check_interval: 0 would never"},
-      {[](Options& o) { o.trainer.val_check_interval = std::chrono::seconds(0); },
-       "val_check_interval: 0 is"},
-      {[](Options& o) { o.trainer.val_check_interval = {std::int64_t{0}}; },
-       "val_check_interval: 0 would never"},
+      {[](Options& o) { o.trainer.val_check_interval = {0.0}; }, "val_check_interval: 0"},
+      {[](Options& o) { o.trainer.val_check_interval = std::chrono::seconds(0); }, "val_check_interval: 0"},
+      {[](Options& o) { o.trainer.val_check_interval = {std::int64_t{0}}; }, "val_check_interval: 0"},
       {[](Options& o) { o.trainer.limit_val_batches = {1.5}; }, "limit_val_batches: '1.5'"},
       {[](Options& o) { o.trainer.limit_test_batches = {std::int64_t{-3}}; }, "limit_test_batches: '-3'"},
       {[](Options& o) { o.trainer.check_val_every_n_epoch = 0; }, "check_val_every_n_epoch: 0"},
       {[](Options& o) { o.trainer.check_val_every_n_epoch.reset(); },
        "val_check_interval: 1.0 is a fraction"},
       {[](Options& o) { o.trainer.fast_dev_run = -1; }, "fast_dev_run: -1"},
-      {[](Options& o) { o.trainer.max_skipped_steps = -1; }, "max_skipped_steps: -1 is too small"},
+      {[](Options& o) { o.trainer.max_skipped_steps = -1; }, "max_skipped_steps: -1"},
       {[](Options& o) { o.trainer.num_sanity_val_steps = -2; }, "num_sanity_val_steps: -2"},
       {[](Options& o) { o.trainer.reload_dataloaders_every_n_epochs = -1; },
-       "reload_dataloaders_every_n_epochs: -1 is too small"},
-      {[](Options& o) { o.trainer.track_grad_norm = 0; },
-       "track_grad_norm: 0 is not the order of a norm (2 or inf; -1 logs none)"},
+       "reload_dataloaders_every_n_epochs: -1"},
+      {[](Options& o) { o.trainer.track_grad_norm = 0; }, "track_grad_norm: 0"},
       {[](Options& o) { o.trainer.track_grad_norm = -2; }, "track_grad_norm: -2"},
       {[](Options& o) {
          o.trainer.enable_checkpointing = true;
          o.trainer.logger = false;
        },
-       "enable_checkpointing: without a logger the run has no folder, and checkpoints no place (name one: "
-       "--checkpoint.dirpath DIR)"},
-      {[](Options& o) { o.trainer.devices_per_rank = 0; }, "devices_per_rank: 0 is too small"},
+       "--checkpoint.dirpath"},
+      {[](Options& o) { o.trainer.devices_per_rank = 0; }, "devices_per_rank: 0"},
       {[](Options& o) {
          o.callbacks = {{"device_stats", {}}}, o.trainer.logger = false;
        },
-       "callbacks.device_stats: has nowhere to log to with logger=false"},
+       "callbacks.device_stats:"},
       {[](Options& o) {
          o.callbacks = {{"device_stats", {}}}, o.trainer.barebones = true;
        },
-       "callbacks.device_stats: has nowhere to log to with barebones=true"},
-      {[](Options& o) { o.trainer.num_processes = 0; }, "num_processes: 0 is too small; the least is 1"},
+       "callbacks.device_stats:"},
+      {[](Options& o) { o.trainer.num_processes = 0; }, "num_processes: 0"},
       {[](Options& o) { o.data.batch_size = 0; }, "data.batch_size: 0"},
       {[](Options& o) { o.data.num_workers = -1; }, "data.num_workers: -1"},
       {[](Options& o) { o.data.prefetch_factor = 0; }, "data.prefetch_factor: 0"},
-      {[](Options& o) { o.timeout_seconds = 0; }, "timeout_seconds: 0 is not a finite number above 0"}};
+      {[](Options& o) { o.timeout_seconds = 0; }, "timeout_seconds: 0"}};
   for (const Row& row : rows) {
     INFO(row.error);
     const std::string errors = errors_with(row.change);
-    CHECK_THAT(errors, cxtrain::test::contains(row.error));
+    CHECK_THAT(errors, test::contains(row.error));
     CHECK(std::count(errors.begin(), errors.end(), '\n') == 1);
   }
   CHECK(errors_with([](Options& o) { o.trainer.min_steps = 5; }).empty());  // max_steps=-1 is no limit
@@ -179,5 +180,5 @@ TEST_CASE("all errors at once", "[config]") {
 TEST_CASE("more CPU processes than cores is a warning", "[config]") {
   const Plan plan = plan_with([](Options& o) { o.trainer.devices = "4"; }, machine(0, 2));
   CHECK(plan.ok());
-  CHECK_THAT(all(plan.warnings), cxtrain::test::contains("4 processes share 2 cores"));
+  CHECK_THAT(all(plan.warnings), test::contains("4 processes") && test::contains("2 cores"));
 }

@@ -2,6 +2,7 @@
 
 #include "config/resolve_support.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 
 /// Plans of a process that was started alone in a Slurm job.
 using namespace cxtrain;
@@ -77,8 +78,8 @@ TEST_CASE("a job and what is asked of it that contradict each other are refused"
   Plan plan = plan_in(job_of(), asked(3, "2"));
   REQUIRE(plan.errors.size() == 1);
   CHECK(plan.errors[0].option == "num_nodes");
-  CHECK(plan.errors[0].message == "3 nodes asked for, but Slurm job 17 has 2");
-  CHECK(plan.errors[0].hint == "submit it with --nodes=3, or say --num_nodes 2");
+  CHECK_THAT(plan.errors[0].message, test::contains("Slurm job 17") && test::contains("3 nodes"));
+  CHECK_THAT(plan.errors[0].hint, test::contains("--nodes=3") && test::contains("--num_nodes 2"));
   TrainerOptions trainer = asked(2, "2");
   for (const char* strategy : {"single", "dp", "ddp_spawn"}) {
     trainer.strategy = strategy;
@@ -96,10 +97,11 @@ TEST_CASE("a training that leaves nodes or tasks of its job idle says so", "[con
     REQUIRE(plan.warnings.size() == 1);
     return plan.warnings[0];
   };
-  CHECK(warning(plan_in(job_of("4"), {})).hint == "say --num_nodes 2, or start it by `srun --mpi=pmix`");
+  CHECK_THAT(warning(plan_in(job_of("4"), {})).hint,
+             test::contains("`srun --mpi=pmix`") && test::contains("--num_nodes 2"));
   const Problem tasks = warning(plan_in(job_of("4"), asked(2, "2")));
   CHECK(tasks.option == "devices");
-  CHECK(tasks.hint == "say --devices 4, or start it by `srun --mpi=pmix`");
+  CHECK_THAT(tasks.hint, test::contains("`srun --mpi=pmix`") && test::contains("--devices 4"));
   CHECK(plan_in(job_of("1"), asked(1)).warnings.empty());
 }
 

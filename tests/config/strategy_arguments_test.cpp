@@ -2,6 +2,7 @@
 
 #include "config/resolve_support.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 
 using namespace cxtrain;
 using namespace cxtrain::testing;
@@ -51,40 +52,46 @@ TEST_CASE("the defaults of ddp's arguments are those of its settings", "[config]
 
 TEST_CASE("a strategy's arguments that do not suit are refused, each under the name that was used",
           "[config]") {
-  CHECK(errors_for("ddp", {.args = {{"bucket_bytes", "-1"},
-                                    {"first_bucket_bytes", "1e6"},
-                                    {"find_unused_parameters", "auto"},
-                                    {"overlap", "perhaps"}}}) ==
-        "strategy.bucket_bytes: '-1' is less than 0 ()\n"
-        "strategy.find_unused_parameters: 'auto' is neither true nor false ()\n"
-        "strategy.first_bucket_bytes: '1e6' is not a whole number ()\n"
-        "strategy.overlap: 'perhaps' is none of true, false, auto ()\n");
-  CHECK(errors_for("ddp", {.ddp_args = {{"bucket_bytes", "-1"}}}) ==
-        "ddp.bucket_bytes: '-1' is less than 0 ()\n");
-  CHECK(errors_for("ddp", {.args = {{"bucket_byte", "1"}}, .ddp_args = {{"overlaps", "1"}}}) ==
-        "ddp.overlaps: the strategy ddp has no such argument (did you mean --ddp.overlap?)\n"
-        "strategy.bucket_byte: the strategy ddp has no such argument (did you mean "
-        "--strategy.bucket_bytes?)\n");
-  CHECK(errors_for("ddp", {.args = {{"banana", "1"}}}) ==
-        "strategy.banana: the strategy ddp has no such argument (known are find_unused_parameters, overlap, "
-        "shard_optimizer, first_bucket_bytes, bucket_bytes, comm_hook, broadcast_buffers)\n");
-  CHECK(errors_for("dp", {.args = {{"banana", "1"}}}) ==
-        "strategy.banana: the strategy dp has no such argument (it takes no arguments)\n");
+  CHECK_THAT(errors_for("ddp", {.args = {{"bucket_bytes", "-1"},
+                                         {"first_bucket_bytes", "1e6"},
+                                         {"find_unused_parameters", "auto"},
+                                         {"overlap", "perhaps"}}}),
+             test::contains(test::code(MessageCode::out_of_range)) &&
+                 test::contains("strategy.bucket_bytes:") &&
+                 test::contains("strategy.find_unused_parameters:") &&
+                 test::contains("strategy.first_bucket_bytes:") && test::contains("strategy.overlap:") &&
+                 test::contains("true, false, auto") && test::contains("'-1'") && test::contains("'auto'") &&
+                 test::contains("'1e6'") && test::contains("'perhaps'"));
+  CHECK_THAT(errors_for("ddp", {.ddp_args = {{"bucket_bytes", "-1"}}}),
+             test::contains(test::code(MessageCode::out_of_range)) && test::contains("ddp.bucket_bytes:") &&
+                 test::contains("'-1'"));
+  CHECK_THAT(errors_for("ddp", {.args = {{"bucket_byte", "1"}}, .ddp_args = {{"overlaps", "1"}}}),
+             test::contains(test::code(MessageCode::unknown_option)) && test::contains("ddp.overlaps:") &&
+                 test::contains("strategy.bucket_byte:") && test::contains("--ddp.overlap") &&
+                 test::contains("--strategy.bucket_bytes"));
+  CHECK_THAT(errors_for("ddp", {.args = {{"banana", "1"}}}),
+             test::contains(test::code(MessageCode::unknown_option)) && test::contains("strategy.banana:") &&
+                 test::contains("find_unused_parameters, overlap, shard_optimizer, first_bucket_bytes, "
+                                "bucket_bytes, comm_hook, broadcast_buffers"));
+  CHECK_THAT(errors_for("dp", {.args = {{"banana", "1"}}}),
+             test::contains(test::code(MessageCode::unknown_option)) && test::contains("strategy.banana:"));
 }
 
 TEST_CASE("an argument that only other strategies have is refused; under its older name it is ignored",
           "[config]") {
   const char* strategy = GENERATE("single", "dp");
-  const std::string lacks = std::string("the strategy ") + strategy + " has no such argument";
-  CHECK(errors_for(strategy, {.args = {{"bucket_bytes", "5"}}}) ==
-        "strategy.bucket_bytes: " + lacks + " (strategies that have it: ddp, ddp_spawn)\n");
+  CHECK_THAT(errors_for(strategy, {.args = {{"bucket_bytes", "5"}}}),
+             test::contains(test::code(MessageCode::unknown_option)) &&
+                 test::contains("strategy.bucket_bytes: ") && test::contains(strategy) &&
+                 test::contains("ddp, ddp_spawn"));
   const Plan plan = strategy_plan(strategy, {.ddp_args = {{"bucket_bytes", "5"}}});
   CHECK(all(plan.errors).empty());
-  CHECK(all(plan.warnings) ==
-        "ddp.bucket_bytes: " + lacks + ": it is ignored (strategies that have it: ddp, ddp_spawn)\n");
+  CHECK_THAT(all(plan.warnings), test::contains("ddp.bucket_bytes: ") && test::contains(strategy) &&
+                                     test::contains("ddp, ddp_spawn"));
   CHECK(plan.strategy_arguments.values().empty());
-  CHECK(errors_for(strategy, {.ddp_args = {{"bucket_byte", "5"}}}) ==
-        "ddp.bucket_byte: " + lacks + " (it takes no arguments)\n");
+  CHECK_THAT(errors_for(strategy, {.ddp_args = {{"bucket_byte", "5"}}}),
+             test::contains(test::code(MessageCode::unknown_option)) && test::contains("ddp.bucket_byte: ") &&
+                 test::contains(strategy));
 }
 
 TEST_CASE("a preset sets the argument that its name says, and an explicit one wins", "[config]") {

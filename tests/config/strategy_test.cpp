@@ -1,4 +1,5 @@
 #include "support/catch.h"
+#include "support/error_text.h"
 
 #include "config/resolve_support.h"
 #include "cxtrain/config/strategy_choice.h"
@@ -59,7 +60,8 @@ TEST_CASE("names of strategies that exist in Lightning only", "[config]") {
   const Plan plan = plan_for(nullptr, name, "2", 2);
   REQUIRE(plan.errors.size() == 1);
   CHECK(plan.errors[0].option == "strategy");
-  CHECK(plan.errors[0].message == "there is no strategy '" + std::string(name) + "'");
+  CHECK(plan.errors[0].code == MessageCode::unsupported_option);
+  CHECK_THAT(plan.errors[0].message, test::contains("'" + std::string(name) + "'"));
   CHECK_THAT(plan.errors[0].hint, test::contains("--"));
 }
 
@@ -77,11 +79,13 @@ TEST_CASE("a plugin may have a name that Lightning had", "[config]") {
   CHECK(read_strategy_name("fsdp", names).name == "fsdp");
   CHECK(read_strategy_name("fsdp_native", names).name.empty());
   options.trainer.strategy = "DDP";
-  CHECK(all(resolve(options, machine(2), {}, strategies).errors) ==
-        "strategy: there is no strategy 'DDP' (did you mean ddp?)\n");
+  CHECK_THAT(all(resolve(options, machine(2), {}, strategies).errors),
+             test::contains(test::code(MessageCode::unknown_name)) && test::contains("strategy:") &&
+                 test::contains("ddp") && test::contains("'DDP'"));
   options.trainer.strategy = "banana";
-  CHECK(all(resolve(options, machine(2), {}, strategies).errors) ==
-        "strategy: there is no strategy 'banana' (known are ddp, fsdp, single)\n");
+  CHECK_THAT(all(resolve(options, machine(2), {}, strategies).errors),
+             test::contains(test::code(MessageCode::unknown_name)) && test::contains("strategy:") &&
+                 test::contains("ddp, fsdp, single") && test::contains("'banana'"));
 }
 
 TEST_CASE("accelerator may name a strategy, as in Lightning 1.4", "[config]") {
@@ -89,19 +93,21 @@ TEST_CASE("accelerator may name a strategy, as in Lightning 1.4", "[config]") {
   REQUIRE(ddp.ok());
   CHECK(ddp.strategy == "ddp");
   CHECK(ddp.accelerator == "gpu");
-  CHECK(all(ddp.warnings) ==
-        "accelerator: accelerator=ddp names a strategy, as before Lightning 1.5 (write --strategy ddp)\n");
+  CHECK_THAT(all(ddp.warnings), test::contains("accelerator:") && test::contains("--strategy") &&
+                                    test::contains("accelerator=ddp") && test::contains("1.5"));
   CHECK(plan_for("dp", nullptr, "4", 4).strategy == "dp");
   CHECK(plan_for("ddp_spawn", nullptr, "2", 4).launcher == "spawn");
   const Plan cpu = plan_for("ddp_cpu", nullptr, "2", 4);
   CHECK(cpu.accelerator == "cpu");
   CHECK(cpu.strategy == "ddp");
   CHECK(plan_for("ddp", "ddp", "2", 4).ok());
-  CHECK(all(plan_for("ddp", "dp", "2", 4).errors) ==
-        "accelerator: accelerator=ddp names a strategy, and strategy=dp names another (drop --accelerator "
-        "ddp)\n");
+  CHECK_THAT(all(plan_for("ddp", "dp", "2", 4).errors),
+             test::contains(test::code(MessageCode::conflicting_options)) && test::contains("accelerator:") &&
+                 test::contains("--accelerator") && test::contains("accelerator=ddp") &&
+                 test::contains("strategy=dp"));
   CHECK_THAT(all(plan_for("horovod", nullptr, "2", 4).errors),
-             test::contains("strategy: there is no strategy 'horovod' (use --strategy ddp"));
+             test::contains(test::code(MessageCode::unsupported_option)) && test::contains("strategy:") &&
+                 test::contains("'horovod'") && test::contains("--strategy"));
 }
 
 TEST_CASE("dp on the CPU keeps replicas in one process", "[config]") {
@@ -112,25 +118,24 @@ TEST_CASE("dp on the CPU keeps replicas in one process", "[config]") {
   CHECK(plan.replicas == 4);
   CHECK(plan.devices.empty());
   CHECK(plan.ranks.at(0).devices == std::vector<std::string>(4, "cpu"));
-  CHECK_THAT(to_text(plan), test::contains("rank 0 on cpu, 4 replicas\n"));
+  CHECK_THAT(to_text(plan), test::contains("rank 0") && test::contains("4 replicas"));
   CHECK_THAT(to_json(plan), test::contains("\"replicas\":4"));
   CHECK(plan_for("cpu", "dp", "3", 0, under_mpirun({1})).replicas == 3);
   CHECK(plan_for("cpu", "dp", nullptr, 0).replicas == 1);
   CHECK(plan_for(nullptr, "dp", "1,3", 4).replicas == 2);
   CHECK(plan_for(nullptr, "dp", "auto", 4).replicas == 4);
   CHECK(plan_for(nullptr, "ddp", "4", 4).replicas == 1);
-  CHECK(all(plan_for("cpu", "dp", "64", 0).warnings) ==
-        "devices: 64 replicas share 32 cores (use --devices 32)\n");
+  CHECK_THAT(all(plan_for("cpu", "dp", "64", 0).warnings),
+             test::contains("devices:") && test::contains("--devices 32") && test::contains("64 replicas") &&
+                 test::contains("32 cores"));
 }
 
 TEST_CASE("ddp_spawn is ddp where the ranks exist already", "[config]") {
   const Plan joined = plan_for("cpu", "ddp_spawn", "2", 0, under_mpirun({2}));
   CHECK(joined.strategy == "ddp");
   CHECK(joined.launcher == "mpirun");
-  CHECK(all(joined.warnings) ==
-        "strategy: ddp_spawn has nothing to spawn, since mpirun has started the ranks: it is ddp (use "
-        "--strategy "
-        "ddp, or start the program without mpirun)\n");
+  CHECK_THAT(all(joined.warnings),
+             test::contains("strategy:") && test::contains("--strategy") && test::contains("ddp_spawn"));
   WorldFacts spawned = under_mpirun({2});
   spawned.launched_by = LaunchedBy::spawn;
   const Plan ours = plan_for("cpu", "ddp_spawn", "2", 0, spawned);
@@ -172,27 +177,33 @@ TEST_CASE("devices_per_rank deals consecutive devices out", "[config]") {
     CHECK(plan.ranks[3].devices == Names{"cuda:2", "cuda:3"});
     CHECK(plan.devices == std::vector{0, 1, 2, 3});
     CHECK(plan_for(nullptr, nullptr, "4", 4, under_mpirun({2}), 2).ok());
-    CHECK_THAT(
-        all(plan_for(nullptr, nullptr, "4", 4, under_mpirun({4}), 2).errors),
-        test::contains("devices: 4 devices per node, 2 per rank, asked for, but mpirun started 4 ranks "
-                       "(start it as `mpirun -np 2 cxtrain_mpi ...`"));
-    CHECK(all(plan_for(nullptr, nullptr, nullptr, 4, under_mpirun({3}), 2).errors) ==
-          "devices_per_rank: 3 ranks with 2 GPUs each need 6, but node n1 has 4 GPUs (start fewer ranks, or "
-          "with "
-          "a smaller --devices_per_rank)\n");
+    CHECK_THAT(all(plan_for(nullptr, nullptr, "4", 4, under_mpirun({4}), 2).errors),
+               test::contains(test::code(MessageCode::wrong_ranks)) && test::contains("devices:") &&
+                   test::contains("`mpirun -np 2 cxtrain_mpi ...`") && test::contains("4 devices") &&
+                   test::contains("4 ranks"));
+    CHECK_THAT(all(plan_for(nullptr, nullptr, nullptr, 4, under_mpirun({3}), 2).errors),
+               test::contains(test::code(MessageCode::no_device)) && test::contains("devices_per_rank:") &&
+                   test::contains("--devices_per_rank") && test::contains("node n1") &&
+                   test::contains("3 ranks") && test::contains("2 GPUs") && test::contains("4 GPUs"));
   }
   SECTION("auto takes what divides") {
     CHECK(plan_for(nullptr, nullptr, "auto", 5, {}, 2).devices == std::vector{0, 1, 2, 3});
   }
   SECTION("refusals") {
-    CHECK(all(plan_for(nullptr, nullptr, "3", 4, {}, 2).errors) ==
-          "devices: 3 devices per node cannot be dealt out with devices_per_rank=2 (use 2 or 4 devices)\n");
-    CHECK(all(plan_for(nullptr, nullptr, "1", 4, {}, 2).errors) ==
-          "devices: 1 device per node cannot be dealt out with devices_per_rank=2 (use 2 devices)\n");
+    CHECK_THAT(all(plan_for(nullptr, nullptr, "3", 4, {}, 2).errors),
+               test::contains(test::code(MessageCode::wrong_ranks)) && test::contains("devices:") &&
+                   test::contains("3 devices") && test::contains("4 devices") &&
+                   test::contains("devices_per_rank=2"));
+    CHECK_THAT(all(plan_for(nullptr, nullptr, "1", 4, {}, 2).errors),
+               test::contains(test::code(MessageCode::wrong_ranks)) && test::contains("devices:") &&
+                   test::contains("1 device") && test::contains("2 devices") &&
+                   test::contains("devices_per_rank=2"));
     CHECK_THAT(all(plan_for(nullptr, "single", "4", 4, {}, 2).errors),
-               test::contains("strategy: single uses 2 devices, but 4 devices were asked for"));
-    CHECK_THAT(all(plan_for(nullptr, "dp", "4", 4, {}, 2).errors),
-               test::contains("devices_per_rank: dp keeps a whole replica on each device"));
+               test::contains(test::code(MessageCode::wrong_ranks)) && test::contains("strategy:") &&
+                   test::contains("2 devices") && test::contains("4 devices"));
+    CHECK_THAT(
+        all(plan_for(nullptr, "dp", "4", 4, {}, 2).errors),
+        test::contains(test::code(MessageCode::conflicting_options)) && test::contains("devices_per_rank:"));
   }
 }
 
@@ -210,7 +221,8 @@ TEST_CASE("a strategy is planned by its traits, whatever it is called", "[config
   CHECK(plan_with_traits(one_replicas, {.devices = "auto"}).world_size == 1);
   CHECK(plan_with_traits({.ranks = Traits::Ranks::one}, {.devices = "auto"}).devices == std::vector{0});
   CHECK_THAT(all(plan_with_traits({.ranks = Traits::Ranks::one}, {.devices = "2"}).errors),
-             test::contains("strategy: mine uses one device, but 2 devices were asked for"));
+             test::contains(test::code(MessageCode::wrong_ranks)) && test::contains("strategy:") &&
+                 test::contains("2 devices"));
 
   const Traits replicas{.devices = Traits::Devices::replicas};
   const Plan grid = plan_with_traits(replicas, {.devices = "4", .devices_per_rank = 2});
@@ -220,11 +232,13 @@ TEST_CASE("a strategy is planned by its traits, whatever it is called", "[config
   CHECK(grid.ranks.at(1).devices == std::vector<std::string>{"cuda:2", "cuda:3"});
   CHECK(plan_with_traits(replicas, {.devices_per_rank = 2}, under_mpirun({2})).replicas == 2);
   CHECK_THAT(all(plan_with_traits(replicas, {.amp_level = "O2"}).errors),
-             test::contains("but mine has several replicas of them"));
+             test::contains(test::code(MessageCode::conflicting_options)) && test::contains("amp_level:") &&
+                 test::contains("O2") && test::contains("mine"));
 
-  CHECK(all(plan_with_traits({.devices = Traits::Devices::one}, {.devices_per_rank = 2}).errors) ==
-        "devices_per_rank: mine uses one device on each rank, but devices_per_rank=2 splits the model (use "
-        "--strategy ddp)\n");
+  CHECK_THAT(all(plan_with_traits({.devices = Traits::Devices::one}, {.devices_per_rank = 2}).errors),
+             test::contains(test::code(MessageCode::conflicting_options)) &&
+                 test::contains("devices_per_rank:") && test::contains("--strategy") &&
+                 test::contains("devices_per_rank=2"));
   const Traits spawns{.launcher = Traits::Launcher::spawn};
   CHECK(plan_with_traits(spawns, {.devices = "2"}).launcher == "spawn");
   CHECK(plan_with_traits(spawns, {.devices = "2"}, under_mpirun({2})).strategy == "mine");

@@ -4,12 +4,15 @@
 
 #include "cxtrain/base/error.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/fake_nccl.h"
 
 namespace cxtrain {
 namespace {
 
+using test::code;
 using test::contains;
+using test::error_of;
 using test::FakeNccl;
 using test::ScriptedWorld;
 using Calls = std::vector<std::string>;
@@ -33,9 +36,10 @@ TEST_CASE("devices that cannot connect are told by name, and given up") {
   Trio trio;
   trio.fake.status = ncclSystemError;
   trio.fake.last_error = "out of luck";
-  REQUIRE_THROWS_WITH(NcclPeers(trio.world, trio.devices, trio.api),
-                      contains("ncclCommInitRankConfig") && contains("number 0 of the 3 devices") &&
-                          contains("out of luck") && contains("NCCL_DEBUG"));
+  REQUIRE_THAT(error_of([&] { NcclPeers(trio.world, trio.devices, trio.api); }),
+               contains(code(MessageCode::communication_failed)) && contains("ncclCommInitRankConfig") &&
+                   contains("number 0") && contains("3 devices") && contains("out of luck") &&
+                   contains("NCCL_DEBUG"));
   CHECK(trio.fake.count("group_end") == 1);
   CHECK(trio.fake.count("abort") == 1);  // the one that had come to be
 }

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "support/catch.h"
+#include "support/error_text.h"
 
 #include "cxtrain/base/error.h"
 #include "support/temp_dir.h"
@@ -16,6 +17,7 @@
 namespace {
 
 using namespace cxtrain;
+using cxtrain::test::code;
 using cxtrain::test::contains;
 using test::TempDir;
 
@@ -42,7 +44,7 @@ std::string refusal(const TempDir& dir, const Pair& pair) {
   try {
     read_idx(dir.write("images", pair.images), dir.write("labels", pair.labels));
   } catch (const DataError& error) {
-    return error.what();
+    return printed(error);
   }
   return "";
 }
@@ -163,5 +165,5 @@ TEST_CASE("every damage to IDX files is named", "[idx]") {
 
 TEST_CASE("a file without images is refused", "[idx]") {
   const TempDir dir;
-  CHECK_THAT(refusal(dir, Pair(0)), contains("holds no images"));
+  CHECK_THAT(refusal(dir, Pair(0)), contains(code(MessageCode::no_data)) && contains("images"));
 }

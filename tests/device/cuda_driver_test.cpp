@@ -190,8 +190,8 @@ TEST_CASE("a device that is not the planned GPU is told with both", "[device]") 
   CHECK(other_gpu_than_planned("cuda:1", kA, kA).empty());
   CHECK(other_gpu_than_planned("cuda:1", kA, std::nullopt).empty());
   CHECK(other_gpu_than_planned("cuda:1", "", kA).empty());
-  CHECK_THAT(other_gpu_than_planned("cuda:1", kA, kB), test::contains("cuda:1 is the GPU " + kB) &&
-                                                           test::contains("means " + kA) &&
+  CHECK_THAT(other_gpu_than_planned("cuda:1", kA, kB), test::contains("cuda:1") && test::contains(kB) &&
+                                                           test::contains(kA) &&
                                                            test::contains("CUDA_DEVICE_ORDER"));
 }
 

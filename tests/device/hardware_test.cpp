@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "support/catch.h"
+#include "support/error_text.h"
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/device/hardware.h"
@@ -19,7 +20,7 @@ std::string refusal(const std::string& text) {
   try {
     parse_hardware(text, "hw.json");
   } catch (const DataError& error) {
-    return error.what();
+    return printed(error);
   }
   return "";
 }
@@ -133,36 +134,50 @@ TEST_CASE("a hardware file may be short", "[device]") {
   CHECK_FALSE(gpu.memory_used_mib.has_value());
   CHECK_FALSE(gpu.utilization.has_value());
   for (const char* not_known : {"processes", "memory_used_mib", "utilization"})
-    CHECK_THAT(to_json(hardware), !cxtrain::test::contains(not_known));
+    CHECK_THAT(to_json(hardware), !test::contains(not_known));
 }
 
 TEST_CASE("a damaged hardware file is refused by file and field", "[device]") {
-  CHECK_THAT(refusal("{\n\"nodes\": [\n}"), cxtrain::test::contains("hw.json: line 3 is no valid JSON"));
-  CHECK(refusal("[]") == "hardware file hw.json: the whole: expected an object, found []");
-  CHECK(refusal("{}") == "hardware file hw.json: the whole: the field 'nodes' is missing");
-  CHECK(refusal(R"({"nodes":[]})") == "hardware file hw.json: nodes: expected at least one node, found none");
-  CHECK(refusal(R"({"nodes":[{"cores":"many"}]})") ==
-        "hardware file hw.json: nodes[0].cores: expected a whole number, found \"many\"");
-  CHECK_THAT(refusal(R"({"nodes":[{"cores":0}]})"),
-             cxtrain::test::contains("nodes[0]: a node has at least one core"));
+  CHECK_THAT(refusal("{\n\"nodes\": [\n}"), test::contains(test::code(MessageCode::invalid_file)) &&
+                                                test::contains("hw.json:") && test::contains("line 3") &&
+                                                test::contains("JSON"));
+  CHECK_THAT(refusal("[]"), test::contains(test::code(MessageCode::invalid_file)) &&
+                                test::contains("hw.json") && test::contains("found []"));
+  CHECK_THAT(refusal("{}"), test::contains(test::code(MessageCode::invalid_file)) &&
+                                test::contains("'nodes'") && test::contains("hw.json"));
+  CHECK_THAT(refusal(R"({"nodes":[]})"), test::contains(test::code(MessageCode::invalid_file)) &&
+                                             test::contains("hw.json") && test::contains("nodes:") &&
+                                             test::contains("found none"));
+  CHECK_THAT(refusal(R"({"nodes":[{"cores":"many"}]})"),
+             test::contains(test::code(MessageCode::invalid_file)) && test::contains("hw.json") &&
+                 test::contains("nodes[0].cores:") && test::contains("found \"many\""));
+  CHECK_THAT(refusal(R"({"nodes":[{"cores":0}]})"), test::contains(test::code(MessageCode::invalid_file)) &&
+                                                        test::contains("nodes[0]:") &&
+                                                        test::contains("one core"));
   CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"uuid":"GPU-a"}]}]})"),
-             cxtrain::test::contains("nodes[0].gpus[0]: the field 'index' is missing"));
+             test::contains(test::code(MessageCode::invalid_file)) && test::contains("nodes[0].gpus[0]:") &&
+                 test::contains("'index'"));
   CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"index":-1}]}]})"),
-             cxtrain::test::contains("not negative, found -1"));
+             test::contains(test::code(MessageCode::invalid_file)) && test::contains("found -1"));
   CHECK_THAT(refusal(R"({"nodes":[{"gpus":[{"index":1},{"index":1}]}]})"),
-             cxtrain::test::contains("gpus[1]: the index 1 is used twice"));
+             test::contains(test::code(MessageCode::invalid_file)) && test::contains("gpus[1]:") &&
+                 test::contains("index 1"));
   CHECK_THAT(refusal(R"({"nodes":[{}],"env":{"CUDA_VISIBLE_DEVICES":2}})"),
-             cxtrain::test::contains("env.CUDA_VISIBLE_DEVICES: expected a text, found 2"));
+             test::contains(test::code(MessageCode::invalid_file)) &&
+                 test::contains("env.CUDA_VISIBLE_DEVICES:") && test::contains("found 2"));
 }
 
 TEST_CASE("hardware files that are nested without end, or hold no numbers", "[device]") {
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
-  CHECK(refusal(deep) == "hardware file hw.json: the whole: expected an object, found a list");
-  CHECK(refusal("{\"nodes\":[{\"cores\":" + deep + "}]}") ==
-        "hardware file hw.json: nodes[0].cores: expected a whole number, found a list");
+  CHECK_THAT(refusal(deep), test::contains(test::code(MessageCode::invalid_file)) &&
+                                test::contains("hw.json") && test::contains("found a list"));
+  CHECK_THAT(refusal("{\"nodes\":[{\"cores\":" + deep + "}]}"),
+             test::contains(test::code(MessageCode::invalid_file)) && test::contains("hw.json") &&
+                 test::contains("nodes[0].cores:") && test::contains("found a list"));
   CHECK(parse_hardware("{\"nodes\":[{}],\"comment\":" + deep + "}", "hw.json").nodes.size() == 1);
-  CHECK(refusal(R"({"nodes":[{"cores":1e400}]})") ==
-        "hardware file hw.json cannot be used: number overflow parsing '1e400'");
-  CHECK_THAT(refusal("{"), !cxtrain::test::contains("json.exception"));
+  CHECK_THAT(refusal(R"({"nodes":[{"cores":1e400}]})"),
+             test::contains(test::code(MessageCode::invalid_file)) && test::contains("'1e400'") &&
+                 test::contains("hw.json"));
+  CHECK_THAT(refusal("{"), !test::contains("json.exception"));
   CHECK(refusal("{\"nodes\":" + std::string(1'000'000, 'x')).size() < 1000);
 }

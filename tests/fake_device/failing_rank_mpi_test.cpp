@@ -35,7 +35,7 @@ class FailingModel final : public test::Regression {
   explicit FailingModel(bool holds) : held_(holds) {}
   at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
     if (idx == 3 && test_world().rank() == test_world().size() - 1)
-      throw Error(ExitCode::requeue, "the device has failed");
+      throw Error(ExitCode::requeue, MessageCode::none, "the device has failed");
     return Regression::training_step(batch, idx);
   }
 

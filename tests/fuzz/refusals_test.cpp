@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "fuzz/fuzz.h"
+#include "support/error_text.h"
 #include "support/temp_dir.h"
 
 // Inputs that were once accepted in silence, hung, crashed, or were refused in words that help nobody. They
@@ -13,6 +14,7 @@ namespace {
 struct Refusal {
   std::vector<std::string> arguments;
   std::string says;
+  std::optional<MessageCode> reason = {};
 };
 
 void check_refusals(const std::vector<Refusal>& refusals) {
@@ -25,7 +27,8 @@ void check_refusals(const std::vector<Refusal>& refusals) {
       const ForkedResult result = check_case(arguments);
       CAPTURE(plan, row.arguments, result.output, result.errors);
       CHECK(result.status == 2);
-      CHECK((result.output + result.errors).find(row.says) != std::string::npos);
+      CHECK_THAT(result.output + result.errors, contains(row.says));
+      if (row.reason) CHECK_THAT(result.output + result.errors, contains(code(*row.reason)));
       CHECK(std::filesystem::is_empty(dir.path()));  // before a run gets its folder
     }
   }
@@ -56,8 +59,8 @@ TEST_CASE("numbers that cannot train are refused, by plan as by fit") {
       refusals.push_back({{"--strategy=ddp", "--strategy." + is}, std::string("strategy.") + name + ": '"});
       refusals.push_back({{"--strategy=ddp", "--ddp." + is}, std::string("ddp.") + name + ": '"});
     }
-    refusals.push_back(
-        {{"--strategy=ddp", std::string("--strategy.overlap=") + wrong}, "none of true, false, auto"});
+    refusals.push_back({{"--strategy=ddp", std::string("--strategy.overlap=") + wrong},
+                        "strategy.overlap: '" + std::string(wrong) + "'"});
   }
   refusals.push_back({{"--model=simple", "--model.out=0"}, "model.out"});
   refusals.push_back({{"--model=simple", "--model.samples=-1"}, "model.samples"});
@@ -66,30 +69,34 @@ TEST_CASE("numbers that cannot train are refused, by plan as by fit") {
 
 TEST_CASE("names and arguments that do not exist are refused, by plan as by fit") {
   check_refusals(
-      {{{"--model=nope"}, "there is no model"},
-       {{"--model=gpt", "--model.layer=3"}, "did you mean --model.layers?"},
-       {{"--model.weigths=x"}, "did you mean --model.weights?"},
-       {{"--model.weights=/nope"}, "model.weights: there is no file or folder '/nope'"},
-       {{"--model.weights=" + std::string(5000, 'x')}, "model.weights: cannot look at"},
-       {{"--model.weights=/dev/null"}, "'/dev/null' is damaged or no file of weights"},
-       {{"--model.weights=/nope", "--model.weights_map=a"}, "model.weights_map: 'a' is not of the form"},
-       {{"--model.weights_map=a="}, "model.weights_map: means nothing without weights"},
-       {{"--data=nope"}, "there is no data"},
-       {{"--data.pth=x"}, "did you mean --data.path?"},
-       {{"--plugin=/nope"}, "/nope"},
-       {{"--optimizer=x"}, "optimizer: there is no 'x'"},
-       {{"--lr_scheduler=x"}, "lr_scheduler: there is no 'x'"},
-       {{"--optimizer.lrr=3"}, "did you mean --optimizer.lr?"},
-       {{"--strategy=DDP"}, "did you mean ddp?"},
-       {{"--strategy=ddp", "--strategy.bucket_byte=3"}, "did you mean --strategy.bucket_bytes?"},
-       {{"--strategy=ddp", "--ddp.bucket_byte=3"}, "did you mean --ddp.bucket_bytes?"},
-       {{"--strategy=single", "--ddp.bucket_byte=3"}, "the strategy single has no such argument"},
+      {{{"--model=nope"}, "`nope`", MessageCode::unknown_name},
+       {{"--model=gpt", "--model.layer=3"}, "--model.layers?", MessageCode::unknown_option},
+       {{"--model.weigths=x"}, "--model.weights?", MessageCode::unknown_option},
+       {{"--model.weights=/nope"}, "'/nope'", MessageCode::checkpoint_missing},
+       {{"--model.weights=" + std::string(5000, 'x')}, "model.weights: ", MessageCode::file_failed},
+       {{"--model.weights=/dev/null"}, "'/dev/null'", MessageCode::bad_checkpoint},
+       {{"--model.weights=/nope", "--model.weights_map=a"},
+        "model.weights_map: 'a'",
+        MessageCode::invalid_value},
+       {{"--model.weights_map=a="}, "model.weights_map: ", MessageCode::conflicting_options},
+       {{"--data=nope"}, "`nope`", MessageCode::unknown_name},
+       {{"--data.pth=x"}, "--data.path?", MessageCode::unknown_option},
+       {{"--plugin=/nope"}, "/nope", MessageCode::plugin_failed},
+       {{"--optimizer=x"}, "optimizer: ", MessageCode::unknown_name},
+       {{"--lr_scheduler=x"}, "lr_scheduler: ", MessageCode::unknown_name},
+       {{"--optimizer.lrr=3"}, "--optimizer.lr?", MessageCode::unknown_option},
+       {{"--strategy=DDP"}, "ddp?", MessageCode::unknown_name},
+       {{"--strategy=ddp", "--strategy.bucket_byte=3"},
+        "--strategy.bucket_bytes?",
+        MessageCode::unknown_option},
+       {{"--strategy=ddp", "--ddp.bucket_byte=3"}, "--ddp.bucket_bytes?", MessageCode::unknown_option},
+       {{"--strategy=single", "--ddp.bucket_byte=3"}, "ddp.bucket_byte: ", MessageCode::unknown_option},
        {{"--strategy=single", "--strategy.bucket_bytes=3"},
-        "strategy.bucket_bytes: the strategy single has no such argument"},
-       {{"--accelerator=cpu", "--strategy.bucket_bytes=3"},
-        "the strategy single has no such argument (strategies that have it: ddp, ddp_spawn)"},
-       {{"--gpus=,"}, "names no device"},
-       {{"max_epochs=3"}, "did you mean --max_epochs=3?"}});
+        "strategy.bucket_bytes: ",
+        MessageCode::unknown_option},
+       {{"--accelerator=cpu", "--strategy.bucket_bytes=3"}, "ddp, ddp_spawn", MessageCode::unknown_option},
+       {{"--gpus=,"}, "gpus: ", MessageCode::invalid_value},
+       {{"max_epochs=3"}, "--max_epochs=3?", MessageCode::unknown_option}});
 }
 
 TEST_CASE("sizes that do not fit name their option") {
@@ -118,7 +125,7 @@ TEST_CASE("sizes that do not fit name their option") {
       refusals.push_back({arguments, "model."});
     }
   }
-  refusals.push_back({{"--model=gpt", "--model.width=7", "--model.heads=2"}, "model.heads: 2 heads do not"});
+  refusals.push_back({{"--model=gpt", "--model.width=7", "--model.heads=2"}, "model.heads: 2"});
   check_refusals(refusals);
 }
 
@@ -135,7 +142,7 @@ TEST_CASE("mistakes of all kinds are told together") {
   const ForkedResult result =
       fork_program({"--max_epoch=3", "--optimizer.lrr=3", "--model=nope", "--precision=17", "--gpus=,"});
   CHECK(result.status == 2);
-  for (const char* part : {"--max_epochs", "--optimizer.lr?", "nope", "17", "names no device"})
+  for (const char* part : {"--max_epochs", "--optimizer.lr?", "nope", "17", "gpus: "})
     CHECK(result.errors.find(part) != std::string::npos);
 }
 
@@ -213,7 +220,7 @@ TEST_CASE("print_config has the arguments of a strategy that is named, and those
   CHECK(config({}).empty());
   const ForkedResult refused = fork_program({"--strategy.overlaps", "--print_config"});
   CHECK(refused.status == 2);
-  CHECK(refused.errors.find("did you mean --strategy.overlap?") != std::string::npos);
+  CHECK(refused.errors.find("--strategy.overlap?") != std::string::npos);
 }
 
 TEST_CASE("help lists the arguments of a strategy that is named, info those of all") {
@@ -227,9 +234,7 @@ TEST_CASE("help lists the arguments of a strategy that is named, info those of a
 TEST_CASE("an older name of an argument that the strategy lacks is ignored with a warning") {
   const ForkedResult plan = fork_program({"plan", "--accelerator=cpu", "--strategy=single", "--ddp.overlap"});
   CHECK(plan.status == 0);
-  CHECK(plan.output.find(
-            "warning     --ddp.overlap: the strategy single has no such argument: it is ignored") !=
-        std::string::npos);
+  CHECK(plan.output.find("warning     --ddp.overlap: ") != std::string::npos);
 }
 
 }  // namespace

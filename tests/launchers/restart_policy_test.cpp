@@ -45,7 +45,7 @@ TEST_CASE("a job that fails three times in one place is given up, the one before
     const auto decision = policy.after({.status = kKilled, .step = 7});
     CHECK(decision.next == Next::end);
     CHECK(decision.status == static_cast<int>(ExitCode::do_not_requeue));
-    CHECK_THAT(decision.why, test::contains("3 times since the checkpoint of step 7"));
+    CHECK_THAT(decision.why, test::contains("3 times") && test::contains("step 7"));
   }
   SECTION("which came further, and then not") {
     CHECK(policy.after({.status = kKilled, .step = 8}).next == Next::from_newest);
@@ -75,7 +75,7 @@ TEST_CASE("a rank that fails again in the same place is left out where enough re
     CHECK(decision.next == Next::without_rank);
     CHECK(decision.rank == 1);
     CHECK(policy.ranks() == 2);  // 64 / 3 is no whole number
-    CHECK_THAT(decision.why, test::contains("rank 1 has ended the job twice"));
+    CHECK_THAT(decision.why, test::contains("rank 1") && test::contains("twice"));
     CHECK(fails(1).next == Next::from_newest);  // another rank 1, and the first failure of this job
     CHECK(fails(1).next == Next::from_the_one_before);
     CHECK(policy.ranks() == 2);

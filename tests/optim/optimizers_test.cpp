@@ -13,6 +13,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/optim/optimizer.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 
 namespace cxtrain {
 namespace {
@@ -186,7 +187,8 @@ TEST_CASE("parameter groups have rates and decays of their own") {
   CHECK(at::allclose(pair.ours[1].tensor, pair.theirs[1].sub(0.25)));
 
   setup.groups.push_back(setup.groups[0]);
-  CHECK_THROWS_WITH(make_optimizer(setup, pair.ours), test::contains("two groups"));
+  CHECK_THAT(test::error_of([&] { make_optimizer(setup, pair.ours); }),
+             test::contains(test::code(MessageCode::bad_model)) && test::contains("two groups"));
 }
 
 TEST_CASE("a gradient counts by its elements, however it lies in memory") {
@@ -216,7 +218,7 @@ TEST_CASE("a step is a write that others notice") {
   CHECK(pair.ours[0].tensor._version() == versions[0]);  // it had no gradient
   CHECK(pair.ours[1].tensor._version() > versions[1]);
   CHECK(pair.ours[2].tensor._version() > versions[2]);
-  CHECK_THROWS_WITH(loss.backward(), test::contains("modified by an inplace operation"));
+  CHECK_THROWS_WITH(loss.backward(), test::contains("inplace operation"));
 }
 
 /// A user's optimizer that forgets to override save and load.
@@ -262,21 +264,27 @@ TEST_CASE("a state that is not an optimizer's own is refused, and names what is 
   Pair pair;
   const auto adam = make_optimizer({.optimizer = Adam{}}, pair.ours);
   const auto sgd = make_optimizer({.optimizer = Sgd{.momentum = 0.9}}, pair.ours);
-  CHECK_THROWS_WITH(sgd->load(adam->state()), test::contains("lacks momentum_buffer.p0"));
+  CHECK_THAT(test::error_of([&] { sgd->load(adam->state()); }),
+             test::contains(test::code(MessageCode::bad_state)) && test::contains("momentum_buffer.p0"));
   const auto plain = make_optimizer({.optimizer = Sgd{}}, pair.ours);
-  CHECK_THROWS_WITH(plain->load(adam->state()), test::contains("exp_avg.p0, which this optimizer does not"));
+  CHECK_THAT(test::error_of([&] { plain->load(adam->state()); }),
+             test::contains(test::code(MessageCode::model_mismatch)) && test::contains("exp_avg.p0"));
   auto state = adam->state();
   state.pop_back();
-  CHECK_THROWS_WITH(adam->load(state), test::contains("lacks step.p2"));
+  CHECK_THAT(test::error_of([&] { adam->load(state); }),
+             test::contains(test::code(MessageCode::bad_state)) && test::contains("step.p2"));
   state = adam->state();
   state[0] = whole_piece(state[0].name, at::ones({4}));
-  CHECK_THROWS_WITH(adam->load(state), test::contains("exp_avg.p0 has the shape [3], and in the saved"));
+  CHECK_THAT(test::error_of([&] { adam->load(state); }), test::contains(test::code(MessageCode::bad_state)) &&
+                                                             test::contains("[3]") &&
+                                                             test::contains("exp_avg.p0"));
   const LibTorchOptimizer own{
       .name = "forgetful", .lr = 0.1, .needs_closure = false, .make = [](auto groups) {
         return std::make_unique<Forgetful>(std::move(groups));
       }};
-  CHECK_THROWS_WITH(make_optimizer({.optimizer = own}, pair.ours)->state(),
-                    test::contains("the state of the optimizer forgetful cannot be saved"));
+  CHECK_THAT(test::error_of([&] { make_optimizer({.optimizer = own}, pair.ours)->state(); }),
+             test::contains(test::code(MessageCode::training_failed)) && test::contains("forgetful") &&
+                 test::contains("save"));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace {
 using namespace cxtrain;
 
 std::unique_ptr<Strategy> no_strategy(const Arguments&) {
-  throw Error(ExitCode::failure, "this strategy is for plans only");
+  throw Error(ExitCode::failure, MessageCode::none, "this strategy is for plans only");
 }
 
 }  // namespace

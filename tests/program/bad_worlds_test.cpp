@@ -71,7 +71,8 @@ TEST_CASE("memory that ends on one rank ends the job with one message, and leave
                                         "--model.fault memory --model.rank 1 --model.step 150" + in(dir));
   CAPTURE(ranks, run.output);
   CHECK(run.status == 1);
-  const std::regex message("error: rank 1 on " + hostname() + ", epoch 0, step 150: [^\\n]*memory");
+  const std::regex message("error: rank 1 on " + hostname() +
+                           ", epoch 0, step 150: [^\\n]*\\[out-of-memory\\]");
   CHECK(std::regex_search(run.output, message));
   CHECK(times(run.output, "error: ") == 1);
   CHECK(run_json(dir)["status"] == "failed");
@@ -124,8 +125,7 @@ TEST_CASE("a folder that may not be written any more costs checkpoints, not the 
   CAPTURE(run.output);
   CHECK(run.status == 0);
   CHECK(run_json(dir)["status"] == "done");
-  CHECK_THAT(run.output, contains("no checkpoint was written, and the ones before it stay: ") &&
-                             contains("Permission denied"));
+  CHECK_THAT(run.output, contains("no checkpoint was written") && contains("Permission denied"));
   REQUIRE(!newest(dir).empty());
   CHECK(is_whole(newest(dir)));
 }

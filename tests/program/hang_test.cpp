@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/run_files.h"
 #include "support/running_program.h"
 #include "support/times.h"
@@ -112,7 +113,8 @@ TEST_CASE("ranks with different options are told so at the start, by name and va
   CAPTURE(run.output);
   CHECK(run.status == 2);
   CHECK(times(run.output, "error: ") == 1);
-  CHECK_THAT(run.output, contains("trainer.max_epochs: rank 0 has 1, rank 1 has 2") &&
+  CHECK_THAT(run.output, contains(code(MessageCode::different_options)) &&
+                             contains("trainer.max_epochs: rank 0 has 1, rank 1 has 2") &&
                              contains("optimizer.lr: rank 0 has none, rank 1 has 0.5") &&
                              contains("callbacks.lr_monitor: rank 0 has true, rank 1 has none"));
   CHECK_FALSE(std::filesystem::exists(dir.path() + "/cxtrain_logs"));
@@ -134,8 +136,8 @@ TEST_CASE("ranks with different data are told so before the first step") {
   CAPTURE(run.output);
   CHECK(run.status == 2);
   CHECK(times(run.output, "error: ") == 1);
-  CHECK(run.output.find("rank 0 has training: ") != std::string::npos);
-  CHECK(run.output.find("rank 1 has training: ") != std::string::npos);
+  CHECK_THAT(run.output, contains(code(MessageCode::different_options)) && contains("--data: ") &&
+                             contains("rank 0 has training: ") && contains("rank 1 has training: "));
 }
 
 }  // namespace

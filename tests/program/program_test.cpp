@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/run_files.h"
 #include "support/run_program.h"
 #include "support/skip.h"
@@ -46,7 +47,7 @@ TEST_CASE("a plugin of somebody else beside the program is not opened") {
   const ProgramResult refused = run_command(plan);
   CAPTURE(refused.output);
   CHECK(refused.status == 2);
-  CHECK_THAT(refused.output, contains("belongs to another user than the program and you"));
+  CHECK_THAT(refused.output, contains(code(MessageCode::unsafe_file)));
 }
 
 TEST_CASE("the default example learns the digits on one to four ranks") {
@@ -87,34 +88,36 @@ TEST_CASE("two deterministic runs on two ranks end with the same bits") {
 
 TEST_CASE("each mistake gets one message and exit status 2, once for all ranks") {
   struct Row {
-    std::string arguments, says;
+    std::string arguments;
+    MessageCode reason;
+    std::string says;
   };
   const TempDir dir;
   const std::string plugins = CXTRAIN_TEST_PLUGIN_DIR;
   const std::string missing = dir.file("nothing.csv"), damaged = dir.write("damaged.csv", "1,2,3\n");
   const std::vector<Row> rows{
-      {"--max_epocs 3", "did you mean --max_epochs?"},
-      {"--max_epochs three", "three"},
-      {"--data.path " + missing, "nothing.csv"},
-      {"--data.path " + damaged, "damaged.csv"},
-      {"--model digit", "did you mean digits?"},
-      {"--strategy dpd", "did you mean ddp?"},
-      {"--model.hiden 3", "did you mean"},
-      {"--model.hidden -5", "model.hidden: \'-5\' is less than 1"},
-      {"--optimizer.lr fast", "fast"},
-      {"--limit_val_batches 0.01", "less than one"},
-      {"--plugin " + plugins + "/wrong_abi.so", "ABI version 999"},
-      {"--plugin " + plugins + "/foreign_torch.so", "LibTorch 1.0.0"},
-      {"--precision 17", "17"},
-      {"--val_check_interval 9999 --max_epochs 1", "9999"},
-      {"fitt", "fit"},
+      {"--max_epocs 3", MessageCode::unknown_option, "--max_epochs?"},
+      {"--max_epochs three", MessageCode::invalid_value, "'three'"},
+      {"--data.path " + missing, MessageCode::file_failed, "nothing.csv"},
+      {"--data.path " + damaged, MessageCode::bad_data, "damaged.csv"},
+      {"--model digit", MessageCode::unknown_name, "digits?"},
+      {"--strategy dpd", MessageCode::unknown_name, "ddp?"},
+      {"--model.hiden 3", MessageCode::unknown_option, "--model.hidden?"},
+      {"--model.hidden -5", MessageCode::out_of_range, "model.hidden: '-5'"},
+      {"--optimizer.lr fast", MessageCode::invalid_value, "'fast'"},
+      {"--limit_val_batches 0.01", MessageCode::out_of_range, "--limit_val_batches: 0.01"},
+      {"--plugin " + plugins + "/wrong_abi.so", MessageCode::plugin_mismatch, "ABI version 999"},
+      {"--plugin " + plugins + "/foreign_torch.so", MessageCode::plugin_mismatch, "LibTorch 1.0.0"},
+      {"--precision 17", MessageCode::unknown_name, "'17'"},
+      {"--val_check_interval 9999 --max_epochs 1", MessageCode::out_of_range, "9999"},
+      {"fitt", MessageCode::unknown_option, "fit?"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.arguments);
     const ProgramResult run = run_ranks(2, row.arguments + in(dir));
     CAPTURE(run.output);
     CHECK(run.status == 2);
-    CHECK(run.output.find(row.says) != std::string::npos);
+    CHECK_THAT(run.output, contains(code(row.reason)) && contains(row.says));
     CHECK(times(run.output, "error: ") == 1);
     CHECK(times(run.output, "frame #") == 0);
   }
@@ -156,8 +159,7 @@ TEST_CASE("a rank that freezes is noticed after the timeout") {
   CHECK(run.status == 1);
   CHECK(times(run.output, "error: ") == 1);
   CHECK(run.output.find("error: rank 1 ") != std::string::npos);
-  CHECK(run.output.find("is slow, or elsewhere in the program, 1 collective behind (number ") !=
-        std::string::npos);
+  CHECK(run.output.find("1 collective behind (number ") != std::string::npos);
   CHECK(run.output.find("): rank 0, epoch 0, step 5") != std::string::npos);
   CHECK(run.seconds < 30);
 }
@@ -180,7 +182,7 @@ TEST_CASE("plan needs neither MPI nor GPUs and speaks JSON") {
 TEST_CASE("a run names its model, its samples and the batches of a rank") {
   const TempDir dir;
   CHECK_THAT(run_ranks(2, "--accelerator cpu --max_steps 1 --model.hidden 8" + in(dir)).output,
-             contains("digits: 1437 samples in 23 batches a rank; validation: 360 samples in 6 batches"));
+             contains("1437 samples in 23 batches") && contains("360 samples in 6 batches"));
 }
 
 TEST_CASE("help, version, info and print_config say what they are asked for") {
@@ -206,11 +208,12 @@ TEST_CASE("what could not be printed is no success") {
     CAPTURE(arguments);
     const ProgramResult full = run_program(std::string(arguments) + " > /dev/full");
     CHECK(full.status == 1);
-    CHECK(full.output.find("error: cannot write to standard output: No space left") != std::string::npos);
+    CHECK_THAT(full.output,
+               contains("error: ") && contains(code(MessageCode::file_failed)) && contains("No space left"));
   }
   const ProgramResult closed = run_program("plan >&-");
   CHECK(closed.status == 1);
-  CHECK(closed.output.find("error: cannot write to standard output") != std::string::npos);
+  CHECK_THAT(closed.output, contains("error: ") && contains(code(MessageCode::file_failed)));
 }
 
 TEST_CASE("quiet runs say nothing") {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/run_files.h"
 #include "support/run_program.h"
 #include "support/running_program.h"
@@ -73,7 +74,7 @@ TEST_CASE("a job that is killed again and again ends with the bits of an undistu
   INFO(result.output);
   CHECK(result.status == 0);
   CHECK_THAT(result.output, test::contains("restart 1 of 9"));
-  CHECK_THAT(result.output, test::contains(" of training are kept"));
+  CHECK_THAT(result.output, test::contains("are kept"));
   const nlohmann::json end = restarted_end(dir), expected = run_json(calm);
   CHECK(end["status"] == "done");
   CHECK(end["parameters_sha256"] == expected["parameters_sha256"]);
@@ -99,11 +100,9 @@ TEST_CASE("a job that fails at the same step again and again is given up with 93
                                 fragile(1, 2, 2900, dies)));
   INFO(result.output);
   CHECK(result.status == 93);
-  CHECK_THAT(result.output,
-             test::contains("and rank 1 was the first to end; restart 1 of 50, from step 2000 of"));
-  CHECK_THAT(result.output, test::contains("restart 2 of 50, from the checkpoint before the newest"));
-  CHECK_THAT(result.output,
-             test::contains("failed 3 times since the checkpoint of step 2000 and came no further"));
+  CHECK_THAT(result.output, test::contains("rank 1") && test::contains("restart 1 of 50, from step 2000"));
+  CHECK_THAT(result.output, test::contains("restart 2 of 50") && test::contains("before the newest"));
+  CHECK_THAT(result.output, test::contains("3 times since the checkpoint of step 2000"));
   CHECK_THAT(result.output, !test::contains("restart 3"));
 }
 
@@ -118,8 +117,7 @@ TEST_CASE("a rank that always fails is left out, and the steps keep their sample
   INFO(result.output);
   REQUIRE(result.status == 0);
   CHECK_THAT(result.output,
-             test::contains("rank 2 has ended the job twice since the checkpoint of step 250, so 3 "
-                            "ranks go on without it"));
+             test::contains("rank 2") && test::contains("step 250") && test::contains("3 ranks"));
   const nlohmann::json end = restarted_end(dir), expected = run_json(calm);
   CHECK(end["world_size"] == 3);
   CHECK(end["global_step"] == expected["global_step"]);
@@ -162,7 +160,8 @@ TEST_CASE("of two jobs that go on in one folder the second is refused", "[restar
       run_command(restarted(dir, 1, "--max_epochs 100000 --ckpt_path auto --timeout_seconds 4"));
   INFO(second.output);
   CHECK(second.status == 2);
-  CHECK_THAT(second.output, test::contains("is in use: process " + std::to_string(first.process()) + " on "));
+  CHECK_THAT(second.output, test::contains(test::code(MessageCode::run_in_use)) &&
+                                test::contains("process " + std::to_string(first.process()) + " on "));
   CHECK_FALSE(first.has_ended());
   first.send(SIGUSR1);
   CHECK(first.wait(200).status == 75);
@@ -175,7 +174,8 @@ TEST_CASE("of two jobs that go on in one folder the second is refused", "[restar
 TEST_CASE("restarts are refused where nobody could start the job again", "[restarts]") {
   const ProgramResult launched = run_ranks(2, "--max_restarts 3 --accelerator cpu");
   CHECK(launched.status == 2);
-  CHECK_THAT(launched.output, test::contains("mpirun has started the ranks"));
+  CHECK_THAT(launched.output,
+             test::contains(test::code(MessageCode::wrong_ranks)) && test::contains("mpirun"));
   CHECK_THAT(launched.output, test::contains("--devices 2"));
   CHECK_THAT(run_program("--min_ranks 1").output, test::contains("add --max_restarts N"));
   CHECK_THAT(run_program("--max_restarts -1").output, test::contains("max_restarts"));

@@ -123,7 +123,7 @@ TEST_CASE("a program that is installed nowhere comes to the nodes by sbcast, and
 
   const std::string refused = SlurmCluster::submit(dir.path(), "bundle.sbatch" + kScriptTraining);
   CHECK(SlurmCluster::wait(refused) == "FAILED");
-  CHECK_THAT(output_of(dir, refused), contains("name the archive that scripts/bundle.sh makes"));
+  CHECK_THAT(output_of(dir, refused), contains("scripts/bundle.sh"));
 }
 
 /// Slurm takes a job that ends by itself in a preemption's grace time for done, and does not requeue it.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/nodes.h"
 #include "support/run_files.h"
 #include "support/skip.h"
@@ -31,7 +32,7 @@ TEST_CASE(
     if (!cluster.why_not().empty()) return skip(cluster.why_not());
     CHECK(SlurmCluster::run("/", "sinfo --noheader --partition batch --format %D").output == "2\n");
     // One that lives stays.
-    CHECK_THROWS_WITH(SlurmCluster(), contains("there is one already"));
+    CHECK_THROWS_WITH(SlurmCluster(), contains("one already"));
     CHECK_THROWS_WITH(Nodes(1), contains("slurm/testcluster has them"));
     CHECK(SlurmCluster::run("/", "sinfo --noheader --partition batch --format %D").output == "2\n");
   }
@@ -55,9 +56,9 @@ TEST_CASE("a batch job on two nodes trains as four ranks of one node do", "[slur
   const nlohmann::json end = end_of(dir, job);
   CHECK(end["status"] == "done");
   CHECK(end["world_size"] == 4);
-  CHECK_THAT(output_of(dir, job), contains("4 ranks on 2 nodes, started by srun"));
+  CHECK_THAT(output_of(dir, job), contains("4 ranks on 2 nodes"));
   // Of the script's four hours, as squeue tells it.
-  CHECK_THAT(output_of(dir, job), contains("the job's time ends in 143"));
+  CHECK_THAT(output_of(dir, job), contains("ends in 143"));
   const ProgramResult same = run_ranks(4, kJobTraining + "--max_epochs 3" + in(dir));
   REQUIRE(same.status == 0);
   CHECK(end["global_step"] == run_json(dir)["global_step"]);
@@ -77,13 +78,14 @@ TEST_CASE("a program that is started alone in a Slurm job trains on its nodes, a
       SlurmCluster::run(dir.path(), "salloc --nodes=2 --ntasks-per-node=2 " + program + in(dir));
   CAPTURE(here.output);
   REQUIRE(here.status == 0);
-  CHECK_THAT(here.output, contains("4 ranks on 2 nodes, started by srun"));
+  CHECK_THAT(here.output, contains("4 ranks on 2 nodes"));
   CHECK(run_json(dir)["world_size"] == 4);
 
   const ProgramResult too_many =
       SlurmCluster::run(dir.path(), "salloc --nodes=1 " + program + " --devices 2" + in(dir));
   CHECK(too_many.status == 2);
-  CHECK_THAT(too_many.output, contains("2 nodes asked for, but Slurm job "));
+  CHECK_THAT(too_many.output,
+             contains(code(MessageCode::wrong_ranks)) && contains("2 nodes") && contains("Slurm job "));
 
   // A rank that dies does not end the job: the program starts its step again.
   const std::string script = dir.write(
@@ -136,7 +138,7 @@ TEST_CASE("a script that the program writes and submits trains, and its output i
   CAPTURE(submitted.output);
   REQUIRE(submitted.status == 0);
   CHECK_THAT(submitted.output, contains(": RUNNING"));
-  CHECK_THAT(submitted.output, contains("4 ranks on 2 nodes, started by srun"));
+  CHECK_THAT(submitted.output, contains("4 ranks on 2 nodes"));
   CHECK_THAT(submitted.output, contains("done: 1 epochs"));
   CHECK_THAT(submitted.output, contains(": COMPLETED"));
   const ProgramResult refused =
@@ -187,7 +189,7 @@ TEST_CASE("tasks without PMIx are refused with the cure", "[slurm]") {
       SlurmCluster::run("/", std::string("srun --mpi=none -N 2 -n 4 ") + kProgram + kJobTraining);
   CAPTURE(run.output);
   CHECK(run.status != 0);
-  CHECK_THAT(run.output, contains("use `srun --mpi=pmix`"));
+  CHECK_THAT(run.output, contains(code(MessageCode::wrong_mpi)) && contains("`srun --mpi=pmix`"));
 }
 
 TEST_CASE("a job array trains in a folder for each index, and jobs of one name one after the other",

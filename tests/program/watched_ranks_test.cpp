@@ -1,5 +1,6 @@
 #include "cxtrain/base/process.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/run_files.h"
 #include "support/run_program.h"
 
@@ -37,8 +38,9 @@ TEST_CASE("one flipped bit of one rank's weights ends the run, which names that 
   const ProgramResult run = run_ranks(3, with_fault("flip --model.rank 1") + check + in(dir));
   CAPTURE(run.output);
   CHECK(run.status == 1);
-  CHECK(has(run, "error: the ranks no longer hold the same parameters after step 8: rank 1 on " + hostname() +
-                     " has other values than the majority in layer.weight (divergence_check)"));
+  CHECK_THAT(run.output, contains("error: ") && contains(code(MessageCode::ranks_diverged)) &&
+                             contains("step 8: ") && contains("rank 1 on " + hostname()) &&
+                             contains("layer.weight"));
   CHECK(run.output.find("error: ") == run.output.rfind("error: "));
 }
 
@@ -49,8 +51,9 @@ TEST_CASE("of two ranks that differ both are named; ranks that do not differ go 
   const ProgramResult run = run_ranks(2, with_fault(flipped ? "flip" : "none") + check + in(dir));
   CAPTURE(run.output);
   CHECK(run.status == (flipped ? 1 : 0));
-  CHECK(has(run, "after step 6: rank 0 on " + hostname() + " and rank 1 on " + hostname() +
-                     " differ, and no majority says which is wrong, in layer.weight") == flipped);
+  CHECK(has(run, code(MessageCode::ranks_diverged)) == flipped);
+  CHECK(has(run, "step 6: rank 0 on " + hostname() + " and rank 1 on " + hostname()) == flipped);
+  CHECK(has(run, "layer.weight") == flipped);
 }
 
 TEST_CASE("a rank whose model returns no loss is told on the console, once") {
@@ -76,8 +79,7 @@ TEST_CASE("a loss that explodes on one rank is told, with the rank and the steps
   const std::string told =
       stop == "true" ? run.output : slurp(dir.path() + "/cxtrain_logs/version_0/rank_1.log");
   CHECK_THAT(told, contains(stop == "true" ? "error: " : "warning: "));
-  CHECK_THAT(told, contains("the loss of rank 1 on " + hostname() +
-                            " has left its range in steps 61 to 63: it is "));
+  CHECK_THAT(told, contains("rank 1 on " + hostname()) && contains("steps 61 to 63"));
   CHECK_FALSE(has(run, "the loss of rank 0"));
 }
 

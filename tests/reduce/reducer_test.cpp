@@ -5,6 +5,7 @@
 
 #include "cxtrain/cluster/world.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/fake_communicator.h"
 
 namespace cxtrain {

@@ -7,6 +7,7 @@
 #include "cxtrain/cluster/launch_environment.h"
 #include "support/catch.h"
 #include "support/environment_variable.h"
+#include "support/error_text.h"
 #include "support/faulty_filesystem.h"
 #include "support/temp_dir.h"
 
@@ -21,8 +22,9 @@ TEST_CASE("one job has a run's folder, however many ranks it has", "[lease]") {
   CHECK(second);
   first.reset();
   // Its rank 0 has died; another rank may still write.
-  CHECK_THROWS_WITH(take_run_folder(files, "/run", 0),
-                    test::contains("the run's folder '/run' is in use: process " + std::to_string(getpid())));
+  CHECK_THAT(test::error_of([&] { take_run_folder(files, "/run", 0); }),
+             test::contains(test::code(MessageCode::run_in_use)) && test::contains("'/run'") &&
+                 test::contains("process " + std::to_string(getpid())));
   second.reset();
   CHECK(take_run_folder(files, "/run", 0));
 }
@@ -58,7 +60,8 @@ TEST_CASE("a requeued Slurm job is not held up by the lock of its earlier self",
   files.make_directory("/run");
   const test::EnvironmentVariable job("SLURM_JOB_ID", "17");
   const auto lease = take_run_folder(files, "/run", 0);
-  CHECK_THROWS_WITH(take_run_folder(files, "/run", 0), test::contains("(Slurm job 17)"));
+  CHECK_THAT(test::error_of([&] { take_run_folder(files, "/run", 0); }),
+             test::contains(test::code(MessageCode::run_in_use)) && test::contains("(Slurm job 17)"));
   const test::EnvironmentVariable restarts("SLURM_RESTART_COUNT", "1");
   CHECK_NOTHROW(take_run_folder(files, "/run", 0));
 }

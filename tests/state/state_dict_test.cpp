@@ -7,6 +7,7 @@
 
 #include "cxtrain/base/error.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 
 namespace cxtrain {
 namespace {
@@ -37,15 +38,21 @@ TEST_CASE("a state gives back what was set, by its type") {
 
 TEST_CASE("what a state lacks is named with its sections") {
   const StateDict state = some_state();
-  CHECK_THROWS_WITH(state.integer("cuont"), "the saved state lacks cuont");
-  CHECK_THROWS_WITH(state.real("count"), "the saved state has a value of another type for count");
-  CHECK_THROWS_WITH(state.section("inner").section("innermost").tensor("x"),
-                    "the saved state lacks inner.innermost.x");
-  CHECK_THROWS_WITH(state.section("outer"), "the saved state lacks outer");
+  CHECK_THAT(test::error_of([&] { state.integer("cuont"); }),
+             test::contains(test::code(MessageCode::bad_state)) && test::contains("cuont"));
+  CHECK_THAT(test::error_of([&] { state.real("count"); }),
+             test::contains(test::code(MessageCode::bad_state)) && test::contains("count") &&
+                 test::contains("type"));
+  CHECK_THAT(test::error_of([&] { state.section("inner").section("innermost").tensor("x"); }),
+             test::contains(test::code(MessageCode::bad_state)) && test::contains("inner.innermost.x"));
+  CHECK_THAT(test::error_of([&] { state.section("outer"); }),
+             test::contains(test::code(MessageCode::bad_state)) && test::contains("outer"));
   CHECK_THROWS_AS(state.text("nothing"), StateError);
   StateDict parts;
   parts.add(part_of("weights", at::arange(4, at::kFloat), {0, 2}));
-  CHECK_THROWS_WITH(parts.tensor("weights"), "the saved state has only a part of weights");
+  CHECK_THAT(test::error_of([&] { parts.tensor("weights"); }),
+             test::contains(test::code(MessageCode::bad_state)) && test::contains("part") &&
+                 test::contains("weights"));
 }
 
 TEST_CASE("a state shares tensors with what it came from, a clone does not") {
@@ -56,7 +63,8 @@ TEST_CASE("a state shares tensors with what it came from, a clone does not") {
   weights.fill_(2);
   CHECK(state.section("model").tensor("weights")[0].item<double>() == 2);
   CHECK(copy.section("model").tensor("weights")[0].item<double>() == 1);
-  CHECK_THROWS_WITH(copy.section("model").text("x"), "the saved state lacks model.x");
+  CHECK_THAT(test::error_of([&] { copy.section("model").text("x"); }),
+             test::contains(test::code(MessageCode::bad_state)) && test::contains("model.x"));
 }
 
 TEST_CASE("the first difference of two states is named") {
@@ -68,15 +76,15 @@ TEST_CASE("the first difference of two states is named") {
   CHECK(first_difference(a, b) == "inner.innermost.rate: 0.20000000298023224 and 0.29999999999999999");
   b = some_state();
   b.make_section("more");
-  CHECK(first_difference(a, b) == "more: only the other has this section");
-  CHECK(first_difference(b, a) == "more: the other has no such section");
+  CHECK_THAT(first_difference(a, b), test::contains("more: only"));
+  CHECK_THAT(first_difference(b, a), test::contains("more:") && !test::contains("only"));
   b = some_state();
   b.set("extra", 1);
-  CHECK(first_difference(a, b) == "extra: only the other has it");
-  CHECK(first_difference(b, a) == "extra: the other has none");
+  CHECK_THAT(first_difference(a, b), test::contains("extra: only"));
+  CHECK_THAT(first_difference(b, a), test::contains("extra:") && !test::contains("only"));
   b = some_state();
   b.set("bias", at::full({1}, 1.0));
-  CHECK(first_difference(a, b) == "nothing: the other has bias in its place");
+  CHECK_THAT(first_difference(a, b), test::contains("nothing:") && test::contains("bias"));
 
   const auto with = [](const at::Tensor& tensor) {
     StateDict state;
@@ -86,8 +94,8 @@ TEST_CASE("the first difference of two states is named") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   CHECK(first_difference(with(at::full({2}, nan)), with(at::full({2}, nan))).empty());
   CHECK(first_difference(with(at::full({2}, 0.0)), with(at::full({2}, -0.0))) == "t: other values");
-  CHECK(first_difference(with(at::full({2}, 0.0)), with(at::full({1, 2}, 0.0))) ==
-        "t: another shape or part");
+  CHECK_THAT(first_difference(with(at::full({2}, 0.0)), with(at::full({1, 2}, 0.0))),
+             test::contains("t:") && test::contains("shape"));
 }
 
 }  // namespace

@@ -7,12 +7,12 @@
 
 #include "cxtrain/base/error.h"
 
-/// Errors as the program prints them. Tests compare the code and the values of a message, not its words: the words are
-/// compared in tests/messages only.
+/// Errors as the program prints them. Tests compare the code and the values of a message, not its words: the
+/// words are compared in tests/cli/messages_test.cpp only.
 namespace cxtrain::test {
 
 /// "[out-of-range]", as it ends a printed error.
-inline std::string code(MessageCode code) { return with_code("", code).substr(1); }
+inline std::string code(MessageCode kind) { return with_code("", kind).substr(1); }
 
 /// The error that `work` throws, as the program prints it; empty if `work` throws none.
 inline std::string error_of(const std::function<void()>& work) {

@@ -10,6 +10,7 @@
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/model_checks.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/setting.h"
 
 namespace cxtrain {
@@ -177,7 +178,9 @@ TEST_CASE("limits count epochs, steps and batches as Lightning does") {
   }
   SECTION("nothing left to train on") {
     trainer.limit_train_batches = BatchLimit{0.01};
-    CHECK_THROWS_WITH(setting.fit(model, data), test::contains("0.01 of 10 batches is less than one"));
+    CHECK_THAT(test::error_of([&] { setting.fit(model, data); }),
+               test::contains(test::code(MessageCode::out_of_range)) && test::contains("10 batches") &&
+                   test::contains("0.01"));
   }
 }
 
@@ -270,9 +273,11 @@ TEST_CASE("a loss that cannot be trained on is refused with the reason") {
   Setting setting;
   ToyData data(16, 8);
   Vector vector;
-  CHECK_THROWS_WITH(setting.fit(vector, data), test::contains("one number") && test::contains("[8, 16]"));
+  CHECK_THAT(test::error_of([&] { setting.fit(vector, data); }),
+             test::contains(test::code(MessageCode::bad_loss)) && test::contains("[8, 16]"));
   Detached detached;
-  CHECK_THROWS_WITH(setting.fit(detached, data), test::contains("no gradient"));
+  CHECK_THAT(test::error_of([&] { setting.fit(detached, data); }),
+             test::contains(test::code(MessageCode::bad_loss)) && test::contains("gradient"));
 }
 
 TEST_CASE("a run leaves its files, which agree with each other") {

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "support/error_text.h"
 #include "trainer/resume_support.h"
 
 /// A training that is saved, and resumed on new objects, comes to the same bits as one that was not: for
@@ -234,24 +235,26 @@ TEST_CASE("a state of another training is refused on all ranks, and says why", "
   const Case what = everything();
   const Result whole = train(what, place(1));
   REQUIRE(whole.saved.has_value());
-  const auto refused = [&](const Case& other, const StateDict& state, const std::string& why) {
-    CHECK_THROWS_WITH(train(other, {}, {.checkpoint = &state}), test::contains(why));
+  const auto refused = [&](const Case& other, const StateDict& state, MessageCode reason,
+                           const std::string& value) {
+    CHECK_THAT(test::error_of([&] { train(other, {}, {.checkpoint = &state}); }),
+               test::contains(test::code(reason)) && test::contains(value));
   };
   Case other = what;
   other.precision = "32-true";
-  refused(other, *whole.saved, "has a loss scale: it was saved by a training of another precision");
+  refused(other, *whole.saved, MessageCode::model_mismatch, "precision");
   other = what;
   other.setup.optimizer = Sgd{.lr = 0.1, .momentum = 0.9};
-  refused(other, *whole.saved, "the saved state lacks momentum_buffer.first.weight");
+  refused(other, *whole.saved, MessageCode::bad_state, "momentum_buffer.first.weight");
   other = what;
   other.prepare = [&](Options& options) {
     what.prepare(options);
     options.data.batch_size = 4;
   };
-  refused(other, *whole.saved, "the saved state is in the middle of an epoch of");
+  refused(other, *whole.saved, MessageCode::model_mismatch, "--data.batch_size");
   StateDict state = whole.saved->clone();
   state.make_section("model").set("training_modes", "11");
-  refused(what, state, "that of another model: it has 2 modules, this one 6");
+  refused(what, state, MessageCode::model_mismatch, "2 modules, this one 6");
 
   // Positions that no training has, as in a file that somebody has changed.
   constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min(), kHuge = std::int64_t{1} << 62;
@@ -261,11 +264,11 @@ TEST_CASE("a state of another training is refused on all ranks, and says why", "
   for (const auto& [name, value] : places) {
     StateDict moved = whole.saved->clone();
     moved.make_section("loop").set(name, value);
-    refused(what, moved, "the saved state is damaged: its " + name + " is " + std::to_string(value));
+    refused(what, moved, MessageCode::bad_state, name + " is " + std::to_string(value));
   }
   StateDict beyond = whole.saved->clone();
   beyond.make_section("loop").set("batch", std::int64_t{1000});
-  refused(what, beyond, "the saved state is damaged: it stands at batch 1000 of ");
+  refused(what, beyond, MessageCode::bad_state, "batch 1000 of ");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "cxtrain/cluster/world.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/faulty_filesystem.h"
 #include "support/toy_models.h"
 
@@ -73,8 +74,9 @@ TEST_CASE("a disk that fails from a run's first step on costs files, and not the
 TEST_CASE("a disk that fails before a run begins refuses it", "[files]") {
   FaultyFilesystem files;
   files.fail({.call = 0, .error = EROFS, .lasting = true});
-  CHECK_THROWS_WITH(train(files), test::contains("--default_root_dir") &&
-                                      test::contains("'/runs/cxtrain_logs' cannot be created: Read-only"));
+  CHECK_THAT(test::error_of([&] { train(files); }),
+             test::contains(test::code(MessageCode::file_failed)) && test::contains("--default_root_dir") &&
+                 test::contains("Read-only") && test::contains("'/runs/cxtrain_logs'"));
 }
 
 }  // namespace

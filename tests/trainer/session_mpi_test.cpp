@@ -3,6 +3,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/mpi_world.h"
 #include "support/run_files.h"
 #include "support/toy_models.h"
@@ -21,7 +22,7 @@ std::string agreed_error(Module& model, DataModule& data, const std::string& roo
   try {
     trainer.fit(model, data);
   } catch (const Error& error) {
-    message = error.what();
+    message = printed(error);
     CHECK((test_world().size() == 1 || dynamic_cast<const AgreedError*>(&error) != nullptr));
   }
   for (const std::string& other : test_world().all_gather(message)) CHECK(other == message);
@@ -63,7 +64,8 @@ TEST_CASE("data without samples is one error") {
   const test::TempDir dir;
   Regression model;
   ToyData data(0, 4);
-  CHECK_THAT(agreed_error(model, data, dir.path()), test::contains("data: has no training samples"));
+  CHECK_THAT(agreed_error(model, data, dir.path()),
+             test::contains(test::code(MessageCode::no_data)) && test::contains("data:"));
 }
 
 TEST_CASE("samples that make no batch are one error, which names the batch size") {
@@ -79,8 +81,9 @@ TEST_CASE("samples that make no batch are one error, which names the batch size"
   const test::TempDir dir;
   Regression model;
   Dropping data(3, 4);
-  CHECK_THAT(agreed_error(model, data, dir.path()),
-             test::contains("data.batch_size: the 3 training samples make no batch"));
+  CHECK_THAT(agreed_error(model, data, dir.path()), test::contains(test::code(MessageCode::no_data)) &&
+                                                        test::contains("data.batch_size:") &&
+                                                        test::contains("3"));
 }
 
 TEST_CASE("a model that cannot be placed is one error") {
@@ -91,7 +94,8 @@ TEST_CASE("a model that cannot be placed is one error") {
   const test::TempDir dir;
   Unplaceable model;
   ToyData data(32, 4);
-  CHECK_THAT(agreed_error(model, data, dir.path()), test::contains("no device takes the decoder"));
+  CHECK_THAT(agreed_error(model, data, dir.path()), test::contains(test::code(MessageCode::bad_data)) &&
+                                                        test::contains("no device takes the decoder"));
 }
 
 TEST_CASE("callbacks that cannot be made on one rank are one error") {
@@ -105,7 +109,8 @@ TEST_CASE("callbacks that cannot be made on one rank are one error") {
   const test::TempDir dir;
   Refusing model;
   ToyData data(32, 4);
-  CHECK_THAT(agreed_error(model, data, dir.path()), test::contains("no room for a callback"));
+  CHECK_THAT(agreed_error(model, data, dir.path()),
+             test::contains(test::code(MessageCode::bad_data)) && test::contains("no room for a callback"));
 }
 
 }  // namespace

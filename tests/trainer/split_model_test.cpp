@@ -12,12 +12,15 @@
 #include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/tensor/norms.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/temp_dir.h"
 
 namespace cxtrain {
 namespace {
 
+using test::code;
 using test::contains;
+using test::error_of;
 using test::Regression;
 using test::SplitRegression;
 
@@ -50,11 +53,12 @@ TEST_CASE("devices that a model leaves idle are refused") {
   const PrecisionPolicy precision = precision_policy("32-true");
   const std::array two{at::Device(at::kCPU), kMeta};
   const std::array three{at::Device(at::kCPU), kMeta, at::Device(at::kCPU)};
-  REQUIRE_THROWS_WITH(whole.place(two, precision), contains("2 devices a rank") &&
-                                                       contains("everything on the first") &&
-                                                       contains("place_parts"));
-  REQUIRE_THROWS_WITH(split.place(three, precision),
-                      contains("its parts on 2") && contains("--devices_per_rank 2"));
+  REQUIRE_THAT(error_of([&] { whole.place(two, precision); }),
+               contains(code(MessageCode::wrong_ranks)) && contains("--devices_per_rank") &&
+                   contains("2 devices") && contains("place_parts"));
+  REQUIRE_THAT(error_of([&] { split.place(three, precision); }), contains(code(MessageCode::wrong_ranks)) &&
+                                                                     contains("--devices_per_rank 2") &&
+                                                                     contains("3 devices"));
 }
 
 template <class Model>

@@ -8,6 +8,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/batch_size_finder.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"
 
@@ -120,7 +121,9 @@ TEST_CASE("errors that are not about memory end the batch size finder, and nothi
   ToyData data(64, 8);
   Limited model(0);
   Trainer trainer(world, test::quiet(dir.path()));
-  CHECK_THROWS_WITH(trainer.scale_batch_size(model, data), test::contains("a batch of 2 does not fit"));
+  CHECK_THAT(test::error_of([&] { trainer.scale_batch_size(model, data); }),
+             test::contains(test::code(MessageCode::out_of_memory)) &&
+                 test::contains("--auto_scale_batch_size") && test::contains("batch of 2"));
   CHECK_FALSE(is_out_of_memory(std::runtime_error("the well is dry")));
   CHECK(is_out_of_memory(
       std::runtime_error("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried")));

@@ -11,6 +11,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/plugin/loader.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/temp_dir.h"
 #include "support/times.h"
 #include "support/toy_models.h"
@@ -18,7 +19,9 @@
 namespace cxtrain {
 namespace {
 
+using test::code;
 using test::contains;
+using test::error_of;
 using test::Exact;
 using test::Regression;
 using test::ToyData;
@@ -216,8 +219,9 @@ TEST_CASE("replicas are made by a factory, and what is wrong with it is said") {
   Run run;
   Regression model;
   const auto fit = [&](auto make) { run.fit(model, data, on_replicas(2, steps(1)), make); };
-  REQUIRE_THROWS_WITH(fit(std::function<std::unique_ptr<Module>()>()),
-                      contains("dp keeps 2 replicas") && contains("set_replica_factory"));
+  REQUIRE_THAT(error_of([&] { fit(std::function<std::unique_ptr<Module>()>()); }),
+               contains(code(MessageCode::conflicting_options)) && contains("dp") && contains("2 replicas") &&
+                   contains("set_replica_factory"));
   struct Other : Regression {
     Other() { third = register_module("third", torch::nn::Linear(2, 2)); }
     torch::nn::Linear third{nullptr};
@@ -227,8 +231,8 @@ TEST_CASE("replicas are made by a factory, and what is wrong with it is said") {
   struct Sharing : Regression {
     explicit Sharing(const Regression& other) { replace_module("first", first = other.first); }
   };
-  REQUIRE_THROWS_WITH(fit([&] { return std::make_unique<Sharing>(model); }),
-                      contains("shares first.weight with the one that is trained"));
+  REQUIRE_THAT(error_of([&] { fit([&] { return std::make_unique<Sharing>(model); }); }),
+               contains(code(MessageCode::bad_model)) && contains("first.weight") && contains("shares"));
 }
 
 TEST_CASE("a step that bypasses its replica is found at the first step") {
@@ -240,9 +244,11 @@ TEST_CASE("a step that bypasses its replica is found at the first step") {
   ToyData data(16, 8);
   Run run;
   Bypass model;
-  REQUIRE_THROWS_WITH(
-      run.fit(model, data, on_replicas(2, steps(1)), [&] { return std::make_unique<Bypass>(&model); }),
-      contains("replica 1") && contains("another replica's tensors"));
+  REQUIRE_THAT(error_of([&] {
+                 run.fit(model, data, on_replicas(2, steps(1)),
+                         [&] { return std::make_unique<Bypass>(&model); });
+               }),
+               contains(code(MessageCode::training_failed)) && contains("dp") && contains("replica 1"));
 }
 
 TEST_CASE("an error in a replica's step names the replica") {
@@ -253,7 +259,9 @@ TEST_CASE("an error in a replica's step names the replica") {
     }
   };
   ToyData data(16, 8);  // 3, 3 and 2 samples
-  REQUIRE_THROWS_WITH(train<Picky>(data, on_replicas(3, steps(1))), "replica 2 of 3 (cpu): too few samples");
+  REQUIRE_THAT(error_of([&] { train<Picky>(data, on_replicas(3, steps(1))); }),
+               contains(code(MessageCode::training_failed)) && contains("replica 2 of 3 (cpu)") &&
+                   contains("too few samples"));
 }
 
 TEST_CASE("what a user may not expect of the split is said once") {

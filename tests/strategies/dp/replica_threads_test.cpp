@@ -9,6 +9,7 @@
 
 #include "cxtrain/base/error.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/hidden_case.h"
 #include "support/skip.h"
 
@@ -66,13 +67,15 @@ TEST_CASE("the caller's thread-local modes hold on every thread, and only during
 TEST_CASE("an error comes out on the calling thread and names the replica; the threads go on") {
   ReplicaThreads threads({kCpu, kCpu, kCpu});
   int ended = 0;
-  REQUIRE_THROWS_WITH(threads.run(3,
-                                  [&](std::size_t i) {
-                                    if (i == 0) ++ended;
-                                    if (i == 1) throw DataError("no such file");
-                                    if (i == 2) throw std::runtime_error("later");
-                                  }),
-                      "replica 1 of 3 (cpu): no such file");
+  REQUIRE_THAT(test::error_of([&] {
+                 threads.run(3, [&](std::size_t i) {
+                   if (i == 0) ++ended;
+                   if (i == 1) throw DataError("no such file");
+                   if (i == 2) throw std::runtime_error("later");
+                 });
+               }),
+               test::contains(test::code(MessageCode::bad_data)) && test::contains("replica 1 of 3 (cpu)") &&
+                   test::contains("no such file"));
   CHECK(ended == 1);
   try {
     threads.run(3, [](std::size_t i) {
@@ -92,8 +95,9 @@ TEST_CASE("an error comes out on the calling thread and names the replica; the t
 TEST_CASE("no memory for threads", "[.no_memory_for_threads]") {
   const rlimit limit{std::uint64_t{1} << 30, RLIM_INFINITY};  // less than is in use: no stack for another one
   REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-  CHECK_THROWS_WITH(ReplicaThreads(std::vector<at::Device>(400, kCpu)),
-                    test::contains("400 replicas need a thread each, and only "));
+  CHECK_THAT(test::error_of([&] { ReplicaThreads(std::vector<at::Device>(400, kCpu)); }),
+             test::contains(test::code(MessageCode::out_of_memory)) && test::contains("--devices") &&
+                 test::contains("400 replicas"));
 }
 
 TEST_CASE("threads that cannot be had are an error that says how many there are") {

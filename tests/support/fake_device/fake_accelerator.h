@@ -24,10 +24,10 @@ class FakeAccelerator : public Accelerator {
     return "FAKE-" + owner + std::to_string(device.index());
   }
   std::unique_ptr<Communicator> connect(World&, c10::Device) override {
-    throw Error(ExitCode::failure, "this fake accelerator connects no ranks");
+    throw Error(ExitCode::failure, MessageCode::none, "this fake accelerator connects no ranks");
   }
   std::unique_ptr<PeerCommunicator> connect_peers(World&, std::span<const c10::Device>) override {
-    throw Error(ExitCode::failure, "this fake accelerator connects no devices");
+    throw Error(ExitCode::failure, MessageCode::none, "this fake accelerator connects no devices");
   }
   std::vector<std::string> versions() const override { return {}; }
   bool lock(void*, std::size_t) override { return false; }
