@@ -40,7 +40,7 @@ class Trials {
     const bool here = expected_to_fit(batch_size) && runs(batch_size);
     const bool everywhere = run_.parts.world.max(here ? 0 : 1) == 0;
     log_info("batch size " + std::to_string(batch_size) + (everywhere ? " fits" : " does not fit"));
-    run_.agree_or_leave();  // a signal may have come meanwhile
+    run_.leave_if_asked();  // a signal may have come meanwhile
     if (everywhere) learn_from(batch_size);
     return everywhere;
   }
@@ -51,7 +51,7 @@ class Trials {
       const std::unique_ptr<DataLoader> loader = make_loader_(batch_size);
       loader->start_epoch(0, 0, steps_);
       Batch batch;
-      while (run_.next(*loader, batch)) {
+      while (run_.batches.next(*loader, batch)) {
         NoHooks observer;
         // Never the last micro-batch of a step: gradients stay on this rank.
         run_.parts.strategy.training_step({.batch = batch,
@@ -63,7 +63,8 @@ class Trials {
       return true;
     } catch (const std::exception& error) {
       if (!is_out_of_memory(error)) throw;
-      run_.drop_batches();
+      run_.wait_for_devices();
+      run_.batches.release_memory();
       give_back_device_memory(run_.parts.device);
       return false;
     }

@@ -1,7 +1,6 @@
 #include "cxtrain/trainer/evaluation_loop.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "cxtrain/cluster/world.h"
@@ -33,8 +32,8 @@ class EvaluationMode {
   std::vector<bool> modes_;
 };
 
-/// Has the ranks agree, some ten times a second, on whether a signal has come, at the same batches on all of
-/// them. An agreement at each batch would have fast ranks wait for slow ones.
+/// The ranks vote some ten times a second, after the same batches on all ranks, on whether a signal has come.
+/// With a vote at each batch, fast ranks would wait for slow ones.
 class SignalPolls {
  public:
   explicit SignalPolls(Run& run) : run_(run), since_(run.clock.now()) {}
@@ -42,14 +41,12 @@ class SignalPolls {
   /// Called by every rank for every batch. Throws Interrupted.
   void before_batch() {
     if (++batches_ < interval_) return;
-    // Each rank proposes as many batches, a power of two, as it gets through in that time: a bit for each
-    // power, of which the lowest counts.
+    run_.leave_if_asked();
+    // The slowest rank's number of batches in that time.
     constexpr double kSeconds = 0.1, kMost = 1 << 16;
     const double now = run_.clock.now();
     const double wanted = kSeconds * static_cast<double>(batches_) / std::max(now - since_, 1e-9);
-    const auto mine = std::bit_floor(static_cast<std::uint64_t>(std::clamp(wanted, 1.0, kMost)));
-    const std::uint64_t flags = run_.agree_or_leave(mine * Run::kFirstFlag) / Run::kFirstFlag;
-    interval_ = std::int64_t{1} << std::countr_zero(flags);
+    interval_ = -run_.parts.world.max(-static_cast<std::int64_t>(std::clamp(wanted, 1.0, kMost)));
     batches_ = 0;
     since_ = now;
   }
@@ -86,7 +83,7 @@ std::optional<MetricStore::Values> evaluate_stage(Run& run, const auto& hooks, D
   SignalPolls signals(run);
   Batch batch;
   bool defined = true;
-  while (defined && run.next(loader, batch)) {
+  while (defined && run.batches.next(loader, batch)) {
     signals.before_batch();
     run.loop.batch_idx = loader.batch_idx();
     run.loop.samples_per_batch = loader.global_size();
@@ -143,7 +140,7 @@ Predictions predict(Run& run, DataLoader& loader, std::int64_t batches) {
   Predictions predictions;
   Batch batch;
   bool defined = true;
-  while (defined && run.next(loader, batch)) {
+  while (defined && run.batches.next(loader, batch)) {
     signals.before_batch();
     run.loop.batch_idx = loader.batch_idx();
     run.loop.samples_per_batch = loader.global_size();

@@ -27,7 +27,7 @@ FitLoop::FitLoop(Run& run, FitData& data, Optimization& optimization, TrainingSt
 
 void FitLoop::before_zero_grad() { run_.call(hooks::on_before_zero_grad); }
 void FitLoop::before_backward(const at::Tensor& loss) {
-  tell_contribution(Optimization::Contribution::loss);  // which is what has come here; backward takes a while
+  begin_vote({.loss = true});  // backward takes a while
   run_.call(hooks::on_before_backward, loss);
 }
 void FitLoop::after_backward() { run_.call(hooks::on_after_backward); }
@@ -49,15 +49,15 @@ void FitLoop::train() {
 }
 
 void FitLoop::train_to_the_end() {
-  run_.start_clock();
+  run_.training_clock.restart();
   validated_at_ = run_.clock.now();
   run_.call(hooks::on_train_start);
   if (state_ != nullptr) state_->settle();
-  agree();
+  vote();
   make_checkpoint_if_wanted();
   if (run_.resumed && done()) warn_of_nothing_left();
   while (!done()) run_epoch();
-  agree();  // what the last step's hooks have asked for
+  vote();  // on what the last step's hooks have asked for
   make_checkpoint_if_wanted();
   finish_checkpoint();
   run_.call(hooks::on_train_end);
@@ -111,7 +111,7 @@ bool FitLoop::done() const {
   const TrainState& state = run_.state;
   if (limits().max_steps >= 0 && state.global_step >= limits().max_steps) return true;
   if (limits().max_epochs >= 0 && state.epoch >= limits().max_epochs) return true;
-  return stopping_ && state.epoch >= limits().min_epochs && state.global_step >= limits().min_steps;
+  return pending_.stop && state.epoch >= limits().min_epochs && state.global_step >= limits().min_steps;
 }
 
 void FitLoop::warn_of_nothing_left() const {
@@ -131,12 +131,12 @@ void FitLoop::run_epoch() {
   if (state.batch == 0) run_.call(hooks::on_train_epoch_start);
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
   Batch batch;
-  run_.resume_training();
+  run_.training_clock.resume();
   if (std::exchange(state.validation_due, false) && validates()) {
     validate();
     make_checkpoint_if_wanted();
   }
-  while (!(between_steps() && done()) && run_.next(data_.train(), batch)) {
+  while (!(between_steps() && done()) && run_.batches.next(data_.train(), batch)) {
     run_batch(batch);
     batch.tensors.clear();  // their memory may serve the batches of a validation
     if (validation_due()) validate();
@@ -148,12 +148,12 @@ void FitLoop::run_epoch() {
   MetricStore::Values epoch_values;
   run_.call_train_epoch_end(
       [&] { epoch_values = run_.metrics.reduce_epoch(LogRule::Phase::training, run_.parts.world); });
-  run_.log_row(epoch_values);
+  run_.rows.log(epoch_values);
   if (!complete) return;  // stopped within the epoch, which a resumed run would go on with
   ++state.epoch;
   state.batch = 0;
   optimization_.end_epoch();
-  agree();
+  vote();
   make_checkpoint_if_wanted();
 }
 
@@ -191,7 +191,7 @@ void FitLoop::run_batch(Batch& batch) {
 
   const MicroStep step = micro_step(batch);
   Strategy& strategy = run_.parts.strategy;
-  contribution_untold_ = step.last;
+  vote_to_begin_ = step.last;
   at::Tensor loss = strategy.training_step(step);
   const bool stay_finite = run_.parts.options.trainer.terminate_on_nan;
   if (stay_finite) {
@@ -204,8 +204,8 @@ void FitLoop::run_batch(Batch& batch) {
   state.samples += samples_over_ranks();
   bool stepped = false;
   if (step.last) {
-    tell_contribution(contribution_);
-    const std::uint64_t of_all_ranks = run_.end_agreement() / Run::kFirstFlag;
+    begin_vote(contribution_);
+    const Contribution of_all_ranks = run_.voting.end().contribution();
     note_skips_elsewhere(of_all_ranks);
     stepped = optimization_.step(contribution_, of_all_ranks, [&] { return strategy.training_step(step); });
     if (stepped && stay_finite) {
@@ -223,18 +223,17 @@ void FitLoop::run_batch(Batch& batch) {
   if (step.last) after_step(stepped);
 }
 
-/// To the other ranks, once for a step.
-void FitLoop::tell_contribution(Optimization::Contribution contribution) {
-  if (std::exchange(contribution_untold_, false)) run_.begin_agreement(contribution * Run::kFirstFlag);
+/// Once for a step.
+void FitLoop::begin_vote(Contribution contribution) {
+  if (std::exchange(vote_to_begin_, false)) run_.voting.begin(contribution);
 }
 
 void FitLoop::note_contribution(const MicroStep& step, const at::Tensor& loss) {
-  using Contribution = Optimization::Contribution;
-  if (step.first) contribution_ = Contribution::none;
+  if (step.first) contribution_ = {};
   if (loss.defined()) {
-    contribution_ = Contribution::loss;
+    contribution_ = {.loss = true};
   } else if (step.batch.size > 0) {
-    if (contribution_ == Contribution::none) contribution_ = Contribution::skipped;
+    contribution_.skipped = !contribution_.loss;
     if (std::exchange(skip_noted_, true)) return;
     log_warning("training_step returned no loss in " + run_.where() +
                 ": the batch is skipped, and so is every further one without a loss");
@@ -242,21 +241,21 @@ void FitLoop::note_contribution(const MicroStep& step, const at::Tensor& loss) {
 }
 
 /// The log of the rank that skips says so, and the console shows rank 0's.
-void FitLoop::note_skips_elsewhere(std::uint64_t contributions_of_all_ranks) {
-  if ((contributions_of_all_ranks & Optimization::Contribution::skipped) == 0) return;
+void FitLoop::note_skips_elsewhere(Contribution of_all_ranks) {
+  if (!of_all_ranks.skipped) return;
   if (!run_.parts.world.is_root() || std::exchange(skip_noted_, true)) return;
   log_warning("training_step of another rank returned no loss in " + run_.where() +
               ": its log (rank_K.log) names the batch, which is skipped");
 }
 
 void FitLoop::after_step(bool stepped) {
-  run_.write_pending_row();  // the step before's, whose values have had this step to arrive
+  run_.rows.write_pending();  // the step before's, whose values have had this step to arrive
   if (stepped && limits().log_every > 0 && run_.state.global_step % limits().log_every == 0) {
-    run_.log_step_row();
+    run_.rows.log_step();
   }
-  run_.loggers.flush_when_due();
-  run_.validation_requested = validation_time_is_up();
-  heed(run_.agree_after_step());
+  run_.rows.loggers.flush_when_due();
+  run_.requests.validation = validation_time_is_up();
+  handle(run_.voting.vote_after_step());
 }
 
 /// By rank 0's clock.
@@ -265,37 +264,34 @@ bool FitLoop::validation_time_is_up() const {
   return every && run_.parts.world.is_root() && run_.clock.now() - validated_at_ >= *every;
 }
 
-void FitLoop::agree() { heed(run_.agree()); }
+void FitLoop::vote() { handle(run_.voting.vote()); }
 
-void FitLoop::heed(std::uint64_t wishes) {
-  if ((wishes & Run::kSaving) == 0 && run_.checkpointer) run_.checkpointer->proceed();
-  ending_ |= wishes & Run::kEnds;
-  if (ending_ != 0 && state_ == nullptr) throw run_.ending(ending_, /*saved=*/false);
-  if ((wishes & Run::kSaveRequested) != 0 || ending_ != 0) run_.save_agreed = checkpoint_wanted_ = true;
-  if ((wishes & Run::kCheckpointRequested) != 0) checkpoint_wanted_ = true;
-  if ((wishes & Run::kValidationRequested) != 0) validation_wanted_ = true;
-  if ((wishes & Run::kStopRequested) == 0 || stopping_) return;
-  stopping_ = true;
-  if (run_.stop_requested && !run_.stop_reason.empty()) log_info(run_.stop_reason);
+void FitLoop::handle(const StepVote& vote) {
+  if (!vote.writing && run_.checkpointer) run_.checkpointer->proceed();
+  if (vote.stop && !pending_.stop && !run_.requests.stop_reason.empty()) log_info(run_.requests.stop_reason);
+  pending_ = pending_ | vote;
+  if (pending_.ends_run() && state_ == nullptr) throw run_.ending(pending_, /*saved=*/false);
 }
 
 void FitLoop::make_checkpoint_if_wanted() {
-  if (!std::exchange(checkpoint_wanted_, false)) return;
-  run_.checkpoint_requested = run_.save_requested = false;
+  if (!pending_.wants_checkpoint()) return;
+  run_.save_agreed = pending_.save || pending_.ends_run();
+  pending_.checkpoint = pending_.save = false;
+  run_.requests.checkpoint = run_.requests.save = false;
   if (state_ == nullptr) return;
   finite_.answer();
-  run_.write_pending_row();
+  run_.rows.write_pending();
   finish_checkpoint();  // callbacks decide by what is on the disk
   const std::int64_t saved_before = run_.checkpoints_saved();
   run_.reserved_paths.clear();
   const StateDict state = state_->save();
-  run_.loop.ends_with_checkpoint = ending_ != 0;
+  run_.loop.ends_with_checkpoint = pending_.ends_run();
   run_.call(hooks::on_checkpoint, state);
   run_.save_agreed = false;
-  if (ending_ == 0) return;
+  if (!pending_.ends_run()) return;
   finish_checkpoint();
   const bool saved_here = run_.checkpoints_saved() > saved_before;
-  throw run_.ending(ending_, run_.parts.world.any(saved_here ? 1 : 0) != 0);
+  throw run_.ending(pending_, run_.parts.world.any(saved_here ? 1 : 0) != 0);
 }
 
 void FitLoop::finish_checkpoint() {
@@ -309,7 +305,7 @@ bool FitLoop::validates() const {
 
 bool FitLoop::validation_due() const {
   if (!validates()) return false;
-  if (limits().val_every_seconds) return validation_wanted_;
+  if (limits().val_every_seconds) return pending_.validation;
   const TrainState& state = run_.state;
   if (limits().val_counts_across_epochs) {
     return (state.epoch * limits().train_batches + state.batch) % limits().val_every_batches == 0;
@@ -330,20 +326,20 @@ std::optional<MetricStore::Values> FitLoop::run_validation(std::int64_t batches)
 
 void FitLoop::validate() {
   run_.pause_training();
-  run_.write_pending_row();
+  run_.rows.write_pending();
   StateDict generators;
   run_.parts.generators.save(generators);
   try {
-    if (const auto values = run_validation(limits().val_batches)) run_.log_row(*values);
+    if (const auto values = run_validation(limits().val_batches)) run_.rows.log(*values);
   } catch (const Interrupted&) {
     leave_validation(generators);
     throw;
   }
-  run_.loggers.flush();
-  run_.validation_requested = validation_wanted_ = false;
+  run_.rows.loggers.flush();
+  run_.requests.validation = pending_.validation = false;
   validated_at_ = run_.clock.now();
-  agree();
-  run_.resume_training();
+  vote();
+  run_.training_clock.resume();
 }
 
 /// Where the state can be saved, it is as before the validation, which the resumed run begins anew, and the
@@ -353,7 +349,7 @@ void FitLoop::leave_validation(const StateDict& generators) {
   run_.parts.generators.load(generators);
   run_.metrics.forget_epoch(LogRule::Phase::evaluation);
   run_.state.validation_due = true;
-  agree();  // on the signal, once more
+  vote();  // on the signal, once more
   make_checkpoint_if_wanted();
 }
 

@@ -32,7 +32,7 @@ class FitLoop final : private StepObserver {
   void run_batch(Batch& batch);
   MicroStep micro_step(const Batch& batch);
   void after_step(bool stepped);
-  void note_skips_elsewhere(std::uint64_t contributions_of_all_ranks);
+  void note_skips_elsewhere(Contribution of_all_ranks);
   void note_contribution(const MicroStep& step, const at::Tensor& loss);
   std::int64_t samples_over_ranks();
   void validate();
@@ -45,9 +45,9 @@ class FitLoop final : private StepObserver {
   void warn_of_nothing_left() const;
   bool between_steps() const;
   const FitLimits& limits() const { return data_.limits(); }
-  void agree();
-  void heed(std::uint64_t wishes);
-  void tell_contribution(Optimization::Contribution contribution);
+  void vote();
+  void handle(const StepVote& vote);
+  void begin_vote(Contribution contribution);
   void make_checkpoint_if_wanted();
   void finish_checkpoint();
   void take_place();
@@ -57,14 +57,11 @@ class FitLoop final : private StepObserver {
   FitData& data_;
   Optimization& optimization_;
   TrainingState* state_;
-  bool stopping_ = false;
-  bool checkpoint_wanted_ = false;
-  bool validation_wanted_ = false;  ///< by rank 0's clock, and all ranks know
-  double validated_at_ = 0;         ///< on the clock; the start of training, where nothing has been validated
-  std::uint64_t ending_ = 0;        ///< flags of `Run::kEnds`: the run ends once the checkpoint is made
-  bool cannot_validate_ = false;    ///< the model does not define validation_step
-  Optimization::Contribution contribution_ = Optimization::Contribution::none;  ///< to the step, so far
-  bool contribution_untold_ = false;
+  StepVote pending_;              ///< what all ranks voted for and the loop has not done yet
+  double validated_at_ = 0;       ///< on the clock: the last validation, or the start of training
+  bool cannot_validate_ = false;  ///< the model does not define validation_step
+  Contribution contribution_;     ///< to the step, so far
+  bool vote_to_begin_ = false;    ///< the step ends with this micro-batch, and its vote has not begun
   FiniteCheck finite_;
   bool skip_noted_ = false;
 };

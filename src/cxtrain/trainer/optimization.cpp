@@ -63,10 +63,11 @@ Optimization::Optimization(Run& run, const OptimizerSetup& setup, std::unique_pt
   update_learning_rate();
 }
 
-bool Optimization::step(Contribution own, std::uint64_t ranks, const std::function<at::Tensor()>& recompute) {
+bool Optimization::step(Contribution own, Contribution of_all_ranks,
+                        const std::function<at::Tensor()>& recompute) {
   trained_->synchronize();
-  if ((ranks & Contribution::loss) == 0) return false;
-  if ((ranks & Contribution::skipped) != 0) leave_out_ranks_that_skipped(own);
+  if (!of_all_ranks.loss) return false;
+  if (of_all_ranks.skipped) leave_out_ranks_that_skipped(own);
   if (scaler_) {
     scaler_->unscale(trained_->held_gradients());
     trained_->agree_on_overflow(scaler_->found_inf());
@@ -96,7 +97,7 @@ bool Optimization::step(Contribution own, std::uint64_t ranks, const std::functi
 /// They have added zeros to the averages over all ranks.
 void Optimization::leave_out_ranks_that_skipped(Contribution own) {
   World& world = run_.parts.world;
-  double without_loss[] = {own == Contribution::skipped ? 1.0 : 0.0};
+  double without_loss[] = {own.skipped ? 1.0 : 0.0};
   world.sum(without_loss);
   const at::NoGradGuard no_grad;
   const double factor = world.size() / (world.size() - without_loss[0]);

@@ -11,6 +11,7 @@
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/run.h"
 #include "cxtrain/trainer/skipped_steps.h"
+#include "cxtrain/trainer/step_vote.h"
 
 namespace cxtrain {
 
@@ -27,18 +28,12 @@ class Optimization final : public Stateful {
   Optimization(Run& run, const OptimizerSetup& setup, std::unique_ptr<TrainedParameters> trained,
                const FitLimits& limits, bool scale_gradients);
 
-  /// What a rank has put into a step; bits, so that those of several ranks can be told together.
-  enum Contribution : std::uint64_t {
-    none = 0,     ///< nothing: there was no sample left for this rank
-    loss = 1,     ///< of at least one micro-batch
-    skipped = 2,  ///< nothing: the model returned no loss
-  };
-  /// One optimizer step; counts it. `ranks`: what there is among the ranks' contributions (bits). The
-  /// gradients are averages over the ranks that did not skip it; where no rank has a loss nothing is updated
-  /// or counted, and false returned on every rank. Throws an AgreedError that names a gradient where too many
-  /// steps in a row had to be skipped (`max_skipped_steps`). `recompute` runs forward and backward again, for
-  /// optimizers that need a closure. Collective.
-  bool step(Contribution own, std::uint64_t ranks, const std::function<at::Tensor()>& recompute);
+  /// Makes one optimizer step and counts it. `own`, `of_all_ranks`: the contributions to the step. The
+  /// gradients are averages over the ranks that did not skip the step. If no rank has a loss, nothing is
+  /// updated or counted, and every rank returns false. `recompute` runs forward and backward again, for
+  /// optimizers that need a closure. Throws an AgreedError that names a gradient if too many steps in a row
+  /// were skipped (`max_skipped_steps`). Collective.
+  bool step(Contribution own, Contribution of_all_ranks, const std::function<at::Tensor()>& recompute);
   /// At the end of an epoch, after its validation.
   void end_epoch();
 

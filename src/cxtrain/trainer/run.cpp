@@ -14,14 +14,14 @@
 #include "cxtrain/base/version.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/tensor/host_bytes.h"
-#include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
 
-Run::Run(Parts p) : parts(std::move(p)) {
-  if (!parts.device.is_cpu()) transfer_.emplace(parts.device);
-  start_clock();
-}
+Run::Run(Parts p)
+    : parts(std::move(p)),
+      rows(metrics, parts.world, state, clock, !parts.device.is_cpu()),
+      batches(parts.device, parts.input_dtype, parts.plan.channels_last),
+      voting(parts.world, requests, checkpointer, !parts.device.is_cpu() && parts.world.size() > 1) {}
 
 std::vector<std::string> Run::metric_names() const {
   std::vector<std::string> names;
@@ -30,13 +30,13 @@ std::vector<std::string> Run::metric_names() const {
 }
 
 void Run::request_stop(std::string reason) {
-  if (!stop_requested) stop_reason = std::move(reason);
-  stop_requested = true;
+  if (!requests.stop) requests.stop_reason = std::move(reason);
+  requests.stop = true;
 }
 
 void Run::request_requeue(std::string reason) {
-  if (!requeue_requested) requeue_reason = std::move(reason);
-  requeue_requested = true;
+  if (!requests.requeue) requests.requeue_reason = std::move(reason);
+  requests.requeue = true;
 }
 
 void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
@@ -101,104 +101,26 @@ void Run::call_train_epoch_end(const std::function<void()>& between) {
   call_callbacks(/*monitors=*/true);
 }
 
-void Run::log_row(std::span<const MetricLogger::Metric> row) {
-  write_pending_row();
-  if (!row.empty()) loggers.log(row_step(), state.epoch, row);
+void Run::leave_if_asked() {
+  const StepVote vote = voting.vote();
+  if (loop.saves_state ? vote.sigint || vote.sigterm : vote.ends_run()) throw ending(vote, /*saved=*/false);
 }
 
-void Run::log_step_row() {
-  write_pending_row();
-  pending_row_ = {row_step(), state.epoch, metrics.take_step_values()};
-  if (parts.device.is_cpu()) write_pending_row();
-}
-
-void Run::write_pending_row() {
-  if (!pending_row_) return;
-  const PendingRow row = *std::exchange(pending_row_, std::nullopt);
-  const MetricStore::Values values = metrics.read(row.values, parts.world);
-  if (!values.empty()) loggers.log(row.step, row.epoch, values);
-}
-
-std::uint64_t Run::wishes() const {
-  std::uint64_t flags = 0;
-  if (stop_requested) flags |= kStopRequested;
-  if (checkpoint_requested) flags |= kCheckpointRequested;
-  if (requeue_requested) flags |= kRequeueRequested;
-  if (save_requested) flags |= kSaveRequested;
-  if (validation_requested) flags |= kValidationRequested;
-  if (checkpointer && checkpointer->busy()) flags |= kSaving;
-  if (const int signal = StopSignals::received(); signal != 0) {
-    flags |= signal == SIGINT ? kInterrupted : kTerminated;
-  }
-  if (StopSignals::asked_to_requeue()) flags |= kRequeueSignal;
-  return flags;
-}
-
-Interrupted Run::ending(std::uint64_t agreed, bool saved) const {
-  const ExitCode code = saved ? ExitCode::requeue : ExitCode::terminated;
-  if ((agreed & kTerminated) != 0) return {code, "SIGTERM"};
-  // Whoever sits at the terminal does not want it started again.
-  if ((agreed & kInterrupted) != 0) return {ExitCode::interrupted, "SIGINT"};
-  if ((agreed & kRequeueSignal) != 0)
-    return {code, std::string(word_of(parts.options.trainer.requeue_signal))};
-  return {code, requeue_reason.empty() ? "the wish of a callback on another rank" : requeue_reason};
-}
-
-std::uint64_t Run::agree(std::uint64_t flags) { return parts.world.any(flags | wishes()); }
-
-std::uint64_t Run::agree_or_leave(std::uint64_t flags) {
-  const std::uint64_t agreed = agree(flags);
-  const std::uint64_t urgent = loop.saves_state ? kInterrupted | kTerminated : kEnds;
-  if ((agreed & urgent) != 0) throw ending(agreed, /*saved=*/false);
-  return agreed;
-}
-
-std::uint64_t Run::agree_after_step() {
-  const std::optional<std::uint64_t> early = std::exchange(agreed_within_step_, std::nullopt);
-  const bool runs_ahead = !parts.device.is_cpu() && parts.world.size() > 1;
-  return runs_ahead && early ? *early : agree();
-}
-
-void Run::begin_agreement(std::uint64_t flags) { parts.world.begin_any(flags | wishes()); }
-
-std::uint64_t Run::end_agreement() {
-  agreed_within_step_ = parts.world.end_any();
-  return *agreed_within_step_;
-}
-
-bool Run::next(DataLoader& loader, Batch& batch) {
-  batch.tensors.clear();  // the next one may take their memory, which on a CPU is still in the caches
-  if (!loader.next(batch)) return false;
-  if (transfer_) {
-    transfer_->bring(batch);
-    loader.finish(batch);
-  }
-  if (!parts.input_dtype && !parts.plan.channels_last) return true;
-  for (at::Tensor& tensor : batch.tensors) {
-    if (!tensor.defined() || !tensor.is_floating_point()) continue;
-    if (parts.input_dtype) tensor = tensor.to(*parts.input_dtype);
-    if (parts.plan.channels_last) tensor = with_channels_last(tensor);
-  }
-  return true;
-}
-
-void Run::drop_batches() {
-  if (!transfer_) return;
-  wait_for_devices();
-  transfer_.emplace(parts.device);
+Interrupted Run::ending(const StepVote& vote, bool saved) const {
+  return ending_of(vote, requests, std::string(word_of(parts.options.trainer.requeue_signal)), saved);
 }
 
 double Run::training_seconds() const {
-  if (training_since_) return trained_ + clock.now() - *training_since_;
-  return state.batch == 0 && state.epoch == 0 ? elapsed_seconds() : trained_;
+  const bool trains = training_clock.running() || state.batch > 0 || state.epoch > 0;
+  return trains ? training_clock.seconds_trained() : training_clock.seconds_since_start();
 }
 
 void Run::wait_for_devices() const { synchronize(parts.generators.devices()); }
 
 void Run::pause_training() {
-  if (training_since_) wait_for_devices();
-  if (training_since_) trained_ += clock.now() - *training_since_;
-  training_since_.reset();
+  if (!training_clock.running()) return;
+  wait_for_devices();
+  training_clock.pause();
 }
 
 void Run::save_place(StateDict& place) const {
@@ -239,12 +161,12 @@ void Run::load_place(const StateDict& place) {
   loop.num_batches = count_of(place, "num_batches");
   loop.accumulate = count_of(place, "accumulate", 1);
   loop.samples_per_step = count_of(place, "samples_per_step", 1);
-  trained_ = place.real("seconds");
-  const bool time_goes_on = std::isfinite(trained_) && trained_ >= 0;
-  if (state.batch > loop.num_batches || !time_goes_on) {
+  const double trained = place.real("seconds");
+  if (state.batch > loop.num_batches || !std::isfinite(trained) || trained < 0) {
     throw StateError("the saved state is damaged: it stands at batch " + std::to_string(state.batch) +
-                     " of " + std::to_string(loop.num_batches) + " after " + std::to_string(trained_) + " s");
+                     " of " + std::to_string(loop.num_batches) + " after " + std::to_string(trained) + " s");
   }
+  training_clock.set_seconds_trained(trained);
   if (place.has("tuned_lr")) tuned.lr = place.real("tuned_lr");
   if (place.has("tuned_batch_size")) tuned.batch_size = place.integer("tuned_batch_size");
   resumed = true;

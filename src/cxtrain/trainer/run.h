@@ -8,21 +8,22 @@
 #include <vector>
 
 #include "cxtrain/base/clock.h"
-#include "cxtrain/base/stop_signals.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/data/data_loader.h"
-#include "cxtrain/report/metric_loggers.h"
 #include "cxtrain/strategy/strategy.h"
-#include "cxtrain/trainer/batch_transfer.h"
 #include "cxtrain/trainer/checkpointer.h"
+#include "cxtrain/trainer/device_loader.h"
 #include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/hooks.h"
+#include "cxtrain/trainer/metric_rows.h"
 #include "cxtrain/trainer/metric_store.h"
 #include "cxtrain/trainer/module.h"
+#include "cxtrain/trainer/step_vote.h"
 #include "cxtrain/trainer/train_state.h"
+#include "cxtrain/trainer/training_clock.h"
 
 namespace cxtrain {
 
@@ -86,7 +87,7 @@ class Run final : public RunView {
   std::int64_t samples_per_batch() const override { return loop.samples_per_batch; }
   bool validates_at_epoch_end_only() const override { return loop.validates_at_epoch_end_only; }
   std::int64_t log_every_n_steps() const override { return parts.options.trainer.log_every_n_steps; }
-  double elapsed_seconds() const override { return clock.now() - started_; }
+  double elapsed_seconds() const override { return training_clock.seconds_since_start(); }
   bool sanity_checking() const override { return loop.sanity_checking; }
   const at::Tensor& step_output() const override { return loop.output; }
   std::optional<double> metric(std::string_view name) const override { return metrics.last(name); }
@@ -111,9 +112,9 @@ class Run final : public RunView {
   }
   void sum_over_ranks(std::span<double> values) override { parts.world.sum(values); }
   void request_stop(std::string reason) override;
-  void request_checkpoint() override { checkpoint_requested = true; }
+  void request_checkpoint() override { requests.checkpoint = true; }
   void request_requeue(std::string reason) override;
-  void request_save() override { save_requested = true; }
+  void request_save() override { requests.save = true; }
   bool take_save_request() override { return std::exchange(save_agreed, false); }
   bool reserve_path(const std::string& path) override { return reserved_paths.insert(path).second; }
   void save_checkpoint(const StateDict& state_to_save, SaveRequest request) override;
@@ -140,52 +141,18 @@ class Run final : public RunView {
   /// `between` has reduced the epoch's metrics.
   void call_train_epoch_end(const std::function<void()>& between);
 
-  /// To the metric loggers (rank 0) as a row of the current step. `step` counts from 0, like Lightning's.
-  /// Collective.
-  void log_row(std::span<const MetricLogger::Metric> row);
-  /// The same with what was logged on_step since the last call. Values that a device has to find out yet are
-  /// written with the next row, or by `write_pending_row`, so that it is not waited for. Collective.
-  void log_step_row();
-  /// Collective; waits for the devices.
-  void write_pending_row();
-
-  /// The loader's next batch, on this rank's device and in its input dtype; false when there is none.
-  bool next(DataLoader& loader, Batch& batch);
-  /// Gives back the device's memory that batches lay in; none may be held any more.
-  void drop_batches();
-
-  /// The flags (bits from kFirstFlag on) that any rank has set, and those below that say what any rank has
-  /// asked for or been told by a signal (`StopSignals`), and whether any writes its part of a checkpoint
-  /// (kSaving). Collective.
-  std::uint64_t agree(std::uint64_t flags = 0);
-  /// The same where there is nothing to save: throws `ending`, on all ranks, where any is to end. Within a
-  /// fit that can save later, only SIGINT and SIGTERM are as urgent.
-  std::uint64_t agree_or_leave(std::uint64_t flags = 0);
-  /// The same at the end of a step between whose halves of an agreement (below) this comes. Where ranks
-  /// compute on devices what was agreed on then counts, so that no rank waits for others while its device has
-  /// nothing to do: wishes since then are known a step later.
-  std::uint64_t agree_after_step();
-  /// An agreement in two halves: this rank's flags and wishes, and then all ranks' flags. Collective; the
-  /// first half waits for nobody.
-  void begin_agreement(std::uint64_t flags);
-  std::uint64_t end_agreement();
-  static constexpr std::uint64_t kStopRequested = 1, kCheckpointRequested = 2, kRequeueRequested = 4,
-                                 kInterrupted = 8, kTerminated = 16, kRequeueSignal = 32, kSaveRequested = 64,
-                                 kSaving = 128, kValidationRequested = 256, kFirstFlag = 512;
-  /// Those after which the run ends.
-  static constexpr std::uint64_t kEnds = kRequeueRequested | kInterrupted | kTerminated | kRequeueSignal;
-  /// How a run ends to which all ranks have agreed by some of `kEnds`. `saved`: its state can be loaded
+  /// Throws `ending`, on all ranks, if a rank has a reason to leave at once: in a fit that saves its state
+  /// later, SIGINT or SIGTERM; else any reason to end the run. Collective.
+  void leave_if_asked();
+  /// The exception by which all ranks leave a run that ends by `vote`. `saved`: its state can be loaded
   /// again.
-  Interrupted ending(std::uint64_t agreed, bool saved) const;
+  Interrupted ending(const StepVote& vote, bool saved) const;
 
-  void start_clock() { started_ = clock.now(); }
-  /// Seconds spent on training batches so far, without validations and the hooks of fits and epochs; of a run
-  /// that does not train, all since it began.
+  /// Seconds spent on training batches; of a run that does not train, all since the run began.
   double training_seconds() const;
-  /// Training goes on, or makes way for something else.
-  void resume_training() { training_since_ = clock.now(); }
+  /// Stops the count of these seconds once the rank's devices are idle.
   void pause_training();
-  /// Until the rank's devices have done what they were told, so that a clock tells what that took.
+  /// Waits until the rank's devices are idle, so that a clock measures their work.
   void wait_for_devices() const;
   /// Of a training that is resumed: where it stands, the seconds that it has taken, and what it was tuned to.
   void save_place(StateDict& place) const;
@@ -200,7 +167,12 @@ class Run final : public RunView {
   MetricStore metrics;
   std::vector<std::unique_ptr<Callback>> callbacks;
   SteadyClock clock;
-  MetricLoggers loggers{clock};
+  TrainingClock training_clock{clock};
+  MetricRows rows;
+  DeviceLoader batches;
+  Requests requests;                         ///< of this rank
+  std::optional<Checkpointer> checkpointer;  ///< in a fit
+  StepVoting voting;
 
   /// What the loop that runs at the moment shows of itself.
   struct Loop {
@@ -215,41 +187,16 @@ class Run final : public RunView {
     std::function<std::vector<LearningRate>()> learning_rates;
   };
   Loop loop;
-  std::string stop_reason;  ///< set on the rank that asks; the ranks agree after each step
-  bool stop_requested = false;
-  bool validation_requested = false;
-  bool checkpoint_requested = false;  ///< by this rank; nobody has made it yet
-  std::string requeue_reason;         ///< set on the rank that asks
-  bool requeue_requested = false;
-  bool save_requested = false;               ///< by this rank
-  bool save_agreed = false;                  ///< by all ranks; nobody has taken it over
-  std::set<std::string> reserved_paths;      ///< of the checkpoints of one step
-  std::optional<Checkpointer> checkpointer;  ///< in a fit
-  bool resumed = false;                      ///< `load_place` was called
+  bool save_agreed = false;              ///< by all ranks; no callback has taken the save over
+  std::set<std::string> reserved_paths;  ///< of the checkpoints of one step
+  bool resumed = false;                  ///< `load_place` was called
   Tuned tuned;
   std::string data_fingerprint;  ///< of the training data, on rank 0; empty: there is none
   double first_step_seconds = 0;
 
  private:
-  /// The last step's that is to be logged, while its values are on their way.
-  struct PendingRow {
-    std::int64_t step = 0, epoch = 0;
-    MetricStore::StepValues values;
-  };
-
-  /// `step` of a row that is made now.
-  std::int64_t row_step() const { return std::max<std::int64_t>(state.global_step - 1, 0); }
-
-  std::uint64_t wishes() const;
-
   std::int64_t checkpoints_saved_ = 0;
   std::optional<double> longest_save_seconds_;
-  std::optional<std::uint64_t> agreed_within_step_;
-  std::optional<PendingRow> pending_row_;
-  std::optional<BatchTransfer> transfer_;  ///< where the rank has an accelerator
-  double started_ = 0;
-  double trained_ = 0;                    ///< seconds, up to the last pause
-  std::optional<double> training_since_;  ///< set while it trains
 };
 
 }  // namespace cxtrain

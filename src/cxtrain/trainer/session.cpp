@@ -129,7 +129,7 @@ Session::~Session() {
   // The user's own go back to the trainer; the session's end with the run that they refer to.
   run_->callbacks.resize(user_callbacks_);
   belongings_.callbacks = std::move(run_->callbacks);
-  auto loggers = run_->loggers.release(run_->loggers.size());
+  auto loggers = run_->rows.loggers.release(run_->rows.loggers.size());
   const auto own = loggers.begin() + static_cast<std::ptrdiff_t>(user_loggers_);
   belongings_.plan_loggers.assign(std::move_iterator(own), std::move_iterator(loggers.end()));
   loggers.erase(own, loggers.end());
@@ -194,11 +194,11 @@ void Session::open_files() {
 void Session::borrow() {
   run_->callbacks = std::move(belongings_.callbacks);
   user_callbacks_ = run_->callbacks.size();
-  for (auto& logger : belongings_.loggers) run_->loggers.add(std::move(logger));
+  for (auto& logger : belongings_.loggers) run_->rows.loggers.add(std::move(logger));
   belongings_.loggers.clear();
-  user_loggers_ = run_->loggers.size();
+  user_loggers_ = run_->rows.loggers.size();
   if (continues_) {
-    for (auto& logger : belongings_.plan_loggers) run_->loggers.add(std::move(logger));
+    for (auto& logger : belongings_.plan_loggers) run_->rows.loggers.add(std::move(logger));
   }
   belongings_.plan_loggers.clear();
 }
@@ -229,7 +229,7 @@ void Session::add_loggers() {
   if (continues_ || !inputs_.world.is_root()) return;
   const RunFolder folder{inputs_.files, belongings_.log_dir};
   for (const ChosenComponent& chosen : inputs_.plan.loggers)
-    run_->loggers.add(inputs_.registry.make<MetricLogger>(chosen.name, chosen.arguments, folder));
+    run_->rows.loggers.add(inputs_.registry.make<MetricLogger>(chosen.name, chosen.arguments, folder));
 }
 
 void Session::announce() const {
@@ -351,8 +351,8 @@ RunSummary Session::summary(const char* status, int exit_code) const {
 }
 
 void Session::close_loggers() const noexcept {
-  run_->loggers.flush();
-  if (const std::int64_t lost = run_->loggers.lost_rows(); lost > 0) {
+  run_->rows.loggers.flush();
+  if (const std::int64_t lost = run_->rows.loggers.lost_rows(); lost > 0) {
     log_warning(std::to_string(lost) + " rows of metrics could not be written");
   }
 }
@@ -412,7 +412,7 @@ void Session::tell(const std::exception& error) noexcept {
 }
 
 RunSummary Session::stop(const Interrupted& signal) {
-  run_->write_pending_row();
+  run_->rows.write_pending();
   RunSummary result = summary("stopped", static_cast<int>(signal.code()));
   result.stopped_by = signal.by();
   close_loggers();
@@ -426,7 +426,7 @@ RunSummary Session::stop(const Interrupted& signal) {
 void Session::fail(int exit_code) noexcept {
   if (!inputs_.world.is_root() || !writes_files()) return;
   try {
-    if (run_) run_->loggers.flush();
+    if (run_) run_->rows.loggers.flush();
     write_file("run.json", to_json(summary("failed", exit_code)));
   } catch (...) {
     // A metric on a device that has failed cannot be read.

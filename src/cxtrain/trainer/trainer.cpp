@@ -311,7 +311,7 @@ RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test, c
     run_agreed(world_, [&] {
       if (!values) throw StepNotDefined(test ? "test" : "validate", test ? "test_step" : "validation_step");
     });
-    session.run().log_row(*values);
+    session.run().rows.log(*values);
   };
   return in_session(test ? Stage::test : Stage::validate, module, data, work, /*log_dir=*/{}, args);
 }

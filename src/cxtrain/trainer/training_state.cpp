@@ -119,7 +119,7 @@ StateDict TrainingState::save() const {
   StateDict& callbacks = state.make_section(kCallbacks);
   for (std::size_t i = 0; i < keys.size(); ++i)
     run_.callbacks[i]->on_save_checkpoint(callbacks.make_section(keys[i]));
-  run_.loggers.on_save_checkpoint(state.make_section(kLoggers));
+  run_.rows.loggers.on_save_checkpoint(state.make_section(kLoggers));
   run_.parts.module.on_save_checkpoint(state.make_section(kModule));
   data_.on_save_checkpoint(state.make_section(kData));
   return state;
@@ -153,7 +153,7 @@ void TrainingState::settle() {
   for (Stateful* part : std::array<Stateful*, 2>{&run_.metrics, &run_.parts.generators})
     part->load(state.section(part->state_key()));
   // Files are cut once nothing can refuse the state any more, and before the first row.
-  run_.loggers.on_load_checkpoint(state.section(kLoggers), loaded_->from);
+  run_.rows.loggers.on_load_checkpoint(state.section(kLoggers), loaded_->from);
   loaded_.reset();
 }
 

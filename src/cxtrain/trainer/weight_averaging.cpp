@@ -106,7 +106,7 @@ void StochasticWeightAveraging::renew_batch_norm_statistics() {
     DataLoader& loader = data_.train();
     loader.start_epoch(run_.state.epoch, 0, data_.limits().train_batches);
     Batch batch;
-    while (run_.next(loader, batch)) {
+    while (run_.batches.next(loader, batch)) {
       run_.parts.strategy.forward(batch, loader.batch_idx());
       samples += static_cast<double>(batch.size);
     }

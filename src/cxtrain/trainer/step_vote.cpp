@@ -1,0 +1,79 @@
+#include "cxtrain/trainer/step_vote.h"
+
+#include <array>
+#include <csignal>
+#include <utility>
+
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/trainer/checkpointer.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr std::array kFields{&StepVote::stop,    &StepVote::checkpoint,     &StepVote::save,
+                             &StepVote::requeue, &StepVote::validation,     &StepVote::sigint,
+                             &StepVote::sigterm, &StepVote::requeue_signal, &StepVote::writing,
+                             &StepVote::loss,    &StepVote::skipped};
+static_assert(sizeof(StepVote) == kFields.size(), "each field of a vote has a bit");
+
+}  // namespace
+
+std::uint64_t StepVote::to_bits() const {
+  std::uint64_t bits = 0;
+  for (std::size_t i = 0; i < kFields.size(); ++i) bits |= std::uint64_t{this->*kFields[i]} << i;
+  return bits;
+}
+
+StepVote StepVote::from_bits(std::uint64_t bits) {
+  StepVote vote;
+  for (std::size_t i = 0; i < kFields.size(); ++i) vote.*kFields[i] = (bits >> i & 1) != 0;
+  return vote;
+}
+
+StepVote operator|(const StepVote& a, const StepVote& b) {
+  return StepVote::from_bits(a.to_bits() | b.to_bits());
+}
+
+StepVote StepVoting::own() const {
+  const int signal = StopSignals::received();
+  return {.stop = requests_.stop,
+          .checkpoint = requests_.checkpoint,
+          .save = requests_.save,
+          .requeue = requests_.requeue,
+          .validation = requests_.validation,
+          .sigint = signal == SIGINT,
+          .sigterm = signal != 0 && signal != SIGINT,
+          .requeue_signal = StopSignals::asked_to_requeue(),
+          .writing = checkpointer_ && checkpointer_->busy()};
+}
+
+StepVote StepVoting::vote() { return StepVote::from_bits(world_.any(own().to_bits())); }
+
+void StepVoting::begin(Contribution contribution) {
+  StepVote vote = own();
+  vote.loss = contribution.loss;
+  vote.skipped = contribution.skipped;
+  world_.begin_any(vote.to_bits());
+}
+
+StepVote StepVoting::end() {
+  within_step_ = StepVote::from_bits(world_.end_any());
+  return *within_step_;
+}
+
+StepVote StepVoting::vote_after_step() {
+  const std::optional<StepVote> within = std::exchange(within_step_, std::nullopt);
+  return votes_within_step_ && within ? *within : vote();
+}
+
+Interrupted ending_of(const StepVote& vote, const Requests& requests, const std::string& requeue_signal,
+                      bool saved) {
+  const ExitCode code = saved ? ExitCode::requeue : ExitCode::terminated;
+  if (vote.sigterm) return {code, "SIGTERM"};
+  if (vote.sigint) return {ExitCode::interrupted, "SIGINT"};  // the user at the terminal wants no restart
+  if (vote.requeue_signal) return {code, requeue_signal};
+  return {code, requests.requeue_reason.empty() ? "the request of a callback on another rank"
+                                                : requests.requeue_reason};
+}
+
+}  // namespace cxtrain
