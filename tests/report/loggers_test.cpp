@@ -186,7 +186,8 @@ TEST_CASE("rows are flushed every few seconds, on the way of later rows and betw
   const TempDir dir;
   RealFilesystem files;
   MetricLoggers loggers(clock);
-  loggers.add(std::make_unique<CsvLogger>(files, dir.path()));
+  CsvLogger csv(files, dir.path());
+  loggers.add(csv);
   const auto rows = [&] {
     const std::string text = slurp(dir.file("metrics.csv"));
     return std::count(text.begin(), text.end(), '\n') - 1;  // without the header
@@ -211,9 +212,12 @@ TEST_CASE("a folder that is deleted costs its rows, which are counted, and no mo
   const TempDir dir;
   RealFilesystem files;
   MetricLoggers loggers(clock);
-  loggers.add(std::make_unique<CsvLogger>(files, dir.path()));
-  loggers.add(std::make_unique<JsonlLogger>(files, dir.path()));
-  loggers.add(std::make_unique<TensorBoardLogger>(files, dir.path()));
+  CsvLogger csv(files, dir.path());
+  loggers.add(csv);
+  JsonlLogger jsonl(files, dir.path());
+  loggers.add(jsonl);
+  TensorBoardLogger tensorboard(files, dir.path());
+  loggers.add(tensorboard);
   loggers.log(1, 0, Row{{"x", 1}});
   loggers.flush();
   CHECK(loggers.lost_rows() == 0);

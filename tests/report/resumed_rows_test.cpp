@@ -39,9 +39,10 @@ class RunOfLoggers {
  public:
   RunOfLoggers(FaultyFilesystem& files, const std::string& folder) {
     make_directories(files, folder);
-    loggers_.add(std::make_unique<CsvLogger>(files, folder));
-    loggers_.add(std::make_unique<JsonlLogger>(files, folder));
-    loggers_.add(std::make_unique<TensorBoardLogger>(files, folder));
+    own_.push_back(std::make_unique<CsvLogger>(files, folder));
+    own_.push_back(std::make_unique<JsonlLogger>(files, folder));
+    own_.push_back(std::make_unique<TensorBoardLogger>(files, folder));
+    for (const auto& logger : own_) loggers_.add(*logger);
   }
   void log(std::int64_t first, std::int64_t last) {
     for (std::int64_t step = first; step < last; ++step) loggers_.log(step, step / 7, row_of(step).metrics);
@@ -59,6 +60,7 @@ class RunOfLoggers {
 
  private:
   SteadyClock clock_;
+  std::vector<std::unique_ptr<MetricLogger>> own_;
   MetricLoggers loggers_{clock_};
 };
 
@@ -271,10 +273,14 @@ TEST_CASE("loggers that keep nothing, and two of one kind, are resumed as well",
   int plain = 0;
   std::int64_t first = 3, second = 4;
   MetricLoggers loggers(clock);
-  loggers.add(std::make_unique<Plain>(plain));
-  loggers.add(std::make_unique<Counting>(first));
-  loggers.add(std::make_unique<Failing>());
-  loggers.add(std::make_unique<Counting>(second));
+  Plain plain_logger(plain);
+  loggers.add(plain_logger);
+  Counting first_counting(first);
+  loggers.add(first_counting);
+  Failing failing;
+  loggers.add(failing);
+  Counting second_counting(second);
+  loggers.add(second_counting);
   StateDict state;
   loggers.on_save_checkpoint(state);
   loggers.log(1, 0, {});

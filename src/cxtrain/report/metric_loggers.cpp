@@ -14,15 +14,6 @@ constexpr double kFlushSeconds = 3;
 
 }  // namespace
 
-std::vector<std::unique_ptr<MetricLogger>> MetricLoggers::release(std::size_t count) {
-  std::vector<std::unique_ptr<MetricLogger>> released;
-  for (std::size_t i = 0; i < std::min(count, loggers_.size()); ++i) {
-    released.push_back(std::move(loggers_[i].logger));
-  }
-  loggers_.clear();
-  return released;
-}
-
 /// Rows since the last flush that worked may have been in a buffer: all of them count as lost.
 template <class Work>
 void MetricLoggers::attempt(Entry& entry, Work&& work) noexcept try {

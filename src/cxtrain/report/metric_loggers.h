@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,11 +18,9 @@ class MetricLoggers {
   /// `clock` outlives it.
   explicit MetricLoggers(const Clock& clock) : clock_(clock) {}
 
-  void add(std::unique_ptr<MetricLogger> logger) { loggers_.push_back({std::move(logger)}); }
-  std::size_t size() const { return loggers_.size(); }
+  /// `logger` outlives it.
+  void add(MetricLogger& logger) { loggers_.push_back({&logger}); }
   bool empty() const { return loggers_.empty(); }
-  /// Gives the first `count` loggers away and forgets the others.
-  std::vector<std::unique_ptr<MetricLogger>> release(std::size_t count);
 
   void log(std::int64_t step, std::int64_t epoch, std::span<const MetricLogger::Metric> row) noexcept;
   void flush() noexcept;
@@ -41,7 +38,7 @@ class MetricLoggers {
 
  private:
   struct Entry {
-    std::unique_ptr<MetricLogger> logger;
+    MetricLogger* logger;
     std::int64_t pending = 0;  ///< rows since the last flush that worked
     std::int64_t lost = 0;
     bool failed = false;

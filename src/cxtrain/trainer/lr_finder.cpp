@@ -65,7 +65,7 @@ LrFinderResult find_learning_rate(const Run::Parts& parts,
            parts.input_dtype});
   run.state.seed = options.seed.value_or(0);
   LrFinderResult result;
-  run.callbacks.push_back(std::make_unique<SweepRecorder>(result, sweep.early_stop_threshold));
+  run.add_callback(std::make_unique<SweepRecorder>(result, sweep.early_stop_threshold));
 
   OptimizerSetup swept = with_learning_rate(setup, sweep.min_lr);
   swept.interval = Interval::step;

@@ -88,7 +88,7 @@ void Run::checkpoint_saved(double seconds) {
 
 void Run::call_train_epoch_end(const std::function<void()>& between) {
   const auto call_callbacks = [this](bool monitors) {
-    for (const auto& callback : callbacks) {
+    for (Callback* const callback : callbacks) {
       if (callback->monitors() == monitors) callback->on_train_epoch_end(*this);
     }
   };

@@ -71,6 +71,14 @@ class Run final : public RunView {
   };
   explicit Run(Parts parts);
 
+  /// Calls the hooks of `callback`, which outlives the run, after those of the callbacks before it.
+  void add_callback(Callback& callback) { callbacks.push_back(&callback); }
+  /// The same with a callback that ends with the run.
+  void add_callback(std::unique_ptr<Callback> callback) {
+    add_callback(*callback);
+    own_callbacks_.push_back(std::move(callback));
+  }
+
   // RunView
   int rank() const override { return parts.world.rank(); }
   int local_rank() const override { return parts.world.facts().local_rank; }
@@ -134,7 +142,7 @@ class Run final : public RunView {
   template <class... C, class ModuleHook, class... Args>
   void call(const Hook<void (Callback::*)(RunView&, C...), ModuleHook>& hook, const Args&... args) {
     const LogScope scope(metrics, hook.rule);
-    for (const auto& callback : callbacks) (callback.get()->*hook.callback)(*this, args...);
+    for (Callback* const callback : callbacks) (callback->*hook.callback)(*this, args...);
     if constexpr (!std::is_null_pointer_v<ModuleHook>) (parts.module.*hook.module)(args...);
   }
   /// `on_train_epoch_end`: of the callbacks that do not monitor, and the module; then of those that do, once
@@ -165,7 +173,7 @@ class Run final : public RunView {
   Parts parts;
   TrainState state;
   MetricStore metrics;
-  std::vector<std::unique_ptr<Callback>> callbacks;
+  std::vector<Callback*> callbacks;  ///< in the order in which their hooks are called; `add_callback` adds
   SteadyClock clock;
   TrainingClock training_clock{clock};
   MetricRows rows;
@@ -195,6 +203,7 @@ class Run final : public RunView {
   double first_step_seconds = 0;
 
  private:
+  std::vector<std::unique_ptr<Callback>> own_callbacks_;
   std::int64_t checkpoints_saved_ = 0;
   std::optional<double> longest_save_seconds_;
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <iterator>
 #include <string_view>
 
 #include "cxtrain/accelerator/devices.h"
@@ -50,13 +49,13 @@ std::string_view name_of(Stage stage) {
   return kNames[static_cast<std::size_t>(stage)];
 }
 
-Session::Session(const SessionInputs& inputs, Belongings& belongings, std::unique_ptr<Strategy> strategy,
+Session::Session(const SessionInputs& inputs, TrainerState& state, std::unique_ptr<Strategy> strategy,
                  Module& module, Stage stage)
     : inputs_(inputs),
-      belongings_(belongings),
+      state_(state),
       module_(module),
       stage_(stage),
-      continues_(stage != Stage::fit && belongings.fitted),
+      continues_(stage != Stage::fit && state.fitted),
       goes_on_in_place_(!continues_ && !inputs.log_dir.empty()),
       precision_(precision_policy(inputs.plan.precision, inputs.plan.amp_level)),
       context_{.world = inputs.world,
@@ -85,13 +84,12 @@ void Session::open() {
   generators_.emplace(context_.devices);
   run_ = std::make_unique<Run>(Run::Parts{world, inputs_.options, inputs_.plan, module_, *strategy_,
                                           inputs_.device, *generators_, precision_.module_dtype,
-                                          belongings_.log_dir, &inputs_.files, &inputs_.config_text});
-  borrow();
-  belongings_.where = [run = run_.get()] { return run->where(); };
-  world.set_timeout(inputs_.options.timeout_seconds, belongings_.where);
-  if (continues_) run_->state = *belongings_.fitted;
+                                          state_.log_dir, &inputs_.files, &inputs_.config_text});
+  state_.where = [run = run_.get()] { return run->where(); };
+  world.set_timeout(inputs_.options.timeout_seconds, state_.where);
+  if (continues_) run_->state = *state_.fitted;
   run_->state.seed = inputs_.options.seed.value_or(0);
-  run_->tuned = belongings_.tuned;
+  run_->tuned = state_.tuned;
   run_agreed(world, [this] { add_callbacks(); });
   attach();
   // The model is the same everywhere by now; dropout must not be.
@@ -109,31 +107,25 @@ void Session::begin_files() {
 }
 
 void Session::add_loggers_and_announce() {
-  run_agreed(inputs_.world, [this] { add_loggers(); });
+  if (!continues_) run_agreed(inputs_.world, [this] { make_plan_loggers(); });
+  for (const auto& logger : state_.loggers) run_->rows.loggers.add(*logger);
+  for (const auto& logger : state_.plan_loggers) run_->rows.loggers.add(*logger);
   announce();
   record_places();
 }
 
 /// Where a run has a folder, and its session has come so far.
-bool Session::writes_files() const { return files_begun_ && !belongings_.log_dir.empty(); }
+bool Session::writes_files() const { return files_begun_ && !state_.log_dir.empty(); }
 
 Session::~Session() {
   inputs_.world.set_last_words({});
   const bool failed = std::uncaught_exceptions() > exceptions_;
   const std::string where = failed && run_ ? run_->where() : std::string();
-  belongings_.where = failed ? std::function<std::string()>([where] { return where; }) : nullptr;
+  state_.where = failed ? std::function<std::string()>([where] { return where; }) : nullptr;
   inputs_.world.set_timeout(inputs_.options.timeout_seconds, {});
   if (!run_) return;
   run_->parts.module.attach(nullptr, nullptr);
-  belongings_.tuned = run_->tuned;
-  // The user's own go back to the trainer; the session's end with the run that they refer to.
-  run_->callbacks.resize(user_callbacks_);
-  belongings_.callbacks = std::move(run_->callbacks);
-  auto loggers = run_->rows.loggers.release(run_->rows.loggers.size());
-  const auto own = loggers.begin() + static_cast<std::ptrdiff_t>(user_loggers_);
-  belongings_.plan_loggers.assign(std::move_iterator(own), std::move_iterator(loggers.end()));
-  loggers.erase(own, loggers.end());
-  belongings_.loggers = std::move(loggers);
+  state_.tuned = run_->tuned;
 }
 
 void Session::make_replicas() {
@@ -156,7 +148,7 @@ void Session::make_replicas() {
 
 void Session::open_log_dir() {
   const Options& options = inputs_.options;
-  if (!continues_) belongings_.log_dir.clear();
+  if (!continues_) state_.log_dir.clear();
   // Who wants no logger wants no files.
   if (!options.trainer.logger) return;
   World& world = inputs_.world;
@@ -165,22 +157,22 @@ void Session::open_log_dir() {
   run_agreed(world, [&] {
     if (!world.is_root()) return;
     if (goes_on_in_place_) {
-      belongings_.log_dir = inputs_.log_dir;
+      state_.log_dir = inputs_.log_dir;
       lease_ = reopen_run_dir(inputs_.files, inputs_.log_dir, patience);
       return;
     }
-    if (!continues_) belongings_.log_dir = make_version_dir(inputs_.files, options.trainer.default_root_dir);
-    lease_ = take_run_folder(inputs_.files, belongings_.log_dir, patience);
+    if (!continues_) state_.log_dir = make_version_dir(inputs_.files, options.trainer.default_root_dir);
+    lease_ = take_run_folder(inputs_.files, state_.log_dir, patience);
   });
-  belongings_.log_dir = world.broadcast(belongings_.log_dir);
+  state_.log_dir = world.broadcast(state_.log_dir);
   run_agreed(world, [&] {
-    if (!world.is_root()) lease_ = join_run_folder(inputs_.files, belongings_.log_dir);
+    if (!world.is_root()) lease_ = join_run_folder(inputs_.files, state_.log_dir);
   });
 }
 
 void Session::open_files() {
   files_begun_ = true;
-  const std::string& folder = belongings_.log_dir;
+  const std::string& folder = state_.log_dir;
   if (continues_ || folder.empty()) return;
   run_agreed(inputs_.world, [&] {
     if (inputs_.log) inputs_.log->open_file(inputs_.files, folder);
@@ -191,45 +183,34 @@ void Session::open_files() {
   });
 }
 
-void Session::borrow() {
-  run_->callbacks = std::move(belongings_.callbacks);
-  user_callbacks_ = run_->callbacks.size();
-  for (auto& logger : belongings_.loggers) run_->rows.loggers.add(std::move(logger));
-  belongings_.loggers.clear();
-  user_loggers_ = run_->rows.loggers.size();
-  if (continues_) {
-    for (auto& logger : belongings_.plan_loggers) run_->rows.loggers.add(std::move(logger));
-  }
-  belongings_.plan_loggers.clear();
-}
-
 void Session::add_callbacks() {
-  auto& callbacks = run_->callbacks;
-  for (auto& callback : run_->parts.module.configure_callbacks()) callbacks.push_back(std::move(callback));
+  for (const auto& callback : state_.callbacks) run_->add_callback(*callback);
+  for (auto& callback : run_->parts.module.configure_callbacks()) run_->add_callback(std::move(callback));
   for (const ChosenComponent& chosen : inputs_.plan.callbacks)
-    callbacks.push_back(inputs_.registry.make<Callback>(chosen.name, chosen.arguments));
+    run_->add_callback(inputs_.registry.make<Callback>(chosen.name, chosen.arguments));
   if (stage_ != Stage::fit) return;
-  if (!belongings_.log_dir.empty() && !inputs_.options.trainer.barebones) {
+  if (!state_.log_dir.empty() && !inputs_.options.trainer.barebones) {
     constexpr double kEvery = 10;  // s
-    callbacks.push_back(std::make_unique<ReportProgress>(
+    run_->add_callback(std::make_unique<ReportProgress>(
         progress_file(inputs_.files, chosen_checkpoint_folder(inputs_.options)), kEvery, run_->clock));
   }
-  callbacks.push_back(std::make_unique<FileRequests>(inputs_.files, run_->clock));
+  run_->add_callback(std::make_unique<FileRequests>(inputs_.files, run_->clock));
   std::optional<double> end = inputs_.world.is_root() ? ask_seconds_to_job_end() : seconds_to_job_end();
   if (end && *end <= 0) {  // the job runs: the variable is of another job, or says nothing
     log_warning("the end of the job's time, as SLURM_JOB_END_TIME says, lies in the past, and is not heeded");
     end.reset();
   }
-  callbacks.push_back(std::make_unique<WallTime>(end, run_->clock));
+  run_->add_callback(std::make_unique<WallTime>(end, run_->clock));
   if (inputs_.world.size() > 1 && !inputs_.options.trainer.barebones)
-    callbacks.push_back(std::make_unique<Stragglers>(inputs_.world));
+    run_->add_callback(std::make_unique<Stragglers>(inputs_.world));
 }
 
-void Session::add_loggers() {
-  if (continues_ || !inputs_.world.is_root()) return;
-  const RunFolder folder{inputs_.files, belongings_.log_dir};
+void Session::make_plan_loggers() {
+  state_.plan_loggers.clear();
+  if (!inputs_.world.is_root()) return;
+  const RunFolder folder{inputs_.files, state_.log_dir};
   for (const ChosenComponent& chosen : inputs_.plan.loggers)
-    run_->rows.loggers.add(inputs_.registry.make<MetricLogger>(chosen.name, chosen.arguments, folder));
+    state_.plan_loggers.push_back(inputs_.registry.make<MetricLogger>(chosen.name, chosen.arguments, folder));
 }
 
 void Session::announce() const {
@@ -240,7 +221,7 @@ void Session::announce() const {
   }
   log_info(to_text(inputs_.plan));
   log_info("gradients: " + strategy_->describe());
-  if (!belongings_.log_dir.empty()) log_info("writing to " + belongings_.log_dir);
+  if (!state_.log_dir.empty()) log_info("writing to " + state_.log_dir);
   if (options.enable_model_summary) log_info(model_summary(layers_));
 }
 
@@ -302,15 +283,15 @@ std::unique_ptr<DataLoader> Session::loader(DataLoaderSpec spec, bool training,
 void Session::write_file(const std::string& name, const std::string& content) const noexcept {
   if (!inputs_.world.is_root() || !writes_files()) return;
   try {
-    write_atomically(inputs_.files, belongings_.log_dir + "/" + name, content);
+    write_atomically(inputs_.files, state_.log_dir + "/" + name, content);
   } catch (const std::exception& error) {
     log_warning(message_of(error));
   }
 }
 
 void Session::write_predictions(const Predictions& predictions) const noexcept {
-  if (belongings_.log_dir.empty()) return;
-  const std::string path = belongings_.log_dir + "/" + predictions_file(inputs_.world.rank());
+  if (state_.log_dir.empty()) return;
+  const std::string path = state_.log_dir + "/" + predictions_file(inputs_.world.rank());
   try {
     const std::vector<char> bytes = to_pt(predictions);
     write_atomically(inputs_.files, path, {bytes.data(), bytes.size()});
@@ -336,7 +317,7 @@ RunSummary Session::summary(const char* status, int exit_code) const {
   summary.global_step = run_->state.global_step;
   summary.metrics = run_->metrics.all();
   if (continues_) {  // what is said of the training was true at its end
-    const RunSummary& fit = belongings_.fitted_summary;
+    const RunSummary& fit = state_.fitted_summary;
     summary.metrics.insert(fit.metrics.begin(), fit.metrics.end());
     summary.seconds = fit.seconds;
     summary.samples_per_second = fit.samples_per_second;
@@ -391,8 +372,8 @@ RunSummary Session::finish() {
   write_file("run.json", to_json(result));
   compare_parameters(result);
   if (run_->state.global_step > 0) {
-    belongings_.fitted = run_->state;
-    belongings_.fitted_summary = result;
+    state_.fitted = run_->state;
+    state_.fitted_summary = result;
   }
   write_file("run.json", to_json(result));
   run_->call(hooks::teardown, name_of(stage_));
@@ -402,7 +383,7 @@ RunSummary Session::finish() {
 
 void Session::tell(const std::exception& error) noexcept {
   if (!run_) return;
-  for (const auto& callback : run_->callbacks) {
+  for (Callback* const callback : run_->callbacks) {
     try {
       callback->on_exception(*run_, error);
     } catch (const std::exception& another) {

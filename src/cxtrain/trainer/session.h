@@ -37,18 +37,19 @@ struct SessionInputs {
   std::string log_dir = {};  ///< the folder that a fit goes on in; empty: it makes a new one
 };
 
-/// What a trainer keeps from one session to the next: each has it for as long as it lasts.
-struct Belongings {
+/// State of a Trainer that outlives a call of `fit`, `validate`, `test` or `predict`. A session reads and
+/// writes it.
+struct TrainerState {
   std::vector<std::unique_ptr<Callback>> callbacks;    ///< the user's
   std::vector<std::unique_ptr<MetricLogger>> loggers;  ///< the user's
   Tuned tuned;
   std::string log_dir;                 ///< of the last fit, or of what runs; empty: nothing is written
   std::function<std::string()> where;  ///< the run is, or was when it failed: "epoch 1, step 230"
 
-  // Of the last fit, for what follows it.
+  // Of the last fit, for the calls after it.
   std::optional<TrainState> fitted;
   RunSummary fitted_summary;
-  std::vector<std::unique_ptr<MetricLogger>> plan_loggers;  ///< those that the plan names
+  std::vector<std::unique_ptr<MetricLogger>> plan_loggers;  ///< of the run's folder, on rank 0
 };
 
 /// What a session is for. A fit is a run of its own; what follows it goes on in its folder, at the step that
@@ -63,7 +64,7 @@ std::string_view name_of(Stage stage);
 class Session {
  public:
   /// The model outlives it.
-  Session(const SessionInputs& inputs, Belongings& belongings, std::unique_ptr<Strategy> strategy,
+  Session(const SessionInputs& inputs, TrainerState& state, std::unique_ptr<Strategy> strategy,
           Module& module, Stage stage);
   ~Session();
   Session(const Session&) = delete;
@@ -119,16 +120,14 @@ class Session {
   void close_loggers() const noexcept;
   /// A rank without samples runs no forward pass, which the other ranks' batch norms would wait for.
   void require_samples_everywhere(const ShardedSampler& sampler) const;
-  /// The user's callbacks and loggers, and the files of the fit that this continues.
-  void borrow();
   void add_callbacks();
-  void add_loggers();
+  void make_plan_loggers();
   void announce() const;
   bool writes_files() const;
   void record_places() const;
 
   const SessionInputs inputs_;
-  Belongings& belongings_;
+  TrainerState& state_;
   Module& module_;
   Stage stage_;
   bool continues_;         ///< what a fit has begun
@@ -141,8 +140,7 @@ class Session {
   std::optional<Generators> generators_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<Run> run_;
-  std::size_t user_callbacks_ = 0, user_loggers_ = 0;  ///< the first ones of the run's
-  std::unique_ptr<FileLock> lease_;                    ///< on the run's folder
+  std::unique_ptr<FileLock> lease_;  ///< on the run's folder
   std::optional<StopSignals> signals_;
   int exceptions_ = std::uncaught_exceptions();  ///< under way when it was made
 };

@@ -25,7 +25,7 @@ struct Requests {
   bool save = false;                        ///< write a checkpoint to the disk
   bool requeue = false;                     ///< save, end, and be started again
   bool validation = false;                  ///< validate after this step
-  std::string stop_reason, requeue_reason;  ///< of the first request
+  std::string stop_reason = {}, requeue_reason = {};  ///< of the first request
 };
 
 /// A rank's vote at the end of a step. Of all ranks: for each field, whether at least one rank voted for it.

@@ -98,7 +98,7 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry, Ac
       plan_(std::move(plan)),
       accelerator_(accelerator),
       registry_(std::move(registry)),
-      belongings_(std::make_unique<Belongings>()),
+      state_(std::make_unique<TrainerState>()),
       files_(&real_filesystem()) {
   run_agreed(world_, [this] {
     register_built_in(registry_);
@@ -131,16 +131,16 @@ void Trainer::require_planned_devices() const {
 Trainer::~Trainer() = default;
 
 void Trainer::add_callback(std::unique_ptr<Callback> callback) {
-  belongings_->callbacks.push_back(std::move(callback));
+  state_->callbacks.push_back(std::move(callback));
 }
 
 void Trainer::add_logger(std::unique_ptr<MetricLogger> logger) {
-  belongings_->loggers.push_back(std::move(logger));
+  state_->loggers.push_back(std::move(logger));
 }
 
-const std::string& Trainer::log_dir() const { return belongings_->log_dir; }
+const std::string& Trainer::log_dir() const { return state_->log_dir; }
 
-std::string Trainer::where() const { return belongings_->where ? belongings_->where() : std::string(); }
+std::string Trainer::where() const { return state_->where ? state_->where() : std::string(); }
 
 RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
                                const std::function<void(Session&)>& work, const std::string& log_dir,
@@ -151,8 +151,8 @@ RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
   run_agreed(world_, [&] { set_up(data, options_.data); });
   const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_, accelerator_,
                              config_text_, replica_factory_, *files_, log_,      log_dir};
-  Session session(inputs, *belongings_, registry_.make<Strategy>(plan_.strategy, plan_.strategy_arguments),
-                  module, stage);
+  Session session(inputs, *state_, registry_.make<Strategy>(plan_.strategy, plan_.strategy_arguments), module,
+                  stage);
   try {
     session.open();
     work(session);
@@ -179,13 +179,13 @@ void Trainer::refuse_after_signal(Stage stage) const {
 }
 
 void Trainer::load_values_to_evaluate(Stage stage, Module& module, const EvaluateArgs& args) {
-  const bool trained = belongings_->fitted.has_value();
+  const bool trained = state_->fitted.has_value();
   // What a fit has trained is evaluated as it is, unless this call asks for something else.
   if (trained && args.ckpt_path.empty()) return;
   Options options = options_;
   options.subcommand = name_of(stage);  // for which a checkpoint of weights only will do
   if (!args.ckpt_path.empty()) options.ckpt_path = args.ckpt_path;
-  load_model_of_checkpoint(world_, *files_, options, module, trained ? belongings_->log_dir : std::string());
+  load_model_of_checkpoint(world_, *files_, options, module, trained ? state_->log_dir : std::string());
 }
 
 void Trainer::initialize_once(Module& module) {
@@ -223,7 +223,7 @@ void Trainer::fail(Session& session, const std::exception& error) const {
 RunSummary Trainer::fit(Module& module, DataModule& data) {
   // Another fit of this trainer begins where the program says.
   std::optional<LoadedCheckpoint> from;
-  if (!belongings_->fitted) from = load_checkpoint(world_, *files_, options_, module);
+  if (!state_->fitted) from = load_checkpoint(world_, *files_, options_, module);
   if (!from) return fit_from(nullptr, module, data);
   const ResumeFrom place{from->state, from->chosen.log_dir, from->chosen.in_place,
                          from->chosen.manifest.data};
@@ -262,7 +262,7 @@ RunSummary Trainer::fit_from(const ResumeFrom* from, Module& module, DataModule&
       optimization.emplace(run, setup, std::move(trained), loaders.limits(),
                            session.precision().scale_gradients);
       if (options_.trainer.stochastic_weight_avg) {
-        run.callbacks.push_back(std::make_unique<StochasticWeightAveraging>(run, loaders, *optimization));
+        run.add_callback(std::make_unique<StochasticWeightAveraging>(run, loaders, *optimization));
       }
     });
     const AnomalyDetection anomalies(options_.trainer.detect_anomaly);

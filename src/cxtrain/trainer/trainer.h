@@ -25,7 +25,7 @@ class DataLoader;
 class Filesystem;
 class Session;
 enum class Stage;
-struct Belongings;
+struct TrainerState;
 
 /// Where a training stood, for another one that goes on from there.
 struct ResumeFrom {
@@ -181,7 +181,7 @@ class Trainer {
   Registry registry_;
   std::function<std::unique_ptr<Module>()> replica_factory_;
   std::function<void(Module&)> initialize_;  ///< empty once it was called
-  std::unique_ptr<Belongings> belongings_;
+  std::unique_ptr<TrainerState> state_;
   Predictions predictions_;
   std::optional<RunSummary> last_summary_;
   Filesystem* files_;
