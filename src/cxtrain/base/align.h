@@ -5,7 +5,8 @@
 
 namespace cxtrain {
 
-/// Bytes that processors fetch, and own, at a time: what two ranks write should not lie in one line.
+/// Bytes of a cache line. Processors fetch and own memory in cache lines, so data of two ranks should not
+/// share one.
 constexpr std::size_t kCacheLine = 64;
 
 /// n / by, rounded up; for n >= 0, by > 0.

@@ -4,11 +4,11 @@
 
 namespace cxtrain {
 
-/// Time as the library sees it; tests put their own in its place. Used by one thread.
+/// The library's source of time. Tests use their own. Used by one thread.
 class Clock {
  public:
   virtual ~Clock() = default;
-  /// Seconds since some fixed moment; never goes back.
+  /// Returns the seconds since a fixed moment; never goes back.
   virtual double now() const = 0;
 };
 
@@ -19,11 +19,12 @@ class SteadyClock final : public Clock {
   }
 };
 
-/// The time of day, which may jump: for people and for files that others read; nothing is decided by it.
+/// Returns the time of day, which may jump. Use it for people, and for files that other programs read. No
+/// decision depends on it.
 double seconds_since_1970();
 
-/// Seconds since the operating system started this process: what a user waits, dynamic loading included.
-/// Resolution 10 ms.
+/// Returns the seconds since the operating system started this process: the user's waiting time, dynamic
+/// loading included. Resolution 10 ms.
 double seconds_since_process_start();
 
 }  // namespace cxtrain

@@ -10,16 +10,16 @@
 
 /// Errors and exit statuses.
 ///
-/// Every error that ends a rank is a `cxtrain::Error`: its message says what was asked, what was found and
-/// what to do, and it carries the exit status that the process ends with. Nothing in the library calls
-/// `exit()`; `run_main` (cli/main.h) catches, logs with rank, host and step, and ends the job.
+/// Every error that ends a rank is a `cxtrain::Error`. Its message names the request, the cause and the fix;
+/// it carries the exit status of the process. Nothing in the library calls `exit()`; `run_main` (cli/main.h)
+/// catches, logs with rank, host and step, and ends the job.
 namespace cxtrain {
 
-/// Exit statuses of `cxtrain_mpi`, in the words of its contract.
+/// Exit statuses of `cxtrain_mpi`, named as in its contract.
 enum class ExitCode : int {
   done = 0,
-  failure = 1,          ///< anything that is none of the others
-  refused = 2,          ///< configuration, usage, data or plugin refused before training
+  failure = 1,          ///< any other error
+  refused = 2,          ///< configuration, usage, data or plugin rejected before training
   requeue = 75,         ///< stopped early with a checkpoint saved (EX_TEMPFAIL)
   do_not_requeue = 93,  ///< will fail again
   interrupted = 130,    ///< ended at a step by SIGINT, files written (128 + SIGINT)
@@ -38,7 +38,7 @@ class Error : public std::runtime_error {
   MessageCode message_code_;
 };
 
-/// One refused option: which, why, and what to type instead (`hint` may be empty).
+/// A rejected option, the reason, and the text to type instead (`hint`; may be empty).
 struct Problem {
   std::string option;
   std::string message;
@@ -46,8 +46,7 @@ struct Problem {
   MessageCode code = MessageCode::invalid_value;
 };
 
-/// The user's request cannot be carried out as it stands. Collects all problems, so that they are reported at
-/// once.
+/// The user's request cannot be carried out. Collects all problems, so that one message reports all of them.
 class ConfigError : public Error {
  public:
   explicit ConfigError(std::vector<Problem> problems);
@@ -60,14 +59,14 @@ class ConfigError : public Error {
   std::vector<Problem> problems_;
 };
 
-/// A data file is missing, damaged or of another kind than asked for.
+/// A data file is missing, damaged or not of the requested kind.
 class DataError : public Error {
  public:
   explicit DataError(const std::string& message, MessageCode code = MessageCode::bad_data)
       : Error(ExitCode::refused, code, message) {}
 };
 
-/// A plugin could not be loaded, or offers something other than asked for.
+/// A plugin could not be loaded, or does not offer the requested component.
 class PluginError : public Error {
  public:
   explicit PluginError(const std::string& message, MessageCode code = MessageCode::plugin_failed)
@@ -90,48 +89,48 @@ class CommunicationError : public Error {
 };
 
 /// Training itself failed: a loss that cannot be differentiated, a gradient that is not finite under
-/// `detect_anomaly`, an exception out of a user's hook.
+/// `detect_anomaly`, an exception from a user's hook.
 class TrainingError : public Error {
  public:
   explicit TrainingError(const std::string& message, MessageCode code = MessageCode::training_failed)
       : Error(ExitCode::failure, code, message) {}
 };
 
-/// What an error says, in words for people: one of LibTorch without the stack frames at its end (they are
-/// shown with $TORCH_SHOW_CPP_STACKTRACES=1, as PyTorch shows them), one of the standard library translated.
+/// Returns an error's message for people. A LibTorch message is cut before its stack frames, which
+/// $TORCH_SHOW_CPP_STACKTRACES=1 shows, as in PyTorch. Messages of the standard library are translated.
 std::string message_of(const std::exception& error);
 
-/// `message_of(error)` with the name of its code at the end: "... [out-of-range]". Everything that ends a
+/// Returns `message_of(error)` with the name of its code at the end: "... [out-of-range]". Everything that ends a
 /// rank is printed in this form. Of several problems each line has its own code.
 std::string printed(const std::exception& error);
 
-/// The code of an error: an Error's own, `file_failed` for a path, `out_of_memory` for an allocation, else
+/// Returns the code of an error: an Error's own, `file_failed` for a path, `out_of_memory` for an allocation, else
 /// `none`.
 MessageCode message_code_of(const std::exception& error);
 
-/// The exit status that an error asks for: an Error's own, `refused` where a path is at fault, else
-/// `failure`.
+/// Returns the exit status for an error: an Error's own, `refused` if a path is at fault, else `failure`.
 ExitCode code_of(const std::exception& error);
 
-// These keep messages readable, whatever was typed: a file of wrong keys makes ten thousands of problems, and
-// a value may be as long as a command line.
+// These keep messages readable for any input: a file of wrong keys makes tens of thousands of problems, and a
+// value may be as long as a command line.
 
-/// So many problems are told at once.
+/// Largest number of problems in a report.
 inline constexpr std::size_t kMostProblems = 20;
 
-/// The text, or its beginning and its end where it has more than `most` bytes.
+/// Returns the text, or its beginning and its end if it has more than `most` bytes.
 std::string shortened(const std::string& text, std::size_t most = 4000);
 
-/// The text for a terminal: '?' replaces each control character except line feed and tab, and each byte that
-/// is not UTF-8. Names and texts from files may contain any bytes, also escape sequences that control a
-/// terminal.
+/// Returns the text for a terminal: '?' replaces each control character except line feed and tab, and each
+/// byte that is not UTF-8. Names and texts from files may contain any bytes, also escape sequences that
+/// control a terminal.
 std::string printable(std::string_view text);
 
-/// The first problems, with their texts shortened, so that all of them together stay below 4,000 bytes; the
-/// last one says how many more there were.
+/// Returns the first problems with shortened texts, below 4,000 bytes in total. If problems were left out,
+/// the last entry gives their number.
 std::vector<Problem> first_of(const std::vector<Problem>& problems);
 
-/// "--option: message (hint)"; an option that is not the name of one ("CUDA_VISIBLE_DEVICES") stays as it is.
+/// Returns "--option: message (hint)". A name that is not an option's ("CUDA_VISIBLE_DEVICES") stays as it
+/// is.
 std::string to_line(const Problem& problem);
 
 /// `text [code]`; `text` alone for `none`.

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <utility>
 
-/// Descriptors of files and sockets: who owns one, and what it is opened from.
+/// Descriptors of files and sockets: ownership, opening of files, addresses of local sockets.
 namespace cxtrain {
 
-/// An owned descriptor of a file or socket; -1 is none.
+/// An owned descriptor of a file or socket; -1: none.
 class FileDescriptor {
  public:
   explicit FileDescriptor(int descriptor = -1) : descriptor_(descriptor) {}
@@ -25,7 +25,7 @@ class FileDescriptor {
 
   int get() const noexcept { return descriptor_; }
   explicit operator bool() const noexcept { return descriptor_ >= 0; }
-  /// The caller closes it from here on.
+  /// Returns the descriptor, which the caller must close.
   int release() noexcept { return std::exchange(descriptor_, -1); }
   void reset() noexcept {
     if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
@@ -35,16 +35,17 @@ class FileDescriptor {
   int descriptor_;
 };
 
-/// Opens a file for reading without ever waiting. Throws DataError, naming the path and what lies there, for
-/// anything but a regular file: a pipe, a socket, a terminal or a device might never end, or never begin.
+/// Opens a regular file for reading and never waits. Throws DataError, with the path and the kind of file,
+/// for anything except a regular file: a pipe, a socket, a terminal or a device might never end, or never
+/// begin.
 FileDescriptor open_regular_file(const std::string& path);
 
-/// The whole of a regular file that is expected to be small. Throws DataError as above, and for one of more
-/// than `most` bytes.
+/// Returns the content of a regular file that is expected to be small. Throws DataError as
+/// `open_regular_file` does, and for a file of more than `most` bytes.
 std::string read_small_file(const std::string& path, std::size_t most);
 
-/// The address of a local socket that has a name and no file: it is gone with the last process that has it
-/// open.
+/// The address of a local socket that has a name and no file. The address ends with the last process that has
+/// the socket open.
 class AbstractAddress {
  public:
   /// A name of more than 107 bytes is cut.

@@ -13,40 +13,42 @@
 
 namespace cxtrain {
 
-/// Code beside the model's own that runs at the hooks of a training: Lightning's Callback. Every rank has its
-/// own objects and calls the same hooks. Callbacks come before the module's hook of the same name; in
-/// `on_train_epoch_end` those that monitor a metric come after it, when the epoch's metrics are reduced.
+/// Code that runs at the hooks of a training, beside the model's own: Lightning's Callback. Every rank has
+/// its own objects and calls every hook. A callback's hook runs before the module's hook of that name. In
+/// `on_train_epoch_end`, callbacks that monitor a metric run after the module's hook, when the epoch's
+/// metrics are reduced.
 ///
-/// A hook reaches the model by `run.module_as<MyModel>()`, what a step returned by `run.step_output()`, and
-/// the run's folder by `run.log_dir()`.
+/// A hook gets the model from `run.module_as<MyModel>()`, the result of a step from `run.step_output()`, and
+/// the run's folder from `run.log_dir()`.
 class Callback {
  public:
   static constexpr std::string_view kKind = "callback";
   virtual ~Callback() = default;
 
-  /// Whether it acts on metrics that others log (early stopping), and so wants to be last at the end of an
-  /// epoch.
+  /// Returns whether the callback acts on metrics that other code logs (early stopping). It then runs last at
+  /// the end of an epoch.
   virtual bool monitors() const { return false; }
 
-  /// Around all other hooks of a run: before tuning, once the model is placed, and after a run that came to
-  /// its end. `stage`: "fit", "validate", "test", "predict", or "tune" for `Trainer::lr_find` and its like.
+  /// Runs around all other hooks of a run: `setup` before tuning, once the model is placed, and `teardown`
+  /// after a run that completed. `stage`: "fit", "validate", "test", "predict", or "tune" for
+  /// `Trainer::lr_find` and `Trainer::scale_batch_size`.
   virtual void setup(RunView&, std::string_view /*stage*/) {}
   virtual void teardown(RunView&, std::string_view /*stage*/) {}
-  /// An error ends the run on this rank, or a signal that all ranks have agreed on. The other ranks may be
-  /// gone, so it talks to none. What it throws itself is logged.
+  /// Runs if the run ends because of an error on this rank, or of a signal that all ranks have agreed on.
+  /// Must not communicate: the other ranks may be gone. Its own exceptions are logged.
   virtual void on_exception(RunView&, const std::exception&) {}
 
-  /// What the callback has to know again when a training is resumed: Lightning's hooks of these names. Called
-  /// between two steps, on every rank; a file keeps what rank 0 saves. A callback that asks for a stop
-  /// because of what it has seen asks again in `on_train_start`.
+  /// Saves and loads the state that the callback needs when a training is resumed: Lightning's hooks of these
+  /// names. Called between two steps, on every rank; a file keeps the state of rank 0. A callback that
+  /// requested a stop because of its state must request it again in `on_train_start`.
   virtual void on_save_checkpoint(StateDict& /*state*/) {}
   virtual void on_load_checkpoint(const StateDict& /*state*/) {}
-  /// The name under which that is kept: the class's, unless there is more to tell.
+  /// Returns the name of this state in a checkpoint: the class's name, or a longer name from an override.
   virtual std::string state_key() const;
 
-  /// The state of the whole training, at the first moment between two steps after somebody has asked for it
-  /// (`RunView::request_checkpoint`). Its tensors are the training's own and change with the next step, so
-  /// keep a `clone()`, or write them, and say so (`RunView::checkpoint_saved`).
+  /// Gets the state of the whole training, at the first moment between two steps after a request
+  /// (`RunView::request_checkpoint`). The tensors are the training's own and change with the next step: keep
+  /// a `clone()`, or write the tensors and call `RunView::checkpoint_saved`.
   virtual void on_checkpoint(RunView&, const StateDict& /*state*/) {}
 
   virtual void on_fit_start(RunView&) {}

@@ -8,8 +8,8 @@
 
 namespace cxtrain {
 
-/// Stops when a monitored metric has not improved for `patience` checks; Lightning's EarlyStopping. All ranks
-/// see the same number, and so come to the same decision.
+/// Stops training when a monitored metric has not improved for `patience` checks: Lightning's EarlyStopping.
+/// All ranks read an equal value, and so make the same decision.
 class EarlyStopping final : public Callback {
  public:
   struct Options {
@@ -18,19 +18,20 @@ class EarlyStopping final : public Callback {
     std::int64_t patience = 3;
     double min_delta = 0;
     bool check_finite = true;  ///< stop when the metric is NaN or infinite
-    /// Whether it looks at the end of each epoch, when metrics of training are known as well, or at the end
-    /// of each validation. Unless given, as in Lightning: at the end of the epoch where no validation falls
-    /// anywhere else.
+    /// True: check at the end of each epoch, when metrics of training are known, too. False: check at the end
+    /// of each validation. Absent, as in Lightning: at the end of the epoch if no validation runs anywhere
+    /// else.
     std::optional<bool> check_on_train_epoch_end = {};
   };
   /// Throws ConfigError for a negative patience or delta.
   explicit EarlyStopping(Options options);
 
   bool monitors() const override { return true; }
-  /// These throw TrainingError when nothing was logged under the monitored name, naming what was.
+  /// These throw TrainingError if nothing was logged under the monitored name. The message names the logged
+  /// metrics.
   void on_validation_end(RunView& run) override;
   void on_train_epoch_end(RunView& run) override;
-  /// Asks again for what a run that is resumed had asked for.
+  /// Requests the stop again that the resumed run had requested.
   void on_train_start(RunView& run) override;
 
   void on_save_checkpoint(StateDict& state) override;
@@ -45,7 +46,7 @@ class EarlyStopping final : public Callback {
   Options options_;
   double best_;
   std::int64_t wait_ = 0;
-  std::string stopped_for_;  ///< why it has asked for a stop; empty: it has not
+  std::string stopped_for_;  ///< reason of the requested stop; empty: none requested
 };
 
 }  // namespace cxtrain

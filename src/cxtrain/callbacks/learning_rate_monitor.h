@@ -4,7 +4,7 @@
 
 namespace cxtrain {
 
-/// Logs the learning rate as `lr-Adam`, or `lr-Adam/pg1`, `lr-Adam/pg2` ... where the optimizer has several
+/// Logs the learning rate as `lr-Adam`, or as `lr-Adam/pg1`, `lr-Adam/pg2` ... if the optimizer has several
 /// parameter groups: Lightning's LearningRateMonitor, with Lightning's names, on logging steps.
 class LearningRateMonitor final : public Callback {
  public:

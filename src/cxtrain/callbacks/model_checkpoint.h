@@ -12,25 +12,25 @@
 
 namespace cxtrain {
 
-/// Writes checkpoints as the training goes, and keeps the best of them: Lightning's ModelCheckpoint. What is
-/// written when, and which ones are removed, is the same on all ranks.
+/// Writes checkpoints during training and keeps the best: Lightning's ModelCheckpoint. All ranks agree on
+/// each checkpoint to write and to remove.
 ///
-/// A checkpoint is removed once a later one is complete, never before. The newest is kept besides the best
-/// ones with `save_last`, and where a run was stopped.
+/// A checkpoint is removed only after a later checkpoint is complete. The newest checkpoint is kept besides
+/// the best with `save_last`, and if the run was stopped.
 class ModelCheckpoint final : public Callback {
  public:
   struct Options {
     std::string dirpath = {};   ///< empty: `checkpoints` in the run's folder
     std::string filename = {};  ///< empty: "{epoch}-{step}"; "{val_loss:.2f}" is a metric's value
-    std::string monitor = {};   ///< a metric; empty: none, and the newest is the best
+    std::string monitor = {};   ///< a metric; empty: none, and the newest checkpoint is the best
     MonitorMode mode = MonitorMode::min;
-    std::int64_t save_top_k = 1;           ///< so many are kept; -1: all; 0: none
-    bool save_last = false;                ///< the newest is kept, too, and `last.ckpt` is a link to it
-    std::int64_t every_n_train_steps = 0;  ///< 0: not by steps
+    std::int64_t save_top_k = 1;                      ///< checkpoints to keep; -1: all; 0: none
+    bool save_last = false;                           ///< keep the newest, too, with a link `last.ckpt` to it
+    std::int64_t every_n_train_steps = 0;             ///< 0: not by steps
     std::optional<std::int64_t> every_n_epochs = {};  ///< absent: 1 unless steps or seconds are given
     double train_time_interval = 0;                   ///< seconds; 0: not by time
-    /// Whether it is at the end of each epoch that it saves, or of each validation. Absent: at the end of the
-    /// epoch where no validation falls anywhere else.
+    /// True: save at the end of each epoch. False: save at the end of each validation. Absent: at the end of
+    /// the epoch if no validation runs anywhere else.
     std::optional<bool> save_on_train_epoch_end = {};
     bool save_weights_only = false;
     bool auto_insert_metric_name = true;  ///< "{epoch}" becomes "epoch=3", not "3"
@@ -51,30 +51,31 @@ class ModelCheckpoint final : public Callback {
   void on_load_checkpoint(const StateDict& state) override;
   std::string state_key() const override;
 
-  /// Folders of checkpoints; empty: there is none so far.
+  /// Folders of checkpoints; empty: no checkpoint so far.
   const std::string& best_model_path() const { return kept_.best_path; }
   const std::string& last_model_path() const { return kept_.last_path; }
-  /// The monitored metric's value of the best one; absent where there is none, or nothing is monitored.
+  /// Returns the monitored metric's value of the best checkpoint; absent without a checkpoint, or if nothing
+  /// is monitored.
   std::optional<double> best_model_score() const;
 
-  /// What is on the disk, and why it stays.
+  /// The checkpoints on the disk, by the reason to keep each.
   struct Kept {
     std::map<std::string, double> best;  ///< path -> value of the monitored metric, at most `save_top_k`
     std::string best_path;
-    std::string last_path;  ///< the newest
+    std::string last_path;  ///< the newest checkpoint
   };
 
  private:
   struct Plan {
     std::string path;
     std::vector<std::string> remove;
-    Kept kept;  ///< once it is written
+    Kept kept;  ///< the state after the write
   };
 
-  /// A checkpoint that is to be made at the end of the step.
+  /// A checkpoint to make at the end of the step.
   struct Due {
-    std::int64_t epoch;    ///< for its name: at the end of an epoch, that one
-    bool metrics_are_new;  ///< a validation or an epoch has just ended: what is monitored must be there
+    std::int64_t epoch;    ///< for its name: at the end of an epoch, that epoch
+    bool metrics_are_new;  ///< a validation or an epoch has just ended: the monitored metric must exist
   };
 
   void trigger(RunView& run, bool metrics_are_new);
@@ -90,15 +91,15 @@ class ModelCheckpoint final : public Callback {
   bool better(double a, double b) const;
 
   Options options_;
-  RunView* run_ = nullptr;  ///< of the fit that goes on
+  RunView* run_ = nullptr;  ///< the current fit
   SteadyClock clock_;
-  double next_by_clock_ = 0;  ///< on rank 0: when the interval is over, or a failed attempt is repeated
-  bool clock_rang_ = false;   ///< on rank 0
-  std::int64_t triggered_at_step_ = -1;  ///< one checkpoint a step
+  double next_by_clock_ = 0;  ///< rank 0: time of the next save by the clock, or of the next attempt
+  bool clock_rang_ = false;   ///< rank 0: a save by the clock is due
+  std::int64_t triggered_at_step_ = -1;  ///< at most one checkpoint per step
   std::optional<Due> due_;
-  std::optional<Plan> planned_;  ///< from `on_save_checkpoint` until it is written or has failed
+  std::optional<Plan> planned_;  ///< from `on_save_checkpoint` until the checkpoint is written or failed
   Kept kept_;
-  bool failed_ = false;  ///< the last attempt
+  bool failed_ = false;  ///< the last attempt failed
 };
 
 }  // namespace cxtrain

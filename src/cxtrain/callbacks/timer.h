@@ -4,8 +4,8 @@
 
 namespace cxtrain {
 
-/// Saves and stops training after a time (`max_time`): Lightning's Timer. The first rank whose time is up
-/// decides for all. The time of a training that is resumed counts, too.
+/// Saves and stops training after a time (`max_time`): Lightning's Timer. The first rank to exceed the time
+/// decides for all ranks. The time of a resumed training counts, too.
 class Timer final : public Callback {
  public:
   explicit Timer(double max_seconds) : max_seconds_(max_seconds) {}
@@ -17,8 +17,8 @@ class Timer final : public Callback {
 
  private:
   double max_seconds_;
-  double before_ = 0;   ///< seconds, of the training that this one resumes
-  double elapsed_ = 0;  ///< by the last step
+  double before_ = 0;   ///< seconds of the resumed training
+  double elapsed_ = 0;  ///< seconds at the last step
   bool asked_ = false;
 };
 

@@ -6,8 +6,8 @@
 
 namespace cxtrain {
 
-/// A checkpoint or a file of weights cannot be read: it is missing, damaged, of a kind that is not known, or
-/// does not fit. The message names the file and the reason.
+/// A checkpoint or a file of weights cannot be read: it is missing, damaged, of an unknown kind, or does not
+/// fit. The message names the file and the reason.
 class CheckpointError : public Error {
  public:
   explicit CheckpointError(const std::string& message, MessageCode code = MessageCode::bad_checkpoint)

@@ -10,44 +10,48 @@
 
 namespace cxtrain {
 
-/// Which of the stored tensors a module is to have, and under which names. `{.prefix = "backbone."}` loads a
-/// backbone that another model was trained with.
+/// Selects the stored tensors that a module gets, and their names in the module. `{.prefix = "backbone."}`
+/// loads a backbone that was trained as a part of another model.
 struct WeightsSelection {
-  NameMap names = {};       ///< makes the module's names of the stored ones
-  std::string prefix = {};  ///< only stored tensors whose names begin so; empty: all
-  /// False: tensors that have no counterpart, or one of another shape, are left out rather than refused.
+  NameMap names = {};       ///< maps stored names to the module's names
+  std::string prefix = {};  ///< only stored tensors with this prefix of the name; empty: all
+  /// False: tensors without a counterpart, or with another shape, are left out instead of rejected.
   bool strict = true;
 };
 
-/// What `load_weights` has done. Names are the module's.
+/// Result of `load_weights`. Names are the module's.
 struct LoadedWeights {
-  std::size_t loaded = 0;                  ///< tensors
+  std::size_t loaded = 0;                  ///< number of tensors
   std::vector<std::string> kept = {};      ///< the module's tensors that keep their values
   std::vector<std::string> left_out = {};  ///< stored tensors that the module does not have
   /// "fc.weight: Float [3, 4] in the file, Float [3, 5] in the model".
   std::vector<std::string> misshapen = {};
 };
 
-/// Copies the tensors that are stored at `path` (anything that `open_weights` knows: checkpoint/weights.h)
-/// into the module's parameters and buffers of the same names. Values are converted to the module's dtypes,
-/// and go where its tensors are. A tensor that the module has under several names needs one of them.
+/// Copies the tensors that are stored at `path` into the module's parameters and buffers of these names.
+/// `path`: any format that `open_weights` reads (checkpoint/weights.h). Values are converted to the module's
+/// dtypes, on the devices of its tensors. If the module has a tensor under several names, one of the names is
+/// enough.
 ///
-/// Throws CheckpointError, before anything is changed, where the module has a tensor that is missing, lacks
-/// one that is stored, or has one of another shape: all of these are told at once. With a prefix this holds
-/// for the stored tensors with the prefix and the module's tensors whose names begin with what `names` makes
-/// of the prefix; the module's other tensors are kept. Without `strict` only a file of which nothing fits is
-/// refused. Throws as well when the file cannot be read, or its bytes are not those that were written (a
-/// checkpoint's manifest has their checksums); where that happens halfway, some tensors have been replaced.
+/// Throws CheckpointError, before any change, if a tensor of the module is missing in the file, a stored
+/// tensor is missing in the module, or shapes differ. The message reports all of these at once. With a
+/// prefix, the check covers the stored tensors with the prefix, and the module's tensors with the prefix that
+/// `names` makes of it; the module's other tensors keep their values. Without `strict`, only a file without
+/// any fitting tensor is rejected.
 ///
-/// Every rank calls it for itself, with the same file, before `Trainer::fit` and its like: these send rank
-/// 0's parameters to the others.
+/// Also throws if the file cannot be read, or if its bytes have changed since it was written (a checkpoint's
+/// manifest has checksums). If that happens halfway, some tensors have been replaced.
+///
+/// Every rank calls it by itself, with the same file, before `Trainer::fit` and the other stages, which send
+/// rank 0's parameters to all ranks.
 LoadedWeights load_weights(torch::nn::Module& module, const std::string& path,
                            const WeightsSelection& selection = {}, Filesystem& files = real_filesystem());
-/// The same for all tensors.
+/// Loads all tensors, with the names that `names` makes.
 LoadedWeights load_weights(torch::nn::Module& module, const std::string& path, const NameMap& names,
                            Filesystem& files = real_filesystem());
 
-/// What was loaded and what was left out, for the log: "12 tensors of 'x.ckpt' were loaded; ...".
+/// Describes the loaded and the left-out tensors for the log: "12 tensors of 'x.ckpt' loaded into the model
+/// ...".
 std::string describe(const LoadedWeights& loaded, const std::string& path);
 
 }  // namespace cxtrain

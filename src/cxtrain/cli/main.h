@@ -8,10 +8,11 @@
 
 namespace cxtrain {
 
-/// The whole program: reads the command line, joins the MPI job that started it, runs the subcommand and
-/// returns the exit status. `cxtrain_mpi` is this, and does not destroy the static objects of libraries after
-/// it; a user's own program calls it with models, callbacks and loggers of its own, which the command line
-/// then knows by name. `configure` gets the trainer before it runs, on every rank, to add what needs no name:
+/// Runs the whole program: reads the command line, joins the MPI job that started it, runs the subcommand and
+/// returns the exit status. `cxtrain_mpi` only makes this call, and does not destroy the static objects of
+/// libraries afterwards. A user's own program calls it with its own models, callbacks and loggers, which the
+/// command line then accepts by name. `configure` gets the trainer before it runs, on every rank, to add
+/// components that need no name:
 ///
 ///     int main(int argc, char** argv) {
 ///       return cxtrain::run_main(
@@ -23,15 +24,16 @@ namespace cxtrain {
 ///           [](cxtrain::Trainer& trainer) { trainer.add_callback(std::make_unique<MyCallback>()); });
 ///     }
 ///
-/// An error on one rank ends all of them: it is logged with rank, host and step, and the job is aborted with
-/// its status. When it returns, SIGTERM is ignored: launchers send it to ranks that leave a moment later than
-/// the first, and their status would be lost.
+/// An error on one rank ends all ranks: it is logged with rank, host and step, and the job is aborted with
+/// its status. SIGTERM is ignored after the return: launchers send it to ranks that leave a moment after the
+/// first rank, and the status of these ranks would be lost.
 int run_main(int argc, char** argv, const std::function<void(Registry&)>& register_components = {},
              const std::function<void(Trainer&)>& configure = {});
 
-/// The same around a program that says in C++ what is trained, with options of its own instead of a command
-/// line: joins the MPI job or starts the ranks that the options ask for, gives each a Trainer, runs `work` on
-/// every rank, reports errors, and returns the exit status. `dp` needs `Trainer::set_replica_factory`.
+/// Runs a program that defines its training in C++, with options in the program instead of a command line. It
+/// joins the MPI job, or starts the ranks that the options request, and gives each rank a Trainer. It runs
+/// `work` on every rank, reports errors, and returns the exit status. `dp` needs
+/// `Trainer::set_replica_factory`.
 ///
 ///     int main(int argc, char** argv) {
 ///       cxtrain::Options options;
@@ -44,7 +46,7 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
 ///       });
 ///     }
 ///
-/// `argc` and `argv` are what ranks that it starts are given, too.
+/// Ranks that it starts also get `argc` and `argv`.
 int run_trainer(int argc, char** argv, const Options& options, const std::function<void(Trainer&)>& work,
                 const std::function<void(Registry&)>& register_components = {});
 
