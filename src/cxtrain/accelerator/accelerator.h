@@ -14,44 +14,48 @@
 
 namespace cxtrain {
 
-/// Collectives between the devices of one process, a tensor or more of each. They are ordered after the work
-/// already submitted on each device's current stream, and before what is submitted there next. Called by one
-/// thread. Errors are CommunicationErrors; after one nothing more can be called.
+/// Collectives between the devices of one process, with one or more tensors per device. A collective runs
+/// after the work already submitted to each device's current stream, and before work that is submitted there
+/// later. Called by one thread. Throws CommunicationError; after an error no other method may be called.
 class PeerCommunicator {
  public:
-  /// `tensors[m]`: those on device m, in the order of the devices it was made for; as many for each, alike in
-  /// sizes, dtypes and strides, dense.
+  /// `tensors[m]`: the tensors on device m, in the order of the devices that the communicator was made for.
+  /// Every device has an equal number of dense tensors. Tensor i has equal sizes, dtype and strides on every
+  /// device.
   using Tensors = std::span<const std::vector<at::Tensor>>;
 
   virtual ~PeerCommunicator() = default;
   /// For the log: "NCCL 2.28.9".
   virtual std::string description() const = 0;
-  /// The first device's values, on all devices.
+  /// Copies the first device's values to all devices.
   virtual void broadcast(Tensors tensors) = 0;
-  /// The sums over the devices, on the first one. The others' values are undefined afterwards.
+  /// Sums the values over the devices, on the first device. The values on all other devices are undefined
+  /// afterwards.
   virtual void reduce(Tensors tensors) = 0;
 };
 
-/// A kind of accelerator (CUDA): what this program needs of one beyond the streams, events, generators and
-/// allocators that LibTorch has an interface of its own for (c10::Stream, c10::Event, c10::DeviceAllocator).
+/// A kind of accelerator (CUDA): the functions that this program needs and LibTorch has no interface for.
+/// LibTorch has interfaces for streams, events, generators and allocators (c10::Stream, c10::Event,
+/// c10::DeviceAllocator).
 ///
-/// CUDA's is in a library by itself, which only processes that use a GPU open (`open_accelerator`); tests
-/// have one of devices that need no hardware.
+/// The implementation for CUDA is in a separate library, which only processes with a GPU open
+/// (`open_accelerator`). Tests have an implementation for devices that need no hardware.
 class Accelerator : public PageLocker {
  public:
-  /// Whether the device multiplies float32 much faster where it may round to TF32.
+  /// Returns whether the device multiplies float32 much faster if it may round to TF32.
   virtual bool has_tf32(c10::Device device) const = 0;
-  /// Which device this is of all there are, on this node and on others, however the processes number them:
-  /// "GPU-..." as nvidia-smi writes it. Starts the device.
+  /// Returns the device's identifier among all devices of all nodes, independent of the numbers that
+  /// processes use: "GPU-..." as nvidia-smi writes it. Starts the device.
   virtual std::string uuid(c10::Device device) const = 0;
-  /// Collectives between the ranks of a world, each of which has a device of its own. Collective over the
-  /// world, which outlives it, and whose watchdog ends waits. Throws CommunicationError.
+  /// Makes collectives between the ranks of `world`, each with a device of its own. Collective over `world`,
+  /// which must outlive the communicator. The watchdog of `world` ends waits. Throws CommunicationError.
   virtual std::unique_ptr<Communicator> connect(World& world, c10::Device device) = 0;
-  /// Collectives between devices of this process, at least two and all different; the same world's watchdog.
-  /// Throws CommunicationError.
+  /// Makes collectives between devices of this process: at least two, all different. The watchdog of `world`
+  /// ends waits. Throws CommunicationError.
   virtual std::unique_ptr<PeerCommunicator> connect_peers(World& world,
                                                           std::span<const c10::Device> devices) = 0;
-  /// What it was built with and what it has found, a line each, for `cxtrain_mpi info`.
+  /// Returns the versions that the library was built with and the versions that it found, one per line, for
+  /// `cxtrain_mpi info`.
   virtual std::vector<std::string> versions() const = 0;
 };
 

@@ -14,15 +14,21 @@
 
 namespace cxtrain {
 
-/// The communicator that fits this rank's devices (at least one; as many on every rank): none for one rank;
-/// the accelerator's when every rank has a device of its own; staged through host memory when ranks share
-/// one; MPI on host memory on CPUs; one for each device where a rank has several. Collective. `accelerator`
-/// outlives it; null where all devices are CPUs. Throws CommunicationError.
+/// Makes the communicator that fits this rank's devices: at least one, and an equal number on every rank.
+///
+/// * One rank: a communicator that sends nothing.
+/// * CPUs: MPI on host memory.
+/// * Every rank has a device of its own: the accelerator's communicator.
+/// * Ranks share a device: staged through host memory.
+/// * A rank has several devices: one communicator per device.
+///
+/// Collective. `accelerator` must outlive the communicator; null if all devices are CPUs. Throws
+/// CommunicationError.
 std::unique_ptr<Communicator> make_communicator(World& world, std::span<const c10::Device> devices,
                                                 Accelerator* accelerator);
 
-/// The first two ranks that share a device, where there are any. `uuids`: of each rank, those of its devices,
-/// separated by blanks.
+/// Returns the first two ranks that share a device; absent if no ranks do. `uuids[r]`: the UUIDs of rank r's
+/// devices, separated by blanks.
 std::optional<std::pair<int, int>> ranks_sharing_a_device(std::span<const std::string> uuids);
 
 }  // namespace cxtrain

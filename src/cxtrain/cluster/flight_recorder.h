@@ -10,45 +10,46 @@
 
 namespace cxtrain {
 
-/// What this rank has done with other ranks last: its waits for them, in order. It is read when a job ends
-/// for want of a rank.
+/// This rank's last waits for other ranks, in order. It is read when a job ends because a rank is missing.
 ///
-/// Waits that all ranks of a node go through are numbered, alike on all of them as long as they go the same
-/// way through the program: of two ranks the one with the smaller number is behind. One thread writes, and
-/// any may read; what is being written while it is read may come out mixed with what it replaces.
+/// Waits of all ranks of a node have numbers. The numbers are equal on all ranks as long as the ranks take
+/// the same path through the program. If two ranks differ, the rank with the smaller number is behind. One
+/// thread writes, and any thread may read. An entry that is written while it is read may mix new and old
+/// values.
 class FlightRecorder {
  public:
   static constexpr std::size_t kKept = 64;
 
   struct Entry {
-    std::uint64_t number = 0;         ///< of the last wait that counts, this one among them
+    std::uint64_t number = 0;         ///< number of the last counted wait, up to this wait
     const char* operation = nullptr;  ///< a literal
-    std::int64_t step = -1;           ///< optimizer steps done by then; -1: there was no training yet
-    double seconds = 0;               ///< that it has taken
+    std::int64_t step = -1;           ///< optimizer steps done by then; -1: before training
+    double seconds = 0;               ///< duration so far
     bool goes_on = false;
   };
 
   FlightRecorder();
 
-  /// A wait begins, and ends. `counts`: every rank of the node goes through it. Each reads the processor's
-  /// counter of time and writes a few words of memory (tests/cluster/flight_recorder_test.cpp measures it).
+  /// Marks the begin and the end of a wait. `counts`: every rank of the node takes part in the wait. Each
+  /// call reads the processor's time counter and writes a few words of memory
+  /// (tests/cluster/flight_recorder_test.cpp measures it).
   void begin(const char* operation, bool counts) noexcept;
   void end() noexcept;
 
-  /// How many waits that count have begun.
+  /// Number of counted waits that have begun.
   std::uint64_t number() const noexcept { return number_.load(std::memory_order_relaxed); }
 
-  /// Time as the processor counts it, since the recorder was made: `seconds` tells what that is.
+  /// Time in ticks of the processor's counter since the recorder was made. `seconds` converts ticks.
   using Ticks = std::uint64_t;
-  /// What waits have taken that have ended, all of them together.
+  /// Total time of all waits that have ended.
   Ticks waited() const noexcept { return waited_.load(std::memory_order_relaxed); }
-  /// When the last one ended; 0: none has.
+  /// End of the last wait; 0: no wait has ended.
   Ticks last_end() const noexcept { return last_end_.load(std::memory_order_relaxed); }
   double seconds(Ticks ticks) const;
 
-  /// The newest first.
+  /// Returns the entries, the newest first.
   std::vector<Entry> entries() const;
-  /// The same as a table, for a log.
+  /// Returns the entries as a table, for a log.
   std::string text() const;
 
  private:
@@ -56,7 +57,7 @@ class FlightRecorder {
     std::atomic<const char*> operation{nullptr};
     std::atomic<std::uint64_t> number{0};
     std::atomic<std::int64_t> step{-1};
-    std::atomic<Ticks> begin{0}, end{0};  ///< `end` 0: it goes on
+    std::atomic<Ticks> begin{0}, end{0};  ///< `end` is 0 during the wait
   };
 
   Ticks now() const noexcept;

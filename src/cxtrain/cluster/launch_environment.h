@@ -4,39 +4,41 @@
 #include <string>
 #include <string_view>
 
-/// What the launcher of this process says in its environment, for the time before MPI says it better.
+/// Facts about the launch from this process's environment, for the time before MPI has better ones.
 namespace cxtrain {
 
-/// Who started the ranks of this world; `spawn`: a cxtrain process that watches over them (launchers/).
+/// The launcher of this world's ranks. `spawn`: a cxtrain process that watches over the ranks (launchers/).
 enum class LaunchedBy { alone, mpirun, srun, spawn };
 std::string_view to_string(LaunchedBy launcher);
 
-/// Set for ranks that a cxtrain process has spawned: where it listens for them.
+/// Set for ranks that a cxtrain process has spawned: the address at which that process listens for the ranks.
 inline constexpr const char* kSupervisorVariable = "CXTRAIN_SUPERVISOR";
 
-/// Set for ranks whose mpirun a cxtrain process has started (launchers/mpirun.h): where it listens for them.
+/// Set for ranks of an mpirun that a cxtrain process has started (launchers/mpirun.h): the address at which
+/// that process listens for the ranks.
 inline constexpr const char* kStarterVariable = "CXTRAIN_STARTER";
 
-/// Set for all processes of a job that is started again when it fails (launchers/restarts.h): the name of who
-/// does so, by which a run's folder says whose it is, and under which it listens for the ranks of its node.
+/// Set for all processes of a job with a restarter, which starts the job again when it fails
+/// (launchers/restarts.h): the restarter's name. A run's folder states this name as its owner's. The
+/// restarter listens under this name for the ranks of its node.
 inline constexpr const char* kRestarterVariable = "CXTRAIN_RESTARTER";
 
-/// Who started this process, read from the environment before MPI starts.
+/// Returns the launcher of this process. Reads the environment, before MPI starts.
 LaunchedBy detect_launcher();
 
 struct LaunchEnvironment {
   int rank = 0;
-  int size = 0;                ///< ranks of the job; 0: not said
-  int local_rank = -1;         ///< among the ranks of this node; -1: not said
-  int local_size = 0;          ///< ranks on this node; 0: not said
-  std::string job;             ///< the same for the ranks of one job on one node, another for every other job
-  std::string restarter = {};  ///< who starts the job again when it fails; empty: nobody
+  int size = 0;                ///< ranks of the job; 0: unknown
+  int local_rank = -1;         ///< among the ranks of this node; -1: unknown
+  int local_size = 0;          ///< ranks on this node; 0: unknown
+  std::string job;             ///< equal for the ranks of one job on one node, different for any other job
+  std::string restarter = {};  ///< name of the restarter; empty: none
 };
 
 LaunchEnvironment read_launch_environment();
 
-/// How many seconds from now the batch system ends the job (Slurm's SLURM_JOB_END_TIME); absent where it does
-/// not say. By the clock on the wall, so ask once, and count on by a steady one.
+/// Returns the seconds until the batch system ends the job (Slurm's SLURM_JOB_END_TIME); absent if the
+/// environment does not have it. Uses the wall clock: call it once, then count with a steady clock.
 std::optional<double> seconds_to_job_end();
 
 }  // namespace cxtrain

@@ -14,47 +14,46 @@
 
 namespace cxtrain {
 
-/// Work that other ranks can keep from ending though no thread stands still in it: collectives that a GPU
-/// works on.
+/// Work that other ranks can block although no thread waits in it: collectives that a GPU runs.
 class PendingWork {
  public:
   struct State {
-    const char* operation = nullptr;  ///< the oldest that goes on, a literal; null: none does
+    const char* operation = nullptr;  ///< the oldest running operation, a literal; null: none
     std::uint64_t number = 0;         ///< another operation has another number
-    std::string error = {};           ///< what has gone wrong in the background; empty: nothing
+    std::string error = {};           ///< an error in the background; empty: none
   };
   virtual ~PendingWork() = default;
-  /// Called by the watchdog's thread, ten times a second; waits for nothing.
+  /// Called by the watchdog's thread, ten times a second. Must not wait.
   virtual State look() noexcept = 0;
 };
 
-/// Notices that the thread that talks to the other ranks waits in vain. MPI's blocking calls cannot be
-/// interrupted, so that someone else has to look at the clock: a thread that wakes ten times a second. It
-/// also looks at work that goes on elsewhere (`watch`).
+/// Detects a wait for other ranks that does not end. MPI's blocking calls cannot be interrupted, so a
+/// separate thread checks the clock ten times a second. The thread also checks work that runs elsewhere
+/// (`watch`).
 ///
-/// Time in which this process did not run (stopped, a machine asleep) does not count: a rank that wakes up is
-/// not late because of that.
+/// Time in which this process did not run (stopped, machine asleep) does not count: it does not make a rank
+/// late.
 class Watchdog {
  public:
   enum class Cause {
-    deadline,  ///< the wait has lasted for longer than the timeout
-    signal,    ///< SIGINT or SIGTERM has come (`StopSignals`) and the wait goes on: SIGKILL may be next
-    error,     ///< watched work has failed; `operation` says how
+    deadline,  ///< the wait has lasted longer than the timeout
+    signal,    ///< SIGINT or SIGTERM has come (`StopSignals`) during the wait: SIGKILL may be next
+    error,     ///< watched work has failed; `operation` is the error
   };
-  /// Called by the watchdog's thread; the waiting thread does not leave its wait meanwhile. Where it returns,
-  /// the wait goes on: with a new deadline, after a signal as if nothing had been. The end of watched work is
-  /// not held up.
+  /// Called by the watchdog's thread. The waiting thread does not leave its wait meanwhile. If the call
+  /// returns, the wait continues: with a new deadline, or after a signal without a change. Watched work may
+  /// end meanwhile.
   using Bark = std::function<void(Cause cause, const char* operation, double seconds)>;
 
-  /// What is waited for.
+  /// The operation that is waited for.
   struct Subject {
     const char* operation = nullptr;  ///< null: nothing
-    std::uint64_t number = 0;         ///< the recorder's, or that of the watched work
+    std::uint64_t number = 0;         ///< the recorder's number, or the number of the watched work
     bool of_watched_work = false;
-    bool of_some_ranks = false;  ///< `Wait::Of`
+    bool of_some_ranks = false;  ///< only some ranks take part (`Wait::Of`)
   };
-  /// What the thread does besides: called when `descriptor` can be read, with what the other thread waits
-  /// for.
+  /// Another task of the watchdog's thread: `work` is called when `descriptor` can be read, with the
+  /// operation that the other thread waits for.
   struct Duty {
     int descriptor = -1;
     std::function<void(const Subject& subject)> work;
@@ -66,27 +65,28 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// How long a wait may take from now on.
+  /// Sets the time limit of a wait from now on, in seconds.
   void set_timeout(double seconds) noexcept { timeout_seconds_.store(seconds); }
 
-  /// Has the deadline hold for this work, too, until `forget`; each of its operations has it for itself.
+  /// Applies the deadline to this work, too, until `forget`. Each operation of the work has a deadline of its
+  /// own.
   void watch(PendingWork& work);
-  /// The work is not looked at any more. Does nothing for work that is not watched.
+  /// Stops watching the work. Does nothing for work that is not watched.
   void forget(PendingWork& work) noexcept;
 
   /// The waits so far.
   const FlightRecorder& recorder() const noexcept { return recorder_; }
-  /// For a bark: what it is about.
+  /// The subject of a bark, for use during the bark.
   const Subject& subject() const noexcept { return subject_; }
-  /// The waits so far, and what is left of watched work, for a log. Any thread may ask.
+  /// Returns the waits so far, and the unfinished part of watched work, for a log. Any thread may call it.
   std::string record();
 
-  /// Guards one blocking call: begins with the object and ends with it. Costs a few writes to memory and is
-  /// noted by the recorder. Inside another one it has no effect: the outer one counts. `operation` outlives
-  /// it. Of one thread at a time.
+  /// Guards one blocking call: begins with the object and ends with it. Costs a few writes to memory; the
+  /// recorder notes it. Inside another Wait it has no effect: the outer Wait counts. `operation` must outlive
+  /// the object. Used by one thread at a time.
   class Wait {
    public:
-    /// Who goes through it: all ranks of the node, each as often as this one, or some.
+    /// Participants: all ranks of the node, each equally often, or some ranks.
     enum class Of { all_ranks, some_ranks };
     Wait(Watchdog& watchdog, const char* operation, Of of = Of::all_ranks) noexcept;
     ~Wait();
@@ -104,11 +104,11 @@ class Watchdog {
     PendingWork* work;
     std::uint64_t number = 0;
     const char* operation = nullptr;
-    double seconds = 0;  ///< that this operation has gone on
+    double seconds = 0;  ///< duration of this operation so far
   };
 
   void run(const std::stop_token& stop);
-  /// Returns what goes on.
+  /// Returns the running operation.
   Subject look_at_pending(double tick);
   Subject of_wait() const noexcept;
   void bark(Cause cause, std::uint64_t wait, double seconds);
@@ -117,12 +117,12 @@ class Watchdog {
   Duty duty_;
   FileDescriptor wake_;
   std::atomic<double> timeout_seconds_;
-  std::atomic<std::uint64_t> waits_{0};  ///< begun and ended; odd while one goes on
+  std::atomic<std::uint64_t> waits_{0};  ///< begun and ended; odd during a wait
   std::atomic<const char*> operation_{nullptr};
-  std::atomic<bool> of_some_ranks_{false};  ///< the wait that goes on
+  std::atomic<bool> of_some_ranks_{false};  ///< in the current wait
   FlightRecorder recorder_;
   Subject subject_;
-  std::recursive_mutex pending_mutex_;  ///< a bark that is about watched work may ask for the record
+  std::recursive_mutex pending_mutex_;  ///< a bark about watched work may call `record`
   std::vector<Pending> pending_;
   std::jthread thread_;
 };

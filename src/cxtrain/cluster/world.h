@@ -13,14 +13,14 @@
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/watchdog.h"
 
-/// Who takes part: ranks, nodes, and the control messages between them.
+/// Ranks, nodes, and the control messages between them.
 ///
-/// A `World` is made once, at start-up, and never changes. Its collectives carry small control data
-/// (agreements, names, configuration); gradients travel through `Communicator`. Every collective is
-/// called by every rank, in the same order, from the thread that made the world.
+/// A `World` is made once, at start-up, and never changes. Its collectives carry small control data (status
+/// flags, names, configuration); gradients travel through `Communicator`. Every rank calls every collective,
+/// in the same order, from the thread that made the world.
 namespace cxtrain {
 
-/// Plain facts about this rank and its world.
+/// Facts about this rank and its world.
 struct WorldFacts {
   int rank = 0;
   int size = 1;
@@ -30,7 +30,7 @@ struct WorldFacts {
   int num_nodes = 1;
   int max_local_size = 1;  ///< the largest local_size of any node
   std::string hostname;
-  std::vector<std::string> node_names;  ///< the host of each node; empty: there is one
+  std::vector<std::string> node_names;  ///< the host of each node; empty: one node
   LaunchedBy launched_by = LaunchedBy::alone;
   /// The node of each world rank; empty: ranks fill the nodes in blocks of max_local_size.
   std::vector<int> rank_nodes;
@@ -46,42 +46,44 @@ class World {
   bool is_root() const noexcept { return facts_.rank == 0; }
 
   virtual void barrier() = 0;
-  /// The largest of all ranks' values.
+  /// Returns the largest value of all ranks.
   virtual std::int64_t max(std::int64_t value) = 0;
-  /// The flags (bits) that any rank has set.
+  /// Returns the bitwise OR of all ranks' flags.
   virtual std::uint64_t any(std::uint64_t flags) = 0;
-  /// `any` in two halves, so that a rank need not wait while its flags travel: what it does between them may
-  /// be anything but another `begin_any`. Both are collective, in the same order on all ranks.
+  /// `any` in two halves, so that a rank need not wait while its flags travel. Any work may run between the
+  /// halves, except another `begin_any`. Both halves are collective, in the same order on all ranks.
   virtual void begin_any(std::uint64_t flags) = 0;
   virtual std::uint64_t end_any() = 0;
-  /// Element-wise sums over all ranks, in place; every rank passes the same length.
+  /// Sums the values element-wise over all ranks, in place; every rank passes an equal length.
   virtual void sum(std::span<double> values) = 0;
-  /// Every rank's text, in rank order. Grows with the ranks: for what each of them must know of each other.
+  /// Returns every rank's text, in rank order. The result grows with the ranks: use it for data that every
+  /// rank needs about every other rank.
   virtual std::vector<std::string> all_gather(std::string_view text) = 0;
-  /// The same at the root, which alone gets it; the others get nothing.
+  /// Returns every rank's text, in rank order, on the root; returns nothing on all other ranks.
   virtual std::vector<std::string> gather_root(std::string_view text) = 0;
-  /// The texts of this node's ranks, in their order.
+  /// Returns the texts of this node's ranks, in their order.
   virtual std::vector<std::string> gather_node(std::string_view text) = 0;
-  /// The text of each node's first rank; what the others pass is not looked at.
+  /// Returns the text of each node's first rank; ignores the texts of all other ranks.
   std::vector<std::string> gather_nodes(std::string_view text);
-  /// The root's text, on every rank.
+  /// Returns the root's text on every rank.
   virtual std::string broadcast(std::string text, int root = 0) = 0;
-  /// How long a collective may take from now on before the process ends with an error that says `where` it
-  /// was.
+  /// Sets the time limit of a collective from now on, in seconds. A collective that exceeds it ends the
+  /// process, with an error that contains the result of `where`.
   virtual void set_timeout(double seconds, std::function<std::string()> where) = 0;
-  /// Ends the whole job with this status. Does not return where other ranks exist.
+  /// Ends the whole job with this status. Does not return if there are other ranks.
   virtual void abort(int status) noexcept = 0;
-  /// Guards waits for other ranks, and for devices that work with other ranks' devices: the process ends by
-  /// it when one lasts for longer than the timeout.
+  /// The watchdog of waits for other ranks, and for devices that work with other ranks' devices. It ends the
+  /// process when a wait lasts longer than the timeout.
   virtual Watchdog& watchdog() = 0;
 
-  // For a rank that waits for others in vain. Set both between collectives. Another thread than the one that
-  // made the world calls them, while that one stands still inside a collective.
+  // For a rank that waits for other ranks in vain. Set both between collectives. They run on another thread,
+  // while the thread that made the world is blocked in a collective.
 
-  /// `work` writes what must not be lost. It is called, with the exit status to expect, before the process
-  /// ends for want of other ranks, and after SIGTERM, as it may not live to the end of its wait.
+  /// `work` saves data that must not be lost. It is called, with the expected exit status, before the process
+  /// ends because other ranks are missing. It is also called after SIGTERM, because the process may not live
+  /// to the end of its wait.
   void set_last_words(std::function<void(int status)> work) { last_words_ = std::move(work); }
-  /// `work` is called last, when the process does end with `status`.
+  /// `work` is called last, when the process ends with `status`.
   void set_end_report(std::function<void(int status)> work) { end_report_ = std::move(work); }
   void say_last_words(int status) const {
     if (last_words_) last_words_(status);
@@ -98,29 +100,30 @@ class World {
   std::function<void(int)> last_words_, end_report_;
 };
 
-/// The --timeout_seconds of a job that was not told one.
+/// Default of --timeout_seconds, in seconds.
 inline constexpr double kDefaultTimeout = 1800;
 
-/// The world that this process was started in: MPI's when a launcher started it, else a world of one that
-/// does not start MPI at all. A rank that does not come to it within `timeout_seconds` ends the job. Throws
-/// CommunicationError, among others when Slurm started N tasks as N worlds of one.
+/// Makes the world that this process was started in: MPI's if a launcher started the process, else a world of
+/// one rank that does not start MPI at all. A rank that does not join within `timeout_seconds` ends the job.
+/// Throws CommunicationError, for example if Slurm started N tasks as N worlds of one rank.
 std::unique_ptr<World> make_world(double timeout_seconds = kDefaultTimeout);
 
-/// An error that every rank has: it is reported once, and the ranks end by themselves with its status.
+/// An error that every rank has: it is reported once, and every rank ends by itself with its status.
 class AgreedError : public Error {
  public:
   using Error::Error;
 };
 
-/// Runs `work`, which talks to no other rank, on every rank, and compares the outcome: where it threw an
-/// Error on any, all throw one AgreedError with the message (naming the ranks where not all have it).
-/// Collective.
+/// Runs `work` on every rank and compares the outcome. `work` must not communicate with other ranks. If it
+/// throws on any rank, all ranks throw one AgreedError with the message of the first rank that failed. The
+/// message names that rank unless all ranks failed alike. Collective.
 void run_agreed(World& world, const std::function<void()>& work);
 
-/// Whether every rank passes the same text; 16 bytes of each rank travel, however long it is. Collective.
+/// Returns whether every rank passes an equal text. Each rank sends 16 bytes, for any length. Collective.
 bool same_on_all_ranks(World& world, std::string_view text);
 
-/// A world of one that never starts MPI: starting it as a singleton costs more than a first training step.
+/// A world of one rank that never starts MPI: to start MPI as a singleton costs more than a first training
+/// step.
 class SoloWorld final : public World {
  public:
   SoloWorld();
@@ -136,7 +139,7 @@ class SoloWorld final : public World {
   std::string broadcast(std::string text, int) override { return text; }
   void set_timeout(double seconds, std::function<std::string()> where) override;
   void abort(int) noexcept override {}
-  /// Of the devices of this process; started when it is first asked for.
+  /// The watchdog of this process's devices; started by the first call.
   Watchdog& watchdog() override;
 
  private:

@@ -7,18 +7,18 @@
 
 namespace cxtrain {
 
-/// How a reduction combines the ranks' values.
+/// Reduction of the ranks' values to one value.
 enum class ReduceOp { sum, avg, min, max };
 const char* to_string(ReduceOp op);
 
-/// dst[d][i] = (op over s of src[s][i]) / divisor, for i in [0, count); the sum runs in the order of `src`,
-/// so whoever computes it gets the same bits. Sources and destinations may be the same memory. 16-bit floats
-/// accumulate in float32 and are rounded once; floats multiply by the rounded 1/divisor, integers round
-/// towards zero. Throws CommunicationError for a dtype that has no kernel.
+/// Computes dst[d][i] = (op over s of src[s][i]) / divisor, for i in [0, count). The sum runs in the order of
+/// `src`, so every rank that computes it gets the same bits. Sources and destinations may be the same memory.
+/// 16-bit floats accumulate in float32 and are rounded once. Floats are multiplied by the rounded 1/divisor;
+/// integers round towards zero. Throws CommunicationError for a dtype without a kernel.
 void reduce_elements(c10::ScalarType dtype, ReduceOp op, std::span<const std::byte* const> src,
                      std::span<std::byte* const> dst, std::size_t count, int divisor);
 
-/// Whether `reduce_elements` knows the dtype.
+/// Returns whether `reduce_elements` supports the dtype.
 bool has_reduce_kernel(c10::ScalarType dtype);
 
 }  // namespace cxtrain

@@ -9,23 +9,23 @@
 
 namespace cxtrain {
 
-/// Fixes host memory where it lies, so that a device copies from it and to it at the bus's full speed.
+/// Page-locks host memory, so that a device copies from it and to it at the bus's full speed.
 class PageLocker {
  public:
   virtual ~PageLocker() = default;
-  /// False where the system refuses, which costs speed only.
+  /// Returns false if the system refuses the lock, which costs only speed.
   virtual bool lock(void* memory, std::size_t bytes) = 0;
   virtual void unlock(void* memory) = 0;
 };
 
-/// Device memory by way of host memory, for ranks that share a GPU, which NCCL refuses: device -> host, the
-/// wrapped communicator's operation, host -> device. Each call waits for the caller's current stream, and is
-/// finished on return. Host memory for what `allocate` gave out is taken once, from the wrapped communicator
-/// (so that it is reduced where it lies), and page-locked; anything else goes
-/// through one scratch buffer. Works for any device, host memory itself included.
+/// A communicator for device memory that copies through host memory, for ranks that share a GPU, which NCCL
+/// rejects. The steps of a call: device to host, the wrapped communicator's operation, host to device. Each
+/// call waits for the caller's current stream, and is finished on return. Memory from `allocate` gets a host
+/// buffer once. The buffer comes from the wrapped communicator, which reduces it in place, and is
+/// page-locked. All other tensors go through one scratch buffer. Works for any device, also for host memory.
 class StagedCommunicator final : public Communicator {
  public:
-  /// `host`: for host memory. `locker` outlives it; null: nothing is page-locked.
+  /// `host`: communicator for host memory. `locker` must outlive this object; null: nothing is page-locked.
   explicit StagedCommunicator(std::unique_ptr<Communicator> host, PageLocker* locker = nullptr);
   ~StagedCommunicator() override;
 
@@ -45,17 +45,17 @@ class StagedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override;
 
  private:
-  /// What `allocate` gave out, and its place in host memory. Known by its storage: once it is freed, its
-  /// address may be another tensor's, on this rank and not on others.
+  /// Memory from `allocate`, and its host buffer. The storage identifies it: once the storage is freed, its
+  /// address may belong to another tensor, on this rank and not on other ranks.
   struct Stage {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
     at::Tensor host;
     bool locked;
   };
 
-  /// Host memory for this dense tensor, as [numel] in the order of its memory.
+  /// Returns host memory for this dense tensor, as [numel] in memory order.
   at::Tensor stage_of(const at::Tensor& tensor);
-  /// This rank's share of what all ranks have.
+  /// Returns this rank's shard of `whole`, the concatenation over all ranks.
   at::Tensor share_of(const at::Tensor& whole) const;
   void forget_freed();
 

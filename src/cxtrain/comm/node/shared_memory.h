@@ -14,27 +14,27 @@ namespace cxtrain {
 
 class MpiComm;
 
-/// Zeroed host memory that other processes of the same user can map. It lives until the last process that has
-/// mapped it lets go of it.
+/// Zeroed host memory that other processes of this user can map. It lives until the last process that has
+/// mapped it releases it.
 class SharedMemory {
  public:
-  /// Where another process on the machine finds it; plain data, to be sent.
+  /// Address by which another process on the machine finds the memory; plain data, to be sent.
   struct Address {
     std::int64_t process = 0, file = -1;
     std::uint64_t device = 0, inode = 0, bytes = 0;
-    char name[40] = {};  ///< of its file; empty for anonymous memory
+    char name[40] = {};  ///< path of its file; empty for anonymous memory
   };
 
-  /// Anonymous memory: a memfd, which others find under its owner's /proc entry. Nothing is left behind
-  /// however a process ends, the size of /dev/shm does not limit it, and pages cost memory once they are
-  /// touched. Null where the kernel refuses it.
+  /// Makes anonymous memory: a memfd, which other processes find under its owner's /proc entry. Nothing is
+  /// left behind after any end of a process. The size of /dev/shm does not limit it. Pages cost memory once
+  /// they are touched. Null if the kernel refuses it.
   static std::shared_ptr<SharedMemory> create(std::size_t bytes) noexcept;
-  /// A file in /dev/shm, for processes that cannot reach each other's /proc entries. All of it is taken at
-  /// once, and some room is left to others: null where there is not enough (containers often have 64 MB).
-  /// Call `forget_name` as soon as everyone has opened it.
+  /// Makes a file in /dev/shm, for processes that cannot reach each other's /proc entries. Takes all pages at
+  /// once, and leaves some space to other programs. Null if there is not enough space (containers often have
+  /// 64 MB). Call `forget_name` as soon as every process has opened the file.
   static std::shared_ptr<SharedMemory> create_file(std::size_t bytes) noexcept;
-  /// Another process's, while that one holds it. Null where it cannot be reached (other containers may have
-  /// process numbers, or a /dev/shm, of their own).
+  /// Maps the memory of another process, which must hold it meanwhile. Null if it cannot be reached: another
+  /// container may have process numbers, or a /dev/shm, of its own.
   static std::shared_ptr<SharedMemory> open(const Address& address) noexcept;
 
   ~SharedMemory();
@@ -44,7 +44,8 @@ class SharedMemory {
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
   Address address() const noexcept;
-  /// Removes the file's name: nobody can open it any more, and nothing is left when the last process ends.
+  /// Removes the file's name: no process can open the file any more, and nothing is left when the last
+  /// process ends.
   void forget_name() noexcept;
 
  private:
@@ -53,7 +54,7 @@ class SharedMemory {
   static std::shared_ptr<SharedMemory> map(FileDescriptor file, std::size_t bytes) noexcept;
 
   FileDescriptor file_;
-  char name_[sizeof(Address::name)] = {};  ///< of a file that this process has made, and not yet removed
+  char name_[sizeof(Address::name)] = {};  ///< path of a file that this process has made and not yet removed
   std::byte* data_;
   std::size_t bytes_;
 };
@@ -61,19 +62,19 @@ class SharedMemory {
 /// Memory that all ranks of a node see: one segment per rank, each in every rank's address space.
 class SharedWindow {
  public:
-  /// What the segments are made of: anonymous memory, or files in /dev/shm.
+  /// Material of the segments: anonymous memory, or files in /dev/shm.
   enum class Backing { anonymous, file };
 
-  /// Collective over `node_comm`: `bytes` (above 0) for each rank, zeroed, on pages of their own. Takes
-  /// `first_choice` (which is for tests), and files where that fails on some rank. Empty, on all ranks alike,
-  /// where the node can do neither.
+  /// Allocates `bytes` (above 0) for each rank, zeroed, on pages of their own. Collective over `node_comm`.
+  /// Uses `first_choice` (which is for tests), and files if that fails on some rank. Absent, on all ranks, if
+  /// the node can do neither.
   static std::optional<SharedWindow> allocate(const MpiComm& node_comm, std::size_t bytes,
                                               Backing first_choice = Backing::anonymous);
 
   std::size_t bytes() const noexcept { return bytes_; }
   /// Segments in the order of the node's ranks.
   std::span<std::byte* const> segments() const noexcept { return segments_; }
-  /// This rank's place among them.
+  /// Index of this rank's segment.
   int rank() const noexcept { return rank_; }
   std::byte* own() const noexcept { return segments_[static_cast<std::size_t>(rank_)]; }
   bool contains(const void* address) const noexcept { return address >= own() && address < own() + bytes_; }
@@ -87,7 +88,7 @@ class SharedWindow {
   std::size_t bytes_ = 0;
   int rank_ = 0;
   std::vector<std::shared_ptr<SharedMemory>> memory_;  ///< one per rank
-  std::vector<std::byte*> segments_;                   ///< where each lies
+  std::vector<std::byte*> segments_;                   ///< address of each segment
 };
 
 }  // namespace cxtrain
