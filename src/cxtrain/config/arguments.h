@@ -15,8 +15,8 @@
 
 namespace cxtrain {
 
-/// The numbers that an argument takes, ends included unless they are open. NaN and infinities are in no
-/// range.
+/// The numbers that an argument accepts. The ends are included unless they are open. NaN and infinities are
+/// in no range.
 struct Range {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
@@ -31,11 +31,11 @@ struct Range {
     return {.least = least, .most = most, .open_most = true};
   }
 
-  /// Why the number is not in the range, as "is not above 0"; empty when it is.
+  /// Returns why the number is not in the range, such as "is not above 0"; empty if it is in the range.
   std::string refuse(double number) const;
 };
 
-/// One argument that a component (model, data module, optimizer ...) understands.
+/// One argument that a component (model, data module, optimizer ...) accepts.
 struct ArgumentSpec {
   enum class Type {
     integer,
@@ -50,35 +50,36 @@ struct ArgumentSpec {
   std::string default_value;  ///< as the user would type it
   std::string help;
   std::vector<std::string> choices = {};  ///< texts: the only values allowed; empty: any
-  Range range = {};                       ///< of every integer or real
-  bool required = false;                  ///< it has no default: the user has to give it
+  Range range = {};                       ///< allowed values of every integer or real
+  bool required = false;                  ///< no default: the user has to give a value
 };
 
-/// The arguments of one component: what the user gave, checked against the component's specs, defaults filled
-/// in.
+/// The arguments of one component: the user's values, checked against the component's specs, and defaults for
+/// the rest.
 class Arguments {
  public:
-  /// Checks every value, and appends to `problems` each that is unknown (with the nearest name) or malformed;
-  /// `prefix` ("model.") names the options in the messages. `others` are names that the specs lack and that
-  /// may have been meant all the same.
+  /// Checks every value. Appends to `problems` each unknown name (with the nearest name), each malformed
+  /// value, and each missing value that is required. `prefix` ("model.") begins the options' names in the
+  /// messages. `others`: further names, not in the specs, that the user may have meant.
   Arguments(const std::vector<ArgumentSpec>& specs, const std::map<std::string, std::string>& given,
             std::string_view prefix, std::vector<Problem>& problems,
             std::span<const std::string> others = {});
   Arguments() = default;
 
-  /// Values of an argument in the specs; std::logic_error for a name or type that the specs do not have.
+  /// Values of an argument in the specs. They throw std::logic_error for a name or type that the specs do not
+  /// have.
   std::int64_t integer(std::string_view name) const;
   double real(std::string_view name) const;
   const std::string& text(std::string_view name) const;
   bool boolean(std::string_view name) const;
-  /// Nothing for auto.
+  /// Absent for auto.
   std::optional<bool> optional_boolean(std::string_view name) const;
   std::vector<std::int64_t> integers(std::string_view name) const;
 
-  /// Whether the user gave it (as opposed to its default).
+  /// Returns whether the user gave a value, as opposed to the default.
   bool given(std::string_view name) const;
 
-  /// All of them, as text, defaults included, for `config.yaml`.
+  /// All arguments as text, defaults included, for `config.yaml`.
   const std::map<std::string, std::string>& values() const { return values_; }
 
  private:
@@ -89,7 +90,7 @@ class Arguments {
   std::set<std::string, std::less<>> given_;
 };
 
-/// A component that was asked for by name, with its arguments checked.
+/// A component chosen by name, with checked arguments.
 struct ChosenComponent {
   std::string name;
   Arguments arguments;

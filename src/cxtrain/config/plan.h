@@ -10,11 +10,11 @@
 #include "cxtrain/config/strategy_traits.h"
 #include "cxtrain/device/hardware.h"
 
-/// The decision: which rank runs where, on what, with which precision. Made once, by one pure function,
-/// before any GPU is touched; the run then does what the plan says.
+/// The decision on node, device and precision of every rank. One pure function makes it, once, before any GPU
+/// is touched; the run then follows the plan.
 namespace cxtrain {
 
-/// Ranks, nodes and devices beyond this are a slip of the finger: no machine has so many, and a plan of them
+/// Limit of ranks, nodes and devices. A larger number is a typing error: no machine has more, and its plan
 /// would take gigabytes and minutes.
 inline constexpr int kMostRanks = 100'000;
 
@@ -22,29 +22,29 @@ struct RankPlan {
   int rank = 0;
   int node = 0;
   int local_rank = 0;
-  std::string device = "cpu";  ///< what the rank uses: "cpu" or "cuda:<index into the visible set>"
-  int gpu = -1;                ///< physical index, -1 on CPU
+  std::string device = "cpu";  ///< device of the rank: "cpu", or "cuda:" and an index into the visible set
+  int gpu = -1;                ///< physical index; -1 on the CPU
   std::string uuid;
-  std::vector<std::string> devices;  ///< all that the rank drives, `device` first: devices_per_rank, dp: all
-  std::vector<int> gpus;             ///< their physical indices; empty on CPU
-  std::vector<std::string> uuids;    ///< and UUIDs
+  std::vector<std::string> devices;  ///< all devices of the rank, `device` first: devices_per_rank, dp: all
+  std::vector<int> gpus;             ///< physical indices of `devices`; empty on the CPU
+  std::vector<std::string> uuids;    ///< UUIDs of `devices`
 };
 
 struct Plan {
   std::string accelerator = "cpu";  ///< cpu | gpu
   std::string strategy = "single";
-  StrategyTraits traits;          ///< the strategy's
-  Arguments strategy_arguments;   ///< checked; those that it is made with
+  StrategyTraits traits;          ///< traits of `strategy`
+  Arguments strategy_arguments;   ///< checked arguments of `strategy`
   std::string launcher = "none";  ///< mpirun | srun | subprocess | spawn | none
   int world_size = 1;
   int num_nodes = 1;
-  std::vector<int> devices;  ///< indices into the visible set, in the order asked; empty on CPU
+  std::vector<int> devices;  ///< indices into the visible set, in the requested order; empty on the CPU
   int devices_per_rank = 1;  ///< parts of a split model; on the CPU all are "cpu"
-  int replicas = 1;          ///< that each rank keeps: dp has one on each device; 1 otherwise
+  int replicas = 1;          ///< models on each rank: dp has one per device; 1 otherwise
   std::vector<RankPlan> ranks;
   std::string precision = "32-true";
-  std::string amp_level;                                    ///< O0 to O3 where one is in effect; empty: null
-  std::optional<MatmulPrecision> float32_matmul_precision;  ///< absent: as LibTorch has it
+  std::string amp_level;                                    ///< O0 to O3; empty (JSON: null) if none applies
+  std::optional<MatmulPrecision> float32_matmul_precision;  ///< absent: LibTorch's default
   bool channels_last = false;
   bool benchmark = false;
   bool deterministic = false;
@@ -52,8 +52,8 @@ struct Plan {
   std::optional<GpuMemoryLog> log_gpu_memory;
   std::int64_t accumulate_grad_batches = 1;
   bool sync_batchnorm = false;
-  /// What the run makes besides what a program adds itself, in the order of their calls. `resolve` leaves
-  /// them empty: they are known with the plugins (plugin/known_components.h).
+  /// The components that the run makes, besides a program's own, in the order of their calls. `resolve`
+  /// leaves them empty: they are known with the plugins (plugin/known_components.h).
   std::vector<ChosenComponent> callbacks, loggers;
   std::vector<Problem> warnings;
   std::vector<Problem> errors;
@@ -61,20 +61,21 @@ struct Plan {
   bool ok() const { return errors.empty(); }
 };
 
-/// Decides, or reports every reason why not (in `Plan::errors`). Pure: same arguments, same answer.
-/// `launched` says how the process was started (or is to be imagined started). `strategies` are those that
-/// there are: others are refused, and what is decided about one follows from its traits, never from its name.
-/// It needs what is known of the one that is asked for and of the defaults (plugin/known_components.h).
+/// Makes the plan, or reports every reason why not (in `Plan::errors`). Pure: equal arguments give equal
+/// plans. `launched`: how the process was started, or is assumed to be started. `strategies`: all available
+/// strategies; any other strategy is rejected. Decisions follow from a strategy's traits, never from its
+/// name. The traits and arguments of the requested strategy and of the default strategies must be known
+/// (plugin/known_components.h).
 Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched,
              const KnownStrategies& strategies);
 
-/// Whether the plan wants ranks that nobody has started yet, seen from a process that was started as
-/// `launched` says: `start_ranks` (launchers/launcher.h) then starts them.
+/// Returns whether the plan needs ranks that have not been started yet, for a process that was started as
+/// `launched` describes. `start_ranks` (launchers/launcher.h) then starts them.
 bool needs_launch(const Plan& plan, const WorldFacts& launched);
 
-/// The contract's JSON object, one line.
+/// Returns the contract's JSON object, on one line.
 std::string to_json(const Plan& plan);
-/// The table that a run prints at its start.
+/// Returns the table that a run prints at its start.
 std::string to_text(const Plan& plan);
 
 }  // namespace cxtrain

@@ -10,11 +10,11 @@
 #include <utility>
 #include <variant>
 
-/// The types of options' values, how each is read from a text, and how it is written so that it reads back as
-/// the same value. Pure; the whole text must be the value, blanks around it are ignored.
+/// Types of option values: how each is read from a text, and how it is written so that it reads back as an
+/// equal value. Pure. The whole text must be the value; blanks around it are ignored.
 namespace cxtrain {
 
-/// What a grammar made of a text: a value, or why there is none (a sentence that quotes the text).
+/// Result of reading a text: a value, or the reason why there is none (a sentence that quotes the text).
 template <class T>
 struct Parsed {
   std::optional<T> value;
@@ -29,18 +29,18 @@ struct Parsed {
 
 std::string_view trim(std::string_view text);
 
-/// Decimal, with an optional sign; nothing when it is not a whole number or does not fit.
+/// Reads a decimal number with an optional sign; absent if it is not a whole number or does not fit.
 std::optional<std::int64_t> parse_integer(std::string_view text);
-/// Decimal or scientific ("3e-4"), "inf", "nan".
+/// Reads a decimal or scientific number ("3e-4"), "inf", "nan".
 std::optional<double> parse_real(std::string_view text);
-/// true, yes, on, 1 and false, no, off, 0, in any case.
+/// Reads true, yes, on, 1 and false, no, off, 0, in any case.
 std::optional<bool> parse_boolean(std::string_view text);
 
-/// The shortest decimal that reads back as the same number.
+/// Returns the shortest decimal that reads back as an equal number.
 std::string format_real(double value);
 
-/// How many batches of a loader to use: a count (`10`), or a fraction of them (`0.25`). `1.0` is all, `1` is
-/// one.
+/// Number of batches of a loader to use: a count (`10`), or a fraction of them (`0.25`). `1.0` is all
+/// batches, `1` is one batch.
 struct BatchLimit {
   std::variant<double, std::int64_t> value = 1.0;
 
@@ -48,22 +48,23 @@ struct BatchLimit {
   bool is_zero() const {
     return std::visit([](auto number) { return number == 0; }, value);
   }
-  /// Batches to run of a loader with `available` batches (Lightning: `int(available * fraction)`).
+  /// Returns the number of batches to run of a loader with `available` batches (Lightning:
+  /// `int(available * fraction)`).
   std::int64_t apply(std::int64_t available) const;
   bool operator==(const BatchLimit&) const = default;
 };
 
-/// "10": ten batches; "0.5", "1.0": that fraction of them. A point or an exponent makes the difference, as
-/// the type does in Lightning. Negative numbers and fractions above 1 are refused.
+/// Reads "10" as ten batches, and "0.5" or "1.0" as a fraction of them. A point or an exponent makes the
+/// difference, as the type does in Lightning. Negative numbers and fractions above 1 are rejected.
 Parsed<BatchLimit> parse_batch_limit(std::string_view text);
-/// The inverse: "10", "0.5", "1.0".
+/// The inverse of `parse_batch_limit`: "10", "0.5", "1.0".
 std::string format_batch_limit(const BatchLimit& limit);
-/// The batches that a run takes of a loader with `available` ones: `limit.apply`. Throws ConfigError, naming
-/// `option` and the arithmetic, for a fraction that means less than one batch; 0 means none and is no
-/// mistake.
+/// Returns the number of batches that a run takes of a loader with `available` batches: `limit.apply`. Throws
+/// ConfigError, with `option` and the arithmetic, for a fraction that gives less than one batch. 0 means none
+/// and is not an error.
 std::int64_t limited_batches(const BatchLimit& limit, const std::string& option, std::int64_t available);
 
-/// How often a training validates: after a number of batches or a fraction of an epoch, or after a time.
+/// Interval between validations: a number of batches, a fraction of an epoch, or a time.
 struct CheckInterval {
   std::variant<BatchLimit, std::chrono::seconds> value = BatchLimit{};
 
@@ -80,13 +81,13 @@ struct CheckInterval {
   bool operator==(const CheckInterval&) const = default;
 };
 
-/// As `parse_batch_limit`, or, with a colon, as `parse_duration`.
+/// Reads a text with a colon as `parse_duration` does, any other as `parse_batch_limit` does.
 Parsed<CheckInterval> parse_check_interval(std::string_view text);
-/// The inverse.
+/// The inverse of `parse_check_interval`.
 std::string format_check_interval(const CheckInterval& interval);
 
-/// `true`: only algorithms that give the same bits each time, and an error where there is none; `warn`: a
-/// warning there.
+/// `true`: only algorithms that repeat bit for bit, and an error for an operation without such an algorithm.
+/// `warn`: a warning instead of the error.
 struct Deterministic {
   bool on = false;
   bool warn_only = false;
@@ -102,23 +103,23 @@ struct Deterministic {
   bool operator==(const Deterministic&) const = default;
 };
 
-/// "DD:HH:MM:SS" (Lightning's `max_time`) or "HH:MM:SS". A field may be larger than a clock shows:
+/// Reads "DD:HH:MM:SS" (Lightning's `max_time`) or "HH:MM:SS". A field may be larger than a clock shows:
 /// "00:36:00:00" is a day and a half.
 Parsed<std::chrono::seconds> parse_duration(std::string_view text);
-/// The inverse, with days: "01:12:00:00".
+/// The inverse of `parse_duration`, with days: "01:12:00:00".
 std::string format_duration(std::chrono::seconds duration);
 
 /// A precision in Lightning's spelling.
 struct Precision {
   std::string name;        ///< canonical: 16-mixed, bf16-mixed, 16-true, bf16-true, 32-true, 64-true
-  bool shorthand = false;  ///< asked for as plain `16`, `bf16`, `32` or `64`
+  bool shorthand = false;  ///< typed as plain `16`, `bf16`, `32` or `64`
 };
 
 /// Reads any of Lightning's spellings: "16", "16-mixed", "bf16-true" ...
 Parsed<Precision> parse_precision(std::string_view text);
 
-/// The words that an option takes, where it is one of a few: a specialisation for each such enum has them in
-/// the order of the enumerators, which count from 0.
+/// The words that an option accepts, if it accepts one of a few. Each such enum has a specialisation with the
+/// words in the order of the enumerators, which count from 0.
 template <class Enum>
 struct ChoiceOf;
 template <class Enum>
@@ -126,7 +127,7 @@ concept Choice = requires {
   ChoiceOf<Enum>::words;
 };
 
-/// The place of `text` among `words`.
+/// Returns the index of `text` in `words`.
 Parsed<std::size_t> parse_word(std::string_view text, std::span<const std::string_view> words);
 
 template <Choice Enum>
@@ -139,38 +140,38 @@ std::string_view word_of(Enum value) {
   return ChoiceOf<Enum>::words[static_cast<std::size_t>(value)];
 }
 
-/// What clipping limits: the norm of all gradients together, or each element.
+/// Target of clipping: the norm of all gradients together, or each element.
 enum class GradientClipAlgorithm { norm, value };
 template <>
 struct ChoiceOf<GradientClipAlgorithm> {
   static constexpr std::array<std::string_view, 2> words{"norm", "value"};
 };
 
-/// How a batch size is looked for.
+/// Method of the search for a batch size.
 enum class BatchScaling {
-  power,     ///< it doubles until memory is used up
-  binsearch  ///< ... and then halves the distance between what fits and what does not
+  power,     ///< doubles until memory is exhausted
+  binsearch  ///< ... and then halves the interval between a size that fits and a size that does not
 };
 template <>
 struct ChoiceOf<BatchScaling> {
   static constexpr std::array<std::string_view, 2> words{"power", "binsearch"};
 };
 
-/// How exact float32 matrix products are: torch.set_float32_matmul_precision. All but `highest` allow TF32.
+/// Exactness of float32 matrix products: torch.set_float32_matmul_precision. All except `highest` allow TF32.
 enum class MatmulPrecision { highest, high, medium };
 template <>
 struct ChoiceOf<MatmulPrecision> {
   static constexpr std::array<std::string_view, 3> words{"highest", "high", "medium"};
 };
 
-/// What is logged of the GPUs' memory: each one's, or the least and the most.
+/// GPU memory to log: of each GPU, or the least and the most.
 enum class GpuMemoryLog { all, min_max };
 template <>
 struct ChoiceOf<GpuMemoryLog> {
   static constexpr std::array<std::string_view, 2> words{"all", "min_max"};
 };
 
-/// The signal by which a batch system asks a run to save and make way: Lightning's `requeue_signal`.
+/// Signal by which a batch system requests that a run saves and ends: Lightning's `requeue_signal`.
 enum class RequeueSignal { none, sigusr1, sigusr2, sighup };
 template <>
 struct ChoiceOf<RequeueSignal> {
@@ -184,11 +185,11 @@ struct ChoiceOf<MonitorMode> {
   static constexpr std::array<std::string_view, 2> words{"min", "max"};
 };
 
-/// What happens to the last global batch of an epoch when the shards do not divide it.
+/// Treatment of the last global batch of an epoch if the shards do not divide it.
 enum class Uneven {
-  pad,    ///< it wraps around to the start of the epoch's order, so that every shard has equally many samples
-  drop,   ///< the samples that are left over are not read in this epoch
-  exact,  ///< every sample is read once: some shards have one sample fewer, or none
+  pad,    ///< wraps around to the start of the epoch's order, so that all shards have equally many samples
+  drop,   ///< does not read the remaining samples in this epoch
+  exact,  ///< reads every sample once: some shards have one sample fewer, or none
 };
 template <>
 struct ChoiceOf<Uneven> {

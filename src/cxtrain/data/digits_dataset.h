@@ -13,7 +13,7 @@ struct Digits {
 };
 
 /// Reads `digits.csv`, gzipped or not: a line is 64 integers from 0 to 16 and the label. Throws DataError
-/// naming the file, the line, and what was found there.
+/// with the file, the line, and the text found there.
 Digits read_digits(const std::string& path);
 
 }  // namespace cxtrain

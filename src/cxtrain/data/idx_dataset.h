@@ -10,23 +10,23 @@
 
 namespace cxtrain {
 
-/// Labelled grey images as MNIST and its relatives have them. Kept, and taken to devices, as bytes.
+/// Labelled grey images in the format of MNIST and its relatives. Kept, and moved to devices, as bytes.
 class IdxDataset final : public Dataset {
  public:
-  /// uint8 [N, rows, columns] and int64 [N].
+  /// `images`: uint8 [N, rows, columns]. `labels`: int64 [N].
   IdxDataset(at::Tensor images, at::Tensor labels);
 
   std::int64_t size() const override { return images_.size(0); }
-  /// uint8 [B, 1, rows, columns] and int64 [B].
+  /// Makes uint8 [B, 1, rows, columns] and int64 [B].
   void collate(std::span<const std::int64_t> indices, const SampleContext& context,
                Batch& batch) const override;
-  /// The images become float32 in [0, 1].
+  /// Converts the images to float32 in [0, 1].
   void on_after_batch_transfer(Batch& batch) const override;
 
   const at::Tensor& images() const { return images_; }
   const at::Tensor& labels() const { return labels_; }
 
-  /// Samples [begin, end), sharing the memory.
+  /// Returns samples [begin, end), which share the memory.
   std::shared_ptr<const IdxDataset> slice(std::int64_t begin, std::int64_t end) const;
 
  private:
@@ -35,8 +35,9 @@ class IdxDataset final : public Dataset {
 };
 
 /// Reads a pair of IDX files (yann.lecun.com/exdb/mnist: big-endian header, then bytes), gzipped or not.
-/// Throws DataError, naming the file, for one that is missing, truncated, too long, of another kind or
-/// without images, for pairs with different counts, and for a label that is not below `num_classes`.
+/// Throws DataError, with the file, for a file that is missing, truncated, too long, of another kind or
+/// without images. Also throws for pairs with different counts, and for a label that is not below
+/// `num_classes`.
 std::shared_ptr<const IdxDataset> read_idx(const std::string& images_path, const std::string& labels_path,
                                            std::int64_t num_classes = 10);
 

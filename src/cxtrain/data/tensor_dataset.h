@@ -8,16 +8,16 @@
 
 namespace cxtrain {
 
-/// The rows of `source` at `indices`: a view without a copy where the indices are consecutive, else a new
-/// tensor. With `pin_memory` (`SampleContext`) always a new one, page-locked. Few microseconds for a small
-/// batch; may be called from several threads. Each index lies in [0, source.size(0)).
+/// Returns the rows of `source` at `indices`: a view without a copy if the indices are consecutive, else a
+/// new tensor. With `pin_memory` (`SampleContext`) always a new tensor, page-locked. Takes a few microseconds
+/// for a small batch. Several threads may call it. Each index lies in [0, source.size(0)).
 at::Tensor gather_rows(const at::Tensor& source, std::span<const std::int64_t> indices,
                        bool pin_memory = false);
 
-/// Tensors in memory; sample i is row i of each of them.
+/// Tensors in memory; sample i is row i of each tensor.
 class TensorDataset final : public Dataset {
  public:
-  /// CPU tensors with the same size of dimension 0 (at least one tensor). Throws DataError with the sizes
+  /// CPU tensors with an equal size of dimension 0 (at least one tensor). Throws DataError with the sizes
   /// otherwise.
   explicit TensorDataset(std::vector<at::Tensor> tensors);
 

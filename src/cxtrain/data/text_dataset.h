@@ -9,12 +9,12 @@
 
 namespace cxtrain {
 
-/// Text as a sequence of bytes, for predicting the next one. Sample i is the `context` bytes from offset i *
-/// stride and, as targets, the same shifted by one; a batch is two int64 tensors [B, context] of values 0 to
-/// 255.
+/// Text as a sequence of bytes, for predicting the next byte. Sample i is the `context` bytes from offset i *
+/// stride and, as targets, these bytes shifted by one. A batch is two int64 tensors [B, context] of values 0
+/// to 255.
 class TextDataset final : public Dataset {
  public:
-  /// Bytes [begin, end) of `text`. Throws DataError when they do not hold one sample.
+  /// Uses bytes [begin, end) of `text`. Throws DataError if they do not hold one sample.
   TextDataset(std::shared_ptr<const std::string> text, std::size_t begin, std::size_t end,
               std::int64_t context, std::int64_t stride);
 
@@ -34,8 +34,9 @@ struct TextSplit {
   std::shared_ptr<const TextDataset> train, val;
 };
 
-/// The first nine tenths of a file for training, the rest for validation; neither reaches into the other.
-/// Samples of the validation part do not overlap. Throws DataError for a file that is missing or too short.
+/// Reads the first nine tenths of a file for training, the rest for validation; neither reaches into the
+/// other. Samples of the validation part do not overlap. Throws DataError for a file that is missing or too
+/// short.
 TextSplit read_text(const std::string& path, std::int64_t context, std::int64_t stride);
 
 }  // namespace cxtrain

@@ -18,8 +18,8 @@ class Optimizer;
 class OptimizerParamGroup;
 }  // namespace torch::optim
 
-/// What `configure_optimizers` returns: an optimizer with its hyperparameters, parameter groups and a
-/// schedule. Descriptions only; the trainer builds the optimizer once the strategy has placed the parameters.
+/// Result of `configure_optimizers`: an optimizer with its hyperparameters, parameter groups and a schedule.
+/// Descriptions only; the trainer builds the optimizer once the strategy has placed the parameters.
 namespace cxtrain {
 
 /// Stochastic gradient descent; defaults of torch.optim.SGD.
@@ -51,14 +51,14 @@ struct AdamW {
   bool amsgrad = false;
 };
 
-/// Any of LibTorch's own optimizers (Adagrad, RMSprop, LBFGS, a user's), which run one parameter at a time.
+/// Any of LibTorch's own optimizers (Adagrad, RMSprop, LBFGS, a user's). They run one parameter at a time.
 struct LibTorchOptimizer {
   std::string name;
   double lr = 1e-2;            ///< the groups' base rate, which schedules scale
   bool needs_closure = false;  ///< evaluates the loss itself, several times a step (LBFGS)
   std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::optim::OptimizerParamGroup>)>
       make;
-  std::map<std::string, double> arguments = {};  ///< what `make` was given beside the rate, to be checked
+  std::map<std::string, double> arguments = {};  ///< arguments of `make` besides the rate, to be checked
 };
 LibTorchOptimizer rmsprop(double lr = 1e-2, double alpha = 0.99, double momentum = 0,
                           double weight_decay = 0);
@@ -67,15 +67,15 @@ LibTorchOptimizer lbfgs(double lr = 1, std::int64_t max_iter = 20, std::int64_t 
 
 using OptimizerConfig = std::variant<Sgd, Adam, AdamW, LibTorchOptimizer>;
 
-/// Some of the parameters with a learning rate or weight decay of their own. Parameters in no group form the
-/// last one.
+/// Some of the parameters, with a learning rate or weight decay of their own. Parameters in no group form the
+/// last group.
 struct ParameterGroup {
   std::vector<at::Tensor> parameters;
   std::optional<double> lr = {};
   std::optional<double> weight_decay = {};
 };
 
-/// When a schedule advances.
+/// Unit in which a schedule advances.
 enum class Interval { step, epoch };
 
 // Each schedule gives the factor on a group's base learning rate as a pure function of the count t of steps
@@ -136,8 +136,9 @@ struct OptimizerSetup {
   std::vector<ParameterGroup> groups = {};
 };
 
-/// What the setup's schedule counts: what the setup says, else steps for warm-ups, cosine and one_cycle,
-/// which people give in steps, and epochs for the classic decays, as in their papers.
+/// Returns the unit that the setup's schedule counts: the setup's `interval`, if given. Otherwise steps for
+/// warm-ups, cosine and one_cycle, which people give in steps, and epochs for the classic decays, as in their
+/// papers.
 Interval interval_of(const OptimizerSetup& setup);
 
 }  // namespace cxtrain

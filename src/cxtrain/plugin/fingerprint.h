@@ -5,7 +5,8 @@
 #include "cxtrain/base/version.h"
 #include "cxtrain/plugin/headers_hash.h"  // generated: cmake/HeadersHash.cmake
 
-/// What a plugin and the program must have in common, as text. Each side has its own copy compiled in.
+/// Properties that must be equal in a plugin and the program, as text. Each side has its own copy compiled
+/// in.
 #define CXTRAIN_TEXT_OF(x) CXTRAIN_TEXT(x)
 #define CXTRAIN_TEXT(x) #x
 #if defined(__clang__)

@@ -7,12 +7,12 @@
 
 /// The plugin ABI: one C function that returns one plain struct.
 ///
-/// A plugin is a shared library that says, at file scope of one source file,
+/// A plugin is a shared library with this line at file scope of one source file:
 ///
 ///     CXTRAIN_PLUGIN("ddp", [](cxtrain::Registry& registry) { registry.add<...>(...); })
 ///
-/// The loader compares version and fingerprint before it calls anything else, so that a library built against
-/// another LibTorch, compiler or cxtrain is refused by name rather than found out by a crash.
+/// The loader compares version and fingerprint before it calls anything else. A library that was built
+/// against another LibTorch, compiler or cxtrain is thus rejected by name, and does not crash.
 extern "C" {
 
 struct cxtrain_plugin {
@@ -28,7 +28,7 @@ struct cxtrain_plugin {
 #define CXTRAIN_PLUGIN_ABI 1
 #define CXTRAIN_PLUGIN_SYMBOL "cxtrain_plugin_v1"
 
-/// `CXTRAIN_PLUGIN(name, function)`; the function may be a lambda, whose commas make several arguments.
+/// `CXTRAIN_PLUGIN(name, function)`; the function may be a lambda with commas, which make several arguments.
 #define CXTRAIN_PLUGIN(plugin_name, ...)                                                        \
   extern "C" __attribute__((visibility("default"))) const cxtrain_plugin* cxtrain_plugin_v1() { \
     static const cxtrain_plugin plugin{sizeof(cxtrain_plugin), CXTRAIN_PLUGIN_ABI, plugin_name, \

@@ -15,7 +15,7 @@
 
 namespace cxtrain {
 
-/// What an interface names as `Context`; nothing where it names none.
+/// The type that an interface names as `Context`; an empty type if the interface names none.
 template <class Interface, class = void>
 struct ContextOf {
   struct Type {};
@@ -25,7 +25,7 @@ struct ContextOf<Interface, std::void_t<typename Interface::Context>> {
   using Type = typename Interface::Context;
 };
 
-/// Components by name: strategies, models, data modules, callbacks, loggers. One mechanism for all of them.
+/// Components by name: strategies, models, data modules, callbacks, loggers. One mechanism serves all kinds.
 ///
 /// An interface takes part by naming its kind:
 ///
@@ -36,14 +36,14 @@ struct ContextOf<Interface, std::void_t<typename Interface::Context>> {
 ///     registry.add<MetricLogger>("wandb", "sends metrics to Weights & Biases", {},
 ///                                [](const Arguments&) { return std::make_unique<WandbLogger>(); });
 ///
-/// Where the program has to know something of a component before it makes one, the interface names a type for
-/// it, `using Traits = StrategyTraits;`, and the plugin says it:
+/// If the program needs facts about a component before it makes one, the interface names a type for them,
+/// `using Traits = StrategyTraits;`, and the plugin passes them:
 ///
 ///     registry.add<Strategy>("ddp", "gradients averaged over all ranks", {}, StrategyTraits{},
 ///                            [](const Arguments&) { return std::make_unique<DdpStrategy>(); });
 ///
-/// Where a component may want to know something of the run that it is made for, the interface names a type
-/// for that, `using Context = RunFolder;`, and a factory may take it as its second parameter.
+/// If a component may need facts about its run, the interface names a type for them,
+/// `using Context = RunFolder;`, and a factory may take it as its second parameter.
 class Registry {
  public:
   template <class Interface>
@@ -54,12 +54,13 @@ class Registry {
   struct Entry {
     std::string kind, name, help;
     std::vector<ArgumentSpec> arguments;
-    std::string origin;  ///< the file that it came from, or "built in"
+    std::string origin;  ///< the component's file, or "built in"
     std::any factory;
-    std::any traits = {};  ///< of the type that the interface names; empty where it names none
+    std::any traits = {};  ///< has the interface's `Traits` type; empty if it has none
   };
 
-  /// `factory` gives a new component from its arguments, or from these and the interface's context.
+  /// Adds a component. `factory` makes it from its arguments, or from its arguments and the interface's
+  /// context.
   template <class Interface, class Make>
   void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments, Make factory) {
     static_assert(
@@ -74,10 +75,10 @@ class Registry {
             factory_of<Interface>(std::move(factory)), std::move(traits)});
   }
 
-  /// The entry, or null.
+  /// Returns the entry, or null.
   const Entry* find(std::string_view kind, std::string_view name) const;
 
-  /// A new component. Throws PluginError naming those found when there is none of this name.
+  /// Makes a component. Throws PluginError, with the names found, if there is none of this name.
   template <class Interface>
   std::unique_ptr<Interface> make(std::string_view name, const Arguments& arguments,
                                   const Context<Interface>& context = {}) const {
@@ -85,21 +86,20 @@ class Registry {
                                                                                              context);
   }
 
-  /// What the component said of itself. Throws PluginError naming those found when there is none of this
-  /// name.
+  /// Returns the component's traits. Throws PluginError, with the names found, if there is none of this name.
   template <class Interface>
   typename Interface::Traits traits(std::string_view name) const {
     return std::any_cast<typename Interface::Traits>(require(Interface::kKind, name).traits);
   }
 
-  /// Throws PluginError naming those found.
+  /// Returns the entry. Throws PluginError, with the names found, if there is none of this name.
   const Entry& require(std::string_view kind, std::string_view name) const;
   std::vector<std::string> names(std::string_view kind) const;
 
-  /// Whether something came from this file.
+  /// Returns whether a component came from this file.
   bool has_origin(std::string_view origin) const;
 
-  /// What `Entry::origin` of the following additions says. Called by the loader.
+  /// Sets `Entry::origin` for the following additions. Called by the loader.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  private:
