@@ -10,10 +10,10 @@ namespace cxtrain {
 
 /// Dynamic loss scaling for float16 gradients; defaults of torch.amp.GradScaler.
 ///
-/// A step: backward of `scale(loss)`, `unscale(gradients)`, an optimizer step that is skipped where
+/// A step: backward of `scale(loss)`, `unscale(gradients)`, an optimizer step that is skipped if
 /// `found_inf()` is 1, `update()`. All state stays on the device and nothing synchronises with the host.
-/// Ranks agree without a message: they scale alike, and an overflow on one makes the averaged gradients of
-/// all infinite or NaN.
+/// Ranks agree without a message: they scale alike, and an overflow on one rank makes the averaged gradients
+/// of all ranks infinite or NaN.
 class GradScaler {
  public:
   struct Options {
@@ -25,14 +25,14 @@ class GradScaler {
   GradScaler(at::Device device, Options options);
   explicit GradScaler(at::Device device) : GradScaler(device, Options{}) {}
 
-  /// `loss` may be on another device than the scaler.
+  /// Returns the scaled loss. `loss` may be on another device than the scaler.
   at::Tensor scale(const at::Tensor& loss) const;
-  /// Divides the gradients, on whichever devices, by the scale, in place, and notes whether one is not
-  /// finite.
+  /// Divides the gradients, on any devices, by the scale, in place, and notes whether one is not finite.
   void unscale(std::span<const at::Tensor> gradients);
-  /// float32 scalar on the scaler's device, 1 when the step is to be skipped.
+  /// float32 [1] on the scaler's device; 1 if the step is to be skipped.
   const at::Tensor& found_inf() const { return found_inf_; }
-  /// Halves the scale after an overflow, doubles it after `growth_interval` steps without one.
+  /// Multiplies the scale by `backoff_factor` after an overflow, and by `growth_factor` after
+  /// `growth_interval` steps without one.
   void update();
 
   /// For checkpoints and logs; these synchronise with the host.

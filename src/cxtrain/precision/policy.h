@@ -9,25 +9,25 @@
 
 namespace cxtrain {
 
-/// What a precision means for model, forward pass and gradients.
+/// The effect of a precision on model, forward pass and gradients.
 struct PrecisionPolicy {
   std::string name;
   std::optional<at::ScalarType> module_dtype;    ///< parameters, buffers and floating-point inputs (`*-true`)
   std::optional<at::ScalarType> autocast_dtype;  ///< matrix products of the forward pass (`*-mixed`)
   bool scale_gradients = false;                  ///< float16 gradients underflow without a loss scale
-  bool batch_norm_in_float32 = false;            ///< `module_dtype` is for all but batch norm
+  bool batch_norm_in_float32 = false;            ///< `module_dtype` is for all layers except batch norm
   bool master_weights = false;                   ///< the optimizer updates float32 copies (master_weights.h)
 };
 
-/// Of a canonical name: 32-true, 64-true, bf16-mixed, 16-mixed, bf16-true, 16-true. `amp_level` "O2" makes of
-/// 16-mixed what NVIDIA Apex means by it: half weights except batch norm's, float32 master weights in the
-/// optimizer, dynamic loss scale; operations that need float32 (losses, softmax) still get it from autocast.
-/// Throws ConfigError for other names.
+/// Returns the policy of a canonical name: 32-true, 64-true, bf16-mixed, 16-mixed, bf16-true, 16-true.
+/// `amp_level` "O2" turns 16-mixed into NVIDIA Apex's O2: half weights except batch norm's, float32 master
+/// weights in the optimizer, dynamic loss scale. Operations that need float32 (losses, softmax) still get it
+/// from autocast. Throws ConfigError for other names.
 PrecisionPolicy precision_policy(std::string_view name, std::string_view amp_level = "");
 
-/// Autocast for this thread while it lives: the forward pass and the loss, nothing else. Without a dtype it
-/// does nothing. The cache of converted weights, which the optimizer step makes stale, is the process's: the
-/// last of the outermost guards of all threads drops it, when no forward pass reads it.
+/// Turns autocast on for this thread while it lives: for the forward pass and the loss only. Without a dtype
+/// it does nothing. The cache of converted weights belongs to the process, and the optimizer step makes it
+/// stale. The last of the outermost guards of all threads clears the cache, when no forward pass reads it.
 class AutocastGuard {
  public:
   AutocastGuard(c10::DeviceType device, std::optional<c10::ScalarType> dtype);

@@ -22,59 +22,63 @@ namespace cxtrain {
 struct ReducerOptions {
   std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
-  bool overlap = false;  ///< all-reduce a full bucket while backward goes on
+  bool overlap = false;  ///< all-reduce a full bucket during backward
   bool find_unused_parameters = false;
-  /// What gradients are rounded to while they travel, where they are wider; absent: nothing. Halves the bytes
-  /// of float32.
+  /// Dtype that wider gradients are rounded to while they travel, which halves the bytes of float32; absent:
+  /// no rounding.
   std::optional<at::ScalarType> wire_dtype = {};
 };
 
-/// The seam between autograd and communication: averages gradients over all ranks.
+/// Averages gradients over all ranks; connects autograd with communication.
 ///
-/// Each gradient has a slice of a flat bucket. A hook on each parameter notes that its gradient is ready. On
-/// the CPU it moves it there at once, while it is in the cache, unless autograd made it in the pool of the
-/// communicator's node memory, where it is reduced as it lies. On a device the gradients of a bucket move
-/// there together, in one operation, when it is full; it runs on the stream that made the first of them,
-/// after waiting for the others'. A full bucket is all-reduced as one message. Buckets go out strictly in
-/// index order, so that all ranks agree whatever order autograd takes. After the first synchronised step they
-/// are laid out anew in the order observed then (rank 0's, sent to all).
+/// Each gradient has a slice of a flat bucket. A hook on each parameter notes that its gradient is ready.
+///
+/// On the CPU the hook moves the gradient into its slice at once, while it is in the cache. A gradient that
+/// autograd made in the pool of the communicator's node memory stays there, and is reduced in place.
+///
+/// On a device the gradients of a full bucket move into it together, in one operation. The operation runs on
+/// the stream that made the first gradient, after waiting for the streams of the other gradients.
+///
+/// A full bucket is all-reduced as one message. Buckets are sent strictly in index order, so that all ranks
+/// agree for any order of autograd. After the first synchronised step the buckets are laid out again in the
+/// order that rank 0 observed, which is sent to all ranks.
 ///
 /// For each micro-batch: `begin_backward`, then backward, and once per optimizer step `finish`. Gradients
-/// accumulate between two calls of `zero_gradients`. One thread calls it; on CUDA the hooks
-/// run on autograd's threads, one for each device, while the caller waits in backward.
+/// accumulate between two calls of `zero_gradients`. One thread calls the reducer; on CUDA the hooks run on
+/// autograd's threads, one for each device, while the caller waits in backward.
 class Reducer {
  public:
-  /// Collective. `parameters` that do not require a gradient now are left alone. All ranks pass the same ones
-  /// (`verify_same_parameters`). Communicator and world outlive the reducer.
+  /// Collective. Ignores `parameters` that do not require a gradient now. All ranks pass equal parameters
+  /// (`verify_same_parameters`). Communicator and world must outlive the reducer.
   Reducer(std::vector<NamedTensor> parameters, Communicator& communicator, World& world,
           ReducerOptions options);
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// `synchronize`: the gradients of this backward complete the optimizer step.
+  /// Prepares for a backward. `synchronize`: the gradients of this backward complete the optimizer step.
   void begin_backward(bool synchronize);
 
-  /// After the backward that synchronises: sends what has not been sent, and joins. Gradients are then
-  /// averages over all ranks (on CUDA: for work submitted to the current stream after this). Collective. A
-  /// parameter that got no gradient on this rank counts as zero (named in a warning, once); with
-  /// `find_unused_parameters` one that got none on any rank stays without a gradient.
+  /// Sends everything that is not sent yet, and joins; called after the backward that synchronises. Gradients
+  /// are then averages over all ranks (on CUDA: for work submitted to the current stream after this call).
+  /// Collective. A parameter that got no gradient on this rank counts as zero (named in a warning, once).
+  /// With `find_unused_parameters`, a parameter that got no gradient on any rank stays without a gradient.
   void finish();
 
-  /// Forgets the gradients, without touching memory: the next backward writes rather than adds. From here to
+  /// Drops the gradients, without touching memory: the next backward writes rather than adds. From here to
   /// `finish` the node memory's pool is in use.
   void zero_gradients();
 
-  /// Whether other parameters require a gradient than when this was made: time for another reducer.
+  /// Returns whether other parameters require a gradient than at construction: time for another reducer.
   bool outdated() const;
 
   std::size_t bucket_count() const { return buckets_.size(); }
 
-  /// The parameters' names in the order that was observed; empty as long as there was none. What comes after
-  /// each other in memory is reduced together, which may decide about the last bits of a sum.
+  /// Returns the parameters' names in the observed order; empty if no order was observed yet. Neighbours in
+  /// memory are reduced together, which may decide about the last bits of a sum.
   std::vector<std::string> order() const;
-  /// Lays the buckets out in this order from the next step on. A name that is no parameter's is left out, a
-  /// parameter without a name goes last. The same on all ranks.
+  /// Lays the buckets out in this order from the next step on. Names without a parameter are ignored;
+  /// parameters without a name go last. All ranks pass equal names.
   void set_order(std::span<const std::string> names);
 
  private:
@@ -82,21 +86,21 @@ class Reducer {
   struct Parameter {
     std::string name;
     at::Tensor tensor;
-    at::Tensor view;                    ///< its slice of the bucket, shaped and strided like the parameter
-    std::size_t bucket = 0, slice = 0;  ///< where in `buckets_`
-    bool ready = false;                 ///< in this backward
-    bool touched = false;               ///< since zero_gradients
+    at::Tensor view;  ///< its slice of the bucket, with the shape and strides of the parameter
+    std::size_t bucket = 0, slice = 0;  ///< position in `buckets_`
+    bool ready = false;                 ///< got its gradient in this backward
+    bool touched = false;               ///< got a gradient since `zero_gradients`
   };
   struct Bucket {
     at::Tensor flat;
     std::vector<NodeMemory::Slice> slices;  ///< one per parameter, with its gradient
     std::size_t pending = 0;
-    std::vector<std::size_t> parameters = {};  ///< as the slices
-    std::vector<c10::Stream> streams = {};     ///< that its gradients were made on; on devices
-    at::Tensor wire = {};                      ///< what travels, where that is not `flat`
+    std::vector<std::size_t> parameters = {};  ///< in the order of the slices
+    std::vector<c10::Stream> streams = {};     ///< streams that made its gradients; on devices
+    at::Tensor wire = {};                      ///< the tensor that travels, if it is not `flat`
 
     bool on_device() const { return !flat.is_cpu(); }
-    /// A gradient was made on its device's current stream.
+    /// Notes the device's current stream, on which a gradient was made.
     void note_stream();
   };
 
@@ -105,9 +109,9 @@ class Reducer {
   void lay_out(std::span<const std::size_t> order);
   void send(Bucket& bucket);
   void on_gradient(std::size_t index);
-  /// Moves a gradient into its bucket where it does not lie there.
+  /// Moves a gradient into its bucket if it does not lie there.
   void move_in(Parameter& parameter);
-  /// The same for a bucket on a device, on the current stream.
+  /// Moves the gradients of a bucket on a device, on the current stream.
   void gather(Bucket& bucket);
   bool reduced_where_it_lies(const at::Tensor& gradient, const at::Tensor& view) const;
   at::Tensor& slice_of(const Parameter& parameter) {
@@ -120,9 +124,9 @@ class Reducer {
   void use_order(std::vector<std::size_t> order);
 
   std::vector<Parameter> parameters_;
-  std::vector<at::Tensor> frozen_;            ///< those that require no gradient
+  std::vector<at::Tensor> frozen_;            ///< parameters that require no gradient
   std::vector<at::Tensor> arenas_;            ///< flat memory, one per dtype and device
-  std::vector<at::Tensor> wires_;             ///< of each arena, in the wire's dtype; or undefined
+  std::vector<at::Tensor> wires_;             ///< for each arena: memory in the wire's dtype, or undefined
   std::vector<Bucket> buckets_;               ///< slices of the arenas
   std::shared_ptr<MemPool> pool_;             ///< for gradients; or null
   std::optional<UseTensorPool> pool_in_use_;  ///< while gradients are made
@@ -130,13 +134,13 @@ class Reducer {
   NodeMemory* node_memory_;  ///< the communicator's, or null
   World& world_;
   ReducerOptions options_;
-  std::mutex gradients_arrive_;  ///< held by a hook: those of several devices may run at once
+  std::mutex gradients_arrive_;  ///< held by a hook: hooks of several devices may run at once
   bool synchronize_ = false;
   bool warned_unused_ = false;
-  std::size_t next_bucket_ = 0;  ///< the first that has not been sent in this step
+  std::size_t next_bucket_ = 0;  ///< the first bucket that has not been sent in this step
   std::vector<std::size_t> observed_order_;
-  std::vector<std::size_t> order_;  ///< observed and agreed; empty: not yet
-  bool lay_out_next_ = false;       ///< by the next zero_gradients
+  std::vector<std::size_t> order_;  ///< observed and agreed; empty: no order yet
+  bool lay_out_next_ = false;       ///< the next `zero_gradients` lays the buckets out
 };
 
 }  // namespace cxtrain

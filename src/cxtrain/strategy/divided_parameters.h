@@ -13,21 +13,23 @@
 
 namespace cxtrain {
 
-/// Parameters of which every rank has a copy, while ranks of a group divide the optimizer's work, and its
-/// state, among themselves (weight update sharding, Xu et al. 2020; ZeRO's first stage, Rajbhandari et al.
-/// 2020). Each rank updates its shards, and `publish` gathers the others'. Groups divide the work each for
-/// itself, with the same result, which is to the bit that of ranks that all do everything.
+/// Parameters with a copy on every rank. The ranks of a group divide the optimizer's work and its state
+/// (weight update sharding, Xu et al. 2020; ZeRO's first stage, Rajbhandari et al. 2020). Each rank updates
+/// its shards, and `publish` gathers the shards of the other ranks. Each group divides the work
+/// independently; the result is bit-for-bit that of every rank updating everything.
 ///
-/// From here on, and also after this, divided parameters live in memory of the group's communicator. What is
-/// frozen now, or does not lie in row-major order, every rank updates by itself.
+/// From construction on, also after the end of this object, divided parameters live in memory of the group's
+/// communicator. Every rank updates, by itself, parameters that are frozen at construction or not in
+/// row-major order.
 class DividedParameters final : public TrainedParameters {
  public:
-  /// What is divided of these on this rank, by name; none where the memory of one belongs to other tensors as
-  /// well.
+  /// Returns the names of the parameters that this rank divides; empty if the memory of one belongs to other
+  /// tensors, too.
   static std::vector<std::string> divisible(const std::vector<NamedTensor>& parameters);
 
-  /// `parameters`: `trainable_parameters` of the placed model, of which every rank of the group divides the
-  /// same. What `steps` refers to, and the group, outlive this. Collective over the group.
+  /// `parameters`: `trainable_parameters` of the placed model; all ranks of the group divide the same
+  /// parameters. The group, and everything that `steps` refers to, must outlive this object. Collective over
+  /// the group.
   DividedParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
                     Communicator& group, WholeParameters::Steps steps);
 
@@ -44,8 +46,8 @@ class DividedParameters final : public TrainedParameters {
   struct Arena {
     std::vector<std::size_t> parameters;  ///< in the order of the masters
     ShardPlan plan;
-    at::Tensor memory;  ///< of all of them
-    at::Tensor share;   ///< of `memory`: what this rank updates
+    at::Tensor memory;  ///< memory of all parameters
+    at::Tensor share;   ///< the shard of `memory` that this rank updates
   };
 
   Arena divide(std::vector<std::size_t> parameters);
@@ -56,12 +58,12 @@ class DividedParameters final : public TrainedParameters {
   Communicator& group_;
   WholeParameters::Steps steps_;
   std::vector<Arena> arenas_;
-  std::vector<bool> divided_;                         ///< of each master
-  std::vector<ElementRange> own_ranges_;              ///< of each master; everything where it is not divided
-  std::vector<std::optional<std::size_t>> piece_of_;  ///< of each master; none where others update it
-  std::vector<std::size_t> master_of_;                ///< of each piece
+  std::vector<bool> divided_;                         ///< for each master
+  std::vector<ElementRange> own_ranges_;              ///< for each master; everything if it is not divided
+  std::vector<std::optional<std::size_t>> piece_of_;  ///< for each master; absent if another rank updates it
+  std::vector<std::size_t> master_of_;                ///< for each piece
   std::vector<Piece> pieces_;
-  std::vector<at::Tensor> gradients_;  ///< of the pieces
+  std::vector<at::Tensor> gradients_;  ///< for each piece
 };
 
 }  // namespace cxtrain

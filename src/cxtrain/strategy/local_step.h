@@ -6,21 +6,21 @@
 
 namespace cxtrain {
 
-/// training_step under autocast: the loss, with its gradient, or undefined where the model skips the batch.
-/// Throws TrainingError for a loss that is no scalar or has no gradient.
+/// Runs training_step under autocast. Returns the loss, with its gradient, or undefined if the model skips
+/// the batch. Throws TrainingError for a loss that is not a scalar or has no gradient.
 at::Tensor forward_loss(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                         const StrategyContext& context);
 
-/// Backward of the loss times `weight` and, where there is a scaler, its scale.
+/// Runs backward of the loss times `weight` and, if there is a scaler, its scale.
 void backward(const at::Tensor& loss, double weight, const GradScaler* scaler);
 
-/// The part of a step that strategies share: forward under autocast, weighted and scaled loss, backward on
-/// this rank. `zero_gradients` is called between the two on the first micro-batch of a step. Returns the
-/// loss, detached, or undefined where there was none. Throws as `forward_loss` does.
+/// Runs the part of a step that strategies share: forward under autocast, weighted and scaled loss, backward
+/// on this rank. Calls `zero_gradients` between forward and backward of the first micro-batch of a step.
+/// Returns the loss, detached, or undefined if there was none. Throws as `forward_loss` does.
 at::Tensor local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
                                const std::function<void()>& zero_gradients);
 
-/// `Strategy::forward` on this rank's model.
+/// Runs `Strategy::forward` on this rank's model.
 void local_forward(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                    const StrategyContext& context);
 
@@ -30,15 +30,15 @@ void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch
 at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                               const StrategyContext& context);
 
-/// Parameters, then buffers, in registration order.
+/// Returns parameters, then buffers, in registration order.
 std::vector<NamedTensor> all_tensors(const Trainable& module);
 
-/// `Strategy::visit_whole` where every rank has the whole model.
+/// Implements `Strategy::visit_whole` if every rank has the whole model.
 void visit_all(const Trainable& module, const std::function<void(const NamedTensor&)>& visit);
 
-/// A strategy whose ranks each have the whole model and run its passes on their own. It has what needs
-/// nothing of other ranks; its plugin adds `connect`, `data_shard`, `prepare`, `training_step` and
-/// `describe`.
+/// A strategy with the whole model on each rank; each rank runs its passes alone. It implements the methods
+/// that need nothing from other ranks; its plugin adds `connect`, `data_shard`, `prepare`, `training_step`
+/// and `describe`.
 class LocalStrategy : public Strategy {
  public:
   void place(Trainable& module, const StrategyContext& context) override;
@@ -53,8 +53,8 @@ class LocalStrategy : public Strategy {
   const StrategyContext* context_ = nullptr;
 };
 
-/// What an optimizer may come to update: the model's parameters that can have a gradient, frozen ones
-/// included, since a hook may unfreeze them at any time.
+/// Returns the parameters that an optimizer may update: the model's parameters that can have a gradient, also
+/// frozen parameters, because a hook may unfreeze them at any time.
 std::vector<NamedTensor> trainable_parameters(const Trainable& module);
 
 }  // namespace cxtrain

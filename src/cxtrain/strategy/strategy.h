@@ -23,24 +23,24 @@
 #include "cxtrain/strategy/trainable.h"
 #include "cxtrain/strategy/trained_parameters.h"
 
-/// How a step is spread over ranks and devices. One plugin each; the fit loop drives them all alike and never
-/// asks which it has. All methods are called on every rank, in the same order, from the thread that runs the
-/// loop: first `place`, then `connect`, and `teardown` last.
+/// Strategies: how a step is spread over ranks and devices. Each strategy is a plugin; the fit loop treats
+/// all strategies alike. All methods are called on every rank, in the same order, from the thread that runs
+/// the loop: first `place`, then `connect`, and `teardown` last.
 namespace cxtrain {
 
-/// What a strategy works with; everything outlives it.
+/// The inputs of a strategy; all of them outlive it.
 struct StrategyContext {
   World& world;
   const Plan& plan;
   const Options& options;
   const PrecisionPolicy& precision;
-  at::Device device{at::kCPU};            ///< this rank's, or its first
-  std::vector<at::Device> devices = {};   ///< all of this rank's
+  at::Device device{at::kCPU};            ///< this rank's device, or its first device
+  std::vector<at::Device> devices = {};   ///< all devices of this rank
   std::vector<Trainable*> replicas = {};  ///< models like the trained one: `plan.replicas` less one
   Accelerator* accelerator = nullptr;     ///< null on CPUs
 };
 
-/// What the loop wants to know between forward and backward, in Lightning's hook order.
+/// The loop's hooks between forward and backward, in Lightning's order.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
@@ -53,10 +53,10 @@ class StepObserver {
 struct MicroStep {
   const Batch& batch;
   std::int64_t batch_idx = 0;
-  bool first = true;  ///< gradients start anew here
+  bool first = true;  ///< the step's gradients start here
   bool last = true;   ///< ... and are complete here
-  double loss_weight =
-      1;  ///< factor on the loss before backward: 1/micro-batches, and uneven shards evened out
+  /// Factor on the loss before backward: 1/micro-batches, with a correction for uneven shards.
+  double loss_weight = 1;
   GradScaler* scaler = nullptr;
   StepObserver& observer;
 };
@@ -66,72 +66,72 @@ enum class EvaluationStage { validate, test };
 class Strategy : public Stateful {
  public:
   static constexpr std::string_view kKind = "strategy";
-  using Traits = StrategyTraits;  ///< what a plugin says of its strategy when it registers it
+  using Traits = StrategyTraits;  ///< a plugin passes them with its strategy when it registers it
 
-  /// Puts the model on this rank's devices, in the dtypes of the precision. Talks to no other rank; may
-  /// refuse, by an Error that the caller agrees on with the other ranks. `module` and `context` outlive the
-  /// strategy's last call.
+  /// Puts the model on this rank's devices, in the dtypes of the precision. Must not communicate with other
+  /// ranks. May throw an Error, on which the caller agrees with the other ranks. `module` and `context` must
+  /// outlive the strategy's last call.
   virtual void place(Trainable& module, const StrategyContext& context) = 0;
 
-  /// Meets the other ranks: gives every rank rank 0's parameters and buffers, and makes what is needed to
-  /// exchange gradients. Collective; may block on the other ranks up to their timeout. Throws AgreedError
-  /// when the ranks' models differ, CommunicationError.
+  /// Connects to the other ranks: gives every rank rank 0's parameters and buffers, and prepares the exchange
+  /// of gradients. Collective; may block on the other ranks up to their timeout. Throws AgreedError if the
+  /// ranks' models differ, and CommunicationError.
   virtual void connect() = 0;
 
-  /// The part of every global batch that this rank reads.
+  /// Returns the shard of every global batch that this rank reads.
   virtual DataShard data_shard() const = 0;
 
-  /// What an optimizer like this one is to train, and how the ranks share the work. May be called again, for
-  /// another training of the same model; the result of the call before is gone by then. It ends before
-  /// `teardown`. Collective.
+  /// Returns the parameters that an optimizer like this one updates, and how the ranks share the update. May
+  /// be called again for another training of the model. Destroy the previous result before the call, and the
+  /// last result before `teardown`. Collective.
   virtual std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig& optimizer) = 0;
 
-  /// Forward and backward of one micro-batch; returns the loss, detached and unscaled. Blocks on other ranks
-  /// only where `last`. Returns an undefined tensor, having contributed nothing, where the model skips the
-  /// batch or the rank has no sample left (`batch.size` 0).
+  /// Runs forward and backward of one micro-batch; returns the loss, detached and unscaled. Blocks on other
+  /// ranks only if `last`. Returns an undefined tensor, and contributes nothing, if the model skips the batch
+  /// or the rank has no sample left (`batch.size` 0).
   virtual at::Tensor training_step(const MicroStep& step) = 0;
 
-  // All ranks call the following three for every batch of a loader, so that a strategy may meet the other
-  // ranks in them. On a rank that has no sample left (`batch.size` 0) the model's step is not called.
+  // All ranks call the following three methods for every batch of a loader, so that a strategy may
+  // communicate in them. On a rank that has no sample left (`batch.size` 0) the model's step is not called.
 
-  /// A forward pass of `training_step` in training mode, with neither gradients nor logged values: for what
-  /// layers learn from seeing data (batch norm's statistics). Blocks on other ranks where batch norm is
+  /// Runs a forward pass of `training_step` in training mode, with neither gradients nor logged values.
+  /// Layers may learn from the data (batch norm's statistics). Blocks on other ranks if batch norm is
   /// synchronised.
   virtual void forward(const Batch& batch, std::int64_t batch_idx) = 0;
 
-  /// `validation_step` or `test_step` of the model.
+  /// Runs `validation_step` or `test_step` of the model.
   virtual void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) = 0;
-  /// `predict_step` of the model; undefined where this rank has no sample.
+  /// Runs `predict_step` of the model; returns undefined if this rank has no sample.
   virtual at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) = 0;
 
-  /// Brings the buffers to agreement over the ranks, as after a step: forward passes that no step followed
-  /// have left each rank with its own. Collective.
+  /// Makes the buffers equal on all ranks, as after a step: after forward passes without a step, each rank
+  /// has its own buffers. Collective.
   virtual void agree_on_buffers() {}
 
   /// Shows every parameter and buffer of the model as a whole, one at a time, in the order of their names, to
   /// every rank. `visit` must not keep the tensor, or write to it. Collective.
   virtual void visit_whole(const std::function<void(const NamedTensor&)>& visit) = 0;
 
-  /// Whether each rank keeps a whole model of its own between two steps. Where it does not, `visit_whole`
-  /// shows every rank the same tensors, and whether ranks have drifted apart cannot be seen by comparing
-  /// them.
+  /// Returns whether each rank keeps a whole model of its own between two steps. If false, `visit_whole`
+  /// shows equal tensors to every rank, and a comparison of these tensors cannot show that ranks have drifted
+  /// apart.
   virtual bool ranks_keep_whole_models() const { return true; }
 
-  /// What a strategy remembers of the steps besides the model, where that decides about bits. Called between
-  /// `prepare` and the first step that follows, and after any step.
+  /// The state of a strategy besides the model, if it affects the bits of the steps. Called between `prepare`
+  /// and the first step after it, and after any step.
   std::string state_key() const override { return "strategy"; }
   void save(StateDict& /*state*/) const override {}
   void load(const StateDict& /*state*/) override {}
 
-  /// For the log: how gradients travel.
+  /// Describes, for the log, how gradients travel.
   virtual std::string describe() const = 0;
 
-  /// Gives every rank the whole model back, and lets go of it and of everything collective. Collective.
+  /// Gives the whole model back to every rank, and releases it and everything collective. Collective.
   virtual void teardown() {}
 };
 
-/// SHA-256 over the bytes of every parameter and buffer of the strategy's model, contiguous, in the order of
-/// their names. Copies what is on a GPU to the host. Collective.
+/// Returns SHA-256 over the bytes of every parameter and buffer of the strategy's model, contiguous, in the
+/// order of their names. Copies tensors on a GPU to the host. Collective.
 std::string parameters_sha256(Strategy& strategy);
 
 }  // namespace cxtrain

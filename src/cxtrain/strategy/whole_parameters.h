@@ -9,15 +9,16 @@
 
 namespace cxtrain {
 
-/// Parameters that every rank, or the only one, holds and updates as a whole.
+/// Parameters that every rank, or the only rank, holds and updates as a whole.
 class WholeParameters final : public TrainedParameters {
  public:
   struct Steps {
     std::function<void()> complete_gradients = [] {};  ///< makes each parameter's gradient the average
-    std::function<void()> bring_buffers = [] {};       ///< ... of the model to all ranks
+    std::function<void()> bring_buffers = [] {};       ///< gives all ranks the model's buffers
   };
 
-  /// `parameters`: `trainable_parameters` of the placed model. What `steps` refers to outlives this.
+  /// `parameters`: `trainable_parameters` of the placed model. Everything that `steps` refers to must outlive
+  /// this object.
   WholeParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision, Steps steps);
 
   std::span<const Piece> pieces() const override { return pieces_; }

@@ -6,25 +6,26 @@
 #include <span>
 #include <vector>
 
-/// Norms of tensors, of which ranks may hold parts: on the CPU they have the same bits however a tensor is
-/// divided. None waits for the device. All are float32, or float64 for tensors of float64 on the CPU:
+/// Norms of tensors that may be divided over ranks: on the CPU they have the same bits for any division. No
+/// function waits for the device. All norms are float32, or float64 for tensors of float64 on the CPU:
 /// half-precision norms overflow when squared.
 namespace cxtrain {
 
-/// Elements of a contiguous tensor whose norm is computed as one: ranks hold whole chunks, except for the
-/// last one of a tensor.
+/// Elements of a chunk: a part of a contiguous tensor with a norm of its own. Ranks hold whole chunks, except
+/// for the last chunk of a tensor.
 inline constexpr std::int64_t kNormChunk = 256;
 
-/// The norms of this order of the chunks of a flat piece that begins with one: [ceil(numel / kNormChunk)].
+/// Returns the norms of this order of the chunks of a flat piece that begins with a chunk: [ceil(numel /
+/// kNormChunk)].
 at::Tensor chunk_norms(const at::Tensor& flat, double order);
 
-/// The norm of each tensor; undefined for undefined ones. On the CPU that of the norms of its chunks, in the
-/// order of its elements in memory; on a GPU one kernel sees to all tensors, since launches would cost more
-/// than reading them.
+/// Returns the norm of each tensor; undefined for undefined tensors. On the CPU it is the norm of the norms
+/// of the tensor's chunks, in memory order. On a GPU one kernel handles all tensors, because launches would
+/// cost more than reading them.
 std::vector<at::Tensor> norms(std::span<const at::Tensor> tensors, double order);
 
-/// The norm of all of them as one vector, on the first one's device, from those of each (undefined ones are
-/// left out); a zero on the CPU where there is none.
+/// Returns the norm of all tensors as one vector, from the norm of each tensor (undefined norms are left
+/// out), on the first norm's device; a zero on the CPU if there is none.
 at::Tensor total_norm(const std::vector<at::Tensor>& norms, double order);
 
 }  // namespace cxtrain

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-/// Named tensors, what a rank holds of one, and how ranks divide them among themselves.
+/// Named tensors, the part of a tensor that a rank holds, and the division of tensors among ranks.
 namespace cxtrain {
 
 struct NamedTensor {
@@ -20,8 +20,8 @@ struct NamedTensor {
 /// "fc.weight: Float [10, 784]".
 std::string describe(const NamedTensor& named);
 
-/// Where two lists of descriptions differ first. `first` and `second` are what they have there: `ended` where
-/// a list has ended.
+/// The first difference of two lists of descriptions. `first` and `second`: the descriptions there, or
+/// `ended` if a list has ended.
 struct Difference {
   std::size_t index;
   std::string first, second;
@@ -37,37 +37,38 @@ struct ElementRange {
   bool operator==(const ElementRange&) const = default;
 };
 
-/// What one rank holds of a named tensor: all of it, or a part that others complete.
+/// The part of a named tensor that one rank holds: all of it, or a part that other ranks complete.
 struct Piece {
   std::string name;
-  at::Tensor values;  ///< in the shape of the whole where it is the whole, else flat [range.size()]
-  std::vector<std::int64_t> shape;  ///< of the whole
-  ElementRange range;               ///< of the whole's elements
+  at::Tensor values;                ///< in the whole's shape if the piece is whole, else flat [range.size()]
+  std::vector<std::int64_t> shape;  ///< shape of the whole
+  ElementRange range;               ///< range of the whole's elements
 
   bool is_whole() const { return values.sizes() == at::IntArrayRef(shape); }
 };
 
-/// A piece that is the whole tensor.
+/// Returns a piece that is the whole tensor.
 Piece whole_piece(std::string name, at::Tensor tensor);
 std::vector<Piece> whole_pieces(const std::vector<NamedTensor>& tensors);
-/// A part of a contiguous tensor: its piece shares the memory.
+/// Returns a part of a contiguous tensor; the piece shares the memory.
 Piece part_of(const std::string& name, const at::Tensor& tensor, ElementRange range);
 
-/// Copies into each target what `sources` hold of it: pieces of the same name, of whatever ranges. Throws
-/// StateError naming a target that they do not cover, or whose whole has another shape there.
+/// Fills each target from the pieces of its name in `sources`, which may have any ranges. Throws StateError
+/// with a target that the sources do not cover, or that has another whole shape there.
 void fill_pieces(std::span<const Piece> targets, std::span<const Piece> sources);
 
-/// How ranks divide the elements of tensors of one dtype and device among themselves: flat memory with the
-/// tensors one after the other, cut into a share of equal size for each rank.
+/// Division of tensors of one dtype and device among ranks: flat memory with the tensors one after the other,
+/// cut into a shard of equal size for each rank.
 struct ShardPlan {
   std::int64_t share = 0;                         ///< elements; the memory has one share for each rank
   std::vector<std::int64_t> offsets;              ///< where each tensor begins; elements
-  std::vector<std::vector<ElementRange>> shards;  ///< of rank r: its range of each tensor, perhaps empty
+  std::vector<std::vector<ElementRange>> shards;  ///< `shards[r][i]`: range of tensor i on rank r, or empty
 };
 
-/// For tensors of `sizes` elements each. Tensors are cut between chunks of norms (`kNormChunk`), which are
-/// multiples of every vector register's width as well: elementwise kernels treat every element as they would
-/// in the whole, so that who updates an element does not change a bit of it. At least one rank. Pure.
+/// Plans the shards for tensors of `sizes` elements each, on at least one rank. Cuts tensors between chunks
+/// of norms (`kNormChunk`). A chunk is also a multiple of every vector register's width, so elementwise
+/// kernels treat every element as they would in the whole tensor: an update has the same bits on any rank.
+/// Pure.
 ShardPlan plan_shards(std::span<const std::int64_t> sizes, int ranks);
 
 }  // namespace cxtrain
