@@ -11,37 +11,37 @@ namespace cxtrain {
 class Filesystem;
 class StateDict;
 
-/// Where a run writes.
+/// The folder that a run writes.
 struct RunFolder {
   Filesystem& files;
-  std::string path;  ///< exists; empty: there is none
+  std::string path;  ///< exists; empty: no folder
 };
 
-/// Where logged metrics go. Rank 0 only; called from the thread that runs the loop, off the step path.
-/// Implementations throw Error naming the file when it cannot be written.
+/// Destination of logged metrics. Rank 0 only; called from the thread that runs the loop, off the step path.
+/// Implementations throw Error, with the file, if the file cannot be written.
 class MetricLogger {
  public:
   static constexpr std::string_view kKind = "logger";
-  /// A logger's factory in the registry may ask for the folder of the run that it is made for.
+  /// A logger's factory in the registry may take the folder of its run.
   using Context = RunFolder;
   using Metric = std::pair<std::string, double>;
 
   virtual ~MetricLogger() = default;
 
-  /// One row: what is known at this step. `step` is the global (optimizer) step, `epoch` counts from 0.
+  /// Writes one row: the metrics at this step. `step` is the global (optimizer) step, `epoch` counts from 0.
   virtual void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) = 0;
-  /// Afterwards everything logged so far can be read by others.
+  /// Makes everything logged so far readable for other processes.
   virtual void flush() = 0;
 
-  /// What `on_load_checkpoint` needs to find the place again, such as how many rows there are. Called between
-  /// two steps, when everything logged so far is flushed.
+  /// Saves the data that `on_load_checkpoint` needs to find the place again, such as the number of rows.
+  /// Called between two steps, when everything logged so far is flushed.
   virtual void on_save_checkpoint(StateDict& /*state*/) {}
-  /// Goes back to the rows that there were when `state` was saved, so that the resumed training repeats none
-  /// and leaves none out. Called before the first row. `from`: the folder of the run that saved it, which is
-  /// this run's own where it goes on in place; else its rows are copied. Rows that are missing are no reason
-  /// to throw. A logger that keeps nothing goes on where its file ends.
+  /// Goes back to the rows at the time when `state` was saved, so that the resumed training repeats no row
+  /// and leaves none out. Called before the first row. `from`: folder of the run that saved the state. It is
+  /// this run's own if the run continues in place; otherwise its rows are copied. Missing rows must not make
+  /// it throw. A logger that keeps nothing continues at the end of its file.
   virtual void on_load_checkpoint(const StateDict& /*state*/, const RunFolder& /*from*/) {}
-  /// The name under which that is kept: the class's, unless there is more to tell.
+  /// Returns the name of this state in a checkpoint: the class's name, or a longer name from an override.
   virtual std::string state_key() const;
 };
 

@@ -15,14 +15,14 @@
 
 namespace cxtrain {
 
-/// What an object remembers of a training: numbers, texts and tensors by name, in sections that may have
-/// sections of their own. PyTorch's state_dict, with types.
+/// The state of an object of a training: numbers, texts and tensors by name, in sections that may contain
+/// sections. PyTorch's state_dict, with types.
 ///
 ///     state.set("wait", wait_);                              // to save
 ///     wait_ = state.integer("wait");                         // to load
 ///
-/// Tensors are shared with the object that they came from, and change with it, until `clone()`. What is asked
-/// for and is not there, or is of another type, is a StateError that names it with its sections.
+/// Tensors share memory with the object that they came from, and change with it, until `clone()`. A read
+/// throws StateError, with the name and its sections, if the value is missing or has another type.
 class StateDict {
  public:
   using Value = std::variant<bool, std::int64_t, double, std::string>;
@@ -39,9 +39,9 @@ class StateDict {
     }
   }
   void set(std::string_view name, std::string text) { put(name, std::move(text)); }
-  /// A whole tensor.
+  /// Adds a whole tensor.
   void set(std::string_view name, const at::Tensor& tensor) { add(whole_piece(std::string(name), tensor)); }
-  /// Under their own names: parts of tensors whose other parts are elsewhere, or wholes.
+  /// Adds pieces under their own names: parts of tensors, with the other parts elsewhere, or whole tensors.
   void add(Piece piece) { pieces_.push_back(std::move(piece)); }
   void add(std::span<const Piece> pieces) { pieces_.insert(pieces_.end(), pieces.begin(), pieces.end()); }
 
@@ -49,12 +49,12 @@ class StateDict {
   std::int64_t integer(std::string_view name) const { return get<std::int64_t>(name); }
   double real(std::string_view name) const { return get<double>(name); }
   const std::string& text(std::string_view name) const { return get<std::string>(name); }
-  /// A tensor that is there as a whole.
+  /// Returns a tensor that is stored as a whole.
   const at::Tensor& tensor(std::string_view name) const;
-  /// Whether there is a number, text or tensor of this name.
+  /// Returns whether there is a number, text or tensor of this name.
   bool has(std::string_view name) const;
 
-  /// The section of this name to write to, which is made where there is none.
+  /// Returns the section of this name for writing, and makes it if there is none.
   StateDict& make_section(std::string_view name);
   const StateDict& section(std::string_view name) const;
   bool has_section(std::string_view name) const { return sections_.contains(name); }
@@ -63,7 +63,7 @@ class StateDict {
   std::span<const Piece> pieces() const { return pieces_; }
   const std::map<std::string, StateDict, std::less<>>& sections() const { return sections_; }
 
-  /// The same with tensors of its own, on their devices.
+  /// Returns a copy with tensors of its own, on their devices.
   StateDict clone() const;
 
  private:
@@ -80,7 +80,8 @@ class StateDict {
   std::map<std::string, StateDict, std::less<>> sections_;
 };
 
-/// Where two differ, as "optimizer.exp_avg.net.weight: ..."; empty where they are equal to the last bit.
+/// Returns the first difference, as "optimizer.exp_avg.net.weight: ..."; empty if both are equal to the last
+/// bit.
 std::string first_difference(const StateDict& a, const StateDict& b);
 
 }  // namespace cxtrain

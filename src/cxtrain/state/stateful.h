@@ -7,24 +7,26 @@
 
 namespace cxtrain {
 
-/// Something without whose memory a training would go on differently. Saved and loaded between two steps.
+/// An object with state that a training needs to resume without a difference. Saved and loaded between two
+/// steps.
 class Stateful {
  public:
   virtual ~Stateful() = default;
 
-  /// The name of its section, one for each object of a training.
+  /// Returns the name of its section, unique among the objects of a training.
   virtual std::string state_key() const = 0;
-  /// Every rank calls it. May wait for the device; talks to no other rank.
+  /// Saves the state. Every rank calls it. May wait for the device; must not communicate with other ranks.
   virtual void save(StateDict& state) const = 0;
-  /// Takes over what an object like it has saved, on a rank of the same number. Every rank calls it; talks to
-  /// no other rank. Throws StateError where the state is not one of its kind.
+  /// Loads the state that an object of its kind has saved on the rank of this number. Every rank calls it;
+  /// must not communicate with other ranks. Throws StateError if the state is of another kind.
   virtual void load(const StateDict& state) = 0;
-  /// Whether the ranks remember different things (random generators), or all the same, but for the parts of
-  /// tensors that each of them holds.
+  /// Returns whether the ranks have different states (random generators). Otherwise the states are equal,
+  /// except for the shards of tensors that each rank holds.
   virtual bool differs_between_ranks() const { return false; }
 };
 
-/// Names of sections for objects that may be of one kind, which are told apart by their order: "A", "A#2".
+/// Returns names of sections for objects that may be of one kind; their order makes the difference: "A",
+/// "A#2".
 std::vector<std::string> distinct_keys(std::vector<std::string> keys);
 
 }  // namespace cxtrain

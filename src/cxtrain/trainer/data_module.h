@@ -9,8 +9,8 @@
 
 namespace cxtrain {
 
-/// The data of a run, Lightning's way: one object that knows every split. `setup` is called once on every
-/// rank before any other, and throws DataError for a file that is missing or damaged.
+/// The data of a run, as in Lightning: one object with every split. `setup` is called once on every rank
+/// before any other method, and throws DataError for a file that is missing or damaged.
 class DataModule {
  public:
   static constexpr std::string_view kKind = "data";
@@ -24,8 +24,9 @@ class DataModule {
   virtual DataLoaderSpec test_dataloader() { return {}; }
   virtual DataLoaderSpec predict_dataloader() { return {}; }
 
-  /// What the data remember of a training: Lightning's hooks of these names. Called between two steps, on
-  /// every rank; a file keeps what rank 0 saves. Loaded after `setup`, before any loader is asked for.
+  /// Saves and loads the state of the data in a training: Lightning's hooks of these names. Called between
+  /// two steps, on every rank; a file keeps the state of rank 0. Loaded after `setup`, before any loader is
+  /// made.
   virtual void on_save_checkpoint(StateDict& /*state*/) {}
   virtual void on_load_checkpoint(const StateDict& /*state*/) {}
 };

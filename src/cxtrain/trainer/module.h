@@ -21,7 +21,7 @@
 
 namespace cxtrain {
 
-/// What a step that a model may leave out throws where the model has left it out.
+/// Thrown by an optional step method that the model does not override.
 class StepNotDefined : public ConfigError {
  public:
   StepNotDefined(const std::string& stage, const std::string& method)
@@ -43,46 +43,46 @@ class StepNotDefined : public ConfigError {
 ///       torch::nn::Linear net{nullptr};
 ///     };
 ///
-/// Fitting may move parameters in memory, to a device or to where other ranks see them: keep tensors, not
+/// Fitting may move parameters in memory, to a device or to memory that other ranks see: keep tensors, not
 /// addresses. Every rank runs the same methods. The step methods run on the rank's own shard of the global
-/// batch, with autocast on where the precision asks for it, and must not call collectives of their own. With
-/// `dp` they run on each replica, at the same time, and hooks on the trained model only: what a hook changes
-/// reaches the replicas where it is a parameter, a buffer or the training mode of a layer; anything else a
-/// step takes from `current_epoch()` and `global_step()`.
+/// batch, with autocast on if the precision requires it. They must not call collectives of their own.
+///
+/// With `dp` the step methods run on each replica, in parallel, and hooks run on the trained model only. A
+/// hook's change reaches the replicas if it changes a parameter, a buffer or the training mode of a layer. A
+/// step gets anything else from `current_epoch()` and `global_step()`.
 class Module : public torch::nn::Module, public Trainable {
  public:
   static constexpr std::string_view kKind = "model";
 
-  /// The loss of a batch, with its gradient; an undefined tensor skips the batch.
+  /// Returns the loss of a batch, with its gradient; an undefined tensor skips the batch.
   at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) override = 0;
-  /// A model without validation_step trains without validation, after a warning. To test or to predict, the
-  /// model has to define the step, or the run is refused.
+  /// A model without validation_step trains without validation, after a warning. A test or a prediction
+  /// without its step method is rejected.
   void validation_step(const Batch& batch, std::int64_t batch_idx) override;
   void test_step(const Batch& batch, std::int64_t batch_idx) override;
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override;
 
-  /// Called on every rank after the model was placed and before its optimizer is built; and once before that,
-  /// to check them, where the command line changes arguments of an optimizer or schedule that it does not
-  /// name.
+  /// Returns the optimizer and its schedule. Called on every rank after the model was placed and before its
+  /// optimizer is built. Called once before that, as a check, if the command line changes arguments of an
+  /// optimizer or schedule that it does not name.
   virtual OptimizerSetup configure_optimizers() = 0;
 
-  /// What suits this model where the user says nothing.
+  /// Defaults of this model for options that the user does not give.
   struct TrainerDefaults {
     std::optional<std::int64_t> max_epochs = {};
   };
   virtual TrainerDefaults trainer_defaults() const { return {}; }
 
-  /// The data that a model brings along (an example does); null when the user has to name some.
+  /// Returns the data that a model brings along (an example does); null if the user has to name data.
   virtual std::unique_ptr<DataModule> default_data() { return nullptr; }
 
-  /// What the model remembers besides its parameters and buffers: Lightning's hooks of these names. Called
-  /// between two steps, on every rank; a file keeps what rank 0 saves. Loaded after the parameters, before
+  /// Saves and loads state besides parameters and buffers: Lightning's hooks of these names. Called between
+  /// two steps, on every rank; a file keeps the state of rank 0. Loaded after the parameters, before
   /// `on_fit_start`.
   virtual void on_save_checkpoint(StateDict& /*state*/) {}
   virtual void on_load_checkpoint(const StateDict& /*state*/) {}
 
-  /// Callbacks that the model wants in its runs, besides those that the user adds. Called once a run, on
-  /// every rank.
+  /// Returns callbacks that the model adds to the user's in its runs. Called once per run, on every rank.
   virtual std::vector<std::unique_ptr<Callback>> configure_callbacks() { return {}; }
 
   // Hooks, in the order in which they run. Lightning's names and meaning.
@@ -116,12 +116,12 @@ class Module : public torch::nn::Module, public Trainable {
   virtual void on_fit_end() {}
 
   /// Logs a scalar under this name: to the metric loggers, and with `prog_bar` to the progress bar. No host
-  /// synchronisation. What is written when, unless the options say it, depends on the hook that calls
-  /// (`trainer/hooks.h`). Throws TrainingError in hooks that no row of metrics follows, as Lightning does;
-  /// has no effect outside of hooks and steps.
+  /// synchronisation. The hook that calls decides when the value is written, unless the options do
+  /// (`trainer/hooks.h`). Throws TrainingError in hooks that no row of metrics follows, as Lightning does.
+  /// Has no effect outside of hooks and steps.
   void log(std::string_view name, const at::Tensor& value, const LogOptions& options = {});
   void log(std::string_view name, double value, const LogOptions& options = {});
-  /// The same for several: `log_dict({{"loss", loss}, {"accuracy", accuracy}})`, or any map from names to
+  /// Logs several scalars: `log_dict({{"loss", loss}, {"accuracy", accuracy}})`, or any map from names to
   /// tensors or numbers.
   void log_dict(std::initializer_list<std::pair<std::string_view, at::Tensor>> values,
                 const LogOptions& options = {}) {
@@ -132,34 +132,34 @@ class Module : public torch::nn::Module, public Trainable {
     for (const auto& [name, value] : values) log(name, value, options);
   }
 
-  /// Where the run stands; 0 outside of one.
+  /// Position of the run; 0 outside of a run.
   std::int64_t global_step() const { return run_ ? run_->global_step() : 0; }
   std::int64_t current_epoch() const { return run_ ? run_->current_epoch() : 0; }
-  /// Limits of the run, -1 where there is none: Lightning's `trainer.max_epochs` and its like.
+  /// Limits of the run, -1 for no limit: Lightning's `trainer.max_epochs` and `trainer.max_steps`.
   std::int64_t max_epochs() const { return run_ ? run_->max_epochs() : -1; }
   std::int64_t max_steps() const { return run_ ? run_->max_steps() : -1; }
-  /// Batches of the epoch or evaluation that runs, on this rank.
+  /// Batches of the running epoch or evaluation, on this rank.
   std::int64_t num_batches() const { return run_ ? run_->num_batches() : 0; }
   int global_rank() const { return run_ ? run_->rank() : 0; }
   int local_rank() const { return run_ ? run_->local_rank() : 0; }
   int world_size() const { return run_ ? run_->world_size() : 1; }
   bool is_global_zero() const { return global_rank() == 0; }
-  /// The run's folder; empty where nothing is written.
+  /// The run's folder; empty if nothing is written.
   std::string log_dir() const { return run_ ? run_->log_dir() : std::string(); }
-  /// The rank's device, or its first: where batches arrive, and parameters live unless `place_parts` says
-  /// otherwise.
+  /// The rank's device, or its first device: batches arrive there, and parameters live there unless
+  /// `place_parts` moves them.
   at::Device device() const { return devices_.front(); }
 
-  /// Models in several parts override this to put each part on a device of its own: called whenever the model
-  /// has been moved to the first device. Training such a model takes `--devices_per_rank n`; with fewer
-  /// devices than parts the last device has several of them, so that it trains on one device, too.
+  /// Puts each part of a model in several parts on a device of its own. Called whenever the model has been
+  /// moved to the first device. Training such a model takes `--devices_per_rank n`. With fewer devices than
+  /// parts the last device has several of them, so that the model trains on one device, too.
   ///
   ///     void place_parts() override {
   ///       encoder->to(part_device(0));
   ///       decoder->to(part_device(1));
   ///     }
   ///
-  /// The forward pass moves what goes from one part to the next, with `to_part`.
+  /// The forward pass moves tensors from one part to the next, with `to_part`.
   virtual void place_parts() {}
   at::Device part_device(std::size_t part) const;
   at::Tensor to_part(const at::Tensor& tensor, std::size_t part) const;
@@ -168,20 +168,20 @@ class Module : public torch::nn::Module, public Trainable {
   std::vector<NamedTensor> all_parameters() const override;
   std::vector<NamedTensor> all_buffers() const override;
   void place(std::span<const at::Device> devices, const PrecisionPolicy& precision) override;
-  /// Parameters of four dimensions get their channels last in memory; a placed module keeps that.
+  /// Puts the channels of parameters of four dimensions last in memory; a placed module keeps this layout.
   void set_channels_last();
   void set_training(bool on) override;
   std::vector<bool> training_modes() const override;
   void set_training_modes(const std::vector<bool>& modes) override;
   MetricSink* redirect_log(MetricSink* sink) override { return std::exchange(sink_, sink); }
 
-  /// Lent by the running loop, and taken back (null) at its end.
+  /// Sets the sink and the view of the running loop; null at the loop's end.
   void attach(MetricSink* sink, RunView* run);
 
  private:
   MetricSink* sink_ = nullptr;
   RunView* run_ = nullptr;
-  std::vector<at::Device> devices_{at::kCPU};  ///< of this rank
+  std::vector<at::Device> devices_{at::kCPU};  ///< devices of this rank
   mutable std::size_t parts_asked_for_ = 0;    ///< since the model was last placed
 };
 

@@ -27,24 +27,24 @@ class Session;
 enum class Stage;
 struct TrainerState;
 
-/// Where a training stood, for another one that goes on from there.
+/// Position of a training, for another training that resumes there.
 struct ResumeFrom {
-  const StateDict& state;    ///< as a callback was given it on a rank of this number
-  std::string log_dir = {};  ///< the folder of the run that saved it; empty: it wrote nothing
-  bool in_place = false;     ///< in that folder, instead of a new one
-  std::string data = {};     ///< fingerprint of the data that it had; empty: any will do
+  const StateDict& state;    ///< the state that a callback got on the rank of this number
+  std::string log_dir = {};  ///< folder of the run that saved it; empty: it wrote nothing
+  bool in_place = false;     ///< continue in that folder, instead of a new one
+  std::string data = {};     ///< fingerprint of its data; empty: any data are accepted
 };
 
-/// What an evaluation may be asked for.
+/// Arguments of an evaluation.
 struct EvaluateArgs {
-  /// A checkpoint: "best" or "last" of the trainer's own fit (without one: of the newest run), or its path.
-  /// The model takes the checkpoint's values. Empty: the values that the model has, or, where nothing was
-  /// trained, those that `Options::ckpt_path` means.
+  /// A checkpoint: "best" or "last" of the trainer's own fit (without a fit: of the newest run), or its path.
+  /// The model takes the checkpoint's values. Empty: the model's own values or, if nothing was trained, the
+  /// checkpoint in `Options::ckpt_path`.
   std::string ckpt_path = {};
 };
 
-/// A call of a Trainer was left out, since a signal had ended the call before. Carries the status that the
-/// program is to end with, which `run_trainer` does where this leaves the user's function.
+/// Thrown by a call of a Trainer that was left out because a signal had ended the call before. Carries the
+/// exit status for the program; `run_trainer` exits with this status if the error leaves the user's function.
 class StoppedBefore : public Error {
  public:
   using Error::Error;
@@ -55,26 +55,25 @@ class StoppedBefore : public Error {
 ///     cxtrain::Trainer trainer(world, {.precision = "bf16-mixed", .max_epochs = 3});
 ///     trainer.fit(model, data);
 ///
-/// Every rank makes one, with the same options, and calls the same methods. Errors are thrown as they happen;
-/// a rank that catches one must end the job (`run_main` does, with `World::abort`), since the others wait for
-/// it.
+/// Every rank makes a Trainer, with equal options, and makes the same calls. Errors are thrown as they
+/// happen. A rank that catches an error must end the job (`run_main` does, with `World::abort`), because the
+/// other ranks wait for it.
 class Trainer {
  public:
-  /// Decides where everything runs (`plan()`). Throws ConfigError with every reason why it cannot.
-  /// Strategies that `registry` lacks are looked for in plugins.
+  /// Decides where everything runs (`plan()`). Throws ConfigError with every reason why it cannot. Strategies
+  /// that `registry` lacks are searched in plugins.
   Trainer(World& world, Options options, Registry registry = {});
   Trainer(World& world, TrainerOptions options);
-  /// The same with a plan that was made before, which has no errors. Callbacks and loggers are those that the
-  /// plan names, and those that are added. `accelerator`: of the plan's devices, where they are not CUDA's;
-  /// it outlives the trainer.
+  /// Uses a plan that was made before and has no errors. Callbacks and loggers are the plan's and the added
+  /// ones. `accelerator`: for the plan's devices, if they are not CUDA's; it must outlive the trainer.
   Trainer(World& world, Options options, Plan plan, Registry registry, Accelerator* accelerator = nullptr);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Added to those that the options name.
+  /// Adds a callback to the callbacks that the options name.
   void add_callback(std::unique_ptr<Callback> callback);
-  /// The same with a callback that is made here; it lives as long as the trainer.
+  /// Makes a callback and adds it; it lives as long as the trainer.
   ///
   ///     auto& best = trainer.add_callback<ModelCheckpoint>(ModelCheckpoint::Options{.monitor = "val_loss"});
   ///     trainer.fit(model, data);
@@ -88,88 +87,88 @@ class Trainer {
   }
   void add_logger(std::unique_ptr<MetricLogger> logger);
 
-  /// How `dp` comes to the replicas of the model that it keeps besides the one that it is given: a new model
-  /// of the same class, built from the same arguments. Other strategies need none.
+  /// Sets the factory of `dp` for the replicas that it keeps besides the given model: a new model of its
+  /// class, built from equal arguments. Other strategies need no factory.
   ///
   ///     trainer.set_replica_factory([] { return std::make_unique<MyModel>(); });
   void set_replica_factory(std::function<std::unique_ptr<Module>()> factory) {
     replica_factory_ = std::move(factory);
   }
 
-  /// What the first model that this trainer is given goes through before anything else, such as loading
-  /// weights. Every rank calls it for itself.
+  /// Sets a function that changes the first model of this trainer before anything else, for example loads
+  /// weights. Every rank calls the function by itself.
   void set_initialize(std::function<void(Module&)> initialize) { initialize_ = std::move(initialize); }
 
-  /// Sweeps the learning rate from the model as it is, and leaves everything as it was; the curve is written
-  /// to lr_find.csv in the run's folder. `fit` does this first, and trains with the suggestion, with
-  /// `auto_lr_find`.
+  /// Sweeps the learning rate from the model as it is, and leaves everything as it was. Writes the curve to
+  /// lr_find.csv in the run's folder. With `auto_lr_find`, `fit` does this first and trains with the
+  /// suggestion.
   LrFinderResult lr_find(Module& module, DataModule& data, const LrSweep& sweep = {});
-  /// The largest batch size per rank that trains; `fit` does this first, and uses it, with
-  /// `auto_scale_batch_size`.
+  /// Returns the largest batch size per rank that trains. With `auto_scale_batch_size`, `fit` does this first
+  /// and uses the result.
   std::int64_t scale_batch_size(Module& module, DataModule& data, const BatchSizeSearch& search = {});
 
-  /// Each sets the data up, runs, writes the run's files (rank 0) and returns what run.json says. While one
-  /// runs, SIGINT, SIGTERM and `requeue_signal` end it at the next step of all ranks, with status "stopped",
-  /// once its state has been given to the callbacks (a second SIGINT or SIGTERM ends the process at once);
-  /// the hooks of the end are not called then, as in Lightning. Whatever is called after that throws
-  /// StoppedBefore.
+  /// Each sets the data up, runs, writes the run's files (rank 0) and returns the content of run.json.
+  ///
+  /// During a run, SIGINT, SIGTERM and `requeue_signal` end it at the next step of all ranks, with status
+  /// "stopped", once the callbacks have got its state. The hooks of the end are not called then, as in
+  /// Lightning. A second SIGINT or SIGTERM ends the process at once. Any later run throws StoppedBefore.
   RunSummary fit(Module& module, DataModule& data);
-  /// Goes on where a fit stood when a callback was given its state (`Callback::on_checkpoint`), to the same
-  /// bits as if that fit had gone on: with the same options, model, data and number of ranks, each rank with
-  /// the state that it had. The sanity check is left out, and nothing is tuned. Throws StateError where the
-  /// state belongs to a training of another kind.
+  /// Resumes a fit from the state that a callback got (`Callback::on_checkpoint`), bit-for-bit as if that fit
+  /// had continued. Needs equal options, model, data and number of ranks, and on each rank the state of that
+  /// rank. Leaves the sanity check and tuning out. Throws StateError if the state belongs to a training of
+  /// another kind.
   RunSummary fit(Module& module, DataModule& data, const StateDict& checkpoint);
-  /// The same with the files of metrics that the run had written: they go on without a gap or a repeat. What
-  /// it wrote after the state was saved is cut off where the run goes on in place; a new folder begins with a
-  /// copy of the rest.
+  /// Resumes with the metric files of the run, which continue without a gap or a repeat. In place, rows that
+  /// were written after the state was saved are cut off; a new folder begins with a copy of the rest.
   RunSummary fit(Module& module, DataModule& data, const ResumeFrom& from);
-  /// With the values that the model has, or those of a checkpoint.
+  /// Evaluates the model with its own values, or with the values of a checkpoint.
   RunSummary validate(Module& module, DataModule& data, const EvaluateArgs& args = {});
   RunSummary test(Module& module, DataModule& data, const EvaluateArgs& args = {});
-  /// Outputs of this rank's shard are in `predictions()`, and in predictions_rank_K.pt in the run's folder.
+  /// Predicts. The outputs of this rank's shard are in `predictions()`, and in predictions_rank_K.pt in the
+  /// run's folder.
   RunSummary predict(Module& module, DataModule& data, const EvaluateArgs& args = {});
   const Predictions& predictions() const { return predictions_; }
-  /// What the last call returned.
+  /// The result of the last call.
   const std::optional<RunSummary>& last_summary() const { return last_summary_; }
 
   const Plan& plan() const { return plan_; }
   at::Device device() const { return device_; }
-  /// Where the run writes; empty without a logger.
+  /// The folder that the run writes; empty without a logger.
   const std::string& log_dir() const;
-  /// Where the run is, or was when it failed: "epoch 1, step 230"; empty before the first.
+  /// Position of the run, or of its failure: "epoch 1, step 230"; empty before the first run.
   std::string where() const;
-  /// Where the run's files are; the operating system's files if this is not called. It outlives the trainer.
+  /// Sets the file system of the run's files, which must outlive the trainer. Default: the operating system's
+  /// files.
   void set_filesystem(Filesystem& files) { files_ = &files; }
-  /// The log that gets a file in the run's folder; it outlives the trainer.
+  /// Sets the log that gets a file in the run's folder; it must outlive the trainer.
   void set_log(Log& log) { log_ = &log; }
-  /// The text of `config.yaml` in the run's folder; none is written without it.
+  /// Sets the text of `config.yaml` in the run's folder; without it no `config.yaml` is written.
   void set_config_text(std::string yaml) { config_text_ = std::move(yaml); }
 
  private:
-  /// Sets the data up, opens a session, runs `work` in it and closes the books, however it ends. `log_dir`:
-  /// the folder that a fit goes on in; empty: a new one. `args`: of an evaluation.
+  /// Sets the data up, opens a session, runs `work` in it and closes the session on every path. `log_dir`:
+  /// folder in which a fit continues; empty: a new folder. `args`: for an evaluation.
   RunSummary in_session(Stage stage, Module& module, DataModule& data,
                         const std::function<void(Session&)>& work, const std::string& log_dir = {},
                         const EvaluateArgs& args = {});
-  /// Gives the model the values of the checkpoint that `args` or the options mean, where they mean one.
+  /// Gives the model the values of the checkpoint in `args` or the options, if there is one.
   void load_values_to_evaluate(Stage stage, Module& module, const EvaluateArgs& args);
   void refuse_after_signal(Stage stage) const;
   void initialize_once(Module& module);
-  /// Throws ConfigError where CUDA's numbers mean other GPUs than the plan's.
+  /// Throws ConfigError if CUDA's numbers mean other GPUs than the plan's.
   void require_planned_devices() const;
-  /// Runs what trains or evaluates. Where this rank alone fails, on a device, the job ends here, while all
-  /// that the caller holds still stands: taking apart what is on a device that has failed may hang or end the
-  /// process, and the other ranks wait.
+  /// Runs a loop that trains or evaluates. If only this rank fails, on a device, aborts the job before
+  /// unwinding: destructors that touch a failed device may hang or end the process, and the other ranks wait.
   void run_loop(Session& session, const std::function<void()>& loop) const;
-  /// Whether other ranks would wait for this one, which may have lost its device.
+  /// Returns whether other ranks would wait for this rank, which may have lost its device.
   bool ends_job(const std::exception& error) const;
-  /// Closes the session's books; ends the job where `ends_job`.
+  /// Closes the session after an error; ends the job if `ends_job`.
   void fail(Session& session, const std::exception& error) const;
-  /// `from`: null for a beginning. `taken` is called when its state is needed no longer.
+  /// `from`: checkpoint to resume, or null. `taken`: called when the loaded state may be freed.
   RunSummary fit_from(const ResumeFrom* from, Module& module, DataModule& data,
                       const std::function<void()>& taken = {});
   RunSummary evaluate_once(Module& module, DataModule& data, bool test, const EvaluateArgs& args);
-  /// The loader of a stage's data. Throws ConfigError where there is none, on all ranks alike.
+  /// Returns the loader of a stage's data. Throws ConfigError, on all ranks, if there is none.
   std::unique_ptr<DataLoader> agreed_loader(Session& session, const std::function<DataLoaderSpec()>& spec,
                                             const char* lacks);
 
@@ -177,10 +176,10 @@ class Trainer {
   Options options_;
   Plan plan_;
   at::Device device_{at::kCPU};
-  Accelerator* accelerator_ = nullptr;  ///< of `device_`; null on CPUs
+  Accelerator* accelerator_ = nullptr;  ///< for `device_`; null on CPUs
   Registry registry_;
   std::function<std::unique_ptr<Module>()> replica_factory_;
-  std::function<void(Module&)> initialize_;  ///< empty once it was called
+  std::function<void(Module&)> initialize_;  ///< empty after its call
   std::unique_ptr<TrainerState> state_;
   Predictions predictions_;
   std::optional<RunSummary> last_summary_;
