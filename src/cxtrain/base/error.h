@@ -100,12 +100,12 @@ class TrainingError : public Error {
 /// $TORCH_SHOW_CPP_STACKTRACES=1 shows, as in PyTorch. Messages of the standard library are translated.
 std::string message_of(const std::exception& error);
 
-/// Returns `message_of(error)` with the name of its code at the end: "... [out-of-range]". Everything that ends a
-/// rank is printed in this form. Of several problems each line has its own code.
+/// Returns `message_of(error)` with the name of its code at the end: "... [out-of-range]". Everything that
+/// ends a rank is printed in this form. Of several problems each line has its own code.
 std::string printed(const std::exception& error);
 
-/// Returns the code of an error: an Error's own, `file_failed` for a path, `out_of_memory` for an allocation, else
-/// `none`.
+/// Returns the code of an error: an Error's own, `file_failed` for a path, `out_of_memory` for an allocation,
+/// else `none`.
 MessageCode message_code_of(const std::exception& error);
 
 /// Returns the exit status for an error: an Error's own, `refused` if a path is at fault, else `failure`.
