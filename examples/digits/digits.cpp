@@ -45,11 +45,19 @@ class DigitsData final : public DataModule {
 
 class DigitsModel final : public Module {
  public:
-  explicit DigitsModel(const Arguments& arguments) : lr_(arguments.real("lr")) {
-    const std::int64_t hidden = arguments.integer("hidden");
-    require_memory_for("model.hidden", 75.0 * static_cast<double>(hidden));
-    hidden_ = register_module("hidden", torch::nn::Linear(64, hidden));
-    output_ = register_module("output", torch::nn::Linear(hidden, 10));
+  struct Args {
+    std::int64_t hidden = 256;
+    double lr = 1e-2;
+
+    void fields(auto&& field) {
+      field("hidden", hidden, "units of the hidden layer", Range::at_least(1));
+      field("lr", lr, "Adam's learning rate", Range::at_least(0));
+    }
+  };
+  explicit DigitsModel(const Args& args) : args_(args) {
+    require_memory_for("model.hidden", 75.0 * static_cast<double>(args.hidden));
+    hidden_ = register_module("hidden", torch::nn::Linear(64, args.hidden));
+    output_ = register_module("output", torch::nn::Linear(args.hidden, 10));
   }
 
   at::Tensor training_step(const Batch& batch, std::int64_t) override {
@@ -64,7 +72,7 @@ class DigitsModel final : public Module {
     return at::softmax(forward(batch[0]), 1);
   }
 
-  OptimizerSetup configure_optimizers() override { return {.optimizer = Adam{.lr = lr_}}; }
+  OptimizerSetup configure_optimizers() override { return {.optimizer = Adam{.lr = args_.lr}}; }
   std::unique_ptr<DataModule> default_data() override { return std::make_unique<DigitsData>(); }
   TrainerDefaults trainer_defaults() const override { return {.max_epochs = 30}; }
 
@@ -77,16 +85,12 @@ class DigitsModel final : public Module {
     log(accuracy_name, logits.argmax(1).eq(batch[1]).to(at::kFloat).mean(), {.prog_bar = true});
   }
 
-  double lr_;
+  Args args_;
   torch::nn::Linear hidden_{nullptr}, output_{nullptr};
 };
 
 }  // namespace
 
 CXTRAIN_PLUGIN("digits", [](Registry& registry) {
-  using Type = ArgumentSpec::Type;
-  registry.add<Module>("digits", "MLP on 8x8 handwritten digits (1,797 images, comes with the program)",
-                       {{"hidden", Type::integer, "256", "units of the hidden layer", {}, Range::at_least(1)},
-                        {"lr", Type::real, "1e-2", "Adam's learning rate", {}, Range::at_least(0)}},
-                       [](const Arguments& arguments) { return std::make_unique<DigitsModel>(arguments); });
+  registry.add<DigitsModel>("digits", "MLP on 8x8 handwritten digits (1,797 images, comes with the program)");
 })

@@ -21,9 +21,7 @@ namespace {
 
 using namespace cxtrain;
 
-GptSizes sizes_of(const Arguments& arguments) {
-  const GptSizes sizes{arguments.integer("layers"), arguments.integer("heads"), arguments.integer("width"),
-                       arguments.integer("context"), arguments.real("dropout")};
+const GptSizes& checked(const GptSizes& sizes) {
   if (sizes.width % sizes.heads != 0) {
     throw ConfigError(
         "model.heads",
@@ -55,13 +53,27 @@ std::string printable(const std::string& bytes) {
 
 class GptModel final : public Module {
  public:
-  explicit GptModel(const Arguments& arguments)
-      : sizes_(sizes_of(arguments)),
-        lr_(arguments.real("lr")),
-        warmup_(arguments.integer("warmup")),
-        sample_bytes_(arguments.integer("sample_bytes")),
-        temperature_(arguments.real("temperature")),
-        net_(register_module("net", GptNet(sizes_))) {}
+  struct Args {
+    GptSizes sizes;
+    double lr = 1e-3;
+    std::int64_t warmup = 100, sample_bytes = 200;
+    double temperature = 0.8;
+
+    void fields(auto&& field) {
+      field("layers", sizes.layers, "transformer blocks", Range::between(1, 1e4));
+      field("heads", sizes.heads, "attention heads in each", Range::at_least(1));
+      field("width", sizes.width, "features of a position", Range::at_least(1));
+      field("context", sizes.context, "bytes that it sees", Range::at_least(1));
+      field("dropout", sizes.dropout, "probability", Range::below(0, 1));
+      field("lr", lr, "AdamW's peak learning rate", Range::at_least(0));
+      field("warmup", warmup, "steps of linear warm-up", Range::at_least(0));
+      field("sample_bytes", sample_bytes, "length of the text printed after training; 0: none",
+            Range::between(0, 1e6));
+      field("temperature", temperature, "of that text: below 1 is safer, above 1 wilder", Range::above(0));
+    }
+  };
+  explicit GptModel(const Args& args)
+      : args_(args), net_(register_module("net", GptNet(checked(args.sizes)))) {}
 
   at::Tensor training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor value = loss(batch);
@@ -82,16 +94,19 @@ class GptModel final : public Module {
     for (const at::Tensor& parameter : net_->parameters()) {
       (parameter.dim() >= 2 ? matrices : others).parameters.push_back(parameter);
     }
-    return {.optimizer = AdamW{.lr = lr_, .beta2 = 0.95, .weight_decay = 0.1},
-            .schedule = CosineSchedule{.warmup = warmup_, .min_ratio = 0.1},
+    return {.optimizer = AdamW{.lr = args_.lr, .beta2 = 0.95, .weight_decay = 0.1},
+            .schedule = CosineSchedule{.warmup = args_.warmup, .min_ratio = 0.1},
             .groups = {matrices, others}};
   }
 
-  std::unique_ptr<DataModule> default_data() override { return std::make_unique<GptData>(sizes_.context); }
+  std::unique_ptr<DataModule> default_data() override {
+    return std::make_unique<GptData>(args_.sizes.context);
+  }
   TrainerDefaults trainer_defaults() const override { return {.max_epochs = 1}; }
 
   void on_fit_end() override {
-    if (sample_bytes_ > 0 && is_global_zero()) std::cout << printable(sample(sample_bytes_)) << std::endl;
+    if (args_.sample_bytes > 0 && is_global_zero())
+      std::cout << printable(sample(args_.sample_bytes)) << std::endl;
   }
 
  private:
@@ -110,51 +125,27 @@ class GptModel final : public Module {
     token[0] = '\n';
     std::string text;
     for (std::int64_t i = 0; i < bytes; ++i) {
-      const std::int64_t begin = std::max<std::int64_t>(0, i + 1 - sizes_.context);
+      const std::int64_t begin = std::max<std::int64_t>(0, i + 1 - args_.sizes.context);
       const at::Tensor logits =
           net_(tokens.slice(1, begin, i + 1).to(device())).select(1, -1).cpu().to(at::kFloat);
       if (!logits.isfinite().all().item<bool>()) {
         text = "(no text: the model's outputs are not finite)";
         break;
       }
-      token[i + 1] =
-          at::multinomial(at::softmax(logits / temperature_, 1), 1, false, generator).item<std::int64_t>();
+      token[i + 1] = at::multinomial(at::softmax(logits / args_.temperature, 1), 1, false, generator)
+                         .item<std::int64_t>();
       text += static_cast<char>(token[i + 1]);
     }
     net_->train(training);
     return text;
   }
 
-  GptSizes sizes_;
-  double lr_;
-  std::int64_t warmup_, sample_bytes_;
-  double temperature_;
+  Args args_;
   GptNet net_;
 };
 
 }  // namespace
 
 CXTRAIN_PLUGIN("gpt", [](Registry& registry) {
-  using Type = ArgumentSpec::Type;
-  registry.add<Module>("gpt", "a small GPT over the bytes of a text file (--data.path)",
-                       {{"layers", Type::integer, "4", "transformer blocks", {}, Range::between(1, 1e4)},
-                        {"heads", Type::integer, "4", "attention heads in each", {}, Range::at_least(1)},
-                        {"width", Type::integer, "128", "features of a position", {}, Range::at_least(1)},
-                        {"context", Type::integer, "128", "bytes that it sees", {}, Range::at_least(1)},
-                        {"dropout", Type::real, "0", "probability", {}, Range::below(0, 1)},
-                        {"lr", Type::real, "1e-3", "AdamW's peak learning rate", {}, Range::at_least(0)},
-                        {"warmup", Type::integer, "100", "steps of linear warm-up", {}, Range::at_least(0)},
-                        {"sample_bytes",
-                         Type::integer,
-                         "200",
-                         "length of the text printed after training; 0: none",
-                         {},
-                         Range::between(0, 1e6)},
-                        {"temperature",
-                         Type::real,
-                         "0.8",
-                         "of that text: below 1 is safer, above 1 wilder",
-                         {},
-                         Range::above(0)}},
-                       [](const Arguments& arguments) { return std::make_unique<GptModel>(arguments); });
+  registry.add<GptModel>("gpt", "a small GPT over the bytes of a text file (--data.path)");
 })

@@ -8,8 +8,8 @@
 #include <torch/nn/modules/normalization.h>
 
 struct GptSizes {
-  std::int64_t layers, heads, width, context;
-  double dropout;
+  std::int64_t layers = 4, heads = 4, width = 128, context = 128;
+  double dropout = 0;
 };
 
 /// Attention and MLP, each added to what came in and fed by its layer norm (Radford et al. 2019).

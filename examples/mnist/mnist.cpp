@@ -15,8 +15,17 @@ using namespace cxtrain;
 
 class MnistModel final : public Module {
  public:
-  explicit MnistModel(const Arguments& arguments)
-      : lr_(arguments.real("lr")), net_(register_module("net", make_mnist_net(arguments.text("net")))) {}
+  struct Args {
+    std::string net = "mlp";
+    double lr = 1e-3;
+
+    void fields(auto&& field) {
+      field("net", net, "the network", one_of("mlp", "cnn"));
+      field("lr", lr, "Adam's learning rate", Range::at_least(0));
+    }
+  };
+  explicit MnistModel(const Args& args)
+      : args_(args), net_(register_module("net", make_mnist_net(args.net))) {}
 
   at::Tensor training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor loss = at::cross_entropy_loss(net_->forward(batch[0]), batch[1]);
@@ -30,7 +39,7 @@ class MnistModel final : public Module {
     return at::softmax(net_->forward(batch[0]), 1);
   }
 
-  OptimizerSetup configure_optimizers() override { return {.optimizer = Adam{.lr = lr_}}; }
+  OptimizerSetup configure_optimizers() override { return {.optimizer = Adam{.lr = args_.lr}}; }
   std::unique_ptr<DataModule> default_data() override { return std::make_unique<MnistData>(); }
   TrainerDefaults trainer_defaults() const override { return {.max_epochs = 3}; }
 
@@ -41,16 +50,12 @@ class MnistModel final : public Module {
     log(accuracy_name, logits.argmax(1).eq(batch[1]).to(at::kFloat).mean(), {.prog_bar = true});
   }
 
-  double lr_;
+  Args args_;
   torch::nn::Sequential net_;
 };
 
 }  // namespace
 
 CXTRAIN_PLUGIN("mnist", [](Registry& registry) {
-  using Type = ArgumentSpec::Type;
-  registry.add<Module>("mnist", "MNIST (IDX files in --data.path) by an MLP or a small CNN",
-                       {{"net", Type::text, "mlp", "the network", {"mlp", "cnn"}},
-                        {"lr", Type::real, "1e-3", "Adam's learning rate", {}, Range::at_least(0)}},
-                       [](const Arguments& arguments) { return std::make_unique<MnistModel>(arguments); });
+  registry.add<MnistModel>("mnist", "MNIST (IDX files in --data.path) by an MLP or a small CNN");
 })

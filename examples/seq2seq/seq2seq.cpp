@@ -63,13 +63,22 @@ TORCH_MODULE(Decoder);
 
 class Seq2SeqModel final : public Module {
  public:
-  explicit Seq2SeqModel(const Arguments& arguments)
-      : length_(arguments.integer("length")), lr_(arguments.real("lr")) {
-    const std::int64_t width = arguments.integer("width"), hidden = arguments.integer("hidden");
-    const auto w = static_cast<double>(width), h = static_cast<double>(hidden);
+  struct Args {
+    std::int64_t length = 12, width = 32, hidden = 128;
+    double lr = 3e-3;
+
+    void fields(auto&& field) {
+      field("length", length, "bytes of each line", Range::between(1, 1e6));
+      field("width", width, "features of a byte", Range::at_least(1));
+      field("hidden", hidden, "units of each GRU", Range::at_least(1));
+      field("lr", lr, "Adam's learning rate", Range::at_least(0));
+    }
+  };
+  explicit Seq2SeqModel(const Args& args) : length_(args.length), lr_(args.lr) {
+    const auto w = static_cast<double>(args.width), h = static_cast<double>(args.hidden);
     require_memory_for("model.width, model.hidden", 2 * (kBytes * w + 3 * h * (w + h)) + kBytes * h);
-    encoder_ = register_module("encoder", Encoder(width, hidden));
-    decoder_ = register_module("decoder", Decoder(width, hidden));
+    encoder_ = register_module("encoder", Encoder(args.width, args.hidden));
+    decoder_ = register_module("decoder", Decoder(args.width, args.hidden));
   }
 
   void place_parts() override {
@@ -128,13 +137,7 @@ class Seq2SeqModel final : public Module {
 }  // namespace
 
 CXTRAIN_PLUGIN("seq2seq", [](Registry& registry) {
-  using Type = ArgumentSpec::Type;
-  registry.add<Module>(
+  registry.add<Seq2SeqModel>(
       "seq2seq",
-      "encoder and decoder GRUs that write the ends of lines backwards; may span two devices a rank",
-      {{"length", Type::integer, "12", "bytes of each line", {}, Range::between(1, 1e6)},
-       {"width", Type::integer, "32", "features of a byte", {}, Range::at_least(1)},
-       {"hidden", Type::integer, "128", "units of each GRU", {}, Range::at_least(1)},
-       {"lr", Type::real, "3e-3", "Adam's learning rate", {}, Range::at_least(0)}},
-      [](const Arguments& arguments) { return std::make_unique<Seq2SeqModel>(arguments); });
+      "encoder and decoder GRUs that write the ends of lines backwards; may span two devices a rank");
 })

@@ -17,11 +17,10 @@ namespace {
 using namespace cxtrain;
 
 struct Sizes {
-  std::int64_t in, out, samples;
+  std::int64_t in = 12800, out = 6400, samples = 1024;
 };
 
-Sizes sizes_of(const Arguments& arguments) {
-  const Sizes sizes{arguments.integer("in"), arguments.integer("out"), arguments.integer("samples")};
+const Sizes& checked(const Sizes& sizes) {
   const auto in = static_cast<double>(sizes.in), out = static_cast<double>(sizes.out);
   require_memory_for("model.in, model.out", in * out);
   // The samples have no gradients: half of what as many parameters take.
@@ -54,9 +53,20 @@ class RandomData final : public DataModule {
 
 class SimpleModel final : public Module {
  public:
-  explicit SimpleModel(const Arguments& arguments)
-      : sizes_(sizes_of(arguments)),
-        lr_(arguments.real("lr")),
+  struct Args {
+    Sizes sizes;
+    double lr = 1e-3;
+
+    void fields(auto&& field) {
+      field("in", sizes.in, "input features", Range::at_least(1));
+      field("out", sizes.out, "output features", Range::at_least(1));
+      field("samples", sizes.samples, "random samples in an epoch", Range::at_least(1));
+      field("lr", lr, "Adam's learning rate", Range::at_least(0));
+    }
+  };
+  explicit SimpleModel(const Args& args)
+      : sizes_(checked(args.sizes)),
+        lr_(args.lr),
         linear_(register_module("linear", torch::nn::Linear(sizes_.in, sizes_.out))) {}
 
   at::Tensor training_step(const Batch& batch, std::int64_t) override {
@@ -85,12 +95,5 @@ class SimpleModel final : public Module {
 }  // namespace
 
 CXTRAIN_PLUGIN("simple", [](Registry& registry) {
-  using Type = ArgumentSpec::Type;
-  registry.add<Module>(
-      "simple", "one large linear layer on random data, for measuring",
-      {{"in", Type::integer, "12800", "input features", {}, Range::at_least(1)},
-       {"out", Type::integer, "6400", "output features", {}, Range::at_least(1)},
-       {"samples", Type::integer, "1024", "random samples in an epoch", {}, Range::at_least(1)},
-       {"lr", Type::real, "1e-3", "Adam's learning rate", {}, Range::at_least(0)}},
-      [](const Arguments& arguments) { return std::make_unique<SimpleModel>(arguments); });
+  registry.add<SimpleModel>("simple", "one large linear layer on random data, for measuring");
 })

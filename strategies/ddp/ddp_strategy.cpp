@@ -38,7 +38,7 @@ std::optional<at::ScalarType> wire_dtype(CommHook hook) {
 
 class DdpStrategy final : public LocalStrategy {
  public:
-  explicit DdpStrategy(const DdpSettings& settings) : settings_(settings) {}
+  explicit DdpStrategy(const DdpArgs& args) : args_(args) {}
 
   void place(Trainable& module, const StrategyContext& context) override {
     LocalStrategy::place(module, context);
@@ -59,7 +59,7 @@ class DdpStrategy final : public LocalStrategy {
   DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
   std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig& optimizer) override {
     WholeParameters::Steps steps{.complete_gradients = [this] { reducer_->finish(); }};
-    if (settings_.broadcast_buffers) steps.bring_buffers = [this] { buffers_->broadcast(); };
+    if (args_.broadcast_buffers) steps.bring_buffers = [this] { buffers_->broadcast(); };
     Communicator* const group = who_divides(optimizer);
     if (group == nullptr)
       return std::make_unique<WholeParameters>(parameters_, context_->precision, std::move(steps));
@@ -115,7 +115,7 @@ class DdpStrategy final : public LocalStrategy {
   }
 
  private:
-  bool has_own_buffers() const { return !settings_.broadcast_buffers && context_->world.size() > 1; }
+  bool has_own_buffers() const { return !args_.broadcast_buffers && context_->world.size() > 1; }
   /// For the parameters that require a gradient now. Collective.
   void make_reducer() {
     reducer_.reset();  // its hooks and memory before the next one's
@@ -123,18 +123,18 @@ class DdpStrategy final : public LocalStrategy {
     const bool ordered = !batch_norm_ || context_->devices.size() == 1;
     reducer_ = std::make_unique<Reducer>(
         parameters_, *communicator_, context_->world,
-        ReducerOptions{.first_bucket_bytes = settings_.first_bucket_bytes,
-                       .bucket_bytes = settings_.bucket_bytes,
-                       .overlap = ordered && settings_.overlap.value_or(communicator_->overlaps()),
-                       .find_unused_parameters = settings_.find_unused_parameters,
-                       .wire_dtype = wire_dtype(settings_.comm_hook)});
+        ReducerOptions{.first_bucket_bytes = args_.first_bucket_bytes,
+                       .bucket_bytes = args_.bucket_bytes,
+                       .overlap = ordered && args_.overlap.value_or(communicator_->overlaps()),
+                       .find_unused_parameters = args_.find_unused_parameters,
+                       .wire_dtype = wire_dtype(args_.comm_hook)});
   }
 
   /// The ranks that this one divides the optimizer's work with: those of its node, or, where it is alone
   /// there, and this was asked for, all. Null: every rank does everything. Collective.
   Communicator* who_divides(const OptimizerConfig& optimizer) {
     World& world = context_->world;
-    const std::optional<bool> wish = settings_.shard_optimizer;
+    const std::optional<bool> wish = args_.shard_optimizer;
     const std::vector<std::string> names = DividedParameters::divisible(parameters_);
     const bool whole_updates = world.size() == 1 || std::holds_alternative<LibTorchOptimizer>(optimizer);
     std::string own;
@@ -159,7 +159,7 @@ class DdpStrategy final : public LocalStrategy {
     return nullptr;
   }
 
-  const DdpSettings settings_;
+  const DdpArgs args_;
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<Communicator> group_;  ///< `who_divides`; null as long as nobody does
   std::optional<TensorSync> buffers_;
@@ -170,8 +170,8 @@ class DdpStrategy final : public LocalStrategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_ddp_strategy(const DdpSettings& settings) {
-  return std::make_unique<DdpStrategy>(settings);
+std::unique_ptr<Strategy> make_ddp_strategy(const DdpArgs& args) {
+  return std::make_unique<DdpStrategy>(args);
 }
 
 }  // namespace cxtrain

@@ -2,8 +2,12 @@
 #include "data_parallel.h"
 #include "traits.h"
 
+namespace {
+
+std::unique_ptr<cxtrain::Strategy> make(const cxtrain::NoArgs&) { return cxtrain::make_dp_strategy(); }
+
+}  // namespace
+
 CXTRAIN_PLUGIN("strategy dp", [](cxtrain::Registry& registry) {
-  registry.add<cxtrain::Strategy>("dp", "one process, a replica and a thread for each device", {},
-                                  cxtrain::dp_traits(),
-                                  [](const cxtrain::Arguments&) { return cxtrain::make_dp_strategy(); });
+  registry.add("dp", "one process, a replica and a thread for each device", cxtrain::dp_traits(), &make);
 })

@@ -37,7 +37,5 @@ class SingleStrategy final : public LocalStrategy {
 }  // namespace cxtrain
 
 CXTRAIN_PLUGIN("strategy single", [](cxtrain::Registry& registry) {
-  registry.add<cxtrain::Strategy>(
-      "single", "one process, one device", {}, cxtrain::single_traits(),
-      [](const cxtrain::Arguments&) { return std::make_unique<cxtrain::SingleStrategy>(); });
+  registry.add<cxtrain::SingleStrategy>("single", "one process, one device", cxtrain::single_traits());
 })

@@ -121,7 +121,7 @@ TEST_CASE("the best of several best checkpoints is not the newest of them", "[ch
   CheckpointSetting setting;
   Scored model({0.5, 0.2, 0.9, 0.3, 0.4});
   auto callback =
-      std::make_unique<ModelCheckpoint>(ModelCheckpoint::Options{.monitor = "score", .save_top_k = 2});
+      std::make_unique<ModelCheckpoint>(ModelCheckpoint::Args{.monitor = "score", .save_top_k = 2});
   const ModelCheckpoint& kept = *callback;
   Trainer trainer(setting.world, setting.options);
   trainer.add_callback(std::move(callback));
@@ -134,7 +134,7 @@ TEST_CASE("two that save at the same step in one folder leave each other's check
   CheckpointSetting setting;
   Scored model({0.5, 0.2, 0.9, 0.3, 0.4});
   Trainer trainer(setting.world, setting.options);
-  trainer.add_callback(std::make_unique<ModelCheckpoint>(ModelCheckpoint::Options{.monitor = "score"}));
+  trainer.add_callback(std::make_unique<ModelCheckpoint>(ModelCheckpoint::Args{.monitor = "score"}));
   trainer.fit(model, setting.data);
   const Names found = setting.names();
   REQUIRE(found.size() == 2);
@@ -266,12 +266,14 @@ TEST_CASE("a checkpoint whose unfinished name somebody else holds gets another n
 }
 
 TEST_CASE("a checkpoint's arguments that contradict each other are refused", "[checkpoint]") {
-  using Options = ModelCheckpoint::Options;
-  CHECK_THROWS_AS(ModelCheckpoint(Options{.save_top_k = 3}), ConfigError);
-  CHECK_THROWS_AS(ModelCheckpoint(Options{.save_top_k = -2}), ConfigError);
-  CHECK_THROWS_AS(ModelCheckpoint(Options{.every_n_train_steps = 5, .train_time_interval = 3}), ConfigError);
-  CHECK_THROWS_AS(ModelCheckpoint(Options{.every_n_train_steps = 5, .every_n_epochs = 1}), ConfigError);
-  CHECK_THROWS_AS(ModelCheckpoint(Options{.filename = "a/b"}), ConfigError);
+  using Args = ModelCheckpoint::Args;
+  CHECK_THROWS_AS(ModelCheckpoint(Args{.save_top_k = 3}), ConfigError);
+  CHECK_THROWS_AS(ModelCheckpoint(Args{.save_top_k = -2}), ConfigError);
+  CHECK_THROWS_AS(
+      ModelCheckpoint(Args{.every_n_train_steps = 5, .train_time_interval = std::chrono::seconds(3)}),
+      ConfigError);
+  CHECK_THROWS_AS(ModelCheckpoint(Args{.every_n_train_steps = 5, .every_n_epochs = 1}), ConfigError);
+  CHECK_THROWS_AS(ModelCheckpoint(Args{.filename = "a/b"}), ConfigError);
 }
 
 TEST_CASE("a metric that nobody logs ends the training, which says what there is", "[checkpoint]") {

@@ -7,10 +7,33 @@ using namespace cxtrain;
 
 namespace {
 
-void add_model(Registry& registry, const char* name) {
-  registry.add<Module>(name, "a model", {{"width", ArgumentSpec::Type::integer, "3", "units", {}}},
-                       [](const Arguments&) { return nullptr; });
-}
+class NeverTrained : public Module {
+ public:
+  at::Tensor training_step(const Batch&, std::int64_t) override { return {}; }
+  OptimizerSetup configure_optimizers() override { return {}; }
+};
+
+class WithWidth : public NeverTrained {
+ public:
+  struct Args {
+    std::int64_t width = 3;
+
+    void fields(auto&& field) { field("width", width, "units"); }
+  };
+  explicit WithWidth(const Args&) {}
+};
+
+class WithWeights : public NeverTrained {
+ public:
+  struct Args {
+    std::string weights;
+
+    void fields(auto&& field) { field("weights", weights, "of classes"); }
+  };
+  explicit WithWeights(const Args&) {}
+};
+
+void add_model(Registry& registry, const char* name) { registry.add<WithWidth>(name, "a model"); }
 
 }  // namespace
 
@@ -80,8 +103,7 @@ TEST_CASE("the kept configuration has every argument of what it names", "[cli]")
 
 TEST_CASE("a model with an argument that is an option of all models is refused", "[cli]") {
   Registry registry;
-  registry.add<Module>("mine", "a model", {{"weights", ArgumentSpec::Type::text, "", "of classes", {}}},
-                       [](const Arguments&) { return nullptr; });
+  registry.add<WithWeights>("mine", "a model");
   Options options;
   options.model.name = "mine";
   std::vector<Problem> problems;

@@ -14,6 +14,16 @@ ParsedCommandLine parse(std::vector<const char*> words, const std::string& file 
   return read_command_line(words, [&](const std::string&) { return std::optional(file); });
 }
 
+class Ema : public Callback {
+ public:
+  struct Args {
+    double decay = 0.99;
+
+    void fields(auto&& field) { field("decay", decay, "of the average"); }
+  };
+  explicit Ema(const Args&) {}
+};
+
 TEST_CASE("callbacks and loggers of a user's own are named with their arguments") {
   const auto parsed = parse({"--callbacks.ema.decay", "0.9", "--callbacks.writer", "--callbacks.lr_monitor",
                              "true", "--loggers.rows.file=r.txt"});
@@ -37,10 +47,8 @@ TEST_CASE("a file names them, the command line switches them off") {
 TEST_CASE("what is wrong with them is said before anything starts") {
   CHECK_THAT(parse({"--callbacks.ema", "often"}).problems.at(0).message, test::contains("'often'"));
 
-  class Ema : public Callback {};
   Registry registry;
-  registry.add<Callback>("ema", "an average", {{"decay", ArgumentSpec::Type::real, "0.99", "", {}}},
-                         [](const auto&) { return std::make_unique<Ema>(); });
+  registry.add<Ema>("ema", "an average");
   std::vector<Problem> problems;
   Options options = parse({"--callbacks.ema.dekay", "1", "--callbacks.lr_monitr"}).options;
   load_components(registry, options, problems);

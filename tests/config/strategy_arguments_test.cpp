@@ -40,7 +40,7 @@ TEST_CASE("a strategy's arguments reach the plan, whether it is named or chosen"
 }
 
 TEST_CASE("the defaults of ddp's arguments are those of its settings", "[config]") {
-  const DdpSettings defaults, found = read_ddp_settings(strategy_plan("ddp", {}).strategy_arguments);
+  const DdpArgs defaults, found = read_args<DdpArgs>(strategy_plan("ddp", {}).strategy_arguments);
   CHECK(found.find_unused_parameters == defaults.find_unused_parameters);
   CHECK(found.overlap == defaults.overlap);
   CHECK(found.shard_optimizer == defaults.shard_optimizer);

@@ -24,9 +24,14 @@ class SineData : public cxtrain::DataModule {
 
 class Sine : public cxtrain::Module {
  public:
-  explicit Sine(std::int64_t hidden) {
-    hidden_ = register_module("hidden", torch::nn::Linear(1, hidden));
-    output_ = register_module("output", torch::nn::Linear(hidden, 1));
+  struct Args {
+    std::int64_t hidden = 32;
+
+    void fields(auto&& field) { field("hidden", hidden, "units of the hidden layer"); }
+  };
+  explicit Sine(const Args& args) {
+    hidden_ = register_module("hidden", torch::nn::Linear(1, args.hidden));
+    output_ = register_module("output", torch::nn::Linear(args.hidden, 1));
   }
   at::Tensor training_step(const cxtrain::Batch& batch, std::int64_t) override {
     const at::Tensor loss = error(batch);

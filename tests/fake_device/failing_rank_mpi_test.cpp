@@ -72,7 +72,13 @@ class HoldingStrategy final : public LocalStrategy {
   bool parameters_hold_;
 };
 
-void train_until_it_fails(Held held) {
+template <Held kHeld>
+std::unique_ptr<Strategy> make_holding(const NoArgs&) {
+  return std::make_unique<HoldingStrategy>(kHeld);
+}
+
+template <Held kHeld>
+void train_until_it_fails() {
   MpiWorld& world = test_world();
   HostCommunicator ranks = test::host_communicator();
   test::FakeNcclAccelerator accelerator(test::kFakeDevices, ranks);
@@ -81,21 +87,22 @@ void train_until_it_fails(Held held) {
   plan.strategy = "holding";
   plan.strategy_arguments = {};
   Registry registry;
-  registry.add<Strategy>("holding", "", {}, {},
-                         [held](const Arguments&) { return std::make_unique<HoldingStrategy>(held); });
+  registry.add("holding", "", {}, &make_holding<kHeld>);
   test::ToyData data(96 * world.size(), 6);
-  FailingModel model(held == Held::by_model);
+  FailingModel model(kHeld == Held::by_model);
   Trainer(world, options, plan, std::move(registry), &accelerator).fit(model, data);
 }
 
-TEST_CASE("a rank fails whose model never ends", "[.holding_model]") { train_until_it_fails(Held::by_model); }
+TEST_CASE("a rank fails whose model never ends", "[.holding_model]") {
+  train_until_it_fails<Held::by_model>();
+}
 
 TEST_CASE("a rank fails whose strategy never ends", "[.holding_strategy]") {
-  train_until_it_fails(Held::by_strategy);
+  train_until_it_fails<Held::by_strategy>();
 }
 
 TEST_CASE("a rank fails whose trained parameters never end", "[.holding_parameters]") {
-  train_until_it_fails(Held::by_parameters);
+  train_until_it_fails<Held::by_parameters>();
 }
 
 }  // namespace

@@ -171,7 +171,8 @@ TEST_CASE("two plugins with one name are refused, naming both files") {
   Registry registry;
   registry.set_origin("first.so");
   const auto add = [&] {
-    registry.add<Strategy>("twice", "", {}, {}, [](const Arguments&) { return nullptr; });
+    registry.add(
+        "twice", "", {}, +[](const NoArgs&) { return std::unique_ptr<Strategy>(); });
   };
   add();
   registry.set_origin("second.so");

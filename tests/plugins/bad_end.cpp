@@ -15,16 +15,17 @@ struct BadEnd {
 
 class Idle : public cxtrain::Callback {
  public:
-  explicit Idle(bool reads) {
-    if (reads) std::thread([] { static_cast<void>(std::getchar()); }).detach();
+  struct Args {
+    bool reads = false;
+
+    void fields(auto&& field) { field("reads", reads, "stdin, in a thread of its own"); }
+  };
+  explicit Idle(const Args& args) {
+    if (args.reads) std::thread([] { static_cast<void>(std::getchar()); }).detach();
   }
 };
 
 }  // namespace
 
-CXTRAIN_PLUGIN("callback bad_end", [](cxtrain::Registry& registry) {
-  registry.add<cxtrain::Callback>(
-      "bad_end", "does nothing",
-      {{"reads", cxtrain::ArgumentSpec::Type::boolean, "false", "stdin, in a thread of its own"}},
-      [](const cxtrain::Arguments& arguments) { return std::make_unique<Idle>(arguments.boolean("reads")); });
-})
+CXTRAIN_PLUGIN("callback bad_end",
+               [](cxtrain::Registry& registry) { registry.add<Idle>("bad_end", "does nothing"); })

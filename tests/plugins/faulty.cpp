@@ -17,8 +17,19 @@ using namespace cxtrain;
 
 class Faulty : public Module {
  public:
-  explicit Faulty(const Arguments& arguments)
-      : fault_(arguments.text("fault")), rank_(arguments.integer("rank")), step_(arguments.integer("step")) {
+  struct Args {
+    std::string fault = "throw";
+    std::int64_t rank = 1, step = 5;
+
+    void fields(auto&& field) {
+      field("fault", fault, "what happens",
+            one_of("throw", "freeze", "loop", "crash", "terminate", "flip", "slow", "memory", "spike",
+                   "start", "no_loss", "none"));
+      field("rank", rank, "0, or another for all others; slow, flip, memory and spike: this one");
+      field("step", step, "at which step");
+    }
+  };
+  explicit Faulty(const Args& args) : fault_(args.fault), rank_(args.rank), step_(args.step) {
     layer_ = register_module("layer", torch::nn::Linear(4, 1));
   }
   void on_fit_start() override {
@@ -69,19 +80,5 @@ class Faulty : public Module {
 
 }  // namespace
 
-CXTRAIN_PLUGIN("model faulty", [](Registry& registry) {
-  registry.add<Module>("faulty", "goes wrong where it is told to",
-                       {{"fault",
-                         ArgumentSpec::Type::text,
-                         "throw",
-                         "what happens",
-                         {"throw", "freeze", "loop", "crash", "terminate", "flip", "slow", "memory", "spike",
-                          "start", "no_loss", "none"}},
-                        {"rank",
-                         ArgumentSpec::Type::integer,
-                         "1",
-                         "0, or another for all others; slow, flip, memory and spike: this one",
-                         {}},
-                        {"step", ArgumentSpec::Type::integer, "5", "at which step", {}}},
-                       [](const Arguments& arguments) { return std::make_unique<Faulty>(arguments); });
-})
+CXTRAIN_PLUGIN("model faulty",
+               [](Registry& registry) { registry.add<Faulty>("faulty", "goes wrong where it is told to"); })

@@ -13,11 +13,19 @@ using namespace cxtrain;
 
 class Fragile : public Callback {
  public:
-  explicit Fragile(const Arguments& arguments)
-      : rank_(arguments.integer("rank")),
-        ranks_(arguments.integer("ranks")),
-        step_(arguments.integer("step")),
-        dies_(arguments.boolean("dies")) {}
+  struct Args {
+    std::int64_t rank = 0, ranks = 1, step = 1;
+    bool dies = true;
+
+    void fields(auto&& field) {
+      field("rank", rank, "which");
+      field("ranks", ranks, "of a job of so many");
+      field("step", step, "after it");
+      field("dies", dies, "by SIGKILL; else by an exception");
+    }
+  };
+  explicit Fragile(const Args& args)
+      : rank_(args.rank), ranks_(args.ranks), step_(args.step), dies_(args.dies) {}
 
   void on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) override {
     if (run.rank() != rank_ || run.world_size() != ranks_ || run.global_step() != step_) return;
@@ -33,11 +41,5 @@ class Fragile : public Callback {
 }  // namespace
 
 CXTRAIN_PLUGIN("callback fragile", [](Registry& registry) {
-  using Type = ArgumentSpec::Type;
-  registry.add<Callback>("fragile", "fails at a step, on a rank of a job of this size",
-                         {{"rank", Type::integer, "0", "which"},
-                          {"ranks", Type::integer, "1", "of a job of so many"},
-                          {"step", Type::integer, "1", "after it"},
-                          {"dies", Type::boolean, "true", "by SIGKILL; else by an exception"}},
-                         [](const Arguments& arguments) { return std::make_unique<Fragile>(arguments); });
+  registry.add<Fragile>("fragile", "fails at a step, on a rank of a job of this size");
 })

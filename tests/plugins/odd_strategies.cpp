@@ -6,7 +6,14 @@ namespace {
 
 using namespace cxtrain;
 
-std::unique_ptr<Strategy> no_strategy(const Arguments&) {
+struct GridArgs {
+  std::int64_t width = 2;
+
+  void fields(auto&& field) { field("width", width, "columns of the grid"); }
+};
+
+template <class Args>
+std::unique_ptr<Strategy> no_strategy(const Args&) {
   throw Error(ExitCode::failure, MessageCode::none, "this strategy is for plans only");
 }
 
@@ -14,12 +21,11 @@ std::unique_ptr<Strategy> no_strategy(const Arguments&) {
 
 CXTRAIN_PLUGIN("odd strategies", [](Registry& registry) {
   using Traits = StrategyTraits;
-  registry.add<Strategy>("fsdp", "one process with a replica on each device, under a name of Lightning's", {},
-                         {.ranks = Traits::Ranks::one, .devices = Traits::Devices::replicas}, no_strategy);
-  registry.add<Strategy>(
-      "whole", "spawned ranks of one device each, which are `dp` under mpirun", {},
-      {.devices = Traits::Devices::one, .launcher = Traits::Launcher::spawn, .joined_as = "dp"}, no_strategy);
-  registry.add<Strategy>("grid", "a rank for every few devices, with a replica on each of them",
-                         {{"width", ArgumentSpec::Type::integer, "2", "columns of the grid", {}}},
-                         {.devices = Traits::Devices::replicas}, no_strategy);
+  registry.add("fsdp", "one process with a replica on each device, under a name of Lightning's",
+               {.ranks = Traits::Ranks::one, .devices = Traits::Devices::replicas}, &no_strategy<NoArgs>);
+  registry.add("whole", "spawned ranks of one device each, which are `dp` under mpirun",
+               {.devices = Traits::Devices::one, .launcher = Traits::Launcher::spawn, .joined_as = "dp"},
+               &no_strategy<NoArgs>);
+  registry.add("grid", "a rank for every few devices, with a replica on each of them",
+               {.devices = Traits::Devices::replicas}, &no_strategy<GridArgs>);
 })

@@ -203,7 +203,5 @@ class OwnerStrategy final : public LocalStrategy {
 }  // namespace
 
 CXTRAIN_PLUGIN("strategy owner", [](cxtrain::Registry& registry) {
-  registry.add<cxtrain::Strategy>(
-      "owner", "each parameter on one rank", {}, {},
-      [](const cxtrain::Arguments&) { return std::make_unique<OwnerStrategy>(); });
+  registry.add<OwnerStrategy>("owner", "each parameter on one rank", {});
 })

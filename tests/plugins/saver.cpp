@@ -26,6 +26,5 @@ class Saver : public Callback {
 }  // namespace
 
 CXTRAIN_PLUGIN("callback saver", [](Registry& registry) {
-  registry.add<Callback>("saver", "writes down the step of a checkpoint", {},
-                         [](const Arguments&) { return std::make_unique<Saver>(); });
+  registry.add<Saver>("saver", "writes down the step of a checkpoint");
 })

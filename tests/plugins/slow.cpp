@@ -14,8 +14,16 @@ using namespace cxtrain;
 
 class Slow : public Callback {
  public:
-  explicit Slow(const Arguments& arguments)
-      : longer_(arguments.integer("ms")), until_(arguments.text("until")) {}
+  struct Args {
+    std::int64_t ms = 20;
+    std::string until;
+
+    void fields(auto&& field) {
+      field("ms", ms, "by so much");
+      field("until", until, "until this file exists (empty: always)");
+    }
+  };
+  explicit Slow(const Args& args) : longer_(args.ms), until_(args.until) {}
 
   void on_train_batch_end(RunView&, const at::Tensor&, const Batch&, std::int64_t) override {
     if (until_.empty() || access(until_.c_str(), F_OK) != 0) std::this_thread::sleep_for(longer_);
@@ -28,10 +36,5 @@ class Slow : public Callback {
 
 }  // namespace
 
-CXTRAIN_PLUGIN("callback slow", [](Registry& registry) {
-  using Type = ArgumentSpec::Type;
-  registry.add<Callback>("slow", "makes every step take longer",
-                         {{"ms", Type::integer, "20", "by so much"},
-                          {"until", Type::text, "", "until this file exists (empty: always)"}},
-                         [](const Arguments& arguments) { return std::make_unique<Slow>(arguments); });
-})
+CXTRAIN_PLUGIN("callback slow",
+               [](Registry& registry) { registry.add<Slow>("slow", "makes every step take longer"); })

@@ -40,12 +40,24 @@ int open_pipe(const std::string& file, int flags) {
 
 class Struck : public Module {
  public:
-  explicit Struck(const Arguments& arguments)
-      : folder_(arguments.text("folder")),
-        place_(arguments.text("place")),
-        signal_(arguments.text("signal") == "stop" ? SIGSTOP : SIGKILL),
-        rank_(arguments.integer("rank")),
-        step_(arguments.integer("step")) {
+  struct Args {
+    std::string folder, place = "gradients", signal = "kill";
+    std::int64_t rank = 1, step = 3;
+
+    void fields(auto&& field) {
+      field("folder", folder, "where its pipes are");
+      field("place", place, "which collective", one_of("gradients", "agreement"));
+      field("signal", signal, "which signal", one_of("kill", "stop"));
+      field("rank", rank, "which rank");
+      field("step", step, "at which step");
+    }
+  };
+  explicit Struck(const Args& args)
+      : folder_(args.folder),
+        place_(args.place),
+        signal_(args.signal == "stop" ? SIGSTOP : SIGKILL),
+        rank_(args.rank),
+        step_(args.step) {
     layer_ = register_module("layer", torch::nn::Linear(4, 1));
   }
   void on_fit_start() override {
@@ -101,12 +113,5 @@ extern "C" __attribute__((visibility("default"))) int sched_yield() noexcept {
 }
 
 CXTRAIN_PLUGIN("model struck", [](Registry& registry) {
-  registry.add<Module>(
-      "struck", "a rank of it is killed or stopped inside a collective",
-      {{"folder", ArgumentSpec::Type::text, "", "where its pipes are", {}},
-       {"place", ArgumentSpec::Type::text, "gradients", "which collective", {"gradients", "agreement"}},
-       {"signal", ArgumentSpec::Type::text, "kill", "which signal", {"kill", "stop"}},
-       {"rank", ArgumentSpec::Type::integer, "1", "which rank", {}},
-       {"step", ArgumentSpec::Type::integer, "3", "at which step", {}}},
-      [](const Arguments& arguments) { return std::make_unique<Struck>(arguments); });
+  registry.add<Struck>("struck", "a rank of it is killed or stopped inside a collective");
 })

@@ -34,7 +34,12 @@ class Data : public DataModule {
 
 class Witness : public Module {
  public:
-  explicit Witness(std::string parameters_file) : parameters_file_(std::move(parameters_file)) {
+  struct Args {
+    std::string parameters_file;
+
+    void fields(auto&& field) { field("parameters_file", parameters_file, "where to"); }
+  };
+  explicit Witness(const Args& args) : parameters_file_(args.parameters_file) {
     hidden_ = register_module("hidden", torch::nn::Linear(64, 48));
     output_ = register_module("output", torch::nn::Linear(48, 10));
   }
@@ -76,9 +81,5 @@ class Witness : public Module {
 }  // namespace
 
 CXTRAIN_PLUGIN("model witness", [](Registry& registry) {
-  registry.add<Module>("witness", "an MLP on the digits that leaves its parameters behind",
-                       {{"parameters_file", ArgumentSpec::Type::text, "", "where to", {}}},
-                       [](const Arguments& arguments) {
-                         return std::make_unique<Witness>(arguments.text("parameters_file"));
-                       });
+  registry.add<Witness>("witness", "an MLP on the digits that leaves its parameters behind");
 })

@@ -14,8 +14,15 @@ using namespace cxtrain;
 
 class WrongLabel : public Module {
  public:
-  explicit WrongLabel(const Arguments& arguments)
-      : rank_(arguments.integer("rank")), step_(arguments.integer("step")) {
+  struct Args {
+    std::int64_t rank = 0, step = 5;
+
+    void fields(auto&& field) {
+      field("rank", rank, "on which rank");
+      field("step", step, "at which step");
+    }
+  };
+  explicit WrongLabel(const Args& args) : rank_(args.rank), step_(args.step) {
     layer_ = register_module("layer", torch::nn::Linear(4, 4));
   }
   at::Tensor training_step(const Batch& batch, std::int64_t) override {
@@ -35,8 +42,5 @@ class WrongLabel : public Module {
 }  // namespace
 
 CXTRAIN_PLUGIN("model wrong_label", [](Registry& registry) {
-  registry.add<Module>("wrong_label", "has a label out of range",
-                       {{"rank", ArgumentSpec::Type::integer, "0", "on which rank", {}},
-                        {"step", ArgumentSpec::Type::integer, "5", "at which step", {}}},
-                       [](const Arguments& arguments) { return std::make_unique<WrongLabel>(arguments); });
+  registry.add<WrongLabel>("wrong_label", "has a label out of range");
 })

@@ -96,9 +96,9 @@ TEST_CASE("decisions on a value that each rank has for itself are the same on al
   options.trainer.max_epochs = 6;
   {
     Diverging model(/*plateau=*/false);
-    const RunSummary summary = train_together(
-        model, options,
-        std::make_unique<EarlyStopping>(EarlyStopping::Options{.monitor = "own", .patience = 2}));
+    const RunSummary summary =
+        train_together(model, options,
+                       std::make_unique<EarlyStopping>(EarlyStopping::Args{.monitor = "own", .patience = 2}));
     CHECK(summary.epochs == (test_world().size() == 1 ? 6 : 3));
   }
   // The trainer compares the ranks' parameters at the end: learning rates that differ would show. The means

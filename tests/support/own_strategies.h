@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cxtrain/config/fields.h"
 #include "cxtrain/config/strategy_traits.h"
 #include "strategies/ddp/arguments.h"
 #include "strategies/ddp/traits.h"
@@ -11,8 +12,8 @@ namespace cxtrain::testing {
 
 /// Those that come with the program, with what their plugins say of them.
 inline KnownStrategies own_strategies() {
-  return {{"ddp", KnownStrategy{ddp_traits(), ddp_arguments()}},
-          {"ddp_spawn", KnownStrategy{ddp_spawn_traits(), ddp_arguments()}},
+  return {{"ddp", KnownStrategy{ddp_traits(), argument_specs<DdpArgs>()}},
+          {"ddp_spawn", KnownStrategy{ddp_spawn_traits(), argument_specs<DdpArgs>()}},
           {"dp", KnownStrategy{dp_traits()}},
           {"single", KnownStrategy{single_traits()}}};
 }

@@ -84,7 +84,7 @@ TEST_CASE("the best checkpoint of a fit is evaluated in the same program") {
   Judged model;
   Trainer trainer(setting.world, setting.options);
   const auto& best =
-      trainer.add_callback<ModelCheckpoint>(ModelCheckpoint::Options{.monitor = "score", .save_last = true});
+      trainer.add_callback<ModelCheckpoint>(ModelCheckpoint::Args{.monitor = "score", .save_last = true});
   trainer.fit(model, setting.data);
   const at::Tensor last = test::flat_parameters(model);
   CHECK_THAT(best.best_model_path(), test::contains("epoch=1-step=8"));

@@ -200,12 +200,12 @@ TEST_CASE("early stopping can watch a metric of training, and names what there i
     }
   };
   Stuck model;
-  const RunSummary summary = fit.run(model, std::make_unique<EarlyStopping>(EarlyStopping::Options{
-                                                .monitor = "stuck_epoch", .patience = 2}));
+  const RunSummary summary = fit.run(
+      model, std::make_unique<EarlyStopping>(EarlyStopping::Args{.monitor = "stuck_epoch", .patience = 2}));
   CHECK(summary.epochs == 3);
   Stuck other;
   CHECK_THROWS_WITH(
-      fit.run(other, std::make_unique<EarlyStopping>(EarlyStopping::Options{.monitor = "nothing"})),
+      fit.run(other, std::make_unique<EarlyStopping>(EarlyStopping::Args{.monitor = "nothing"})),
       test::contains("logged: ") && test::contains("stuck_epoch"));
 }
 

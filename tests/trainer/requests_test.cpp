@@ -204,7 +204,7 @@ TEST_CASE("a request that cannot be deleted costs that request alone", "[request
 }
 
 TEST_CASE("max_time saves once and stops", "[requests]") {
-  auto callbacks = callbacks_of(std::make_unique<Timer>(0.0));
+  auto callbacks = callbacks_of(std::make_unique<Timer>(Timer::Args{.seconds = 0}));
   const Requested run = fit_with(std::move(callbacks));
   CHECK(run.summary.exit_code == 0);
   CHECK(run.summary.global_step == 1);

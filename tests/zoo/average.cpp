@@ -8,7 +8,12 @@
 /// A replica of the model on every rank; after backward, the ranks average one gradient after the other.
 class AverageStrategy final : public cxtrain::LocalStrategy {
  public:
-  explicit AverageStrategy(bool precise) : precise_(precise) {}
+  struct Args {
+    bool precise = false;
+
+    void fields(auto&& field) { field("precise", precise, "average gradients in float64"); }
+  };
+  explicit AverageStrategy(const Args& args) : precise_(args.precise) {}
 
   void place(cxtrain::Trainable& module, const cxtrain::StrategyContext& context) override {
     LocalStrategy::place(module, context);
@@ -67,13 +72,8 @@ class AverageStrategy final : public cxtrain::LocalStrategy {
 };
 
 CXTRAIN_PLUGIN("strategy average", [](cxtrain::Registry& registry) {
-  using Type = cxtrain::ArgumentSpec::Type;
-  registry.add<cxtrain::Strategy>("average", "a replica per rank, one all-reduce per gradient",
-                                  {{"precise", Type::boolean, "false", "average gradients in float64", {}}},
-                                  {.ranks = cxtrain::StrategyTraits::Ranks::per_device,
-                                   .devices = cxtrain::StrategyTraits::Devices::one,
-                                   .launcher = cxtrain::StrategyTraits::Launcher::mpirun},
-                                  [](const cxtrain::Arguments& arguments) {
-                                    return std::make_unique<AverageStrategy>(arguments.boolean("precise"));
-                                  });
+  registry.add<AverageStrategy>("average", "a replica per rank, one all-reduce per gradient",
+                                {.ranks = cxtrain::StrategyTraits::Ranks::per_device,
+                                 .devices = cxtrain::StrategyTraits::Devices::one,
+                                 .launcher = cxtrain::StrategyTraits::Launcher::mpirun});
 })

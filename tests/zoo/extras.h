@@ -11,7 +11,12 @@
 /// An exponential moving average of the parameters, of which it logs how far the model is from it.
 class Ema : public cxtrain::Callback {
  public:
-  explicit Ema(double decay) : decay_(decay) {}
+  struct Args {
+    double decay = 0.99;
+
+    void fields(auto&& field) { field("decay", decay, "of the average, a step"); }
+  };
+  explicit Ema(const Args& args) : decay_(args.decay) {}
   void on_train_start(cxtrain::RunView& run) override {
     for (const at::Tensor& parameter : run.module().parameters())
       averages_.push_back(parameter.detach().clone());
@@ -51,7 +56,12 @@ class PredictionWriter : public cxtrain::Callback {
 /// Counts rows, and says how the run ended.
 class RowCounter : public cxtrain::MetricLogger {
  public:
-  explicit RowCounter(std::string file) : file_(std::move(file)) {}
+  struct Args {
+    std::string file = "rows.txt";
+
+    void fields(auto&& field) { field("file", file, "to write"); }
+  };
+  explicit RowCounter(const Args& args) : file_(args.file) {}
   void log(std::int64_t, std::int64_t, std::span<const Metric>) override { ++rows_; }
   void flush() override { std::ofstream(file_) << rows_ << " rows\n"; }
 
@@ -61,22 +71,8 @@ class RowCounter : public cxtrain::MetricLogger {
 };
 
 inline void register_zoo(cxtrain::Registry& registry) {
-  using Type = cxtrain::ArgumentSpec::Type;
-  registry.add<cxtrain::Module>(
-      "resnet", "a small ResNet with a frozen backbone",
-      {{"channels", Type::integer, "8", "of all layers", {}},
-       {"unfreeze_epoch", Type::integer, "1", "from which on all of it trains", {}},
-       {"skip_every", Type::integer, "0", "batches; 0: no batch is skipped", {}}},
-      [](const auto& args) {
-        return std::make_unique<ResNet>(ResNet::Options{
-            args.integer("channels"), args.integer("unfreeze_epoch"), args.integer("skip_every")});
-      });
-  registry.add<cxtrain::Callback>("ema", "a moving average of the parameters",
-                                  {{"decay", Type::real, "0.99", "of the average, a step", {}}},
-                                  [](const auto& args) { return std::make_unique<Ema>(args.real("decay")); });
-  registry.add<cxtrain::Callback>("prediction_writer", "classes as text", {},
-                                  [](const auto&) { return std::make_unique<PredictionWriter>(); });
-  registry.add<cxtrain::MetricLogger>(
-      "row_counter", "counts rows", {{"file", Type::text, "rows.txt", "to write", {}}},
-      [](const auto& args) { return std::make_unique<RowCounter>(args.text("file")); });
+  registry.add<ResNet>("resnet", "a small ResNet with a frozen backbone");
+  registry.add<Ema>("ema", "a moving average of the parameters");
+  registry.add<PredictionWriter>("prediction_writer", "classes as text");
+  registry.add<RowCounter>("row_counter", "counts rows");
 }

@@ -35,24 +35,29 @@ TORCH_MODULE(Block);
 /// Batches whose number `skip_every` divides have no loss.
 class ResNet : public cxtrain::Module {
  public:
-  struct Options {
+  struct Args {
     std::int64_t channels = 8, unfreeze_epoch = 1, skip_every = 0;
+
+    void fields(auto&& field) {
+      field("channels", channels, "of all layers");
+      field("unfreeze_epoch", unfreeze_epoch, "from which on all of it trains");
+      field("skip_every", skip_every, "batches; 0: no batch is skipped");
+    }
   };
-  explicit ResNet(const Options& options) : options_(options) {
-    stem_ = register_module("stem",
-                            torch::nn::Conv2d(torch::nn::Conv2dOptions(3, options.channels, 3).padding(1)));
-    blocks_ =
-        register_module("blocks", torch::nn::Sequential(Block(options.channels), Block(options.channels)));
-    head_ = register_module("head", torch::nn::Linear(options.channels, 2));
+  explicit ResNet(const Args& args) : args_(args) {
+    stem_ =
+        register_module("stem", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, args.channels, 3).padding(1)));
+    blocks_ = register_module("blocks", torch::nn::Sequential(Block(args.channels), Block(args.channels)));
+    head_ = register_module("head", torch::nn::Linear(args.channels, 2));
     set_backbone(false);
   }
 
   void on_train_epoch_start() override {
-    if (current_epoch() == options_.unfreeze_epoch) set_backbone(true);
-    if (current_epoch() < options_.unfreeze_epoch) blocks_->eval();
+    if (current_epoch() == args_.unfreeze_epoch) set_backbone(true);
+    if (current_epoch() < args_.unfreeze_epoch) blocks_->eval();
   }
   at::Tensor training_step(const cxtrain::Batch& batch, std::int64_t batch_idx) override {
-    if (options_.skip_every > 0 && batch_idx % options_.skip_every == 0) return {};
+    if (args_.skip_every > 0 && batch_idx % args_.skip_every == 0) return {};
     const at::Tensor loss = torch::nn::functional::cross_entropy(classify(batch[0]), batch[1]);
     log("train_loss", loss, {.prog_bar = true});
     log("blocks_train", blocks_->is_training() ? 1.0 : 0.0,
@@ -89,7 +94,7 @@ class ResNet : public cxtrain::Module {
     blocks_->train(trained);
   }
 
-  Options options_;
+  Args args_;
   torch::nn::Conv2d stem_{nullptr};
   torch::nn::Sequential blocks_{nullptr};
   torch::nn::Linear head_{nullptr};

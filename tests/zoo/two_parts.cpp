@@ -17,8 +17,6 @@ class Squares : public cxtrain::DataModule {
 };
 
 CXTRAIN_PLUGIN("two_parts", [](cxtrain::Registry& registry) {
-  registry.add<cxtrain::Module>("two_parts", "a model on two devices of a rank", {},
-                                [](const auto&) { return std::make_unique<TwoParts>(); });
-  registry.add<cxtrain::DataModule>("squares", "256 points of a parabola", {},
-                                    [](const auto&) { return std::make_unique<Squares>(); });
+  registry.add<TwoParts>("two_parts", "a model on two devices of a rank");
+  registry.add<Squares>("squares", "256 points of a parabola");
 })

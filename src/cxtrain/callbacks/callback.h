@@ -23,6 +23,7 @@ namespace cxtrain {
 class Callback {
  public:
   static constexpr std::string_view kKind = "callback";
+  using Interface = Callback;
   virtual ~Callback() = default;
 
   /// Returns whether the callback acts on metrics that other code logs (early stopping). It then runs last at

@@ -27,7 +27,7 @@ namespace cxtrain {
 /// The number is the physical index, as nvidia-smi's; memory is in MiB. Names of GPUs that would collide
 /// begin with their node or rank: "node: 1/gpu_id: 0", "rank: 3/gpu_id: 0" (Slurm shows each task its GPU as
 /// number 0). A GPU that several ranks share is logged once; what a GPU does not tell is left out.
-class DeviceStats final : public Callback {
+class DeviceStats : public Callback {
  public:
   /// Which of the three; the last two at once log both.
   struct Wanted {
@@ -59,6 +59,23 @@ class DeviceStats final : public Callback {
   Wanted wanted_;
   Sources sources_;
   std::int64_t last_logged_ = 0;
+};
+
+/// `device_stats`: Lightning's DeviceStatsMonitor.
+class DeviceStatsMonitor final : public DeviceStats {
+ public:
+  DeviceStatsMonitor() : DeviceStats({.device_stats = true}) {}
+};
+
+/// `gpu_memory`: what Lightning 1.5 logs for `log_gpu_memory`.
+class GpuMemoryMonitor final : public DeviceStats {
+ public:
+  struct Args {
+    GpuMemoryLog log = GpuMemoryLog::all;
+
+    void fields(auto&& field) { field("log", log, "of each, or the least and the most"); }
+  };
+  explicit GpuMemoryMonitor(const Args& args) : DeviceStats({.gpu_memory = args.log}) {}
 };
 
 }  // namespace cxtrain

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/config/field.h"
 
 namespace cxtrain {
 
@@ -13,8 +14,15 @@ namespace cxtrain {
 /// them. Buffers are not compared: the strategy gives all ranks the same after each step, or is told not to.
 class DivergenceCheck final : public Callback {
  public:
-  /// `every`: optimizer steps, at least 1.
-  explicit DivergenceCheck(std::int64_t every) : every_(every) {}
+  struct Args {
+    std::int64_t every_n_train_steps = 1000;
+
+    void fields(auto&& field) {
+      field("every_n_train_steps", every_n_train_steps, "compare the parameters of the ranks every N steps",
+            Range::at_least(1));
+    }
+  };
+  explicit DivergenceCheck(const Args& args) : every_(args.every_n_train_steps) {}
 
   void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;

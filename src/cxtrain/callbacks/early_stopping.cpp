@@ -9,19 +9,19 @@
 
 namespace cxtrain {
 
-EarlyStopping::EarlyStopping(Options options) : options_(std::move(options)) {
-  if (options_.patience < 0)
+EarlyStopping::EarlyStopping(Args args) : args_(std::move(args)) {
+  if (args_.patience < 0)
     throw ConfigError("callbacks.early_stopping.patience", "cannot be negative", "",
                       MessageCode::out_of_range);
-  if (!(options_.min_delta >= 0))
+  if (!(args_.min_delta >= 0))
     throw ConfigError("callbacks.early_stopping.min_delta", "cannot be negative", "",
                       MessageCode::out_of_range);
   const double infinity = std::numeric_limits<double>::infinity();
-  best_ = options_.mode == MonitorMode::min ? infinity : -infinity;
+  best_ = args_.mode == MonitorMode::min ? infinity : -infinity;
 }
 
 bool EarlyStopping::at_epoch_end(const RunView& run) const {
-  return options_.check_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
+  return args_.check_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
 }
 
 void EarlyStopping::on_validation_end(RunView& run) {
@@ -33,22 +33,22 @@ void EarlyStopping::on_train_epoch_end(RunView& run) {
 }
 
 void EarlyStopping::check(RunView& run) {
-  const std::optional<double> value = run.metric_of_all_ranks(options_.monitor);
-  if (!value) refuse_unlogged_metric(run, "early stopping monitors `" + options_.monitor + "`");
+  const std::optional<double> value = run.metric_of_all_ranks(args_.monitor);
+  if (!value) refuse_unlogged_metric(run, "early stopping monitors `" + args_.monitor + "`");
   std::ostringstream reason;
-  if (options_.check_finite && !std::isfinite(*value)) {
-    reason << "early stopping: " << options_.monitor << " is " << *value;
+  if (args_.check_finite && !std::isfinite(*value)) {
+    reason << "early stopping: " << args_.monitor << " is " << *value;
     return stop(run, reason.str());
   }
-  const bool better = options_.mode == MonitorMode::min ? *value < best_ - options_.min_delta
-                                                        : *value > best_ + options_.min_delta;
+  const bool better =
+      args_.mode == MonitorMode::min ? *value < best_ - args_.min_delta : *value > best_ + args_.min_delta;
   if (better) {
     best_ = *value;
     wait_ = 0;
     return;
   }
-  if (++wait_ < options_.patience) return;
-  reason << "early stopping: " << options_.monitor << " has not improved on " << best_ << " for " << wait_
+  if (++wait_ < args_.patience) return;
+  reason << "early stopping: " << args_.monitor << " has not improved on " << best_ << " for " << wait_
          << " checks";
   stop(run, reason.str());
 }
@@ -63,14 +63,13 @@ void EarlyStopping::on_train_start(RunView& run) {
 }
 
 std::string EarlyStopping::state_key() const {
-  return "EarlyStopping{monitor: " + options_.monitor + ", mode: " + std::string(word_of(options_.mode)) +
-         "}";
+  return "EarlyStopping{monitor: " + args_.monitor + ", mode: " + std::string(word_of(args_.mode)) + "}";
 }
 
 void EarlyStopping::on_save_checkpoint(StateDict& state) {
   state.set("best", best_);
   state.set("wait", wait_);
-  state.set("patience", options_.patience);
+  state.set("patience", args_.patience);
   state.set("stopped_for", stopped_for_);
 }
 
@@ -78,7 +77,7 @@ void EarlyStopping::on_load_checkpoint(const StateDict& state) {
   best_ = state.real("best");
   wait_ = state.integer("wait");
   // Who resumes with more patience wants to go on.
-  const bool more_patient = options_.patience > state.integer("patience") && wait_ < options_.patience;
+  const bool more_patient = args_.patience > state.integer("patience") && wait_ < args_.patience;
   stopped_for_ = more_patient ? std::string() : state.text("stopped_for");
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/config/field.h"
 #include "cxtrain/config/values.h"
 
 namespace cxtrain {
@@ -12,7 +13,7 @@ namespace cxtrain {
 /// All ranks read an equal value, and so make the same decision.
 class EarlyStopping final : public Callback {
  public:
-  struct Options {
+  struct Args {
     std::string monitor;
     MonitorMode mode = MonitorMode::min;
     std::int64_t patience = 3;
@@ -22,9 +23,19 @@ class EarlyStopping final : public Callback {
     /// of each validation. Absent, as in Lightning: at the end of the epoch if no validation runs anywhere
     /// else.
     std::optional<bool> check_on_train_epoch_end = {};
+
+    void fields(auto&& field) {
+      field("monitor", monitor, "the name of a metric that is logged", kRequired);
+      field("mode", mode, "what improving means");
+      field("patience", patience, "validations to wait", Range::at_least(0));
+      field("min_delta", min_delta, "smaller changes do not count", Range::at_least(0));
+      field("check_finite", check_finite, "stop when the metric is NaN or infinite");
+      field("check_on_train_epoch_end", check_on_train_epoch_end,
+            "look at the end of each epoch, not of each validation");
+    }
   };
   /// Throws ConfigError for a negative patience or delta.
-  explicit EarlyStopping(Options options);
+  explicit EarlyStopping(Args args);
 
   bool monitors() const override { return true; }
   /// These throw TrainingError if nothing was logged under the monitored name. The message names the logged
@@ -43,7 +54,7 @@ class EarlyStopping final : public Callback {
   void check(RunView& run);
   void stop(RunView& run, std::string reason);
 
-  Options options_;
+  Args args_;
   double best_;
   std::int64_t wait_ = 0;
   std::string stopped_for_;  ///< reason of the requested stop; empty: none requested

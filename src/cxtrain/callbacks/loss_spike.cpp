@@ -13,19 +13,19 @@
 namespace cxtrain {
 
 void LossSpike::on_train_start(RunView& run) {
-  detector_ = SpikeDetector(options_.limits);
+  detector_ = SpikeDetector(args_.limits);
   last_step_ = run.global_step();
 }
 
 void LossSpike::on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
-  if (step == last_step_ || step % options_.every_n_train_steps != 0 || !loss.defined()) return;
+  if (step == last_step_ || step % args_.every_n_train_steps != 0 || !loss.defined()) return;
   last_step_ = step;
   const double value = loss.item<double>();
   const std::optional<SpikeDetector::Spike> spike = detector_.add(value);
   if (!spike) return;
   const std::int64_t first =
-      step - (static_cast<std::int64_t>(spike->losses) - 1) * options_.every_n_train_steps;
+      step - (static_cast<std::int64_t>(spike->losses) - 1) * args_.every_n_train_steps;
   std::ostringstream text;
   text << "the loss of rank " << run.rank() << " on " << hostname() << " has left its range in steps "
        << first << " to " << step << ": it is " << value << ", and usually " << spike->usual;
@@ -33,8 +33,7 @@ void LossSpike::on_train_batch_end(RunView& run, const at::Tensor& loss, const B
     text << " (" << std::llround((value - spike->usual) / spike->spread) << " times the usual spread above)";
   text << "; to go back, start with --ckpt_path and a checkpoint of before step " << first
        << ", with a smaller learning rate, gradient_clip_val, or without the samples of these steps";
-  if (options_.stop)
-    throw TrainingError(text.str() + " (callbacks.loss_spike.stop)", MessageCode::not_finite);
+  if (args_.stop) throw TrainingError(text.str() + " (callbacks.loss_spike.stop)", MessageCode::not_finite);
   log_warning(text.str());
 }
 

@@ -4,6 +4,7 @@
 
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/callbacks/spike_detector.h"
+#include "cxtrain/config/field.h"
 
 namespace cxtrain {
 
@@ -12,19 +13,28 @@ namespace cxtrain {
 /// itself: the same steps would come to the same loss.
 class LossSpike final : public Callback {
  public:
-  struct Options {
+  struct Args {
     SpikeDetector::Limits limits;
     std::int64_t every_n_train_steps = 1;  ///< on a GPU each look waits for the step
     bool stop = false;                     ///< ends the run with a TrainingError, instead of a warning
+
+    void fields(auto&& field) {
+      field("window", limits.window, "losses that say what is usual", Range::at_least(5));
+      field("deviations", limits.deviations, "above the median, in usual spreads", Range::at_least(1));
+      field("in_a_row", limits.in_a_row, "number of losses in a row; a single one may be an odd batch",
+            Range::at_least(1));
+      field("every_n_train_steps", every_n_train_steps, "look at the loss every N steps", Range::at_least(1));
+      field("stop", stop, "end the run, instead of a warning");
+    }
   };
-  explicit LossSpike(const Options& options) : options_(options), detector_(options.limits) {}
+  explicit LossSpike(const Args& args) : args_(args), detector_(args.limits) {}
 
   void on_train_start(RunView& run) override;
   void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
 
  private:
-  Options options_;
+  Args args_;
   SpikeDetector detector_;
   std::int64_t last_step_ = 0;
 };

@@ -57,25 +57,25 @@ bool is_held_by_another(RunView& run, const std::string& path) {
 
 }  // namespace
 
-ModelCheckpoint::ModelCheckpoint(Options options) : options_(std::move(options)) {
-  if (options_.filename.empty()) options_.filename = "{epoch}-{step}";
-  if (options_.save_top_k < -1)
+ModelCheckpoint::ModelCheckpoint(Args args) : args_(std::move(args)) {
+  if (args_.filename.empty()) args_.filename = Args().filename;
+  if (args_.save_top_k < -1)
     refuse_option("save_top_k",
-                  "must be -1 (all), 0 (none) or a count, found " + std::to_string(options_.save_top_k));
-  if (options_.monitor.empty() && options_.save_top_k > 1) {
+                  "must be -1 (all), 0 (none) or a count, found " + std::to_string(args_.save_top_k));
+  if (args_.monitor.empty() && args_.save_top_k > 1) {
     refuse_option("save_top_k",
-                  std::to_string(options_.save_top_k) + " best checkpoints need a metric to compare",
+                  std::to_string(args_.save_top_k) + " best checkpoints need a metric to compare",
                   "add --checkpoint.monitor val_loss");
   }
-  const bool by_steps = options_.every_n_train_steps > 0, by_time = options_.train_time_interval > 0;
-  const bool by_epochs = options_.every_n_epochs.value_or(0) > 0;
+  const bool by_steps = args_.every_n_train_steps > 0, by_time = args_.train_time_interval.count() > 0;
+  const bool by_epochs = args_.every_n_epochs > 0;
   if (by_steps + by_time + by_epochs > 1) {
     refuse_option("every_n_train_steps",
                   "every_n_train_steps, train_time_interval and every_n_epochs exclude each other",
                   "give one of them");
   }
-  if (!options_.every_n_epochs) options_.every_n_epochs = by_steps || by_time ? 0 : 1;
-  check_name_template(options_.filename);
+  if (args_.every_n_epochs < 0) args_.every_n_epochs = by_steps || by_time ? 0 : 1;
+  check_name_template(args_.filename);
 }
 
 void ModelCheckpoint::setup(RunView& run, std::string_view stage) {
@@ -90,7 +90,7 @@ void ModelCheckpoint::setup(RunView& run, std::string_view stage) {
 }
 
 void ModelCheckpoint::on_train_start(RunView& run) {
-  next_by_clock_ = clock_.now() + options_.train_time_interval;
+  next_by_clock_ = clock_.now() + args_.train_time_interval.count();
   // Of what a resumed run remembers, somebody may have removed some.
   std::string there;
   if (run.rank() == 0) {
@@ -108,11 +108,11 @@ void ModelCheckpoint::on_train_start(RunView& run) {
 }
 
 void ModelCheckpoint::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
-  const std::int64_t every = options_.every_n_train_steps;
+  const std::int64_t every = args_.every_n_train_steps;
   const bool last = run.global_step() == run.max_steps();  // the loop ends here, perhaps within an epoch
   if ((every > 0 && run.global_step() % every == 0) || (last && within_epoch(run)))
     trigger(run, /*metrics_are_new=*/false);
-  const bool by_clock = failed_ || options_.train_time_interval > 0;
+  const bool by_clock = failed_ || args_.train_time_interval.count() > 0;
   if (!by_clock || run.rank() != 0 || clock_.now() < next_by_clock_) return;
   clock_rang_ = true;
   run.request_checkpoint();
@@ -123,17 +123,17 @@ bool ModelCheckpoint::within_epoch(const RunView& run) const {
 }
 
 bool ModelCheckpoint::due_by_epoch(const RunView& run) const {
-  const std::int64_t every = *options_.every_n_epochs;
+  const std::int64_t every = args_.every_n_epochs;
   return every > 0 && (run.current_epoch() + 1) % every == 0;
 }
 
 void ModelCheckpoint::on_validation_end(RunView& run) {
-  const bool at_epoch_end = options_.save_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
+  const bool at_epoch_end = args_.save_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
   if (!run.sanity_checking() && !at_epoch_end && due_by_epoch(run)) trigger(run, /*metrics_are_new=*/true);
 }
 
 void ModelCheckpoint::on_train_epoch_end(RunView& run) {
-  const bool at_epoch_end = options_.save_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
+  const bool at_epoch_end = args_.save_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
   if (at_epoch_end && due_by_epoch(run)) trigger(run, /*metrics_are_new=*/true);
 }
 
@@ -146,10 +146,11 @@ void ModelCheckpoint::trigger(RunView& run, bool metrics_are_new) {
 
 /// Rank 0's clock decides for all.
 bool ModelCheckpoint::due_by_clock(RunView& run) {
-  if (options_.train_time_interval <= 0 && !failed_) return false;
+  if (args_.train_time_interval.count() <= 0 && !failed_) return false;
   const bool rang = run.of_rank_zero(clock_rang_ ? "yes" : "no") == "yes";
   clock_rang_ = false;
-  if (rang) next_by_clock_ = clock_.now() + std::max(options_.train_time_interval, kRetrySeconds * failed_);
+  if (rang)
+    next_by_clock_ = clock_.now() + std::max(args_.train_time_interval.count(), kRetrySeconds * failed_);
   return rang;
 }
 
@@ -159,7 +160,7 @@ void ModelCheckpoint::on_save_checkpoint(StateDict& state) {
     const bool rang = due_by_clock(*run_);
     if (rang && !due_) due_ = Due{run_->current_epoch(), false};
     // Who asks for a save wants to go on from it.
-    const bool asked_for = !options_.save_weights_only && run_->take_save_request();
+    const bool asked_for = !args_.save_weights_only && run_->take_save_request();
     if (due_ || asked_for) plan_save(*run_, asked_for);
   }
   due_.reset();
@@ -193,9 +194,9 @@ void ModelCheckpoint::on_load_checkpoint(const StateDict& state) {
 void ModelCheckpoint::on_checkpoint(RunView& run, const StateDict& state) {
   if (!planned_) return;
   SaveRequest request{.path = planned_->path,
-                      .weights_only = options_.save_weights_only,
+                      .weights_only = args_.save_weights_only,
                       .remove = planned_->remove,
-                      .link = options_.save_last ? "last.ckpt" : ""};
+                      .link = args_.save_last ? "last.ckpt" : ""};
   request.then = [this](bool saved) {
     failed_ = !saved;
     if (saved) {
@@ -215,13 +216,13 @@ void ModelCheckpoint::plan_save(RunView& run, bool asked_for) {
   plan.kept = kept_;
   const std::optional<double> value =
       due_ ? monitored(run, due_->metrics_are_new && !asked_for) : std::nullopt;
-  const bool among_best = due_ && options_.save_top_k != 0 && (options_.monitor.empty() || value) &&
+  const bool among_best = due_ && args_.save_top_k != 0 && (args_.monitor.empty() || value) &&
                           makes_room(plan.kept, value.value_or(0));
-  if (!among_best && !options_.save_last && !asked_for) return;
+  if (!among_best && !args_.save_last && !asked_for) return;
   plan.path = choose_path(run, epoch, plan.kept);
   if (among_best) {
     plan.kept.best[plan.path] = value.value_or(0);
-    plan.kept.best_path = options_.monitor.empty() ? plan.path : best_of(plan.kept);
+    plan.kept.best_path = args_.monitor.empty() ? plan.path : best_of(plan.kept);
   }
   plan.kept.last_path = plan.path;
   const std::set<std::string> before = paths_of(kept_), after = paths_of(plan.kept);
@@ -231,23 +232,23 @@ void ModelCheckpoint::plan_save(RunView& run, bool asked_for) {
 }
 
 std::optional<double> ModelCheckpoint::monitored(RunView& run, bool has_to_be_there) {
-  if (options_.monitor.empty()) return std::nullopt;
-  const std::optional<double> value = run.metric_of_all_ranks(options_.monitor);
+  if (args_.monitor.empty()) return std::nullopt;
+  const std::optional<double> value = run.metric_of_all_ranks(args_.monitor);
   if (!value && has_to_be_there)
-    refuse_unlogged_metric(run, "checkpoints follow `" + options_.monitor + "` (--checkpoint.monitor)");
+    refuse_unlogged_metric(run, "checkpoints follow `" + args_.monitor + "` (--checkpoint.monitor)");
   if (!value || !std::isnan(*value)) return value;
   const double infinity = std::numeric_limits<double>::infinity();
-  return options_.mode == MonitorMode::min ? infinity : -infinity;  // the worst there is
+  return args_.mode == MonitorMode::min ? infinity : -infinity;  // the worst there is
 }
 
 bool ModelCheckpoint::better(double a, double b) const {
-  return options_.mode == MonitorMode::min ? a < b : a > b;
+  return args_.mode == MonitorMode::min ? a < b : a > b;
 }
 
 /// Whether a checkpoint of this value is one of the best; then one less is among them where they are enough.
 bool ModelCheckpoint::makes_room(Kept& kept, double value) const {
-  if (options_.save_top_k == -1 || std::ssize(kept.best) < options_.save_top_k) return true;
-  if (options_.monitor.empty()) {
+  if (args_.save_top_k == -1 || std::ssize(kept.best) < args_.save_top_k) return true;
+  if (args_.monitor.empty()) {
     kept.best.clear();
     return true;
   }
@@ -266,7 +267,7 @@ std::string ModelCheckpoint::best_of(const Kept& kept) const {
 }
 
 std::string ModelCheckpoint::folder(const RunView& run) const {
-  if (!options_.dirpath.empty()) return options_.dirpath;
+  if (!args_.dirpath.empty()) return args_.dirpath;
   return run.log_dir().empty() ? "checkpoints" : run.log_dir() + "/checkpoints";
 }
 
@@ -282,7 +283,7 @@ std::string ModelCheckpoint::choose_path(RunView& run, std::int64_t epoch, const
     values["epoch"] = static_cast<double>(epoch);
     values["step"] = static_cast<double>(run.global_step());
     const std::string name =
-        folder(run) + "/" + checkpoint_name(options_.filename, values, options_.auto_insert_metric_name);
+        folder(run) + "/" + checkpoint_name(args_.filename, values, args_.auto_insert_metric_name);
     path = name + ".ckpt";
     const std::set<std::string> own = paths_of(kept_);
     const auto taken = [&] {
@@ -298,14 +299,14 @@ std::string ModelCheckpoint::choose_path(RunView& run, std::int64_t epoch, const
 
 std::optional<double> ModelCheckpoint::best_model_score() const {
   const auto best = kept_.best.find(kept_.best_path);
-  if (options_.monitor.empty() || best == kept_.best.end()) return std::nullopt;
+  if (args_.monitor.empty() || best == kept_.best.end()) return std::nullopt;
   return best->second;
 }
 
 std::string ModelCheckpoint::state_key() const {
-  return "ModelCheckpoint{monitor: " + options_.monitor + ", mode: " + std::string(word_of(options_.mode)) +
-         ", every_n_train_steps: " + std::to_string(options_.every_n_train_steps) +
-         ", every_n_epochs: " + std::to_string(*options_.every_n_epochs) + "}";
+  return "ModelCheckpoint{monitor: " + args_.monitor + ", mode: " + std::string(word_of(args_.mode)) +
+         ", every_n_train_steps: " + std::to_string(args_.every_n_train_steps) +
+         ", every_n_epochs: " + std::to_string(args_.every_n_epochs) + "}";
 }
 
 }  // namespace cxtrain

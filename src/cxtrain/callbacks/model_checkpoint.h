@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -8,6 +9,7 @@
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/config/field.h"
 #include "cxtrain/config/values.h"
 
 namespace cxtrain {
@@ -19,24 +21,43 @@ namespace cxtrain {
 /// the best with `save_last`, and if the run was stopped.
 class ModelCheckpoint final : public Callback {
  public:
-  struct Options {
-    std::string dirpath = {};   ///< empty: `checkpoints` in the run's folder
-    std::string filename = {};  ///< empty: "{epoch}-{step}"; "{val_loss:.2f}" is a metric's value
-    std::string monitor = {};   ///< a metric; empty: none, and the newest checkpoint is the best
+  struct Args {
+    std::string dirpath = {};                 ///< empty: `checkpoints` in the run's folder
+    std::string filename = "{epoch}-{step}";  ///< "{val_loss:.2f}" is a metric's value
+    std::string monitor = {};  ///< a metric; empty: none, and the newest checkpoint is the best
     MonitorMode mode = MonitorMode::min;
-    std::int64_t save_top_k = 1;                      ///< checkpoints to keep; -1: all; 0: none
-    bool save_last = false;                           ///< keep the newest, too, with a link `last.ckpt` to it
-    std::int64_t every_n_train_steps = 0;             ///< 0: not by steps
-    std::optional<std::int64_t> every_n_epochs = {};  ///< absent: 1 unless steps or seconds are given
-    double train_time_interval = 0;                   ///< seconds; 0: not by time
+    std::int64_t save_top_k = 1;           ///< checkpoints to keep; -1: all; 0: none
+    bool save_last = false;                ///< keep the newest, too, with a link `last.ckpt` to it
+    std::int64_t every_n_train_steps = 0;  ///< 0: not by steps
+    std::int64_t every_n_epochs = -1;      ///< -1: 1 unless steps or a time are given
+    std::chrono::duration<double> train_time_interval{0};  ///< 0: not by time
     /// True: save at the end of each epoch. False: save at the end of each validation. Absent: at the end of
     /// the epoch if no validation runs anywhere else.
     std::optional<bool> save_on_train_epoch_end = {};
     bool save_weights_only = false;
     bool auto_insert_metric_name = true;  ///< "{epoch}" becomes "epoch=3", not "3"
+
+    void fields(auto&& field) {
+      field("dirpath", dirpath, "the folder; default: checkpoints in the run's folder");
+      field("filename", filename, "with {metric:.2f} for values");
+      field("monitor", monitor, "metric by which checkpoints are compared; default: the newest is the best");
+      field("mode", mode, "which value is the best");
+      field("save_top_k", save_top_k, "how many of the best are kept; -1: all", Range::at_least(-1));
+      field("save_last", save_last, "keep the newest as well, and a link last.ckpt to it");
+      field("every_n_train_steps", every_n_train_steps, "save after every N steps; 0: not by steps",
+            Range::at_least(0));
+      field("every_n_epochs", every_n_epochs,
+            "save after every N epochs; -1: every epoch, or not by epochs if steps or a time are given",
+            Range::at_least(-1));
+      field("train_time_interval", train_time_interval, "save after this time: DD:HH:MM:SS, or seconds");
+      field("save_on_train_epoch_end", save_on_train_epoch_end,
+            "at the end of each epoch, not of each validation");
+      field("save_weights_only", save_weights_only, "the model, and nothing to resume from");
+      field("auto_insert_metric_name", auto_insert_metric_name, "'epoch=3' in names, not '3'");
+    }
   };
   /// Throws ConfigError for values that exclude each other.
-  explicit ModelCheckpoint(Options options);
+  explicit ModelCheckpoint(Args args);
 
   bool monitors() const override { return true; }
   void setup(RunView& run, std::string_view stage) override;
@@ -90,7 +111,7 @@ class ModelCheckpoint final : public Callback {
   std::string folder(const RunView& run) const;
   bool better(double a, double b) const;
 
-  Options options_;
+  Args args_;
   RunView* run_ = nullptr;  ///< the current fit
   SteadyClock clock_;
   double next_by_clock_ = 0;  ///< rank 0: time of the next save by the clock, or of the next attempt

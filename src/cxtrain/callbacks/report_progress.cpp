@@ -32,6 +32,12 @@ std::optional<double> seconds_left(const RunView& run, std::int64_t batch, std::
   return std::max(0.0, *batches * each);
 }
 
+/// Of all Prometheus callbacks.
+const Clock& steady_clock() {
+  static const SteadyClock clock;
+  return clock;
+}
+
 }  // namespace
 
 ReportProgress::ReportProgress(Target target, double seconds, const Clock& clock)
@@ -107,10 +113,11 @@ ReportProgress::Target progress_file(Filesystem& files, const std::string& check
   };
 }
 
-ReportProgress::Target prometheus_file(const std::string& path) {
-  return [path](RunView& run, const ProgressReport& report) {
-    write_at_once(run.files(), path, to_prometheus(report));
-  };
-}
+Prometheus::Prometheus(const Args& args)
+    : ReportProgress(
+          [path = args.path](RunView& run, const ProgressReport& report) {
+            write_at_once(run.files(), path, to_prometheus(report));
+          },
+          args.seconds, steady_clock()) {}
 
 }  // namespace cxtrain

@@ -5,13 +5,14 @@
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/config/field.h"
 #include "cxtrain/report/progress_report.h"
 
 namespace cxtrain {
 
 /// Tells how far a training is, every few seconds, at its beginning and at its end. Rank 0 does; nobody waits
 /// for another rank or a device.
-class ReportProgress final : public Callback {
+class ReportProgress : public Callback {
  public:
   /// Where reports go. What it throws as a FileError is logged once, and it is not called again.
   using Target = std::function<void(RunView& run, const ProgressReport& report)>;
@@ -42,7 +43,19 @@ class ReportProgress final : public Callback {
 /// `checkpoint_folder`: where checkpoints go instead of into the run's folder, or empty.
 ReportProgress::Target progress_file(Filesystem& files, const std::string& checkpoint_folder);
 
-/// Writes each report to `path`, for the textfile collector of Prometheus' node_exporter.
-ReportProgress::Target prometheus_file(const std::string& path);
+/// Writes each report to a file, for the textfile collector of Prometheus' node_exporter.
+class Prometheus final : public ReportProgress {
+ public:
+  struct Args {
+    std::string path;
+    double seconds = 15;
+
+    void fields(auto&& field) {
+      field("path", path, "the file, as /var/lib/node_exporter/cxtrain.prom", kRequired);
+      field("seconds", seconds, "between two writes", Range::at_least(0.1));
+    }
+  };
+  explicit Prometheus(const Args& args);
+};
 
 }  // namespace cxtrain

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/config/field.h"
 
 namespace cxtrain {
 
@@ -8,7 +9,12 @@ namespace cxtrain {
 /// decides for all ranks. The time of a resumed training counts, too.
 class Timer final : public Callback {
  public:
-  explicit Timer(double max_seconds) : max_seconds_(max_seconds) {}
+  struct Args {
+    std::int64_t seconds = 0;
+
+    void fields(auto&& field) { field("seconds", seconds, "of training", Range::at_least(0), kRequired); }
+  };
+  explicit Timer(const Args& args) : max_seconds_(static_cast<double>(args.seconds)) {}
   void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
   void on_save_checkpoint(StateDict& state) override;

@@ -40,6 +40,8 @@ const char* name_of(Type type) {
       return "optional_boolean";
     case Type::integers:
       return "integers";
+    case Type::duration:
+      return "duration";
     case Type::text:
       break;
   }
@@ -109,6 +111,8 @@ std::string placeholder_of(const ArgumentSpec& spec) {
       return "BOOL|auto";
     case Type::integers:
       return "N,N";
+    case Type::duration:
+      return "TIME";
     case Type::text:
       break;
   }

@@ -17,11 +17,8 @@ namespace cxtrain {
 ///     int main(int argc, char** argv) {
 ///       return cxtrain::run_main(
 ///           argc, argv,
-///           [](cxtrain::Registry& registry) {
-///             registry.add<cxtrain::Module>("mine", "what it is", {},
-///                                           [](auto&) { return std::make_unique<Mine>(); });
-///           },
-///           [](cxtrain::Trainer& trainer) { trainer.add_callback(std::make_unique<MyCallback>()); });
+///           [](cxtrain::Registry& registry) { registry.add<Mine>("mine", "what it is"); },
+///           [](cxtrain::Trainer& trainer) { trainer.add_callback<MyCallback>(); });
 ///     }
 ///
 /// An error on one rank ends all ranks: it is logged with rank, host and step, and the job is aborted with

@@ -30,48 +30,68 @@ std::optional<std::vector<std::int64_t>> parse_integers(std::string_view text) {
   return numbers;
 }
 
+/// Seconds; absent if the text is no time.
+std::optional<double> parse_seconds(const std::string& text) {
+  if (text.empty()) return 0;
+  if (const auto seconds = parse_real(text)) return *seconds >= 0 ? seconds : std::nullopt;
+  const auto duration = parse_duration(text);
+  return duration ? std::optional(static_cast<double>((*duration).count())) : std::nullopt;
+}
+
 /// Whether the text leaves an optional argument to the component.
 bool is_auto(std::string_view text) {
   const std::string_view word = trim(text);
   return word == "auto" || word == "null";
 }
 
-std::string refuse_number(const ArgumentSpec& spec, const std::string& value, double number) {
+/// Why a value is refused; empty if it is not.
+struct Refusal {
+  std::string why;
+  MessageCode code = MessageCode::invalid_value;
+};
+
+Refusal refuse_number(const ArgumentSpec& spec, const std::string& value, double number) {
   const std::string why = spec.range.refuse(number);
-  return why.empty() ? "" : "'" + value + "' " + why;
+  if (why.empty()) return {};
+  return {"'" + value + "' " + why, MessageCode::out_of_range};
 }
 
-/// Why `value` does not suit the spec; empty when it does.
-std::string refuse(const ArgumentSpec& spec, const std::string& value) {
+Refusal refuse(const ArgumentSpec& spec, const std::string& value) {
+  const auto refuse_unless = [&value](bool allowed, const char* why) {
+    return allowed ? Refusal{} : Refusal{"'" + value + "' " + why};
+  };
   switch (spec.type) {
     case ArgumentSpec::Type::integer: {
       const auto number = parse_integer(value);
       return number ? refuse_number(spec, value, static_cast<double>(*number))
-                    : "'" + value + "' is not a whole number";
+                    : refuse_unless(false, "is not a whole number");
     }
     case ArgumentSpec::Type::real: {
       const auto number = parse_real(value);
-      return number ? refuse_number(spec, value, *number) : "'" + value + "' is not a number";
+      return number ? refuse_number(spec, value, *number) : refuse_unless(false, "is not a number");
     }
     case ArgumentSpec::Type::integers: {
       const auto numbers = parse_integers(value);
-      if (!numbers) return "'" + value + "' is not a list of whole numbers with commas between";
+      if (!numbers) return refuse_unless(false, "is not a list of whole numbers with commas between");
       for (const std::int64_t number : *numbers) {
-        std::string why = refuse_number(spec, std::to_string(number), static_cast<double>(number));
-        if (!why.empty()) return why;
+        Refusal refusal = refuse_number(spec, std::to_string(number), static_cast<double>(number));
+        if (!refusal.why.empty()) return refusal;
       }
-      return "";
+      return {};
     }
     case ArgumentSpec::Type::boolean:
-      return parse_boolean(value) ? "" : "'" + value + "' is neither true nor false";
+      return refuse_unless(parse_boolean(value).has_value(), "is neither true nor false");
     case ArgumentSpec::Type::optional_boolean:
-      return is_auto(value) || parse_boolean(value) ? "" : "'" + value + "' is none of true, false, auto";
+      return refuse_unless(is_auto(value) || parse_boolean(value), "is none of true, false, auto");
+    case ArgumentSpec::Type::duration:
+      return refuse_unless(parse_seconds(value).has_value(),
+                           "is not a time of the form DD:HH:MM:SS, or seconds");
     case ArgumentSpec::Type::text:
       break;
   }
-  const bool allowed = spec.choices.empty() ||
-                       std::find(spec.choices.begin(), spec.choices.end(), value) != spec.choices.end();
-  return allowed ? "" : "'" + value + "' is none of " + join(spec.choices);
+  const auto& choices = spec.choices;
+  if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end()) return {};
+  return {"'" + value + "' is none of " + join(choices), MessageCode::unknown_name};
 }
 
 }  // namespace
@@ -104,8 +124,8 @@ Arguments::Arguments(const std::vector<ArgumentSpec>& specs, const std::map<std:
       std::string hint = did_you_mean(name, known, "--" + std::string(prefix));
       if (hint.empty()) hint = known.empty() ? "it takes no arguments" : "known are " + join(known);
       problems.push_back({option, "there is no such argument", hint, MessageCode::unknown_option});
-    } else if (std::string why = refuse(*spec, value); !why.empty()) {
-      problems.push_back({option, why, did_you_mean(value, spec->choices)});
+    } else if (Refusal refusal = refuse(*spec, value); !refusal.why.empty()) {
+      problems.push_back({option, refusal.why, did_you_mean(value, spec->choices), refusal.code});
     } else {
       values_[name] = value;
       given_.insert(name);
@@ -160,6 +180,12 @@ std::vector<std::int64_t> Arguments::integers(std::string_view name) const {
   const auto numbers = parse_integers(value(name, ArgumentSpec::Type::integers));
   if (!numbers) throw std::logic_error("the default of '" + std::string(name) + "' is no list of numbers");
   return *numbers;
+}
+
+std::chrono::duration<double> Arguments::duration(std::string_view name) const {
+  const auto seconds = parse_seconds(value(name, ArgumentSpec::Type::duration));
+  if (!seconds) throw std::logic_error("the default of '" + std::string(name) + "' is no time");
+  return std::chrono::duration<double>(*seconds);
 }
 
 bool Arguments::given(std::string_view name) const { return given_.find(name) != given_.end(); }

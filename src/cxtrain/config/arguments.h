@@ -1,8 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,28 +12,9 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/config/field.h"
 
 namespace cxtrain {
-
-/// The numbers that an argument accepts. The ends are included unless they are open. NaN and infinities are
-/// in no range.
-struct Range {
-  double least = -std::numeric_limits<double>::infinity();
-  double most = std::numeric_limits<double>::infinity();
-  bool open_least = false;  ///< `least` itself is not in the range
-  bool open_most = false;
-
-  static constexpr Range at_least(double least) { return {.least = least}; }
-  static constexpr Range above(double least) { return {.least = least, .open_least = true}; }
-  static constexpr Range between(double least, double most) { return {.least = least, .most = most}; }
-  /// From `least` on, and less than `most`.
-  static constexpr Range below(double least, double most) {
-    return {.least = least, .most = most, .open_most = true};
-  }
-
-  /// Returns why the number is not in the range, such as "is not above 0"; empty if it is in the range.
-  std::string refuse(double number) const;
-};
 
 /// One argument that a component (model, data module, optimizer ...) accepts.
 struct ArgumentSpec {
@@ -44,6 +25,7 @@ struct ArgumentSpec {
     boolean,
     optional_boolean,  ///< true, false, or auto: the component decides; its default is "auto"
     integers,          ///< "30,80"
+    duration,          ///< "00:00:30:00" (days first), or seconds; its default may be empty: 0
   };
   std::string name;
   Type type = Type::text;
@@ -75,6 +57,7 @@ class Arguments {
   /// Absent for auto.
   std::optional<bool> optional_boolean(std::string_view name) const;
   std::vector<std::int64_t> integers(std::string_view name) const;
+  std::chrono::duration<double> duration(std::string_view name) const;
 
   /// Returns whether the user gave a value, as opposed to the default.
   bool given(std::string_view name) const;

@@ -13,6 +13,8 @@
 #include <variant>
 #include <vector>
 
+#include "cxtrain/config/field.h"
+
 namespace torch::optim {
 class Optimizer;
 class OptimizerParamGroup;
@@ -29,6 +31,14 @@ struct Sgd {
   double dampening = 0;
   double weight_decay = 0;
   bool nesterov = false;
+
+  void fields(auto&& field) {
+    field("lr", lr, "learning rate", Range::at_least(0));
+    field("momentum", momentum, "share of the last step that is added", Range::at_least(0));
+    field("dampening", dampening, "share of the gradient that momentum leaves out");
+    field("weight_decay", weight_decay, "L2 penalty", Range::at_least(0));
+    field("nesterov", nesterov, "Nesterov's momentum");
+  }
 };
 
 /// Adam with L2 regularisation (Kingma & Ba 2015); defaults of torch.optim.Adam.
@@ -39,6 +49,15 @@ struct Adam {
   double eps = 1e-8;
   double weight_decay = 0;
   bool amsgrad = false;
+
+  void fields(auto&& field) {
+    field("lr", lr, "learning rate", Range::at_least(0));
+    field("beta1", beta1, "how slowly the mean of gradients fades", Range::below(0, 1));
+    field("beta2", beta2, "how slowly the mean of their squares fades", Range::below(0, 1));
+    field("eps", eps, "added to the denominator", Range::above(0));
+    field("weight_decay", weight_decay, "L2 penalty", Range::at_least(0));
+    field("amsgrad", amsgrad, "keep the largest of the squares' means");
+  }
 };
 
 /// Adam with decoupled weight decay (Loshchilov & Hutter 2019); defaults of torch.optim.AdamW.
@@ -49,6 +68,16 @@ struct AdamW {
   double eps = 1e-8;
   double weight_decay = 1e-2;
   bool amsgrad = false;
+
+  void fields(auto&& field) {
+    field("lr", lr, "learning rate", Range::at_least(0));
+    field("beta1", beta1, "how slowly the mean of gradients fades", Range::below(0, 1));
+    field("beta2", beta2, "how slowly the mean of their squares fades", Range::below(0, 1));
+    field("eps", eps, "added to the denominator", Range::above(0));
+    field("weight_decay", weight_decay, "share of the weights taken off, times the learning rate",
+          Range::at_least(0));
+    field("amsgrad", amsgrad, "keep the largest of the squares' means");
+  }
 };
 
 /// Any of LibTorch's own optimizers (Adagrad, RMSprop, LBFGS, a user's). They run one parameter at a time.
@@ -85,6 +114,8 @@ enum class Interval { step, epoch };
 
 struct ConstantSchedule {
   std::int64_t warmup = 0;
+
+  void fields(auto&& field) { field("warmup", warmup, "counts of linear rise before", Range::at_least(0)); }
 };
 /// Half a cosine from base to `min_ratio` * base over `total` counts (Loshchilov & Hutter 2017, eq. 5); flat
 /// after.
@@ -92,20 +123,38 @@ struct CosineSchedule {
   std::int64_t warmup = 0;
   std::int64_t total = 0;  ///< 0: to the end of the run
   double min_ratio = 0;
+
+  void fields(auto&& field) {
+    field("warmup", warmup, "counts of linear rise before", Range::at_least(0));
+    field("total", total, "counts until the end of the fall; 0: the run's", Range::at_least(0));
+    field("min_ratio", min_ratio, "of the rate, where it ends", Range::at_least(0));
+  }
 };
 /// base * gamma^(t / step_size): torch.optim.lr_scheduler.StepLR.
 struct StepSchedule {
   std::int64_t step_size = 30;
   double gamma = 0.1;
+
+  void fields(auto&& field) {
+    field("step_size", step_size, "counts between two changes", Range::at_least(1));
+    field("gamma", gamma, "factor of each change", Range::above(0));
+  }
 };
 /// base * gamma^(milestones passed): MultiStepLR.
 struct MultiStepSchedule {
   std::vector<std::int64_t> milestones;
   double gamma = 0.1;
+
+  void fields(auto&& field) {
+    field("milestones", milestones, "counts at which the rate changes, with commas between");
+    field("gamma", gamma, "factor of each change", Range::above(0));
+  }
 };
 /// base * gamma^t: ExponentialLR.
 struct ExponentialSchedule {
   double gamma = 0.95;
+
+  void fields(auto&& field) { field("gamma", gamma, "factor of each count", Range::above(0)); }
 };
 /// OneCycleLR (Smith & Topin 2018) with cosine annealing: base is the peak.
 struct OneCycleSchedule {
@@ -113,6 +162,13 @@ struct OneCycleSchedule {
   double pct_start = 0.3;
   double div_factor = 25;
   double final_div_factor = 1e4;
+
+  void fields(auto&& field) {
+    field("total", total, "counts of the cycle; 0: the run's", Range::at_least(0));
+    field("pct_start", pct_start, "share of the cycle in which the rate rises", Range::between(0, 1));
+    field("div_factor", div_factor, "the peak over the first rate", Range::above(0));
+    field("final_div_factor", final_div_factor, "the first rate over the last", Range::above(0));
+  }
 };
 /// ReduceLROnPlateau: multiplies by `factor` after `patience` epochs without a relative improvement of
 /// `threshold` in the monitored metric. The one schedule with state, which belongs to the training state.
@@ -123,6 +179,15 @@ struct PlateauSchedule {
   std::int64_t patience = 10;
   double threshold = 1e-4;
   double min_ratio = 0;
+
+  void fields(auto&& field) {
+    field("monitor", monitor, "the metric to watch");
+    field("mode", mode, "what improving means", one_of("min", "max"));
+    field("factor", factor, "factor of each change", Range::below(0, 1));
+    field("patience", patience, "epochs without improvement before a change", Range::at_least(0));
+    field("threshold", threshold, "smaller relative improvements do not count", Range::at_least(0));
+    field("min_ratio", min_ratio, "of the first rate, the least", Range::at_least(0));
+  }
 };
 
 using ScheduleConfig = std::variant<ConstantSchedule, CosineSchedule, StepSchedule, MultiStepSchedule,

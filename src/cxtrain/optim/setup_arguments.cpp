@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "cxtrain/config/fields.h"
 #include "cxtrain/config/values.h"
 
 namespace cxtrain {
@@ -15,162 +16,42 @@ using Type = ArgumentSpec::Type;
 /// LibTorch's own optimizers are made by functions with arguments; these stand for the arguments.
 struct Rmsprop {
   double lr = 1e-2, alpha = 0.99, momentum = 0, weight_decay = 0;
+
+  void fields(auto&& field) {
+    field("lr", lr, "learning rate", Range::at_least(0));
+    field("alpha", alpha, "how slowly the mean of squares fades", Range::below(0, 1));
+    field("momentum", momentum, "share of the last step that is added", Range::at_least(0));
+    field("weight_decay", weight_decay, "L2 penalty", Range::at_least(0));
+  }
 };
 struct Adagrad {
   double lr = 1e-2, lr_decay = 0, weight_decay = 0;
+
+  void fields(auto&& field) {
+    field("lr", lr, "learning rate", Range::at_least(0));
+    field("lr_decay", lr_decay, "how fast the learning rate falls", Range::at_least(0));
+    field("weight_decay", weight_decay, "L2 penalty", Range::at_least(0));
+  }
 };
 struct Lbfgs {
   double lr = 1;
   std::int64_t max_iter = 20, history_size = 100;
+
+  void fields(auto&& field) {
+    field("lr", lr, "learning rate", Range::at_least(0));
+    field("max_iter", max_iter, "evaluations of the loss in a step", Range::at_least(1));
+    field("history_size", history_size, "steps remembered", Range::at_least(1));
+  }
 };
-
-constexpr Range kFromZero = Range::at_least(0);
-constexpr Range kFromOne = Range::at_least(1);
-constexpr Range kPositive = Range::above(0);
-constexpr Range kFading = Range::below(0, 1);
-constexpr Range kShare = Range::between(0, 1);
-constexpr Range kAny = {};
-
-/// What is said about a member beside its name.
-struct About {
-  const char* help;
-  Range range = kAny;
-  std::vector<std::string> choices = {};
-};
-
-// Each configuration names its members once; listing, reading and checking follow from that.
-template <class F>
-void members(Sgd& c, F f) {
-  f("lr", c.lr, {"learning rate", kFromZero});
-  f("momentum", c.momentum, {"share of the last step that is added", kFromZero});
-  f("dampening", c.dampening, {"share of the gradient that momentum leaves out"});
-  f("weight_decay", c.weight_decay, {"L2 penalty", kFromZero});
-  f("nesterov", c.nesterov, {"Nesterov's momentum"});
-}
-template <class A, class F>
-void adam_members(A& c, F f, const char* decay) {
-  f("lr", c.lr, {"learning rate", kFromZero});
-  f("beta1", c.beta1, {"how slowly the mean of gradients fades", kFading});
-  f("beta2", c.beta2, {"the same for their squares", kFading});
-  f("eps", c.eps, {"added to the denominator", kPositive});
-  f("weight_decay", c.weight_decay, {decay, kFromZero});
-  f("amsgrad", c.amsgrad, {"keep the largest of the squares' means"});
-}
-template <class F>
-void members(Adam& c, F f) {
-  adam_members(c, f, "L2 penalty");
-}
-template <class F>
-void members(AdamW& c, F f) {
-  adam_members(c, f, "share of the weights taken off, times the learning rate");
-}
-template <class F>
-void members(Rmsprop& c, F f) {
-  f("lr", c.lr, {"learning rate", kFromZero});
-  f("alpha", c.alpha, {"how slowly the mean of squares fades", kFading});
-  f("momentum", c.momentum, {"share of the last step that is added", kFromZero});
-  f("weight_decay", c.weight_decay, {"L2 penalty", kFromZero});
-}
-template <class F>
-void members(Adagrad& c, F f) {
-  f("lr", c.lr, {"learning rate", kFromZero});
-  f("lr_decay", c.lr_decay, {"how fast the learning rate falls", kFromZero});
-  f("weight_decay", c.weight_decay, {"L2 penalty", kFromZero});
-}
-template <class F>
-void members(Lbfgs& c, F f) {
-  f("lr", c.lr, {"learning rate", kFromZero});
-  f("max_iter", c.max_iter, {"evaluations of the loss in a step", kFromOne});
-  f("history_size", c.history_size, {"steps remembered", kFromOne});
-}
-template <class F>
-void members(ConstantSchedule& c, F f) {
-  f("warmup", c.warmup, {"counts of linear rise before", kFromZero});
-}
-template <class F>
-void members(CosineSchedule& c, F f) {
-  f("warmup", c.warmup, {"counts of linear rise before", kFromZero});
-  f("total", c.total, {"counts until the end of the fall; 0: the run's", kFromZero});
-  f("min_ratio", c.min_ratio, {"of the rate, where it ends", kFromZero});
-}
-template <class F>
-void members(StepSchedule& c, F f) {
-  f("step_size", c.step_size, {"counts between two changes", kFromOne});
-  f("gamma", c.gamma, {"factor of each change", kPositive});
-}
-template <class F>
-void members(MultiStepSchedule& c, F f) {
-  f("milestones", c.milestones, {"counts at which the rate changes, with commas between"});
-  f("gamma", c.gamma, {"factor of each change", kPositive});
-}
-template <class F>
-void members(ExponentialSchedule& c, F f) {
-  f("gamma", c.gamma, {"factor of each count", kPositive});
-}
-template <class F>
-void members(OneCycleSchedule& c, F f) {
-  f("total", c.total, {"counts of the cycle; 0: the run's", kFromZero});
-  f("pct_start", c.pct_start, {"share of the cycle in which the rate rises", kShare});
-  f("div_factor", c.div_factor, {"the peak over the first rate", kPositive});
-  f("final_div_factor", c.final_div_factor, {"the first rate over the last", kPositive});
-}
-template <class F>
-void members(PlateauSchedule& c, F f) {
-  f("monitor", c.monitor, {"the metric to watch"});
-  f("mode", c.mode, {"what improving means", kAny, {"min", "max"}});
-  f("factor", c.factor, {"factor of each change", kFading});
-  f("patience", c.patience, {"epochs without improvement before a change", kFromZero});
-  f("threshold", c.threshold, {"smaller relative improvements do not count", kFromZero});
-  f("min_ratio", c.min_ratio, {"of the first rate, the least", kFromZero});
-}
-
-// A member as text, and the other way round.
-Type type_of(bool) { return Type::boolean; }
-Type type_of(double) { return Type::real; }
-Type type_of(std::int64_t) { return Type::integer; }
-Type type_of(const std::string&) { return Type::text; }
-Type type_of(const std::vector<std::int64_t>&) { return Type::integers; }
-std::string text_of(bool value) { return value ? "true" : "false"; }
-std::string text_of(double value) { return format_real(value); }
-std::string text_of(std::int64_t value) { return std::to_string(value); }
-std::string text_of(const std::string& value) { return value; }
-std::string text_of(const std::vector<std::int64_t>& values) {
-  std::string text;
-  for (const std::int64_t value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
-  return text;
-}
-void read(const Arguments& from, const char* name, bool& to) { to = from.boolean(name); }
-void read(const Arguments& from, const char* name, double& to) { to = from.real(name); }
-void read(const Arguments& from, const char* name, std::int64_t& to) { to = from.integer(name); }
-void read(const Arguments& from, const char* name, std::string& to) { to = from.text(name); }
-void read(const Arguments& from, const char* name, std::vector<std::int64_t>& to) {
-  to = from.integers(name);
-}
-
-template <class Config>
-std::vector<ArgumentSpec> specs_of(Config config) {
-  std::vector<ArgumentSpec> specs;
-  members(config, [&](const char* name, auto& member, const About& about) {
-    specs.push_back({name, type_of(member), text_of(member), about.help, about.choices, about.range});
-  });
-  return specs;
-}
-
-template <class Config>
-void assign_given(const Arguments& arguments, Config& config) {
-  members(config, [&](const char* name, auto& member, const About&) {
-    if (arguments.given(name)) read(arguments, name, member);
-  });
-}
 
 /// One of LibTorch's own with other arguments than it was made with.
 template <class Described>
 Described changed(const LibTorchOptimizer& own, const Arguments& arguments) {
   Described made;
   made.lr = own.lr;
-  members(made, [&](const char* name, auto& member, const About&) {
+  made.fields([&](const char* name, auto& value, const char* /*help*/, const auto&...) {
     const auto had = own.arguments.find(name);
-    if (had != own.arguments.end()) member = static_cast<std::decay_t<decltype(member)>>(had->second);
+    if (had != own.arguments.end()) value = static_cast<std::decay_t<decltype(value)>>(had->second);
   });
   assign_given(arguments, made);
   return made;
@@ -183,23 +64,28 @@ void check_number(const std::string& option, double value, const Range& range,
     problems.push_back({option, format_real(value) + " " + why, "", MessageCode::out_of_range});
 }
 
+void check_choice(const std::string& option, const std::string& value,
+                  const std::vector<std::string>& choices, std::vector<Problem>& problems) {
+  if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end()) return;
+  problems.push_back({option, "'" + value + "' is none of " + choices[0] + ", " + choices[1], "",
+                      MessageCode::unknown_name});
+}
+
 template <class Config>
-void check_members(const std::string& owner, Config config, std::vector<Problem>& problems) {
-  members(config, [&](const char* name, auto& member, const About& about) {
-    using Member = std::decay_t<decltype(member)>;
-    if constexpr (std::is_same_v<Member, double> || std::is_same_v<Member, std::int64_t>)
-      check_number(owner + name, static_cast<double>(member), about.range, problems);
-    if constexpr (std::is_same_v<Member, std::string>) {
-      const auto& choices = about.choices;
-      if (!choices.empty() && std::find(choices.begin(), choices.end(), member) == choices.end())
-        problems.push_back({owner + name, "'" + member + "' is none of " + choices[0] + ", " + choices[1], "",
-                            MessageCode::unknown_name});
-    }
+void check_fields(const std::string& owner, Config config, std::vector<Problem>& problems) {
+  config.fields([&](const char* name, const auto& value, const char* /*help*/, const auto&... limits) {
+    ArgumentSpec spec;
+    (field::set(spec, limits), ...);
+    using Value = std::decay_t<decltype(value)>;
+    if constexpr (std::is_arithmetic_v<Value>)
+      check_number(owner + name, static_cast<double>(value), spec.range, problems);
+    if constexpr (std::is_same_v<Value, std::string>)
+      check_choice(owner + name, value, spec.choices, problems);
   });
 }
 
 void check_libtorch(const LibTorchOptimizer& config, std::vector<Problem>& problems) {
-  check_number("optimizer.lr", config.lr, kFromZero, problems);
+  check_number("optimizer.lr", config.lr, Range::at_least(0), problems);
   for (const NamedComponent& known : known_optimizers()) {
     if (known.name != config.name) continue;
     for (const ArgumentSpec& spec : known.arguments) {
@@ -222,7 +108,7 @@ void check_rules(const MultiStepSchedule& schedule, std::vector<Problem>& proble
                         "--lr_scheduler.milestones 30,80", MessageCode::missing_value});
   }
   for (const std::int64_t milestone : schedule.milestones)
-    check_number("lr_scheduler.milestones", static_cast<double>(milestone), kFromZero, problems);
+    check_number("lr_scheduler.milestones", static_cast<double>(milestone), Range::at_least(0), problems);
 }
 
 template <class Config>
@@ -238,25 +124,26 @@ NamedComponent schedule(const char* name, const char* help, std::vector<Argument
 
 const std::vector<NamedComponent>& known_optimizers() {
   static const std::vector<NamedComponent> all{
-      {"adagrad", "Adagrad (Duchi et al. 2011), LibTorch's", specs_of(Adagrad{})},
-      {"adam", "Adam with an L2 penalty (Kingma & Ba 2015)", specs_of(Adam{})},
-      {"adamw", "Adam with decoupled weight decay (Loshchilov & Hutter 2019)", specs_of(AdamW{})},
-      {"lbfgs", "L-BFGS, LibTorch's; evaluates the loss several times a step", specs_of(Lbfgs{})},
-      {"rmsprop", "RMSprop, LibTorch's", specs_of(Rmsprop{})},
-      {"sgd", "stochastic gradient descent, with momentum or not", specs_of(Sgd{})}};
+      {"adagrad", "Adagrad (Duchi et al. 2011), LibTorch's", argument_specs(Adagrad{})},
+      {"adam", "Adam with an L2 penalty (Kingma & Ba 2015)", argument_specs(Adam{})},
+      {"adamw", "Adam with decoupled weight decay (Loshchilov & Hutter 2019)", argument_specs(AdamW{})},
+      {"lbfgs", "L-BFGS, LibTorch's; evaluates the loss several times a step", argument_specs(Lbfgs{})},
+      {"rmsprop", "RMSprop, LibTorch's", argument_specs(Rmsprop{})},
+      {"sgd", "stochastic gradient descent, with momentum or not", argument_specs(Sgd{})}};
   return all;
 }
 
 const std::vector<NamedComponent>& known_schedules() {
   // Schedules that people give in steps count steps, the classic decays epochs, as in their papers.
   static const std::vector<NamedComponent> all{
-      schedule("constant", "the base rate, after a warm-up", specs_of(ConstantSchedule{}), "step"),
-      schedule("cosine", "half a cosine down, after a warm-up", specs_of(CosineSchedule{}), "step"),
-      schedule("exponential", "falls by a factor each time", specs_of(ExponentialSchedule{}), "epoch"),
-      schedule("multi_step", "falls by a factor at milestones", specs_of(MultiStepSchedule{}), "epoch"),
-      schedule("one_cycle", "up to the base rate and down again", specs_of(OneCycleSchedule{}), "step"),
-      schedule("plateau", "falls when a metric no longer improves", specs_of(PlateauSchedule{}), "epoch"),
-      schedule("step", "falls by a factor every few counts", specs_of(StepSchedule{}), "epoch")};
+      schedule("constant", "the base rate, after a warm-up", argument_specs(ConstantSchedule{}), "step"),
+      schedule("cosine", "half a cosine down, after a warm-up", argument_specs(CosineSchedule{}), "step"),
+      schedule("exponential", "falls by a factor each time", argument_specs(ExponentialSchedule{}), "epoch"),
+      schedule("multi_step", "falls by a factor at milestones", argument_specs(MultiStepSchedule{}), "epoch"),
+      schedule("one_cycle", "up to the base rate and down again", argument_specs(OneCycleSchedule{}), "step"),
+      schedule("plateau", "falls when a metric no longer improves", argument_specs(PlateauSchedule{}),
+               "epoch"),
+      schedule("step", "falls by a factor every few counts", argument_specs(StepSchedule{}), "epoch")};
   return all;
 }
 
@@ -333,7 +220,7 @@ std::vector<Problem> check_setup(const OptimizerSetup& setup) {
         if constexpr (std::is_same_v<std::decay_t<decltype(config)>, LibTorchOptimizer>) {
           check_libtorch(config, problems);
         } else {
-          check_members("optimizer.", config, problems);
+          check_fields("optimizer.", config, problems);
           check_rules(config, problems);
         }
       },
@@ -341,12 +228,13 @@ std::vector<Problem> check_setup(const OptimizerSetup& setup) {
   for (std::size_t i = 0; i < setup.groups.size(); ++i) {
     const std::string group = "optimizer, parameter group " + std::to_string(i) + ", ";
     const ParameterGroup& own = setup.groups[i];
-    if (own.lr) check_number(group + "lr", *own.lr, kFromZero, problems);
-    if (own.weight_decay) check_number(group + "weight_decay", *own.weight_decay, kFromZero, problems);
+    if (own.lr) check_number(group + "lr", *own.lr, Range::at_least(0), problems);
+    if (own.weight_decay)
+      check_number(group + "weight_decay", *own.weight_decay, Range::at_least(0), problems);
   }
   std::visit(
       [&](const auto& config) {
-        check_members("lr_scheduler.", config, problems);
+        check_fields("lr_scheduler.", config, problems);
         check_rules(config, problems);
       },
       setup.schedule);

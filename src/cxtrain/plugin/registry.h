@@ -12,6 +12,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/arguments.h"
+#include "cxtrain/config/fields.h"
 
 namespace cxtrain {
 
@@ -27,23 +28,37 @@ struct ContextOf<Interface, std::void_t<typename Interface::Context>> {
 
 /// Components by name: strategies, models, data modules, callbacks, loggers. One mechanism serves all kinds.
 ///
-/// An interface takes part by naming its kind:
+/// An interface takes part by naming itself and its kind:
 ///
-///     class MetricLogger { public: static constexpr std::string_view kKind = "logger"; ... };
+///     class MetricLogger {
+///      public:
+///       static constexpr std::string_view kKind = "logger";
+///       using Interface = MetricLogger;
+///       ...
+///     };
 ///
-/// and a plugin adds an implementation:
+/// A plugin adds a class that derives from it. The class lists its arguments in `Args` (config/field.h), and
+/// its constructor takes them; a class without arguments has a constructor without parameters:
 ///
-///     registry.add<MetricLogger>("wandb", "sends metrics to Weights & Biases", {},
-///                                [](const Arguments&) { return std::make_unique<WandbLogger>(); });
+///     class WandbLogger : public MetricLogger {
+///      public:
+///       struct Args {
+///         std::string project = "cxtrain";
+///         void fields(auto&& field) { field("project", project, "name of the project"); }
+///       };
+///       explicit WandbLogger(const Args& args);
+///       ...
+///     };
+///
+///     registry.add<WandbLogger>("wandb", "sends metrics to Weights & Biases");
 ///
 /// If the program needs facts about a component before it makes one, the interface names a type for them,
 /// `using Traits = StrategyTraits;`, and the plugin passes them:
 ///
-///     registry.add<Strategy>("ddp", "gradients averaged over all ranks", {}, StrategyTraits{},
-///                            [](const Arguments&) { return std::make_unique<DdpStrategy>(); });
+///     registry.add<MyStrategy>("mine", "gradients averaged my way", StrategyTraits{...});
 ///
-/// If a component may need facts about its run, the interface names a type for them,
-/// `using Context = RunFolder;`, and a factory may take it as its second parameter.
+/// If a component may need facts about its run, the interface names a type for them, `using Context =
+/// RunFolder;`, and the constructor of a class may take it, after `Args` if there are any.
 class Registry {
  public:
   template <class Interface>
@@ -59,20 +74,29 @@ class Registry {
     std::any traits = {};  ///< has the interface's `Traits` type; empty if it has none
   };
 
-  /// Adds a component. `factory` makes it from its arguments, or from its arguments and the interface's
-  /// context.
-  template <class Interface, class Make>
-  void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments, Make factory) {
+  /// Adds a class under a name.
+  template <class Class>
+  void add(std::string name, std::string help) {
     static_assert(
-        !requires { typename Interface::Traits; }, "a component of this kind says its traits, too");
-    insert({std::string(Interface::kKind), std::move(name), std::move(help), std::move(arguments), origin_,
-            factory_of<Interface>(std::move(factory))});
+        !requires { typename Class::Interface::Traits; }, "a component of this kind has traits, too");
+    insert(entry_of<Class>(std::move(name), std::move(help)));
   }
-  template <class Interface, class Make>
-  void add(std::string name, std::string help, std::vector<ArgumentSpec> arguments,
-           typename Interface::Traits traits, Make factory) {
-    insert({std::string(Interface::kKind), std::move(name), std::move(help), std::move(arguments), origin_,
-            factory_of<Interface>(std::move(factory)), std::move(traits)});
+  template <class Class>
+  void add(std::string name, std::string help, typename Class::Interface::Traits traits) {
+    Entry entry = entry_of<Class>(std::move(name), std::move(help));
+    entry.traits = std::move(traits);
+    insert(std::move(entry));
+  }
+
+  /// Adds a component that a function makes from its arguments, for classes that stay in their own file.
+  template <class Interface, class Args>
+  void add(std::string name, std::string help, typename Interface::Traits traits,
+           std::unique_ptr<Interface> (*function)(const Args&)) {
+    insert({std::string(Interface::kKind), std::move(name), std::move(help), argument_specs<Args>(), origin_,
+            Factory<Interface>([function](const Arguments& arguments, const Context<Interface>&) {
+              return function(read_args<Args>(arguments));
+            }),
+            std::move(traits)});
   }
 
   /// Returns the entry, or null.
@@ -103,15 +127,33 @@ class Registry {
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  private:
-  template <class Interface, class Make>
-  static Factory<Interface> factory_of(Make make) {
-    if constexpr (std::is_invocable_v<Make&, const Arguments&, const Context<Interface>&>) {
-      return make;
+  template <class Class>
+  static std::unique_ptr<Class> make_class(const Arguments& arguments,
+                                           const Context<typename Class::Interface>& context) {
+    using ClassContext = Context<typename Class::Interface>;
+    if constexpr (requires { typename Class::Args; }) {
+      using Args = typename Class::Args;
+      if constexpr (std::is_constructible_v<Class, Args, const ClassContext&>) {
+        return std::make_unique<Class>(read_args<Args>(arguments), context);
+      } else {
+        return std::make_unique<Class>(read_args<Args>(arguments));
+      }
+    } else if constexpr (std::is_constructible_v<Class, const ClassContext&>) {
+      return std::make_unique<Class>(context);
     } else {
-      return [make = std::move(make)](const Arguments& arguments, const Context<Interface>&) {
-        return make(arguments);
-      };
+      return std::make_unique<Class>();
     }
+  }
+
+  template <class Class>
+  Entry entry_of(std::string name, std::string help) const {
+    using Interface = typename Class::Interface;
+    static_assert(std::is_base_of_v<Interface, Class>);
+    Entry entry{std::string(Interface::kKind),         std::move(name), std::move(help), {}, origin_,
+                Factory<Interface>(&make_class<Class>)};
+    if constexpr (requires { typename Class::Args; })
+      entry.arguments = argument_specs<typename Class::Args>();
+    return entry;
   }
   void insert(Entry entry);
 

@@ -1,27 +1,24 @@
 #include "cxtrain/report/file_loggers.h"
 
+#include "cxtrain/base/error.h"
+
 namespace cxtrain {
 namespace {
 
-template <class Logger>
-void add_file_logger(Registry& registry, const char* name, const char* help) {
-  if (registry.find(MetricLogger::kKind, name) != nullptr) return;
-  registry.add<MetricLogger>(name, help, {}, [name](const Arguments&, const RunFolder& folder) {
-    if (folder.path.empty()) {
-      throw ConfigError(std::string("loggers.") + name, "has no folder to write to: the run has no logger",
-                        "drop it, or logger=false, fast_dev_run and barebones",
-                        MessageCode::conflicting_options);
-    }
-    return std::make_unique<Logger>(folder.files, folder.path);
-  });
+const std::string& require_folder(const RunFolder& folder, const char* name) {
+  if (!folder.path.empty()) return folder.path;
+  throw ConfigError(std::string("loggers.") + name, "has no folder to write to: the run has no logger",
+                    "drop it, or logger=false, fast_dev_run and barebones", MessageCode::conflicting_options);
 }
 
 }  // namespace
 
-void register_file_loggers(Registry& registry) {
-  add_file_logger<CsvLogger>(registry, "csv", "metrics.csv");
-  add_file_logger<JsonlLogger>(registry, "jsonl", "metrics.jsonl");
-  add_file_logger<TensorBoardLogger>(registry, "tensorboard", "events.out.tfevents.*");
-}
+CsvLogger::CsvLogger(const RunFolder& folder) : CsvLogger(folder.files, require_folder(folder, "csv")) {}
+
+JsonlLogger::JsonlLogger(const RunFolder& folder)
+    : JsonlLogger(folder.files, require_folder(folder, "jsonl")) {}
+
+TensorBoardLogger::TensorBoardLogger(const RunFolder& folder)
+    : TensorBoardLogger(folder.files, require_folder(folder, "tensorboard")) {}
 
 }  // namespace cxtrain

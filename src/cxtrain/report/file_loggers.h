@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "cxtrain/base/append_file.h"
-#include "cxtrain/plugin/registry.h"
 #include "cxtrain/report/metric_logger.h"
 
 /// The files of a run that hold its metrics. Each is written in a folder that exists, and continued where it
@@ -25,6 +24,8 @@ namespace cxtrain {
 class CsvLogger final : public MetricLogger {
  public:
   CsvLogger(Filesystem& files, const std::string& directory);
+  /// Throws ConfigError for a run without a folder.
+  explicit CsvLogger(const RunFolder& folder);
 
   void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override;
   void flush() override;
@@ -50,6 +51,8 @@ class CsvLogger final : public MetricLogger {
 class JsonlLogger final : public MetricLogger {
  public:
   JsonlLogger(Filesystem& files, const std::string& directory);
+  /// Throws ConfigError for a run without a folder.
+  explicit JsonlLogger(const RunFolder& folder);
 
   void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override;
   void flush() override { file_.flush(); }
@@ -69,6 +72,8 @@ class EventWriter;
 class TensorBoardLogger final : public MetricLogger {
  public:
   TensorBoardLogger(Filesystem& files, const std::string& directory);
+  /// Throws ConfigError for a run without a folder.
+  explicit TensorBoardLogger(const RunFolder& folder);
   ~TensorBoardLogger() override;
 
   void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override;
@@ -85,8 +90,5 @@ class TensorBoardLogger final : public MetricLogger {
   std::unique_ptr<EventWriter> writer_;           ///< null after a failure: begun again for the next row
   std::map<std::string, std::uint64_t> earlier_;  ///< files of the training's earlier runs: name, bytes
 };
-
-/// Adds them to the registry as `csv`, `jsonl` and `tensorboard`; a name that is taken is left alone.
-void register_file_loggers(Registry& registry);
 
 }  // namespace cxtrain

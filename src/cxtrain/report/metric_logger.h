@@ -22,6 +22,7 @@ struct RunFolder {
 class MetricLogger {
  public:
   static constexpr std::string_view kKind = "logger";
+  using Interface = MetricLogger;
   /// A logger's factory in the registry may take the folder of its run.
   using Context = RunFolder;
   using Metric = std::pair<std::string, double>;

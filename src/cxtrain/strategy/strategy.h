@@ -66,6 +66,7 @@ enum class EvaluationStage { validate, test };
 class Strategy : public Stateful {
  public:
   static constexpr std::string_view kKind = "strategy";
+  using Interface = Strategy;
   using Traits = StrategyTraits;  ///< a plugin passes them with its strategy when it registers it
 
   /// Puts the model on this rank's devices, in the dtypes of the precision. Must not communicate with other

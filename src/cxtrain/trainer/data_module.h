@@ -14,6 +14,7 @@ namespace cxtrain {
 class DataModule {
  public:
   static constexpr std::string_view kKind = "data";
+  using Interface = DataModule;
   virtual ~DataModule() = default;
 
   virtual void setup(const DataOptions& options) = 0;

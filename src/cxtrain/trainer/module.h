@@ -53,6 +53,7 @@ class StepNotDefined : public ConfigError {
 class Module : public torch::nn::Module, public Trainable {
  public:
   static constexpr std::string_view kKind = "model";
+  using Interface = Module;
 
   /// Returns the loss of a batch, with its gradient; an undefined tensor skips the batch.
   at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) override = 0;

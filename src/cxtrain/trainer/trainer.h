@@ -75,15 +75,17 @@ class Trainer {
   void add_callback(std::unique_ptr<Callback> callback);
   /// Makes a callback and adds it; it lives as long as the trainer.
   ///
-  ///     auto& best = trainer.add_callback<ModelCheckpoint>(ModelCheckpoint::Options{.monitor = "val_loss"});
+  ///     auto& best = trainer.add_callback<ModelCheckpoint>({.monitor = "val_loss"});
   ///     trainer.fit(model, data);
   ///     use(best.best_model_path());
+  template <class Made>
+  requires requires { typename Made::Args; }
+  Made& add_callback(typename Made::Args args = {}) {
+    return add_made(std::make_unique<Made>(std::move(args)));
+  }
   template <class Made, class... Arguments>
-  Made& add_callback(Arguments&&... arguments) {
-    auto callback = std::make_unique<Made>(std::forward<Arguments>(arguments)...);
-    Made& made = *callback;
-    add_callback(std::move(callback));
-    return made;
+  requires(!requires { typename Made::Args; }) Made& add_callback(Arguments&&... arguments) {
+    return add_made(std::make_unique<Made>(std::forward<Arguments>(arguments)...));
   }
   void add_logger(std::unique_ptr<MetricLogger> logger);
 
@@ -146,6 +148,13 @@ class Trainer {
   void set_config_text(std::string yaml) { config_text_ = std::move(yaml); }
 
  private:
+  template <class Made>
+  Made& add_made(std::unique_ptr<Made> callback) {
+    Made& made = *callback;
+    add_callback(std::move(callback));
+    return made;
+  }
+
   /// Sets the data up, opens a session, runs `work` in it and closes the session on every path. `log_dir`:
   /// folder in which a fit continues; empty: a new folder. `args`: for an evaluation.
   RunSummary in_session(Stage stage, Module& module, DataModule& data,
