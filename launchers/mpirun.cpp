@@ -29,7 +29,7 @@ constexpr const char* kRightMpirun = "; put the one of the MPI that this program
 void prepare_mpirun(int ranks, int per_node) {
   if (std::getenv(kStartedByUs) != nullptr) {
     throw CommunicationError(
-        "the mpirun in $PATH started this process, but not as a rank that the MPI of this program knows of: "
+        "the mpirun in $PATH started this process, but the MPI of this program sees no rank: "
         "it belongs to another MPI; put the right one first in $PATH, or start the ranks with it yourself",
         MessageCode::launch_failed);
   }

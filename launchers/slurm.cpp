@@ -83,7 +83,7 @@ Hardware hardware_of_allocation(const Program& program) {
   const CommandEnd end = run_command(command, kStepSeconds);
   const std::string description = description_in(end.output);
   if (end.status != 0 || description.empty()) {
-    throw CommunicationError("the nodes of the Slurm job cannot be asked what they have: srun ends with " +
+    throw CommunicationError("srun could not list the hardware of the Slurm job: it ended with " +
                                  std::to_string(end.status) + ": " + shortened(end.output, 300) + "; is " +
                                  program.path + " there on all of them?",
                              MessageCode::launch_failed);

@@ -25,9 +25,9 @@ void require_same(const std::vector<NamedTensor>& primary, const std::vector<Nam
   const auto found = first_difference(descriptions(primary), descriptions(replica), "nothing further");
   if (!found) return;
   throw ConfigError(kFactory,
-                    "made another model than the one that is trained: where that has `" + found->first +
+                    "made another model than the trained one: the trained model has `" + found->first +
                         "`, replica " + std::to_string(index) + " has `" + found->second + "`",
-                    "build the replicas from the same arguments as the model", MessageCode::bad_model);
+                    "build the replicas from the arguments of the model", MessageCode::bad_model);
 }
 
 /// Models that share tensors would train each other's.
@@ -42,7 +42,7 @@ void require_own_tensors(const std::vector<Replica>& replicas) {
                           "made a model that shares " + item.name + " with " +
                               (known->second == 0 ? std::string("the one that is trained")
                                                   : "replica " + std::to_string(known->second)),
-                          "build every replica anew: [] { return std::make_unique<MyModel>(); }",
+                          "build a new model for each replica: [] { return std::make_unique<MyModel>(); }",
                           MessageCode::bad_model);
       }
     }

@@ -41,7 +41,7 @@ std::string_view name_of_crash(int signal) {
     case SIGILL:
       return "SIGILL, a wrong instruction";
     default:
-      return "SIGABRT, an assertion or an exception that nobody caught";
+      return "SIGABRT, an assertion or an uncaught exception";
   }
 }
 

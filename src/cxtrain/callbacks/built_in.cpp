@@ -31,7 +31,7 @@ void register_built_in(Registry& registry) {
   add<LearningRateMonitor>(registry, "lr_monitor", "logs the learning rate");
   add<DeviceStatsMonitor>(registry, "device_stats", "logs load, memory and temperature of the devices");
   add<DivergenceCheck>(registry, "divergence_check",
-                       "ends a run whose ranks no longer hold the same parameters");
+                       "ends a run if its ranks no longer hold equal parameters");
   add<LossSpike>(registry, "loss_spike", "warns when the loss explodes");
   add<Prometheus>(registry, "prometheus",
                   "writes how far the run is to a file that Prometheus' node_exporter collects");

@@ -67,7 +67,7 @@ void check_name_template(const std::string& filename) {
   }
   const std::string without = std::regex_replace(filename, placeholder(), "0");
   if (without.find_first_of("{}") != std::string::npos) {
-    throw ConfigError("checkpoint.filename", "'" + filename + "' has a { } that is no {name} or {name:.2f}",
+    throw ConfigError("checkpoint.filename", "'" + filename + "' has a { } that is not {name} or {name:.2f}",
                       "{epoch}-{step}-{val_loss:.3f}");
   }
   if (without.find('/') != std::string::npos || without == "." || without == "..") {

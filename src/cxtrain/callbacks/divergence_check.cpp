@@ -75,7 +75,7 @@ std::string names_of_ranks(const std::vector<std::vector<std::string>>& ranks,
   const bool majority = apart.size() < ranks.size();
   throw AgreedError(
       ExitCode::failure, MessageCode::ranks_diverged,
-      "the ranks no longer hold the same parameters after step " + std::to_string(step) + ": " +
+      "the ranks no longer hold equal parameters after step " + std::to_string(step) + ": " +
           names_of_ranks(ranks, apart) +
           (majority ? (apart.size() == 1 ? " has other values than the majority in "
                                          : " have other values than the majority in ")
@@ -83,8 +83,8 @@ std::string names_of_ranks(const std::vector<std::vector<std::string>>& ranks,
           first +
           (others == 0 ? ""
                        : " and " + std::to_string(others) + (others == 1 ? " more" : " more parameters")) +
-          " (divergence_check); go on from a checkpoint of before that step. Look for a hook or an optimizer "
-          "that is not the same on all ranks, or for memory or a GPU that fails");
+          " (divergence_check); resume from a checkpoint of an earlier step. Look for a hook or an optimizer "
+          "that differs between ranks, or for memory or a GPU that fails");
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ class EarlyStopping final : public Callback {
 
     void fields(auto&& field) {
       field("monitor", monitor, "the name of a metric that is logged", kRequired);
-      field("mode", mode, "what improving means");
+      field("mode", mode, "direction of an improvement");
       field("patience", patience, "validations to wait", Range::at_least(0));
       field("min_delta", min_delta, "smaller changes do not count", Range::at_least(0));
       field("check_finite", check_finite, "stop when the metric is NaN or infinite");

@@ -19,7 +19,7 @@ class LossSpike final : public Callback {
     bool stop = false;                     ///< ends the run with a TrainingError, instead of a warning
 
     void fields(auto&& field) {
-      field("window", limits.window, "losses that say what is usual", Range::at_least(5));
+      field("window", limits.window, "number of losses that define the usual range", Range::at_least(5));
       field("deviations", limits.deviations, "above the median, in usual spreads", Range::at_least(1));
       field("in_a_row", limits.in_a_row, "number of losses in a row; a single one may be an odd batch",
             Range::at_least(1));

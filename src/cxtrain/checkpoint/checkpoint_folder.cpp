@@ -134,7 +134,7 @@ Manifest read_manifest_of(Filesystem& files, const std::string& path) {
   if (!status)
     throw CheckpointError("there is no checkpoint '" + path + "'", MessageCode::checkpoint_missing);
   if (!files.status(file))
-    throw CheckpointError("'" + path + "' is no checkpoint: it has no " + std::string(Manifest::kFile) +
+    throw CheckpointError("'" + path + "' is not a checkpoint: it lacks " + std::string(Manifest::kFile) +
                               (status->is_directory ? "" : "; a file of weights is read by --model.weights"),
                           MessageCode::checkpoint_missing);
   constexpr std::uint64_t kMost = std::uint64_t{64} << 20;

@@ -88,7 +88,7 @@ StateDict CheckpointReader::state(int rank) {
   if (manifest_.weights_only) {
     throw CheckpointError(
         "the checkpoint '" + path_ +
-            "' has the model only (save_weights_only), and a training cannot go on from it; "
+            "' has the model only (save_weights_only), and a training cannot resume from it; "
             "--model.weights starts a new one from it",
         MessageCode::model_mismatch);
   }

@@ -52,7 +52,7 @@ Number number_of(const Json& json, const char* name, Number least = 0,
   // What a Json of digits alone is; others would be converted.
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() < static_cast<std::uint64_t>(least) ||
       value.get<std::uint64_t>() > static_cast<std::uint64_t>(most))
-    throw std::out_of_range(std::string(name) + " is no number that can be");
+    throw std::out_of_range(std::string(name) + " is not a possible number");
   return value.get<Number>();
 }
 
@@ -119,9 +119,9 @@ Manifest manifest_from(std::string_view text, const std::string& path) {
   try {
     Json json = parse_shallow(text);
     if (!json.is_object() || json.value(kFormat, Json()) != kFormatName)
-      throw refuse("it is no manifest of cxtrain");
+      throw refuse("it is not a manifest of cxtrain");
     if (const Json& version = json.at(kFormatVersion); version != Manifest::kVersion)
-      throw refuse("it has format " + version.dump() + ", and this program knows format " +
+      throw refuse("it has format " + version.dump() + ", and this program reads format " +
                    std::to_string(Manifest::kVersion) + "; use the cxtrain that wrote it, or a newer one");
     const bool as_written = dumped(json) == text;
     const std::string checksum = json.value(kChecksum, std::string());

@@ -234,7 +234,7 @@ class PickleReader {
   /// The value that is uppermost, above the last mark.
   Id top() const {
     if (stack_.size() == (marks_.empty() ? 0 : marks_.back()))
-      throw CheckpointError("its pickle takes a value where there is none");
+      throw CheckpointError("its pickle takes a value from an empty stack");
     return stack_.back();
   }
   Id pop() {
@@ -277,7 +277,7 @@ class PickleReader {
 
   void recall(std::uint64_t key) {
     const auto found = memo_.find(key);
-    if (found == memo_.end()) throw CheckpointError("its pickle recalls what it has not kept");
+    if (found == memo_.end()) throw CheckpointError("its pickle reads a memo that it has not written");
     push(found->second);
   }
 

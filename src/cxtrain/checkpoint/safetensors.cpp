@@ -44,7 +44,7 @@ std::string quoted_json(const std::string& text) {
     return nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
     throw CheckpointError("'" + shortened(text, 200) +
-                          "' is no UTF-8, which names and texts in a safetensors file have to be; rename it");
+                          "' is not UTF-8, as names and texts in a safetensors file have to be; rename it");
   }
 }
 
@@ -66,7 +66,7 @@ void check_places(std::vector<SafetensorsEntry>& entries, std::uint64_t data_byt
     }
     if (entry.begin != end) {
       throw CheckpointError(name + " begins at byte " + std::to_string(entry.begin) +
-                            " of the data, and what is before it ends at " + std::to_string(end));
+                            " of the data, and the tensor before it ends at " + std::to_string(end));
     }
     end = entry.end;
   }

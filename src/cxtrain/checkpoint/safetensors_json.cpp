@@ -128,7 +128,7 @@ class HeaderListener final : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(double, const std::string&) override { return unexpected(); }
   bool binary(binary_t&) override { return unexpected(); }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
-    return refuse("it is no JSON from its byte " + std::to_string(position) + " on");
+    return refuse("it is not JSON from byte " + std::to_string(position) + " on");
   }
 
  private:
@@ -148,7 +148,7 @@ class HeaderListener final : public nlohmann::json_sax<nlohmann::json> {
     return "'" + shortened(field_, 200) + "' of '" + shortened(name_, 200) + "'";
   }
   bool unexpected() {
-    return refuse(level_ == Level::outside ? "it is no JSON object" : where() + " is not what belongs there");
+    return refuse(level_ == Level::outside ? "it is not a JSON object" : where() + " is not what belongs there");
   }
 
   Level level_ = Level::outside;
@@ -173,7 +173,7 @@ const char* safetensors_dtype(at::ScalarType dtype) {
 
 SafetensorsDirectory parse_safetensors_header(std::string_view json) {
   HeaderListener listener;
-  if (!json.starts_with('{')) throw CheckpointError("it is no JSON object");
+  if (!json.starts_with('{')) throw CheckpointError("it is not a JSON object");
   if (!nlohmann::json::sax_parse(json, &listener)) throw CheckpointError(listener.reason());
   return listener.take();
 }

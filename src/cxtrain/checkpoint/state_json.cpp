@@ -89,13 +89,13 @@ void read_value(StateDict& state, const std::string& name, const Json& json) {
     if (json.contains(kReal)) return state.set(name, std::bit_cast<double>(number_from_hex(text)));
     if (json.contains(kBytes)) return state.set(name, bytes_from_hex(text));
   }
-  refuse_json(name + " is no value");
+  refuse_json(name + " is not a value");
 }
 
 const Json* part(const Json& json, const char* name) {
   const auto found = json.find(name);
   if (found == json.end()) return nullptr;
-  if (!found->is_object()) refuse_json(std::string(name) + " is no object");
+  if (!found->is_object()) refuse_json(std::string(name) + " is not an object");
   return &*found;
 }
 
@@ -128,7 +128,7 @@ std::pair<Piece, TensorPlace> piece_of(const Json& json) {
 }
 
 void read_state(StateDict& state, const Json& json, const FetchPiece& fetch) {
-  if (!json.is_object()) refuse_json("a section is no object");
+  if (!json.is_object()) refuse_json("a section is not an object");
   if (const Json* values = part(json, kValues)) {
     for (const auto& [name, value] : values->items()) read_value(state, name, value);
   }
@@ -171,7 +171,7 @@ StateDict state_from_json(const nlohmann::json& json, const FetchPiece& fetch) {
 
 std::string reason_of_json(const std::exception& error) {
   if (const auto* parse = dynamic_cast<const Json::parse_error*>(&error))
-    return "it is no JSON from byte " + std::to_string(parse->byte) + " on";
+    return "it is not JSON from byte " + std::to_string(parse->byte) + " on";
   if (dynamic_cast<const Json::exception*>(&error) != nullptr)
     return "it lacks an entry, or has one of another type";
   return message_of(error);

@@ -40,14 +40,14 @@ std::map<std::string, std::string> read_index(Filesystem& files, const std::stri
   const std::string text = read_whole_file(files, path);
   const auto json = parse_shallow_json<nlohmann::json>(text);  // where the map's entries lie
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
-    refuse("it is no JSON with a weight_map");
+    refuse("it is not JSON with a weight_map");
   std::map<std::string, std::string> map;
   for (const auto& [name, file] : json["weight_map"].items()) {
     if (!file.is_string()) refuse("'" + shortened(name, 200) + "' has no file");
     const auto& file_name = file.get_ref<const std::string&>();
     if (file_name.empty() || file_name.find('/') != std::string::npos || file_name == "." ||
         file_name == "..")
-      refuse("'" + shortened(file_name, 200) + "' is no name of a file beside it");
+      refuse("'" + shortened(file_name, 200) + "' is not the name of a file beside it");
     map.emplace(name, file_name);
   }
   return map;

@@ -158,7 +158,7 @@ int diff(const CheckpointRequest& request, Filesystem& files, std::ostream& out)
 
 int export_weights(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
   if (request.safetensors_file.empty() && request.torch_file.empty()) {
-    throw ConfigError("checkpoint export", "does not say what to write",
+    throw ConfigError("checkpoint export", "needs a file to write",
                       "add --safetensors FILE or --torch FILE", MessageCode::missing_value);
   }
   const StoredWeights weights = open_verified_weights(files, request.paths[0]);
@@ -241,7 +241,7 @@ CheckpointRequest read_request(const CheckpointAction& action, std::span<const s
     if (word == "--json" && !action.writes) {
       request.json = true;
     } else if (file == nullptr || !action.writes) {
-      problems.push_back({word, "is no option of " + command, "usage: " + command + " " + action.usage,
+      problems.push_back({word, "is not an option of " + command, "usage: " + command + " " + action.usage,
                           MessageCode::unknown_option});
     } else if (equals != std::string::npos && equals + 1 < word.size()) {
       *file = word.substr(equals + 1);

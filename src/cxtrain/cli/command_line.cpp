@@ -152,7 +152,7 @@ void check_subcommand(const Words& words, std::vector<Problem>& problems) {
   for (const Setting& setting : words.settings) {
     const OptionEntry* entry = find_option(setting.key);
     if (entry == nullptr || takes_option(*entry, words.subcommand)) continue;
-    problems.push_back({setting.written, "is no option of " + words.subcommand,
+    problems.push_back({setting.written, "is not an option of " + words.subcommand,
                         "it belongs to " + entry->commands.substr(0, entry->commands.find(' ')),
                         MessageCode::unknown_option});
   }

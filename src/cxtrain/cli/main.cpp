@@ -309,7 +309,7 @@ void print_result(const World& world, const RunSummary& summary, const Trainer& 
   line << summary.status;
   if (!summary.stopped_by.empty()) line << " by " << summary.stopped_by;
   if (summary.exit_code == static_cast<int>(ExitCode::requeue))
-    line << ", with its state saved (start it again to go on)";
+    line << ", with its state saved (start it again to resume)";
   if (summary.exit_code == static_cast<int>(ExitCode::terminated)) line << ", without its state saved";
   if (summary.epochs > 0 || summary.global_step > 0)
     line << ": " << summary.epochs << " epochs, " << summary.global_step << " steps";

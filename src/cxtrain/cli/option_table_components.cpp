@@ -28,7 +28,7 @@ void add_component_options(OptionTable& table) {
       CXTRAIN_MEMBER(data.num_workers));
   add({"data.prefetch_factor", "batches that each data worker prepares ahead"},
       CXTRAIN_MEMBER(data.prefetch_factor));
-  add({"data.uneven", "what to do with samples that do not divide evenly among ranks", nullptr,
+  add({"data.uneven", "treatment of samples that do not divide evenly among ranks", nullptr,
        "pad: repeat some samples. drop: leave out the rest. exact: every sample once, with shorter batches "
        "on some ranks."},
       CXTRAIN_MEMBER(data.uneven));

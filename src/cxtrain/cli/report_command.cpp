@@ -58,7 +58,7 @@ ReportRequest read_report_request(std::span<const char* const> words) {
       if (request.out.empty()) missing();
     } else if (word.starts_with("-")) {
       problems.push_back(
-          {word, "is no option of report", "usage: " + usage_of("report"), MessageCode::unknown_option});
+          {word, "is not an option of report", "usage: " + usage_of("report"), MessageCode::unknown_option});
     } else {
       request.paths.push_back(word);
     }

@@ -99,7 +99,7 @@ void write_requests(const BatchJobOptions& job, ScriptWriter& script) {
     script.ask("gpus-per-node", number(job.gpus_per_node));
   }
   if (job.cpus_per_task) {
-    script.comment("A rank's loop, its data workers, and what feeds its GPU.");
+    script.comment("A rank's loop, its data workers, and the threads that feed its GPU.");
     script.ask("cpus-per-task", number(job.cpus_per_task));
   }
   script.ask("mem", job.mem);
@@ -109,11 +109,10 @@ void write_requests(const BatchJobOptions& job, ScriptWriter& script) {
   script.ask("qos", job.qos);
   script.ask("constraint", job.constraint);
   script.ask("array", job.array);
-  script.comment(
-      "The ranks get this signal, so many seconds before the time is over: they save, and end with 75.");
+  script.comment("The ranks get this signal N seconds before the time is over: they save, and end with 75.");
   script.ask("signal", job.signal);
   script.comment(
-      "A job whose node fails, or that has to make way, starts again; its output goes on in the same file.");
+      "After a node failure or a preemption the job starts again, and its output continues in one file.");
   script.line("#SBATCH --requeue");
   script.line("#SBATCH --open-mode=append");
   script.ask("output", job.array.empty() ? "slurm-%j.out" : "slurm-%A_%a.out");
@@ -122,13 +121,9 @@ void write_requests(const BatchJobOptions& job, ScriptWriter& script) {
 /// What becomes of the job, by the status that the training ended with.
 void write_end(const std::string& id, ScriptWriter& script) {
   script.comment(
-      "75: saved, and wants to go on. 143: told to go before it could save; by a preemption, perhaps, that");
-  script.comment(
-      "found it starting, and Slurm takes what ends by itself then for done. 2, 93, 126 and 127 would end "
-      "in");
-  script.comment(
-      "the same way again; 130: somebody ended it by hand. Anything else may be a node that has gone: five");
-  script.comment("more starts since it last came through.");
+      "75: the state is saved: requeue. 143: stopped before it could save: requeue after a preemption only.");
+  script.comment("0: done. 2, 93, 126, 127: a new start would end alike. 130: stopped by hand.");
+  script.comment("Any other status may come from a lost node: requeue, at most five times in a row.");
   script.line("case $status in");
   script.line("  75) rm -f \"$folder/failures\" && scontrol requeue " + id + " ;;");
   script.line("  143) if scontrol show job " + id + " | grep -q 'PreemptTime=[0-9]'; then scontrol requeue " +
@@ -247,7 +242,7 @@ std::string slurm_script(const Options& options, const std::string& program,
   script.line("#!/bin/bash");
   script.comment("Trains on " + count(job.nodes, "node") + " with " + count(ranks_per_node(job), "rank") +
                  (job.nodes > 1 ? " each" : "") +
-                 "; goes on by itself after a preemption, a requeue or the end of its time.");
+                 "; resumes by itself after a preemption, a requeue or the end of its time.");
   script.comment("Made by cxtrain_mpi slurm-script. Load the program's modules before sbatch, or below.");
   script.line("#");
   write_requests(job, script);
@@ -264,29 +259,28 @@ std::string slurm_script(const Options& options, const std::string& program,
   for (const std::string& option : fit) script.line("  " + option);
   script.line(")");
   script.line();
-  script.comment("srun does not take this over by itself (since Slurm 22.05).");
+  script.comment("Since Slurm 22.05, srun does not inherit this setting.");
   script.line("if [ -n \"$SLURM_CPUS_PER_TASK\" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi");
   script.comment(
-      "Slurm's other barrier at the start of MPI does not wait for other nodes, and ranks crash now and "
-      "then.");
+      "Slurm's default barrier at the start of MPI does not wait for other nodes, and ranks may crash.");
   script.line("export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}");
   script.line();
   if (options.ckpt_path && *options.ckpt_path != "auto") {
-    script.comment("Begins with that checkpoint, and once requeued goes on with its own newest.");
+    script.comment("Starts from this checkpoint; a requeued job resumes from its own newest checkpoint.");
     script.line("from=" + shell_quoted(*options.ckpt_path));
     script.line("if [ \"${SLURM_RESTART_COUNT:-0}\" -gt 0 ]; then from=auto; fi");
   } else {
-    script.comment("The newest checkpoint of this job that is whole; none at its first start.");
+    script.comment("The newest complete checkpoint of this job; none at its first start.");
     script.line("from=auto");
   }
   script.line();
-  script.comment("What would go wrong is said first; errors end the job before it takes hours.");
+  script.comment("The doctor looks for errors first: they end the job here, not after hours.");
   script.line("srun --mpi=pmix \"$program\" doctor --default_root_dir \"$folder\" \"${options[@]}\"");
   script.line("if [ $? = 2 ]; then exit 2; fi");
   script.line();
   if (options.max_restarts > 0) {
     script.comment(
-        "Without srun: the program starts the ranks on the job's nodes itself, and again when they fail.");
+        "Without srun: the program starts the ranks on the job's nodes, and restarts them when they fail.");
     script.line("\"$program\" fit --num_nodes " + std::to_string(job.nodes) + " --devices " +
                 std::to_string(ranks_per_node(job)) + " --ckpt_path \"$from\" \\");
   } else {

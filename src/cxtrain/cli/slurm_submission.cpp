@@ -80,7 +80,7 @@ int follow_job(const std::string& job, const std::string& output, std::ostream& 
     const std::string state = field_of(shown.output, "JobState");
     if (shown.status != 0 || state.empty())
       throw Error(ExitCode::failure, MessageCode::launch_failed,
-                  "Slurm no longer knows job " + job + ": " + shortened(shown.output, 300));
+                  "Slurm no longer lists job " + job + ": " + shortened(shown.output, 300));
     if (state != last) {
       const std::string reason = field_of(shown.output, "Reason");
       out << "-- job " << job << ": " << state

@@ -36,7 +36,7 @@ int run_status_command(std::span<const char* const> words, Filesystem& files, do
       json = true;
     } else if (word.starts_with("-")) {
       problems.push_back(
-          {word, "is no option of status", "usage: " + usage_of("status"), MessageCode::unknown_option});
+          {word, "is not an option of status", "usage: " + usage_of("status"), MessageCode::unknown_option});
     } else {
       paths.push_back(word);
     }

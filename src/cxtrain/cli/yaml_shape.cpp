@@ -34,7 +34,7 @@ class Counter final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto size = sizes_.find(anchor);
     if (size == sizes_.end())
-      throw Refused{mark, "an alias refers to what it is part of", "write the value out"};
+      throw Refused{mark, "an alias refers to a value that contains the alias", "write the value out"};
     add(mark, 0, size->second);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
@@ -76,7 +76,7 @@ class Counter final : public YAML::EventHandler {
     if (open_.back().nodes > kMostNodes) {
       throw Refused{mark,
                     "by here there are more than " + std::to_string(kMostNodes) +
-                        " values, aliases followed; no configuration has so many",
+                        " values, aliases followed; a configuration has fewer",
                     "check which file it is"};
     }
   }

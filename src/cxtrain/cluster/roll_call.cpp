@@ -193,7 +193,7 @@ RollCall roll_call_of_ranks(const LaunchEnvironment& launched) {
     if (own && bind(own.get(), address.get(), address.size()) != 0) {
       log_warning(
           "local rank " + std::to_string(launched.local_rank) +
-          " cannot be asked where it is: another process has the name of its socket; if a rank stops, an "
+          " does not take part in the roll call: another process has the name of its socket; if a rank stops, an "
           "error may name this one as well");
       own.reset();
     }

@@ -128,7 +128,7 @@ std::unique_ptr<World> make_world(double timeout_seconds) {
     if (const int tasks = number_in("SLURM_STEP_NUM_TASKS"); tasks > 1) {
       throw CommunicationError(
           "Slurm started " + std::to_string(tasks) +
-              " tasks that do not know of each other (each "
+              " tasks that do not see each other (each "
               "would train alone); use `srun --mpi=pmix`, or `mpirun` inside the allocation",
           MessageCode::wrong_mpi);
     }

@@ -24,7 +24,7 @@ void check_shares(const char* operation, const Communicator& communicator, const
   }
   if (whole.numel() != share.numel() * communicator.size()) {
     refuse(std::string(whole_name) + " has " + std::to_string(whole.numel()) + " elements and " + share_name +
-           " " + std::to_string(share.numel()) + ", but for " + std::to_string(communicator.size()) +
+           " " + std::to_string(share.numel()) + ", except " + std::to_string(communicator.size()) +
            " ranks the first has to be " + std::to_string(communicator.size()) +
            " times the second (pad what does not divide)");
   }

@@ -172,8 +172,8 @@ void mpi_recv(const MpiComm& comm, std::byte* data, std::size_t bytes, int from)
     MPI_Get_count(&status, MPI_BYTE, &received);
     if (received == size) return;
     throw CommunicationError("recv: rank " + std::to_string(from) + " sent " + std::to_string(received) +
-                                 " bytes where " + std::to_string(size) +
-                                 " were expected; send and receive tensors of the same size and dtype",
+                                 " bytes instead of " + std::to_string(size) +
+                                 "; send and receive tensors of equal size and dtype",
                              MessageCode::bad_tensor);
   });
 }

@@ -174,7 +174,7 @@ void compare_with_cores(int ranks, int cores, const char* option, Plan& plan) {
     return;
   }
   const std::string all_the_same =
-      replicas ? "" : "; `mpirun --oversubscribe -np " + std::to_string(busy) + "` starts them all the same";
+      replicas ? "" : "; `mpirun --oversubscribe -np " + std::to_string(busy) + "` starts them anyway";
   plan.errors.push_back({option,
                          share + ", and that is too many: the most is " + std::to_string(most) + " (" +
                              std::to_string(kMostPerCore) + " for each core, " +
@@ -202,7 +202,7 @@ int nodes_alone(const TrainerOptions& trainer, const Job& job, int per_node, Pla
   if (job && !job->is_here && spawns(plan.traits)) {
     plan.errors.push_back(
         {"strategy",
-         plan.strategy + " starts its ranks where it is, and that is no node of Slurm job " + job->job,
+         plan.strategy + " starts its ranks on this machine, which is not a node of Slurm job " + job->job,
          "use --strategy ddp", MessageCode::wrong_ranks});
   }
   if (asked > 1 && !job) {

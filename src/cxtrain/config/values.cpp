@@ -175,7 +175,7 @@ Parsed<Precision> parse_precision(std::string_view text) {
     known += (known.empty() ? "" : ", ") + std::string(name);
   }
   return Parsed<Precision>::refused("'" + std::string(text) +
-                                    "' is no precision; known are 16, bf16, 32, 64 and " + known);
+                                    "' is not a precision; use 16, bf16, 32, 64 or " + known);
 }
 
 }  // namespace cxtrain

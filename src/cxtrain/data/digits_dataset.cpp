@@ -22,7 +22,7 @@ std::string parse_line(std::string_view line, std::vector<float>& pixels, std::v
   const char* const end = at + line.size();
   for (int column = 0; column <= kPixels; ++column) {
     if (column > 0) {
-      if (at == end) return "it has " + std::to_string(column) + " values where 65 were expected";
+      if (at == end) return "it has " + std::to_string(column) + " values instead of 65";
       if (*at++ != ',') return "no comma follows value " + std::to_string(column);
     }
     int value = 0;

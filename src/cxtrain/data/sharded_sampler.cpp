@@ -38,7 +38,7 @@ ShardedSampler::ShardedSampler(std::int64_t size, DataShard shard, const Sampler
     throw ConfigError("data",
                       "the dataset says that it has " + std::to_string(size) +
                           " samples; their order alone is more than this machine's memory",
-                      "let Dataset::size() count what an epoch is to read", MessageCode::out_of_memory);
+                      "let Dataset::size() return the samples of one epoch", MessageCode::out_of_memory);
   }
   const std::int64_t full = options.batch_size * shard.count;
   const std::int64_t rest = size % full;

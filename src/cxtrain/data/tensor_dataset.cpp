@@ -58,7 +58,7 @@ TensorDataset::TensorDataset(std::vector<at::Tensor> tensors) : tensors_(std::mo
         found << "undefined";
       }
     }
-    throw DataError("a TensorDataset needs CPU tensors whose dimension 0 counts the same samples; found" +
+    throw DataError("a TensorDataset needs CPU tensors with equal sizes of dimension 0; found" +
                     found.str());
   }
   for (at::Tensor& tensor : tensors_) tensor = tensor.detach().contiguous();

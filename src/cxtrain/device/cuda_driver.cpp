@@ -248,7 +248,7 @@ std::string other_gpu_than_planned(std::string_view device, std::string_view pla
                                    const std::optional<std::string>& found) {
   if (planned.empty() || !found || found->empty() || same_uuid(planned, *found)) return {};
   return std::string(device) + " is the GPU " + *found + ", but the plan means " + std::string(planned) +
-         " by it: CUDA numbers the GPUs otherwise than the driver told before the run. Set "
+         " by it: CUDA numbers the GPUs in another order than the driver did before the run. Set "
          "CUDA_DEVICE_ORDER=PCI_BUS_ID "
          "in the job's environment, and CUDA_VISIBLE_DEVICES nowhere but there";
 }

@@ -227,7 +227,7 @@ Hardware parse_hardware(std::string_view text, const std::string& file) {
   } catch (const Json::parse_error& error) {
     const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(text.size(), error.byte));
     const auto line = 1 + std::count(text.begin(), end, '\n');
-    throw DataError("hardware file " + file + ": line " + std::to_string(line) + " is no valid JSON (" +
+    throw DataError("hardware file " + file + ": line " + std::to_string(line) + " is not valid JSON (" +
                         without_code(error) + ")",
                     MessageCode::invalid_file);
   } catch (const Json::exception& error) {

@@ -137,18 +137,18 @@ Findings find_uneven_cores(const Recording& world) {
   if (most < kUnevenFactor * least) return {};
   return warning(cores_text(least) + " for each of " + ranks_text(slow) + ", " + std::to_string(most) +
                      " for each of " + ranks_text(fast),
-                 "ask for the same number for each rank: mpirun --map-by slot:PE=N, srun --cpus-per-task=N");
+                 "ask for an equal number for each rank: mpirun --map-by slot:PE=N, srun --cpus-per-task=N");
 }
 
 }  // namespace
 
 std::vector<Check> core_checks() {
   return {
-      {"cores.shared", "Ranks of a node are bound to the same cores",
-       "Ranks that share a core take turns on it, and all others wait for them at every step.",
+      {"cores.shared", "Ranks of a node share cores by their binding",
+       "Ranks that share a core take turns on it, and all ranks wait for them at every step.",
        find_shared_cores},
       {"cores.few", "A rank has fewer cores than busy threads",
-       "The loop, its data workers and what feeds a GPU take turns on a core, and steps wait.",
+       "The loop, its data workers and the threads that feed a GPU take turns on a core, and steps wait.",
        find_few_cores},
       {"cores.one_machine", "Several nodes are one machine and share its cores",
        "The ranks of each node use all cores of the machine, so there are more threads than cores.",

@@ -144,7 +144,7 @@ Findings find_full_tmp(const Recording& world) {
     else
       tally.fine();
   }
-  return tally.result(Severity::warning, "remove what is left over there, or set TMPDIR",
+  return tally.result(Severity::warning, "remove left-over files there, or set TMPDIR",
                       "the room for temporary files");
 }
 
@@ -157,14 +157,14 @@ Findings find_unwritable_places(const Recording& world) {
 
 Findings find_checkpoint(const Recording& world) {
   if (world.job.resume_from.empty()) return {};
-  return note("a run that goes on (--ckpt_path last) begins at " + world.job.resume_from);
+  return note("a resumed run (--ckpt_path last) begins at " + world.job.resume_from);
 }
 
 Findings find_damaged_checkpoints(const Recording& world) {
   if (!world.job.damaged) return not_known("whether there are damaged checkpoints");
   if (world.job.damaged->empty()) return {};
   return warning("damaged: " + hosts_text(*world.job.damaged),
-                 "cxtrain_mpi checkpoint verify PATH tells what is wrong; remove them");
+                 "cxtrain_mpi checkpoint verify PATH names the damage; remove them");
 }
 
 }  // namespace
@@ -173,7 +173,7 @@ std::vector<Check> folder_checks() {
   return {
       {"output.writable", "The output folder cannot be written", "Nothing of the run would be kept.",
        find_unwritable_output},
-      {"output.places", "A place of the output cannot be written", "The training would go on without it.",
+      {"output.places", "A place of the output cannot be written", "The training would resume without it.",
        find_unwritable_places},
       {"output.free", "Little room for the output", "A checkpoint that does not fit ends the run.",
        find_full_output},
@@ -182,7 +182,7 @@ std::vector<Check> folder_checks() {
       {"output.memory", "The output is written to memory",
        "It takes memory from the training, and is gone with the job or the machine.", find_output_in_memory},
       {"output.shared", "The nodes do not share the output folder",
-       "Every node writes its part of a checkpoint, which is complete only where all parts lie together.",
+       "Every node writes its part of a checkpoint. A checkpoint is complete only if all parts are in one folder.",
        find_local_output},
       {"data.readable", "The data cannot be read", "The rank ends at its start, and the job with it.",
        find_unreadable_data},
@@ -192,7 +192,7 @@ std::vector<Check> folder_checks() {
        "On some nodes it may be an empty or an old copy.", find_unlike_data},
       {"tmp.free", "Little room for temporary files", "Launchers and MPI keep their sessions there.",
        find_full_tmp},
-      {"resume.found", "There is a run to go on with", "A resumed run begins where it ended.",
+      {"resume.found", "There is a run to resume", "A resumed run begins where it ended.",
        find_checkpoint},
       {"resume.damaged", "There are damaged checkpoints", "A resumed run falls back to an older one.",
        find_damaged_checkpoints},

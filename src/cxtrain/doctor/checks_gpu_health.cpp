@@ -134,7 +134,7 @@ Findings find_busy_gpus(const Recording& world) {
            " MiB in use, and is " + (gpu.utilization ? std::to_string(*gpu.utilization) : "?") + " % busy";
   };
   return judge_gpus(world, judge)
-      .result(Severity::warning, "see nvidia-smi for whose they are; choose other GPUs: --devices 2,3",
+      .result(Severity::warning, "nvidia-smi names their owners; choose other GPUs: --devices 2,3",
               "what else runs on the GPUs");
 }
 
@@ -159,18 +159,18 @@ Findings find_throttled_gpus(const Recording& world) {
 
 std::vector<Check> gpu_health_checks() {
   return {
-      {"gpu.ecc", "A GPU has memory errors", "What it computes may be wrong, and it may fail at any time.",
+      {"gpu.ecc", "A GPU has memory errors", "Its results may be wrong, and it may fail at any time.",
        find_memory_errors},
       {"gpu.driver_old", "A driver is older than the build's CUDA",
        "CUDA refuses to start, and the job ends at its start.", find_old_drivers},
       {"gpu.cuda", "CUDA cannot start", "No rank of that node can use a GPU.", find_failing_cuda},
       {"gpu.drivers_differ", "Nodes have unequal drivers",
-       "What works and how fast then depends on the nodes that a job gets.", find_unlike_drivers},
+       "Features and speed then depend on the nodes that a job gets.", find_unlike_drivers},
       {"gpu.compute_mode", "A GPU's compute mode shuts the run out",
        "CUDA refuses a process on a GPU that is prohibited or exclusively another's.", find_compute_modes},
-      {"gpu.busy", "Others use a GPU", "Their work slows every step, and their memory is missing.",
+      {"gpu.busy", "Other processes use a GPU", "Their work slows every step, and their memory is missing.",
        find_busy_gpus},
-      {"gpu.throttled", "A GPU is throttled", "All ranks wait for the one whose clocks are lowered.",
+      {"gpu.throttled", "A GPU is throttled", "All ranks wait for the rank with lowered clocks.",
        find_throttled_gpus},
   };
 }

@@ -56,7 +56,7 @@ Findings find_localhost(const Recording& world) {
     else
       tally.fine();
   }
-  return tally.result(Severity::warning, "give the machine a name that others find: hostnamectl set-hostname",
+  return tally.result(Severity::warning, "give the machine a name that other machines find: hostnamectl set-hostname",
                       "the nodes' names");
 }
 
@@ -81,7 +81,7 @@ Findings find_load(const Recording& world) {
       tally.fine();
   }
   return tally.result(Severity::warning,
-                      "see top for what runs there; ask for whole nodes (sbatch --exclusive)",
+                      "top lists the processes there; ask for whole nodes (sbatch --exclusive)",
                       "the nodes' load");
 }
 
@@ -104,16 +104,16 @@ std::vector<Check> host_checks() {
   return {
       {"host.clocks", "The nodes' clocks differ",
        "Times in logs, and of checkpoints, are compared across nodes.", find_unlike_clocks},
-      {"host.same_name", "Machines have the same name",
-       "Launchers and messages tell machines apart by their names.", find_same_names},
+      {"host.same_name", "Machines share a name",
+       "Launchers and messages distinguish machines by name.", find_same_names},
       {"host.localhost", "A node is called localhost", "To every other node that name means itself.",
        find_localhost},
-      {"host.kernels", "Nodes have unequal kernels", "They may differ in speed and in what they support.",
+      {"host.kernels", "Nodes have unequal kernels", "They may differ in speed and in supported features.",
        find_unlike_kernels},
       {"host.nodes_differ", "Nodes have unequal cores or memory",
        "Every step takes as long as on the slowest node.", find_unlike_nodes},
       {"host.load", "Other work runs on a node",
-       "Ranks wait for their cores, and all others for these ranks.", find_load},
+       "Ranks wait for their cores, and all ranks wait for these ranks.", find_load},
   };
 }
 

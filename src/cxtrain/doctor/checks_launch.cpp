@@ -24,7 +24,7 @@ Findings find_missing_pmix(const Recording& world) {
     else
       tally.fine();
   }
-  return tally.result(Severity::error, "srun --mpi=pmix (srun --mpi=list shows what there is), or mpirun",
+  return tally.result(Severity::error, "srun --mpi=pmix (srun --mpi=list shows the choices), or mpirun",
                       "whether there is PMIx");
 }
 
@@ -143,16 +143,16 @@ std::vector<Check> launch_checks() {
       {"launch.plan", "The plan and the launcher disagree", "The run is refused at its start.",
        find_other_plan},
       {"launch.uneven", "Nodes have unequal numbers of ranks",
-       "Ranks that share a node with more others have less of it, and all wait for them.", find_uneven_ranks},
-      {"allocation.ranks", "Fewer ranks than the job has tasks", "What the job has been given stays idle.",
+       "Ranks on a fuller node get less of it, and all ranks wait for them.", find_uneven_ranks},
+      {"allocation.ranks", "Fewer ranks than the job has tasks", "A part of the allocation stays idle.",
        find_idle_tasks},
-      {"allocation.nodes", "Fewer nodes than the job has", "What the job has been given stays idle.",
+      {"allocation.nodes", "Fewer nodes than the job has", "A part of the allocation stays idle.",
        find_idle_nodes},
       {"allocation.tasks_per_node", "A node has more ranks than its tasks",
        "The batch system binds tasks to cores and GPUs, and ranks beyond these share them.",
        find_other_tasks_per_node},
       {"allocation.alone", "Started alone inside a batch job",
-       "One process uses one node, and the others stay idle.", find_lonely_start},
+       "One process uses one node, and the other nodes stay idle.", find_lonely_start},
   };
 }
 

@@ -37,7 +37,7 @@ Findings find_little_shm(const Recording& world) {
     else
       little.fine();
   }
-  const std::string fix = "docker run --shm-size=8g or --ipc=host; remove what is left over in /dev/shm";
+  const std::string fix = "docker run --shm-size=8g or --ipc=host; remove left-over files in /dev/shm";
   if (full.any()) return full.result(Severity::error, fix, "");
   return little.result(Severity::warning, fix, "the size of /dev/shm");
 }
@@ -114,7 +114,7 @@ Findings find_swap(const Recording& world) {
     else
       tally.fine();
   }
-  return tally.result(Severity::warning, "end what else takes memory there; start fewer ranks",
+  return tally.result(Severity::warning, "end other processes that take memory there; start fewer ranks",
                       "the swap in use");
 }
 
@@ -131,7 +131,7 @@ std::vector<Check> memory_checks() {
        find_little_memory},
       {"memory.limit", "The control group's limit is low",
        "The kernel ends a rank at that limit, whatever the machine has.", find_low_limit},
-      {"memory.swap", "Memory is swapped out", "What is swapped out is read back from a disk, during a step.",
+      {"memory.swap", "Memory is swapped out", "Swapped memory is read back from a disk, during a step.",
        find_swap},
   };
 }

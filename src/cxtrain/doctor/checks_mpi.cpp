@@ -20,7 +20,7 @@ Findings find_mpi_versions(const Recording& world) {
       world.ranks, [](const RankFacts& rank) { return rank.mpi_version; }, &RankFacts::rank);
   if (ranks.empty()) return not_known("the ranks' MPI");
   if (ranks.size() == 1) return {};
-  return error(groups_text(ranks), "load the same MPI module on all nodes");
+  return error(groups_text(ranks), "load one MPI module on all nodes");
 }
 
 bool has_word(const std::vector<std::string>& words, std::string_view word) {
@@ -162,7 +162,7 @@ Findings find_yielding(const Recording& world) {
   }
   if (yielding.empty()) return {};
   return note("OMPI_MCA_mpi_yield_when_idle=1 on " + ranks_text(yielding),
-              "set it only where ranks outnumber cores");
+              "set it only if ranks outnumber cores");
 }
 
 Findings find_thread_level(const Recording& world) {
@@ -208,7 +208,7 @@ Findings find_slow_reduction(const Recording& world) {
           (has_several_nodes(world) && link > 0 ? " over links of " + number_text(link * 8e-9, 0) + " Gbit/s"
                                                 : ""),
       "see the other findings (cores, transports, interfaces); mpirun --mca btl_base_verbose 30 "
-      "tells what Open MPI uses");
+      "lists what Open MPI uses");
 }
 
 Findings find_late_reduction(const Recording& world) {
@@ -237,7 +237,7 @@ std::vector<Check> mpi_checks() {
        "A rank that waits for a message takes the core of the one that would send it.",
        find_oversubscription},
       {"mpi.yield", "Ranks leave their core while they wait",
-       "Each message then takes longer, which only helps where ranks outnumber cores.", find_yielding},
+       "Each message then takes longer, which only helps if ranks outnumber cores.", find_yielding},
       {"mpi.threads", "MPI was built without threads",
        "Messages are sent by other threads than the main one, one at a time.", find_thread_level},
       {"mpi.bandwidth", "All-reduces on the host are slow",

@@ -18,7 +18,7 @@ Findings find_unlike_programs(const Recording& world) {
   if (ranks.empty()) return not_known("the ranks' program files");
   if (ranks.size() == 1) return {};
   return error("programs " + groups_text(ranks),
-               "install the same build on all nodes, or in a shared folder");
+               "install one build on all nodes, or in a shared folder");
 }
 
 using HashesOf = std::map<std::string, std::string> RankFacts::*;
@@ -38,7 +38,7 @@ Findings find_unlike_files(const Recording& world, HashesOf hashes, const std::s
     }
     if (values.size() > 1)
       return error(kind + " " + name + ": " + groups_text(values),
-                   "install the same files on all nodes, or in a shared folder; see LD_LIBRARY_PATH");
+                   "install equal files on all nodes, or use a shared folder; see LD_LIBRARY_PATH");
   }
   return {};
 }
@@ -79,7 +79,7 @@ Findings find_unlike_data_content(const Recording& world) {
   if (ranks.empty()) return not_known("the fingerprint of the data");
   if (ranks.size() == 1) return {};
   return error("data " + groups_text(ranks),
-               "copy the same data to all nodes, or use a folder that they share");
+               "copy the data to all nodes, or use a folder that they share");
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ std::vector<Check> sameness_checks() {
       {"same.plugins", "Ranks have different plugins",
        "Ranks then train different models, or by different strategies.", find_unlike_plugins},
       {"same.data", "Ranks see different data",
-       "Ranks divide one order of samples among themselves, and would leave some out and repeat others.",
+       "Ranks divide one order of samples among themselves, and would skip some samples and repeat other samples.",
        find_unlike_data_content},
   };
 }

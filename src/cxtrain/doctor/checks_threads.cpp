@@ -91,7 +91,7 @@ std::vector<Check> thread_checks() {
        "Threads that outnumber cores wait for each other at the end of every parallel loop.",
        find_many_threads},
       {"threads.one", "A rank computes with one thread on many cores",
-       "LibTorch's operators on the CPU run on one core while the others idle.", find_one_thread},
+       "LibTorch's operators on the CPU run on one core while the other cores idle.", find_one_thread},
       {"threads.differ", "OMP_NUM_THREADS differs between ranks",
        "Sums are divided among threads, and so ranks of unequal threads differ in speed and last bits.",
        find_unlike_threads},

@@ -289,7 +289,7 @@ Json parse_facts_json(std::string_view text, const std::string& file) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    throw DataError("recording " + file + " is no JSON: " + shortened(error.what(), 300),
+    throw DataError("recording " + file + " is not JSON: " + shortened(error.what(), 300),
                     MessageCode::invalid_file);
   }
 }

@@ -27,7 +27,7 @@ std::map<std::string_view, std::size_t> groups_by_name(const std::vector<Paramet
       if (found == names.end() || !result.try_emplace(found->second, g).second) {
         throw ConfigError("optimizer",
                           "parameter group " + std::to_string(g) +
-                              " has a tensor that is no parameter of the model, or is in two groups",
+                              " has a tensor that is not a parameter of the model, or is in two groups",
                           "", MessageCode::bad_model);
       }
     }

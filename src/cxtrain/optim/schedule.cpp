@@ -28,7 +28,7 @@ double cosine_between(double from, double to, double x) {
 std::int64_t length_of(std::int64_t own, std::int64_t run, const char* name) {
   if (own > 0) return own;
   if (run > 0) return run;
-  throw ConfigError("lr_scheduler", std::string(name) + " needs to know the length of the run",
+  throw ConfigError("lr_scheduler", std::string(name) + " needs the length of the run",
                     "give trainer.max_steps, trainer.max_epochs or lr_scheduler.total",
                     MessageCode::missing_value);
 }

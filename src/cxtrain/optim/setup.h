@@ -127,7 +127,7 @@ struct CosineSchedule {
   void fields(auto&& field) {
     field("warmup", warmup, "counts of linear rise before", Range::at_least(0));
     field("total", total, "counts until the end of the fall; 0: the run's", Range::at_least(0));
-    field("min_ratio", min_ratio, "of the rate, where it ends", Range::at_least(0));
+    field("min_ratio", min_ratio, "factor on the rate at the end", Range::at_least(0));
   }
 };
 /// base * gamma^(t / step_size): torch.optim.lr_scheduler.StepLR.
@@ -182,11 +182,11 @@ struct PlateauSchedule {
 
   void fields(auto&& field) {
     field("monitor", monitor, "the metric to watch");
-    field("mode", mode, "what improving means", one_of("min", "max"));
+    field("mode", mode, "direction of an improvement", one_of("min", "max"));
     field("factor", factor, "factor of each change", Range::below(0, 1));
     field("patience", patience, "epochs without improvement before a change", Range::at_least(0));
     field("threshold", threshold, "smaller relative improvements do not count", Range::at_least(0));
-    field("min_ratio", min_ratio, "of the first rate, the least", Range::at_least(0));
+    field("min_ratio", min_ratio, "factor on the first rate: the smallest", Range::at_least(0));
   }
 };
 

@@ -116,7 +116,7 @@ void check_rules(const Config&, std::vector<Problem>&) {}
 
 NamedComponent schedule(const char* name, const char* help, std::vector<ArgumentSpec> arguments,
                         const char* interval) {
-  arguments.push_back({"interval", Type::text, interval, "what is counted", {"step", "epoch"}});
+  arguments.push_back({"interval", Type::text, interval, "unit of the counts", {"step", "epoch"}});
   return {name, help, std::move(arguments)};
 }
 

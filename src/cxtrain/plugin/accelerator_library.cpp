@@ -30,12 +30,12 @@ const AcceleratorEntry& load_accelerator() {
   if (library == nullptr) {
     const char* reason = dlerror();
     refuse_accelerator(path + " cannot be loaded: " + (reason == nullptr ? "no reason is given" : reason),
-                       "see that LibTorch's CUDA libraries and NCCL are where they were when it was built "
-                       "(ldd shows what is missing)");
+                       "put LibTorch's CUDA libraries and NCCL where they were at the build "
+                       "(ldd lists missing libraries)");
   }
   const auto entry =
       reinterpret_cast<decltype(&cxtrain_accelerator_v1)>(dlsym(library, "cxtrain_accelerator_v1"));
-  if (entry == nullptr) refuse_accelerator(path + " is no part of cxtrain", "install cxtrain anew");
+  if (entry == nullptr) refuse_accelerator(path + " is not a part of cxtrain", "install cxtrain again");
   const AcceleratorEntry& found = *entry();
   if (std::string(found.fingerprint) != CXTRAIN_FINGERPRINT) {
     refuse_accelerator(path + " was built as " + found.fingerprint + ", this as " + CXTRAIN_FINGERPRINT,

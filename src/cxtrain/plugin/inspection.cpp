@@ -49,13 +49,13 @@ std::string cut_short(const char* what) {
 }
 
 std::string check_header(const Elf64_Ehdr& header, std::uint64_t size) {
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "is no shared library (not an ELF file)";
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "is not a shared library (not an ELF file)";
   constexpr unsigned char kOrder = std::endian::native == std::endian::little ? ELFDATA2LSB : ELFDATA2MSB;
   const bool machine = kMachine == EM_NONE || header.e_machine == kMachine;
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != kOrder || !machine) {
     return "is a file for another kind of machine, or damaged";
   }
-  if (header.e_type != ET_DYN) return "is no shared library (another kind of ELF file)";
+  if (header.e_type != ET_DYN) return "is not a shared library (another kind of ELF file)";
   if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0)
     return "is damaged: it has no segments";
   if (!lies_within(header.e_phoff, std::uint64_t{header.e_phnum} * sizeof(Elf64_Phdr), size)) {
@@ -155,7 +155,7 @@ std::string why_no_shared_library(const std::string& path) {
   if (!file) return std::string("cannot be read: ") + std::strerror(errno);
   const auto size = static_cast<std::uint64_t>(status.st_size);
   Elf64_Ehdr header{};
-  if (!read_at(file.get(), &header, sizeof header, 0)) return "is no shared library (too short for one)";
+  if (!read_at(file.get(), &header, sizeof header, 0)) return "is not a shared library (too short for one)";
   if (std::string why = check_header(header, size); !why.empty()) return why;
   std::vector<Elf64_Phdr> segments(header.e_phnum);
   if (!read_at(file.get(), segments.data(), segments.size() * sizeof(Elf64_Phdr), header.e_phoff)) {
@@ -185,7 +185,7 @@ std::string try_in_child(const std::function<void()>& work) {
   if (!WIFSIGNALED(status)) return "ended the process with status " + std::to_string(WEXITSTATUS(status));
   const int signal = WTERMSIG(status);
   return "crashed with signal " + std::to_string(signal) + " (" + strsignal(signal) + ")" +
-         (signal == SIGABRT ? ": an assertion, or an exception that nobody caught" : "");
+         (signal == SIGABRT ? ": an assertion, or an uncaught exception" : "");
 }
 
 }  // namespace cxtrain

@@ -104,10 +104,10 @@ void register_plugin(const cxtrain_plugin& plugin, const std::string& path, Regi
   } catch (const PluginError&) {
     throw;
   } catch (const std::exception& error) {
-    throw PluginError("plugin " + path + ": cannot register what it offers: " + message_of(error));
+    throw PluginError("plugin " + path + ": cannot register its components: " + message_of(error));
   } catch (...) {
     throw PluginError("plugin " + path +
-                      ": cannot register what it offers: it has thrown what is no std::exception");
+                      ": cannot register its components: it has thrown something other than a std::exception");
   }
 }
 

@@ -35,7 +35,7 @@ PrecisionPolicy precision_policy(std::string_view name, std::string_view amp_lev
       policy.master_weights = true;
     }
   } else {
-    throw ConfigError("trainer.precision", "`" + std::string(name) + "` is no precision",
+    throw ConfigError("trainer.precision", "`" + std::string(name) + "` is not a precision",
                       "32-true, 64-true, bf16-mixed, 16-mixed, bf16-true, 16-true",
                       MessageCode::unknown_name);
   }

@@ -42,7 +42,7 @@ void verify_same_parameters(std::span<const NamedTensor> parameters, World& worl
                       "the ranks have built different models: parameter " + std::to_string(found->index) +
                           " on rank 0 is `" + found->first + "`, on rank " + std::to_string(rank) +
                           " it is `" + found->second +
-                          "`; build the same model on every rank (no rank-dependent layers or sizes)");
+                          "`; build one model on every rank (no rank-dependent layers or sizes)");
   }
   throw AgreedError(ExitCode::failure, MessageCode::ranks_diverged,
                     "the ranks disagree about the model's parameters");

@@ -111,7 +111,7 @@ std::unique_ptr<FileLock> reopen_run_dir(Filesystem& files, const std::string& p
     return take_run_folder(files, path, patience);
   } catch (const FileError& error) {
     throw ConfigError("ckpt_path",
-                      "the run cannot go on in its folder '" + path + "': " + error.reason().message() +
+                      "the run cannot continue in its folder '" + path + "': " + error.reason().message() +
                           " (" + error.path() + ")",
                       "name a checkpoint's path, which is resumed in a new folder", MessageCode::file_failed);
   }

@@ -32,7 +32,7 @@ std::string small_file(Filesystem& files, RunRecord& record, const std::string& 
   try {
     if (!files.own_status(path)) return {};
     if (is_file_of_run(files, path)) return read_whole_file(files, path, kLargestText);
-    record.notes.push_back(name + " is a link, is no file, or belongs to somebody else: it was not read");
+    record.notes.push_back(name + " is a link, is not a file, or belongs to another user: it was not read");
   } catch (const FileError& error) {
     record.notes.push_back(name + " was not read: " + error.reason().message());
   }
@@ -70,7 +70,7 @@ void read_metrics(Filesystem& files, RunRecord& record) {
   if (read.damaged > 0) {
     record.notes.push_back(
         read.file + ": " + std::to_string(read.damaged) +
-        (read.damaged == 1 ? " line is no row, and was left out" : " lines are no rows, and were left out"));
+        (read.damaged == 1 ? " line is not a row, and was left out" : " lines are not rows, and were left out"));
   }
   if (read.cut_short)
     record.notes.push_back(read.file + ": the last line is not complete, so the run writes it or was killed");

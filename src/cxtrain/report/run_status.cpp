@@ -120,13 +120,13 @@ std::string meaning_of(const RunStatus& status) {
     case ExitCode::refused:
       return "refused";
     case ExitCode::requeue:
-      return "its state is saved: start it again to go on";
+      return "its state is saved: start it again to resume";
     case ExitCode::do_not_requeue:
       return "it would fail again";
     case ExitCode::interrupted:
       return "interrupted";
     case ExitCode::terminated:
-      return status.checkpoint ? "ended from outside after its newest checkpoint, from which it can go on"
+      return status.checkpoint ? "ended from outside after its newest checkpoint, from which it can resume"
                                : "ended from outside before it could save";
     case ExitCode::failure:
       break;

@@ -34,7 +34,7 @@ std::size_t whole_lines(std::string_view text) {
 void warn_of_missing_rows(const std::string& path) {
   log_warning("'" + path +
               "' lacks rows that the training had written when its state was saved: has something deleted or "
-              "changed the file, or has the machine crashed? The training goes on without them");
+              "changed the file, or has the machine crashed? The training continues without them");
 }
 
 }  // namespace cxtrain

@@ -164,9 +164,9 @@ void require_data_of_checkpoint(World& world, const std::string& saved, const st
   const std::string other = world.broadcast(world.is_root() ? lasting_difference(saved, own, dataset) : "");
   if (other.empty()) return;
   throw AgreedError(ExitCode::refused, MessageCode::data_changed,
-                    "the training that goes on had other data: " + other +
-                        "; resume it with the data that it had, or where they are meant "
-                        "to be others say --data.fingerprint false");
+                    "the run of the checkpoint had other data: " + other +
+                        "; resume it with its data, or set --data.fingerprint false if you changed the data on "
+                        "purpose");
 }
 
 }  // namespace cxtrain

@@ -121,7 +121,7 @@ void FitLoop::warn_of_nothing_left() const {
               " epochs and " + std::to_string(state.global_step) + " steps, and " +
               (by_steps ? "max_steps is " + std::to_string(limits().max_steps)
                         : "max_epochs is " + std::to_string(limits().max_epochs)) +
-              "; raise the limit to go on");
+              "; raise the limit to continue");
 }
 
 void FitLoop::run_epoch() {

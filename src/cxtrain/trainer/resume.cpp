@@ -265,7 +265,7 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
     throw AgreedError(ExitCode::refused, MessageCode::checkpoint_missing,
                       "--ckpt_path " + asked + ": no checkpoint below '" +
                           (of_a_run ? asked : options.trainer.default_root_dir) +
-                          "' is whole; to begin anew, move them away" +
+                          "' is complete; to start a new run, move them away" +
                           (damaged.empty() ? "" : ": " + damaged));
   }
   return std::nullopt;
@@ -294,7 +294,7 @@ std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files,
   };
   std::optional<ChosenCheckpoint> chosen = choose_checkpoint(world, files, options, read);
   if (!chosen) {
-    log_info("--ckpt_path auto: there is no checkpoint yet, so this is the beginning");
+    log_info("--ckpt_path auto: there is no checkpoint yet, so a new run starts");
     return std::nullopt;
   }
   run_agreed(world, [&] {

@@ -136,7 +136,7 @@ void Session::make_replicas() {
   if (wanted > 0 && !inputs_.replica_factory) {
     throw ConfigError("trainer.strategy",
                       inputs_.plan.strategy + " keeps " + std::to_string(wanted + 1) +
-                          " replicas of the model, and the trainer was not told how to make them",
+                          " replicas of the model, and the trainer has no factory for them",
                       "trainer.set_replica_factory([] { return std::make_unique<MyModel>(); })",
                       MessageCode::conflicting_options);
   }

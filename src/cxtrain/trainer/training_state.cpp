@@ -79,7 +79,7 @@ class TrainingState::Model final : public Stateful {
     std::vector<bool> modes;
     for (const char digit : digits) modes.push_back(digit == '1');
     if (modes.size() != module_.training_modes().size())
-      throw StateError("the saved state is that of another model: it has " + std::to_string(modes.size()) +
+      throw StateError("the saved state belongs to another model: it has " + std::to_string(modes.size()) +
                            " modules, this one " + std::to_string(module_.training_modes().size()),
                        MessageCode::model_mismatch);
     module_.set_training_modes(modes);

@@ -49,7 +49,7 @@ void WindowCollectives::drop_unused() {
   if (windows_.empty()) return;
   std::vector<char> used;
   for (const Window& window : windows_) used.push_back(window.memory.memory().use_count() > 1 ? 1 : 0);
-  node_comm_.call("memory that nobody uses any more", [&](MPI_Comm node) {
+  node_comm_.call("unused memory", [&](MPI_Comm node) {
     return MPI_Allreduce(MPI_IN_PLACE, used.data(), static_cast<int>(used.size()), MPI_SIGNED_CHAR, MPI_MAX,
                          node);
   });
@@ -96,7 +96,7 @@ void WindowCollectives::all_reduce_slices(const at::Tensor& memory, std::span<co
   if (!locations_ || slices.empty()) return all_reduce(*whole, memory.scalar_type(), count, op);
   if (slices.size() * sizeof(Location) > locations_->bytes()) {
     throw CommunicationError(
-        "all_reduce_slices: " + std::to_string(slices.size()) + " slices, more than mem_pool was told of",
+        "all_reduce_slices: " + std::to_string(slices.size()) + " slices, more than mem_pool was made for",
         MessageCode::bad_tensor);
   }
   auto* own = reinterpret_cast<Location*>(locations_->own());
