@@ -14,6 +14,10 @@
 #include "cxtrain/config/arguments.h"
 #include "cxtrain/config/fields.h"
 
+/// On a template: each library keeps its own instantiation, and none is exported with the name of an internal
+/// class.
+#define CXTRAIN_OWN_COPY [[gnu::visibility("hidden")]]
+
 namespace cxtrain {
 
 /// The type that an interface names as `Context`; an empty type if the interface names none.
@@ -76,13 +80,13 @@ class Registry {
 
   /// Adds a class under a name.
   template <class Class>
-  void add(std::string name, std::string help) {
+  CXTRAIN_OWN_COPY void add(std::string name, std::string help) {
     static_assert(
         !requires { typename Class::Interface::Traits; }, "a component of this kind has traits, too");
     insert(entry_of<Class>(std::move(name), std::move(help)));
   }
   template <class Class>
-  void add(std::string name, std::string help, typename Class::Interface::Traits traits) {
+  CXTRAIN_OWN_COPY void add(std::string name, std::string help, typename Class::Interface::Traits traits) {
     Entry entry = entry_of<Class>(std::move(name), std::move(help));
     entry.traits = std::move(traits);
     insert(std::move(entry));
@@ -90,8 +94,8 @@ class Registry {
 
   /// Adds a component that a function makes from its arguments, for classes that stay in their own file.
   template <class Interface, class Args>
-  void add(std::string name, std::string help, typename Interface::Traits traits,
-           std::unique_ptr<Interface> (*function)(const Args&)) {
+  CXTRAIN_OWN_COPY void add(std::string name, std::string help, typename Interface::Traits traits,
+                            std::unique_ptr<Interface> (*function)(const Args&)) {
     insert({std::string(Interface::kKind), std::move(name), std::move(help), argument_specs<Args>(), origin_,
             Factory<Interface>([function](const Arguments& arguments, const Context<Interface>&) {
               return function(read_args<Args>(arguments));
@@ -128,8 +132,8 @@ class Registry {
 
  private:
   template <class Class>
-  static std::unique_ptr<Class> make_class(const Arguments& arguments,
-                                           const Context<typename Class::Interface>& context) {
+  CXTRAIN_OWN_COPY static std::unique_ptr<Class> make_class(
+      const Arguments& arguments, const Context<typename Class::Interface>& context) {
     using ClassContext = Context<typename Class::Interface>;
     if constexpr (requires { typename Class::Args; }) {
       using Args = typename Class::Args;
@@ -146,7 +150,7 @@ class Registry {
   }
 
   template <class Class>
-  Entry entry_of(std::string name, std::string help) const {
+  CXTRAIN_OWN_COPY Entry entry_of(std::string name, std::string help) const {
     using Interface = typename Class::Interface;
     static_assert(std::is_base_of_v<Interface, Class>);
     Entry entry{std::string(Interface::kKind),         std::move(name), std::move(help), {}, origin_,
@@ -162,3 +166,5 @@ class Registry {
 };
 
 }  // namespace cxtrain
+
+#undef CXTRAIN_OWN_COPY
