@@ -131,7 +131,7 @@ TEST_CASE("pickles that are none are refused") {
       {"N(R.", "takes a value"},
       {"t.", "a mark"},
       {"}(Nu.", "a key"},
-      {"h\x01.", "recalls"},
+      {"h\x01.", "memo"},
       {"X\xff\xff\xff\xffx.", "within a value"},
       {"\x8d\xff\xff\xff\xff\xff\xff\xff\xffx.", "within a value"},
       {"\x8b\xff\xff\xff\xffx.", "within a value"},

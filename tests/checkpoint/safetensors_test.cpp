@@ -131,7 +131,7 @@ TEST_CASE("what a safetensors file cannot hold is refused") {
                header_of({{"__metadata__", at::arange(1)}});
              }),
              contains(code(MessageCode::bad_checkpoint)) && contains("'__metadata__'"));
-  CHECK_THROWS_WITH(header_of({{"\xff", at::arange(1)}}), contains("is no UTF-8"));
+  CHECK_THROWS_WITH(header_of({{"\xff", at::arange(1)}}), contains("UTF-8"));
 }
 
 TEST_CASE("safetensors headers are checked") {
@@ -153,7 +153,7 @@ TEST_CASE("safetensors headers are checked") {
       {"", 0, "JSON object"},
       {"{", 0, "byte 2"},
       {"{}x", 0, "byte 3"},
-      {"{\"\xff\":1}", 0, "no JSON"},
+      {"{\"\xff\":1}", 0, "JSON"},
       {R"({"a":1})", 0, "'a' is not"},
       {R"({"a":null})", 0, "'a' is not"},
       {R"({"a":[1]})", 0, "'a' is not"},

@@ -114,7 +114,7 @@ TEST_CASE("what a wrong command line is answered with", "[messages]") {
       {words({"--gradient_clip_algorithm=nrom"}),
        "--gradient_clip_algorithm: 'nrom' is none of norm, value (did you mean norm?) [invalid-value]"},
       {words({"--weights_save_path=/a", "--checkpoint.dirpath=/b"}),
-       "--weights_save_path: contradicts checkpoint.dirpath, whose older name it is (keep "
+       "--weights_save_path: is an older name of checkpoint.dirpath, and both were given (keep "
        "checkpoint.dirpath) [conflicting-options]"},
       {words({"--profiler=simple"}),
        "--profiler: is an argument of Lightning's that does not exist here (profile from outside, with `nsys "
@@ -156,11 +156,11 @@ TEST_CASE("what options that cannot be carried out are answered with", "[message
        "--strategy ddp, or start the program without mpirun) [wrong-ranks]"},
       {plans([](Options& o) { o.trainer.devices = "17"; }, 0, {}, 2),
        "--devices: 17 processes share 2 cores, and that is too many: the most is 16 (8 for each core, 16 at "
-       "least) (use --devices 2; `mpirun --oversubscribe -np 17` starts them all the same) [out-of-range]"},
+       "least) (use --devices 2; `mpirun --oversubscribe -np 17` starts them anyway) [out-of-range]"},
       {plans([](Options& o) { o.trainer.max_epochs = -2; }),
        "--max_epochs: -2 is too small; the least is -1 (-1 means no limit) [out-of-range]"},
       {plans([](Options& o) { o.trainer.precision = "17"; }),
-       "--precision: '17' is no precision; known are 16, bf16, 32, 64 and 32-true, 16-mixed, bf16-mixed, "
+       "--precision: '17' is not a precision; use 16, bf16, 32, 64 or 32-true, 16-mixed, bf16-mixed, "
        "64-true, 16-true, bf16-true [unknown-name]"},
       {plans([](Options& o) { o.trainer.use_amp = true, o.trainer.precision = "32"; }),
        "--use_amp: use_amp=true contradicts precision=32 (write --precision 16-mixed) [conflicting-options]"},
@@ -184,7 +184,7 @@ TEST_CASE("what checkpoints and files of weights are refused with", "[messages]"
   check({
       {[&] { read_manifest(files, "/nothing"); }, "there is no checkpoint '/nothing' [checkpoint-missing]"},
       {[&] { read_manifest(files, "/folder"); },
-       "'/folder' is no checkpoint: it has no manifest.json [checkpoint-missing]"},
+       "'/folder' is not a checkpoint: it lacks manifest.json [checkpoint-missing]"},
       {[&] { open_weights(files, "/none"); },
        "there is no file or folder '/none'; check the path [checkpoint-missing]"},
       {[&] { SafetensorsFile(files, "/short"); },
@@ -223,7 +223,7 @@ TEST_CASE("what data, plugins, runs and machines are refused with", "[messages]"
            "' is truncated: its header promises 18 bytes of images, it has 0; fetch it again [bad-data]"},
       {[&] { read_digits(digits); },
        "'" + digits +
-           "' is not a file of digits: in line 1, it has 3 values where 65 were expected; each line is 64 "
+           "' is not a file of digits: in line 1, it has 3 values instead of 65; each line is 64 "
            "pixels from 0 to 16 and a label from 0 to 9, separated by commas [bad-data]"},
       {[&] { loader.load("/none.so"); }, "plugin /none.so: no such file [plugin-failed]"},
       {[&] { loader.load(plugins + "/no_symbol.so"); },

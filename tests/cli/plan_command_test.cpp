@@ -84,8 +84,7 @@ TEST_CASE("plan: errors keep the shape and end with status 2", "[cli]") {
   CHECK_THAT(plan_json(options, 2)["errors"][0]["message"].get<std::string>(),
              test::contains("No such file") && test::contains("'no/such/file.json'"));
   options.hardware_file = damaged.path();
-  CHECK_THAT(plan_json(options, 2)["errors"][0]["message"].get<std::string>(),
-             test::contains("no valid JSON"));
+  CHECK_THAT(plan_json(options, 2)["errors"][0]["message"].get<std::string>(), test::contains("JSON"));
 
   const TemporaryFile file(kFourGpus);
   options.hardware_file = file.path();

@@ -115,7 +115,7 @@ TEST_CASE("a batch job that would be lost is refused before it is submitted") {
       {{"--mem=-1G"}, MessageCode::invalid_value, "mem: '-1G'"},
       {{"--max_epoch", "3"}, MessageCode::unknown_option, "max_epochs"},
       {{"--nodes", "2", "--num_nodes", "3"}, MessageCode::wrong_ranks, "3 nodes"},
-      {{"--gpus-per-node", "4", "--devices", "8"}, MessageCode::wrong_ranks, "devices"},
+      {{"--gpus-per-node", "4", "--devices", "8"}, MessageCode::no_device, "8 GPUs"},
       {{"--gpus-per-node", "4", "--strategy", "single"}, MessageCode::wrong_ranks, "single"},
       {{"--accelerator", "gpu"}, MessageCode::no_device, "accelerator=gpu"},
   }));

@@ -104,7 +104,7 @@ TEST_CASE("what the warnings about precision say", "[config]") {
 TEST_CASE("what is refused about precision", "[config]") {
   CHECK_THAT(all(precision_plan({.precision = "fp16"}, 1).errors),
              test::contains(test::code(MessageCode::unknown_name)) && test::contains("precision:") &&
-                 test::contains("16, bf16, 32, 64 and 32-true") && test::contains("'fp16'"));
+                 test::contains("16, bf16, 32, 64 or 32-true") && test::contains("'fp16'"));
   for (const char* text : {"32.0", "16.0", "8", "16-bit", ""}) {
     CHECK_THAT(all(precision_plan({.precision = text}, 1).errors),
                test::contains(test::code(MessageCode::unknown_name)) && test::contains("precision:") &&

@@ -42,22 +42,21 @@ Everything read_from(const Given& given) {
 }  // namespace
 
 TEST_CASE("the specs of fields have their types, defaults and limits", "[config]") {
-  using Type = ArgumentSpec::Type;
   struct Expected {
     const char* name;
-    Type type;
+    ArgumentSpec::Type type;
     const char* text;
   };
   const std::vector<ArgumentSpec> specs = argument_specs<Everything>();
-  const std::vector<Expected> expected{{"on", Type::boolean, "true"},
-                                       {"count", Type::integer, "3"},
-                                       {"size", Type::integer, "7"},
-                                       {"rate", Type::real, "0.5"},
-                                       {"name", Type::text, "x"},
-                                       {"mode", Type::text, "max"},
-                                       {"maybe", Type::optional_boolean, "auto"},
-                                       {"steps", Type::integers, "1,2"},
-                                       {"time", Type::duration, "90"}};
+  const std::vector<Expected> expected{{"on", ArgumentSpec::Type::boolean, "true"},
+                                       {"count", ArgumentSpec::Type::integer, "3"},
+                                       {"size", ArgumentSpec::Type::integer, "7"},
+                                       {"rate", ArgumentSpec::Type::real, "0.5"},
+                                       {"name", ArgumentSpec::Type::text, "x"},
+                                       {"mode", ArgumentSpec::Type::text, "max"},
+                                       {"maybe", ArgumentSpec::Type::optional_boolean, "auto"},
+                                       {"steps", ArgumentSpec::Type::integers, "1,2"},
+                                       {"time", ArgumentSpec::Type::duration, "90"}};
   REQUIRE(specs.size() == expected.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
     INFO(expected[i].name);

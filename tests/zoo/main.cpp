@@ -4,7 +4,6 @@
 #include "ported.h"
 
 int main(int argc, char** argv) {
-  return cxtrain::run_main(argc, argv, register_zoo, [](cxtrain::Trainer& trainer) {
-    trainer.add_callback(std::make_unique<Ema>(0.5));
-  });
+  return cxtrain::run_main(argc, argv, register_zoo,
+                           [](cxtrain::Trainer& trainer) { trainer.add_callback<Ema>({.decay = 0.5}); });
 }

@@ -31,8 +31,7 @@ constexpr std::array kMessageKinds{
     MessageKind{no_data, "no-data", "samples are missing, or too few"},
     MessageKind{data_changed, "data-changed", "the data differ from the data of the checkpoint"},
     MessageKind{bad_model, "bad-model", "the model, or a copy of it, cannot be trained like this"},
-    MessageKind{checkpoint_missing, "checkpoint-missing",
-                "a checkpoint or a file of weights was not found"},
+    MessageKind{checkpoint_missing, "checkpoint-missing", "a checkpoint or a file of weights was not found"},
     MessageKind{bad_checkpoint, "bad-checkpoint",
                 "a checkpoint or a file of weights is damaged, or of an unknown format"},
     MessageKind{model_mismatch, "model-mismatch",
@@ -64,7 +63,10 @@ static_assert(in_order(), "one row for each MessageCode, in the order of the enu
 
 }  // namespace
 
-std::string_view name_of(MessageCode code) { return kMessageKinds.at(static_cast<std::size_t>(code)).name; }
+std::string_view name_of(MessageCode code) {
+  const auto row = static_cast<std::size_t>(code);
+  return row < kMessageKinds.size() ? kMessageKinds[row].name : "";  // a code may come from another process
+}
 
 std::span<const MessageKind> message_kinds() { return std::span(kMessageKinds).subspan(1); }
 

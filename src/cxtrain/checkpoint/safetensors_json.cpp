@@ -148,7 +148,8 @@ class HeaderListener final : public nlohmann::json_sax<nlohmann::json> {
     return "'" + shortened(field_, 200) + "' of '" + shortened(name_, 200) + "'";
   }
   bool unexpected() {
-    return refuse(level_ == Level::outside ? "it is not a JSON object" : where() + " is not what belongs there");
+    return refuse(level_ == Level::outside ? "it is not a JSON object"
+                                           : where() + " is not what belongs there");
   }
 
   Level level_ = Level::outside;

@@ -158,8 +158,8 @@ int diff(const CheckpointRequest& request, Filesystem& files, std::ostream& out)
 
 int export_weights(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
   if (request.safetensors_file.empty() && request.torch_file.empty()) {
-    throw ConfigError("checkpoint export", "needs a file to write",
-                      "add --safetensors FILE or --torch FILE", MessageCode::missing_value);
+    throw ConfigError("checkpoint export", "needs a file to write", "add --safetensors FILE or --torch FILE",
+                      MessageCode::missing_value);
   }
   const StoredWeights weights = open_verified_weights(files, request.paths[0]);
   const auto tell = [&](const std::string& path) {

@@ -277,7 +277,7 @@ std::string help_on(const std::string& word, const HelpSource& source) {
   }
   if (const auto page = find_component_page(key, source)) return *page;
   throw ConfigError("", "help: there is no topic, option or component '" + shortened(word, 100) + "'",
-                    did_you_mean(word, words_of_help(source)), MessageCode::unknown_option);
+                    did_you_mean(word, words_of_help(source)), MessageCode::unknown_name);
 }
 
 }  // namespace cxtrain

@@ -131,7 +131,8 @@ class Applier {
     if (!first_time(entry.key, setting) || !read(entry, setting, changed)) return;
     const bool same = entry.write(changed) == entry.write(options_);
     if (!same && seen_.contains(entry.canonical)) {
-      problems_.push_back({setting.written, "contradicts " + entry.canonical + " (this is its older name)",
+      problems_.push_back({setting.written,
+                           "is an older name of " + entry.canonical + ", and both were given",
                            "keep " + entry.canonical, MessageCode::conflicting_options});
     } else {
       options_ = std::move(changed);

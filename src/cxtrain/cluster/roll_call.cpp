@@ -191,10 +191,10 @@ RollCall roll_call_of_ranks(const LaunchEnvironment& launched) {
     const AbstractAddress address = address_of_rank(launched.job, launched.local_rank);
     // A rank less to be asked; nothing depends on it.
     if (own && bind(own.get(), address.get(), address.size()) != 0) {
-      log_warning(
-          "local rank " + std::to_string(launched.local_rank) +
-          " does not take part in the roll call: another process has the name of its socket; if a rank stops, an "
-          "error may name this one as well");
+      log_warning("local rank " + std::to_string(launched.local_rank) +
+                  " does not take part in the roll call: another process has the name of its socket; if a "
+                  "rank stops, an "
+                  "error may name this one as well");
       own.reset();
     }
   }

@@ -127,7 +127,8 @@ std::string to_text(const Plan& plan) {
   if (plan.log_gpu_memory) line("logs", "GPU memory, " + std::string(word_of(*plan.log_gpu_memory)));
   for (const auto* problems : {&plan.warnings, &plan.errors}) {
     for (const Problem& problem : *problems) {
-      line(problems == &plan.errors ? "ERROR" : "warning", to_line(problem));
+      const bool error = problems == &plan.errors;
+      line(error ? "ERROR" : "warning", error ? with_code(to_line(problem), problem.code) : to_line(problem));
     }
   }
   return out.str();

@@ -58,8 +58,7 @@ TensorDataset::TensorDataset(std::vector<at::Tensor> tensors) : tensors_(std::mo
         found << "undefined";
       }
     }
-    throw DataError("a TensorDataset needs CPU tensors with equal sizes of dimension 0; found" +
-                    found.str());
+    throw DataError("a TensorDataset needs CPU tensors with equal sizes of dimension 0; found" + found.str());
   }
   for (at::Tensor& tensor : tensors_) tensor = tensor.detach().contiguous();
   size_ = tensors_.front().size(0);

@@ -182,7 +182,8 @@ std::vector<Check> folder_checks() {
       {"output.memory", "The output is written to memory",
        "It takes memory from the training, and is gone with the job or the machine.", find_output_in_memory},
       {"output.shared", "The nodes do not share the output folder",
-       "Every node writes its part of a checkpoint. A checkpoint is complete only if all parts are in one folder.",
+       "Every node writes its part of a checkpoint. A checkpoint is complete only if all parts are in one "
+       "folder.",
        find_local_output},
       {"data.readable", "The data cannot be read", "The rank ends at its start, and the job with it.",
        find_unreadable_data},
@@ -192,8 +193,7 @@ std::vector<Check> folder_checks() {
        "On some nodes it may be an empty or an old copy.", find_unlike_data},
       {"tmp.free", "Little room for temporary files", "Launchers and MPI keep their sessions there.",
        find_full_tmp},
-      {"resume.found", "There is a run to resume", "A resumed run begins where it ended.",
-       find_checkpoint},
+      {"resume.found", "There is a run to resume", "A resumed run begins where it ended.", find_checkpoint},
       {"resume.damaged", "There are damaged checkpoints", "A resumed run falls back to an older one.",
        find_damaged_checkpoints},
   };

@@ -56,7 +56,8 @@ Findings find_localhost(const Recording& world) {
     else
       tally.fine();
   }
-  return tally.result(Severity::warning, "give the machine a name that other machines find: hostnamectl set-hostname",
+  return tally.result(Severity::warning,
+                      "give the machine a name that other machines find: hostnamectl set-hostname",
                       "the nodes' names");
 }
 
@@ -104,8 +105,8 @@ std::vector<Check> host_checks() {
   return {
       {"host.clocks", "The nodes' clocks differ",
        "Times in logs, and of checkpoints, are compared across nodes.", find_unlike_clocks},
-      {"host.same_name", "Machines share a name",
-       "Launchers and messages distinguish machines by name.", find_same_names},
+      {"host.same_name", "Machines share a name", "Launchers and messages distinguish machines by name.",
+       find_same_names},
       {"host.localhost", "A node is called localhost", "To every other node that name means itself.",
        find_localhost},
       {"host.kernels", "Nodes have unequal kernels", "They may differ in speed and in supported features.",

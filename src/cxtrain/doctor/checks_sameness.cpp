@@ -17,8 +17,7 @@ Findings find_unlike_programs(const Recording& world) {
       world.ranks, [](const RankFacts& rank) { return short_hash(rank.program_hash); }, &RankFacts::rank);
   if (ranks.empty()) return not_known("the ranks' program files");
   if (ranks.size() == 1) return {};
-  return error("programs " + groups_text(ranks),
-               "install one build on all nodes, or in a shared folder");
+  return error("programs " + groups_text(ranks), "install one build on all nodes, or in a shared folder");
 }
 
 using HashesOf = std::map<std::string, std::string> RankFacts::*;
@@ -78,8 +77,7 @@ Findings find_unlike_data_content(const Recording& world) {
       &RankFacts::rank);
   if (ranks.empty()) return not_known("the fingerprint of the data");
   if (ranks.size() == 1) return {};
-  return error("data " + groups_text(ranks),
-               "copy the data to all nodes, or use a folder that they share");
+  return error("data " + groups_text(ranks), "copy the data to all nodes, or use a folder that they share");
 }
 
 }  // namespace
@@ -94,7 +92,8 @@ std::vector<Check> sameness_checks() {
       {"same.plugins", "Ranks have different plugins",
        "Ranks then train different models, or by different strategies.", find_unlike_plugins},
       {"same.data", "Ranks see different data",
-       "Ranks divide one order of samples among themselves, and would skip some samples and repeat other samples.",
+       "Ranks divide one order of samples among themselves, and would skip some samples and repeat other "
+       "samples.",
        find_unlike_data_content},
   };
 }

@@ -84,7 +84,7 @@ std::string check_segments(const std::vector<Elf64_Phdr>& segments, std::uint64_
 }
 
 constexpr std::chrono::seconds kPatience{60};
-constexpr char kDone = 'd', kThrown = 't';
+constexpr char kDone = 'd', kThrown = 't';  // the latter: then ChildFailure::thrown and ::code
 
 /// A crash here is an answer: no core file, no report of somebody's handler.
 void become_quiet() {
@@ -111,6 +111,12 @@ void use_heap() {
   malloc_trim(0);
 }
 
+using Thrown = ChildFailure::Thrown;
+
+std::string answer_of(Thrown thrown, MessageCode code, const std::string& message) {
+  return std::string{kThrown, static_cast<char>(thrown), static_cast<char>(code)} + message;
+}
+
 [[noreturn]] void run(const std::function<void()>& work, int answer) {
   become_quiet();
   std::string text(1, kDone);
@@ -118,9 +124,10 @@ void use_heap() {
     work();
     use_heap();
   } catch (const std::exception& error) {
-    text = kThrown + message_of(error);
+    const bool own = dynamic_cast<const PluginError*>(&error) != nullptr;
+    text = answer_of(own ? Thrown::plugin_error : Thrown::other, message_code_of(error), message_of(error));
   } catch (...) {
-    text = std::string(1, kThrown) + "an exception that is no std::exception was thrown";
+    text = answer_of(Thrown::other, MessageCode::none, "an exception other than a std::exception");
   }
   static_cast<void>(write(answer, text.data(), text.size()));
   _exit(0);
@@ -164,7 +171,7 @@ std::string why_no_shared_library(const std::string& path) {
   return check_segments(segments, size);
 }
 
-std::string try_in_child(const std::function<void()>& work) {
+std::optional<ChildFailure> try_in_child(const std::function<void()>& work) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};  // untried is better than refused
   const FileDescriptor reads(ends[0]);
@@ -179,13 +186,16 @@ std::string try_in_child(const std::function<void()>& work) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (!came_back) return "did not come back within " + std::to_string(kPatience.count()) + " s";
-  if (!answer.empty() && answer[0] == kThrown) return answer.substr(1);
+  if (!came_back) return ChildFailure{"did not come back within " + std::to_string(kPatience.count()) + " s"};
+  if (answer.size() > 2 && answer[0] == kThrown)
+    return ChildFailure{answer.substr(3), static_cast<Thrown>(answer[1]),
+                        static_cast<MessageCode>(answer[2])};
   if (!answer.empty()) return {};
-  if (!WIFSIGNALED(status)) return "ended the process with status " + std::to_string(WEXITSTATUS(status));
+  if (!WIFSIGNALED(status))
+    return ChildFailure{"ended the process with status " + std::to_string(WEXITSTATUS(status))};
   const int signal = WTERMSIG(status);
-  return "crashed with signal " + std::to_string(signal) + " (" + strsignal(signal) + ")" +
-         (signal == SIGABRT ? ": an assertion, or an uncaught exception" : "");
+  return ChildFailure{"crashed with signal " + std::to_string(signal) + " (" + strsignal(signal) + ")" +
+                      (signal == SIGABRT ? ": an assertion, or an uncaught exception" : "")};
 }
 
 }  // namespace cxtrain

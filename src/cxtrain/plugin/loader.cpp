@@ -60,7 +60,9 @@ std::string join(const std::vector<std::string>& parts, const char* separator) {
 
 /// Its description, checked as far as it can be without trusting it.
 const cxtrain_plugin& open_plugin(const std::string& path) {
-  const auto refuse = [&path](const std::string& why) { return PluginError("plugin " + path + ": " + why); };
+  const auto refuse = [&path](const std::string& why, MessageCode code = MessageCode::plugin_failed) {
+    return PluginError("plugin " + path + ": " + why, code);
+  };
   // Without a slash dlopen would search the library path instead.
   std::error_code ignored;
   void* handle = dlopen(fs::absolute(path, ignored).c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -83,7 +85,8 @@ const cxtrain_plugin& open_plugin(const std::string& path) {
   if (plugin == nullptr) throw refuse(CXTRAIN_PLUGIN_SYMBOL "() returns null; use the macro CXTRAIN_PLUGIN");
   if (plugin->abi_version != CXTRAIN_PLUGIN_ABI || plugin->struct_size < sizeof(cxtrain_plugin)) {
     throw refuse("ABI version " + std::to_string(plugin->abi_version) + ", expected " +
-                 std::to_string(CXTRAIN_PLUGIN_ABI) + "; rebuild it against this cxtrain");
+                     std::to_string(CXTRAIN_PLUGIN_ABI) + "; rebuild it against this cxtrain",
+                 MessageCode::plugin_mismatch);
   }
   const auto lacks = [&](const char* field) {
     return refuse(std::string("has no ") + field + "; use the macro CXTRAIN_PLUGIN");
@@ -106,8 +109,9 @@ void register_plugin(const cxtrain_plugin& plugin, const std::string& path, Regi
   } catch (const std::exception& error) {
     throw PluginError("plugin " + path + ": cannot register its components: " + message_of(error));
   } catch (...) {
-    throw PluginError("plugin " + path +
-                      ": cannot register its components: it has thrown something other than a std::exception");
+    throw PluginError(
+        "plugin " + path +
+        ": cannot register its components: it has thrown something other than a std::exception");
   }
 }
 
@@ -125,12 +129,15 @@ void PluginLoader::load(const std::string& path, bool trusted) {
     throw PluginError("plugin " + shortened(path, 300) + ": " + why);
   }
   if (!trusted) {
-    const std::string why = try_in_child([&] {
+    const std::optional<ChildFailure> failure = try_in_child([&] {
       Registry scratch;
       register_plugin(open_plugin(path), path, scratch);
     });
-    if (why.starts_with("plugin ")) throw PluginError(why);
-    if (!why.empty()) throw PluginError("plugin " + path + ": its code " + why);
+    if (failure && failure->thrown == ChildFailure::Thrown::plugin_error)
+      throw PluginError(failure->what, failure->code);
+    if (failure && failure->thrown == ChildFailure::Thrown::other)
+      throw PluginError("plugin " + path + ": its code has thrown: " + failure->what);
+    if (failure) throw PluginError("plugin " + path + ": its code " + failure->what);
   }
   registry_.set_origin(path);
   register_plugin(open_plugin(path), path, registry_);

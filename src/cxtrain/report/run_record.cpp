@@ -68,9 +68,9 @@ void read_metrics(Filesystem& files, RunRecord& record) {
     return;
   }
   if (read.damaged > 0) {
-    record.notes.push_back(
-        read.file + ": " + std::to_string(read.damaged) +
-        (read.damaged == 1 ? " line is not a row, and was left out" : " lines are not rows, and were left out"));
+    record.notes.push_back(read.file + ": " + std::to_string(read.damaged) +
+                           (read.damaged == 1 ? " line is not a row, and was left out"
+                                              : " lines are not rows, and were left out"));
   }
   if (read.cut_short)
     record.notes.push_back(read.file + ": the last line is not complete, so the run writes it or was killed");

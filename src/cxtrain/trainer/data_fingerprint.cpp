@@ -163,10 +163,11 @@ void require_data_of_checkpoint(World& world, const std::string& saved, const st
                                 const Dataset& dataset) {
   const std::string other = world.broadcast(world.is_root() ? lasting_difference(saved, own, dataset) : "");
   if (other.empty()) return;
-  throw AgreedError(ExitCode::refused, MessageCode::data_changed,
-                    "the run of the checkpoint had other data: " + other +
-                        "; resume it with its data, or set --data.fingerprint false if you changed the data on "
-                        "purpose");
+  throw AgreedError(
+      ExitCode::refused, MessageCode::data_changed,
+      "the run of the checkpoint had other data: " + other +
+          "; resume it with its data, or set --data.fingerprint false if you changed the data on "
+          "purpose");
 }
 
 }  // namespace cxtrain

@@ -73,7 +73,8 @@ void Generators::load(const StateDict& state) {
     const std::lock_guard<std::mutex> lock(generator.mutex());
     const at::Tensor present = generator.get_state();
     if (saved.scalar_type() != present.scalar_type() || saved.sizes() != present.sizes())
-      throw StateError("the saved state is damaged: the generator " + name_of(i) + " is not a state of a generator");
+      throw StateError("the saved state is damaged: the generator " + name_of(i) +
+                       " is not a state of a generator");
     generator.set_state(saved);
   }
 }

@@ -20,11 +20,11 @@ struct Contribution {
 /// What this rank asks for: its callbacks, its module, its clock. A request stands until the ranks have voted
 /// and the loop has done what was asked.
 struct Requests {
-  bool stop = false;                        ///< end the training after this step
-  bool checkpoint = false;                  ///< give the state of the training to the callbacks
-  bool save = false;                        ///< write a checkpoint to the disk
-  bool requeue = false;                     ///< save, end, and be started again
-  bool validation = false;                  ///< validate after this step
+  bool stop = false;                                  ///< end the training after this step
+  bool checkpoint = false;                            ///< give the state of the training to the callbacks
+  bool save = false;                                  ///< write a checkpoint to the disk
+  bool requeue = false;                               ///< save, end, and be started again
+  bool validation = false;                            ///< validate after this step
   std::string stop_reason = {}, requeue_reason = {};  ///< of the first request
 };
 

@@ -28,10 +28,11 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
   OptimizerSetup trained;
   run_agreed(world, [&] {
     if (session_.plan().sync_batchnorm && world.size() > 1) {
-      throw ConfigError("trainer.auto_scale_batch_size",
-                        "a rank that runs out of memory would leave the other ranks waiting in their batch norms",
-                        "find the size without sync_batchnorm, and give it as --data.batch_size",
-                        MessageCode::out_of_memory);
+      throw ConfigError(
+          "trainer.auto_scale_batch_size",
+          "a rank that runs out of memory would leave the other ranks waiting in their batch norms",
+          "find the size without sync_batchnorm, and give it as --data.batch_size",
+          MessageCode::out_of_memory);
     }
     trained = setup();
   });

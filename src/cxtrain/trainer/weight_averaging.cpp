@@ -71,8 +71,8 @@ void StochasticWeightAveraging::on_train_end(RunView&) {
   if (epochs_averaged_ == 0) return;  // stopped early
   if (!parameters_.empty()) at::_foreach_copy_(parameters_, means_);
   optimization_.trained().publish();
-  log_info("the parameters are the mean of the parameters after the last " + std::to_string(epochs_averaged_) +
-           " epochs");
+  log_info("the parameters are the mean of the parameters after the last " +
+           std::to_string(epochs_averaged_) + " epochs");
   renew_batch_norm_statistics();
 }
 
