@@ -27,7 +27,7 @@ std::shared_ptr<const cxtrain::IdxDataset> read_pair(const fs::path& folder, con
     throw DataError("the folder '" + folder.string() + "' has " + (images.empty() ? labels : images) +
                         " but not the " + (images.empty() ? "images" : "labels") +
                         " that belong to it; fetch both",
-                    MessageCode::file_failed);
+                    cxtrain::MessageCode::file_failed);
   }
   auto data = cxtrain::read_idx(images, labels);
   if (data->images().size(1) != 28 || data->images().size(2) != 28) {
@@ -42,7 +42,7 @@ std::shared_ptr<const cxtrain::IdxDataset> read_pair(const fs::path& folder, con
 void MnistData::setup(const cxtrain::DataOptions& options) {
   if (options.path.empty()) {
     throw DataError("the model mnist needs its data: name the folder of the IDX files with --data.path",
-                    MessageCode::file_failed);
+                    cxtrain::MessageCode::file_failed);
   }
   const auto train = read_pair(options.path, "train");
   const auto t10k = read_pair(options.path, "t10k");
@@ -51,7 +51,7 @@ void MnistData::setup(const cxtrain::DataOptions& options) {
         "the folder '" + options.path +
             "' holds neither train-images-idx3-ubyte nor t10k-images-idx3-ubyte, with .gz or without; name "
             "the folder of MNIST's files with --data.path",
-        MessageCode::file_failed);
+        cxtrain::MessageCode::file_failed);
   }
   if (train && t10k) {
     train_ = train;
@@ -62,7 +62,7 @@ void MnistData::setup(const cxtrain::DataOptions& options) {
     if (cut == 0) {
       throw DataError("the folder '" + options.path + "' holds " + std::to_string(all->size()) +
                           " images, of which nine tenths are for training; 10 are needed",
-                      MessageCode::no_data);
+                      cxtrain::MessageCode::no_data);
     }
     train_ = all->slice(0, cut);
     val_ = all->slice(cut, all->size());

@@ -38,7 +38,7 @@ void ReversedLinesData::setup(const cxtrain::DataOptions& options) {
         "'" + path + "' has " + std::to_string(number) + " lines of at least " + std::to_string(length) +
             " bytes, and 10 are needed for one to validate on; use a longer text or a smaller "
             "--model.length",
-        MessageCode::no_data);
+        cxtrain::MessageCode::no_data);
   }
   train_ = std::make_shared<ReversedLines>(std::move(train));
   val_ = std::make_shared<ReversedLines>(std::move(val));
