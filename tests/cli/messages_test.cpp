@@ -15,6 +15,7 @@
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/load_weights.h"
 #include "cxtrain/checkpoint/manifest.h"
+#include "cxtrain/checkpoint/weights.h"
 #include "cxtrain/cli/checkpoint_command.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/completion.h"

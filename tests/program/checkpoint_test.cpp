@@ -10,6 +10,7 @@
 #include "support/run_files.h"
 #include "support/run_program.h"
 #include "support/running_program.h"
+#include "support/times.h"
 
 /// Checkpoints as users have them: a run that was killed, or had ended, goes on to the same bits.
 namespace cxtrain::test {
