@@ -16,7 +16,7 @@ void require_current_folder(int, char**, char**) {
   if (getcwd(path, sizeof path) != nullptr) return;
   constexpr std::string_view kMessage =
       "error: the current folder cannot be used (it has been deleted, or may not be read); change to "
-      "another\n";
+      "another [file-failed]\n";
   static_cast<void>(!write(STDERR_FILENO, kMessage.data(), kMessage.size()));
   _exit(2);
 }
