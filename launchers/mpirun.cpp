@@ -31,7 +31,7 @@ void prepare_mpirun(int ranks, int per_node) {
     throw CommunicationError(
         "the mpirun in $PATH started this process, but the MPI of this program sees no rank: "
         "it belongs to another MPI; put the right one first in $PATH, or start the ranks with it yourself",
-        MessageCode::launch_failed);
+        MessageCode::wrong_mpi);
   }
   prepare_environment(per_node > 0 ? per_node : ranks);
   // Between ranks of one machine nothing goes over TCP, whose IPv6 addresses Open MPI 5 takes for errors on

@@ -69,7 +69,8 @@ class GptModel final : public Module {
       field("warmup", warmup, "steps of linear warm-up", Range::at_least(0));
       field("sample_bytes", sample_bytes, "length of the text printed after training; 0: none",
             Range::between(0, 1e6));
-      field("temperature", temperature, "of that text: below 1 is safer, above 1 wilder", Range::above(0));
+      field("temperature", temperature,
+            "softmax temperature of the printed text; below 1: safer, above 1: wilder", Range::above(0));
     }
   };
   explicit GptModel(const Args& args)

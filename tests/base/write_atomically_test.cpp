@@ -83,12 +83,7 @@ TEST_CASE("a full disk, a quota and a failing disk are told as they are", "[file
     FaultyFilesystem::Fault relative = fault;
     relative.call += files.calls(*fault.kind);
     files.fail(relative);
-    try {
-      make_new(files);
-    } catch (const FileError& error) {
-      return printed(error);
-    }
-    return "no error";
+    return test::error_of<FileError>([&] { make_new(files); });
   };
   CHECK_THAT(
       message_for({.call = 0, .error = ENOSPC, .kind = Call::write, .bytes = 5}),

@@ -29,12 +29,7 @@ std::string script_of(const Words& words) {
 }
 
 std::string refusal_of(const Words& words) {
-  try {
-    script_of(words);
-  } catch (const ConfigError& error) {
-    return printed(error);
-  }
-  return "nothing was refused";
+  return test::error_of<ConfigError>([&] { script_of(words); });
 }
 
 TEST_CASE("a batch script asks Slurm for what was asked for") {

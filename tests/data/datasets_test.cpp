@@ -100,12 +100,7 @@ TEST_CASE("a damaged file of digits is refused by file and line", "[dataset]") {
   const TempDir dir;
   const std::string good = digit_line(1, 1);
   const auto refusal = [&](const std::string& content) {
-    try {
-      read_digits(dir.write("bad.csv", content));
-    } catch (const DataError& error) {
-      return printed(error);
-    }
-    return std::string();
+    return test::error_of<DataError>([&] { read_digits(dir.write("bad.csv", content)); });
   };
   CHECK_THAT(refusal(good + digit_line(17, 1)), contains("bad.csv") && contains("line 2") && contains("17"));
   CHECK_THAT(refusal(digit_line(1, 10)), contains("label") && contains("10"));

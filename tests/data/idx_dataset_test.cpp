@@ -41,12 +41,8 @@ struct Pair {
 };
 
 std::string refusal(const TempDir& dir, const Pair& pair) {
-  try {
-    read_idx(dir.write("images", pair.images), dir.write("labels", pair.labels));
-  } catch (const DataError& error) {
-    return printed(error);
-  }
-  return "";
+  return test::error_of<DataError>(
+      [&] { read_idx(dir.write("images", pair.images), dir.write("labels", pair.labels)); });
 }
 
 }  // namespace

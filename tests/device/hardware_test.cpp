@@ -17,12 +17,7 @@ using namespace cxtrain;
 namespace {
 
 std::string refusal(const std::string& text) {
-  try {
-    parse_hardware(text, "hw.json");
-  } catch (const DataError& error) {
-    return printed(error);
-  }
-  return "";
+  return cxtrain::test::error_of<DataError>([&] { parse_hardware(text, "hw.json"); });
 }
 
 }  // namespace

@@ -14,11 +14,13 @@ namespace cxtrain::test {
 /// "[out-of-range]", as it ends a printed error.
 inline std::string code(MessageCode kind) { return with_code("", kind).substr(1); }
 
-/// The error that `work` throws, as the program prints it; empty if `work` throws none.
-inline std::string error_of(const std::function<void()>& work) {
+/// Returns the error that `work` throws, as the program prints it; empty if `work` throws none. An error of
+/// another class than `Kind` fails the test.
+template <class Kind = std::exception>
+std::string error_of(const std::function<void()>& work) {
   try {
     work();
-  } catch (const std::exception& error) {
+  } catch (const Kind& error) {
     return printed(error);
   }
   return "";

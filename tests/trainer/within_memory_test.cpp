@@ -22,12 +22,7 @@ using test::contains;
 namespace {
 
 std::string refusal(const std::function<void()>& build) {
-  try {
-    build_within_memory("model", "model.hidden=9", build);
-  } catch (const ConfigError& error) {
-    return printed(error);
-  }
-  return "";
+  return test::error_of<ConfigError>([&] { build_within_memory("model", "model.hidden=9", build); });
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ class Ema : public cxtrain::Callback {
   struct Args {
     double decay = 0.99;
 
-    void fields(auto&& field) { field("decay", decay, "of the average, a step"); }
+    void fields(auto&& field) { field("decay", decay, "weight of the old average in each step"); }
   };
   explicit Ema(const Args& args) : decay_(args.decay) {}
   void on_train_start(cxtrain::RunView& run) override {

@@ -18,7 +18,7 @@ std::string describe(const std::vector<Problem>& problems) {
   return text;
 }
 
-/// Of several problems each line has its own.
+/// Returns the code of a single problem. Several problems have no common code: each line shows its own.
 MessageCode code_of_all(const std::vector<Problem>& problems) {
   return problems.size() == 1 ? problems[0].code : MessageCode::none;
 }

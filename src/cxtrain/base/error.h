@@ -133,7 +133,7 @@ std::vector<Problem> first_of(const std::vector<Problem>& problems);
 /// is.
 std::string to_line(const Problem& problem);
 
-/// `text [code]`; `text` alone for `none`.
+/// Returns "text [code]"; for `none` the text alone.
 std::string with_code(std::string text, MessageCode code);
 
 }  // namespace cxtrain

@@ -6,7 +6,7 @@
 namespace cxtrain {
 
 /// The kind of an error. An error is printed with the name of its code at the end ("[out-of-range]"):
-/// scripts, searches and tests use the code, so the wording of a message may change. docs/troubleshooting.md
+/// scripts, searches and tests use the code, so the wording of a message may change. docs/reference.md
 /// lists the codes.
 enum class MessageCode {
   none,  ///< prints nothing: for an error that is none of cxtrain's, and for several problems in one message

@@ -73,7 +73,9 @@ class GpuMemoryMonitor final : public DeviceStats {
   struct Args {
     GpuMemoryLog log = GpuMemoryLog::all;
 
-    void fields(auto&& field) { field("log", log, "of each, or the least and the most"); }
+    void fields(auto&& field) {
+      field("log", log, "all: the memory of each GPU; min_max: the least and the most");
+    }
   };
   explicit GpuMemoryMonitor(const Args& args) : DeviceStats({.gpu_memory = args.log}) {}
 };

@@ -32,7 +32,7 @@ std::optional<double> seconds_left(const RunView& run, std::int64_t batch, std::
   return std::max(0.0, *batches * each);
 }
 
-/// Of all Prometheus callbacks.
+/// Returns the clock of every Prometheus callback.
 const Clock& steady_clock() {
   static const SteadyClock clock;
   return clock;

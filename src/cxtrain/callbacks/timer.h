@@ -12,7 +12,9 @@ class Timer final : public Callback {
   struct Args {
     std::int64_t seconds = 0;
 
-    void fields(auto&& field) { field("seconds", seconds, "of training", Range::at_least(0), kRequired); }
+    void fields(auto&& field) {
+      field("seconds", seconds, "stop after N seconds of training", Range::at_least(0), kRequired);
+    }
   };
   explicit Timer(const Args& args) : max_seconds_(static_cast<double>(args.seconds)) {}
   void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,

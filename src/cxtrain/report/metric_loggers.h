@@ -20,7 +20,6 @@ class MetricLoggers {
 
   /// `logger` outlives it.
   void add(MetricLogger& logger) { loggers_.push_back({&logger}); }
-  bool empty() const { return loggers_.empty(); }
 
   void log(std::int64_t step, std::int64_t epoch, std::span<const MetricLogger::Metric> row) noexcept;
   void flush() noexcept;

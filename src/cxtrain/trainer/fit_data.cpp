@@ -84,10 +84,11 @@ void require_same_data(World& world, const std::string& own) {
   }
   std::string text;
   for (const auto& [length, list] : ranks_of) text += (text.empty() ? "" : "; ") + list + " has " + length;
-  throw AgreedError(ExitCode::refused, MessageCode::different_options,
-                    "--data: the ranks found different data, and would wait for each other: " + text +
-                        " (every rank reads the same data and takes its share of it; see that the path shows "
-                        "the same files on every node)");
+  throw AgreedError(
+      ExitCode::refused, MessageCode::different_options,
+      to_line({"data", "the ranks found different data, and would wait for each other: " + text,
+               "every rank reads the same data and takes its share of it; see that the path shows "
+               "the same files on every node"}));
 }
 
 }  // namespace cxtrain

@@ -16,7 +16,7 @@ class TrainingClock {
   void restart() { began_ = clock_.now(); }
   double seconds_since_start() const { return clock_.now() - began_; }
 
-  /// The training of batches begins again, or pauses. Nothing happens if it did so already.
+  /// Starts and stops the count of training seconds. A second call in a row has no effect.
   void resume() {
     if (!running_since_) running_since_ = clock_.now();
   }
