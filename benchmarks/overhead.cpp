@@ -75,7 +75,7 @@ class Tiny final : public Module {
 class Stopwatch final : public Callback {
  public:
   explicit Stopwatch(double& seconds) : seconds_(seconds) {}
-  void on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
     if (run.global_step() == kWarmup) begin_ = clock_.now();
     if (run.global_step() == run.num_batches()) seconds_ = clock_.now() - begin_;
   }

@@ -31,9 +31,9 @@ struct StepTimes {
 class Stopwatch final : public Callback {
  public:
   Stopwatch(StepTimes& times, at::Device device) : times_(times), device_(device) {}
-  void on_after_backward(RunView&) override { backward_done_ = clock_.now(); }
-  void on_before_optimizer_step(RunView&) override { times_.synchronised += clock_.now() - backward_done_; }
-  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
+  void on_after_backward(Run&) override { backward_done_ = clock_.now(); }
+  void on_before_optimizer_step(Run&) override { times_.synchronised += clock_.now() - backward_done_; }
+  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
     if (run.global_step() == times_.warmup) {
       synchronize({&device_, 1});
       times_.begin = clock_.now();
@@ -43,7 +43,7 @@ class Stopwatch final : public Callback {
     times_.steps = run.global_step();
     last_loss_ = loss;
   }
-  void on_train_end(RunView&) override {
+  void on_train_end(Run&) override {
     times_.loss = last_loss_.item<double>();  // when the device has done all steps
     if (!device_.is_cpu()) times_.end = clock_.now();
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/strategy/metric_sink.h"
+#include "cxtrain/metrics/metric_sink.h"
 
 namespace cxtrain {
 

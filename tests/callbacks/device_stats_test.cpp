@@ -9,7 +9,7 @@ using Metrics = std::map<std::string, double>;
 namespace {
 
 /// One rank of a run of several, whose others are made up: `others` is what they add to each exchange.
-class FakeRun final : public RunView {
+class FakeRun final : public Run {
  public:
   FakeRun(int rank, int world) : rank_(rank), world_(world) {}
 

@@ -160,7 +160,7 @@ class Remembering : public Callback {
  public:
   Remembering(const std::string& folder, StateDict state, StateDict& kept)
       : callback_({.dirpath = folder}), state_(std::move(state)), kept_(kept) {}
-  void setup(RunView& run, std::string_view stage) override {
+  void setup(Run& run, std::string_view stage) override {
     callback_.setup(run, stage);
     if (stage != "fit") return;
     callback_.on_load_checkpoint(state_);

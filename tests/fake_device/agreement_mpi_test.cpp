@@ -14,18 +14,18 @@ using test::ToyData;
 /// The last rank wishes something once its third batch is done.
 class Wishing final : public Callback {
  public:
-  explicit Wishing(std::function<void(RunView&)> wish) : wish_(std::move(wish)) {}
-  void on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t idx) override {
+  explicit Wishing(std::function<void(Run&)> wish) : wish_(std::move(wish)) {}
+  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t idx) override {
     if (idx == 2 && run.rank() == run.world_size() - 1) wish_(run);
   }
-  void on_checkpoint(RunView& run, const StateDict&) override {
+  void on_checkpoint(Run& run, const StateDict&) override {
     saved_at.push_back(run.global_step());
     run.checkpoint_saved(0);
   }
   std::vector<std::int64_t> saved_at;
 
  private:
-  std::function<void(RunView&)> wish_;
+  std::function<void(Run&)> wish_;
 };
 
 struct Outcome {
@@ -33,7 +33,7 @@ struct Outcome {
   std::vector<std::int64_t> saved_at;
 };
 
-Outcome run_on(bool device, std::int64_t max_steps, const std::function<void(RunView&)>& wish) {
+Outcome run_on(bool device, std::int64_t max_steps, const std::function<void(Run&)>& wish) {
   MpiWorld& world = test_world();
   Options options = test::short_run("ddp", std::to_string(world.size()));
   options.trainer.max_steps = max_steps;
@@ -60,19 +60,19 @@ TEST_CASE_METHOD(test::TwoFakeDevices,
   CAPTURE(on_device);
   // A rank that is alone, or whose strategy waits for the others anyway, need not wait to be sure.
   const std::int64_t later = on_device && test_world().size() > 1 ? 1 : 0;
-  const Outcome stopped = run_on(on_device, 10, [](RunView& run) { run.request_stop("enough"); });
+  const Outcome stopped = run_on(on_device, 10, [](Run& run) { run.request_stop("enough"); });
   CHECK(stopped.summary.global_step == 3 + later);
-  const Outcome saved = run_on(on_device, 10, [](RunView& run) { run.request_checkpoint(); });
+  const Outcome saved = run_on(on_device, 10, [](Run& run) { run.request_checkpoint(); });
   CHECK(saved.summary.global_step == 10);
   CHECK(saved.saved_at == std::vector<std::int64_t>{3 + later});
-  const Outcome requeued = run_on(on_device, 10, [](RunView& run) { run.request_requeue("away"); });
+  const Outcome requeued = run_on(on_device, 10, [](Run& run) { run.request_requeue("away"); });
   CHECK(requeued.summary.exit_code == 75);
   CHECK(requeued.saved_at == std::vector<std::int64_t>{3 + later});
 }
 
 TEST_CASE_METHOD(test::TwoFakeDevices, "what the last step's hooks wish for is heard") {
   const bool on_device = GENERATE(false, true);
-  const Outcome saved = run_on(on_device, 3, [](RunView& run) { run.request_checkpoint(); });
+  const Outcome saved = run_on(on_device, 3, [](Run& run) { run.request_checkpoint(); });
   CHECK(saved.summary.global_step == 3);
   CHECK(saved.saved_at == std::vector<std::int64_t>{3});
 }

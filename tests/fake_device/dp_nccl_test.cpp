@@ -82,10 +82,10 @@ TEST_CASE_METHOD(Fixture, "a step of dp is a message for each kind of tensor, no
   /// NCCL's calls in the third step.
   struct Counting final : Callback {
     explicit Counting(const test::MovingNccl& counted) : nccl(counted) {}
-    void on_train_batch_start(RunView&, const Batch&, std::int64_t idx) override {
+    void on_train_batch_start(Run&, const Batch&, std::int64_t idx) override {
       if (idx == 2) before = nccl.calls().size();
     }
-    void on_train_batch_end(RunView&, const at::Tensor&, const Batch&, std::int64_t idx) override {
+    void on_train_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t idx) override {
       if (idx != 2) return;
       const std::vector<std::string> all = nccl.calls();
       for (std::size_t i = before; i < all.size(); ++i) ++calls[all[i].substr(0, all[i].find(' '))];
@@ -153,10 +153,10 @@ TEST_CASE_METHOD(Fixture, "every replica of dp drops other units, and --seed dec
 
 TEST_CASE_METHOD(Fixture, "a step on a device with clipping, scaler and master weights reads nothing back") {
   struct Counting final : Callback {
-    void on_train_batch_start(RunView&, const Batch&, std::int64_t idx) override {
+    void on_train_batch_start(Run&, const Batch&, std::int64_t idx) override {
       if (idx == 2) reads.emplace();
     }
-    void on_train_batch_end(RunView&, const at::Tensor&, const Batch&, std::int64_t idx) override {
+    void on_train_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t idx) override {
       if (idx < 6 || !reads) return;
       found = reads->names();
       reads.reset();

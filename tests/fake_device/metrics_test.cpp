@@ -1,10 +1,10 @@
 #include <ATen/ATen.h>
 
+#include "cxtrain/metrics/host_values.h"
+#include "cxtrain/metrics/metric_store.h"
 #include "cxtrain/trainer/hooks.h"
-#include "cxtrain/trainer/host_values.h"
-#include "cxtrain/trainer/metric_store.h"
-#include "cxtrain/trainer/run.h"
 #include "cxtrain/trainer/skipped_steps.h"
+#include "cxtrain/trainer/train_context.h"
 #include "fake_run.h"
 #include "fixture.h"
 
@@ -136,10 +136,10 @@ Logged logged_run(bool on_device, double track_grad_norm, bool terminate_on_nan 
   };
   struct Counting final : Callback {
     explicit Counting(Logged& out) : logged(out) {}
-    void on_train_batch_start(RunView& run, const Batch&, std::int64_t idx) override {
+    void on_train_batch_start(Run& run, const Batch&, std::int64_t idx) override {
       if (idx == 2 && run.current_epoch() == 0) reads.emplace();
     }
-    void on_train_batch_end(RunView&, const at::Tensor&, const Batch&, std::int64_t idx) override {
+    void on_train_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t idx) override {
       if (idx < 6 || !reads) return;
       logged.reads = reads->names();
       reads.reset();

@@ -14,12 +14,12 @@ class ForbidsWaiting final : public Callback {
  public:
   explicit ForbidsWaiting(int& steps) : steps_(steps) {}
   ~ForbidsWaiting() override { forbid(false); }
-  void on_train_batch_start(RunView& run, const Batch&, std::int64_t) override {
+  void on_train_batch_start(Run& run, const Batch&, std::int64_t) override {
     const bool watch = run.global_step() >= 5 && run.global_step() < 15;
     forbid(watch);
     if (watch) ++steps_;
   }
-  void on_exception(RunView&, const std::exception&) override { forbid(false); }
+  void on_exception(Run&, const std::exception&) override { forbid(false); }
 
  private:
   static void forbid(bool on) {

@@ -33,12 +33,12 @@ class Watches final : public Callback {
  public:
   Watches(std::int64_t first, std::int64_t last, std::int64_t& steps)
       : first_(first), last_(last), steps_(steps) {}
-  void on_train_batch_start(RunView& run, const Batch&, std::int64_t) override {
+  void on_train_batch_start(Run& run, const Batch&, std::int64_t) override {
     const bool watch = run.global_step() >= first_ && run.global_step() < last_;
     warning_state().set_sync_debug_mode(watch ? SyncDebugMode::L_WARN : SyncDebugMode::L_DISABLED);
     if (watch) ++steps_;
   }
-  void on_train_end(RunView&) override { warning_state().set_sync_debug_mode(SyncDebugMode::L_DISABLED); }
+  void on_train_end(Run&) override { warning_state().set_sync_debug_mode(SyncDebugMode::L_DISABLED); }
 
  private:
   std::int64_t first_, last_;

@@ -2,7 +2,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/callback.h"
-#include "cxtrain/callbacks/run_view.h"
+#include "cxtrain/callbacks/run.h"
 #include "cxtrain/plugin/plugin_abi.h"
 
 /// A callback by which one rank of a job of a certain size always fails at the same step: a broken machine,
@@ -27,7 +27,7 @@ class Fragile : public Callback {
   explicit Fragile(const Args& args)
       : rank_(args.rank), ranks_(args.ranks), step_(args.step), dies_(args.dies) {}
 
-  void on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
     if (run.rank() != rank_ || run.world_size() != ranks_ || run.global_step() != step_) return;
     if (dies_) raise(SIGKILL);
     throw TrainingError("this rank is broken");

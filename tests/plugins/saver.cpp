@@ -13,7 +13,7 @@ using namespace cxtrain;
 
 class Saver : public Callback {
  public:
-  void on_checkpoint(RunView& run, const StateDict& state) override {
+  void on_checkpoint(Run& run, const StateDict& state) override {
     if (run.rank() != 0) return;
     const std::string path = run.log_dir() + "/saved";
     std::ofstream(path + ".part") << state.section("loop").integer("global_step") << ' '

@@ -339,7 +339,7 @@ TEST_CASE(
     "a run that stops after a validation in the middle of an accumulation ends with the same buffers "
     "everywhere") {
   struct StopAtValidation : Callback {
-    void on_validation_end(RunView& run) override { run.request_stop("enough"); }
+    void on_validation_end(Run& run) override { run.request_stop("enough"); }
   };
   ToyData data(64 * test_world().size(), 4, 8);
   const test::TempDir dir;
@@ -357,7 +357,7 @@ TEST_CASE(
 
 TEST_CASE("a wish to stop on one rank stops all at the same step") {
   struct StopOnLast : Callback {
-    void on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) override {
+    void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
       if (run.rank() == run.world_size() - 1 && run.global_step() == 3) run.request_stop("enough");
     }
   };

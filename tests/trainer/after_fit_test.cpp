@@ -109,7 +109,7 @@ TEST_CASE("the best checkpoint of a fit is evaluated in the same program") {
 
 /// Sends the process a signal after the first step.
 class SignalsItself : public Callback {
-  void on_train_batch_end(RunView&, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t) override {
     std::raise(SIGTERM);
   }
 };
@@ -183,13 +183,13 @@ TEST_CASE("a model's own callbacks run") {
   class Counts : public Callback {
    public:
     explicit Counts(int& starts) : starts_(starts) {}
-    void on_train_start(RunView& run) override {
+    void on_train_start(Run& run) override {
       ++starts_;
       CHECK(run.module_as<Regression>().first->weight.defined());
       CHECK_FALSE(run.log_dir().empty());
       CHECK(run.max_steps() == -1);
     }
-    void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
+    void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
       CHECK(run.step_output().equal(loss));
     }
 

@@ -25,34 +25,34 @@ using Names = std::vector<std::string>;
 class HookRecorder : public Callback {
  public:
   explicit HookRecorder(Names& names) : names_(names) {}
-  void on_fit_start(RunView&) override { names_.push_back("on_fit_start"); }
-  void on_sanity_check_start(RunView&) override { names_.push_back("on_sanity_check_start"); }
-  void on_sanity_check_end(RunView&) override { names_.push_back("on_sanity_check_end"); }
-  void on_train_start(RunView&) override { names_.push_back("on_train_start"); }
-  void on_train_epoch_start(RunView&) override { names_.push_back("on_train_epoch_start"); }
-  void on_train_batch_start(RunView&, const Batch&, std::int64_t) override {
+  void on_fit_start(Run&) override { names_.push_back("on_fit_start"); }
+  void on_sanity_check_start(Run&) override { names_.push_back("on_sanity_check_start"); }
+  void on_sanity_check_end(Run&) override { names_.push_back("on_sanity_check_end"); }
+  void on_train_start(Run&) override { names_.push_back("on_train_start"); }
+  void on_train_epoch_start(Run&) override { names_.push_back("on_train_epoch_start"); }
+  void on_train_batch_start(Run&, const Batch&, std::int64_t) override {
     names_.push_back("on_train_batch_start");
   }
-  void on_before_zero_grad(RunView&) override { names_.push_back("on_before_zero_grad"); }
-  void on_before_backward(RunView&, const at::Tensor&) override { names_.push_back("on_before_backward"); }
-  void on_after_backward(RunView&) override { names_.push_back("on_after_backward"); }
-  void on_before_optimizer_step(RunView&) override { names_.push_back("on_before_optimizer_step"); }
-  void on_train_batch_end(RunView&, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_before_zero_grad(Run&) override { names_.push_back("on_before_zero_grad"); }
+  void on_before_backward(Run&, const at::Tensor&) override { names_.push_back("on_before_backward"); }
+  void on_after_backward(Run&) override { names_.push_back("on_after_backward"); }
+  void on_before_optimizer_step(Run&) override { names_.push_back("on_before_optimizer_step"); }
+  void on_train_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t) override {
     names_.push_back("on_train_batch_end");
   }
-  void on_validation_start(RunView&) override { names_.push_back("on_validation_start"); }
-  void on_validation_epoch_start(RunView&) override { names_.push_back("on_validation_epoch_start"); }
-  void on_validation_batch_start(RunView&, const Batch&, std::int64_t) override {
+  void on_validation_start(Run&) override { names_.push_back("on_validation_start"); }
+  void on_validation_epoch_start(Run&) override { names_.push_back("on_validation_epoch_start"); }
+  void on_validation_batch_start(Run&, const Batch&, std::int64_t) override {
     names_.push_back("on_validation_batch_start");
   }
-  void on_validation_batch_end(RunView&, const Batch&, std::int64_t) override {
+  void on_validation_batch_end(Run&, const Batch&, std::int64_t) override {
     names_.push_back("on_validation_batch_end");
   }
-  void on_validation_epoch_end(RunView&) override { names_.push_back("on_validation_epoch_end"); }
-  void on_validation_end(RunView&) override { names_.push_back("on_validation_end"); }
-  void on_train_epoch_end(RunView&) override { names_.push_back("on_train_epoch_end"); }
-  void on_train_end(RunView&) override { names_.push_back("on_train_end"); }
-  void on_fit_end(RunView&) override { names_.push_back("on_fit_end"); }
+  void on_validation_epoch_end(Run&) override { names_.push_back("on_validation_epoch_end"); }
+  void on_validation_end(Run&) override { names_.push_back("on_validation_end"); }
+  void on_train_epoch_end(Run&) override { names_.push_back("on_train_epoch_end"); }
+  void on_train_end(Run&) override { names_.push_back("on_train_end"); }
+  void on_fit_end(Run&) override { names_.push_back("on_fit_end"); }
 
  private:
   Names& names_;

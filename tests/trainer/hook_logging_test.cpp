@@ -97,10 +97,10 @@ TEST_CASE("what hooks log goes to the row of their own step or epoch") {
 
 TEST_CASE("a callback's values are treated like the module's") {
   class Logs : public Callback {
-    void on_train_epoch_end(RunView& run) override {
+    void on_train_epoch_end(Run& run) override {
       run.log("mine", 1.0 + static_cast<double>(run.current_epoch()));
     }
-    void on_validation_epoch_end(RunView& run) override { run.log("checked", 5.0); }
+    void on_validation_epoch_end(Run& run) override { run.log("checked", 5.0); }
   };
   Fit fit;
   Regression model;
@@ -152,7 +152,7 @@ TEST_CASE("the latest value of a name is the one that counts") {
   class Watch : public Callback {
    public:
     explicit Watch(std::vector<double>& seen) : seen_(seen) {}
-    void on_validation_end(RunView& run) override {
+    void on_validation_end(Run& run) override {
       if (!run.sanity_checking()) seen_.push_back(run.metric("loss").value());
     }
 

@@ -25,21 +25,21 @@ struct HandClock : Clock {
 
 /// Moves the clock after each batch, and does something at one of them.
 struct TicksClock : Callback {
-  TicksClock(HandClock& clock, double seconds, std::function<void(RunView&)> work = {})
+  TicksClock(HandClock& clock, double seconds, std::function<void(Run&)> work = {})
       : clock_(clock), seconds_(seconds), work_(std::move(work)) {}
-  void on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
     clock_.time += seconds_;
     if (work_) work_(run);
   }
   HandClock& clock_;
   double seconds_;
-  std::function<void(RunView&)> work_;
+  std::function<void(Run&)> work_;
 };
 
 /// Writes checkpoints that take so many seconds.
 struct SavesIn : Callback {
   SavesIn(double seconds, std::vector<std::int64_t>& steps) : seconds_(seconds), steps_(steps) {}
-  void on_checkpoint(RunView& run, const StateDict&) override {
+  void on_checkpoint(Run& run, const StateDict&) override {
     run.checkpoint_saved(seconds_);
     steps_.push_back(run.global_step());
   }
@@ -93,7 +93,7 @@ TEST_CASE("a run saves and ends before the job's time does, by a margin that it 
                            Row{100, 60, 49}, Row{10, 0, 4}, Row{0, 0, 1}, Row{-50, 0, 1}, Row{1e9, 0, 200});
   CAPTURE(row.seconds, row.save_seconds);
   HandClock clock;
-  const auto save = [&](RunView& run) {
+  const auto save = [&](Run& run) {
     if (run.global_step() == 20 && row.save_seconds > 0) run.request_checkpoint();
   };
   auto callbacks = callbacks_of(std::make_unique<TicksClock>(clock, 1, save),
@@ -108,7 +108,7 @@ TEST_CASE("a run saves and ends before the job's time does, by a margin that it 
 
 TEST_CASE("a long step is expected to come again before the job's time ends", "[requests]") {
   HandClock clock;
-  const auto slow = [&](RunView& run) {
+  const auto slow = [&](Run& run) {
     if (run.global_step() == 5) clock.time += 24;  // a validation
   };
   auto callbacks =
@@ -158,7 +158,7 @@ TEST_CASE("save-now saves and goes on, stop-now saves and stops; both are gone a
   HandClock clock;
   const bool stops = GENERATE(false, true);
   std::vector<bool> there;
-  const auto ask = [&](RunView& run) {
+  const auto ask = [&](Run& run) {
     const std::string path = run.log_dir() + (stops ? "/stop-now" : "/save-now");
     if (run.global_step() == 50) std::ofstream(path) << "please";
     if (run.global_step() >= 50) there.push_back(std::filesystem::exists(path));
@@ -191,7 +191,7 @@ TEST_CASE("a folder that cannot be looked at costs the requests, and one warning
 
 TEST_CASE("a request that cannot be deleted costs that request alone", "[requests]") {
   HandClock clock;
-  const auto ask = [](RunView& run) {
+  const auto ask = [](Run& run) {
     if (run.global_step() != 50) return;
     std::filesystem::create_directories(run.log_dir() + "/save-now/full");
     std::ofstream(run.log_dir() + "/stop-now") << "please";

@@ -19,11 +19,11 @@ class KeepAndStop : public Callback {
  public:
   KeepAndStop(std::int64_t keep_at, std::int64_t stop_at, std::optional<StateDict>& kept)
       : keep_at_(keep_at), stop_at_(stop_at), kept_(kept) {}
-  void on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
     if (run.global_step() == keep_at_) run.request_checkpoint();
     if (run.global_step() == stop_at_) run.request_stop("");
   }
-  void on_checkpoint(RunView&, const StateDict& state) override { kept_ = state.clone(); }
+  void on_checkpoint(Run&, const StateDict& state) override { kept_ = state.clone(); }
 
  private:
   std::int64_t keep_at_, stop_at_;

@@ -137,24 +137,24 @@ class Saver : public Callback {
   Saver(Wishes wishes, std::optional<StateDict>& saved, std::string path)
       : wishes_(wishes), saved_(saved), path_(std::move(path)) {}
 
-  void on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
     if (++batches_ != wishes_.after_batches) return;
     waits_ = true;
     if (!wishes_.after_validation && !wishes_.after_epoch && !wishes_.term) ask(run);
   }
-  void on_validation_start(RunView& run) override {
+  void on_validation_start(Run& run) override {
     if (!waits_ || !wishes_.term) return;
     waits_ = false;
     at::rand({1});  // as if the validation had come some way
     if (run.rank() == run.world_size() - 1) raise(SIGTERM);
   }
-  void on_validation_end(RunView& run) override {
+  void on_validation_end(Run& run) override {
     if (waits_ && wishes_.after_validation) ask(run);
   }
-  void on_train_epoch_end(RunView& run) override {
+  void on_train_epoch_end(Run& run) override {
     if (waits_ && wishes_.after_epoch) ask(run);
   }
-  void on_checkpoint(RunView& run, const StateDict& state) override {
+  void on_checkpoint(Run& run, const StateDict& state) override {
     saved_ = state.clone();
     CHECK(run.ends_with_checkpoint() == (wishes_.requeue || wishes_.term));
     run.save_checkpoint(state, {.path = path_, .then = {}});
@@ -163,7 +163,7 @@ class Saver : public Callback {
   void on_load_checkpoint(const StateDict& state) override { batches_ = state.integer("batches"); }
 
  private:
-  void ask(RunView& run) {
+  void ask(Run& run) {
     waits_ = false;
     const bool asks = run.rank() == run.world_size() - 1;  // one rank's wish is enough
     if (asks && wishes_.requeue) run.request_requeue("the nodes are wanted");

@@ -19,7 +19,7 @@ RunSummary train(
   class AtStart : public Callback {
    public:
     explicit AtStart(std::function<void()> begin) : begin_(std::move(begin)) {}
-    void on_train_start(RunView&) override { begin_(); }
+    void on_train_start(Run&) override { begin_(); }
 
    private:
     std::function<void()> begin_;

@@ -30,7 +30,7 @@ TEST_CASE("an error while a run opens leaves the trainer whole, with the user's 
   };
   struct CountsStarts : Callback {
     explicit CountsStarts(int& count) : starts_(count) {}
-    void on_fit_start(RunView&) override { ++starts_; }
+    void on_fit_start(Run&) override { ++starts_; }
     int& starts_;
   };
   struct CountsRows : MetricLogger {
@@ -63,13 +63,11 @@ TEST_CASE("an error while a run opens leaves the trainer whole, with the user's 
 /// Writes down the hooks around a run.
 struct Surroundings : Callback {
   explicit Surroundings(std::vector<std::string>& notes) : notes_(notes) {}
-  void setup(RunView&, std::string_view stage) override { notes_.push_back("setup " + std::string(stage)); }
-  void on_fit_start(RunView&) override { notes_.emplace_back("on_fit_start"); }
-  void on_fit_end(RunView&) override { notes_.emplace_back("on_fit_end"); }
-  void teardown(RunView&, std::string_view stage) override {
-    notes_.push_back("teardown " + std::string(stage));
-  }
-  void on_exception(RunView&, const std::exception& error) override {
+  void setup(Run&, std::string_view stage) override { notes_.push_back("setup " + std::string(stage)); }
+  void on_fit_start(Run&) override { notes_.emplace_back("on_fit_start"); }
+  void on_fit_end(Run&) override { notes_.emplace_back("on_fit_end"); }
+  void teardown(Run&, std::string_view stage) override { notes_.push_back("teardown " + std::string(stage)); }
+  void on_exception(Run&, const std::exception& error) override {
     notes_.push_back(std::string("on_exception ") + error.what());
   }
   std::vector<std::string>& notes_;

@@ -183,7 +183,7 @@ TEST_CASE(
 TEST_CASE("a trainer can be used again, with the user's callbacks and without those of the last run") {
   struct Counter : Callback {
     explicit Counter(int& count) : count_(count) {}
-    void on_fit_start(RunView&) override { ++count_; }
+    void on_fit_start(Run&) override { ++count_; }
     int& count_;
   };
   Setting setting;

@@ -17,17 +17,17 @@ class Ema : public cxtrain::Callback {
     void fields(auto&& field) { field("decay", decay, "weight of the old average in each step"); }
   };
   explicit Ema(const Args& args) : decay_(args.decay) {}
-  void on_train_start(cxtrain::RunView& run) override {
+  void on_train_start(cxtrain::Run& run) override {
     for (const at::Tensor& parameter : run.module().parameters())
       averages_.push_back(parameter.detach().clone());
   }
-  void on_train_batch_end(cxtrain::RunView& run, const at::Tensor&, const cxtrain::Batch&,
+  void on_train_batch_end(cxtrain::Run& run, const at::Tensor&, const cxtrain::Batch&,
                           std::int64_t) override {
     const at::NoGradGuard no_grad;
     const auto parameters = run.module_as<ResNet>().parameters();
     for (std::size_t i = 0; i < averages_.size(); ++i) averages_[i].lerp_(parameters[i], 1 - decay_);
   }
-  void on_train_epoch_end(cxtrain::RunView& run) override {
+  void on_train_epoch_end(cxtrain::Run& run) override {
     const at::NoGradGuard no_grad;
     double distance = 0;
     const auto parameters = run.module().parameters();
@@ -44,7 +44,7 @@ class Ema : public cxtrain::Callback {
 /// Writes what each batch of a prediction gave, with the samples' numbers.
 class PredictionWriter : public cxtrain::Callback {
  public:
-  void on_predict_batch_end(cxtrain::RunView& run, const cxtrain::Batch& batch, std::int64_t) override {
+  void on_predict_batch_end(cxtrain::Run& run, const cxtrain::Batch& batch, std::int64_t) override {
     std::ofstream file(run.log_dir() + "/classes_" + std::to_string(run.rank()) + ".txt", std::ios::app);
     for (std::size_t i = 0; i < batch.indices.size(); ++i) {
       file << batch.indices[i] << ' ' << run.step_output()[static_cast<std::int64_t>(i)].item<std::int64_t>()

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "cxtrain/callbacks/run_view.h"
+#include "cxtrain/callbacks/run.h"
 #include "cxtrain/data/batch.h"
 #include "cxtrain/state/state_dict.h"
 
@@ -33,11 +33,11 @@ class Callback {
   /// Runs around all other hooks of a run: `setup` before tuning, once the model is placed, and `teardown`
   /// after a run that completed. `stage`: "fit", "validate", "test", "predict", or "tune" for
   /// `Trainer::lr_find` and `Trainer::scale_batch_size`.
-  virtual void setup(RunView&, std::string_view /*stage*/) {}
-  virtual void teardown(RunView&, std::string_view /*stage*/) {}
+  virtual void setup(Run&, std::string_view /*stage*/) {}
+  virtual void teardown(Run&, std::string_view /*stage*/) {}
   /// Runs if the run ends because of an error on this rank, or of a signal that all ranks have agreed on.
   /// Must not communicate: the other ranks may be gone. Its own exceptions are logged.
-  virtual void on_exception(RunView&, const std::exception&) {}
+  virtual void on_exception(Run&, const std::exception&) {}
 
   /// Saves and loads the state that the callback needs when a training is resumed: Lightning's hooks of these
   /// names. Called between two steps, on every rank; a file keeps the state of rank 0. A callback that
@@ -48,41 +48,41 @@ class Callback {
   virtual std::string state_key() const;
 
   /// Gets the state of the whole training, at the first moment between two steps after a request
-  /// (`RunView::request_checkpoint`). The tensors are the training's own and change with the next step: keep
-  /// a `clone()`, or write the tensors and call `RunView::checkpoint_saved`.
-  virtual void on_checkpoint(RunView&, const StateDict& /*state*/) {}
+  /// (`Run::request_checkpoint`). The tensors are the training's own and change with the next step: keep
+  /// a `clone()`, or write the tensors and call `Run::checkpoint_saved`.
+  virtual void on_checkpoint(Run&, const StateDict& /*state*/) {}
 
-  virtual void on_fit_start(RunView&) {}
-  virtual void on_sanity_check_start(RunView&) {}
-  virtual void on_sanity_check_end(RunView&) {}
-  virtual void on_train_start(RunView&) {}
-  virtual void on_train_epoch_start(RunView&) {}
-  virtual void on_train_batch_start(RunView&, const Batch&, std::int64_t /*batch_idx*/) {}
-  virtual void on_before_zero_grad(RunView&) {}
-  virtual void on_before_backward(RunView&, const at::Tensor& /*loss*/) {}
-  virtual void on_after_backward(RunView&) {}
-  virtual void on_before_optimizer_step(RunView&) {}
-  virtual void on_train_batch_end(RunView&, const at::Tensor& /*loss*/, const Batch&,
+  virtual void on_fit_start(Run&) {}
+  virtual void on_sanity_check_start(Run&) {}
+  virtual void on_sanity_check_end(Run&) {}
+  virtual void on_train_start(Run&) {}
+  virtual void on_train_epoch_start(Run&) {}
+  virtual void on_train_batch_start(Run&, const Batch&, std::int64_t /*batch_idx*/) {}
+  virtual void on_before_zero_grad(Run&) {}
+  virtual void on_before_backward(Run&, const at::Tensor& /*loss*/) {}
+  virtual void on_after_backward(Run&) {}
+  virtual void on_before_optimizer_step(Run&) {}
+  virtual void on_train_batch_end(Run&, const at::Tensor& /*loss*/, const Batch&,
                                   std::int64_t /*batch_idx*/) {}
-  virtual void on_validation_start(RunView&) {}
-  virtual void on_validation_epoch_start(RunView&) {}
-  virtual void on_validation_batch_start(RunView&, const Batch&, std::int64_t) {}
-  virtual void on_validation_batch_end(RunView&, const Batch&, std::int64_t) {}
-  virtual void on_validation_epoch_end(RunView&) {}
-  virtual void on_validation_end(RunView&) {}
-  virtual void on_test_start(RunView&) {}
-  virtual void on_test_epoch_start(RunView&) {}
-  virtual void on_test_batch_start(RunView&, const Batch&, std::int64_t) {}
-  virtual void on_test_batch_end(RunView&, const Batch&, std::int64_t) {}
-  virtual void on_test_epoch_end(RunView&) {}
-  virtual void on_test_end(RunView&) {}
-  virtual void on_predict_start(RunView&) {}
-  virtual void on_predict_batch_start(RunView&, const Batch&, std::int64_t) {}
-  virtual void on_predict_batch_end(RunView&, const Batch&, std::int64_t) {}
-  virtual void on_predict_end(RunView&) {}
-  virtual void on_train_epoch_end(RunView&) {}
-  virtual void on_train_end(RunView&) {}
-  virtual void on_fit_end(RunView&) {}
+  virtual void on_validation_start(Run&) {}
+  virtual void on_validation_epoch_start(Run&) {}
+  virtual void on_validation_batch_start(Run&, const Batch&, std::int64_t) {}
+  virtual void on_validation_batch_end(Run&, const Batch&, std::int64_t) {}
+  virtual void on_validation_epoch_end(Run&) {}
+  virtual void on_validation_end(Run&) {}
+  virtual void on_test_start(Run&) {}
+  virtual void on_test_epoch_start(Run&) {}
+  virtual void on_test_batch_start(Run&, const Batch&, std::int64_t) {}
+  virtual void on_test_batch_end(Run&, const Batch&, std::int64_t) {}
+  virtual void on_test_epoch_end(Run&) {}
+  virtual void on_test_end(Run&) {}
+  virtual void on_predict_start(Run&) {}
+  virtual void on_predict_batch_start(Run&, const Batch&, std::int64_t) {}
+  virtual void on_predict_batch_end(Run&, const Batch&, std::int64_t) {}
+  virtual void on_predict_end(Run&) {}
+  virtual void on_train_epoch_end(Run&) {}
+  virtual void on_train_end(Run&) {}
+  virtual void on_fit_end(Run&) {}
 };
 
 }  // namespace cxtrain

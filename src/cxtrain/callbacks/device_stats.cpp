@@ -18,7 +18,7 @@ double identity(const std::string& uuid) {
   return static_cast<double>(std::hash<std::string>{}(uuid) >> (64 - kMantissa));
 }
 
-void log_known(RunView& run, const std::string& name, double value) {
+void log_known(Run& run, const std::string& name, double value) {
   if (!std::isnan(value)) run.log(name, value);
 }
 
@@ -57,7 +57,7 @@ DeviceStats::DeviceStats(Wanted wanted, Sources sources) : wanted_(wanted), sour
 
 DeviceStats::DeviceStats(Wanted wanted) : DeviceStats(wanted, {open_gpu_monitor(), cpu_load()}) {}
 
-void DeviceStats::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
+void DeviceStats::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
   const std::int64_t every = run.log_every_n_steps();
   if (every <= 0 || step % every != 0 || step == last_logged_) return;
@@ -70,7 +70,7 @@ void DeviceStats::on_train_batch_end(RunView& run, const at::Tensor&, const Batc
 }
 
 /// The readings of all ranks, each GPU once. Collective.
-std::vector<DeviceStats::GpuReading> DeviceStats::gather_gpus(RunView& run) {
+std::vector<DeviceStats::GpuReading> DeviceStats::gather_gpus(Run& run) {
   constexpr std::size_t kNumbers = GpuReading::kNumbers;
   std::vector<double> numbers;
   for (const RankPlan& rank : run.plan().ranks) {
@@ -105,7 +105,7 @@ std::vector<DeviceStats::GpuReading> DeviceStats::gather_gpus(RunView& run) {
   return readings;
 }
 
-void DeviceStats::log_gpus(RunView& run) {
+void DeviceStats::log_gpus(Run& run) {
   double least = GpuSample::kUnknown, most = GpuSample::kUnknown;
   for (const GpuReading& reading : gather_gpus(run)) {
     const GpuSample& sample = reading.sample;
@@ -127,7 +127,7 @@ void DeviceStats::log_gpus(RunView& run) {
   log_known(run, "max_gpu_mem", most);
 }
 
-void DeviceStats::log_cpus(RunView& run) {
+void DeviceStats::log_cpus(Run& run) {
   constexpr std::size_t kNumbers = 3;
   std::vector<double> numbers(kNumbers * static_cast<std::size_t>(run.world_size()));
   const CpuSample own = sources_.cpu();

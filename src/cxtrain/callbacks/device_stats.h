@@ -42,7 +42,7 @@ class DeviceStats : public Callback {
   /// The same with this machine's sources.
   explicit DeviceStats(Wanted wanted);
 
-  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
   void on_save_checkpoint(StateDict& state) override { state.set("last_logged", last_logged_); }
   void on_load_checkpoint(const StateDict& state) override { last_logged_ = state.integer("last_logged"); }
@@ -52,9 +52,9 @@ class DeviceStats : public Callback {
 
  private:
   struct GpuReading;
-  void log_gpus(RunView& run);
-  void log_cpus(RunView& run);
-  std::vector<GpuReading> gather_gpus(RunView& run);
+  void log_gpus(Run& run);
+  void log_cpus(Run& run);
+  std::vector<GpuReading> gather_gpus(Run& run);
 
   Wanted wanted_;
   Sources sources_;

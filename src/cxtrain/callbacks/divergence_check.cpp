@@ -89,7 +89,7 @@ std::string names_of_ranks(const std::vector<std::vector<std::string>>& ranks,
 
 }  // namespace
 
-void DivergenceCheck::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
+void DivergenceCheck::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
   if (run.world_size() == 1 || step == 0 || step % every_ != 0 || step == last_) return;
   last_ = step;

@@ -20,19 +20,19 @@ EarlyStopping::EarlyStopping(Args args) : args_(std::move(args)) {
   best_ = args_.mode == MonitorMode::min ? infinity : -infinity;
 }
 
-bool EarlyStopping::at_epoch_end(const RunView& run) const {
+bool EarlyStopping::at_epoch_end(const Run& run) const {
   return args_.check_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
 }
 
-void EarlyStopping::on_validation_end(RunView& run) {
+void EarlyStopping::on_validation_end(Run& run) {
   if (!run.sanity_checking() && !at_epoch_end(run)) check(run);
 }
 
-void EarlyStopping::on_train_epoch_end(RunView& run) {
+void EarlyStopping::on_train_epoch_end(Run& run) {
   if (at_epoch_end(run)) check(run);
 }
 
-void EarlyStopping::check(RunView& run) {
+void EarlyStopping::check(Run& run) {
   const std::optional<double> value = run.metric_of_all_ranks(args_.monitor);
   if (!value) refuse_unlogged_metric(run, "early stopping monitors `" + args_.monitor + "`");
   std::ostringstream reason;
@@ -53,12 +53,12 @@ void EarlyStopping::check(RunView& run) {
   stop(run, reason.str());
 }
 
-void EarlyStopping::stop(RunView& run, std::string reason) {
+void EarlyStopping::stop(Run& run, std::string reason) {
   stopped_for_ = reason;
   run.request_stop(std::move(reason));
 }
 
-void EarlyStopping::on_train_start(RunView& run) {
+void EarlyStopping::on_train_start(Run& run) {
   if (!stopped_for_.empty()) run.request_stop(stopped_for_);
 }
 

@@ -40,19 +40,19 @@ class EarlyStopping final : public Callback {
   bool monitors() const override { return true; }
   /// These throw TrainingError if nothing was logged under the monitored name. The message names the logged
   /// metrics.
-  void on_validation_end(RunView& run) override;
-  void on_train_epoch_end(RunView& run) override;
+  void on_validation_end(Run& run) override;
+  void on_train_epoch_end(Run& run) override;
   /// Requests the stop again that the resumed run had requested.
-  void on_train_start(RunView& run) override;
+  void on_train_start(Run& run) override;
 
   void on_save_checkpoint(StateDict& state) override;
   void on_load_checkpoint(const StateDict& state) override;
   std::string state_key() const override;
 
  private:
-  bool at_epoch_end(const RunView& run) const;
-  void check(RunView& run);
-  void stop(RunView& run, std::string reason);
+  bool at_epoch_end(const Run& run) const;
+  void check(Run& run);
+  void stop(Run& run, std::string reason);
 
   Args args_;
   double best_;

@@ -10,7 +10,7 @@ constexpr const char *kSaveNow = "save-now", *kStopNow = "stop-now";
 
 }  // namespace
 
-void FileRequests::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
+void FileRequests::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
   if (run.rank() != 0 || run.log_dir().empty()) return;
   const double now = clock_.now();
   if (now < next_look_) return;
@@ -34,7 +34,7 @@ void FileRequests::on_train_batch_end(RunView& run, const at::Tensor&, const Bat
 }
 
 /// Whether the file is there; it is gone afterwards.
-bool FileRequests::take(const RunView& run, const std::string& name) {
+bool FileRequests::take(const Run& run, const std::string& name) {
   if (cannot_look_ || cannot_remove_.contains(name)) return false;
   const std::string path = run.log_dir() + "/" + name;
   try {

@@ -19,11 +19,11 @@ class FileRequests final : public Callback {
   /// Both outlive it.
   FileRequests(Filesystem& files, const Clock& clock) : files_(files), clock_(clock) {}
 
-  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
 
  private:
-  bool take(const RunView& run, const std::string& name);
+  bool take(const Run& run, const std::string& name);
 
   Filesystem& files_;
   const Clock& clock_;

@@ -2,7 +2,7 @@
 
 namespace cxtrain {
 
-void LearningRateMonitor::on_train_batch_start(RunView& run, const Batch&, std::int64_t) {
+void LearningRateMonitor::on_train_batch_start(Run& run, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
   const std::int64_t every = run.log_every_n_steps();
   if (every <= 0 || (step + 1) % every != 0 || step == last_logged_) return;

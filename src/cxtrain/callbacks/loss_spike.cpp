@@ -12,12 +12,12 @@
 
 namespace cxtrain {
 
-void LossSpike::on_train_start(RunView& run) {
+void LossSpike::on_train_start(Run& run) {
   detector_ = SpikeDetector(args_.limits);
   last_step_ = run.global_step();
 }
 
-void LossSpike::on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch&, std::int64_t) {
+void LossSpike::on_train_batch_end(Run& run, const at::Tensor& loss, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
   if (step == last_step_ || step % args_.every_n_train_steps != 0 || !loss.defined()) return;
   last_step_ = step;

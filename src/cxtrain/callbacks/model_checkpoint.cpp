@@ -33,7 +33,7 @@ bool same_folder(const std::string& a, const std::string& b) {
 }
 
 /// What cannot be looked at counts as there: nothing is forgotten or overwritten because of a bad moment.
-bool is_there(RunView& run, const std::string& path) {
+bool is_there(Run& run, const std::string& path) {
   try {
     return run.files().status(path).has_value();
   } catch (const FileError&) {
@@ -43,7 +43,7 @@ bool is_there(RunView& run, const std::string& path) {
 
 /// Whether somebody else holds the name under which this checkpoint is written. What cannot be looked at is
 /// not: the save itself finds the fault, warns, and training goes on.
-bool is_held_by_another(RunView& run, const std::string& path) {
+bool is_held_by_another(Run& run, const std::string& path) {
   try {
     return has_part_of_another_user(run.files(), path);
   } catch (const FileError&) {
@@ -78,7 +78,7 @@ ModelCheckpoint::ModelCheckpoint(Args args) : args_(std::move(args)) {
   check_name_template(args_.filename);
 }
 
-void ModelCheckpoint::setup(RunView& run, std::string_view stage) {
+void ModelCheckpoint::setup(Run& run, std::string_view stage) {
   run_ = stage == "fit" ? &run : nullptr;
   if (run_ == nullptr) return;
   // Another fit is another run.
@@ -89,7 +89,7 @@ void ModelCheckpoint::setup(RunView& run, std::string_view stage) {
   failed_ = clock_rang_ = false;
 }
 
-void ModelCheckpoint::on_train_start(RunView& run) {
+void ModelCheckpoint::on_train_start(Run& run) {
   next_by_clock_ = clock_.now() + args_.train_time_interval.count();
   // Of what a resumed run remembers, somebody may have removed some.
   std::string there;
@@ -107,7 +107,7 @@ void ModelCheckpoint::on_train_start(RunView& run) {
   if (gone(kept_.best_path)) kept_.best_path.clear();
 }
 
-void ModelCheckpoint::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
+void ModelCheckpoint::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
   const std::int64_t every = args_.every_n_train_steps;
   const bool last = run.global_step() == run.max_steps();  // the loop ends here, perhaps within an epoch
   if ((every > 0 && run.global_step() % every == 0) || (last && within_epoch(run)))
@@ -118,26 +118,24 @@ void ModelCheckpoint::on_train_batch_end(RunView& run, const at::Tensor&, const 
   run.request_checkpoint();
 }
 
-bool ModelCheckpoint::within_epoch(const RunView& run) const {
-  return run.batch_idx() + 1 < run.num_batches();
-}
+bool ModelCheckpoint::within_epoch(const Run& run) const { return run.batch_idx() + 1 < run.num_batches(); }
 
-bool ModelCheckpoint::due_by_epoch(const RunView& run) const {
+bool ModelCheckpoint::due_by_epoch(const Run& run) const {
   const std::int64_t every = args_.every_n_epochs;
   return every > 0 && (run.current_epoch() + 1) % every == 0;
 }
 
-void ModelCheckpoint::on_validation_end(RunView& run) {
+void ModelCheckpoint::on_validation_end(Run& run) {
   const bool at_epoch_end = args_.save_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
   if (!run.sanity_checking() && !at_epoch_end && due_by_epoch(run)) trigger(run, /*metrics_are_new=*/true);
 }
 
-void ModelCheckpoint::on_train_epoch_end(RunView& run) {
+void ModelCheckpoint::on_train_epoch_end(Run& run) {
   const bool at_epoch_end = args_.save_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
   if (at_epoch_end && due_by_epoch(run)) trigger(run, /*metrics_are_new=*/true);
 }
 
-void ModelCheckpoint::trigger(RunView& run, bool metrics_are_new) {
+void ModelCheckpoint::trigger(Run& run, bool metrics_are_new) {
   if (run.global_step() == 0 || run.global_step() == triggered_at_step_) return;
   triggered_at_step_ = run.global_step();
   due_ = Due{run.current_epoch(), metrics_are_new};
@@ -145,7 +143,7 @@ void ModelCheckpoint::trigger(RunView& run, bool metrics_are_new) {
 }
 
 /// Rank 0's clock decides for all.
-bool ModelCheckpoint::due_by_clock(RunView& run) {
+bool ModelCheckpoint::due_by_clock(Run& run) {
   if (args_.train_time_interval.count() <= 0 && !failed_) return false;
   const bool rang = run.of_rank_zero(clock_rang_ ? "yes" : "no") == "yes";
   clock_rang_ = false;
@@ -191,7 +189,7 @@ void ModelCheckpoint::on_load_checkpoint(const StateDict& state) {
   kept_.last_path = here(state.text("last_model_path"));
 }
 
-void ModelCheckpoint::on_checkpoint(RunView& run, const StateDict& state) {
+void ModelCheckpoint::on_checkpoint(Run& run, const StateDict& state) {
   if (!planned_) return;
   SaveRequest request{.path = planned_->path,
                       .weights_only = args_.save_weights_only,
@@ -210,7 +208,7 @@ void ModelCheckpoint::on_checkpoint(RunView& run, const StateDict& state) {
 }
 
 /// Decides whether a checkpoint is written now, and which ones it replaces; the same on all ranks.
-void ModelCheckpoint::plan_save(RunView& run, bool asked_for) {
+void ModelCheckpoint::plan_save(Run& run, bool asked_for) {
   const std::int64_t epoch = due_ ? due_->epoch : run.current_epoch();
   Plan plan;
   plan.kept = kept_;
@@ -231,7 +229,7 @@ void ModelCheckpoint::plan_save(RunView& run, bool asked_for) {
   planned_ = std::move(plan);
 }
 
-std::optional<double> ModelCheckpoint::monitored(RunView& run, bool has_to_be_there) {
+std::optional<double> ModelCheckpoint::monitored(Run& run, bool has_to_be_there) {
   if (args_.monitor.empty()) return std::nullopt;
   const std::optional<double> value = run.metric_of_all_ranks(args_.monitor);
   if (!value && has_to_be_there)
@@ -266,14 +264,14 @@ std::string ModelCheckpoint::best_of(const Kept& kept) const {
       ->first;
 }
 
-std::string ModelCheckpoint::folder(const RunView& run) const {
+std::string ModelCheckpoint::folder(const Run& run) const {
   if (!args_.dirpath.empty()) return args_.dirpath;
   return run.log_dir().empty() ? "checkpoints" : run.log_dir() + "/checkpoints";
 }
 
 /// Neither a checkpoint that stays nor one that somebody else has left there, or writes at this step, is
 /// overwritten.
-std::string ModelCheckpoint::choose_path(RunView& run, std::int64_t epoch, const Kept& stays) const {
+std::string ModelCheckpoint::choose_path(Run& run, std::int64_t epoch, const Kept& stays) const {
   std::string path;
   if (run.rank() == 0) {
     std::map<std::string, double> values;

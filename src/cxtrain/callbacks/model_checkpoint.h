@@ -60,13 +60,13 @@ class ModelCheckpoint final : public Callback {
   explicit ModelCheckpoint(Args args);
 
   bool monitors() const override { return true; }
-  void setup(RunView& run, std::string_view stage) override;
-  void on_train_start(RunView& run) override;
-  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
+  void setup(Run& run, std::string_view stage) override;
+  void on_train_start(Run& run) override;
+  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
-  void on_validation_end(RunView& run) override;
-  void on_train_epoch_end(RunView& run) override;
-  void on_checkpoint(RunView& run, const StateDict& state) override;
+  void on_validation_end(Run& run) override;
+  void on_train_epoch_end(Run& run) override;
+  void on_checkpoint(Run& run, const StateDict& state) override;
 
   void on_save_checkpoint(StateDict& state) override;
   void on_load_checkpoint(const StateDict& state) override;
@@ -99,20 +99,20 @@ class ModelCheckpoint final : public Callback {
     bool metrics_are_new;  ///< a validation or an epoch has just ended: the monitored metric must exist
   };
 
-  void trigger(RunView& run, bool metrics_are_new);
-  bool due_by_epoch(const RunView& run) const;
-  bool due_by_clock(RunView& run);
-  void plan_save(RunView& run, bool asked_for);
-  std::optional<double> monitored(RunView& run, bool has_to_be_there);
+  void trigger(Run& run, bool metrics_are_new);
+  bool due_by_epoch(const Run& run) const;
+  bool due_by_clock(Run& run);
+  void plan_save(Run& run, bool asked_for);
+  std::optional<double> monitored(Run& run, bool has_to_be_there);
   bool makes_room(Kept& kept, double value) const;
   std::string best_of(const Kept& kept) const;
-  std::string choose_path(RunView& run, std::int64_t epoch, const Kept& stays) const;
-  bool within_epoch(const RunView& run) const;
-  std::string folder(const RunView& run) const;
+  std::string choose_path(Run& run, std::int64_t epoch, const Kept& stays) const;
+  bool within_epoch(const Run& run) const;
+  std::string folder(const Run& run) const;
   bool better(double a, double b) const;
 
   Args args_;
-  RunView* run_ = nullptr;  ///< the current fit
+  Run* run_ = nullptr;  ///< the current fit
   SteadyClock clock_;
   double next_by_clock_ = 0;  ///< rank 0: time of the next save by the clock, or of the next attempt
   bool clock_rang_ = false;   ///< rank 0: a save by the clock is due

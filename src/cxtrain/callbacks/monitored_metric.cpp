@@ -4,7 +4,7 @@
 
 namespace cxtrain {
 
-void refuse_unlogged_metric(const RunView& run, const std::string& follows) {
+void refuse_unlogged_metric(const Run& run, const std::string& follows) {
   std::string known;
   for (const std::string& name : run.metric_names()) known += (known.empty() ? "" : ", ") + name;
   throw TrainingError(

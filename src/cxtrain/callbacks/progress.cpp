@@ -7,7 +7,7 @@
 namespace cxtrain {
 namespace {
 
-std::string epoch_label(const RunView& run) {
+std::string epoch_label(const Run& run) {
   std::string label = "Epoch " + std::to_string(run.current_epoch() + 1);
   if (run.max_epochs() >= 0) label += "/" + std::to_string(run.max_epochs());
   return label;
@@ -15,7 +15,7 @@ std::string epoch_label(const RunView& run) {
 
 }  // namespace
 
-void ProgressCallback::setup(RunView& run, std::string_view) {
+void ProgressCallback::setup(Run& run, std::string_view) {
   if (run.rank() != 0) return;
   output_.emplace(/*launched=*/run.plan().launcher != "none");
   bar_.emplace(
@@ -24,11 +24,11 @@ void ProgressCallback::setup(RunView& run, std::string_view) {
       ProgressBarOptions{.columns = [this] { return output_->columns(); }});
 }
 
-void ProgressCallback::on_sanity_check_start(RunView&) { training_ = false; }
+void ProgressCallback::on_sanity_check_start(Run&) { training_ = false; }
 
 /// Where a resumed run goes on within an epoch, that does not start again.
-void ProgressCallback::on_train_start(RunView&) { begin_epoch(); }
-void ProgressCallback::on_train_epoch_start(RunView&) { begin_epoch(); }
+void ProgressCallback::on_train_start(Run&) { begin_epoch(); }
+void ProgressCallback::on_train_epoch_start(Run&) { begin_epoch(); }
 
 void ProgressCallback::begin_epoch() {
   end_epoch(/*last=*/false);
@@ -41,8 +41,7 @@ void ProgressCallback::end_epoch(bool last) {
   started_ = false;
 }
 
-void ProgressCallback::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&,
-                                          std::int64_t batch_idx) {
+void ProgressCallback::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t batch_idx) {
   if (!bar_) return;
   if (!started_) {
     bar_->start(epoch_label(run), run.num_batches(), run.samples_per_batch(), batch_idx, epoch_began_);
@@ -52,9 +51,9 @@ void ProgressCallback::on_train_batch_end(RunView& run, const at::Tensor&, const
 }
 
 /// Not at the end of the epoch, whose means are made after that hook.
-void ProgressCallback::on_train_end(RunView&) { end_epoch(/*last=*/true); }
+void ProgressCallback::on_train_end(Run&) { end_epoch(/*last=*/true); }
 
-void ProgressCallback::start_evaluation(const char* label, const RunView& run) {
+void ProgressCallback::start_evaluation(const char* label, const Run& run) {
   // A validation within training goes by without a bar of its own; its metrics appear in the epoch's.
   evaluating_ = bar_.has_value() && !training_ && !run.sanity_checking();
   if (evaluating_) bar_->start(label, run.num_batches());
@@ -67,20 +66,20 @@ void ProgressCallback::end_evaluation() {
   evaluating_ = false;
 }
 
-void ProgressCallback::on_validation_start(RunView& run) { start_evaluation("Validation", run); }
-void ProgressCallback::on_validation_batch_end(RunView&, const Batch&, std::int64_t batch_idx) {
+void ProgressCallback::on_validation_start(Run& run) { start_evaluation("Validation", run); }
+void ProgressCallback::on_validation_batch_end(Run&, const Batch&, std::int64_t batch_idx) {
   update_evaluation(batch_idx);
 }
-void ProgressCallback::on_validation_end(RunView&) { end_evaluation(); }
-void ProgressCallback::on_test_start(RunView& run) { start_evaluation("Test", run); }
-void ProgressCallback::on_test_batch_end(RunView&, const Batch&, std::int64_t batch_idx) {
+void ProgressCallback::on_validation_end(Run&) { end_evaluation(); }
+void ProgressCallback::on_test_start(Run& run) { start_evaluation("Test", run); }
+void ProgressCallback::on_test_batch_end(Run&, const Batch&, std::int64_t batch_idx) {
   update_evaluation(batch_idx);
 }
-void ProgressCallback::on_test_end(RunView&) { end_evaluation(); }
-void ProgressCallback::on_predict_start(RunView& run) { start_evaluation("Prediction", run); }
-void ProgressCallback::on_predict_batch_end(RunView&, const Batch&, std::int64_t batch_idx) {
+void ProgressCallback::on_test_end(Run&) { end_evaluation(); }
+void ProgressCallback::on_predict_start(Run& run) { start_evaluation("Prediction", run); }
+void ProgressCallback::on_predict_batch_end(Run&, const Batch&, std::int64_t batch_idx) {
   update_evaluation(batch_idx);
 }
-void ProgressCallback::on_predict_end(RunView&) { end_evaluation(); }
+void ProgressCallback::on_predict_end(Run&) { end_evaluation(); }
 
 }  // namespace cxtrain

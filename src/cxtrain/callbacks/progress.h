@@ -15,27 +15,27 @@ namespace cxtrain {
 /// terminal for its stderr, which this process sees as a pipe, it draws there.
 class ProgressCallback final : public Callback {
  public:
-  void setup(RunView& run, std::string_view stage) override;
-  void on_sanity_check_start(RunView& run) override;
-  void on_train_start(RunView& run) override;
-  void on_train_epoch_start(RunView& run) override;
-  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
+  void setup(Run& run, std::string_view stage) override;
+  void on_sanity_check_start(Run& run) override;
+  void on_train_start(Run& run) override;
+  void on_train_epoch_start(Run& run) override;
+  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
-  void on_validation_start(RunView& run) override;
-  void on_validation_batch_end(RunView& run, const Batch&, std::int64_t batch_idx) override;
-  void on_validation_end(RunView& run) override;
-  void on_train_end(RunView& run) override;
-  void on_test_start(RunView& run) override;
-  void on_test_batch_end(RunView& run, const Batch& batch, std::int64_t batch_idx) override;
-  void on_test_end(RunView& run) override;
-  void on_predict_start(RunView& run) override;
-  void on_predict_batch_end(RunView& run, const Batch& batch, std::int64_t batch_idx) override;
-  void on_predict_end(RunView& run) override;
+  void on_validation_start(Run& run) override;
+  void on_validation_batch_end(Run& run, const Batch&, std::int64_t batch_idx) override;
+  void on_validation_end(Run& run) override;
+  void on_train_end(Run& run) override;
+  void on_test_start(Run& run) override;
+  void on_test_batch_end(Run& run, const Batch& batch, std::int64_t batch_idx) override;
+  void on_test_end(Run& run) override;
+  void on_predict_start(Run& run) override;
+  void on_predict_batch_end(Run& run, const Batch& batch, std::int64_t batch_idx) override;
+  void on_predict_end(Run& run) override;
 
  private:
   void begin_epoch();
   void end_epoch(bool last);
-  void start_evaluation(const char* label, const RunView& run);
+  void start_evaluation(const char* label, const Run& run);
   void update_evaluation(std::int64_t batch_idx);
   void end_evaluation();
 

@@ -13,7 +13,7 @@ namespace cxtrain {
 namespace {
 
 /// Until the end that comes first, at the speed since the beginning, validations and checkpoints included.
-std::optional<double> seconds_left(const RunView& run, std::int64_t batch, std::int64_t batches_done,
+std::optional<double> seconds_left(const Run& run, std::int64_t batch, std::int64_t batches_done,
                                    double seconds) {
   if (batches_done == 0 || seconds <= 0) return std::nullopt;
   const double each = seconds / static_cast<double>(batches_done);
@@ -43,7 +43,7 @@ const Clock& steady_clock() {
 ReportProgress::ReportProgress(Target target, double seconds, const Clock& clock)
     : target_(std::move(target)), seconds_(seconds), clock_(clock) {}
 
-void ReportProgress::on_train_start(RunView& run) {
+void ReportProgress::on_train_start(Run& run) {
   if (run.rank() != 0) return;
   reports_ = true;
   begin_ = last_ = clock_.now();
@@ -51,23 +51,22 @@ void ReportProgress::on_train_start(RunView& run) {
   report(run, run.batch_idx(), /*training=*/true);
 }
 
-void ReportProgress::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&,
-                                        std::int64_t batch_idx) {
+void ReportProgress::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t batch_idx) {
   if (run.rank() != 0) return;
   ++batches_;
   samples_ += run.samples_per_batch();
   if (clock_.now() >= next_) report(run, batch_idx + 1, /*training=*/true);
 }
 
-void ReportProgress::on_train_end(RunView& run) {
+void ReportProgress::on_train_end(Run& run) {
   if (run.rank() == 0) report(run, run.batch_idx(), /*training=*/false);
 }
 
-void ReportProgress::on_exception(RunView& run, const std::exception&) {
+void ReportProgress::on_exception(Run& run, const std::exception&) {
   if (reports_) on_train_end(run);
 }
 
-void ReportProgress::report(RunView& run, std::int64_t batches_done, bool training) {
+void ReportProgress::report(Run& run, std::int64_t batches_done, bool training) {
   if (!target_) return;
   const double now = clock_.now(), lately = now - last_;
   ProgressReport report{.time = seconds_since_1970(),
@@ -106,7 +105,7 @@ ReportProgress::Target progress_file(Filesystem& files, const std::string& check
   std::error_code nowhere;
   std::string folder = std::filesystem::absolute(checkpoint_folder, nowhere);
   if (checkpoint_folder.empty() || nowhere) folder = checkpoint_folder;
-  return [&files, folder](RunView& run, ProgressReport report) {
+  return [&files, folder](Run& run, ProgressReport report) {
     if (run.log_dir().empty()) return;
     report.checkpoint_folder = folder;
     write_at_once(files, run.log_dir() + "/" + std::string(kProgressFile), to_json(report) + "\n");
@@ -115,7 +114,7 @@ ReportProgress::Target progress_file(Filesystem& files, const std::string& check
 
 Prometheus::Prometheus(const Args& args)
     : ReportProgress(
-          [path = args.path](RunView& run, const ProgressReport& report) {
+          [path = args.path](Run& run, const ProgressReport& report) {
             write_at_once(run.files(), path, to_prometheus(report));
           },
           args.seconds, steady_clock()) {}

@@ -15,19 +15,19 @@ namespace cxtrain {
 class ReportProgress : public Callback {
  public:
   /// Where reports go. What it throws as a FileError is logged once, and it is not called again.
-  using Target = std::function<void(RunView& run, const ProgressReport& report)>;
+  using Target = std::function<void(Run& run, const ProgressReport& report)>;
 
   /// `seconds`: between two reports. `clock`: a steady one; it outlives this.
   ReportProgress(Target target, double seconds, const Clock& clock);
 
-  void on_train_start(RunView& run) override;
-  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_start(Run& run) override;
+  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
-  void on_train_end(RunView& run) override;
-  void on_exception(RunView& run, const std::exception& error) override;
+  void on_train_end(Run& run) override;
+  void on_exception(Run& run, const std::exception& error) override;
 
  private:
-  void report(RunView& run, std::int64_t batches_done, bool training);
+  void report(Run& run, std::int64_t batches_done, bool training);
 
   Target target_;
   double seconds_;

@@ -24,7 +24,7 @@ std::string in_milliseconds(double seconds) {
 
 }  // namespace
 
-void Stragglers::on_train_start(RunView& run) {
+void Stragglers::on_train_start(Run& run) {
   const bool crowded = cores_of_this_process() < world_.facts().local_size && cores_of_this_process() > 1;
   looks_ = world_.any(crowded ? 1 : 0) == 0;
   window_ = static_cast<std::size_t>(kFewestSteps);
@@ -41,7 +41,7 @@ void Stragglers::note_place() {
   waited_ = recorder.waited();
 }
 
-void Stragglers::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
+void Stragglers::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
   if (!looks_ || run.global_step() == last_step_) return;
   last_step_ = run.global_step();
   const FlightRecorder::Ticks end = last_end_, waited = waited_;
@@ -51,7 +51,7 @@ void Stragglers::on_train_batch_end(RunView& run, const at::Tensor&, const Batch
 }
 
 /// All ranks find the same, since all have the same numbers.
-void Stragglers::exchange(RunView& run) {
+void Stragglers::exchange(Run& run) {
   const FlightRecorder& recorder = world_.watchdog().recorder();
   const auto ranks = static_cast<std::size_t>(world_.size());
   std::fill(of_all_ranks_.begin(), of_all_ranks_.end(), 0.0);

@@ -24,12 +24,12 @@ class Stragglers final : public Callback {
   /// `world` has several ranks and outlives it.
   explicit Stragglers(World& world) : world_(world) {}
 
-  void on_train_start(RunView& run) override;
-  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_start(Run& run) override;
+  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
 
  private:
-  void exchange(RunView& run);
+  void exchange(Run& run);
   void note_place();
 
   World& world_;

@@ -22,7 +22,7 @@ std::string whole_seconds(double seconds) {
 WallTime::WallTime(std::optional<double> seconds, const Clock& clock)
     : seconds_(seconds), clock_(clock), end_(clock.now() + seconds.value_or(0)) {}
 
-void WallTime::on_train_start(RunView& run) {
+void WallTime::on_train_start(Run& run) {
   last_look_ = clock_.now();
   // One is enough, and rank 0 is the one that says what has ended the run.
   const bool first_knows = run.of_rank_zero(seconds_ ? "knows" : "") == "knows";
@@ -31,13 +31,13 @@ void WallTime::on_train_start(RunView& run) {
     log_info("the job's time ends in " + whole_seconds(*seconds_) + "; the training saves and ends before");
 }
 
-double WallTime::margin(const RunView& run) const {
+double WallTime::margin(const Run& run) const {
   const std::optional<double> save = run.longest_save_seconds();
   const double wanted = save ? std::max(kLeast, kSaves * *save) : kUnknown;
   return std::min(wanted, std::max(*seconds_, 0.0) / 2);
 }
 
-void WallTime::on_train_batch_end(RunView& run, const at::Tensor&, const Batch&, std::int64_t) {
+void WallTime::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
   if (!asks_) return;
   const double now = clock_.now();
   longest_step_ = std::max(longest_step_, now - std::exchange(last_look_, now));

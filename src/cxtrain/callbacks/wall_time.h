@@ -15,12 +15,12 @@ class WallTime final : public Callback {
   /// `seconds`: from now to the end of the job; absent: it has none. `clock`: a steady one; it outlives this.
   WallTime(std::optional<double> seconds, const Clock& clock);
 
-  void on_train_start(RunView& run) override;
-  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_start(Run& run) override;
+  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
 
  private:
-  double margin(const RunView& run) const;
+  double margin(const Run& run) const;
 
   std::optional<double> seconds_;
   const Clock& clock_;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cxtrain/data/batch.h"
+#include "cxtrain/metrics/metric_sink.h"
 #include "cxtrain/precision/policy.h"
-#include "cxtrain/strategy/metric_sink.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {

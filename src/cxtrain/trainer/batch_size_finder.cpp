@@ -31,16 +31,16 @@ void give_back_device_memory(at::Device device) {
 
 class Trials {
  public:
-  Trials(Run& run, const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader,
+  Trials(TrainContext& context, const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader,
          std::int64_t steps)
-      : run_(run), make_loader_(make_loader), steps_(steps) {}
+      : context_(context), make_loader_(make_loader), steps_(steps) {}
 
   /// Whether all ranks can train with this size.
   bool fits(std::int64_t batch_size) {
     const bool here = expected_to_fit(batch_size) && runs(batch_size);
-    const bool everywhere = run_.parts.world.max(here ? 0 : 1) == 0;
+    const bool everywhere = context_.parts.world.max(here ? 0 : 1) == 0;
     log_info("batch size " + std::to_string(batch_size) + (everywhere ? " fits" : " does not fit"));
-    run_.leave_if_asked();  // a signal may have come meanwhile
+    context_.leave_if_asked();  // a signal may have come meanwhile
     if (everywhere) learn_from(batch_size);
     return everywhere;
   }
@@ -51,31 +51,31 @@ class Trials {
       const std::unique_ptr<DataLoader> loader = make_loader_(batch_size);
       loader->start_epoch(0, 0, steps_);
       Batch batch;
-      while (run_.batches.next(*loader, batch)) {
+      while (context_.batches.next(*loader, batch)) {
         NoHooks observer;
         // Never the last micro-batch of a step: gradients stay on this rank.
-        run_.parts.strategy.training_step({.batch = batch,
-                                           .batch_idx = loader->batch_idx(),
-                                           .first = true,
-                                           .last = false,
-                                           .observer = observer});
+        context_.parts.strategy.training_step({.batch = batch,
+                                               .batch_idx = loader->batch_idx(),
+                                               .first = true,
+                                               .last = false,
+                                               .observer = observer});
       }
       return true;
     } catch (const std::exception& error) {
       if (!is_out_of_memory(error)) throw;
-      run_.wait_for_devices();
-      run_.batches.release_memory();
-      give_back_device_memory(run_.parts.device);
+      context_.wait_for_devices();
+      context_.batches.release_memory();
+      give_back_device_memory(context_.parts.device);
       return false;
     }
   }
 
   /// Each doubling of the batch doubles what the last one added, at most; ranks of a node share its memory.
   bool expected_to_fit(std::int64_t batch_size) const {
-    if (!run_.parts.device.is_cpu() || !last_size_) return true;
+    if (!context_.parts.device.is_cpu() || !last_size_) return true;
     const double factor = static_cast<double>(batch_size) / static_cast<double>(*last_size_);
     const double needed = static_cast<double>(last_peak_ - first_peak_) * (factor - 1);
-    return needed * run_.parts.world.facts().local_size < static_cast<double>(available_memory_bytes());
+    return needed * context_.parts.world.facts().local_size < static_cast<double>(available_memory_bytes());
   }
 
   void learn_from(std::int64_t batch_size) {
@@ -84,7 +84,7 @@ class Trials {
     last_size_ = batch_size;
   }
 
-  Run& run_;
+  TrainContext& context_;
   const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader_;
   std::int64_t steps_;
   std::optional<std::int64_t> last_size_;
@@ -106,11 +106,11 @@ bool is_out_of_memory(const std::exception& error) {
          says("cublas_status_alloc_failed") || says("cudnn_status_alloc_failed");
 }
 
-std::int64_t find_batch_size(Run& run, TrainedParameters& trained,
+std::int64_t find_batch_size(TrainContext& context, TrainedParameters& trained,
                              const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader,
                              std::int64_t most, const BatchSizeSearch& search) {
-  const ModelSnapshot snapshot(run.parts, trained);
-  Trials trials(run, make_loader, search.steps_per_trial);
+  const ModelSnapshot snapshot(context.parts, trained);
+  Trials trials(context, make_loader, search.steps_per_trial);
   std::int64_t fits = 0, fails = 0;  // the largest known to fit, the smallest known not to
   int trial = 0;
   for (std::int64_t size = std::min(search.initial, most); trial < search.max_trials; ++trial) {
@@ -129,8 +129,8 @@ std::int64_t find_batch_size(Run& run, TrainedParameters& trained,
     }
   }
   snapshot.restore();
-  give_back_device_memory(run.parts.device);  // NCCL and libraries take theirs beside LibTorch's
-  run_agreed(run.parts.world, [&] {
+  give_back_device_memory(context.parts.device);  // NCCL and libraries take theirs beside LibTorch's
+  run_agreed(context.parts.world, [&] {
     if (fits > 0) return;
     throw ConfigError("trainer.auto_scale_batch_size",
                       "a batch of " + std::to_string(fails) + " does not fit into the memory of every rank",

@@ -9,7 +9,7 @@
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/filesystem.h"
-#include "cxtrain/callbacks/run_view.h"
+#include "cxtrain/callbacks/run.h"
 #include "cxtrain/checkpoint/background_task.h"
 #include "cxtrain/checkpoint/manifest.h"
 #include "cxtrain/checkpoint/staging.h"

@@ -12,23 +12,23 @@ namespace {
 /// loop's view of itself.
 class EvaluationMode {
  public:
-  EvaluationMode(Run& run, std::int64_t batches)
-      : run_(run), outer_(run.loop), modes_(run.parts.module.training_modes()) {
-    run.parts.module.set_training(false);
-    run.loop.num_batches = batches;
-    run.loop.batch_idx = 0;
-    run.loop.output.reset();
+  EvaluationMode(TrainContext& context, std::int64_t batches)
+      : context_(context), outer_(context.loop), modes_(context.parts.module.training_modes()) {
+    context.parts.module.set_training(false);
+    context.loop.num_batches = batches;
+    context.loop.batch_idx = 0;
+    context.loop.output.reset();
   }
   ~EvaluationMode() {
-    run_.loop = std::move(outer_);
-    run_.parts.module.set_training_modes(modes_);
+    context_.loop = std::move(outer_);
+    context_.parts.module.set_training_modes(modes_);
   }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
 
  private:
-  Run& run_;
-  Run::Loop outer_;
+  TrainContext& context_;
+  TrainContext::Loop outer_;
   std::vector<bool> modes_;
 };
 
@@ -36,23 +36,23 @@ class EvaluationMode {
 /// With a vote at each batch, fast ranks would wait for slow ones.
 class SignalPolls {
  public:
-  explicit SignalPolls(Run& run) : run_(run), since_(run.clock.now()) {}
+  explicit SignalPolls(TrainContext& context) : context_(context), since_(context.clock.now()) {}
 
   /// Called by every rank for every batch. Throws Interrupted.
   void before_batch() {
     if (++batches_ < interval_) return;
-    run_.leave_if_asked();
+    context_.leave_if_asked();
     // The slowest rank's number of batches in that time.
     constexpr double kSeconds = 0.1, kMost = 1 << 16;
-    const double now = run_.clock.now();
+    const double now = context_.clock.now();
     const double wanted = kSeconds * static_cast<double>(batches_) / std::max(now - since_, 1e-9);
-    interval_ = -run_.parts.world.max(-static_cast<std::int64_t>(std::clamp(wanted, 1.0, kMost)));
+    interval_ = -context_.parts.world.max(-static_cast<std::int64_t>(std::clamp(wanted, 1.0, kMost)));
     batches_ = 0;
     since_ = now;
   }
 
  private:
-  Run& run_;
+  TrainContext& context_;
   double since_;
   std::int64_t batches_ = 0, interval_ = 1;
 };
@@ -74,41 +74,41 @@ StageHooks(EvaluationStage, const LogRule&, const Start&, const EpochStart&, con
            const BatchEnd&, const EpochEnd&, const End&)
     -> StageHooks<Start, EpochStart, BatchStart, BatchEnd, EpochEnd, End>;
 
-std::optional<MetricStore::Values> evaluate_stage(Run& run, const auto& hooks, DataLoader& loader,
-                                                  std::int64_t batches) {
-  const EvaluationMode mode(run, batches);
-  run.call(hooks.start);
-  run.call(hooks.epoch_start);
+std::optional<MetricStore::Values> evaluate_stage(TrainContext& context, const auto& hooks,
+                                                  DataLoader& loader, std::int64_t batches) {
+  const EvaluationMode mode(context, batches);
+  context.call(hooks.start);
+  context.call(hooks.epoch_start);
   loader.start_epoch(0, 0, batches);
-  SignalPolls signals(run);
+  SignalPolls signals(context);
   Batch batch;
   bool defined = true;
-  while (defined && run.batches.next(loader, batch)) {
+  while (defined && context.batches.next(loader, batch)) {
     signals.before_batch();
-    run.loop.batch_idx = loader.batch_idx();
-    run.loop.samples_per_batch = loader.global_size();
+    context.loop.batch_idx = loader.batch_idx();
+    context.loop.samples_per_batch = loader.global_size();
     const bool has_samples = batch.size > 0;  // or none is left for this rank in an uneven last batch
-    const LogScope scope(run.metrics, hooks.step, batch.size);
-    if (has_samples) run.call(hooks.batch_start, batch, loader.batch_idx());
+    const LogScope scope(context.metrics, hooks.step, batch.size);
+    if (has_samples) context.call(hooks.batch_start, batch, loader.batch_idx());
     try {
-      run.parts.strategy.evaluation_step(hooks.stage, batch, loader.batch_idx());
+      context.parts.strategy.evaluation_step(hooks.stage, batch, loader.batch_idx());
     } catch (const StepNotDefined&) {
       defined = false;
       break;
     }
-    if (has_samples) run.call(hooks.batch_end, batch, loader.batch_idx());
+    if (has_samples) context.call(hooks.batch_end, batch, loader.batch_idx());
   }
   // A rank without a sample has not found out.
-  if (run.parts.world.max(defined ? 0 : 1) != 0) return std::nullopt;
-  run.call(hooks.epoch_end);
-  MetricStore::Values values = run.metrics.reduce_epoch(LogRule::Phase::evaluation, run.parts.world);
-  run.call(hooks.end);
+  if (context.parts.world.max(defined ? 0 : 1) != 0) return std::nullopt;
+  context.call(hooks.epoch_end);
+  MetricStore::Values values = context.metrics.reduce_epoch(LogRule::Phase::evaluation, context.parts.world);
+  context.call(hooks.end);
   return values;
 }
 
 }  // namespace
 
-std::optional<MetricStore::Values> evaluate(Run& run, EvaluationStage stage, DataLoader& loader,
+std::optional<MetricStore::Values> evaluate(TrainContext& context, EvaluationStage stage, DataLoader& loader,
                                             std::int64_t batches) {
   if (stage == EvaluationStage::validate) {
     const StageHooks validation{stage,
@@ -119,7 +119,7 @@ std::optional<MetricStore::Values> evaluate(Run& run, EvaluationStage stage, Dat
                                 hooks::on_validation_batch_end,
                                 hooks::on_validation_epoch_end,
                                 hooks::on_validation_end};
-    return evaluate_stage(run, validation, loader, batches);
+    return evaluate_stage(context, validation, loader, batches);
   }
   const StageHooks test{stage,
                         hooks::kTestStep,
@@ -129,39 +129,39 @@ std::optional<MetricStore::Values> evaluate(Run& run, EvaluationStage stage, Dat
                         hooks::on_test_batch_end,
                         hooks::on_test_epoch_end,
                         hooks::on_test_end};
-  return evaluate_stage(run, test, loader, batches);
+  return evaluate_stage(context, test, loader, batches);
 }
 
-Predictions predict(Run& run, DataLoader& loader, std::int64_t batches) {
-  const EvaluationMode mode(run, batches);
-  run.call(hooks::on_predict_start);
+Predictions predict(TrainContext& context, DataLoader& loader, std::int64_t batches) {
+  const EvaluationMode mode(context, batches);
+  context.call(hooks::on_predict_start);
   loader.start_epoch(0, 0, batches);
-  SignalPolls signals(run);
+  SignalPolls signals(context);
   Predictions predictions;
   Batch batch;
   bool defined = true;
-  while (defined && run.batches.next(loader, batch)) {
+  while (defined && context.batches.next(loader, batch)) {
     signals.before_batch();
-    run.loop.batch_idx = loader.batch_idx();
-    run.loop.samples_per_batch = loader.global_size();
+    context.loop.batch_idx = loader.batch_idx();
+    context.loop.samples_per_batch = loader.global_size();
     const bool has_samples = batch.size > 0;
-    if (has_samples) run.call(hooks::on_predict_batch_start, batch, loader.batch_idx());
+    if (has_samples) context.call(hooks::on_predict_batch_start, batch, loader.batch_idx());
     try {
-      const LogScope scope(run.metrics, hooks::kPredictStep);
-      run.loop.output = run.parts.strategy.predict_step(batch, loader.batch_idx());
+      const LogScope scope(context.metrics, hooks::kPredictStep);
+      context.loop.output = context.parts.strategy.predict_step(batch, loader.batch_idx());
     } catch (const StepNotDefined&) {
       defined = false;
       break;
     }
-    if (!has_samples || !run.loop.output.defined()) continue;
-    predictions.outputs.push_back(run.loop.output.cpu());
+    if (!has_samples || !context.loop.output.defined()) continue;
+    predictions.outputs.push_back(context.loop.output.cpu());
     predictions.indices.insert(predictions.indices.end(), batch.indices.begin(), batch.indices.end());
-    run.call(hooks::on_predict_batch_end, batch, loader.batch_idx());
+    context.call(hooks::on_predict_batch_end, batch, loader.batch_idx());
   }
-  run_agreed(run.parts.world, [&] {
+  run_agreed(context.parts.world, [&] {
     if (!defined) throw StepNotDefined("predict", "predict_step");
   });
-  run.call(hooks::on_predict_end);
+  context.call(hooks::on_predict_end);
   return predictions;
 }
 

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "cxtrain/data/data_loader.h"
+#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/predictions.h"
-#include "cxtrain/trainer/run.h"
 
 namespace cxtrain {
 
@@ -13,11 +13,11 @@ namespace cxtrain {
 /// (and each layer back in the mode it was in). Returns the epoch's metrics, reduced over all ranks. A model
 /// that does not define the step ends the evaluation at its first batch: null then, on every rank.
 /// Throws Interrupted where a signal has come. Collective.
-std::optional<MetricStore::Values> evaluate(Run& run, EvaluationStage stage, DataLoader& loader,
+std::optional<MetricStore::Values> evaluate(TrainContext& context, EvaluationStage stage, DataLoader& loader,
                                             std::int64_t batches);
 
 /// Runs predict_step over the loader; each rank gets its own shard's outputs, on the CPU, in order. Throws
 /// StepNotDefined, on all ranks alike, where the model does not define it. Collective.
-Predictions predict(Run& run, DataLoader& loader, std::int64_t batches);
+Predictions predict(TrainContext& context, DataLoader& loader, std::int64_t batches);
 
 }  // namespace cxtrain

@@ -14,29 +14,29 @@
 
 namespace cxtrain {
 
-FitLoop::FitLoop(Run& run, FitData& data, Optimization& optimization, TrainingState* state)
-    : run_(run), data_(data), optimization_(optimization), state_(state) {
-  if (run_.resumed) run_agreed(run_.parts.world, [this] { take_place(); });
-  run_.loop.accumulate = limits().accumulate;
-  run_.loop.samples_per_step = samples_per_step();
-  run_.loop.saves_state = state_ != nullptr;
-  run_.loop.max_epochs = limits().max_epochs;
-  run_.loop.max_steps = limits().max_steps;
-  run_.loop.validates_at_epoch_end_only = limits().validates_at_epoch_end_only();
+FitLoop::FitLoop(TrainContext& context, FitData& data, Optimization& optimization, TrainingState* state)
+    : context_(context), data_(data), optimization_(optimization), state_(state) {
+  if (context_.resumed) run_agreed(context_.parts.world, [this] { take_place(); });
+  context_.loop.accumulate = limits().accumulate;
+  context_.loop.samples_per_step = samples_per_step();
+  context_.loop.saves_state = state_ != nullptr;
+  context_.loop.max_epochs = limits().max_epochs;
+  context_.loop.max_steps = limits().max_steps;
+  context_.loop.validates_at_epoch_end_only = limits().validates_at_epoch_end_only();
 }
 
-void FitLoop::before_zero_grad() { run_.call(hooks::on_before_zero_grad); }
+void FitLoop::before_zero_grad() { context_.call(hooks::on_before_zero_grad); }
 void FitLoop::before_backward(const at::Tensor& loss) {
   begin_vote({.loss = true});  // backward takes a while
-  run_.call(hooks::on_before_backward, loss);
+  context_.call(hooks::on_before_backward, loss);
 }
-void FitLoop::after_backward() { run_.call(hooks::on_after_backward); }
+void FitLoop::after_backward() { context_.call(hooks::on_after_backward); }
 
 void FitLoop::fit() {
-  run_.call(hooks::on_fit_start);
+  context_.call(hooks::on_fit_start);
   sanity_check();
   train();
-  run_.call(hooks::on_fit_end);
+  context_.call(hooks::on_fit_end);
 }
 
 void FitLoop::train() {
@@ -49,30 +49,30 @@ void FitLoop::train() {
 }
 
 void FitLoop::train_to_the_end() {
-  run_.training_clock.restart();
-  validated_at_ = run_.clock.now();
-  run_.call(hooks::on_train_start);
+  context_.training_clock.restart();
+  validated_at_ = context_.clock.now();
+  context_.call(hooks::on_train_start);
   if (state_ != nullptr) state_->settle();
   vote();
   make_checkpoint_if_wanted();
-  if (run_.resumed && done()) warn_of_nothing_left();
+  if (context_.resumed && done()) warn_of_nothing_left();
   while (!done()) run_epoch();
   vote();  // on what the last step's hooks have asked for
   make_checkpoint_if_wanted();
   finish_checkpoint();
-  run_.call(hooks::on_train_end);
+  context_.call(hooks::on_train_end);
 }
 
 /// A few validation batches before the first step find mistakes in validation_step before an epoch is spent.
 void FitLoop::sanity_check() {
-  if (run_.resumed) return;
+  if (context_.resumed) return;
   if (cannot_validate_ || data_.val() == nullptr || limits().sanity_batches == 0) return;
-  run_.loop.sanity_checking = true;
-  run_.call(hooks::on_sanity_check_start);
+  context_.loop.sanity_checking = true;
+  context_.call(hooks::on_sanity_check_start);
   run_validation(limits().sanity_batches);
-  run_.call(hooks::on_sanity_check_end);
-  run_.loop.sanity_checking = false;
-  run_.metrics.clear();
+  context_.call(hooks::on_sanity_check_end);
+  context_.loop.sanity_checking = false;
+  context_.metrics.clear();
 }
 
 std::int64_t FitLoop::samples_per_step() const {
@@ -82,8 +82,8 @@ std::int64_t FitLoop::samples_per_step() const {
 /// Batches that the saved state counts are batches of its ranks; its steps are the same here where as many
 /// samples go into each.
 void FitLoop::take_place() {
-  TrainState& state = run_.state;
-  const Run::Loop& saved = run_.loop;
+  TrainState& state = context_.state;
+  const TrainContext::Loop& saved = context_.loop;
   if (state.batch == 0) return;
   const std::int64_t saved_steps = divide_up(saved.num_batches, saved.accumulate);
   if (saved.samples_per_step != samples_per_step() || saved_steps != limits().steps_per_epoch()) {
@@ -103,19 +103,19 @@ void FitLoop::take_place() {
 
 /// Steps are whole: nothing is stopped or saved while gradients accumulate, which then would be lost.
 bool FitLoop::between_steps() const {
-  const std::int64_t batch = run_.state.batch;
+  const std::int64_t batch = context_.state.batch;
   return batch % limits().accumulate == 0 || batch == limits().train_batches;
 }
 
 bool FitLoop::done() const {
-  const TrainState& state = run_.state;
+  const TrainState& state = context_.state;
   if (limits().max_steps >= 0 && state.global_step >= limits().max_steps) return true;
   if (limits().max_epochs >= 0 && state.epoch >= limits().max_epochs) return true;
   return pending_.stop && state.epoch >= limits().min_epochs && state.global_step >= limits().min_steps;
 }
 
 void FitLoop::warn_of_nothing_left() const {
-  const TrainState& state = run_.state;
+  const TrainState& state = context_.state;
   const bool by_steps = limits().max_steps >= 0 && state.global_step >= limits().max_steps;
   log_warning("nothing is left to train: the checkpoint stands after " + std::to_string(state.epoch) +
               " epochs and " + std::to_string(state.global_step) + " steps, and " +
@@ -125,30 +125,30 @@ void FitLoop::warn_of_nothing_left() const {
 }
 
 void FitLoop::run_epoch() {
-  TrainState& state = run_.state;
-  data_.prepare_epoch(state.epoch, run_.parts.world);
-  run_.loop.num_batches = limits().train_batches;
-  if (state.batch == 0) run_.call(hooks::on_train_epoch_start);
+  TrainState& state = context_.state;
+  data_.prepare_epoch(state.epoch, context_.parts.world);
+  context_.loop.num_batches = limits().train_batches;
+  if (state.batch == 0) context_.call(hooks::on_train_epoch_start);
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
   Batch batch;
-  run_.training_clock.resume();
+  context_.training_clock.resume();
   if (std::exchange(state.validation_due, false) && validates()) {
     validate();
     make_checkpoint_if_wanted();
   }
-  while (!(between_steps() && done()) && run_.batches.next(data_.train(), batch)) {
+  while (!(between_steps() && done()) && context_.batches.next(data_.train(), batch)) {
     run_batch(batch);
     batch.tensors.clear();  // their memory may serve the batches of a validation
     if (validation_due()) validate();
     if (between_steps()) make_checkpoint_if_wanted();
   }
   finite_.answer();
-  run_.pause_training();
+  context_.pause_training();
   const bool complete = state.batch >= limits().train_batches;
   MetricStore::Values epoch_values;
-  run_.call_train_epoch_end(
-      [&] { epoch_values = run_.metrics.reduce_epoch(LogRule::Phase::training, run_.parts.world); });
-  run_.rows.log(epoch_values);
+  context_.call_train_epoch_end(
+      [&] { epoch_values = context_.metrics.reduce_epoch(LogRule::Phase::training, context_.parts.world); });
+  context_.rows.log(epoch_values);
   if (!complete) return;  // stopped within the epoch, which a resumed run would go on with
   ++state.epoch;
   state.batch = 0;
@@ -158,7 +158,7 @@ void FitLoop::run_epoch() {
 }
 
 MicroStep FitLoop::micro_step(const Batch& batch) {
-  const std::int64_t idx = run_.state.batch;
+  const std::int64_t idx = context_.state.batch;
   const std::int64_t begin = idx / limits().accumulate * limits().accumulate;
   // The last step of an epoch may have fewer micro-batches; each then weighs more.
   const std::int64_t micro_batches = std::min(limits().accumulate, limits().train_batches - begin);
@@ -176,28 +176,28 @@ MicroStep FitLoop::micro_step(const Batch& batch) {
 
 /// Of the last batch. Without the distributed sampler every rank reads the whole of it.
 std::int64_t FitLoop::samples_over_ranks() {
-  const int readers = run_.parts.strategy.data_shard().count / data_.train().shard().count;
+  const int readers = context_.parts.strategy.data_shard().count / data_.train().shard().count;
   return data_.train().global_size() * readers;
 }
 
 void FitLoop::run_batch(Batch& batch) {
-  TrainState& state = run_.state;
+  TrainState& state = context_.state;
   CurrentStep::set(state.global_step);
-  run_.loop.batch_idx = state.batch;
-  run_.loop.samples_per_batch = samples_over_ranks();
+  context_.loop.batch_idx = state.batch;
+  context_.loop.samples_per_batch = samples_over_ranks();
   const std::int64_t idx = state.batch;
-  const LogScope scope(run_.metrics, hooks::kTrainingStep, batch.size);
-  run_.call(hooks::on_train_batch_start, batch, idx);
+  const LogScope scope(context_.metrics, hooks::kTrainingStep, batch.size);
+  context_.call(hooks::on_train_batch_start, batch, idx);
 
   const MicroStep step = micro_step(batch);
-  Strategy& strategy = run_.parts.strategy;
+  Strategy& strategy = context_.parts.strategy;
   vote_to_begin_ = step.last;
   at::Tensor loss = strategy.training_step(step);
-  const bool stay_finite = run_.parts.options.trainer.terminate_on_nan;
+  const bool stay_finite = context_.parts.options.trainer.terminate_on_nan;
   if (stay_finite) {
     finite_.answer();  // what was asked after the step before, on a device
     finite_.ask(loss);
-    if (run_.parts.device.is_cpu()) finite_.answer();
+    if (context_.parts.device.is_cpu()) finite_.answer();
   }
   note_contribution(step, loss);
   ++state.batch;
@@ -205,27 +205,27 @@ void FitLoop::run_batch(Batch& batch) {
   bool stepped = false;
   if (step.last) {
     begin_vote(contribution_);
-    const Contribution of_all_ranks = run_.voting.end().contribution();
+    const Contribution of_all_ranks = context_.voting.end().contribution();
     note_skips_elsewhere(of_all_ranks);
     stepped = optimization_.step(contribution_, of_all_ranks, [&] { return strategy.training_step(step); });
     if (stepped && stay_finite) {
       finite_.ask(optimization_.trained());
-      if (run_.parts.device.is_cpu()) finite_.answer();
+      if (context_.parts.device.is_cpu()) finite_.answer();
     }
-    if (run_.first_step_seconds == 0) {
-      run_.wait_for_devices();
-      run_.first_step_seconds = seconds_since_process_start();
+    if (context_.first_step_seconds == 0) {
+      context_.wait_for_devices();
+      context_.first_step_seconds = seconds_since_process_start();
     }
   }
-  run_.loop.output = loss;
-  run_.call(hooks::on_train_batch_end, loss, batch, idx);
-  run_.loop.output.reset();
+  context_.loop.output = loss;
+  context_.call(hooks::on_train_batch_end, loss, batch, idx);
+  context_.loop.output.reset();
   if (step.last) after_step(stepped);
 }
 
 /// Once for a step.
 void FitLoop::begin_vote(Contribution contribution) {
-  if (std::exchange(vote_to_begin_, false)) run_.voting.begin(contribution);
+  if (std::exchange(vote_to_begin_, false)) context_.voting.begin(contribution);
 }
 
 void FitLoop::note_contribution(const MicroStep& step, const at::Tensor& loss) {
@@ -235,7 +235,7 @@ void FitLoop::note_contribution(const MicroStep& step, const at::Tensor& loss) {
   } else if (step.batch.size > 0) {
     contribution_.skipped = !contribution_.loss;
     if (std::exchange(skip_noted_, true)) return;
-    log_warning("training_step returned no loss in " + run_.where() +
+    log_warning("training_step returned no loss in " + context_.where() +
                 ": the batch is skipped, and so is every further one without a loss");
   }
 }
@@ -243,59 +243,60 @@ void FitLoop::note_contribution(const MicroStep& step, const at::Tensor& loss) {
 /// The log of the rank that skips says so, and the console shows rank 0's.
 void FitLoop::note_skips_elsewhere(Contribution of_all_ranks) {
   if (!of_all_ranks.skipped) return;
-  if (!run_.parts.world.is_root() || std::exchange(skip_noted_, true)) return;
-  log_warning("training_step of another rank returned no loss in " + run_.where() +
+  if (!context_.parts.world.is_root() || std::exchange(skip_noted_, true)) return;
+  log_warning("training_step of another rank returned no loss in " + context_.where() +
               ": its log (rank_K.log) names the batch, which is skipped");
 }
 
 void FitLoop::after_step(bool stepped) {
-  run_.rows.write_pending();  // the step before's, whose values have had this step to arrive
-  if (stepped && limits().log_every > 0 && run_.state.global_step % limits().log_every == 0) {
-    run_.rows.log_step();
+  context_.rows.write_pending();  // the step before's, whose values have had this step to arrive
+  if (stepped && limits().log_every > 0 && context_.state.global_step % limits().log_every == 0) {
+    context_.rows.log_step();
   }
-  run_.rows.loggers.flush_when_due();
-  run_.requests.validation = validation_time_is_up();
-  handle(run_.voting.vote_after_step());
+  context_.rows.loggers.flush_when_due();
+  context_.requests.validation = validation_time_is_up();
+  handle(context_.voting.vote_after_step());
 }
 
 /// By rank 0's clock.
 bool FitLoop::validation_time_is_up() const {
   const std::optional<double> every = limits().val_every_seconds;
-  return every && run_.parts.world.is_root() && run_.clock.now() - validated_at_ >= *every;
+  return every && context_.parts.world.is_root() && context_.clock.now() - validated_at_ >= *every;
 }
 
-void FitLoop::vote() { handle(run_.voting.vote()); }
+void FitLoop::vote() { handle(context_.voting.vote()); }
 
 void FitLoop::handle(const StepVote& vote) {
-  if (!vote.writing && run_.checkpointer) run_.checkpointer->proceed();
-  if (vote.stop && !pending_.stop && !run_.requests.stop_reason.empty()) log_info(run_.requests.stop_reason);
+  if (!vote.writing && context_.checkpointer) context_.checkpointer->proceed();
+  if (vote.stop && !pending_.stop && !context_.requests.stop_reason.empty())
+    log_info(context_.requests.stop_reason);
   pending_ = pending_ | vote;
-  if (pending_.ends_run() && state_ == nullptr) throw run_.ending(pending_, /*saved=*/false);
+  if (pending_.ends_run() && state_ == nullptr) throw context_.ending(pending_, /*saved=*/false);
 }
 
 void FitLoop::make_checkpoint_if_wanted() {
   if (!pending_.wants_checkpoint()) return;
-  run_.save_agreed = pending_.save || pending_.ends_run();
+  context_.save_agreed = pending_.save || pending_.ends_run();
   pending_.checkpoint = pending_.save = false;
-  run_.requests.checkpoint = run_.requests.save = false;
+  context_.requests.checkpoint = context_.requests.save = false;
   if (state_ == nullptr) return;
   finite_.answer();
-  run_.rows.write_pending();
+  context_.rows.write_pending();
   finish_checkpoint();  // callbacks decide by what is on the disk
-  const std::int64_t saved_before = run_.checkpoints_saved();
-  run_.reserved_paths.clear();
+  const std::int64_t saved_before = context_.checkpoints_saved();
+  context_.reserved_paths.clear();
   const StateDict state = state_->save();
-  run_.loop.ends_with_checkpoint = pending_.ends_run();
-  run_.call(hooks::on_checkpoint, state);
-  run_.save_agreed = false;
+  context_.loop.ends_with_checkpoint = pending_.ends_run();
+  context_.call(hooks::on_checkpoint, state);
+  context_.save_agreed = false;
   if (!pending_.ends_run()) return;
   finish_checkpoint();
-  const bool saved_here = run_.checkpoints_saved() > saved_before;
-  throw run_.ending(pending_, run_.parts.world.any(saved_here ? 1 : 0) != 0);
+  const bool saved_here = context_.checkpoints_saved() > saved_before;
+  throw context_.ending(pending_, context_.parts.world.any(saved_here ? 1 : 0) != 0);
 }
 
 void FitLoop::finish_checkpoint() {
-  if (run_.checkpointer) run_.checkpointer->finish();
+  if (context_.checkpointer) context_.checkpointer->finish();
 }
 
 bool FitLoop::validates() const {
@@ -306,7 +307,7 @@ bool FitLoop::validates() const {
 bool FitLoop::validation_due() const {
   if (!validates()) return false;
   if (limits().val_every_seconds) return pending_.validation;
-  const TrainState& state = run_.state;
+  const TrainState& state = context_.state;
   if (limits().val_counts_across_epochs) {
     return (state.epoch * limits().train_batches + state.batch) % limits().val_every_batches == 0;
   }
@@ -314,7 +315,7 @@ bool FitLoop::validation_due() const {
 }
 
 std::optional<MetricStore::Values> FitLoop::run_validation(std::int64_t batches) {
-  auto values = evaluate(run_, EvaluationStage::validate, *data_.val(), batches);
+  auto values = evaluate(context_, EvaluationStage::validate, *data_.val(), batches);
   if (!values) {
     cannot_validate_ = true;
     log_warning(
@@ -325,30 +326,30 @@ std::optional<MetricStore::Values> FitLoop::run_validation(std::int64_t batches)
 }
 
 void FitLoop::validate() {
-  run_.pause_training();
-  run_.rows.write_pending();
+  context_.pause_training();
+  context_.rows.write_pending();
   StateDict generators;
-  run_.parts.generators.save(generators);
+  context_.parts.generators.save(generators);
   try {
-    if (const auto values = run_validation(limits().val_batches)) run_.rows.log(*values);
+    if (const auto values = run_validation(limits().val_batches)) context_.rows.log(*values);
   } catch (const Interrupted&) {
     leave_validation(generators);
     throw;
   }
-  run_.rows.loggers.flush();
-  run_.requests.validation = pending_.validation = false;
-  validated_at_ = run_.clock.now();
+  context_.rows.loggers.flush();
+  context_.requests.validation = pending_.validation = false;
+  validated_at_ = context_.clock.now();
   vote();
-  run_.training_clock.resume();
+  context_.training_clock.resume();
 }
 
 /// Where the state can be saved, it is as before the validation, which the resumed run begins anew, and the
 /// run ends here.
 void FitLoop::leave_validation(const StateDict& generators) {
   if (state_ == nullptr || !between_steps()) return;
-  run_.parts.generators.load(generators);
-  run_.metrics.forget_epoch(LogRule::Phase::evaluation);
-  run_.state.validation_due = true;
+  context_.parts.generators.load(generators);
+  context_.metrics.forget_epoch(LogRule::Phase::evaluation);
+  context_.state.validation_due = true;
   vote();  // on the signal, once more
   make_checkpoint_if_wanted();
 }

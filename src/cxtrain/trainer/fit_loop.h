@@ -1,20 +1,20 @@
 #pragma once
 
+#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/model_checks.h"
 #include "cxtrain/trainer/optimization.h"
-#include "cxtrain/trainer/run.h"
 #include "cxtrain/trainer/training_state.h"
 
 namespace cxtrain {
 
-/// The training loop, from `run.state` to the limits: Lightning's hooks in Lightning's order, and the same
-/// for every strategy. Collective.
+/// The training loop, from `context.state` to the limits: Lightning's hooks in Lightning's order, and the
+/// same for every strategy. Collective.
 class FitLoop final : private StepObserver {
  public:
   /// All references outlive the loop. `state`: what checkpoints are made of, and what was loaded of one; null
   /// for a trial, of which nobody keeps any.
-  FitLoop(Run& run, FitData& data, Optimization& optimization, TrainingState* state = nullptr);
+  FitLoop(TrainContext& context, FitData& data, Optimization& optimization, TrainingState* state = nullptr);
 
   /// A whole fit: the sanity check and the training, between the hooks of a fit.
   void fit();
@@ -53,7 +53,7 @@ class FitLoop final : private StepObserver {
   void take_place();
   std::int64_t samples_per_step() const;
 
-  Run& run_;
+  TrainContext& context_;
   FitData& data_;
   Optimization& optimization_;
   TrainingState* state_;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cxtrain/callbacks/callback.h"
-#include "cxtrain/trainer/metric_store.h"
+#include "cxtrain/metrics/metric_store.h"
 #include "cxtrain/trainer/module.h"
 
 /// The hooks of a run, and what may be logged in each: Lightning's table (`_FxValidator` in its

@@ -18,10 +18,10 @@ class SweepRecorder final : public Callback {
  public:
   SweepRecorder(LrFinderResult& result, double threshold) : result_(result), threshold_(threshold) {}
 
-  void on_train_batch_start(RunView& run, const Batch&, std::int64_t) override {
+  void on_train_batch_start(Run& run, const Batch&, std::int64_t) override {
     rate_ = run.learning_rates().front().value;
   }
-  void on_train_batch_end(RunView& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
     std::array<double, 2> sum{loss.defined() ? loss.item<double>() : 0.0, loss.defined() ? 1.0 : 0.0};
     run.sum_over_ranks(sum);
     if (static_cast<std::size_t>(run.global_step()) == result_.rates.size())
@@ -57,26 +57,26 @@ Options trial_options(const Options& options, const LrSweep& sweep) {
 
 }  // namespace
 
-LrFinderResult find_learning_rate(const Run::Parts& parts,
+LrFinderResult find_learning_rate(const TrainContext::Parts& parts,
                                   const std::function<FitData::Loaders()>& make_loaders,
                                   const OptimizerSetup& setup, bool scale_gradients, const LrSweep& sweep) {
   const Options options = trial_options(parts.options, sweep);
-  Run run({parts.world, options, parts.plan, parts.module, parts.strategy, parts.device, parts.generators,
-           parts.input_dtype});
-  run.state.seed = options.seed.value_or(0);
+  TrainContext context({parts.world, options, parts.plan, parts.module, parts.strategy, parts.device,
+                        parts.generators, parts.input_dtype});
+  context.state.seed = options.seed.value_or(0);
   LrFinderResult result;
-  run.add_callback(std::make_unique<SweepRecorder>(result, sweep.early_stop_threshold));
+  context.add_callback(std::make_unique<SweepRecorder>(result, sweep.early_stop_threshold));
 
   OptimizerSetup swept = with_learning_rate(setup, sweep.min_lr);
   swept.interval = Interval::step;
   swept.schedule = ExponentialSchedule{
       .gamma = std::pow(sweep.max_lr / sweep.min_lr, 1.0 / static_cast<double>(sweep.num_training))};
   FitData data(parts.world, make_loaders, options.trainer, std::nullopt);
-  Optimization optimization(run, swept, parts.strategy.prepare(swept.optimizer), data.limits(),
+  Optimization optimization(context, swept, parts.strategy.prepare(swept.optimizer), data.limits(),
                             scale_gradients);
   const ModelSnapshot snapshot(parts, optimization.trained());
-  parts.module.attach(&run.metrics, &run);
-  FitLoop(run, data, optimization).train();
+  parts.module.attach(&context.metrics, &context);
+  FitLoop(context, data, optimization).train();
   parts.module.attach(nullptr, nullptr);
   snapshot.restore();
   return result;

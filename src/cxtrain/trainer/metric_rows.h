@@ -5,8 +5,8 @@
 #include <span>
 
 #include "cxtrain/base/clock.h"
+#include "cxtrain/metrics/metric_store.h"
 #include "cxtrain/report/metric_loggers.h"
-#include "cxtrain/trainer/metric_store.h"
 #include "cxtrain/trainer/train_state.h"
 
 namespace cxtrain {

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "cxtrain/metrics/host_values.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/tensor/piece.h"
-#include "cxtrain/trainer/host_values.h"
 #include "cxtrain/trainer/module.h"
 
 /// What a model shows of itself: whether it is finite, the norms of its gradients, its layers.

@@ -3,7 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 namespace cxtrain {
-ModelSnapshot::ModelSnapshot(const Run::Parts& parts, TrainedParameters& trained)
+ModelSnapshot::ModelSnapshot(const TrainContext::Parts& parts, TrainedParameters& trained)
     : parts_(parts), trained_(trained) {
   const auto keep = [this](const at::Tensor& tensor) {
     copies_.emplace_back(tensor, tensor.detach().clone());

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cxtrain/state/state_dict.h"
-#include "cxtrain/trainer/run.h"
+#include "cxtrain/trainer/train_context.h"
 
 namespace cxtrain {
 
@@ -15,13 +15,13 @@ namespace cxtrain {
 class ModelSnapshot {
  public:
   /// Both outlive it.
-  ModelSnapshot(const Run::Parts& parts, TrainedParameters& trained);
+  ModelSnapshot(const TrainContext::Parts& parts, TrainedParameters& trained);
 
   /// Collective.
   void restore() const;
 
  private:
-  const Run::Parts parts_;
+  const TrainContext::Parts parts_;
   TrainedParameters& trained_;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  ///< the tensor, its values
   StateDict generators_;

@@ -108,7 +108,7 @@ void Module::set_training_modes(const std::vector<bool>& modes) {
   }
 }
 
-void Module::attach(MetricSink* sink, RunView* run) {
+void Module::attach(MetricSink* sink, Run* run) {
   sink_ = sink;
   run_ = run;
 }

@@ -13,9 +13,9 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/metrics/metric_sink.h"
 #include "cxtrain/optim/setup.h"
 #include "cxtrain/state/state_dict.h"
-#include "cxtrain/strategy/metric_sink.h"
 #include "cxtrain/strategy/trainable.h"
 #include "cxtrain/trainer/data_module.h"
 
@@ -177,11 +177,11 @@ class Module : public torch::nn::Module, public Trainable {
   MetricSink* redirect_log(MetricSink* sink) override { return std::exchange(sink_, sink); }
 
   /// Sets the sink and the view of the running loop; null at the loop's end.
-  void attach(MetricSink* sink, RunView* run);
+  void attach(MetricSink* sink, Run* run);
 
  private:
   MetricSink* sink_ = nullptr;
-  RunView* run_ = nullptr;
+  Run* run_ = nullptr;
   std::vector<at::Device> devices_{at::kCPU};  ///< devices of this rank
   mutable std::size_t parts_asked_for_ = 0;    ///< since the model was last placed
 };

@@ -10,13 +10,13 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/values.h"
+#include "cxtrain/metrics/host_values.h"
 #include "cxtrain/optim/clip.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/tensor/layout.h"
 #include "cxtrain/tensor/norms.h"
-#include "cxtrain/trainer/host_values.h"
 #include "cxtrain/trainer/model_checks.h"
 
 namespace cxtrain {
@@ -34,18 +34,19 @@ OptimizerSetup optimizer_setup(Module& module, const Options& options, std::opti
   return lr ? with_learning_rate(std::move(setup), *lr) : setup;
 }
 
-Optimization::Optimization(Run& run, const OptimizerSetup& setup, std::unique_ptr<TrainedParameters> trained,
-                           const FitLimits& limits, bool scale_gradients)
-    : run_(run),
+Optimization::Optimization(TrainContext& context, const OptimizerSetup& setup,
+                           std::unique_ptr<TrainedParameters> trained, const FitLimits& limits,
+                           bool scale_gradients)
+    : context_(context),
       setup_(setup),
       interval_(interval_of(setup)),
       log_every_(limits.log_every),
       total_counts_(interval_ == Interval::step ? limits.total_steps()
                                                 : std::max<std::int64_t>(limits.max_epochs, 0)),
       trained_(std::move(trained)),
-      optimizer_(make_optimizer(setup, trainable_parameters(run.parts.module), trained_->pieces())),
-      skipped_steps_(run.parts.options.trainer.max_skipped_steps, run.parts.device) {
-  if (scale_gradients) scaler_.emplace(run.parts.device);
+      optimizer_(make_optimizer(setup, trainable_parameters(context.parts.module), trained_->pieces())),
+      skipped_steps_(context.parts.options.trainer.max_skipped_steps, context.parts.device) {
+  if (scale_gradients) scaler_.emplace(context.parts.device);
   if (optimizer_->needs_closure() && (limits.accumulate > 1 || scale_gradients)) {
     throw ConfigError("optimizer",
                       "an optimizer that evaluates the loss itself works with neither "
@@ -53,7 +54,7 @@ Optimization::Optimization(Run& run, const OptimizerSetup& setup, std::unique_pt
                       "use precision 32-true or bf16-mixed and no accumulation",
                       MessageCode::conflicting_options);
   }
-  run_.loop.learning_rates = [this, name = torch_name_of(setup.optimizer)] {
+  context_.loop.learning_rates = [this, name = torch_name_of(setup.optimizer)] {
     const std::vector<double> rates = optimizer_->learning_rates();
     if (rates.size() == 1) return std::vector<LearningRate>{{name, rates.front()}};
     std::vector<LearningRate> named;
@@ -74,7 +75,7 @@ bool Optimization::step(Contribution own, Contribution of_all_ranks,
     if (skipped_steps_.too_many(scaler_->found_inf())) end_for_overflow();
   }
   log_gradient_norms();
-  run_.call(hooks::on_before_optimizer_step);
+  context_.call(hooks::on_before_optimizer_step);
   clip();
 
   Optimizer::StepInputs inputs{.gradients = trained_->gradients()};
@@ -89,14 +90,14 @@ bool Optimization::step(Contribution own, Contribution of_all_ranks,
   optimizer_->step(inputs);
   if (scaler_) scaler_->update();
   trained_->publish();
-  ++run_.state.global_step;
+  ++context_.state.global_step;
   if (interval_ == Interval::step) update_learning_rate();
   return true;
 }
 
 /// They have added zeros to the averages over all ranks.
 void Optimization::leave_out_ranks_that_skipped(Contribution own) {
-  World& world = run_.parts.world;
+  World& world = context_.parts.world;
   double without_loss[] = {own.skipped ? 1.0 : 0.0};
   world.sum(without_loss);
   const at::NoGradGuard no_grad;
@@ -113,10 +114,10 @@ void Optimization::end_for_overflow() {
       std::find_if(largest.begin(), largest.end(), [](double norm) { return !std::isfinite(norm); });
   if (overflow == largest.end()) return;
   const auto place = static_cast<std::size_t>(overflow - largest.begin());
-  const TrainerOptions& options = run_.parts.options.trainer;
+  const TrainerOptions& options = context_.parts.options.trainer;
   throw AgreedError(
       ExitCode::failure, MessageCode::not_finite,
-      run_.where() + ": the gradient of " + trainable_parameters(run_.parts.module).at(place).name +
+      context_.where() + ": the gradient of " + trainable_parameters(context_.parts.module).at(place).name +
           " is not finite, and so were gradients of " + std::to_string(options.max_skipped_steps) +
           " steps in a row, which were skipped while the loss scale went down to " +
           format_real(scaler_->current_scale()) +
@@ -125,16 +126,16 @@ void Optimization::end_for_overflow() {
 }
 
 void Optimization::log_gradient_norms() {
-  const double order = run_.parts.options.trainer.track_grad_norm;
-  if (order < 0 || log_every_ <= 0 || (run_.state.global_step + 1) % log_every_ != 0) return;
+  const double order = context_.parts.options.trainer.track_grad_norm;
+  if (order < 0 || log_every_ <= 0 || (context_.state.global_step + 1) % log_every_ != 0) return;
   const std::vector<at::Tensor> norms = trained_->gradient_norms(order);
-  for (const auto& [name, norm] : named_norms(trainable_parameters(run_.parts.module), norms, order)) {
-    run_.log(name, norm);
+  for (const auto& [name, norm] : named_norms(trainable_parameters(context_.parts.module), norms, order)) {
+    context_.log(name, norm);
   }
 }
 
 void Optimization::clip() {
-  const TrainerOptions& options = run_.parts.options.trainer;
+  const TrainerOptions& options = context_.parts.options.trainer;
   if (!options.gradient_clip_val || *options.gradient_clip_val <= 0) return;
   const at::TensorList gradients = list_of(trained_->held_gradients());
   if (options.gradient_clip_algorithm == GradientClipAlgorithm::value) {
@@ -146,7 +147,7 @@ void Optimization::clip() {
 
 void Optimization::end_epoch() {
   if (const auto* plateau = std::get_if<PlateauSchedule>(&setup_.schedule)) {
-    const std::optional<double> metric = run_.metric_of_all_ranks(plateau->monitor);
+    const std::optional<double> metric = context_.metric_of_all_ranks(plateau->monitor);
     if (!metric) {
       throw TrainingError("the plateau schedule monitors `" + plateau->monitor +
                               "`, but nothing of this name was logged by the end of the epoch",
@@ -161,7 +162,7 @@ void Optimization::end_epoch() {
 
 void Optimization::update_learning_rate() {
   if (held_) return;
-  const TrainState& state = run_.state;
+  const TrainState& state = context_.state;
   if (std::holds_alternative<PlateauSchedule>(setup_.schedule)) return set_lr_factor(plateau_.factor);
   const std::int64_t count = interval_ == Interval::step ? state.global_step : state.epoch;
   set_lr_factor(schedule_factor(setup_.schedule, count, total_counts_));

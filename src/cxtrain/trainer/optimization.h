@@ -8,8 +8,8 @@
 #include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/state/stateful.h"
 #include "cxtrain/strategy/trained_parameters.h"
+#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/fit_data.h"
-#include "cxtrain/trainer/run.h"
 #include "cxtrain/trainer/skipped_steps.h"
 #include "cxtrain/trainer/step_vote.h"
 
@@ -25,7 +25,7 @@ class Optimization final : public Stateful {
  public:
   /// `trained`: what the strategy has prepared for the setup's optimizer. Talks to no other rank. Throws
   /// ConfigError.
-  Optimization(Run& run, const OptimizerSetup& setup, std::unique_ptr<TrainedParameters> trained,
+  Optimization(TrainContext& context, const OptimizerSetup& setup, std::unique_ptr<TrainedParameters> trained,
                const FitLimits& limits, bool scale_gradients);
 
   /// Makes one optimizer step and counts it. `own`, `of_all_ranks`: the contributions to the step. The
@@ -56,7 +56,7 @@ class Optimization final : public Stateful {
   void update_learning_rate();
   void set_lr_factor(double factor);
 
-  Run& run_;
+  TrainContext& context_;
   OptimizerSetup setup_;
   Interval interval_;
   std::int64_t log_every_;

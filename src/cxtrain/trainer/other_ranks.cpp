@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "cxtrain/metrics/metric_store.h"
 #include "cxtrain/trainer/generators.h"
-#include "cxtrain/trainer/metric_store.h"
 
 namespace cxtrain {
 namespace {

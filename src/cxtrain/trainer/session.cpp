@@ -58,12 +58,12 @@ Session::Session(const SessionInputs& inputs, TrainerState& state, std::unique_p
       continues_(stage != Stage::fit && state.fitted),
       goes_on_in_place_(!continues_ && !inputs.log_dir.empty()),
       precision_(precision_policy(inputs.plan.precision, inputs.plan.amp_level)),
-      context_{.world = inputs.world,
-               .plan = inputs.plan,
-               .options = inputs.options,
-               .precision = precision_,
-               .device = inputs.device,
-               .accelerator = inputs.accelerator},
+      strategy_context_{.world = inputs.world,
+                        .plan = inputs.plan,
+                        .options = inputs.options,
+                        .precision = precision_,
+                        .device = inputs.device,
+                        .accelerator = inputs.accelerator},
       strategy_(std::move(strategy)) {}
 
 void Session::open() {
@@ -77,27 +77,27 @@ void Session::open() {
       for (const auto& replica : replicas_) replica->set_channels_last();
     }
     if (stage_ == Stage::fit || stage_ == Stage::tune) require_real_parameters(module_);
-    strategy_->place(module_, context_);
+    strategy_->place(module_, strategy_context_);
     if (inputs_.options.trainer.enable_model_summary) layers_ = layer_rows(module_);
   });
   strategy_->connect();
-  generators_.emplace(context_.devices);
-  run_ = std::make_unique<Run>(Run::Parts{world, inputs_.options, inputs_.plan, module_, *strategy_,
-                                          inputs_.device, *generators_, precision_.module_dtype,
-                                          state_.log_dir, &inputs_.files, &inputs_.config_text});
-  state_.where = [run = run_.get()] { return run->where(); };
+  generators_.emplace(strategy_context_.devices);
+  context_ = std::make_unique<TrainContext>(TrainContext::Parts{
+      world, inputs_.options, inputs_.plan, module_, *strategy_, inputs_.device, *generators_,
+      precision_.module_dtype, state_.log_dir, &inputs_.files, &inputs_.config_text});
+  state_.where = [context = context_.get()] { return context->where(); };
   world.set_timeout(inputs_.options.timeout_seconds, state_.where);
-  if (continues_) run_->state = *state_.fitted;
-  run_->state.seed = inputs_.options.seed.value_or(0);
-  run_->tuned = state_.tuned;
+  if (continues_) context_->state = *state_.fitted;
+  context_->state.seed = inputs_.options.seed.value_or(0);
+  context_->tuned = state_.tuned;
   run_agreed(world, [this] { add_callbacks(); });
   attach();
   // The model is the same everywhere by now; dropout must not be.
-  generators_->seed_apart(run_->state.seed, world.rank(), world.size());
+  generators_->seed_apart(context_->state.seed, world.rank(), world.size());
   if (!goes_on_in_place_) add_loggers_and_announce();
   world.set_last_words([this](int exit_code) { fail(exit_code); });
   signals_.emplace(signal_number(inputs_.options.trainer.requeue_signal));
-  run_->call(hooks::setup, name_of(stage_));
+  context_->call(hooks::setup, name_of(stage_));
 }
 
 void Session::begin_files() {
@@ -108,8 +108,8 @@ void Session::begin_files() {
 
 void Session::add_loggers_and_announce() {
   if (!continues_) run_agreed(inputs_.world, [this] { make_plan_loggers(); });
-  for (const auto& logger : state_.loggers) run_->rows.loggers.add(*logger);
-  for (const auto& logger : state_.plan_loggers) run_->rows.loggers.add(*logger);
+  for (const auto& logger : state_.loggers) context_->rows.loggers.add(*logger);
+  for (const auto& logger : state_.plan_loggers) context_->rows.loggers.add(*logger);
   announce();
   record_places();
 }
@@ -120,18 +120,18 @@ bool Session::writes_files() const { return files_begun_ && !state_.log_dir.empt
 Session::~Session() {
   inputs_.world.set_last_words({});
   const bool failed = std::uncaught_exceptions() > exceptions_;
-  const std::string where = failed && run_ ? run_->where() : std::string();
+  const std::string where = failed && context_ ? context_->where() : std::string();
   state_.where = failed ? std::function<std::string()>([where] { return where; }) : nullptr;
   inputs_.world.set_timeout(inputs_.options.timeout_seconds, {});
-  if (!run_) return;
-  run_->parts.module.attach(nullptr, nullptr);
-  state_.tuned = run_->tuned;
+  if (!context_) return;
+  context_->parts.module.attach(nullptr, nullptr);
+  state_.tuned = context_->tuned;
 }
 
 void Session::make_replicas() {
   const RankPlan& rank = inputs_.plan.ranks[static_cast<std::size_t>(inputs_.world.rank())];
-  for (const std::string& device : rank.devices) context_.devices.emplace_back(device);
-  if (context_.devices.empty()) context_.devices = {inputs_.device};
+  for (const std::string& device : rank.devices) strategy_context_.devices.emplace_back(device);
+  if (strategy_context_.devices.empty()) strategy_context_.devices = {inputs_.device};
   const int wanted = inputs_.plan.replicas - 1;
   if (wanted > 0 && !inputs_.replica_factory) {
     throw ConfigError("trainer.strategy",
@@ -142,7 +142,7 @@ void Session::make_replicas() {
   }
   for (int i = 0; i < wanted; ++i) {
     replicas_.push_back(inputs_.replica_factory());
-    context_.replicas.push_back(replicas_.back().get());
+    strategy_context_.replicas.push_back(replicas_.back().get());
   }
 }
 
@@ -184,25 +184,26 @@ void Session::open_files() {
 }
 
 void Session::add_callbacks() {
-  for (const auto& callback : state_.callbacks) run_->add_callback(*callback);
-  for (auto& callback : run_->parts.module.configure_callbacks()) run_->add_callback(std::move(callback));
+  for (const auto& callback : state_.callbacks) context_->add_callback(*callback);
+  for (auto& callback : context_->parts.module.configure_callbacks())
+    context_->add_callback(std::move(callback));
   for (const ChosenComponent& chosen : inputs_.plan.callbacks)
-    run_->add_callback(inputs_.registry.make<Callback>(chosen.name, chosen.arguments));
+    context_->add_callback(inputs_.registry.make<Callback>(chosen.name, chosen.arguments));
   if (stage_ != Stage::fit) return;
   if (!state_.log_dir.empty() && !inputs_.options.trainer.barebones) {
     constexpr double kEvery = 10;  // s
-    run_->add_callback(std::make_unique<ReportProgress>(
-        progress_file(inputs_.files, chosen_checkpoint_folder(inputs_.options)), kEvery, run_->clock));
+    context_->add_callback(std::make_unique<ReportProgress>(
+        progress_file(inputs_.files, chosen_checkpoint_folder(inputs_.options)), kEvery, context_->clock));
   }
-  run_->add_callback(std::make_unique<FileRequests>(inputs_.files, run_->clock));
+  context_->add_callback(std::make_unique<FileRequests>(inputs_.files, context_->clock));
   std::optional<double> end = inputs_.world.is_root() ? ask_seconds_to_job_end() : seconds_to_job_end();
   if (end && *end <= 0) {  // the job runs: the variable is of another job, or says nothing
     log_warning("the end of the job's time, as SLURM_JOB_END_TIME says, lies in the past, and is not heeded");
     end.reset();
   }
-  run_->add_callback(std::make_unique<WallTime>(end, run_->clock));
+  context_->add_callback(std::make_unique<WallTime>(end, context_->clock));
   if (inputs_.world.size() > 1 && !inputs_.options.trainer.barebones)
-    run_->add_callback(std::make_unique<Stragglers>(inputs_.world));
+    context_->add_callback(std::make_unique<Stragglers>(inputs_.world));
 }
 
 void Session::make_plan_loggers() {
@@ -249,8 +250,8 @@ void Session::require_samples_everywhere(const ShardedSampler& sampler) const {
 }
 
 void Session::attach() {
-  run_->parts.module.attach(&run_->metrics, run_.get());
-  for (const auto& replica : replicas_) replica->attach(nullptr, run_.get());
+  context_->parts.module.attach(&context_->metrics, context_.get());
+  for (const auto& replica : replicas_) replica->attach(nullptr, context_.get());
 }
 
 FitData::Loaders Session::fit_loaders(DataModule& data) const {
@@ -263,11 +264,12 @@ std::unique_ptr<DataLoader> Session::loader(DataLoaderSpec spec, bool training,
   if (!spec.dataset) return nullptr;
   const Options& options = inputs_.options;
   SamplerOptions sampling;
-  if (!batch_size) batch_size = run_->tuned.batch_size ? run_->tuned.batch_size : options.data.batch_size;
+  if (!batch_size)
+    batch_size = context_->tuned.batch_size ? context_->tuned.batch_size : options.data.batch_size;
   spec.batch_size = batch_size.value_or(spec.batch_size);
   sampling.batch_size = spec.batch_size;
   sampling.shuffle = spec.shuffle && options.trainer.overfit_batches.is_zero();
-  sampling.seed = run_->state.seed;
+  sampling.seed = context_->state.seed;
   // Evaluation counts every sample once, on any number of ranks; padding would count some twice.
   sampling.uneven = training ? options.data.uneven : Uneven::exact;
   sampling.drop_last = spec.drop_last;
@@ -311,11 +313,11 @@ RunSummary Session::summary(const char* status, int exit_code) const {
   summary.precision = precision_.name;
   summary.peak_memory_bytes = peak_resident_bytes();
   summary.pss_bytes = proportional_bytes();
-  summary.peak_device_memory_bytes = peak_device_bytes(context_.devices);
-  if (!run_) return summary;
-  summary.epochs = run_->state.epoch;
-  summary.global_step = run_->state.global_step;
-  summary.metrics = run_->metrics.all();
+  summary.peak_device_memory_bytes = peak_device_bytes(strategy_context_.devices);
+  if (!context_) return summary;
+  summary.epochs = context_->state.epoch;
+  summary.global_step = context_->state.global_step;
+  summary.metrics = context_->metrics.all();
   if (continues_) {  // what is said of the training was true at its end
     const RunSummary& fit = state_.fitted_summary;
     summary.metrics.insert(fit.metrics.begin(), fit.metrics.end());
@@ -324,16 +326,16 @@ RunSummary Session::summary(const char* status, int exit_code) const {
     summary.first_step_seconds = fit.first_step_seconds;
     return summary;
   }
-  summary.seconds = run_->training_seconds();
+  summary.seconds = context_->training_seconds();
   summary.samples_per_second =
-      summary.seconds > 0 ? static_cast<double>(run_->state.samples) / summary.seconds : 0;
-  summary.first_step_seconds = run_->first_step_seconds;
+      summary.seconds > 0 ? static_cast<double>(context_->state.samples) / summary.seconds : 0;
+  summary.first_step_seconds = context_->first_step_seconds;
   return summary;
 }
 
 void Session::close_loggers() const noexcept {
-  run_->rows.loggers.flush();
-  if (const std::int64_t lost = run_->rows.loggers.lost_rows(); lost > 0) {
+  context_->rows.loggers.flush();
+  if (const std::int64_t lost = context_->rows.loggers.lost_rows(); lost > 0) {
     log_warning(std::to_string(lost) + " rows of metrics could not be written");
   }
 }
@@ -371,21 +373,21 @@ RunSummary Session::finish() {
   close_loggers();
   write_file("run.json", to_json(result));
   compare_parameters(result);
-  if (run_->state.global_step > 0) {
-    state_.fitted = run_->state;
+  if (context_->state.global_step > 0) {
+    state_.fitted = context_->state;
     state_.fitted_summary = result;
   }
   write_file("run.json", to_json(result));
-  run_->call(hooks::teardown, name_of(stage_));
+  context_->call(hooks::teardown, name_of(stage_));
   strategy_->teardown();
   return result;
 }
 
 void Session::tell(const std::exception& error) noexcept {
-  if (!run_) return;
-  for (Callback* const callback : run_->callbacks) {
+  if (!context_) return;
+  for (Callback* const callback : context_->callbacks) {
     try {
-      callback->on_exception(*run_, error);
+      callback->on_exception(*context_, error);
     } catch (const std::exception& another) {
       log_warning("on_exception of a callback has failed: " + message_of(another));
     }
@@ -393,7 +395,7 @@ void Session::tell(const std::exception& error) noexcept {
 }
 
 RunSummary Session::stop(const Interrupted& signal) {
-  run_->rows.write_pending();
+  context_->rows.write_pending();
   RunSummary result = summary("stopped", static_cast<int>(signal.code()));
   result.stopped_by = signal.by();
   close_loggers();
@@ -407,7 +409,7 @@ RunSummary Session::stop(const Interrupted& signal) {
 void Session::fail(int exit_code) noexcept {
   if (!inputs_.world.is_root() || !writes_files()) return;
   try {
-    if (run_) run_->rows.loggers.flush();
+    if (context_) context_->rows.loggers.flush();
     write_file("run.json", to_json(summary("failed", exit_code)));
   } catch (...) {
     // A metric on a device that has failed cannot be read.

@@ -16,9 +16,9 @@
 #include "cxtrain/report/metric_logger.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
+#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/predictions.h"
-#include "cxtrain/trainer/run.h"
 
 namespace cxtrain {
 
@@ -79,7 +79,7 @@ class Session {
   void begin_files();
 
   /// The others are for an open session.
-  Run& run() { return *run_; }
+  TrainContext& context() { return *context_; }
   const Plan& plan() const { return inputs_.plan; }
   const PrecisionPolicy& precision() const { return precision_; }
 
@@ -98,8 +98,8 @@ class Session {
   /// This rank's predictions, into the run's folder.
   void write_predictions(const Predictions& predictions) const noexcept;
 
-  /// Closes the books: summary, run.json, loggers, and whether all ranks hold the same parameters, which is
-  /// logged and written down where they do not. Collective.
+  /// Closes the books: summary, run.json, loggers, and whether all ranks hold the same parameters, which
+  /// is logged and written down where they do not. Collective.
   RunSummary finish();
   /// The same, unchecked, for a run that a signal has stopped, with its exit status. The files come first:
   /// there may be no time for more. Every rank calls it.
@@ -135,11 +135,11 @@ class Session {
   bool files_begun_ = false;
   PrecisionPolicy precision_;
   std::vector<std::unique_ptr<Module>> replicas_;
-  StrategyContext context_;
+  StrategyContext strategy_context_;
   std::vector<LayerRow> layers_;  ///< before the strategy connects: it may leave a rank with a part of them
   std::optional<Generators> generators_;
   std::unique_ptr<Strategy> strategy_;
-  std::unique_ptr<Run> run_;
+  std::unique_ptr<TrainContext> context_;
   std::unique_ptr<FileLock> lease_;  ///< on the run's folder
   std::optional<StopSignals> signals_;
   int exceptions_ = std::uncaught_exceptions();  ///< under way when it was made

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "cxtrain/trainer/host_values.h"
+#include "cxtrain/metrics/host_values.h"
 
 namespace cxtrain {
 

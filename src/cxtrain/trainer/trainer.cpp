@@ -241,41 +241,41 @@ RunSummary Trainer::fit(Module& module, DataModule& data, const ResumeFrom& from
 RunSummary Trainer::fit_from(const ResumeFrom* from, Module& module, DataModule& data,
                              const std::function<void()>& taken) {
   const auto work = [&](Session& session) {
-    Run& run = session.run();
+    TrainContext& context = session.context();
     if (from != nullptr) {
-      load_place_and_data(from->state, run, data);
+      load_place_and_data(from->state, context, data);
     } else {
       Tuner(session, module, data).tune();
     }
     FitData loaders(
         world_, [&] { return session.fit_loaders(data); }, options_.trainer,
-        module.trainer_defaults().max_epochs, run.state);
-    run.data_fingerprint = fingerprint_of_training(world_, loaders.train(), options_);
+        module.trainer_defaults().max_epochs, context.state);
+    context.data_fingerprint = fingerprint_of_training(world_, loaders.train(), options_);
     if (from != nullptr) {
-      require_data_of_checkpoint(world_, from->data, run.data_fingerprint, loaders.train().dataset());
+      require_data_of_checkpoint(world_, from->data, context.data_fingerprint, loaders.train().dataset());
     }
     OptimizerSetup setup;
-    run_agreed(world_, [&] { setup = optimizer_setup(module, options_, run.tuned.lr); });
-    std::unique_ptr<TrainedParameters> trained = run.parts.strategy.prepare(setup.optimizer);
+    run_agreed(world_, [&] { setup = optimizer_setup(module, options_, context.tuned.lr); });
+    std::unique_ptr<TrainedParameters> trained = context.parts.strategy.prepare(setup.optimizer);
     std::optional<Optimization> optimization;
     run_agreed(world_, [&] {
-      optimization.emplace(run, setup, std::move(trained), loaders.limits(),
+      optimization.emplace(context, setup, std::move(trained), loaders.limits(),
                            session.precision().scale_gradients);
       if (options_.trainer.stochastic_weight_avg) {
-        run.add_callback(std::make_unique<StochasticWeightAveraging>(run, loaders, *optimization));
+        context.add_callback(std::make_unique<StochasticWeightAveraging>(context, loaders, *optimization));
       }
     });
     const AnomalyDetection anomalies(options_.trainer.detect_anomaly);
-    TrainingState state(run, data, *optimization);
+    TrainingState state(context, data, *optimization);
     if (from != nullptr) state.load(from->state, {*files_, from->log_dir});
     if (taken) taken();
-    run.checkpointer.emplace(Checkpointer::Parts{world_, *files_, run.parts.module, &run.parts.strategy,
-                                                 state.sections_of_each_rank()});
-    FitLoop loop(run, loaders, *optimization, &state);
+    context.checkpointer.emplace(Checkpointer::Parts{world_, *files_, context.parts.module,
+                                                     &context.parts.strategy, state.sections_of_each_rank()});
+    FitLoop loop(context, loaders, *optimization, &state);
     session.begin_files();
     // What is printed before the files are there is not in the log, which `report` reads.
-    if (from != nullptr) log_detail("resumed at " + run.where());
-    if (!options_.trainer.barebones) log_info(run.model_name() + ": " + loaders.describe());
+    if (from != nullptr) log_detail("resumed at " + context.where());
+    if (!options_.trainer.barebones) log_info(context.model_name() + ": " + loaders.describe());
     run_loop(session, [&] { loop.fit(); });
   };
   const bool in_place = from != nullptr && from->in_place;
@@ -307,11 +307,11 @@ RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test, c
     std::int64_t batches = 0;
     run_agreed(world_, [&] { batches = limited_batches(limit, option, loader->num_batches()); });
     std::optional<MetricStore::Values> values;
-    run_loop(session, [&] { values = evaluate(session.run(), stage, *loader, batches); });
+    run_loop(session, [&] { values = evaluate(session.context(), stage, *loader, batches); });
     run_agreed(world_, [&] {
       if (!values) throw StepNotDefined(test ? "test" : "validate", test ? "test_step" : "validation_step");
     });
-    session.run().rows.log(*values);
+    session.context().rows.log(*values);
   };
   return in_session(test ? Stage::test : Stage::validate, module, data, work, /*log_dir=*/{}, args);
 }
@@ -346,7 +346,7 @@ RunSummary Trainer::predict(Module& module, DataModule& data, const EvaluateArgs
       batches = limited_batches(options_.trainer.limit_predict_batches, "trainer.limit_predict_batches",
                                 loader->num_batches());
     });
-    run_loop(session, [&] { predictions_ = cxtrain::predict(session.run(), *loader, batches); });
+    run_loop(session, [&] { predictions_ = cxtrain::predict(session.context(), *loader, batches); });
     session.write_predictions(predictions_);
   };
   return in_session(Stage::predict, module, data, work, /*log_dir=*/{}, args);

@@ -22,14 +22,14 @@ std::string to_digits(const std::vector<bool>& flags) {
   return digits;
 }
 
-std::vector<std::string> callback_keys(const Run& run) {
+std::vector<std::string> callback_keys(const TrainContext& context) {
   std::vector<std::string> keys;
-  for (const auto& callback : run.callbacks) keys.push_back(callback->state_key());
+  for (const auto& callback : context.callbacks) keys.push_back(callback->state_key());
   return distinct_keys(std::move(keys));
 }
 
-void load_callbacks(const StateDict& state, Run& run) {
-  const std::vector<std::string> keys = callback_keys(run);
+void load_callbacks(const StateDict& state, TrainContext& context) {
+  const std::vector<std::string> keys = callback_keys(context);
   for (const auto& [key, section] : state.sections()) {
     // Those that the program adds by itself, as its progress bar, come and go with --quiet or the number of
     // ranks.
@@ -39,7 +39,7 @@ void load_callbacks(const StateDict& state, Run& run) {
                 ", which this run does not have; it is left out");
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (state.has_section(keys[i])) run.callbacks[i]->on_load_checkpoint(state.section(keys[i]));
+    if (state.has_section(keys[i])) context.callbacks[i]->on_load_checkpoint(state.section(keys[i]));
   }
 }
 
@@ -102,25 +102,26 @@ class TrainingState::Model final : public Stateful {
   TrainedParameters& trained_;
 };
 
-TrainingState::TrainingState(Run& run, DataModule& data, Optimization& optimization)
-    : run_(run),
+TrainingState::TrainingState(TrainContext& context, DataModule& data, Optimization& optimization)
+    : context_(context),
       data_(data),
       optimization_(optimization),
-      model_(std::make_unique<Model>(run.parts.module, optimization.trained())),
-      parts_{model_.get(), &optimization, &run.parts.strategy, &run.metrics, &run.parts.generators} {}
+      model_(std::make_unique<Model>(context.parts.module, optimization.trained())),
+      parts_{model_.get(), &optimization, &context.parts.strategy, &context.metrics,
+             &context.parts.generators} {}
 
 TrainingState::~TrainingState() = default;
 
 StateDict TrainingState::save() const {
   StateDict state;
-  run_.save_place(state.make_section(kLoop));
+  context_.save_place(state.make_section(kLoop));
   for (const Stateful* part : parts_) part->save(state.make_section(part->state_key()));
-  const std::vector<std::string> keys = callback_keys(run_);
+  const std::vector<std::string> keys = callback_keys(context_);
   StateDict& callbacks = state.make_section(kCallbacks);
   for (std::size_t i = 0; i < keys.size(); ++i)
-    run_.callbacks[i]->on_save_checkpoint(callbacks.make_section(keys[i]));
-  run_.rows.loggers.on_save_checkpoint(state.make_section(kLoggers));
-  run_.parts.module.on_save_checkpoint(state.make_section(kModule));
+    context_.callbacks[i]->on_save_checkpoint(callbacks.make_section(keys[i]));
+  context_.rows.loggers.on_save_checkpoint(state.make_section(kLoggers));
+  context_.parts.module.on_save_checkpoint(state.make_section(kModule));
   data_.on_save_checkpoint(state.make_section(kData));
   return state;
 }
@@ -134,14 +135,14 @@ std::set<std::string> TrainingState::sections_of_each_rank() const {
 }
 
 void TrainingState::load(StateDict state, const RunFolder& from) {
-  run_agreed(run_.parts.world, [&] {
+  run_agreed(context_.parts.world, [&] {
     state.section(kLoggers);
     for (Stateful* part : parts_) part->load(state.section(part->state_key()));
   });
   optimization_.trained().publish();
-  run_agreed(run_.parts.world, [&] {
-    run_.parts.module.on_load_checkpoint(state.section(kModule));
-    load_callbacks(state.section(kCallbacks), run_);
+  run_agreed(context_.parts.world, [&] {
+    context_.parts.module.on_load_checkpoint(state.section(kModule));
+    load_callbacks(state.section(kCallbacks), context_);
   });
   loaded_.emplace(Loaded{std::move(state), from});
 }
@@ -150,16 +151,16 @@ void TrainingState::settle() {
   if (!loaded_) return;
   const StateDict& state = loaded_->state;
   model_->load_flags(state.section(model_->state_key()));
-  for (Stateful* part : std::array<Stateful*, 2>{&run_.metrics, &run_.parts.generators})
+  for (Stateful* part : std::array<Stateful*, 2>{&context_.metrics, &context_.parts.generators})
     part->load(state.section(part->state_key()));
   // Files are cut once nothing can refuse the state any more, and before the first row.
-  run_.rows.loggers.on_load_checkpoint(state.section(kLoggers), loaded_->from);
+  context_.rows.loggers.on_load_checkpoint(state.section(kLoggers), loaded_->from);
   loaded_.reset();
 }
 
-void load_place_and_data(const StateDict& state, Run& run, DataModule& data) {
-  run_agreed(run.parts.world, [&] {
-    run.load_place(state.section(kLoop));
+void load_place_and_data(const StateDict& state, TrainContext& context, DataModule& data) {
+  run_agreed(context.parts.world, [&] {
+    context.load_place(state.section(kLoop));
     data.on_load_checkpoint(state.section(kData));
   });
 }

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "cxtrain/state/stateful.h"
+#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/data_module.h"
 #include "cxtrain/trainer/optimization.h"
-#include "cxtrain/trainer/run.h"
 
 namespace cxtrain {
 
@@ -20,7 +20,7 @@ namespace cxtrain {
 class TrainingState {
  public:
   /// All outlive it; the run has its callbacks.
-  TrainingState(Run& run, DataModule& data, Optimization& optimization);
+  TrainingState(TrainContext& context, DataModule& data, Optimization& optimization);
   ~TrainingState();
 
   /// Between two steps, on every rank. Tensors are the training's own.
@@ -44,7 +44,7 @@ class TrainingState {
     RunFolder from;
   };
 
-  Run& run_;
+  TrainContext& context_;
   DataModule& data_;
   Optimization& optimization_;
   std::unique_ptr<Model> model_;
@@ -54,6 +54,6 @@ class TrainingState {
 
 /// The part of it that decides which data a fit reads, and so comes first: the loop's place, and what the
 /// data module remembers. Throws StateError, on all ranks alike. Collective.
-void load_place_and_data(const StateDict& state, Run& run, DataModule& data);
+void load_place_and_data(const StateDict& state, TrainContext& context, DataModule& data);
 
 }  // namespace cxtrain

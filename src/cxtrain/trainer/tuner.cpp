@@ -8,23 +8,23 @@
 namespace cxtrain {
 
 Tuner::Tuner(Session& session, Module& module, DataModule& data)
-    : session_(session), run_(session.run()), module_(module), data_(data) {}
+    : session_(session), context_(session.context()), module_(module), data_(data) {}
 
-OptimizerSetup Tuner::setup() { return optimizer_setup(module_, run_.parts.options, run_.tuned.lr); }
+OptimizerSetup Tuner::setup() { return optimizer_setup(module_, context_.parts.options, context_.tuned.lr); }
 
 LrFinderResult Tuner::lr_find(const LrSweep& sweep) {
   OptimizerSetup swept;
-  run_agreed(run_.parts.world, [&] { swept = setup(); });
+  run_agreed(context_.parts.world, [&] { swept = setup(); });
   LrFinderResult result = find_learning_rate(
-      run_.parts, [&] { return session_.fit_loaders(data_); }, swept, session_.precision().scale_gradients,
-      sweep);
+      context_.parts, [&] { return session_.fit_loaders(data_); }, swept,
+      session_.precision().scale_gradients, sweep);
   session_.attach();
   session_.write_file("lr_find.csv", result.to_csv());
   return result;
 }
 
 std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
-  World& world = run_.parts.world;
+  World& world = context_.parts.world;
   OptimizerSetup trained;
   run_agreed(world, [&] {
     if (session_.plan().sync_batchnorm && world.size() > 1) {
@@ -38,31 +38,31 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
   });
   const FitLimits limits =
       FitData(
-          world, [&] { return session_.fit_loaders(data_); }, run_.parts.options.trainer, std::nullopt)
+          world, [&] { return session_.fit_loaders(data_); }, context_.parts.options.trainer, std::nullopt)
           .limits();
   const DataLoaderSpec spec = data_.train_dataloader();
   // Its state takes memory from the first step on.
-  Optimization optimization(run_, trained, run_.parts.strategy.prepare(trained.optimizer), limits,
+  Optimization optimization(context_, trained, context_.parts.strategy.prepare(trained.optimizer), limits,
                             session_.precision().scale_gradients);
   const std::int64_t most = std::max<std::int64_t>(1, spec.dataset->size() / world.size());
   const std::int64_t found = find_batch_size(
-      run_, optimization.trained(),
+      context_, optimization.trained(),
       [&](std::int64_t size) { return session_.loader(spec, /*training=*/true, size); }, most, search);
-  run_.loop.learning_rates = nullptr;
+  context_.loop.learning_rates = nullptr;
   return found;
 }
 
 void Tuner::tune() {
-  const TrainerOptions& wanted = run_.parts.options.trainer;
+  const TrainerOptions& wanted = context_.parts.options.trainer;
   if (wanted.auto_scale_batch_size) {
-    run_.tuned.batch_size = scale_batch_size({.mode = *wanted.auto_scale_batch_size});
+    context_.tuned.batch_size = scale_batch_size({.mode = *wanted.auto_scale_batch_size});
     log_info("auto_scale_batch_size: training with --data.batch_size " +
-             std::to_string(*run_.tuned.batch_size));
+             std::to_string(*context_.tuned.batch_size));
   }
   if (!wanted.auto_lr_find) return;
-  run_.tuned.lr = lr_find({}).suggestion();
-  if (run_.tuned.lr) {
-    log_info("auto_lr_find: training with --optimizer.lr " + format_metric(*run_.tuned.lr) +
+  context_.tuned.lr = lr_find({}).suggestion();
+  if (context_.tuned.lr) {
+    log_info("auto_lr_find: training with --optimizer.lr " + format_metric(*context_.tuned.lr) +
              " (lr_find.csv has the curve)");
   } else {
     log_warning("auto_lr_find: too few finite losses to suggest a learning rate; the model's own is kept");

@@ -29,7 +29,7 @@ class Tuner {
   OptimizerSetup setup();
 
   Session& session_;
-  Run& run_;
+  TrainContext& context_;
   Module& module_;
   DataModule& data_;
 };

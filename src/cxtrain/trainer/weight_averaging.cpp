@@ -48,15 +48,16 @@ class CumulativeStatistics {
 
 }  // namespace
 
-StochasticWeightAveraging::StochasticWeightAveraging(Run& run, FitData& data, Optimization& optimization)
-    : run_(run),
+StochasticWeightAveraging::StochasticWeightAveraging(TrainContext& context, FitData& data,
+                                                     Optimization& optimization)
+    : context_(context),
       data_(data),
       optimization_(optimization),
       first_epoch_(first_averaged_epoch(data.limits().max_epochs)) {
   for (const Piece& piece : optimization.trained().pieces()) parameters_.push_back(piece.values.detach());
 }
 
-void StochasticWeightAveraging::on_train_epoch_end(RunView& view) {
+void StochasticWeightAveraging::on_train_epoch_end(Run& view) {
   if (view.current_epoch() < first_epoch_) return;
   optimization_.hold_learning_rate();
   if (epochs_averaged_++ == 0) {
@@ -67,7 +68,7 @@ void StochasticWeightAveraging::on_train_epoch_end(RunView& view) {
   at::_foreach_lerp_(means_, parameters_, 1.0 / static_cast<double>(epochs_averaged_));
 }
 
-void StochasticWeightAveraging::on_train_end(RunView&) {
+void StochasticWeightAveraging::on_train_end(Run&) {
   if (epochs_averaged_ == 0) return;  // stopped early
   if (!parameters_.empty()) at::_foreach_copy_(parameters_, means_);
   optimization_.trained().publish();
@@ -98,20 +99,20 @@ void StochasticWeightAveraging::on_load_checkpoint(const StateDict& state) {
 }
 
 void StochasticWeightAveraging::renew_batch_norm_statistics() {
-  std::vector<BatchNormLayer> layers = batch_norms(run_.parts.module);
+  std::vector<BatchNormLayer> layers = batch_norms(context_.parts.module);
   if (layers.empty()) return;
   double samples = 0;
   {
     const CumulativeStatistics statistics(layers);
     DataLoader& loader = data_.train();
-    loader.start_epoch(run_.state.epoch, 0, data_.limits().train_batches);
+    loader.start_epoch(context_.state.epoch, 0, data_.limits().train_batches);
     Batch batch;
-    while (run_.batches.next(loader, batch)) {
-      run_.parts.strategy.forward(batch, loader.batch_idx());
+    while (context_.batches.next(loader, batch)) {
+      context_.parts.strategy.forward(batch, loader.batch_idx());
       samples += static_cast<double>(batch.size);
     }
   }
-  pool_statistics(layers, samples, run_.parts.world);
+  pool_statistics(layers, samples, context_.parts.world);
   optimization_.trained().publish();
 }
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/optimization.h"
-#include "cxtrain/trainer/run.h"
 
 namespace cxtrain {
 
@@ -19,10 +19,10 @@ namespace cxtrain {
 class StochasticWeightAveraging final : public Callback {
  public:
   /// All references outlive it. Throws ConfigError where the number of epochs is not known.
-  StochasticWeightAveraging(Run& run, FitData& data, Optimization& optimization);
+  StochasticWeightAveraging(TrainContext& context, FitData& data, Optimization& optimization);
 
-  void on_train_epoch_end(RunView& view) override;
-  void on_train_end(RunView& view) override;
+  void on_train_epoch_end(Run& view) override;
+  void on_train_end(Run& view) override;
   void on_save_checkpoint(StateDict& state) override;
   void on_load_checkpoint(const StateDict& state) override;
   std::string state_key() const override { return "StochasticWeightAveraging"; }
@@ -31,7 +31,7 @@ class StochasticWeightAveraging final : public Callback {
   std::vector<Piece> means() const;
   void renew_batch_norm_statistics();
 
-  Run& run_;
+  TrainContext& context_;
   FitData& data_;
   Optimization& optimization_;
   std::int64_t first_epoch_;

@@ -1,4 +1,4 @@
-#include "cxtrain/trainer/host_values.h"
+#include "cxtrain/metrics/host_values.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>

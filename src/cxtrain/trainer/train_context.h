@@ -13,13 +13,13 @@
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/data/data_loader.h"
+#include "cxtrain/metrics/metric_store.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/checkpointer.h"
 #include "cxtrain/trainer/device_loader.h"
 #include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/hooks.h"
 #include "cxtrain/trainer/metric_rows.h"
-#include "cxtrain/trainer/metric_store.h"
 #include "cxtrain/trainer/module.h"
 #include "cxtrain/trainer/step_vote.h"
 #include "cxtrain/trainer/train_state.h"
@@ -54,7 +54,7 @@ struct Tuned {
 
 /// What the loops of one run share: the parts, the training state, the metrics, and the hooks. Lives on one
 /// thread.
-class Run final : public RunView {
+class TrainContext final : public Run {
  public:
   struct Parts {
     World& world;
@@ -69,7 +69,7 @@ class Run final : public RunView {
     Filesystem* files = nullptr;                ///< where it is
     const std::string* config_text = nullptr;   ///< config.yaml
   };
-  explicit Run(Parts parts);
+  explicit TrainContext(Parts parts);
 
   /// Calls the hooks of `callback`, which outlives the run, after those of the callbacks before it.
   void add_callback(Callback& callback) { callbacks.push_back(&callback); }
@@ -79,7 +79,7 @@ class Run final : public RunView {
     own_callbacks_.push_back(std::move(callback));
   }
 
-  // RunView
+  // Run
   int rank() const override { return parts.world.rank(); }
   int local_rank() const override { return parts.world.facts().local_rank; }
   int world_size() const override { return parts.world.size(); }
@@ -140,7 +140,7 @@ class Run final : public RunView {
   /// Runs a hook (`hooks::on_...`): of every callback, then of the module. What it logs is treated by its
   /// rule, with the weight of what surrounds it.
   template <class... C, class ModuleHook, class... Args>
-  void call(const Hook<void (Callback::*)(RunView&, C...), ModuleHook>& hook, const Args&... args) {
+  void call(const Hook<void (Callback::*)(Run&, C...), ModuleHook>& hook, const Args&... args) {
     const LogScope scope(metrics, hook.rule);
     for (Callback* const callback : callbacks) (callback->*hook.callback)(*this, args...);
     if constexpr (!std::is_null_pointer_v<ModuleHook>) (parts.module.*hook.module)(args...);

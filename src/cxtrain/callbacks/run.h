@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cxtrain/strategy/metric_sink.h"
+#include "cxtrain/metrics/metric_sink.h"
 
 namespace torch::nn {
 class Module;
@@ -21,7 +21,7 @@ struct Plan;
 class Filesystem;
 class StateDict;
 
-/// A checkpoint to write (`RunView::save_checkpoint`).
+/// A checkpoint to write (`Run::save_checkpoint`).
 struct SaveRequest {
   std::string path;           ///< its folder; replaces a checkpoint of this name once the new one is complete
   bool weights_only = false;  ///< the model only, without the state that a resume needs
@@ -40,9 +40,9 @@ struct LearningRate {
 
 /// A running training as modules and callbacks see it, and the requests that they may make. Every rank calls
 /// a collective method at the same point of the run.
-class RunView {
+class Run {
  public:
-  virtual ~RunView() = default;
+  virtual ~Run() = default;
 
   virtual int rank() const = 0;  ///< Lightning's global_rank
   virtual int local_rank() const = 0;

@@ -1,4 +1,4 @@
-#include "cxtrain/strategy/metric_sink.h"
+#include "cxtrain/metrics/metric_sink.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "cxtrain/trainer/metric_store.h"
+#include "cxtrain/metrics/metric_store.h"
 
 #include <ATen/core/grad_mode.h>
 

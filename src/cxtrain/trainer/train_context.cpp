@@ -1,4 +1,4 @@
-#include "cxtrain/trainer/run.h"
+#include "cxtrain/trainer/train_context.h"
 
 #include <c10/util/Type.h>
 
@@ -17,29 +17,29 @@
 
 namespace cxtrain {
 
-Run::Run(Parts p)
+TrainContext::TrainContext(Parts p)
     : parts(std::move(p)),
       rows(metrics, parts.world, state, clock, !parts.device.is_cpu()),
       batches(parts.device, parts.input_dtype, parts.plan.channels_last),
       voting(parts.world, requests, checkpointer, !parts.device.is_cpu() && parts.world.size() > 1) {}
 
-std::vector<std::string> Run::metric_names() const {
+std::vector<std::string> TrainContext::metric_names() const {
   std::vector<std::string> names;
   for (const auto& [name, value] : metrics.all()) names.push_back(name);
   return names;
 }
 
-void Run::request_stop(std::string reason) {
+void TrainContext::request_stop(std::string reason) {
   if (!requests.stop) requests.stop_reason = std::move(reason);
   requests.stop = true;
 }
 
-void Run::request_requeue(std::string reason) {
+void TrainContext::request_requeue(std::string reason) {
   if (!requests.requeue) requests.requeue_reason = std::move(reason);
   requests.requeue = true;
 }
 
-void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
+void TrainContext::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
   Manifest manifest;
   manifest.program = std::string("cxtrain ") + CXTRAIN_VERSION;
   manifest.epoch = state.epoch;
@@ -64,12 +64,12 @@ void Run::save_checkpoint(const StateDict& state_to_save, SaveRequest request) {
   checkpointer->save(state_to_save, std::move(request), std::move(manifest));
 }
 
-std::string Run::model_name() const {
+std::string TrainContext::model_name() const {
   const std::string& name = parts.options.model.name;
   return name.empty() ? c10::demangle(typeid(parts.module).name()) : name;
 }
 
-std::vector<std::pair<std::string, std::string>> Run::parameter_checksums() {
+std::vector<std::pair<std::string, std::string>> TrainContext::parameter_checksums() {
   if (!parts.strategy.ranks_keep_whole_models()) return {};
   std::set<std::string> parameters;
   for (const NamedTensor& parameter : parts.module.all_parameters()) parameters.insert(parameter.name);
@@ -81,12 +81,12 @@ std::vector<std::pair<std::string, std::string>> Run::parameter_checksums() {
   return checksums;
 }
 
-void Run::checkpoint_saved(double seconds) {
+void TrainContext::checkpoint_saved(double seconds) {
   ++checkpoints_saved_;
   longest_save_seconds_ = std::max(seconds, longest_save_seconds_.value_or(0));
 }
 
-void Run::call_train_epoch_end(const std::function<void()>& between) {
+void TrainContext::call_train_epoch_end(const std::function<void()>& between) {
   const auto call_callbacks = [this](bool monitors) {
     for (Callback* const callback : callbacks) {
       if (callback->monitors() == monitors) callback->on_train_epoch_end(*this);
@@ -101,29 +101,29 @@ void Run::call_train_epoch_end(const std::function<void()>& between) {
   call_callbacks(/*monitors=*/true);
 }
 
-void Run::leave_if_asked() {
+void TrainContext::leave_if_asked() {
   const StepVote vote = voting.vote();
   if (loop.saves_state ? vote.sigint || vote.sigterm : vote.ends_run()) throw ending(vote, /*saved=*/false);
 }
 
-Interrupted Run::ending(const StepVote& vote, bool saved) const {
+Interrupted TrainContext::ending(const StepVote& vote, bool saved) const {
   return ending_of(vote, requests, std::string(word_of(parts.options.trainer.requeue_signal)), saved);
 }
 
-double Run::training_seconds() const {
+double TrainContext::training_seconds() const {
   const bool trains = training_clock.running() || state.batch > 0 || state.epoch > 0;
   return trains ? training_clock.seconds_trained() : training_clock.seconds_since_start();
 }
 
-void Run::wait_for_devices() const { synchronize(parts.generators.devices()); }
+void TrainContext::wait_for_devices() const { synchronize(parts.generators.devices()); }
 
-void Run::pause_training() {
+void TrainContext::pause_training() {
   if (!training_clock.running()) return;
   wait_for_devices();
   training_clock.pause();
 }
 
-void Run::save_place(StateDict& place) const {
+void TrainContext::save_place(StateDict& place) const {
   place.set("epoch", state.epoch);
   place.set("batch", state.batch);
   place.set("num_batches", loop.num_batches);
@@ -151,7 +151,7 @@ std::int64_t count_of(const StateDict& place, const char* name, std::int64_t lea
 
 }  // namespace
 
-void Run::load_place(const StateDict& place) {
+void TrainContext::load_place(const StateDict& place) {
   state = {.epoch = count_of(place, "epoch"),
            .batch = count_of(place, "batch"),
            .global_step = count_of(place, "global_step"),
@@ -172,7 +172,7 @@ void Run::load_place(const StateDict& place) {
   resumed = true;
 }
 
-std::string Run::where() const {
+std::string TrainContext::where() const {
   return "epoch " + std::to_string(state.epoch) + ", step " + std::to_string(state.global_step);
 }
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/metrics/host_values.h"
+#include "cxtrain/metrics/metric_sink.h"
 #include "cxtrain/state/state_dict.h"
 #include "cxtrain/state/stateful.h"
-#include "cxtrain/strategy/metric_sink.h"
-#include "cxtrain/trainer/host_values.h"
 
 namespace cxtrain {
 

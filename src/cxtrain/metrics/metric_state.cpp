@@ -1,4 +1,4 @@
-#include "cxtrain/trainer/metric_store.h"
+#include "cxtrain/metrics/metric_store.h"
 
 /// What a metric store remembers, to the bit: values of an epoch that is under way go on as the sums that
 /// they are.
