@@ -10,6 +10,7 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/callbacks/early_stopping.h
   cxtrain/callbacks/learning_rate_monitor.h
   cxtrain/callbacks/model_checkpoint.h
+  cxtrain/callbacks/run_of_values.h
   cxtrain/callbacks/timer.h
   cxtrain/checkpoint/checkpoint_error.h
   cxtrain/checkpoint/load_weights.h

@@ -1,6 +1,9 @@
 #include "cxtrain/callbacks/device_stats.h"
 
 #include <map>
+#include <stdexcept>
+
+#include "cxtrain/callbacks/run_of_values.h"
 #include "support/catch.h"
 
 using namespace cxtrain;
@@ -8,72 +11,52 @@ using Metrics = std::map<std::string, double>;
 
 namespace {
 
-/// One rank of a run of several, whose others are made up: `others` is what they add to each exchange.
-class FakeRun final : public Run {
+/// One of several ranks. `others`: what the other ranks add to each sum.
+class FakeRank final : public World {
  public:
-  FakeRun(int rank, int world) : rank_(rank), world_(world) {}
+  FakeRank(int rank, int size) : World(facts_of(rank, size)) {}
 
-  int rank() const override { return rank_; }
-  int local_rank() const override { return rank_; }
-  int world_size() const override { return world_; }
-  torch::nn::Module& module() const override { throw std::logic_error("no model here"); }
-  const std::string& log_dir() const override { return log_dir_; }
-  std::int64_t current_epoch() const override { return 0; }
-  std::int64_t global_step() const override { return step; }
-  std::int64_t batch_idx() const override { return 0; }
-  std::int64_t num_batches() const override { return 1; }
-  std::int64_t max_epochs() const override { return 1; }
-  std::int64_t max_steps() const override { return -1; }
-  bool validates_at_epoch_end_only() const override { return true; }
-  std::int64_t samples_per_batch() const override { return 1; }
-  const Plan& plan() const override { return decided; }
-  std::int64_t log_every_n_steps() const override { return every; }
-  double elapsed_seconds() const override { return 0; }
-  bool sanity_checking() const override { return false; }
-  const at::Tensor& step_output() const override { return output_; }
-  std::optional<double> metric(std::string_view) const override { return std::nullopt; }
-  std::optional<double> metric_of_all_ranks(std::string_view) override { return std::nullopt; }
-  std::vector<std::string> metric_names() const override { return {}; }
-  std::vector<std::pair<std::string, double>> progress_bar_metrics() const override { return {}; }
-  std::vector<std::pair<std::string, double>> progress_bar_metrics_so_far() override { return {}; }
-  std::vector<LearningRate> learning_rates() const override { return {}; }
-  void log(std::string_view name, double value, const LogOptions&) override {
-    logged[std::string(name)] = value;
-  }
-  void log(std::string_view name, const at::Tensor& value, const LogOptions&) override {
-    logged[std::string(name)] = value.item<double>();
-  }
-  void sum_over_ranks(std::span<double> values) override {
+  void sum(std::span<double> values) override {
     ++exchanges;
     sent.assign(values.begin(), values.end());
     for (std::size_t i = 0; i < others.size() && i < values.size(); ++i) values[i] += others[i];
   }
-  void request_stop(std::string) override {}
-  void request_checkpoint() override {}
-  void request_requeue(std::string) override {}
-  void request_save() override {}
-  bool take_save_request() override { return false; }
-  bool reserve_path(const std::string&) override { return true; }
-  void save_checkpoint(const StateDict&, SaveRequest) override {}
-  std::string of_rank_zero(std::string text) override { return text; }
-  std::vector<std::string> of_all_ranks(const std::string& text) override { return {text}; }
-  std::vector<std::pair<std::string, std::string>> parameter_checksums() override { return {}; }
-  Filesystem& files() override { throw std::logic_error("no files here"); }
-  void checkpoint_saved(double) override {}
-  std::int64_t checkpoints_saved() const override { return 0; }
-  std::optional<double> longest_save_seconds() const override { return std::nullopt; }
-  bool ends_with_checkpoint() const override { return false; }
+  void barrier() override {}
+  std::int64_t max(std::int64_t value) override { return value; }
+  std::uint64_t any(std::uint64_t flags) override { return flags; }
+  void begin_any(std::uint64_t) override {}
+  std::uint64_t end_any() override { return 0; }
+  std::vector<std::string> all_gather(std::string_view text) override { return {std::string(text)}; }
+  std::vector<std::string> gather_root(std::string_view text) override { return {std::string(text)}; }
+  std::vector<std::string> gather_node(std::string_view text) override { return {std::string(text)}; }
+  std::string broadcast(std::string text, int) override { return text; }
+  void set_timeout(double, std::function<std::string()>) override {}
+  void abort(int) noexcept override {}
+  Watchdog& watchdog() override { throw std::logic_error("no watchdog here"); }
 
-  Plan decided;
-  std::int64_t step = 0, every = 5;
   int exchanges = 0;
   std::vector<double> sent, others;
-  Metrics logged;
 
  private:
-  int rank_, world_;
-  std::string log_dir_;
-  at::Tensor output_;
+  static WorldFacts facts_of(int rank, int size) {
+    WorldFacts facts;
+    facts.rank = facts.local_rank = rank;
+    facts.size = size;
+    return facts;
+  }
+};
+
+/// A run on such a rank, after its tenth step.
+struct FakeRun {
+  FakeRun(int rank, int size) : world(rank, size), values(world) {
+    values.state.global_step = 10;
+    values.progress.log_every_n_steps = 5;
+  }
+  void batch_end(DeviceStats& stats) { stats.on_train_batch_end(values.run, {}, {}, 0); }
+  Metrics logged() const { return values.metrics.all(); }
+
+  FakeRank world;
+  RunOfValues values;
 };
 
 /// GPU i has 10 i % load, 1000 i MiB in use, 500 free and 30 + i degrees; GPU 9 tells its memory only.
@@ -129,16 +112,15 @@ Outcome run_ranks(const Plan& plan, DeviceStats::Wanted wanted,
   for (int rank = plan.world_size - 1; rank >= 0; --rank) {
     const auto index = static_cast<std::size_t>(rank);
     FakeRun run(rank, plan.world_size);
-    run.step = 10;
-    run.others = sum;
+    run.world.others = sum;
     std::vector<int> asked;
-    run.decided = plans_of_ranks.empty() ? plan : plans_of_ranks[index];
+    run.values.plan = plans_of_ranks.empty() ? plan : plans_of_ranks[index];
     DeviceStats stats(wanted, {std::make_unique<FakeGpus>(asked), [] { return CpuSample{}; }});
-    stats.on_train_batch_end(run, {}, {}, 0);
-    sum.resize(run.sent.size());
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += run.sent[i];
+    run.batch_end(stats);
+    sum.resize(run.world.sent.size());
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += run.world.sent[i];
     outcome.asked.insert(outcome.asked.begin(), asked);
-    outcome.logged = run.logged;
+    outcome.logged = run.logged();
   }
   return outcome;
 }
@@ -179,15 +161,14 @@ TEST_CASE("a rank with several GPUs, shared GPUs, and GPUs of the same number", 
 TEST_CASE("on the CPU the process's load and memory", "[callbacks]") {
   const auto logged = [](int world, bool device_stats, const std::vector<double>& others) {
     FakeRun run(0, world);
-    run.step = 5;
-    run.others = others;
+    run.world.others = others;
     std::vector<int> asked;
     DeviceStats stats({device_stats, GpuMemoryLog::all}, {std::make_unique<FakeGpus>(asked), [] {
                                                             return CpuSample{150, 2, 1};
                                                           }});
-    stats.on_train_batch_end(run, {}, {}, 0);
+    run.batch_end(stats);
     CHECK(asked.empty());
-    return run.logged;
+    return run.logged();
   };
   const std::string prefix = "DeviceStatsMonitor.on_train_batch_end/";
   CHECK(logged(1, true, {}) == Metrics{{prefix + "cpu_percent", 150},
@@ -204,17 +185,18 @@ TEST_CASE("on the CPU the process's load and memory", "[callbacks]") {
 TEST_CASE("nothing is sampled or exchanged between logging steps", "[callbacks]") {
   FakeRun run(0, 1);
   std::vector<int> asked;
-  run.decided = plan_of({{1}});
+  run.values.plan = plan_of({{1}});
   DeviceStats stats({true, GpuMemoryLog::all},
                     {std::make_unique<FakeGpus>(asked), [] { return CpuSample{}; }});
-  for (run.step = 0; run.step < 5; ++run.step) stats.on_train_batch_end(run, {}, {}, 0);
-  CHECK(run.exchanges == 0);
+  std::int64_t& step = run.values.state.global_step;
+  for (step = 0; step < 5; ++step) run.batch_end(stats);
+  CHECK(run.world.exchanges == 0);
   CHECK(asked.empty());
-  stats.on_train_batch_end(run, {}, {}, 0);
-  stats.on_train_batch_end(run, {}, {}, 1);  // the next micro-batch: no step was done in between
-  CHECK(run.exchanges == 1);
-  run.every = 0;
+  run.batch_end(stats);
+  run.batch_end(stats);  // the next micro-batch: no step was done in between
+  CHECK(run.world.exchanges == 1);
+  run.values.progress.log_every_n_steps = 0;
   DeviceStats never({true}, {std::make_unique<FakeGpus>(asked), [] { return CpuSample{}; }});
-  never.on_train_batch_end(run, {}, {}, 0);
-  CHECK(run.exchanges == 1);
+  run.batch_end(never);
+  CHECK(run.world.exchanges == 1);
 }

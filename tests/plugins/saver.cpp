@@ -17,7 +17,7 @@ class Saver : public Callback {
     if (run.rank() != 0) return;
     const std::string path = run.log_dir() + "/saved";
     std::ofstream(path + ".part") << state.section("loop").integer("global_step") << ' '
-                                  << run.ends_with_checkpoint() << '\n';
+                                  << run.progress().ends_with_checkpoint << '\n';
     if (std::rename((path + ".part").c_str(), path.c_str()) != 0) throw std::runtime_error("cannot save");
     run.checkpoint_saved(0.001);
   }

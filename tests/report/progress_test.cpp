@@ -41,7 +41,7 @@ struct Screen {
   ProgressBar bar;
 };
 
-const Progress kExample{"Epoch 2/10", 0, 540, 1200, 12.5, 256};
+const ProgressLine kExample{"Epoch 2/10", 0, 540, 1200, 12.5, 256};
 
 }  // namespace
 

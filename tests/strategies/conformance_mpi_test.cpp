@@ -42,13 +42,13 @@ std::vector<Conforming> strategies() {
 }
 
 /// A strategy on all ranks, or `single` on this one, with all ranks' batches in one.
-struct Run {
+struct Trained {
   RunSummary summary;
   at::Tensor parameters = {};
 };
 
 template <class Model>
-Run run(World& world, Options options, std::int64_t batch_size, bool whole_numbers) {
+Trained run(World& world, Options options, std::int64_t batch_size, bool whole_numbers) {
   const test::TempDir dir;
   options.trainer.default_root_dir = dir.path();
   const int ranks = test_world().size();
@@ -56,13 +56,13 @@ Run run(World& world, Options options, std::int64_t batch_size, bool whole_numbe
   Trainer trainer(world, options);
   trainer.set_replica_factory([] { return std::make_unique<Model>(); });
   Model model;
-  Run result{.summary = trainer.fit(model, data)};
+  Trained result{.summary = trainer.fit(model, data)};
   result.parameters = test::flat_parameters(model);
   return result;
 }
 
 template <class Model>
-Run together(const Conforming& strategy, Options options, bool whole_numbers = false) {
+Trained together(const Conforming& strategy, Options options, bool whole_numbers = false) {
   options.trainer.strategy = strategy.name;
   options.plugins = strategy.plugins;
   if (strategy.divided) options.strategy.args["shard_optimizer"] = "true";
@@ -70,7 +70,7 @@ Run together(const Conforming& strategy, Options options, bool whole_numbers = f
 }
 
 template <class Model>
-Run alone(const Options& options, bool whole_numbers = false) {
+Trained alone(const Options& options, bool whole_numbers = false) {
   SoloWorld world;
   return run<Model>(world, options, 8 * test_world().size(), whole_numbers);
 }
@@ -88,14 +88,16 @@ Options some_steps() {
   return options;
 }
 
-bool close(const Run& a, const Run& b) { return at::allclose(a.parameters, b.parameters, 1e-5, 1e-7); }
+bool close(const Trained& a, const Trained& b) {
+  return at::allclose(a.parameters, b.parameters, 1e-5, 1e-7);
+}
 
 TEST_CASE("every strategy equals single bit for bit where arithmetic is exact", "[conformance]") {
   if (test_world().size() == 3) return test::skip_for_ranks("a third is not exact");
-  const Run expected = alone<Exact>(some_steps(), /*whole_numbers=*/true);
+  const Trained expected = alone<Exact>(some_steps(), /*whole_numbers=*/true);
   for (const Conforming& strategy : strategies()) {
     CAPTURE(strategy.name, strategy.divided);
-    const Run found = together<Exact>(strategy, some_steps(), /*whole_numbers=*/true);
+    const Trained found = together<Exact>(strategy, some_steps(), /*whole_numbers=*/true);
     CHECK(found.summary.parameters_sha256 == expected.summary.parameters_sha256);
     CHECK(at::equal(found.parameters, expected.parameters));
     CHECK(found.summary.global_step == expected.summary.global_step);
@@ -118,17 +120,17 @@ TEST_CASE("every strategy trains like single, whatever is done to gradients and 
   }
   SECTION("learning rate found first") { options.trainer.auto_lr_find = true; }
   SECTION("an end that is not finite is noticed") { options.trainer.terminate_on_nan = true; }
-  const Run expected = alone<Wide>(options);
+  const Trained expected = alone<Wide>(options);
   for (const Conforming& strategy : strategies()) {
     CAPTURE(strategy.name, strategy.divided);
-    const Run found = together<Wide>(strategy, options);
+    const Trained found = together<Wide>(strategy, options);
     CHECK(close(found, expected));
     CHECK(found.summary.metrics.at("val_loss") == Catch::Approx(expected.summary.metrics.at("val_loss")));
   }
 }
 
 /// As `run` does it, with a last batch in every stage that has one sample, for rank 0.
-Run run_with_odd_sample(World& world, Options options, std::int64_t batch_size) {
+Trained run_with_odd_sample(World& world, Options options, std::int64_t batch_size) {
   const test::TempDir dir;
   options.trainer.default_root_dir = dir.path();
   options.data.uneven = Uneven::exact;
@@ -138,7 +140,7 @@ Run run_with_odd_sample(World& world, Options options, std::int64_t batch_size) 
   trainer.set_replica_factory([] { return std::make_unique<Wide>(); });
   Wide model;
   trainer.fit(model, data);
-  Run result{.summary = trainer.test(model, data)};
+  Trained result{.summary = trainer.test(model, data)};
   trainer.predict(model, data);
   std::array rows{static_cast<double>(trainer.predictions().indices.size())};
   world.sum(rows);
@@ -156,14 +158,14 @@ TEST_CASE("every strategy goes on while a rank has no sample left, in training a
     options.trainer.stochastic_weight_avg = true;
   }
   SoloWorld alone_world;
-  const Run expected = run_with_odd_sample(alone_world, options, 8 * test_world().size());
+  const Trained expected = run_with_odd_sample(alone_world, options, 8 * test_world().size());
   for (const Conforming& strategy : strategies()) {
     CAPTURE(strategy.name, strategy.divided);
     Options own = options;
     own.trainer.strategy = strategy.name;
     own.plugins = strategy.plugins;
     if (strategy.divided) own.strategy.args["shard_optimizer"] = "true";
-    const Run found = run_with_odd_sample(test_world(), own, 8);
+    const Trained found = run_with_odd_sample(test_world(), own, 8);
     CHECK(close(found, expected));
     for (const char* metric : {"val_loss", "test_loss"})
       CHECK(found.summary.metrics.at(metric) == Catch::Approx(expected.summary.metrics.at(metric)));
@@ -174,10 +176,10 @@ TEST_CASE("every strategy logs the norms of the whole model's gradients", "[conf
   Options options = some_steps();
   options.trainer.log_every_n_steps = 1;
   options.trainer.track_grad_norm = GENERATE(2.0, std::numeric_limits<double>::infinity());
-  const Run expected = alone<Wide>(options);
+  const Trained expected = alone<Wide>(options);
   for (const Conforming& strategy : strategies()) {
     CAPTURE(strategy.name, strategy.divided);
-    const Run found = together<Wide>(strategy, options);
+    const Trained found = together<Wide>(strategy, options);
     int norms = 0;
     for (const auto& [name, value] : expected.summary.metrics) {
       if (!name.starts_with("grad_")) continue;
@@ -202,10 +204,10 @@ class Overflowing : public Regression {
 TEST_CASE("every strategy skips a step on all ranks where one gradient overflows", "[conformance]") {
   Options options = some_steps();
   options.trainer.precision = "16-mixed";
-  const Run expected = alone<Overflowing>(options);
+  const Trained expected = alone<Overflowing>(options);
   for (const Conforming& strategy : strategies()) {
     CAPTURE(strategy.name, strategy.divided);
-    const Run found = together<Overflowing>(strategy, options);
+    const Trained found = together<Overflowing>(strategy, options);
     CHECK(found.summary.status == "done");
     CHECK(found.parameters.isfinite().all().item<bool>());
     CHECK(at::allclose(found.parameters, expected.parameters, 1e-2, 1e-3));

@@ -187,7 +187,7 @@ TEST_CASE("a model's own callbacks run") {
       ++starts_;
       CHECK(run.module_as<Regression>().first->weight.defined());
       CHECK_FALSE(run.log_dir().empty());
-      CHECK(run.max_steps() == -1);
+      CHECK(run.progress().max_steps == -1);
     }
     void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
       CHECK(run.step_output().equal(loss));

@@ -156,8 +156,10 @@ class Saver : public Callback {
   }
   void on_checkpoint(Run& run, const StateDict& state) override {
     saved_ = state.clone();
-    CHECK(run.ends_with_checkpoint() == (wishes_.requeue || wishes_.term));
-    run.save_checkpoint(state, {.path = path_, .then = {}});
+    CHECK(run.progress().ends_with_checkpoint == (wishes_.requeue || wishes_.term));
+  }
+  std::optional<CheckpointPlan> plan_checkpoint(Run&, const CheckpointOccasion&) override {
+    return CheckpointPlan{.path = path_};
   }
   void on_save_checkpoint(StateDict& state) override { state.set("batches", batches_); }
   void on_load_checkpoint(const StateDict& state) override { batches_ = state.integer("batches"); }

@@ -182,8 +182,8 @@ TEST_CASE("a tuner finds what was asked for, and leaves options and model as the
   Session session = bench.session(Stage::fit);
   session.open();
   Tuner(session, bench.model, bench.data).tune();
-  CHECK(session.run().tuned.batch_size == 32);  // all there is
-  CHECK(session.run().tuned.lr.has_value());
+  CHECK(session.context().tuned.batch_size == 32);  // all there is
+  CHECK(session.context().tuned.lr.has_value());
   CHECK(bench.options == options);
   CHECK(at::equal(test::flat_parameters(bench.model), before));
   CHECK(session.loader(bench.data.train_dataloader(), /*training=*/true)->num_batches() == 1);

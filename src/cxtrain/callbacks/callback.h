@@ -4,14 +4,31 @@
 
 #include <cstdint>
 #include <exception>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cxtrain/callbacks/run.h"
 #include "cxtrain/data/batch.h"
 #include "cxtrain/state/state_dict.h"
 
 namespace cxtrain {
+
+/// A checkpoint to write.
+struct CheckpointPlan {
+  std::string path;           ///< its folder; replaces a checkpoint of this name once the new one is complete
+  bool weights_only = false;  ///< the model only, without the state that a resume needs
+  std::vector<std::string> remove = {};  ///< checkpoints to remove once this one is complete
+  std::string link = {};  ///< name of a link beside the checkpoint, which then leads to it; empty: none
+};
+
+/// The moment between two steps at which checkpoints are planned. Equal on all ranks.
+struct CheckpointOccasion {
+  bool must_save = false;            ///< a request to save or to requeue that no callback has met yet
+  std::set<std::string> paths = {};  ///< of the checkpoints that other callbacks have planned
+};
 
 /// Code that runs at the hooks of a training, beside the model's own: Lightning's Callback. Every rank has
 /// its own objects and calls every hook. A callback's hook runs before the module's hook of that name. In
@@ -46,6 +63,14 @@ class Callback {
   virtual void on_load_checkpoint(const StateDict& /*state*/) {}
   /// Returns the name of this state in a checkpoint: the class's name, or a longer name from an override.
   virtual std::string state_key() const;
+
+  /// Returns the checkpoint that the callback wants on the disk, if any. Called between two steps, after a
+  /// request (`Run::request_checkpoint`, `request_save`, `request_requeue`), before the state is saved. Every
+  /// rank returns an equal plan; the ranks may communicate. The ranks share the work, in the background.
+  virtual std::optional<CheckpointPlan> plan_checkpoint(Run&, const CheckpointOccasion&) { return {}; }
+  /// The checkpoint that the callback planned is complete (`saved`), or could not be written: the error is
+  /// logged, and training continues. Called on every rank, between two later steps or at the end.
+  virtual void on_checkpoint_written(bool /*saved*/) {}
 
   /// Gets the state of the whole training, at the first moment between two steps after a request
   /// (`Run::request_checkpoint`). The tensors are the training's own and change with the next step: keep

@@ -59,7 +59,7 @@ DeviceStats::DeviceStats(Wanted wanted) : DeviceStats(wanted, {open_gpu_monitor(
 
 void DeviceStats::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
-  const std::int64_t every = run.log_every_n_steps();
+  const std::int64_t every = run.progress().log_every_n_steps;
   if (every <= 0 || step % every != 0 || step == last_logged_) return;
   last_logged_ = step;
   if (run.plan().accelerator == "gpu") {
@@ -84,7 +84,7 @@ std::vector<DeviceStats::GpuReading> DeviceStats::gather_gpus(Run& run) {
       numbers.insert(numbers.end(), own.begin(), own.end());
     }
   }
-  run.sum_over_ranks(numbers);  // the others' are zeros
+  run.world().sum(numbers);  // the others' are zeros
 
   std::vector<GpuReading> readings;
   std::map<std::string, double> known;
@@ -135,7 +135,7 @@ void DeviceStats::log_cpus(Run& run) {
   mine[0] = own.cpu_percent;
   mine[1] = own.memory_percent;
   mine[2] = own.swap_percent;
-  run.sum_over_ranks(numbers);
+  run.world().sum(numbers);
   for (int rank = 0; rank < run.world_size(); ++rank) {
     const double* sample = numbers.data() + kNumbers * static_cast<std::size_t>(rank);
     const std::string prefix =

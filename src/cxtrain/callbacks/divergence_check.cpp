@@ -102,10 +102,10 @@ void DivergenceCheck::on_train_batch_end(Run& run, const at::Tensor&, const Batc
   }
   std::string all;
   for (const auto& [name, checksum] : checksums) all += checksum + "\n";
-  const std::vector<std::string> digests = run.of_all_ranks(checksum_of(all));
+  const std::vector<std::string> digests = run.world().all_gather(checksum_of(all));
   if (std::all_of(digests.begin(), digests.end(), [&](const auto& other) { return other == digests[0]; }))
     return;
-  tell_divergence(run.of_all_ranks(hostname() + "\n" + all), checksums, step);
+  tell_divergence(run.world().all_gather(hostname() + "\n" + all), checksums, step);
 }
 
 }  // namespace cxtrain

@@ -21,11 +21,11 @@ EarlyStopping::EarlyStopping(Args args) : args_(std::move(args)) {
 }
 
 bool EarlyStopping::at_epoch_end(const Run& run) const {
-  return args_.check_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
+  return args_.check_on_train_epoch_end.value_or(run.progress().validates_at_epoch_end_only);
 }
 
 void EarlyStopping::on_validation_end(Run& run) {
-  if (!run.sanity_checking() && !at_epoch_end(run)) check(run);
+  if (!run.progress().sanity_checking && !at_epoch_end(run)) check(run);
 }
 
 void EarlyStopping::on_train_epoch_end(Run& run) {

@@ -16,14 +16,14 @@ void FileRequests::on_train_batch_end(Run& run, const at::Tensor&, const Batch&,
   if (now < next_look_) return;
   next_look_ = now + kEvery;
   const bool waited = now >= asked_at_ + kPatience;  // a large one takes its time
-  if (saved_before_request_ && waited && run.checkpoints_saved() == *saved_before_request_) {
+  if (saved_before_request_ && waited && run.saved_checkpoints().count == *saved_before_request_) {
     log_warning(
         std::string(kSaveNow) +
         ": nothing has been saved; do callbacks of this run write checkpoints (enable_checkpointing)?");
   }
   if (waited) saved_before_request_.reset();
   if (take(run, kSaveNow)) {
-    saved_before_request_ = run.checkpoints_saved();
+    saved_before_request_ = run.saved_checkpoints().count;
     asked_at_ = now;
     run.request_save();
   }

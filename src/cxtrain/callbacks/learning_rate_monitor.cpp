@@ -4,7 +4,7 @@ namespace cxtrain {
 
 void LearningRateMonitor::on_train_batch_start(Run& run, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
-  const std::int64_t every = run.log_every_n_steps();
+  const std::int64_t every = run.progress().log_every_n_steps;
   if (every <= 0 || (step + 1) % every != 0 || step == last_logged_) return;
   last_logged_ = step;
   for (const LearningRate& rate : run.learning_rates()) run.log("lr-" + rate.optimizer, rate.value);

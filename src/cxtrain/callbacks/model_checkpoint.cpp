@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/filesystem.h"
@@ -11,18 +14,12 @@
 #include "cxtrain/callbacks/checkpoint_name.h"
 #include "cxtrain/callbacks/monitored_metric.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/metrics/metric_store.h"
 
 namespace cxtrain {
 namespace {
 
 constexpr double kRetrySeconds = 30;
-
-std::set<std::string> paths_of(const ModelCheckpoint::Kept& kept) {
-  std::set<std::string> paths;
-  for (const auto& [path, value] : kept.best) paths.insert(path);
-  if (!kept.last_path.empty()) paths.insert(kept.last_path);
-  return paths;
-}
 
 bool same_folder(const std::string& a, const std::string& b) {
   std::error_code failed;
@@ -55,32 +52,45 @@ bool is_held_by_another(Run& run, const std::string& path) {
   throw ConfigError(std::string("checkpoint.") + name, why, hint);
 }
 
-}  // namespace
-
-ModelCheckpoint::ModelCheckpoint(Args args) : args_(std::move(args)) {
-  if (args_.filename.empty()) args_.filename = Args().filename;
-  if (args_.save_top_k < -1)
+/// Returns the arguments with their defaults. Throws ConfigError for values that exclude each other.
+ModelCheckpoint::Args checked(ModelCheckpoint::Args args) {
+  if (args.filename.empty()) args.filename = ModelCheckpoint::Args().filename;
+  if (args.save_top_k < -1)
     refuse_option("save_top_k",
-                  "must be -1 (all), 0 (none) or a count, found " + std::to_string(args_.save_top_k));
-  if (args_.monitor.empty() && args_.save_top_k > 1) {
+                  "must be -1 (all), 0 (none) or a count, found " + std::to_string(args.save_top_k));
+  if (args.monitor.empty() && args.save_top_k > 1) {
     refuse_option("save_top_k",
-                  std::to_string(args_.save_top_k) + " best checkpoints need a metric to compare",
+                  std::to_string(args.save_top_k) + " best checkpoints need a metric to compare",
                   "add --checkpoint.monitor val_loss");
   }
-  const bool by_steps = args_.every_n_train_steps > 0, by_time = args_.train_time_interval.count() > 0;
-  const bool by_epochs = args_.every_n_epochs > 0;
+  const bool by_steps = args.every_n_train_steps > 0, by_time = args.train_time_interval.count() > 0;
+  const bool by_epochs = args.every_n_epochs > 0;
   if (by_steps + by_time + by_epochs > 1) {
     refuse_option("every_n_train_steps",
                   "every_n_train_steps, train_time_interval and every_n_epochs exclude each other",
                   "give one of them");
   }
-  if (args_.every_n_epochs < 0) args_.every_n_epochs = by_steps || by_time ? 0 : 1;
-  check_name_template(args_.filename);
+  if (args.every_n_epochs < 0) args.every_n_epochs = by_steps || by_time ? 0 : 1;
+  check_name_template(args.filename);
+  return args;
 }
 
+}  // namespace
+
+ModelCheckpoint::ModelCheckpoint(Args args)
+    : args_(checked(std::move(args))),
+      policy_({.monitors = !args_.monitor.empty(),
+               .mode = args_.mode,
+               .save_top_k = args_.save_top_k,
+               .save_last = args_.save_last,
+               .every_n_train_steps = args_.every_n_train_steps,
+               .every_n_epochs = args_.every_n_epochs}) {}
+
 void ModelCheckpoint::setup(Run& run, std::string_view stage) {
-  run_ = stage == "fit" ? &run : nullptr;
-  if (run_ == nullptr) return;
+  folder_.clear();
+  if (stage != "fit") return;
+  folder_ = args_.dirpath;
+  if (folder_.empty()) folder_ = run.log_dir().empty() ? "checkpoints" : run.log_dir() + "/checkpoints";
   // Another fit is another run.
   kept_ = {};
   due_.reset();
@@ -94,11 +104,11 @@ void ModelCheckpoint::on_train_start(Run& run) {
   // Of what a resumed run remembers, somebody may have removed some.
   std::string there;
   if (run.rank() == 0) {
-    for (const std::string& path : paths_of(kept_)) {
+    for (const std::string& path : kept_.paths()) {
       if (is_there(run, path)) there += path + '\n';
     }
   }
-  there = '\n' + run.of_rank_zero(std::move(there));
+  there = '\n' + run.world().broadcast(std::move(there));
   const auto gone = [&](const std::string& path) {
     return there.find('\n' + path + '\n') == std::string::npos;
   };
@@ -108,9 +118,10 @@ void ModelCheckpoint::on_train_start(Run& run) {
 }
 
 void ModelCheckpoint::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
-  const std::int64_t every = args_.every_n_train_steps;
-  const bool last = run.global_step() == run.max_steps();  // the loop ends here, perhaps within an epoch
-  if ((every > 0 && run.global_step() % every == 0) || (last && within_epoch(run)))
+  const Progress& progress = run.progress();
+  const bool within_epoch = progress.batch_idx + 1 < progress.num_batches;
+  const bool last = run.global_step() == progress.max_steps;  // the loop ends here, perhaps within an epoch
+  if (policy_.due_after_step(run.global_step()) || (last && within_epoch))
     trigger(run, /*metrics_are_new=*/false);
   const bool by_clock = failed_ || args_.train_time_interval.count() > 0;
   if (!by_clock || run.rank() != 0 || clock_.now() < next_by_clock_) return;
@@ -118,21 +129,18 @@ void ModelCheckpoint::on_train_batch_end(Run& run, const at::Tensor&, const Batc
   run.request_checkpoint();
 }
 
-bool ModelCheckpoint::within_epoch(const Run& run) const { return run.batch_idx() + 1 < run.num_batches(); }
-
-bool ModelCheckpoint::due_by_epoch(const Run& run) const {
-  const std::int64_t every = args_.every_n_epochs;
-  return every > 0 && (run.current_epoch() + 1) % every == 0;
+bool ModelCheckpoint::saves_at_epoch_end(const Run& run) const {
+  return args_.save_on_train_epoch_end.value_or(run.progress().validates_at_epoch_end_only);
 }
 
 void ModelCheckpoint::on_validation_end(Run& run) {
-  const bool at_epoch_end = args_.save_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
-  if (!run.sanity_checking() && !at_epoch_end && due_by_epoch(run)) trigger(run, /*metrics_are_new=*/true);
+  if (run.progress().sanity_checking || saves_at_epoch_end(run)) return;
+  if (policy_.due_after_epoch(run.current_epoch())) trigger(run, /*metrics_are_new=*/true);
 }
 
 void ModelCheckpoint::on_train_epoch_end(Run& run) {
-  const bool at_epoch_end = args_.save_on_train_epoch_end.value_or(run.validates_at_epoch_end_only());
-  if (at_epoch_end && due_by_epoch(run)) trigger(run, /*metrics_are_new=*/true);
+  if (!saves_at_epoch_end(run)) return;
+  if (policy_.due_after_epoch(run.current_epoch())) trigger(run, /*metrics_are_new=*/true);
 }
 
 void ModelCheckpoint::trigger(Run& run, bool metrics_are_new) {
@@ -145,24 +153,45 @@ void ModelCheckpoint::trigger(Run& run, bool metrics_are_new) {
 /// Rank 0's clock decides for all.
 bool ModelCheckpoint::due_by_clock(Run& run) {
   if (args_.train_time_interval.count() <= 0 && !failed_) return false;
-  const bool rang = run.of_rank_zero(clock_rang_ ? "yes" : "no") == "yes";
+  const bool rang = run.world().broadcast(clock_rang_ ? "yes" : "no") == "yes";
   clock_rang_ = false;
   if (rang)
     next_by_clock_ = clock_.now() + std::max(args_.train_time_interval.count(), kRetrySeconds * failed_);
   return rang;
 }
 
-void ModelCheckpoint::on_save_checkpoint(StateDict& state) {
-  planned_.reset();
-  if (run_ != nullptr) {
-    const bool rang = due_by_clock(*run_);
-    if (rang && !due_) due_ = Due{run_->current_epoch(), false};
-    // Who asks for a save wants to go on from it.
-    const bool asked_for = !args_.save_weights_only && run_->take_save_request();
-    if (due_ || asked_for) plan_save(*run_, asked_for);
+/// Whoever requests a save wants to resume from it: a checkpoint of weights only will not do.
+std::optional<CheckpointPlan> ModelCheckpoint::plan_checkpoint(Run& run, const CheckpointOccasion& occasion) {
+  const bool must_save = occasion.must_save && !args_.save_weights_only;
+  if (due_by_clock(run) && !due_) due_ = Due{run.current_epoch(), false};
+  const std::optional<Due> due = std::exchange(due_, std::nullopt);
+  if (!due && !must_save) return std::nullopt;
+  std::optional<double> value;
+  if (due) value = args_.monitor.empty() ? 0 : monitored(run, due->metrics_are_new && !must_save);
+  std::optional<CheckpointPolicy::Decision> decision = policy_.decide(kept_, value, must_save);
+  if (!decision) return std::nullopt;
+  CheckpointPlan plan;
+  plan.path = choose_path(run, due ? due->epoch : run.current_epoch(), decision->stays, occasion);
+  plan.weights_only = args_.save_weights_only;
+  if (args_.save_last) plan.link = "last.ckpt";
+  planned_ = policy_.after(std::move(*decision), plan.path, value);
+  plan.remove = evicted(kept_, *planned_);
+  return plan;
+}
+
+void ModelCheckpoint::on_checkpoint_written(bool saved) {
+  failed_ = !saved;
+  if (saved) {
+    kept_ = std::move(*planned_);
+  } else {
+    next_by_clock_ = clock_.now() + kRetrySeconds;
   }
-  due_.reset();
-  const Kept& kept = planned_ ? planned_->kept : kept_;
+  planned_.reset();
+}
+
+/// The checkpoint that is under way counts as written: only then is this state read.
+void ModelCheckpoint::on_save_checkpoint(StateDict& state) {
+  const KeptCheckpoints& kept = planned_ ? *planned_ : kept_;
   StateDict& best = state.make_section("best_k_models");
   for (const auto& [path, value] : kept.best) best.set(path, value);
   state.set("best_model_path", kept.best_path);
@@ -174,13 +203,12 @@ void ModelCheckpoint::on_load_checkpoint(const StateDict& state) {
   kept_ = {};
   triggered_at_step_ = state.integer("triggered_at_step");
   // What lies in the folder of another run is that run's. The same folder may have another name by now.
-  const std::string own = run_ != nullptr ? folder(*run_) : std::string();
   // A checkpoint may come from somebody else: what it remembers is deleted later on, so it has to be a
   // checkpoint of this folder.
   const auto here = [&](const std::string& path) {
     const std::string name = std::filesystem::path(path).filename().string();
-    return is_checkpoint_name(name) && same_folder(parent_directory(path), own) ? own + "/" + name
-                                                                                : std::string();
+    return is_checkpoint_name(name) && same_folder(parent_directory(path), folder_) ? folder_ + "/" + name
+                                                                                    : std::string();
   };
   for (const auto& [path, value] : state.section("best_k_models").values()) {
     if (const std::string found = here(path); !found.empty()) kept_.best[found] = std::get<double>(value);
@@ -189,48 +217,7 @@ void ModelCheckpoint::on_load_checkpoint(const StateDict& state) {
   kept_.last_path = here(state.text("last_model_path"));
 }
 
-void ModelCheckpoint::on_checkpoint(Run& run, const StateDict& state) {
-  if (!planned_) return;
-  SaveRequest request{.path = planned_->path,
-                      .weights_only = args_.save_weights_only,
-                      .remove = planned_->remove,
-                      .link = args_.save_last ? "last.ckpt" : ""};
-  request.then = [this](bool saved) {
-    failed_ = !saved;
-    if (saved) {
-      kept_ = planned_->kept;
-    } else {
-      next_by_clock_ = clock_.now() + kRetrySeconds;
-    }
-    planned_.reset();
-  };
-  run.save_checkpoint(state, std::move(request));
-}
-
-/// Decides whether a checkpoint is written now, and which ones it replaces; the same on all ranks.
-void ModelCheckpoint::plan_save(Run& run, bool asked_for) {
-  const std::int64_t epoch = due_ ? due_->epoch : run.current_epoch();
-  Plan plan;
-  plan.kept = kept_;
-  const std::optional<double> value =
-      due_ ? monitored(run, due_->metrics_are_new && !asked_for) : std::nullopt;
-  const bool among_best = due_ && args_.save_top_k != 0 && (args_.monitor.empty() || value) &&
-                          makes_room(plan.kept, value.value_or(0));
-  if (!among_best && !args_.save_last && !asked_for) return;
-  plan.path = choose_path(run, epoch, plan.kept);
-  if (among_best) {
-    plan.kept.best[plan.path] = value.value_or(0);
-    plan.kept.best_path = args_.monitor.empty() ? plan.path : best_of(plan.kept);
-  }
-  plan.kept.last_path = plan.path;
-  const std::set<std::string> before = paths_of(kept_), after = paths_of(plan.kept);
-  std::set_difference(before.begin(), before.end(), after.begin(), after.end(),
-                      std::back_inserter(plan.remove));
-  planned_ = std::move(plan);
-}
-
-std::optional<double> ModelCheckpoint::monitored(Run& run, bool has_to_be_there) {
-  if (args_.monitor.empty()) return std::nullopt;
+std::optional<double> ModelCheckpoint::monitored(Run& run, bool has_to_be_there) const {
   const std::optional<double> value = run.metric_of_all_ranks(args_.monitor);
   if (!value && has_to_be_there)
     refuse_unlogged_metric(run, "checkpoints follow `" + args_.monitor + "` (--checkpoint.monitor)");
@@ -239,60 +226,32 @@ std::optional<double> ModelCheckpoint::monitored(Run& run, bool has_to_be_there)
   return args_.mode == MonitorMode::min ? infinity : -infinity;  // the worst there is
 }
 
-bool ModelCheckpoint::better(double a, double b) const {
-  return args_.mode == MonitorMode::min ? a < b : a > b;
+/// Of rank 0: the values in a name are its own.
+std::string ModelCheckpoint::checkpoint_name(Run& run, std::int64_t epoch) const {
+  std::map<std::string, double> values = run.metrics().all();
+  values["epoch"] = static_cast<double>(epoch);
+  values["step"] = static_cast<double>(run.global_step());
+  return folder_ + "/" + cxtrain::checkpoint_name(args_.filename, values, args_.auto_insert_metric_name);
 }
 
-/// Whether a checkpoint of this value is one of the best; then one less is among them where they are enough.
-bool ModelCheckpoint::makes_room(Kept& kept, double value) const {
-  if (args_.save_top_k == -1 || std::ssize(kept.best) < args_.save_top_k) return true;
-  if (args_.monitor.empty()) {
-    kept.best.clear();
-    return true;
-  }
-  const auto worst =
-      std::max_element(kept.best.begin(), kept.best.end(),
-                       [this](const auto& a, const auto& b) { return better(a.second, b.second); });
-  if (!better(value, worst->second)) return false;
-  kept.best.erase(worst);
-  return true;
-}
-
-std::string ModelCheckpoint::best_of(const Kept& kept) const {
-  return std::min_element(kept.best.begin(), kept.best.end(),
-                          [this](const auto& a, const auto& b) { return better(a.second, b.second); })
-      ->first;
-}
-
-std::string ModelCheckpoint::folder(const Run& run) const {
-  if (!args_.dirpath.empty()) return args_.dirpath;
-  return run.log_dir().empty() ? "checkpoints" : run.log_dir() + "/checkpoints";
-}
-
-/// Neither a checkpoint that stays nor one that somebody else has left there, or writes at this step, is
-/// overwritten.
-std::string ModelCheckpoint::choose_path(Run& run, std::int64_t epoch, const Kept& stays) const {
+/// Returns a path on which no checkpoint is overwritten that stays, that somebody else has left there, or
+/// that another callback writes at this step. Collective.
+std::string ModelCheckpoint::choose_path(Run& run, std::int64_t epoch, const KeptCheckpoints& stays,
+                                         const CheckpointOccasion& occasion) const {
   std::string path;
   if (run.rank() == 0) {
-    std::map<std::string, double> values;
-    for (const std::string& name : run.metric_names()) {
-      if (const auto value = run.metric(name)) values[name] = *value;
-    }
-    values["epoch"] = static_cast<double>(epoch);
-    values["step"] = static_cast<double>(run.global_step());
-    const std::string name =
-        folder(run) + "/" + checkpoint_name(args_.filename, values, args_.auto_insert_metric_name);
+    const std::string name = checkpoint_name(run, epoch);
     path = name + ".ckpt";
-    const std::set<std::string> own = paths_of(kept_);
+    const std::set<std::string> own = kept_.paths();
     const auto taken = [&] {
       return stays.best.contains(path) || (!own.contains(path) && is_there(run, path)) ||
-             is_held_by_another(run, path) || !run.reserve_path(path);
+             is_held_by_another(run, path) || occasion.paths.contains(path);
     };
     constexpr int kMost = 10000;  // or a folder that cannot be looked at would be looked at for ever
     for (int version = 1; version < kMost && taken(); ++version)
       path = name + "-v" + std::to_string(version) + ".ckpt";
   }
-  return run.of_rank_zero(std::move(path));
+  return run.world().broadcast(std::move(path));
 }
 
 std::optional<double> ModelCheckpoint::best_model_score() const {

@@ -2,13 +2,12 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/callbacks/checkpoint_policy.h"
 #include "cxtrain/config/field.h"
 #include "cxtrain/config/values.h"
 
@@ -66,8 +65,9 @@ class ModelCheckpoint final : public Callback {
                           std::int64_t batch_idx) override;
   void on_validation_end(Run& run) override;
   void on_train_epoch_end(Run& run) override;
-  void on_checkpoint(Run& run, const StateDict& state) override;
 
+  std::optional<CheckpointPlan> plan_checkpoint(Run& run, const CheckpointOccasion& occasion) override;
+  void on_checkpoint_written(bool saved) override;
   void on_save_checkpoint(StateDict& state) override;
   void on_load_checkpoint(const StateDict& state) override;
   std::string state_key() const override;
@@ -79,20 +79,7 @@ class ModelCheckpoint final : public Callback {
   /// is monitored.
   std::optional<double> best_model_score() const;
 
-  /// The checkpoints on the disk, by the reason to keep each.
-  struct Kept {
-    std::map<std::string, double> best;  ///< path -> value of the monitored metric, at most `save_top_k`
-    std::string best_path;
-    std::string last_path;  ///< the newest checkpoint
-  };
-
  private:
-  struct Plan {
-    std::string path;
-    std::vector<std::string> remove;
-    Kept kept;  ///< the state after the write
-  };
-
   /// A checkpoint to make at the end of the step.
   struct Due {
     std::int64_t epoch;    ///< for its name: at the end of an epoch, that epoch
@@ -100,27 +87,24 @@ class ModelCheckpoint final : public Callback {
   };
 
   void trigger(Run& run, bool metrics_are_new);
-  bool due_by_epoch(const Run& run) const;
+  bool saves_at_epoch_end(const Run& run) const;
   bool due_by_clock(Run& run);
-  void plan_save(Run& run, bool asked_for);
-  std::optional<double> monitored(Run& run, bool has_to_be_there);
-  bool makes_room(Kept& kept, double value) const;
-  std::string best_of(const Kept& kept) const;
-  std::string choose_path(Run& run, std::int64_t epoch, const Kept& stays) const;
-  bool within_epoch(const Run& run) const;
-  std::string folder(const Run& run) const;
-  bool better(double a, double b) const;
+  std::optional<double> monitored(Run& run, bool has_to_be_there) const;
+  std::string choose_path(Run& run, std::int64_t epoch, const KeptCheckpoints& stays,
+                          const CheckpointOccasion& occasion) const;
+  std::string checkpoint_name(Run& run, std::int64_t epoch) const;
 
   Args args_;
-  Run* run_ = nullptr;  ///< the current fit
+  CheckpointPolicy policy_;
+  std::string folder_;  ///< of the current fit's checkpoints; empty outside of a fit
   SteadyClock clock_;
   double next_by_clock_ = 0;  ///< rank 0: time of the next save by the clock, or of the next attempt
   bool clock_rang_ = false;   ///< rank 0: a save by the clock is due
   std::int64_t triggered_at_step_ = -1;  ///< at most one checkpoint per step
   std::optional<Due> due_;
-  std::optional<Plan> planned_;  ///< from `on_save_checkpoint` until the checkpoint is written or failed
-  Kept kept_;
-  bool failed_ = false;  ///< the last attempt failed
+  KeptCheckpoints kept_;
+  std::optional<KeptCheckpoints> planned_;  ///< once the checkpoint under way is written
+  bool failed_ = false;                     ///< the last attempt failed
 };
 
 }  // namespace cxtrain

@@ -6,7 +6,7 @@ namespace cxtrain {
 
 void refuse_unlogged_metric(const Run& run, const std::string& follows) {
   std::string known;
-  for (const std::string& name : run.metric_names()) known += (known.empty() ? "" : ", ") + name;
+  for (const std::string& name : run.metrics().names()) known += (known.empty() ? "" : ", ") + name;
   throw TrainingError(
       follows + ", but nothing of this name has been logged; logged: " + (known.empty() ? "nothing" : known),
       MessageCode::log_misuse);

@@ -9,7 +9,7 @@ namespace {
 
 std::string epoch_label(const Run& run) {
   std::string label = "Epoch " + std::to_string(run.current_epoch() + 1);
-  if (run.max_epochs() >= 0) label += "/" + std::to_string(run.max_epochs());
+  if (run.progress().max_epochs >= 0) label += "/" + std::to_string(run.progress().max_epochs);
   return label;
 }
 
@@ -20,7 +20,7 @@ void ProgressCallback::setup(Run& run, std::string_view) {
   output_.emplace(/*launched=*/run.plan().launcher != "none");
   bar_.emplace(
       clock_, [this](std::string_view text) { output_->write(text); },
-      [&run](bool last) { return last ? run.progress_bar_metrics() : run.progress_bar_metrics_so_far(); },
+      [&run](bool last) { return last ? run.metrics().progress_bar() : run.metrics().progress_bar_so_far(); },
       ProgressBarOptions{.columns = [this] { return output_->columns(); }});
 }
 
@@ -44,7 +44,8 @@ void ProgressCallback::end_epoch(bool last) {
 void ProgressCallback::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t batch_idx) {
   if (!bar_) return;
   if (!started_) {
-    bar_->start(epoch_label(run), run.num_batches(), run.samples_per_batch(), batch_idx, epoch_began_);
+    bar_->start(epoch_label(run), run.progress().num_batches, run.progress().samples_per_batch, batch_idx,
+                epoch_began_);
   }
   started_ = true;
   bar_->update(batch_idx + 1);
@@ -55,8 +56,8 @@ void ProgressCallback::on_train_end(Run&) { end_epoch(/*last=*/true); }
 
 void ProgressCallback::start_evaluation(const char* label, const Run& run) {
   // A validation within training goes by without a bar of its own; its metrics appear in the epoch's.
-  evaluating_ = bar_.has_value() && !training_ && !run.sanity_checking();
-  if (evaluating_) bar_->start(label, run.num_batches());
+  evaluating_ = bar_.has_value() && !training_ && !run.progress().sanity_checking;
+  if (evaluating_) bar_->start(label, run.progress().num_batches);
 }
 void ProgressCallback::update_evaluation(std::int64_t batch_idx) {
   if (evaluating_) bar_->update(batch_idx + 1);

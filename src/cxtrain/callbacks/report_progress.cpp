@@ -18,13 +18,13 @@ std::optional<double> seconds_left(const Run& run, std::int64_t batch, std::int6
   if (batches_done == 0 || seconds <= 0) return std::nullopt;
   const double each = seconds / static_cast<double>(batches_done);
   std::optional<double> batches;
-  if (run.max_epochs() >= 0 && run.num_batches() > 0) {
-    const std::int64_t epochs = std::max<std::int64_t>(0, run.max_epochs() - run.current_epoch());
-    batches =
-        static_cast<double>(epochs) * static_cast<double>(run.num_batches()) - static_cast<double>(batch);
+  if (run.progress().max_epochs >= 0 && run.progress().num_batches > 0) {
+    const std::int64_t epochs = std::max<std::int64_t>(0, run.progress().max_epochs - run.current_epoch());
+    batches = static_cast<double>(epochs) * static_cast<double>(run.progress().num_batches) -
+              static_cast<double>(batch);
   }
-  if (run.max_steps() >= 0) {
-    const double steps = static_cast<double>(run.max_steps() - run.global_step());
+  if (run.progress().max_steps >= 0) {
+    const double steps = static_cast<double>(run.progress().max_steps - run.global_step());
     const double by_steps = steps * static_cast<double>(run.plan().accumulate_grad_batches);
     batches = batches ? std::min(*batches, by_steps) : by_steps;
   }
@@ -48,18 +48,18 @@ void ReportProgress::on_train_start(Run& run) {
   reports_ = true;
   begin_ = last_ = clock_.now();
   last_step_ = run.global_step();
-  report(run, run.batch_idx(), /*training=*/true);
+  report(run, run.progress().batch_idx, /*training=*/true);
 }
 
 void ReportProgress::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t batch_idx) {
   if (run.rank() != 0) return;
   ++batches_;
-  samples_ += run.samples_per_batch();
+  samples_ += run.progress().samples_per_batch;
   if (clock_.now() >= next_) report(run, batch_idx + 1, /*training=*/true);
 }
 
 void ReportProgress::on_train_end(Run& run) {
-  if (run.rank() == 0) report(run, run.batch_idx(), /*training=*/false);
+  if (run.rank() == 0) report(run, run.progress().batch_idx, /*training=*/false);
 }
 
 void ReportProgress::on_exception(Run& run, const std::exception&) {
@@ -75,15 +75,15 @@ void ReportProgress::report(Run& run, std::int64_t batches_done, bool training) 
                         .ranks = run.world_size(),
                         .nodes = run.plan().num_nodes,
                         .epoch = run.current_epoch(),
-                        .max_epochs = run.max_epochs(),
+                        .max_epochs = run.progress().max_epochs,
                         .batch = batches_done,
-                        .batches = run.num_batches(),
+                        .batches = run.progress().num_batches,
                         .step = run.global_step(),
-                        .max_steps = run.max_steps(),
+                        .max_steps = run.progress().max_steps,
                         .seconds_left = seconds_left(run, batches_done, batches_, now - begin_),
-                        .checkpoints = run.checkpoints_saved(),
+                        .checkpoints = run.saved_checkpoints().count,
                         .training = training,
-                        .metrics = run.progress_bar_metrics_so_far()};
+                        .metrics = run.metrics().progress_bar_so_far()};
   if (lately > 0) {
     report.steps_per_second = static_cast<double>(report.step - last_step_) / lately;
     report.samples_per_second = static_cast<double>(samples_) / lately;

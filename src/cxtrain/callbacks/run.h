@@ -1,14 +1,17 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cxtrain/callbacks/train_state.h"
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/metrics/metric_sink.h"
 
 namespace torch::nn {
@@ -19,18 +22,8 @@ namespace cxtrain {
 
 struct Plan;
 class Filesystem;
-class StateDict;
-
-/// A checkpoint to write (`Run::save_checkpoint`).
-struct SaveRequest {
-  std::string path;           ///< its folder; replaces a checkpoint of this name once the new one is complete
-  bool weights_only = false;  ///< the model only, without the state that a resume needs
-  std::vector<std::string> remove = {};  ///< checkpoints to remove once this one is complete
-  std::string link = {};  ///< name of a link beside the checkpoint, which then leads to it; empty: none
-  /// Called on every rank at the end of a later step, or of the training. `saved`: the checkpoint was
-  /// written.
-  std::function<void(bool saved)> then = {};
-};
+class MetricStore;
+class Strategy;
 
 /// The learning rate of one parameter group.
 struct LearningRate {
@@ -38,109 +31,148 @@ struct LearningRate {
   double value = 0;
 };
 
-/// A running training as modules and callbacks see it, and the requests that they may make. Every rank calls
-/// a collective method at the same point of the run.
+/// The optimizer of a run, as hooks see it.
+class OptimizerView {
+ public:
+  /// One entry for each parameter group.
+  virtual std::vector<LearningRate> learning_rates() const = 0;
+
+ protected:
+  ~OptimizerView() = default;
+};
+
+/// The running loop: an epoch of training, or an evaluation.
+struct Progress {
+  std::int64_t batch_idx = 0;               ///< within the epoch, or the evaluation
+  std::int64_t num_batches = 0;             ///< in the epoch, or the evaluation, on this rank
+  std::int64_t samples_per_batch = 0;       ///< of the last batch, over all ranks
+  std::int64_t samples_per_step = 0;        ///< of a full optimizer step, over all ranks and micro-batches
+  std::int64_t accumulate = 1;              ///< micro-batches of an optimizer step
+  std::int64_t max_epochs = -1;             ///< -1: no limit
+  std::int64_t max_steps = -1;              ///< -1: no limit
+  std::int64_t log_every_n_steps = 0;       ///< interval between rows of metrics; 0: never
+  bool validates_at_epoch_end_only = true;  ///< or never
+  bool sanity_checking = false;
+  /// The run ends with the checkpoint in preparation: a callback that saves the state by itself must wait
+  /// until its file is complete. Equal on all ranks.
+  bool ends_with_checkpoint = false;
+  at::Tensor step_output = {};               ///< `Run::step_output`
+  const OptimizerView* optimizer = nullptr;  ///< null before the optimizer is made
+};
+
+/// The requests of this rank: of its callbacks, its module, its clock. A request stands until the ranks have
+/// voted and the loop has carried it out.
+struct Requests {
+  bool stop = false;                                  ///< end the training after this step
+  bool checkpoint = false;                            ///< give the state of the training to the callbacks
+  bool save = false;                                  ///< write a checkpoint to the disk
+  bool requeue = false;                               ///< save, end, and be started again
+  bool validation = false;                            ///< validate after this step
+  std::string stop_reason = {}, requeue_reason = {};  ///< of the first request
+};
+
+/// Counts the states of a fit that can be read back from the disk, on this rank.
+struct SavedCheckpoints {
+  std::int64_t count = 0;
+  std::optional<double> longest_seconds = {};  ///< the longest save
+
+  void add(double seconds) {
+    ++count;
+    longest_seconds = std::max(seconds, longest_seconds.value_or(0));
+  }
+};
+
+/// A run as modules and callbacks see it, and the requests that they may make: Lightning's `trainer` in a
+/// hook. Every rank calls a collective method at the same point of the run.
+///
+/// A test of a callback makes a run of values: `RunOfValues` (callbacks/run_of_values.h).
 class Run {
  public:
-  virtual ~Run() = default;
+  struct Parts {
+    World& world;
+    torch::nn::Module& module;
+    const Plan& plan;
+    const std::string& log_dir;
+    Filesystem& files;
+    Strategy* strategy;  ///< null: `parameter_checksums` is empty
+    MetricStore& metrics;
+    const TrainState& state;
+    const Progress& progress;
+    Requests& requests;
+    SavedCheckpoints& saved;
+  };
+  /// All parts outlive the run.
+  explicit Run(const Parts& parts) : parts_(parts) {}
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
-  virtual int rank() const = 0;  ///< Lightning's global_rank
-  virtual int local_rank() const = 0;
-  virtual int world_size() const = 0;
+  int rank() const { return parts_.world.rank(); }  ///< Lightning's global_rank
+  int world_size() const { return parts_.world.size(); }
+  /// The ranks: their facts, and collectives for hooks (`sum`, `broadcast`, `all_gather`).
+  World& world() const { return parts_.world; }
   /// The model in training. `run.module_as<MyModel>()` returns it under its own type.
-  virtual torch::nn::Module& module() const = 0;
+  torch::nn::Module& module() const { return parts_.module; }
   template <class Model>
   Model& module_as() const {
     return dynamic_cast<Model&>(module());
   }
   /// The decisions about ranks, devices and precision, made before the run.
-  virtual const Plan& plan() const = 0;
+  const Plan& plan() const { return parts_.plan; }
   /// The run's folder, equal on all ranks; empty if nothing is written.
-  virtual const std::string& log_dir() const = 0;
-  virtual std::int64_t current_epoch() const = 0;
-  virtual std::int64_t global_step() const = 0;        ///< optimizer steps done
-  virtual std::int64_t batch_idx() const = 0;          ///< within the epoch, or the evaluation
-  virtual std::int64_t num_batches() const = 0;        ///< in the epoch, or the evaluation, on this rank
-  virtual std::int64_t max_epochs() const = 0;         ///< -1: no limit
-  virtual std::int64_t max_steps() const = 0;          ///< -1: no limit
-  virtual std::int64_t samples_per_batch() const = 0;  ///< over all ranks
-  /// Returns whether validations run only at the end of every epoch, or never.
-  virtual bool validates_at_epoch_end_only() const = 0;
-  /// Interval between rows of metrics, in steps; 0: never.
-  virtual std::int64_t log_every_n_steps() const = 0;
-  virtual double elapsed_seconds() const = 0;  ///< since training began
-  virtual bool sanity_checking() const = 0;
+  const std::string& log_dir() const { return parts_.log_dir; }
+  /// The file system that the run reads and writes.
+  Filesystem& files() const { return parts_.files; }
 
+  std::int64_t current_epoch() const { return parts_.state.epoch; }
+  std::int64_t global_step() const { return parts_.state.global_step; }  ///< optimizer steps done
+  /// The running loop: its batch, its length, its limits.
+  const Progress& progress() const { return parts_.progress; }
   /// Output of the last step. In training: the loss, detached; undefined if the batch was skipped. In a
   /// prediction: the output of `predict_step`. In an evaluation: undefined.
-  virtual const at::Tensor& step_output() const = 0;
+  const at::Tensor& step_output() const { return parts_.progress.step_output; }
+  /// One entry for each parameter group of the optimizer; empty before the optimizer is made.
+  std::vector<LearningRate> learning_rates() const;
 
   /// Returns the latest value logged under this name. A value logged on_step is this rank's own. May
   /// synchronise with the device.
-  virtual std::optional<double> metric(std::string_view name) const = 0;
+  std::optional<double> metric(std::string_view name) const;
   /// Returns the latest value, equal on every rank, for decisions. If each rank has its own value, returns
   /// their mean. Collective.
-  virtual std::optional<double> metric_of_all_ranks(std::string_view name) = 0;
-  /// The names of all values logged so far.
-  virtual std::vector<std::string> metric_names() const = 0;
-  /// The values logged with `prog_bar`, in the order of first logging. May synchronise with the device.
-  virtual std::vector<std::pair<std::string, double>> progress_bar_metrics() const = 0;
-  /// Like `progress_bar_metrics`, without a wait for a device: the newest values that have come from it.
-  virtual std::vector<std::pair<std::string, double>> progress_bar_metrics_so_far() = 0;
-  /// One entry for each parameter group of the optimizer; empty before the optimizer is made.
-  virtual std::vector<LearningRate> learning_rates() const = 0;
-
+  std::optional<double> metric_of_all_ranks(std::string_view name) const;
+  /// All logged values: their names, and those of the progress bar.
+  MetricStore& metrics() const { return parts_.metrics; }
   /// Logs a value as `Module::log` would in the hook of that name.
-  virtual void log(std::string_view name, double value, const LogOptions& options = {}) = 0;
-  virtual void log(std::string_view name, const at::Tensor& value, const LogOptions& options = {}) = 0;
-  /// Sums the values element-wise over all ranks, in place. Collective; all ranks pass an equal length.
-  virtual void sum_over_ranks(std::span<double> values) = 0;
+  void log(std::string_view name, double value, const LogOptions& options = {});
+  void log(std::string_view name, const at::Tensor& value, const LogOptions& options = {});
+
   /// Ends training after the current step, on several ranks with GPUs after the next step. The ranks agree on
   /// the stop, so a request on one rank is enough.
-  virtual void request_stop(std::string reason) = 0;
+  void request_stop(std::string reason);
   /// Requests the state of the training, which every callback then gets (`Callback::on_checkpoint`). A
   /// request on one rank is enough.
-  virtual void request_checkpoint() = 0;
+  void request_checkpoint() { parts_.requests.checkpoint = true; }
   /// Requests the state for a run that must end and start again, as when a batch system takes its nodes. The
   /// callbacks get the state, then the run ends on every rank. The exit status is 75 (`ExitCode::requeue`) if
-  /// a callback has saved the state (`checkpoint_saved`), else 143 (`ExitCode::terminated`). A request on one
-  /// rank is enough.
-  virtual void request_requeue(std::string reason) = 0;
-  /// Requests a checkpoint on the disk, independent of any callback's schedule. A callback that writes
-  /// checkpoints claims the request (`take_save_request`). A request on one rank is enough.
-  virtual void request_save() = 0;
-  /// Claims a request to save, or to requeue, that caused the state in preparation. Returns whether there was
-  /// an unclaimed request. Call it in `on_save_checkpoint`, on every rank; the result is equal on all ranks.
-  virtual bool take_save_request() = 0;
-  /// Reserves a path for the checkpoint in preparation. Returns false if another callback has reserved this
-  /// path before, at this step. Call it in `on_save_checkpoint`, on the rank that chooses the path.
-  virtual bool reserve_path(const std::string& path) = 0;
-  /// Writes the state that `on_checkpoint` got to the disk, in the background: the tensors are copied when
-  /// this returns. The ranks share the work. Collective; all ranks pass an equal path. Waits for an earlier
-  /// checkpoint that is not on the disk yet. Errors are logged, and training continues.
-  virtual void save_checkpoint(const StateDict& state, SaveRequest request) = 0;
-  /// Returns rank 0's text on every rank, for decisions about the content of the disk. Collective.
-  virtual std::string of_rank_zero(std::string text) = 0;
-  /// Returns every rank's text, in rank order. Collective.
-  virtual std::vector<std::string> of_all_ranks(const std::string& text) = 0;
-  /// Returns the name of each parameter of the model and a checksum of this rank's values, in the order of
-  /// the names. Between two steps the result is equal on all ranks. Empty if a rank keeps no whole model
-  /// (`Strategy::ranks_keep_whole_models`). Reads the whole model, from GPUs through host memory. Collective.
-  virtual std::vector<std::pair<std::string, std::string>> parameter_checksums() = 0;
-  /// The file system that the run reads and writes.
-  virtual Filesystem& files() = 0;
+  /// the state was saved, else 143 (`ExitCode::terminated`). A request on one rank is enough.
+  void request_requeue(std::string reason);
+  /// Requests a checkpoint on the disk, independent of any callback's schedule. A request on one rank is
+  /// enough.
+  void request_save() { parts_.requests.save = true; }
 
-  /// Reports that a state can be read back from the disk. A callback calls it in `on_checkpoint`, on one rank
-  /// at least, for the state that it got there or for an earlier state. `seconds`: duration of the save, from
-  /// `on_checkpoint` on.
-  virtual void checkpoint_saved(double seconds) = 0;
-  /// Number of calls of `checkpoint_saved` on this rank.
-  virtual std::int64_t checkpoints_saved() const = 0;
-  /// The longest `seconds` of `checkpoint_saved` on this rank; absent before the first call.
-  virtual std::optional<double> longest_save_seconds() const = 0;
-  /// Returns whether the run ends with this checkpoint: a callback that writes beside the training must then
-  /// wait until its write is complete. Call it in `on_checkpoint`; equal on all ranks.
-  virtual bool ends_with_checkpoint() const = 0;
+  /// Reports that a state can be read back from the disk. A callback that saves states by itself calls it in
+  /// `on_checkpoint`, on one rank at least, for the state that it got there or for an earlier state.
+  /// `seconds`: duration of the save, from `on_checkpoint` on.
+  void checkpoint_saved(double seconds) { parts_.saved.add(seconds); }
+  /// The states that this rank has seen saved.
+  const SavedCheckpoints& saved_checkpoints() const { return parts_.saved; }
+
+  /// Returns the name of each parameter of the model and a checksum of this rank's values, in the order of
+  /// the model. Between two steps the result is equal on all ranks. Empty if a rank keeps no whole model
+  /// (`Strategy::ranks_keep_whole_models`). Reads the whole model, from GPUs through host memory. Collective.
+  std::vector<std::pair<std::string, std::string>> parameter_checksums() const;
+
+ private:
+  Parts parts_;
 };
 
 }  // namespace cxtrain

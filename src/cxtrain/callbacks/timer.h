@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cxtrain/base/clock.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/config/field.h"
 
@@ -17,6 +18,7 @@ class Timer final : public Callback {
     }
   };
   explicit Timer(const Args& args) : max_seconds_(static_cast<double>(args.seconds)) {}
+  void on_train_start(Run&) override { began_ = clock_.now(); }
   void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;
   void on_save_checkpoint(StateDict& state) override;
@@ -25,6 +27,8 @@ class Timer final : public Callback {
 
  private:
   double max_seconds_;
+  SteadyClock clock_;
+  double began_ = 0;    ///< on the clock
   double before_ = 0;   ///< seconds of the resumed training
   double elapsed_ = 0;  ///< seconds at the last step
   bool asked_ = false;

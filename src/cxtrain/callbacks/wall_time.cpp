@@ -25,14 +25,14 @@ WallTime::WallTime(std::optional<double> seconds, const Clock& clock)
 void WallTime::on_train_start(Run& run) {
   last_look_ = clock_.now();
   // One is enough, and rank 0 is the one that says what has ended the run.
-  const bool first_knows = run.of_rank_zero(seconds_ ? "knows" : "") == "knows";
+  const bool first_knows = run.world().broadcast(seconds_ ? "knows" : "") == "knows";
   asks_ = seconds_ && (run.rank() == 0 || !first_knows);
   if (seconds_ && run.rank() == 0)
     log_info("the job's time ends in " + whole_seconds(*seconds_) + "; the training saves and ends before");
 }
 
 double WallTime::margin(const Run& run) const {
-  const std::optional<double> save = run.longest_save_seconds();
+  const std::optional<double> save = run.saved_checkpoints().longest_seconds;
   const double wanted = save ? std::max(kLeast, kSaves * *save) : kUnknown;
   return std::min(wanted, std::max(*seconds_, 0.0) / 2);
 }

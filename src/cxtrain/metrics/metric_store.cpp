@@ -339,6 +339,12 @@ MetricStore::Values MetricStore::progress_bar_so_far() {
   return values;
 }
 
+std::vector<std::string> MetricStore::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : all()) names.push_back(name);
+  return names;
+}
+
 std::map<std::string, double> MetricStore::all() const {
   std::map<std::string, std::pair<std::uint64_t, double>> latest;
   visit_latest([&](const Entry& metric, const std::string& name, std::uint64_t at, bool of_epoch) {

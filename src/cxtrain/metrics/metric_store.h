@@ -131,6 +131,8 @@ class MetricStore final : public MetricSink, public Stateful {
   /// The same without waiting: of values that are on a device, the newest that have come from there; those of
   /// which none has come yet are left out.
   Values progress_bar_so_far();
+  /// The names of all values logged so far.
+  std::vector<std::string> names() const;
   /// The latest value of every metric, by name.
   std::map<std::string, double> all() const;
 

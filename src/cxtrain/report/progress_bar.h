@@ -64,7 +64,7 @@ class ProgressBar {
   Output output_;
   Metrics metrics_;
   ProgressBarOptions options_;
-  Progress progress_;
+  ProgressLine progress_;
   bool active_ = false;
   bool on_screen_ = false;
   double started_ = 0;

@@ -18,7 +18,7 @@ std::string print(const char* format, Values... values) {
 /// How much of "540/1200 [00:12<00:15, 43.1 it/s, 11.0k samples/s]" is shown.
 enum class Counts { steps, times, rate, samples };
 
-std::string counts(const Progress& p, Counts shown) {
+std::string counts(const ProgressLine& p, Counts shown) {
   const double steps = static_cast<double>(p.done - p.first);
   const bool measured = p.elapsed > 0 && steps > 0;
   const double rate = measured ? steps / p.elapsed : 0;
@@ -42,8 +42,8 @@ std::string bar(double fraction, std::size_t width) {
 
 }  // namespace
 
-std::string progress_line(const Progress& progress, std::span<const std::pair<std::string, double>> metrics,
-                          int columns) {
+std::string progress_line(const ProgressLine& progress,
+                          std::span<const std::pair<std::string, double>> metrics, int columns) {
   constexpr std::size_t kMinBar = 5, kMaxBar = 30, kBarEnds = 3;  // "|", "|" and a blank
   const double fraction = progress.total > 0
                               ? static_cast<double>(progress.done) / static_cast<double>(progress.total)

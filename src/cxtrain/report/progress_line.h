@@ -8,7 +8,7 @@
 namespace cxtrain {
 
 /// What one line of progress says.
-struct Progress {
+struct ProgressLine {
   std::string label;       ///< "Epoch 2/10"
   std::int64_t first = 0;  ///< steps done before `elapsed` began (a resumed epoch)
   std::int64_t done = 0;
@@ -24,8 +24,8 @@ struct Progress {
 /// The bar takes what space there is, up to 30 columns. Where there is too little for all metrics, the bar
 /// goes first, then samples/s, it/s and the times, then metrics, from the last. `columns` 0: any length, and
 /// no bar (for a log file).
-std::string progress_line(const Progress& progress, std::span<const std::pair<std::string, double>> metrics,
-                          int columns);
+std::string progress_line(const ProgressLine& progress,
+                          std::span<const std::pair<std::string, double>> metrics, int columns);
 
 /// Pieces of it: "00:12", "1:02:03"; "950", "11.0k", "2.50M"; four significant digits.
 std::string format_elapsed(double seconds);

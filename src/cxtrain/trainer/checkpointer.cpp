@@ -27,24 +27,23 @@ std::string to_text(const std::vector<CheckpointFile>& files, const std::string&
 
 }  // namespace
 
-void Checkpointer::save(const StateDict& state, SaveRequest request, Manifest manifest) {
-  finish();
+bool Checkpointer::begin(const StateDict& state, CheckpointPlan plan, Manifest manifest) {
   const double began = clock_.now();
-  request_ = std::move(request);
+  plan_ = std::move(plan);
   manifest_ = std::move(manifest);
-  manifest_.weights_only = request_.weights_only;
+  manifest_.weights_only = plan_.weights_only;
   stage_ = Stage::writing;
   std::string error;
   try {
     run_agreed(parts_.world, [&] {
-      if (parts_.world.is_root()) begin_checkpoint(parts_.files, request_.path);
+      if (parts_.world.is_root()) begin_checkpoint(parts_.files, plan_.path);
     });
-    begin(state);
+    stage(state);
   } catch (const AgreedError& refused) {
     error = refused.what();
   }
   stalled_ = clock_.now() - began;
-  if (!error.empty()) end(error);
+  return error.empty() || end(error);
 }
 
 /// All parameters and buffers, whole: the model's own where every rank has them, else copies.
@@ -67,19 +66,19 @@ std::vector<NamedTensor> Checkpointer::whole_model() {
 }
 
 /// Copies this rank's part and begins to write it. What fails on any rank is an AgreedError on all.
-void Checkpointer::begin(const StateDict& state) {
+void Checkpointer::stage(const StateDict& state) {
   const std::vector<NamedTensor> model = whole_model();
   const RankShare share =
       divide({.rank = parts_.world.rank(),
               .ranks = parts_.world.size(),
               .model = model,
-              .state = request_.weights_only ? nullptr : &state,
+              .state = plan_.weights_only ? nullptr : &state,
               .of_each_rank = parts_.of_each_rank,
               .exchange = [this](const std::string& own) { return parts_.world.all_gather(own); }});
   run_agreed(parts_.world, [&] { staging_.take(share.files); });
   index_.reset();
   if (parts_.world.is_root()) {
-    if (!request_.weights_only) manifest_.state = to_json(state);
+    if (!plan_.weights_only) manifest_.state = to_json(state);
     std::set<std::string> files;
     for (const auto& [name, file] : share.model_files) files.insert(file);
     const std::uint64_t bytes = std::accumulate(
@@ -94,11 +93,11 @@ void Checkpointer::begin(const StateDict& state) {
 void Checkpointer::write(const std::function<bool()>& go_on) {
   std::vector<Staging::File> content(staging_.files().begin(), staging_.files().end());
   if (index_) content.push_back({kIndexFile, *index_});
-  written_ = write_checkpoint_files(parts_.files, request_.path, content, go_on);
+  written_ = write_checkpoint_files(parts_.files, plan_.path, content, go_on);
 }
 
-void Checkpointer::proceed() {
-  if (stage_ == Stage::idle) return;
+std::optional<bool> Checkpointer::proceed() {
+  if (stage_ == Stage::idle) return std::nullopt;
   const std::string own_error = task_.finish();
   if (stage_ == Stage::writing) last_seconds_ = stalled_ + task_.seconds();
   if (stage_ == Stage::publishing) return end(parts_.world.broadcast(own_error));
@@ -111,13 +110,13 @@ void Checkpointer::proceed() {
   error = parts_.world.broadcast(error);
   if (!error.empty()) return end(error);
   stage_ = Stage::publishing;
-  if (!parts_.world.is_root()) return;
-  task_.start([this](const std::function<bool()>&) { publish(); });
+  if (parts_.world.is_root()) task_.start([this](const std::function<bool()>&) { publish(); });
+  return std::nullopt;
 }
 
 /// On the task's thread, of rank 0.
 void Checkpointer::publish() {
-  publish_checkpoint(parts_.files, request_.path, manifest_);
+  publish_checkpoint(parts_.files, plan_.path, manifest_);
   const auto attempt = [](const char* failure, const auto& work) {
     try {
       work();
@@ -125,11 +124,11 @@ void Checkpointer::publish() {
       log_warning(failure + message_of(error));
     }
   };
-  if (!request_.link.empty()) {
+  if (!plan_.link.empty()) {
     attempt("no link leads to the newest checkpoint: ",
-            [this] { link_checkpoint(parts_.files, request_.path, request_.link); });
+            [this] { link_checkpoint(parts_.files, plan_.path, plan_.link); });
   }
-  for (const std::string& path : request_.remove)
+  for (const std::string& path : plan_.remove)
     attempt("an older checkpoint stays: ", [&] { remove_checkpoint(parts_.files, path); });
 }
 
@@ -142,7 +141,8 @@ void Checkpointer::warn_of_failure(const std::string& message) {
   log_warning(message);
 }
 
-void Checkpointer::end(const std::string& error) {
+/// Returns whether the checkpoint is complete.
+bool Checkpointer::end(const std::string& error) {
   stage_ = Stage::idle;
   if (error.empty()) {
     last_seconds_ += task_.seconds();
@@ -150,32 +150,33 @@ void Checkpointer::end(const std::string& error) {
   } else if (parts_.world.is_root()) {
     warn_of_failure("no checkpoint was written, and the ones before it stay: " + error);
     try {
-      remove_checkpoint(parts_.files, request_.path + kPartSuffix);
+      remove_checkpoint(parts_.files, plan_.path + kPartSuffix);
     } catch (const FileError&) {
       // A disk that fails cannot be tidied up; the next attempt does.
     }
   }
-  const std::function<void(bool)> then = std::exchange(request_.then, nullptr);
-  if (then) then(error.empty());
+  return error.empty();
 }
 
-void Checkpointer::finish() {
+std::optional<bool> Checkpointer::finish() {
+  std::optional<bool> complete;
   while (under_way()) {
     {
       const Watchdog::Wait wait(parts_.world.watchdog(), "writing a checkpoint");
       task_.wait();
     }
     parts_.world.barrier();
-    proceed();
+    complete = proceed();
   }
+  return complete;
 }
 
 void Checkpointer::log_saved() const {
   if (!parts_.world.is_root()) return;
   const double seconds = last_seconds_, megabytes = static_cast<double>(manifest_.bytes()) / 1e6;
   std::ostringstream line;
-  line << std::fixed << std::setprecision(3) << "checkpoint " << request_.path << ": " << megabytes
-       << " MB in " << seconds << " s, " << std::setprecision(0) << megabytes / seconds
+  line << std::fixed << std::setprecision(3) << "checkpoint " << plan_.path << ": " << megabytes << " MB in "
+       << seconds << " s, " << std::setprecision(0) << megabytes / seconds
        << " MB/s; training stood still for " << std::setprecision(3) << stalled_ << " s";
   log_detail(line.str());
 }

@@ -9,7 +9,7 @@
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/filesystem.h"
-#include "cxtrain/callbacks/run.h"
+#include "cxtrain/callbacks/callback.h"
 #include "cxtrain/checkpoint/background_task.h"
 #include "cxtrain/checkpoint/manifest.h"
 #include "cxtrain/checkpoint/staging.h"
@@ -19,7 +19,7 @@
 
 namespace cxtrain {
 
-/// Writes checkpoints while training goes on. `save` copies what this rank writes; a thread brings the copy
+/// Writes checkpoints while training goes on. `begin` copies what this rank writes; a thread brings the copy
 /// to the disk. Once no rank writes any more, which the ranks learn at the end of a step, another thread of
 /// rank 0 makes the checkpoint complete. One checkpoint is under way at a time.
 ///
@@ -35,19 +35,20 @@ class Checkpointer {
   };
   explicit Checkpointer(Parts parts) : parts_(std::move(parts)) {}
 
-  /// Begins to write a checkpoint of this state, whose tensors may change afterwards. Waits for the one that
-  /// is under way. `manifest`: all of it but `state` and `files`. What goes wrong is logged, and told to
-  /// `request.then`, here or in a later call.
-  void save(const StateDict& state, SaveRequest request, Manifest manifest);
+  /// Begins to write a checkpoint of this state, whose tensors may change afterwards. None is under way.
+  /// `manifest`: all of it but `state` and `files`. Errors are logged. Returns false if the checkpoint cannot
+  /// be begun; then nothing is under way.
+  bool begin(const StateDict& state, CheckpointPlan plan, Manifest manifest);
 
   /// Whether a checkpoint is under way; the same on all ranks.
   bool under_way() const { return stage_ != Stage::idle; }
   /// Whether this rank still works on it. Not collective.
   bool busy() const { return task_.busy(); }
-  /// For when no rank is busy: the next stage of what is under way.
-  void proceed();
-  /// Until nothing is under way.
-  void finish();
+  /// For when no rank is busy: the next stage of what is under way. Returns, at the end of the last stage,
+  /// whether the checkpoint is complete.
+  std::optional<bool> proceed();
+  /// Proceeds until nothing is under way. Returns as `proceed` does.
+  std::optional<bool> finish();
 
   /// Seconds that the last checkpoint took this rank: copying, writing and, on rank 0, publishing.
   double last_seconds() const { return last_seconds_; }
@@ -55,17 +56,17 @@ class Checkpointer {
  private:
   enum class Stage { idle, writing, publishing };
 
-  void begin(const StateDict& state);
+  void stage(const StateDict& state);
   std::vector<NamedTensor> whole_model();
   void write(const std::function<bool()>& go_on);
   void publish();
-  void end(const std::string& error);
+  bool end(const std::string& error);
   void warn_of_failure(const std::string& message);
   void log_saved() const;
 
   Parts parts_;
   Stage stage_ = Stage::idle;
-  SaveRequest request_;
+  CheckpointPlan plan_;
   Manifest manifest_;
   std::optional<std::string> index_;  ///< of a model in several files, on rank 0
   Staging staging_;

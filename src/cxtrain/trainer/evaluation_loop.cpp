@@ -13,14 +13,14 @@ namespace {
 class EvaluationMode {
  public:
   EvaluationMode(TrainContext& context, std::int64_t batches)
-      : context_(context), outer_(context.loop), modes_(context.parts.module.training_modes()) {
+      : context_(context), outer_(context.progress), modes_(context.parts.module.training_modes()) {
     context.parts.module.set_training(false);
-    context.loop.num_batches = batches;
-    context.loop.batch_idx = 0;
-    context.loop.output.reset();
+    context.progress.num_batches = batches;
+    context.progress.batch_idx = 0;
+    context.progress.step_output.reset();
   }
   ~EvaluationMode() {
-    context_.loop = std::move(outer_);
+    context_.progress = std::move(outer_);
     context_.parts.module.set_training_modes(modes_);
   }
   EvaluationMode(const EvaluationMode&) = delete;
@@ -28,7 +28,7 @@ class EvaluationMode {
 
  private:
   TrainContext& context_;
-  TrainContext::Loop outer_;
+  Progress outer_;
   std::vector<bool> modes_;
 };
 
@@ -85,8 +85,8 @@ std::optional<MetricStore::Values> evaluate_stage(TrainContext& context, const a
   bool defined = true;
   while (defined && context.batches.next(loader, batch)) {
     signals.before_batch();
-    context.loop.batch_idx = loader.batch_idx();
-    context.loop.samples_per_batch = loader.global_size();
+    context.progress.batch_idx = loader.batch_idx();
+    context.progress.samples_per_batch = loader.global_size();
     const bool has_samples = batch.size > 0;  // or none is left for this rank in an uneven last batch
     const LogScope scope(context.metrics, hooks.step, batch.size);
     if (has_samples) context.call(hooks.batch_start, batch, loader.batch_idx());
@@ -142,19 +142,19 @@ Predictions predict(TrainContext& context, DataLoader& loader, std::int64_t batc
   bool defined = true;
   while (defined && context.batches.next(loader, batch)) {
     signals.before_batch();
-    context.loop.batch_idx = loader.batch_idx();
-    context.loop.samples_per_batch = loader.global_size();
+    context.progress.batch_idx = loader.batch_idx();
+    context.progress.samples_per_batch = loader.global_size();
     const bool has_samples = batch.size > 0;
     if (has_samples) context.call(hooks::on_predict_batch_start, batch, loader.batch_idx());
     try {
       const LogScope scope(context.metrics, hooks::kPredictStep);
-      context.loop.output = context.parts.strategy.predict_step(batch, loader.batch_idx());
+      context.progress.step_output = context.parts.strategy.predict_step(batch, loader.batch_idx());
     } catch (const StepNotDefined&) {
       defined = false;
       break;
     }
-    if (!has_samples || !context.loop.output.defined()) continue;
-    predictions.outputs.push_back(context.loop.output.cpu());
+    if (!has_samples || !context.progress.step_output.defined()) continue;
+    predictions.outputs.push_back(context.progress.step_output.cpu());
     predictions.indices.insert(predictions.indices.end(), batch.indices.begin(), batch.indices.end());
     context.call(hooks::on_predict_batch_end, batch, loader.batch_idx());
   }

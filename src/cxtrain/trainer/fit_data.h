@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/callbacks/train_state.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/data/data_loader.h"
-#include "cxtrain/trainer/train_state.h"
 
 namespace cxtrain {
 

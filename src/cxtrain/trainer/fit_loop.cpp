@@ -14,15 +14,16 @@
 
 namespace cxtrain {
 
-FitLoop::FitLoop(TrainContext& context, FitData& data, Optimization& optimization, TrainingState* state)
-    : context_(context), data_(data), optimization_(optimization), state_(state) {
+FitLoop::FitLoop(TrainContext& context, FitData& data, Optimization& optimization,
+                 CheckpointManager* checkpoints)
+    : context_(context), data_(data), optimization_(optimization), checkpoints_(checkpoints) {
   if (context_.resumed) run_agreed(context_.parts.world, [this] { take_place(); });
-  context_.loop.accumulate = limits().accumulate;
-  context_.loop.samples_per_step = samples_per_step();
-  context_.loop.saves_state = state_ != nullptr;
-  context_.loop.max_epochs = limits().max_epochs;
-  context_.loop.max_steps = limits().max_steps;
-  context_.loop.validates_at_epoch_end_only = limits().validates_at_epoch_end_only();
+  context_.progress.accumulate = limits().accumulate;
+  context_.progress.samples_per_step = samples_per_step();
+  context_.saves_state = checkpoints_ != nullptr;
+  context_.progress.max_epochs = limits().max_epochs;
+  context_.progress.max_steps = limits().max_steps;
+  context_.progress.validates_at_epoch_end_only = limits().validates_at_epoch_end_only();
 }
 
 void FitLoop::before_zero_grad() { context_.call(hooks::on_before_zero_grad); }
@@ -43,7 +44,8 @@ void FitLoop::train() {
   try {
     train_to_the_end();
   } catch (const Interrupted&) {
-    finish_checkpoint();  // on all ranks alike: what is being written is whole soon
+    // On all ranks alike: the checkpoint under way is complete soon.
+    if (checkpoints_ != nullptr) checkpoints_->finish();
     throw;
   }
 }
@@ -52,14 +54,14 @@ void FitLoop::train_to_the_end() {
   context_.training_clock.restart();
   validated_at_ = context_.clock.now();
   context_.call(hooks::on_train_start);
-  if (state_ != nullptr) state_->settle();
+  if (checkpoints_ != nullptr) checkpoints_->settle();
   vote();
-  make_checkpoint_if_wanted();
+  save_if_wanted();
   if (context_.resumed && done()) warn_of_nothing_left();
   while (!done()) run_epoch();
   vote();  // on what the last step's hooks have asked for
-  make_checkpoint_if_wanted();
-  finish_checkpoint();
+  save_if_wanted();
+  if (checkpoints_ != nullptr) checkpoints_->finish();
   context_.call(hooks::on_train_end);
 }
 
@@ -67,11 +69,11 @@ void FitLoop::train_to_the_end() {
 void FitLoop::sanity_check() {
   if (context_.resumed) return;
   if (cannot_validate_ || data_.val() == nullptr || limits().sanity_batches == 0) return;
-  context_.loop.sanity_checking = true;
+  context_.progress.sanity_checking = true;
   context_.call(hooks::on_sanity_check_start);
   run_validation(limits().sanity_batches);
   context_.call(hooks::on_sanity_check_end);
-  context_.loop.sanity_checking = false;
+  context_.progress.sanity_checking = false;
   context_.metrics.clear();
 }
 
@@ -83,7 +85,7 @@ std::int64_t FitLoop::samples_per_step() const {
 /// samples go into each.
 void FitLoop::take_place() {
   TrainState& state = context_.state;
-  const TrainContext::Loop& saved = context_.loop;
+  const Progress& saved = context_.progress;
   if (state.batch == 0) return;
   const std::int64_t saved_steps = divide_up(saved.num_batches, saved.accumulate);
   if (saved.samples_per_step != samples_per_step() || saved_steps != limits().steps_per_epoch()) {
@@ -127,34 +129,31 @@ void FitLoop::warn_of_nothing_left() const {
 void FitLoop::run_epoch() {
   TrainState& state = context_.state;
   data_.prepare_epoch(state.epoch, context_.parts.world);
-  context_.loop.num_batches = limits().train_batches;
+  context_.progress.num_batches = limits().train_batches;
   if (state.batch == 0) context_.call(hooks::on_train_epoch_start);
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
   Batch batch;
   context_.training_clock.resume();
   if (std::exchange(state.validation_due, false) && validates()) {
     validate();
-    make_checkpoint_if_wanted();
+    save_if_wanted();
   }
   while (!(between_steps() && done()) && context_.batches.next(data_.train(), batch)) {
     run_batch(batch);
     batch.tensors.clear();  // their memory may serve the batches of a validation
     if (validation_due()) validate();
-    if (between_steps()) make_checkpoint_if_wanted();
+    if (between_steps()) save_if_wanted();
   }
   finite_.answer();
   context_.pause_training();
   const bool complete = state.batch >= limits().train_batches;
-  MetricStore::Values epoch_values;
-  context_.call_train_epoch_end(
-      [&] { epoch_values = context_.metrics.reduce_epoch(LogRule::Phase::training, context_.parts.world); });
-  context_.rows.log(epoch_values);
+  context_.rows.log(context_.end_train_epoch());
   if (!complete) return;  // stopped within the epoch, which a resumed run would go on with
   ++state.epoch;
   state.batch = 0;
   optimization_.end_epoch();
   vote();
-  make_checkpoint_if_wanted();
+  save_if_wanted();
 }
 
 MicroStep FitLoop::micro_step(const Batch& batch) {
@@ -183,8 +182,8 @@ std::int64_t FitLoop::samples_over_ranks() {
 void FitLoop::run_batch(Batch& batch) {
   TrainState& state = context_.state;
   CurrentStep::set(state.global_step);
-  context_.loop.batch_idx = state.batch;
-  context_.loop.samples_per_batch = samples_over_ranks();
+  context_.progress.batch_idx = state.batch;
+  context_.progress.samples_per_batch = samples_over_ranks();
   const std::int64_t idx = state.batch;
   const LogScope scope(context_.metrics, hooks::kTrainingStep, batch.size);
   context_.call(hooks::on_train_batch_start, batch, idx);
@@ -217,15 +216,15 @@ void FitLoop::run_batch(Batch& batch) {
       context_.first_step_seconds = seconds_since_process_start();
     }
   }
-  context_.loop.output = loss;
+  context_.progress.step_output = loss;
   context_.call(hooks::on_train_batch_end, loss, batch, idx);
-  context_.loop.output.reset();
+  context_.progress.step_output.reset();
   if (step.last) after_step(stepped);
 }
 
 /// Once for a step.
 void FitLoop::begin_vote(Contribution contribution) {
-  if (std::exchange(vote_to_begin_, false)) context_.voting.begin(contribution);
+  if (std::exchange(vote_to_begin_, false)) context_.voting.begin(contribution, writes_checkpoint());
 }
 
 void FitLoop::note_contribution(const MicroStep& step, const at::Tensor& loss) {
@@ -255,7 +254,7 @@ void FitLoop::after_step(bool stepped) {
   }
   context_.rows.loggers.flush_when_due();
   context_.requests.validation = validation_time_is_up();
-  handle(context_.voting.vote_after_step());
+  handle(context_.voting.vote_after_step(writes_checkpoint()));
 }
 
 /// By rank 0's clock.
@@ -264,39 +263,26 @@ bool FitLoop::validation_time_is_up() const {
   return every && context_.parts.world.is_root() && context_.clock.now() - validated_at_ >= *every;
 }
 
-void FitLoop::vote() { handle(context_.voting.vote()); }
+void FitLoop::vote() { handle(context_.voting.vote(writes_checkpoint())); }
 
 void FitLoop::handle(const StepVote& vote) {
-  if (!vote.writing && context_.checkpointer) context_.checkpointer->proceed();
+  if (!vote.writing && checkpoints_ != nullptr) checkpoints_->proceed();
   if (vote.stop && !pending_.stop && !context_.requests.stop_reason.empty())
     log_info(context_.requests.stop_reason);
   pending_ = pending_ | vote;
-  if (pending_.ends_run() && state_ == nullptr) throw context_.ending(pending_, /*saved=*/false);
+  if (pending_.ends_run() && checkpoints_ == nullptr) throw context_.ending(pending_, /*saved=*/false);
 }
 
-void FitLoop::make_checkpoint_if_wanted() {
+void FitLoop::save_if_wanted() {
   if (!pending_.wants_checkpoint()) return;
-  context_.save_agreed = pending_.save || pending_.ends_run();
+  const StepVote wanted = pending_;
   pending_.checkpoint = pending_.save = false;
   context_.requests.checkpoint = context_.requests.save = false;
-  if (state_ == nullptr) return;
+  if (checkpoints_ == nullptr) return;
   finite_.answer();
   context_.rows.write_pending();
-  finish_checkpoint();  // callbacks decide by what is on the disk
-  const std::int64_t saved_before = context_.checkpoints_saved();
-  context_.reserved_paths.clear();
-  const StateDict state = state_->save();
-  context_.loop.ends_with_checkpoint = pending_.ends_run();
-  context_.call(hooks::on_checkpoint, state);
-  context_.save_agreed = false;
-  if (!pending_.ends_run()) return;
-  finish_checkpoint();
-  const bool saved_here = context_.checkpoints_saved() > saved_before;
-  throw context_.ending(pending_, context_.parts.world.any(saved_here ? 1 : 0) != 0);
-}
-
-void FitLoop::finish_checkpoint() {
-  if (context_.checkpointer) context_.checkpointer->finish();
+  const bool saved = checkpoints_->save(wanted);
+  if (wanted.ends_run()) throw context_.ending(wanted, saved);
 }
 
 bool FitLoop::validates() const {
@@ -346,12 +332,12 @@ void FitLoop::validate() {
 /// Where the state can be saved, it is as before the validation, which the resumed run begins anew, and the
 /// run ends here.
 void FitLoop::leave_validation(const StateDict& generators) {
-  if (state_ == nullptr || !between_steps()) return;
+  if (checkpoints_ == nullptr || !between_steps()) return;
   context_.parts.generators.load(generators);
   context_.metrics.forget_epoch(LogRule::Phase::evaluation);
   context_.state.validation_due = true;
   vote();  // on the signal, once more
-  make_checkpoint_if_wanted();
+  save_if_wanted();
 }
 
 }  // namespace cxtrain

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "cxtrain/trainer/train_context.h"
+#include "cxtrain/trainer/checkpoint_manager.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/model_checks.h"
 #include "cxtrain/trainer/optimization.h"
-#include "cxtrain/trainer/training_state.h"
+#include "cxtrain/trainer/train_context.h"
 
 namespace cxtrain {
 
@@ -12,9 +12,9 @@ namespace cxtrain {
 /// same for every strategy. Collective.
 class FitLoop final : private StepObserver {
  public:
-  /// All references outlive the loop. `state`: what checkpoints are made of, and what was loaded of one; null
-  /// for a trial, of which nobody keeps any.
-  FitLoop(TrainContext& context, FitData& data, Optimization& optimization, TrainingState* state = nullptr);
+  /// All references outlive the loop. `checkpoints`: null for a trial, which nobody resumes.
+  FitLoop(TrainContext& context, FitData& data, Optimization& optimization,
+          CheckpointManager* checkpoints = nullptr);
 
   /// A whole fit: the sanity check and the training, between the hooks of a fit.
   void fit();
@@ -48,15 +48,15 @@ class FitLoop final : private StepObserver {
   void vote();
   void handle(const StepVote& vote);
   void begin_vote(Contribution contribution);
-  void make_checkpoint_if_wanted();
-  void finish_checkpoint();
+  bool writes_checkpoint() const { return checkpoints_ != nullptr && checkpoints_->writing(); }
+  void save_if_wanted();
   void take_place();
   std::int64_t samples_per_step() const;
 
   TrainContext& context_;
   FitData& data_;
   Optimization& optimization_;
-  TrainingState* state_;
+  CheckpointManager* checkpoints_;
   StepVote pending_;              ///< what all ranks voted for and the loop has not done yet
   double validated_at_ = 0;       ///< on the clock: the last validation, or the start of training
   bool cannot_validate_ = false;  ///< the model does not define validation_step

@@ -23,7 +23,7 @@ class SweepRecorder final : public Callback {
   }
   void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
     std::array<double, 2> sum{loss.defined() ? loss.item<double>() : 0.0, loss.defined() ? 1.0 : 0.0};
-    run.sum_over_ranks(sum);
+    run.world().sum(sum);
     if (static_cast<std::size_t>(run.global_step()) == result_.rates.size())
       return;  // within an accumulation
     constexpr double kBeta = 0.98;
@@ -62,7 +62,7 @@ LrFinderResult find_learning_rate(const TrainContext::Parts& parts,
                                   const OptimizerSetup& setup, bool scale_gradients, const LrSweep& sweep) {
   const Options options = trial_options(parts.options, sweep);
   TrainContext context({parts.world, options, parts.plan, parts.module, parts.strategy, parts.device,
-                        parts.generators, parts.input_dtype});
+                        parts.generators, parts.input_dtype, parts.files});
   context.state.seed = options.seed.value_or(0);
   LrFinderResult result;
   context.add_callback(std::make_unique<SweepRecorder>(result, sweep.early_stop_threshold));
@@ -75,7 +75,7 @@ LrFinderResult find_learning_rate(const TrainContext::Parts& parts,
   Optimization optimization(context, swept, parts.strategy.prepare(swept.optimizer), data.limits(),
                             scale_gradients);
   const ModelSnapshot snapshot(parts, optimization.trained());
-  parts.module.attach(&context.metrics, &context);
+  parts.module.attach(&context.metrics, &context.run);
   FitLoop(context, data, optimization).train();
   parts.module.attach(nullptr, nullptr);
   snapshot.restore();

@@ -5,9 +5,9 @@
 #include <span>
 
 #include "cxtrain/base/clock.h"
+#include "cxtrain/callbacks/train_state.h"
 #include "cxtrain/metrics/metric_store.h"
 #include "cxtrain/report/metric_loggers.h"
-#include "cxtrain/trainer/train_state.h"
 
 namespace cxtrain {
 

@@ -137,12 +137,12 @@ class Module : public torch::nn::Module, public Trainable {
   std::int64_t global_step() const { return run_ ? run_->global_step() : 0; }
   std::int64_t current_epoch() const { return run_ ? run_->current_epoch() : 0; }
   /// Limits of the run, -1 for no limit: Lightning's `trainer.max_epochs` and `trainer.max_steps`.
-  std::int64_t max_epochs() const { return run_ ? run_->max_epochs() : -1; }
-  std::int64_t max_steps() const { return run_ ? run_->max_steps() : -1; }
+  std::int64_t max_epochs() const { return run_ ? run_->progress().max_epochs : -1; }
+  std::int64_t max_steps() const { return run_ ? run_->progress().max_steps : -1; }
   /// Batches of the running epoch or evaluation, on this rank.
-  std::int64_t num_batches() const { return run_ ? run_->num_batches() : 0; }
+  std::int64_t num_batches() const { return run_ ? run_->progress().num_batches : 0; }
   int global_rank() const { return run_ ? run_->rank() : 0; }
-  int local_rank() const { return run_ ? run_->local_rank() : 0; }
+  int local_rank() const { return run_ ? run_->world().facts().local_rank : 0; }
   int world_size() const { return run_ ? run_->world_size() : 1; }
   bool is_global_zero() const { return global_rank() == 0; }
   /// The run's folder; empty if nothing is written.
@@ -176,7 +176,7 @@ class Module : public torch::nn::Module, public Trainable {
   void set_training_modes(const std::vector<bool>& modes) override;
   MetricSink* redirect_log(MetricSink* sink) override { return std::exchange(sink_, sink); }
 
-  /// Sets the sink and the view of the running loop; null at the loop's end.
+  /// Sets the sink and the run of the running loop; null at the loop's end.
   void attach(MetricSink* sink, Run* run);
 
  private:

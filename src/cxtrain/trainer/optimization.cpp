@@ -54,14 +54,17 @@ Optimization::Optimization(TrainContext& context, const OptimizerSetup& setup,
                       "use precision 32-true or bf16-mixed and no accumulation",
                       MessageCode::conflicting_options);
   }
-  context_.loop.learning_rates = [this, name = torch_name_of(setup.optimizer)] {
-    const std::vector<double> rates = optimizer_->learning_rates();
-    if (rates.size() == 1) return std::vector<LearningRate>{{name, rates.front()}};
-    std::vector<LearningRate> named;
-    for (const double rate : rates) named.push_back({name + "/pg" + std::to_string(named.size() + 1), rate});
-    return named;
-  };
+  context_.progress.optimizer = this;
   update_learning_rate();
+}
+
+std::vector<LearningRate> Optimization::learning_rates() const {
+  const std::string name = torch_name_of(setup_.optimizer);
+  const std::vector<double> rates = optimizer_->learning_rates();
+  if (rates.size() == 1) return {{name, rates.front()}};
+  std::vector<LearningRate> named;
+  for (const double rate : rates) named.push_back({name + "/pg" + std::to_string(named.size() + 1), rate});
+  return named;
 }
 
 bool Optimization::step(Contribution own, Contribution of_all_ranks,
@@ -130,7 +133,7 @@ void Optimization::log_gradient_norms() {
   if (order < 0 || log_every_ <= 0 || (context_.state.global_step + 1) % log_every_ != 0) return;
   const std::vector<at::Tensor> norms = trained_->gradient_norms(order);
   for (const auto& [name, norm] : named_norms(trainable_parameters(context_.parts.module), norms, order)) {
-    context_.log(name, norm);
+    context_.metrics.log(name, norm, {});
   }
 }
 
@@ -147,7 +150,7 @@ void Optimization::clip() {
 
 void Optimization::end_epoch() {
   if (const auto* plateau = std::get_if<PlateauSchedule>(&setup_.schedule)) {
-    const std::optional<double> metric = context_.metric_of_all_ranks(plateau->monitor);
+    const std::optional<double> metric = context_.run.metric_of_all_ranks(plateau->monitor);
     if (!metric) {
       throw TrainingError("the plateau schedule monitors `" + plateau->monitor +
                               "`, but nothing of this name was logged by the end of the epoch",

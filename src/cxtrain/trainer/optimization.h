@@ -8,10 +8,10 @@
 #include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/state/stateful.h"
 #include "cxtrain/strategy/trained_parameters.h"
-#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/skipped_steps.h"
 #include "cxtrain/trainer/step_vote.h"
+#include "cxtrain/trainer/train_context.h"
 
 namespace cxtrain {
 
@@ -21,12 +21,15 @@ OptimizerSetup optimizer_setup(Module& module, const Options& options, std::opti
 
 /// What follows a complete backward: gradients synchronised, unscaled and clipped, the optimizer stepped, the
 /// loss scale and the learning rate moved on. Nothing here waits for the device.
-class Optimization final : public Stateful {
+class Optimization final : public Stateful, public OptimizerView {
  public:
   /// `trained`: what the strategy has prepared for the setup's optimizer. Talks to no other rank. Throws
   /// ConfigError.
   Optimization(TrainContext& context, const OptimizerSetup& setup, std::unique_ptr<TrainedParameters> trained,
                const FitLimits& limits, bool scale_gradients);
+  ~Optimization() override { context_.progress.optimizer = nullptr; }
+  Optimization(const Optimization&) = delete;
+  Optimization& operator=(const Optimization&) = delete;
 
   /// Makes one optimizer step and counts it. `own`, `of_all_ranks`: the contributions to the step. The
   /// gradients are averages over the ranks that did not skip the step. If no rank has a loss, nothing is
@@ -37,6 +40,7 @@ class Optimization final : public Stateful {
   /// At the end of an epoch, after its validation.
   void end_epoch();
 
+  std::vector<LearningRate> learning_rates() const override;
   /// The learning rate stays what it is, whatever the schedule says.
   void hold_learning_rate() { held_ = true; }
 

@@ -82,11 +82,11 @@ void Session::open() {
   });
   strategy_->connect();
   generators_.emplace(strategy_context_.devices);
-  context_ = std::make_unique<TrainContext>(TrainContext::Parts{
-      world, inputs_.options, inputs_.plan, module_, *strategy_, inputs_.device, *generators_,
-      precision_.module_dtype, state_.log_dir, &inputs_.files, &inputs_.config_text});
-  state_.where = [context = context_.get()] { return context->where(); };
-  world.set_timeout(inputs_.options.timeout_seconds, state_.where);
+  context_ = std::make_unique<TrainContext>(
+      TrainContext::Parts{world, inputs_.options, inputs_.plan, module_, *strategy_, inputs_.device,
+                          *generators_, precision_.module_dtype, inputs_.files, state_.log_dir});
+  state_.running = context_.get();
+  world.set_timeout(inputs_.options.timeout_seconds, [this] { return context_->where(); });
   if (continues_) context_->state = *state_.fitted;
   context_->state.seed = inputs_.options.seed.value_or(0);
   context_->tuned = state_.tuned;
@@ -119,11 +119,9 @@ bool Session::writes_files() const { return files_begun_ && !state_.log_dir.empt
 
 Session::~Session() {
   inputs_.world.set_last_words({});
-  const bool failed = std::uncaught_exceptions() > exceptions_;
-  const std::string where = failed && context_ ? context_->where() : std::string();
-  state_.where = failed ? std::function<std::string()>([where] { return where; }) : nullptr;
   inputs_.world.set_timeout(inputs_.options.timeout_seconds, {});
   if (!context_) return;
+  state_.running = nullptr;
   context_->parts.module.attach(nullptr, nullptr);
   state_.tuned = context_->tuned;
 }
@@ -250,8 +248,8 @@ void Session::require_samples_everywhere(const ShardedSampler& sampler) const {
 }
 
 void Session::attach() {
-  context_->parts.module.attach(&context_->metrics, context_.get());
-  for (const auto& replica : replicas_) replica->attach(nullptr, context_.get());
+  context_->parts.module.attach(&context_->metrics, &context_->run);
+  for (const auto& replica : replicas_) replica->attach(nullptr, &context_->run);
 }
 
 FitData::Loaders Session::fit_loaders(DataModule& data) const {
@@ -387,7 +385,7 @@ void Session::tell(const std::exception& error) noexcept {
   if (!context_) return;
   for (Callback* const callback : context_->callbacks) {
     try {
-      callback->on_exception(*context_, error);
+      callback->on_exception(context_->run, error);
     } catch (const std::exception& another) {
       log_warning("on_exception of a callback has failed: " + message_of(another));
     }

@@ -16,9 +16,9 @@
 #include "cxtrain/report/metric_logger.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
-#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/predictions.h"
+#include "cxtrain/trainer/train_context.h"
 
 namespace cxtrain {
 
@@ -43,8 +43,9 @@ struct TrainerState {
   std::vector<std::unique_ptr<Callback>> callbacks;    ///< the user's
   std::vector<std::unique_ptr<MetricLogger>> loggers;  ///< the user's
   Tuned tuned;
-  std::string log_dir;                 ///< of the last fit, or of what runs; empty: nothing is written
-  std::function<std::string()> where;  ///< the run is, or was when it failed: "epoch 1, step 230"
+  std::string log_dir;                    ///< of the last fit, or of what runs; empty: nothing is written
+  const TrainContext* running = nullptr;  ///< null outside of a call
+  std::string failed_at;                  ///< where the last call failed: "epoch 1, step 230"
 
   // Of the last fit, for the calls after it.
   std::optional<TrainState> fitted;
@@ -81,6 +82,7 @@ class Session {
   /// The others are for an open session.
   TrainContext& context() { return *context_; }
   const Plan& plan() const { return inputs_.plan; }
+  const std::string& config_text() const { return inputs_.config_text; }
   const PrecisionPolicy& precision() const { return precision_; }
 
   /// A loader of this rank's shard. Null when the stage has no data. `batch_size`: other than the options'.
@@ -104,7 +106,7 @@ class Session {
   /// The same, unchecked, for a run that a signal has stopped, with its exit status. The files come first:
   /// there may be no time for more. Every rank calls it.
   RunSummary stop(const Interrupted& signal);
-  /// Tells the callbacks what ends the run.
+  /// Calls `on_exception` of the callbacks.
   void tell(const std::exception& error) noexcept;
   /// Writes what is known when the run fails; never throws. Not collective.
   void fail(int exit_code) noexcept;
@@ -142,7 +144,6 @@ class Session {
   std::unique_ptr<TrainContext> context_;
   std::unique_ptr<FileLock> lease_;  ///< on the run's folder
   std::optional<StopSignals> signals_;
-  int exceptions_ = std::uncaught_exceptions();  ///< under way when it was made
 };
 
 }  // namespace cxtrain

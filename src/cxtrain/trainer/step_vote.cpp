@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/trainer/checkpointer.h"
 
 namespace cxtrain {
 namespace {
@@ -34,7 +33,7 @@ StepVote operator|(const StepVote& a, const StepVote& b) {
   return StepVote::from_bits(a.to_bits() | b.to_bits());
 }
 
-StepVote StepVoting::own() const {
+StepVote StepVoting::own(bool writing) const {
   const int signal = StopSignals::received();
   return {.stop = requests_.stop,
           .checkpoint = requests_.checkpoint,
@@ -44,13 +43,13 @@ StepVote StepVoting::own() const {
           .sigint = signal == SIGINT,
           .sigterm = signal != 0 && signal != SIGINT,
           .requeue_signal = StopSignals::asked_to_requeue(),
-          .writing = checkpointer_ && checkpointer_->busy()};
+          .writing = writing};
 }
 
-StepVote StepVoting::vote() { return StepVote::from_bits(world_.any(own().to_bits())); }
+StepVote StepVoting::vote(bool writing) { return StepVote::from_bits(world_.any(own(writing).to_bits())); }
 
-void StepVoting::begin(Contribution contribution) {
-  StepVote vote = own();
+void StepVoting::begin(Contribution contribution, bool writing) {
+  StepVote vote = own(writing);
   vote.loss = contribution.loss;
   vote.skipped = contribution.skipped;
   world_.begin_any(vote.to_bits());
@@ -61,9 +60,9 @@ StepVote StepVoting::end() {
   return *within_step_;
 }
 
-StepVote StepVoting::vote_after_step() {
+StepVote StepVoting::vote_after_step(bool writing) {
   const std::optional<StepVote> within = std::exchange(within_step_, std::nullopt);
-  return votes_within_step_ && within ? *within : vote();
+  return votes_within_step_ && within ? *within : vote(writing);
 }
 
 Interrupted ending_of(const StepVote& vote, const Requests& requests, const std::string& requeue_signal,

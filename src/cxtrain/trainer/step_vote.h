@@ -5,27 +5,16 @@
 #include <string>
 
 #include "cxtrain/base/stop_signals.h"
+#include "cxtrain/callbacks/run.h"
 
 namespace cxtrain {
 
-class Checkpointer;
 class World;
 
 /// What a rank put into an optimizer step. Of all ranks: what at least one rank put into the step.
 struct Contribution {
   bool loss = false;     ///< the loss of at least one micro-batch
   bool skipped = false;  ///< samples, but no loss: the model skipped them
-};
-
-/// What this rank asks for: its callbacks, its module, its clock. A request stands until the ranks have voted
-/// and the loop has done what was asked.
-struct Requests {
-  bool stop = false;                                  ///< end the training after this step
-  bool checkpoint = false;                            ///< give the state of the training to the callbacks
-  bool save = false;                                  ///< write a checkpoint to the disk
-  bool requeue = false;                               ///< save, end, and be started again
-  bool validation = false;                            ///< validate after this step
-  std::string stop_reason = {}, requeue_reason = {};  ///< of the first request
 };
 
 /// A rank's vote at the end of a step. Of all ranks: for each field, whether at least one rank voted for it.
@@ -58,27 +47,22 @@ class StepVoting {
   /// All references outlive it. `votes_within_step`: the vote that ends a step is the one that began before
   /// backward. Then no rank waits for others while its device has nothing to do, and a request takes effect
   /// one step later.
-  StepVoting(World& world, const Requests& requests, const std::optional<Checkpointer>& checkpointer,
-             bool votes_within_step)
-      : world_(world),
-        requests_(requests),
-        checkpointer_(checkpointer),
-        votes_within_step_(votes_within_step) {}
+  StepVoting(World& world, const Requests& requests, bool votes_within_step)
+      : world_(world), requests_(requests), votes_within_step_(votes_within_step) {}
 
-  /// Votes now.
-  StepVote vote();
+  /// Votes now. `writing`: this rank still writes its part of a checkpoint.
+  StepVote vote(bool writing = false);
   /// Begins a vote within a step, and ends it: what each rank contributed, and its requests so far.
-  void begin(Contribution own);
+  void begin(Contribution own, bool writing);
   StepVote end();
   /// Votes at the end of a step.
-  StepVote vote_after_step();
+  StepVote vote_after_step(bool writing);
 
  private:
-  StepVote own() const;
+  StepVote own(bool writing) const;
 
   World& world_;
   const Requests& requests_;
-  const std::optional<Checkpointer>& checkpointer_;
   bool votes_within_step_;
   std::optional<StepVote> within_step_;
 };

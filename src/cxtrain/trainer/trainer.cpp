@@ -1,8 +1,8 @@
 #include "cxtrain/trainer/trainer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "cxtrain/base/error.h"
@@ -20,15 +20,12 @@
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"
-#include "cxtrain/trainer/data_fingerprint.h"
 #include "cxtrain/trainer/divide_cores.h"
-#include "cxtrain/trainer/evaluation_loop.h"
-#include "cxtrain/trainer/fit_loop.h"
+#include "cxtrain/trainer/fit.h"
 #include "cxtrain/trainer/resume.h"
 #include "cxtrain/trainer/session.h"
-#include "cxtrain/trainer/training_state.h"
-#include "cxtrain/trainer/tuner.h"
-#include "cxtrain/trainer/weight_averaging.h"
+#include "cxtrain/trainer/stages.h"
+#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/within_memory.h"
 
 namespace cxtrain {
@@ -63,19 +60,6 @@ void set_up(DataModule& data, const DataOptions& options) {
     throw DataError("data: " + message_of(error) + "; check the path and its permissions",
                     MessageCode::file_failed);
   }
-}
-
-/// Empty on other ranks than the first, and where data may change while they train or each rank has its own.
-std::string fingerprint_of_training(const World& world, const DataLoader& loader, const Options& options) {
-  const bool of_each_rank = world.size() > 1 && loader.shard().count == 1;
-  const bool reloaded = options.trainer.reload_dataloaders_every_n_epochs > 0;
-  if (!options.data.fingerprint || !world.is_root() || of_each_rank || reloaded) return {};
-  const SteadyClock clock;
-  const double began = clock.now();
-  std::string text = to_text(fingerprint_of(loader.dataset(), clock));
-  log_detail("training data: " + text + " (looked at for " +
-             std::to_string(std::lround((clock.now() - began) * 1e6)) + " us)");
-  return text;
 }
 
 }  // namespace
@@ -140,24 +124,30 @@ void Trainer::add_logger(std::unique_ptr<MetricLogger> logger) {
 
 const std::string& Trainer::log_dir() const { return state_->log_dir; }
 
-std::string Trainer::where() const { return state_->where ? state_->where() : std::string(); }
+std::string Trainer::where() const {
+  return state_->running != nullptr ? state_->running->where() : state_->failed_at;
+}
 
-RunSummary Trainer::in_session(Stage stage, Module& module, DataModule& data,
-                               const std::function<void(Session&)>& work, const std::string& log_dir,
-                               const EvaluateArgs& args) {
-  refuse_after_signal(stage);
-  initialize_once(module);
-  if (stage != Stage::fit && stage != Stage::tune) load_values_to_evaluate(stage, module, args);
-  run_agreed(world_, [&] { set_up(data, options_.data); });
-  const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_, accelerator_,
-                             config_text_, replica_factory_, *files_, log_,      log_dir};
-  Session session(inputs, *state_, registry_.make<Strategy>(plan_.strategy, plan_.strategy_arguments), module,
-                  stage);
+template <class Work, class... Arguments>
+RunSummary Trainer::run(const Call& call, Arguments&&... arguments) {
+  refuse_after_signal(call.stage);
+  initialize_once(call.module);
+  load_values_to_evaluate(call);
+  run_agreed(world_, [&] { set_up(call.data, options_.data); });
+  state_->failed_at.clear();
+  const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_,     accelerator_,
+                             config_text_, replica_factory_, *files_, log_,      call.log_dir};
+  Session session(inputs, *state_, registry_.make<Strategy>(plan_.strategy, plan_.strategy_arguments),
+                  call.module, call.stage);
+  std::optional<Work>
+      work;  // stands until an error has been reported: what it has on a device may have failed
   try {
     session.open();
-    work(session);
+    work.emplace(session, call.module, call.data, std::forward<Arguments>(arguments)...).run();
+    work.reset();
     last_summary_ = session.finish();
   } catch (const Interrupted& signal) {
+    work.reset();
     session.tell(signal);
     last_summary_ = session.stop(signal);
   } catch (const std::exception& error) {
@@ -178,14 +168,16 @@ void Trainer::refuse_after_signal(Stage stage) const {
                           last_summary_->stopped_by);
 }
 
-void Trainer::load_values_to_evaluate(Stage stage, Module& module, const EvaluateArgs& args) {
+void Trainer::load_values_to_evaluate(const Call& call) {
+  if (call.stage == Stage::fit || call.stage == Stage::tune) return;
+  const std::string& asked_for = call.evaluate.ckpt_path;
   const bool trained = state_->fitted.has_value();
   // What a fit has trained is evaluated as it is, unless this call asks for something else.
-  if (trained && args.ckpt_path.empty()) return;
+  if (trained && asked_for.empty()) return;
   Options options = options_;
-  options.subcommand = name_of(stage);  // for which a checkpoint of weights only will do
-  if (!args.ckpt_path.empty()) options.ckpt_path = args.ckpt_path;
-  load_model_of_checkpoint(world_, *files_, options, module, trained ? state_->log_dir : std::string());
+  options.subcommand = name_of(call.stage);  // for which a checkpoint of weights only will do
+  if (!asked_for.empty()) options.ckpt_path = asked_for;
+  load_model_of_checkpoint(world_, *files_, options, call.module, trained ? state_->log_dir : std::string());
 }
 
 void Trainer::initialize_once(Module& module) {
@@ -193,27 +185,14 @@ void Trainer::initialize_once(Module& module) {
   if (initialize) run_agreed(world_, [&] { initialize(module); });
 }
 
-void Trainer::run_loop(Session& session, const std::function<void()>& loop) const {
-  try {
-    loop();
-  } catch (const Interrupted&) {
-    throw;  // on all ranks
-  } catch (const std::exception& error) {
-    if (ends_job(error)) fail(session, error);
-    throw;
-  }
-}
-
-bool Trainer::ends_job(const std::exception& error) const {
-  return accelerator_ != nullptr && world_.size() > 1 && dynamic_cast<const AgreedError*>(&error) == nullptr;
-}
-
-void Trainer::fail(Session& session, const std::exception& error) const {
+void Trainer::fail(Session& session, const std::exception& error) {
+  state_->failed_at = where();
   const int status = static_cast<int>(code_of(error));
   session.tell(error);
   session.fail(status);
-  if (!ends_job(error)) return;
-  const std::string step = where();
+  const bool others_wait = world_.size() > 1 && dynamic_cast<const AgreedError*>(&error) == nullptr;
+  if (accelerator_ == nullptr || !others_wait) return;
+  const std::string& step = state_->failed_at;
   log_error("rank " + std::to_string(world_.rank()) + " on " + world_.facts().hostname +
             (step.empty() ? "" : ", " + step) + ": " + printed(error));
   world_.report_end(status);
@@ -224,10 +203,10 @@ RunSummary Trainer::fit(Module& module, DataModule& data) {
   // Another fit of this trainer begins where the program says.
   std::optional<LoadedCheckpoint> from;
   if (!state_->fitted) from = load_checkpoint(world_, *files_, options_, module);
-  if (!from) return fit_from(nullptr, module, data);
-  const ResumeFrom place{from->state, from->chosen.log_dir, from->chosen.in_place,
-                         from->chosen.manifest.data};
-  return fit_from(&place, module, data, [&from] { from->state = {}; });
+  if (!from) return run<Fit>({Stage::fit, module, data}, std::nullopt);
+  return resume(
+      module, data,
+      {std::move(from->state), from->chosen.log_dir, from->chosen.in_place, from->chosen.manifest.data});
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data, const StateDict& checkpoint) {
@@ -235,121 +214,36 @@ RunSummary Trainer::fit(Module& module, DataModule& data, const StateDict& check
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data, const ResumeFrom& from) {
-  return fit_from(&from, module, data);
+  return resume(module, data, {from.state, from.log_dir, from.in_place, from.data});
 }
 
-RunSummary Trainer::fit_from(const ResumeFrom* from, Module& module, DataModule& data,
-                             const std::function<void()>& taken) {
-  const auto work = [&](Session& session) {
-    TrainContext& context = session.context();
-    if (from != nullptr) {
-      load_place_and_data(from->state, context, data);
-    } else {
-      Tuner(session, module, data).tune();
-    }
-    FitData loaders(
-        world_, [&] { return session.fit_loaders(data); }, options_.trainer,
-        module.trainer_defaults().max_epochs, context.state);
-    context.data_fingerprint = fingerprint_of_training(world_, loaders.train(), options_);
-    if (from != nullptr) {
-      require_data_of_checkpoint(world_, from->data, context.data_fingerprint, loaders.train().dataset());
-    }
-    OptimizerSetup setup;
-    run_agreed(world_, [&] { setup = optimizer_setup(module, options_, context.tuned.lr); });
-    std::unique_ptr<TrainedParameters> trained = context.parts.strategy.prepare(setup.optimizer);
-    std::optional<Optimization> optimization;
-    run_agreed(world_, [&] {
-      optimization.emplace(context, setup, std::move(trained), loaders.limits(),
-                           session.precision().scale_gradients);
-      if (options_.trainer.stochastic_weight_avg) {
-        context.add_callback(std::make_unique<StochasticWeightAveraging>(context, loaders, *optimization));
-      }
-    });
-    const AnomalyDetection anomalies(options_.trainer.detect_anomaly);
-    TrainingState state(context, data, *optimization);
-    if (from != nullptr) state.load(from->state, {*files_, from->log_dir});
-    if (taken) taken();
-    context.checkpointer.emplace(Checkpointer::Parts{world_, *files_, context.parts.module,
-                                                     &context.parts.strategy, state.sections_of_each_rank()});
-    FitLoop loop(context, loaders, *optimization, &state);
-    session.begin_files();
-    // What is printed before the files are there is not in the log, which `report` reads.
-    if (from != nullptr) log_detail("resumed at " + context.where());
-    if (!options_.trainer.barebones) log_info(context.model_name() + ": " + loaders.describe());
-    run_loop(session, [&] { loop.fit(); });
-  };
-  const bool in_place = from != nullptr && from->in_place;
-  return in_session(Stage::fit, module, data, work, in_place ? from->log_dir : std::string());
-}
-
-std::unique_ptr<DataLoader> Trainer::agreed_loader(Session& session,
-                                                   const std::function<DataLoaderSpec()>& spec,
-                                                   const char* lacks) {
-  std::unique_ptr<DataLoader> loader;
-  std::string own;
-  run_agreed(world_, [&] {
-    loader = session.loader(spec(), /*training=*/false);
-    if (!loader) throw ConfigError("data", lacks, "", MessageCode::no_data);
-    own = describe_length(*loader, world_);
-  });
-  require_same_data(world_, own);
-  return loader;
-}
-
-RunSummary Trainer::evaluate_once(Module& module, DataModule& data, bool test, const EvaluateArgs& args) {
-  const auto work = [&](Session& session) {
-    const auto loader = agreed_loader(
-        session, [&] { return test ? data.test_dataloader() : data.val_dataloader(); },
-        test ? "has no test samples" : "has no validation samples");
-    const BatchLimit& limit = test ? options_.trainer.limit_test_batches : options_.trainer.limit_val_batches;
-    const EvaluationStage stage = test ? EvaluationStage::test : EvaluationStage::validate;
-    const char* option = test ? "trainer.limit_test_batches" : "trainer.limit_val_batches";
-    std::int64_t batches = 0;
-    run_agreed(world_, [&] { batches = limited_batches(limit, option, loader->num_batches()); });
-    std::optional<MetricStore::Values> values;
-    run_loop(session, [&] { values = evaluate(session.context(), stage, *loader, batches); });
-    run_agreed(world_, [&] {
-      if (!values) throw StepNotDefined(test ? "test" : "validate", test ? "test_step" : "validation_step");
-    });
-    session.context().rows.log(*values);
-  };
-  return in_session(test ? Stage::test : Stage::validate, module, data, work, /*log_dir=*/{}, args);
+RunSummary Trainer::resume(Module& module, DataModule& data, ResumePoint from) {
+  const Call call{Stage::fit, module, data, from.in_place ? from.log_dir : std::string()};
+  return run<Fit>(call, std::move(from));
 }
 
 LrFinderResult Trainer::lr_find(Module& module, DataModule& data, const LrSweep& sweep) {
   LrFinderResult result;
-  in_session(Stage::tune, module, data,
-             [&](Session& session) { result = Tuner(session, module, data).lr_find(sweep); });
+  run<LrFind>({Stage::tune, module, data}, sweep, result);
   return result;
 }
 
 std::int64_t Trainer::scale_batch_size(Module& module, DataModule& data, const BatchSizeSearch& search) {
   std::int64_t found = 0;
-  in_session(Stage::tune, module, data,
-             [&](Session& session) { found = Tuner(session, module, data).scale_batch_size(search); });
+  run<ScaleBatchSize>({Stage::tune, module, data}, search, found);
   return found;
 }
 
 RunSummary Trainer::validate(Module& module, DataModule& data, const EvaluateArgs& args) {
-  return evaluate_once(module, data, /*test=*/false, args);
+  return run<Evaluation>({Stage::validate, module, data, {}, args}, EvaluationStage::validate);
 }
+
 RunSummary Trainer::test(Module& module, DataModule& data, const EvaluateArgs& args) {
-  return evaluate_once(module, data, /*test=*/true, args);
+  return run<Evaluation>({Stage::test, module, data, {}, args}, EvaluationStage::test);
 }
 
 RunSummary Trainer::predict(Module& module, DataModule& data, const EvaluateArgs& args) {
-  const auto work = [&](Session& session) {
-    const auto loader = agreed_loader(
-        session, [&] { return data.predict_dataloader(); }, "has no samples to predict");
-    std::int64_t batches = 0;
-    run_agreed(world_, [&] {
-      batches = limited_batches(options_.trainer.limit_predict_batches, "trainer.limit_predict_batches",
-                                loader->num_batches());
-    });
-    run_loop(session, [&] { predictions_ = cxtrain::predict(session.context(), *loader, batches); });
-    session.write_predictions(predictions_);
-  };
-  return in_session(Stage::predict, module, data, work, /*log_dir=*/{}, args);
+  return run<Prediction>({Stage::predict, module, data, {}, args}, predictions_);
 }
 
 }  // namespace cxtrain

@@ -21,10 +21,10 @@
 
 namespace cxtrain {
 
-class DataLoader;
 class Filesystem;
 class Session;
 enum class Stage;
+struct ResumePoint;
 struct TrainerState;
 
 /// Position of a training, for another training that resumes there.
@@ -155,31 +155,29 @@ class Trainer {
     return made;
   }
 
-  /// Sets the data up, opens a session, runs `work` in it and closes the session on every path. `log_dir`:
-  /// folder in which a fit continues; empty: a new folder. `args`: for an evaluation.
-  RunSummary in_session(Stage stage, Module& module, DataModule& data,
-                        const std::function<void(Session&)>& work, const std::string& log_dir = {},
-                        const EvaluateArgs& args = {});
-  /// Gives the model the values of the checkpoint in `args` or the options, if there is one.
-  void load_values_to_evaluate(Stage stage, Module& module, const EvaluateArgs& args);
+  /// A call of the trainer. `log_dir`: folder in which a fit continues; empty: a new folder. `evaluate`: for
+  /// an evaluation or a prediction.
+  struct Call {
+    Stage stage;
+    Module& module;
+    DataModule& data;
+    std::string log_dir = {};
+    EvaluateArgs evaluate = {};
+  };
+  /// Sets the data up, opens a session, runs a `Work` in it, which `arguments` make, and closes the session
+  /// on every path.
+  template <class Work, class... Arguments>
+  RunSummary run(const Call& call, Arguments&&... arguments);
+  RunSummary resume(Module& module, DataModule& data, ResumePoint from);
+  /// Gives the model the values of the checkpoint in the call or the options, if there is one.
+  void load_values_to_evaluate(const Call& call);
   void refuse_after_signal(Stage stage) const;
   void initialize_once(Module& module);
   /// Throws ConfigError if CUDA's numbers mean other GPUs than the plan's.
   void require_planned_devices() const;
-  /// Runs a loop that trains or evaluates. If only this rank fails, on a device, aborts the job before
-  /// unwinding: destructors that touch a failed device may hang or end the process, and the other ranks wait.
-  void run_loop(Session& session, const std::function<void()>& loop) const;
-  /// Returns whether other ranks would wait for this rank, which may have lost its device.
-  bool ends_job(const std::exception& error) const;
-  /// Closes the session after an error; ends the job if `ends_job`.
-  void fail(Session& session, const std::exception& error) const;
-  /// `from`: checkpoint to resume, or null. `taken`: called when the loaded state may be freed.
-  RunSummary fit_from(const ResumeFrom* from, Module& module, DataModule& data,
-                      const std::function<void()>& taken = {});
-  RunSummary evaluate_once(Module& module, DataModule& data, bool test, const EvaluateArgs& args);
-  /// Returns the loader of a stage's data. Throws ConfigError, on all ranks, if there is none.
-  std::unique_ptr<DataLoader> agreed_loader(Session& session, const std::function<DataLoaderSpec()>& spec,
-                                            const char* lacks);
+  /// Tells the callbacks of an error, and closes the session. If only this rank fails, on a device, ends the
+  /// job: destructors that touch a failed device may hang or end the process, and the other ranks wait.
+  void fail(Session& session, const std::exception& error);
 
   World& world_;
   Options options_;

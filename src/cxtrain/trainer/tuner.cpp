@@ -45,11 +45,9 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
   Optimization optimization(context_, trained, context_.parts.strategy.prepare(trained.optimizer), limits,
                             session_.precision().scale_gradients);
   const std::int64_t most = std::max<std::int64_t>(1, spec.dataset->size() / world.size());
-  const std::int64_t found = find_batch_size(
+  return find_batch_size(
       context_, optimization.trained(),
       [&](std::int64_t size) { return session_.loader(spec, /*training=*/true, size); }, most, search);
-  context_.loop.learning_rates = nullptr;
-  return found;
 }
 
 void Tuner::tune() {

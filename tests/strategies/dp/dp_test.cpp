@@ -41,7 +41,7 @@ Options on_replicas(int replicas, Options options) {
 }
 
 /// A run with its folder and what became of it.
-struct Run {
+struct Replicas {
   test::TempDir dir;
   SoloWorld world;
   Log log{1};  // rank 0 would write to the console, too
@@ -63,7 +63,7 @@ struct Run {
 
 template <class Model>
 at::Tensor train(ToyData& data, const Options& options) {
-  Run run;
+  Replicas run;
   Model model;
   run.fit(model, data, options, [] { return std::make_unique<Model>(); });
   return test::flat_parameters(model);
@@ -138,7 +138,7 @@ TEST_CASE("the digits example trains the same on replicas") {
     return registry.make<Module>("digits", arguments);
   };
   const auto parameters = [&](const Options& options) {
-    Run run;
+    Replicas run;
     const std::unique_ptr<Module> model = make();
     const std::unique_ptr<DataModule> data = model->default_data();
     run.fit(*model, *data, options, make);
@@ -189,7 +189,7 @@ TEST_CASE("the primary's buffers are kept, and every forward pass of a replica s
   };
   seen.clear();
   ToyData data(32, 16);
-  Run run;
+  Replicas run;
   Normalised model;
   Options options = on_replicas(2, steps(3));
   run.fit(model, data, options, [] { return std::make_unique<Normalised>(); });
@@ -216,7 +216,7 @@ TEST_CASE("a layer that the primary keeps in evaluation mode is so in every repl
 
 TEST_CASE("replicas are made by a factory, and what is wrong with it is said") {
   ToyData data(16, 8);
-  Run run;
+  Replicas run;
   Regression model;
   const auto fit = [&](auto make) { run.fit(model, data, on_replicas(2, steps(1)), make); };
   REQUIRE_THAT(error_of([&] { fit(std::function<std::unique_ptr<Module>()>()); }),
@@ -242,7 +242,7 @@ TEST_CASE("a step that bypasses its replica is found at the first step") {
     Bypass* target;
   };
   ToyData data(16, 8);
-  Run run;
+  Replicas run;
   Bypass model;
   REQUIRE_THAT(error_of([&] {
                  run.fit(model, data, on_replicas(2, steps(1)),
@@ -283,7 +283,7 @@ TEST_CASE("what a user may not expect of the split is said once") {
       return {std::shared_ptr<Data>(std::shared_ptr<Data>(), this), 3};
     }
   };
-  Run run;
+  Replicas run;
   Scaled model;
   Data data;
   run.fit(model, data, on_replicas(4, steps(3)), [] { return std::make_unique<Scaled>(); });

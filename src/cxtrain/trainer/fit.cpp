@@ -1,0 +1,89 @@
+#include "cxtrain/trainer/fit.h"
+
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "cxtrain/base/clock.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/trainer/compute_settings.h"
+#include "cxtrain/trainer/data_fingerprint.h"
+#include "cxtrain/trainer/tuner.h"
+#include "cxtrain/trainer/weight_averaging.h"
+
+namespace cxtrain {
+namespace {
+
+/// Empty on other ranks than the first, and where data may change while they train or each rank has its own.
+std::string fingerprint_of_training(const World& world, const DataLoader& loader, const Options& options) {
+  const bool of_each_rank = world.size() > 1 && loader.shard().count == 1;
+  const bool reloaded = options.trainer.reload_dataloaders_every_n_epochs > 0;
+  if (!options.data.fingerprint || !world.is_root() || of_each_rank || reloaded) return {};
+  const SteadyClock clock;
+  const double began = clock.now();
+  std::string text = to_text(fingerprint_of(loader.dataset(), clock));
+  log_detail("training data: " + text + " (looked at for " +
+             std::to_string(std::lround((clock.now() - began) * 1e6)) + " us)");
+  return text;
+}
+
+}  // namespace
+
+Fit::Fit(Session& session, Module& module, DataModule& data, std::optional<ResumePoint> from)
+    : session_(session), context_(session.context()), module_(module), data_(data), from_(std::move(from)) {}
+
+void Fit::run() {
+  if (from_) {
+    load_place_and_data(from_->state, context_, data_);
+  } else {
+    Tuner(session_, module_, data_).tune();
+  }
+  open_data();
+  make_optimizer();
+  const AnomalyDetection anomalies(context_.parts.options.trainer.detect_anomaly);
+  open_checkpoints();
+  loop_.emplace(context_, *loaders_, *optimization_, &*checkpoints_);
+  session_.begin_files();
+  announce();
+  loop_->fit();
+}
+
+void Fit::open_data() {
+  World& world = context_.parts.world;
+  const Options& options = context_.parts.options;
+  loaders_.emplace(
+      world, [this] { return session_.fit_loaders(data_); }, options.trainer,
+      module_.trainer_defaults().max_epochs, context_.state);
+  fingerprint_ = fingerprint_of_training(world, loaders_->train(), options);
+  if (from_) require_data_of_checkpoint(world, from_->data, fingerprint_, loaders_->train().dataset());
+}
+
+void Fit::make_optimizer() {
+  World& world = context_.parts.world;
+  const Options& options = context_.parts.options;
+  OptimizerSetup setup;
+  run_agreed(world, [&] { setup = optimizer_setup(module_, options, context_.tuned.lr); });
+  std::unique_ptr<TrainedParameters> trained = context_.parts.strategy.prepare(setup.optimizer);
+  run_agreed(world, [&] {
+    optimization_.emplace(context_, setup, std::move(trained), loaders_->limits(),
+                          session_.precision().scale_gradients);
+    if (options.trainer.stochastic_weight_avg) {
+      context_.add_callback(std::make_unique<StochasticWeightAveraging>(context_, *loaders_, *optimization_));
+    }
+  });
+}
+
+void Fit::open_checkpoints() {
+  checkpoints_.emplace(context_, data_, *optimization_, session_.config_text(), fingerprint_);
+  if (from_) checkpoints_->restore(std::move(from_->state), {context_.parts.files, from_->log_dir});
+}
+
+/// What is printed before the files are there is not in the log, which `report` reads.
+void Fit::announce() const {
+  if (from_) log_detail("resumed at " + context_.where());
+  if (!context_.parts.options.trainer.barebones)
+    log_info(context_.model_name() + ": " + loaders_->describe());
+}
+
+}  // namespace cxtrain
