@@ -36,7 +36,7 @@ constexpr std::int64_t kBatch = 8, kWarmup = 1000;
 class TinyData final : public DataModule {
  public:
   explicit TinyData(std::int64_t samples) : x(at::randn({samples, 8})), y(at::randn({samples, 1})) {}
-  void setup(const DataOptions&) override {}
+  void setup(Stage, const DataOptions&) override {}
   DataLoaderSpec train_dataloader() override {
     return {std::make_shared<TensorDataset>(std::vector{x, y}), kBatch, /*shuffle=*/true};
   }

@@ -15,6 +15,7 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/checkpoint/checkpoint_error.h
   cxtrain/checkpoint/load_weights.h
   cxtrain/data/data_file.h
+  cxtrain/data/dataset_views.h
   cxtrain/data/digits_dataset.h
   cxtrain/data/idx_dataset.h
   cxtrain/data/tensor_dataset.h
@@ -41,6 +42,7 @@ list(APPEND CXTRAIN_PLUGIN_HEADERS
   cxtrain/tensor/norms.h)
 # For programs, which are linked with the library.
 set(CXTRAIN_PROGRAM_HEADERS
+  cxtrain/cxtrain.h
   cxtrain/cli/main.h
   cxtrain/plugin/accelerator_library.h
   cxtrain/trainer/trainer.h)

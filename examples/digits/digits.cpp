@@ -20,7 +20,7 @@ using namespace cxtrain;
 /// Every fifth image is for validation, the others for training.
 class DigitsData final : public DataModule {
  public:
-  void setup(const DataOptions& options) override {
+  void setup(Stage, const DataOptions& options) override {
     const Digits digits = read_digits(options.path.empty() ? find_data_file("digits.csv.gz") : options.path);
     std::vector<std::int64_t> train, val;
     for (std::int64_t i = 0; i < digits.labels.size(0); ++i) (i % 5 == 0 ? val : train).push_back(i);

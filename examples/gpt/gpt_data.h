@@ -9,7 +9,7 @@ class GptData final : public cxtrain::DataModule {
  public:
   explicit GptData(std::int64_t context) : context_(context) {}
 
-  void setup(const cxtrain::DataOptions& options) override {
+  void setup(cxtrain::Stage, const cxtrain::DataOptions& options) override {
     const std::string path = options.path.empty() ? cxtrain::find_data_file("bible-kjv.txt") : options.path;
     split_ = cxtrain::read_text(path, context_, /*stride=*/context_);
   }

@@ -39,7 +39,7 @@ std::shared_ptr<const cxtrain::IdxDataset> read_pair(const fs::path& folder, con
 
 }  // namespace
 
-void MnistData::setup(const cxtrain::DataOptions& options) {
+void MnistData::setup(cxtrain::Stage, const cxtrain::DataOptions& options) {
   if (options.path.empty()) {
     throw DataError("the model mnist needs its data: name the folder of the IDX files with --data.path",
                     cxtrain::MessageCode::file_failed);

@@ -8,7 +8,7 @@
 /// pair, its first nine tenths are for training.
 class MnistData final : public cxtrain::DataModule {
  public:
-  void setup(const cxtrain::DataOptions& options) override;
+  void setup(cxtrain::Stage, const cxtrain::DataOptions& options) override;
 
   cxtrain::DataLoaderSpec train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
   cxtrain::DataLoaderSpec val_dataloader() override { return {val_, kBatchSize}; }

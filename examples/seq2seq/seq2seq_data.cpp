@@ -23,7 +23,7 @@ void ReversedLines::collate(std::span<const std::int64_t> indices, const cxtrain
   }
 }
 
-void ReversedLinesData::setup(const cxtrain::DataOptions& options) {
+void ReversedLinesData::setup(cxtrain::Stage, const cxtrain::DataOptions& options) {
   const std::string path = options.path.empty() ? cxtrain::find_data_file("bible-kjv.txt") : options.path;
   std::istringstream text(cxtrain::read_file(path));
   const auto length = static_cast<std::size_t>(length_);

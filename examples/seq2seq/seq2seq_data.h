@@ -28,7 +28,7 @@ class ReversedLinesData final : public cxtrain::DataModule {
   explicit ReversedLinesData(std::int64_t length) : length_(length) {}
 
   /// Throws DataError for a text without enough lines that are long enough.
-  void setup(const cxtrain::DataOptions& options) override;
+  void setup(cxtrain::Stage, const cxtrain::DataOptions& options) override;
 
   cxtrain::DataLoaderSpec train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
   cxtrain::DataLoaderSpec val_dataloader() override { return {val_, kBatchSize}; }

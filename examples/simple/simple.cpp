@@ -33,7 +33,7 @@ class RandomData final : public DataModule {
  public:
   explicit RandomData(Sizes sizes) : sizes_(sizes) {}
 
-  void setup(const DataOptions&) override {
+  void setup(Stage, const DataOptions&) override {
     const at::Generator generator = at::detail::createCPUGenerator(/*seed=*/1);
     data_ = std::make_shared<TensorDataset>(std::vector{
         at::randn({sizes_.samples, sizes_.in}, generator, at::TensorOptions().dtype(at::kFloat)),

@@ -15,6 +15,7 @@ std::vector<Batch> chunk_batch(const Batch& batch, std::size_t parts) {
   for (std::int64_t begin = 0; begin < batch.size; begin += rows) {
     Batch& chunk = chunks.emplace_back();
     chunk.size = std::min(rows, batch.size - begin);
+    chunk.names = batch.names;
     if (!batch.indices.empty()) {
       const auto first = batch.indices.begin() + static_cast<std::ptrdiff_t>(begin);
       chunk.indices.assign(first, first + static_cast<std::ptrdiff_t>(chunk.size));

@@ -160,9 +160,9 @@ class Remembering : public Callback {
  public:
   Remembering(const std::string& folder, StateDict state, StateDict& kept)
       : callback_({.dirpath = folder}), state_(std::move(state)), kept_(kept) {}
-  void setup(Run& run, std::string_view stage) override {
+  void setup(Run& run, Stage stage) override {
     callback_.setup(run, stage);
-    if (stage != "fit") return;
+    if (stage != Stage::fit) return;
     callback_.on_load_checkpoint(state_);
     callback_.on_save_checkpoint(kept_);
   }

@@ -1,4 +1,4 @@
-#include <cxtrain/cli/main.h>
+#include <cxtrain/cxtrain.h>
 
 #include "sine.h"
 

@@ -11,7 +11,7 @@
 /// 4,096 points of a sine; the same on every rank, each of which reads its share of them.
 class SineData : public cxtrain::DataModule {
  public:
-  void setup(const cxtrain::DataOptions&) override {
+  void setup(cxtrain::Stage, const cxtrain::DataOptions&) override {
     const at::Tensor x = at::linspace(-3, 3, 4096).unsqueeze(1);
     points_ = std::make_shared<cxtrain::TensorDataset>(std::vector{x, at::sin(x)});
   }

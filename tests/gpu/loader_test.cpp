@@ -14,7 +14,7 @@ namespace {
 class Rows : public DataModule {
  public:
   static constexpr std::int64_t kSamples = 512, kWidth = 1 << 14, kBatch = 64;
-  void setup(const DataOptions&) override {}
+  void setup(Stage, const DataOptions&) override {}
   DataLoaderSpec train_dataloader() override {
     const at::Tensor numbers = at::arange(kSamples, at::kFloat).unsqueeze(1);
     const at::Tensor rows = numbers.expand({kSamples, kWidth}).contiguous();

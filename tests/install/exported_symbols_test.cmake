@@ -17,7 +17,7 @@ foreach(name "typeinfo for cxtrain::Error" "typeinfo for cxtrain::ConfigError" "
 endforeach()
 
 # What is inside, by the classes' names and by those of libraries that the user's program may have another version of.
-foreach(name Session MetricStore WindowCollectives MpiWorld FitLoop Run PluginLoader CsvLogger NcclHandle
+foreach(name Session TrainContext WindowCollectives MpiWorld FitLoop CheckpointManager PluginLoader CsvLogger NcclHandle
              HostCommunicator MpirunLauncher)
   if(symbols MATCHES "cxtrain::${name}(::|\n)")
     message(SEND_ERROR "${LIBRARY} exports cxtrain::${name}")

@@ -24,7 +24,7 @@ function(find_wrong wrong folder)
   if(count LESS 20)
     list(APPEND found "only ${count} headers in ${folder}")
   endif()
-  foreach(inside session run metric_store fit_loop yaml_config option_table mpi_world window_collectives
+  foreach(inside session train_context metric_rows fit_loop yaml_config option_table mpi_world window_collectives
                  progress_bar late_ranks nccl_handle)
     file(GLOB_RECURSE exists "${PROJECT}/src/cxtrain/*/${inside}.h")
     if(NOT exists)

@@ -13,7 +13,7 @@ namespace cxtrain::test {
 /// Many small batches that are all alike, for models whose behaviour is what a test is about.
 class ConstantData : public DataModule {
  public:
-  void setup(const DataOptions&) override {}
+  void setup(Stage, const DataOptions&) override {}
   DataLoaderSpec train_dataloader() override {
     return {std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::ones({4096, 4})}), 4, true};
   }

@@ -19,7 +19,7 @@ using namespace cxtrain;
 
 class Data : public DataModule {
  public:
-  void setup(const DataOptions& options) override {
+  void setup(Stage, const DataOptions& options) override {
     const Digits digits = read_digits(find_data_file("digits.csv.gz"));
     images_ = std::make_shared<TensorDataset>(std::vector{digits.images, digits.labels});
     batch_size_ = options.batch_size.value();

@@ -87,7 +87,7 @@ class ToyData : public DataModule {
           std::vector<at::Tensor>{inputs(val_samples), at::randn({val_samples, 2})});
     }
   }
-  void setup(const DataOptions&) override { ++setups; }
+  void setup(Stage, const DataOptions&) override { ++setups; }
   DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
   DataLoaderSpec val_dataloader() override { return {val_, batch_size_}; }
   DataLoaderSpec test_dataloader() override { return {val_, batch_size_}; }

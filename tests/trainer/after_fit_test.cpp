@@ -56,6 +56,26 @@ TEST_CASE("a test after a fit is logged at the step reached, in the fit's folder
   CHECK(trainer.log_dir() != folder);
 }
 
+TEST_CASE("a fit resumes the checkpoint that the call names, whatever the trainer did before") {
+  KeptRuns setting;
+  setting.options.trainer.max_epochs = 3;
+  Regression straight;
+  Trainer whole(setting.world, setting.options);
+  CHECK(whole.fit(straight, setting.data).global_step == 12);
+
+  Options two = setting.options;
+  two.trainer.max_epochs = 2;
+  Regression begun, resumed;
+  Trainer first(setting.world, two), second(setting.world, setting.options);
+  const auto& best = first.add_callback<ModelCheckpoint>({.save_last = true});
+  first.fit(begun, setting.data);
+  Regression other;
+  second.fit(other, setting.data);
+  CHECK(second.fit(resumed, setting.data, {.ckpt_path = best.last_model_path()}).global_step == 12);
+  CHECK(at::equal(test::flat_parameters(resumed), test::flat_parameters(straight)));
+  CHECK_THROWS_AS(second.fit(resumed, setting.data, {.ckpt_path = "nowhere.ckpt"}), Error);
+}
+
 TEST_CASE("what follows a fit keeps the fit's figures") {
   KeptRuns setting;
   Regression model;

@@ -14,7 +14,7 @@ namespace {
 
 class Images final : public DataModule {
  public:
-  void setup(const DataOptions&) override {
+  void setup(Stage, const DataOptions&) override {
     at::manual_seed(5);
     data_ = std::make_shared<TensorDataset>(std::vector{at::randn({48, 3, 6, 6}), at::randn({48, 2})});
   }

@@ -154,7 +154,7 @@ TEST_CASE("a fingerprint comes back from its text") {
 /// Other samples whenever they are read.
 class NeverTheSame : public DataModule {
  public:
-  void setup(const DataOptions&) override {}
+  void setup(Stage, const DataOptions&) override {}
   DataLoaderSpec train_dataloader() override { return {std::make_shared<Drawn>(), 8}; }
 
  private:

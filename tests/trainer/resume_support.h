@@ -99,7 +99,7 @@ class Growing : public DataModule {
   /// `more`: samples that the ranks' batches do not divide.
   Growing(std::int64_t batch_size, int ranks, std::int64_t more)
       : batch_size_(batch_size), ranks_(ranks), more_(more) {}
-  void setup(const DataOptions&) override {}
+  void setup(Stage, const DataOptions&) override {}
   DataLoaderSpec train_dataloader() override {
     return {samples(kSamples * ranks_ + more_, 10 + asked_++), batch_size_, true};
   }

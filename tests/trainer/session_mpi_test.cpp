@@ -113,5 +113,38 @@ TEST_CASE("callbacks that cannot be made on one rank are one error") {
              test::contains(test::code(MessageCode::bad_data)) && test::contains("no room for a callback"));
 }
 
+/// Notes the calls of a data module, and fails in `prepare_data` if told to.
+class PreparedData : public ToyData {
+ public:
+  explicit PreparedData(bool fails = false) : ToyData(32, 4, 8), fails_(fails) {}
+  void prepare_data(const DataOptions&) override {
+    calls += "prepare ";
+    if (fails_) throw DataError("the download of toys has failed");
+  }
+  void setup(Stage stage, const DataOptions& options) override {
+    calls += std::string(name_of(stage)) + " ";
+    ToyData::setup(stage, options);
+  }
+
+  std::string calls;
+
+ private:
+  bool fails_;
+};
+
+TEST_CASE("data are prepared on one rank of each node, and set up for each stage on every rank") {
+  const test::TempDir dir;
+  Regression model;
+  PreparedData data;
+  Trainer trainer(test_world(), test::quiet(dir.path()));
+  trainer.fit(model, data);
+  trainer.validate(model, data);
+  const bool prepares = test_world().facts().local_rank == 0;
+  CHECK(data.calls == (prepares ? "prepare fit prepare validate " : "fit validate "));
+  PreparedData broken(/*fails=*/true);
+  CHECK_THAT(agreed_error(model, broken, dir.path()), test::contains("the download of toys has failed"));
+  CHECK(broken.calls == (prepares ? "prepare " : ""));
+}
+
 }  // namespace
 }  // namespace cxtrain

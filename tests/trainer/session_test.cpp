@@ -63,10 +63,10 @@ TEST_CASE("an error while a run opens leaves the trainer whole, with the user's 
 /// Writes down the hooks around a run.
 struct Surroundings : Callback {
   explicit Surroundings(std::vector<std::string>& notes) : notes_(notes) {}
-  void setup(Run&, std::string_view stage) override { notes_.push_back("setup " + std::string(stage)); }
+  void setup(Run&, Stage stage) override { notes_.push_back("setup " + std::string(name_of(stage))); }
   void on_fit_start(Run&) override { notes_.emplace_back("on_fit_start"); }
   void on_fit_end(Run&) override { notes_.emplace_back("on_fit_end"); }
-  void teardown(Run&, std::string_view stage) override { notes_.push_back("teardown " + std::string(stage)); }
+  void teardown(Run&, Stage stage) override { notes_.push_back("teardown " + std::string(name_of(stage))); }
   void on_exception(Run&, const std::exception& error) override {
     notes_.push_back(std::string("on_exception ") + error.what());
   }

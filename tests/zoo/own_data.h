@@ -5,11 +5,10 @@
 #include <cxtrain/base/error.h>
 #include <cxtrain/cluster/launch_environment.h>
 #include <cxtrain/data/data_file.h>
-#include <cxtrain/data/tensor_dataset.h>
+#include <cxtrain/data/dataset.h>
 #include <cxtrain/trainer/data_module.h>
 
 #include <cstring>
-#include <random>
 
 /// What docs/load_your_data.md shows: each of its blocks stands here, or in own_data.cpp, as it is.
 
@@ -32,12 +31,11 @@ class Glyphs : public cxtrain::Dataset {
 
   std::int64_t size() const override { return samples_.size(0); }
 
-  void collate(std::span<const std::int64_t> indices, const cxtrain::SampleContext& context,
-               cxtrain::Batch& batch) const override {
-    const at::Tensor rows = cxtrain::gather_rows(samples_, indices);
-    const at::Tensor images = rows.narrow(1, 0, 64).clone();
-    if (augment_) shift(images, indices, context);
-    batch.tensors = {images, rows.select(1, 64).to(at::kLong)};  // dimension 0 counts the samples
+  cxtrain::Batch get(std::int64_t index, cxtrain::SampleRandom& random) const override {
+    const at::Tensor row = samples_[index];
+    at::Tensor image = row.narrow(0, 0, 64);
+    if (augment_) image = at::roll(image.view({8, 8}), random.below(3) - 1, 1).flatten();
+    return {{image, row[64].to(at::kLong)}};  // by convention the input and the target
   }
 
   void on_after_batch_transfer(cxtrain::Batch& batch) const override {
@@ -45,25 +43,13 @@ class Glyphs : public cxtrain::Dataset {
   }
 
  private:
-  static void shift(const at::Tensor& images, std::span<const std::int64_t> indices,
-                    const cxtrain::SampleContext& context) {
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      std::seed_seq seeds{context.seed, static_cast<std::uint64_t>(context.epoch),
-                          static_cast<std::uint64_t>(indices[i])};
-      std::mt19937_64 random(seeds);
-      const auto columns = static_cast<std::int64_t>(random() % 3) - 1;
-      const at::Tensor image = images[static_cast<std::int64_t>(i)].view({8, 8});
-      image.copy_(at::roll(image, columns, 1));
-    }
-  }
-
   at::Tensor samples_;
   bool augment_;
 };
 
 class GlyphData : public cxtrain::DataModule {
  public:
-  void setup(const cxtrain::DataOptions& options) override {
+  void setup(cxtrain::Stage, const cxtrain::DataOptions& options) override {
     const at::Tensor all = read_glyphs(options.path);
     const std::int64_t cut = all.size(0) / 10 * 9;
     train_ = std::make_shared<Glyphs>(all.narrow(0, 0, cut), /*augment=*/true);
@@ -72,13 +58,35 @@ class GlyphData : public cxtrain::DataModule {
   cxtrain::DataLoaderSpec train_dataloader() override { return {train_, 32, /*shuffle=*/true}; }
   cxtrain::DataLoaderSpec val_dataloader() override { return {val_, 32}; }
 
- private:
+ protected:
   std::shared_ptr<const cxtrain::Dataset> train_, val_;
+};
+
+/// Draws each of the 10 classes as often.
+class BalancedGlyphs : public GlyphData {
+ public:
+  void setup(cxtrain::Stage stage, const cxtrain::DataOptions& options) override {
+    GlyphData::setup(stage, options);
+    cxtrain::SampleRandom random(0, 0, 0);
+    std::vector<double> counts(10);
+    for (std::int64_t i = 0; i < train_->size(); ++i) ++counts.at(class_of(i, random));
+    for (std::int64_t i = 0; i < train_->size(); ++i) weights_.push_back(1 / counts.at(class_of(i, random)));
+  }
+  cxtrain::DataLoaderSpec train_dataloader() override {
+    return {
+        .dataset = train_, .batch_size = 32, .sampler = std::make_shared<cxtrain::WeightedSampler>(weights_)};
+  }
+
+ private:
+  std::size_t class_of(std::int64_t i, cxtrain::SampleRandom& random) const {
+    return train_->get(i, random)[1].item<std::uint8_t>();
+  }
+  std::vector<double> weights_;
 };
 
 class GlyphParts : public cxtrain::DataModule {
  public:
-  void setup(const cxtrain::DataOptions& options) override {
+  void setup(cxtrain::Stage, const cxtrain::DataOptions& options) override {
     const int rank = cxtrain::read_launch_environment().rank;
     const std::string path = options.path + "/part_" + std::to_string(rank) + ".bin";
     part_ = std::make_shared<Glyphs>(read_glyphs(path), /*augment=*/true);

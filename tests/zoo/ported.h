@@ -48,7 +48,7 @@ class LitClassifier : public cxtrain::Module {
 
 class BlobsData : public cxtrain::DataModule {
  public:
-  void setup(const cxtrain::DataOptions& options) override {
+  void setup(cxtrain::Stage, const cxtrain::DataOptions& options) override {
     train_ = std::make_shared<Blobs>(160, /*augment=*/true);
     val_ = std::make_shared<Blobs>(40, /*augment=*/false);
   }

@@ -109,6 +109,14 @@ for workers in 0 2; do
   has "$work/glyphs_$workers.log" "216 samples in 4 batches"
 done
 [ "$(hash_of "$work/glyphs_0")" = "$(hash_of "$work/glyphs_2")" ] || fail "augmentation depends on the number of workers"
+# A weighted sampler draws as many samples, and a run of one rank with the same global batch draws the same.
+for devices in 1 2; do
+  run "${digits[@]}" --devices $devices --data balanced_glyphs --data.path "$work/glyphs.bin" \
+    --data.batch_size $((64 / devices)) --default_root_dir "$work/balanced_$devices" > "$work/balanced_$devices.log" 2>&1
+  has "$work/balanced_$devices.log" "216 samples in 4 batches"
+done
+awk -v one="$(metric "$work/balanced_1" train_loss)" -v two="$(metric "$work/balanced_2" train_loss)" \
+  'BEGIN { exit !(one - two < 1e-5 && two - one < 1e-5) }' || fail "a weighted sampler draws by the number of ranks"
 run "${digits[@]}" --devices 2 --data glyph_parts --data.path "$work/parts" --use_distributed_sampler false \
   --default_root_dir "$work/glyph_parts" > "$work/glyph_parts.log" 2>&1
 has "$work/glyph_parts.log" "120 samples in 4 batches"

@@ -6,7 +6,7 @@
 
 class Squares : public cxtrain::DataModule {
  public:
-  void setup(const cxtrain::DataOptions&) override {
+  void setup(cxtrain::Stage, const cxtrain::DataOptions&) override {
     const at::Tensor x = at::linspace(-1, 1, 256).unsqueeze(1);
     points_ = std::make_shared<cxtrain::TensorDataset>(std::vector{x, x * x});
   }

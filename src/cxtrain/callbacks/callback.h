@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/stage.h"
 #include "cxtrain/callbacks/run.h"
 #include "cxtrain/data/batch.h"
 #include "cxtrain/state/state_dict.h"
@@ -48,10 +49,9 @@ class Callback {
   virtual bool monitors() const { return false; }
 
   /// Runs around all other hooks of a run: `setup` before tuning, once the model is placed, and `teardown`
-  /// after a run that completed. `stage`: "fit", "validate", "test", "predict", or "tune" for
-  /// `Trainer::lr_find` and `Trainer::scale_batch_size`.
-  virtual void setup(Run&, std::string_view /*stage*/) {}
-  virtual void teardown(Run&, std::string_view /*stage*/) {}
+  /// after a run that completed.
+  virtual void setup(Run&, Stage) {}
+  virtual void teardown(Run&, Stage) {}
   /// Runs if the run ends because of an error on this rank, or of a signal that all ranks have agreed on.
   /// Must not communicate: the other ranks may be gone. Its own exceptions are logged.
   virtual void on_exception(Run&, const std::exception&) {}

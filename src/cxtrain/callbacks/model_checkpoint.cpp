@@ -86,9 +86,9 @@ ModelCheckpoint::ModelCheckpoint(Args args)
                .every_n_train_steps = args_.every_n_train_steps,
                .every_n_epochs = args_.every_n_epochs}) {}
 
-void ModelCheckpoint::setup(Run& run, std::string_view stage) {
+void ModelCheckpoint::setup(Run& run, Stage stage) {
   folder_.clear();
-  if (stage != "fit") return;
+  if (stage != Stage::fit) return;
   folder_ = args_.dirpath;
   if (folder_.empty()) folder_ = run.log_dir().empty() ? "checkpoints" : run.log_dir() + "/checkpoints";
   // Another fit is another run.

@@ -59,7 +59,7 @@ class ModelCheckpoint final : public Callback {
   explicit ModelCheckpoint(Args args);
 
   bool monitors() const override { return true; }
-  void setup(Run& run, std::string_view stage) override;
+  void setup(Run& run, Stage stage) override;
   void on_train_start(Run& run) override;
   void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
                           std::int64_t batch_idx) override;

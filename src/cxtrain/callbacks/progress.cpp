@@ -15,7 +15,7 @@ std::string epoch_label(const Run& run) {
 
 }  // namespace
 
-void ProgressCallback::setup(Run& run, std::string_view) {
+void ProgressCallback::setup(Run& run, Stage) {
   if (run.rank() != 0) return;
   output_.emplace(/*launched=*/run.plan().launcher != "none");
   bar_.emplace(

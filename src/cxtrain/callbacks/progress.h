@@ -15,7 +15,7 @@ namespace cxtrain {
 /// terminal for its stderr, which this process sees as a pipe, it draws there.
 class ProgressCallback final : public Callback {
  public:
-  void setup(Run& run, std::string_view stage) override;
+  void setup(Run& run, Stage stage) override;
   void on_sanity_check_start(Run& run) override;
   void on_train_start(Run& run) override;
   void on_train_epoch_start(Run& run) override;

@@ -285,7 +285,7 @@ int examine(Job& job, Request& request, const Hardware& hardware,
   if (plan.ok() && needs_launch(plan, world.facts())) return job.start_ranks(plan);
   const auto fingerprint = [&] {
     const Trained built = build_components(request);
-    built.data->setup(request.options().data);
+    built.data->setup(Stage::fit, request.options().data);
     const DataLoaderSpec spec = built.data->train_dataloader();
     return spec.dataset == nullptr ? std::string() : to_text(fingerprint_of(*spec.dataset, SteadyClock()));
   };

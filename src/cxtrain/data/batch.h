@@ -2,15 +2,23 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
-#include <stdexcept>
+#include <initializer_list>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cxtrain {
 
 /// One micro-batch as a dataset collates it: tensors with the samples in dimension 0. By convention
 /// `batch[0]` is the input and `batch[1]`, if there is one, the target.
+///
+/// The tensors may have names. Names with dots make a tree: "image.left" and "image.right" are in the part
+/// "image". All tensors of the tree lie in one list, in the order of the names, so code that moves batches
+/// needs no name.
 struct Batch {
   std::vector<at::Tensor> tensors;
   /// Number of samples, set by the loader; 0 on a rank without a sample in an uneven last step.
@@ -19,11 +27,35 @@ struct Batch {
   /// The samples' indices in the dataset, in the batch's order.
   std::vector<std::int64_t> indices = {};
 
+  /// The name of each tensor; null: they have none. Shared by the batches of a loader.
+  using Names = std::vector<std::string>;
+  std::shared_ptr<const Names> names = {};
+
+  /// A batch, or a sample, of tensors with names: `Batch::named({{"image", image}, {"label", label}})`.
+  static Batch named(std::initializer_list<std::pair<std::string_view, at::Tensor>> tensors);
+
   /// Throws std::out_of_range if the batch has fewer tensors.
-  const at::Tensor& operator[](std::size_t i) const {
-    if (i < tensors.size()) return tensors[i];
-    throw std::out_of_range("batch[" + std::to_string(i) + "] was asked for, but the batch has " +
-                            std::to_string(tensors.size()) + (tensors.size() == 1 ? " tensor" : " tensors"));
+  const at::Tensor& operator[](std::size_t i) const;
+  /// Returns the tensor of this name. Throws std::out_of_range, with the names that the batch has, if there
+  /// is none.
+  const at::Tensor& operator[](std::string_view name) const;
+  /// Returns the tensors below a name, under the rest of their names: `part("image")["left"]`. Throws as
+  /// `operator[]`. The tensors share their memory.
+  Batch part(std::string_view name) const;
+  /// Returns whether a tensor or a part has this name.
+  bool has(std::string_view name) const;
+
+  /// Returns the first N tensors: `const auto [image, label] = batch.unpack<2>();`. Throws std::out_of_range
+  /// if the batch has fewer.
+  template <std::size_t N>
+  std::array<at::Tensor, N> unpack() const {
+    return unpack(std::make_index_sequence<N>());
+  }
+
+ private:
+  template <std::size_t... I>
+  std::array<at::Tensor, sizeof...(I)> unpack(std::index_sequence<I...>) const {
+    return {(*this)[I]...};
   }
 };
 

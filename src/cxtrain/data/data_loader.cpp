@@ -121,7 +121,7 @@ bool DataLoader::next(Batch& batch) {
 }
 
 void DataLoader::collate(std::int64_t k, Batch& batch) const {
-  const std::span<const std::int64_t> indices = sampler_.batch(k);
+  const std::vector<std::int64_t> indices = sampler_.batch(k);
   const SampleContext context{
       .epoch = sampler_.epoch(), .seed = sampler_.seed(), .pin_memory = options_.to_device};
   collate_samples(*dataset_, indices, context, batch);

@@ -2,25 +2,113 @@
 
 #include <c10/util/Type.h>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+
+#include <algorithm>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <typeinfo>
+#include <utility>
+#include <vector>
 
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
 namespace {
 
+std::string class_of(const Dataset& dataset) { return c10::demangle(typeid(dataset).name()); }
+
 [[noreturn]] void refuse_batch(const Dataset& dataset, std::int64_t samples, const std::string& what) {
-  throw DataError("collate of " + c10::demangle(typeid(dataset).name()) + " was asked for " +
-                  std::to_string(samples) + (samples == 1 ? " sample" : " samples") + ", and " + what);
+  throw DataError("collate of " + class_of(dataset) + " was asked for " + std::to_string(samples) +
+                  (samples == 1 ? " sample" : " samples") + ", and " + what);
+}
+
+/// The dataset whose `get` reads a batch of one sample. A class that defines neither method would go round in
+/// a circle.
+thread_local const Dataset* gets_by_collate = nullptr;
+
+std::string name_of_tensor(const Batch& sample, std::size_t i) {
+  return sample.names ? "'" + (*sample.names)[i] + "'" : "tensor " + std::to_string(i);
+}
+
+std::string describe_sample(const Batch& sample) {
+  std::ostringstream text;
+  for (std::size_t i = 0; i < sample.tensors.size(); ++i) {
+    text << (i == 0 ? "" : ", ") << name_of_tensor(sample, i) << " " << sample[i].scalar_type()
+         << " of shape " << sample[i].sizes();
+  }
+  return sample.tensors.empty() ? "no tensor" : text.str();
+}
+
+bool fits(const Batch& a, const Batch& b) {
+  const bool same_names = a.names == b.names || (a.names && b.names && *a.names == *b.names);
+  return same_names && std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+                                  [](const at::Tensor& x, const at::Tensor& y) {
+                                    return x.sizes() == y.sizes() && x.scalar_type() == y.scalar_type();
+                                  });
 }
 
 }  // namespace
+
+Batch Dataset::get(std::int64_t index, SampleRandom&) const {
+  if (gets_by_collate == this)
+    throw DataError(class_of(*this) + " defines neither get nor collate: define one of them");
+  const Dataset* const before = std::exchange(gets_by_collate, this);
+  const auto leave = [before](const Dataset** current) { *current = before; };
+  const std::unique_ptr<const Dataset*, decltype(leave)> guard(&gets_by_collate, leave);
+  return sample_of(*this, index, {});
+}
+
+void Dataset::collate(std::span<const std::int64_t> indices, const SampleContext& context,
+                      Batch& batch) const {
+  std::vector<Batch> samples;
+  samples.reserve(indices.size());
+  for (const std::int64_t index : indices) {
+    SampleRandom random(context.seed, context.epoch, index, context.layer);
+    samples.push_back(get(index, random));
+  }
+  stack_samples(samples, indices, context, batch);
+}
+
+void stack_samples(std::span<const Batch> samples, std::span<const std::int64_t> indices,
+                   const SampleContext& context, Batch& batch) {
+  batch.tensors.clear();
+  if (samples.empty()) return;
+  for (const Batch& sample : samples) {
+    if (fits(sample, samples[0])) continue;
+    throw DataError("samples " + std::to_string(indices[0]) + " and " +
+                    std::to_string(indices[static_cast<std::size_t>(&sample - samples.data())]) +
+                    " cannot be stacked: one has " + describe_sample(samples[0]) + ", the other " +
+                    describe_sample(sample) + "; give samples one shape in get, or override collate");
+  }
+  batch.names = samples[0].names;
+  for (std::size_t i = 0; i < samples[0].tensors.size(); ++i) {
+    std::vector<at::Tensor> rows;
+    rows.reserve(samples.size());
+    for (const Batch& sample : samples) rows.push_back(sample[i]);
+    std::vector<std::int64_t> shape{static_cast<std::int64_t>(samples.size())};
+    shape.insert(shape.end(), rows[0].sizes().begin(), rows[0].sizes().end());
+    at::Tensor stacked = at::empty(shape, rows[0].options().pinned_memory(context.pin_memory));
+    batch.tensors.push_back(at::stack_out(stacked, rows));
+  }
+}
+
+Batch sample_of(const Dataset& dataset, std::int64_t index, const SampleContext& context) {
+  Batch batch;
+  batch.size = 1;
+  dataset.collate(std::span(&index, 1), context, batch);
+  for (at::Tensor& tensor : batch.tensors) tensor = tensor.select(0, 0);
+  batch.size = 0;
+  return batch;
+}
 
 void collate_samples(const Dataset& dataset, std::span<const std::int64_t> indices,
                      const SampleContext& context, Batch& batch) {
   const auto samples = static_cast<std::int64_t>(indices.size());
   batch.size = samples;
+  batch.names.reset();
   dataset.collate(indices, context, batch);
   batch.indices.assign(indices.begin(), indices.end());
   if (samples == 0) {

@@ -2,39 +2,58 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "cxtrain/data/batch.h"
+#include "cxtrain/data/sample_random.h"
+#include "cxtrain/data/sampler.h"
 
 namespace cxtrain {
 
-/// Values that a dataset may use to vary its samples. For augmentation, seed a generator with `seed`, `epoch`
-/// and the sample's index. Samples then change from epoch to epoch, and repeat in every run, on any number of
-/// ranks and workers.
+/// The epoch for which samples are read.
 struct SampleContext {
   std::int64_t epoch = 0;
   std::uint64_t seed = 0;   ///< seed of the run
   bool pin_memory = false;  ///< the batch goes to a device: page-locked tensors save a copy
+  int layer = 0;            ///< datasets that lie over this one and draw random numbers (`map`)
 };
 
 /// A finite, indexable set of samples. Reading is `const`, and several loader threads read at once.
+///
+/// A class defines `size`, and either `get`, which returns one sample, or `collate`, which fills a batch and
+/// is faster where rows are copied.
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
   virtual std::int64_t size() const = 0;
 
+  /// Returns the sample at `index` in [0, size()): CPU tensors without a dimension for samples, with names or
+  /// without. `random`: for augmentation; its numbers depend on (seed, epoch, index) alone. By default reads
+  /// a batch of one sample.
+  virtual Batch get(std::int64_t index, SampleRandom& random) const;
+
   /// Gathers the samples at `indices` (each in [0, size())) into `batch.tensors`, which is reused from an
-  /// earlier call: CPU tensors, dimension 0 = indices.size(). `batch.size` is set already. A dataset with
-  /// samples that do not change from epoch to epoch ignores `context`.
+  /// earlier call: CPU tensors, dimension 0 = indices.size(). `batch.size` is set already. By default gets
+  /// each sample, and stacks them. Throws DataError, with the shapes, if the samples cannot be stacked.
   virtual void collate(std::span<const std::int64_t> indices, const SampleContext& context,
-                       Batch& batch) const = 0;
+                       Batch& batch) const;
 
   /// Finishes a batch on the rank's device: Lightning's hook of this name. For example, bytes travel to the
   /// device and become floating-point numbers there. Called once for each batch; on CPUs by the thread that
   /// collated it.
   virtual void on_after_batch_transfer(Batch&) const {}
 };
+
+/// Stacks samples into `batch.tensors`, page-locked if the context wants it: torch's default_collate. Each
+/// sample has the same names, and tensors of the same shapes and dtypes. Throws DataError that names the
+/// tensors that differ. `indices`: of the samples, for the message.
+void stack_samples(std::span<const Batch> samples, std::span<const std::int64_t> indices,
+                   const SampleContext& context, Batch& batch);
+
+/// Returns the sample at `index`, of any dataset.
+Batch sample_of(const Dataset& dataset, std::int64_t index, const SampleContext& context);
 
 /// Collates samples for a loader. Sets `batch.size` to the number of samples and `batch.indices` to
 /// `indices`. Throws DataError, with the dataset's class, if `collate` makes no tensor, sets another size, or
@@ -48,6 +67,9 @@ struct DataLoaderSpec {
   std::int64_t batch_size = 1;             ///< per rank and micro-batch; `--data.batch_size` replaces this
   bool shuffle = false;
   bool drop_last = false;  ///< leave out a last batch that is not full on every rank
+  /// The order of the samples; null: sequential, or shuffled with `shuffle`.
+  std::shared_ptr<const Sampler> sampler = {};
+  std::optional<int> num_workers = {};  ///< threads that collate ahead; absent: `--data.num_workers`
 };
 
 }  // namespace cxtrain

@@ -1,29 +1,24 @@
 #include "cxtrain/data/sharded_sampler.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/randperm.h>
-
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <string>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/device/resources.h"
 
 namespace cxtrain {
 
-ShardedSampler::ShardedSampler(std::int64_t size, DataShard shard, const SamplerOptions& options)
-    : size_(size), shard_(shard), options_(options) {
+ShardedSampler::ShardedSampler(std::int64_t samples, DataShard shard, const SamplerOptions& options)
+    : samples_(samples), size_(0), shard_(shard), options_(options) {
   if (options.batch_size < 1) {
     throw ConfigError("data.batch_size",
                       "a batch of " + std::to_string(options.batch_size) + " samples was asked for",
                       "use 1 or more", MessageCode::out_of_range);
   }
-  if (size < 0 || shard.count < 1 || shard.index < 0 || shard.index >= shard.count) {
+  if (samples < 0 || shard.count < 1 || shard.index < 0 || shard.index >= shard.count) {
     throw std::invalid_argument("shard " + std::to_string(shard.index) + " of " +
-                                std::to_string(shard.count) + " of " + std::to_string(size) +
+                                std::to_string(shard.count) + " of " + std::to_string(samples) +
                                 " samples does not exist");
   }
   if (options.batch_size > std::numeric_limits<std::int32_t>::max()) {
@@ -31,15 +26,11 @@ ShardedSampler::ShardedSampler(std::int64_t size, DataShard shard, const Sampler
         "data.batch_size", "a batch of " + std::to_string(options.batch_size) + " samples was asked for",
         "the most is " + std::to_string(std::numeric_limits<std::int32_t>::max()), MessageCode::out_of_range);
   }
-  // The order of an epoch: all of it where it is shuffled, and this shard's part.
-  const double bytes =
-      static_cast<double>(size) * sizeof(std::int64_t) * ((options.shuffle ? 1 : 0) + 1.0 / shard.count);
-  if (bytes > static_cast<double>(total_memory_bytes())) {
-    throw ConfigError("data",
-                      "the dataset says that it has " + std::to_string(size) +
-                          " samples; their order alone is more than this machine's memory",
-                      "let Dataset::size() return the samples of one epoch", MessageCode::out_of_memory);
+  if (!options_.sampler) {
+    options_.sampler = options.shuffle ? std::shared_ptr<const Sampler>(std::make_shared<ShuffleSampler>())
+                                       : std::make_shared<SequentialSampler>();
   }
+  const std::int64_t size = size_ = options_.sampler->size(samples);
   const std::int64_t full = options.batch_size * shard.count;
   const std::int64_t rest = size % full;
   std::int64_t last = 0;
@@ -63,41 +54,28 @@ ShardedSampler::ShardedSampler(std::int64_t size, DataShard shard, const Sampler
 }
 
 void ShardedSampler::start_epoch(std::int64_t epoch) {
-  if (!options_.shuffle && !indices_.empty()) {
-    epoch_ = epoch;  // the order is the same in every epoch
-    return;
-  }
+  if (order_ && epoch == epoch_) return;
   epoch_ = epoch;
-  indices_.clear();
-  if (num_batches_ == 0) return;
-
-  at::Tensor permutation;
-  const std::int64_t* order = nullptr;
-  if (options_.shuffle) {
-    permutation =
-        at::randperm(size_, at::detail::createCPUGenerator(options_.seed + static_cast<std::uint64_t>(epoch)),
-                     at::TensorOptions().dtype(at::kLong));
-    order = permutation.const_data_ptr<std::int64_t>();
-  }
-  indices_.reserve(
-      static_cast<std::size_t>((num_batches_ - 1) * options_.batch_size + local_size(num_batches_ - 1)));
-  const std::int64_t full = options_.batch_size * shard_.count;
-  for (std::int64_t k = 0; k < num_batches_; ++k) {
-    const std::int64_t end = k * full + global_size(k);
-    for (std::int64_t i = k * full + shard_.index; i < end; i += shard_.count) {
-      const std::int64_t wrapped = i < size_ ? i : i % size_;  // only padding reaches beyond the end
-      indices_.push_back(order != nullptr ? order[wrapped] : wrapped);
-    }
-  }
+  if (num_batches_ > 0) order_ = options_.sampler->order(samples_, options_.seed, epoch);
 }
 
-std::span<const std::int64_t> ShardedSampler::batch(std::int64_t k) const {
+std::vector<std::int64_t> ShardedSampler::batch(std::int64_t k) const {
   if (k < 0 || k >= num_batches_) {
     throw std::out_of_range("batch " + std::to_string(k) + " of " + std::to_string(num_batches_) +
                             " does not exist");
   }
-  return std::span(indices_).subspan(static_cast<std::size_t>(k * options_.batch_size),
-                                     static_cast<std::size_t>(local_size(k)));
+  std::vector<std::int64_t> indices;
+  indices.reserve(static_cast<std::size_t>(local_size(k)));
+  const std::int64_t begin = k * options_.batch_size * shard_.count, end = begin + global_size(k);
+  for (std::int64_t i = begin + shard_.index; i < end; i += shard_.count) {
+    const std::int64_t wrapped = i < size_ ? i : i % size_;  // only padding reaches beyond the end
+    indices.push_back(order_->at(wrapped));
+    if (indices.back() < 0 || indices.back() >= samples_) {
+      throw DataError("the sampler names sample " + std::to_string(indices.back()) + " of a dataset of " +
+                      std::to_string(samples_));
+    }
+  }
+  return indices;
 }
 
 std::int64_t ShardedSampler::global_size(std::int64_t k) const {

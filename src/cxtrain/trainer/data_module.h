@@ -3,21 +3,28 @@
 #include <cstdint>
 #include <string_view>
 
+#include "cxtrain/base/stage.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/data/dataset.h"
 #include "cxtrain/state/state_dict.h"
 
 namespace cxtrain {
 
-/// The data of a run, as in Lightning: one object with every split. `setup` is called once on every rank
-/// before any other method, and throws DataError for a file that is missing or damaged.
+/// The data of a run, as in Lightning: one object with every split. Each call of the trainer (`fit`, `test`
+/// ...) first calls `prepare_data` and `setup`. Errors of the data are a DataError: a file that is missing or
+/// damaged.
 class DataModule {
  public:
   static constexpr std::string_view kKind = "data";
   using Interface = DataModule;
   virtual ~DataModule() = default;
 
-  virtual void setup(const DataOptions& options) = 0;
+  /// Downloads or converts files: called on one rank of each node, while the other ranks wait for it
+  /// (`--timeout_seconds`). Must not communicate, or set members that `setup` reads on other ranks.
+  virtual void prepare_data(const DataOptions& /*options*/) {}
+  /// Opens the data of the stage; `Stage::fit` for tuning, too. Called on every rank, which builds equal
+  /// datasets.
+  virtual void setup(Stage /*stage*/, const DataOptions& /*options*/) {}
 
   /// A spec without a dataset means that the stage has no data.
   virtual DataLoaderSpec train_dataloader() = 0;

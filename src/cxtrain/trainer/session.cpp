@@ -1,7 +1,6 @@
 #include "cxtrain/trainer/session.h"
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <string_view>
 
@@ -43,11 +42,6 @@ std::string list_of_ranks(const std::vector<std::size_t>& ranks) {
 }
 
 }  // namespace
-
-std::string_view name_of(Stage stage) {
-  constexpr std::array<std::string_view, 5> kNames{"fit", "tune", "validate", "test", "predict"};
-  return kNames[static_cast<std::size_t>(stage)];
-}
 
 Session::Session(const SessionInputs& inputs, TrainerState& state, std::unique_ptr<Strategy> strategy,
                  Module& module, Stage stage)
@@ -97,7 +91,7 @@ void Session::open() {
   if (!goes_on_in_place_) add_loggers_and_announce();
   world.set_last_words([this](int exit_code) { fail(exit_code); });
   signals_.emplace(signal_number(inputs_.options.trainer.requeue_signal));
-  context_->call(hooks::setup, name_of(stage_));
+  context_->call(hooks::setup, stage_);
 }
 
 void Session::begin_files() {
@@ -271,13 +265,15 @@ std::unique_ptr<DataLoader> Session::loader(DataLoaderSpec spec, bool training,
   // Evaluation counts every sample once, on any number of ranks; padding would count some twice.
   sampling.uneven = training ? options.data.uneven : Uneven::exact;
   sampling.drop_last = spec.drop_last;
+  if (options.trainer.overfit_batches.is_zero()) sampling.sampler = spec.sampler;
   const DataShard shard = options.trainer.use_distributed_sampler ? strategy_->data_shard() : DataShard{};
   ShardedSampler sampler(spec.dataset->size(), shard, sampling);
   if (training && inputs_.plan.sync_batchnorm) require_samples_everywhere(sampler);
-  return std::make_unique<DataLoader>(spec, std::move(sampler),
-                                      LoaderOptions{.num_workers = options.data.num_workers,
-                                                    .prefetch_factor = options.data.prefetch_factor,
-                                                    .to_device = !inputs_.device.is_cpu()});
+  return std::make_unique<DataLoader>(
+      spec, std::move(sampler),
+      LoaderOptions{.num_workers = spec.num_workers.value_or(options.data.num_workers),
+                    .prefetch_factor = options.data.prefetch_factor,
+                    .to_device = !inputs_.device.is_cpu()});
 }
 
 void Session::write_file(const std::string& name, const std::string& content) const noexcept {
@@ -376,7 +372,7 @@ RunSummary Session::finish() {
     state_.fitted_summary = result;
   }
   write_file("run.json", to_json(result));
-  context_->call(hooks::teardown, name_of(stage_));
+  context_->call(hooks::teardown, stage_);
   strategy_->teardown();
   return result;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/stage.h"
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/plugin/registry.h"
@@ -53,18 +54,13 @@ struct TrainerState {
   std::vector<std::unique_ptr<MetricLogger>> plan_loggers;  ///< of the run's folder, on rank 0
 };
 
-/// What a session is for. A fit is a run of its own; what follows it goes on in its folder, at the step that
-/// it reached.
-enum class Stage { fit, tune, validate, test, predict };
-/// As callbacks are told.
-std::string_view name_of(Stage stage);
-
 /// One call of `Trainer::fit`, `validate`, `test` or `predict`, from placing the model to the run's files.
 /// Opened once, and closed by one of `finish`, `stop` and `fail`. Gives back what it has of the trainer's,
 /// however far it came.
 class Session {
  public:
-  /// The model outlives it.
+  /// The model outlives the session. A fit is a run of its own. A call after it continues in its folder, at
+  /// the step that it reached.
   Session(const SessionInputs& inputs, TrainerState& state, std::unique_ptr<Strategy> strategy,
           Module& module, Stage stage);
   ~Session();

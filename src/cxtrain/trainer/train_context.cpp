@@ -46,8 +46,8 @@ void TrainContext::leave_if_asked() {
   if (saves_state ? vote.sigint || vote.sigterm : vote.ends_run()) throw ending(vote, /*saved=*/false);
 }
 
-Interrupted TrainContext::ending(const StepVote& vote, bool saved) const {
-  return ending_of(vote, requests, std::string(word_of(parts.options.trainer.requeue_signal)), saved);
+Interrupted TrainContext::ending(const StepVote& vote, bool is_saved) const {
+  return ending_of(vote, requests, std::string(word_of(parts.options.trainer.requeue_signal)), is_saved);
 }
 
 double TrainContext::training_seconds() const {

@@ -93,9 +93,9 @@ class TrainContext {
   /// Throws `ending`, on all ranks, if a rank has a reason to leave at once: in a fit that saves its state
   /// later, SIGINT or SIGTERM; else any reason to end the run. Collective.
   void leave_if_asked();
-  /// The exception by which all ranks leave a run that ends by `vote`. `saved`: its state can be loaded
-  /// again.
-  Interrupted ending(const StepVote& vote, bool saved) const;
+  /// The exception by which all ranks leave a run that ends by `vote`. `is_saved`: its state can be
+  /// loaded again.
+  Interrupted ending(const StepVote& vote, bool is_saved) const;
 
   /// Seconds spent on training batches; of a run that does not train, all since the run began.
   double training_seconds() const;

@@ -52,10 +52,11 @@ void require_ranks(const Plan& plan, const World& world) {
       MessageCode::wrong_ranks);
 }
 
-/// What goes wrong inside LibTorch or for want of memory is the fault of the arguments.
-void set_up(DataModule& data, const DataOptions& options) {
+/// Runs a method of the data module. An error inside LibTorch, or a lack of memory, is an error of the
+/// arguments.
+void call_data(const DataOptions& options, const std::function<void()>& method) {
   try {
-    build_within_memory("data", "data.path=" + options.path, [&] { data.setup(options); });
+    build_within_memory("data", "data.path=" + options.path, method);
   } catch (const std::filesystem::filesystem_error& error) {
     throw DataError("data: " + message_of(error) + "; check the path and its permissions",
                     MessageCode::file_failed);
@@ -133,7 +134,7 @@ RunSummary Trainer::run(const Call& call, Arguments&&... arguments) {
   refuse_after_signal(call.stage);
   initialize_once(call.module);
   load_values_to_evaluate(call);
-  run_agreed(world_, [&] { set_up(call.data, options_.data); });
+  open_data(call);
   state_->failed_at.clear();
   const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_,     accelerator_,
                              config_text_, replica_factory_, *files_, log_,      call.log_dir};
@@ -158,6 +159,15 @@ RunSummary Trainer::run(const Call& call, Arguments&&... arguments) {
     throw;
   }
   return *last_summary_;
+}
+
+void Trainer::open_data(const Call& call) {
+  const DataOptions& options = options_.data;
+  run_agreed(world_, [&] {
+    if (world_.facts().local_rank == 0) call_data(options, [&] { call.data.prepare_data(options); });
+  });
+  const Stage stage = call.stage == Stage::tune ? Stage::fit : call.stage;
+  run_agreed(world_, [&] { call_data(options, [&] { call.data.setup(stage, options); }); });
 }
 
 /// A signal ends the program, not the one call that it came in.
@@ -199,10 +209,12 @@ void Trainer::fail(Session& session, const std::exception& error) {
   world_.abort(status);
 }
 
-RunSummary Trainer::fit(Module& module, DataModule& data) {
-  // Another fit of this trainer begins where the program says.
+RunSummary Trainer::fit(Module& module, DataModule& data, const FitArgs& args) {
+  Options options = options_;
+  if (!args.ckpt_path.empty()) options.ckpt_path = args.ckpt_path;
+  // The options name the checkpoint of the first fit. Another fit begins with the model as it is.
   std::optional<LoadedCheckpoint> from;
-  if (!state_->fitted) from = load_checkpoint(world_, *files_, options_, module);
+  if (!state_->fitted || !args.ckpt_path.empty()) from = load_checkpoint(world_, *files_, options, module);
   if (!from) return run<Fit>({Stage::fit, module, data}, std::nullopt);
   return resume(
       module, data,

@@ -7,6 +7,7 @@
 
 #include "cxtrain/accelerator/accelerator.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/stage.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"
@@ -23,7 +24,6 @@ namespace cxtrain {
 
 class Filesystem;
 class Session;
-enum class Stage;
 struct ResumePoint;
 struct TrainerState;
 
@@ -33,6 +33,13 @@ struct ResumeFrom {
   std::string log_dir = {};  ///< folder of the run that saved it; empty: it wrote nothing
   bool in_place = false;     ///< continue in that folder, instead of a new one
   std::string data = {};     ///< fingerprint of its data; empty: any data are accepted
+};
+
+/// Arguments of a fit.
+struct FitArgs {
+  /// The checkpoint to resume: a path, "last" (the newest of the newest run), or "auto" ("last", and a new
+  /// run without one). Empty: `Options::ckpt_path`, in the first fit of the trainer.
+  std::string ckpt_path = {};
 };
 
 /// Arguments of an evaluation.
@@ -88,6 +95,14 @@ class Trainer {
     return add_made(std::make_unique<Made>(std::forward<Arguments>(arguments)...));
   }
   void add_logger(std::unique_ptr<MetricLogger> logger);
+  /// Makes a logger and adds it; it lives as long as the trainer.
+  template <class Made, class... Arguments>
+  Made& add_logger(Arguments&&... arguments) {
+    auto logger = std::make_unique<Made>(std::forward<Arguments>(arguments)...);
+    Made& made = *logger;
+    add_logger(std::move(logger));
+    return made;
+  }
 
   /// Sets the factory of `dp` for the replicas that it keeps besides the given model: a new model of its
   /// class, built from equal arguments. Other strategies need no factory.
@@ -114,7 +129,7 @@ class Trainer {
   /// During a run, SIGINT, SIGTERM and `requeue_signal` end it at the next step of all ranks, with status
   /// "stopped", once the callbacks have got its state. The hooks of the end are not called then, as in
   /// Lightning. A second SIGINT or SIGTERM ends the process at once. Any later run throws StoppedBefore.
-  RunSummary fit(Module& module, DataModule& data);
+  RunSummary fit(Module& module, DataModule& data, const FitArgs& args = {});
   /// Resumes a fit from the state that a callback got (`Callback::on_checkpoint`), bit-for-bit as if that fit
   /// had continued. Needs equal options, model, data and number of ranks, and on each rank the state of that
   /// rank. Leaves the sanity check and tuning out. Throws StateError if the state belongs to a training of
@@ -171,6 +186,8 @@ class Trainer {
   RunSummary resume(Module& module, DataModule& data, ResumePoint from);
   /// Gives the model the values of the checkpoint in the call or the options, if there is one.
   void load_values_to_evaluate(const Call& call);
+  /// Prepares the data on one rank of each node, and sets them up on every rank.
+  void open_data(const Call& call);
   void refuse_after_signal(Stage stage) const;
   void initialize_once(Module& module);
   /// Throws ConfigError if CUDA's numbers mean other GPUs than the plan's.

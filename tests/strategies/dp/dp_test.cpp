@@ -278,7 +278,7 @@ TEST_CASE("what a user may not expect of the split is said once") {
       batch.tensors = {at::randn({n, 6}), at::randn({n, 2}), at::randn({2})};
       batch.size = n;
     }
-    void setup(const DataOptions&) override {}
+    void setup(Stage, const DataOptions&) override {}
     DataLoaderSpec train_dataloader() override {
       return {std::shared_ptr<Data>(std::shared_ptr<Data>(), this), 3};
     }
