@@ -40,7 +40,7 @@ class TinyData final : public DataModule {
   DataLoaderSpec train_dataloader() override {
     return {std::make_shared<TensorDataset>(std::vector{x, y}), kBatch, /*shuffle=*/true};
   }
-  DataLoaderSpec val_dataloader() override {
+  Loaders val_dataloader() override {
     return {std::make_shared<TensorDataset>(std::vector{x.slice(0, 0, kBatch), y.slice(0, 0, kBatch)}),
             kBatch};
   }

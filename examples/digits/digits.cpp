@@ -29,8 +29,8 @@ class DigitsData final : public DataModule {
   }
 
   DataLoaderSpec train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
-  DataLoaderSpec val_dataloader() override { return {val_, kBatchSize}; }
-  DataLoaderSpec test_dataloader() override { return {val_, kBatchSize}; }
+  Loaders val_dataloader() override { return {val_, kBatchSize}; }
+  Loaders test_dataloader() override { return {val_, kBatchSize}; }
   DataLoaderSpec predict_dataloader() override { return {val_, kBatchSize}; }
 
  private:

@@ -15,8 +15,8 @@ class GptData final : public cxtrain::DataModule {
   }
 
   cxtrain::DataLoaderSpec train_dataloader() override { return {split_.train, kBatchSize, /*shuffle=*/true}; }
-  cxtrain::DataLoaderSpec val_dataloader() override { return {split_.val, kBatchSize}; }
-  cxtrain::DataLoaderSpec test_dataloader() override { return {split_.val, kBatchSize}; }
+  cxtrain::Loaders val_dataloader() override { return {split_.val, kBatchSize}; }
+  cxtrain::Loaders test_dataloader() override { return {split_.val, kBatchSize}; }
   cxtrain::DataLoaderSpec predict_dataloader() override { return {split_.val, kBatchSize}; }
 
  private:

@@ -31,8 +31,8 @@ class ReversedLinesData final : public cxtrain::DataModule {
   void setup(cxtrain::Stage, const cxtrain::DataOptions& options) override;
 
   cxtrain::DataLoaderSpec train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
-  cxtrain::DataLoaderSpec val_dataloader() override { return {val_, kBatchSize}; }
-  cxtrain::DataLoaderSpec test_dataloader() override { return {val_, kBatchSize}; }
+  cxtrain::Loaders val_dataloader() override { return {val_, kBatchSize}; }
+  cxtrain::Loaders test_dataloader() override { return {val_, kBatchSize}; }
   cxtrain::DataLoaderSpec predict_dataloader() override { return {val_, kBatchSize}; }
 
  private:

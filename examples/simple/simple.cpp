@@ -41,8 +41,8 @@ class RandomData final : public DataModule {
   }
 
   DataLoaderSpec train_dataloader() override { return {data_, kBatchSize, /*shuffle=*/true}; }
-  DataLoaderSpec val_dataloader() override { return {data_, kBatchSize}; }
-  DataLoaderSpec test_dataloader() override { return {data_, kBatchSize}; }
+  Loaders val_dataloader() override { return {data_, kBatchSize}; }
+  Loaders test_dataloader() override { return {data_, kBatchSize}; }
   DataLoaderSpec predict_dataloader() override { return {data_, kBatchSize}; }
 
  private:

@@ -16,7 +16,7 @@ class SineData : public cxtrain::DataModule {
     points_ = std::make_shared<cxtrain::TensorDataset>(std::vector{x, at::sin(x)});
   }
   cxtrain::DataLoaderSpec train_dataloader() override { return {points_, 64, /*shuffle=*/true}; }
-  cxtrain::DataLoaderSpec val_dataloader() override { return {points_, 64}; }
+  cxtrain::Loaders val_dataloader() override { return {points_, 64}; }
 
  private:
   std::shared_ptr<const cxtrain::Dataset> points_;

@@ -235,10 +235,9 @@ TEST_CASE("a dataset learns epoch and seed, a batch its samples, for any number 
       expected.start_epoch(epoch);
       std::int64_t k = 0;
       for (Batch batch; loader.next(batch); ++k) {
-        const std::span<const std::int64_t> samples = expected.batch(k);
+        const std::vector<std::int64_t> samples = expected.batch(k);
         CHECK(batch[0].item<std::int64_t>() == 7000 + 100 * epoch + samples.front());
-        CHECK(std::vector(batch.indices.begin(), batch.indices.end()) ==
-              std::vector(samples.begin(), samples.end()));
+        CHECK(batch.indices == samples);
       }
       CHECK(k == 3);
     }

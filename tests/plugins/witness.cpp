@@ -25,7 +25,7 @@ class Data : public DataModule {
     batch_size_ = options.batch_size.value();
   }
   DataLoaderSpec train_dataloader() override { return {images_, batch_size_, /*shuffle=*/true}; }
-  DataLoaderSpec val_dataloader() override { return {images_, batch_size_}; }
+  Loaders val_dataloader() override { return {images_, batch_size_}; }
 
  private:
   std::shared_ptr<const Dataset> images_;

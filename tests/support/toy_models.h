@@ -89,8 +89,8 @@ class ToyData : public DataModule {
   }
   void setup(Stage, const DataOptions&) override { ++setups; }
   DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
-  DataLoaderSpec val_dataloader() override { return {val_, batch_size_}; }
-  DataLoaderSpec test_dataloader() override { return {val_, batch_size_}; }
+  Loaders val_dataloader() override { return {val_, batch_size_}; }
+  Loaders test_dataloader() override { return {val_, batch_size_}; }
   DataLoaderSpec predict_dataloader() override { return {val_, batch_size_}; }
 
   int setups = 0;

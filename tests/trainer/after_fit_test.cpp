@@ -6,9 +6,11 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "cxtrain/callbacks/model_checkpoint.h"
 #include "cxtrain/checkpoint/load_weights.h"
+#include "cxtrain/data/dataset_views.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/setting.h"
@@ -74,6 +76,51 @@ TEST_CASE("a fit resumes the checkpoint that the call names, whatever the traine
   CHECK(second.fit(resumed, setting.data, {.ckpt_path = best.last_model_path()}).global_step == 12);
   CHECK(at::equal(test::flat_parameters(resumed), test::flat_parameters(straight)));
   CHECK_THROWS_AS(second.fit(resumed, setting.data, {.ckpt_path = "nowhere.ckpt"}), Error);
+}
+
+/// Two validation sets, of 12 and of 5 samples.
+class TwoValidationSets : public ToyData {
+ public:
+  TwoValidationSets() : ToyData(32, 8, 20) {}
+  Loaders val_dataloader() override { return {part(0, 12), part(12, 5)}; }
+  Loaders test_dataloader() override { return val_dataloader(); }
+
+ private:
+  DataLoaderSpec part(std::int64_t begin, std::int64_t size) {
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(size));
+    std::iota(indices.begin(), indices.end(), begin);
+    return {subset(ToyData::val_dataloader().specs()[0].dataset, indices), 4};
+  }
+};
+
+TEST_CASE("several validation sets are read one after the other, with a metric of each") {
+  class Sums : public Regression {
+   public:
+    void validation_step(const Batch& batch, std::int64_t batch_idx) override {
+      seen += std::to_string(dataloader_idx()) + std::to_string(batch_idx) + " ";
+      log("samples", static_cast<double>(batch.size), {.reduce_fx = ReduceFx::sum});
+    }
+    void test_step(const Batch& batch, std::int64_t batch_idx) override { validation_step(batch, batch_idx); }
+    void on_validation_epoch_end() override { log("all", 1.0); }
+    std::string seen;
+  };
+  KeptRuns setting;
+  TwoValidationSets data;
+  Sums model;
+  Trainer trainer(setting.world, setting.options);
+  const RunSummary run = trainer.fit(model, data);
+  CHECK(run.metrics.at("samples/dataloader_idx_0") == 12);
+  CHECK(run.metrics.at("samples/dataloader_idx_1") == 5);
+  CHECK(run.metrics.at("all") == 1);
+  CHECK(model.seen == "00 01 02 10 11 ");
+  model.seen.clear();
+  setting.options.trainer.limit_test_batches = BatchLimit{std::int64_t{1}};
+  CHECK(Trainer(setting.world, setting.options).test(model, data).metrics.at("samples/dataloader_idx_1") ==
+        4);
+  CHECK(model.seen == "00 10 ");
+  const auto row = rows(trainer.log_dir()).back();
+  CHECK(row.contains("samples/dataloader_idx_0"));
+  CHECK(row.contains("all"));
 }
 
 TEST_CASE("what follows a fit keeps the fit's figures") {

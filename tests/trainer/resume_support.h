@@ -103,7 +103,7 @@ class Growing : public DataModule {
   DataLoaderSpec train_dataloader() override {
     return {samples(kSamples * ranks_ + more_, 10 + asked_++), batch_size_, true};
   }
-  DataLoaderSpec val_dataloader() override { return {samples(16 * ranks_, 5), batch_size_}; }
+  Loaders val_dataloader() override { return {samples(16 * ranks_, 5), batch_size_}; }
   void on_save_checkpoint(StateDict& state) override { state.set("asked", asked_); }
   void on_load_checkpoint(const StateDict& state) override {
     asked_ = state.integer("asked") - 1;  // the loader that was in use is asked for again

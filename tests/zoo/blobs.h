@@ -34,7 +34,7 @@ class BlobData : public cxtrain::DataModule {
   cxtrain::DataLoaderSpec train_dataloader() override {
     return {std::make_shared<Blobs>(128, true), 16, /*shuffle=*/true};
   }
-  cxtrain::DataLoaderSpec val_dataloader() override { return {std::make_shared<Blobs>(40, false), 16}; }
-  cxtrain::DataLoaderSpec test_dataloader() override { return {std::make_shared<Blobs>(24, false), 16}; }
+  cxtrain::Loaders val_dataloader() override { return {std::make_shared<Blobs>(40, false), 16}; }
+  cxtrain::Loaders test_dataloader() override { return {std::make_shared<Blobs>(24, false), 16}; }
   cxtrain::DataLoaderSpec predict_dataloader() override { return {std::make_shared<Blobs>(21, false), 8}; }
 };

@@ -56,7 +56,7 @@ class GlyphData : public cxtrain::DataModule {
     val_ = std::make_shared<Glyphs>(all.narrow(0, cut, all.size(0) - cut), /*augment=*/false);
   }
   cxtrain::DataLoaderSpec train_dataloader() override { return {train_, 32, /*shuffle=*/true}; }
-  cxtrain::DataLoaderSpec val_dataloader() override { return {val_, 32}; }
+  cxtrain::Loaders val_dataloader() override { return {val_, 32}; }
 
  protected:
   std::shared_ptr<const cxtrain::Dataset> train_, val_;

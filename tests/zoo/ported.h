@@ -53,7 +53,7 @@ class BlobsData : public cxtrain::DataModule {
     val_ = std::make_shared<Blobs>(40, /*augment=*/false);
   }
   cxtrain::DataLoaderSpec train_dataloader() override { return {train_, 32, /*shuffle=*/true}; }
-  cxtrain::DataLoaderSpec val_dataloader() override { return {val_, 32}; }
+  cxtrain::Loaders val_dataloader() override { return {val_, 32}; }
 
  private:
   std::shared_ptr<const cxtrain::Dataset> train_, val_;

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "cxtrain/data/batch.h"
 #include "cxtrain/data/sample_random.h"
@@ -70,6 +73,29 @@ struct DataLoaderSpec {
   /// The order of the samples; null: sequential, or shuffled with `shuffle`.
   std::shared_ptr<const Sampler> sampler = {};
   std::optional<int> num_workers = {};  ///< threads that collate ahead; absent: `--data.num_workers`
+};
+
+/// The loaders of an evaluation: as a rule one, or several, or none.
+///
+///     Loaders val_dataloader() override { return {val_, 32}; }
+///     Loaders val_dataloader() override { return {{clean_, 32}, {noisy_, 32}}; }
+class Loaders {
+ public:
+  Loaders() = default;
+  /// A spec without a dataset is no loader.
+  Loaders(DataLoaderSpec spec) : Loaders(std::vector<DataLoaderSpec>{std::move(spec)}) {}
+  Loaders(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size, bool shuffle = false,
+          bool drop_last = false)
+      : Loaders(DataLoaderSpec{std::move(dataset), batch_size, shuffle, drop_last}) {}
+  Loaders(std::initializer_list<DataLoaderSpec> specs) : Loaders(std::vector<DataLoaderSpec>(specs)) {}
+  Loaders(std::vector<DataLoaderSpec> specs) : specs_(std::move(specs)) {
+    std::erase_if(specs_, [](const DataLoaderSpec& spec) { return spec.dataset == nullptr; });
+  }
+
+  const std::vector<DataLoaderSpec>& specs() const { return specs_; }
+
+ private:
+  std::vector<DataLoaderSpec> specs_;
 };
 
 }  // namespace cxtrain

@@ -91,8 +91,10 @@ std::vector<MetricLine> merge_over_ranks(std::vector<MetricLine> mine, World& wo
 
 }  // namespace
 
-MetricStore::Entry* MetricStore::admit(std::string_view name, const LogOptions& options) {
+MetricStore::Entry* MetricStore::admit(std::string_view logged, const LogOptions& options) {
   if (scope_.rule == nullptr) return nullptr;
+  const std::string with_suffix = suffix_.empty() ? std::string() : std::string(logged) + suffix_;
+  const std::string_view name = suffix_.empty() ? logged : std::string_view(with_suffix);
   const LogRule& rule = *scope_.rule;
   for (Entry& known : entries_) {
     if (known.name == name && known.hook == rule.hook) return &known;

@@ -92,6 +92,9 @@ class MetricStore final : public MetricSink, public Stateful {
   Scope scope() const { return scope_; }
   void enter(Scope scope) { scope_ = scope; }
 
+  /// Adds this text to the names of all that is logged from now on.
+  void set_suffix(std::string suffix) { suffix_ = std::move(suffix); }
+
   /// Values that were logged on_step, on their way to the loggers.
   struct StepValues {
     struct Value {
@@ -189,6 +192,7 @@ class MetricStore final : public MetricSink, public Stateful {
 
   std::vector<Entry> entries_;  // few: a linear search beats a map
   Scope scope_;
+  std::string suffix_;
   std::uint64_t changes_ = 0;
   std::vector<std::string> warned_;                 ///< hooks whose values are ignored
   std::map<std::string, double, std::less<>> bar_;  ///< the newest values that have come from devices

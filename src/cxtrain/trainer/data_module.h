@@ -26,10 +26,11 @@ class DataModule {
   /// datasets.
   virtual void setup(Stage /*stage*/, const DataOptions& /*options*/) {}
 
-  /// A spec without a dataset means that the stage has no data.
+  /// A spec without a dataset means that the stage has no data. An evaluation reads several loaders one after
+  /// the other (`Module::dataloader_idx`).
   virtual DataLoaderSpec train_dataloader() = 0;
-  virtual DataLoaderSpec val_dataloader() { return {}; }
-  virtual DataLoaderSpec test_dataloader() { return {}; }
+  virtual Loaders val_dataloader() { return {}; }
+  virtual Loaders test_dataloader() { return {}; }
   virtual DataLoaderSpec predict_dataloader() { return {}; }
 
   /// Saves and loads the state of the data in a training: Lightning's hooks of these names. Called between

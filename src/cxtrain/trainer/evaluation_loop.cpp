@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
+#include <string>
 
 #include "cxtrain/cluster/world.h"
 
@@ -20,6 +22,7 @@ class EvaluationMode {
     context.progress.step_output.reset();
   }
   ~EvaluationMode() {
+    context_.metrics.set_suffix("");
     context_.progress = std::move(outer_);
     context_.parts.module.set_training_modes(modes_);
   }
@@ -74,18 +77,15 @@ StageHooks(EvaluationStage, const LogRule&, const Start&, const EpochStart&, con
            const BatchEnd&, const EpochEnd&, const End&)
     -> StageHooks<Start, EpochStart, BatchStart, BatchEnd, EpochEnd, End>;
 
-std::optional<MetricStore::Values> evaluate_stage(TrainContext& context, const auto& hooks,
-                                                  DataLoader& loader, std::int64_t batches) {
-  const EvaluationMode mode(context, batches);
-  context.call(hooks.start);
-  context.call(hooks.epoch_start);
+/// Runs the steps of one loader. Returns false if the model does not define the step.
+bool evaluate_loader(TrainContext& context, const auto& hooks, DataLoader& loader, std::int64_t batches,
+                     SignalPolls& signals) {
   loader.start_epoch(0, 0, batches);
-  SignalPolls signals(context);
+  const std::int64_t before = context.progress.batch_idx;
   Batch batch;
-  bool defined = true;
-  while (defined && context.batches.next(loader, batch)) {
+  while (context.batches.next(loader, batch)) {
     signals.before_batch();
-    context.progress.batch_idx = loader.batch_idx();
+    context.progress.batch_idx = before + loader.batch_idx();
     context.progress.samples_per_batch = loader.global_size();
     const bool has_samples = batch.size > 0;  // or none is left for this rank in an uneven last batch
     const LogScope scope(context.metrics, hooks.step, batch.size);
@@ -93,23 +93,49 @@ std::optional<MetricStore::Values> evaluate_stage(TrainContext& context, const a
     try {
       context.parts.strategy.evaluation_step(hooks.stage, batch, loader.batch_idx());
     } catch (const StepNotDefined&) {
-      defined = false;
-      break;
+      return false;
     }
     if (has_samples) context.call(hooks.batch_end, batch, loader.batch_idx());
   }
-  // A rank without a sample has not found out.
-  if (context.parts.world.max(defined ? 0 : 1) != 0) return std::nullopt;
+  context.progress.batch_idx = before + batches;
+  return true;
+}
+
+std::optional<MetricStore::Values> evaluate_stage(TrainContext& context, const auto& hooks,
+                                                  std::span<const std::unique_ptr<DataLoader>> loaders,
+                                                  std::span<const std::int64_t> batches) {
+  const EvaluationMode mode(context, std::accumulate(batches.begin(), batches.end(), std::int64_t{0}));
+  context.call(hooks.start);
+  context.call(hooks.epoch_start);
+  SignalPolls signals(context);
+  MetricStore::Values values;
+  bool defined = true;
+  for (std::size_t i = 0; defined && i < loaders.size(); ++i) {
+    context.progress.dataloader_idx = static_cast<int>(i);
+    if (loaders.size() > 1) context.metrics.set_suffix("/dataloader_idx_" + std::to_string(i));
+    defined = evaluate_loader(context, hooks, *loaders[i], batches[i], signals);
+    // A rank without a sample has not found out.
+    defined = context.parts.world.max(defined ? 0 : 1) == 0;
+    if (i + 1 == loaders.size() || !defined) break;
+    const MetricStore::Values own =
+        context.metrics.reduce_epoch(LogRule::Phase::evaluation, context.parts.world);
+    values.insert(values.end(), own.begin(), own.end());
+  }
+  context.metrics.set_suffix("");  // hooks at the end log for all loaders
+  if (!defined) return std::nullopt;
   context.call(hooks.epoch_end);
-  MetricStore::Values values = context.metrics.reduce_epoch(LogRule::Phase::evaluation, context.parts.world);
+  const MetricStore::Values own =
+      context.metrics.reduce_epoch(LogRule::Phase::evaluation, context.parts.world);
+  values.insert(values.end(), own.begin(), own.end());
   context.call(hooks.end);
   return values;
 }
 
 }  // namespace
 
-std::optional<MetricStore::Values> evaluate(TrainContext& context, EvaluationStage stage, DataLoader& loader,
-                                            std::int64_t batches) {
+std::optional<MetricStore::Values> evaluate(TrainContext& context, EvaluationStage stage,
+                                            std::span<const std::unique_ptr<DataLoader>> loaders,
+                                            std::span<const std::int64_t> batches) {
   if (stage == EvaluationStage::validate) {
     const StageHooks validation{stage,
                                 hooks::kValidationStep,
@@ -119,7 +145,7 @@ std::optional<MetricStore::Values> evaluate(TrainContext& context, EvaluationSta
                                 hooks::on_validation_batch_end,
                                 hooks::on_validation_epoch_end,
                                 hooks::on_validation_end};
-    return evaluate_stage(context, validation, loader, batches);
+    return evaluate_stage(context, validation, loaders, batches);
   }
   const StageHooks test{stage,
                         hooks::kTestStep,
@@ -129,7 +155,7 @@ std::optional<MetricStore::Values> evaluate(TrainContext& context, EvaluationSta
                         hooks::on_test_batch_end,
                         hooks::on_test_epoch_end,
                         hooks::on_test_end};
-  return evaluate_stage(context, test, loader, batches);
+  return evaluate_stage(context, test, loaders, batches);
 }
 
 Predictions predict(TrainContext& context, DataLoader& loader, std::int64_t batches) {

@@ -40,12 +40,15 @@ void FitData::load(World& world) {
                             " ranks, and incomplete ones are dropped",
                         "a smaller batch size, or fewer ranks", MessageCode::no_data);
     }
-    limits_ = fit_limits(options_, model_max_epochs_, loaders_.train->num_batches(),
-                         loaders_.val ? loaders_.val->num_batches() : 0);
-    if (loaders_.val && loaders_.val->dataset_size() == 0)
-      log_warning("the validation data has no samples: nothing is validated");
-    own = "training: " + describe_length(*loaders_.train, world) +
-          (loaders_.val ? ", validation: " + describe_length(*loaders_.val, world) : ", no validation");
+    own = "training: " + describe_length(*loaders_.train, world);
+    std::vector<std::int64_t> val_batches;
+    for (const auto& loader : loaders_.val) {
+      val_batches.push_back(loader->num_batches());
+      own += ", validation: " + describe_length(*loader, world);
+      if (loader->dataset_size() == 0)
+        log_warning("the validation data has no samples: nothing is validated");
+    }
+    limits_ = fit_limits(options_, model_max_epochs_, loaders_.train->num_batches(), val_batches);
   });
   require_same_data(world, own);
 }
@@ -55,9 +58,14 @@ std::string FitData::describe() const {
     return std::to_string(loader.dataset_size()) + " samples in " + std::to_string(batches) +
            (batches == 1 ? " batch" : " batches");
   };
-  const bool validates = loaders_.val && limits_.val_batches > 0;
+  std::string validation;
+  for (std::size_t i = 0; i < loaders_.val.size(); ++i) {
+    if (limits_.val_batches[i] == 0) continue;
+    validation +=
+        (validation.empty() ? "validation: " : ", ") + text(*loaders_.val[i], limits_.val_batches[i]);
+  }
   return text(*loaders_.train, limits_.train_batches) + " a rank; " +
-         (validates ? "validation: " + text(*loaders_.val, limits_.val_batches) : "no validation");
+         (validation.empty() ? "no validation" : validation);
 }
 
 void FitData::prepare_epoch(std::int64_t epoch, World& world) {

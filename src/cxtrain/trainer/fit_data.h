@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,20 +23,20 @@ struct FitLimits {
   std::int64_t min_epochs = 0;
   std::int64_t max_steps = -1;  ///< -1: no limit
   std::int64_t min_steps = 0;
-  std::int64_t train_batches = 0;  ///< micro-batches of an epoch, per rank
-  std::int64_t val_batches = 0;
+  std::int64_t train_batches = 0;                ///< micro-batches of an epoch, per rank
+  std::vector<std::int64_t> val_batches = {};    ///< of each loader
   std::int64_t val_every_batches = 0;            ///< 0: never
   std::optional<double> val_every_seconds = {};  ///< instead of a number of batches
   bool val_counts_across_epochs =
       false;  ///< `val_every_batches` counts from the start of training, not of the epoch
   std::int64_t val_every_epochs = 1;
-  std::int64_t sanity_batches = 0;
+  std::vector<std::int64_t> sanity_batches = {};  ///< of each loader
   std::int64_t accumulate = 1;
   std::int64_t log_every = 50;
 
   /// Whether no validation falls anywhere but at the end of every epoch.
   bool validates_at_epoch_end_only() const {
-    if (val_batches == 0) return true;
+    if (total(val_batches) == 0) return true;
     if (val_every_seconds) return false;
     if (val_every_batches == 0) return true;
     return !val_counts_across_epochs && val_every_epochs == 1 && val_every_batches == train_batches;
@@ -42,19 +44,25 @@ struct FitLimits {
   /// Optimizer steps of one epoch, and of the whole run (0: unknown).
   std::int64_t steps_per_epoch() const { return (train_batches + accumulate - 1) / accumulate; }
   std::int64_t total_steps() const;
+
+  static std::int64_t total(const std::vector<std::int64_t>& batches) {
+    return std::accumulate(batches.begin(), batches.end(), std::int64_t{0});
+  }
 };
 
 /// Throws ConfigError where the options and the data contradict each other: no training batches left, a
 /// val_check_interval longer than the epoch.
 FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> model_max_epochs,
-                     std::int64_t available_train_batches, std::int64_t available_val_batches);
+                     std::int64_t available_train_batches,
+                     const std::vector<std::int64_t>& available_val_batches);
 
 /// The loaders of a fit, and the limits that follow from their lengths. Both are made anew before every n-th
 /// epoch where the options say so, for data modules whose data changes while they train.
 class FitData {
  public:
   struct Loaders {
-    std::unique_ptr<DataLoader> train, val;  ///< `val` may be null
+    std::unique_ptr<DataLoader> train;
+    std::vector<std::unique_ptr<DataLoader>> val;  ///< may be empty
   };
 
   /// `make` asks the data module; it and the options outlive this. Throws ConfigError when there are no
@@ -69,7 +77,7 @@ class FitData {
   void prepare_epoch(std::int64_t epoch, World& world);
 
   DataLoader& train() { return *loaders_.train; }
-  DataLoader* val() { return loaders_.val.get(); }
+  std::span<const std::unique_ptr<DataLoader>> val() const { return loaders_.val; }
   const FitLimits& limits() const { return limits_; }
   /// For people: "1437 samples in 12 batches a rank; validation: 360 samples in 3 batches".
   std::string describe() const;

@@ -68,7 +68,7 @@ void FitLoop::train_to_the_end() {
 /// A few validation batches before the first step find mistakes in validation_step before an epoch is spent.
 void FitLoop::sanity_check() {
   if (context_.resumed) return;
-  if (cannot_validate_ || data_.val() == nullptr || limits().sanity_batches == 0) return;
+  if (cannot_validate_ || FitLimits::total(limits().sanity_batches) == 0) return;
   context_.progress.sanity_checking = true;
   context_.call(hooks::on_sanity_check_start);
   run_validation(limits().sanity_batches);
@@ -286,7 +286,7 @@ void FitLoop::save_if_wanted() {
 }
 
 bool FitLoop::validates() const {
-  return !cannot_validate_ && data_.val() != nullptr && limits().val_batches != 0 &&
+  return !cannot_validate_ && FitLimits::total(limits().val_batches) != 0 &&
          (limits().val_every_batches != 0 || limits().val_every_seconds);
 }
 
@@ -300,8 +300,8 @@ bool FitLoop::validation_due() const {
   return (state.epoch + 1) % limits().val_every_epochs == 0 && state.batch % limits().val_every_batches == 0;
 }
 
-std::optional<MetricStore::Values> FitLoop::run_validation(std::int64_t batches) {
-  auto values = evaluate(context_, EvaluationStage::validate, *data_.val(), batches);
+std::optional<MetricStore::Values> FitLoop::run_validation(std::span<const std::int64_t> batches) {
+  auto values = evaluate(context_, EvaluationStage::validate, data_.val(), batches);
   if (!values) {
     cannot_validate_ = true;
     log_warning(

@@ -37,7 +37,7 @@ class FitLoop final : private StepObserver {
   std::int64_t samples_over_ranks();
   void validate();
   void leave_validation(const StateDict& generators);
-  std::optional<MetricStore::Values> run_validation(std::int64_t batches);
+  std::optional<MetricStore::Values> run_validation(std::span<const std::int64_t> batches);
   bool validates() const;
   bool validation_due() const;
   bool validation_time_is_up() const;

@@ -46,7 +46,8 @@ std::int64_t FitLimits::total_steps() const {
 }
 
 FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> model_max_epochs,
-                     std::int64_t available_train_batches, std::int64_t available_val_batches) {
+                     std::int64_t available_train_batches,
+                     const std::vector<std::int64_t>& available_val_batches) {
   FitLimits limits;
   limits.accumulate = options.accumulate_grad_batches;
   limits.log_every = options.log_every_n_steps;
@@ -55,11 +56,13 @@ FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> 
   const BatchLimit& val = overfit ? options.overfit_batches : options.limit_val_batches;
   limits.train_batches =
       limited_batches(train, overfit ? "overfit_batches" : "limit_train_batches", available_train_batches);
-  limits.val_batches =
-      limited_batches(val, overfit ? "overfit_batches" : "limit_val_batches", available_val_batches);
-  limits.sanity_batches = options.num_sanity_val_steps < 0
-                              ? limits.val_batches
-                              : std::min(options.num_sanity_val_steps, limits.val_batches);
+  for (const std::int64_t available : available_val_batches) {
+    const std::int64_t batches =
+        limited_batches(val, overfit ? "overfit_batches" : "limit_val_batches", available);
+    limits.val_batches.push_back(batches);
+    limits.sanity_batches.push_back(
+        options.num_sanity_val_steps < 0 ? batches : std::min(options.num_sanity_val_steps, batches));
+  }
   limits.max_steps = options.max_steps;
   limits.min_steps = options.min_steps.value_or(0);
   limits.min_epochs = options.min_epochs.value_or(0);

@@ -247,8 +247,13 @@ void Session::attach() {
 }
 
 FitData::Loaders Session::fit_loaders(DataModule& data) const {
-  return {loader(data.train_dataloader(), /*training=*/true),
-          loader(data.val_dataloader(), /*training=*/false)};
+  return {loader(data.train_dataloader(), /*training=*/true), evaluation_loaders(data.val_dataloader())};
+}
+
+std::vector<std::unique_ptr<DataLoader>> Session::evaluation_loaders(const Loaders& loaders) const {
+  std::vector<std::unique_ptr<DataLoader>> made;
+  for (const DataLoaderSpec& spec : loaders.specs()) made.push_back(loader(spec, /*training=*/false));
+  return made;
 }
 
 std::unique_ptr<DataLoader> Session::loader(DataLoaderSpec spec, bool training,

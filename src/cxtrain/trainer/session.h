@@ -84,6 +84,7 @@ class Session {
   /// A loader of this rank's shard. Null when the stage has no data. `batch_size`: other than the options'.
   std::unique_ptr<DataLoader> loader(DataLoaderSpec spec, bool training,
                                      std::optional<std::int64_t> batch_size = {}) const;
+  std::vector<std::unique_ptr<DataLoader>> evaluation_loaders(const Loaders& loaders) const;
   FitData::Loaders fit_loaders(DataModule& data) const;
 
   /// Gives the model to this session's run (again, after a trial run had it).

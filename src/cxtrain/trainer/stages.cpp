@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/world.h"
@@ -15,18 +16,18 @@
 namespace cxtrain {
 namespace {
 
-/// The loader of a stage's data, and the batches that the options leave of it. Throws ConfigError, on all
+/// The loaders of a stage's data, and the batches that the options leave of each. Throws ConfigError, on all
 /// ranks, if the stage has no data.
 struct StageData {
   StageData(Session& session, DataModule& data, Stage stage);
 
-  std::unique_ptr<DataLoader> loader;
-  std::int64_t batches = 0;
+  std::vector<std::unique_ptr<DataLoader>> loaders;
+  std::vector<std::int64_t> batches;
 };
 
-DataLoaderSpec spec_of(DataModule& data, Stage stage) {
+Loaders loaders_of(DataModule& data, Stage stage) {
   if (stage == Stage::validate) return data.val_dataloader();
-  return stage == Stage::test ? data.test_dataloader() : data.predict_dataloader();
+  return stage == Stage::test ? data.test_dataloader() : Loaders(data.predict_dataloader());
 }
 
 struct LimitOfStage {
@@ -47,12 +48,16 @@ StageData::StageData(Session& session, DataModule& data, Stage stage) {
   const LimitOfStage limit = limit_of(session.context().parts.options.trainer, stage);
   std::string own;
   run_agreed(world, [&] {
-    loader = session.loader(spec_of(data, stage), /*training=*/false);
-    if (!loader) throw ConfigError("data", std::string("has no ") + limit.samples, "", MessageCode::no_data);
-    own = describe_length(*loader, world);
+    loaders = session.evaluation_loaders(loaders_of(data, stage));
+    if (loaders.empty())
+      throw ConfigError("data", std::string("has no ") + limit.samples, "", MessageCode::no_data);
+    for (const auto& loader : loaders) own += (own.empty() ? "" : ", ") + describe_length(*loader, world);
   });
   require_same_data(world, own);
-  run_agreed(world, [&] { batches = limited_batches(limit.limit, limit.option, loader->num_batches()); });
+  run_agreed(world, [&] {
+    for (const auto& loader : loaders)
+      batches.push_back(limited_batches(limit.limit, limit.option, loader->num_batches()));
+  });
 }
 
 }  // namespace
@@ -61,7 +66,7 @@ void Evaluation::run() {
   TrainContext& context = session_.context();
   const bool tests = stage_ == EvaluationStage::test;
   const StageData data(session_, data_, tests ? Stage::test : Stage::validate);
-  const auto values = evaluate(context, stage_, *data.loader, data.batches);
+  const auto values = evaluate(context, stage_, data.loaders, data.batches);
   run_agreed(context.parts.world, [&] {
     if (!values) throw StepNotDefined(tests ? "test" : "validate", tests ? "test_step" : "validation_step");
   });
@@ -70,7 +75,7 @@ void Evaluation::run() {
 
 void Prediction::run() {
   const StageData data(session_, data_, Stage::predict);
-  predictions_ = predict(session_.context(), *data.loader, data.batches);
+  predictions_ = predict(session_.context(), *data.loaders.front(), data.batches.front());
   session_.write_predictions(predictions_);
 }
 
