@@ -204,11 +204,32 @@ class DpStrategy final : public Strategy {
       run_alike(draws, chunks.size(), work);
     } catch (...) {
       give_back();
+      forget_metrics();
       throw;
     }
     give_back();
+    merge_metrics(recorders);
     if (!before.empty() && before[0] != nullptr) {
       log_means(recorders, samples, context_->device, *before[0]);
+    }
+  }
+
+  /// What the steps of the replicas have added to their metrics goes into the primary's.
+  void merge_metrics(std::vector<MetricRecorder>& recorders) {
+    const std::vector<Metric*>& primary = replicas_[0].metrics;
+    for (std::size_t r = 1; r < recorders.size(); ++r) {
+      recorders[r].refer_to(primary);
+      for (std::size_t i = 0; i < primary.size(); ++i) {
+        primary[i]->merge(*replicas_[r].metrics[i]);
+        replicas_[r].metrics[i]->reset();
+      }
+    }
+  }
+
+  /// Of a step that failed.
+  void forget_metrics() {
+    for (std::size_t r = 1; r < replicas_.size(); ++r) {
+      for (Metric* metric : replicas_[r].metrics) metric->reset();
     }
   }
 

@@ -21,6 +21,7 @@ struct Merged {
 
   void add(const MetricRecorder::Entry& entry, double samples, at::Device device) {
     if (first == nullptr) first = &entry;
+    if (entry.metric != nullptr) return;
     const double own = static_cast<double>(entry.options.batch_size.value_or(0));
     weight += entry.options.batch_size ? own : samples;
     const ReduceFx fx = entry.options.reduce_fx;
@@ -52,6 +53,7 @@ struct Merged {
   }
 
   void log_to(MetricSink& sink) const {
+    if (first->metric != nullptr) return sink.log(first->name, *first->metric, first->options);
     LogOptions options = first->options;
     if (options.batch_size) options.batch_size = static_cast<std::int64_t>(weight);
     const double divisor = options.reduce_fx == ReduceFx::mean ? weight : 1;
@@ -71,11 +73,24 @@ struct Merged {
 
 void MetricRecorder::log(std::string_view name, const at::Tensor& value, const LogOptions& options) {
   if (const std::optional<double> number = host_metric(name, value)) return log(name, *number, options);
-  entries_.push_back({std::string(name), 0, value.detach(), options});
+  entries_.push_back({std::string(name), 0, value.detach(), options, nullptr});
 }
 
 void MetricRecorder::log(std::string_view name, double value, const LogOptions& options) {
-  entries_.push_back({std::string(name), value, {}, options});
+  entries_.push_back({std::string(name), value, {}, options, nullptr});
+}
+
+void MetricRecorder::log(std::string_view name, Metric& metric, const LogOptions& options) {
+  entries_.push_back({std::string(name), 0, {}, options, &metric});
+}
+
+void MetricRecorder::refer_to(std::span<Metric* const> metrics) {
+  for (Entry& entry : entries_) {
+    if (entry.metric == nullptr) continue;
+    for (Metric* metric : metrics) {
+      if (metric->name() == entry.metric->name()) entry.metric = metric;
+    }
+  }
 }
 
 void log_means(std::span<const MetricRecorder> recorders, std::span<const std::int64_t> samples,

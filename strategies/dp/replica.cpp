@@ -30,6 +30,17 @@ void require_same(const std::vector<NamedTensor>& primary, const std::vector<Nam
                     "build the replicas from the arguments of the model", MessageCode::bad_model);
 }
 
+/// What a replica's steps add to its metrics goes into the primary's.
+void require_same_metrics(const std::vector<Metric*>& primary, const std::vector<Metric*>& replica,
+                          std::size_t index) {
+  const auto same = [](const Metric* a, const Metric* b) { return a->name() == b->name(); };
+  if (std::equal(primary.begin(), primary.end(), replica.begin(), replica.end(), same)) return;
+  throw ConfigError(kFactory,
+                    "made another model than the trained one: replica " + std::to_string(index) +
+                        " registers other metrics",
+                    "build the replicas from the arguments of the model", MessageCode::bad_model);
+}
+
 /// Models that share tensors would train each other's.
 void require_own_tensors(const std::vector<Replica>& replicas) {
   std::map<const at::TensorImpl*, std::size_t> owner;
@@ -67,9 +78,11 @@ std::vector<Replica> place_replicas(const std::vector<Trainable*>& models,
                                     const PrecisionPolicy& precision) {
   std::vector<Replica> replicas;
   for (std::size_t r = 0; r < models.size(); ++r) {
-    replicas.push_back({models[r], devices[r], models[r]->all_parameters(), models[r]->all_buffers()});
+    replicas.push_back({models[r], devices[r], models[r]->all_parameters(), models[r]->all_buffers(),
+                        models[r]->all_metrics()});
     require_same(replicas[0].parameters, replicas[r].parameters, r);
     require_same(replicas[0].buffers, replicas[r].buffers, r);
+    require_same_metrics(replicas[0].metrics, replicas[r].metrics, r);
   }
   require_own_tensors(replicas);
   for (const NamedTensor& parameter : replicas[0].parameters) {

@@ -17,6 +17,7 @@ struct Replica {
   Trainable* model;
   at::Device device;
   std::vector<NamedTensor> parameters, buffers;  ///< in the order of the model's registration
+  std::vector<Metric*> metrics;                  ///< likewise
 };
 
 /// Places the models on their devices, gives the replicas the primary's `requires_grad` flags,

@@ -2,6 +2,8 @@
 #include <map>
 
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/metrics/curves.h"
+#include "cxtrain/metrics/regression.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/event_file.h"
@@ -30,13 +32,29 @@ class KeepAndStop : public Callback {
   std::optional<StateDict>& kept_;
 };
 
-/// A key of its own comes with the second epoch.
+/// A key of its own comes with the second epoch. Metrics with states of every kind: sums, moments, rows.
 class LateKey : public test::Regression {
  public:
   at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) override {
     if (current_epoch() > 0) log("a_late_key", static_cast<double>(batch_idx), {.on_step = true});
+    const at::Tensor preds = second->forward(at::tanh(first->forward(batch[0])));
+    error.update(preds, batch[1]);
+    log("error", error, {.on_step = true, .on_epoch = true});
+    correlation.update(preds.select(1, 0), batch[1].select(1, 0));
+    log("correlation", correlation, {.on_step = false, .on_epoch = true});
+    auroc.update(preds.select(1, 0), batch[1].select(1, 0).gt(0).to(at::kLong));
+    log("auroc", auroc, {.on_step = false, .on_epoch = true});
     return test::Regression::training_step(batch, batch_idx);
   }
+  void validation_step(const Batch& batch, std::int64_t batch_idx) override {
+    error.update(loss(batch), at::zeros({}));
+    log("val_error", error);
+    test::Regression::validation_step(batch, batch_idx);
+  }
+
+  MeanSquaredError& error = register_metric<MeanSquaredError>("error");
+  PearsonCorrCoef& correlation = register_metric<PearsonCorrCoef>("correlation");
+  AUROC& auroc = register_metric<AUROC>("auroc", {.task = ClassificationTask::binary, .thresholds = 0});
 };
 
 struct Fitted {

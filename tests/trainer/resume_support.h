@@ -18,6 +18,8 @@
 
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/checkpoint_reader.h"
+#include "cxtrain/metrics/curves.h"
+#include "cxtrain/metrics/regression.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 #include "support/run_files.h"
@@ -53,6 +55,10 @@ class Forgetful : public Module {
         torch::nn::functional::mse_loss(last->forward(hidden).to(at::kFloat), batch[1].to(at::kFloat));
     loss = loss * (1 + 0.01 * static_cast<double>(batches_ % 7)) + 0.001 * seen_.item<double>() * loss;
     log("train_loss", loss, {.on_step = true, .on_epoch = true});
+    error_.update(loss.detach().to(at::kFloat), at::zeros({}, loss.options().dtype(at::kFloat)));
+    log("error", error_, {.on_step = true, .on_epoch = true});
+    auroc_.update(hidden.select(1, 0).sigmoid(), batch[1].select(1, 0).gt(0).to(at::kLong));
+    log("auroc", auroc_, {.on_step = false, .on_epoch = true});
     if (overflows_ && current_epoch() < 2 && batch_idx % 4 == 1) loss = loss * 1e38;
     return loss;
   }
@@ -91,6 +97,8 @@ class Forgetful : public Module {
   bool overflows_, forgets_;
   std::int64_t batches_ = 0;
   at::Tensor seen_;
+  MeanSquaredError& error_ = register_metric<MeanSquaredError>("error");
+  AUROC& auroc_ = register_metric<AUROC>("auroc", {.task = ClassificationTask::binary, .thresholds = 0});
 };
 
 /// Other samples whenever its training data are asked for.

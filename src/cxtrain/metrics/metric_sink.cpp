@@ -3,8 +3,13 @@
 #include <string>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/metrics/metric.h"
 
 namespace cxtrain {
+
+void MetricSink::log(std::string_view name, Metric& metric, const LogOptions& options) {
+  log(name, metric.value(), options);
+}
 
 std::optional<double> host_metric(std::string_view name, const at::Tensor& value) {
   if (!value.defined() || value.numel() != 1) {

@@ -8,6 +8,8 @@
 
 namespace cxtrain {
 
+class Metric;
+
 /// Reduction of the values that are logged under one name to one value.
 enum class ReduceFx { mean, sum, min, max };
 
@@ -35,6 +37,9 @@ class MetricSink {
   /// `value`: one element, any device. Keeps it without a host synchronisation.
   virtual void log(std::string_view name, const at::Tensor& value, const LogOptions& options) = 0;
   virtual void log(std::string_view name, double value, const LogOptions& options) = 0;
+  /// A metric of a model. `reduce_fx` and `batch_size` have no effect. A sink that knows no epochs logs the
+  /// result of the states.
+  virtual void log(std::string_view name, Metric& metric, const LogOptions& options);
 };
 
 /// Returns the value of a logged tensor if that needs no wait for a device. Throws TrainingError if the

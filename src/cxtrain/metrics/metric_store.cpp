@@ -8,6 +8,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/metrics/metric_reduction.h"
 
 namespace cxtrain {
 namespace {
@@ -18,10 +19,12 @@ struct MetricLine {
   bool on_step = false, prog_bar = false, logger = true;
   ReduceFx fx = ReduceFx::mean;
   double value = 0, weight = 0;
+  std::string metric = {};  ///< whose value this is, and so that of all ranks
 
   bool same_metric(const MetricLine& other) const { return name == other.name && hook == other.hook; }
   /// Takes in another rank's value.
   void merge(const MetricLine& other) {
+    if (!metric.empty()) return;
     weight += other.weight;
     switch (fx) {
       case ReduceFx::mean:
@@ -37,7 +40,7 @@ struct MetricLine {
     }
   }
   double result() const {
-    if (fx != ReduceFx::mean) return value;
+    if (fx != ReduceFx::mean || !metric.empty()) return value;
     return weight > 0 ? value / weight : 0.0;
   }
 };
@@ -46,17 +49,21 @@ std::string to_text(const MetricLine& line) {
   char numbers[96];
   std::snprintf(numbers, sizeof numbers, "%d %d %d %d %a %a ", line.on_step ? 1 : 0, line.prog_bar ? 1 : 0,
                 line.logger ? 1 : 0, static_cast<int>(line.fx), line.value, line.weight);
-  return numbers + line.hook + ' ' + line.name + '\n';
+  return numbers + line.hook + ' ' + std::to_string(line.metric.size()) + ' ' + line.metric + line.name +
+         '\n';
 }
 
 MetricLine from_text(const std::string& text) {
   std::istringstream fields(text);
   std::string value, weight;
   int on_step = 0, prog_bar = 0, logger = 0, fx = 0;
+  std::size_t metric_length = 0;
   MetricLine line;
-  fields >> on_step >> prog_bar >> logger >> fx >> value >> weight >> line.hook;
+  fields >> on_step >> prog_bar >> logger >> fx >> value >> weight >> line.hook >> metric_length;
   fields.get();
   std::getline(fields, line.name);
+  line.metric = line.name.substr(0, metric_length);
+  line.name.erase(0, metric_length);
   line.on_step = on_step != 0;
   line.prog_bar = prog_bar != 0;
   line.logger = logger != 0;
@@ -158,6 +165,63 @@ void MetricStore::log(std::string_view name, double value, const LogOptions& opt
   note(name, value, options);
 }
 
+void MetricStore::log(std::string_view name, Metric& metric, const LogOptions& options) {
+  Entry* entry = admit(name, options);
+  if (entry == nullptr) return;
+  if (entry->metric.empty()) begin_metric(*entry, metric);
+  if (entry->on_epoch) entry->epoch.weight = 1;
+  if (!entry->on_step) return;
+  const at::Tensor value = metric.value();
+  if (const std::optional<double> number = host_metric(name, value)) {
+    entry->step.set(*number);
+  } else {
+    entry->step.set(value);
+  }
+  entry->stepped = entry->fresh = true;
+  entry->step_is_reduced = false;
+  entry->step_at = ++changes_;
+  metric.end_batch();
+}
+
+void MetricStore::begin_metric(Entry& entry, const Metric& metric) {
+  const std::string call = "log(\"" + entry.name + "\") in " + entry.hook;
+  if (find_metric(metric.name()) != &metric) {
+    throw TrainingError(call + ": the metric is not one of the model; make it by register_metric",
+                        MessageCode::log_misuse);
+  }
+  const auto splits_as_well = [&](const Entry& other) {
+    return &other != &entry && entry.on_step && other.on_step && other.metric == metric.name() &&
+           other.hook == entry.hook;
+  };
+  if (std::any_of(entries_.begin(), entries_.end(), splits_as_well)) {
+    throw TrainingError(call + ": metric " + metric.name() + " is logged on_step under another name, too",
+                        MessageCode::log_misuse);
+  }
+  const at::Tensor value = metric.value();
+  if (value.numel() != 1) {
+    std::ostringstream shape;
+    shape << value.sizes();
+    throw TrainingError(call + ": metric " + metric.name() + " is not one number but of shape " +
+                            shape.str() + "; read its compute() in the hook at the end of the epoch",
+                        MessageCode::log_misuse);
+  }
+  entry.metric = metric.name();
+}
+
+Metric* MetricStore::find_metric(std::string_view name) const {
+  for (Metric* metric : metrics_) {
+    if (metric->name() == name) return metric;
+  }
+  return nullptr;
+}
+
+void MetricStore::set_metrics(std::vector<Metric*> metrics) {
+  metrics_ = std::move(metrics);
+  for (Metric* metric : metrics_) metric->reset();
+}
+
+void MetricStore::reduce_metrics(World& world) { reduce_over_ranks(metrics_, world); }
+
 MetricStore::StepValues MetricStore::take_step_values() {
   StepValues taken;
   std::vector<at::Tensor> on_devices;
@@ -213,8 +277,10 @@ MetricStore::Values MetricStore::reduce_epoch(Phase phase, World& world) {
   std::vector<MetricLine> mine;
   for (Entry& metric : entries_) {
     if (metric.phase != phase || !metric.on_epoch || metric.epoch.weight == 0) continue;
+    const Metric* object = metric.metric.empty() ? nullptr : find_metric(metric.metric);
+    const double value = object != nullptr ? object->value().item<double>() : metric.epoch.read(metric.fx);
     mine.push_back({metric.hook, metric.name, metric.on_step, metric.prog_bar, metric.logger, metric.fx,
-                    metric.epoch.read(metric.fx), metric.epoch.weight});
+                    value, metric.epoch.weight, metric.metric});
     metric.epoch = {};
   }
   Values values;
@@ -226,10 +292,12 @@ MetricStore::Values MetricStore::reduce_epoch(Phase phase, World& world) {
     metric.prog_bar = line.prog_bar;
     metric.logger = line.logger;
     metric.fx = line.fx;
+    metric.metric = line.metric;
     metric.reduced = line.result();
     metric.epoch_at = ++changes_;
     if (metric.logger) values.emplace_back(metric.epoch_name(), *metric.reduced);
   }
+  for (Metric* metric : metrics_) metric->reset();
   return values;
 }
 

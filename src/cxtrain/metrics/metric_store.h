@@ -10,6 +10,7 @@
 
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/metrics/host_values.h"
+#include "cxtrain/metrics/metric.h"
 #include "cxtrain/metrics/metric_sink.h"
 #include "cxtrain/state/state_dict.h"
 #include "cxtrain/state/stateful.h"
@@ -82,6 +83,14 @@ class MetricStore final : public MetricSink, public Stateful {
   /// Throws TrainingError where the rule forbids it.
   void log(std::string_view name, const at::Tensor& value, const LogOptions& options) override;
   void log(std::string_view name, double value, const LogOptions& options) override;
+  /// A metric logged on_epoch has the value that `reduce_epoch` finds. Throws TrainingError if the metric is
+  /// none of `set_metrics`, if its value is not one number, or if it is logged on_step under two names.
+  void log(std::string_view name, Metric& metric, const LogOptions& options) override;
+
+  /// Sets the model's metrics, which outlive their use here, and resets their states.
+  void set_metrics(std::vector<Metric*> metrics);
+  /// Gives the model's metrics the states of all ranks, before the hooks at the end of an epoch. Collective.
+  void reduce_metrics(World& world);
 
   /// What the following calls of `log` belong to, and how many samples weigh in their means. `rule` (null:
   /// nothing may be logged) outlives its being in force.
@@ -112,8 +121,9 @@ class MetricStore final : public MetricSink, public Stateful {
   /// the same order on all ranks. Waits for the device where it has not come to them yet.
   Values read(const StepValues& taken, World& world);
 
-  /// What was logged on_epoch in this phase since the last call, reduced over the epoch and all ranks.
-  /// Collective; ranks may have logged different metrics.
+  /// What was logged on_epoch in this phase since the last call, reduced over the epoch and all ranks; then
+  /// resets the model's metrics, which `reduce_metrics` has reduced. Collective; ranks may have logged
+  /// different metrics.
   Values reduce_epoch(Phase phase, World& world);
 
   /// Forgets what was logged on_epoch in this phase since the last `reduce_epoch` (of a validation that is
@@ -150,6 +160,7 @@ class MetricStore final : public MetricSink, public Stateful {
  private:
   struct Entry {
     std::string hook, name;
+    std::string metric;  ///< the name of a model's metric that is logged; empty: values are
     Phase phase = Phase::none;
     bool on_step = false, on_epoch = false, prog_bar = false, logger = true, sync_dist = false;
     ReduceFx fx = ReduceFx::mean;
@@ -177,6 +188,11 @@ class MetricStore final : public MetricSink, public Stateful {
   void note(std::string_view name, const Value& value, const LogOptions& options);
   /// What is known of this name in the running hook; null where the rule ignores it.
   Entry* admit(std::string_view name, const LogOptions& options);
+  Metric* find_metric(std::string_view name) const;
+  /// A metric that is logged for the first time in this hook under this name.
+  void begin_metric(Entry& entry, const Metric& metric);
+  void save_metrics(StateDict& state) const;
+  void load_metrics(const StateDict& state);
   double weight_of(const LogOptions& options) const;
   Entry& entry_of(std::string_view hook, std::string_view name);
   Latest latest(std::string_view name) const;
@@ -190,7 +206,8 @@ class MetricStore final : public MetricSink, public Stateful {
   };
   std::vector<Shown> shown() const;
 
-  std::vector<Entry> entries_;  // few: a linear search beats a map
+  std::vector<Metric*> metrics_;  ///< the model's
+  std::vector<Entry> entries_;    // few: a linear search beats a map
   Scope scope_;
   std::string suffix_;
   std::uint64_t changes_ = 0;

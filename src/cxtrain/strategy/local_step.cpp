@@ -76,6 +76,7 @@ void local_forward(Trainable& module, const Batch& batch, std::int64_t batch_idx
   if (batch.size == 0) return;
   const at::NoGradGuard no_grad;
   const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
+  const FreshStates unseen(module.all_metrics());
   MetricSink* const sink = module.redirect_log(nullptr);
   try {
     module.training_step(batch, batch_idx);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cxtrain/data/batch.h"
+#include "cxtrain/metrics/metric.h"
 #include "cxtrain/metrics/metric_sink.h"
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/tensor/piece.h"
@@ -37,6 +38,9 @@ class Trainable {
   /// Sets the destination of the model's logged values from now on (null: nowhere); returns the previous
   /// destination.
   virtual MetricSink* redirect_log(MetricSink* sink) = 0;
+
+  /// Returns the metrics of the model, in the order of registration.
+  virtual std::vector<Metric*> all_metrics() const { return {}; }
 
   /// Returns the loss of one micro-batch: a scalar tensor with a gradient; undefined to skip the batch.
   virtual at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) = 0;

@@ -47,6 +47,7 @@ class Trials {
 
  private:
   bool runs(std::int64_t batch_size) {
+    const FreshStates unseen(context_.parts.module.all_metrics());
     try {
       const std::unique_ptr<DataLoader> loader = make_loader_(batch_size);
       loader->start_epoch(0, 0, steps_);

@@ -15,7 +15,10 @@ namespace {
 class EvaluationMode {
  public:
   EvaluationMode(TrainContext& context, std::int64_t batches)
-      : context_(context), outer_(context.progress), modes_(context.parts.module.training_modes()) {
+      : context_(context),
+        outer_(context.progress),
+        modes_(context.parts.module.training_modes()),
+        states_(context.parts.module.all_metrics()) {
     context.parts.module.set_training(false);
     context.progress.num_batches = batches;
     context.progress.batch_idx = 0;
@@ -33,6 +36,7 @@ class EvaluationMode {
   TrainContext& context_;
   Progress outer_;
   std::vector<bool> modes_;
+  FreshStates states_;  ///< of the model's metrics
 };
 
 /// The ranks vote some ten times a second, after the same batches on all ranks, on whether a signal has come.
@@ -117,12 +121,14 @@ std::optional<MetricStore::Values> evaluate_stage(TrainContext& context, const a
     // A rank without a sample has not found out.
     defined = context.parts.world.max(defined ? 0 : 1) == 0;
     if (i + 1 == loaders.size() || !defined) break;
+    context.metrics.reduce_metrics(context.parts.world);
     const MetricStore::Values own =
         context.metrics.reduce_epoch(LogRule::Phase::evaluation, context.parts.world);
     values.insert(values.end(), own.begin(), own.end());
   }
   context.metrics.set_suffix("");  // hooks at the end log for all loaders
   if (!defined) return std::nullopt;
+  context.metrics.reduce_metrics(context.parts.world);
   context.call(hooks.epoch_end);
   const MetricStore::Values own =
       context.metrics.reduce_epoch(LogRule::Phase::evaluation, context.parts.world);

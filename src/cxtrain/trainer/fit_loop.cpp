@@ -147,6 +147,7 @@ void FitLoop::run_epoch() {
   finite_.answer();
   context_.pause_training();
   const bool complete = state.batch >= limits().train_batches;
+  context_.metrics.reduce_metrics(context_.parts.world);
   context_.rows.log(context_.end_train_epoch());
   if (!complete) return;  // stopped within the epoch, which a resumed run would go on with
   ++state.epoch;

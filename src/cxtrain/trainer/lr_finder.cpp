@@ -76,6 +76,7 @@ LrFinderResult find_learning_rate(const TrainContext::Parts& parts,
                             scale_gradients);
   const ModelSnapshot snapshot(parts, optimization.trained());
   parts.module.attach(&context.metrics, &context.run);
+  context.metrics.set_metrics(parts.module.all_metrics());
   FitLoop(context, data, optimization).train();
   parts.module.attach(nullptr, nullptr);
   snapshot.restore();

@@ -51,6 +51,27 @@ void Module::log(std::string_view name, double value, const LogOptions& options)
   if (sink_ != nullptr) sink_->log(name, value, options);
 }
 
+void Module::log(std::string_view name, Metric& metric, const LogOptions& options) {
+  if (sink_ != nullptr) sink_->log(name, metric, options);
+}
+
+void Module::add_metric(std::string name, std::unique_ptr<Metric> metric) {
+  const auto same = [&](const std::unique_ptr<Metric>& other) { return other->name() == name; };
+  if (std::any_of(metrics_.begin(), metrics_.end(), same))
+    throw ConfigError("model", "registers two metrics `" + name + "`", "", MessageCode::bad_model);
+  if (name.empty() || name.find('\n') != std::string::npos)
+    throw ConfigError("model", "registers a metric whose name is not one line", "", MessageCode::bad_model);
+  metric->set_name(std::move(name));
+  metric->to(device());
+  metrics_.push_back(std::move(metric));
+}
+
+std::vector<Metric*> Module::all_metrics() const {
+  std::vector<Metric*> metrics;
+  for (const std::unique_ptr<Metric>& metric : metrics_) metrics.push_back(metric.get());
+  return metrics;
+}
+
 std::vector<NamedTensor> Module::all_parameters() const { return each_once(named_parameters()); }
 std::vector<NamedTensor> Module::all_buffers() const { return each_once(named_buffers()); }
 
@@ -67,6 +88,7 @@ void Module::place(std::span<const at::Device> devices, const PrecisionPolicy& p
   devices_.assign(devices.begin(), devices.end());
   const at::NoGradGuard no_grad;
   to(device());
+  for (const std::unique_ptr<Metric>& metric : metrics_) metric->to(device());
   if (precision.module_dtype) cast_floating_point(*this, *precision.module_dtype);
   if (precision.batch_norm_in_float32) {
     for (const BatchNormLayer& layer : batch_norms(*this)) cast_floating_point(*layer.module, at::kFloat);

@@ -13,6 +13,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/metrics/metric.h"
 #include "cxtrain/metrics/metric_sink.h"
 #include "cxtrain/optim/setup.h"
 #include "cxtrain/state/state_dict.h"
@@ -122,6 +123,10 @@ class Module : public torch::nn::Module, public Trainable {
   /// Has no effect outside of hooks and steps.
   void log(std::string_view name, const at::Tensor& value, const LogOptions& options = {});
   void log(std::string_view name, double value, const LogOptions& options = {});
+  /// Logs a metric of this model, after its `update`: on_epoch the value over the samples of all ranks, when
+  /// the epoch ends; on_step the value of this batch on this rank. Throws TrainingError if the metric's value
+  /// is not one number.
+  void log(std::string_view name, Metric& metric, const LogOptions& options = {});
   /// Logs several scalars: `log_dict({{"loss", loss}, {"accuracy", accuracy}})`, or any map from names to
   /// tensors or numbers.
   void log_dict(std::initializer_list<std::pair<std::string_view, at::Tensor>> values,
@@ -131,6 +136,23 @@ class Module : public torch::nn::Module, public Trainable {
   template <class Map>
   void log_dict(const Map& values, const LogOptions& options = {}) {
     for (const auto& [name, value] : values) log(name, value, options);
+  }
+
+  /// Makes a metric of this model, in the constructor or a member's initialiser; the model owns it. `name`:
+  /// one line, unique in the model. Throws ConfigError for a name or arguments that cannot be. Every rank and
+  /// every replica registers the same metrics.
+  ///
+  ///     cxtrain::Accuracy& accuracy = register_metric<cxtrain::Accuracy>("accuracy", {.classes = 10});
+  ///
+  /// A metric has states of its own for each training epoch and each evaluation. They are reduced over the
+  /// ranks before the hooks at the end of the epoch and reset after them, and are in checkpoints.
+  template <class M>
+  M& register_metric(std::string name, typename M::Args args = {}) {
+    return own_metric(std::move(name), std::make_unique<M>(std::move(args)));
+  }
+  template <class M>
+  requires(!requires { typename M::Args; }) M& register_metric(std::string name) {
+    return own_metric(std::move(name), std::make_unique<M>());
   }
 
   /// Position of the run; 0 outside of a run.
@@ -177,11 +199,21 @@ class Module : public torch::nn::Module, public Trainable {
   std::vector<bool> training_modes() const override;
   void set_training_modes(const std::vector<bool>& modes) override;
   MetricSink* redirect_log(MetricSink* sink) override { return std::exchange(sink_, sink); }
+  std::vector<Metric*> all_metrics() const override;
 
   /// Sets the sink and the run of the running loop; null at the loop's end.
   void attach(MetricSink* sink, Run* run);
 
  private:
+  template <class M>
+  M& own_metric(std::string name, std::unique_ptr<M> metric) {
+    M& made = *metric;
+    add_metric(std::move(name), std::move(metric));
+    return made;
+  }
+  void add_metric(std::string name, std::unique_ptr<Metric> metric);
+
+  std::vector<std::unique_ptr<Metric>> metrics_;
   MetricSink* sink_ = nullptr;
   Run* run_ = nullptr;
   std::vector<at::Device> devices_{at::kCPU};  ///< devices of this rank

@@ -243,6 +243,7 @@ void Session::require_samples_everywhere(const ShardedSampler& sampler) const {
 
 void Session::attach() {
   context_->parts.module.attach(&context_->metrics, &context_->run);
+  context_->metrics.set_metrics(context_->parts.module.all_metrics());
   for (const auto& replica : replicas_) replica->attach(nullptr, &context_->run);
 }
 
