@@ -20,6 +20,14 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/data/idx_dataset.h
   cxtrain/data/tensor_dataset.h
   cxtrain/data/text_dataset.h
+  cxtrain/metrics/aggregation.h
+  cxtrain/metrics/classification.h
+  cxtrain/metrics/curves.h
+  cxtrain/metrics/image.h
+  cxtrain/metrics/metric.h
+  cxtrain/metrics/regression.h
+  cxtrain/metrics/retrieval.h
+  cxtrain/metrics/text.h
   cxtrain/plugin/plugin_abi.h
   cxtrain/report/metric_logger.h
   cxtrain/trainer/data_module.h

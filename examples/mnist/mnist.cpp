@@ -4,6 +4,7 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/softmax.h>
 
+#include "cxtrain/metrics/classification.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/module.h"
 #include "mnist/mnist_data.h"
@@ -47,11 +48,13 @@ class MnistModel final : public Module {
   void evaluate(const Batch& batch, std::string_view loss_name, std::string_view accuracy_name) {
     const at::Tensor logits = net_->forward(batch[0]);
     log(loss_name, at::cross_entropy_loss(logits, batch[1]), {.prog_bar = true});
-    log(accuracy_name, logits.argmax(1).eq(batch[1]).to(at::kFloat).mean(), {.prog_bar = true});
+    accuracy_.update(logits, batch[1]);
+    log(accuracy_name, accuracy_, {.prog_bar = true});
   }
 
   Args args_;
   torch::nn::Sequential net_;
+  Accuracy& accuracy_ = register_metric<Accuracy>("accuracy", {.classes = 10});
 };
 
 }  // namespace

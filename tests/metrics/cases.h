@@ -33,6 +33,7 @@ struct MetricCase {
   std::string name;  ///< in expected.json
   std::function<std::unique_ptr<Metric>()> make;
   std::function<void(Metric&, std::int64_t, std::int64_t)> update;
+  at::Tensor preds = {}, target = {};  ///< all samples, of a metric that takes pairs
 };
 
 inline std::uint32_t hashed(std::uint32_t index, std::uint32_t seed) {
@@ -42,12 +43,12 @@ inline std::uint32_t hashed(std::uint32_t index, std::uint32_t seed) {
   return h ^ (h >> 13);
 }
 
-/// In [0, 1), float64; as the script's.
+/// In [0, 1), float64, of 24 bits: float32 has the same values. As the script's.
 inline at::Tensor numbers(std::uint32_t seed, at::IntArrayRef shape) {
   const at::Tensor made = at::empty(shape, at::kDouble);
   double* to = made.mutable_data_ptr<double>();
   for (std::int64_t i = 0; i < made.numel(); ++i)
-    to[i] = hashed(static_cast<std::uint32_t>(i), seed) / 4294967296.0;
+    to[i] = (hashed(static_cast<std::uint32_t>(i), seed) >> 8) / 16777216.0;
   return made;
 }
 
@@ -84,9 +85,11 @@ std::unique_ptr<Metric> make_metric(const auto&... args) {
 /// A metric of predictions and targets.
 template <class M>
 MetricCase pairs(std::string name, const auto& make, const at::Tensor& preds, const at::Tensor& target) {
-  return {std::move(name), make, [=](Metric& metric, std::int64_t begin, std::int64_t end) {
+  return {std::move(name), make,
+          [=](Metric& metric, std::int64_t begin, std::int64_t end) {
             metric.update(preds.slice(0, begin, end), target.slice(0, begin, end));
-          }};
+          },
+          preds, target};
 }
 template <class M>
 MetricCase pair_case(std::string name, const typename M::Args& args, const at::Tensor& preds,

@@ -26,6 +26,7 @@ class Classifier : public Module {
   Classifier() {
     at::manual_seed(4);
     layer_ = register_module("layer", torch::nn::Linear(6, 3));
+    to(at::kDouble);
   }
   at::Tensor training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor scores = layer_->forward(batch[0]);
@@ -69,7 +70,7 @@ class ThreeClasses : public DataModule {
  public:
   explicit ThreeClasses(std::int64_t batch_size) : batch_size_(batch_size) {
     at::manual_seed(5);
-    train_ = samples(12 * 10 + 7);
+    train_ = samples(12 * 11);
     val_ = samples(kValSamples);
   }
   void setup(const DataOptions&) override {}

@@ -1,6 +1,7 @@
 #include <cxtrain/cli/main.h>
 
 #include "extras.h"
+#include "judged.h"
 #include "ported.h"
 
 int main(int argc, char** argv) {

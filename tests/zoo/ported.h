@@ -5,6 +5,7 @@
 #include <ATen/ops/softmax.h>
 #include <cxtrain/callbacks/early_stopping.h>
 #include <cxtrain/cli/main.h>
+#include <cxtrain/metrics/classification.h>
 #include <cxtrain/trainer/module.h>
 #include <torch/nn/modules/linear.h>
 
@@ -28,7 +29,8 @@ class LitClassifier : public cxtrain::Module {
   void validation_step(const cxtrain::Batch& batch, std::int64_t batch_idx) override {
     const at::Tensor logits = forward(batch[0]);
     log("val_loss", at::cross_entropy_loss(logits, batch[1]), {.prog_bar = true});
-    log("val_acc", logits.argmax(1).eq(batch[1]).to(at::kFloat).mean());
+    accuracy_.update(logits, batch[1]);
+    log("val_acc", accuracy_);
   }
 
   at::Tensor predict_step(const cxtrain::Batch& batch, std::int64_t batch_idx) override {
@@ -44,6 +46,7 @@ class LitClassifier : public cxtrain::Module {
 
   double lr_;
   torch::nn::Linear l1_{nullptr}, l2_{nullptr};
+  cxtrain::Accuracy& accuracy_ = register_metric<cxtrain::Accuracy>("accuracy", {.classes = 2});
 };
 
 class BlobsData : public cxtrain::DataModule {

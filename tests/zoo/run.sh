@@ -29,6 +29,7 @@ sys.exit(not blocks or any(not any(block in file for file in files) for block in
 END
 }
 shows from_lightning.md ported.h
+shows metrics.md judged.h
 shows load_your_data.md own_data.h own_data.cpp
 shows write_a_strategy.md average.cpp
 shows split_a_model.md two_parts.h
