@@ -73,7 +73,6 @@ class ThreeClasses : public DataModule {
     train_ = samples(12 * 11);
     val_ = samples(kValSamples);
   }
-  void setup(const DataOptions&) override {}
   DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
   DataLoaderSpec val_dataloader() override { return {val_, batch_size_}; }
   DataLoaderSpec test_dataloader() override { return {val_, batch_size_}; }
