@@ -71,9 +71,9 @@ TEST_CASE("the kept configuration has every argument of the strategy that it nam
   options.strategy = {.args = {}, .ddp_args = {{"overlap", "true"}, {"buckets", "3"}}};
   std::vector<Problem> problems;
   Components components;
-  components.strategy = Arguments({{"overlap", ArgumentSpec::Type::optional_boolean, "auto", "", {}},
-                                   {"depth", ArgumentSpec::Type::integer, "2", "", {}}},
-                                  {{"overlap", "true"}}, "strategy.", problems);
+  components.strategy =
+      Arguments({field::describe("overlap", std::optional<bool>(), ""), field::describe("depth", 2, "")},
+                {{"overlap", "true"}}, "strategy.", problems);
   CHECK(problems.empty());
   Options kept = with_all_arguments(options, components);
   CHECK(kept.strategy.args == std::map<std::string, std::string>{{"depth", "2"}, {"overlap", "true"}});

@@ -63,7 +63,7 @@ TEST_CASE("what is wrong with them is said before anything starts") {
   const Components components = load_components(registry, options, problems);
   REQUIRE(components.chosen.callbacks.size() == 3);  // the progress bar and checkpoints, too
   CHECK(components.chosen.callbacks[0].name == "ema");
-  CHECK(components.chosen.callbacks[0].arguments.real("decay") == 0.5);
+  CHECK(components.chosen.callbacks[0].arguments.text("decay") == "0.5");
 }
 
 TEST_CASE("early stopping has its arguments, and a name of the time before it had any") {

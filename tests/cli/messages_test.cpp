@@ -159,7 +159,7 @@ TEST_CASE("what options that cannot be carried out are answered with", "[message
        "--devices: 17 processes share 2 cores, and that is too many: the most is 16 (8 for each core, 16 at "
        "least) (use --devices 2; `mpirun --oversubscribe -np 17` starts them anyway) [out-of-range]"},
       {plans([](Options& o) { o.trainer.max_epochs = -2; }),
-       "--max_epochs: -2 is too small; the least is -1 (-1 means no limit) [out-of-range]"},
+       "--max_epochs: -2 is less than -1 (-1 means no limit) [out-of-range]"},
       {plans([](Options& o) { o.trainer.precision = "17"; }),
        "--precision: '17' is not a precision; use 16, bf16, 32, 64 or 32-true, 16-mixed, bf16-mixed, "
        "64-true, 16-true, bf16-true [unknown-name]"},

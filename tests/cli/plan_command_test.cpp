@@ -145,9 +145,7 @@ TEST_CASE("info tells versions and the machine", "[cli]") {
   std::ostringstream out, json;
   Options options;
   const std::vector<CatalogueSection> catalogue{
-      {"Models",
-       "model",
-       {{"gpt", "a small GPT", {{"layers", ArgumentSpec::Type::integer, "4", "blocks", {}}}}}}};
+      {"Models", "model", {{"gpt", "a small GPT", {field::describe("layers", 4, "blocks")}}}}};
   run_info(options, extra, {"cxtrain_mpi", options, catalogue, 100}, out);
   CHECK_THAT(out.str(), Catch::Matchers::StartsWith("cxtrain ") && test::contains("LibTorch 9.8.7\n") &&
                             test::contains(" core"));

@@ -1,18 +1,48 @@
-#include "cxtrain/config/arguments.h"
+#include "cxtrain/config/fields.h"
 
 #include <stdexcept>
 #include "support/catch.h"
 #include "support/error_text.h"
 
 using namespace cxtrain;
-using Type = ArgumentSpec::Type;
 
 namespace {
 
-const std::vector<ArgumentSpec> kSpecs{{"layers", Type::integer, "4", "blocks", {}},
-                                       {"dropout", Type::real, "0.1", "share", {}},
-                                       {"tied", Type::boolean, "true", "one matrix", {}},
-                                       {"net", Type::text, "mlp", "which", {"mlp", "cnn"}}};
+struct Network {
+  std::int64_t layers = 4;
+  double dropout = 0.1;
+  bool tied = true;
+  std::string net = "mlp";
+
+  void fields(auto&& field) {
+    field("layers", layers, "blocks");
+    field("dropout", dropout, "share");
+    field("tied", tied, "one matrix");
+    field("net", net, "which", one_of("mlp", "cnn"));
+  }
+};
+const std::vector<ArgumentSpec> kSpecs = argument_specs<Network>();
+
+struct Limited {
+  double lr = 0.1, eps = 1, share = 0, free = 1;
+  std::int64_t bytes = 1;
+  std::vector<std::int64_t> steps{3, 5};
+
+  void fields(auto&& field) {
+    field("lr", lr, "", Range::at_least(0));
+    field("eps", eps, "", Range::above(0));
+    field("share", share, "", Range::below(0, 1));
+    field("bytes", bytes, "", Range::between(1, 10));
+    field("free", free, "");
+    field("steps", steps, "", Range::at_least(1));
+  }
+};
+
+struct Overlapping {
+  std::optional<bool> overlap;
+
+  void fields(auto&& field) { field("overlap", overlap, "where it helps"); }
+};
 
 }  // namespace
 
@@ -20,9 +50,9 @@ TEST_CASE("arguments: what was given, and defaults", "[config]") {
   std::vector<Problem> problems;
   const Arguments arguments(kSpecs, {{"layers", "6"}, {"tied", "no"}}, "model.", problems);
   CHECK(problems.empty());
-  CHECK(arguments.integer("layers") == 6);
-  CHECK(arguments.real("dropout") == 0.1);
-  CHECK_FALSE(arguments.boolean("tied"));
+  CHECK(arguments.text("layers") == "6");
+  CHECK(arguments.text("dropout") == "0.1");
+  CHECK(arguments.text("tied") == "no");
   CHECK(arguments.text("net") == "mlp");
   CHECK(arguments.given("layers"));
   CHECK_FALSE(arguments.given("dropout"));
@@ -43,7 +73,7 @@ TEST_CASE("arguments: every problem at once, and the defaults stay", "[config]")
   CHECK_THAT(problems[2].message, test::contains("'six'"));
   CHECK_THAT(problems[3].message, test::contains("mlp, cnn") && test::contains("'cmn'"));
   CHECK_THAT(problems[4].message, test::contains("'maybe'"));
-  CHECK(arguments.integer("layers") == 4);
+  CHECK(arguments.text("layers") == "4");
   CHECK_FALSE(arguments.given("layers"));
 }
 
@@ -59,25 +89,18 @@ TEST_CASE("arguments: a name far from all lists what there is", "[config]") {
 TEST_CASE("arguments: asking for what the specs lack is a programming error", "[config]") {
   std::vector<Problem> problems;
   const Arguments arguments(kSpecs, {}, "model.", problems);
-  CHECK_THROWS_AS(arguments.integer("width"), std::logic_error);
-  CHECK_THROWS_AS(arguments.integer("net"), std::logic_error);
-  CHECK_THROWS_AS(arguments.real("layers"), std::logic_error);
+  CHECK_THROWS_AS(arguments.text("width"), std::logic_error);
 }
 
 TEST_CASE("arguments: numbers outside of their range", "[config]") {
-  const std::vector<ArgumentSpec> specs{{"lr", Type::real, "0.1", "", {}, Range::at_least(0)},
-                                        {"eps", Type::real, "1", "", {}, Range::above(0)},
-                                        {"share", Type::real, "0", "", {}, Range::below(0, 1)},
-                                        {"bytes", Type::integer, "1", "", {}, Range::between(1, 10)},
-                                        {"free", Type::real, "1", "", {}},
-                                        {"steps", Type::integers, "3,5", "", {}, Range::at_least(1)}};
+  const std::vector<ArgumentSpec> specs = argument_specs<Limited>();
   const auto refusal = [&](const char* name, const char* value) {
     std::vector<Problem> problems;
     Arguments(specs, {{name, value}}, "", problems);
     return problems.empty() ? std::string() : with_code(problems[0].message, problems[0].code);
   };
   CHECK_THAT(refusal("lr", "-1e-9"),
-             test::contains(test::code(MessageCode::out_of_range)) && test::contains("'-1e-9'"));
+             test::contains(test::code(MessageCode::out_of_range)) && test::contains("'-1e-09'"));
   for (const char* value : {"nan", "-nan", "inf", "-inf"}) {
     CHECK_THAT(refusal("lr", value), test::contains(test::code(MessageCode::out_of_range)) &&
                                          test::contains("'" + std::string(value) + "'"));
@@ -103,7 +126,7 @@ TEST_CASE("arguments: numbers outside of their range", "[config]") {
     CHECK_THAT(refusal("steps", value), test::contains(test::code(MessageCode::invalid_value)) &&
                                             test::contains("'" + std::string(value) + "'"));
   std::vector<Problem> problems;
-  CHECK(Arguments(specs, {}, "", problems).integers("steps") == std::vector<std::int64_t>{3, 5});
+  CHECK(read_args<Limited>(Arguments(specs, {}, "", problems)).steps == std::vector<std::int64_t>{3, 5});
 }
 
 TEST_CASE("arguments: names that others have may have been meant", "[config]") {
@@ -116,12 +139,12 @@ TEST_CASE("arguments: names that others have may have been meant", "[config]") {
 }
 
 TEST_CASE("arguments: a boolean that may be left to the component", "[config]") {
-  const std::vector<ArgumentSpec> specs{{"overlap", Type::optional_boolean, "auto", "where it helps", {}}};
+  const std::vector<ArgumentSpec> specs = argument_specs<Overlapping>();
   const auto read = [&](const std::map<std::string, std::string>& given) {
     std::vector<Problem> problems;
     const Arguments arguments(specs, given, "strategy.", problems);
     CHECK(problems.empty());
-    return arguments.optional_boolean("overlap");
+    return read_args<Overlapping>(arguments).overlap;
   };
   CHECK(read({}) == std::nullopt);
   CHECK(read({{"overlap", "auto"}}) == std::nullopt);
@@ -132,5 +155,4 @@ TEST_CASE("arguments: a boolean that may be left to the component", "[config]") 
   const Arguments refused(specs, {{"overlap", "sometimes"}}, "strategy.", problems);
   REQUIRE(problems.size() == 1);
   CHECK_THAT(problems[0].message, test::contains("true, false, auto") && test::contains("'sometimes'"));
-  CHECK_THROWS_AS(refused.boolean("overlap"), std::logic_error);
 }

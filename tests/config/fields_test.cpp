@@ -1,5 +1,6 @@
 #include "cxtrain/config/fields.h"
 
+#include <limits>
 #include "support/catch.h"
 
 using namespace cxtrain;
@@ -44,19 +45,19 @@ Everything read_from(const Given& given) {
 TEST_CASE("the specs of fields have their types, defaults and limits", "[config]") {
   struct Expected {
     const char* name;
-    ArgumentSpec::Type type;
+    std::string type;
     const char* text;
   };
   const std::vector<ArgumentSpec> specs = argument_specs<Everything>();
-  const std::vector<Expected> expected{{"on", ArgumentSpec::Type::boolean, "true"},
-                                       {"count", ArgumentSpec::Type::integer, "3"},
-                                       {"size", ArgumentSpec::Type::integer, "7"},
-                                       {"rate", ArgumentSpec::Type::real, "0.5"},
-                                       {"name", ArgumentSpec::Type::text, "x"},
-                                       {"mode", ArgumentSpec::Type::text, "max"},
-                                       {"maybe", ArgumentSpec::Type::optional_boolean, "auto"},
-                                       {"steps", ArgumentSpec::Type::integers, "1,2"},
-                                       {"time", ArgumentSpec::Type::duration, "90"}};
+  const std::vector<Expected> expected{{"on", "boolean", "true"},
+                                       {"count", "integer", "3"},
+                                       {"size", "integer", "7"},
+                                       {"rate", "real", "0.5"},
+                                       {"name", "text", "x"},
+                                       {"mode", "text", "max"},
+                                       {"maybe", "optional_boolean", "auto"},
+                                       {"steps", "integers", "1,2"},
+                                       {"time", "duration", "90"}};
   REQUIRE(specs.size() == expected.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
     INFO(expected[i].name);
@@ -130,4 +131,24 @@ TEST_CASE("values outside of a field's limits are refused by name", "[config]") 
   REQUIRE(problems.size() == 1);
   CHECK(problems[0].option == "model.name");
   CHECK(problems[0].code == MessageCode::missing_value);
+}
+
+TEST_CASE("a struct that a program filled is checked by its fields", "[config]") {
+  std::vector<Problem> problems;
+  check_fields(Everything{}, "model.", problems);
+  CHECK(problems.empty());
+  Everything wrong;
+  wrong.count = 0;
+  wrong.rate = std::numeric_limits<double>::quiet_NaN();
+  wrong.name = "z";
+  check_fields(wrong, "model.", problems);
+  REQUIRE(problems.size() == 3);
+  CHECK(problems[0].option == "model.count");
+  CHECK(problems[0].code == MessageCode::out_of_range);
+  CHECK(problems[1].option == "model.rate");
+  CHECK(problems[1].code == MessageCode::out_of_range);
+  CHECK(problems[2].option == "model.name");
+  CHECK(problems[2].code == MessageCode::unknown_name);
+  CHECK_THROWS_AS(require_fields(wrong, "model."), ConfigError);
+  CHECK_NOTHROW(require_fields(Everything{}, "model."));
 }

@@ -31,11 +31,12 @@ TEST_CASE("a strategy's arguments reach the plan, whether it is named or chosen"
   const Plan plan = strategy_plan(strategy, {.args = {{"bucket_bytes", "0"}, {"overlap", "false"}}});
   REQUIRE(all(plan.errors).empty());
   const Arguments& arguments = plan.strategy_arguments;
-  CHECK(arguments.integer("bucket_bytes") == 0);
-  CHECK(arguments.optional_boolean("overlap") == false);
-  CHECK(arguments.optional_boolean("shard_optimizer") == std::nullopt);
-  CHECK(arguments.integer("first_bucket_bytes") == 1 << 20);
-  CHECK_FALSE(arguments.boolean("find_unused_parameters"));
+  const auto read = read_args<DdpArgs>(arguments);
+  CHECK(read.bucket_bytes == 0);
+  CHECK(read.overlap == false);
+  CHECK(read.shard_optimizer == std::nullopt);
+  CHECK(read.first_bucket_bytes == 1 << 20);
+  CHECK_FALSE(read.find_unused_parameters);
   CHECK_FALSE(arguments.given("find_unused_parameters"));
 }
 
@@ -98,7 +99,7 @@ TEST_CASE("a preset sets the argument that its name says, and an explicit one wi
   const auto finds_unused = [](const char* strategy, const StrategyOptions& given = {}) {
     const Plan plan = strategy_plan(strategy, given);
     CHECK(all(plan.errors).empty());
-    return plan.strategy_arguments.boolean("find_unused_parameters");
+    return read_args<DdpArgs>(plan.strategy_arguments).find_unused_parameters;
   };
   CHECK_FALSE(finds_unused("ddp"));
   CHECK(finds_unused("ddp_find_unused_parameters_true"));
@@ -112,7 +113,7 @@ TEST_CASE("a preset sets the argument that its name says, and an explicit one wi
   Options by_accelerator;
   by_accelerator.trainer.accelerator = "ddp_find_unused_parameters_true";
   by_accelerator.trainer.devices = "2";
-  CHECK(resolve(by_accelerator, machine(2), {}).strategy_arguments.boolean(name));
+  CHECK(resolve(by_accelerator, machine(2), {}).strategy_arguments.text(name) == "true");
 }
 
 TEST_CASE("a strategy that could not be chosen is not held to account for its arguments", "[config]") {

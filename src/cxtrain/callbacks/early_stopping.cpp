@@ -6,16 +6,12 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/monitored_metric.h"
+#include "cxtrain/config/fields.h"
 
 namespace cxtrain {
 
 EarlyStopping::EarlyStopping(Args args) : args_(std::move(args)) {
-  if (args_.patience < 0)
-    throw ConfigError("callbacks.early_stopping.patience", "cannot be negative", "",
-                      MessageCode::out_of_range);
-  if (!(args_.min_delta >= 0))
-    throw ConfigError("callbacks.early_stopping.min_delta", "cannot be negative", "",
-                      MessageCode::out_of_range);
+  require_fields(args_, "callbacks.early_stopping.");
   const double infinity = std::numeric_limits<double>::infinity();
   best_ = args_.mode == MonitorMode::min ? infinity : -infinity;
 }

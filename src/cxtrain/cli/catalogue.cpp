@@ -15,8 +15,6 @@
 namespace cxtrain {
 namespace {
 
-using Type = ArgumentSpec::Type;
-
 NamedComponent describe(PluginLoader& loader, const Registry& registry, std::string_view kind,
                         const std::string& name) {
   try {
@@ -26,26 +24,6 @@ NamedComponent describe(PluginLoader& loader, const Registry& registry, std::str
   } catch (const std::exception& error) {
     return {name, "cannot be used: " + shortened(error.what(), 300), {}};
   }
-}
-
-const char* name_of(Type type) {
-  switch (type) {
-    case Type::integer:
-      return "integer";
-    case Type::real:
-      return "real";
-    case Type::boolean:
-      return "boolean";
-    case Type::optional_boolean:
-      return "optional_boolean";
-    case Type::integers:
-      return "integers";
-    case Type::duration:
-      return "duration";
-    case Type::text:
-      break;
-  }
-  return "text";
 }
 
 }  // namespace
@@ -96,29 +74,6 @@ std::string argument_name(const CatalogueSection& section, const NamedComponent&
   return section.option + "." + (is_listed_section(section.option) ? component.name + "." : "") + spec.name;
 }
 
-std::string placeholder_of(const ArgumentSpec& spec) {
-  std::string choices;
-  for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : "|") + choice;
-  if (!choices.empty()) return choices;
-  switch (spec.type) {
-    case Type::integer:
-      return "N";
-    case Type::real:
-      return "X";
-    case Type::boolean:
-      return "BOOL";
-    case Type::optional_boolean:
-      return "BOOL|auto";
-    case Type::integers:
-      return "N,N";
-    case Type::duration:
-      return "TIME";
-    case Type::text:
-      break;
-  }
-  return "TEXT";
-}
-
 std::string to_json(const std::vector<CatalogueSection>& catalogue) {
   using Json = nlohmann::ordered_json;
   Json all = Json::array();
@@ -126,10 +81,8 @@ std::string to_json(const std::vector<CatalogueSection>& catalogue) {
     for (const NamedComponent& component : section.components) {
       Json arguments = Json::array();
       for (const ArgumentSpec& spec : component.arguments) {
-        arguments.push_back({{"name", spec.name},
-                             {"type", name_of(spec.type)},
-                             {"default", spec.default_value},
-                             {"help", spec.help}});
+        arguments.push_back(
+            {{"name", spec.name}, {"type", spec.type}, {"default", spec.default_value}, {"help", spec.help}});
         if (!spec.choices.empty()) arguments.back()["choices"] = spec.choices;
       }
       all.push_back({{"option", section.option},

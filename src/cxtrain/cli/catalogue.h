@@ -31,9 +31,6 @@ std::string choosing_option(const CatalogueSection& section, const NamedComponen
 std::string argument_name(const CatalogueSection& section, const NamedComponent& component,
                           const ArgumentSpec& spec);
 
-/// What help shows in place of a value: "N", "X", "BOOL", "pad|drop".
-std::string placeholder_of(const ArgumentSpec& spec);
-
 /// [{"option":"model","name":"gpt","help":"...","arguments":[{"name":"layers","type":"integer","default":"4",
 ///   "help":"..."}]}]
 std::string to_json(const std::vector<CatalogueSection>& catalogue);

@@ -66,18 +66,10 @@ WorldFacts imagine(const Options& options, const Hardware& hardware, std::vector
   }
   const int ranks = *options.plan_ranks;
   const int nodes = static_cast<int>(std::min<std::size_t>(hardware.nodes.size(), kMostRanks));
-  if (std::max(ranks, options.plan_ranks_per_node.value_or(1)) > kMostRanks) {
-    problems.push_back({ranks > kMostRanks ? "ranks" : "ranks_per_node",
-                        "is more than any machine has; the most is " + std::to_string(kMostRanks), "",
-                        MessageCode::out_of_range});
-    return facts;
-  }
+  const auto possible = [](int number) { return number >= 1 && number <= kMostRanks; };
+  if (!possible(ranks) || !possible(options.plan_ranks_per_node.value_or(1)))
+    return facts;  // check_options refuses it
   const int per_node = options.plan_ranks_per_node.value_or((ranks + nodes - 1) / nodes);
-  if (ranks < 1 || per_node < 1) {
-    problems.push_back(
-        {ranks < 1 ? "ranks" : "ranks_per_node", "must be 1 at least", "", MessageCode::out_of_range});
-    return facts;
-  }
   facts.launched_by = LaunchedBy::mpirun;
   facts.size = ranks;
   facts.max_local_size = facts.local_size = std::min(per_node, ranks);

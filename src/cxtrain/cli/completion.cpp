@@ -79,7 +79,7 @@ void add_component_words(const std::vector<CatalogueSection>& catalogue, Complet
         if (!is_plain(spec.name)) continue;
         const std::string option = "--" + argument_name(section, component, spec);
         words.options[option] = spec.help;
-        std::vector<std::string> values = words_of(placeholder_of(spec));
+        std::vector<std::string> values = words_of(spec.shown);
         if (!values.empty()) words.values[option] = std::move(values);
       }
     }

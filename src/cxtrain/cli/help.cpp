@@ -55,7 +55,7 @@ void add_usage(HelpPage& page, const Subcommand& subcommand, const std::string& 
 
 void add_arguments(HelpPage& page, const CatalogueSection& section, const NamedComponent& component) {
   for (const ArgumentSpec& spec : component.arguments)
-    page.entry("  --" + argument_name(section, component, spec) + " " + placeholder_of(spec),
+    page.entry("  --" + argument_name(section, component, spec) + " " + spec.shown,
                spec.help + in_brackets(spec.default_value));
 }
 

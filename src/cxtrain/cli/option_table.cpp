@@ -2,24 +2,107 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <iterator>
 #include <map>
+#include <type_traits>
+#include <utility>
 
 #include "cxtrain/cli/listed_components.h"
-#include "cxtrain/cli/option_binding.h"
+#include "cxtrain/config/field_text.h"
 
 namespace cxtrain {
 namespace {
 
-OptionTable make_table() {
-  OptionTable table;
-  add_component_options(table);
-  add_device_options(table);
-  add_length_options(table);
-  add_optimisation_options(table);
-  add_output_options(table);
-  add_older_names(table);
-  add_general_options(table);
-  add_batch_job_options(table);
+/// A member of Options.
+template <class Value>
+class Member {
+ public:
+  Member(const Options& options, const Value& value)
+      : offset_(reinterpret_cast<const char*>(&value) - reinterpret_cast<const char*>(&options)) {}
+
+  Value& of(Options& options) const {
+    return *reinterpret_cast<Value*>(reinterpret_cast<char*>(&options) + offset_);
+  }
+  const Value& of(const Options& options) const {
+    return *reinterpret_cast<const Value*>(reinterpret_cast<const char*>(&options) + offset_);
+  }
+
+ private:
+  std::ptrdiff_t offset_;
+};
+
+template <class Value>
+void bind(OptionEntry& entry, Member<Value> member) {
+  entry.placeholder = field::shown<Value>();
+  if constexpr (std::is_same_v<Value, bool> || std::is_same_v<Value, std::optional<bool>> ||
+                std::is_same_v<Value, Deterministic>) {
+    entry.bare = "true";
+  }
+  entry.read = [member](Options& options, const std::string& typed) {
+    auto value = field::parse<Value>(typed);
+    if (value) member.of(options) = std::move(*value.value);
+    return value.error;
+  };
+  entry.reset = [member](Options& options) {
+    // A null optional is "absent" even where that is not the default (check_val_every_n_epoch).
+    if constexpr (kIsOptional<Value>) {
+      member.of(options) = std::nullopt;
+    } else {
+      const Options defaults;
+      member.of(options) = member.of(defaults);
+    }
+  };
+  entry.write = [member](const Options& options) -> std::optional<std::vector<std::string>> {
+    const auto written = field::text_of(member.of(options));
+    if (!written) return std::nullopt;
+    return std::vector{*written};
+  };
+}
+
+void bind(OptionEntry& entry, Member<std::vector<std::string>> member) {
+  entry.repeatable = true;
+  entry.read = [member](Options& options, const std::string& typed) {
+    member.of(options).push_back(typed);
+    return std::string();
+  };
+  entry.reset = [member](Options& options) { member.of(options).clear(); };
+  entry.write = [member](const Options& options) { return member.of(options); };
+}
+
+void set(OptionEntry& /*entry*/, const Range& /*range*/) {}  // check_options checks it
+void set(OptionEntry& entry, const option::Shown& shown) { entry.placeholder = shown.value; }
+void set(OptionEntry& entry, const option::Details& details) { entry.details = details.text; }
+void set(OptionEntry& entry, const option::OnlyFor& only) {
+  entry.commands = only.subcommands;
+  entry.saved = false;
+}
+void set(OptionEntry& entry, const option::TrueMeans& meant) {
+  entry.bare = meant.value;
+  entry.read = [read = entry.read, reset = entry.reset, yes = entry.bare](Options& options,
+                                                                          const std::string& typed) {
+    const auto boolean = parse_boolean(typed);
+    if (boolean != false) return read(options, boolean ? yes : typed);
+    reset(options);
+    return std::string();
+  };
+}
+
+std::vector<OptionEntry> make_table() {
+  std::vector<OptionEntry> table;
+  Options options;
+  options.groups([&](const std::string& title, const std::string& prefix, auto list, const auto&... shared) {
+    if (title == "General") std::ranges::move(older_names(), std::back_inserter(table));
+    list([&](const char* name, const auto& value, const char* help, const auto&... own) {
+      OptionEntry& entry = table.emplace_back();
+      entry.group = title;
+      entry.key = prefix + name;
+      entry.help = help;
+      bind(entry, Member(options, value));
+      (set(entry, own), ...);
+      (set(entry, shared), ...);
+    });
+  });
   return table;
 }
 
@@ -62,7 +145,7 @@ bool is_own_option(const OptionEntry& entry, const std::string& subcommand) {
 }
 
 std::span<const OptionEntry> option_table() {
-  static const OptionTable table = make_table();
+  static const std::vector<OptionEntry> table = make_table();
   return table;
 }
 

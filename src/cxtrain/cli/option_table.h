@@ -9,8 +9,8 @@
 
 #include "cxtrain/config/options.h"
 
-/// The one place that knows which options there are. The command line, the YAML files, `--help` and
-/// `config.yaml` are all read off this table.
+/// The options of config/options.h as a table: the command line, YAML files, `--help`, completion and
+/// `config.yaml` read it.
 namespace cxtrain {
 
 struct OptionEntry {
@@ -35,6 +35,8 @@ struct OptionEntry {
 
 /// All options, in the order of --help.
 std::span<const OptionEntry> option_table();
+/// Lightning's other names of options and arguments (option_table_older_names.cpp); a part of the table.
+std::vector<OptionEntry> older_names();
 
 /// The key as a command line has it: "max_epochs" for "trainer.max_epochs".
 std::string short_key(const OptionEntry& entry);

@@ -1,7 +1,7 @@
 #include <string>
 #include <utility>
 
-#include "cxtrain/cli/option_binding.h"
+#include "cxtrain/cli/option_table.h"
 #include "cxtrain/config/values.h"
 
 namespace cxtrain {
@@ -80,7 +80,8 @@ OptionEntry older_name(const char* key, const char* canonical, const char* place
 
 }  // namespace
 
-void add_older_names(OptionTable& table) {
+std::vector<OptionEntry> older_names() {
+  std::vector<OptionEntry> table;
   const auto add = [&](const char* key, const char* canonical, const char* placeholder,
                        Translate translate = as_it_is) -> OptionEntry& {
     return table.emplace_back(older_name(key, canonical, placeholder, std::move(translate)));
@@ -97,6 +98,7 @@ void add_older_names(OptionTable& table) {
   add("trainer.weights_summary", "trainer.enable_model_summary", "top|null", summary_switch).reset =
       [](Options& options) { options.trainer.enable_model_summary = false; };
   add("seed_everything", "seed", "N|BOOL", seed_or_switch);
+  return table;
 }
 
 }  // namespace cxtrain

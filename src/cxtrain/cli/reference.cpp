@@ -67,7 +67,7 @@ std::string components_section(const std::vector<CatalogueSection>& catalogue) {
     for (const NamedComponent& component : section.components) {
       text += row(code(choosing_option(section, component)), "", cell(component.help));
       for (const ArgumentSpec& spec : component.arguments) {
-        text += row(code("--" + argument_name(section, component, spec) + " " + placeholder_of(spec)),
+        text += row(code("--" + argument_name(section, component, spec) + " " + spec.shown),
                     code(spec.default_value), cell(spec.help));
       }
     }

@@ -9,11 +9,11 @@
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cluster/slurm_time.h"
+#include "cxtrain/config/fields.h"
 
 namespace cxtrain {
 namespace {
 
-constexpr int kMostNodesOfJob = 100'000, kMostPerNode = 1024;
 /// A regular expression takes stack for each character.
 constexpr std::size_t kLongestJobName = 200, kLongestArray = 1000;
 
@@ -145,18 +145,7 @@ int ranks_per_node(const BatchJobOptions& job) {
 
 void check_batch_job(const Options& options, std::vector<Problem>& problems) {
   const BatchJobOptions& job = options.batch_job;
-  const auto check_count = [&](const char* option, const std::optional<int>& value, int most) {
-    if (!value || (*value >= 1 && *value <= most)) return;
-    problems.push_back(
-        {option,
-         std::to_string(*value) + (*value < 1 ? " is too small; the least is 1"
-                                              : " is too large; the most is " + std::to_string(most)),
-         "", MessageCode::out_of_range});
-  };
-  check_count("nodes", job.nodes, kMostNodesOfJob);
-  check_count("gpus_per_node", job.gpus_per_node, kMostPerNode);
-  check_count("ntasks_per_node", job.ntasks_per_node, kMostPerNode);
-  check_count("cpus_per_task", job.cpus_per_task, kMostPerNode);
+  check_fields(job, "", problems);
   const std::pair<const char*, const std::string*> words[] = {
       {"job_name", &job.job_name}, {"partition", &job.partition},
       {"account", &job.account},   {"qos", &job.qos},

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -16,25 +14,23 @@
 
 namespace cxtrain {
 
-/// One argument that a component (model, data module, optimizer ...) accepts.
+/// One argument that a component (model, data module, optimizer ...) accepts; from the fields of a struct
+/// (`argument_specs` in config/fields.h).
 struct ArgumentSpec {
-  enum class Type {
-    integer,
-    real,
-    text,
-    boolean,
-    optional_boolean,  ///< true, false, or auto: the component decides; its default is "auto"
-    integers,          ///< "30,80"
-    duration,          ///< "00:00:30:00" (days first), or seconds; its default may be empty: 0
-  };
   std::string name;
-  Type type = Type::text;
+  std::string type;           ///< "integer", "real", "text" ..., for programs
+  std::string shown;          ///< what help shows in place of a value: "N", "X", "BOOL", "mlp|cnn"
   std::string default_value;  ///< as the user would type it
   std::string help;
   std::vector<std::string> choices = {};  ///< texts: the only values allowed; empty: any
-  Range range = {};                       ///< allowed values of every integer or real
+  Range range = {};                       ///< allowed values of every number
   bool required = false;                  ///< no default: the user has to give a value
+  /// Returns what is wrong with a text that a user typed; nothing: it is a value of the argument.
+  std::function<std::optional<Problem>(const ArgumentSpec&, const std::string& text)> refuse = {};
 };
+
+/// Returns what is wrong with a text that is not one of `choices`; nothing if there are no choices.
+std::optional<Problem> refuse_choice(const std::vector<std::string>& choices, const std::string& text);
 
 /// The arguments of one component: the user's values, checked against the component's specs, and defaults for
 /// the rest.
@@ -48,16 +44,9 @@ class Arguments {
             std::span<const std::string> others = {});
   Arguments() = default;
 
-  /// Values of an argument in the specs. They throw std::logic_error for a name or type that the specs do not
-  /// have.
-  std::int64_t integer(std::string_view name) const;
-  double real(std::string_view name) const;
+  /// Returns the value of an argument as the user would type it. Throws std::logic_error for a name that the
+  /// specs do not have.
   const std::string& text(std::string_view name) const;
-  bool boolean(std::string_view name) const;
-  /// Absent for auto.
-  std::optional<bool> optional_boolean(std::string_view name) const;
-  std::vector<std::int64_t> integers(std::string_view name) const;
-  std::chrono::duration<double> duration(std::string_view name) const;
 
   /// Returns whether the user gave a value, as opposed to the default.
   bool given(std::string_view name) const;
@@ -66,10 +55,7 @@ class Arguments {
   const std::map<std::string, std::string>& values() const { return values_; }
 
  private:
-  const std::string& value(std::string_view name, ArgumentSpec::Type type) const;
-
   std::map<std::string, std::string> values_;
-  std::map<std::string, ArgumentSpec::Type, std::less<>> types_;
   std::set<std::string, std::less<>> given_;
 };
 

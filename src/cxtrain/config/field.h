@@ -23,15 +23,20 @@
 /// (DD:HH:MM:SS, or seconds).
 namespace cxtrain {
 
-/// The numbers that a field accepts. The ends are included unless they are open. NaN and infinities are in no
-/// range.
+/// The numbers that a field accepts. The ends are included unless they are open. NaN and infinities are not
+/// in the range, unless it is `any()`.
 struct Range {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
   bool open_least = false;  ///< `least` itself is not in the range
   bool open_most = false;
+  bool finite = true;     ///< false: infinities and NaN are in the range
+  const char* hint = "";  ///< for the error about another number: what to type instead
 
-  static constexpr Range at_least(double least) { return {.least = least}; }
+  static constexpr Range any() { return {.finite = false}; }
+  static constexpr Range at_least(double least, const char* hint = "") {
+    return {.least = least, .hint = hint};
+  }
   static constexpr Range above(double least) { return {.least = least, .open_least = true}; }
   static constexpr Range between(double least, double most) { return {.least = least, .most = most}; }
   /// From `least` on, and less than `most`.
@@ -60,5 +65,27 @@ struct NoArgs {
 /// The user has to give a value.
 struct Required {};
 inline constexpr Required kRequired{};
+
+/// What else a field of Options (config/options.h) may have.
+namespace option {
+
+/// Text in help for the value: "NAME". Without it, the type decides ("N", "BOOL").
+struct Shown {
+  const char* value;
+};
+/// Sentences for `help OPTION` that do not fit into the line of help.
+struct Details {
+  const char* text;
+};
+/// The value of the option without a value, and of `true`; `false` resets the option.
+struct TrueMeans {
+  const char* value;
+};
+/// The only subcommands that take the option, separated by blanks. Such an option is not in config.yaml.
+struct OnlyFor {
+  const char* subcommands;
+};
+
+}  // namespace option
 
 }  // namespace cxtrain

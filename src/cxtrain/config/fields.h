@@ -9,6 +9,7 @@
 
 #include "cxtrain/config/arguments.h"
 #include "cxtrain/config/field.h"
+#include "cxtrain/config/field_text.h"
 #include "cxtrain/config/values.h"
 
 /// What follows from the fields of a struct (config/field.h).
@@ -17,75 +18,104 @@ namespace cxtrain {
 namespace field {
 
 inline void set(ArgumentSpec& spec, const Range& range) { spec.range = range; }
-inline void set(ArgumentSpec& spec, const OneOf& choices) { spec.choices = choices.words; }
+inline void set(ArgumentSpec& spec, const OneOf& choices) {
+  spec.choices = choices.words;
+  spec.shown.clear();
+  for (const std::string& word : choices.words) spec.shown += (spec.shown.empty() ? "" : "|") + word;
+}
 inline void set(ArgumentSpec& spec, Required) { spec.required = true; }
+template <class Other>
+void set(ArgumentSpec& /*spec*/, const Other& /*of options only*/) {}
 
-/// The type of an argument, and its default as the user would type it.
+/// Returns what is wrong with a value; nothing: it is within the limits of the spec. `quote`: around numbers
+/// in the message.
 template <class Value>
-ArgumentSpec describe(const Value& value) {
-  using Type = ArgumentSpec::Type;
-  ArgumentSpec spec;
-  if constexpr (std::is_same_v<Value, bool>) {
-    spec.type = Type::boolean;
-    spec.default_value = value ? "true" : "false";
-  } else if constexpr (std::is_integral_v<Value>) {
-    spec.type = Type::integer;
-    spec.default_value = std::to_string(value);
-  } else if constexpr (std::is_floating_point_v<Value>) {
-    spec.type = Type::real;
-    spec.default_value = format_real(value);
-  } else if constexpr (std::is_same_v<Value, std::optional<bool>>) {
-    spec.type = Type::optional_boolean;
-    spec.default_value = !value ? "auto" : *value ? "true" : "false";
+std::optional<Problem> refuse_value(const ArgumentSpec& spec, const Value& value, const char* quote = "") {
+  std::string why;
+  if constexpr (kIsOptional<Value>) {
+    return value ? refuse_value(spec, *value, quote) : std::nullopt;
   } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
-    spec.type = Type::integers;
-    for (const std::int64_t each : value)
-      spec.default_value += (spec.default_value.empty() ? "" : ",") + std::to_string(each);
-  } else if constexpr (std::is_same_v<Value, std::chrono::duration<double>>) {
-    spec.type = Type::duration;
-    if (value.count() != 0) spec.default_value = format_real(value.count());
-  } else if constexpr (Choice<Value>) {
-    spec.default_value = word_of(value);
-    spec.choices.assign(ChoiceOf<Value>::words.begin(), ChoiceOf<Value>::words.end());
-  } else {
-    spec.default_value = std::string(value);
+    for (const std::int64_t number : value) {
+      if (auto problem = refuse_value(spec, number, quote)) return problem;
+    }
+  } else if constexpr (requires { value.count(); }) {
+    return refuse_value(spec, value.count(), quote);
+  } else if constexpr (std::is_same_v<Value, BatchLimit>) {
+    why = parse_batch_limit(format_batch_limit(value)).error;
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    return refuse_choice(spec.choices, value);
+  } else if constexpr (std::is_arithmetic_v<Value> && !std::is_same_v<Value, bool>) {
+    why = spec.range.refuse(static_cast<double>(value));
+    if (!why.empty()) why = quote + *text_of(value) + quote + " " + why;
   }
+  if (why.empty()) return std::nullopt;
+  return Problem{"", why, spec.range.hint, MessageCode::out_of_range};
+}
+
+/// Returns what is wrong with a text that a user typed.
+template <class Value>
+std::optional<Problem> refuse_typed(const ArgumentSpec& spec, const std::string& text) {
+  if constexpr (Choice<Value>) {
+    return refuse_choice(spec.choices, text);
+  } else {
+    const Parsed<Value> value = parse<Value>(text);
+    return value ? refuse_value(spec, *value, "'") : Problem{"", value.error, ""};
+  }
+}
+
+/// The spec of a field of this name and value, which is the default.
+template <class Value, class... Limits>
+ArgumentSpec describe(const char* name, const Value& value, const char* help, const Limits&... limits) {
+  ArgumentSpec spec{.name = name,
+                    .type = type_word<Value>(),
+                    .shown = shown<Value>(),
+                    .default_value = text_of(value).value_or("auto"),
+                    .help = help,
+                    .refuse = refuse_typed<Value>};
+  if constexpr (Choice<Value>)
+    spec.choices.assign(ChoiceOf<Value>::words.begin(), ChoiceOf<Value>::words.end());
+  if constexpr (kIsOptional<Value>) spec.shown += "|auto";
+  (set(spec, limits), ...);
   return spec;
 }
 
-template <class Value>
-void read(const Arguments& from, std::string_view name, Value& to) {
-  if constexpr (std::is_same_v<Value, bool>) {
-    to = from.boolean(name);
-  } else if constexpr (std::is_integral_v<Value>) {
-    to = static_cast<Value>(from.integer(name));
-  } else if constexpr (std::is_floating_point_v<Value>) {
-    to = from.real(name);
-  } else if constexpr (std::is_same_v<Value, std::optional<bool>>) {
-    to = from.optional_boolean(name);
-  } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
-    to = from.integers(name);
-  } else if constexpr (std::is_same_v<Value, std::chrono::duration<double>>) {
-    to = from.duration(name);
-  } else if constexpr (Choice<Value>) {
-    to = *parse_choice<Value>(from.text(name));
-  } else {
-    to = from.text(name);
+/// Appends what the limits of a field refuse of a value to `problems`.
+template <class Value, class... Limits>
+void check(const std::string& option, const Value& value, std::vector<Problem>& problems,
+           const Limits&... limits) {
+  ArgumentSpec spec;
+  (set(spec, limits), ...);
+  if (auto problem = refuse_value(spec, value)) {
+    problem->option = option;
+    problems.push_back(std::move(*problem));
   }
 }
 
 }  // namespace field
+
+/// Appends each field whose value its limits refuse to `problems`, for structs that a program fills itself.
+/// `prefix` begins the names of the options in the messages.
+template <class Struct>
+void check_fields(Struct checked, std::string_view prefix, std::vector<Problem>& problems) {
+  checked.fields([&](const char* name, const auto& value, const char* /*help*/, const auto&... limits) {
+    field::check(std::string(prefix) + name, value, problems, limits...);
+  });
+}
+
+/// Throws ConfigError with what `check_fields` refuses.
+template <class Struct>
+void require_fields(const Struct& checked, std::string_view prefix) {
+  std::vector<Problem> problems;
+  check_fields(checked, prefix, problems);
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+}
 
 /// Returns the specs of a struct's fields; `args` has the defaults.
 template <class Args>
 std::vector<ArgumentSpec> argument_specs(Args args = {}) {
   std::vector<ArgumentSpec> specs;
   args.fields([&](const char* name, const auto& value, const char* help, const auto&... limits) {
-    ArgumentSpec spec = field::describe(value);
-    spec.name = name;
-    spec.help = help;
-    (field::set(spec, limits), ...);
-    specs.push_back(std::move(spec));
+    specs.push_back(field::describe(name, value, help, limits...));
   });
   return specs;
 }
@@ -94,8 +124,8 @@ std::vector<ArgumentSpec> argument_specs(Args args = {}) {
 template <class Args>
 Args read_args(const Arguments& arguments) {
   Args args;
-  args.fields([&](const char* name, auto& value, const char* /*help*/, const auto&...) {
-    field::read(arguments, name, value);
+  args.fields([&]<class Value>(const char* name, Value& value, const char* /*help*/, const auto&...) {
+    value = *field::parse<Value>(arguments.text(name));
   });
   return args;
 }
@@ -103,8 +133,8 @@ Args read_args(const Arguments& arguments) {
 /// Sets those fields that the user gave.
 template <class Args>
 void assign_given(const Arguments& arguments, Args& args) {
-  args.fields([&](const char* name, auto& value, const char* /*help*/, const auto&...) {
-    if (arguments.given(name)) field::read(arguments, name, value);
+  args.fields([&]<class Value>(const char* name, Value& value, const char* /*help*/, const auto&...) {
+    if (arguments.given(name)) value = *field::parse<Value>(arguments.text(name));
   });
 }
 

@@ -12,7 +12,6 @@ namespace cxtrain {
 namespace {
 
 /// A rank's share of a node's devices; no node has more.
-constexpr int kMostDevicesPerRank = 1024;
 
 /// Processes on the CPU that the program starts by itself: a few more than cores are a test of a larger run,
 /// many more are a mistake that makes the machine useless.
@@ -285,17 +284,8 @@ std::vector<int> start_alone(const TrainerOptions& trainer, const KnownStrategie
 }
 
 void choose_devices_per_rank(const TrainerOptions& trainer, const StrategyTraits& strategy, Plan& plan) {
-  if (trainer.devices_per_rank < 1) {
-    plan.errors.push_back({"devices_per_rank",
-                           std::to_string(trainer.devices_per_rank) + " is too small; the least is 1", "",
-                           MessageCode::out_of_range});
-  } else if (trainer.devices_per_rank > kMostDevicesPerRank) {
-    plan.errors.push_back({"devices_per_rank",
-                           std::to_string(trainer.devices_per_rank) +
-                               " is more than any node has; the most is " +
-                               std::to_string(kMostDevicesPerRank),
-                           "", MessageCode::out_of_range});
-  } else if (trainer.devices_per_rank > 1 && strategy.takes_all_devices()) {
+  if (trainer.devices_per_rank < 1 || trainer.devices_per_rank > kMostOfNode) return;  // check_options
+  if (trainer.devices_per_rank > 1 && strategy.takes_all_devices()) {
     plan.errors.push_back({"devices_per_rank",
                            *trainer.strategy +
                                " keeps a whole replica on each device, but devices_per_rank=" +
@@ -317,18 +307,9 @@ std::vector<int> choose_launch(const TrainerOptions& asked, const KnownStrategie
                                const DeviceChoice& devices, const Hardware& hardware,
                                const WorldFacts& launched, Plan& plan) {
   TrainerOptions trainer = asked;
-  if (trainer.num_nodes && *trainer.num_nodes < 1) {
-    plan.errors.push_back({"num_nodes", std::to_string(*trainer.num_nodes) + " is too small; the least is 1",
-                           "", MessageCode::out_of_range});
+  // check_options refuses other numbers.
+  if (trainer.num_nodes.value_or(1) < 1 || trainer.num_nodes.value_or(1) > kMostRanks)
     trainer.num_nodes.reset();
-  }
-  if (trainer.num_nodes && *trainer.num_nodes > kMostRanks) {
-    plan.errors.push_back({"num_nodes",
-                           std::to_string(*trainer.num_nodes) +
-                               " is more than any machine has; the most is " + std::to_string(kMostRanks),
-                           "", MessageCode::out_of_range});
-    trainer.num_nodes.reset();
-  }
   choose_devices_per_rank(trainer, traits_of(strategies, trainer.strategy), plan);
   return launched.launched_by == LaunchedBy::alone ? start_alone(trainer, strategies, devices, hardware, plan)
                                                    : join_world(trainer, strategies, devices, launched, plan);

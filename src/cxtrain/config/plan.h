@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/field_types.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/arguments.h"
 #include "cxtrain/config/options.h"
@@ -13,10 +15,6 @@
 /// The decision on node, device and precision of every rank. One pure function makes it, once, before any GPU
 /// is touched; the run then follows the plan.
 namespace cxtrain {
-
-/// Limit of ranks, nodes and devices. A larger number is a typing error: no machine has more, and its plan
-/// would take gigabytes and minutes.
-inline constexpr int kMostRanks = 100'000;
 
 struct RankPlan {
   int rank = 0;
@@ -28,6 +26,18 @@ struct RankPlan {
   std::vector<std::string> devices;  ///< all devices of the rank, `device` first: devices_per_rank, dp: all
   std::vector<int> gpus;             ///< physical indices of `devices`; empty on the CPU
   std::vector<std::string> uuids;    ///< UUIDs of `devices`
+
+  void fields(auto&& field) {
+    const std::optional<int> known_gpu = gpu < 0 ? std::nullopt : std::optional(gpu);
+    field("rank", rank);
+    field("node", node);
+    field("local_rank", local_rank);
+    field("device", device);
+    field("gpu", known_gpu, in_json::kNullIfEmpty);
+    field("uuid", uuid, in_json::kNullIfEmpty);
+    field("devices", devices);
+    field("gpus", gpus);
+  }
 };
 
 struct Plan {
@@ -57,6 +67,26 @@ struct Plan {
   std::vector<ChosenComponent> callbacks, loggers;
   std::vector<Problem> warnings;
   std::vector<Problem> errors;
+
+  /// The JSON, without what `to_json` adds.
+  void fields(auto&& field) {
+    field("accelerator", accelerator);
+    field("strategy", strategy);
+    field("launcher", launcher);
+    field("world_size", world_size);
+    field("num_nodes", num_nodes);
+    field("devices", devices);
+    field("ranks", ranks);
+    field("precision", precision);
+    field("amp_level", amp_level, in_json::kNullIfEmpty);
+    field("benchmark", benchmark);
+    field("deterministic", deterministic);
+    field("log_gpu_memory", log_gpu_memory, in_json::kNullIfEmpty);
+    field("accumulate_grad_batches", accumulate_grad_batches);
+    field("sync_batchnorm", sync_batchnorm);
+    field("float32_matmul_precision", float32_matmul_precision);
+    field("channels_last", channels_last, in_json::kUnlessDefault);
+  }
 
   bool ok() const { return errors.empty(); }
 };

@@ -6,13 +6,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <vector>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/suggestions.h"
 
 namespace cxtrain {
-namespace {
 
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
@@ -24,8 +22,10 @@ std::optional<Number> parse_number(std::string_view text) {
   if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return number;
 }
-
-}  // namespace
+template std::optional<int> parse_number(std::string_view text);
+template std::optional<std::int64_t> parse_number(std::string_view text);
+template std::optional<std::uint64_t> parse_number(std::string_view text);
+template std::optional<double> parse_number(std::string_view text);
 
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
@@ -142,6 +142,37 @@ std::string format_duration(std::chrono::seconds duration) {
                 static_cast<long long>(seconds / 86400), static_cast<long long>(seconds / 3600 % 24),
                 static_cast<long long>(seconds / 60 % 60), static_cast<long long>(seconds % 60));
   return text.data();
+}
+
+Parsed<std::chrono::duration<double>> parse_seconds(const std::string& text) {
+  using Seconds = std::chrono::duration<double>;
+  if (text.empty()) return Parsed<Seconds>::of(Seconds(0));
+  if (const auto seconds = parse_real(text); seconds && *seconds >= 0)
+    return Parsed<Seconds>::of(Seconds(*seconds));
+  if (const auto duration = parse_duration(text)) return Parsed<Seconds>::of(*duration);
+  return Parsed<Seconds>::refused("'" + text + "' is not a time of the form DD:HH:MM:SS, or seconds");
+}
+
+Parsed<std::vector<std::int64_t>> parse_integers(std::string_view text) {
+  const auto refused = Parsed<std::vector<std::int64_t>>::refused(
+      "'" + std::string(text) + "' is not a list of whole numbers with commas between");
+  std::vector<std::int64_t> numbers;
+  while (!trim(text).empty()) {
+    const std::size_t comma = text.find(',');
+    const auto number = parse_integer(text.substr(0, comma));
+    if (!number) return refused;
+    numbers.push_back(*number);
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+    if (trim(text).empty()) return refused;
+  }
+  return Parsed<std::vector<std::int64_t>>::of(numbers);
+}
+
+std::string format_integers(const std::vector<std::int64_t>& numbers) {
+  std::string text;
+  for (const std::int64_t number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
 }
 
 Parsed<std::size_t> parse_word(std::string_view text, std::span<const std::string_view> words) {

@@ -9,6 +9,9 @@
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
+
+#include "cxtrain/base/field_types.h"
 
 /// Types of option values: how each is read from a text, and how it is written so that it reads back as an
 /// equal value. Pure. The whole text must be the value; blanks around it are ignored.
@@ -29,7 +32,10 @@ struct Parsed {
 
 std::string_view trim(std::string_view text);
 
-/// Reads a decimal number with an optional sign; absent if it is not a whole number or does not fit.
+/// Reads a decimal number with an optional sign; absent if it is not a `Number` or does not fit. `Number`:
+/// int, int64_t, uint64_t or double.
+template <class Number>
+std::optional<Number> parse_number(std::string_view text);
 std::optional<std::int64_t> parse_integer(std::string_view text);
 /// Reads a decimal or scientific number ("3e-4"), "inf", "nan".
 std::optional<double> parse_real(std::string_view text);
@@ -109,6 +115,14 @@ Parsed<std::chrono::seconds> parse_duration(std::string_view text);
 /// The inverse of `parse_duration`, with days: "01:12:00:00".
 std::string format_duration(std::chrono::seconds duration);
 
+/// Reads a time as `parse_duration` does, or seconds; an empty text is 0.
+Parsed<std::chrono::duration<double>> parse_seconds(const std::string& text);
+
+/// Reads "30,80"; an empty text is an empty list.
+Parsed<std::vector<std::int64_t>> parse_integers(std::string_view text);
+/// The inverse of `parse_integers`.
+std::string format_integers(const std::vector<std::int64_t>& numbers);
+
 /// A precision in Lightning's spelling.
 struct Precision {
   std::string name;        ///< canonical: 16-mixed, bf16-mixed, 16-true, bf16-true, 32-true, 64-true
@@ -118,15 +132,6 @@ struct Precision {
 /// Reads any of Lightning's spellings: "16", "16-mixed", "bf16-true" ...
 Parsed<Precision> parse_precision(std::string_view text);
 
-/// The words that an option accepts, if it accepts one of a few. Each such enum has a specialisation with the
-/// words in the order of the enumerators, which count from 0.
-template <class Enum>
-struct ChoiceOf;
-template <class Enum>
-concept Choice = requires {
-  ChoiceOf<Enum>::words;
-};
-
 /// Returns the index of `text` in `words`.
 Parsed<std::size_t> parse_word(std::string_view text, std::span<const std::string_view> words);
 
@@ -134,10 +139,6 @@ template <Choice Enum>
 Parsed<Enum> parse_choice(std::string_view text) {
   const Parsed<std::size_t> index = parse_word(text, ChoiceOf<Enum>::words);
   return index ? Parsed<Enum>::of(static_cast<Enum>(*index)) : Parsed<Enum>::refused(index.error);
-}
-template <Choice Enum>
-std::string_view word_of(Enum value) {
-  return ChoiceOf<Enum>::words[static_cast<std::size_t>(value)];
 }
 
 /// Target of clipping: the norm of all gradients together, or each element.

@@ -146,7 +146,8 @@ struct MultiStepSchedule {
   double gamma = 0.1;
 
   void fields(auto&& field) {
-    field("milestones", milestones, "counts at which the rate changes, with commas between");
+    field("milestones", milestones, "counts at which the rate changes, with commas between",
+          Range::at_least(0));
     field("gamma", gamma, "factor of each change", Range::above(0));
   }
 };

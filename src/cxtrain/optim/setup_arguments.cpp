@@ -11,8 +11,6 @@
 namespace cxtrain {
 namespace {
 
-using Type = ArgumentSpec::Type;
-
 /// LibTorch's own optimizers are made by functions with arguments; these stand for the arguments.
 struct Rmsprop {
   double lr = 1e-2, alpha = 0.99, momentum = 0, weight_decay = 0;
@@ -57,41 +55,14 @@ Described changed(const LibTorchOptimizer& own, const Arguments& arguments) {
   return made;
 }
 
-void check_number(const std::string& option, double value, const Range& range,
-                  std::vector<Problem>& problems) {
-  const std::string why = range.refuse(value);
-  if (!why.empty())
-    problems.push_back({option, format_real(value) + " " + why, "", MessageCode::out_of_range});
-}
-
-void check_choice(const std::string& option, const std::string& value,
-                  const std::vector<std::string>& choices, std::vector<Problem>& problems) {
-  if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end()) return;
-  problems.push_back({option, "'" + value + "' is none of " + choices[0] + ", " + choices[1], "",
-                      MessageCode::unknown_name});
-}
-
-template <class Config>
-void check_fields(const std::string& owner, Config config, std::vector<Problem>& problems) {
-  config.fields([&](const char* name, const auto& value, const char* /*help*/, const auto&... limits) {
-    ArgumentSpec spec;
-    (field::set(spec, limits), ...);
-    using Value = std::decay_t<decltype(value)>;
-    if constexpr (std::is_arithmetic_v<Value>)
-      check_number(owner + name, static_cast<double>(value), spec.range, problems);
-    if constexpr (std::is_same_v<Value, std::string>)
-      check_choice(owner + name, value, spec.choices, problems);
-  });
-}
-
 void check_libtorch(const LibTorchOptimizer& config, std::vector<Problem>& problems) {
-  check_number("optimizer.lr", config.lr, Range::at_least(0), problems);
+  field::check("optimizer.lr", config.lr, problems, Range::at_least(0));
   for (const NamedComponent& known : known_optimizers()) {
     if (known.name != config.name) continue;
     for (const ArgumentSpec& spec : known.arguments) {
       const auto had = config.arguments.find(spec.name);
       if (had != config.arguments.end())
-        check_number("optimizer." + spec.name, had->second, spec.range, problems);
+        field::check("optimizer." + spec.name, had->second, problems, spec.range);
     }
   }
 }
@@ -107,8 +78,6 @@ void check_rules(const MultiStepSchedule& schedule, std::vector<Problem>& proble
     problems.push_back({"lr_scheduler.milestones", "there are none, so that the rate would never change",
                         "--lr_scheduler.milestones 30,80", MessageCode::missing_value});
   }
-  for (const std::int64_t milestone : schedule.milestones)
-    check_number("lr_scheduler.milestones", static_cast<double>(milestone), Range::at_least(0), problems);
 }
 
 template <class Config>
@@ -116,7 +85,8 @@ void check_rules(const Config&, std::vector<Problem>&) {}
 
 NamedComponent schedule(const char* name, const char* help, std::vector<ArgumentSpec> arguments,
                         const char* interval) {
-  arguments.push_back({"interval", Type::text, interval, "unit of the counts", {"step", "epoch"}});
+  arguments.push_back(
+      field::describe("interval", std::string(interval), "unit of the counts", one_of("step", "epoch")));
   return {name, help, std::move(arguments)};
 }
 
@@ -197,7 +167,7 @@ void assign(const Arguments& arguments, OptimizerConfig& config) {
       const auto made = changed<Lbfgs>(*libtorch, arguments);
       config = lbfgs(made.lr, made.max_iter, made.history_size);
     } else if (arguments.given("lr")) {
-      libtorch->lr = arguments.real("lr");
+      libtorch->lr = *parse_real(arguments.text("lr"));
     }
     return;
   }
@@ -220,7 +190,7 @@ std::vector<Problem> check_setup(const OptimizerSetup& setup) {
         if constexpr (std::is_same_v<std::decay_t<decltype(config)>, LibTorchOptimizer>) {
           check_libtorch(config, problems);
         } else {
-          check_fields("optimizer.", config, problems);
+          check_fields(config, "optimizer.", problems);
           check_rules(config, problems);
         }
       },
@@ -228,13 +198,12 @@ std::vector<Problem> check_setup(const OptimizerSetup& setup) {
   for (std::size_t i = 0; i < setup.groups.size(); ++i) {
     const std::string group = "optimizer, parameter group " + std::to_string(i) + ", ";
     const ParameterGroup& own = setup.groups[i];
-    if (own.lr) check_number(group + "lr", *own.lr, Range::at_least(0), problems);
-    if (own.weight_decay)
-      check_number(group + "weight_decay", *own.weight_decay, Range::at_least(0), problems);
+    field::check(group + "lr", own.lr, problems, Range::at_least(0));
+    field::check(group + "weight_decay", own.weight_decay, problems, Range::at_least(0));
   }
   std::visit(
       [&](const auto& config) {
-        check_fields("lr_scheduler.", config, problems);
+        check_fields(config, "lr_scheduler.", problems);
         check_rules(config, problems);
       },
       setup.schedule);
