@@ -17,6 +17,15 @@ struct TensorDifference {
   double largest = 0;            ///< absolute difference of two elements; NaN where one of them is NaN
   std::vector<std::int64_t> at;  ///< indices of the first element that differs; empty where none does
   double first_value = 0, second_value = 0;  ///< of that element; of complex ones the real part
+
+  void fields(auto&& field) {
+    field("name", name);
+    field("first", first);
+    field("second", second);
+    field("elements", elements);
+    field("largest", largest);
+    field("at", at);
+  }
 };
 
 struct WeightsDifference {

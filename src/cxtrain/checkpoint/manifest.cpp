@@ -1,9 +1,8 @@
 #include "cxtrain/checkpoint/manifest.h"
 
-#include <cmath>
-#include <limits>
 #include <stdexcept>
 
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/checkpoint/state_json.h"
@@ -17,86 +16,22 @@ constexpr const char *kFormat = "format", *kFormatName = "cxtrain checkpoint",
                      *kFormatVersion = "format_version", *kChecksum = "checksum";
 constexpr int kIndent = 1;
 
-Json json_of(const Manifest& m) {
-  Json files = Json::array();
-  for (const CheckpointFile& file : m.files)
-    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3", file.xxh3}});
-  Json metrics = Json::object();
-  for (const auto& [name, value] : m.metrics) metrics[name] = std::isfinite(value) ? Json(value) : Json();
-  return {{kFormat, kFormatName},
-          {kFormatVersion, Manifest::kVersion},
-          {"program", m.program},
-          {"created", m.created},
-          {"epoch", m.epoch},
-          {"global_step", m.global_step},
-          {"sampler",
-           {{"seed", m.seed}, {"batch", m.batch}, {"samples", m.samples}, {"global_batch", m.global_batch}}},
-          {"world_size", m.world_size},
-          {"strategy", m.strategy},
-          {"precision", m.precision},
-          {"model", m.model},
-          {"data", m.data},
-          {"weights_only", m.weights_only},
-          {"config", m.config},
-          {"log_dir", m.log_dir},
-          {"metrics", std::move(metrics)},
-          {"state", m.state},
-          {"files", std::move(files)}};
-}
-
-/// A whole number from `least` to `most`.
-template <class Number>
-Number number_of(const Json& json, const char* name, Number least = 0,
-                 Number most = std::numeric_limits<Number>::max()) {
-  const Json& value = json.at(name);
-  // What a Json of digits alone is; others would be converted.
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() < static_cast<std::uint64_t>(least) ||
-      value.get<std::uint64_t>() > static_cast<std::uint64_t>(most))
-    throw std::out_of_range(std::string(name) + " is not a possible number");
-  return value.get<Number>();
-}
-
 /// Of a file in the checkpoint's folder.
-std::string file_name_of(const Json& json) {
-  std::string name = json.at("name").get<std::string>();
-  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
-      name.find('\0') != std::string::npos)
-    throw std::out_of_range("a file's name is none");
-  return name;
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
 }
 
-Manifest from_json(const Json& json) {
-  Manifest m;
-  const Json& sampler = json.at("sampler");
-  m.program = json.at("program").get<std::string>();
-  m.created = json.at("created").get<double>();
-  m.epoch = number_of<std::int64_t>(json, "epoch");
-  m.global_step = number_of<std::int64_t>(json, "global_step");
-  m.seed = number_of<std::uint64_t>(sampler, "seed");
-  m.batch = number_of<std::int64_t>(sampler, "batch");
-  m.samples = number_of<std::int64_t>(sampler, "samples");
-  m.global_batch = number_of<std::int64_t>(sampler, "global_batch");
-  m.world_size = number_of<int>(json, "world_size", 1);
-  m.strategy = json.at("strategy").get<std::string>();
-  m.precision = json.at("precision").get<std::string>();
-  m.model = json.at("model").get<std::string>();
-  m.data = json.at("data").get<std::string>();
-  m.weights_only = json.at("weights_only").get<bool>();
-  m.config = json.at("config").get<std::string>();
-  m.log_dir = json.at("log_dir").get<std::string>();
-  for (const auto& [name, value] : json.at("metrics").items())
-    m.metrics[name] = value.is_null() ? std::nan("") : value.get<double>();
-  m.state = json.at("state");
-  for (const Json& file : json.at("files")) {
-    m.files.push_back(
-        {file_name_of(file), number_of<std::uint64_t>(file, "bytes"), file.at("xxh3").get<std::string>()});
+Manifest manifest_of_json(const Json& json) {
+  auto manifest =
+      struct_of_json<Manifest>(json, {.document = "the manifest", .all_needed = true, .numbers = {0}});
+  for (const CheckpointFile& file : manifest.files) {
+    if (!is_file_name(file.name)) throw std::out_of_range("a file's name is none");
   }
-  return m;
+  return manifest;
 }
 
-std::string dumped(const Json& json) {
-  return json.dump(kIndent, ' ', false, Json::error_handler_t::replace);
-}
+std::string dumped(const Json& json) { return text_of_json(json, kIndent); }
 
 }  // namespace
 
@@ -107,7 +42,9 @@ std::uint64_t Manifest::bytes() const {
 }
 
 std::string to_text(const Manifest& manifest) {
-  Json json = json_of(manifest);
+  Json json = json_of<Json>(manifest);
+  json[kFormat] = kFormatName;
+  json[kFormatVersion] = Manifest::kVersion;
   json[kChecksum] = checksum_of(dumped(json));
   return dumped(json);
 }
@@ -128,7 +65,7 @@ Manifest manifest_from(std::string_view text, const std::string& path) {
     json.erase(kChecksum);
     if (!as_written || checksum != checksum_of(dumped(json)))
       throw refuse("it is damaged (its checksum is wrong); use another checkpoint");
-    return from_json(json);
+    return manifest_of_json(json);
   } catch (const CheckpointError&) {
     throw;
   } catch (const std::exception& error) {

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cxtrain/base/field_types.h"
+
 namespace cxtrain {
 
 /// A file of a checkpoint, as it was written.
@@ -14,6 +16,12 @@ struct CheckpointFile {
   std::string name;
   std::uint64_t bytes = 0;
   std::string xxh3;  ///< XXH3 (128 bits) of the content, 32 hexadecimal digits
+
+  void fields(auto&& field) {
+    field("name", name);
+    field("bytes", bytes);
+    field("xxh3", xxh3);
+  }
 
   bool operator==(const CheckpointFile&) const = default;
 };
@@ -45,6 +53,37 @@ struct Manifest {
 
   /// Of all files.
   std::uint64_t bytes() const;
+
+  /// The sampler's fields are an object of their own in the JSON.
+  struct SamplerFields {
+    Manifest& of;
+
+    void fields(auto&& field) {
+      field("seed", of.seed);
+      field("batch", of.batch);
+      field("samples", of.samples);
+      field("global_batch", of.global_batch);
+    }
+  };
+  void fields(auto&& field) {
+    SamplerFields sampler{*this};
+    field("program", program);
+    field("created", created);
+    field("epoch", epoch);
+    field("global_step", global_step);
+    field("sampler", sampler);
+    field("world_size", world_size, in_json::AtLeast{1});
+    field("strategy", strategy);
+    field("precision", precision);
+    field("model", model);
+    field("data", data);
+    field("weights_only", weights_only);
+    field("config", config);
+    field("log_dir", log_dir);
+    field("metrics", metrics);
+    field("state", state);
+    field("files", files);
+  }
 };
 
 /// JSON with a checksum of itself.

@@ -1,13 +1,12 @@
 #include "cxtrain/cli/checkpoint_command.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iomanip>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <ostream>
 #include <sstream>
 
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/compare_weights.h"
 #include "cxtrain/checkpoint/export_weights.h"
@@ -57,7 +56,7 @@ void print_json(const StoredWeights& weights, std::int64_t elements, std::int64_
                                {"shape", tensor.shape},
                                {"bytes", bytes_of(tensor)}});
   }
-  out << json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+  out << text_of_json(json) << '\n';
 }
 
 int inspect(const CheckpointRequest& request, Filesystem& files, std::ostream& out) {
@@ -104,24 +103,12 @@ int verify(const CheckpointRequest& request, Filesystem& files, std::ostream& ou
 
 // ------------------------------------------------------------------ diff
 
-nlohmann::ordered_json number_or_null(double value) {
-  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
-}
-
 void print_json(const WeightsDifference& difference, std::ostream& out) {
   nlohmann::ordered_json json{{"equal", difference.equal()},
                               {"only_in_first", difference.only_first},
                               {"only_in_second", difference.only_second}};
-  json["different"] = nlohmann::ordered_json::array();
-  for (const TensorDifference& tensor : difference.tensors) {
-    json["different"].push_back({{"name", tensor.name},
-                                 {"first", tensor.first},
-                                 {"second", tensor.second},
-                                 {"elements", tensor.elements},
-                                 {"largest", number_or_null(tensor.largest)},
-                                 {"at", tensor.at}});
-  }
-  out << json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+  json["different"] = json_of(difference.tensors);
+  out << text_of_json(json) << '\n';
 }
 
 void print_tensor(const TensorDifference& tensor, std::ostream& out) {

@@ -1,11 +1,9 @@
 #include "cxtrain/cli/restarting.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 
-#include "cxtrain/base/shallow_json.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/config/signal_number.h"
@@ -29,9 +27,8 @@ double seconds_of_end(Filesystem& files, const std::string& run) {
   const std::string path = run + "/run.json";
   if (!files.status(path)) return 0;
   constexpr std::uint64_t kMost = 1 << 20;
-  const auto json = parse_shallow_json<nlohmann::json>(read_whole_file(files, path, kMost));
-  const auto seconds = json.find("seconds");
-  return seconds != json.end() && seconds->is_number() ? seconds->get<double>() : 0;
+  const auto summary = parse_summary(read_whole_file(files, path, kMost));
+  return summary ? summary->seconds : 0;
 }
 
 RestartPoint look(Filesystem& files, const Options& options, const Plan& plan, const std::string& restarter) {

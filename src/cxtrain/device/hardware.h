@@ -1,11 +1,14 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "cxtrain/base/field_types.h"
 
 /// Description of the machines' hardware, as plain data. It comes from the real machines (`probe_hardware`,
 /// `gather_hardware`), or from a file (`parse_hardware`) to plan for a cluster that is not at hand.
@@ -16,6 +19,10 @@ class World;
 /// Division of a GPU into instances that look like GPUs (NVIDIA's Multi-Instance GPU). A divided GPU is not a
 /// CUDA device any more; its instances are.
 enum class Mig { none, divided, instance };
+template <>
+struct ChoiceOf<Mig> {
+  static constexpr std::array<std::string_view, 3> words{"none", "divided", "instance"};
+};
 
 struct Gpu {
   /// The physical index, as nvidia-smi numbers GPUs (PCI bus order). MIG instances, which nvidia-smi does not
@@ -31,6 +38,19 @@ struct Gpu {
   std::optional<int> processes = {};
   Mig mig = Mig::none;
   std::string compute_capability = {};  ///< "9.0"; empty: unknown
+
+  void fields(auto&& field) {
+    field("index", index, in_json::kNeeded);
+    field("uuid", uuid);
+    field("name", name);
+    field("memory_total_mib", memory_total_mib);
+    field("memory_used_mib", memory_used_mib);
+    field("utilization", utilization);
+    field("compute_mode", compute_mode);
+    field("processes", processes);
+    field("compute_capability", compute_capability, in_json::kUnlessDefault);
+    field("mig", mig, in_json::kUnlessDefault);
+  }
 };
 
 struct Node {
@@ -42,6 +62,15 @@ struct Node {
   std::optional<std::vector<std::string>> visible = {};
   std::string cuda_version = {};  ///< the newest CUDA that the driver runs, "13.0"; empty: unknown
   std::string cuda_failure = {};  ///< why CUDA cannot start there; empty: no known reason
+
+  void fields(auto&& field) {
+    field("hostname", hostname);
+    field("cores", cores, in_json::AtLeast{1});
+    field("gpus", gpus);
+    field("cuda_version", cuda_version, in_json::kUnlessDefault);
+    field("cuda_failure", cuda_failure, in_json::kUnlessDefault);
+    field("visible", visible);
+  }
 };
 
 struct Hardware {
@@ -50,6 +79,11 @@ struct Hardware {
   bool gpu_support = true;                 ///< whether this build can use GPUs; not in hardware files
   /// This build's CUDA, 1000 * major + 10 * minor, as CUDART_VERSION; 0: unknown. Not in hardware files.
   int cuda_runtime = 0;
+
+  void fields(auto&& field) {
+    field("nodes", nodes, in_json::kNeeded);
+    field("env", env);
+  }
 
   /// Returns the description of node `n`; the last entry stands for all further nodes.
   const Node& node(int n) const;

@@ -10,6 +10,8 @@
 /// What `cxtrain_mpi doctor` knows of a world: plain facts, without a judgement. They are gathered by the
 /// ranks of a world (`gather`), or read from a recording that was made elsewhere (`parse_recording`).
 ///
+/// The names of the fields are those of the JSON.
+///
 /// Everywhere an absent value, an empty text, and an absent list mean "not known", unless said otherwise.
 namespace cxtrain::doctor {
 
@@ -17,6 +19,11 @@ namespace cxtrain::doctor {
 struct NcclFacts {
   std::string path;
   std::string version;  ///< "2.28.9"
+
+  void fields(auto&& field) {
+    field("path", path);
+    field("version", version);
+  }
 };
 
 /// What a rank knows of itself.
@@ -41,6 +48,32 @@ struct RankFacts {
   std::optional<bool> maps_memory_of_others;  ///< of a rank of its node; absent where it is alone there
   /// Limits of the process, in files and bytes; -1: unlimited.
   std::optional<std::int64_t> open_files, core_bytes, locked_bytes, stack_bytes, data_bytes;
+
+  void fields(auto&& field) {
+    field("rank", rank);
+    field("node", node);
+    field("local_rank", local_rank);
+    field("host", host);
+    field("pid", pid);
+    field("cores", cores);
+    field("environment", environment);
+    field("visible_gpus", visible_gpus);
+    field("planned_gpus", planned_gpus);
+    field("program_hash", program_hash);
+    field("library_hashes", library_hashes);
+    field("plugin_hashes", plugin_hashes);
+    field("nccl", nccl);
+    field("data_fingerprint", data_fingerprint);
+    field("mpi_version", mpi_version);
+    field("mpi_threads", mpi_threads);
+    field("pmix", pmix);
+    field("maps_memory_of_others", maps_memory_of_others);
+    field("open_files", open_files);
+    field("core_bytes", core_bytes);
+    field("locked_bytes", locked_bytes);
+    field("stack_bytes", stack_bytes);
+    field("data_bytes", data_bytes);
+  }
 };
 
 /// A GPU as hardware.h has it, and what only the driver's tools tell.
@@ -56,6 +89,20 @@ struct GpuFacts {
   /// Why its clocks are lower than they could be, in NVML's words ("hw_thermal_slowdown"). Harmless reasons
   /// ("gpu_idle") may be left out.
   std::optional<std::vector<std::string>> throttled_by;
+
+  void fields(auto&& field) {
+    field("index", index);
+    field("uuid", uuid);
+    field("name", name);
+    field("memory_total_mib", memory_total_mib);
+    field("memory_used_mib", memory_used_mib);
+    field("processes", processes);
+    field("utilization", utilization);
+    field("compute_mode", compute_mode);
+    field("mig", mig);
+    field("ecc_uncorrected", ecc_uncorrected);
+    field("throttled_by", throttled_by);
+  }
 };
 
 /// A folder or a file that the run uses, as a node sees it.
@@ -67,6 +114,17 @@ struct FolderFacts {
   std::optional<double> write_bytes_per_second;
   /// Whether this node sees a file that rank 0 has just written there.
   std::optional<bool> sees_root;
+
+  void fields(auto&& field) {
+    field("path", path);
+    field("exists", exists);
+    field("readable", readable);
+    field("writable", writable);
+    field("filesystem", filesystem);
+    field("free_bytes", free_bytes);
+    field("write_bytes_per_second", write_bytes_per_second);
+    field("sees_root", sees_root);
+  }
 };
 
 struct InterfaceFacts {
@@ -74,6 +132,13 @@ struct InterfaceFacts {
   std::optional<bool> up;
   std::optional<std::int64_t> mbit_per_second;
   std::string address;
+
+  void fields(auto&& field) {
+    field("name", name);
+    field("up", up);
+    field("mbit_per_second", mbit_per_second);
+    field("address", address);
+  }
 };
 
 /// What a node's first rank knows of its machine.
@@ -101,6 +166,34 @@ struct NodeFacts {
   std::optional<double> clock_offset, clock_error;
   std::optional<std::vector<InterfaceFacts>> interfaces;
   std::optional<std::vector<std::string>> infiniband;  ///< names of the adapters; empty: none
+
+  void fields(auto&& field) {
+    field("node", node);
+    field("host", host);
+    field("boot_id", boot_id);
+    field("kernel", kernel);
+    field("cores", cores);
+    field("memory_total", memory_total);
+    field("memory_available", memory_available);
+    field("memory_limit", memory_limit);
+    field("swap_total", swap_total);
+    field("swap_used", swap_used);
+    field("load", load);
+    field("gpus", gpus);
+    field("peer_access", peer_access);
+    field("driver_version", driver_version);
+    field("cuda_version", cuda_version);
+    field("cuda_failure", cuda_failure);
+    field("shm_size", shm_size);
+    field("shm_free", shm_free);
+    field("tmp_free", tmp_free);
+    field("output", output);
+    field("data", data);
+    field("clock_offset", clock_offset);
+    field("clock_error", clock_error);
+    field("interfaces", interfaces);
+    field("infiniband", infiniband);
+  }
 };
 
 /// A batch job (SlurmAllocation).
@@ -110,6 +203,14 @@ struct AllocationFacts {
   int tasks_per_node = 0;  ///< 0: not said
   int cpus_per_node = 0;   ///< 0: not said
   bool is_here = true;
+
+  void fields(auto&& field) {
+    field("job", job);
+    field("nodes", nodes);
+    field("tasks_per_node", tasks_per_node);
+    field("cpus_per_node", cpus_per_node);
+    field("is_here", is_here);
+  }
 };
 
 /// What there is once.
@@ -133,6 +234,29 @@ struct JobFacts {
   std::optional<std::vector<std::string>> damaged;  ///< checkpoints that cannot be read
   /// Folders that options name, beside the output folder, and that cannot be written: "OPTION: FOLDER".
   std::optional<std::vector<std::string>> unwritable;
+
+  void fields(auto&& field) {
+    field("version", version);
+    field("time", time);
+    field("launcher", launcher);
+    field("world_size", world_size);
+    field("nodes", nodes);
+    field("planned_world_size", planned_world_size);
+    field("planned_nodes", planned_nodes);
+    field("accelerator", accelerator);
+    field("strategy", strategy);
+    field("devices", devices);
+    field("data_workers", data_workers);
+    field("allocation", allocation);
+    field("cuda_runtime", cuda_runtime);
+    field("libtorch_version", libtorch_version);
+    field("reduce_bytes", reduce_bytes);
+    field("reduce_seconds", reduce_seconds);
+    field("small_reduce_seconds", small_reduce_seconds);
+    field("resume_from", resume_from);
+    field("damaged", damaged);
+    field("unwritable", unwritable);
+  }
 };
 
 /// A world at one moment, in the order of nodes and ranks.
@@ -140,6 +264,12 @@ struct Recording {
   JobFacts job;
   std::vector<NodeFacts> nodes;
   std::vector<RankFacts> ranks;
+
+  void fields(auto&& field) {
+    field("job", job);
+    field("nodes", nodes);
+    field("ranks", ranks);
+  }
 };
 
 /// The JSON that `parse_recording` reads; what is not known is left out.

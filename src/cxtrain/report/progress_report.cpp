@@ -1,21 +1,11 @@
 #include "cxtrain/report/progress_report.h"
 
 #include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
 
-#include "cxtrain/base/shallow_json.h"
+#include "cxtrain/base/json_fields.h"
 
 namespace cxtrain {
 namespace {
-
-using ProgressJson = nlohmann::ordered_json;
-
-template <class Value>
-void read_into(const ProgressJson& json, const char* key, Value& value) {
-  const auto found = json.find(key);
-  if (found != json.end() && !found->is_null()) value = found->get<Value>();
-}
 
 /// A label's value, as the format wants it.
 std::string escaped(std::string_view text) {
@@ -30,7 +20,7 @@ std::string escaped(std::string_view text) {
 std::string prometheus_number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
-  return ProgressJson(value).dump();
+  return nlohmann::json(value).dump();
 }
 
 class Gauges {
@@ -55,62 +45,11 @@ class Gauges {
 
 }  // namespace
 
-std::string to_json(const ProgressReport& report) {
-  ProgressJson json{{"time", report.time},
-                    {"run", report.run},
-                    {"host", report.host},
-                    {"ranks", report.ranks},
-                    {"nodes", report.nodes},
-                    {"epoch", report.epoch},
-                    {"max_epochs", report.max_epochs},
-                    {"batch", report.batch},
-                    {"batches", report.batches},
-                    {"step", report.step},
-                    {"max_steps", report.max_steps},
-                    {"steps_per_second", report.steps_per_second},
-                    {"samples_per_second", report.samples_per_second},
-                    {"seconds_left", nullptr},
-                    {"checkpoints", report.checkpoints},
-                    {"checkpoint_folder", report.checkpoint_folder},
-                    {"training", report.training},
-                    {"metrics", ProgressJson::object()}};
-  if (report.seconds_left) json["seconds_left"] = *report.seconds_left;
-  for (const auto& [name, value] : report.metrics) json["metrics"][name] = value;
-  return json.dump(-1, ' ', false, ProgressJson::error_handler_t::replace);
-}
+std::string to_json(const ProgressReport& report) { return text_of_json(json_of(report)); }
 
 std::optional<ProgressReport> parse_progress(std::string_view text) {
-  const auto json = parse_shallow_json<ProgressJson>(text);  // where the metrics lie
-  if (!json.is_object()) return std::nullopt;
-  ProgressReport report;
-  try {
-    read_into(json, "time", report.time);
-    read_into(json, "run", report.run);
-    read_into(json, "host", report.host);
-    read_into(json, "ranks", report.ranks);
-    read_into(json, "nodes", report.nodes);
-    read_into(json, "epoch", report.epoch);
-    read_into(json, "max_epochs", report.max_epochs);
-    read_into(json, "batch", report.batch);
-    read_into(json, "batches", report.batches);
-    read_into(json, "step", report.step);
-    read_into(json, "max_steps", report.max_steps);
-    read_into(json, "steps_per_second", report.steps_per_second);
-    read_into(json, "samples_per_second", report.samples_per_second);
-    read_into(json, "checkpoints", report.checkpoints);
-    read_into(json, "checkpoint_folder", report.checkpoint_folder);
-    read_into(json, "training", report.training);
-    double left = -1;
-    read_into(json, "seconds_left", left);
-    if (left >= 0) report.seconds_left = left;
-    const ProgressJson metrics = json.value("metrics", ProgressJson::object());
-    for (const auto& [name, value] : metrics.items()) {
-      report.metrics.emplace_back(
-          name, value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
-    }
-  } catch (const ProgressJson::exception&) {
-    return std::nullopt;
-  }
+  auto report = parse_struct<ProgressReport>(text);
+  if (report && report->seconds_left.value_or(0) < 0) report->seconds_left.reset();
   return report;
 }
 

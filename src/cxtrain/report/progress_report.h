@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "cxtrain/base/field_types.h"
+
 namespace cxtrain {
 
 /// In a run's folder: how far it is, as JSON, written anew every few seconds.
@@ -30,6 +32,27 @@ struct ProgressReport {
   std::string checkpoint_folder = {};                        ///< empty: in the run's own folder
   bool training = true;                                      ///< false: it has come to its end, or was ended
   std::vector<std::pair<std::string, double>> metrics = {};  ///< what the progress bar shows
+
+  void fields(auto&& field) {
+    field("time", time);
+    field("run", run);
+    field("host", host);
+    field("ranks", ranks);
+    field("nodes", nodes);
+    field("epoch", epoch);
+    field("max_epochs", max_epochs);
+    field("batch", batch);
+    field("batches", batches);
+    field("step", step);
+    field("max_steps", max_steps);
+    field("steps_per_second", steps_per_second);
+    field("samples_per_second", samples_per_second);
+    field("seconds_left", seconds_left, in_json::kNullIfEmpty);
+    field("checkpoints", checkpoints);
+    field("checkpoint_folder", checkpoint_folder);
+    field("training", training);
+    field("metrics", metrics);
+  }
 };
 
 /// One line; null for numbers that are not finite.

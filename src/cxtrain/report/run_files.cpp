@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/report/run_lease.h"
 
 namespace cxtrain {
@@ -49,29 +49,9 @@ std::string logs_of(const std::string& default_root_dir) {
 
 }  // namespace
 
-std::string to_json(const RunSummary& summary) {
-  nlohmann::ordered_json json{
-      {"status", summary.status},
-      {"exit_code", summary.exit_code},
-      {"world_size", summary.world_size},
-      {"strategy", summary.strategy},
-      {"precision", summary.precision},
-      {"epochs", summary.epochs},
-      {"global_step", summary.global_step},
-      {"metrics", summary.metrics},
-      {"seconds", summary.seconds},
-      {"samples_per_second", summary.samples_per_second},
-      {"first_step_seconds", summary.first_step_seconds},
-      {"peak_memory_bytes", summary.peak_memory_bytes},
-      {"pss_bytes", summary.pss_bytes},
-      {"peak_device_memory_bytes", summary.peak_device_memory_bytes},
-      {"parameters_sha256", summary.parameters_sha256},
-      {"parameters_equal_on_all_ranks", nullptr},
-  };
-  if (summary.parameters_equal_on_all_ranks)
-    json["parameters_equal_on_all_ranks"] = *summary.parameters_equal_on_all_ranks;
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
+std::string to_json(const RunSummary& summary) { return text_of_json(json_of(summary), 2) + "\n"; }
+
+std::optional<RunSummary> parse_summary(std::string_view text) { return parse_struct<RunSummary>(text); }
 
 std::string make_version_dir(Filesystem& files, const std::string& default_root_dir) {
   const std::string logs = logs_of(default_root_dir);

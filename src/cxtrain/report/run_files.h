@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "cxtrain/base/field_types.h"
 #include "cxtrain/base/filesystem.h"
 
 /// The folder of a run, and run.json.
@@ -33,10 +35,31 @@ struct RunSummary {
   /// Whether `parameters_sha256` is equal on every rank; absent if the ranks have not compared it, or if the
   /// strategy keeps no whole model on a rank.
   std::optional<bool> parameters_equal_on_all_ranks = {};
+
+  void fields(auto&& field) {
+    field("status", status);
+    field("exit_code", exit_code);
+    field("world_size", world_size);
+    field("strategy", strategy);
+    field("precision", precision);
+    field("epochs", epochs);
+    field("global_step", global_step);
+    field("metrics", metrics);
+    field("seconds", seconds);
+    field("samples_per_second", samples_per_second);
+    field("first_step_seconds", first_step_seconds);
+    field("peak_memory_bytes", peak_memory_bytes);
+    field("pss_bytes", pss_bytes);
+    field("peak_device_memory_bytes", peak_device_memory_bytes);
+    field("parameters_sha256", parameters_sha256);
+    field("parameters_equal_on_all_ranks", parameters_equal_on_all_ranks, in_json::kNullIfEmpty);
+  }
 };
 
 /// Returns indented JSON; null for a number that is not finite.
 std::string to_json(const RunSummary& summary);
+/// Reads what `to_json` wrote; absent if the text is something else.
+std::optional<RunSummary> parse_summary(std::string_view text);
 
 /// Creates `default_root_dir`/cxtrain_logs/version_N with the next free N (one more than the highest that
 /// exists) and returns its path. The folder survives a crash. Runs that start at once get different folders.

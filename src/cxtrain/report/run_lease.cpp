@@ -4,29 +4,32 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
-#include "cxtrain/base/shallow_json.h"
 #include "cxtrain/cluster/launch_environment.h"
 
 namespace cxtrain {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 std::string lock_of(const std::string& folder) { return folder + "/" + std::string(kLeaseFile); }
 
-std::string text_of(const Json& holder, const char* key) {
-  constexpr std::size_t kMost = 200;  // of a text that somebody else may have written
-  const auto value = holder.find(key);
-  return value != holder.end() && value->is_string() ? shortened(value->get<std::string>(), kMost)
-                                                     : std::string();
-}
+/// The content of `run.lock`.
+struct Holder {
+  std::string host, process, slurm_job, slurm_restart, restarter;
+
+  void fields(auto&& field) {
+    field("host", host);
+    field("process", process);
+    field("slurm_job", slurm_job);
+    field("slurm_restart", slurm_restart);
+    field("restarter", restarter);
+  }
+};
 
 std::string variable(const char* name) {
   const char* text = std::getenv(name);
@@ -34,32 +37,33 @@ std::string variable(const char* name) {
 }
 
 /// This job, for those who find its folder taken.
-Json own_name() {
-  return {{"host", hostname()},
-          {"process", std::to_string(getpid())},
-          {"slurm_job", variable("SLURM_JOB_ID")},
-          {"slurm_restart", variable("SLURM_RESTART_COUNT")},
-          {"restarter", read_launch_environment().restarter}};
+Holder own_name() {
+  return {.host = hostname(),
+          .process = std::to_string(getpid()),
+          .slurm_job = variable("SLURM_JOB_ID"),
+          .slurm_restart = variable("SLURM_RESTART_COUNT"),
+          .restarter = read_launch_environment().restarter};
 }
 
-/// What the lock's file says; an empty object where it says nothing that can be read.
-Json holder_of(Filesystem& files, const std::string& folder) {
+/// What the lock's file says; empty where it says nothing that can be read.
+Holder holder_of(Filesystem& files, const std::string& folder) {
   constexpr std::uint64_t kMost = std::uint64_t{64} << 10;
+  constexpr std::size_t kMostOfText = 200;  // which somebody else may have written
   try {
-    if (!files.status(lock_of(folder))) return Json::object();
-    auto holder = parse_shallow_json<Json>(read_whole_file(files, lock_of(folder), kMost));
-    if (holder.is_object()) return holder;
+    if (!files.status(lock_of(folder))) return {};
+    auto holder = parse_struct<Holder>(read_whole_file(files, lock_of(folder), kMost)).value_or(Holder());
+    holder.fields([](const char*, std::string& text) { text = shortened(text, kMostOfText); });
+    return holder;
   } catch (const FileError&) {
-    // As if the file said nothing.
+    return {};
   }
-  return Json::object();
 }
 
 /// In the same file: a rename would put another in its place. Without it the lock holds as well.
-void write_name(Filesystem& files, const std::string& folder, const Json& own) {
+void write_name(Filesystem& files, const std::string& folder, const Holder& own) {
   try {
     const auto file = files.create(lock_of(folder));
-    file->write(own.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    file->write(text_of_json(json_of(own)) + "\n");
     file->close();
   } catch (const FileError&) {
     // What it says is for messages, and for who starts the job again.
@@ -67,23 +71,21 @@ void write_name(Filesystem& files, const std::string& folder, const Json& own) {
 }
 
 /// Slurm starts a job again only when it has ended everywhere; a file server may not know yet.
-bool is_earlier_self(const Json& holder, const Json& own) {
-  const std::string job = text_of(own, "slurm_job");
-  return !job.empty() && job == text_of(holder, "slurm_job") &&
-         text_of(holder, "slurm_restart") != text_of(own, "slurm_restart");
+bool is_earlier_self(const Holder& holder, const Holder& own) {
+  return !own.slurm_job.empty() && own.slurm_job == holder.slurm_job &&
+         own.slurm_restart != holder.slurm_restart;
 }
 
-std::string describe_holder(const Json& holder) {
-  const std::string job = text_of(holder, "slurm_job");
-  if (text_of(holder, "host").empty()) return "another job";
-  return "process " + text_of(holder, "process") + " on " + text_of(holder, "host") +
-         (job.empty() ? "" : " (Slurm job " + job + ")");
+std::string describe_holder(const Holder& holder) {
+  if (holder.host.empty()) return "another job";
+  return "process " + holder.process + " on " + holder.host +
+         (holder.slurm_job.empty() ? "" : " (Slurm job " + holder.slurm_job + ")");
 }
 
 }  // namespace
 
 std::unique_ptr<FileLock> take_run_folder(Filesystem& files, const std::string& folder, double patience) {
-  const Json own = own_name();
+  const Holder own = own_name();
   const SteadyClock clock;
   try {
     auto lock = files.try_lock(lock_of(folder), Filesystem::LockKind::exclusive);
@@ -92,7 +94,7 @@ std::unique_ptr<FileLock> take_run_folder(Filesystem& files, const std::string& 
       lock = files.try_lock(lock_of(folder), Filesystem::LockKind::exclusive);
     }
     if (!lock) {
-      const Json holder = holder_of(files, folder);
+      const Holder holder = holder_of(files, folder);
       if (is_earlier_self(holder, own)) {
         log_warning("the lock on '" + folder + "' is that of this Slurm job before it was requeued");
         return nullptr;
@@ -129,12 +131,12 @@ std::optional<bool> run_folder_is_held(Filesystem& files, const std::string& fol
 }
 
 std::string holder_of_run_folder(Filesystem& files, const std::string& folder) {
-  const Json holder = holder_of(files, folder);
-  return text_of(holder, "host").empty() ? std::string() : describe_holder(holder);
+  const Holder holder = holder_of(files, folder);
+  return holder.host.empty() ? std::string() : describe_holder(holder);
 }
 
 std::string restarter_of(Filesystem& files, const std::string& folder) {
-  return text_of(holder_of(files, folder), "restarter");
+  return holder_of(files, folder).restarter;
 }
 
 }  // namespace cxtrain

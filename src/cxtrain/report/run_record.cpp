@@ -5,16 +5,15 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "cxtrain/base/shallow_json.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/report/event_times.h"
 #include "cxtrain/report/line_reader.h"
 #include "cxtrain/report/metric_rows.h"
 #include "cxtrain/report/progress_line.h"
+#include "cxtrain/report/run_files.h"
 #include "cxtrain/report/saved_rows.h"
 
 namespace cxtrain {
@@ -196,18 +195,8 @@ void add_fact(RunRecord& record, const std::string& name, const std::string& tex
   if (!text.empty()) record.facts.emplace_back(name, text);
 }
 
-/// A value of an object as text; empty where it is missing, null, or neither text nor number.
-std::string fact_text(const nlohmann::ordered_json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end()) return {};
-  if (found->is_string()) return found->get<std::string>();
-  if (found->is_number_integer() || found->is_boolean()) return found->dump();
-  return found->is_number() ? format_metric(found->get<double>()) : std::string();
-}
-
-double fact_number(const nlohmann::ordered_json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_number() ? found->get<double>() : 0.0;
+std::string steps_text(std::int64_t steps, std::int64_t epochs) {
+  return std::to_string(steps) + " steps, " + std::to_string(epochs) + " epochs";
 }
 
 std::string mebibytes(double bytes) {
@@ -240,28 +229,26 @@ std::optional<Manifest> read_checkpoints(Filesystem& files, RunRecord& record) {
 void read_facts(Filesystem& files, RunRecord& record) {
   const RunStatus& status = record.status;
   const std::string text = small_file(files, record, "run.json");
-  const auto json = parse_shallow_json<nlohmann::ordered_json>(text);
-  if (!text.empty() && !json.is_object()) record.notes.emplace_back("run.json is damaged");
-  const nlohmann::ordered_json summary = json.is_object() ? json : nlohmann::ordered_json::object();
+  const std::optional<RunSummary> summary = parse_summary(text);
+  if (!text.empty() && !summary) record.notes.emplace_back("run.json is damaged");
   const std::optional<Manifest> manifest = read_checkpoints(files, record);
 
   add_fact(record, "status", state_text(status));
-  const std::string steps = fact_text(summary, "global_step");
-  if (!steps.empty()) {
-    add_fact(record, "trained", steps + " steps, " + fact_text(summary, "epochs") + " epochs");
+  if (summary) {
+    add_fact(record, "trained", steps_text(summary->global_step, summary->epochs));
+    if (summary->seconds > 0) add_fact(record, "time", format_elapsed(summary->seconds));
   } else if (status.progress) {
-    add_fact(record, "trained",
-             std::to_string(status.progress->step) + " steps, " + std::to_string(status.progress->epoch) +
-                 " epochs");
+    add_fact(record, "trained", steps_text(status.progress->step, status.progress->epoch));
   }
-  if (fact_number(summary, "seconds") > 0)
-    add_fact(record, "time", format_elapsed(fact_number(summary, "seconds")));
-  double rate = fact_number(summary, "samples_per_second");
-  if (rate <= 0 && status.progress) rate = status.progress->samples_per_second;
+  double rate = summary ? summary->samples_per_second : 0;
+  if (!(rate > 0) && status.progress) rate = status.progress->samples_per_second;
   if (rate > 0) add_fact(record, "samples/s", format_rate(rate));
-  std::string ranks = fact_text(summary, "world_size");
-  if (ranks.empty() && status.progress) ranks = std::to_string(status.progress->ranks);
-  if (ranks.empty() && manifest) ranks = std::to_string(manifest->world_size);
+  std::string ranks;
+  if (summary || status.progress || manifest) {
+    ranks = std::to_string(summary           ? summary->world_size
+                           : status.progress ? status.progress->ranks
+                                             : manifest->world_size);
+  }
   if (!ranks.empty()) {
     std::string world = ranks + (ranks == "1" ? " rank" : " ranks");
     if (status.progress) {
@@ -270,29 +257,29 @@ void read_facts(Filesystem& files, RunRecord& record) {
     }
     add_fact(record, "world", world);
   }
-  const auto planned = [&](const char* name, const std::string& in_manifest) {
-    const std::string in_summary = fact_text(summary, name);
-    add_fact(record, name, in_summary.empty() ? in_manifest : in_summary);
+  const auto planned = [&](const char* name, const std::string& of_run, const std::string& of_checkpoint) {
+    add_fact(record, name, of_run.empty() ? of_checkpoint : of_run);
   };
-  planned("strategy", manifest ? manifest->strategy : "");
-  planned("precision", manifest ? manifest->precision : "");
+  planned("strategy", summary ? summary->strategy : "", manifest ? manifest->strategy : "");
+  planned("precision", summary ? summary->precision : "", manifest ? manifest->precision : "");
   if (manifest) {
     add_fact(record, "model", manifest->model);
     if (manifest->global_batch > 0)
       add_fact(record, "global batch", std::to_string(manifest->global_batch) + " samples");
   }
-  if (fact_number(summary, "first_step_seconds") > 0)
-    add_fact(record, "first step",
-             "after " + format_metric(fact_number(summary, "first_step_seconds")) + " s");
-  add_fact(record, "memory of a rank", mebibytes(fact_number(summary, "peak_memory_bytes")));
-  add_fact(record, "device memory", mebibytes(fact_number(summary, "peak_device_memory_bytes")));
+  if (summary) {
+    if (summary->first_step_seconds > 0)
+      add_fact(record, "first step", "after " + format_metric(summary->first_step_seconds) + " s");
+    add_fact(record, "memory of a rank", mebibytes(static_cast<double>(summary->peak_memory_bytes)));
+    add_fact(record, "device memory", mebibytes(static_cast<double>(summary->peak_device_memory_bytes)));
+  }
   if (status.checkpoint) {
     add_fact(record, "newest checkpoint",
              "step " + std::to_string(status.checkpoint->step) + ", epoch " +
                  std::to_string(status.checkpoint->epoch));
   }
   if (manifest) add_fact(record, "written by", manifest->program);
-  add_fact(record, "parameters", fact_text(summary, "parameters_sha256").substr(0, 16));
+  if (summary) add_fact(record, "parameters", summary->parameters_sha256.substr(0, 16));
   add_fact(record, "folder", status.run);
 }
 

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
 
-#include "cxtrain/base/shallow_json.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/report/run_files.h"
@@ -45,12 +44,10 @@ std::string text_of_file(Filesystem& files, const std::string& path, std::uint64
 }
 
 void read_end(Filesystem& files, RunStatus& status) {
-  const auto json = parse_shallow_json<StatusJson>(text_of_file(files, status.run + "/run.json"));
-  if (!json.is_object()) return;
-  const auto end = json.find("status"), code = json.find("exit_code");
-  if (end == json.end() || !end->is_string()) return;
-  status.end = end->get<std::string>();
-  if (code != json.end() && code->is_number_integer()) status.exit_code = code->get<int>();
+  const auto summary = parse_summary(text_of_file(files, status.run + "/run.json"));
+  if (!summary) return;
+  status.end = summary->status;
+  status.exit_code = summary->exit_code;
 }
 
 void read_logs(Filesystem& files, RunStatus& status) {
@@ -94,22 +91,6 @@ RunStatus::State state_of(const RunStatus& status) {
   if (!status.end.empty() && !status.locked) return State::ended;
   if (!status.progress) return State::starting;
   return status.silent_seconds > kSilence ? State::silent : State::running;
-}
-
-const char* word_of(RunStatus::State state) {
-  switch (state) {
-    case RunStatus::State::starting:
-      return "starting";
-    case RunStatus::State::running:
-      return "running";
-    case RunStatus::State::silent:
-      return "silent";
-    case RunStatus::State::ended:
-      return "ended";
-    case RunStatus::State::died:
-      break;
-  }
-  return "died";
 }
 
 /// What an exit status means for who looks after the run.
@@ -237,27 +218,17 @@ std::string to_text(const RunStatus& status) {
 }
 
 std::string to_json(const RunStatus& status) {
-  StatusJson json{{"run", status.run},       {"state", word_of(status.state)},
-                  {"holder", status.holder}, {"silent_seconds", nullptr},
-                  {"end", nullptr},          {"exit_code", nullptr},
-                  {"progress", nullptr},     {"checkpoint", nullptr}};
-  if (!status.end.empty() && status.state == RunStatus::State::ended) {
-    json["end"] = status.end;
-    json["exit_code"] = status.exit_code;
-  }
-  if (status.progress) {
-    json["silent_seconds"] = status.silent_seconds;
-    json["progress"] = StatusJson::parse(to_json(*status.progress));
-  }
-  if (status.checkpoint) {
-    json["checkpoint"] = {{"path", status.checkpoint->path},
-                          {"epoch", status.checkpoint->epoch},
-                          {"step", status.checkpoint->step}};
-  }
+  const bool ended = !status.end.empty() && status.state == RunStatus::State::ended;
+  StatusJson json{{"run", status.run}, {"state", word_of(status.state)}, {"holder", status.holder}};
+  json["silent_seconds"] = status.progress ? StatusJson(status.silent_seconds) : StatusJson();
+  json["end"] = ended ? StatusJson(status.end) : StatusJson();
+  json["exit_code"] = ended ? StatusJson(status.exit_code) : StatusJson();
+  json["progress"] = status.progress ? json_of(*status.progress) : StatusJson();
+  json["checkpoint"] = status.checkpoint ? json_of(*status.checkpoint) : StatusJson();
   json["damaged_checkpoints"] = status.damaged_checkpoints;
   json["straggler"] = status.straggler;
   json["errors"] = status.errors;
-  return json.dump(-1, ' ', false, StatusJson::error_handler_t::replace);
+  return text_of_json(json);
 }
 
 }  // namespace cxtrain

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +24,12 @@ struct RunStatus {
   struct Checkpoint {
     std::string path;
     std::int64_t epoch = 0, step = 0;
+
+    void fields(auto&& field) {
+      field("path", path);
+      field("epoch", epoch);
+      field("step", step);
+    }
   };
 
   std::string run;  ///< its folder
@@ -37,6 +45,11 @@ struct RunStatus {
   int exit_code = 0;
   std::string straggler;            ///< the newest warning of one; empty: none
   std::vector<std::string> errors;  ///< the last lines of the ranks' logs that are errors, a few
+};
+
+template <>
+struct ChoiceOf<RunStatus::State> {
+  static constexpr std::array<std::string_view, 5> words{"starting", "running", "silent", "ended", "died"};
 };
 
 /// In the warning about a straggler, behind its rank and host: the ranks' logs are searched for it.
