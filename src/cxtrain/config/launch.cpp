@@ -11,8 +11,6 @@
 namespace cxtrain {
 namespace {
 
-/// A rank's share of a node's devices; no node has more.
-
 /// Processes on the CPU that the program starts by itself: a few more than cores are a test of a larger run,
 /// many more are a mistake that makes the machine useless.
 constexpr int kMostPerCore = 8, kAlwaysAllowed = 16;
