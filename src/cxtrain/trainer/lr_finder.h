@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "cxtrain/optim/setup.h"
-#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/fit_data.h"
+#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/tuning.h"
 
 namespace cxtrain {

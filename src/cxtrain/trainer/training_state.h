@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "cxtrain/state/stateful.h"
-#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/data_module.h"
 #include "cxtrain/trainer/optimization.h"
+#include "cxtrain/trainer/train_context.h"
 
 namespace cxtrain {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cxtrain/callbacks/callback.h"
-#include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/optimization.h"
+#include "cxtrain/trainer/train_context.h"
 
 namespace cxtrain {
 
