@@ -82,7 +82,8 @@ class Writer {
   template <class Value>
   Json json_of(const Value& value) const {
     if constexpr (kIsOptional<Value>) {
-      return value ? json_of(*value) : Json();
+      if (!value) return Json();
+      return json_of(*value);
     } else if constexpr (kIsMap<Value>) {
       Json object = Json::object();
       for (const auto& [name, each] : value) object[name] = json_of(each);

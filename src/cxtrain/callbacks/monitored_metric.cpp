@@ -1,6 +1,7 @@
 #include "cxtrain/callbacks/monitored_metric.h"
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/metrics/metric_store.h"
 
 namespace cxtrain {
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cxtrain/config/plan.h"
+#include "cxtrain/metrics/metric_store.h"
 
 namespace cxtrain {
 namespace {

@@ -8,6 +8,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/config/plan.h"
+#include "cxtrain/metrics/metric_store.h"
 
 namespace cxtrain {
 namespace {

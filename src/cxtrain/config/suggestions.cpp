@@ -59,7 +59,7 @@ constexpr std::array kRetired{
     RetiredArgument{"multiple_trainloader_mode", "max_size_cycle",
                     "a data module has one training loader; combine datasets in its train_dataloader()"},
     RetiredArgument{"prepare_data_per_node", "true",
-                    "prepare files before the run; DataModule::setup runs on every rank"},
+                    "prepare files in DataModule::prepare_data, which runs on one rank of each node"},
     // 1.4 and before.
     RetiredArgument{"truncated_bptt_steps", "", "cut the sequences in the dataset"},
     RetiredArgument{"automatic_optimization", "true", "the trainer does the optimizer's steps"},

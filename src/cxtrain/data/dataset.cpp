@@ -30,7 +30,8 @@ std::string class_of(const Dataset& dataset) { return c10::demangle(typeid(datas
 thread_local const Dataset* gets_by_collate = nullptr;
 
 std::string name_of_tensor(const Batch& sample, std::size_t i) {
-  return sample.names ? "'" + (*sample.names)[i] + "'" : "tensor " + std::to_string(i);
+  if (!sample.names || i >= sample.names->size()) return "tensor " + std::to_string(i);
+  return "'" + (*sample.names)[i] + "'";
 }
 
 std::string describe_sample(const Batch& sample) {

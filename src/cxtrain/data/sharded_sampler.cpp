@@ -31,6 +31,8 @@ ShardedSampler::ShardedSampler(std::int64_t samples, DataShard shard, const Samp
                                        : std::make_shared<SequentialSampler>();
   }
   const std::int64_t size = size_ = options_.sampler->size(samples);
+  if (size < 0)
+    throw std::invalid_argument("the sampler has an epoch of " + std::to_string(size) + " samples");
   const std::int64_t full = options.batch_size * shard.count;
   const std::int64_t rest = size % full;
   std::int64_t last = 0;
