@@ -74,8 +74,8 @@ class ThreeClasses : public DataModule {
     val_ = samples(kValSamples);
   }
   DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
-  DataLoaderSpec val_dataloader() override { return {val_, batch_size_}; }
-  DataLoaderSpec test_dataloader() override { return {val_, batch_size_}; }
+  Loaders val_dataloader() override { return {val_, batch_size_}; }
+  Loaders test_dataloader() override { return {val_, batch_size_}; }
 
  private:
   static std::shared_ptr<TensorDataset> samples(std::int64_t count) {
