@@ -123,7 +123,7 @@ int main(int argc, char** argv) {
   const auto save_tensors = [&] {
     step();
     const double begin = clock.now();
-    timed(stall, [&] { checkpointer.save(state, {.path = path}, {}); });
+    timed(stall, [&] { checkpointer.begin(state, {.path = path}, {}); });
     checkpointer.finish();
     save.push_back(clock.now() - begin - stall.back());
   };

@@ -77,7 +77,7 @@ class Stopwatch final : public Callback {
   explicit Stopwatch(double& seconds) : seconds_(seconds) {}
   void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
     if (run.global_step() == kWarmup) begin_ = clock_.now();
-    if (run.global_step() == run.num_batches()) seconds_ = clock_.now() - begin_;
+    if (run.global_step() == run.progress().num_batches) seconds_ = clock_.now() - begin_;
   }
 
  private:
