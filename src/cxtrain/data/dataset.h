@@ -82,6 +82,7 @@ struct DataLoaderSpec {
 class Loaders {
  public:
   Loaders() = default;
+  // NOLINTBEGIN(google-explicit-constructor): `return spec;`
   /// A spec without a dataset is no loader.
   Loaders(DataLoaderSpec spec) : Loaders(std::vector<DataLoaderSpec>{std::move(spec)}) {}
   Loaders(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size, bool shuffle = false,
@@ -91,6 +92,7 @@ class Loaders {
   Loaders(std::vector<DataLoaderSpec> specs) : specs_(std::move(specs)) {
     std::erase_if(specs_, [](const DataLoaderSpec& spec) { return spec.dataset == nullptr; });
   }
+  // NOLINTEND(google-explicit-constructor)
 
   const std::vector<DataLoaderSpec>& specs() const { return specs_; }
 

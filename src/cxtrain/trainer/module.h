@@ -147,12 +147,12 @@ class Module : public torch::nn::Module, public Trainable {
   /// A metric has states of its own for each training epoch and each evaluation. They are reduced over the
   /// ranks before the hooks at the end of the epoch and reset after them, and are in checkpoints.
   template <class M>
-  M& register_metric(std::string name, typename M::Args args = {}) {
-    return own_metric(std::move(name), std::make_unique<M>(std::move(args)));
+  M& register_metric(const std::string& name, typename M::Args args = {}) {
+    return own_metric(name, std::make_unique<M>(std::move(args)));
   }
   template <class M>
-  requires(!requires { typename M::Args; }) M& register_metric(std::string name) {
-    return own_metric(std::move(name), std::make_unique<M>());
+  requires(!requires { typename M::Args; }) M& register_metric(const std::string& name) {
+    return own_metric(name, std::make_unique<M>());
   }
 
   /// Position of the run; 0 outside of a run.
@@ -206,9 +206,9 @@ class Module : public torch::nn::Module, public Trainable {
 
  private:
   template <class M>
-  M& own_metric(std::string name, std::unique_ptr<M> metric) {
+  M& own_metric(const std::string& name, std::unique_ptr<M> metric) {
     M& made = *metric;
-    add_metric(std::move(name), std::move(metric));
+    add_metric(name, std::move(metric));
     return made;
   }
   void add_metric(std::string name, std::unique_ptr<Metric> metric);
