@@ -6,7 +6,7 @@
 
 namespace cxtrain {
 
-/// What a call of the trainer does. `tune`: `Trainer::lr_find` and `Trainer::scale_batch_size`.
+/// The call of the trainer. `tune`: `Trainer::lr_find` and `Trainer::scale_batch_size`.
 enum class Stage { fit, tune, validate, test, predict };
 
 /// "fit", "tune", "validate", "test", "predict".

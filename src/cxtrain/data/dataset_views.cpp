@@ -11,31 +11,41 @@
 namespace cxtrain {
 namespace {
 
-class Mapped final : public Dataset {
+/// A dataset that makes each sample by itself, of another dataset.
+class SampleView : public Dataset {
+ public:
+  void collate(std::span<const std::int64_t> indices, const SampleContext& context,
+               Batch& batch) const final {
+    SampleContext below = context;
+    below.pin_memory = false;  // the batch is pinned, its samples are not
+    std::vector<Batch> samples;
+    samples.reserve(indices.size());
+    for (const std::int64_t index : indices) samples.push_back(sample(index, below));
+    stack_samples(samples, indices, context, batch);
+  }
+
+ private:
+  virtual Batch sample(std::int64_t index, SampleContext context) const = 0;
+};
+
+class Mapped final : public SampleView {
  public:
   Mapped(DatasetPtr dataset, std::function<Batch(Batch, SampleRandom&)> change)
       : dataset_(std::move(dataset)), change_(std::move(change)) {}
 
   std::int64_t size() const override { return dataset_->size(); }
-  void collate(std::span<const std::int64_t> indices, const SampleContext& context,
-               Batch& batch) const override {
-    SampleContext below = context;
-    below.layer += 1;
-    below.pin_memory = false;
-    std::vector<Batch> samples;
-    samples.reserve(indices.size());
-    for (const std::int64_t index : indices) {
-      SampleRandom random(context.seed, context.epoch, index, context.layer);
-      Batch sample = sample_of(*dataset_, index, below);
-      // It may be a view of the dataset, which a change in place must not reach.
-      for (at::Tensor& tensor : sample.tensors) tensor = tensor.clone();
-      samples.push_back(change_(std::move(sample), random));
-    }
-    stack_samples(samples, indices, context, batch);
-  }
   void on_after_batch_transfer(Batch& batch) const override { dataset_->on_after_batch_transfer(batch); }
 
  private:
+  Batch sample(std::int64_t index, SampleContext context) const override {
+    SampleRandom random(context.seed, context.epoch, index, context.layer);
+    context.layer += 1;
+    Batch sample = sample_of(*dataset_, index, context);
+    // It may be a view of the dataset, which a change in place must not reach.
+    for (at::Tensor& tensor : sample.tensors) tensor = tensor.clone();
+    return change_(std::move(sample), random);
+  }
+
   DatasetPtr dataset_;
   std::function<Batch(Batch, SampleRandom&)> change_;
 };
@@ -66,7 +76,7 @@ class Subset final : public Dataset {
   std::vector<std::int64_t> indices_;
 };
 
-class Concatenated final : public Dataset {
+class Concatenated final : public SampleView {
  public:
   explicit Concatenated(std::vector<DatasetPtr> datasets) : datasets_(std::move(datasets)) {
     if (datasets_.empty()) throw DataError("concat needs a dataset");
@@ -74,48 +84,34 @@ class Concatenated final : public Dataset {
   }
 
   std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
-  void collate(std::span<const std::int64_t> indices, const SampleContext& context,
-               Batch& batch) const override {
-    std::vector<Batch> samples;
-    samples.reserve(indices.size());
-    SampleContext below = context;
-    below.pin_memory = false;
-    for (const std::int64_t index : indices) {
-      const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
-      const auto part = static_cast<std::size_t>(end - ends_.begin());
-      samples.push_back(sample_of(*datasets_[part], index - (part == 0 ? 0 : ends_[part - 1]), below));
-    }
-    stack_samples(samples, indices, context, batch);
-  }
   void on_after_batch_transfer(Batch& batch) const override { datasets_[0]->on_after_batch_transfer(batch); }
 
  private:
+  Batch sample(std::int64_t index, SampleContext context) const override {
+    const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
+    const auto part = static_cast<std::size_t>(end - ends_.begin());
+    return sample_of(*datasets_[part], index - (part == 0 ? 0 : ends_[part - 1]), context);
+  }
+
   std::vector<DatasetPtr> datasets_;
   std::vector<std::int64_t> ends_;  ///< of each dataset, in the samples of all
 };
 
-class Repeated final : public Dataset {
+class Repeated final : public SampleView {
  public:
   Repeated(DatasetPtr dataset, std::int64_t times) : dataset_(std::move(dataset)), times_(times) {
     if (times < 1) throw DataError("a dataset cannot be repeated " + std::to_string(times) + " times");
   }
 
   std::int64_t size() const override { return dataset_->size() * times_; }
-  void collate(std::span<const std::int64_t> indices, const SampleContext& context,
-               Batch& batch) const override {
-    std::vector<Batch> samples;
-    samples.reserve(indices.size());
-    for (const std::int64_t index : indices) {
-      SampleContext below = context;
-      below.pin_memory = false;
-      below.epoch = context.epoch * times_ + index / dataset_->size();
-      samples.push_back(sample_of(*dataset_, index % dataset_->size(), below));
-    }
-    stack_samples(samples, indices, context, batch);
-  }
   void on_after_batch_transfer(Batch& batch) const override { dataset_->on_after_batch_transfer(batch); }
 
  private:
+  Batch sample(std::int64_t index, SampleContext context) const override {
+    context.epoch = context.epoch * times_ + index / dataset_->size();
+    return sample_of(*dataset_, index % dataset_->size(), context);
+  }
+
   DatasetPtr dataset_;
   std::int64_t times_;
 };
