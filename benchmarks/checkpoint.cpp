@@ -40,7 +40,7 @@ class Large : public Module {
       register_parameter("layer" + std::to_string(i), at::rand({1000, kLayer / 1000}));
   }
   at::Tensor training_step(const Batch&, std::int64_t) override { return {}; }
-  OptimizerSetup configure_optimizers() override { return {.optimizer = AdamW{}}; }
+  Optimizers configure_optimizers() override { return AdamW{}; }
 };
 
 double median(std::vector<double> values) {

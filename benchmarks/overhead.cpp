@@ -65,7 +65,7 @@ class Tiny final : public Module {
   void validation_step(const Batch& batch, std::int64_t) override {
     log("val_loss", loss(batch[0], batch[1]));
   }
-  OptimizerSetup configure_optimizers() override { return {Adam{}}; }
+  Optimizers configure_optimizers() override { return Adam{}; }
 
  private:
   torch::nn::Linear first_{nullptr}, second_{nullptr};

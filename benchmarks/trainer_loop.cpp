@@ -32,7 +32,9 @@ class Stopwatch final : public Callback {
  public:
   Stopwatch(StepTimes& times, at::Device device) : times_(times), device_(device) {}
   void on_after_backward(Run&) override { backward_done_ = clock_.now(); }
-  void on_before_optimizer_step(Run&) override { times_.synchronised += clock_.now() - backward_done_; }
+  void on_before_optimizer_step(Run&, OptimizerRef&) override {
+    times_.synchronised += clock_.now() - backward_done_;
+  }
   void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
     if (run.global_step() == times_.warmup) {
       synchronize({&device_, 1});

@@ -72,7 +72,7 @@ class DigitsModel final : public Module {
     return at::softmax(forward(batch[0]), 1);
   }
 
-  OptimizerSetup configure_optimizers() override { return {.optimizer = Adam{.lr = args_.lr}}; }
+  Optimizers configure_optimizers() override { return Adam{.lr = args_.lr}; }
   std::unique_ptr<DataModule> default_data() override { return std::make_unique<DigitsData>(); }
   TrainerDefaults trainer_defaults() const override { return {.max_epochs = 30}; }
 

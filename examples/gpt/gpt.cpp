@@ -90,14 +90,14 @@ class GptModel final : public Module {
 
   /// Weight decay on matrices only (as GPT-2 and its descendants do), and a cosine over the whole run after a
   /// warm-up.
-  OptimizerSetup configure_optimizers() override {
+  Optimizers configure_optimizers() override {
     ParameterGroup matrices, others{.parameters = {}, .lr = {}, .weight_decay = 0.0};
     for (const at::Tensor& parameter : net_->parameters()) {
       (parameter.dim() >= 2 ? matrices : others).parameters.push_back(parameter);
     }
-    return {.optimizer = AdamW{.lr = args_.lr, .beta2 = 0.95, .weight_decay = 0.1},
-            .schedule = CosineSchedule{.warmup = args_.warmup, .min_ratio = 0.1},
-            .groups = {matrices, others}};
+    return OptimizerSetup{.optimizer = AdamW{.lr = args_.lr, .beta2 = 0.95, .weight_decay = 0.1},
+                          .schedule = CosineSchedule{.warmup = args_.warmup, .min_ratio = 0.1},
+                          .groups = {matrices, others}};
   }
 
   std::unique_ptr<DataModule> default_data() override {

@@ -41,7 +41,7 @@ std::shared_ptr<const cxtrain::IdxDataset> read_pair(const fs::path& folder, con
 
 void MnistData::setup(cxtrain::Stage, const cxtrain::DataOptions& options) {
   if (options.path.empty()) {
-    throw DataError("the model mnist needs its data: name the folder of the IDX files with --data.path",
+    throw DataError("the model trains on MNIST: name the folder of its IDX files with --data.path",
                     cxtrain::MessageCode::file_failed);
   }
   const auto train = read_pair(options.path, "train");

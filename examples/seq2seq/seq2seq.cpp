@@ -108,7 +108,7 @@ class Seq2SeqModel final : public Module {
     return at::cat(written, 1);
   }
 
-  OptimizerSetup configure_optimizers() override { return {.optimizer = Adam{.lr = lr_}}; }
+  Optimizers configure_optimizers() override { return Adam{.lr = lr_}; }
   std::unique_ptr<DataModule> default_data() override { return std::make_unique<ReversedLinesData>(length_); }
   TrainerDefaults trainer_defaults() const override { return {.max_epochs = 3}; }
 

@@ -82,7 +82,7 @@ class SimpleModel final : public Module {
   }
   at::Tensor predict_step(const Batch& batch, std::int64_t) override { return linear_(batch[0]); }
 
-  OptimizerSetup configure_optimizers() override { return {.optimizer = Adam{.lr = lr_}}; }
+  Optimizers configure_optimizers() override { return Adam{.lr = lr_}; }
   std::unique_ptr<DataModule> default_data() override { return std::make_unique<RandomData>(sizes_); }
   TrainerDefaults trainer_defaults() const override { return {.max_epochs = 2}; }
 

@@ -12,7 +12,6 @@
 #include "cxtrain/reduce/tensor_sync.h"
 #include "cxtrain/strategy/divided_parameters.h"
 #include "cxtrain/strategy/local_step.h"
-#include "cxtrain/strategy/whole_parameters.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
@@ -36,14 +35,63 @@ std::optional<at::ScalarType> wire_dtype(CommHook hook) {
   return hook == CommHook::bf16 ? at::kBFloat16 : at::kHalf;
 }
 
+/// Gradients that a reducer averages over all ranks. A hook may freeze parameters or unfreeze them; the next
+/// step then has a reducer of its own.
+class DdpGradients final : public GradientExchange {
+ public:
+  /// `buffers`: brought to the ranks after each step; or null. All references outlive it. Collective.
+  DdpGradients(std::vector<NamedTensor> parameters, Communicator& communicator, World& world,
+               const ReducerOptions& options, TensorSync* buffers)
+      : parameters_(std::move(parameters)),
+        communicator_(communicator),
+        world_(world),
+        options_(options),
+        buffers_(buffers) {
+    make_reducer();
+  }
+
+  void zero_gradients() override {
+    if (reducer_->outdated()) make_reducer();
+    reducer_->zero_gradients();
+  }
+  void begin_backward(bool completes_step) override { reducer_->begin_backward(completes_step); }
+  void end_backward() override { reducer_->end_backward(); }
+  void complete() override { reducer_->finish(); }
+  void bring_buffers() override {
+    if (buffers_ != nullptr) buffers_->broadcast();
+  }
+
+  /// The order of the gradients in the buckets, a name a line.
+  std::string order() const {
+    std::string order;
+    for (const std::string& name : reducer_->order()) order += name + '\n';
+    return order;
+  }
+  void set_order(const std::string& lines) {
+    std::istringstream saved(lines);
+    std::vector<std::string> order;
+    for (std::string name; std::getline(saved, name);) order.push_back(name);
+    if (!order.empty()) reducer_->set_order(order);
+  }
+
+ private:
+  /// For the parameters that require a gradient now. Collective.
+  void make_reducer() {
+    reducer_.reset();  // its hooks and memory before the next one's
+    reducer_ = std::make_unique<Reducer>(parameters_, communicator_, world_, options_);
+  }
+
+  std::vector<NamedTensor> parameters_;
+  Communicator& communicator_;
+  World& world_;
+  ReducerOptions options_;
+  TensorSync* buffers_;
+  std::unique_ptr<Reducer> reducer_;
+};
+
 class DdpStrategy final : public LocalStrategy {
  public:
   explicit DdpStrategy(const DdpArgs& args) : args_(args) {}
-
-  void place(Trainable& module, const StrategyContext& context) override {
-    LocalStrategy::place(module, context);
-    parameters_ = trainable_parameters(module);
-  }
 
   void connect() override {
     const std::vector<NamedTensor> all = module_->all_parameters();
@@ -53,26 +101,14 @@ class DdpStrategy final : public LocalStrategy {
     buffers_.emplace(module_->all_buffers(), *communicator_);
     buffers_->broadcast();
     if (context_->plan.sync_batchnorm && context_->world.size() > 1) batch_norm_.emplace(*communicator_);
-    make_reducer();
   }
 
   DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
-  std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig& optimizer) override {
-    WholeParameters::Steps steps{.complete_gradients = [this] { reducer_->finish(); }};
-    if (args_.broadcast_buffers) steps.bring_buffers = [this] { buffers_->broadcast(); };
-    Communicator* const group = who_divides(optimizer);
-    if (group == nullptr)
-      return std::make_unique<WholeParameters>(parameters_, context_->precision, std::move(steps));
-    log_info("optimizer: " + std::to_string(group->size()) + " ranks divide its work");
-    return std::make_unique<DividedParameters>(parameters_, context_->precision, *group, std::move(steps));
-  }
 
   at::Tensor training_step(const MicroStep& step) override {
     std::optional<SyncBatchNorm::Scope> over_all_ranks;
     if (batch_norm_) over_all_ranks.emplace(*batch_norm_);
-    if (step.first && reducer_->outdated()) make_reducer();
-    reducer_->begin_backward(step.last);
-    return local_training_step(*module_, step, *context_, [this] { reducer_->zero_gradients(); });
+    return LocalStrategy::training_step(step);
   }
 
   void forward(const Batch& batch, std::int64_t batch_idx) override {
@@ -90,18 +126,15 @@ class DdpStrategy final : public LocalStrategy {
       for (const NamedTensor& buffer : module_->all_buffers())
         state.make_section("buffers").set(buffer.name, buffer.tensor.clone());
     }
-    std::string order;
-    for (const std::string& name : reducer_->order()) order += name + '\n';
-    state.set("bucket_order", order);
+    for (std::size_t i = 0; i < exchanges().size(); ++i) state.set(order_key(i), gradients(i).order());
   }
   void load(const StateDict& state) override {
     if (has_own_buffers() && state.has_section("buffers"))
       fill_pieces(whole_pieces(module_->all_buffers()), state.section("buffers").pieces());
-    if (!state.has("bucket_order")) return;  // of another strategy
-    std::istringstream saved(state.text("bucket_order"));
-    std::vector<std::string> order;
-    for (std::string name; std::getline(saved, name);) order.push_back(name);
-    if (!order.empty()) reducer_->set_order(order);
+    for (std::size_t i = 0; i < exchanges().size(); ++i) {
+      // Another strategy saves no order.
+      if (state.has(order_key(i))) gradients(i).set_order(state.text(order_key(i)));
+    }
   }
   bool differs_between_ranks() const override { return has_own_buffers(); }
   std::string describe() const override { return communicator_->description(); }
@@ -109,38 +142,51 @@ class DdpStrategy final : public LocalStrategy {
   void teardown() override {
     batch_norm_.reset();
     buffers_.reset();
-    reducer_.reset();
+    release_exchanges();
     group_.reset();
     communicator_.reset();
   }
 
  private:
-  bool has_own_buffers() const { return !args_.broadcast_buffers && context_->world.size() > 1; }
-  /// For the parameters that require a gradient now. Collective.
-  void make_reducer() {
-    reducer_.reset();  // its hooks and memory before the next one's
+  std::unique_ptr<GradientExchange> make_exchange(std::vector<NamedTensor> parameters) override {
     // On several devices autograd has several threads, which would send buckets and statistics in any order.
     const bool ordered = !batch_norm_ || context_->devices.size() == 1;
-    reducer_ = std::make_unique<Reducer>(
-        parameters_, *communicator_, context_->world,
+    return std::make_unique<DdpGradients>(
+        std::move(parameters), *communicator_, context_->world,
         ReducerOptions{.first_bucket_bytes = args_.first_bucket_bytes,
                        .bucket_bytes = args_.bucket_bytes,
                        .overlap = ordered && args_.overlap.value_or(communicator_->overlaps()),
                        .find_unused_parameters = args_.find_unused_parameters,
-                       .wire_dtype = wire_dtype(args_.comm_hook)});
+                       .wire_dtype = wire_dtype(args_.comm_hook)},
+        args_.broadcast_buffers ? &*buffers_ : nullptr);
+  }
+
+  std::unique_ptr<TrainedParameters> make_trained(const OptimizerTarget& target,
+                                                  GradientExchange& exchange) override {
+    Communicator* const group = who_divides(target);
+    if (group == nullptr) return LocalStrategy::make_trained(target, exchange);
+    log_info("optimizer: " + std::to_string(group->size()) + " ranks divide its work");
+    return std::make_unique<DividedParameters>(target.parameters, context_->precision, *group, exchange);
+  }
+
+  bool has_own_buffers() const { return !args_.broadcast_buffers && context_->world.size() > 1; }
+  DdpGradients& gradients(std::size_t i) const { return static_cast<DdpGradients&>(*exchanges()[i]); }
+  static std::string order_key(std::size_t exchange) {
+    return exchange == 0 ? "bucket_order" : "bucket_order_" + std::to_string(exchange);
   }
 
   /// The ranks that this one divides the optimizer's work with: those of its node, or, where it is alone
   /// there, and this was asked for, all. Null: every rank does everything. Collective.
-  Communicator* who_divides(const OptimizerConfig& optimizer) {
+  Communicator* who_divides(const OptimizerTarget& target) {
+    const OptimizerConfig& optimizer = target.optimizer;
     World& world = context_->world;
     const std::optional<bool> wish = args_.shard_optimizer;
-    const std::vector<std::string> names = DividedParameters::divisible(parameters_);
+    const std::vector<std::string> names = DividedParameters::divisible(target.parameters);
     const bool whole_updates = world.size() == 1 || std::holds_alternative<LibTorchOptimizer>(optimizer);
     std::string own;
     if (!whole_updates &&
         wish.value_or(communicator_->node_memory() != nullptr && world.facts().max_local_size > 1 &&
-                      division_pays(optimizer, parameters_))) {
+                      division_pays(optimizer, target.parameters))) {
       for (const std::string& name : names) own += name + "\n";
     }
     if (same_on_all_ranks(world, own) && !own.empty()) {
@@ -164,8 +210,6 @@ class DdpStrategy final : public LocalStrategy {
   std::unique_ptr<Communicator> group_;  ///< `who_divides`; null as long as nobody does
   std::optional<TensorSync> buffers_;
   std::optional<SyncBatchNorm> batch_norm_;
-  std::vector<NamedTensor> parameters_;
-  std::unique_ptr<Reducer> reducer_;
 };
 
 }  // namespace

@@ -19,7 +19,7 @@
 namespace cxtrain {
 namespace {
 
-class DpStrategy final : public Strategy {
+class DpStrategy final : public Strategy, private GradientExchange {
  public:
   explicit DpStrategy(MakeExchange make_exchange) : make_exchange_(std::move(make_exchange)) {}
 
@@ -46,11 +46,19 @@ class DpStrategy final : public Strategy {
 
   DataShard data_shard() const override { return {}; }
   /// Of the primary.
-  std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig&) override {
-    return std::make_unique<WholeParameters>(
-        trainable_parameters(*replicas_[0].model), context_->precision,
-        WholeParameters::Steps{.complete_gradients = [this] { sum_gradients(); },
-                               .bring_buffers = [this] { published_ = true; }});
+  std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
+                                                          Backward backward) override {
+    if (backward == Backward::apart) {
+      throw ConfigError(
+          "strategy", "dp runs training_step on all replicas at once, and an optimizer cannot step within it",
+          "use --strategy ddp for a model with manual optimization", MessageCode::conflicting_options);
+    }
+    std::vector<std::unique_ptr<TrainedParameters>> trained;
+    for (const OptimizerTarget& target : targets) {
+      trained.push_back(std::make_unique<WholeParameters>(target.parameters, context_->precision,
+                                                          static_cast<GradientExchange&>(*this)));
+    }
+    return trained;
   }
 
   at::Tensor training_step(const MicroStep& step) override {
@@ -67,7 +75,7 @@ class DpStrategy final : public Strategy {
     const at::Tensor loss = mean_loss(losses, chunks);
     if (step.first) {
       step.observer.before_zero_grad();
-      forget_gradients();
+      zero_gradients();
     }
     if (samples_with_loss(losses, chunks) < step.batch.size) all_had_loss_ = false;
     if (!loss.defined()) return loss;
@@ -122,7 +130,8 @@ class DpStrategy final : public Strategy {
     bool ever = false, known = false;
   };
 
-  void sum_gradients() {
+  void complete() override {
+    if (std::exchange(summed_, true)) return;
     // A replica that skipped its samples has no gradients, rightly.
     if (all_had_loss_ && !std::exchange(checked_, true)) require_own_gradients({replicas_.data(), used_});
     exchange_->sum_gradients();
@@ -278,7 +287,9 @@ class DpStrategy final : public Strategy {
     return mean;
   }
 
-  void forget_gradients() {
+  void bring_buffers() override { published_ = true; }
+  void zero_gradients() override {
+    summed_ = false;
     for (Replica& replica : replicas_) {
       for (NamedTensor& parameter : replica.parameters) parameter.tensor.mutable_grad().reset();
     }
@@ -292,6 +303,7 @@ class DpStrategy final : public Strategy {
   std::uint64_t sent_changes_ = 0;  ///< of the parameters, when they last went to the replicas
   bool published_ = false;          ///< the parameters, since then
   std::size_t used_ = 0;            ///< replicas that had samples since the gradients were forgotten
+  bool summed_ = false;             ///< the gradients of this step
   bool all_had_loss_ = true;        ///< of the replicas that had samples
   Draws training_draws_, other_draws_;
   bool checked_ = false, told_ = false;

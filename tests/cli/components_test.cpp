@@ -10,7 +10,7 @@ namespace {
 class NeverTrained : public Module {
  public:
   at::Tensor training_step(const Batch&, std::int64_t) override { return {}; }
-  OptimizerSetup configure_optimizers() override { return {}; }
+  Optimizers configure_optimizers() override { return {}; }
 };
 
 class WithWidth : public NeverTrained {

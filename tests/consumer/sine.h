@@ -39,7 +39,7 @@ class Sine : public cxtrain::Module {
     return loss;
   }
   void validation_step(const cxtrain::Batch& batch, std::int64_t) override { log("val_loss", error(batch)); }
-  cxtrain::OptimizerSetup configure_optimizers() override { return {cxtrain::AdamW{.lr = 1e-2}}; }
+  cxtrain::Optimizers configure_optimizers() override { return cxtrain::AdamW{.lr = 1e-2}; }
   std::unique_ptr<cxtrain::DataModule> default_data() override { return std::make_unique<SineData>(); }
 
  private:

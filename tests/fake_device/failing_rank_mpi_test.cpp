@@ -43,6 +43,15 @@ class FailingModel final : public test::Regression {
   NeverGivenBack held_;
 };
 
+class HoldingGradients final : public LocalGradients {
+ public:
+  HoldingGradients(std::vector<NamedTensor> parameters, bool holds)
+      : LocalGradients(std::move(parameters)), held_(holds) {}
+
+ private:
+  NeverGivenBack held_;
+};
+
 /// All ranks by themselves; they meet where the loop agrees.
 class HoldingStrategy final : public LocalStrategy {
  public:
@@ -50,24 +59,17 @@ class HoldingStrategy final : public LocalStrategy {
       : held_(held == Held::by_strategy), parameters_hold_(held == Held::by_parameters) {}
   void connect() override {}
   DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
-  std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig&) override {
-    WholeParameters::Steps steps;
-    steps.complete_gradients = [held = std::make_shared<NeverGivenBack>(parameters_hold_)] {};
-    return std::make_unique<WholeParameters>(trainable_parameters(*module_), context_->precision, steps);
-  }
-  at::Tensor training_step(const MicroStep& step) override {
-    return local_training_step(*module_, step, *context_, [this] {
-      for (const NamedTensor& parameter : module_->all_parameters())
-        at::Tensor(parameter.tensor).mutable_grad().reset();
-    });
-  }
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
     LocalStrategy::visit_whole(visit);
   }
   std::string describe() const override { return "a test's"; }
-  void teardown() override {}
+  void teardown() override { release_exchanges(); }
 
  private:
+  std::unique_ptr<GradientExchange> make_exchange(std::vector<NamedTensor> parameters) override {
+    return std::make_unique<HoldingGradients>(std::move(parameters), parameters_hold_);
+  }
+
   NeverGivenBack held_;
   bool parameters_hold_;
 };

@@ -33,7 +33,7 @@ class Inspector : public Module {
     device = batch[0].device();
     return (weight * 0).sum();
   }
-  OptimizerSetup configure_optimizers() override { return {.optimizer = Sgd{.lr = 0.1}}; }
+  Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
   at::Tensor weight;
   std::vector<at::Tensor> uneven;
   at::Device device{at::kCPU};

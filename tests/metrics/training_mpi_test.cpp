@@ -52,7 +52,7 @@ class Classifier : public Module {
     matrices.push_back(matrix_.compute().clone());
     log("samples", matrices.back().sum());
   }
-  OptimizerSetup configure_optimizers() override { return {.optimizer = Sgd{.lr = 0.2}}; }
+  Optimizers configure_optimizers() override { return Sgd{.lr = 0.2}; }
 
   std::vector<at::Tensor> matrices;
 

@@ -52,7 +52,7 @@ class Faulty : public Module {
     const at::Tensor loss = layer_->forward(batch[0]).mean();
     return fault_ == "spike" && global_step() >= step_ && global_rank() == rank_ ? loss + 10'000 : loss;
   }
-  OptimizerSetup configure_optimizers() override { return {}; }
+  Optimizers configure_optimizers() override { return {}; }
   std::unique_ptr<DataModule> default_data() override { return std::make_unique<test::ConstantData>(); }
 
  private:

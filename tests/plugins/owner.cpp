@@ -69,7 +69,8 @@ struct Gathered {
 
 class OwnedParameters final : public TrainedParameters {
  public:
-  OwnedParameters(OwnedModel& model, TensorSync& buffers) : model_(model), buffers_(buffers) {
+  OwnedParameters(OwnedModel& model, TensorSync& buffers, GradientExchange& exchange)
+      : model_(model), buffers_(buffers), exchange_(exchange) {
     for (std::size_t i = 0; i < model.count(); ++i) {
       if (!model.is_mine(i)) continue;
       pieces_.push_back(whole_piece(model.parameter(i).name, model.parameter(i).tensor));
@@ -77,6 +78,7 @@ class OwnedParameters final : public TrainedParameters {
     gradients_.resize(pieces_.size());
   }
 
+  GradientExchange& exchange() override { return exchange_; }
   std::span<const Piece> pieces() const override { return pieces_; }
   std::span<const at::Tensor> gradients() const override { return gradients_; }
 
@@ -133,6 +135,7 @@ class OwnedParameters final : public TrainedParameters {
  private:
   OwnedModel& model_;
   TensorSync& buffers_;
+  GradientExchange& exchange_;
   std::vector<Piece> pieces_;
   std::vector<at::Tensor> gradients_;
 };
@@ -156,15 +159,9 @@ class OwnerStrategy final : public LocalStrategy {
 
   DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
 
-  std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig&) override {
-    return std::make_unique<OwnedParameters>(*model_, *buffers_);
-  }
-
   at::Tensor training_step(const MicroStep& step) override {
     const Gathered whole(*model_);
-    return local_training_step(*module_, step, *context_, [&] {
-      for (std::size_t i = 0; i < model_->count(); ++i) model_->parameter(i).tensor.mutable_grad().reset();
-    });
+    return LocalStrategy::training_step(step);
   }
   void forward(const Batch& batch, std::int64_t batch_idx) override {
     const Gathered whole(*model_);
@@ -188,6 +185,7 @@ class OwnerStrategy final : public LocalStrategy {
   std::string describe() const override { return "each parameter on one rank"; }
 
   void teardown() override {
+    release_exchanges();
     model_->gather();
     model_.reset();
     buffers_.reset();
@@ -195,6 +193,12 @@ class OwnerStrategy final : public LocalStrategy {
   }
 
  private:
+  /// Of one optimizer.
+  std::unique_ptr<TrainedParameters> make_trained(const OptimizerTarget&,
+                                                  GradientExchange& exchange) override {
+    return std::make_unique<OwnedParameters>(*model_, *buffers_, exchange);
+  }
+
   std::unique_ptr<Communicator> comm_;
   std::optional<TensorSync> buffers_;
   std::optional<OwnedModel> model_;

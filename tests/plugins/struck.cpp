@@ -71,7 +71,7 @@ class Struck : public Module {
   void on_train_batch_end(const at::Tensor&, const Batch&, std::int64_t) override {
     if (place_ == "agreement") before_collective();
   }
-  OptimizerSetup configure_optimizers() override { return {}; }
+  Optimizers configure_optimizers() override { return {}; }
   std::unique_ptr<DataModule> default_data() override { return std::make_unique<test::ConstantData>(); }
 
  private:

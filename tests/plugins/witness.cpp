@@ -54,7 +54,7 @@ class Witness : public Module {
     return loss;
   }
   void validation_step(const Batch& batch, std::int64_t) override { log("val_loss", loss_of(batch)); }
-  OptimizerSetup configure_optimizers() override { return {.optimizer = Sgd{.lr = 0.1, .momentum = 0.9}}; }
+  Optimizers configure_optimizers() override { return Sgd{.lr = 0.1, .momentum = 0.9}; }
   std::unique_ptr<DataModule> default_data() override { return std::make_unique<Data>(); }
 
   void on_train_end() override {

@@ -31,7 +31,7 @@ class WrongLabel : public Module {
     return at::cross_entropy_loss(scores, at::full({scores.size(0)}, wrong ? 4 : 1,
                                                    scores.options().dtype(at::kLong).requires_grad(false)));
   }
-  OptimizerSetup configure_optimizers() override { return {}; }
+  Optimizers configure_optimizers() override { return {}; }
   std::unique_ptr<DataModule> default_data() override { return std::make_unique<test::ConstantData>(); }
 
  private:

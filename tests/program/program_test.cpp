@@ -255,5 +255,33 @@ TEST_CASE("the other examples train") {
   CHECK(simple.status == 0);
 }
 
+/// A file of MNIST's format: `numbers` of 32 bits, big-endian, then bytes that count up.
+std::string idx(const std::vector<int>& numbers, std::size_t bytes) {
+  std::string text;
+  for (const int number : numbers) {
+    for (const int shift : {24, 16, 8, 0}) text += static_cast<char>(number >> shift & 0xff);
+  }
+  for (std::size_t i = 0; i < bytes; ++i) text += static_cast<char>(i % 251);
+  return text;
+}
+
+TEST_CASE("gan trains on ranks, and leaves a picture of each epoch") {
+  const TempDir data;
+  data.write("train-images-idx3-ubyte", idx({2051, 72, 28, 28}, std::size_t{72} * 28 * 28));
+  data.write("train-labels-idx1-ubyte", idx({2049, 72}, 72));
+  const TempDir dir;
+  const ProgramResult gan =
+      run_ranks(2, "--model gan --accelerator cpu --max_epochs 2 --data.batch_size 8 --data.path " +
+                       data.path() + in(dir));
+  CAPTURE(gan.output);
+  REQUIRE(gan.status == 0);
+  const std::string picture = dir.path() + "/cxtrain_logs/version_0/generated_epoch_1.png";
+  std::ifstream file(picture, std::ios::binary);
+  std::string begin(8, '\0');
+  file.read(begin.data(), 8);
+  CHECK(begin == "\x89PNG\r\n\x1a\n");
+  CHECK(run_json(dir)["global_step"] == 10);  // 65 samples in five batches of 16, twice
+}
+
 }  // namespace
 }  // namespace cxtrain::test

@@ -161,8 +161,8 @@ TEST_CASE("dividing the optimizer's work does not change a bit of the result") {
 TEST_CASE("a mistake that one rank makes about its optimizer is every rank's error") {
   struct Mistaken : Regression {
     explicit Mistaken(bool groups) : in_groups(groups) {}
-    OptimizerSetup configure_optimizers() override {
-      OptimizerSetup setup = Regression::configure_optimizers();
+    Optimizers configure_optimizers() override {
+      OptimizerSetup setup = Regression::configure_optimizers().entries().front().setup;
       if (test_world().rank() != test_world().size() - 1) return setup;
       if (!in_groups) throw ConfigError("model", "no optimizer today");
       setup.groups = {{.parameters = {at::randn({3}).requires_grad_()}}};
@@ -192,9 +192,9 @@ TEST_CASE(
     at::Tensor training_step(const Batch& batch, std::int64_t) override {
       return loss(batch) + wide->forward(batch[0]).mean();
     }
-    OptimizerSetup configure_optimizers() override {
-      if (test_world().rank() % 2 == 0) return {.optimizer = AdamW{.lr = 0.01}};
-      return {.optimizer = Sgd{.lr = 0.01}};
+    Optimizers configure_optimizers() override {
+      if (test_world().rank() % 2 == 0) return AdamW{.lr = 0.01};
+      return Sgd{.lr = 0.01};
     }
     torch::nn::Linear wide{nullptr};
   };

@@ -9,11 +9,14 @@
 
 #include <limits>
 
+#include "cxtrain/strategy/whole_parameters.h"
 #include "support/catch.h"
 #include "support/host_communicator.h"
 
 namespace cxtrain {
 namespace {
+
+LocalGradients nothing({});
 
 /// The third is not in row-major order, the last is frozen.
 std::vector<NamedTensor> parameters() {
@@ -57,7 +60,7 @@ TEST_CASE("what each rank does to its pieces, all ranks of the group get") {
   HostCommunicator comm = test::host_communicator(per_node);
   const auto model = parameters();
   const auto before = values(model);
-  DividedParameters trained(model, {}, comm, {});
+  DividedParameters trained(model, {}, comm, nothing);
   CHECK(all_equal(model, before));
   CHECK(model[2].tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
 
@@ -82,7 +85,7 @@ TEST_CASE("what each rank does to its pieces, all ranks of the group get") {
 TEST_CASE("pieces are the parameters' in their order, with the gradients that belong to them") {
   HostCommunicator comm = test::host_communicator();
   const auto model = parameters();
-  DividedParameters trained(model, {}, comm, {});
+  DividedParameters trained(model, {}, comm, nothing);
   std::int64_t covered = 0;
   for (int step = 0; step < 2; ++step) {
     set_gradients(model, step);
@@ -110,8 +113,8 @@ TEST_CASE("pieces are the parameters' in their order, with the gradients that be
 TEST_CASE("norms have the bits that they have where every rank does everything") {
   HostCommunicator comm = test::host_communicator();
   const auto model = parameters(), whole = parameters();
-  DividedParameters trained(model, {}, comm, {});
-  WholeParameters reference(whole, {}, {});
+  DividedParameters trained(model, {}, comm, nothing);
+  WholeParameters reference(whole, {}, nothing);
   for (int step = 0; step < 2; ++step) {
     set_gradients(model, step);
     set_gradients(whole, step);
@@ -131,7 +134,7 @@ TEST_CASE("norms have the bits that they have where every rank does everything")
 
 TEST_CASE("an overflow in one rank's pieces is one for all that divide the work") {
   HostCommunicator comm = test::host_communicator();
-  DividedParameters trained(parameters(), {}, comm, {});
+  DividedParameters trained(parameters(), {}, comm, nothing);
   for (const bool overflow : {true, false}) {
     const bool here = overflow && test_world().rank() == test_world().size() - 1;
     const at::Tensor found = at::full({1}, here ? 1.0 : 0.0);
@@ -146,7 +149,7 @@ TEST_CASE("parameters keep their place after division and communicator are gone,
   for (int repeat = 0; repeat < 2; ++repeat) {
     HostCommunicator comm = test::host_communicator();
     CHECK(DividedParameters::divisible(model) == std::vector<std::string>{"p0", "p1", "p3", "p4", "p5"});
-    DividedParameters(model, {}, comm, {}).publish();
+    DividedParameters(model, {}, comm, nothing).publish();
   }
   CHECK(all_equal(model, before));
   const at::NoGradGuard no_grad;

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "cxtrain/strategy/local_step.h"
-#include "cxtrain/strategy/whole_parameters.h"
 
 namespace cxtrain::test {
 
@@ -25,17 +24,14 @@ class FakeStrategy final : public LocalStrategy {
   }
   void connect() override { note("connect"); }
   DataShard data_shard() const override { return {}; }
-  std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig&) override {
+  std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
+                                                          Backward backward) override {
     note("prepare");
-    return std::make_unique<WholeParameters>(trainable_parameters(*module_), context_->precision,
-                                             WholeParameters::Steps{});
+    return LocalStrategy::prepare(targets, backward);
   }
   at::Tensor training_step(const MicroStep& step) override {
     if (notes_.steps++ == 0) note("training_step");
-    return local_training_step(*module_, step, *context_, [this] {
-      for (const NamedTensor& parameter : module_->all_parameters())
-        at::Tensor(parameter.tensor).mutable_grad().reset();
-    });
+    return LocalStrategy::training_step(step);
   }
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
     note("visit_whole");

@@ -45,7 +45,7 @@ class Regression : public Module {
   at::Tensor predict_step(const Batch& batch, std::int64_t) override {
     return second->forward(at::tanh(first->forward(batch[0])));
   }
-  OptimizerSetup configure_optimizers() override { return setup_; }
+  Optimizers configure_optimizers() override { return setup_; }
 
   torch::nn::Linear first{nullptr}, second{nullptr};
   int training_steps = 0, validation_steps = 0;
@@ -66,7 +66,7 @@ class Exact : public Module {
   at::Tensor training_step(const Batch& batch, std::int64_t) override {
     return layer->forward(batch[0]).sum().div(static_cast<double>(batch.size));
   }
-  OptimizerSetup configure_optimizers() override { return {.optimizer = Sgd{.lr = 0.5}}; }
+  Optimizers configure_optimizers() override { return Sgd{.lr = 0.5}; }
 
   torch::nn::Linear layer{nullptr};
 };

@@ -36,7 +36,7 @@ class SmallCnn final : public Module {
     const at::Tensor features = at::relu(conv->forward(batch[0])).mean(at::IntArrayRef({2, 3}));
     return torch::nn::functional::mse_loss(head->forward(features), batch[1]);
   }
-  OptimizerSetup configure_optimizers() override { return {.optimizer = Adam{.lr = 0.01}}; }
+  Optimizers configure_optimizers() override { return Adam{.lr = 0.01}; }
 
   torch::nn::Conv2d conv{nullptr};
   torch::nn::Linear head{nullptr};

@@ -36,7 +36,9 @@ class HookRecorder : public Callback {
   void on_before_zero_grad(Run&) override { names_.push_back("on_before_zero_grad"); }
   void on_before_backward(Run&, const at::Tensor&) override { names_.push_back("on_before_backward"); }
   void on_after_backward(Run&) override { names_.push_back("on_after_backward"); }
-  void on_before_optimizer_step(Run&) override { names_.push_back("on_before_optimizer_step"); }
+  void on_before_optimizer_step(Run&, OptimizerRef&) override {
+    names_.push_back("on_before_optimizer_step");
+  }
   void on_train_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t) override {
     names_.push_back("on_train_batch_end");
   }
@@ -354,7 +356,7 @@ TEST_CASE("a stage without its step method is refused by name") {
     at::Tensor training_step(const Batch& batch, std::int64_t) override {
       return layer->forward(batch[0]).mean();
     }
-    OptimizerSetup configure_optimizers() override { return {}; }
+    Optimizers configure_optimizers() override { return {}; }
     torch::nn::Linear layer{nullptr};
   };
   Setting setting;

@@ -157,7 +157,7 @@ TEST_CASE("a model without validation_step trains on data with a validation spli
     at::Tensor training_step(const Batch& batch, std::int64_t) override {
       return torch::nn::functional::mse_loss(layer->forward(batch[0]), batch[1]);
     }
-    OptimizerSetup configure_optimizers() override { return {.optimizer = Sgd{.lr = 0.1}}; }
+    Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
     torch::nn::Linear layer{nullptr};
   };
   ModeSetting setting;

@@ -48,8 +48,9 @@ class Normed : public test::Regression {
     loss_dtype = loss.scalar_type();
     return loss;
   }
-  OptimizerSetup configure_optimizers() override {
-    return {.optimizer = AdamW{.lr = 0.01}, .groups = {{.parameters = second->parameters(), .lr = 0.0}}};
+  Optimizers configure_optimizers() override {
+    return OptimizerSetup{.optimizer = AdamW{.lr = 0.01},
+                          .groups = {{.parameters = second->parameters(), .lr = 0.0}}};
   }
   torch::nn::BatchNorm1d norm{nullptr};
   at::ScalarType input = at::kBool, loss_dtype = at::kBool;

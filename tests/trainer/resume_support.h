@@ -78,7 +78,7 @@ class Forgetful : public Module {
     log("val_loss",
         torch::nn::functional::mse_loss(last->forward(hidden).to(at::kFloat), batch[1].to(at::kFloat)));
   }
-  OptimizerSetup configure_optimizers() override { return setup_; }
+  Optimizers configure_optimizers() override { return setup_; }
 
   void on_train_epoch_start() override {
     if (current_epoch() != 2) return;

@@ -24,7 +24,7 @@ using test::ToyData;
 /// Keeps the last step's gradients before anybody clips them.
 class Watched : public Regression {
  public:
-  void on_before_optimizer_step() override {
+  void on_before_optimizer_step(OptimizerRef&) override {
     total = 0;
     for (const at::Tensor& parameter : parameters()) total += parameter.grad().square().sum().item<double>();
     total = std::sqrt(total);
@@ -64,7 +64,7 @@ class Sick : public Regression {
 /// One of its parameters becomes infinite, which no loss has shown yet.
 class Broken : public Regression {
  public:
-  void on_before_optimizer_step() override {
+  void on_before_optimizer_step(OptimizerRef&) override {
     second->bias.mutable_grad()[0] = std::numeric_limits<float>::infinity();
   }
 };

@@ -3,7 +3,41 @@
 #include <cxtrain/plugin/plugin_abi.h>
 #include <cxtrain/reduce/tensor_sync.h>
 #include <cxtrain/strategy/local_step.h>
-#include <cxtrain/strategy/whole_parameters.h>
+
+/// Gradients that the ranks average, one after the other.
+class AverageGradients final : public cxtrain::LocalGradients {
+ public:
+  AverageGradients(std::vector<cxtrain::NamedTensor> parameters, cxtrain::Communicator& communicator,
+                   cxtrain::TensorSync& buffers, bool precise)
+      : LocalGradients(std::move(parameters)),
+        communicator_(communicator),
+        buffers_(buffers),
+        precise_(precise) {}
+
+  void zero_gradients() override {
+    LocalGradients::zero_gradients();
+    averaged_ = false;
+  }
+  void complete() override {
+    if (std::exchange(averaged_, true)) return;
+    for (cxtrain::NamedTensor& parameter : parameters()) {
+      if (!parameter.tensor.requires_grad()) continue;  // frozen, on all ranks alike
+      at::Tensor& gradient = parameter.tensor.mutable_grad();
+      if (!gradient.defined()) gradient = at::zeros_like(parameter.tensor);  // this rank had no sample
+      const at::Tensor sum = precise_ ? gradient.to(at::kDouble) : gradient;
+      communicator_.all_reduce(sum, cxtrain::ReduceOp::avg);
+      communicator_.join();
+      if (precise_) gradient.copy_(sum);
+    }
+  }
+  void bring_buffers() override { buffers_.broadcast(); }
+
+ private:
+  cxtrain::Communicator& communicator_;
+  cxtrain::TensorSync& buffers_;
+  bool precise_;
+  bool averaged_ = false;
+};
 
 /// A replica of the model on every rank; after backward, the ranks average one gradient after the other.
 class AverageStrategy final : public cxtrain::LocalStrategy {
@@ -15,11 +49,6 @@ class AverageStrategy final : public cxtrain::LocalStrategy {
   };
   explicit AverageStrategy(const Args& args) : precise_(args.precise) {}
 
-  void place(cxtrain::Trainable& module, const cxtrain::StrategyContext& context) override {
-    LocalStrategy::place(module, context);
-    parameters_ = cxtrain::trainable_parameters(module);
-  }
-
   void connect() override {
     cxtrain::verify_same_parameters(module_->all_parameters(), context_->world);
     communicator_ = cxtrain::make_communicator(context_->world, context_->devices, context_->accelerator);
@@ -30,43 +59,24 @@ class AverageStrategy final : public cxtrain::LocalStrategy {
 
   cxtrain::DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
 
-  std::unique_ptr<cxtrain::TrainedParameters> prepare(const cxtrain::OptimizerConfig&) override {
-    cxtrain::WholeParameters::Steps steps{.complete_gradients = [this] { average_gradients(); },
-                                          .bring_buffers = [this] { buffers_->broadcast(); }};
-    return std::make_unique<cxtrain::WholeParameters>(parameters_, context_->precision, std::move(steps));
-  }
-
-  at::Tensor training_step(const cxtrain::MicroStep& step) override {
-    return cxtrain::local_training_step(*module_, step, *context_, [this] {
-      for (cxtrain::NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad().reset();
-    });
-  }
-
   void agree_on_buffers() override { buffers_->broadcast(); }
   std::string describe() const override {
     return "one all-reduce per parameter, " + communicator_->description();
   }
 
   void teardown() override {
+    release_exchanges();
     buffers_.reset();
     communicator_.reset();
   }
 
  private:
-  void average_gradients() {
-    for (cxtrain::NamedTensor& parameter : parameters_) {
-      if (!parameter.tensor.requires_grad()) continue;  // frozen, on all ranks alike
-      at::Tensor& gradient = parameter.tensor.mutable_grad();
-      if (!gradient.defined()) gradient = at::zeros_like(parameter.tensor);  // this rank had no sample
-      const at::Tensor sum = precise_ ? gradient.to(at::kDouble) : gradient;
-      communicator_->all_reduce(sum, cxtrain::ReduceOp::avg);
-      communicator_->join();
-      if (precise_) gradient.copy_(sum);
-    }
+  std::unique_ptr<cxtrain::GradientExchange> make_exchange(
+      std::vector<cxtrain::NamedTensor> parameters) override {
+    return std::make_unique<AverageGradients>(std::move(parameters), *communicator_, *buffers_, precise_);
   }
 
   bool precise_;
-  std::vector<cxtrain::NamedTensor> parameters_;
   std::unique_ptr<cxtrain::Communicator> communicator_;
   std::optional<cxtrain::TensorSync> buffers_;
 };

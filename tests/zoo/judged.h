@@ -26,7 +26,7 @@ class Judged : public cxtrain::Module {
     const at::Tensor matrix = matrix_.compute();  // of all ranks, int64 [2, 2]
     log("val_missed", matrix[1][0]);
   }
-  cxtrain::OptimizerSetup configure_optimizers() override { return {.optimizer = cxtrain::AdamW{}}; }
+  cxtrain::Optimizers configure_optimizers() override { return cxtrain::AdamW{}; }
 
  private:
   torch::nn::Linear net_ = register_module("net", torch::nn::Linear(3 * 8 * 8, 2));

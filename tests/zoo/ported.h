@@ -37,8 +37,8 @@ class LitClassifier : public cxtrain::Module {
     return at::softmax(forward(batch[0]), 1);
   }
 
-  cxtrain::OptimizerSetup configure_optimizers() override {
-    return {.optimizer = cxtrain::AdamW{.lr = lr_}, .schedule = cxtrain::CosineSchedule{.warmup = 100}};
+  cxtrain::Optimizers configure_optimizers() override {
+    return cxtrain::AdamW{.lr = lr_}.with(cxtrain::CosineSchedule{.warmup = 100});
   }
 
  private:

@@ -79,8 +79,8 @@ class ResNet : public cxtrain::Module {
   }
   void on_train_epoch_end() override { log("epoch_number", static_cast<double>(current_epoch())); }
 
-  cxtrain::OptimizerSetup configure_optimizers() override {
-    return {cxtrain::Sgd{.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4, .nesterov = true}};
+  cxtrain::Optimizers configure_optimizers() override {
+    return cxtrain::Sgd{.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4, .nesterov = true};
   }
   std::unique_ptr<cxtrain::DataModule> default_data() override { return std::make_unique<BlobData>(); }
 

@@ -25,7 +25,7 @@ class TwoParts : public cxtrain::Module {
     log("train_loss", loss, {.prog_bar = true});
     return loss;
   }
-  cxtrain::OptimizerSetup configure_optimizers() override { return {cxtrain::Adam{.lr = 1e-3}}; }
+  cxtrain::Optimizers configure_optimizers() override { return cxtrain::Adam{.lr = 1e-3}; }
 
  private:
   torch::nn::Linear first_{nullptr}, second_{nullptr};

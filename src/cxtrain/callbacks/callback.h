@@ -86,7 +86,7 @@ class Callback {
   virtual void on_before_zero_grad(Run&) {}
   virtual void on_before_backward(Run&, const at::Tensor& /*loss*/) {}
   virtual void on_after_backward(Run&) {}
-  virtual void on_before_optimizer_step(Run&) {}
+  virtual void on_before_optimizer_step(Run&, OptimizerRef&) {}
   virtual void on_train_batch_end(Run&, const at::Tensor& /*loss*/, const Batch&,
                                   std::int64_t /*batch_idx*/) {}
   virtual void on_validation_start(Run&) {}

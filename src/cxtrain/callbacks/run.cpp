@@ -12,8 +12,13 @@
 namespace cxtrain {
 
 std::vector<LearningRate> Run::learning_rates() const {
-  const OptimizerView* const optimizer = parts_.progress.optimizer;
-  return optimizer == nullptr ? std::vector<LearningRate>{} : optimizer->learning_rates();
+  const OptimizerList* const optimizers = parts_.progress.optimizers;
+  return optimizers == nullptr ? std::vector<LearningRate>{} : optimizers->learning_rates();
+}
+
+std::span<OptimizerRef* const> Run::optimizers() const {
+  const OptimizerList* const optimizers = parts_.progress.optimizers;
+  return optimizers == nullptr ? std::span<OptimizerRef* const>() : optimizers->all();
 }
 
 std::optional<double> Run::metric(std::string_view name) const { return parts_.metrics.last(name); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "cxtrain/callbacks/train_state.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/metrics/metric_sink.h"
+#include "cxtrain/optim/optimizer_ref.h"
 
 namespace torch::nn {
 class Module;
@@ -24,22 +26,6 @@ struct Plan;
 class Filesystem;
 class MetricStore;
 class Strategy;
-
-/// The learning rate of one parameter group.
-struct LearningRate {
-  std::string optimizer;  ///< "Adam", or "Adam/pg1" if there are several groups
-  double value = 0;
-};
-
-/// The optimizer of a run, as hooks see it.
-class OptimizerView {
- public:
-  /// One entry for each parameter group.
-  virtual std::vector<LearningRate> learning_rates() const = 0;
-
- protected:
-  ~OptimizerView() = default;
-};
 
 /// The running loop: an epoch of training, or an evaluation.
 struct Progress {
@@ -57,8 +43,8 @@ struct Progress {
   /// The run ends with the checkpoint in preparation: a callback that saves the state by itself must wait
   /// until its file is complete. Equal on all ranks.
   bool ends_with_checkpoint = false;
-  at::Tensor step_output = {};               ///< `Run::step_output`
-  const OptimizerView* optimizer = nullptr;  ///< null before the optimizer is made
+  at::Tensor step_output = {};          ///< `Run::step_output`
+  OptimizerList* optimizers = nullptr;  ///< null before the optimizers are made
 };
 
 /// The requests of this rank: of its callbacks, its module, its clock. A request stands until the ranks have
@@ -131,7 +117,9 @@ class Run {
   /// Output of the last step. In training: the loss, detached; undefined if the batch was skipped. In a
   /// prediction: the output of `predict_step`. In an evaluation: undefined.
   const at::Tensor& step_output() const { return parts_.progress.step_output; }
-  /// One entry for each parameter group of the optimizer; empty before the optimizer is made.
+  /// The optimizers of the fit, in the order of `configure_optimizers`; empty before they are made.
+  std::span<OptimizerRef* const> optimizers() const;
+  /// One entry for each parameter group of the optimizers; empty before the optimizers are made.
   std::vector<LearningRate> learning_rates() const;
 
   /// Returns the latest value logged under this name. A value logged on_step is this rank's own. May

@@ -35,7 +35,6 @@
 #include "cxtrain/config/strategy_choice.h"
 #include "cxtrain/device/cuda_driver.h"
 #include "cxtrain/device/hardware.h"
-#include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/report/progress_line.h"
@@ -43,6 +42,7 @@
 #include "cxtrain/report/terminal.h"
 #include "cxtrain/trainer/data_fingerprint.h"
 #include "cxtrain/trainer/generators.h"
+#include "cxtrain/trainer/optimization.h"
 #include "cxtrain/trainer/within_memory.h"
 
 namespace cxtrain {
@@ -104,9 +104,10 @@ void check_fit(Module& model, const Options& options) {
   const auto unnamed = [](const NamedOptions& asked) { return asked.name.empty() && !asked.args.empty(); };
   if (!unnamed(options.optimizer) && !unnamed(options.lr_scheduler)) return;
   std::vector<Problem> problems;
-  const OptimizerSetup setup =
-      apply_overrides(model.configure_optimizers(), options.optimizer, options.lr_scheduler, problems);
-  if (problems.empty()) problems = check_setup(setup);
+  for (const NamedOptimizer& optimizer : optimizer_setups(model, options)) {
+    const std::vector<Problem> found = check_setup(optimizer.setup);
+    problems.insert(problems.end(), found.begin(), found.end());
+  }
   if (!problems.empty()) throw ConfigError(problems);
 }
 

@@ -88,6 +88,10 @@ void PlateauState::observe(const PlateauSchedule& schedule, double metric) {
   bad_epochs = 0;
 }
 
+OptimizerSetup with_schedule(OptimizerConfig optimizer, ScheduleConfig schedule) {
+  return OptimizerSetup{.optimizer = std::move(optimizer), .schedule = std::move(schedule)};
+}
+
 Interval interval_of(const OptimizerSetup& setup) {
   if (setup.interval) return *setup.interval;
   const auto* constant = std::get_if<ConstantSchedule>(&setup.schedule);

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -39,6 +41,8 @@ struct Sgd {
     field("weight_decay", weight_decay, "L2 penalty", Range::at_least(0));
     field("nesterov", nesterov, "Nesterov's momentum");
   }
+
+  auto with(auto schedule) const { return with_schedule(*this, std::move(schedule)); }
 };
 
 /// Adam with L2 regularisation (Kingma & Ba 2015); defaults of torch.optim.Adam.
@@ -58,6 +62,8 @@ struct Adam {
     field("weight_decay", weight_decay, "L2 penalty", Range::at_least(0));
     field("amsgrad", amsgrad, "keep the largest of the squares' means");
   }
+
+  auto with(auto schedule) const { return with_schedule(*this, std::move(schedule)); }
 };
 
 /// Adam with decoupled weight decay (Loshchilov & Hutter 2019); defaults of torch.optim.AdamW.
@@ -78,6 +84,8 @@ struct AdamW {
           Range::at_least(0));
     field("amsgrad", amsgrad, "keep the largest of the squares' means");
   }
+
+  auto with(auto schedule) const { return with_schedule(*this, std::move(schedule)); }
 };
 
 /// Any of LibTorch's own optimizers (Adagrad, RMSprop, LBFGS, a user's). They run one parameter at a time.
@@ -88,6 +96,8 @@ struct LibTorchOptimizer {
   std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::optim::OptimizerParamGroup>)>
       make;
   std::map<std::string, double> arguments = {};  ///< arguments of `make` besides the rate, to be checked
+
+  auto with(auto schedule) const { return with_schedule(*this, std::move(schedule)); }
 };
 LibTorchOptimizer rmsprop(double lr = 1e-2, double alpha = 0.99, double momentum = 0,
                           double weight_decay = 0);
@@ -200,6 +210,52 @@ struct OptimizerSetup {
   /// Absent: the schedule's own, as on the command line (`interval_of`). Plateau always counts epochs.
   std::optional<Interval> interval = {};
   std::vector<ParameterGroup> groups = {};
+};
+
+/// `Sgd{.lr = 0.1}.with(CosineSchedule{})`: an optimizer and its schedule.
+OptimizerSetup with_schedule(OptimizerConfig optimizer, ScheduleConfig schedule);
+
+/// One of a model's optimizers: its name, and the parameters that it updates.
+struct NamedOptimizer {
+  NamedOptimizer(std::string its_name, OptimizerSetup its_setup, std::vector<at::Tensor> its_parameters = {},
+                 std::int64_t its_frequency = 1)
+      : name(std::move(its_name)),
+        setup(std::move(its_setup)),
+        parameters(std::move(its_parameters)),
+        frequency(its_frequency) {}
+  NamedOptimizer(std::string its_name, OptimizerConfig its_config,
+                 std::vector<at::Tensor> its_parameters = {}, std::int64_t its_frequency = 1)
+      : NamedOptimizer(std::move(its_name), OptimizerSetup{.optimizer = std::move(its_config)},
+                       std::move(its_parameters), its_frequency) {}
+
+  std::string name;  ///< one line, unique in the model; empty for the only optimizer
+  OptimizerSetup setup;
+  std::vector<at::Tensor> parameters;  ///< empty: those of `setup.groups`; of the only optimizer: all
+  /// In automatic optimization the optimizer updates its parameters in each `frequency`-th step, by the
+  /// gradients of that step.
+  std::int64_t frequency;
+};
+
+/// What `configure_optimizers` returns: one optimizer for all parameters, or several with their own.
+///
+///     return AdamW{.lr = 1e-3};
+///     return Sgd{.lr = 0.1}.with(CosineSchedule{});
+///     return OptimizerSetup{.optimizer = AdamW{}, .groups = {{biases, 0.01}}};
+///     return {{"g", Adam{.lr = 2e-4}, G->parameters()}, {"d", Adam{.lr = 2e-4}, D->parameters()}};
+class Optimizers {
+ public:
+  /// Adam with its defaults, for all parameters.
+  Optimizers() : Optimizers(OptimizerSetup{}) {}
+  Optimizers(OptimizerSetup only) : entries_{{"", std::move(only)}} {}
+  template <class Config>
+  requires std::is_constructible_v<OptimizerConfig, Config> Optimizers(Config only)
+      : Optimizers(OptimizerSetup{.optimizer = std::move(only)}) {}
+  Optimizers(std::initializer_list<NamedOptimizer> several) : entries_(several) {}
+
+  const std::vector<NamedOptimizer>& entries() const { return entries_; }
+
+ private:
+  std::vector<NamedOptimizer> entries_;
 };
 
 /// Returns the unit that the setup's schedule counts: the setup's `interval`, if given. Otherwise steps for

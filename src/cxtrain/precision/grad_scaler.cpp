@@ -23,7 +23,6 @@ at::Tensor GradScaler::scale(const at::Tensor& loss) const {
 }
 
 void GradScaler::unscale(std::span<const at::Tensor> gradients) {
-  found_inf_.zero_();
   at::reciprocal_out(inverse_scale_, scale_);
   for_each_dtype_and_device({gradients.data(), gradients.size()}, [this](at::TensorList list) {
     const at::Device device = list[0].device();
@@ -39,6 +38,7 @@ void GradScaler::unscale(std::span<const at::Tensor> gradients) {
 void GradScaler::update() {
   at::_amp_update_scale_(scale_, growth_tracker_, found_inf_, options_.growth_factor, options_.backoff_factor,
                          options_.growth_interval);
+  found_inf_.zero_();
 }
 
 double GradScaler::current_scale() const { return scale_.item<double>(); }

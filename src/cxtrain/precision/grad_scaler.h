@@ -27,7 +27,8 @@ class GradScaler {
 
   /// Returns the scaled loss. `loss` may be on another device than the scaler.
   at::Tensor scale(const at::Tensor& loss) const;
-  /// Divides the gradients, on any devices, by the scale, in place, and notes whether one is not finite.
+  /// Divides the gradients, on any devices, by the scale, in place, and notes whether one is not finite,
+  /// until `update`.
   void unscale(std::span<const at::Tensor> gradients);
   /// float32 [1] on the scaler's device; 1 if the step is to be skipped.
   const at::Tensor& found_inf() const { return found_inf_; }

@@ -59,4 +59,15 @@ AutocastGuard::~AutocastGuard() {
   at::autocast::set_autocast_enabled(device_, was_enabled_);
 }
 
+AutocastPause::AutocastPause(c10::DeviceType device)
+    : device_(device), was_enabled_(at::autocast::is_autocast_enabled(device)) {
+  at::autocast::set_autocast_enabled(device_, false);
+}
+
+AutocastPause::~AutocastPause() {
+  if (!was_enabled_) return;
+  at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(device_, true);
+}
+
 }  // namespace cxtrain

@@ -42,4 +42,18 @@ class AutocastGuard {
   c10::ScalarType previous_dtype_ = c10::ScalarType::Float;
 };
 
+/// Turns autocast off for this thread while it lives, and forgets converted weights at its end: for a
+/// backward pass and an optimizer step within a forward pass.
+class AutocastPause {
+ public:
+  explicit AutocastPause(c10::DeviceType device);
+  ~AutocastPause();
+  AutocastPause(const AutocastPause&) = delete;
+  AutocastPause& operator=(const AutocastPause&) = delete;
+
+ private:
+  c10::DeviceType device_;
+  bool was_enabled_;
+};
+
 }  // namespace cxtrain

@@ -126,6 +126,8 @@ bool Reducer::outdated() const {
 }
 
 void Reducer::begin_backward(bool synchronize) {
+  if (pool_ != nullptr) pool_in_use_.emplace(pool_);
+  averaged_ = false;
   synchronize_ = synchronize;
   if (!synchronize) return;
   next_bucket_ = 0;
@@ -223,7 +225,9 @@ void Reducer::send(Bucket& bucket) {
 }
 
 void Reducer::finish() {
-  pool_in_use_.reset();
+  if (std::exchange(averaged_, true)) return;
+  end_backward();
+  if (!synchronize_) next_bucket_ = 0;  // nothing has travelled yet
   fill_untouched();
   for (Bucket& bucket : buckets_) bucket.pending = 0;
   send_ready_buckets();
@@ -233,8 +237,8 @@ void Reducer::finish() {
     if (bucket.wire.defined()) bucket.flat.copy_(bucket.wire);
   }
   if (options_.find_unused_parameters) forget_unused();
+  if (order_.empty() && synchronize_) agree_on_order();
   synchronize_ = false;
-  if (order_.empty()) agree_on_order();
 }
 
 void Reducer::fill_untouched() {
@@ -310,8 +314,8 @@ void Reducer::zero_gradients() {
     slice_of(parameter) = parameter.view;  // lets go of the gradient's memory
     parameter.touched = false;
   }
+  averaged_ = false;
   for (Bucket& bucket : buckets_) bucket.streams.clear();
-  if (pool_ != nullptr) pool_in_use_.emplace(pool_);
   if (std::exchange(lay_out_next_, false)) lay_out(order_);  // while there is nothing in the buckets to move
 }
 

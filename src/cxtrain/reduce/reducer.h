@@ -43,9 +43,9 @@ struct ReducerOptions {
 /// agree for any order of autograd. After the first synchronised step the buckets are laid out again in the
 /// order that rank 0 observed, which is sent to all ranks.
 ///
-/// For each micro-batch: `begin_backward`, then backward, and once per optimizer step `finish`. Gradients
-/// accumulate between two calls of `zero_gradients`. One thread calls the reducer; on CUDA the hooks run on
-/// autograd's threads, one for each device, while the caller waits in backward.
+/// For each micro-batch: `begin_backward`, backward, `end_backward`, and once per optimizer step `finish`.
+/// Gradients accumulate between two calls of `zero_gradients`. One thread calls the reducer; on CUDA the
+/// hooks run on autograd's threads, one for each device, while the caller waits in backward.
 class Reducer {
  public:
   /// Collective. Ignores `parameters` that do not require a gradient now. All ranks pass equal parameters
@@ -57,16 +57,18 @@ class Reducer {
   Reducer& operator=(const Reducer&) = delete;
 
   /// Prepares for a backward. `synchronize`: the gradients of this backward complete the optimizer step.
+  /// Until `end_backward` the node memory's pool is in use.
   void begin_backward(bool synchronize);
+  void end_backward() { pool_in_use_.reset(); }
 
   /// Sends everything that is not sent yet, and joins; called after the backward that synchronises. Gradients
   /// are then averages over all ranks (on CUDA: for work submitted to the current stream after this call).
   /// Collective. A parameter that got no gradient on this rank counts as zero (named in a warning, once).
   /// With `find_unused_parameters`, a parameter that got no gradient on any rank stays without a gradient.
+  /// Has no effect on gradients that are averages already.
   void finish();
 
-  /// Drops the gradients, without touching memory: the next backward writes rather than adds. From here to
-  /// `finish` the node memory's pool is in use.
+  /// Drops the gradients, without touching memory: the next backward writes rather than adds.
   void zero_gradients();
 
   /// Returns whether other parameters require a gradient than at construction: time for another reducer.
@@ -135,7 +137,8 @@ class Reducer {
   World& world_;
   ReducerOptions options_;
   std::mutex gradients_arrive_;  ///< held by a hook: hooks of several devices may run at once
-  bool synchronize_ = false;
+  bool synchronize_ = false;     ///< the backward in progress, or the last one, completes the step
+  bool averaged_ = false;        ///< the gradients are complete
   bool warned_unused_ = false;
   std::size_t next_bucket_ = 0;  ///< the first bucket that has not been sent in this step
   std::vector<std::size_t> observed_order_;

@@ -45,8 +45,8 @@ std::vector<std::string> DividedParameters::divisible(const std::vector<NamedTen
 }
 
 DividedParameters::DividedParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
-                                     Communicator& group, WholeParameters::Steps steps)
-    : masters_(std::move(parameters), precision), group_(group), steps_(std::move(steps)) {
+                                     Communicator& group, GradientExchange& exchange)
+    : masters_(std::move(parameters), precision), group_(group), exchange_(exchange) {
   const at::NoGradGuard no_grad;
   const std::vector<NamedTensor>& masters = masters_.parameters();
   std::vector<std::vector<std::size_t>> lists;
@@ -102,7 +102,7 @@ void DividedParameters::add_pieces() {
 
 void DividedParameters::synchronize() {
   const at::NoGradGuard no_grad;
-  steps_.complete_gradients();
+  exchange_.complete();
   masters_.take_gradients();
   for (std::size_t p = 0; p < pieces_.size(); ++p) {
     const at::Tensor& whole = masters_.gradients()[master_of_[p]];
@@ -169,7 +169,7 @@ void DividedParameters::publish() {
       masters_.parameters()[i].tensor.unsafeGetTensorImpl()->bump_version();
   }
   masters_.write_back();
-  steps_.bring_buffers();
+  exchange_.bring_buffers();
 }
 
 }  // namespace cxtrain

@@ -8,7 +8,6 @@
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/precision/master_weights.h"
 #include "cxtrain/strategy/trained_parameters.h"
-#include "cxtrain/strategy/whole_parameters.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
@@ -27,13 +26,13 @@ class DividedParameters final : public TrainedParameters {
   /// tensors, too.
   static std::vector<std::string> divisible(const std::vector<NamedTensor>& parameters);
 
-  /// `parameters`: `trainable_parameters` of the placed model; all ranks of the group divide the same
-  /// parameters. The group, and everything that `steps` refers to, must outlive this object. Collective over
-  /// the group.
+  /// `parameters`: of the placed model, all that may be trained at any time; all ranks of the group divide
+  /// the same parameters. The group and the exchange must outlive this object. Collective over the group.
   DividedParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
-                    Communicator& group, WholeParameters::Steps steps);
+                    Communicator& group, GradientExchange& exchange);
 
   std::span<const Piece> pieces() const override { return pieces_; }
+  GradientExchange& exchange() override { return exchange_; }
   void synchronize() override;
   std::span<const at::Tensor> gradients() const override { return gradients_; }
   std::span<const at::Tensor> held_gradients() const override { return masters_.gradients(); }
@@ -56,7 +55,7 @@ class DividedParameters final : public TrainedParameters {
 
   MasterWeights masters_;
   Communicator& group_;
-  WholeParameters::Steps steps_;
+  GradientExchange& exchange_;
   std::vector<Arena> arenas_;
   std::vector<bool> divided_;                         ///< for each master
   std::vector<ElementRange> own_ranges_;              ///< for each master; everything if it is not divided

@@ -9,25 +9,10 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/precision/policy.h"
+#include "cxtrain/strategy/whole_parameters.h"
 
 namespace cxtrain {
 namespace {
-
-void require_trainable_loss(const at::Tensor& loss) {
-  if (loss.numel() != 1) {
-    std::ostringstream found;
-    found << "a tensor of shape " << loss.sizes();
-    throw TrainingError(
-        "training_step must return the loss as one number, got " + found.str() + "; reduce it with .mean()",
-        MessageCode::bad_loss);
-  }
-  if (!loss.requires_grad()) {
-    throw TrainingError(
-        "the loss of training_step has no gradient: it was computed without any trained parameter, "
-        "detached, or under a NoGradGuard",
-        MessageCode::bad_loss);
-  }
-}
 
 /// No gradients; in inference mode also no version counters and no views to track.
 class EvaluationGuard {
@@ -40,6 +25,26 @@ class EvaluationGuard {
 };
 
 }  // namespace
+
+void require_trainable_loss(const at::Tensor& loss) {
+  if (!loss.defined() || loss.numel() != 1) {
+    std::ostringstream found;
+    if (loss.defined()) {
+      found << "a tensor of shape " << loss.sizes();
+    } else {
+      found << "no tensor";
+    }
+    throw TrainingError(
+        "training_step must return the loss as one number, got " + found.str() + "; reduce it with .mean()",
+        MessageCode::bad_loss);
+  }
+  if (!loss.requires_grad()) {
+    throw TrainingError(
+        "the loss of training_step has no gradient: it was computed without any trained parameter, "
+        "detached, or under a NoGradGuard",
+        MessageCode::bad_loss);
+  }
+}
 
 at::Tensor forward_loss(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                         const StrategyContext& context) {
@@ -56,19 +61,21 @@ void backward(const at::Tensor& loss, double weight, const GradScaler* scaler) {
 }
 
 at::Tensor local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
-                               const std::function<void()>& zero_gradients) {
+                               GradientExchange& gradients) {
   at::Tensor loss;
   if (step.batch.size > 0) loss = forward_loss(module, step.batch, step.batch_idx, context);
   if (step.first) {
     step.observer.before_zero_grad();
-    zero_gradients();
+    gradients.zero_gradients();
   }
-  if (!loss.defined()) return loss;  // skipped, or nothing left on this rank in an uneven last step
-
-  step.observer.before_backward(loss);
-  backward(loss, step.loss_weight, step.scaler);
-  step.observer.after_backward();
-  return loss.detach();
+  gradients.begin_backward(step.last);
+  if (loss.defined()) {  // else skipped, or nothing left on this rank in an uneven last step
+    step.observer.before_backward(loss);
+    backward(loss, step.loss_weight, step.scaler);
+    step.observer.after_backward();
+  }
+  gradients.end_backward();
+  return loss.defined() ? loss.detach() : loss;
 }
 
 void local_forward(Trainable& module, const Batch& batch, std::int64_t batch_idx,
@@ -133,6 +140,42 @@ void LocalStrategy::place(Trainable& module, const StrategyContext& context) {
   module_ = &module;
   context_ = &context;
   module.place(context.devices, context.precision);
+}
+
+std::vector<std::unique_ptr<TrainedParameters>> LocalStrategy::prepare(
+    const std::vector<OptimizerTarget>& targets, Backward backward) {
+  exchanges_.clear();
+  backward_ = backward;
+  if (backward == Backward::together) {
+    std::vector<NamedTensor> all;
+    for (const OptimizerTarget& target : targets)
+      all.insert(all.end(), target.parameters.begin(), target.parameters.end());
+    exchanges_.push_back(make_exchange(std::move(all)));
+  }
+  std::vector<std::unique_ptr<TrainedParameters>> trained;
+  for (const OptimizerTarget& target : targets) {
+    if (backward == Backward::apart) exchanges_.push_back(make_exchange(target.parameters));
+    trained.push_back(make_trained(target, *exchanges_.back()));
+  }
+  return trained;
+}
+
+std::unique_ptr<GradientExchange> LocalStrategy::make_exchange(std::vector<NamedTensor> parameters) {
+  return std::make_unique<LocalGradients>(std::move(parameters));
+}
+
+std::unique_ptr<TrainedParameters> LocalStrategy::make_trained(const OptimizerTarget& target,
+                                                               GradientExchange& exchange) {
+  return std::make_unique<WholeParameters>(target.parameters, context_->precision, exchange);
+}
+
+at::Tensor LocalStrategy::training_step(const MicroStep& step) {
+  if (backward_ == Backward::together)
+    return local_training_step(*module_, step, *context_, *exchanges_.front());
+  if (step.batch.size == 0) return {};
+  const AutocastGuard autocast(context_->device.type(), context_->precision.autocast_dtype);
+  const at::Tensor loss = module_->training_step(step.batch, step.batch_idx);
+  return loss.defined() ? loss.detach() : loss;
 }
 
 void LocalStrategy::forward(const Batch& batch, std::int64_t batch_idx) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "cxtrain/strategy/strategy.h"
 
@@ -11,14 +12,17 @@ namespace cxtrain {
 at::Tensor forward_loss(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                         const StrategyContext& context);
 
+/// Throws TrainingError for a loss that is not one number or has no gradient.
+void require_trainable_loss(const at::Tensor& loss);
+
 /// Runs backward of the loss times `weight` and, if there is a scaler, its scale.
 void backward(const at::Tensor& loss, double weight, const GradScaler* scaler);
 
 /// Runs the part of a step that strategies share: forward under autocast, weighted and scaled loss, backward
-/// on this rank. Calls `zero_gradients` between forward and backward of the first micro-batch of a step.
-/// Returns the loss, detached, or undefined if there was none. Throws as `forward_loss` does.
+/// on this rank. Drops the gradients between forward and backward of the first micro-batch of a step. Returns
+/// the loss, detached, or undefined if there was none. Throws as `forward_loss` does.
 at::Tensor local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
-                               const std::function<void()>& zero_gradients);
+                               GradientExchange& gradients);
 
 /// Runs `Strategy::forward` on this rank's model.
 void local_forward(Trainable& module, const Batch& batch, std::int64_t batch_idx,
@@ -37,20 +41,37 @@ std::vector<NamedTensor> all_tensors(const Trainable& module);
 void visit_all(const Trainable& module, const std::function<void(const NamedTensor&)>& visit);
 
 /// A strategy with the whole model on each rank; each rank runs its passes alone. It implements the methods
-/// that need nothing from other ranks; its plugin adds `connect`, `data_shard`, `prepare`, `training_step`
-/// and `describe`.
+/// that need nothing from other ranks; its plugin adds `connect`, `data_shard` and `describe`, and, if ranks
+/// train together, `make_exchange`.
 class LocalStrategy : public Strategy {
  public:
   void place(Trainable& module, const StrategyContext& context) override;
+  std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
+                                                          Backward backward) override;
+  at::Tensor training_step(const MicroStep& step) override;
   void forward(const Batch& batch, std::int64_t batch_idx) override;
   void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override;
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override;
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override;
 
  protected:
+  /// Returns the exchange of these parameters' gradients; by default gradients stay on the rank. Collective.
+  virtual std::unique_ptr<GradientExchange> make_exchange(std::vector<NamedTensor> parameters);
+  /// Returns what one optimizer trains; by default each rank updates whole parameters. The exchange outlives
+  /// the result. Collective.
+  virtual std::unique_ptr<TrainedParameters> make_trained(const OptimizerTarget& target,
+                                                          GradientExchange& exchange);
+  const std::vector<std::unique_ptr<GradientExchange>>& exchanges() const { return exchanges_; }
+  /// In `teardown`, before what the exchanges refer to.
+  void release_exchanges() { exchanges_.clear(); }
+
   // Set by `place`.
   Trainable* module_ = nullptr;
   const StrategyContext* context_ = nullptr;
+
+ private:
+  std::vector<std::unique_ptr<GradientExchange>> exchanges_;  ///< one, or with `apart` one per optimizer
+  Backward backward_ = Backward::together;
 };
 
 /// Returns the parameters that an optimizer may update: the model's parameters that can have a gradient, also

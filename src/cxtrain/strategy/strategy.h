@@ -49,6 +49,17 @@ class StepObserver {
   virtual void after_backward() = 0;
 };
 
+/// Who runs the backward passes of a training. `together`: the strategy runs one backward of the loss of
+/// `training_step`, for the parameters of all optimizers. `apart`: the model runs a backward for each
+/// optimizer, within `training_step` (manual optimization).
+enum class Backward { together, apart };
+
+/// What one optimizer trains.
+struct OptimizerTarget {
+  const OptimizerConfig& optimizer;
+  std::vector<NamedTensor> parameters;  ///< of the placed model; also frozen ones
+};
+
 /// One micro-batch of an optimizer step.
 struct MicroStep {
   const Batch& batch;
@@ -82,14 +93,17 @@ class Strategy : public Stateful {
   /// Returns the shard of every global batch that this rank reads.
   virtual DataShard data_shard() const = 0;
 
-  /// Returns the parameters that an optimizer like this one updates, and how the ranks share the update. May
-  /// be called again for another training of the model. Destroy the previous result before the call, and the
-  /// last result before `teardown`. Collective.
-  virtual std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig& optimizer) = 0;
+  /// Prepares a training by these optimizers, at least one. Returns, for each optimizer, its parameters as
+  /// they lie on the ranks. May be called again for another training of the model. Destroy the previous
+  /// result before the call, and the last result before `teardown`. Throws ConfigError, on all ranks alike,
+  /// if the strategy cannot train in this way. Collective.
+  virtual std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
+                                                                  Backward backward) = 0;
 
   /// Runs forward and backward of one micro-batch; returns the loss, detached and unscaled. Blocks on other
   /// ranks only if `last`. Returns an undefined tensor, and contributes nothing, if the model skips the batch
-  /// or the rank has no sample left (`batch.size` 0).
+  /// or the rank has no sample left (`batch.size` 0). After `prepare` with `Backward::apart` the model runs
+  /// the backward passes, and the loss needs no gradient.
   virtual at::Tensor training_step(const MicroStep& step) = 0;
 
   // All ranks call the following three methods for every batch of a loader, so that a strategy may

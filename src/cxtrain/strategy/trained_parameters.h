@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "cxtrain/strategy/gradient_exchange.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
@@ -25,6 +26,10 @@ class TrainedParameters {
   /// higher precision, by the parameters' names and in their order. If a parameter is in several ranks'
   /// lists, each of these ranks makes an equal update.
   virtual std::span<const Piece> pieces() const = 0;
+
+  /// The way of these parameters' gradients between ranks. Several optimizers that share their backward
+  /// passes share one exchange (`Backward::together`).
+  virtual GradientExchange& exchange() = 0;
 
   /// Completes the gradients of the step: averages over the gradients of all ranks. Collective.
   virtual void synchronize() = 0;

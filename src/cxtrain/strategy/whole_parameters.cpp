@@ -7,13 +7,13 @@
 namespace cxtrain {
 
 WholeParameters::WholeParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
-                                 Steps steps)
+                                 GradientExchange& exchange)
     : masters_(std::move(parameters), precision),
       pieces_(whole_pieces(masters_.parameters())),
-      steps_(std::move(steps)) {}
+      exchange_(exchange) {}
 
 void WholeParameters::synchronize() {
-  steps_.complete_gradients();
+  exchange_.complete();
   masters_.take_gradients();
 }
 
@@ -24,7 +24,7 @@ std::vector<at::Tensor> WholeParameters::gradient_norms(double order) {
 void WholeParameters::publish() {
   masters_.forget_gradients();
   masters_.write_back();
-  steps_.bring_buffers();
+  exchange_.bring_buffers();
 }
 
 }  // namespace cxtrain

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,16 +11,13 @@ namespace cxtrain {
 /// Parameters that every rank, or the only rank, holds and updates as a whole.
 class WholeParameters final : public TrainedParameters {
  public:
-  struct Steps {
-    std::function<void()> complete_gradients = [] {};  ///< makes each parameter's gradient the average
-    std::function<void()> bring_buffers = [] {};       ///< gives all ranks the model's buffers
-  };
-
-  /// `parameters`: `trainable_parameters` of the placed model. Everything that `steps` refers to must outlive
-  /// this object.
-  WholeParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision, Steps steps);
+  /// `parameters`: of the placed model, all that may be trained at any time. The exchange must outlive this
+  /// object.
+  WholeParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
+                  GradientExchange& exchange);
 
   std::span<const Piece> pieces() const override { return pieces_; }
+  GradientExchange& exchange() override { return exchange_; }
   void synchronize() override;
   std::span<const at::Tensor> gradients() const override { return masters_.gradients(); }
   std::vector<at::Tensor> gradient_norms(double order) override;
@@ -31,7 +27,7 @@ class WholeParameters final : public TrainedParameters {
  private:
   MasterWeights masters_;
   std::vector<Piece> pieces_;
-  Steps steps_;
+  GradientExchange& exchange_;
 };
 
 }  // namespace cxtrain

@@ -31,9 +31,9 @@ void give_back_device_memory(at::Device device) {
 
 class Trials {
  public:
-  Trials(TrainContext& context, const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader,
-         std::int64_t steps)
-      : context_(context), make_loader_(make_loader), steps_(steps) {}
+  Trials(TrainContext& context, Optimization& optimization,
+         const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader, std::int64_t steps)
+      : context_(context), optimization_(optimization), make_loader_(make_loader), steps_(steps) {}
 
   /// Whether all ranks can train with this size.
   bool fits(std::int64_t batch_size) {
@@ -55,11 +55,12 @@ class Trials {
       while (context_.batches.next(*loader, batch)) {
         NoHooks observer;
         // Never the last micro-batch of a step: gradients stay on this rank.
-        context_.parts.strategy.training_step({.batch = batch,
-                                               .batch_idx = loader->batch_idx(),
-                                               .first = true,
-                                               .last = false,
-                                               .observer = observer});
+        optimization_.training_step({.batch = batch,
+                                     .batch_idx = loader->batch_idx(),
+                                     .first = true,
+                                     .last = false,
+                                     .observer = observer},
+                                    /*uneven=*/false);
       }
       return true;
     } catch (const std::exception& error) {
@@ -86,6 +87,7 @@ class Trials {
   }
 
   TrainContext& context_;
+  Optimization& optimization_;
   const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader_;
   std::int64_t steps_;
   std::optional<std::int64_t> last_size_;
@@ -107,11 +109,11 @@ bool is_out_of_memory(const std::exception& error) {
          says("cublas_status_alloc_failed") || says("cudnn_status_alloc_failed");
 }
 
-std::int64_t find_batch_size(TrainContext& context, TrainedParameters& trained,
+std::int64_t find_batch_size(TrainContext& context, Optimization& optimization,
                              const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader,
                              std::int64_t most, const BatchSizeSearch& search) {
-  const ModelSnapshot snapshot(context.parts, trained);
-  Trials trials(context, make_loader, search.steps_per_trial);
+  const ModelSnapshot snapshot(context.parts, optimization);
+  Trials trials(context, optimization, make_loader, search.steps_per_trial);
   std::int64_t fits = 0, fails = 0;  // the largest known to fit, the smallest known not to
   int trial = 0;
   for (std::int64_t size = std::min(search.initial, most); trial < search.max_trials; ++trial) {

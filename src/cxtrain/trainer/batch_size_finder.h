@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cxtrain/data/data_loader.h"
+#include "cxtrain/trainer/optimization.h"
 #include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/tuning.h"
 
@@ -16,7 +17,7 @@ namespace cxtrain {
 /// waits for another that gave up. On the CPU, where running out of memory would end the process, a trial
 /// that the last one's growth says will not fit is not made. Puts the model back. Throws ConfigError when not
 /// even the initial size fits. Collective.
-std::int64_t find_batch_size(TrainContext& context, TrainedParameters& trained,
+std::int64_t find_batch_size(TrainContext& context, Optimization& optimization,
                              const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader,
                              std::int64_t most, const BatchSizeSearch& search);
 

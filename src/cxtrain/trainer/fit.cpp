@@ -2,11 +2,14 @@
 
 #include <cmath>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/strategy/local_step.h"
 #include "cxtrain/trainer/compute_settings.h"
 #include "cxtrain/trainer/data_fingerprint.h"
 #include "cxtrain/trainer/tuner.h"
@@ -26,6 +29,19 @@ std::string fingerprint_of_training(const World& world, const DataLoader& loader
   log_detail("training data: " + text + " (looked at for " +
              std::to_string(std::lround((clock.now() - began) * 1e6)) + " us)");
   return text;
+}
+
+void warn_of_untrained(const Module& module, const std::vector<OptimizerTarget>& targets) {
+  std::set<std::string> trained;
+  for (const OptimizerTarget& target : targets) {
+    for (const NamedTensor& parameter : target.parameters) trained.insert(parameter.name);
+  }
+  std::string names;
+  for (const NamedTensor& parameter : trainable_parameters(module)) {
+    if (parameter.tensor.requires_grad() && !trained.contains(parameter.name))
+      names += (names.empty() ? "" : ", ") + parameter.name;
+  }
+  if (!names.empty()) log_warning("no optimizer has these parameters, which are not trained: " + names);
 }
 
 }  // namespace
@@ -62,12 +78,19 @@ void Fit::open_data() {
 void Fit::make_optimizer() {
   World& world = context_.parts.world;
   const Options& options = context_.parts.options;
-  OptimizerSetup setup;
-  run_agreed(world, [&] { setup = optimizer_setup(module_, options, context_.tuned.lr); });
-  std::unique_ptr<TrainedParameters> trained = context_.parts.strategy.prepare(setup.optimizer);
+  std::vector<NamedOptimizer> setups;
+  std::vector<OptimizerTarget> targets;
   run_agreed(world, [&] {
-    optimization_.emplace(context_, setup, std::move(trained), loaders_->limits(),
-                          session_.precision().scale_gradients);
+    setups = optimizer_setups(module_, options, context_.tuned.lr);
+    targets = optimizer_targets(module_, setups);
+    warn_of_untrained(module_, targets);
+  });
+  const Backward backward = module_.automatic_optimization ? Backward::together : Backward::apart;
+  std::vector<std::unique_ptr<TrainedParameters>> trained =
+      context_.parts.strategy.prepare(targets, backward);
+  run_agreed(world, [&] {
+    optimization_.emplace(context_, setups, targets, std::move(trained), loaders_->limits(),
+                          session_.precision());
     if (options.trainer.stochastic_weight_avg) {
       context_.add_callback(std::make_unique<StochasticWeightAveraging>(context_, *loaders_, *optimization_));
     }

@@ -28,7 +28,7 @@ FitLoop::FitLoop(TrainContext& context, FitData& data, Optimization& optimizatio
 
 void FitLoop::before_zero_grad() { context_.call(hooks::on_before_zero_grad); }
 void FitLoop::before_backward(const at::Tensor& loss) {
-  begin_vote({.loss = true});  // backward takes a while
+  if (!optimization_.is_manual()) begin_vote({.loss = true});  // backward takes a while
   context_.call(hooks::on_before_backward, loss);
 }
 void FitLoop::after_backward() { context_.call(hooks::on_after_backward); }
@@ -190,9 +190,8 @@ void FitLoop::run_batch(Batch& batch) {
   context_.call(hooks::on_train_batch_start, batch, idx);
 
   const MicroStep step = micro_step(batch);
-  Strategy& strategy = context_.parts.strategy;
   vote_to_begin_ = step.last;
-  at::Tensor loss = strategy.training_step(step);
+  at::Tensor loss = optimization_.training_step(step, some_rank_is_empty());
   const bool stay_finite = context_.parts.options.trainer.terminate_on_nan;
   if (stay_finite) {
     finite_.answer();  // what was asked after the step before, on a device
@@ -207,7 +206,7 @@ void FitLoop::run_batch(Batch& batch) {
     begin_vote(contribution_);
     const Contribution of_all_ranks = context_.voting.end().contribution();
     note_skips_elsewhere(of_all_ranks);
-    stepped = optimization_.step(contribution_, of_all_ranks, [&] { return strategy.training_step(step); });
+    stepped = optimization_.step(contribution_, of_all_ranks, step);
     if (stepped && stay_finite) {
       finite_.ask(optimization_.trained());
       if (context_.parts.device.is_cpu()) finite_.answer();
@@ -223,6 +222,9 @@ void FitLoop::run_batch(Batch& batch) {
   if (step.last) after_step(stepped);
 }
 
+/// Whether a rank has no sample of the last batch.
+bool FitLoop::some_rank_is_empty() { return data_.train().global_size() < data_.train().shard().count; }
+
 /// Once for a step.
 void FitLoop::begin_vote(Contribution contribution) {
   if (std::exchange(vote_to_begin_, false)) context_.voting.begin(contribution, writes_checkpoint());
@@ -230,6 +232,7 @@ void FitLoop::begin_vote(Contribution contribution) {
 
 void FitLoop::note_contribution(const MicroStep& step, const at::Tensor& loss) {
   if (step.first) contribution_ = {};
+  if (optimization_.is_manual()) return;  // training_step steps the optimizers, or does not
   if (loss.defined()) {
     contribution_ = {.loss = true};
   } else if (step.batch.size > 0) {

@@ -35,6 +35,7 @@ class FitLoop final : private StepObserver {
   void note_skips_elsewhere(Contribution of_all_ranks);
   void note_contribution(const MicroStep& step, const at::Tensor& loss);
   std::int64_t samples_over_ranks();
+  bool some_rank_is_empty();
   void validate();
   void leave_validation(const StateDict& generators);
   std::optional<MetricStore::Values> run_validation(std::span<const std::int64_t> batches);

@@ -59,7 +59,8 @@ Options trial_options(const Options& options, const LrSweep& sweep) {
 
 LrFinderResult find_learning_rate(const TrainContext::Parts& parts,
                                   const std::function<FitData::Loaders()>& make_loaders,
-                                  const OptimizerSetup& setup, bool scale_gradients, const LrSweep& sweep) {
+                                  const OptimizerSetup& setup, const PrecisionPolicy& precision,
+                                  const LrSweep& sweep) {
   const Options options = trial_options(parts.options, sweep);
   TrainContext context({parts.world, options, parts.plan, parts.module, parts.strategy, parts.device,
                         parts.generators, parts.input_dtype, parts.files});
@@ -72,9 +73,11 @@ LrFinderResult find_learning_rate(const TrainContext::Parts& parts,
   swept.schedule = ExponentialSchedule{
       .gamma = std::pow(sweep.max_lr / sweep.min_lr, 1.0 / static_cast<double>(sweep.num_training))};
   FitData data(parts.world, make_loaders, options.trainer, std::nullopt);
-  Optimization optimization(context, swept, parts.strategy.prepare(swept.optimizer), data.limits(),
-                            scale_gradients);
-  const ModelSnapshot snapshot(parts, optimization.trained());
+  const std::vector<NamedOptimizer> setups{{"", swept}};
+  const std::vector<OptimizerTarget> targets = optimizer_targets(parts.module, setups);
+  Optimization optimization(context, setups, targets, parts.strategy.prepare(targets, Backward::together),
+                            data.limits(), precision);
+  const ModelSnapshot snapshot(parts, optimization);
   parts.module.attach(&context.metrics, &context.run);
   context.metrics.set_metrics(parts.module.all_metrics());
   FitLoop(context, data, optimization).train();

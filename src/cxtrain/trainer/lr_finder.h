@@ -14,6 +14,7 @@ namespace cxtrain {
 /// gives the parts; its state is left alone. Collective.
 LrFinderResult find_learning_rate(const TrainContext::Parts& parts,
                                   const std::function<FitData::Loaders()>& make_loaders,
-                                  const OptimizerSetup& setup, bool scale_gradients, const LrSweep& sweep);
+                                  const OptimizerSetup& setup, const PrecisionPolicy& precision,
+                                  const LrSweep& sweep);
 
 }  // namespace cxtrain

@@ -61,18 +61,20 @@ void FiniteCheck::ask(const at::Tensor& loss) {
   if (loss.defined()) loss_.emplace(std::vector<at::Tensor>{loss.detach()});
 }
 
-void FiniteCheck::ask(TrainedParameters& trained) {
+void FiniteCheck::ask(const std::vector<TrainedParameters*>& trained) {
   const at::NoGradGuard no_grad;
   names_.clear();
   std::vector<at::Tensor> values;
-  for (const Piece& piece : trained.pieces()) {
-    values.push_back(piece.values.detach());
-    names_.push_back(piece.name);
+  for (const TrainedParameters* parameters : trained) {
+    for (const Piece& piece : parameters->pieces()) {
+      values.push_back(piece.values.detach());
+      names_.push_back(piece.name);
+    }
   }
   std::vector<at::Tensor> largest = norms(values, std::numeric_limits<double>::infinity());
   const at::Tensor all = total_norm(largest, std::numeric_limits<double>::infinity());
   const at::Tensor found = at::isfinite(all).logical_not().to(at::kFloat).reshape({1});
-  trained.agree_on_overflow(found);
+  for (TrainedParameters* parameters : trained) parameters->agree_on_overflow(found);
   largest.push_back(found);
   parameters_.emplace(largest);
 }

@@ -25,8 +25,8 @@ class FiniteCheck {
  public:
   /// Asks about a step's loss; an undefined one is fine.
   void ask(const at::Tensor& loss);
-  /// Asks about the parameters that the step has updated. Called on every rank.
-  void ask(TrainedParameters& trained);
+  /// Asks about the parameters that the step has updated, of all optimizers. Called on every rank.
+  void ask(const std::vector<TrainedParameters*>& trained);
   /// Answers what was asked. Throws TrainingError where the loss is NaN or infinite; and, on all ranks that
   /// share the work, where a parameter holds such a value, which the rank that has it names.
   void answer();

@@ -3,12 +3,12 @@
 #include <ATen/core/grad_mode.h>
 
 namespace cxtrain {
-ModelSnapshot::ModelSnapshot(const TrainContext::Parts& parts, TrainedParameters& trained)
-    : parts_(parts), trained_(trained) {
+ModelSnapshot::ModelSnapshot(const TrainContext::Parts& parts, Optimization& optimization)
+    : parts_(parts), optimization_(optimization) {
   const auto keep = [this](const at::Tensor& tensor) {
     copies_.emplace_back(tensor, tensor.detach().clone());
   };
-  for (const Piece& piece : trained.pieces()) keep(piece.values);
+  for (const Piece& piece : optimization.pieces()) keep(piece.values);
   for (const NamedTensor& buffer : parts_.module.all_buffers()) keep(buffer.tensor);
   parts.generators.save(generators_);
 }
@@ -18,7 +18,7 @@ void ModelSnapshot::restore() const {
     const at::NoGradGuard no_grad;
     for (const auto& [tensor, values] : copies_) at::Tensor(tensor).copy_(values);
   }
-  trained_.publish();
+  optimization_.publish();
   parts_.generators.load(generators_);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cxtrain/state/state_dict.h"
+#include "cxtrain/trainer/optimization.h"
 #include "cxtrain/trainer/train_context.h"
 
 namespace cxtrain {
@@ -15,14 +16,14 @@ namespace cxtrain {
 class ModelSnapshot {
  public:
   /// Both outlive it.
-  ModelSnapshot(const TrainContext::Parts& parts, TrainedParameters& trained);
+  ModelSnapshot(const TrainContext::Parts& parts, Optimization& optimization);
 
   /// Collective.
   void restore() const;
 
  private:
   const TrainContext::Parts parts_;
-  TrainedParameters& trained_;
+  Optimization& optimization_;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  ///< the tensor, its values
   StateDict generators_;
 };

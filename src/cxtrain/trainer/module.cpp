@@ -72,6 +72,25 @@ std::vector<Metric*> Module::all_metrics() const {
   return metrics;
 }
 
+OptimizerRef& Module::optimizer(std::string_view name) const {
+  const OptimizerList* const optimizers = run_ != nullptr ? run_->progress().optimizers : nullptr;
+  if (optimizers == nullptr) throw TrainingError("optimizer() has an effect in a fit only");
+  if (name.empty() && optimizers->all().size() == 1) return *optimizers->all().front();
+  std::string names;
+  for (OptimizerRef* const optimizer : optimizers->all()) {
+    if (optimizer->name() == name) return *optimizer;
+    names += (names.empty() ? "`" : ", `") + optimizer->name() + "`";
+  }
+  throw TrainingError("optimizer(\"" + std::string(name) +
+                      "\") was asked for; configure_optimizers returns " + names);
+}
+
+void Module::manual_backward(const at::Tensor& loss) {
+  OptimizerList* const optimizers = run_ != nullptr ? run_->progress().optimizers : nullptr;
+  if (optimizers == nullptr) throw TrainingError("manual_backward() has an effect in a fit only");
+  optimizers->backward(loss);
+}
+
 std::vector<NamedTensor> Module::all_parameters() const { return each_once(named_parameters()); }
 std::vector<NamedTensor> Module::all_buffers() const { return each_once(named_buffers()); }
 

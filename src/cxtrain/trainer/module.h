@@ -15,6 +15,7 @@
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/metrics/metric.h"
 #include "cxtrain/metrics/metric_sink.h"
+#include "cxtrain/optim/optimizer_ref.h"
 #include "cxtrain/optim/setup.h"
 #include "cxtrain/state/state_dict.h"
 #include "cxtrain/strategy/trainable.h"
@@ -40,7 +41,7 @@ class StepNotDefined : public ConfigError {
 ///         log("train_loss", loss);
 ///         return loss;
 ///       }
-///       cxtrain::OptimizerSetup configure_optimizers() override { return {cxtrain::Adam{.lr = 1e-3}}; }
+///       cxtrain::Optimizers configure_optimizers() override { return cxtrain::Adam{.lr = 1e-3}; }
 ///       torch::nn::Linear net{nullptr};
 ///     };
 ///
@@ -56,7 +57,8 @@ class Module : public torch::nn::Module, public Trainable {
   static constexpr std::string_view kKind = "model";
   using Interface = Module;
 
-  /// Returns the loss of a batch, with its gradient; an undefined tensor skips the batch.
+  /// Returns the loss of a batch, with its gradient; an undefined tensor skips the batch. In manual
+  /// optimization the loss needs no gradient, and may be undefined.
   at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) override = 0;
   /// A model without validation_step trains without validation, after a warning. A test or a prediction
   /// without its step method is rejected.
@@ -64,10 +66,39 @@ class Module : public torch::nn::Module, public Trainable {
   void test_step(const Batch& batch, std::int64_t batch_idx) override;
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override;
 
-  /// Returns the optimizer and its schedule. Called on every rank after the model was placed and before its
-  /// optimizer is built. Called once before that, as a check, if the command line changes arguments of an
-  /// optimizer or schedule that it does not name.
-  virtual OptimizerSetup configure_optimizers() = 0;
+  /// Returns the optimizers and their schedules. Called on every rank after the model was placed and before
+  /// its optimizers are built. Called once before that, as a check, if the command line changes arguments of
+  /// an optimizer or schedule that it does not name.
+  ///
+  /// In automatic optimization one backward of the loss of `training_step` serves all optimizers. Each
+  /// updates its own parameters; a parameter without an optimizer is not trained.
+  virtual Optimizers configure_optimizers() = 0;
+
+  /// Set to false, in the constructor, for manual optimization: `training_step` runs its own backward passes
+  /// and optimizer steps, by `optimizer("g").minimize(...)`, or by `zero_grad`, `manual_backward` and `step`.
+  ///
+  ///     optimizer("g").minimize([&] { return bce(D(G(noise)), 1); });
+  ///     optimizer("d").minimize([&] { return bce(D(images), 1) + bce(D(G(noise).detach()), 0); });
+  ///
+  /// A batch in which an optimizer has stepped counts as one step (`global_step`).
+  bool automatic_optimization = true;
+
+  /// Returns the optimizer of this name; without a name: the only optimizer. Throws TrainingError if there is
+  /// none of this name, or outside of a fit.
+  OptimizerRef& optimizer(std::string_view name = {}) const;
+  /// In manual optimization: adds the gradients of the loss to those of all parameters that take part. The
+  /// gradients stay on this rank until an optimizer steps.
+  void manual_backward(const at::Tensor& loss);
+
+  /// Steps an optimizer in automatic optimization. An override may change the learning rate first, or not
+  /// step; every rank does the same.
+  virtual void optimizer_step(OptimizerRef& optimizer) { optimizer.step(); }
+  /// Clips the gradients before an optimizer's step. `limit`, `algorithm`: `gradient_clip_val`,
+  /// `gradient_clip_algorithm`.
+  virtual void configure_gradient_clipping(OptimizerRef& optimizer, std::optional<double> limit,
+                                           GradientClipAlgorithm algorithm) {
+    if (limit && *limit > 0) optimizer.clip(*limit, algorithm);
+  }
 
   /// Defaults of this model for options that the user does not give.
   struct TrainerDefaults {
@@ -95,7 +126,7 @@ class Module : public torch::nn::Module, public Trainable {
   virtual void on_before_zero_grad() {}
   virtual void on_before_backward(const at::Tensor& /*loss*/) {}
   virtual void on_after_backward() {}
-  virtual void on_before_optimizer_step() {}
+  virtual void on_before_optimizer_step(OptimizerRef&) {}
   virtual void on_train_batch_end(const at::Tensor& /*loss*/, const Batch&, std::int64_t /*batch_idx*/) {}
   virtual void on_validation_start() {}
   virtual void on_validation_epoch_start() {}

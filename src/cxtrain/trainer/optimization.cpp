@@ -4,98 +4,190 @@
 #include <ATen/ops/_foreach_mul.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/config/values.h"
-#include "cxtrain/metrics/host_values.h"
-#include "cxtrain/optim/clip.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/tensor/layout.h"
-#include "cxtrain/tensor/norms.h"
-#include "cxtrain/trainer/model_checks.h"
 
 namespace cxtrain {
 namespace {
 
-at::TensorList list_of(std::span<const at::Tensor> tensors) { return {tensors.data(), tensors.size()}; }
+ConfigError bad_optimizers(const std::string& what, const std::string& hint = "") {
+  return {"model", "configure_optimizers: " + what, hint, MessageCode::bad_model};
+}
+
+std::string in_quotes(const std::string& name) { return "`" + name + "`"; }
+
+void check_names(const std::vector<NamedOptimizer>& setups) {
+  std::set<std::string> names;
+  for (const NamedOptimizer& entry : setups) {
+    if (entry.frequency < 1)
+      throw bad_optimizers(
+          "optimizer " + in_quotes(entry.name) + " has frequency " + std::to_string(entry.frequency),
+          "use 1 or more");
+    if (setups.size() == 1) continue;
+    if (entry.name.empty() || entry.name.find('\n') != std::string::npos)
+      throw bad_optimizers("the name of one of several optimizers is not one line of text");
+    if (!names.insert(entry.name).second)
+      throw bad_optimizers("two optimizers are named " + in_quotes(entry.name));
+  }
+}
+
+/// All tensors that the entry names.
+std::vector<at::Tensor> named_parameters(const NamedOptimizer& entry) {
+  if (!entry.parameters.empty()) return entry.parameters;
+  std::vector<at::Tensor> parameters;
+  for (const ParameterGroup& group : entry.setup.groups)
+    parameters.insert(parameters.end(), group.parameters.begin(), group.parameters.end());
+  return parameters;
+}
+
+void check_mode(const std::vector<NamedOptimizer>& setups, bool manual) {
+  for (const NamedOptimizer& entry : setups) {
+    if (manual && entry.frequency != 1) {
+      throw bad_optimizers("optimizer " + in_quotes(entry.name) + " has a frequency in manual optimization",
+                           "let training_step decide when the optimizer steps");
+    }
+    const auto* libtorch = std::get_if<LibTorchOptimizer>(&entry.setup.optimizer);
+    if (!manual && setups.size() > 1 && libtorch != nullptr && libtorch->needs_closure) {
+      throw bad_optimizers("optimizer " + in_quotes(entry.name) + " evaluates the loss itself, beside others",
+                           "set automatic_optimization to false, and call minimize()");
+    }
+  }
+}
 
 }  // namespace
 
-OptimizerSetup optimizer_setup(Module& module, const Options& options, std::optional<double> lr) {
+std::vector<NamedOptimizer> optimizer_setups(Module& module, const Options& options,
+                                             std::optional<double> lr) {
+  const Optimizers optimizers = module.configure_optimizers();
+  std::vector<NamedOptimizer> setups = optimizers.entries();
+  if (setups.empty()) throw bad_optimizers("no optimizer");
+  check_names(setups);
+  check_mode(setups, !module.automatic_optimization);
   std::vector<Problem> problems;
-  OptimizerSetup setup =
-      apply_overrides(module.configure_optimizers(), options.optimizer, options.lr_scheduler, problems);
+  if (setups.size() == 1) {
+    setups[0].setup =
+        apply_overrides(std::move(setups[0].setup), options.optimizer, options.lr_scheduler, problems);
+    if (lr) setups[0].setup = with_learning_rate(std::move(setups[0].setup), *lr);
+  } else if (const bool schedule = !options.lr_scheduler.name.empty() || !options.lr_scheduler.args.empty();
+             schedule || !options.optimizer.name.empty() || !options.optimizer.args.empty()) {
+    std::string names;
+    for (const NamedOptimizer& entry : setups) names += (names.empty() ? "" : ", ") + entry.name;
+    problems.push_back({schedule ? "lr_scheduler" : "optimizer",
+                        "changes the only optimizer of a model, and this model has several: " + names,
+                        "give their arguments to the model", MessageCode::conflicting_options});
+  }
   if (!problems.empty()) throw ConfigError(problems);
-  return lr ? with_learning_rate(std::move(setup), *lr) : setup;
+  return setups;
 }
 
-Optimization::Optimization(TrainContext& context, const OptimizerSetup& setup,
-                           std::unique_ptr<TrainedParameters> trained, const FitLimits& limits,
-                           bool scale_gradients)
+std::vector<OptimizerTarget> optimizer_targets(const Module& module,
+                                               const std::vector<NamedOptimizer>& setups) {
+  const std::vector<NamedTensor> trainable = trainable_parameters(module);
+  std::map<const at::TensorImpl*, std::string> owners;
+  std::vector<OptimizerTarget> targets;
+  for (const NamedOptimizer& entry : setups) {
+    const bool all = setups.size() == 1 && entry.parameters.empty();
+    std::set<const at::TensorImpl*> wanted;
+    for (const at::Tensor& tensor : all ? std::vector<at::Tensor>{} : named_parameters(entry))
+      wanted.insert(tensor.unsafeGetTensorImpl());
+    OptimizerTarget target{entry.setup.optimizer, {}};
+    for (const NamedTensor& parameter : trainable) {
+      const at::TensorImpl* const tensor = parameter.tensor.unsafeGetTensorImpl();
+      if (!all && wanted.erase(tensor) == 0) continue;
+      target.parameters.push_back(parameter);
+      if (const auto [owner, added] = owners.try_emplace(tensor, entry.name); !added) {
+        throw bad_optimizers("optimizers " + in_quotes(owner->second) + " and " + in_quotes(entry.name) +
+                             " both have the parameter " + parameter.name);
+      }
+    }
+    if (!wanted.empty())
+      throw bad_optimizers("optimizer " + in_quotes(entry.name) +
+                           " has a tensor that is not a parameter of the model");
+    if (setups.size() > 1 && target.parameters.empty())
+      throw bad_optimizers(
+          "optimizer " + in_quotes(entry.name) + " has no parameters",
+          "several optimizers name their parameters: {\"" + entry.name + "\", Adam{}, net->parameters()}");
+    targets.push_back(std::move(target));
+  }
+  return targets;
+}
+
+Optimization::Optimization(TrainContext& context, const std::vector<NamedOptimizer>& setups,
+                           const std::vector<OptimizerTarget>& targets,
+                           std::vector<std::unique_ptr<TrainedParameters>> trained, const FitLimits& limits,
+                           const PrecisionPolicy& precision)
     : context_(context),
-      setup_(setup),
-      interval_(interval_of(setup)),
-      log_every_(limits.log_every),
-      total_counts_(interval_ == Interval::step ? limits.total_steps()
-                                                : std::max<std::int64_t>(limits.max_epochs, 0)),
-      trained_(std::move(trained)),
-      optimizer_(make_optimizer(setup, trainable_parameters(context.parts.module), trained_->pieces())),
-      skipped_steps_(context.parts.options.trainer.max_skipped_steps, context.parts.device) {
-  if (scale_gradients) scaler_.emplace(context.parts.device);
-  if (optimizer_->needs_closure() && (limits.accumulate > 1 || scale_gradients)) {
-    throw ConfigError("optimizer",
-                      "an optimizer that evaluates the loss itself works with neither "
-                      "accumulate_grad_batches nor 16-mixed",
-                      "use precision 32-true or bf16-mixed and no accumulation",
-                      MessageCode::conflicting_options);
+      precision_(precision),
+      manual_(!context.parts.module.automatic_optimization),
+      accumulate_(limits.accumulate) {
+  if (precision.scale_gradients) scaler_.emplace(context.parts.device);
+  for (std::size_t i = 0; i < setups.size(); ++i) {
+    optimizers_.push_back(std::make_unique<TrainedOptimizer>(*this, context, setups[i], targets[i].parameters,
+                                                             std::move(trained[i]), limits));
+    refs_.push_back(optimizers_.back().get());
+    const std::span<const Piece> pieces = optimizers_.back()->trained().pieces();
+    pieces_.insert(pieces_.end(), pieces.begin(), pieces.end());
+    if (optimizers_.back()->needs_closure() && (limits.accumulate > 1 || precision.scale_gradients)) {
+      throw ConfigError("optimizer",
+                        "an optimizer that evaluates the loss itself works with neither "
+                        "accumulate_grad_batches nor 16-mixed",
+                        "use precision 32-true or bf16-mixed and no accumulation",
+                        MessageCode::conflicting_options);
+    }
   }
-  context_.progress.optimizer = this;
-  update_learning_rate();
+  context_.progress.optimizers = this;
 }
 
-std::vector<LearningRate> Optimization::learning_rates() const {
-  const std::string name = torch_name_of(setup_.optimizer);
-  const std::vector<double> rates = optimizer_->learning_rates();
-  if (rates.size() == 1) return {{name, rates.front()}};
-  std::vector<LearningRate> named;
-  for (const double rate : rates) named.push_back({name + "/pg" + std::to_string(named.size() + 1), rate});
-  return named;
+at::Tensor Optimization::training_step(const MicroStep& step, bool uneven) {
+  micro_ = &step;
+  at::Tensor loss;
+  announces_ = manual_ && uneven;
+  if (announces_ && step.batch.size == 0) {
+    follow();
+  } else {
+    loss = context_.parts.strategy.training_step(step);
+    if (announces_) announce(kEnd, 0);
+  }
+  announces_ = false;
+  micro_ = nullptr;
+  return loss;
 }
 
-bool Optimization::step(Contribution own, Contribution of_all_ranks,
-                        const std::function<at::Tensor()>& recompute) {
-  trained_->synchronize();
-  if (!of_all_ranks.loss) return false;
-  if (of_all_ranks.skipped) leave_out_ranks_that_skipped(own);
-  if (scaler_) {
-    scaler_->unscale(trained_->held_gradients());
-    trained_->agree_on_overflow(scaler_->found_inf());
-    if (skipped_steps_.too_many(scaler_->found_inf())) end_for_overflow();
-  }
-  log_gradient_norms();
-  context_.call(hooks::on_before_optimizer_step);
-  clip();
+bool Optimization::step(Contribution own, Contribution of_all_ranks, const MicroStep& last) {
+  const bool stepped = manual_ ? std::exchange(stepped_, false) : step_automatically(own, of_all_ranks, last);
+  if (stepped) ++context_.state.global_step;
+  return stepped;
+}
 
-  Optimizer::StepInputs inputs{.gradients = trained_->gradients()};
-  if (scaler_) inputs.found_inf = &scaler_->found_inf();
-  if (optimizer_->needs_closure()) {
-    inputs.closure = [&] {
-      at::Tensor recomputed = recompute();
-      trained_->synchronize();
-      return recomputed;
-    };
+bool Optimization::step_automatically(Contribution own, Contribution of_all_ranks, const MicroStep& last) {
+  for (const auto& optimizer : optimizers_) optimizer->complete();
+  if (of_all_ranks.loss) {
+    if (of_all_ranks.skipped) leave_out_ranks_that_skipped(own);
+    std::vector<TrainedOptimizer*> due;
+    for (const auto& optimizer : optimizers_) {
+      if (optimizer->is_due(context_.state.global_step)) due.push_back(optimizer.get());
+    }
+    if (scaler_) {
+      for (TrainedOptimizer* const optimizer : due) unscale(optimizer->trained());
+      for (TrainedOptimizer* const optimizer : due) optimizer->check_overflow();
+    }
+    for (TrainedOptimizer* const optimizer : due) {
+      if (optimizer->needs_closure())
+        optimizer->set_recompute([&] { return context_.parts.strategy.training_step(last); });
+      context_.parts.module.optimizer_step(*optimizer);
+    }
+    if (scaler_) scaler_->update();
   }
-  optimizer_->step(inputs);
-  if (scaler_) scaler_->update();
-  trained_->publish();
-  ++context_.state.global_step;
-  if (interval_ == Interval::step) update_learning_rate();
-  return true;
+  for (const auto& optimizer : optimizers_) optimizer->end_step();
+  return of_all_ranks.loss;
 }
 
 /// They have added zeros to the averages over all ranks.
@@ -105,91 +197,134 @@ void Optimization::leave_out_ranks_that_skipped(Contribution own) {
   world.sum(without_loss);
   const at::NoGradGuard no_grad;
   const double factor = world.size() / (world.size() - without_loss[0]);
-  for_each_dtype_and_device(list_of(trained_->held_gradients()),
-                            [&](at::TensorList kind) { at::_foreach_mul_(kind, factor); });
-}
-
-/// Where a gradient of this step is not finite: throws, on all ranks alike.
-void Optimization::end_for_overflow() {
-  const std::vector<double> largest =
-      HostValues(trained_->gradient_norms(std::numeric_limits<double>::infinity())).wait();
-  const auto overflow =
-      std::find_if(largest.begin(), largest.end(), [](double norm) { return !std::isfinite(norm); });
-  if (overflow == largest.end()) return;
-  const auto place = static_cast<std::size_t>(overflow - largest.begin());
-  const TrainerOptions& options = context_.parts.options.trainer;
-  throw AgreedError(
-      ExitCode::failure, MessageCode::not_finite,
-      context_.where() + ": the gradient of " + trainable_parameters(context_.parts.module).at(place).name +
-          " is not finite, and so were gradients of " + std::to_string(options.max_skipped_steps) +
-          " steps in a row, which were skipped while the loss scale went down to " +
-          format_real(scaler_->current_scale()) +
-          " (trainer.max_skipped_steps): the loss or the model's values overflow by themselves. A smaller "
-          "learning rate or precision bf16-mixed may help; --detect_anomaly true finds the operation");
-}
-
-void Optimization::log_gradient_norms() {
-  const double order = context_.parts.options.trainer.track_grad_norm;
-  if (order < 0 || log_every_ <= 0 || (context_.state.global_step + 1) % log_every_ != 0) return;
-  const std::vector<at::Tensor> norms = trained_->gradient_norms(order);
-  for (const auto& [name, norm] : named_norms(trainable_parameters(context_.parts.module), norms, order)) {
-    context_.metrics.log(name, norm, {});
+  for (const auto& optimizer : optimizers_) {
+    const std::span<const at::Tensor> held = optimizer->trained().held_gradients();
+    for_each_dtype_and_device({held.data(), held.size()},
+                              [&](at::TensorList kind) { at::_foreach_mul_(kind, factor); });
   }
 }
 
-void Optimization::clip() {
-  const TrainerOptions& options = context_.parts.options.trainer;
-  if (!options.gradient_clip_val || *options.gradient_clip_val <= 0) return;
-  const at::TensorList gradients = list_of(trained_->held_gradients());
-  if (options.gradient_clip_algorithm == GradientClipAlgorithm::value) {
-    clip_by_value(gradients, *options.gradient_clip_val);
-  } else {
-    clip_by_norm(gradients, total_norm(trained_->gradient_norms(2), 2), *options.gradient_clip_val);
+void Optimization::unscale(TrainedParameters& trained) {
+  scaler_->unscale(trained.held_gradients());
+  trained.agree_on_overflow(scaler_->found_inf());
+}
+
+// ------------------------------------------------------------------ manual optimization
+
+const MicroStep& Optimization::micro_step() const {
+  if (micro_ == nullptr)
+    throw TrainingError(
+        "an optimizer was called outside of training_step; in manual optimization only "
+        "training_step may call minimize(), zero_grad(), manual_backward() and step()");
+  return *micro_;
+}
+
+void Optimization::begin_manual(TrainedOptimizer& optimizer, char operation) {
+  micro_step();
+  if (!manual_) {
+    throw TrainingError("training_step calls optimizer " + in_quotes(optimizer.name()) +
+                        " itself, in automatic optimization; set automatic_optimization to false in the "
+                        "constructor of the model");
+  }
+  if (operation != kMinimize && accumulate_ > 1) {
+    throw TrainingError("optimizer " + in_quotes(optimizer.name()) +
+                        ": zero_grad() and step() do not know accumulate_grad_batches, which is " +
+                        std::to_string(accumulate_) + "; use minimize(), or accumulate in training_step");
+  }
+  if (!announces_) return;
+  const auto same = [&](const std::unique_ptr<TrainedOptimizer>& other) { return other.get() == &optimizer; };
+  const auto place = std::find_if(optimizers_.begin(), optimizers_.end(), same);
+  announce(operation, static_cast<std::size_t>(place - optimizers_.begin()));
+}
+
+/// Rank 0 has samples of every batch.
+void Optimization::announce(char operation, std::size_t optimizer) {
+  const std::string own = operation + std::to_string(optimizer);
+  const std::string agreed = context_.parts.world.broadcast(own);
+  if (agreed == own) return;
+  throw TrainingError(
+      "training_step of this rank and of rank 0 call optimizers in different orders; in manual "
+      "optimization every rank calls the same methods in the same order");
+}
+
+void Optimization::follow() {
+  for (;;) {
+    const std::string operation = context_.parts.world.broadcast("");
+    if (operation.front() == kEnd) return;
+    optimizers_.at(std::stoul(operation.substr(1)))->follow(operation.front());
   }
 }
+
+void Optimization::backward(const at::Tensor& loss) {
+  const MicroStep& micro = micro_step();
+  if (!manual_) {
+    throw TrainingError(
+        "training_step calls manual_backward() in automatic optimization; set "
+        "automatic_optimization to false in the constructor of the model");
+  }
+  require_trainable_loss(loss);
+  for (const auto& optimizer : optimizers_) {
+    optimizer->trained().exchange().begin_backward(/*completes_step=*/false);
+    optimizer->trained().exchange().end_backward();
+    optimizer->end_step();
+  }
+  const AutocastPause pause(context_.parts.device.type());
+  micro.observer.before_backward(loss);
+  cxtrain::backward(loss, micro.loss_weight, scaler());
+  micro.observer.after_backward();
+}
+
+std::vector<at::Tensor> Optimization::trained_by_others(const TrainedOptimizer& optimizer) const {
+  std::vector<at::Tensor> others;
+  for (const auto& other : optimizers_) {
+    if (other.get() == &optimizer) continue;
+    for (const NamedTensor& parameter : other->parameters()) {
+      if (parameter.tensor.requires_grad()) others.push_back(parameter.tensor);
+    }
+  }
+  return others;
+}
+
+// ------------------------------------------------------------------ all optimizers
 
 void Optimization::end_epoch() {
-  if (const auto* plateau = std::get_if<PlateauSchedule>(&setup_.schedule)) {
-    const std::optional<double> metric = context_.run.metric_of_all_ranks(plateau->monitor);
-    if (!metric) {
-      throw TrainingError("the plateau schedule monitors `" + plateau->monitor +
-                              "`, but nothing of this name was logged by the end of the epoch",
-                          MessageCode::log_misuse);
-    }
-    plateau_.observe(*plateau, *metric);
-  } else if (interval_ == Interval::step) {
-    return;
-  }
-  update_learning_rate();
+  for (const auto& optimizer : optimizers_) optimizer->end_epoch();
 }
 
-void Optimization::update_learning_rate() {
-  if (held_) return;
-  const TrainState& state = context_.state;
-  if (std::holds_alternative<PlateauSchedule>(setup_.schedule)) return set_lr_factor(plateau_.factor);
-  const std::int64_t count = interval_ == Interval::step ? state.global_step : state.epoch;
-  set_lr_factor(schedule_factor(setup_.schedule, count, total_counts_));
+std::vector<LearningRate> Optimization::learning_rates() const {
+  std::vector<LearningRate> rates;
+  for (const auto& optimizer : optimizers_) optimizer->add_learning_rates(rates);
+  return rates;
 }
 
-void Optimization::set_lr_factor(double factor) {
-  lr_factor_ = factor;
-  optimizer_->set_lr_factor(factor);
+void Optimization::hold_learning_rate() {
+  for (const auto& optimizer : optimizers_) optimizer->hold_learning_rate();
+}
+
+std::vector<NamedTensor> Optimization::parameters() const {
+  std::vector<NamedTensor> all;
+  for (const auto& optimizer : optimizers_)
+    all.insert(all.end(), optimizer->parameters().begin(), optimizer->parameters().end());
+  return all;
+}
+
+std::vector<TrainedParameters*> Optimization::trained() {
+  std::vector<TrainedParameters*> all;
+  for (const auto& optimizer : optimizers_) all.push_back(&optimizer->trained());
+  return all;
+}
+
+void Optimization::publish() {
+  for (const auto& optimizer : optimizers_) optimizer->trained().publish();
 }
 
 void Optimization::save(StateDict& state) const {
-  state.make_section("optimizer").add(optimizer_->state());
-  if (scaler_) {
-    StateDict& scaler = state.make_section("grad_scaler");
-    scaler.set("scale", scaler_->current_scale());
-    scaler.set("growth_tracker", scaler_->growth_tracker());
-  }
-  StateDict& schedule = state.make_section("lr_schedule");
-  schedule.set("factor", lr_factor_);
-  schedule.set("held", held_);
-  schedule.set("plateau_factor", plateau_.factor);
-  schedule.set("plateau_best", plateau_.best);
-  schedule.set("plateau_has_best", plateau_.has_best);
-  schedule.set("plateau_bad_epochs", plateau_.bad_epochs);
+  const bool several = optimizers_.size() > 1;
+  for (const auto& optimizer : optimizers_) optimizer->save(state, several ? "." + optimizer->name() : "");
+  if (!scaler_) return;
+  StateDict& scaler = state.make_section("grad_scaler");
+  scaler.set("scale", scaler_->current_scale());
+  scaler.set("growth_tracker", scaler_->growth_tracker());
 }
 
 void Optimization::load(const StateDict& state) {
@@ -198,18 +333,11 @@ void Optimization::load(const StateDict& state) {
                          ": it was saved by a training of another precision",
                      MessageCode::model_mismatch);
   }
-  optimizer_->load(state.section("optimizer").pieces());
-  if (scaler_) {
-    const StateDict& scaler = state.section("grad_scaler");
-    scaler_->restore(scaler.real("scale"), scaler.integer("growth_tracker"));
-  }
-  const StateDict& schedule = state.section("lr_schedule");
-  plateau_ = {.factor = schedule.real("plateau_factor"),
-              .best = schedule.real("plateau_best"),
-              .has_best = schedule.boolean("plateau_has_best"),
-              .bad_epochs = schedule.integer("plateau_bad_epochs")};
-  held_ = schedule.boolean("held");
-  set_lr_factor(schedule.real("factor"));
+  const bool several = optimizers_.size() > 1;
+  for (const auto& optimizer : optimizers_) optimizer->load(state, several ? "." + optimizer->name() : "");
+  if (!scaler_) return;
+  const StateDict& scaler = state.section("grad_scaler");
+  scaler_->restore(scaler.real("scale"), scaler.integer("growth_tracker"));
 }
 
 }  // namespace cxtrain

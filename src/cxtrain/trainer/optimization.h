@@ -2,76 +2,110 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
-#include "cxtrain/optim/optimizer.h"
-#include "cxtrain/optim/schedule.h"
+#include "cxtrain/optim/optimizer_ref.h"
 #include "cxtrain/precision/grad_scaler.h"
+#include "cxtrain/precision/policy.h"
 #include "cxtrain/state/stateful.h"
 #include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/trainer/fit_data.h"
-#include "cxtrain/trainer/skipped_steps.h"
 #include "cxtrain/trainer/step_vote.h"
 #include "cxtrain/trainer/train_context.h"
+#include "cxtrain/trainer/trained_optimizer.h"
 
 namespace cxtrain {
 
-/// The module's optimizer and schedule, with what the options change, and with another learning rate where
-/// one was found. Throws ConfigError.
-OptimizerSetup optimizer_setup(Module& module, const Options& options, std::optional<double> lr = {});
+/// The module's optimizers and schedules, with the options' changes, and with another learning rate if one
+/// was found; at least one. Throws ConfigError if they contradict each other or the options.
+std::vector<NamedOptimizer> optimizer_setups(Module& module, const Options& options,
+                                             std::optional<double> lr = {});
 
-/// What follows a complete backward: gradients synchronised, unscaled and clipped, the optimizer stepped, the
-/// loss scale and the learning rate moved on. Nothing here waits for the device.
-class Optimization final : public Stateful, public OptimizerView {
+/// The parameters of the module that each of the optimizers trains. The setups outlive the result.
+std::vector<OptimizerTarget> optimizer_targets(const Module& module,
+                                               const std::vector<NamedOptimizer>& setups);
+
+/// The optimizers of a fit with one loss scale for all. Nothing here waits for the device.
+///
+/// Automatic optimization: `training_step` for each micro-batch, then `step`. Manual optimization: the module
+/// steps the optimizers within `training_step`.
+class Optimization final : public Stateful, public OptimizerList {
  public:
-  /// `trained`: what the strategy has prepared for the setup's optimizer. Talks to no other rank. Throws
-  /// ConfigError.
-  Optimization(TrainContext& context, const OptimizerSetup& setup, std::unique_ptr<TrainedParameters> trained,
-               const FitLimits& limits, bool scale_gradients);
-  ~Optimization() override { context_.progress.optimizer = nullptr; }
+  /// Operations that a rank announces to a rank without a sample (`follow`).
+  static constexpr char kMinimize = 'm', kZeroGrad = 'z', kStep = 's', kEnd = 'e';
+
+  /// `targets`: of `optimizer_targets`, and what the strategy has prepared for each (`trained`). Talks to no
+  /// other rank. Throws ConfigError.
+  Optimization(TrainContext& context, const std::vector<NamedOptimizer>& setups,
+               const std::vector<OptimizerTarget>& targets,
+               std::vector<std::unique_ptr<TrainedParameters>> trained, const FitLimits& limits,
+               const PrecisionPolicy& precision);
+  ~Optimization() override { context_.progress.optimizers = nullptr; }
   Optimization(const Optimization&) = delete;
   Optimization& operator=(const Optimization&) = delete;
 
-  /// Makes one optimizer step and counts it. `own`, `of_all_ranks`: the contributions to the step. The
-  /// gradients are averages over the ranks that did not skip the step. If no rank has a loss, nothing is
-  /// updated or counted, and every rank returns false. `recompute` runs forward and backward again, for
-  /// optimizers that need a closure. Throws an AgreedError that names a gradient if too many steps in a row
-  /// were skipped (`max_skipped_steps`). Collective.
-  bool step(Contribution own, Contribution of_all_ranks, const std::function<at::Tensor()>& recompute);
+  /// Runs a micro-batch by the strategy; returns the loss. `uneven`: at least one rank has no sample of it;
+  /// that rank takes part in the optimizer steps of the others.
+  at::Tensor training_step(const MicroStep& step, bool uneven);
+
+  /// Completes an optimizer step, and counts it. `own`, `of_all_ranks`: the contributions to the step. In
+  /// automatic optimization the gradients are averages over the ranks that did not skip the step. If no rank
+  /// has a loss, or, in manual optimization, no optimizer has stepped, nothing is counted, and every rank
+  /// returns false. Throws an AgreedError that names a gradient if too many steps in a row were skipped
+  /// (`max_skipped_steps`). Collective.
+  bool step(Contribution own, Contribution of_all_ranks, const MicroStep& last);
   /// At the end of an epoch, after its validation.
   void end_epoch();
 
   std::vector<LearningRate> learning_rates() const override;
-  /// The learning rate stays what it is, whatever the schedule says.
-  void hold_learning_rate() { held_ = true; }
+  std::span<OptimizerRef* const> all() const override { return refs_; }
+  void backward(const at::Tensor& loss) override;
+  void hold_learning_rate();
 
-  // What the optimizer, the loss scale and the schedule remember; the parameters are the model's.
+  // What the optimizers, the loss scale and the schedules remember; the parameters are the model's.
   std::string state_key() const override { return "optimization"; }
   void save(StateDict& state) const override;
   void load(const StateDict& state) override;
 
-  TrainedParameters& trained() { return *trained_; }
+  /// The pieces that this rank updates, of all optimizers.
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  /// The parameters of all optimizers.
+  std::vector<NamedTensor> parameters() const;
+  std::vector<TrainedParameters*> trained();
+  /// Brings the whole model to every rank (`TrainedParameters::publish`). Collective.
+  void publish();
+
+  // For the optimizers.
+  bool is_manual() const { return manual_; }
   GradScaler* scaler() { return scaler_ ? &*scaler_ : nullptr; }
+  const PrecisionPolicy& precision() const { return precision_; }
+  bool in_training_step() const { return micro_ != nullptr; }
+  /// The micro-batch in progress. Throws TrainingError if there is none.
+  const MicroStep& micro_step() const;
+  /// Begins an operation of manual optimization: announces it to ranks without a sample.
+  void begin_manual(TrainedOptimizer& optimizer, char operation);
+  void unscale(TrainedParameters& trained);
+  void note_step() { stepped_ = true; }
+  /// Parameters of other optimizers that require a gradient.
+  std::vector<at::Tensor> trained_by_others(const TrainedOptimizer& optimizer) const;
 
  private:
+  void announce(char operation, std::size_t optimizer);
+  void follow();
+  bool step_automatically(Contribution own, Contribution of_all_ranks, const MicroStep& last);
   void leave_out_ranks_that_skipped(Contribution own);
-  void end_for_overflow();
-  void log_gradient_norms();
-  void clip();
-  void update_learning_rate();
-  void set_lr_factor(double factor);
 
   TrainContext& context_;
-  OptimizerSetup setup_;
-  Interval interval_;
-  std::int64_t log_every_;
-  PlateauState plateau_;
-  double lr_factor_ = 1;
-  bool held_ = false;  ///< the factor
-  std::int64_t total_counts_;
-  std::unique_ptr<TrainedParameters> trained_;
-  std::unique_ptr<Optimizer> optimizer_;
+  PrecisionPolicy precision_;
+  bool manual_;
+  std::int64_t accumulate_;
   std::optional<GradScaler> scaler_;
-  SkippedSteps skipped_steps_;
+  std::vector<std::unique_ptr<TrainedOptimizer>> optimizers_;
+  std::vector<OptimizerRef*> refs_;  ///< to `optimizers_`
+  std::vector<Piece> pieces_;
+  const MicroStep* micro_ = nullptr;  ///< in progress
+  bool announces_ = false;            ///< a rank without a sample follows
+  bool stepped_ = false;              ///< an optimizer has stepped since the last `step`
 };
 
 }  // namespace cxtrain

@@ -81,7 +81,7 @@ class TrainContext {
   /// Runs a hook (`hooks::on_...`): of every callback, then of the module. What it logs is treated by its
   /// rule, with the weight of what surrounds it.
   template <class... C, class ModuleHook, class... Args>
-  void call(const Hook<void (Callback::*)(Run&, C...), ModuleHook>& hook, const Args&... args) {
+  void call(const Hook<void (Callback::*)(Run&, C...), ModuleHook>& hook, Args&&... args) {
     const LogScope scope(metrics, hook.rule);
     for (Callback* const callback : callbacks) (callback->*hook.callback)(run, args...);
     if constexpr (!std::is_null_pointer_v<ModuleHook>) (parts.module.*hook.module)(args...);

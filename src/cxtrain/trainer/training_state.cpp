@@ -49,11 +49,11 @@ void load_callbacks(const StateDict& state, TrainContext& context) {
 /// module has: parameters that nobody trains, buffers, which parameters are frozen, and the layers' modes.
 class TrainingState::Model final : public Stateful {
  public:
-  Model(Module& module, TrainedParameters& trained) : module_(module), trained_(trained) {}
+  Model(Module& module, Optimization& optimization) : module_(module), optimization_(optimization) {}
 
   std::string state_key() const override { return "model"; }
   void save(StateDict& state) const override {
-    state.make_section("parameters").add(trained_.pieces());
+    state.make_section("parameters").add(optimization_.pieces());
     state.make_section("other").add(other());
     std::string frozen;
     for (const NamedTensor& parameter : module_.all_parameters()) {
@@ -64,7 +64,7 @@ class TrainingState::Model final : public Stateful {
   }
   void load(const StateDict& state) override {
     fill_pieces(other(), state.section("other").pieces());
-    fill_pieces(trained_.pieces(), state.section("parameters").pieces());
+    fill_pieces(optimization_.pieces(), state.section("parameters").pieces());
     load_flags(state);
   }
   void load_flags(const StateDict& state) {
@@ -89,7 +89,7 @@ class TrainingState::Model final : public Stateful {
   /// Whole on every rank.
   std::vector<Piece> other() const {
     std::set<std::string> trained;
-    for (const NamedTensor& parameter : trainable_parameters(module_)) trained.insert(parameter.name);
+    for (const NamedTensor& parameter : optimization_.parameters()) trained.insert(parameter.name);
     std::vector<Piece> pieces = whole_pieces(module_.all_buffers());
     for (NamedTensor& parameter : module_.all_parameters()) {
       if (!trained.contains(parameter.name))
@@ -99,14 +99,14 @@ class TrainingState::Model final : public Stateful {
   }
 
   Module& module_;
-  TrainedParameters& trained_;
+  Optimization& optimization_;
 };
 
 TrainingState::TrainingState(TrainContext& context, DataModule& data, Optimization& optimization)
     : context_(context),
       data_(data),
       optimization_(optimization),
-      model_(std::make_unique<Model>(context.parts.module, optimization.trained())),
+      model_(std::make_unique<Model>(context.parts.module, optimization)),
       parts_{model_.get(), &optimization, &context.parts.strategy, &context.metrics,
              &context.parts.generators} {}
 
@@ -139,7 +139,7 @@ void TrainingState::load(StateDict state, const RunFolder& from) {
     state.section(kLoggers);
     for (Stateful* part : parts_) part->load(state.section(part->state_key()));
   });
-  optimization_.trained().publish();
+  optimization_.publish();
   run_agreed(context_.parts.world, [&] {
     context_.parts.module.on_load_checkpoint(state.section(kModule));
     load_callbacks(state.section(kCallbacks), context_);

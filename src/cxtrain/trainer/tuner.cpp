@@ -10,14 +10,18 @@ namespace cxtrain {
 Tuner::Tuner(Session& session, Module& module, DataModule& data)
     : session_(session), context_(session.context()), module_(module), data_(data) {}
 
-OptimizerSetup Tuner::setup() { return optimizer_setup(module_, context_.parts.options, context_.tuned.lr); }
-
 LrFinderResult Tuner::lr_find(const LrSweep& sweep) {
   OptimizerSetup swept;
-  run_agreed(context_.parts.world, [&] { swept = setup(); });
+  run_agreed(context_.parts.world, [&] {
+    const std::vector<NamedOptimizer> setups = optimizer_setups(module_, context_.parts.options);
+    if (setups.size() > 1 || !module_.automatic_optimization) {
+      throw ConfigError("trainer.auto_lr_find", "needs a model with one optimizer and automatic optimization",
+                        "leave the option out", MessageCode::conflicting_options);
+    }
+    swept = setups.front().setup;
+  });
   LrFinderResult result = find_learning_rate(
-      context_.parts, [&] { return session_.fit_loaders(data_); }, swept,
-      session_.precision().scale_gradients, sweep);
+      context_.parts, [&] { return session_.fit_loaders(data_); }, swept, session_.precision(), sweep);
   session_.attach();
   session_.write_file("lr_find.csv", result.to_csv());
   return result;
@@ -25,7 +29,8 @@ LrFinderResult Tuner::lr_find(const LrSweep& sweep) {
 
 std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
   World& world = context_.parts.world;
-  OptimizerSetup trained;
+  std::vector<NamedOptimizer> setups;
+  std::vector<OptimizerTarget> targets;
   run_agreed(world, [&] {
     if (session_.plan().sync_batchnorm && world.size() > 1) {
       throw ConfigError(
@@ -34,7 +39,8 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
           "find the size without sync_batchnorm, and give it as --data.batch_size",
           MessageCode::out_of_memory);
     }
-    trained = setup();
+    setups = optimizer_setups(module_, context_.parts.options, context_.tuned.lr);
+    targets = optimizer_targets(module_, setups);
   });
   const FitLimits limits =
       FitData(
@@ -42,11 +48,12 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
           .limits();
   const DataLoaderSpec spec = data_.train_dataloader();
   // Its state takes memory from the first step on.
-  Optimization optimization(context_, trained, context_.parts.strategy.prepare(trained.optimizer), limits,
-                            session_.precision().scale_gradients);
+  const Backward backward = module_.automatic_optimization ? Backward::together : Backward::apart;
+  Optimization optimization(context_, setups, targets, context_.parts.strategy.prepare(targets, backward),
+                            limits, session_.precision());
   const std::int64_t most = std::max<std::int64_t>(1, spec.dataset->size() / world.size());
   return find_batch_size(
-      context_, optimization.trained(),
+      context_, optimization,
       [&](std::int64_t size) { return session_.loader(spec, /*training=*/true, size); }, most, search);
 }
 

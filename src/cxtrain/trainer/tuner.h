@@ -26,8 +26,6 @@ class Tuner {
   std::int64_t scale_batch_size(const BatchSizeSearch& search);
 
  private:
-  OptimizerSetup setup();
-
   Session& session_;
   TrainContext& context_;
   Module& module_;

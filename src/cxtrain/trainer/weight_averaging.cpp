@@ -54,7 +54,7 @@ StochasticWeightAveraging::StochasticWeightAveraging(TrainContext& context, FitD
       data_(data),
       optimization_(optimization),
       first_epoch_(first_averaged_epoch(data.limits().max_epochs)) {
-  for (const Piece& piece : optimization.trained().pieces()) parameters_.push_back(piece.values.detach());
+  for (const Piece& piece : optimization.pieces()) parameters_.push_back(piece.values.detach());
 }
 
 void StochasticWeightAveraging::on_train_epoch_end(Run& view) {
@@ -71,7 +71,7 @@ void StochasticWeightAveraging::on_train_epoch_end(Run& view) {
 void StochasticWeightAveraging::on_train_end(Run&) {
   if (epochs_averaged_ == 0) return;  // stopped early
   if (!parameters_.empty()) at::_foreach_copy_(parameters_, means_);
-  optimization_.trained().publish();
+  optimization_.publish();
   log_info("the parameters are the mean of the parameters after the last " +
            std::to_string(epochs_averaged_) + " epochs");
   renew_batch_norm_statistics();
@@ -79,8 +79,7 @@ void StochasticWeightAveraging::on_train_end(Run&) {
 
 /// Of the pieces that this rank updates, under their names.
 std::vector<Piece> StochasticWeightAveraging::means() const {
-  const std::span<const Piece> pieces = optimization_.trained().pieces();
-  std::vector<Piece> means(pieces.begin(), pieces.end());
+  std::vector<Piece> means = optimization_.pieces();
   for (std::size_t i = 0; i < means_.size(); ++i) means[i].values = means_[i];
   return means;
 }
@@ -113,7 +112,7 @@ void StochasticWeightAveraging::renew_batch_norm_statistics() {
     }
   }
   pool_statistics(layers, samples, context_.parts.world);
-  optimization_.trained().publish();
+  optimization_.publish();
 }
 
 }  // namespace cxtrain

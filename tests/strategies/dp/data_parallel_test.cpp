@@ -4,6 +4,7 @@
 
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/optim/optimizer.h"
+#include "cxtrain/strategy/local_step.h"
 #include "support/catch.h"
 #include "support/toy_models.h"
 
@@ -61,6 +62,9 @@ struct Three {
     strategy->place(first, context);
     strategy->connect();
   }
+  std::unique_ptr<TrainedParameters> prepare(const OptimizerConfig& config) {
+    return std::move(strategy->prepare({{config, trainable_parameters(first)}}, Backward::together).front());
+  }
   void step(TrainedParameters& trained, Optimizer& optimizer) {
     strategy->training_step({.batch = batch, .observer = observer});
     trained.synchronize();
@@ -90,7 +94,7 @@ TEST_CASE("every replica goes on with the parameters that the optimizer has made
                                           OptimizerConfig(AdamW{.lr = 0.1}));
   Three models;
   const at::Tensor start = test::flat_parameters(models.first).clone();
-  const auto trained = models.strategy->prepare(config);
+  const auto trained = models.prepare(config);
   const auto optimizer = make_optimizer({.optimizer = config}, models.first.all_parameters());
   for (int step = 0; step < 3; ++step) models.step(*trained, *optimizer);
   models.pass();
@@ -105,7 +109,7 @@ TEST_CASE("every replica goes on with the parameters that the optimizer has made
 
 TEST_CASE("what is published reaches the replicas, whoever wrote it and by whatever way") {
   Three models;
-  const auto trained = models.strategy->prepare(AdamW{});
+  const auto trained = models.prepare(AdamW{});
   models.pass();
   *models.first.first->weight.mutable_data_ptr<float>() = 7;  // no version counter knows of it
   trained->publish();

@@ -120,7 +120,7 @@ TEST_CASE("large gradients, which the threads sum together, are as exact as smal
     at::Tensor training_step(const Batch& batch, std::int64_t) override {
       return layer->forward(batch[0].round()).sum().div(static_cast<double>(batch.size));
     }
-    OptimizerSetup configure_optimizers() override { return {.optimizer = Sgd{.lr = 0.5}}; }
+    Optimizers configure_optimizers() override { return Sgd{.lr = 0.5}; }
     torch::nn::Linear layer{nullptr};
   };
   ToyData data(16, 16);

@@ -1,0 +1,272 @@
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/randn.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cxtrain/callbacks/model_checkpoint.h"
+#include "cxtrain/data/tensor_dataset.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+#include "support/mpi_world.h"
+#include "support/temp_dir.h"
+#include "support/toy_models.h"
+
+/// Several optimizers, in automatic and in manual optimization.
+namespace cxtrain {
+namespace {
+
+using test::flat_parameters;
+
+/// How the model below steps its optimizers.
+enum class Way { minimize, by_hand };
+
+/// A generator and a discriminator; each batch brings its noise along, so that ranks add nothing of their
+/// own.
+class Gan : public Module {
+ public:
+  explicit Gan(Way way = Way::minimize) : way_(way) {
+    automatic_optimization = false;
+    at::manual_seed(6);
+    g_ = register_module("g", torch::nn::Linear(6, 2));
+    d_ = register_module("d", torch::nn::Linear(2, 1));
+  }
+  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    if (way_ == Way::minimize) {
+      optimizer("g").minimize([&] { return generator_loss(batch); });
+      optimizer("d").minimize([&] { return discriminator_loss(batch); });
+    } else {
+      step_by_hand(optimizer("g"), [&] { return generator_loss(batch); });
+      step_by_hand(optimizer("d"), [&] { return discriminator_loss(batch); });
+    }
+    return {};
+  }
+  Optimizers configure_optimizers() override {
+    return {{"g", Adam{.lr = 0.02, .beta1 = 0.5}, g_->parameters()},
+            {"d", Sgd{.lr = 0.1, .momentum = 0.9}.with(CosineSchedule{}), d_->parameters()}};
+  }
+  void on_before_optimizer_step(OptimizerRef& optimizer) override { stepped.push_back(optimizer.name()); }
+
+  std::vector<std::string> stepped;
+
+ private:
+  void step_by_hand(OptimizerRef& optimizer, const std::function<at::Tensor()>& loss) {
+    const Toggle only = optimizer.toggle();
+    optimizer.zero_grad();
+    manual_backward(loss());
+    optimizer.step();
+  }
+  static at::Tensor judged(const at::Tensor& scores, double truth) {
+    return at::binary_cross_entropy_with_logits(scores, at::full_like(scores, truth));
+  }
+  at::Tensor generator_loss(const Batch& batch) {
+    const at::Tensor loss = judged(d_->forward(g_->forward(batch[0])), 1);
+    log("g_loss", loss);
+    return loss;
+  }
+  at::Tensor discriminator_loss(const Batch& batch) {
+    const at::Tensor loss =
+        judged(d_->forward(batch[1]), 1) + judged(d_->forward(g_->forward(batch[0]).detach()), 0);
+    log("d_loss", loss);
+    return loss;
+  }
+
+  Way way_;
+  torch::nn::Linear g_{nullptr}, d_{nullptr};
+};
+
+/// 29 samples in batches of 12: the last one has five, which four ranks cannot divide.
+class Pairs : public DataModule {
+ public:
+  explicit Pairs(std::int64_t batch_size, std::int64_t samples = 29) : batch_size_(batch_size) {
+    at::manual_seed(7);
+    train_ = std::make_shared<TensorDataset>(
+        std::vector<at::Tensor>{at::randn({samples, 6}), at::randn({samples, 2})});
+  }
+  DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
+
+ private:
+  std::int64_t batch_size_;
+  std::shared_ptr<TensorDataset> train_;
+};
+
+Options of_fit(const std::string& strategy, const std::string& root) {
+  Options options = test::quiet(root);
+  options.trainer.max_epochs = 3;
+  options.trainer.strategy = strategy;
+  return options;
+}
+
+template <class Model>
+at::Tensor fitted(World& world, Model& model, Options options, std::int64_t samples = 29) {
+  const test::TempDir dir;
+  options.trainer.default_root_dir = dir.path();
+  Pairs data(12 / world.size(), samples);
+  Trainer trainer(world, options);
+  trainer.fit(model, data);
+  return flat_parameters(model);
+}
+
+at::Tensor of_one_process(Way way, const Options& options, std::int64_t samples = 29) {
+  SoloWorld world;
+  Options single = options;
+  single.trainer.strategy = "single";
+  Gan model(way);
+  return fitted(world, model, single, samples);
+}
+
+TEST_CASE("manual optimization on several ranks trains as on one, with uneven last batches") {
+  const Way way = GENERATE(Way::minimize, Way::by_hand);
+  const std::int64_t samples = GENERATE(29, 25, 24);  // of the last batch: five, one, twelve
+  Options options = of_fit("ddp", "");
+  options.data.uneven = Uneven::exact;
+  options.trainer.precision = "64-true";  // Adam divides by small gradients, and magnifies rounding
+  Gan model(way);
+  const at::Tensor parameters = fitted(test_world(), model, options, samples);
+  const at::Tensor alone = of_one_process(Way::minimize, options, samples);
+  CAPTURE(samples, (parameters - alone).abs().max().item<double>());
+  CHECK(parameters.allclose(alone, 1e-9, 1e-10));
+  const std::int64_t batches = samples > 24 ? 3 : 2;
+  CHECK(model.stepped.size() == static_cast<std::size_t>(2 * 3 * batches));
+  CHECK(model.stepped[0] == "g");
+  CHECK(model.stepped[1] == "d");
+}
+
+TEST_CASE("options of the trainer hold in manual optimization") {
+  Options options = of_fit("ddp", "");
+  SECTION("gradient_clip_val") { options.trainer.gradient_clip_val = 0.05; }
+  SECTION("bf16-mixed") { options.trainer.precision = "bf16-mixed"; }
+  SECTION("16-mixed") { options.trainer.precision = "16-mixed"; }
+  SECTION("accumulate_grad_batches") { options.trainer.accumulate_grad_batches = 2; }
+  Gan model;
+  const at::Tensor parameters = fitted(test_world(), model, options, 24);
+  // 16-bit matrix products of fewer rows are rounded alike, sums over ranks are not.
+  CHECK(parameters.allclose(of_one_process(Way::minimize, options, 24), 1e-2, 2e-3));
+  CHECK_FALSE(parameters.allclose(of_one_process(Way::minimize, of_fit("ddp", ""), 24), 1e-6, 1e-7));
+}
+
+/// One loss, and an optimizer for each of two layers.
+class TwoLayers : public Module {
+ public:
+  explicit TwoLayers(std::int64_t frequency) : frequency_(frequency) {
+    at::manual_seed(8);
+    first_ = register_module("first", torch::nn::Linear(6, 4));
+    second_ = register_module("second", torch::nn::Linear(4, 2));
+  }
+  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    return at::mse_loss(second_->forward(first_->forward(batch[0])), batch[1]);
+  }
+  Optimizers configure_optimizers() override {
+    return {{"first", Sgd{.lr = 0.1}, first_->parameters(), frequency_},
+            {"second", Sgd{.lr = 0.1}, second_->parameters()}};
+  }
+  void optimizer_step(OptimizerRef& optimizer) override {
+    ++steps[optimizer.name()];
+    optimizer.step();
+  }
+  std::map<std::string, int> steps;
+
+ protected:
+  std::int64_t frequency_;
+  torch::nn::Linear first_{nullptr}, second_{nullptr};
+};
+
+class OneForBoth : public TwoLayers {
+ public:
+  OneForBoth() : TwoLayers(1) {}
+  Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
+};
+
+TEST_CASE("two optimizers of one loss train as one optimizer of all parameters does") {
+  const std::string precision = GENERATE("32-true", "16-mixed");
+  Options options = of_fit("ddp", "");
+  options.trainer.precision = precision;
+  TwoLayers two(1);
+  OneForBoth one;
+  CHECK(fitted(test_world(), two, options).equal(fitted(test_world(), one, options)));
+}
+
+TEST_CASE("an optimizer with a frequency steps every so many steps") {
+  TwoLayers model(2);
+  const at::Tensor before = model.named_parameters()["first.weight"].detach().clone();
+  Options options = of_fit("ddp", "");
+  options.trainer.max_steps = 1;
+  options.trainer.max_epochs = -1;
+  fitted(test_world(), model, options);
+  CHECK(model.named_parameters()["first.weight"].equal(before));
+  CHECK(model.steps == std::map<std::string, int>{{"second", 1}});
+  options.trainer.max_steps = 5;
+  fitted(test_world(), model, options);
+  CHECK(model.steps == std::map<std::string, int>{{"first", 2}, {"second", 6}});
+}
+
+TEST_CASE("several optimizers resume to the same bits") {
+  const test::TempDir dir;
+  World& world = test_world();
+  const std::string folder = world.broadcast(dir.path());
+  const auto fit = [&](Gan& model, const std::string& root, const std::string& ckpt_path) {
+    Pairs data(12 / test_world().size());
+    Trainer trainer(test_world(), of_fit("ddp", folder + root));
+    auto& checkpoint = trainer.add_callback<ModelCheckpoint>({.save_top_k = -1, .every_n_train_steps = 4});
+    trainer.fit(model, data, {.ckpt_path = ckpt_path});
+    return trainer.log_dir() + "/checkpoints/" +
+           (checkpoint.last_model_path().empty() ? "" : "epoch=1-step=4.ckpt");
+  };
+  Gan straight, resumed;
+  const std::string path = fit(straight, "/straight", "");
+  fit(resumed, "/resumed", path);
+  CHECK(resumed.stepped.size() == 2 * 5);
+  CHECK(flat_parameters(resumed).equal(flat_parameters(straight)));
+  test_world().barrier();
+}
+
+TEST_CASE("what a model does wrong with its optimizers is said") {
+  struct Wrong : TwoLayers {
+    explicit Wrong(std::function<Optimizers(Wrong&)> its_optimizers,
+                   std::function<void(Wrong&)> its_step = {})
+        : TwoLayers(1), optimizers(std::move(its_optimizers)), step(std::move(its_step)) {}
+    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+      if (step) step(*this);
+      return TwoLayers::training_step(batch, idx);
+    }
+    Optimizers configure_optimizers() override { return optimizers(*this); }
+    std::vector<at::Tensor> first() { return first_->parameters(); }
+    std::vector<at::Tensor> second() { return second_->parameters(); }
+    std::function<Optimizers(Wrong&)> optimizers;
+    std::function<void(Wrong&)> step;
+  };
+  const auto both = [](Wrong& w) -> Optimizers {
+    return {{"a", Sgd{}, w.first()}, {"b", Sgd{}, w.second()}};
+  };
+  Options options = of_fit("ddp", "");
+  const auto error = [&](Wrong& model) {
+    return test::error_of([&] { fitted(test_world(), model, options); });
+  };
+
+  Wrong shared([](Wrong& w) -> Optimizers { return {{"a", Sgd{}, w.first()}, {"b", Sgd{}, w.first()}}; });
+  CHECK_THAT(error(shared), test::contains("`a` and `b` both have the parameter first.weight"));
+  Wrong unnamed([](Wrong& w) -> Optimizers { return {{"a", Sgd{}, w.first()}, {"b", Sgd{}}}; });
+  CHECK_THAT(error(unnamed), test::contains("`b` has no parameters"));
+  Wrong twice([](Wrong& w) -> Optimizers { return {{"a", Sgd{}, w.first()}, {"a", Sgd{}, w.second()}}; });
+  CHECK_THAT(error(twice), test::contains("two optimizers are named `a`"));
+  Wrong automatic(both, [](Wrong& w) { w.optimizer("a").step(); });
+  CHECK_THAT(error(automatic), test::contains("automatic_optimization"));
+  Wrong unknown(both, [](Wrong& w) { w.optimizer("c"); });
+  CHECK_THAT(error(unknown), test::contains("returns `a`, `b`"));
+  Wrong accumulates(both, [](Wrong& w) { w.optimizer("a").zero_grad(); });
+  accumulates.automatic_optimization = false;
+  options.trainer.accumulate_grad_batches = 2;
+  CHECK_THAT(error(accumulates), test::contains("use minimize()"));
+  options.trainer.accumulate_grad_batches = 1;
+  options.optimizer.args["lr"] = "0.5";
+  Wrong overridden(both);
+  CHECK_THAT(error(overridden), test::contains("this model has several: a, b"));
+  test_world().barrier();
+}
+
+}  // namespace
+}  // namespace cxtrain
