@@ -31,7 +31,7 @@ class DigitsData final : public DataModule {
   DataLoaderSpec train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
   Loaders val_dataloader() override { return {val_, kBatchSize}; }
   Loaders test_dataloader() override { return {val_, kBatchSize}; }
-  DataLoaderSpec predict_dataloader() override { return {val_, kBatchSize}; }
+  Loaders predict_dataloader() override { return {val_, kBatchSize}; }
 
  private:
   static std::shared_ptr<const Dataset> select(const Digits& digits, const std::vector<std::int64_t>& which) {

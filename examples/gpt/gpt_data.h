@@ -17,7 +17,7 @@ class GptData final : public cxtrain::DataModule {
   cxtrain::DataLoaderSpec train_dataloader() override { return {split_.train, kBatchSize, /*shuffle=*/true}; }
   cxtrain::Loaders val_dataloader() override { return {split_.val, kBatchSize}; }
   cxtrain::Loaders test_dataloader() override { return {split_.val, kBatchSize}; }
-  cxtrain::DataLoaderSpec predict_dataloader() override { return {split_.val, kBatchSize}; }
+  cxtrain::Loaders predict_dataloader() override { return {split_.val, kBatchSize}; }
 
  private:
   static constexpr std::int64_t kBatchSize = 16;

@@ -13,7 +13,7 @@ class MnistData final : public cxtrain::DataModule {
   cxtrain::DataLoaderSpec train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
   cxtrain::Loaders val_dataloader() override { return {val_, kBatchSize}; }
   cxtrain::Loaders test_dataloader() override { return {val_, kBatchSize}; }
-  cxtrain::DataLoaderSpec predict_dataloader() override { return {val_, kBatchSize}; }
+  cxtrain::Loaders predict_dataloader() override { return {val_, kBatchSize}; }
 
  private:
   static constexpr std::int64_t kBatchSize = 64;

@@ -33,7 +33,7 @@ class ReversedLinesData final : public cxtrain::DataModule {
   cxtrain::DataLoaderSpec train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
   cxtrain::Loaders val_dataloader() override { return {val_, kBatchSize}; }
   cxtrain::Loaders test_dataloader() override { return {val_, kBatchSize}; }
-  cxtrain::DataLoaderSpec predict_dataloader() override { return {val_, kBatchSize}; }
+  cxtrain::Loaders predict_dataloader() override { return {val_, kBatchSize}; }
 
  private:
   std::int64_t length_;

@@ -43,7 +43,7 @@ class RandomData final : public DataModule {
   DataLoaderSpec train_dataloader() override { return {data_, kBatchSize, /*shuffle=*/true}; }
   Loaders val_dataloader() override { return {data_, kBatchSize}; }
   Loaders test_dataloader() override { return {data_, kBatchSize}; }
-  DataLoaderSpec predict_dataloader() override { return {data_, kBatchSize}; }
+  Loaders predict_dataloader() override { return {data_, kBatchSize}; }
 
  private:
   Sizes sizes_;

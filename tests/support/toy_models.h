@@ -91,7 +91,7 @@ class ToyData : public DataModule {
   DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
   Loaders val_dataloader() override { return {val_, batch_size_}; }
   Loaders test_dataloader() override { return {val_, batch_size_}; }
-  DataLoaderSpec predict_dataloader() override { return {val_, batch_size_}; }
+  Loaders predict_dataloader() override { return {val_, batch_size_}; }
 
   int setups = 0;
 

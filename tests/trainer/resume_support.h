@@ -2,6 +2,7 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/functional/dropout.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -43,9 +44,9 @@ class Losses : public Metric {
   at::Tensor& sum_ = add_state("sum", at::zeros({}, at::kDouble));
 };
 
-/// A model that has everything that a resumed training can get wrong: dropout, batch norm, layers that are
-/// frozen at first, a layer whose mode a hook changes, gradients that overflow now and then, and a memory of
-/// its own that its loss depends on.
+/// A model that has everything that a resumed training can get wrong: dropout, noise in its inputs, batch
+/// norm, layers that are frozen at first, a layer whose mode a hook changes, gradients that overflow now and
+/// then, and a memory of its own that its loss depends on.
 class Forgetful : public Module {
  public:
   Forgetful(OptimizerSetup setup, bool overflows, std::uint64_t seed, bool forgets)
@@ -58,6 +59,11 @@ class Forgetful : public Module {
     last = register_module("last", torch::nn::Linear(24, 2));
     for (at::Tensor& parameter : late->parameters()) parameter.set_requires_grad(false);
     seen_ = at::zeros({});
+  }
+  void on_after_batch_transfer(Batch& batch, BatchContext& context) override {
+    if (context.stage() != Stage::fit) return;
+    const at::Tensor& input = batch[0];
+    batch.tensors[0] = input + 0.1 * at::randn(input.sizes(), context.generator(), input.options());
   }
   at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) override {
     at::Tensor hidden = norm->forward(first->forward(batch[0]));

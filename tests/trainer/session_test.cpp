@@ -88,7 +88,7 @@ struct Bench {
   }
   Session session(Stage stage) {
     return Session({world, options, plan, registry, at::kCPU, nullptr, config_text, replica_factory, files},
-                   kept, std::make_unique<test::FakeStrategy>(strategy), model, stage);
+                   kept, std::make_unique<test::FakeStrategy>(strategy), model, data, stage);
   }
   std::string file(const std::string& name) {
     return read_whole_file(files, "/runs/cxtrain_logs/version_0/" + name);
@@ -186,7 +186,7 @@ TEST_CASE("a tuner finds what was asked for, and leaves options and model as the
   CHECK(session.context().tuned.lr.has_value());
   CHECK(bench.options == options);
   CHECK(at::equal(test::flat_parameters(bench.model), before));
-  CHECK(session.loader(bench.data.train_dataloader(), /*training=*/true)->num_batches() == 1);
+  CHECK(session.loader(bench.data.train_dataloader(), Stage::fit)->num_batches() == 1);
   CHECK(std::count(bench.strategy.calls.begin(), bench.strategy.calls.end(), "prepare") == 2);
   session.finish();
 }

@@ -36,5 +36,5 @@ class BlobData : public cxtrain::DataModule {
   }
   cxtrain::Loaders val_dataloader() override { return {std::make_shared<Blobs>(40, false), 16}; }
   cxtrain::Loaders test_dataloader() override { return {std::make_shared<Blobs>(24, false), 16}; }
-  cxtrain::DataLoaderSpec predict_dataloader() override { return {std::make_shared<Blobs>(21, false), 8}; }
+  cxtrain::Loaders predict_dataloader() override { return {std::make_shared<Blobs>(21, false), 8}; }
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/roll.h>
 #include <cxtrain/base/error.h>
 #include <cxtrain/cluster/launch_environment.h>
@@ -57,6 +58,7 @@ class GlyphData : public cxtrain::DataModule {
   }
   cxtrain::DataLoaderSpec train_dataloader() override { return {train_, 32, /*shuffle=*/true}; }
   cxtrain::Loaders val_dataloader() override { return {val_, 32}; }
+  cxtrain::Loaders predict_dataloader() override { return {{train_, 32}, {val_, 32}}; }
 
  protected:
   std::shared_ptr<const cxtrain::Dataset> train_, val_;
@@ -82,6 +84,14 @@ class BalancedGlyphs : public GlyphData {
     return train_->get(i, random)[1].item<std::uint8_t>();
   }
   std::vector<double> weights_;
+};
+
+/// Training images with noise, which is drawn on the device.
+class NoisyGlyphs : public GlyphData {
+  void on_after_batch_transfer(cxtrain::Batch& batch, cxtrain::BatchContext& context) override {
+    if (context.stage() != cxtrain::Stage::fit) return;  // a batch of a validation, a test or a prediction
+    batch.tensors[0] = batch[0] + 0.1 * at::randn(batch[0].sizes(), context.generator(), batch[0].options());
+  }
 };
 
 class GlyphParts : public cxtrain::DataModule {

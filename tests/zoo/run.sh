@@ -110,6 +110,24 @@ for workers in 0 2; do
   has "$work/glyphs_$workers.log" "216 samples in 4 batches"
 done
 [ "$(hash_of "$work/glyphs_0")" = "$(hash_of "$work/glyphs_2")" ] || fail "augmentation depends on the number of workers"
+# Noise that is drawn on the device: equal in each run, and missed without it.
+for run in 1 2; do
+  run "${digits[@]}" --devices 2 --data noisy_glyphs --data.path "$work/glyphs.bin" --default_root_dir "$work/noisy_$run" \
+    > "$work/noisy_$run.log" 2>&1
+done
+[ "$(hash_of "$work/noisy_1")" = "$(hash_of "$work/noisy_2")" ] || fail "the noise of a transfer hook differs between runs"
+[ "$(hash_of "$work/noisy_1")" != "$(hash_of "$work/glyphs_0")" ] || fail "a transfer hook does not run"
+# The predictions of two loaders, of 216 and 24 samples.
+run mpirun -np 2 --bind-to none "$prefix/bin/cxtrain_mpi" predict "${digits[@]:1}" --data glyphs --data.path "$work/glyphs.bin" \
+  --default_root_dir "$work/two_loaders" > "$work/two_loaders.log" 2>&1
+for rank in 0 1; do
+  for loader in 0 1; do
+    [ -s "$work/two_loaders/cxtrain_logs/version_0/predictions_rank_${rank}_dataloader_idx_$loader.pt" ] || fail "no predictions of loader $loader"
+  done
+done
+has "$work/two_loaders.log" "predictions of 108 samples"
+has "$work/two_loaders.log" "predictions of 12 samples"
+
 # A weighted sampler draws as many samples, and a run of one rank with the same global batch draws the same.
 for devices in 1 2; do
   run "${digits[@]}" --devices $devices --data balanced_glyphs --data.path "$work/glyphs.bin" \

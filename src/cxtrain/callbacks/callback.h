@@ -102,8 +102,10 @@ class Callback {
   virtual void on_test_epoch_end(Run&) {}
   virtual void on_test_end(Run&) {}
   virtual void on_predict_start(Run&) {}
+  virtual void on_predict_epoch_start(Run&) {}
   virtual void on_predict_batch_start(Run&, const Batch&, std::int64_t) {}
   virtual void on_predict_batch_end(Run&, const Batch&, std::int64_t) {}
+  virtual void on_predict_epoch_end(Run&) {}
   virtual void on_predict_end(Run&) {}
   virtual void on_train_epoch_end(Run&) {}
   virtual void on_train_end(Run&) {}

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "cxtrain/base/stage.h"
 #include "cxtrain/data/dataset.h"
 #include "cxtrain/data/sharded_sampler.h"
 
@@ -12,8 +13,10 @@ namespace cxtrain {
 class LoaderWorkers;
 
 struct LoaderOptions {
-  int num_workers = 0;      ///< 0: batches are collated by the thread that calls `next`
-  int prefetch_factor = 2;  ///< batches that each worker may be ahead
+  int num_workers = 0;       ///< 0: batches are collated by the thread that calls `next`
+  int prefetch_factor = 2;   ///< batches that each worker may be ahead
+  Stage stage = Stage::fit;  ///< fit: training batches
+  int dataloader_idx = 0;    ///< number of the loader in its stage
   bool to_device = false;  ///< batches go to an accelerator: they are page-locked, and left to `finish` there
 };
 
@@ -47,6 +50,7 @@ class DataLoader {
 
   /// Batches of a whole epoch, the same on every rank.
   std::int64_t num_batches() const { return sampler_.num_batches(); }
+  const LoaderOptions& options() const { return options_; }
   const Dataset& dataset() const { return *dataset_; }
   /// Samples of the whole dataset.
   std::int64_t dataset_size() const { return dataset_->size(); }
@@ -55,6 +59,9 @@ class DataLoader {
   std::int64_t global_batch_size() const { return sampler_.global_batch_size(); }
   /// Of the batch that `next` returned last: its number in the epoch, and its samples over all ranks.
   std::int64_t batch_idx() const { return position_ - 1; }
+  /// The epoch of that batch, and the seed of the order.
+  std::int64_t epoch() const { return sampler_.epoch(); }
+  std::uint64_t seed() const { return sampler_.seed(); }
   std::int64_t global_size() const { return sampler_.global_size(position_ - 1); }
 
  private:

@@ -19,10 +19,15 @@ std::uint64_t mixed(std::uint64_t x) {
 
 }  // namespace
 
+std::uint64_t mixed_seed(std::initializer_list<std::uint64_t> numbers) {
+  std::uint64_t seed = 0;
+  for (const std::uint64_t number : numbers) seed = mixed(seed + number);
+  return seed;
+}
+
 SampleRandom::SampleRandom(std::uint64_t seed, std::int64_t epoch, std::int64_t index, int layer)
-    : engine_(
-          mixed(mixed(mixed(seed) + static_cast<std::uint64_t>(epoch)) + static_cast<std::uint64_t>(layer)),
-          static_cast<std::uint64_t>(index)) {}
+    : engine_(mixed_seed({seed, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(layer)}),
+              static_cast<std::uint64_t>(index)) {}
 
 std::uint64_t SampleRandom::bits() {
   const std::uint64_t high = engine_();

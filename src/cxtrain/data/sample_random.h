@@ -4,8 +4,12 @@
 #include <ATen/core/PhiloxRNGEngine.h>
 
 #include <cstdint>
+#include <initializer_list>
 
 namespace cxtrain {
+
+/// Returns a seed that depends on every bit of each of the numbers.
+std::uint64_t mixed_seed(std::initializer_list<std::uint64_t> numbers);
 
 /// Random numbers of one sample, for augmentation. They depend on (seed, epoch, index) alone: a sample
 /// changes from epoch to epoch, and is the same in every run, on any number of ranks and workers. Philox

@@ -7,6 +7,7 @@
 #include "cxtrain/config/options.h"
 #include "cxtrain/data/dataset.h"
 #include "cxtrain/state/state_dict.h"
+#include "cxtrain/trainer/batch_context.h"
 
 namespace cxtrain {
 
@@ -26,12 +27,18 @@ class DataModule {
   /// datasets.
   virtual void setup(Stage /*stage*/, const DataOptions& /*options*/) {}
 
-  /// A spec without a dataset means that the stage has no data. An evaluation reads several loaders one after
-  /// the other (`Module::dataloader_idx`).
+  /// A spec without a dataset means that the stage has no data. Evaluations and predictions read several
+  /// loaders one after the other (`Module::dataloader_idx`).
   virtual DataLoaderSpec train_dataloader() = 0;
   virtual Loaders val_dataloader() { return {}; }
   virtual Loaders test_dataloader() { return {}; }
-  virtual DataLoaderSpec predict_dataloader() { return {}; }
+  virtual Loaders predict_dataloader() { return {}; }
+
+  /// Change a batch before and after its transfer to the rank's device, in the thread of the loop:
+  /// Lightning's hooks of these names. By default call the module's hooks: the data module's hook takes the
+  /// place of the module's.
+  virtual void on_before_batch_transfer(Batch& batch, BatchContext& context);
+  virtual void on_after_batch_transfer(Batch& batch, BatchContext& context);
 
   /// Saves and loads the state of the data in a training: Lightning's hooks of these names. Called between
   /// two steps, on every rank; a file keeps the state of rank 0. Loaded after `setup`, before any loader is

@@ -4,17 +4,34 @@
 
 namespace cxtrain {
 
-DeviceLoader::DeviceLoader(at::Device device, std::optional<at::ScalarType> dtype, bool channels_last)
-    : device_(device), dtype_(dtype), channels_last_(channels_last) {
+DeviceLoader::DeviceLoader(at::Device device, std::optional<at::ScalarType> dtype, bool channels_last,
+                           const Hooks& hooks)
+    : device_(device), dtype_(dtype), channels_last_(channels_last), hooks_(hooks) {
   if (!device_.is_cpu()) transfer_.emplace(device_);
+}
+
+BatchContext DeviceLoader::context_of(const DataLoader& loader, at::Device device) const {
+  const LoaderOptions& options = loader.options();
+  return {{options.stage, options.dataloader_idx, loader.epoch(), loader.batch_idx(), loader.seed()},
+          hooks_.rank,
+          device,
+          hooks_.module};
 }
 
 bool DeviceLoader::next(DataLoader& loader, Batch& batch) {
   batch.tensors.clear();  // the next one may take their memory, which on a CPU is still in the caches
   if (!loader.next(batch)) return false;
+  if (batch.size > 0) {
+    BatchContext context = context_of(loader, at::kCPU);
+    hooks_.data.on_before_batch_transfer(batch, context);
+  }
   if (transfer_) {
     transfer_->bring(batch);
     loader.finish(batch);
+  }
+  if (batch.size > 0) {
+    BatchContext context = context_of(loader, device_);
+    hooks_.data.on_after_batch_transfer(batch, context);
   }
   if (!dtype_ && !channels_last_) return true;
   for (at::Tensor& tensor : batch.tensors) {

@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "cxtrain/cluster/world.h"
 
@@ -64,137 +67,155 @@ class SignalPolls {
   std::int64_t batches_ = 0, interval_ = 1;
 };
 
-/// The hooks around an evaluation, which validation and test have alike.
-template <class Start, class EpochStart, class BatchStart, class BatchEnd, class EpochEnd, class End>
-struct StageHooks {
-  EvaluationStage stage;
-  const LogRule& step;
-  const Start& start;
-  const EpochStart& epoch_start;
-  const BatchStart& batch_start;
-  const BatchEnd& batch_end;
-  const EpochEnd& epoch_end;
-  const End& end;
-};
-template <class Start, class EpochStart, class BatchStart, class BatchEnd, class EpochEnd, class End>
-StageHooks(EvaluationStage, const LogRule&, const Start&, const EpochStart&, const BatchStart&,
-           const BatchEnd&, const EpochEnd&, const End&)
-    -> StageHooks<Start, EpochStart, BatchStart, BatchEnd, EpochEnd, End>;
+using StageHook = std::remove_const_t<decltype(hooks::on_test_start)>;
+using BatchHook = std::remove_const_t<decltype(hooks::on_test_batch_start)>;
 
-/// Runs the steps of one loader. Returns false if the model does not define the step.
-bool evaluate_loader(TrainContext& context, const auto& hooks, DataLoader& loader, std::int64_t batches,
-                     SignalPolls& signals) {
+/// The hooks of a stage, and the rule for what its step logs.
+struct StageHooks {
+  const LogRule& step;
+  const StageHook &start, &epoch_start;
+  const BatchHook &batch_start, &batch_end;
+  const StageHook &epoch_end, &end;
+};
+constexpr StageHooks kValidation{hooks::kValidationStep,           hooks::on_validation_start,
+                                 hooks::on_validation_epoch_start, hooks::on_validation_batch_start,
+                                 hooks::on_validation_batch_end,   hooks::on_validation_epoch_end,
+                                 hooks::on_validation_end};
+constexpr StageHooks kTest{hooks::kTestStep,           hooks::on_test_start,     hooks::on_test_epoch_start,
+                           hooks::on_test_batch_start, hooks::on_test_batch_end, hooks::on_test_epoch_end,
+                           hooks::on_test_end};
+constexpr StageHooks kPrediction{hooks::kPredictStep,           hooks::on_predict_start,
+                                 hooks::on_predict_epoch_start, hooks::on_predict_batch_start,
+                                 hooks::on_predict_batch_end,   hooks::on_predict_epoch_end,
+                                 hooks::on_predict_end};
+
+/// One evaluation over loaders, `batches[i]` batches of `loaders[i]`. A subclass runs the step.
+class EvaluationLoop {
+ public:
+  EvaluationLoop(TrainContext& context, const StageHooks& hooks,
+                 std::span<const std::unique_ptr<DataLoader>> loaders, std::span<const std::int64_t> batches)
+      : context_(context), hooks_(hooks), loaders_(loaders), batches_(batches) {}
+
+  /// Returns the logged metrics; null if the model does not define the step.
+  std::optional<MetricStore::Values> run();
+
+ protected:
+  ~EvaluationLoop() = default;
+  virtual void step(const Batch& batch, std::int64_t batch_idx) = 0;
+
+  TrainContext& context_;
+
+ private:
+  /// Returns false if the model does not define the step.
+  bool run_loader(DataLoader& loader, std::int64_t batches, SignalPolls& signals);
+  /// Adds the epoch's metrics so far to `values`.
+  void reduce_epoch(MetricStore::Values& values);
+
+  const StageHooks& hooks_;
+  std::span<const std::unique_ptr<DataLoader>> loaders_;
+  std::span<const std::int64_t> batches_;
+};
+
+std::optional<MetricStore::Values> EvaluationLoop::run() {
+  const EvaluationMode mode(context_, std::accumulate(batches_.begin(), batches_.end(), std::int64_t{0}));
+  context_.call(hooks_.start);
+  context_.call(hooks_.epoch_start);
+  SignalPolls signals(context_);
+  MetricStore::Values values;
+  for (std::size_t i = 0; i < loaders_.size(); ++i) {
+    context_.progress.dataloader_idx = static_cast<int>(i);
+    if (loaders_.size() > 1) context_.metrics.set_suffix("/dataloader_idx_" + std::to_string(i));
+    const bool defined = run_loader(*loaders_[i], batches_[i], signals);
+    // A rank without a sample does not call the step.
+    if (context_.parts.world.max(defined ? 0 : 1) != 0) return std::nullopt;
+    context_.metrics.reduce_metrics(context_.parts.world);
+    if (i + 1 < loaders_.size()) reduce_epoch(values);
+  }
+  context_.metrics.set_suffix("");  // hooks at the end log for all loaders
+  context_.call(hooks_.epoch_end);
+  reduce_epoch(values);
+  context_.call(hooks_.end);
+  return values;
+}
+
+bool EvaluationLoop::run_loader(DataLoader& loader, std::int64_t batches, SignalPolls& signals) {
   loader.start_epoch(0, 0, batches);
-  const std::int64_t before = context.progress.batch_idx;
+  const std::int64_t before = context_.progress.batch_idx;
   Batch batch;
-  while (context.batches.next(loader, batch)) {
+  while (context_.batches.next(loader, batch)) {
     signals.before_batch();
-    context.progress.batch_idx = before + loader.batch_idx();
-    context.progress.samples_per_batch = loader.global_size();
+    context_.progress.batch_idx = before + loader.batch_idx();
+    context_.progress.samples_per_batch = loader.global_size();
     const bool has_samples = batch.size > 0;  // or none is left for this rank in an uneven last batch
-    const LogScope scope(context.metrics, hooks.step, batch.size);
-    if (has_samples) context.call(hooks.batch_start, batch, loader.batch_idx());
+    const LogScope scope(context_.metrics, hooks_.step, batch.size);
+    if (has_samples) context_.call(hooks_.batch_start, batch, loader.batch_idx());
     try {
-      context.parts.strategy.evaluation_step(hooks.stage, batch, loader.batch_idx());
+      step(batch, loader.batch_idx());
     } catch (const StepNotDefined&) {
       return false;
     }
-    if (has_samples) context.call(hooks.batch_end, batch, loader.batch_idx());
+    if (has_samples) context_.call(hooks_.batch_end, batch, loader.batch_idx());
   }
-  context.progress.batch_idx = before + batches;
+  context_.progress.batch_idx = before + batches;
   return true;
 }
 
-std::optional<MetricStore::Values> evaluate_stage(TrainContext& context, const auto& hooks,
-                                                  std::span<const std::unique_ptr<DataLoader>> loaders,
-                                                  std::span<const std::int64_t> batches) {
-  const EvaluationMode mode(context, std::accumulate(batches.begin(), batches.end(), std::int64_t{0}));
-  context.call(hooks.start);
-  context.call(hooks.epoch_start);
-  SignalPolls signals(context);
-  MetricStore::Values values;
-  bool defined = true;
-  for (std::size_t i = 0; defined && i < loaders.size(); ++i) {
-    context.progress.dataloader_idx = static_cast<int>(i);
-    if (loaders.size() > 1) context.metrics.set_suffix("/dataloader_idx_" + std::to_string(i));
-    defined = evaluate_loader(context, hooks, *loaders[i], batches[i], signals);
-    // A rank without a sample has not found out.
-    defined = context.parts.world.max(defined ? 0 : 1) == 0;
-    if (i + 1 == loaders.size() || !defined) break;
-    context.metrics.reduce_metrics(context.parts.world);
-    const MetricStore::Values own =
-        context.metrics.reduce_epoch(LogRule::Phase::evaluation, context.parts.world);
-    values.insert(values.end(), own.begin(), own.end());
-  }
-  context.metrics.set_suffix("");  // hooks at the end log for all loaders
-  if (!defined) return std::nullopt;
-  context.metrics.reduce_metrics(context.parts.world);
-  context.call(hooks.epoch_end);
+void EvaluationLoop::reduce_epoch(MetricStore::Values& values) {
   const MetricStore::Values own =
-      context.metrics.reduce_epoch(LogRule::Phase::evaluation, context.parts.world);
+      context_.metrics.reduce_epoch(LogRule::Phase::evaluation, context_.parts.world);
   values.insert(values.end(), own.begin(), own.end());
-  context.call(hooks.end);
-  return values;
 }
+
+class Evaluating final : public EvaluationLoop {
+ public:
+  Evaluating(EvaluationStage stage, TrainContext& context,
+             std::span<const std::unique_ptr<DataLoader>> loaders, std::span<const std::int64_t> batches)
+      : EvaluationLoop(context, stage == EvaluationStage::validate ? kValidation : kTest, loaders, batches),
+        stage_(stage) {}
+
+ private:
+  void step(const Batch& batch, std::int64_t batch_idx) override {
+    context_.parts.strategy.evaluation_step(stage_, batch, batch_idx);
+  }
+
+  EvaluationStage stage_;
+};
+
+class Predicting final : public EvaluationLoop {
+ public:
+  Predicting(TrainContext& context, std::span<const std::unique_ptr<DataLoader>> loaders,
+             std::span<const std::int64_t> batches)
+      : EvaluationLoop(context, kPrediction, loaders, batches), predictions(loaders.size()) {}
+
+  std::vector<Predictions> predictions;  ///< of each loader
+
+ private:
+  void step(const Batch& batch, std::int64_t batch_idx) override {
+    at::Tensor& output = context_.progress.step_output;
+    output = context_.parts.strategy.predict_step(batch, batch_idx);
+    if (batch.size == 0 || !output.defined()) return;
+    Predictions& own = predictions[static_cast<std::size_t>(context_.progress.dataloader_idx)];
+    own.outputs.push_back(output.cpu());
+    own.indices.insert(own.indices.end(), batch.indices.begin(), batch.indices.end());
+  }
+};
 
 }  // namespace
 
 std::optional<MetricStore::Values> evaluate(TrainContext& context, EvaluationStage stage,
                                             std::span<const std::unique_ptr<DataLoader>> loaders,
                                             std::span<const std::int64_t> batches) {
-  if (stage == EvaluationStage::validate) {
-    const StageHooks validation{stage,
-                                hooks::kValidationStep,
-                                hooks::on_validation_start,
-                                hooks::on_validation_epoch_start,
-                                hooks::on_validation_batch_start,
-                                hooks::on_validation_batch_end,
-                                hooks::on_validation_epoch_end,
-                                hooks::on_validation_end};
-    return evaluate_stage(context, validation, loaders, batches);
-  }
-  const StageHooks test{stage,
-                        hooks::kTestStep,
-                        hooks::on_test_start,
-                        hooks::on_test_epoch_start,
-                        hooks::on_test_batch_start,
-                        hooks::on_test_batch_end,
-                        hooks::on_test_epoch_end,
-                        hooks::on_test_end};
-  return evaluate_stage(context, test, loaders, batches);
+  return Evaluating(stage, context, loaders, batches).run();
 }
 
-Predictions predict(TrainContext& context, DataLoader& loader, std::int64_t batches) {
-  const EvaluationMode mode(context, batches);
-  context.call(hooks::on_predict_start);
-  loader.start_epoch(0, 0, batches);
-  SignalPolls signals(context);
-  Predictions predictions;
-  Batch batch;
-  bool defined = true;
-  while (defined && context.batches.next(loader, batch)) {
-    signals.before_batch();
-    context.progress.batch_idx = loader.batch_idx();
-    context.progress.samples_per_batch = loader.global_size();
-    const bool has_samples = batch.size > 0;
-    if (has_samples) context.call(hooks::on_predict_batch_start, batch, loader.batch_idx());
-    try {
-      const LogScope scope(context.metrics, hooks::kPredictStep);
-      context.progress.step_output = context.parts.strategy.predict_step(batch, loader.batch_idx());
-    } catch (const StepNotDefined&) {
-      defined = false;
-      break;
-    }
-    if (!has_samples || !context.progress.step_output.defined()) continue;
-    predictions.outputs.push_back(context.progress.step_output.cpu());
-    predictions.indices.insert(predictions.indices.end(), batch.indices.begin(), batch.indices.end());
-    context.call(hooks::on_predict_batch_end, batch, loader.batch_idx());
-  }
+std::vector<Predictions> predict(TrainContext& context, std::span<const std::unique_ptr<DataLoader>> loaders,
+                                 std::span<const std::int64_t> batches) {
+  Predicting loop(context, loaders, batches);
+  const bool defined = loop.run().has_value();
   run_agreed(context.parts.world, [&] {
     if (!defined) throw StepNotDefined("predict", "predict_step");
   });
-  context.call(hooks::on_predict_end);
-  return predictions;
+  return std::move(loop.predictions);
 }
 
 }  // namespace cxtrain

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/trainer/predictions.h"
@@ -20,8 +21,10 @@ std::optional<MetricStore::Values> evaluate(TrainContext& context, EvaluationSta
                                             std::span<const std::unique_ptr<DataLoader>> loaders,
                                             std::span<const std::int64_t> batches);
 
-/// Runs predict_step over the loader; each rank gets its own shard's outputs, on the CPU, in order. Throws
-/// StepNotDefined, on all ranks alike, where the model does not define it. Collective.
-Predictions predict(TrainContext& context, DataLoader& loader, std::int64_t batches);
+/// Runs predict_step over the loaders, like `evaluate`. Each rank gets its own shard's outputs of each
+/// loader, on the CPU, in order. Throws StepNotDefined, on all ranks alike, if the model does not define the
+/// step. Collective.
+std::vector<Predictions> predict(TrainContext& context, std::span<const std::unique_ptr<DataLoader>> loaders,
+                                 std::span<const std::int64_t> batches);
 
 }  // namespace cxtrain

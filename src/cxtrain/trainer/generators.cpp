@@ -79,6 +79,12 @@ void Generators::load(const StateDict& state) {
   }
 }
 
+at::Generator make_generator(at::Device device, std::uint64_t seed) {
+  at::Generator generator = generator_of(device).clone();
+  generator.set_current_seed(seed);
+  return generator;
+}
+
 void seed_everything(std::uint64_t seed) { seed_one(generator_of(at::kCPU), seed); }
 
 }  // namespace cxtrain

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
@@ -38,6 +39,9 @@ class Generators final : public Stateful {
  private:
   std::vector<at::Device> devices_;
 };
+
+/// Returns a generator of the device, apart from the device's default generator.
+at::Generator make_generator(at::Device device, std::uint64_t seed);
 
 /// Seeds the processor's generator, as every rank does alike before it builds the model.
 void seed_everything(std::uint64_t seed);

@@ -70,8 +70,10 @@ CXTRAIN_HOOK(on_test_batch_end, evaluation, both, false);
 CXTRAIN_HOOK(on_test_epoch_end, evaluation, epoch, false);
 CXTRAIN_HOOK(on_test_end, none, ignored, false);
 CXTRAIN_HOOK(on_predict_start, none, nothing, false);
+CXTRAIN_HOOK(on_predict_epoch_start, none, nothing, false);
 CXTRAIN_HOOK(on_predict_batch_start, none, nothing, false);
 CXTRAIN_HOOK(on_predict_batch_end, none, nothing, false);
+CXTRAIN_HOOK(on_predict_epoch_end, none, nothing, false);
 CXTRAIN_HOOK(on_predict_end, none, ignored, false);
 
 #undef CXTRAIN_HOOK

@@ -62,8 +62,8 @@ LrFinderResult find_learning_rate(const TrainContext::Parts& parts,
                                   const OptimizerSetup& setup, const PrecisionPolicy& precision,
                                   const LrSweep& sweep) {
   const Options options = trial_options(parts.options, sweep);
-  TrainContext context({parts.world, options, parts.plan, parts.module, parts.strategy, parts.device,
-                        parts.generators, parts.input_dtype, parts.files});
+  TrainContext context({parts.world, options, parts.plan, parts.module, parts.data, parts.strategy,
+                        parts.device, parts.generators, parts.input_dtype, parts.files});
   context.state.seed = options.seed.value_or(0);
   LrFinderResult result;
   context.add_callback(std::make_unique<SweepRecorder>(result, sweep.early_stop_threshold));

@@ -118,6 +118,18 @@ class Module : public torch::nn::Module, public Trainable {
   /// Returns callbacks that the model adds to the user's in its runs. Called once per run, on every rank.
   virtual std::vector<std::unique_ptr<Callback>> configure_callbacks() { return {}; }
 
+  /// Change a batch before and after its transfer to `device()`: Lightning's hooks of these names. Not called
+  /// for a batch without samples, nor if the data module overrides the hook. The tensors keep the samples in
+  /// dimension 0. `context`: the stage, and random numbers that a resumed run draws again.
+  ///
+  ///     void on_after_batch_transfer(cxtrain::Batch& batch, cxtrain::BatchContext& context) override {
+  ///       if (context.stage() != cxtrain::Stage::fit) return;
+  ///       batch.tensors[0] = batch[0] + 0.1 * at::randn(batch[0].sizes(), context.generator(),
+  ///       batch[0].options());
+  ///     }
+  virtual void on_before_batch_transfer(Batch&, BatchContext&) {}
+  virtual void on_after_batch_transfer(Batch&, BatchContext&) {}
+
   // Hooks, in the order in which they run. Lightning's names and meaning.
   virtual void on_fit_start() {}
   virtual void on_train_start() {}
@@ -141,8 +153,10 @@ class Module : public torch::nn::Module, public Trainable {
   virtual void on_test_epoch_end() {}
   virtual void on_test_end() {}
   virtual void on_predict_start() {}
+  virtual void on_predict_epoch_start() {}
   virtual void on_predict_batch_start(const Batch&, std::int64_t) {}
   virtual void on_predict_batch_end(const Batch&, std::int64_t) {}
+  virtual void on_predict_epoch_end() {}
   virtual void on_predict_end() {}
   virtual void on_train_epoch_end() {}
   virtual void on_train_end() {}
@@ -194,7 +208,7 @@ class Module : public torch::nn::Module, public Trainable {
   std::int64_t max_steps() const { return run_ ? run_->progress().max_steps : -1; }
   /// Batches of the running epoch or evaluation, on this rank.
   std::int64_t num_batches() const { return run_ ? run_->progress().num_batches : 0; }
-  /// In an evaluation of several loaders: the number of the current loader, from 0 on.
+  /// In an evaluation or a prediction of several loaders: the number of the current loader, from 0 on.
   int dataloader_idx() const { return run_ ? run_->progress().dataloader_idx : 0; }
   int global_rank() const { return run_ ? run_->rank() : 0; }
   int local_rank() const { return run_ ? run_->world().facts().local_rank : 0; }

@@ -38,6 +38,9 @@ std::vector<char> to_pt(const Predictions& predictions) {
   return torch::jit::pickle_save(file);
 }
 
-std::string predictions_file(int rank) { return "predictions_rank_" + std::to_string(rank) + ".pt"; }
+std::string predictions_file(int rank, std::size_t dataloader_idx, std::size_t loaders) {
+  const std::string loader = loaders > 1 ? "_dataloader_idx_" + std::to_string(dataloader_idx) : "";
+  return "predictions_rank_" + std::to_string(rank) + loader + ".pt";
+}
 
 }  // namespace cxtrain

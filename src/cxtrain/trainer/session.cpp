@@ -44,10 +44,11 @@ std::string list_of_ranks(const std::vector<std::size_t>& ranks) {
 }  // namespace
 
 Session::Session(const SessionInputs& inputs, TrainerState& state, std::unique_ptr<Strategy> strategy,
-                 Module& module, Stage stage)
+                 Module& module, DataModule& data, Stage stage)
     : inputs_(inputs),
       state_(state),
       module_(module),
+      data_(data),
       stage_(stage),
       continues_(stage != Stage::fit && state.fitted),
       goes_on_in_place_(!continues_ && !inputs.log_dir.empty()),
@@ -77,7 +78,7 @@ void Session::open() {
   strategy_->connect();
   generators_.emplace(strategy_context_.devices);
   context_ = std::make_unique<TrainContext>(
-      TrainContext::Parts{world, inputs_.options, inputs_.plan, module_, *strategy_, inputs_.device,
+      TrainContext::Parts{world, inputs_.options, inputs_.plan, module_, data_, *strategy_, inputs_.device,
                           *generators_, precision_.module_dtype, inputs_.files, state_.log_dir});
   state_.running = context_.get();
   world.set_timeout(inputs_.options.timeout_seconds, [this] { return context_->where(); });
@@ -248,18 +249,22 @@ void Session::attach() {
 }
 
 FitData::Loaders Session::fit_loaders(DataModule& data) const {
-  return {loader(data.train_dataloader(), /*training=*/true), evaluation_loaders(data.val_dataloader())};
+  return {loader(data.train_dataloader(), Stage::fit),
+          evaluation_loaders(data.val_dataloader(), Stage::validate)};
 }
 
-std::vector<std::unique_ptr<DataLoader>> Session::evaluation_loaders(const Loaders& loaders) const {
+std::vector<std::unique_ptr<DataLoader>> Session::evaluation_loaders(const Loaders& loaders,
+                                                                     Stage stage) const {
   std::vector<std::unique_ptr<DataLoader>> made;
-  for (const DataLoaderSpec& spec : loaders.specs()) made.push_back(loader(spec, /*training=*/false));
+  for (const DataLoaderSpec& spec : loaders.specs())
+    made.push_back(loader(spec, stage, static_cast<int>(made.size())));
   return made;
 }
 
-std::unique_ptr<DataLoader> Session::loader(DataLoaderSpec spec, bool training,
+std::unique_ptr<DataLoader> Session::loader(DataLoaderSpec spec, Stage stage, int dataloader_idx,
                                             std::optional<std::int64_t> batch_size) const {
   if (!spec.dataset) return nullptr;
+  const bool training = stage == Stage::fit;
   const Options& options = inputs_.options;
   SamplerOptions sampling;
   if (!batch_size)
@@ -279,6 +284,8 @@ std::unique_ptr<DataLoader> Session::loader(DataLoaderSpec spec, bool training,
       spec, std::move(sampler),
       LoaderOptions{.num_workers = spec.num_workers.value_or(options.data.num_workers),
                     .prefetch_factor = options.data.prefetch_factor,
+                    .stage = stage,
+                    .dataloader_idx = dataloader_idx,
                     .to_device = !inputs_.device.is_cpu()});
 }
 
@@ -291,13 +298,16 @@ void Session::write_file(const std::string& name, const std::string& content) co
   }
 }
 
-void Session::write_predictions(const Predictions& predictions) const noexcept {
+void Session::write_predictions(const std::vector<Predictions>& predictions) const noexcept {
   if (state_.log_dir.empty()) return;
-  const std::string path = state_.log_dir + "/" + predictions_file(inputs_.world.rank());
   try {
-    const std::vector<char> bytes = to_pt(predictions);
-    write_atomically(inputs_.files, path, {bytes.data(), bytes.size()});
-    log_info("predictions of " + std::to_string(predictions.indices.size()) + " samples: " + path);
+    for (std::size_t i = 0; i < predictions.size(); ++i) {
+      const std::string path =
+          state_.log_dir + "/" + predictions_file(inputs_.world.rank(), i, predictions.size());
+      const std::vector<char> bytes = to_pt(predictions[i]);
+      write_atomically(inputs_.files, path, {bytes.data(), bytes.size()});
+      log_info("predictions of " + std::to_string(predictions[i].indices.size()) + " samples: " + path);
+    }
   } catch (const std::exception& error) {
     log_warning(message_of(error));
   }

@@ -59,10 +59,10 @@ struct TrainerState {
 /// however far it came.
 class Session {
  public:
-  /// The model outlives the session. A fit is a run of its own. A call after it continues in its folder, at
-  /// the step that it reached.
+  /// The model and the data outlive the session. A fit is a run of its own. A call after it continues in its
+  /// folder, at the step that it reached.
   Session(const SessionInputs& inputs, TrainerState& state, std::unique_ptr<Strategy> strategy,
-          Module& module, Stage stage);
+          Module& module, DataModule& data, Stage stage);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -81,10 +81,11 @@ class Session {
   const std::string& config_text() const { return inputs_.config_text; }
   const PrecisionPolicy& precision() const { return precision_; }
 
-  /// A loader of this rank's shard. Null when the stage has no data. `batch_size`: other than the options'.
-  std::unique_ptr<DataLoader> loader(DataLoaderSpec spec, bool training,
+  /// A loader of this rank's shard. Null when the stage has no data. `stage`: fit for training batches.
+  /// `batch_size`: other than the options'.
+  std::unique_ptr<DataLoader> loader(DataLoaderSpec spec, Stage stage, int dataloader_idx = 0,
                                      std::optional<std::int64_t> batch_size = {}) const;
-  std::vector<std::unique_ptr<DataLoader>> evaluation_loaders(const Loaders& loaders) const;
+  std::vector<std::unique_ptr<DataLoader>> evaluation_loaders(const Loaders& loaders, Stage stage) const;
   FitData::Loaders fit_loaders(DataModule& data) const;
 
   /// Gives the model to this session's run (again, after a trial run had it).
@@ -94,8 +95,8 @@ class Session {
   /// written is logged and left out.
   void write_file(const std::string& name, const std::string& content) const noexcept;
 
-  /// This rank's predictions, into the run's folder.
-  void write_predictions(const Predictions& predictions) const noexcept;
+  /// Writes this rank's predictions of each loader into the run's folder.
+  void write_predictions(const std::vector<Predictions>& predictions) const noexcept;
 
   /// Closes the books: summary, run.json, loggers, and whether all ranks hold the same parameters, which
   /// is logged and written down where they do not. Collective.
@@ -128,6 +129,7 @@ class Session {
   const SessionInputs inputs_;
   TrainerState& state_;
   Module& module_;
+  DataModule& data_;
   Stage stage_;
   bool continues_;         ///< what a fit has begun
   bool goes_on_in_place_;  ///< in the folder of a run that had ended

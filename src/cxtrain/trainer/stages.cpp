@@ -27,7 +27,7 @@ struct StageData {
 
 Loaders loaders_of(DataModule& data, Stage stage) {
   if (stage == Stage::validate) return data.val_dataloader();
-  return stage == Stage::test ? data.test_dataloader() : Loaders(data.predict_dataloader());
+  return stage == Stage::test ? data.test_dataloader() : data.predict_dataloader();
 }
 
 struct LimitOfStage {
@@ -48,7 +48,7 @@ StageData::StageData(Session& session, DataModule& data, Stage stage) {
   const LimitOfStage limit = limit_of(session.context().parts.options.trainer, stage);
   std::string own;
   run_agreed(world, [&] {
-    loaders = session.evaluation_loaders(loaders_of(data, stage));
+    loaders = session.evaluation_loaders(loaders_of(data, stage), stage);
     if (loaders.empty())
       throw ConfigError("data", std::string("has no ") + limit.samples, "", MessageCode::no_data);
     for (const auto& loader : loaders) own += (own.empty() ? "" : ", ") + describe_length(*loader, world);
@@ -75,7 +75,7 @@ void Evaluation::run() {
 
 void Prediction::run() {
   const StageData data(session_, data_, Stage::predict);
-  predictions_ = predict(session_.context(), *data.loaders.front(), data.batches.front());
+  predictions_ = predict(session_.context(), data.loaders, data.batches);
   session_.write_predictions(predictions_);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/data_module.h"
 #include "cxtrain/trainer/module.h"
@@ -24,17 +26,18 @@ class Evaluation {
   EvaluationStage stage_;
 };
 
-/// A prediction. Writes the outputs of this rank's shard to `predictions`, and to the run's folder.
+/// A prediction. Writes the outputs of this rank's shard to `predictions`, with an entry for each loader, and
+/// to the run's folder.
 class Prediction {
  public:
-  Prediction(Session& session, Module& /*module*/, DataModule& data, Predictions& predictions)
+  Prediction(Session& session, Module& /*module*/, DataModule& data, std::vector<Predictions>& predictions)
       : session_(session), data_(data), predictions_(predictions) {}
   void run();
 
  private:
   Session& session_;
   DataModule& data_;
-  Predictions& predictions_;
+  std::vector<Predictions>& predictions_;
 };
 
 /// A sweep of the learning rate.

@@ -16,7 +16,8 @@ TrainContext::TrainContext(Parts p)
       run({parts.world, parts.module, parts.plan, parts.log_dir, parts.files, &parts.strategy, metrics, state,
            progress, requests, saved}),
       rows(metrics, parts.world, state, clock, !parts.device.is_cpu()),
-      batches(parts.device, parts.input_dtype, parts.plan.channels_last),
+      batches(parts.device, parts.input_dtype, parts.plan.channels_last,
+              {parts.data, parts.module, parts.world.rank()}),
       voting(parts.world, requests, !parts.device.is_cpu() && parts.world.size() > 1) {
   progress.log_every_n_steps = parts.options.trainer.log_every_n_steps;
 }

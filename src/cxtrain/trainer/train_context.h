@@ -59,6 +59,7 @@ class TrainContext {
     const Options& options;
     const Plan& plan;
     Module& module;
+    DataModule& data;
     Strategy& strategy;
     at::Device device;
     Generators& generators;                     ///< this rank's

@@ -139,7 +139,7 @@ RunSummary Trainer::run(const Call& call, Arguments&&... arguments) {
   const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_,     accelerator_,
                              config_text_, replica_factory_, *files_, log_,      call.log_dir};
   Session session(inputs, *state_, registry_.make<Strategy>(plan_.strategy, plan_.strategy_arguments),
-                  call.module, call.stage);
+                  call.module, call.data, call.stage);
   std::optional<Work>
       work;  // stands until an error has been reported: what it has on a device may have failed
   try {

@@ -142,9 +142,11 @@ class Trainer {
   RunSummary validate(Module& module, DataModule& data, const EvaluateArgs& args = {});
   RunSummary test(Module& module, DataModule& data, const EvaluateArgs& args = {});
   /// Predicts. The outputs of this rank's shard are in `predictions()`, and in predictions_rank_K.pt in the
-  /// run's folder.
+  /// run's folder; of several loaders in `predictions(dataloader_idx)`, and in a file for each loader.
   RunSummary predict(Module& module, DataModule& data, const EvaluateArgs& args = {});
-  const Predictions& predictions() const { return predictions_; }
+  const Predictions& predictions(std::size_t dataloader_idx = 0) const {
+    return predictions_.at(dataloader_idx);
+  }
   /// The result of the last call.
   const std::optional<RunSummary>& last_summary() const { return last_summary_; }
 
@@ -205,7 +207,7 @@ class Trainer {
   std::function<std::unique_ptr<Module>()> replica_factory_;
   std::function<void(Module&)> initialize_;  ///< empty after its call
   std::unique_ptr<TrainerState> state_;
-  Predictions predictions_;
+  std::vector<Predictions> predictions_ = std::vector<Predictions>(1);  ///< of each loader
   std::optional<RunSummary> last_summary_;
   Filesystem* files_;
   Log* log_ = nullptr;

@@ -54,7 +54,7 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
   const std::int64_t most = std::max<std::int64_t>(1, spec.dataset->size() / world.size());
   return find_batch_size(
       context_, optimization,
-      [&](std::int64_t size) { return session_.loader(spec, /*training=*/true, size); }, most, search);
+      [&](std::int64_t size) { return session_.loader(spec, Stage::fit, 0, size); }, most, search);
 }
 
 void Tuner::tune() {
