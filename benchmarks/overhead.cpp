@@ -37,7 +37,7 @@ class TinyData final : public DataModule {
  public:
   explicit TinyData(std::int64_t samples) : x(at::randn({samples, 8})), y(at::randn({samples, 1})) {}
   void setup(Stage, const DataOptions&) override {}
-  DataLoaderSpec train_dataloader() override {
+  Loaders train_dataloader() override {
     return {std::make_shared<TensorDataset>(std::vector{x, y}), kBatch, /*shuffle=*/true};
   }
   Loaders val_dataloader() override {

@@ -80,7 +80,7 @@ int measure(int argc, char** argv) {
 
   const auto measured = static_cast<double>(times.steps - times.warmup);
   const double seconds = times.end - times.begin;
-  const DataLoaderSpec spec = data->train_dataloader();
+  const DataLoaderSpec spec = data->train_dataloader().specs().front();
   const auto global = static_cast<double>(options.data.batch_size.value_or(spec.batch_size) * world->size());
   std::printf(
       "{\"step_us\": %.3f, \"sync_us\": %.3f, \"samples_per_second\": %.2f, \"first_step_seconds\": %.4f, "

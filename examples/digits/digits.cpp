@@ -28,7 +28,7 @@ class DigitsData final : public DataModule {
     val_ = select(digits, val);
   }
 
-  DataLoaderSpec train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
+  Loaders train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
   Loaders val_dataloader() override { return {val_, kBatchSize}; }
   Loaders test_dataloader() override { return {val_, kBatchSize}; }
   Loaders predict_dataloader() override { return {val_, kBatchSize}; }

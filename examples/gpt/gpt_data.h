@@ -14,7 +14,7 @@ class GptData final : public cxtrain::DataModule {
     split_ = cxtrain::read_text(path, context_, /*stride=*/context_);
   }
 
-  cxtrain::DataLoaderSpec train_dataloader() override { return {split_.train, kBatchSize, /*shuffle=*/true}; }
+  cxtrain::Loaders train_dataloader() override { return {split_.train, kBatchSize, /*shuffle=*/true}; }
   cxtrain::Loaders val_dataloader() override { return {split_.val, kBatchSize}; }
   cxtrain::Loaders test_dataloader() override { return {split_.val, kBatchSize}; }
   cxtrain::Loaders predict_dataloader() override { return {split_.val, kBatchSize}; }

@@ -10,7 +10,7 @@ class MnistData final : public cxtrain::DataModule {
  public:
   void setup(cxtrain::Stage, const cxtrain::DataOptions& options) override;
 
-  cxtrain::DataLoaderSpec train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
+  cxtrain::Loaders train_dataloader() override { return {train_, kBatchSize, /*shuffle=*/true}; }
   cxtrain::Loaders val_dataloader() override { return {val_, kBatchSize}; }
   cxtrain::Loaders test_dataloader() override { return {val_, kBatchSize}; }
   cxtrain::Loaders predict_dataloader() override { return {val_, kBatchSize}; }

@@ -40,7 +40,7 @@ class RandomData final : public DataModule {
         at::randn({sizes_.samples, sizes_.out}, generator, at::TensorOptions().dtype(at::kFloat))});
   }
 
-  DataLoaderSpec train_dataloader() override { return {data_, kBatchSize, /*shuffle=*/true}; }
+  Loaders train_dataloader() override { return {data_, kBatchSize, /*shuffle=*/true}; }
   Loaders val_dataloader() override { return {data_, kBatchSize}; }
   Loaders test_dataloader() override { return {data_, kBatchSize}; }
   Loaders predict_dataloader() override { return {data_, kBatchSize}; }

@@ -15,7 +15,7 @@ class SineData : public cxtrain::DataModule {
     const at::Tensor x = at::linspace(-3, 3, 4096).unsqueeze(1);
     points_ = std::make_shared<cxtrain::TensorDataset>(std::vector{x, at::sin(x)});
   }
-  cxtrain::DataLoaderSpec train_dataloader() override { return {points_, 64, /*shuffle=*/true}; }
+  cxtrain::Loaders train_dataloader() override { return {points_, 64, /*shuffle=*/true}; }
   cxtrain::Loaders val_dataloader() override { return {points_, 64}; }
 
  private:

@@ -15,7 +15,7 @@ class Rows : public DataModule {
  public:
   static constexpr std::int64_t kSamples = 512, kWidth = 1 << 14, kBatch = 64;
   void setup(Stage, const DataOptions&) override {}
-  DataLoaderSpec train_dataloader() override {
+  Loaders train_dataloader() override {
     const at::Tensor numbers = at::arange(kSamples, at::kFloat).unsqueeze(1);
     const at::Tensor rows = numbers.expand({kSamples, kWidth}).contiguous();
     return {std::make_shared<TensorDataset>(std::vector{rows, numbers}), kBatch, /*shuffle=*/true};

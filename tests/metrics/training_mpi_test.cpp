@@ -73,7 +73,7 @@ class ThreeClasses : public DataModule {
     train_ = samples(12 * 11);
     val_ = samples(kValSamples);
   }
-  DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
+  Loaders train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
   Loaders val_dataloader() override { return {val_, batch_size_}; }
   Loaders test_dataloader() override { return {val_, batch_size_}; }
 

@@ -14,7 +14,7 @@ namespace cxtrain::test {
 class ConstantData : public DataModule {
  public:
   void setup(Stage, const DataOptions&) override {}
-  DataLoaderSpec train_dataloader() override {
+  Loaders train_dataloader() override {
     return {std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::ones({4096, 4})}), 4, true};
   }
 };

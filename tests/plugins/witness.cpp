@@ -24,7 +24,7 @@ class Data : public DataModule {
     images_ = std::make_shared<TensorDataset>(std::vector{digits.images, digits.labels});
     batch_size_ = options.batch_size.value();
   }
-  DataLoaderSpec train_dataloader() override { return {images_, batch_size_, /*shuffle=*/true}; }
+  Loaders train_dataloader() override { return {images_, batch_size_, /*shuffle=*/true}; }
   Loaders val_dataloader() override { return {images_, batch_size_}; }
 
  private:

@@ -88,7 +88,7 @@ class ToyData : public DataModule {
     }
   }
   void setup(Stage, const DataOptions&) override { ++setups; }
-  DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
+  Loaders train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
   Loaders val_dataloader() override { return {val_, batch_size_}; }
   Loaders test_dataloader() override { return {val_, batch_size_}; }
   Loaders predict_dataloader() override { return {val_, batch_size_}; }

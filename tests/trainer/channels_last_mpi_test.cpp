@@ -18,7 +18,7 @@ class Images final : public DataModule {
     at::manual_seed(5);
     data_ = std::make_shared<TensorDataset>(std::vector{at::randn({48, 3, 6, 6}), at::randn({48, 2})});
   }
-  DataLoaderSpec train_dataloader() override { return {.dataset = data_, .batch_size = 4, .shuffle = true}; }
+  Loaders train_dataloader() override { return {data_, 4, /*shuffle=*/true}; }
 
  private:
   std::shared_ptr<const TensorDataset> data_;

@@ -155,7 +155,7 @@ TEST_CASE("a fingerprint comes back from its text") {
 class NeverTheSame : public DataModule {
  public:
   void setup(Stage, const DataOptions&) override {}
-  DataLoaderSpec train_dataloader() override { return {std::make_shared<Drawn>(), 8}; }
+  Loaders train_dataloader() override { return {std::make_shared<Drawn>(), 8}; }
 
  private:
   class Drawn : public Dataset {

@@ -66,12 +66,12 @@ class Forgetful : public Module {
     batch.tensors[0] = input + 0.1 * at::randn(input.sizes(), context.generator(), input.options());
   }
   at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) override {
-    at::Tensor hidden = norm->forward(first->forward(batch[0]));
+    at::Tensor hidden = norm->forward(first->forward(of_all_loaders(batch, 0)));
     hidden =
         torch::nn::functional::dropout(hidden.tanh(), torch::nn::functional::DropoutFuncOptions().p(0.25));
     hidden = quiet->forward(late->forward(hidden));
-    at::Tensor loss =
-        torch::nn::functional::mse_loss(last->forward(hidden).to(at::kFloat), batch[1].to(at::kFloat));
+    at::Tensor loss = torch::nn::functional::mse_loss(last->forward(hidden).to(at::kFloat),
+                                                      of_all_loaders(batch, 1).to(at::kFloat));
     loss = loss * (1 + 0.01 * static_cast<double>(batches_ % 7)) + 0.001 * seen_.item<double>() * loss;
     log("train_loss", loss, {.on_step = true, .on_epoch = true});
     losses_.update(loss, {});
@@ -110,6 +110,13 @@ class Forgetful : public Module {
   torch::nn::BatchNorm1d norm{nullptr}, quiet{nullptr};
 
  private:
+  static at::Tensor of_all_loaders(const Batch& batch, std::size_t tensor) {
+    if (batch.parts.empty()) return batch[tensor];
+    std::vector<at::Tensor> rows;
+    for (const Batch::Part& part : batch.parts) rows.push_back(batch.part(part.name)[tensor]);
+    return at::cat(rows);
+  }
+
   OptimizerSetup setup_;
   bool overflows_, forgets_;
   std::int64_t batches_ = 0;
@@ -124,7 +131,7 @@ class Growing : public DataModule {
   Growing(std::int64_t batch_size, int ranks, std::int64_t more)
       : batch_size_(batch_size), ranks_(ranks), more_(more) {}
   void setup(Stage, const DataOptions&) override {}
-  DataLoaderSpec train_dataloader() override {
+  Loaders train_dataloader() override {
     return {samples(kSamples * ranks_ + more_, 10 + asked_++), batch_size_, true};
   }
   Loaders val_dataloader() override { return {samples(16 * ranks_, 5), batch_size_}; }
@@ -232,9 +239,10 @@ struct Case {
   std::int64_t epochs = kEpochs;
   bool weight_averaging = true;
   int early_stopping_patience = 100;
-  std::int64_t more_samples = 0;  ///< than the ranks' batches divide
-  std::int64_t val_every = 4;     ///< batches
-  bool own_buffers = false;       ///< ranks have other values in them
+  std::int64_t more_samples = 0;                           ///< than the ranks' batches divide
+  std::int64_t val_every = 4;                              ///< batches
+  bool own_buffers = false;                                ///< ranks have other values in them
+  std::function<std::unique_ptr<DataModule>()> data = {};  ///< empty: `Growing`
 
   bool scales() const { return precision == "16-mixed" || precision == "O2"; }
 };
@@ -294,8 +302,9 @@ inline Result train(const Case& what, Saver::Wishes wishes, Start start = {}) {
   trainer.add_callback(std::make_unique<Saver>(wishes, result.saved, checkpoint));
   trainer.add_logger(std::make_unique<Rows>(result.rows));
   const std::unique_ptr<Forgetful> model = make_model();
-  Growing data(kBatch, test_world().size(), what.more_samples);
-  result.summary = resumes ? trainer.fit(*model, data, *start.checkpoint) : trainer.fit(*model, data);
+  const std::unique_ptr<DataModule> data =
+      what.data ? what.data() : std::make_unique<Growing>(kBatch, test_world().size(), what.more_samples);
+  result.summary = resumes ? trainer.fit(*model, *data, *start.checkpoint) : trainer.fit(*model, *data);
   if (result.saved) {
     const StateDict from_disk = read_back(checkpoint);
     if (!what.own_buffers) CHECK(first_difference(*result.saved, from_disk).empty());

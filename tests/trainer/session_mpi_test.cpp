@@ -72,8 +72,8 @@ TEST_CASE("samples that make no batch are one error, which names the batch size"
   class Dropping : public ToyData {
    public:
     using ToyData::ToyData;
-    DataLoaderSpec train_dataloader() override {
-      DataLoaderSpec spec = ToyData::train_dataloader();
+    Loaders train_dataloader() override {
+      DataLoaderSpec spec = ToyData::train_dataloader().specs().front();
       spec.drop_last = true;
       return spec;
     }

@@ -186,7 +186,7 @@ TEST_CASE("a tuner finds what was asked for, and leaves options and model as the
   CHECK(session.context().tuned.lr.has_value());
   CHECK(bench.options == options);
   CHECK(at::equal(test::flat_parameters(bench.model), before));
-  CHECK(session.loader(bench.data.train_dataloader(), Stage::fit)->num_batches() == 1);
+  CHECK(session.training_loader(bench.data.train_dataloader())->num_batches() == 1);
   CHECK(std::count(bench.strategy.calls.begin(), bench.strategy.calls.end(), "prepare") == 2);
   session.finish();
 }

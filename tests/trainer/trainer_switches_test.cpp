@@ -89,7 +89,7 @@ TEST_CASE("terminate_on_nan ends training at a loss or a parameter that is not f
 class Growing : public ToyData {
  public:
   Growing() : ToyData(16, 8) {}
-  DataLoaderSpec train_dataloader() override {
+  Loaders train_dataloader() override {
     ++asked;
     return ToyData(8 * (asked + 1), 8).train_dataloader();
   }

@@ -31,7 +31,7 @@ class Blobs : public cxtrain::Dataset {
 class BlobData : public cxtrain::DataModule {
  public:
   void setup(cxtrain::Stage, const cxtrain::DataOptions&) override {}
-  cxtrain::DataLoaderSpec train_dataloader() override {
+  cxtrain::Loaders train_dataloader() override {
     return {std::make_shared<Blobs>(128, true), 16, /*shuffle=*/true};
   }
   cxtrain::Loaders val_dataloader() override { return {std::make_shared<Blobs>(40, false), 16}; }

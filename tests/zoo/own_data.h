@@ -1,12 +1,16 @@
 #pragma once
 
+#include <ATen/ops/bitwise_xor.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/roll.h>
 #include <cxtrain/base/error.h>
 #include <cxtrain/cluster/launch_environment.h>
 #include <cxtrain/data/data_file.h>
 #include <cxtrain/data/dataset.h>
+#include <cxtrain/data/dataset_views.h>
 #include <cxtrain/trainer/data_module.h>
 
 #include <cstring>
@@ -56,7 +60,7 @@ class GlyphData : public cxtrain::DataModule {
     train_ = std::make_shared<Glyphs>(all.narrow(0, 0, cut), /*augment=*/true);
     val_ = std::make_shared<Glyphs>(all.narrow(0, cut, all.size(0) - cut), /*augment=*/false);
   }
-  cxtrain::DataLoaderSpec train_dataloader() override { return {train_, 32, /*shuffle=*/true}; }
+  cxtrain::Loaders train_dataloader() override { return {train_, 32, /*shuffle=*/true}; }
   cxtrain::Loaders val_dataloader() override { return {val_, 32}; }
   cxtrain::Loaders predict_dataloader() override { return {{train_, 32}, {val_, 32}}; }
 
@@ -74,8 +78,8 @@ class BalancedGlyphs : public GlyphData {
     for (std::int64_t i = 0; i < train_->size(); ++i) ++counts.at(class_of(i, random));
     for (std::int64_t i = 0; i < train_->size(); ++i) weights_.push_back(1 / counts.at(class_of(i, random)));
   }
-  cxtrain::DataLoaderSpec train_dataloader() override {
-    return {
+  cxtrain::Loaders train_dataloader() override {
+    return cxtrain::DataLoaderSpec{
         .dataset = train_, .batch_size = 32, .sampler = std::make_shared<cxtrain::WeightedSampler>(weights_)};
   }
 
@@ -94,6 +98,30 @@ class NoisyGlyphs : public GlyphData {
   }
 };
 
+/// Glyphs and, beside them in each step, glyphs with noise.
+class MixedGlyphs : public GlyphData {
+  cxtrain::Loaders train_dataloader() override {
+    return {{.dataset = train_, .batch_size = 24, .shuffle = true, .name = "clean"},
+            {.dataset = noisy_, .batch_size = 8, .shuffle = true, .name = "noisy"}};
+  }
+  void setup(cxtrain::Stage stage, const cxtrain::DataOptions& options) override {
+    GlyphData::setup(stage, options);
+    noisy_ = cxtrain::map(cxtrain::subset(train_, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}), add_noise);
+  }
+  void on_after_batch_transfer(cxtrain::Batch& batch, cxtrain::BatchContext& context) override {
+    if (context.stage() != cxtrain::Stage::fit) return;
+    const cxtrain::Batch clean = batch.part("clean"), noisy = batch.part("noisy");
+    batch = {{at::cat({clean[0], noisy[0]}), at::cat({clean[1], noisy[1]})}, batch.size};
+  }
+
+  static cxtrain::Batch add_noise(cxtrain::Batch sample, cxtrain::SampleRandom& random) {
+    sample.tensors[0] =
+        sample[0].bitwise_xor(at::randint(0, 16, sample[0].sizes(), random.generator(), at::kByte));
+    return sample;
+  }
+  std::shared_ptr<const cxtrain::Dataset> noisy_;
+};
+
 class GlyphParts : public cxtrain::DataModule {
  public:
   void setup(cxtrain::Stage, const cxtrain::DataOptions& options) override {
@@ -101,7 +129,7 @@ class GlyphParts : public cxtrain::DataModule {
     const std::string path = options.path + "/part_" + std::to_string(rank) + ".bin";
     part_ = std::make_shared<Glyphs>(read_glyphs(path), /*augment=*/true);
   }
-  cxtrain::DataLoaderSpec train_dataloader() override { return {part_, 32, /*shuffle=*/true}; }
+  cxtrain::Loaders train_dataloader() override { return {part_, 32, /*shuffle=*/true}; }
 
  private:
   std::shared_ptr<const cxtrain::Dataset> part_;

@@ -55,7 +55,7 @@ class BlobsData : public cxtrain::DataModule {
     train_ = std::make_shared<Blobs>(160, /*augment=*/true);
     val_ = std::make_shared<Blobs>(40, /*augment=*/false);
   }
-  cxtrain::DataLoaderSpec train_dataloader() override { return {train_, 32, /*shuffle=*/true}; }
+  cxtrain::Loaders train_dataloader() override { return {train_, 32, /*shuffle=*/true}; }
   cxtrain::Loaders val_dataloader() override { return {val_, 32}; }
 
  private:

@@ -128,6 +128,20 @@ done
 has "$work/two_loaders.log" "predictions of 108 samples"
 has "$work/two_loaders.log" "predictions of 12 samples"
 
+# Two training loaders: the shorter one begins again. Workers change nothing.
+mixed() {  # <folder> <ranks> <text> <options ...>
+  run "${digits[@]}" --devices $2 --data mixed_glyphs --data.path "$work/glyphs.bin" --default_root_dir "$work/$1" "${@:4}" > "$work/$1.log" 2>&1
+  has "$work/$1.log" "228 samples in $3"
+}
+mixed mixed_1 1 "9 batches"
+mixed mixed_workers 1 "9 batches" --data.num_workers 2
+[ "$(hash_of "$work/mixed_1")" = "$(hash_of "$work/mixed_workers")" ] || fail "combined loaders depend on the number of workers"
+# A run that ends within an epoch, and is resumed, ends with the bits of the whole run.
+mixed mixed_part 2 "5 batches" --max_epochs 3 --max_steps 12
+mixed mixed_part 2 "5 batches" --max_epochs 3 --ckpt_path last
+mixed mixed_whole 2 "5 batches" --max_epochs 3
+[ "$(hash_of "$work/mixed_part")" = "$(hash_of "$work/mixed_whole")" ] || fail "combined loaders resume to other parameters"
+
 # A weighted sampler draws as many samples, and a run of one rank with the same global batch draws the same.
 for devices in 1 2; do
   run "${digits[@]}" --devices $devices --data balanced_glyphs --data.path "$work/glyphs.bin" \

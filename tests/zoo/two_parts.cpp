@@ -10,7 +10,7 @@ class Squares : public cxtrain::DataModule {
     const at::Tensor x = at::linspace(-1, 1, 256).unsqueeze(1);
     points_ = std::make_shared<cxtrain::TensorDataset>(std::vector{x, x * x});
   }
-  cxtrain::DataLoaderSpec train_dataloader() override { return {points_, 32, /*shuffle=*/true}; }
+  cxtrain::Loaders train_dataloader() override { return {points_, 32, /*shuffle=*/true}; }
 
  private:
   std::shared_ptr<const cxtrain::Dataset> points_;

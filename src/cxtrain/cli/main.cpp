@@ -33,6 +33,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_choice.h"
+#include "cxtrain/data/dataset_views.h"
 #include "cxtrain/device/cuda_driver.h"
 #include "cxtrain/device/hardware.h"
 #include "cxtrain/optim/setup_arguments.h"
@@ -287,8 +288,11 @@ int examine(Job& job, Request& request, const Hardware& hardware,
   const auto fingerprint = [&] {
     const Trained built = build_components(request);
     built.data->setup(Stage::fit, request.options().data);
-    const DataLoaderSpec spec = built.data->train_dataloader();
-    return spec.dataset == nullptr ? std::string() : to_text(fingerprint_of(*spec.dataset, SteadyClock()));
+    std::vector<DatasetPtr> datasets;
+    const Loaders loaders = built.data->train_dataloader();
+    for (const DataLoaderSpec& spec : loaders.specs()) datasets.push_back(spec.dataset);
+    if (datasets.empty()) return std::string();
+    return to_text(fingerprint_of(*concat(std::move(datasets)), SteadyClock()));
   };
   return print([&](std::ostream& out) {
     return run_doctor(world, {request.options(), plan, hardware, fingerprint}, real_filesystem(), out);

@@ -57,7 +57,7 @@ constexpr std::array kRetired{
     RetiredArgument{"move_metrics_to_cpu", "false",
                     "what is logged are single numbers, of which the last is kept: there is nothing to move"},
     RetiredArgument{"multiple_trainloader_mode", "max_size_cycle",
-                    "a data module has one training loader; combine datasets in its train_dataloader()"},
+                    "train_dataloader() returns the loaders with their mode: {Combine::min_size, {...}}"},
     RetiredArgument{"prepare_data_per_node", "true",
                     "prepare files in DataModule::prepare_data, which runs on one rank of each node"},
     // 1.4 and before.

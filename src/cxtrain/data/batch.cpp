@@ -31,6 +31,22 @@ Batch Batch::named(std::initializer_list<std::pair<std::string_view, at::Tensor>
   return batch;
 }
 
+Batch Batch::joined(const std::vector<Named>& parts) {
+  Batch batch;
+  auto names = std::make_shared<Names>();
+  for (const auto& [name, part] : parts) {
+    for (std::size_t i = 0; i < part.tensors.size(); ++i) {
+      names->push_back(name + '.' + (part.names ? (*part.names)[i] : std::to_string(i)));
+      batch.tensors.push_back(part.tensors[i]);
+    }
+    batch.parts.push_back({name, part.size});
+    batch.size += part.size;
+    batch.indices.insert(batch.indices.end(), part.indices.begin(), part.indices.end());
+  }
+  batch.names = std::move(names);
+  return batch;
+}
+
 const at::Tensor& Batch::operator[](std::size_t i) const {
   if (i < tensors.size()) return tensors[i];
   throw std::out_of_range("batch[" + std::to_string(i) + "] was asked for, but the batch has " +
@@ -49,6 +65,14 @@ Batch Batch::part(std::string_view name) const {
   Batch part;
   part.size = size;
   part.indices = indices;
+  std::int64_t before = 0;  // samples of other loaders
+  for (const Part& of_loader : parts) {
+    if (of_loader.name == name || is_below(name, of_loader.name)) {
+      part.size = of_loader.size;
+      part.indices = {indices.begin() + before, indices.begin() + before + part.size};
+    }
+    before += of_loader.size;
+  }
   auto below = std::make_shared<Names>();
   for (std::size_t i = 0; names && i < names->size(); ++i) {
     if (!is_below((*names)[i], name)) continue;

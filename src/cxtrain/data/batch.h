@@ -31,16 +31,29 @@ struct Batch {
   using Names = std::vector<std::string>;
   std::shared_ptr<const Names> names = {};
 
+  /// In a training batch of several loaders: name and samples of each loader's part. Else empty.
+  struct Part {
+    std::string name;
+    std::int64_t size = 0;
+  };
+  std::vector<Part> parts = {};
+
   /// A batch, or a sample, of tensors with names: `Batch::named({{"image", image}, {"label", label}})`.
   static Batch named(std::initializer_list<std::pair<std::string_view, at::Tensor>> tensors);
+
+  using Named = std::pair<std::string, Batch>;
+  /// Joins batches of several loaders: each is the part of this name. A tensor without a name is named by its
+  /// number. The size is that of all parts together.
+  static Batch joined(const std::vector<Named>& parts);
 
   /// Throws std::out_of_range if the batch has fewer tensors.
   const at::Tensor& operator[](std::size_t i) const;
   /// Returns the tensor of this name. Throws std::out_of_range, with the names that the batch has, if there
   /// is none.
   const at::Tensor& operator[](std::string_view name) const;
-  /// Returns the tensors below a name, under the rest of their names: `part("image")["left"]`. Throws as
-  /// `operator[]`. The tensors share their memory.
+  /// Returns the tensors below a name, under the rest of their names: `part("image")["left"]`. The part of a
+  /// loader has the size and the indices of that loader's samples. Throws as `operator[]`. The tensors share
+  /// their memory.
   Batch part(std::string_view name) const;
   /// Returns whether a tensor or a part has this name.
   bool has(std::string_view name) const;

@@ -71,9 +71,8 @@ void stay_on_this_thread() {
 
 }  // namespace
 
-DataLoader::DataLoader(const DataLoaderSpec& spec, ShardedSampler sampler, const LoaderOptions& options)
-    : dataset_(spec.dataset), sampler_(std::move(sampler)), options_(options) {
-  if (!dataset_) throw std::invalid_argument("a DataLoader needs a dataset");
+DataLoader::DataLoader(EpochBatches batches, const LoaderOptions& options)
+    : batches_(std::move(batches)), options_(options) {
   if (options.num_workers < 0) {
     throw ConfigError("data.num_workers", std::to_string(options.num_workers) + " workers were asked for",
                       "use 0 (no threads) or more", MessageCode::out_of_range);
@@ -89,10 +88,10 @@ DataLoader::~DataLoader() = default;
 
 void DataLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch,
                              std::optional<std::int64_t> last_batch) {
-  workers_.reset();  // they read the sampler
-  sampler_.start_epoch(epoch);
+  workers_.reset();  // they read the samplers
+  batches_.start_epoch(epoch);
   position_ = std::max<std::int64_t>(first_batch, 0);
-  end_ = std::min(last_batch.value_or(sampler_.num_batches()), sampler_.num_batches());
+  end_ = std::min(last_batch.value_or(num_batches()), num_batches());
   if (options_.num_workers > 0 && position_ < end_) {
     workers_ =
         std::make_unique<LoaderWorkers>([this](std::int64_t k, Batch& batch) { collate(k, batch); },
@@ -121,11 +120,8 @@ bool DataLoader::next(Batch& batch) {
 }
 
 void DataLoader::collate(std::int64_t k, Batch& batch) const {
-  const std::vector<std::int64_t> indices = sampler_.batch(k);
-  const SampleContext context{
-      .epoch = sampler_.epoch(), .seed = sampler_.seed(), .pin_memory = options_.to_device};
-  collate_samples(*dataset_, indices, context, batch);
-  if (!options_.to_device) return finish(batch);
+  batches_.collate(k, options_.to_device, batch);
+  if (!options_.to_device) return batches_.finish(k, batch);
   for (at::Tensor& tensor : batch.tensors) tensor = tensor.pin_memory();  // as it is, where it is so already
 }
 

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "cxtrain/base/stage.h"
 #include "cxtrain/data/dataset.h"
+#include "cxtrain/data/epoch_batches.h"
 #include "cxtrain/data/sharded_sampler.h"
 
 namespace cxtrain {
@@ -31,7 +33,9 @@ struct LoaderOptions {
 class DataLoader {
  public:
   /// Throws ConfigError for a negative number of workers or a prefetch factor below 1.
-  DataLoader(const DataLoaderSpec& spec, ShardedSampler sampler, const LoaderOptions& options = {});
+  explicit DataLoader(EpochBatches batches, const LoaderOptions& options = {});
+  DataLoader(const DataLoaderSpec& spec, ShardedSampler sampler, const LoaderOptions& options = {})
+      : DataLoader(EpochBatches({{spec.dataset, std::move(sampler)}}), options) {}
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
@@ -46,29 +50,30 @@ class DataLoader {
   bool next(Batch& batch);
   /// What is left to do with a batch once it is on the device that it goes to
   /// (`Dataset::on_after_batch_transfer`). Batches that go to none come finished.
-  void finish(Batch& batch) const { dataset_->on_after_batch_transfer(batch); }
+  void finish(Batch& batch) const { batches_.finish(position_ - 1, batch); }
 
   /// Batches of a whole epoch, the same on every rank.
-  std::int64_t num_batches() const { return sampler_.num_batches(); }
+  std::int64_t num_batches() const { return batches_.num_batches(); }
   const LoaderOptions& options() const { return options_; }
-  const Dataset& dataset() const { return *dataset_; }
+  const Dataset& dataset() const { return batches_.dataset(); }
   /// Samples of the whole dataset.
-  std::int64_t dataset_size() const { return dataset_->size(); }
-  DataShard shard() const { return sampler_.shard(); }
+  std::int64_t dataset_size() const { return dataset().size(); }
+  DataShard shard() const { return batches_.shard(); }
   /// Samples of a full batch, over all ranks.
-  std::int64_t global_batch_size() const { return sampler_.global_batch_size(); }
+  std::int64_t global_batch_size() const { return batches_.global_batch_size(); }
   /// Of the batch that `next` returned last: its number in the epoch, and its samples over all ranks.
   std::int64_t batch_idx() const { return position_ - 1; }
   /// The epoch of that batch, and the seed of the order.
-  std::int64_t epoch() const { return sampler_.epoch(); }
-  std::uint64_t seed() const { return sampler_.seed(); }
-  std::int64_t global_size() const { return sampler_.global_size(position_ - 1); }
+  std::int64_t epoch() const { return batches_.epoch(); }
+  std::uint64_t seed() const { return batches_.seed(); }
+  /// The loader that made that batch: its number in the stage. 0 for a batch with parts of several loaders.
+  int dataloader_idx() const { return options_.dataloader_idx + batches_.dataloader_idx(batch_idx()); }
+  std::int64_t global_size() const { return batches_.global_size(batch_idx()); }
 
  private:
   void collate(std::int64_t k, Batch& batch) const;
 
-  std::shared_ptr<const Dataset> dataset_;
-  ShardedSampler sampler_;
+  EpochBatches batches_;
   LoaderOptions options_;
   std::int64_t position_ = 0;  ///< the batch that `next` returns
   std::int64_t end_ = 0;

@@ -110,6 +110,7 @@ void collate_samples(const Dataset& dataset, std::span<const std::int64_t> indic
   const auto samples = static_cast<std::int64_t>(indices.size());
   batch.size = samples;
   batch.names.reset();
+  batch.parts.clear();
   dataset.collate(indices, context, batch);
   batch.indices.assign(indices.begin(), indices.end());
   if (samples == 0) {

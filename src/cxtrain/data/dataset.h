@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -73,12 +74,25 @@ struct DataLoaderSpec {
   /// The order of the samples; null: sequential, or shuffled with `shuffle`.
   std::shared_ptr<const Sampler> sampler = {};
   std::optional<int> num_workers = {};  ///< threads that collate ahead; absent: `--data.num_workers`
+  /// Name of the loader's part in a batch of several loaders; empty: the loader's number.
+  std::string name = {};
 };
 
-/// The loaders of an evaluation: as a rule one, or several, or none.
+/// How a training reads several loaders: the modes of Lightning's CombinedLoader.
+enum class Combine {
+  max_size_cycle,  ///< side by side to the end of the longest loader; a shorter loader begins again
+  max_size,    ///< side by side to the end of the longest loader; batches lack the part of a shorter loader
+  min_size,    ///< side by side to the end of the shortest loader
+  sequential,  ///< one loader after the other
+};
+
+/// The loaders of a stage: as a rule one, or several, or none. Evaluations and predictions read several
+/// loaders one after the other. A training reads them side by side, unless a mode says otherwise:
+/// `batch.part("0")` or `batch.part(name)` is a loader's part of the step's batch.
 ///
 ///     Loaders val_dataloader() override { return {val_, 32}; }
 ///     Loaders val_dataloader() override { return {{clean_, 32}, {noisy_, 32}}; }
+///     Loaders train_dataloader() override { return {Combine::min_size, {{clean_, 32}, {noisy_, 32}}}; }
 class Loaders {
  public:
   Loaders() = default;
@@ -93,11 +107,15 @@ class Loaders {
     std::erase_if(specs_, [](const DataLoaderSpec& spec) { return spec.dataset == nullptr; });
   }
   // NOLINTEND(google-explicit-constructor)
+  Loaders(Combine mode, std::vector<DataLoaderSpec> specs) : Loaders(std::move(specs)) { mode_ = mode; }
 
   const std::vector<DataLoaderSpec>& specs() const { return specs_; }
+  /// Absent: max_size_cycle in a training, sequential in an evaluation.
+  std::optional<Combine> mode() const { return mode_; }
 
  private:
   std::vector<DataLoaderSpec> specs_;
+  std::optional<Combine> mode_;
 };
 
 }  // namespace cxtrain

@@ -123,6 +123,7 @@ DatasetPtr map(DatasetPtr dataset, std::function<Batch(Batch sample, SampleRando
 }
 
 DatasetPtr concat(std::vector<DatasetPtr> datasets) {
+  if (datasets.size() == 1) return std::move(datasets[0]);
   return std::make_shared<Concatenated>(std::move(datasets));
 }
 

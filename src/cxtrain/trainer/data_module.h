@@ -29,7 +29,7 @@ class DataModule {
 
   /// A spec without a dataset means that the stage has no data. Evaluations and predictions read several
   /// loaders one after the other (`Module::dataloader_idx`).
-  virtual DataLoaderSpec train_dataloader() = 0;
+  virtual Loaders train_dataloader() = 0;
   virtual Loaders val_dataloader() { return {}; }
   virtual Loaders test_dataloader() { return {}; }
   virtual Loaders predict_dataloader() { return {}; }

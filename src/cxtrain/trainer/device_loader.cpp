@@ -12,7 +12,7 @@ DeviceLoader::DeviceLoader(at::Device device, std::optional<at::ScalarType> dtyp
 
 BatchContext DeviceLoader::context_of(const DataLoader& loader, at::Device device) const {
   const LoaderOptions& options = loader.options();
-  return {{options.stage, options.dataloader_idx, loader.epoch(), loader.batch_idx(), loader.seed()},
+  return {{options.stage, loader.dataloader_idx(), loader.epoch(), loader.batch_idx(), loader.seed()},
           hooks_.rank,
           device,
           hooks_.module};

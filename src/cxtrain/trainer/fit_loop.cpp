@@ -185,6 +185,7 @@ void FitLoop::run_batch(Batch& batch) {
   CurrentStep::set(state.global_step);
   context_.progress.batch_idx = state.batch;
   context_.progress.samples_per_batch = samples_over_ranks();
+  context_.progress.dataloader_idx = data_.train().dataloader_idx();
   const std::int64_t idx = state.batch;
   const LogScope scope(context_.metrics, hooks::kTrainingStep, batch.size);
   context_.call(hooks::on_train_batch_start, batch, idx);

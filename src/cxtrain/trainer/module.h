@@ -208,7 +208,7 @@ class Module : public torch::nn::Module, public Trainable {
   std::int64_t max_steps() const { return run_ ? run_->progress().max_steps : -1; }
   /// Batches of the running epoch or evaluation, on this rank.
   std::int64_t num_batches() const { return run_ ? run_->progress().num_batches : 0; }
-  /// In an evaluation or a prediction of several loaders: the number of the current loader, from 0 on.
+  /// Of several loaders that are read one after the other: the number of the current loader, from 0 on.
   int dataloader_idx() const { return run_ ? run_->progress().dataloader_idx : 0; }
   int global_rank() const { return run_ ? run_->rank() : 0; }
   int local_rank() const { return run_ ? run_->world().facts().local_rank : 0; }

@@ -249,28 +249,51 @@ void Session::attach() {
 }
 
 FitData::Loaders Session::fit_loaders(DataModule& data) const {
-  return {loader(data.train_dataloader(), Stage::fit),
+  return {training_loader(data.train_dataloader()),
           evaluation_loaders(data.val_dataloader(), Stage::validate)};
 }
 
 std::vector<std::unique_ptr<DataLoader>> Session::evaluation_loaders(const Loaders& loaders,
                                                                      Stage stage) const {
+  if (loaders.mode().value_or(Combine::sequential) != Combine::sequential)
+    throw ConfigError("data",
+                      "the loaders of " + std::string(name_of(stage)) +
+                          " have a mode that reads them side by side, and are read one after the other",
+                      "leave the mode out", MessageCode::conflicting_options);
   std::vector<std::unique_ptr<DataLoader>> made;
   for (const DataLoaderSpec& spec : loaders.specs())
-    made.push_back(loader(spec, stage, static_cast<int>(made.size())));
+    made.push_back(std::make_unique<DataLoader>(spec, sampler_of(spec, /*training=*/false),
+                                                loader_options(spec, stage, made.size())));
   return made;
 }
 
-std::unique_ptr<DataLoader> Session::loader(DataLoaderSpec spec, Stage stage, int dataloader_idx,
-                                            std::optional<std::int64_t> batch_size) const {
-  if (!spec.dataset) return nullptr;
-  const bool training = stage == Stage::fit;
+std::unique_ptr<DataLoader> Session::training_loader(const Loaders& loaders,
+                                                     std::optional<std::int64_t> batch_size) const {
+  if (loaders.specs().empty()) return nullptr;
+  const Combine mode = loaders.mode().value_or(Combine::max_size_cycle);
+  if (loaders.specs().size() > 1 && mode != Combine::sequential && inputs_.plan.replicas > 1)
+    throw ConfigError("trainer.strategy",
+                      inputs_.plan.strategy + " divides each batch among its replicas, and a batch of " +
+                          std::to_string(loaders.specs().size()) + " loaders cannot be divided",
+                      "--strategy ddp", MessageCode::conflicting_options);
+  std::vector<EpochBatches::Loader> read;
+  LoaderOptions options = loader_options(loaders.specs()[0], Stage::fit, 0);
+  for (const DataLoaderSpec& spec : loaders.specs()) {
+    const std::string name = spec.name.empty() ? std::to_string(read.size()) : spec.name;
+    read.push_back({spec.dataset, sampler_of(spec, /*training=*/true, batch_size), name});
+    options.num_workers = std::max(options.num_workers, loader_options(spec, Stage::fit, 0).num_workers);
+    if (inputs_.plan.sync_batchnorm) require_samples_everywhere(read.back().sampler);
+  }
+  return std::make_unique<DataLoader>(EpochBatches(std::move(read), mode), options);
+}
+
+ShardedSampler Session::sampler_of(const DataLoaderSpec& spec, bool training,
+                                   std::optional<std::int64_t> batch_size) const {
   const Options& options = inputs_.options;
   SamplerOptions sampling;
   if (!batch_size)
     batch_size = context_->tuned.batch_size ? context_->tuned.batch_size : options.data.batch_size;
-  spec.batch_size = batch_size.value_or(spec.batch_size);
-  sampling.batch_size = spec.batch_size;
+  sampling.batch_size = batch_size.value_or(spec.batch_size);
   sampling.shuffle = spec.shuffle && options.trainer.overfit_batches.is_zero();
   sampling.seed = context_->state.seed;
   // Evaluation counts every sample once, on any number of ranks; padding would count some twice.
@@ -278,15 +301,17 @@ std::unique_ptr<DataLoader> Session::loader(DataLoaderSpec spec, Stage stage, in
   sampling.drop_last = spec.drop_last;
   if (options.trainer.overfit_batches.is_zero()) sampling.sampler = spec.sampler;
   const DataShard shard = options.trainer.use_distributed_sampler ? strategy_->data_shard() : DataShard{};
-  ShardedSampler sampler(spec.dataset->size(), shard, sampling);
-  if (training && inputs_.plan.sync_batchnorm) require_samples_everywhere(sampler);
-  return std::make_unique<DataLoader>(
-      spec, std::move(sampler),
-      LoaderOptions{.num_workers = spec.num_workers.value_or(options.data.num_workers),
-                    .prefetch_factor = options.data.prefetch_factor,
-                    .stage = stage,
-                    .dataloader_idx = dataloader_idx,
-                    .to_device = !inputs_.device.is_cpu()});
+  return {spec.dataset->size(), shard, sampling};
+}
+
+LoaderOptions Session::loader_options(const DataLoaderSpec& spec, Stage stage,
+                                      std::size_t dataloader_idx) const {
+  const DataOptions& options = inputs_.options.data;
+  return {.num_workers = spec.num_workers.value_or(options.num_workers),
+          .prefetch_factor = options.prefetch_factor,
+          .stage = stage,
+          .dataloader_idx = static_cast<int>(dataloader_idx),
+          .to_device = !inputs_.device.is_cpu()};
 }
 
 void Session::write_file(const std::string& name, const std::string& content) const noexcept {

@@ -81,10 +81,10 @@ class Session {
   const std::string& config_text() const { return inputs_.config_text; }
   const PrecisionPolicy& precision() const { return precision_; }
 
-  /// A loader of this rank's shard. Null when the stage has no data. `stage`: fit for training batches.
-  /// `batch_size`: other than the options'.
-  std::unique_ptr<DataLoader> loader(DataLoaderSpec spec, Stage stage, int dataloader_idx = 0,
-                                     std::optional<std::int64_t> batch_size = {}) const;
+  /// Returns the loader of training batches, of this rank's shards. Null without data. `batch_size`: other
+  /// than the options'.
+  std::unique_ptr<DataLoader> training_loader(const Loaders& loaders,
+                                              std::optional<std::int64_t> batch_size = {}) const;
   std::vector<std::unique_ptr<DataLoader>> evaluation_loaders(const Loaders& loaders, Stage stage) const;
   FitData::Loaders fit_loaders(DataModule& data) const;
 
@@ -120,6 +120,10 @@ class Session {
   void close_loggers() const noexcept;
   /// A rank without samples runs no forward pass, which the other ranks' batch norms would wait for.
   void require_samples_everywhere(const ShardedSampler& sampler) const;
+  /// `batch_size`: other than the options'.
+  ShardedSampler sampler_of(const DataLoaderSpec& spec, bool training,
+                            std::optional<std::int64_t> batch_size = {}) const;
+  LoaderOptions loader_options(const DataLoaderSpec& spec, Stage stage, std::size_t dataloader_idx) const;
   void add_callbacks();
   void make_plan_loggers();
   void announce() const;

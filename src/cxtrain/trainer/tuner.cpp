@@ -1,5 +1,8 @@
 #include "cxtrain/trainer/tuner.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/report/progress_line.h"
@@ -46,15 +49,17 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
       FitData(
           world, [&] { return session_.fit_loaders(data_); }, context_.parts.options.trainer, std::nullopt)
           .limits();
-  const DataLoaderSpec spec = data_.train_dataloader();
+  const Loaders loaders = data_.train_dataloader();
   // Its state takes memory from the first step on.
   const Backward backward = module_.automatic_optimization ? Backward::together : Backward::apart;
   Optimization optimization(context_, setups, targets, context_.parts.strategy.prepare(targets, backward),
                             limits, session_.precision());
-  const std::int64_t most = std::max<std::int64_t>(1, spec.dataset->size() / world.size());
+  std::int64_t samples = std::numeric_limits<std::int64_t>::max();  // of the smallest dataset
+  for (const DataLoaderSpec& spec : loaders.specs()) samples = std::min(samples, spec.dataset->size());
+  const std::int64_t most = std::max<std::int64_t>(1, samples / world.size());
   return find_batch_size(
-      context_, optimization,
-      [&](std::int64_t size) { return session_.loader(spec, Stage::fit, 0, size); }, most, search);
+      context_, optimization, [&](std::int64_t size) { return session_.training_loader(loaders, size); }, most,
+      search);
 }
 
 void Tuner::tune() {

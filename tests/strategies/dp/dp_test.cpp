@@ -279,9 +279,7 @@ TEST_CASE("what a user may not expect of the split is said once") {
       batch.size = n;
     }
     void setup(Stage, const DataOptions&) override {}
-    DataLoaderSpec train_dataloader() override {
-      return {std::shared_ptr<Data>(std::shared_ptr<Data>(), this), 3};
-    }
+    Loaders train_dataloader() override { return {std::shared_ptr<Data>(std::shared_ptr<Data>(), this), 3}; }
   };
   Replicas run;
   Scaled model;

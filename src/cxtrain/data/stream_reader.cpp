@@ -1,0 +1,91 @@
+#include "cxtrain/data/stream_reader.h"
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/data/dataset.h"
+
+namespace cxtrain {
+
+StreamReader::StreamReader(std::shared_ptr<const StreamDataset> dataset, std::int64_t batch_size,
+                           bool drop_last)
+    : dataset_(std::move(dataset)), batch_size_(batch_size), drop_last_(drop_last) {
+  if (batch_size < 1)
+    throw ConfigError("data.batch_size",
+                      "a batch of " + std::to_string(batch_size) + " samples was asked for", "use 1 or more",
+                      MessageCode::out_of_range);
+}
+
+void StreamReader::start_epoch(const StreamContext& context, std::int64_t first_batch) {
+  samples_ = 0;
+  stream_ = dataset_->open(context);
+  if (!stream_) throw DataError("StreamDataset::open has returned no stream");
+  const std::unique_ptr<StateDict> from = std::exchange(loaded_, nullptr);
+  if (first_batch > 0) {
+    if (!from)
+      throw StateError("a stream goes on at batch " + std::to_string(first_batch) +
+                       ", and no position of the stream was loaded");
+    go_to(*from);
+  }
+  positions_.clear();
+  note_position(first_batch);
+}
+
+void StreamReader::go_to(const StateDict& state) {
+  const std::int64_t samples = state.integer("samples");
+  if (state.has_section("stream")) {
+    stream_->load(state.section("stream"));
+    samples_ = samples;
+    return;
+  }
+  Batch sample;
+  while (samples_ < samples && stream_->next(sample)) ++samples_;
+  if (samples_ < samples)
+    throw StateError("the saved state is behind sample " + std::to_string(samples) +
+                     " of a stream, and the stream has ended after " + std::to_string(samples_) +
+                     "; use the same data");
+}
+
+void StreamReader::note_position(std::int64_t k) {
+  Position position{.samples = samples_};
+  if (stream_) stream_->save(position.stream);
+  const std::lock_guard lock(mutex_);
+  positions_[k] = std::move(position);
+}
+
+void StreamReader::collate(std::int64_t k, bool pin_memory, Batch& batch) {
+  std::vector<Batch> samples;
+  std::vector<std::int64_t> indices;  // in the shard
+  while (stream_ && static_cast<std::int64_t>(samples.size()) < batch_size_) {
+    Batch sample;
+    if (!stream_->next(sample)) {
+      stream_.reset();
+      break;
+    }
+    samples.push_back(std::move(sample));
+    indices.push_back(samples_++);
+  }
+  if (drop_last_ && static_cast<std::int64_t>(samples.size()) < batch_size_) samples.clear();
+  batch = {};
+  stack_samples(samples, indices, {.pin_memory = pin_memory}, batch);
+  batch.size = static_cast<std::int64_t>(samples.size());
+  if (batch.size > 0) batch.indices = std::move(indices);
+  note_position(k + 1);
+}
+
+void StreamReader::save(std::int64_t k, StateDict& state) const {
+  const std::lock_guard lock(mutex_);
+  const Position& position = positions_.at(k);
+  state.set("samples", position.samples);
+  if (!position.stream.empty()) state.make_section("stream") = position.stream.clone();
+}
+
+void StreamReader::forget_before(std::int64_t k) {
+  const std::lock_guard lock(mutex_);
+  positions_.erase(positions_.begin(), positions_.lower_bound(k));
+}
+
+}  // namespace cxtrain
