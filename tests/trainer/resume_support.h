@@ -93,7 +93,7 @@ class Forgetful : public Module {
   }
   void on_train_batch_end(const at::Tensor& loss, const Batch&, std::int64_t) override {
     ++batches_;
-    if (loss.isfinite().item<bool>() && loss.item<double>() < 100)
+    if (loss.defined() && loss.isfinite().item<bool>() && loss.item<double>() < 100)
       seen_ = seen_ * 0.9 + loss.to(at::kFloat).cpu();
   }
   void on_save_checkpoint(StateDict& state) override {

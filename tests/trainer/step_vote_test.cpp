@@ -10,20 +10,21 @@ TEST_CASE("each field of a vote has a bit of its own", "[trainer]") {
        {StepVote{.stop = true}, StepVote{.checkpoint = true}, StepVote{.save = true},
         StepVote{.requeue = true}, StepVote{.validation = true}, StepVote{.sigint = true},
         StepVote{.sigterm = true}, StepVote{.requeue_signal = true}, StepVote{.writing = true},
-        StepVote{.loss = true}, StepVote{.skipped = true}}) {
+        StepVote{.loss = true}, StepVote{.skipped = true}, StepVote{.streams = true}}) {
     const std::uint64_t bits = vote.to_bits();
     CHECK((bits & seen) == 0);
     CHECK(StepVote::from_bits(bits).to_bits() == bits);
     seen |= bits;
   }
-  CHECK(seen == (1 << 11) - 1);
+  CHECK(seen == (1 << 12) - 1);
 }
 
 TEST_CASE("votes of two ranks have what one of them has", "[trainer]") {
-  const StepVote all = StepVote{.stop = true, .loss = true} | StepVote{.skipped = true};
+  const StepVote all = StepVote{.stop = true, .loss = true} | StepVote{.skipped = true, .streams = true};
   CHECK(all.stop);
   CHECK(all.contribution().loss);
   CHECK(all.contribution().skipped);
+  CHECK(all.contribution().streams);
   CHECK_FALSE(all.wants_checkpoint());
 }
 

@@ -14,6 +14,7 @@
 #include <cxtrain/trainer/data_module.h>
 
 #include <cstring>
+#include <filesystem>
 
 /// What docs/load_your_data.md shows: each of its blocks stands here, or in own_data.cpp, as it is.
 
@@ -96,6 +97,62 @@ class NoisyGlyphs : public GlyphData {
     if (context.stage() != cxtrain::Stage::fit) return;  // a batch of a validation, a test or a prediction
     batch.tensors[0] = batch[0] + 0.1 * at::randn(batch[0].sizes(), context.generator(), batch[0].options());
   }
+};
+
+/// The samples of the files part_0.bin, part_1.bin ... below a folder. A shard has every `count`-th file.
+class GlyphStream : public cxtrain::StreamDataset {
+ public:
+  explicit GlyphStream(std::string folder) : folder_(std::move(folder)) {}
+
+  std::unique_ptr<cxtrain::Stream> open(const cxtrain::StreamContext& context) const override {
+    return std::make_unique<Shard>(folder_, context.shard);
+  }
+
+ private:
+  class Shard : public cxtrain::Stream {
+   public:
+    Shard(std::string folder, cxtrain::DataShard shard)
+        : folder_(std::move(folder)), file_(shard.index), step_(shard.count) {}
+
+    bool next(cxtrain::Batch& sample) override {
+      for (;; file_ += step_, row_ = 0, samples_.reset()) {
+        const std::string path = folder_ + "/part_" + std::to_string(file_) + ".bin";
+        if (!std::filesystem::exists(path)) return false;
+        if (!samples_.defined()) samples_ = read_glyphs(path);
+        if (row_ < samples_.size(0)) break;
+      }
+      const at::Tensor row = samples_[row_++];
+      sample = {{row.narrow(0, 0, 64).to(at::kFloat).div(255), row[64].to(at::kLong)}};
+      return true;
+    }
+
+    void save(cxtrain::StateDict& state) const override {
+      state.set("file", file_);
+      state.set("row", row_);
+    }
+    void load(const cxtrain::StateDict& state) override {
+      file_ = state.integer("file");
+      row_ = state.integer("row");
+    }
+
+   private:
+    std::string folder_;
+    std::int64_t file_, step_, row_ = 0;
+    at::Tensor samples_;
+  };
+
+  std::string folder_;
+};
+
+class StreamedGlyphs : public cxtrain::DataModule {
+ public:
+  void setup(cxtrain::Stage, const cxtrain::DataOptions& options) override {
+    stream_ = std::make_shared<GlyphStream>(options.path);
+  }
+  cxtrain::Loaders train_dataloader() override { return {stream_, /*batch_size=*/32}; }
+
+ private:
+  std::shared_ptr<const cxtrain::StreamDataset> stream_;
 };
 
 /// Glyphs and, beside them in each step, glyphs with noise.

@@ -155,6 +155,22 @@ run "${digits[@]}" --devices 2 --data glyph_parts --data.path "$work/parts" --us
   --default_root_dir "$work/glyph_parts" > "$work/glyph_parts.log" 2>&1
 has "$work/glyph_parts.log" "120 samples in 4 batches"
 
+# Streams of three files, of which the last is short: rank 0 reads two files, rank 1 one. The epoch ends with rank 0's stream,
+# after 6 steps, and a run that ends within an epoch goes on to the bits of the whole run, on as many ranks only.
+mkdir -p "$work/streams"
+cp "$work"/parts/part_?.bin "$work/streams"
+head -c $((65 * 70)) "$work/parts/part_0.bin" > "$work/streams/part_2.bin"
+streamed() {  # <folder> <ranks> <options ...>
+  run "${digits[@]}" --devices $2 --data streamed_glyphs --data.path "$work/streams" --default_root_dir "$work/$1" "${@:3}" > "$work/$1.log" 2>&1
+}
+streamed stream_whole 2 --max_epochs 2
+has "$work/stream_whole/cxtrain_logs/version_0/run.json" '"global_step": 12,'
+streamed stream_part 2 --max_epochs 2 --max_steps 11
+streamed stream_other 1 --max_epochs 2 --max_steps 20 --ckpt_path "$work/stream_part/cxtrain_logs/version_0" && fail "a stream was resumed on other ranks"
+has "$work/stream_other.log" "use as many ranks"
+streamed stream_part 2 --max_epochs 2 --ckpt_path last --data.num_workers 2
+[ "$(hash_of "$work/stream_part")" = "$(hash_of "$work/stream_whole")" ] || fail "a stream resumes to other parameters"
+
 # A strategy that averages gradients ends with the bits of ddp; a model in two parts with those of one device.
 for strategy in average ddp; do
   run "$prefix/bin/cxtrain_mpi" --devices 2 --accelerator cpu --max_epochs 2 --strategy $strategy \

@@ -119,7 +119,7 @@ void ModelCheckpoint::on_train_start(Run& run) {
 
 void ModelCheckpoint::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
   const Progress& progress = run.progress();
-  const bool within_epoch = progress.batch_idx + 1 < progress.num_batches;
+  const bool within_epoch = progress.num_batches < 0 || progress.batch_idx + 1 < progress.num_batches;
   const bool last = run.global_step() == progress.max_steps;  // the loop ends here, perhaps within an epoch
   if (policy_.due_after_step(run.global_step()) || (last && within_epoch))
     trigger(run, /*metrics_are_new=*/false);

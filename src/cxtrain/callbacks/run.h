@@ -29,9 +29,9 @@ class Strategy;
 
 /// The running loop: an epoch of training, or an evaluation.
 struct Progress {
-  std::int64_t batch_idx = 0;    ///< within the epoch, or the evaluation
-  std::int64_t num_batches = 0;  ///< in the epoch, or the evaluation, on this rank
-  int dataloader_idx = 0;        ///< of several loaders that are read one after the other: the current one
+  std::int64_t batch_idx = 0;               ///< within the epoch, or the evaluation
+  std::int64_t num_batches = 0;             ///< in the epoch, or the evaluation, on this rank; -1: unknown
+  int dataloader_idx = 0;                   ///< of loaders that are read in turn: the current one
   std::int64_t samples_per_batch = 0;       ///< of the last batch, over all ranks
   std::int64_t samples_per_step = 0;        ///< of a full optimizer step, over all ranks and micro-batches
   std::int64_t accumulate = 1;              ///< micro-batches of an optimizer step

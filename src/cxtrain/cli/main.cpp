@@ -290,7 +290,9 @@ int examine(Job& job, Request& request, const Hardware& hardware,
     built.data->setup(Stage::fit, request.options().data);
     std::vector<DatasetPtr> datasets;
     const Loaders loaders = built.data->train_dataloader();
-    for (const DataLoaderSpec& spec : loaders.specs()) datasets.push_back(spec.dataset);
+    for (const DataLoaderSpec& spec : loaders.specs()) {
+      if (spec.dataset) datasets.push_back(spec.dataset);
+    }
     if (datasets.empty()) return std::string();
     return to_text(fingerprint_of(*concat(std::move(datasets)), SteadyClock()));
   };

@@ -45,6 +45,9 @@ std::optional<bool> parse_boolean(std::string_view text);
 /// Returns the shortest decimal that reads back as an equal number.
 std::string format_real(double value);
 
+/// The number of batches of a loader that reads a stream: more than any epoch has.
+inline constexpr std::int64_t kUnknownBatches = std::int64_t{1} << 50;
+
 /// Number of batches of a loader to use: a count (`10`), or a fraction of them (`0.25`). `1.0` is all
 /// batches, `1` is one batch.
 struct BatchLimit {
@@ -66,7 +69,8 @@ Parsed<BatchLimit> parse_batch_limit(std::string_view text);
 /// The inverse of `parse_batch_limit`: "10", "0.5", "1.0".
 std::string format_batch_limit(const BatchLimit& limit);
 /// Returns the number of batches that a run takes of a loader with `available` batches: `limit.apply`. Throws
-/// ConfigError, with `option` and the arithmetic, for a fraction that gives less than one batch. 0 means none
+/// ConfigError, with `option` and the arithmetic, for a fraction that gives less than one batch, and for a
+/// fraction below 1 of unknown batches. 0 means none
 /// and is not an error.
 std::int64_t limited_batches(const BatchLimit& limit, const std::string& option, std::int64_t available);
 

@@ -69,10 +69,7 @@ void stay_on_this_thread() {
   if (const auto set = reinterpret_cast<SetNumThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"))) set(1);
 }
 
-}  // namespace
-
-DataLoader::DataLoader(EpochBatches batches, const LoaderOptions& options)
-    : batches_(std::move(batches)), options_(options) {
+void require_workers(const LoaderOptions& options) {
   if (options.num_workers < 0) {
     throw ConfigError("data.num_workers", std::to_string(options.num_workers) + " workers were asked for",
                       "use 0 (no threads) or more", MessageCode::out_of_range);
@@ -84,27 +81,64 @@ DataLoader::DataLoader(EpochBatches batches, const LoaderOptions& options)
   }
 }
 
+}  // namespace
+
+DataLoader::DataLoader(EpochBatches batches, const LoaderOptions& options)
+    : batches_(std::move(batches)), options_(options) {
+  require_workers(options);
+}
+
+DataLoader::DataLoader(std::unique_ptr<StreamReader> stream, const StreamContext& context,
+                       const LoaderOptions& options)
+    : stream_(std::move(stream)), stream_context_(context), options_(options) {
+  require_workers(options);
+}
+
 DataLoader::~DataLoader() = default;
 
 void DataLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch,
                              std::optional<std::int64_t> last_batch) {
-  workers_.reset();  // they read the samplers
-  batches_.start_epoch(epoch);
+  workers_.reset();  // they read the samplers, or the stream
+  ahead_.reset();
   position_ = std::max<std::int64_t>(first_batch, 0);
   end_ = std::min(last_batch.value_or(num_batches()), num_batches());
+  if (stream_) {
+    stream_context_.epoch = epoch;
+    stream_->start_epoch(stream_context_, position_);
+  } else {
+    batches_->start_epoch(epoch);
+  }
   if (options_.num_workers > 0 && position_ < end_) {
-    workers_ =
-        std::make_unique<LoaderWorkers>([this](std::int64_t k, Batch& batch) { collate(k, batch); },
-                                        position_, end_, options_.num_workers, options_.prefetch_factor);
+    workers_ = std::make_unique<LoaderWorkers>([this](std::int64_t k, Batch& batch) { collate(k, batch); },
+                                               position_, end_, stream_ ? 1 : options_.num_workers,
+                                               options_.prefetch_factor);
   }
 }
 
 bool DataLoader::next(Batch& batch) {
-  if (position_ >= end_) {
+  if (ahead_) {
+    batch = *std::exchange(ahead_, std::nullopt);
+  } else if (!read(position_, batch)) {
+    return false;
+  }
+  ++position_;
+  if (stream_) stream_->forget_before(position_);
+  return true;
+}
+
+bool DataLoader::has_next() {
+  if (ahead_) return true;
+  Batch batch;
+  if (!read(position_, batch)) return false;
+  ahead_ = std::move(batch);
+  return true;
+}
+
+bool DataLoader::read(std::int64_t k, Batch& batch) {
+  if (k >= end_) {
     workers_.reset();
     return false;
   }
-  const std::int64_t k = position_++;
   try {
     if (workers_) {
       workers_->take(k, batch);
@@ -113,16 +147,28 @@ bool DataLoader::next(Batch& batch) {
     }
   } catch (...) {
     workers_.reset();
-    end_ = position_;
+    end_ = k;
     throw;
   }
-  return true;
+  if (!stream_ || batch.size > 0) return true;
+  workers_.reset();
+  end_ = k;
+  return false;
 }
 
 void DataLoader::collate(std::int64_t k, Batch& batch) const {
-  batches_.collate(k, options_.to_device, batch);
-  if (!options_.to_device) return batches_.finish(k, batch);
+  if (stream_) {
+    stream_->collate(k, options_.to_device, batch);
+  } else {
+    batches_->collate(k, options_.to_device, batch);
+  }
+  if (!options_.to_device) return finish(k, batch);
   for (at::Tensor& tensor : batch.tensors) tensor = tensor.pin_memory();  // as it is, where it is so already
+}
+
+void DataLoader::finish(std::int64_t k, Batch& batch) const {
+  if (!stream_) return batches_->finish(k, batch);
+  if (batch.size > 0) stream_->dataset().on_after_batch_transfer(batch);
 }
 
 LoaderWorkers::LoaderWorkers(Make make, std::int64_t first, std::int64_t end, int num_workers,

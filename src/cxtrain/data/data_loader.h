@@ -9,6 +9,7 @@
 #include "cxtrain/data/dataset.h"
 #include "cxtrain/data/epoch_batches.h"
 #include "cxtrain/data/sharded_sampler.h"
+#include "cxtrain/data/stream_reader.h"
 
 namespace cxtrain {
 
@@ -26,8 +27,9 @@ struct LoaderOptions {
 ///
 /// With workers, batches are collated ahead on `num_workers` threads, never more than num_workers *
 /// prefetch_factor, and arrive in the sampler's order whatever the threads' timing: the sequence is the same
-/// for any number of workers. The threads belong to an epoch; they stop, at the latest after the batch each
-/// is working on, when the epoch ends, the next one starts or the loader is destroyed.
+/// for any number of workers. One thread reads a stream. The threads belong to an epoch; they stop, at the
+/// latest after the batch each is working on, when the epoch ends, the next one starts or the loader is
+/// destroyed.
 ///
 /// All methods are called from one thread.
 class DataLoader {
@@ -36,6 +38,9 @@ class DataLoader {
   explicit DataLoader(EpochBatches batches, const LoaderOptions& options = {});
   DataLoader(const DataLoaderSpec& spec, ShardedSampler sampler, const LoaderOptions& options = {})
       : DataLoader(EpochBatches({{spec.dataset, std::move(sampler)}}), options) {}
+  /// Reads a stream. `context`: the shard and the seed.
+  DataLoader(std::unique_ptr<StreamReader> stream, const StreamContext& context,
+             const LoaderOptions& options = {});
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
@@ -48,35 +53,57 @@ class DataLoader {
   /// The next batch into `batch`; false when there is none. Rethrows what the dataset threw while it collated
   /// this batch, and then ends the epoch.
   bool next(Batch& batch);
+  /// Whether there is a next batch: reads it.
+  bool has_next();
   /// What is left to do with a batch once it is on the device that it goes to
   /// (`Dataset::on_after_batch_transfer`). Batches that go to none come finished.
-  void finish(Batch& batch) const { batches_.finish(position_ - 1, batch); }
+  void finish(Batch& batch) const { finish(position_ - 1, batch); }
 
-  /// Batches of a whole epoch, the same on every rank.
-  std::int64_t num_batches() const { return batches_.num_batches(); }
+  /// Whether the loader reads a stream: ranks may have different numbers of batches, known at the end only.
+  bool is_stream() const { return stream_ != nullptr; }
+  /// The position of a stream behind the last batch of `next`, on this rank.
+  StateDict stream_position() const { return stream_->position(position_); }
+  /// Loads the position at which an epoch goes on that does not start at batch 0.
+  void load_stream_position(const StateDict& state) { stream_->load(state); }
+
+  /// Batches of a whole epoch, the same on every rank; of a stream `kUnknownBatches`.
+  std::int64_t num_batches() const { return stream_ ? kUnknownBatches : batches_->num_batches(); }
   const LoaderOptions& options() const { return options_; }
-  const Dataset& dataset() const { return batches_.dataset(); }
+  /// Of a loader that reads no stream.
+  const Dataset& dataset() const { return batches_->dataset(); }
   /// Samples of the whole dataset.
   std::int64_t dataset_size() const { return dataset().size(); }
-  DataShard shard() const { return batches_.shard(); }
+  DataShard shard() const { return stream_ ? stream_context_.shard : batches_->shard(); }
   /// Samples of a full batch, over all ranks.
-  std::int64_t global_batch_size() const { return batches_.global_batch_size(); }
-  /// Of the batch that `next` returned last: its number in the epoch, and its samples over all ranks.
+  std::int64_t global_batch_size() const {
+    return stream_ ? stream_->batch_size() * shard().count : batches_->global_batch_size();
+  }
+  /// Of the batch that `next` returned last: its number in the epoch, and its samples over all ranks. A batch
+  /// of a stream counts as full.
   std::int64_t batch_idx() const { return position_ - 1; }
   /// The epoch of that batch, and the seed of the order.
-  std::int64_t epoch() const { return batches_.epoch(); }
-  std::uint64_t seed() const { return batches_.seed(); }
+  std::int64_t epoch() const { return stream_ ? stream_context_.epoch : batches_->epoch(); }
+  std::uint64_t seed() const { return stream_ ? stream_context_.seed : batches_->seed(); }
   /// The loader that made that batch: its number in the stage. 0 for a batch with parts of several loaders.
-  int dataloader_idx() const { return options_.dataloader_idx + batches_.dataloader_idx(batch_idx()); }
-  std::int64_t global_size() const { return batches_.global_size(batch_idx()); }
+  int dataloader_idx() const {
+    return options_.dataloader_idx + (stream_ ? 0 : batches_->dataloader_idx(batch_idx()));
+  }
+  std::int64_t global_size() const {
+    return stream_ ? global_batch_size() : batches_->global_size(batch_idx());
+  }
 
  private:
   void collate(std::int64_t k, Batch& batch) const;
+  void finish(std::int64_t k, Batch& batch) const;
+  bool read(std::int64_t k, Batch& batch);
 
-  EpochBatches batches_;
+  std::optional<EpochBatches> batches_;   ///< absent for a stream
+  std::unique_ptr<StreamReader> stream_;  ///< null for datasets
+  StreamContext stream_context_;
   LoaderOptions options_;
   std::int64_t position_ = 0;  ///< the batch that `next` returns
   std::int64_t end_ = 0;
+  std::optional<Batch> ahead_;              ///< the batch that `next` returns, read by `has_next`
   std::unique_ptr<LoaderWorkers> workers_;  ///< last: its threads read the members above
 };
 

@@ -12,6 +12,7 @@
 #include "cxtrain/data/batch.h"
 #include "cxtrain/data/sample_random.h"
 #include "cxtrain/data/sampler.h"
+#include "cxtrain/data/stream_dataset.h"
 
 namespace cxtrain {
 
@@ -67,7 +68,7 @@ void collate_samples(const Dataset& dataset, std::span<const std::int64_t> indic
 
 /// The data of a stage (train, val, test, predict), and how to read them.
 struct DataLoaderSpec {
-  std::shared_ptr<const Dataset> dataset;  ///< null: the stage has no data
+  std::shared_ptr<const Dataset> dataset;  ///< null, without a stream: the stage has no data
   std::int64_t batch_size = 1;             ///< per rank and micro-batch; `--data.batch_size` replaces this
   bool shuffle = false;
   bool drop_last = false;  ///< leave out a last batch that is not full on every rank
@@ -76,6 +77,9 @@ struct DataLoaderSpec {
   std::optional<int> num_workers = {};  ///< threads that collate ahead; absent: `--data.num_workers`
   /// Name of the loader's part in a batch of several loaders; empty: the loader's number.
   std::string name = {};
+  /// Samples without an index, in place of a dataset. The other members except `batch_size`, `drop_last` and
+  /// `num_workers` have no effect.
+  std::shared_ptr<const StreamDataset> stream = {};
 };
 
 /// How a training reads several loaders: the modes of Lightning's CombinedLoader.
@@ -97,14 +101,17 @@ class Loaders {
  public:
   Loaders() = default;
   // NOLINTBEGIN(google-explicit-constructor): `return spec;`
-  /// A spec without a dataset is no loader.
+  /// A spec without a dataset and a stream is no loader.
   Loaders(DataLoaderSpec spec) : Loaders(std::vector<DataLoaderSpec>{std::move(spec)}) {}
   Loaders(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size, bool shuffle = false,
           bool drop_last = false)
       : Loaders(DataLoaderSpec{std::move(dataset), batch_size, shuffle, drop_last}) {}
+  Loaders(std::shared_ptr<const StreamDataset> stream, std::int64_t batch_size, bool drop_last = false)
+      : Loaders(DataLoaderSpec{
+            .dataset = {}, .batch_size = batch_size, .drop_last = drop_last, .stream = std::move(stream)}) {}
   Loaders(std::initializer_list<DataLoaderSpec> specs) : Loaders(std::vector<DataLoaderSpec>(specs)) {}
   Loaders(std::vector<DataLoaderSpec> specs) : specs_(std::move(specs)) {
-    std::erase_if(specs_, [](const DataLoaderSpec& spec) { return spec.dataset == nullptr; });
+    std::erase_if(specs_, [](const DataLoaderSpec& spec) { return !spec.dataset && !spec.stream; });
   }
   // NOLINTEND(google-explicit-constructor)
   Loaders(Combine mode, std::vector<DataLoaderSpec> specs) : Loaders(std::move(specs)) { mode_ = mode; }

@@ -24,14 +24,15 @@ class Stream {
 
 /// The stream that a rank opens for an epoch.
 struct StreamContext {
-  DataShard shard;         ///< the rank's shard: number `index` of `count`
+  DataShard shard;  ///< the rank's shard: number `index` of `count`
   std::int64_t epoch = 0;
   std::uint64_t seed = 0;  ///< seed of the run
 };
 
 /// Samples that have no index and no number: torch's IterableDataset. Each rank opens its own shard of the
-/// stream in each epoch. One thread reads a stream, whatever the number of workers, so a shard is a rank's and
-/// not a worker's. The ranks' shards may have different lengths: the epoch ends when all shards have ended.
+/// stream in each epoch. One thread reads a stream, whatever the number of workers, so a shard is a rank's
+/// and not a worker's. The ranks' shards may have different lengths: the epoch ends when all shards have
+/// ended.
 class StreamDataset {
  public:
   virtual ~StreamDataset() = default;

@@ -36,6 +36,11 @@ void StreamReader::start_epoch(const StreamContext& context, std::int64_t first_
 
 void StreamReader::go_to(const StateDict& state) {
   const std::int64_t samples = state.integer("samples");
+  if (state.boolean("ended")) {
+    stream_.reset();
+    samples_ = samples;
+    return;
+  }
   if (state.has_section("stream")) {
     stream_->load(state.section("stream"));
     samples_ = samples;
@@ -50,10 +55,15 @@ void StreamReader::go_to(const StateDict& state) {
 }
 
 void StreamReader::note_position(std::int64_t k) {
-  Position position{.samples = samples_};
-  if (stream_) stream_->save(position.stream);
+  StateDict position;
+  position.set("samples", samples_);
+  position.set("ended", stream_ == nullptr);
+  StateDict own;
+  if (stream_) stream_->save(own);
+  if (!own.values().empty() || !own.pieces().empty() || !own.sections().empty())
+    position.make_section("stream") = own.clone();
   const std::lock_guard lock(mutex_);
-  positions_[k] = std::move(position);
+  positions_.insert_or_assign(k, std::move(position));
 }
 
 void StreamReader::collate(std::int64_t k, bool pin_memory, Batch& batch) {
@@ -76,11 +86,11 @@ void StreamReader::collate(std::int64_t k, bool pin_memory, Batch& batch) {
   note_position(k + 1);
 }
 
-void StreamReader::save(std::int64_t k, StateDict& state) const {
+StateDict StreamReader::position(std::int64_t k) const {
+  if (loaded_) return loaded_->clone();
   const std::lock_guard lock(mutex_);
-  const Position& position = positions_.at(k);
-  state.set("samples", position.samples);
-  if (!position.stream.empty()) state.make_section("stream") = position.stream.clone();
+  const auto found = positions_.find(k);
+  return found == positions_.end() ? StateDict() : found->second.clone();
 }
 
 void StreamReader::forget_before(std::int64_t k) {

@@ -21,9 +21,9 @@ class StreamReader {
   void start_epoch(const StreamContext& context, std::int64_t first_batch);
   /// Collates batch k; k counts up from `first_batch`. A batch of no samples is the end of the stream.
   void collate(std::int64_t k, bool pin_memory, Batch& batch);
-  /// Saves the position before batch k, and forgets positions before that.
-  void save(std::int64_t k, StateDict& state) const;
-  /// Loads the position for the next epoch that does not start at batch 0.
+  /// Returns the position before batch k; before the first epoch a loaded position.
+  StateDict position(std::int64_t k) const;
+  /// Loads a position for the next epoch that does not start at batch 0.
   void load(const StateDict& state) { loaded_ = std::make_unique<StateDict>(state.clone()); }
   /// Forgets the positions before batch k.
   void forget_before(std::int64_t k);
@@ -32,11 +32,6 @@ class StreamReader {
   std::int64_t batch_size() const { return batch_size_; }
 
  private:
-  /// The samples read, and what the stream saves.
-  struct Position {
-    std::int64_t samples = 0;
-    StateDict stream = {};
-  };
   void go_to(const StateDict& state);
   void note_position(std::int64_t k);
 
@@ -47,7 +42,7 @@ class StreamReader {
   std::int64_t samples_ = 0;        ///< read in this epoch
   std::unique_ptr<StateDict> loaded_;
   mutable std::mutex mutex_;
-  std::map<std::int64_t, Position> positions_;  ///< before each batch
+  std::map<std::int64_t, StateDict> positions_;  ///< before each batch
 };
 
 }  // namespace cxtrain

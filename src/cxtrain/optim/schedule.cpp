@@ -29,7 +29,8 @@ std::int64_t length_of(std::int64_t own, std::int64_t run, const char* name) {
   if (own > 0) return own;
   if (run > 0) return run;
   throw ConfigError("lr_scheduler", std::string(name) + " needs the length of the run",
-                    "give trainer.max_steps, trainer.max_epochs or lr_scheduler.total",
+                    "give trainer.max_steps, trainer.max_epochs or lr_scheduler.total; with a stream, whose "
+                    "epochs have no known length, max_steps or total",
                     MessageCode::missing_value);
 }
 

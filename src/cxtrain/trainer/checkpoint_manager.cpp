@@ -8,10 +8,10 @@
 
 namespace cxtrain {
 
-CheckpointManager::CheckpointManager(TrainContext& context, DataModule& data_module,
+CheckpointManager::CheckpointManager(TrainContext& context, DataModule& data_module, FitData& loaders,
                                      Optimization& optimization, const std::string& config, std::string data)
     : context_(context),
-      state_(context, data_module, optimization),
+      state_(context, data_module, loaders, optimization),
       writer_({context.parts.world, context.parts.files, context.parts.module, &context.parts.strategy,
                state_.sections_of_each_rank()}),
       config_(config),

@@ -20,8 +20,8 @@ class CheckpointManager {
  public:
   /// All references outlive it; the context has its callbacks. `config`: text of `config.yaml`. `data`: on
   /// rank 0 the fingerprint of the training data.
-  CheckpointManager(TrainContext& context, DataModule& data_module, Optimization& optimization,
-                    const std::string& config, std::string data);
+  CheckpointManager(TrainContext& context, DataModule& data_module, FitData& loaders,
+                    Optimization& optimization, const std::string& config, std::string data);
 
   /// Takes over a loaded state, before the hooks of the beginning (`TrainingState::load`).
   void restore(StateDict state, const RunFolder& from) { state_.load(std::move(state), from); }

@@ -23,7 +23,7 @@ class EvaluationMode {
         modes_(context.parts.module.training_modes()),
         states_(context.parts.module.all_metrics()) {
     context.parts.module.set_training(false);
-    context.progress.num_batches = batches;
+    context.progress.num_batches = batches < kUnknownBatches ? batches : -1;
     context.progress.batch_idx = 0;
     context.progress.step_output.reset();
   }
@@ -106,6 +106,8 @@ class EvaluationLoop {
   TrainContext& context_;
 
  private:
+  /// Reads the next batch of this rank. A rank whose stream has ended goes on without samples.
+  bool next(DataLoader& loader, Batch& batch);
   /// Returns false if the model does not define the step.
   bool run_loader(DataLoader& loader, std::int64_t batches, SignalPolls& signals);
   /// Adds the epoch's metrics so far to `values`.
@@ -138,25 +140,32 @@ std::optional<MetricStore::Values> EvaluationLoop::run() {
   return values;
 }
 
+bool EvaluationLoop::next(DataLoader& loader, Batch& batch) {
+  const bool has_batch = context_.batches.next(loader, batch);
+  if (!loader.is_stream()) return has_batch;
+  if (!has_batch) batch = {};
+  return context_.parts.world.any(has_batch ? 1 : 0) != 0;
+}
+
 bool EvaluationLoop::run_loader(DataLoader& loader, std::int64_t batches, SignalPolls& signals) {
   loader.start_epoch(0, 0, batches);
   const std::int64_t before = context_.progress.batch_idx;
   Batch batch;
-  while (context_.batches.next(loader, batch)) {
+  for (std::int64_t batch_idx = 0; next(loader, batch); ++batch_idx) {
     signals.before_batch();
-    context_.progress.batch_idx = before + loader.batch_idx();
+    context_.progress.batch_idx = before + batch_idx;
     context_.progress.samples_per_batch = loader.global_size();
     const bool has_samples = batch.size > 0;  // or none is left for this rank in an uneven last batch
     const LogScope scope(context_.metrics, hooks_.step, batch.size);
-    if (has_samples) context_.call(hooks_.batch_start, batch, loader.batch_idx());
+    if (has_samples) context_.call(hooks_.batch_start, batch, batch_idx);
     try {
-      step(batch, loader.batch_idx());
+      step(batch, batch_idx);
     } catch (const StepNotDefined&) {
       return false;
     }
-    if (has_samples) context_.call(hooks_.batch_end, batch, loader.batch_idx());
+    if (has_samples) context_.call(hooks_.batch_end, batch, batch_idx);
   }
-  context_.progress.batch_idx = before + batches;
+  context_.progress.batch_idx = before + (loader.is_stream() ? 0 : batches);
   return true;
 }
 

@@ -18,11 +18,13 @@
 namespace cxtrain {
 namespace {
 
-/// Empty on other ranks than the first, and where data may change while they train or each rank has its own.
+/// Empty on other ranks than the first, and where data may change while they train, each rank has its own, or
+/// a stream is read.
 std::string fingerprint_of_training(const World& world, const DataLoader& loader, const Options& options) {
   const bool of_each_rank = world.size() > 1 && loader.shard().count == 1;
   const bool reloaded = options.trainer.reload_dataloaders_every_n_epochs > 0;
-  if (!options.data.fingerprint || !world.is_root() || of_each_rank || reloaded) return {};
+  if (loader.is_stream() || !options.data.fingerprint || !world.is_root() || of_each_rank || reloaded)
+    return {};
   const SteadyClock clock;
   const double began = clock.now();
   std::string text = to_text(fingerprint_of(loader.dataset(), clock));
@@ -72,7 +74,8 @@ void Fit::open_data() {
       world, [this] { return session_.fit_loaders(data_); }, options.trainer,
       module_.trainer_defaults().max_epochs, context_.state);
   fingerprint_ = fingerprint_of_training(world, loaders_->train(), options);
-  if (from_) require_data_of_checkpoint(world, from_->data, fingerprint_, loaders_->train().dataset());
+  if (from_ && !loaders_->train().is_stream())
+    require_data_of_checkpoint(world, from_->data, fingerprint_, loaders_->train().dataset());
 }
 
 void Fit::make_optimizer() {
@@ -98,7 +101,7 @@ void Fit::make_optimizer() {
 }
 
 void Fit::open_checkpoints() {
-  checkpoints_.emplace(context_, data_, *optimization_, session_.config_text(), fingerprint_);
+  checkpoints_.emplace(context_, data_, *loaders_, *optimization_, session_.config_text(), fingerprint_);
   if (from_) checkpoints_->restore(std::move(from_->state), {context_.parts.files, from_->log_dir});
 }
 

@@ -31,7 +31,8 @@ void FitData::load(World& world) {
   run_agreed(world, [&] {
     loaders_ = {};  // the old ones' threads and memory first
     loaders_ = make_();
-    if (!loaders_.train || loaders_.train->dataset_size() == 0)
+    require_stream_options();
+    if (!loaders_.train || (!loaders_.train->is_stream() && loaders_.train->dataset_size() == 0))
       throw ConfigError("data", "has no training samples", "", MessageCode::no_data);
     if (loaders_.train->num_batches() == 0) {
       throw ConfigError("data.batch_size",
@@ -45,7 +46,7 @@ void FitData::load(World& world) {
     for (const auto& loader : loaders_.val) {
       val_batches.push_back(loader->num_batches());
       own += ", validation: " + describe_length(*loader, world);
-      if (loader->dataset_size() == 0)
+      if (!loader->is_stream() && loader->dataset_size() == 0)
         log_warning("the validation data has no samples: nothing is validated");
     }
     limits_ = fit_limits(options_, model_max_epochs_, loaders_.train->num_batches(), val_batches);
@@ -53,8 +54,20 @@ void FitData::load(World& world) {
   require_same_data(world, own);
 }
 
+void FitData::require_stream_options() const {
+  if (!loaders_.train || !loaders_.train->is_stream() || !options_.stochastic_weight_avg) return;
+  throw ConfigError(
+      "trainer.stochastic_weight_avg",
+      "reads the training data once more at the end, on all ranks alike, and ranks may read streams "
+      "of different lengths",
+      "leave it out", MessageCode::conflicting_options);
+}
+
 std::string FitData::describe() const {
   const auto text = [](const DataLoader& loader, std::int64_t batches) {
+    if (loader.is_stream())
+      return "a stream" +
+             (batches < kUnknownBatches ? " of up to " + std::to_string(batches) + " batches" : "");
     return std::to_string(loader.dataset_size()) + " samples in " + std::to_string(batches) +
            (batches == 1 ? " batch" : " batches");
   };
@@ -76,6 +89,7 @@ void FitData::prepare_epoch(std::int64_t epoch, World& world) {
 }
 
 std::string describe_length(const DataLoader& loader, const World& world) {
+  if (loader.is_stream()) return "a stream";
   const std::string batches = std::to_string(loader.num_batches()) + " batches";
   if (world.size() > 1 && loader.shard().count == 1) return batches;
   return std::to_string(loader.dataset_size()) + " samples in " + batches;

@@ -13,6 +13,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/data/data_loader.h"
+#include "cxtrain/state/stateful.h"
 
 namespace cxtrain {
 
@@ -24,6 +25,7 @@ struct FitLimits {
   std::int64_t max_steps = -1;  ///< -1: no limit
   std::int64_t min_steps = 0;
   std::int64_t train_batches = 0;                ///< micro-batches of an epoch, per rank
+  bool length_known = true;                      ///< false: an epoch of a stream may end before
   std::vector<std::int64_t> val_batches = {};    ///< of each loader
   std::int64_t val_every_batches = 0;            ///< 0: never
   std::optional<double> val_every_seconds = {};  ///< instead of a number of batches
@@ -58,7 +60,7 @@ FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> 
 
 /// The loaders of a fit, and the limits that follow from their lengths. Both are made anew before every n-th
 /// epoch where the options say so, for data modules whose data changes while they train.
-class FitData {
+class FitData final : public Stateful {
  public:
   struct Loaders {
     std::unique_ptr<DataLoader> train;
@@ -76,6 +78,12 @@ class FitData {
   /// Called before each epoch. Collective.
   void prepare_epoch(std::int64_t epoch, World& world);
 
+  // The position of a stream, which each rank has for itself.
+  std::string state_key() const override { return "stream"; }
+  void save(StateDict& state) const override { state = loaders_.train->stream_position(); }
+  void load(const StateDict& state) override { loaders_.train->load_stream_position(state); }
+  bool differs_between_ranks() const override { return true; }
+
   DataLoader& train() { return *loaders_.train; }
   std::span<const std::unique_ptr<DataLoader>> val() const { return loaders_.val; }
   const FitLimits& limits() const { return limits_; }
@@ -84,6 +92,7 @@ class FitData {
 
  private:
   void load(World& world);
+  void require_stream_options() const;
 
   std::function<Loaders()> make_;
   const TrainerOptions& options_;

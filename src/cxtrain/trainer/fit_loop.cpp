@@ -87,7 +87,9 @@ void FitLoop::take_place() {
   TrainState& state = context_.state;
   const Progress& saved = context_.progress;
   if (state.batch == 0) return;
-  const std::int64_t saved_steps = divide_up(saved.num_batches, saved.accumulate);
+  const bool stream = !limits().length_known && saved.num_batches < 0;
+  const std::int64_t saved_steps =
+      stream ? limits().steps_per_epoch() : divide_up(saved.num_batches, saved.accumulate);
   if (saved.samples_per_step != samples_per_step() || saved_steps != limits().steps_per_epoch()) {
     const auto describe = [](std::int64_t steps, std::int64_t samples) {
       return std::to_string(steps) + " steps of " + std::to_string(samples) + " samples";
@@ -129,16 +131,17 @@ void FitLoop::warn_of_nothing_left() const {
 void FitLoop::run_epoch() {
   TrainState& state = context_.state;
   data_.prepare_epoch(state.epoch, context_.parts.world);
-  context_.progress.num_batches = limits().train_batches;
+  context_.progress.num_batches = limits().length_known ? limits().train_batches : -1;
   if (state.batch == 0) context_.call(hooks::on_train_epoch_start);
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
+  start_streams();
   Batch batch;
   context_.training_clock.resume();
   if (std::exchange(state.validation_due, false) && validates()) {
     validate();
     save_if_wanted();
   }
-  while (!(between_steps() && done()) && context_.batches.next(data_.train(), batch)) {
+  while (!(between_steps() && done()) && next_batch(batch)) {
     run_batch(batch);
     batch.tensors.clear();  // their memory may serve the batches of a validation
     if (validation_due()) validate();
@@ -146,7 +149,7 @@ void FitLoop::run_epoch() {
   }
   finite_.answer();
   context_.pause_training();
-  const bool complete = state.batch >= limits().train_batches;
+  const bool complete = state.batch >= limits().train_batches || !streams_go_on_;
   context_.metrics.reduce_metrics(context_.parts.world);
   context_.rows.log(context_.end_train_epoch());
   if (!complete) return;  // stopped within the epoch, which a resumed run would go on with
@@ -155,6 +158,25 @@ void FitLoop::run_epoch() {
   optimization_.end_epoch();
   vote();
   save_if_wanted();
+}
+
+void FitLoop::start_streams() {
+  if (!data_.train().is_stream()) return;
+  streams_go_on_ = context_.parts.world.any(data_.train().has_next() ? 1 : 0) != 0;
+  if (streams_go_on_ || context_.state.batch > 0) return;
+  throw AgreedError(
+      ExitCode::refused, MessageCode::no_data,
+      "data: the streams of all ranks have no samples in epoch " + std::to_string(context_.state.epoch));
+}
+
+/// A rank whose stream has ended goes on without samples until the streams of all ranks have ended. Steps are
+/// whole: all ranks decide between steps, by the vote of the step before.
+bool FitLoop::next_batch(Batch& batch) {
+  if (!data_.train().is_stream()) return context_.batches.next(data_.train(), batch);
+  if (between_steps() && !streams_go_on_) return false;
+  if (context_.state.batch >= limits().train_batches) return false;
+  if (!context_.batches.next(data_.train(), batch)) batch = {};
+  return true;
 }
 
 MicroStep FitLoop::micro_step(const Batch& batch) {
@@ -207,6 +229,7 @@ void FitLoop::run_batch(Batch& batch) {
     begin_vote(contribution_);
     const Contribution of_all_ranks = context_.voting.end().contribution();
     note_skips_elsewhere(of_all_ranks);
+    if (data_.train().is_stream()) streams_go_on_ = of_all_ranks.streams;
     stepped = optimization_.step(contribution_, of_all_ranks, step);
     if (stepped && stay_finite) {
       finite_.ask(optimization_.trained());
@@ -228,7 +251,9 @@ bool FitLoop::some_rank_is_empty() { return data_.train().global_size() < data_.
 
 /// Once for a step.
 void FitLoop::begin_vote(Contribution contribution) {
-  if (std::exchange(vote_to_begin_, false)) context_.voting.begin(contribution, writes_checkpoint());
+  if (!std::exchange(vote_to_begin_, false)) return;
+  contribution.streams = data_.train().is_stream() && data_.train().has_next();
+  context_.voting.begin(contribution, writes_checkpoint());
 }
 
 void FitLoop::note_contribution(const MicroStep& step, const at::Tensor& loss) {
@@ -299,6 +324,10 @@ bool FitLoop::validation_due() const {
   if (!validates()) return false;
   if (limits().val_every_seconds) return pending_.validation;
   const TrainState& state = context_.state;
+  if (!limits().length_known && limits().val_every_batches >= limits().train_batches) {
+    const bool at_end = !streams_go_on_ || state.batch == limits().train_batches;
+    return at_end && (state.epoch + 1) % limits().val_every_epochs == 0;
+  }
   if (limits().val_counts_across_epochs) {
     return (state.epoch * limits().train_batches + state.batch) % limits().val_every_batches == 0;
   }

@@ -29,6 +29,8 @@ class FitLoop final : private StepObserver {
 
   void sanity_check();
   void run_epoch();
+  bool next_batch(Batch& batch);
+  void start_streams();
   void run_batch(Batch& batch);
   MicroStep micro_step(const Batch& batch);
   void after_step(bool stepped);
@@ -65,6 +67,7 @@ class FitLoop final : private StepObserver {
   bool vote_to_begin_ = false;    ///< the step ends with this micro-batch, and its vote has not begun
   FiniteCheck finite_;
   bool skip_noted_ = false;
+  bool streams_go_on_ = true;  ///< false: training reads streams, and those of all ranks have ended
 };
 
 }  // namespace cxtrain

@@ -20,9 +20,16 @@ std::int64_t epochs_of(const TrainerOptions& options, std::optional<std::int64_t
   return 1000;
 }
 
-std::int64_t val_interval(const TrainerOptions& options, std::int64_t train_batches) {
+std::int64_t val_interval(const TrainerOptions& options, const FitLimits& limits) {
+  const std::int64_t train_batches = limits.train_batches;
   const BatchLimit& interval = *options.val_check_interval.batches();
+  if (!limits.length_known && limits.val_counts_across_epochs)
+    throw ConfigError("trainer.check_val_every_n_epoch",
+                      "null counts batches across epochs, and the epochs of a stream have no known length",
+                      "--val_check_interval DD:HH:MM:SS, or a number of epochs",
+                      MessageCode::conflicting_options);
   if (interval.is_fraction()) {
+    if (!limits.length_known) limited_batches(interval, "val_check_interval", kUnknownBatches);
     const double fraction = std::get<double>(interval.value);
     return std::max<std::int64_t>(1,
                                   static_cast<std::int64_t>(static_cast<double>(train_batches) * fraction));
@@ -40,7 +47,7 @@ std::int64_t val_interval(const TrainerOptions& options, std::int64_t train_batc
 }  // namespace
 
 std::int64_t FitLimits::total_steps() const {
-  if (max_epochs < 0) return std::max<std::int64_t>(max_steps, 0);
+  if (max_epochs < 0 || !length_known) return std::max<std::int64_t>(max_steps, 0);
   const std::int64_t by_epochs = max_epochs * steps_per_epoch();
   return max_steps < 0 ? by_epochs : std::min(max_steps, by_epochs);
 }
@@ -50,6 +57,7 @@ FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> 
                      const std::vector<std::int64_t>& available_val_batches) {
   FitLimits limits;
   limits.accumulate = options.accumulate_grad_batches;
+  limits.length_known = available_train_batches != kUnknownBatches;
   limits.log_every = options.log_every_n_steps;
   const bool overfit = !options.overfit_batches.is_zero();
   const BatchLimit& train = overfit ? options.overfit_batches : options.limit_train_batches;
@@ -78,7 +86,7 @@ FitLimits fit_limits(const TrainerOptions& options, std::optional<std::int64_t> 
   if (const std::chrono::seconds* time = options.val_check_interval.time())
     limits.val_every_seconds = static_cast<double>(time->count());
   else if (limits.train_batches > 0)
-    limits.val_every_batches = val_interval(options, limits.train_batches);
+    limits.val_every_batches = val_interval(options, limits);
   return limits;
 }
 

@@ -206,7 +206,7 @@ class Module : public torch::nn::Module, public Trainable {
   /// Limits of the run, -1 for no limit: Lightning's `trainer.max_epochs` and `trainer.max_steps`.
   std::int64_t max_epochs() const { return run_ ? run_->progress().max_epochs : -1; }
   std::int64_t max_steps() const { return run_ ? run_->progress().max_steps : -1; }
-  /// Batches of the running epoch or evaluation, on this rank.
+  /// Batches of the running epoch or evaluation, on this rank; -1 if a stream's number of batches is unknown.
   std::int64_t num_batches() const { return run_ ? run_->progress().num_batches : 0; }
   /// Of several loaders that are read one after the other: the number of the current loader, from 0 on.
   int dataloader_idx() const { return run_ ? run_->progress().dataloader_idx : 0; }

@@ -1,6 +1,7 @@
 #include "cxtrain/trainer/other_ranks.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "cxtrain/metrics/metric_store.h"
@@ -24,6 +25,12 @@ StateDict state_for_other_ranks(CheckpointReader& checkpoint, const World& world
   const Manifest& manifest = checkpoint.manifest();
   std::vector<StateDict> saved;
   for (int rank = 0; rank < manifest.world_size; ++rank) saved.push_back(checkpoint.state(rank));
+  if (manifest.batch > 0 && saved.front().has_section("stream"))
+    throw StateError(
+        "it was saved within an epoch of a stream, of which each of the " +
+            std::to_string(manifest.world_size) + " ranks had read a part of its own, and this run has " +
+            std::to_string(world.size()) + " ranks; use as many ranks, or a checkpoint of an epoch's end",
+        MessageCode::model_mismatch);
   std::vector<StateDict> metrics;
   for (const StateDict& of_rank : saved) metrics.push_back(of_rank.section("metrics"));
 

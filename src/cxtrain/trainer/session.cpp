@@ -41,6 +41,17 @@ std::string list_of_ranks(const std::vector<std::size_t>& ranks) {
          " have";
 }
 
+/// Throws ConfigError if the training loaders have a stream that cannot be read.
+void require_one_stream(const Loaders& loaders, const Plan& plan) {
+  if (loaders.specs().size() > 1)
+    throw ConfigError("data", "a training loader with a stream was found beside other training loaders",
+                      "read the other data in the stream, too", MessageCode::conflicting_options);
+  if (plan.sync_batchnorm)
+    throw ConfigError("trainer.sync_batchnorm",
+                      "needs samples on every rank in every step, and the stream of a rank may end first",
+                      "leave it out, or use a Dataset", MessageCode::conflicting_options);
+}
+
 }  // namespace
 
 Session::Session(const SessionInputs& inputs, TrainerState& state, std::unique_ptr<Strategy> strategy,
@@ -261,9 +272,11 @@ std::vector<std::unique_ptr<DataLoader>> Session::evaluation_loaders(const Loade
                           " have a mode that reads them side by side, and are read one after the other",
                       "leave the mode out", MessageCode::conflicting_options);
   std::vector<std::unique_ptr<DataLoader>> made;
-  for (const DataLoaderSpec& spec : loaders.specs())
-    made.push_back(std::make_unique<DataLoader>(spec, sampler_of(spec, /*training=*/false),
-                                                loader_options(spec, stage, made.size())));
+  for (const DataLoaderSpec& spec : loaders.specs()) {
+    const LoaderOptions options = loader_options(spec, stage, made.size());
+    made.push_back(spec.stream ? stream_loader(spec, options)
+                               : std::make_unique<DataLoader>(spec, sampler_of(spec, false), options));
+  }
   return made;
 }
 
@@ -276,8 +289,13 @@ std::unique_ptr<DataLoader> Session::training_loader(const Loaders& loaders,
                       inputs_.plan.strategy + " divides each batch among its replicas, and a batch of " +
                           std::to_string(loaders.specs().size()) + " loaders cannot be divided",
                       "--strategy ddp", MessageCode::conflicting_options);
-  std::vector<EpochBatches::Loader> read;
   LoaderOptions options = loader_options(loaders.specs()[0], Stage::fit, 0);
+  for (const DataLoaderSpec& spec : loaders.specs()) {
+    if (!spec.stream) continue;
+    require_one_stream(loaders, inputs_.plan);
+    return stream_loader(spec, options, batch_size);
+  }
+  std::vector<EpochBatches::Loader> read;
   for (const DataLoaderSpec& spec : loaders.specs()) {
     const std::string name = spec.name.empty() ? std::to_string(read.size()) : spec.name;
     read.push_back({spec.dataset, sampler_of(spec, /*training=*/true, batch_size), name});
@@ -291,17 +309,32 @@ ShardedSampler Session::sampler_of(const DataLoaderSpec& spec, bool training,
                                    std::optional<std::int64_t> batch_size) const {
   const Options& options = inputs_.options;
   SamplerOptions sampling;
-  if (!batch_size)
-    batch_size = context_->tuned.batch_size ? context_->tuned.batch_size : options.data.batch_size;
-  sampling.batch_size = batch_size.value_or(spec.batch_size);
+  sampling.batch_size = batch_size_of(spec, batch_size);
   sampling.shuffle = spec.shuffle && options.trainer.overfit_batches.is_zero();
   sampling.seed = context_->state.seed;
   // Evaluation counts every sample once, on any number of ranks; padding would count some twice.
   sampling.uneven = training ? options.data.uneven : Uneven::exact;
   sampling.drop_last = spec.drop_last;
   if (options.trainer.overfit_batches.is_zero()) sampling.sampler = spec.sampler;
-  const DataShard shard = options.trainer.use_distributed_sampler ? strategy_->data_shard() : DataShard{};
-  return {spec.dataset->size(), shard, sampling};
+  return {spec.dataset->size(), shard(), sampling};
+}
+
+std::int64_t Session::batch_size_of(const DataLoaderSpec& spec,
+                                    std::optional<std::int64_t> batch_size) const {
+  if (!batch_size)
+    batch_size = context_->tuned.batch_size ? context_->tuned.batch_size : inputs_.options.data.batch_size;
+  return batch_size.value_or(spec.batch_size);
+}
+
+DataShard Session::shard() const {
+  return inputs_.options.trainer.use_distributed_sampler ? strategy_->data_shard() : DataShard{};
+}
+
+std::unique_ptr<DataLoader> Session::stream_loader(const DataLoaderSpec& spec, const LoaderOptions& options,
+                                                   std::optional<std::int64_t> batch_size) const {
+  return std::make_unique<DataLoader>(
+      std::make_unique<StreamReader>(spec.stream, batch_size_of(spec, batch_size), spec.drop_last),
+      StreamContext{.shard = shard(), .seed = context_->state.seed}, options);
 }
 
 LoaderOptions Session::loader_options(const DataLoaderSpec& spec, Stage stage,

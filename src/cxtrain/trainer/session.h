@@ -123,6 +123,10 @@ class Session {
   /// `batch_size`: other than the options'.
   ShardedSampler sampler_of(const DataLoaderSpec& spec, bool training,
                             std::optional<std::int64_t> batch_size = {}) const;
+  std::int64_t batch_size_of(const DataLoaderSpec& spec, std::optional<std::int64_t> batch_size) const;
+  DataShard shard() const;
+  std::unique_ptr<DataLoader> stream_loader(const DataLoaderSpec& spec, const LoaderOptions& options,
+                                            std::optional<std::int64_t> batch_size = {}) const;
   LoaderOptions loader_options(const DataLoaderSpec& spec, Stage stage, std::size_t dataloader_idx) const;
   void add_callbacks();
   void make_plan_loggers();

@@ -37,10 +37,9 @@ struct LimitOfStage {
 };
 
 LimitOfStage limit_of(const TrainerOptions& options, Stage stage) {
-  if (stage == Stage::validate)
-    return {options.limit_val_batches, "trainer.limit_val_batches", "validation samples"};
-  if (stage == Stage::test) return {options.limit_test_batches, "trainer.limit_test_batches", "test samples"};
-  return {options.limit_predict_batches, "trainer.limit_predict_batches", "samples to predict"};
+  if (stage == Stage::validate) return {options.limit_val_batches, "limit_val_batches", "validation samples"};
+  if (stage == Stage::test) return {options.limit_test_batches, "limit_test_batches", "test samples"};
+  return {options.limit_predict_batches, "limit_predict_batches", "samples to predict"};
 }
 
 StageData::StageData(Session& session, DataModule& data, Stage stage) {

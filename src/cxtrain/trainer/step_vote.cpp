@@ -12,7 +12,7 @@ namespace {
 constexpr std::array kFields{&StepVote::stop,    &StepVote::checkpoint,     &StepVote::save,
                              &StepVote::requeue, &StepVote::validation,     &StepVote::sigint,
                              &StepVote::sigterm, &StepVote::requeue_signal, &StepVote::writing,
-                             &StepVote::loss,    &StepVote::skipped};
+                             &StepVote::loss,    &StepVote::skipped,        &StepVote::streams};
 static_assert(sizeof(StepVote) == kFields.size(), "each field of a vote has a bit");
 
 }  // namespace
@@ -52,6 +52,7 @@ void StepVoting::begin(Contribution contribution, bool writing) {
   StepVote vote = own(writing);
   vote.loss = contribution.loss;
   vote.skipped = contribution.skipped;
+  vote.streams = contribution.streams;
   world_.begin_any(vote.to_bits());
 }
 

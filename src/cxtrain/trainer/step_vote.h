@@ -15,6 +15,7 @@ class World;
 struct Contribution {
   bool loss = false;     ///< the loss of at least one micro-batch
   bool skipped = false;  ///< samples, but no loss: the model skipped them
+  bool streams = false;  ///< nothing: the rank's stream has batches for further steps
 };
 
 /// A rank's vote at the end of a step. Of all ranks: for each field, whether at least one rank voted for it.
@@ -25,12 +26,12 @@ struct StepVote {
   bool sigint = false, sigterm = false, requeue_signal = false;
   bool writing = false;  ///< the rank still writes its part of a checkpoint
   // Contribution.
-  bool loss = false, skipped = false;
+  bool loss = false, skipped = false, streams = false;
 
   /// Whether the run ends, once its state is saved where that is possible.
   bool ends_run() const { return requeue || sigint || sigterm || requeue_signal; }
   bool wants_checkpoint() const { return checkpoint || save || ends_run(); }
-  Contribution contribution() const { return {loss, skipped}; }
+  Contribution contribution() const { return {loss, skipped, streams}; }
 
   /// A bit for each field, so that one reduction combines the votes of all ranks.
   std::uint64_t to_bits() const;

@@ -2,6 +2,7 @@
 
 #include <c10/util/Type.h>
 
+#include <algorithm>
 #include <cmath>
 #include <typeinfo>
 #include <utility>
@@ -67,7 +68,8 @@ void TrainContext::pause_training() {
 void TrainContext::save_place(StateDict& place) const {
   place.set("epoch", state.epoch);
   place.set("batch", state.batch);
-  place.set("num_batches", progress.num_batches);
+  place.set("num_batches", std::max<std::int64_t>(progress.num_batches, 0));
+  if (progress.num_batches < 0) place.set("of_stream", 1);
   place.set("accumulate", progress.accumulate);
   place.set("samples_per_step", progress.samples_per_step);
   place.set("global_step", state.global_step);
@@ -99,11 +101,12 @@ void TrainContext::load_place(const StateDict& place) {
            .samples = count_of(place, "samples"),
            .validation_due = place.has("validation_due"),
            .seed = static_cast<std::uint64_t>(place.integer("seed"))};
-  progress.num_batches = count_of(place, "num_batches");
+  progress.num_batches = place.has("of_stream") ? -1 : count_of(place, "num_batches");
   progress.accumulate = count_of(place, "accumulate", 1);
   progress.samples_per_step = count_of(place, "samples_per_step", 1);
   const double trained = place.real("seconds");
-  if (state.batch > progress.num_batches || !std::isfinite(trained) || trained < 0) {
+  const bool beyond = progress.num_batches >= 0 && state.batch > progress.num_batches;
+  if (beyond || !std::isfinite(trained) || trained < 0) {
     throw StateError("the saved state is damaged: it stands at batch " + std::to_string(state.batch) +
                      " of " + std::to_string(progress.num_batches) + " after " + std::to_string(trained) +
                      " s");

@@ -102,13 +102,16 @@ class TrainingState::Model final : public Stateful {
   Optimization& optimization_;
 };
 
-TrainingState::TrainingState(TrainContext& context, DataModule& data, Optimization& optimization)
+TrainingState::TrainingState(TrainContext& context, DataModule& data, FitData& loaders,
+                             Optimization& optimization)
     : context_(context),
       data_(data),
       optimization_(optimization),
       model_(std::make_unique<Model>(context.parts.module, optimization)),
       parts_{model_.get(), &optimization, &context.parts.strategy, &context.metrics,
-             &context.parts.generators} {}
+             &context.parts.generators} {
+  if (loaders.train().is_stream()) parts_.push_back(&loaders);
+}
 
 TrainingState::~TrainingState() = default;
 

@@ -8,6 +8,7 @@
 
 #include "cxtrain/state/stateful.h"
 #include "cxtrain/trainer/data_module.h"
+#include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/optimization.h"
 #include "cxtrain/trainer/train_context.h"
 
@@ -15,12 +16,12 @@ namespace cxtrain {
 
 /// All that a fit remembers from one step to the next, so that another one, on new objects, goes on from
 /// there to the same bits: the loop's place, the model, the optimizer with loss scale and schedule, what the
-/// strategy knows of its steps, metrics of the running epoch, random generators, and what callbacks, loggers,
-/// the module and the data keep for themselves. Each has a section of its own.
+/// strategy knows of its steps, metrics of the running epoch, random generators, the position of a stream,
+/// and what callbacks, loggers, the module and the data keep for themselves. Each has a section of its own.
 class TrainingState {
  public:
   /// All outlive it; the run has its callbacks.
-  TrainingState(TrainContext& context, DataModule& data, Optimization& optimization);
+  TrainingState(TrainContext& context, DataModule& data, FitData& loaders, Optimization& optimization);
   ~TrainingState();
 
   /// Between two steps, on every rank. Tensors are the training's own.

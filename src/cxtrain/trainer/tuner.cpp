@@ -55,7 +55,8 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
   Optimization optimization(context_, setups, targets, context_.parts.strategy.prepare(targets, backward),
                             limits, session_.precision());
   std::int64_t samples = std::numeric_limits<std::int64_t>::max();  // of the smallest dataset
-  for (const DataLoaderSpec& spec : loaders.specs()) samples = std::min(samples, spec.dataset->size());
+  for (const DataLoaderSpec& spec : loaders.specs())
+    samples = std::min(samples, spec.dataset ? spec.dataset->size() : samples);
   const std::int64_t most = std::max<std::int64_t>(1, samples / world.size());
   return find_batch_size(
       context_, optimization, [&](std::int64_t size) { return session_.training_loader(loaders, size); }, most,
