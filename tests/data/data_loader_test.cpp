@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include <sys/resource.h>
 
@@ -162,6 +163,42 @@ TEST_CASE("a loader stops at any time", "[loader]") {
     if (round % 2 == 0) loader.start_epoch(round + 1);
   }
   SUCCEED("every destructor returned");
+}
+
+TEST_CASE("workers outlive an epoch, also one that was left or that failed", "[loader]") {
+  /// Counts the threads that collate.
+  class ThreadLocal final : public Dataset {
+   public:
+    std::int64_t size() const override { return 40; }
+    Batch get(std::int64_t index, SampleRandom& random) const override {
+      thread_local bool is_new = true;
+      if (std::exchange(is_new, false)) ++threads;
+      if (fails && index == 20) throw std::runtime_error("damaged");
+      return {{at::scalar_tensor(static_cast<double>(index) + random.uniform())}};
+    }
+    mutable std::atomic<int> threads = 0;
+    std::atomic<bool> fails = false;
+  };
+  const auto data = std::make_shared<ThreadLocal>();
+  DataLoader loader = make_loader(data, {.num_workers = 2}), alone = make_loader(data, {});
+  for (int epoch = 0; epoch < 12; ++epoch) {
+    data->fails = epoch % 4 == 3;
+    const std::int64_t first = data->fails ? 0 : epoch % 3;
+    loader.start_epoch(epoch, first);
+    alone.start_epoch(epoch, first);
+    Batch batch, expected;
+    try {
+      for (int i = 0; (epoch % 4 != 1 || i < 3) && loader.next(batch); ++i) {
+        if (data->fails) continue;
+        REQUIRE(alone.next(expected));
+        CHECK(batch[0].equal(expected[0]));
+      }
+      CHECK_FALSE(data->fails);
+    } catch (const std::runtime_error&) {
+      CHECK(data->fails);
+    }
+  }
+  CHECK(data->threads <= 3);  // two workers and this thread
 }
 
 TEST_CASE("the loader tells where it is", "[loader]") {

@@ -20,20 +20,24 @@
 
 namespace cxtrain {
 
-/// The threads behind a DataLoader for a part of one epoch: batches [first, end), made ahead and handed out
-/// in order.
+/// The threads of a DataLoader. Each epoch they make the batches [first, end) ahead, and hand them out in
+/// order; between epochs they wait.
 class LoaderWorkers {
  public:
   /// Makes batch k; called from several threads, each k once.
   using Make = std::function<void(std::int64_t k, Batch& batch)>;
 
   /// At most num_workers * prefetch_factor batches lie ready or are being made.
-  LoaderWorkers(Make make, std::int64_t first, std::int64_t end, int num_workers, int prefetch_factor);
+  LoaderWorkers(Make make, int num_workers, int prefetch_factor);
   /// Waits for the batches that are being made.
   ~LoaderWorkers();
   LoaderWorkers(const LoaderWorkers&) = delete;
   LoaderWorkers& operator=(const LoaderWorkers&) = delete;
 
+  /// Makes the batches [first, end) from now on. Follows `stop`, or the constructor.
+  void start(std::int64_t first, std::int64_t end);
+  /// Ends the epoch: waits for the batches that are being made, and frees the others.
+  void stop();
   /// Batch k into `batch`; k counts up from `first`. Waits for it, and rethrows what making it threw.
   void take(std::int64_t k, Batch& batch);
 
@@ -45,15 +49,19 @@ class LoaderWorkers {
   };
 
   void work(const std::stop_token& stop);
+  bool has_work() const {
+    return next_made_ < end_ && next_made_ - next_taken_ < static_cast<std::int64_t>(slots_.size());
+  }
   Slot& slot(std::int64_t k) { return slots_[static_cast<std::size_t>(k) % slots_.size()]; }
 
   Make make_;
-  std::int64_t end_;
   std::mutex mutex_;
-  std::condition_variable_any room_;  ///< a slot became free
+  std::condition_variable_any room_;  ///< a slot became free, or an epoch starts
   std::condition_variable made_;      ///< a slot became ready
-  std::int64_t next_made_;            ///< the batch that the next free thread makes
-  std::int64_t next_taken_;
+  std::int64_t end_ = 0;
+  std::int64_t next_made_ = 0;  ///< the batch that the next free thread makes
+  std::int64_t next_taken_ = 0;
+  int making_ = 0;                     ///< batches that are being made
   std::vector<Slot> slots_;            ///< a ring: batch k lies in slot k modulo its size
   std::vector<std::jthread> threads_;  ///< last: they use everything above
 };
@@ -98,7 +106,7 @@ DataLoader::~DataLoader() = default;
 
 void DataLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch,
                              std::optional<std::int64_t> last_batch) {
-  workers_.reset();  // they read the samplers, or the stream
+  if (workers_) workers_->stop();  // they read the samplers, or the stream
   ahead_.reset();
   position_ = std::max<std::int64_t>(first_batch, 0);
   end_ = std::min(last_batch.value_or(num_batches()), num_batches());
@@ -108,11 +116,11 @@ void DataLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch,
   } else {
     batches_->start_epoch(epoch);
   }
-  if (options_.num_workers > 0 && position_ < end_) {
+  if (options_.num_workers == 0 || position_ >= end_) return;
+  if (!workers_)
     workers_ = std::make_unique<LoaderWorkers>([this](std::int64_t k, Batch& batch) { collate(k, batch); },
-                                               position_, end_, stream_ ? 1 : options_.num_workers,
-                                               options_.prefetch_factor);
-  }
+                                               stream_ ? 1 : options_.num_workers, options_.prefetch_factor);
+  workers_->start(position_, end_);
 }
 
 bool DataLoader::next(Batch& batch) {
@@ -135,10 +143,7 @@ bool DataLoader::has_next() {
 }
 
 bool DataLoader::read(std::int64_t k, Batch& batch) {
-  if (k >= end_) {
-    workers_.reset();
-    return false;
-  }
+  if (k >= end_) return false;
   try {
     if (workers_) {
       workers_->take(k, batch);
@@ -146,14 +151,17 @@ bool DataLoader::read(std::int64_t k, Batch& batch) {
       collate(k, batch);
     }
   } catch (...) {
-    workers_.reset();
-    end_ = k;
+    end_epoch(k);
     throw;
   }
   if (!stream_ || batch.size > 0) return true;
-  workers_.reset();
-  end_ = k;
+  end_epoch(k);
   return false;
+}
+
+void DataLoader::end_epoch(std::int64_t k) {
+  if (workers_) workers_->stop();
+  end_ = k;
 }
 
 void DataLoader::collate(std::int64_t k, Batch& batch) const {
@@ -171,12 +179,8 @@ void DataLoader::finish(std::int64_t k, Batch& batch) const {
   if (batch.size > 0) stream_->dataset().on_after_batch_transfer(batch);
 }
 
-LoaderWorkers::LoaderWorkers(Make make, std::int64_t first, std::int64_t end, int num_workers,
-                             int prefetch_factor)
+LoaderWorkers::LoaderWorkers(Make make, int num_workers, int prefetch_factor)
     : make_(std::move(make)),
-      end_(end),
-      next_made_(first),
-      next_taken_(first),
       slots_(static_cast<std::size_t>(num_workers) * static_cast<std::size_t>(prefetch_factor)) {
   threads_.reserve(static_cast<std::size_t>(num_workers));
   try {
@@ -197,18 +201,37 @@ LoaderWorkers::~LoaderWorkers() {
   for (std::jthread& thread : threads_) thread.request_stop();  // all of them, before the first is waited for
 }
 
+void LoaderWorkers::start(std::int64_t first, std::int64_t end) {
+  {
+    const std::lock_guard lock(mutex_);
+    next_made_ = next_taken_ = first;
+    end_ = end;
+  }
+  room_.notify_all();
+}
+
+void LoaderWorkers::stop() {
+  std::unique_lock lock(mutex_);
+  end_ = next_made_;
+  made_.wait(lock, [this] { return making_ == 0; });
+  for (Slot& slot : slots_) slot = {};
+}
+
 void LoaderWorkers::work(const std::stop_token& stop) {
-  stay_on_this_thread();  // the workers are the parallelism
-  const auto has_room = [this] {
-    return next_made_ == end_ || next_made_ - next_taken_ < static_cast<std::int64_t>(slots_.size());
-  };
+  {
+    std::unique_lock lock(mutex_);
+    if (!room_.wait(lock, stop, [this] { return has_work(); })) return;
+  }
+  // The workers are the parallelism. This takes memory: not before all threads have started.
+  stay_on_this_thread();
   for (;;) {
     std::int64_t k = 0;
     Batch batch;
     {
       std::unique_lock lock(mutex_);
-      if (!room_.wait(lock, stop, has_room) || next_made_ == end_) return;
+      if (!room_.wait(lock, stop, [this] { return has_work(); })) return;
       k = next_made_++;
+      ++making_;
       batch = std::move(slot(k).batch);
     }
     std::exception_ptr error;
@@ -220,6 +243,7 @@ void LoaderWorkers::work(const std::stop_token& stop) {
     {
       const std::lock_guard lock(mutex_);
       slot(k) = {std::move(batch), error, true};
+      --making_;
     }
     made_.notify_one();  // only the loader's own thread waits
     if (stop.stop_requested()) return;

@@ -27,9 +27,9 @@ struct LoaderOptions {
 ///
 /// With workers, batches are collated ahead on `num_workers` threads, never more than num_workers *
 /// prefetch_factor, and arrive in the sampler's order whatever the threads' timing: the sequence is the same
-/// for any number of workers. One thread reads a stream. The threads belong to an epoch; they stop, at the
-/// latest after the batch each is working on, when the epoch ends, the next one starts or the loader is
-/// destroyed.
+/// for any number of workers. One thread reads a stream. The threads start with the first epoch
+/// and end with the loader. Between epochs they wait; an epoch that starts before the last one has ended
+/// waits for the batches that are being made.
 ///
 /// All methods are called from one thread.
 class DataLoader {
@@ -96,6 +96,7 @@ class DataLoader {
   void collate(std::int64_t k, Batch& batch) const;
   void finish(std::int64_t k, Batch& batch) const;
   bool read(std::int64_t k, Batch& batch);
+  void end_epoch(std::int64_t k);
 
   std::optional<EpochBatches> batches_;   ///< absent for a stream
   std::unique_ptr<StreamReader> stream_;  ///< null for datasets
