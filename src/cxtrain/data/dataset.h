@@ -106,9 +106,8 @@ class Loaders {
   Loaders(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size, bool shuffle = false,
           bool drop_last = false)
       : Loaders(DataLoaderSpec{std::move(dataset), batch_size, shuffle, drop_last}) {}
-  Loaders(std::shared_ptr<const StreamDataset> stream, std::int64_t batch_size, bool drop_last = false)
-      : Loaders(DataLoaderSpec{
-            .dataset = {}, .batch_size = batch_size, .drop_last = drop_last, .stream = std::move(stream)}) {}
+  Loaders(std::shared_ptr<const StreamDataset> stream, std::int64_t batch_size)
+      : Loaders(DataLoaderSpec{.dataset = {}, .batch_size = batch_size, .stream = std::move(stream)}) {}
   Loaders(std::initializer_list<DataLoaderSpec> specs) : Loaders(std::vector<DataLoaderSpec>(specs)) {}
   Loaders(std::vector<DataLoaderSpec> specs) : specs_(std::move(specs)) {
     std::erase_if(specs_, [](const DataLoaderSpec& spec) { return !spec.dataset && !spec.stream; });

@@ -151,7 +151,8 @@ bool EvaluationLoop::run_loader(DataLoader& loader, std::int64_t batches, Signal
   loader.start_epoch(0, 0, batches);
   const std::int64_t before = context_.progress.batch_idx;
   Batch batch;
-  for (std::int64_t batch_idx = 0; next(loader, batch); ++batch_idx) {
+  std::int64_t batch_idx = 0;
+  for (; next(loader, batch); ++batch_idx) {
     signals.before_batch();
     context_.progress.batch_idx = before + batch_idx;
     context_.progress.samples_per_batch = loader.global_size();
@@ -165,7 +166,7 @@ bool EvaluationLoop::run_loader(DataLoader& loader, std::int64_t batches, Signal
     }
     if (has_samples) context_.call(hooks_.batch_end, batch, batch_idx);
   }
-  context_.progress.batch_idx = before + (loader.is_stream() ? 0 : batches);
+  context_.progress.batch_idx = before + batch_idx;
   return true;
 }
 
