@@ -87,7 +87,7 @@ class Pairs : public DataModule {
     train_ = std::make_shared<TensorDataset>(
         std::vector<at::Tensor>{at::randn({samples, 6}), at::randn({samples, 2})});
   }
-  DataLoaderSpec train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
+  Loaders train_dataloader() override { return {train_, batch_size_, /*shuffle=*/true}; }
 
  private:
   std::int64_t batch_size_;

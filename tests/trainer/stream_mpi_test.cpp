@@ -147,7 +147,7 @@ TEST_CASE("limits and intervals in batches hold for streams") {
     options.trainer.max_steps = 13;
     Counting scheduled;
     class WithSchedule : public Counting {
-      OptimizerSetup configure_optimizers() override {
+      Optimizers configure_optimizers() override {
         OptimizerSetup setup{.optimizer = Adam{.lr = 0.01}};
         setup.schedule = CosineSchedule{};
         setup.interval = Interval::step;
@@ -174,6 +174,21 @@ TEST_CASE("options that need the length of a stream are rejected") {
   if (which == 3) options.trainer.stochastic_weight_avg = true;
   CHECK(test::error_of([&] {
           Trainer(test_world(), options).fit(model, data);
+        }).find(test::code(MessageCode::conflicting_options)) != std::string::npos);
+}
+
+TEST_CASE("ranks whose streams may end first step their optimizers together") {
+  class Manual : public Counting {
+   public:
+    Manual() { automatic_optimization = false; }
+  };
+  if (test_world().size() == 1) return;
+  const TempDir dir;
+  StreamData data(std::make_shared<Rows8>(20, 5, true));
+  Manual model;
+  Trainer trainer(test_world(), options_of(dir));
+  CHECK(test::error_of([&] {
+          trainer.fit(model, data);
         }).find(test::code(MessageCode::conflicting_options)) != std::string::npos);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cxtrain/base/clock.h"
+#include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/strategy/local_step.h"
@@ -73,9 +74,20 @@ void Fit::open_data() {
   loaders_.emplace(
       world, [this] { return session_.fit_loaders(data_); }, options.trainer,
       module_.trainer_defaults().max_epochs, context_.state);
+  run_agreed(world, [this] { require_automatic_optimization(); });
   fingerprint_ = fingerprint_of_training(world, loaders_->train(), options);
   if (from_ && !loaders_->train().is_stream())
     require_data_of_checkpoint(world, from_->data, fingerprint_, loaders_->train().dataset());
+}
+
+/// In a manual optimization a rank without samples follows rank 0, whose stream may end first.
+void Fit::require_automatic_optimization() {
+  const DataLoader& loader = loaders_->train();
+  if (!loader.is_stream() || module_.automatic_optimization || loader.shard().count == 1) return;
+  throw ConfigError("model",
+                    "steps its optimizers itself, and reads streams that may end at different times on " +
+                        std::to_string(loader.shard().count) + " ranks",
+                    "use automatic optimization, one rank, or a Dataset", MessageCode::conflicting_options);
 }
 
 void Fit::make_optimizer() {

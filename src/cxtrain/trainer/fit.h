@@ -31,6 +31,7 @@ class Fit {
 
  private:
   void open_data();
+  void require_automatic_optimization();
   void make_optimizer();
   void open_checkpoints();
   void announce() const;

@@ -59,8 +59,8 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
     samples = std::min(samples, spec.dataset ? spec.dataset->size() : samples);
   const std::int64_t most = std::max<std::int64_t>(1, samples / world.size());
   return find_batch_size(
-      context_, optimization, [&](std::int64_t size) { return session_.training_loader(loaders, size); }, most,
-      search);
+      context_, optimization, [&](std::int64_t size) { return session_.training_loader(loaders, size); },
+      most, search);
 }
 
 void Tuner::tune() {
