@@ -147,6 +147,8 @@ TEST_CASE("a plan as a table", "[config]") {
         "  devices     nodes 0-1: ranks 0-7 on cuda:0-3 (GPU 4-7 of the machine)\n"
         "  precision   32-true\n"
         "  switches    benchmark off, deterministic off, sync_batchnorm off\n");
+  CHECK(devices_text(resolve(options, hardware, under_mpirun({4, 4}))) ==
+        "nodes 0-1: ranks 0-7 on cuda:0-3 (GPU 4-7 of the machine)");
 }
 
 TEST_CASE("a table stays short for many ranks", "[config]") {

@@ -23,9 +23,11 @@ TEST_CASE("damaged folders of runs, which status and report read") {
        R"({"time":1.7e9,"run":"r","host":"n1","ranks":4,"nodes":2,"epoch":1,"max_epochs":5,"batch":3,"batches":10,)"
        R"("step":13,"max_steps":-1,"steps_per_second":2.0,"samples_per_second":64.0,"seconds_left":18.0,)"
        R"("checkpoints":1,"checkpoint_folder":"","training":true,"metrics":{"train_loss":0.5,"nan":null}})"},
-      {"rank_0.log",
-       "2026-11-24 10:00:00.000000 rank 0 error: rank 3 is slower than the other ranks: 4 ms\n"
-       "2026-11-24 10:00:00.000000 rank 0 detail: resumed at epoch 0, step 20\n"},
+      {"events.jsonl",
+       "{\"time\":1.7e9,\"event\":\"error\",\"rank\":0,\"text\":\"the last\"}\n"
+       "{\"time\":1.7e9,\"event\":\"straggler\",\"rank\":0,\"step\":20,\"text\":\"rank 3 is slow\"}\n"
+       "{\"time\":1.7e9,\"event\":\"resumed\",\"rank\":0,\"step\":20,\"text\":\"at step 20\"}\n"
+       "{\"time\":1.7e9,\"event\":\"lr_found\",\"rank\":0,\"lr\":0.1,\"text\":\"\"}\n"},
       {"metrics.jsonl",
        "{\"step\":1,\"epoch\":0,\"train_loss\":0.5,\"lr-Adam\":1e-3}\n{\"step\":9,\"epoch\":1,\"val_loss\":"
        "null}\n"},
@@ -38,7 +40,7 @@ TEST_CASE("damaged folders of runs, which status and report read") {
                   "\xc2\x9b"
                   "31m",
                   "1e400", "-9223372036854775808", "true", "{\"a\":", std::string(2000, '['),
-                  std::string(5000, 'x'), " error: ", " is slower than the other ranks: "});
+                  std::string(5000, 'x'), "checkpoint", "devices"});
   Random random(21);
   check_cases("status", 500, [&](const TempDir& folder) -> Case {
     const std::size_t damaged = random.below(files.size());

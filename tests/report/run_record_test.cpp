@@ -1,5 +1,7 @@
 #include "cxtrain/report/run_record.h"
 
+#include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/run_event.h"
 #include "cxtrain/report/config_lines.h"
 #include "cxtrain/report/event_times.h"
 #include "cxtrain/report/report_page.h"
@@ -71,18 +73,19 @@ TEST_CASE("a record has a run's metrics, its events and its place") {
   summary.seconds = 75;
   run.write("run.json", to_json(summary));
   run.write("lr_find.csv", "lr,loss\n1e-8,2.3\n1e-3,1.9\n0.1,nan\nx,y\n-1,2\n");
-  run.write(
-      "rank_0.log",
-      "2026-11-24 10:00:00.000000 rank 0 info: auto_lr_find: training with --optimizer.lr 0.05248 "
-      "(lr_find.csv has "
-      "the curve)\n"
-      "2026-11-24 10:00:01.000000 rank 0 detail: checkpoint /step=7/checkpoints/epoch=0-step=20.ckpt: 1 MB "
-      "in 1 s\n"
-      "2026-11-24 10:00:02.000000 rank 0 detail: resumed at epoch 0, step 20\n"
-      "2026-11-24 10:00:03.000000 rank 0 warning: rank 3 on n2 is slower than the other ranks: 20 % of the "
-      "time is "
-      "lost waiting for it (step 30; a step takes it 4 ms)\n"
-      "2026-11-24 10:00:04.000000 rank 0 error: the last\n");
+  run.write("events.jsonl",
+            R"({"time":1e9,"event":"devices","rank":0,"text":"node 0: ranks 0-3 on cpu"})"
+            "\n"
+            R"({"time":1e9,"event":"lr_found","rank":0,"lr":0.05248,"text":""})"
+            "\n"
+            R"({"time":1e9,"event":"checkpoint","rank":0,"step":20,"text":"/step=7/epoch=0-step=20.ckpt"})"
+            "\n"
+            R"({"time":1e9,"event":"resumed","rank":0,"step":20,"text":"resumed at epoch 0, step 20"})"
+            "\n"
+            R"({"time":1e9,"event":"straggler","rank":0,"step":30,"text":"rank 3 on n2 is slow"})"
+            "\n"
+            R"({"time":1e9,"event":"error","rank":0,"text":"the last\nof two lines"})"
+            "\n");
   const RunRecord record = run.record();
   CHECK(record.metrics.at("train_loss").points() == 50);
   CHECK(record.metrics.at("val_loss").points() == 5);
@@ -95,6 +98,9 @@ TEST_CASE("a record has a run's metrics, its events and its place") {
   CHECK((record.marks[1].kind == Kind::restart && record.marks[1].step == 20));
   CHECK((record.marks[2].kind == Kind::straggler && record.marks[2].step == 30));
   REQUIRE(record.events.size() == 3);
+  CHECK_THAT(record.events[0], Catch::Matchers::EndsWith(" rank 0 detail: resumed at epoch 0, step 20"));
+  CHECK_THAT(record.marks[2].text, Catch::Matchers::EndsWith(" rank 0 warning: rank 3 on n2 is slow"));
+  CHECK(fact_of(record, "devices") == "node 0: ranks 0-3 on cpu");
   CHECK(fact_of(record, "strategy") == "ddp");
   CHECK(fact_of(record, "precision") == "bf16-mixed");
   CHECK(fact_of(record, "world") == "4 ranks");
@@ -113,13 +119,15 @@ TEST_CASE("a record has a run's metrics, its events and its place") {
 TEST_CASE("a record of an empty or damaged folder says what is missing") {
   FaultyFilesystem files;
   RecordedRun run(files);
-  REQUIRE(run.record().notes.size() == 1);
+  REQUIRE(run.record().notes.size() == 2);
   CHECK_THAT(run.record().notes[0], contains("no rows in metrics.jsonl"));
+  CHECK_THAT(run.record().notes[1], contains("there is no events.jsonl"));
   CHECK_THAT(run.page(), contains("no rows in metrics.jsonl"));
   run.write("run.json", "{\"status\":\"done\",");
   run.write("progress.json", std::string(200'000, '['));
   run.write("lr_find.csv", std::string("\0\xff,\n,,,\n", 9));
-  run.write("rank_0.log", std::string(3'000'000, 'x'));
+  run.write("events.jsonl", std::string(3'000'000, 'x') + "\n[" + std::string(200'000, '{') +
+                                "\n{\"event\":\"error\",\"text\":\"fine\"}\n{\"event\":\"other\"}\n{\"ev");
   run.write("metrics.jsonl", "{\"step\":1,\"a\":1}\n{\"step\":2,\"a\":nope}\n{\"step\":3,");
   const RunRecord record = run.record();
   std::string notes;
@@ -127,7 +135,10 @@ TEST_CASE("a record of an empty or damaged folder says what is missing") {
   CHECK_THAT(notes, contains("run.json is damaged"));
   CHECK_THAT(notes, contains("1 line "));
   CHECK_THAT(notes, contains("the last line is not complete"));
+  CHECK_THAT(notes, contains("events.jsonl: 3 lines are not events"));
   CHECK(record.metrics.at("a").points() == 1);
+  REQUIRE(record.events.size() == 1);
+  CHECK_THAT(record.events[0], Catch::Matchers::EndsWith(" rank 0 error: fine"));
   CHECK_THAT(run.page(), contains("run.json is damaged"));
 }
 
@@ -139,18 +150,22 @@ TEST_CASE("a record follows no link") {
   const RunRecord record = run.record();
   CHECK(record.lr_sweep.points() == 0);
   CHECK_THAT(record.notes.at(1), contains("lr_find.csv is a link"));
+  run.write("others", R"({"event":"error","text":"of another run"})"
+                      "\n");
+  files.link("others", run.path() + "/events.jsonl");
+  CHECK(run.record().events.empty());
 }
 
 TEST_CASE("a record has bounded numbers of metrics, marks and events") {
   FaultyFilesystem files;
   RecordedRun run(files);
-  std::string rows, log;
+  std::string rows, events;
   for (int i = 0; i < 5000; ++i) {
     rows += "{\"step\":" + std::to_string(i) + ",\"m" + std::to_string(i) + "\":1}\n";
-    log += "2026-11-24 10:00:00.000000 rank 0 warning: " + std::string(5000, 'w') + "\n";
+    events += R"({"event":"warning","text":")" + std::string(5000, 'w') + "\"}\n";
   }
   run.write("metrics.jsonl", rows + "{\"step\":1,\"" + std::string(100'000, 'n') + "\":1}\n");
-  run.write("rank_0.log", log);
+  run.write("events.jsonl", events);
   const RunRecord record = run.record();
   CHECK(record.metrics.size() == 200);
   CHECK(record.events.size() == 200);
@@ -166,7 +181,12 @@ TEST_CASE("a page runs nothing that a name or a text of a run says") {
   run.write("metrics.jsonl", "{\"step\":1,\"" + attack + "\":1}\n{\"step\":2,\"train_" + attack + "\":1}\n" +
                                  "{\"step\":3,\"lr-" + attack + "\":1}\n");
   run.write("config.yaml", "model: " + attack + "\n");
-  run.write("rank_0.log", "x rank 0 warning: " + attack + "\x1b[31m\xc2\x9b\n");
+  run.write(
+      "events.jsonl",
+      text_of_json(json_of(RunEvent{.text = attack + "\x1b[31m\xc2\x9b"})) + "\n" +
+          text_of_json(json_of(RunEvent{.event = RunEvent::Kind::devices, .text = attack})) + "\n" +
+          text_of_json(json_of(RunEvent{.event = RunEvent::Kind::straggler, .step = 2, .text = attack})) +
+          "\n");
   run.write("run.json",
             R"({"status":"<script>x","strategy":"<script>y","exit_code":0,"world_size":"<script>z"})");
   run.write("progress.json", R"({"host":"<script>h","metrics":{"<script>m":1}})");

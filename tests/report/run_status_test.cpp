@@ -76,11 +76,15 @@ TEST_CASE("a run that has ended says how, and one that could not that it died") 
   Folder run;
   { const auto lease = take_run_folder(run.files, "/runs/cxtrain_logs/version_0", 0); }
   run.report(30);
-  run.write("rank_0.log",
-            "2026-11-23 09:14:06.262417 rank 0 info: fine\n"
-            "2026-11-23 09:15:06.262417 rank 0 warning: rank 3 on n2 is slower than the other ranks: 20 %\n"
-            "2026-11-23 09:17:00.000000 rank 0 error: the last\n");
-  run.write("rank_1.log", "2026-11-23 09:16:00.000000 rank 1 error: the first\n");
+  run.write("events.jsonl",
+            R"({"time":1000,"event":"checkpoint","rank":0,"step":3,"text":"fine"})"
+            "\n"
+            R"({"time":2000,"event":"straggler","rank":0,"step":3,"text":"rank 3 on n2 is slow"})"
+            "\n"
+            R"({"time":4000,"event":"error","rank":0,"text":"the last"})"
+            "\n");
+  run.write("events_rank_1.jsonl", R"({"time":3000,"event":"error","rank":1,"text":"the first"})"
+                                   "\n");
   const RunStatus died = run.status();
   CHECK(died.state == State::died);
   REQUIRE(died.errors.size() == 2);
@@ -149,7 +153,7 @@ TEST_CASE("a run is found by its folder and by those above it, the newest first"
 
 TEST_CASE("files of a run that are damaged are as if they were not there") {
   Folder run;
-  for (const char* name : {"progress.json", "run.json", "run.lock", "rank_0.log"}) {
+  for (const char* name : {"progress.json", "run.json", "run.lock", "events.jsonl"}) {
     run.write(name, "\xff{\"status\": 3, \x00");
   }
   const RunStatus status = run.status();

@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 #include <boost/log/attributes/clock.hpp>
+#include <boost/log/attributes/constant.hpp>
 #include <boost/log/core.hpp>
 #include <boost/log/expressions.hpp>
 #include <boost/log/sinks/basic_sink_backend.hpp>
 #include <boost/log/sinks/sync_frontend.hpp>
 #include <boost/log/sinks/text_ostream_backend.hpp>
+#include <boost/log/sources/logger.hpp>
 #include <boost/log/sources/record_ostream.hpp>
 #include <boost/log/sources/severity_logger.hpp>
 #include <boost/log/support/date_time.hpp>
@@ -15,8 +17,11 @@
 #include <iostream>
 
 #include "cxtrain/base/append_file.h"
+#include "cxtrain/base/clock.h"
 #include "cxtrain/base/crash_report.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/run_event.h"
 
 namespace logging = boost::log;
 namespace expr = boost::log::expressions;
@@ -40,21 +45,41 @@ boost::shared_ptr<ConsoleSink> make_console_sink() {
   return boost::make_shared<ConsoleSink>(backend);
 }
 
+/// The last line of a file may lack its end, if the machine crashed. A line that follows would be glued to
+/// it.
+void end_last_line(Filesystem& files, AppendFile& file) {
+  const std::uint64_t size = file.size();
+  if (size == 0) return;
+  char last = 0;
+  files.open(file.path())->read(size - 1, {&last, 1});
+  if (last != '\n') file.append("\n");
+}
+
 class FileBackend : public logging::sinks::basic_formatted_sink_backend<char> {
  public:
-  FileBackend(Filesystem& files, const std::string& path) : file_(files, path) {}
+  FileBackend(Filesystem& files, std::string path) : files_(files), path_(std::move(path)) {}
+
+  /// Opens the file, which the first line does otherwise. Throws FileError.
+  void open() {
+    if (file_) return;
+    file_ = std::make_unique<AppendFile>(files_, path_);
+    end_last_line(files_, *file_);
+  }
 
   void consume(const logging::record_view&, const std::string& line) {
     try {
-      file_.append(line + '\n');
-      file_.flush();
+      open();
+      file_->append(line + '\n');
+      file_->flush();
     } catch (const FileError&) {
       // There is no better place to say it.
     }
   }
 
  private:
-  AppendFile file_;
+  Filesystem& files_;
+  std::string path_;
+  std::unique_ptr<AppendFile> file_;
 };
 
 using FileSink = logging::sinks::synchronous_sink<FileBackend>;
@@ -72,7 +97,7 @@ void write(Severity severity, const std::string& message) {
 }  // namespace
 
 struct Log::Sinks {
-  boost::shared_ptr<logging::sinks::sink> console, file;
+  boost::shared_ptr<logging::sinks::sink> console, file, events;
 };
 
 Log::Log(int rank, bool quiet) : rank_(rank), sinks_(std::make_unique<Sinks>()) {
@@ -97,7 +122,7 @@ Log::Log(int rank, bool quiet) : rank_(rank), sinks_(std::make_unique<Sinks>()) 
 
 Log::~Log() {
   if (sinks_->file) report_crashes_to({});
-  for (const auto& sink : {sinks_->console, sinks_->file}) {
+  for (const auto& sink : {sinks_->console, sinks_->file, sinks_->events}) {
     if (!sink) continue;
     logging::core::get()->remove_sink(sink);
     sink->flush();
@@ -106,19 +131,50 @@ Log::~Log() {
 
 void Log::open_file(Filesystem& files, const std::string& directory) {
   const std::string path = directory + "/rank_" + std::to_string(rank_) + ".log";
-  const auto file = boost::make_shared<FileSink>(boost::make_shared<FileBackend>(files, path));
+  const auto backend = boost::make_shared<FileBackend>(files, path);
+  backend->open();
+  const auto file = boost::make_shared<FileSink>(backend);
+  file->set_filter(expr::has_attr<Severity>("Severity"));
   file->set_formatter(
       expr::stream << expr::format_date_time<boost::posix_time::ptime>("TimeStamp", "%Y-%m-%d %H:%M:%S.%f")
                    << " rank " << rank_ << " " << expr::attr<Severity>("Severity") << ": " << expr::smessage);
-  if (sinks_->file) logging::core::get()->remove_sink(sinks_->file);
+  const auto events = boost::make_shared<FileSink>(
+      boost::make_shared<FileBackend>(files, directory + "/" + events_file(rank_)));
+  events->set_filter(expr::has_attr<RunEvent>("Event"));
+  events->set_formatter([rank = rank_](const logging::record_view& record, logging::formatting_ostream& out) {
+    RunEvent event = *record["Event"].extract<RunEvent>();
+    event.rank = rank;
+    out << text_of_json(json_of(event));
+  });
+  for (const auto& sink : {sinks_->file, sinks_->events}) {
+    if (sink) logging::core::get()->remove_sink(sink);
+  }
   logging::core::get()->add_sink(file);
+  logging::core::get()->add_sink(events);
   sinks_->file = file;
+  sinks_->events = events;
   report_crashes_to(path);
+}
+
+void log_event(const RunEvent& event) {
+  RunEvent timed = event;
+  timed.time = seconds_since_1970();
+  logging::sources::logger_mt logger;
+  logger.add_attribute("Event", logging::attributes::constant<RunEvent>(timed));
+  if (logging::record record = logger.open_record()) logger.push_record(std::move(record));
 }
 
 void log_detail(const std::string& message) { write(Severity::detail, message); }
 void log_info(const std::string& message) { write(Severity::info, message); }
-void log_warning(const std::string& message) { write(Severity::warning, message); }
-void log_error(const std::string& message) { write(Severity::error, shortened(message)); }
+void log_warning(const std::string& message) { log_warning(message, {.event = RunEvent::Kind::warning}); }
+void log_warning(const std::string& message, RunEvent event) {
+  write(Severity::warning, message);
+  event.text = message;
+  log_event(event);
+}
+void log_error(const std::string& message) {
+  write(Severity::error, shortened(message));
+  log_event({.event = RunEvent::Kind::error, .text = shortened(message)});
+}
 
 }  // namespace cxtrain

@@ -6,7 +6,7 @@
 /// Logging: rank 0 to the console, every rank to its own file.
 ///
 /// `Log` owns the sinks; the free functions write through Boost.Log's core. Lines of the files carry rank and
-/// severity. Nothing on the step path logs.
+/// severity. Warnings and errors are events, too (base/run_event.h). Nothing on the step path logs.
 namespace cxtrain {
 
 class Filesystem;
@@ -22,7 +22,8 @@ class Log {
 
   /// Writes `directory`/rank_K.log from now on, and no longer writes an earlier file. Writes each record at
   /// once, as a line that other processes can read. Crash reports go to the file, too (base/crash_report.h).
-  /// If a line cannot be written, only that line is lost. `files` must outlive the log. Throws FileError if
+  /// The first event opens the rank's events file in `directory`. If a line cannot be written, only that line
+  /// is lost. `files` must outlive the log. Throws FileError if
   /// the file cannot be opened.
   void open_file(Filesystem& files, const std::string& directory);
 

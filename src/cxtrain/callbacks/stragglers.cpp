@@ -6,9 +6,8 @@
 #include <cstdio>
 #include <string>
 
-#include "cxtrain/base/log.h"
+#include "cxtrain/base/run_event.h"
 #include "cxtrain/device/resources.h"
-#include "cxtrain/report/run_status.h"
 
 namespace cxtrain {
 namespace {
@@ -72,11 +71,12 @@ void Stragglers::exchange(Run& run) {
   const std::string host = world_.broadcast(world_.facts().hostname, found->rank);
   if (!world_.is_root()) return;
   const double lost = (found->seconds - found->others_seconds) / std::max(step_seconds, found->seconds);
-  log_warning("rank " + std::to_string(found->rank) + " on " + host + std::string(kIsSlower) +
-              std::to_string(std::lround(100 * lost)) + " % of the time is lost waiting for it (step " +
-              std::to_string(run.global_step()) + "; a step takes it " + in_milliseconds(found->seconds) +
-              " without what it waits for others, and the others " + in_milliseconds(found->others_seconds) +
-              ")");
+  log_warning("rank " + std::to_string(found->rank) + " on " + host + " is slower than the other ranks: " +
+                  std::to_string(std::lround(100 * lost)) + " % of the time is lost waiting for it (step " +
+                  std::to_string(run.global_step()) + "; a step takes it " + in_milliseconds(found->seconds) +
+                  " without what it waits for others, and the others " +
+                  in_milliseconds(found->others_seconds) + ")",
+              {.event = RunEvent::Kind::straggler, .step = run.global_step()});
 }
 
 }  // namespace cxtrain

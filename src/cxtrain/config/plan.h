@@ -108,4 +108,8 @@ std::string to_json(const Plan& plan);
 /// Returns the table that a run prints at its start.
 std::string to_text(const Plan& plan);
 
+/// The devices of the plan's ranks, in one line: "node 0: ranks 0-1 on cuda:0-1". Of many nodes with
+/// different layouts the first few.
+std::string devices_text(const Plan& plan);
+
 }  // namespace cxtrain

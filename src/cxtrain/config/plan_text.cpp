@@ -81,6 +81,20 @@ std::string describe(const NodeLayout& group, const Plan& plan) {
   return gpus == devices ? text : text + " (GPU " + format_ranges(gpus) + " of the machine)";
 }
 
+/// A line for each layout of nodes, of the first few.
+std::vector<std::string> devices_lines(const Plan& plan) {
+  std::vector<std::string> lines;
+  if (plan.ranks.empty()) return lines;
+  const std::vector<NodeLayout> groups = layouts(plan);
+  for (std::size_t i = 0; i < groups.size() && i < kNodeLines; ++i)
+    lines.push_back(describe(groups[i], plan));
+  if (groups.size() > kNodeLines) {
+    lines.push_back("and nodes " + std::to_string(groups[kNodeLines].first) + "-" +
+                    std::to_string(groups.back().last));
+  }
+  return lines;
+}
+
 /// ", bucket_bytes=1000"; empty where all are defaults.
 std::string given_arguments(const Arguments& arguments) {
   std::string text;
@@ -94,6 +108,12 @@ const char* on_off(bool on) { return on ? "on" : "off"; }
 
 }  // namespace
 
+std::string devices_text(const Plan& plan) {
+  std::string text;
+  for (const std::string& line : devices_lines(plan)) text += (text.empty() ? "" : "; ") + line;
+  return text;
+}
+
 std::string to_text(const Plan& plan) {
   std::ostringstream out;
   const auto line = [&out](const std::string& name, const std::string& text) {
@@ -103,15 +123,10 @@ std::string to_text(const Plan& plan) {
   std::string world = count_of(static_cast<std::size_t>(plan.world_size), "rank") + " on " +
                       count_of(static_cast<std::size_t>(plan.num_nodes), "node");
   line("world", world + launcher_text(plan.launcher));
-  const std::vector<NodeLayout> groups = layouts(plan);
-  if (!plan.ranks.empty()) {
-    for (std::size_t i = 0; i < groups.size() && i < kNodeLines; ++i) {
-      line(i == 0 ? "devices" : "", describe(groups[i], plan));
-    }
-    if (groups.size() > kNodeLines) {
-      line("", "and nodes " + std::to_string(groups[kNodeLines].first) + "-" +
-                   std::to_string(groups.back().last));
-    }
+  bool first = true;
+  for (const std::string& devices : devices_lines(plan)) {
+    line(first ? "devices" : "", devices);
+    first = false;
   }
   line("precision", plan.precision + (plan.amp_level.empty() ? "" : " (amp_level " + plan.amp_level + ")") +
                         (plan.float32_matmul_precision

@@ -4,15 +4,13 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <memory>
-#include <string_view>
 
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/report/event_times.h"
-#include "cxtrain/report/line_reader.h"
 #include "cxtrain/report/metric_rows.h"
 #include "cxtrain/report/progress_line.h"
+#include "cxtrain/report/run_events.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/saved_rows.h"
 
@@ -21,8 +19,8 @@ namespace {
 
 constexpr std::size_t kMostMetrics = 200, kLongestName = 200;
 constexpr std::size_t kMostMarks = 20'000, kMostEvents = 200;
-constexpr std::uint64_t kLargestText = std::uint64_t{1} << 20;  // of config.yaml, run.json, lr_find.csv
-constexpr std::uint64_t kMostOfLog = std::uint64_t{64} << 20;   // from its end
+constexpr std::uint64_t kLargestText = std::uint64_t{1} << 20;    // of config.yaml, run.json, lr_find.csv
+constexpr std::uint64_t kMostOfEvents = std::uint64_t{64} << 20;  // from their end
 constexpr std::uint64_t kWholeFile = std::numeric_limits<std::uint64_t>::max();
 
 /// The text of a small file of a run; a note where the file may not be read.
@@ -108,42 +106,37 @@ void read_lr_sweep(Filesystem& files, RunRecord& record) {
   }
 }
 
-// ------------------------------------------------------------------ the log
+// ------------------------------------------------------------------ events
 
-/// The number behind the last `key` of a line; nothing where there is none.
-std::optional<std::int64_t> number_behind(std::string_view line, std::string_view key) {
-  const std::size_t at = line.rfind(key);
-  if (at == std::string_view::npos) return std::nullopt;
-  const std::string_view rest = line.substr(at + key.size());
-  const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
-  return number_of_digits(rest.substr(0, digits));
-}
-
-class LogReader {
+/// What rank 0 has written about the run becomes marks, lines and facts.
+class EventReader {
  public:
-  explicit LogReader(RunRecord& record) : record_(record) {}
+  explicit EventReader(RunRecord& record) : record_(record) {}
 
-  void read_line(std::string_view line) {
-    constexpr std::string_view kDevices = "  devices     ";  // of the plan
-    if (line.starts_with(kDevices)) devices_ = shortened(std::string(line.substr(kDevices.size())), 200);
-    if (is(line, " detail: resumed at ")) {
-      mark(RunRecord::Mark::Kind::restart, number_behind(line, ", step "), line);
-    } else if (is(line, " detail: checkpoint ")) {
-      // What stands in the path before the last "step=" is the user's.
-      mark(RunRecord::Mark::Kind::checkpoint, number_behind(line, "step="), {});
-    } else if (is(line, kIsSlower)) {
-      mark(RunRecord::Mark::Kind::straggler, number_behind(line, "(step "), line);
-    } else if (is(line, " info: auto_lr_find: training with --optimizer.lr ")) {
-      const std::size_t at = line.find("--optimizer.lr ") + std::string_view("--optimizer.lr ").size();
-      const double rate = std::strtod(std::string(line.substr(at, 32)).c_str(), nullptr);
-      if (rate > 0 && std::isfinite(rate)) record_.lr_suggestion = rate;
-    } else if (is(line, " warning: ") || is(line, " error: ")) {
-      event(line);
+  void take(const RunEvent& event) {
+    switch (event.event) {
+      case RunEvent::Kind::checkpoint:
+        return mark(RunRecord::Mark::Kind::checkpoint, event, {});
+      case RunEvent::Kind::resumed:
+        mark(RunRecord::Mark::Kind::restart, event, line_of(event));
+        return add_line(event);
+      case RunEvent::Kind::straggler:
+        mark(RunRecord::Mark::Kind::straggler, event, line_of(event));
+        return add_line(event);
+      case RunEvent::Kind::lr_found:
+        if (event.lr.value_or(0) > 0 && std::isfinite(*event.lr)) record_.lr_suggestion = event.lr;
+        return;
+      case RunEvent::Kind::devices:
+        devices_ = shortened(event.text, 200);
+        return;
+      case RunEvent::Kind::warning:
+      case RunEvent::Kind::error:
+        return add_line(event);
     }
   }
 
   void finish() {
-    keep_last_events();
+    keep_last_lines();
     if (devices_.empty()) return;
     const auto world = std::find_if(record_.facts.begin(), record_.facts.end(),
                                     [](const auto& fact) { return fact.first == "world"; });
@@ -151,41 +144,43 @@ class LogReader {
   }
 
  private:
-  void keep_last_events() {
+  void keep_last_lines() {
     if (record_.events.size() <= kMostEvents) return;
     record_.events.erase(record_.events.begin(),
                          record_.events.end() - static_cast<std::ptrdiff_t>(kMostEvents));
   }
-  static bool is(std::string_view line, std::string_view what) {
-    return line.find(what) != std::string_view::npos;
+  void mark(RunRecord::Mark::Kind kind, const RunEvent& event, const std::string& text) {
+    if (event.step && record_.marks.size() < kMostMarks)
+      record_.marks.push_back({kind, *event.step, shortened(text, 300)});
   }
-  void mark(RunRecord::Mark::Kind kind, std::optional<std::int64_t> step, std::string_view line) {
-    if (step && record_.marks.size() < kMostMarks)
-      record_.marks.push_back({kind, *step, shortened(std::string(line), 300)});
-    if (!line.empty()) event(line);
-  }
-  void event(std::string_view line) {
-    record_.events.push_back(shortened(std::string(line), 600));
-    if (record_.events.size() > 2 * kMostEvents) keep_last_events();
+  void add_line(const RunEvent& event) {
+    record_.events.push_back(shortened(line_of(event), 600));
+    if (record_.events.size() > 2 * kMostEvents) keep_last_lines();
   }
 
   RunRecord& record_;
   std::string devices_;
 };
 
-void read_log(Filesystem& files, RunRecord& record) {
-  const std::string path = record.status.run + "/rank_0.log";
+void read_events(Filesystem& files, RunRecord& record) {
+  const std::string name = events_file(0);
   try {
-    if (!is_file_of_run(files, path)) return;
-    const std::unique_ptr<ReadableFile> file = files.open(path);
-    const std::uint64_t size = file->size();
-    LineReader lines(*file, size > kMostOfLog ? size - kMostOfLog : 0, size);
-    LogReader reader(record);
-    for (std::string_view line; lines.next(line);) reader.read_line(line);
+    EventReader reader(record);
+    const RunEventsRead read = read_run_events(files, record.status.run, 0, kMostOfEvents,
+                                               [&](const RunEvent& event) { reader.take(event); });
     reader.finish();
-    if (size > kMostOfLog) record.notes.emplace_back("rank_0.log: only the last 64 MiB were read");
+    if (!read.found) {
+      record.notes.push_back("there is no " + name +
+                             ": restarts, stragglers, warnings and errors are not shown");
+    }
+    if (read.damaged > 0) {
+      record.notes.push_back(name + ": " + std::to_string(read.damaged) +
+                             (read.damaged == 1 ? " line is not an event, and was left out"
+                                                : " lines are not events, and were left out"));
+    }
+    if (read.in_parts) record.notes.push_back(name + ": only the last 64 MiB were read");
   } catch (const FileError& error) {
-    record.notes.push_back("rank_0.log was not read: " + error.reason().message());
+    record.notes.push_back(name + " was not read: " + error.reason().message());
   }
 }
 
@@ -302,7 +297,7 @@ RunRecord read_run_record(Filesystem& files, const std::string& run, double now)
   read_step_times(files, record);
   read_lr_sweep(files, record);
   read_facts(files, record);
-  read_log(files, record);
+  read_events(files, record);
   record.config = small_file(files, record, "config.yaml");
   sort_marks(record.marks);
   return record;

@@ -30,7 +30,7 @@ struct RunRecord {
   Curve lr_sweep{1e-9};                                    ///< lr_find.csv: x is log10 of the learning rate
   std::optional<double> lr_suggestion;
   std::vector<Mark> marks;          ///< by step
-  std::vector<std::string> events;  ///< lines of rank 0's log: restarts, stragglers, warnings, errors
+  std::vector<std::string> events;  ///< of rank 0, as lines: restarts, stragglers, warnings, errors
   std::string config;               ///< config.yaml
   std::vector<std::string> notes;   ///< what is missing or damaged
 };

@@ -8,6 +8,7 @@
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/report/progress_line.h"
+#include "cxtrain/report/run_events.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lease.h"
 
@@ -19,9 +20,9 @@ using StatusJson = nlohmann::ordered_json;
 /// A run reports every 10 s between two steps, and not during a validation.
 constexpr double kSilence = 120;  // s
 
-/// How much of the ends of logs is read, and of how many ranks: they may be many and long.
-constexpr std::uint64_t kEndOfLog = std::uint64_t{64} << 10;
-constexpr int kMostLogs = 64;
+/// How much of the ends of events files is read, and of how many ranks: they may be many and long.
+constexpr std::uint64_t kEndOfEvents = std::uint64_t{64} << 10;
+constexpr int kMostRanks = 64;
 constexpr std::size_t kMostErrors = 5;
 
 bool is_run(Filesystem& files, const std::string& path) {
@@ -50,21 +51,23 @@ void read_end(Filesystem& files, RunStatus& status) {
   status.exit_code = summary->exit_code;
 }
 
-void read_logs(Filesystem& files, RunStatus& status) {
-  for (int rank = 0; rank < kMostLogs; ++rank) {
-    const std::string path = status.run + "/rank_" + std::to_string(rank) + ".log";
-    if (!files.status(path)) break;
-    std::istringstream lines(text_of_file(files, path, kEndOfLog));
-    for (std::string line; std::getline(lines, line);) {
-      if (line.find(" error: ") != std::string::npos) status.errors.push_back(line);
-      if (line.find(kIsSlower) != std::string::npos) status.straggler = line;
+void read_errors(Filesystem& files, RunStatus& status) {
+  std::vector<RunEvent> errors;
+  const auto take = [&](const RunEvent& event) {
+    if (event.event == RunEvent::Kind::error) errors.push_back(event);
+    if (event.event == RunEvent::Kind::straggler) status.straggler = shortened(line_of(event));
+  };
+  for (int rank = 0; rank < kMostRanks; ++rank) {
+    try {
+      read_run_events(files, status.run, rank, kEndOfEvents, take);
+    } catch (const FileError&) {
+      // As if there were none.
     }
   }
-  // Their times come first, so this is the order in which it happened.
-  std::sort(status.errors.begin(), status.errors.end());
-  if (status.errors.size() > kMostErrors)
-    status.errors.erase(status.errors.begin(),
-                        status.errors.end() - static_cast<std::ptrdiff_t>(kMostErrors));
+  std::stable_sort(errors.begin(), errors.end(),
+                   [](const RunEvent& a, const RunEvent& b) { return a.time < b.time; });
+  const std::size_t first = errors.size() - std::min(errors.size(), kMostErrors);
+  for (std::size_t i = first; i < errors.size(); ++i) status.errors.push_back(shortened(line_of(errors[i])));
 }
 
 void find_newest_checkpoint(Filesystem& files, RunStatus& status) {
@@ -178,7 +181,7 @@ RunStatus read_run_status(Filesystem& files, const std::string& run, double now)
   status.progress = parse_progress(text_of_file(files, run + "/" + std::string(kProgressFile)));
   if (status.progress) status.silent_seconds = now - status.progress->time;
   find_newest_checkpoint(files, status);
-  read_logs(files, status);
+  read_errors(files, status);
   status.state = state_of(status);
   return status;
 }

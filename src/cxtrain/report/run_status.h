@@ -44,16 +44,13 @@ struct RunStatus {
   std::string end;                ///< "done", "stopped", "failed"; empty: run.json is not there
   int exit_code = 0;
   std::string straggler;            ///< the newest warning of one; empty: none
-  std::vector<std::string> errors;  ///< the last lines of the ranks' logs that are errors, a few
+  std::vector<std::string> errors;  ///< the last errors of the ranks, a few
 };
 
 template <>
 struct ChoiceOf<RunStatus::State> {
   static constexpr std::array<std::string_view, 5> words{"starting", "running", "silent", "ended", "died"};
 };
-
-/// In the warning about a straggler, behind its rank and host: the ranks' logs are searched for it.
-inline constexpr std::string_view kIsSlower = " is slower than the other ranks: ";
 
 /// The folder of the run that `path` means: itself, or the newest run below it. Throws ConfigError, whose
 /// message begins with `command`, if there is none.

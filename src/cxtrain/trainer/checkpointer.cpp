@@ -9,6 +9,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/run_event.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/division.h"
 #include "cxtrain/checkpoint/state_json.h"
@@ -179,6 +180,7 @@ void Checkpointer::log_saved() const {
        << seconds << " s, " << std::setprecision(0) << megabytes / seconds
        << " MB/s; training stood still for " << std::setprecision(3) << stalled_ << " s";
   log_detail(line.str());
+  log_event({.event = RunEvent::Kind::checkpoint, .step = manifest_.global_step, .text = plan_.path});
 }
 
 }  // namespace cxtrain

@@ -9,6 +9,7 @@
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/run_event.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/trainer/compute_settings.h"
@@ -117,9 +118,14 @@ void Fit::open_checkpoints() {
   if (from_) checkpoints_->restore(std::move(from_->state), {context_.parts.files, from_->log_dir});
 }
 
-/// What is printed before the files are there is not in the log, which `report` reads.
+/// Called once the files are there: what is logged before is not in them.
 void Fit::announce() const {
-  if (from_) log_detail("resumed at " + context_.where());
+  if (from_) {
+    const std::string text = "resumed at " + context_.where();
+    log_detail(text);
+    if (context_.parts.world.is_root())
+      log_event({.event = RunEvent::Kind::resumed, .step = context_.state.global_step, .text = text});
+  }
   if (!context_.parts.options.trainer.barebones)
     log_info(context_.model_name() + ": " + loaders_->describe());
 }

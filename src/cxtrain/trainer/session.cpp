@@ -7,6 +7,7 @@
 #include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/run_event.h"
 #include "cxtrain/callbacks/file_requests.h"
 #include "cxtrain/callbacks/report_progress.h"
 #include "cxtrain/callbacks/stragglers.h"
@@ -225,6 +226,8 @@ void Session::announce() const {
     return;
   }
   log_info(to_text(inputs_.plan));
+  if (inputs_.world.is_root())
+    log_event({.event = RunEvent::Kind::devices, .text = devices_text(inputs_.plan)});
   log_info("gradients: " + strategy_->describe());
   if (!state_.log_dir.empty()) log_info("writing to " + state_.log_dir);
   if (options.enable_model_summary) log_info(model_summary(layers_));

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/run_event.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/trainer/optimization.h"
@@ -75,6 +76,8 @@ void Tuner::tune() {
   if (context_.tuned.lr) {
     log_info("auto_lr_find: training with --optimizer.lr " + format_metric(*context_.tuned.lr) +
              " (lr_find.csv has the curve)");
+    if (context_.parts.world.is_root())
+      log_event({.event = RunEvent::Kind::lr_found, .lr = context_.tuned.lr});
   } else {
     log_warning("auto_lr_find: too few finite losses to suggest a learning rate; the model's own is kept");
   }
