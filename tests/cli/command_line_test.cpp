@@ -46,6 +46,30 @@ std::string problem_of(const std::vector<const char*>& args, const Files& files 
 
 TEST_CASE("nothing at all means fit with the defaults", "[cli]") { CHECK(parse({}).options == Options{}); }
 
+TEST_CASE("files and the command line win over the defaults of a program", "[cli]") {
+  Options defaults;
+  defaults.trainer.devices = 4;
+  defaults.trainer.max_epochs = 10;
+  defaults.data.batch_size = 8;
+  const auto read = [&](const std::vector<const char*>& args) {
+    return read_command_line(
+               args, [](const std::string&) { return std::optional<std::string>("max_epochs: 5"); }, defaults)
+        .options;
+  };
+  CHECK(read({}) == defaults);
+  CHECK(read({"--config", "f"}).trainer.max_epochs == 5);
+  const Options options = read({"--config", "f", "--max_epochs", "3", "--devices", "0,2"});
+  CHECK(options.trainer.max_epochs == 3);
+  CHECK(options.trainer.devices == "0,2");
+  CHECK(options.data.batch_size == 8);
+}
+
+TEST_CASE("a request for devices is a number or a text", "[cli]") {
+  CHECK(Devices(4) == Devices("4"));
+  CHECK(parse({"--devices", "4"}).options.trainer.devices == Devices(4));
+  CHECK(TrainerOptions{.devices = -1}.devices->text() == "-1");
+}
+
 TEST_CASE("values with and without an equals sign, hyphens and underscores, with and without trainer.",
           "[cli]") {
   for (const std::vector<const char*>& args : {std::vector{"--max_epochs", "3"},

@@ -23,7 +23,7 @@ namespace {
 HelpSource source_of(std::size_t width) {
   Registry registry;
   register_built_in(registry);
-  return {"cxtrain_mpi", {}, make_catalogue(registry, {}), width};
+  return {"cxtrain_mpi", {}, {}, make_catalogue(registry, {}), width};
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -40,7 +40,7 @@ bool fits(const std::string& line, std::size_t width) {
 }
 
 TEST_CASE("the brief help is one screen, and has every subcommand", "[help]") {
-  const std::string text = brief_help("cxtrain_mpi", 80);
+  const std::string text = brief_help("cxtrain_mpi", {}, 80);
   const std::vector<std::string> lines = lines_of(text);
   CHECK(lines.size() <= 40);
   for (const std::string& line : lines) {
@@ -180,6 +180,16 @@ TEST_CASE("a name with characters of the shell stays out of the completion", "[h
     CHECK_THAT(script, !contains("touch") && contains("fine"));
   }
   CHECK_THAT(completion_script("zsh", source), contains("'--callbacks.calm:it'\\''s `id` $(id)'"));
+}
+
+TEST_CASE("help shows the defaults of the program") {
+  HelpSource source = source_of(100);
+  source.defaults.trainer.devices = 4;
+  source.defaults.trainer.max_epochs = 77;
+  CHECK_THAT(help_on("devices", source), contains("-1 or auto [4]"));
+  CHECK_THAT(subcommand_help("fit", source), contains("[77]"));
+  CHECK_THAT(brief_help("own", source.defaults, 100), contains("[77]"));
+  CHECK_THAT(reference_page(source), contains("| `77` |"));
 }
 
 }  // namespace

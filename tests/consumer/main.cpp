@@ -2,8 +2,6 @@
 
 #include "sine.h"
 
-int main(int argc, char** argv) {
-  return cxtrain::run_main(argc, argv, [](cxtrain::Registry& registry) {
-    registry.add<Sine>("sine", "a small MLP that learns a sine");
-  });
-}
+CXTRAIN_REGISTER(Sine, "sine", "a small MLP that learns a sine");
+
+int main(int argc, char** argv) { return cxtrain::run_main(argc, argv); }

@@ -2,6 +2,5 @@
 
 #include "sine.h"
 
-CXTRAIN_PLUGIN("sine", [](cxtrain::Registry& registry) {
-  registry.add<Sine>("sine", "a small MLP that learns a sine");
-})
+CXTRAIN_REGISTER(Sine, "sine", "a small MLP that learns a sine");
+CXTRAIN_PLUGIN("sine")

@@ -8,7 +8,7 @@ execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE mangl
 # Users' code catches, derives from and calls these.
 foreach(name "typeinfo for cxtrain::Error" "typeinfo for cxtrain::ConfigError" "typeinfo name for cxtrain::ConfigError"
              "vtable for cxtrain::Module" "typeinfo for cxtrain::Module" "cxtrain::Module::log(" "cxtrain::Registry::insert("
-             "cxtrain::Trainer::fit(" "cxtrain::run_main(" "cxtrain::make_communicator(" "cxtrain::open_accelerator(" "cxtrain::Reducer::Reducer("
+             "cxtrain::Trainer::fit(" "cxtrain::run_main(" "cxtrain::run(" "cxtrain::make_communicator(" "cxtrain::open_accelerator(" "cxtrain::Reducer::Reducer("
              "vtable for cxtrain::F1Score"
              "cxtrain::R2Score::update(" "cxtrain::DividedParameters::publish(" "vtable for cxtrain::WholeParameters")
   string(FIND "${symbols}" " ${name}" found)

@@ -2,15 +2,10 @@
 
 #include "extras.h"
 
-/// Trains and tests without a command line: `./own_loop FOLDER DEVICES STRATEGY`.
+/// Trains, tests and predicts in a main of its own; the command line changes its defaults.
 int main(int argc, char** argv) {
-  cxtrain::Options options;
-  options.trainer.default_root_dir = argc > 1 ? argv[1] : ".";
-  options.trainer.accelerator = "cpu";
-  options.trainer.devices = argc > 2 ? argv[2] : "1";
-  if (argc > 3) options.trainer.strategy = argv[3];
-  options.trainer.max_epochs = 2;
-  return cxtrain::run_trainer(argc, argv, options, [](cxtrain::Trainer& trainer) {
+  const cxtrain::TrainerOptions defaults{.accelerator = "cpu", .devices = 2, .max_epochs = 2};
+  return cxtrain::run(argc, argv, {.trainer = defaults}, [](cxtrain::Trainer& trainer) {
     ResNet model({});
     BlobData data;
     trainer.fit(model, data);

@@ -69,12 +69,9 @@ class PrintLoss : public cxtrain::Callback {
 };
 
 inline int ported_main(int argc, char** argv) {
-  cxtrain::Options options;
-  options.trainer.max_epochs = 10;
-  options.trainer.devices = "4";
-  options.trainer.precision = "bf16-mixed";
-  options.trainer.gradient_clip_val = 1.0;
-  return cxtrain::run_trainer(argc, argv, options, [](cxtrain::Trainer& trainer) {
+  const cxtrain::TrainerOptions defaults{
+      .devices = 4, .precision = "bf16-mixed", .max_epochs = 10, .gradient_clip_val = 1.0};
+  return cxtrain::run(argc, argv, {.trainer = defaults}, [](cxtrain::Trainer& trainer) {
     LitClassifier model(64, 1e-3);
     BlobsData data;
     trainer.add_callback<PrintLoss>();

@@ -75,15 +75,33 @@ for rank in 0 1; do
   [ -s "$folder/predictions_rank_$rank.pt" ] || fail "rank $rank wrote no predictions"
 done
 
-# A Trainer in a main of one's own starts its ranks, tests where the fit ended, and predicts.
+# A Trainer in a main of one's own starts its ranks, tests where the fit ended, and predicts. The command line changes its defaults.
+own=$work/build/own_loop
 for strategy in ddp ddp_spawn; do
-  run "$work/build/own_loop" "$work/own_$strategy" 2 $strategy > "$work/own_$strategy.log" 2>&1
+  run "$own" --default_root_dir "$work/own_$strategy" --strategy $strategy > "$work/own_$strategy.log" 2>&1
   folder=$work/own_$strategy/cxtrain_logs/version_0
   has "$folder/run.json" '"world_size": 2'
   has "$folder/run.json" '"test_acc"'
   has "$folder/run.json" '"train_loss"'
   [ -s "$folder/predictions_rank_1.pt" ] || fail "own_loop predicted nothing"
   grep -qE '^\[?[0-9]{4}-' "$work/own_$strategy.log" && fail "the console of own_loop is not the program's"
+done
+has "$work/own_ddp/cxtrain_logs/version_0/config.yaml" "max_epochs: 2"
+"$own" --print_config > "$work/own.yaml"
+has "$work/own.yaml" "devices: 2"
+"$own" --help > "$work/own.help"
+has "$work/own.help" "[cpu]"
+"$own" help devices > "$work/own.help"
+has "$work/own.help" "[2]"
+run "$own" --config "$work/own.yaml" --max_epochs 1 --devices 1 --default_root_dir "$work/own_once" > "$work/own_once.log" 2>&1
+has "$work/own_once/cxtrain_logs/version_0/run.json" '"world_size": 1'
+has "$work/own_once/cxtrain_logs/version_0/run.json" '"epochs": 1'
+"$own" plan --json > "$work/own.json"
+has "$work/own.json" '"world_size":2'
+for refused in "--model mnist" "--model.hidden 3" "--data digits" test; do
+  status=0
+  "$own" $refused --default_root_dir "$work/refused" > "$work/refused.log" 2>&1 || status=$?
+  [ "$status" = 2 ] || fail "own_loop $refused ended with status $status"
 done
 
 # A strategy of one's own, in which no rank holds the whole model.

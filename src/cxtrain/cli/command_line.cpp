@@ -220,8 +220,9 @@ Words sort_words(std::span<const char* const> args, std::vector<Problem>& proble
   return Sorter(args, problems).sort();
 }
 
-ParsedCommandLine read_command_line(std::span<const char* const> args, const ReadFile& read_file) {
-  ParsedCommandLine parsed;
+ParsedCommandLine read_command_line(std::span<const char* const> args, const ReadFile& read_file,
+                                    const Options& defaults) {
+  ParsedCommandLine parsed{.options = defaults};
   std::vector<Problem>& problems = parsed.problems;
   const Words words = sort_words(args, problems);
   parsed.options.subcommand = words.subcommand;

@@ -29,12 +29,14 @@ struct ParsedCommandLine {
 using ReadFile = std::function<std::optional<std::string>(const std::string& path)>;
 
 /// Reads the words after the program's name: a subcommand, then options; first the --config files in their
-/// order, then the options above them, so that the command line wins; there the last of several settings of
-/// an option counts. With --help or --version nothing is refused. Pure but for `read_file`.
+/// order, over `defaults`, then the options above them, so that the command line wins; there the last of
+/// several settings of an option counts. With --help or --version nothing is refused. Pure but for
+/// `read_file`.
 ///
 ///     --key value   --key=value   --key-with-hyphens   --flag (is true)   --fast_dev_run (is 1)   --key null
 ///     (resets)
-ParsedCommandLine read_command_line(std::span<const char* const> args, const ReadFile& read_file);
+ParsedCommandLine read_command_line(std::span<const char* const> args, const ReadFile& read_file,
+                                    const Options& defaults = {});
 /// The same; throws what was refused.
 ParsedCommandLine parse_command_line(std::span<const char* const> args, const ReadFile& read_file);
 

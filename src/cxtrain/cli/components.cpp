@@ -50,9 +50,11 @@ Components load_components(Registry& registry, const Options& options, std::vect
   for (const std::string& file : options.plugins) attempt("plugin", problems, [&] { loader.load(file); });
 
   Components components;
-  if (attempt("model", problems, [&] { loader.require(Module::kKind, options.model.name); })) {
+  const std::vector<std::string> of_all = options_of_all("model.");
+  if (options.model.name.empty()) {
+    components.model = Arguments({}, options.model.args, "model.", problems, of_all);
+  } else if (attempt("model", problems, [&] { loader.require(Module::kKind, options.model.name); })) {
     const auto& specs = registry.require(Module::kKind, options.model.name).arguments;
-    const std::vector<std::string> of_all = options_of_all("model.");
     for (const ArgumentSpec& spec : specs) {
       if (std::find(of_all.begin(), of_all.end(), spec.name) == of_all.end()) continue;
       problems.push_back(

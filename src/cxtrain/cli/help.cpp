@@ -31,12 +31,12 @@ constexpr std::array kCommonOptions{"model",
 
 std::string in_brackets(const std::string& text) { return text.empty() ? "" : " [" + text + "]"; }
 
-std::string help_with_default(const OptionEntry& entry) {
-  return entry.help + in_brackets(default_text(entry));
+std::string help_with_default(const OptionEntry& entry, const Options& defaults) {
+  return entry.help + in_brackets(default_text(entry, defaults));
 }
 
-void add_option(HelpPage& page, const OptionEntry& entry) {
-  page.entry(with_value(entry), help_with_default(entry));
+void add_option(HelpPage& page, const OptionEntry& entry, const Options& defaults) {
+  page.entry(with_value(entry), help_with_default(entry, defaults));
 }
 
 /// The options that stand beside the table.
@@ -92,10 +92,10 @@ void add_meanings(HelpPage& page, std::span<const Meaning> meanings) {
   for (const Meaning& one : meanings) page.entry(one.name, one.meaning);
 }
 
-void add_group(HelpPage& page, const std::string& group) {
+void add_group(HelpPage& page, const std::string& group, const Options& defaults) {
   for (const OptionEntry& entry : option_table()) {
     if (entry.group != group) continue;
-    add_option(page, entry);
+    add_option(page, entry, defaults);
     if (!entry.details.empty()) page.paragraph(entry.details, 6);
   }
 }
@@ -106,7 +106,7 @@ std::string topic_page(const HelpTopic& topic, const HelpSource& source) {
   page.line(topic.name + ": " + topic.purpose);
   page.line();
   if (!topic.group.empty()) {
-    add_group(page, topic.group);
+    add_group(page, topic.group, source.defaults);
   } else if (topic.name == "launching") {
     add_meanings(page, ways_to_launch());
   } else if (topic.name == "resuming") {
@@ -135,7 +135,7 @@ std::string in_yaml(const OptionEntry& entry) {
 std::string option_page(const OptionEntry& entry, const HelpSource& source) {
   HelpPage page(source.width);
   page.line(with_value(entry));
-  page.paragraph(help_with_default(entry), 4);
+  page.paragraph(help_with_default(entry, source.defaults), 4);
   if (!entry.details.empty()) page.paragraph(entry.details, 4);
   page.line();
   if (entry.saved) page.entry("in YAML", in_yaml(entry));
@@ -204,7 +204,7 @@ std::string list_of_topics(const HelpSource& source) {
 
 }  // namespace
 
-std::string brief_help(const std::string& program, std::size_t width) {
+std::string brief_help(const std::string& program, const Options& defaults, std::size_t width) {
   HelpPage page(width);
   page.line("Trains LibTorch models on one core, many GPUs or many nodes.");
   page.line();
@@ -213,7 +213,7 @@ std::string brief_help(const std::string& program, std::size_t width) {
   page.heading("Subcommands");
   for (const Subcommand& subcommand : subcommands()) page.entry(subcommand.name, subcommand.purpose);
   page.heading("Common options");
-  for (const char* key : kCommonOptions) add_option(page, *find_option(key));
+  for (const char* key : kCommonOptions) add_option(page, *find_option(key), defaults);
   page.entry("--optimizer.lr X", "learning rate");
   page.entry("--config FILE", "read options from a YAML file");
   page.heading("Examples");
@@ -232,7 +232,7 @@ std::string subcommand_help(const std::string& name, const HelpSource& source) {
   if (subcommand.kind == Subcommand::Kind::look) {
     page.heading("Options of " + name);
     for (const OptionEntry& entry : option_table()) {
-      if (is_own_option(entry, name)) add_option(page, entry);
+      if (is_own_option(entry, name)) add_option(page, entry, source.defaults);
     }
     page.line();
     page.paragraph(name + " reads the options of fit, too. " + source.program + " fit --help lists them.");
@@ -247,7 +247,7 @@ std::string subcommand_help(const std::string& name, const HelpSource& source) {
     if (!takes_option(entry, name) || !entry.canonical.empty()) continue;
     if (entry.group != group) page.heading(entry.group);
     group = entry.group;
-    add_option(page, entry);
+    add_option(page, entry, source.defaults);
   }
   add_other_options(page);
   add_catalogue(page, source, false);

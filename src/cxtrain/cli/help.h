@@ -13,12 +13,14 @@ namespace cxtrain {
 struct HelpSource {
   std::string program;  ///< as the user typed it: "cxtrain_mpi"
   Options options;      ///< of the command line: arguments of named components are shown
+  Options defaults;     ///< of the program
   std::vector<CatalogueSection> catalogue;
   std::size_t width = 100;  ///< columns of a line
 };
 
-/// `-h`: one screen of at most 40 lines. `program`: as the user typed it; `width`: columns of a line.
-std::string brief_help(const std::string& program, std::size_t width);
+/// `-h`: one screen of at most 40 lines. `program`: as the user typed it; `defaults`: of
+/// the program; `width`: columns of a line.
+std::string brief_help(const std::string& program, const Options& defaults, std::size_t width);
 
 /// `SUBCOMMAND --help`: usage, then the options of the subcommand. A subcommand that trains shows all options
 /// and components; any other shows its own options. `name` is one of `subcommands()` that reads

@@ -49,8 +49,17 @@
 namespace cxtrain {
 namespace {
 
+/// A program: its components, and what it does with the Trainer of each rank.
+struct ProgramParts {
+  Options defaults = {};
+  std::function<void(Registry&)> register_components = {};
+  std::function<void(Trainer&)> configure = {};  ///< before a training that the options name
+  std::function<void(Trainer&)> work = {};       ///< the program's own training; empty: the options name it
+};
+
 /// A command line, and what it asks for.
 struct Request {
+  const ProgramParts& program;
   ParsedCommandLine command;
   Registry registry;
   Components components;
@@ -58,11 +67,30 @@ struct Request {
   const Options& options() const { return command.options; }
 };
 
+/// Appends what a program with a training of its own does not take.
+void refuse_named_training(const Options& options, std::vector<Problem>& problems) {
+  const auto refuse = [&](const char* option, const std::string& given) {
+    if (given.empty()) return;
+    problems.push_back({option,
+                        "this program trains a model of its own on data of its own, found '" + given + "'",
+                        std::string("leave --") + option + " out", MessageCode::conflicting_options});
+  };
+  refuse("model", options.model.name);
+  refuse("data", options.data.name);
+  const std::string& asked = options.subcommand;
+  if (asked != "validate" && asked != "test" && asked != "predict") return;
+  problems.push_back({asked, "this program decides by itself what it trains and evaluates",
+                      "leave the subcommand out", MessageCode::conflicting_options});
+}
+
 /// Appends what the plugins and the arguments of components are refused for.
-void find_components(Request& request, const std::function<void(Registry&)>& register_components,
-                     std::vector<Problem>& problems) {
-  if (register_components) register_components(request.registry);
-  choose_model(request.registry, request.command.model_given, request.command.options, problems);
+void find_components(Request& request, std::vector<Problem>& problems) {
+  const ProgramParts& program = request.program;
+  if (program.register_components) program.register_components(request.registry);
+  if (program.work)
+    refuse_named_training(request.options(), problems);
+  else
+    choose_model(request.registry, request.command.model_given, request.command.options, problems);
   request.components = load_components(request.registry, request.options(), problems);
 }
 
@@ -159,7 +187,7 @@ void try_components(const Request& request, std::vector<Problem>& problems) {
   const bool changed = !options.model.args.empty() || !options.data.args.empty() ||
                        !options.optimizer.args.empty() || !options.lr_scheduler.args.empty() ||
                        !options.model_weights.path.empty();
-  if (!changed || !options.hardware_file.empty()) return;
+  if (!changed || !options.hardware_file.empty() || request.program.work) return;
   find_weights(options, problems);
   if (!problems.empty()) return;
   try {
@@ -189,17 +217,18 @@ bool asks_for_one_screen(const ParsedCommandLine& command) {
 
 /// What such a command prints, and its exit status. `words`: the command line; `program`: what it is for.
 int answer(Request& request, std::span<const char* const> words, const std::string& program,
-           const std::function<void(Registry&)>& register_components, std::ostream& out) {
+           std::ostream& out) {
   const ParsedCommandLine& command = request.command;
   if (command.version) return out << version_line() << '\n', 0;
   const std::string name = std::filesystem::path(program).filename().string();
   // Before plugins are opened, which this screen does not show.
-  if (asks_for_one_screen(command)) return out << brief_help(name, help_width()), 0;
+  if (asks_for_one_screen(command)) return out << brief_help(name, request.program.defaults, help_width()), 0;
   std::vector<Problem> problems = command.problems;
-  find_components(request, register_components, problems);
+  find_components(request, problems);
   const Options& options = request.options();
   const auto help_source = [&] {
-    return HelpSource{name, options, make_catalogue(request.registry, options), help_width()};
+    return HelpSource{name, options, request.program.defaults, make_catalogue(request.registry, options),
+                      help_width()};
   };
   const bool explains = find_subcommand(options.subcommand)->kind == Subcommand::Kind::phrase;
   if (explains && command.help == HelpAsked::none && !command.problems.empty())
@@ -241,10 +270,9 @@ int print(const std::function<int(std::ostream&)>& answer) {
 }
 
 /// Everything that can be refused before any rank talks to another: all of it, at once.
-Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
-           const std::function<void(Registry&)>& register_components) {
+Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware) {
   std::vector<Problem> problems = request.command.problems;
-  find_components(request, register_components, problems);
+  find_components(request, problems);
   const Options& options = request.options();
   find_weights(options, problems);
   const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
@@ -259,7 +287,7 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware,
   return plan;
 }
 
-RunSummary run(World& world, Trainer& trainer, Request& request) {
+RunSummary train_named(World& world, Trainer& trainer, Request& request) {
   const Options& options = request.options();
   trainer.set_replica_factory([&] { return make_seeded_model(request); });
   Trained built;
@@ -273,19 +301,19 @@ RunSummary run(World& world, Trainer& trainer, Request& request) {
 }
 
 /// `doctor`: a plan with errors is one of the things that it finds.
-int examine(Job& job, Request& request, const Hardware& hardware,
-            const std::function<void(Registry&)>& register_components) {
+int examine(Job& job, Request& request, const Hardware& hardware) {
   World& world = job.world();
   Plan plan;
   run_agreed(world, [&] {
     std::vector<Problem> problems = request.command.problems;
-    find_components(request, register_components, problems);
+    find_components(request, problems);
     const KnownStrategies strategies = load_strategies(request.registry, request.options().trainer, problems);
     if (!problems.empty()) throw ConfigError(problems);
     plan = resolve(request.options(), hardware, world.facts(), strategies);
   });
   if (plan.ok() && needs_launch(plan, world.facts())) return job.start_ranks(plan);
   const auto fingerprint = [&] {
+    if (request.program.work) return std::string();
     const Trained built = build_components(request);
     built.data->setup(Stage::fit, request.options().data);
     std::vector<DatasetPtr> datasets;
@@ -331,10 +359,50 @@ void print_result(const World& world, const RunSummary& summary, const Trainer& 
   log_info(line.str());
 }
 
-}  // namespace
+/// The program's own training. Returns its exit status.
+int train_own(World& world, Trainer& trainer, const Request& request) {
+  const Options& options = request.options();
+  trainer.set_initialize([&options](Module& model) { load_initial_weights(model, options.model_weights); });
+  seed_everything(options.seed.value_or(0));  // every rank builds the same model
+  try {
+    request.program.work(trainer);
+  } catch (const StoppedBefore& stopped) {
+    if (world.is_root()) log_warning(stopped.what());
+  }
+  const std::optional<RunSummary>& last = trainer.last_summary();
+  if (!last) return 0;
+  print_result(world, *last, trainer);
+  return last->exit_code;
+}
 
-int run_main(int argc, char** argv, const std::function<void(Registry&)>& register_components,
-             const std::function<void(Trainer&)>& configure) {
+/// What every rank does, once its trainer is there. Returns the exit status.
+int train(World& world, Trainer& trainer, Request& request) {
+  if (request.program.work) return train_own(world, trainer, request);
+  if (request.program.configure) run_agreed(world, [&] { request.program.configure(trainer); });
+  const RunSummary summary = train_named(world, trainer, request);
+  print_result(world, summary, trainer);
+  return summary.exit_code;
+}
+
+/// A subcommand that all ranks take part in. `trainer` is made for those that train.
+int work_together(Job& job, Request& request, std::optional<Trainer>& trainer) {
+  World& world = job.world();
+  const Hardware hardware = job.hardware();
+  if (request.options().subcommand == kDoctor) return examine(job, request, hardware);
+  Plan plan;
+  run_agreed(world, [&] { plan = check(request, world.facts(), hardware); });
+  require_same_options(world, request.options());
+  if (restarts_job(request.options(), world.facts())) {
+    return run_with_restarts(make_restart_plan(request.options(), plan, job.program(), real_filesystem()));
+  }
+  if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
+  trainer.emplace(world, request.options(), std::move(plan), request.registry);
+  trainer->set_log(job.log());
+  trainer->set_config_text(to_yaml(with_all_arguments(request.options(), request.components)));
+  return train(world, *trainer, request);
+}
+
+int run_program(int argc, char** argv, const ProgramParts& program) {
   number_gpus_by_pci_bus();
   return run_to_status([&] {
     const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
@@ -342,81 +410,35 @@ int run_main(int argc, char** argv, const std::function<void(Registry&)>& regist
       if (read_launch_environment().rank != 0) return 0;
       return print([&](std::ostream& out) { return command->run(args.subspan(1), out); });
     }
-    Request request;
-    request.command = read_command_line(args, read_text_file);
-    Job job(argc, argv,
-            {.timeout_seconds = request.options().subcommand == kDoctor
-                                    ? std::min(kDoctorSeconds, request.options().timeout_seconds)
-                                    : request.options().timeout_seconds,
-             .quiet = request.options().quiet});
-    World& world = job.world();
+    Request request{program, read_command_line(args, read_text_file, program.defaults), {}, {}};
+    const Options& options = request.options();
+    Job job(
+        argc, argv,
+        {.timeout_seconds = options.subcommand == kDoctor ? std::min(kDoctorSeconds, options.timeout_seconds)
+                                                          : options.timeout_seconds,
+         .quiet = options.quiet});
     if (only_prints(request.command)) {
-      if (!world.is_root()) return 0;
-      return print([&](std::ostream& out) {
-        return answer(request, args, job.program().path, register_components, out);
-      });
+      if (!job.world().is_root()) return 0;
+      return print([&](std::ostream& out) { return answer(request, args, job.program().path, out); });
     }
-
     std::optional<Trainer> trainer;
-    const auto work = [&] {
-      Plan plan;
-      const Hardware hardware = job.hardware();
-      if (request.options().subcommand == kDoctor)
-        return examine(job, request, hardware, register_components);
-      run_agreed(world, [&] { plan = check(request, world.facts(), hardware, register_components); });
-      require_same_options(world, request.options());
-      if (restarts_job(request.options(), world.facts()))
-        return run_with_restarts(
-            make_restart_plan(request.options(), plan, job.program(), real_filesystem()));
-      if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
-      trainer.emplace(world, request.options(), std::move(plan), request.registry);
-      trainer->set_log(job.log());
-      trainer->set_config_text(to_yaml(with_all_arguments(request.options(), request.components)));
-      if (configure) run_agreed(world, [&] { configure(*trainer); });
-      const RunSummary summary = run(world, *trainer, request);
-      print_result(world, summary, *trainer);
-      return summary.exit_code;
-    };
-    return job.run(work, [&] { return trainer ? trainer->where() : std::string(); });
+    return job.run([&] { return work_together(job, request, trainer); },
+                   [&] { return trainer ? trainer->where() : std::string(); });
   });
 }
 
-int run_trainer(int argc, char** argv, const Options& options, const std::function<void(Trainer&)>& work,
-                const std::function<void(Registry&)>& register_components) {
-  number_gpus_by_pci_bus();
-  return run_to_status([&] {
-    Job job(argc, argv, {.timeout_seconds = options.timeout_seconds, .quiet = options.quiet});
-    World& world = job.world();
-    std::optional<Trainer> trainer;
-    const auto train = [&] {
-      Registry registry;
-      if (register_components) register_components(registry);
-      register_built_in(registry);
-      Plan plan;
-      const Hardware hardware = job.hardware();
-      run_agreed(world, [&] { plan = plan_with_plugins(registry, options, hardware, world.facts()); });
-      if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
-      // The model is the program's own, and not the one that the command line trains by default.
-      Options own = options;
-      if (own.model == Options().model) own.model.name.clear();
-      trainer.emplace(world, own, std::move(plan), registry);
-      trainer->set_log(job.log());
-      trainer->set_config_text(to_yaml(own));
-      trainer->set_initialize(
-          [&options](Module& model) { load_initial_weights(model, options.model_weights); });
-      seed_everything(options.seed.value_or(0));  // every rank builds the same model
-      try {
-        work(*trainer);
-      } catch (const StoppedBefore& stopped) {
-        if (world.is_root()) log_warning(stopped.what());
-      }
-      const std::optional<RunSummary>& last = trainer->last_summary();
-      if (!last) return 0;
-      print_result(world, *last, *trainer);
-      return last->exit_code;
-    };
-    return job.run(train, [&] { return trainer ? trainer->where() : std::string(); });
-  });
+}  // namespace
+
+int run_main(int argc, char** argv, const std::function<void(Registry&)>& register_components,
+             const std::function<void(Trainer&)>& configure) {
+  return run_program(argc, argv, {.register_components = register_components, .configure = configure});
+}
+
+int run(int argc, char** argv, const Options& defaults, const std::function<void(Trainer&)>& work,
+        const std::function<void(Registry&)>& register_components) {
+  ProgramParts program{.defaults = defaults, .register_components = register_components, .work = work};
+  program.defaults.model.name.clear();  // the model is the program's own
+  return run_program(argc, argv, program);
 }
 
 }  // namespace cxtrain

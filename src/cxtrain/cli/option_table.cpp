@@ -135,8 +135,8 @@ std::string with_value(const OptionEntry& entry) {
          (entry.bare.empty() ? " " + entry.placeholder : "[=" + entry.placeholder + "]");
 }
 
-std::string default_text(const OptionEntry& entry) {
-  const auto values = entry.saved ? entry.write(Options{}) : std::nullopt;
+std::string default_text(const OptionEntry& entry, const Options& defaults) {
+  const auto values = entry.saved ? entry.write(defaults) : std::nullopt;
   return values && !values->empty() ? values->front() : "";
 }
 

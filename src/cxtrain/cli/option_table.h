@@ -43,7 +43,7 @@ std::string short_key(const OptionEntry& entry);
 /// "--max_epochs N", "--quiet[=BOOL]".
 std::string with_value(const OptionEntry& entry);
 /// "32-true"; empty for an option without a default, or that config.yaml lacks.
-std::string default_text(const OptionEntry& entry);
+std::string default_text(const OptionEntry& entry, const Options& defaults);
 /// Whether only some subcommands take the option, and this one is among them.
 bool is_own_option(const OptionEntry& entry, const std::string& subcommand);
 inline bool takes_option(const OptionEntry& entry, const std::string& subcommand) {

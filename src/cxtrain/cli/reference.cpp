@@ -41,21 +41,21 @@ std::string subcommands_section() {
   return text;
 }
 
-std::string row_of(const OptionEntry& entry) {
+std::string row_of(const OptionEntry& entry, const Options& defaults) {
   std::string help = entry.help;
   if (!entry.details.empty()) help += ". " + entry.details;
   if (!entry.commands.empty()) help += " (" + entry.commands + ")";
-  return row(code(with_value(entry)), code(default_text(entry)), cell(help));
+  return row(code(with_value(entry)), code(default_text(entry, defaults)), cell(help));
 }
 
-std::string options_section() {
+std::string options_section(const Options& defaults) {
   std::string text = "\n## Options\n";
   std::string group;
   for (const OptionEntry& entry : option_table()) {
     if (entry.group != group)
       text += "\n### " + entry.group + "\n" + table_head("option", "default", "meaning");
     group = entry.group;
-    text += row_of(entry);
+    text += row_of(entry, defaults);
   }
   return text;
 }
@@ -93,7 +93,7 @@ std::string checks_section() {
 
 std::string reference_page(const HelpSource& source) {
   return "# Reference\n\n`" + source.program + " help reference` prints this page.\n" +
-         subcommands_section() + options_section() + components_section(source.catalogue) +
+         subcommands_section() + options_section(source.defaults) + components_section(source.catalogue) +
          meanings_section("Exit statuses", "status", exit_statuses()) +
          meanings_section("Codes of errors", "code", error_codes()) +
          meanings_section("Environment", "variable", environment_variables()) +

@@ -71,7 +71,7 @@ class Chooser {
   }
 
   void read_list(const std::string& accelerator) {
-    const std::string& typed = trainer_.gpus ? *trainer_.gpus : *trainer_.devices;
+    const std::string& typed = trainer_.gpus ? *trainer_.gpus : trainer_.devices->text();
     const auto list = parse_device_list(typed);
     if (!list)
       return refuse(choice_.option, list.error, describe_gpus(hardware_, 0), MessageCode::invalid_value);

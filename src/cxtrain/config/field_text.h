@@ -81,6 +81,8 @@ std::optional<std::string> text_of(const Value& value) {
     return format_batch_limit(value);
   } else if constexpr (std::same_as<Value, CheckInterval>) {
     return format_check_interval(value);
+  } else if constexpr (std::same_as<Value, Devices>) {
+    return value.text();
   } else if constexpr (std::same_as<Value, Deterministic>) {
     return value.warn_only ? "warn" : value.on ? "true" : "false";
   } else if constexpr (std::same_as<Value, std::chrono::seconds>) {

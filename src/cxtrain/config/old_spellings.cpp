@@ -46,8 +46,9 @@ void translate_num_processes(TrainerOptions& trainer, const Hardware& hardware, 
         {"num_processes", typed + " counts processes on the CPU and has no effect on GPUs", "use --devices"});
     return trainer.num_processes.reset();
   }
-  if (trainer.devices && *trainer.devices != std::to_string(*trainer.num_processes)) {
-    plan.errors.push_back({"num_processes", typed + " and devices=" + *trainer.devices + " were both given",
+  if (trainer.devices && *trainer.devices != Devices(*trainer.num_processes)) {
+    plan.errors.push_back({"num_processes",
+                           typed + " and devices=" + trainer.devices->text() + " were both given",
                            "they mean the same on the CPU; keep one", MessageCode::conflicting_options});
     return trainer.num_processes.reset();
   }
@@ -56,14 +57,14 @@ void translate_num_processes(TrainerOptions& trainer, const Hardware& hardware, 
                              "use --accelerator gpu --devices " + std::to_string(*trainer.num_processes)});
   }
   trainer.accelerator = "cpu";
-  trainer.devices = std::to_string(*trainer.num_processes);
+  trainer.devices = *trainer.num_processes;
   trainer.gpus.reset();
 }
 
 void translate_gpus(TrainerOptions& trainer, Plan& plan) {
   if (!trainer.gpus || !trainer.devices) return;
   plan.warnings.push_back({"devices",
-                           "gpus=" + *trainer.gpus + " and devices=" + *trainer.devices +
+                           "gpus=" + *trainer.gpus + " and devices=" + trainer.devices->text() +
                                " were both given: gpus counts, as in Lightning",
                            "keep one"});
   trainer.devices.reset();

@@ -25,7 +25,7 @@ inline constexpr int kMostOfNode = 1024;
 struct TrainerOptions {
   // Devices and strategy; texts here, because `resolve()` parses them.
   std::string accelerator = "auto";
-  std::optional<std::string> devices = {};
+  std::optional<Devices> devices = {};
   std::optional<std::string> gpus = {};
   std::optional<int> num_processes = {};  ///< processes on the CPU
   bool auto_select_gpus = false;          ///< choose unused GPUs if the devices are a count

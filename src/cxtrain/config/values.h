@@ -96,6 +96,24 @@ Parsed<CheckInterval> parse_check_interval(std::string_view text);
 /// The inverse of `parse_check_interval`.
 std::string format_check_interval(const CheckInterval& interval);
 
+/// A request for devices as the user typed it, which `resolve()` parses: a count, a list ("0,2"), "-1" or
+/// "auto".
+class Devices {
+ public:
+  Devices() = default;
+  // NOLINTBEGIN(google-explicit-constructor): `.devices = 4`, `.devices = "0,2"`
+  Devices(int count) : text_(std::to_string(count)) {}
+  Devices(std::string text) : text_(std::move(text)) {}
+  Devices(const char* text) : text_(text) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  const std::string& text() const { return text_; }
+  bool operator==(const Devices&) const = default;
+
+ private:
+  std::string text_;
+};
+
 /// `true`: only algorithms that repeat bit for bit, and an error for an operation without such an algorithm.
 /// `warn`: a warning instead of the error.
 struct Deterministic {

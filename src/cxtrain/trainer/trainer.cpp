@@ -40,16 +40,15 @@ Plan decide(World& world, const Options& options, Registry& registry) {
   return plan;
 }
 
-/// What a program that makes its own Trainer has to leave to its launcher, to `run_main` or `run_trainer`.
+/// What a program that makes its own Trainer has to leave to its launcher, to `run_main` or `run`.
 void require_ranks(const Plan& plan, const World& world) {
   if (!needs_launch(plan, world.facts())) return;
-  throw ConfigError(
-      "trainer.strategy",
-      plan.strategy + " on " + std::to_string(plan.world_size) +
-          " devices needs as many ranks, and this process was started alone",
-      "start it as `mpirun -np " + std::to_string(plan.world_size) +
-          " PROGRAM`, or let cxtrain::run_trainer, or run_main, start them (cxtrain/cli/main.h)",
-      MessageCode::wrong_ranks);
+  throw ConfigError("trainer.strategy",
+                    plan.strategy + " on " + std::to_string(plan.world_size) +
+                        " devices needs as many ranks, and this process was started alone",
+                    "start it as `mpirun -np " + std::to_string(plan.world_size) +
+                        " PROGRAM`, or let cxtrain::run, or run_main, start them (cxtrain/cli/main.h)",
+                    MessageCode::wrong_ranks);
 }
 
 /// Runs a method of the data module. An error inside LibTorch, or a lack of memory, is an error of the

@@ -51,7 +51,7 @@ struct EvaluateArgs {
 };
 
 /// Thrown by a call of a Trainer that was left out because a signal had ended the call before. Carries the
-/// exit status for the program; `run_trainer` exits with this status if the error leaves the user's function.
+/// exit status for the program; `run` exits with this status if the error leaves the user's function.
 class StoppedBefore : public Error {
  public:
   using Error::Error;
