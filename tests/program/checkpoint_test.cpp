@@ -55,6 +55,25 @@ void check_equal_runs(const TempDir& expected, const TempDir& dir, int number = 
     CHECK(slurp(version(dir, number) + file) == slurp(version(expected, 0) + file));
 }
 
+TEST_CASE("a run keeps its best and its periodic checkpoints, also when it is resumed", "[checkpoint]") {
+  const TempDir dir;
+  const std::string options =
+      " --checkpoint.monitor val_loss --checkpoint.filename best-{epoch} "
+      "--callbacks.model_checkpoint#2.filename {step}"
+      " --callbacks.model_checkpoint#2.every_n_train_steps 20 --callbacks.model_checkpoint#2.save_top_k -1";
+  const auto count = [&](const std::string& text) {
+    const auto paths = checkpoints(version(dir, 0));
+    return std::count_if(paths.begin(), paths.end(),
+                         [&](const std::string& path) { return path.find(text) != std::string::npos; });
+  };
+  REQUIRE(run_command(launch(1, "--max_steps 60" + options + in(dir))).status == 0);
+  CHECK(count("/best-") == 1);
+  CHECK(count("/step=") == 3);
+  REQUIRE(run_command(launch(1, "--max_steps 100 --ckpt_path auto" + options + in(dir))).status == 0);
+  CHECK(count("/best-") == 1);
+  CHECK(count("/step=") == 5);
+}
+
 TEST_CASE("a run that had ended goes on as if it had not", "[checkpoint]") {
   struct Row {
     int ranks;

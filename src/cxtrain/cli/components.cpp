@@ -103,13 +103,13 @@ Options with_all_arguments(Options options, const Components& components) {
   const auto fill = [](std::vector<NamedOptions>& list, const std::vector<ChosenComponent>& loaded) {
     for (NamedOptions& wanted : list) {
       for (const ChosenComponent& chosen : loaded) {
-        if (chosen.name == wanted.name) wanted.args = chosen.arguments.values();
+        if (chosen.asked_as == wanted.name) wanted.args = chosen.arguments.values();
       }
     }
   };
   fill(options.callbacks, components.chosen.callbacks);
   for (const ChosenComponent& chosen : components.chosen.callbacks) {
-    if (chosen.name == options.checkpoint.name) options.checkpoint.args = chosen.arguments.values();
+    if (chosen.asked_as == options.checkpoint.name) options.checkpoint.args = chosen.arguments.values();
   }
   fill(options.loggers, components.chosen.loggers);
   return options;

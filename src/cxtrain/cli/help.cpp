@@ -65,7 +65,7 @@ bool is_named(const HelpSource& source, const CatalogueSection& section, const N
     return component.name == component_named_by(source.options, section);
   const auto& listed = section.option == "callbacks" ? source.options.callbacks : source.options.loggers;
   return std::any_of(listed.begin(), listed.end(),
-                     [&](const NamedOptions& one) { return one.name == component.name; });
+                     [&](const NamedOptions& one) { return one.registered_name() == component.name; });
 }
 
 /// Every component, with the arguments of those that the options name, or of all.

@@ -63,6 +63,10 @@ bool is_listed_component(std::string_view key) {
   return dot != std::string_view::npos && is_listed_section(key.substr(0, dot));
 }
 
+bool is_name_of_listed_component(std::string_view key) {
+  return is_listed_component(key) && std::count(key.begin(), key.end(), '.') == 1;
+}
+
 std::string canonical_listed_key(const std::string& key) {
   if (!key.starts_with(kOlderPrefix)) return key;
   return "callbacks.early_stopping." + key.substr(kOlderPrefix.size());

@@ -11,8 +11,9 @@
 #include "cxtrain/config/options.h"
 
 /// Components of which a run has any number, each named once: `--callbacks.ema`, `--callbacks.ema.decay
-/// 0.99`, `--callbacks.ema false`; the same for `--loggers`. They come with the program, from plugins, and
-/// from programs of a user's own.
+/// 0.99`, `--callbacks.ema false`; the same for `--loggers`. `#2` at the name makes another one of the class:
+/// `--callbacks.model_checkpoint#2.monitor loss`; in YAML, a list does. They come with the program, from
+/// plugins, and from programs of a user's own.
 namespace cxtrain {
 
 struct ListedComponents {
@@ -26,6 +27,8 @@ inline constexpr std::array<ListedComponents, 2> kListedComponents{
 /// Whether the key is that of a section, "callbacks", or of one of its components or their arguments.
 bool is_listed_section(std::string_view key);
 bool is_listed_component(std::string_view key);
+/// Whether the key is that of a component: "callbacks.ema", without an argument.
+bool is_name_of_listed_component(std::string_view key);
 
 /// The key of an argument that has an older name, `callbacks.early_stopping_patience`; any other key as it
 /// is.

@@ -46,6 +46,8 @@ class Reader {
       settings.push_back({key, std::nullopt, written});
     } else if (value.IsScalar()) {
       settings.push_back({key, value.Scalar(), written});
+    } else if (entry == nullptr && is_name_of_listed_component(key)) {
+      read_several(value, key);
     } else if (entry != nullptr && entry->repeatable) {
       settings.push_back({key, std::nullopt, written});  // the list replaces what came before
       for (const YAML::Node& item : value) settings.push_back({key, scalar(item), written});
@@ -55,6 +57,17 @@ class Reader {
       std::string list;
       for (const YAML::Node& item : value) list += (list.empty() ? "" : ", ") + scalar(item);
       settings.push_back({key, "[" + list + "]", written});
+    }
+  }
+
+  /// Several components of a class: `model_checkpoint: [{monitor: loss}, {every_n_train_steps: 100}]`.
+  void read_several(const YAML::Node& list, const std::string& key) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const std::string own_key = i == 0 ? key : key + "#" + std::to_string(i + 1);
+      if (list[i].IsSequence())
+        refuse(list[i], "a list of components holds their arguments, `{name: value}`");
+      else
+        read_value(list[i], own_key, list[i]);
     }
   }
 

@@ -63,6 +63,7 @@ class Arguments {
 struct ChosenComponent {
   std::string name;
   Arguments arguments;
+  std::string asked_as = {};  ///< `NamedOptions::name`
 };
 
 }  // namespace cxtrain

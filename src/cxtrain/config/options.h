@@ -234,9 +234,11 @@ struct DataOptions {
 
 /// A component chosen by name, with the arguments that it defines (checked against its own option list).
 struct NamedOptions {
-  std::string name;
+  std::string name;  ///< several callbacks of a class: "model_checkpoint", "model_checkpoint#2"
   std::map<std::string, std::string> args;
 
+  /// The name in the registry: "model_checkpoint" of "model_checkpoint#2".
+  std::string registered_name() const { return name.substr(0, name.find('#')); }
   bool operator==(const NamedOptions&) const = default;
 };
 

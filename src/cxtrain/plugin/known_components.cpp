@@ -43,9 +43,11 @@ ChosenComponents choose_components(Registry& registry, const Options& options,
       const bool by_itself = &wanted == &asked_for.back() && wanted.name == options.checkpoint.name;
       const std::string option = by_itself ? "checkpoint" : std::string(key) + "." + wanted.name;
       try {
-        loader.require(kind, wanted.name);
-        chosen.push_back({wanted.name, Arguments(registry.require(kind, wanted.name).arguments, wanted.args,
-                                                 option + ".", problems)});
+        const std::string name = wanted.registered_name();
+        loader.require(kind, name);
+        chosen.push_back(
+            {name, Arguments(registry.require(kind, name).arguments, wanted.args, option + ".", problems),
+             wanted.name});
       } catch (const PluginError& error) {
         problems.push_back({option, error.what(), "", message_code_of(error)});
       }
