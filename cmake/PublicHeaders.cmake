@@ -8,6 +8,7 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/base/log.h
   cxtrain/callbacks/callback.h
   cxtrain/callbacks/early_stopping.h
+  cxtrain/callbacks/ema.h
   cxtrain/callbacks/learning_rate_monitor.h
   cxtrain/callbacks/model_checkpoint.h
   cxtrain/callbacks/run_of_values.h

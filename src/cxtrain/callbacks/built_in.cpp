@@ -3,6 +3,7 @@
 #include "cxtrain/callbacks/device_stats.h"
 #include "cxtrain/callbacks/divergence_check.h"
 #include "cxtrain/callbacks/early_stopping.h"
+#include "cxtrain/callbacks/ema.h"
 #include "cxtrain/callbacks/learning_rate_monitor.h"
 #include "cxtrain/callbacks/loss_spike.h"
 #include "cxtrain/callbacks/model_checkpoint.h"
@@ -28,6 +29,7 @@ void register_built_in(Registry& registry) {
   add<TensorBoardLogger>(registry, "tensorboard", "events.out.tfevents.*");
   add<ModelCheckpoint>(registry, "model_checkpoint", "writes checkpoints, as --checkpoint.ARG sets them");
   add<EarlyStopping>(registry, "early_stopping", "stops when a metric no longer improves");
+  add<Ema>(registry, "ema", "exponential moving averages of the parameters, for validations and the end");
   add<LearningRateMonitor>(registry, "lr_monitor", "logs the learning rate");
   add<DeviceStatsMonitor>(registry, "device_stats", "logs load, memory and temperature of the devices");
   add<DivergenceCheck>(registry, "divergence_check",

@@ -45,8 +45,12 @@ void Run::request_requeue(std::string reason) {
   parts_.requests.requeue = true;
 }
 
+bool Run::ranks_keep_whole_models() const {
+  return parts_.strategy == nullptr || parts_.strategy->ranks_keep_whole_models();
+}
+
 std::vector<std::pair<std::string, std::string>> Run::parameter_checksums() const {
-  if (parts_.strategy == nullptr || !parts_.strategy->ranks_keep_whole_models()) return {};
+  if (parts_.strategy == nullptr || !ranks_keep_whole_models()) return {};
   std::set<std::string> parameters;
   for (const auto& parameter : parts_.module.named_parameters()) parameters.insert(parameter.key());
   std::vector<std::pair<std::string, std::string>> checksums;

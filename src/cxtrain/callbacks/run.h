@@ -81,7 +81,7 @@ class Run {
     const Plan& plan;
     const std::string& log_dir;
     Filesystem& files;
-    Strategy* strategy;  ///< null: `parameter_checksums` is empty
+    Strategy* strategy;  ///< null: each rank keeps a whole model; `parameter_checksums` is empty
     MetricStore& metrics;
     const TrainState& state;
     const Progress& progress;
@@ -155,6 +155,8 @@ class Run {
   /// The states that this rank has seen saved.
   const SavedCheckpoints& saved_checkpoints() const { return parts_.saved; }
 
+  /// Returns whether each rank keeps a whole model between two steps (`Strategy::ranks_keep_whole_models`).
+  bool ranks_keep_whole_models() const;
   /// Returns the name of each parameter of the model and a checksum of this rank's values, in the order of
   /// the model. Between two steps the result is equal on all ranks. Empty if a rank keeps no whole model
   /// (`Strategy::ranks_keep_whole_models`). Reads the whole model, from GPUs through host memory. Collective.

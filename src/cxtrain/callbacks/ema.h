@@ -1,0 +1,65 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <exception>
+#include <vector>
+
+#include "cxtrain/callbacks/callback.h"
+#include "cxtrain/config/field.h"
+#include "cxtrain/tensor/piece.h"
+
+namespace cxtrain {
+
+/// Exponential moving averages of the parameters: Lightning's EMAWeightAveraging, with the formula of
+/// `torch.optim.swa_utils`, average = decay * average + (1 - decay) * parameter. The first update copies the
+/// parameters. A validation sees the averages in place of the parameters; buffers stay the model's. When the
+/// training ends, the averages become the model, which a test after the fit evaluates.
+///
+/// Each rank averages its own parameters, which are equal on all ranks. A checkpoint has the model's own
+/// parameters as the model, and the averages as state of this callback.
+class Ema final : public Callback {
+ public:
+  struct Args {
+    double decay = 0.999;
+    std::int64_t every_n_steps = 1;
+    std::int64_t start_step = 0;
+
+    void fields(auto&& field) {
+      field("decay", decay, "weight of the old average in each update", Range::between(0, 1));
+      field("every_n_steps", every_n_steps, "optimizer steps between two updates", Range::at_least(1));
+      field("start_step", start_step, "optimizer step of the first update", Range::at_least(0));
+    }
+  };
+  explicit Ema(const Args& args) : args_(args) {}
+
+  /// Throws ConfigError if a rank does not keep the whole model, or keeps several replicas.
+  void setup(Run& run, Stage stage) override;
+  void on_train_batch_start(Run& run, const Batch& batch, std::int64_t batch_idx) override;
+  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
+                          std::int64_t batch_idx) override;
+  void on_validation_start(Run& run) override;
+  void on_validation_end(Run& run) override;
+  void on_train_end(Run& run) override;
+  void on_exception(Run& run, const std::exception& error) override;
+  void on_save_checkpoint(StateDict& state) override;
+  void on_load_checkpoint(const StateDict& state) override;
+  std::string state_key() const override { return "Ema"; }
+
+ private:
+  void update();
+  void make_averages();
+  std::vector<Piece> named_averages() const;
+  /// Puts the averages in the place of the parameters, which `swap_out` brings back.
+  void swap_in();
+  void swap_out();
+
+  Args args_;
+  std::vector<NamedTensor> parameters_;
+  std::vector<at::Tensor> values_, averages_;  ///< of the parameters; no averages before the first update
+  std::vector<at::Tensor> own_;                ///< the parameters, while the averages are in their place
+  std::int64_t last_step_ = 0, updates_ = 0;
+};
+
+}  // namespace cxtrain
