@@ -104,6 +104,27 @@ for refused in "--model mnist" "--model.hidden 3" "--data digits" test; do
   [ "$status" = 2 ] || fail "own_loop $refused ended with status $status"
 done
 
+# Whole programs: the best checkpoint is tested; a GAN trains alike on any number of ranks, and resumes to the same bits.
+run "$work/build/classifier" --default_root_dir "$work/classifier" > "$work/classifier.log" 2>&1
+has "$work/classifier/cxtrain_logs/version_0/run.json" '"world_size": 2'
+awk -v acc="$(metric "$work/classifier" test_acc)" 'BEGIN { exit !(acc > 0.8) }' || fail "test_acc is $(metric "$work/classifier" test_acc)"
+gan() {  # <folder> <options ...>
+  local folder=$1
+  shift
+  run "$work/build/gan" --trainer.precision 64-true --default_root_dir "$folder" "$@" >> "$folder.log" 2>&1
+}
+gan "$work/gan_1" --devices 1 --data.batch_size 60
+gan "$work/gan_3" --devices 3 --data.batch_size 20 --data.uneven exact
+for name in g_loss d_loss; do
+  awk -v a="$(metric "$work/gan_1" $name)" -v b="$(metric "$work/gan_3" $name)" 'BEGIN { exit !(a > 0 && (a - b) ^ 2 < 1e-12) }' ||
+    fail "$name of a GAN is $(metric "$work/gan_1" $name) on one rank, $(metric "$work/gan_3" $name) on three"
+done
+gan "$work/gan_part" --devices 2 --max_steps 13 --checkpoint.every_n_train_steps 13
+gan "$work/gan_part" --devices 2 --ckpt_path "$(ls -d "$work"/gan_part/cxtrain_logs/version_0/checkpoints/*step=13.ckpt)"
+gan "$work/gan_whole" --devices 2
+[ "$(grep parameters_sha256 "$work/gan_part/cxtrain_logs/version_1/run.json")" = "$(grep parameters_sha256 "$work/gan_whole/cxtrain_logs/version_0/run.json")" ] ||
+  fail "a GAN does not resume to the same bits"
+
 # A strategy of one's own, in which no rank holds the whole model.
 run mpirun -np 2 --bind-to none "$zoo" --strategy owner --plugin "$work/build/libcxtrain_strategy_owner.so" --max_epochs 2 \
   --default_root_dir "$work/owner" > "$work/owner.log" 2>&1

@@ -1,0 +1,52 @@
+#include <cxtrain/cxtrain.h>
+
+#include "blobs.h"
+
+using namespace cxtrain;
+
+struct Classifier : Module {
+  struct Args {
+    double lr = 0.1;
+    std::int64_t width = 16;
+    void fields(auto&& f) {
+      f("lr", lr, "peak learning rate", Range::at_least(0));
+      f("width", width, "channels", Range::at_least(1));
+    }
+  };
+  explicit Classifier(const Args& its_args) : args(its_args) {
+    net = register_module("net",
+                          torch::nn::Sequential(torch::nn::Conv2d(3, args.width, 3), torch::nn::ReLU(),
+                                                torch::nn::Flatten(), torch::nn::Linear(args.width * 36, 2)));
+  }
+  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    const auto [x, y] = batch.unpack<2>();
+    const auto loss = torch::cross_entropy_loss(net->forward(x), y);
+    log("train_loss", loss, {.prog_bar = true});
+    return loss;
+  }
+  void validation_step(const Batch& batch, std::int64_t) override { evaluate("val_acc", batch); }
+  void test_step(const Batch& batch, std::int64_t) override { evaluate("test_acc", batch); }
+  void evaluate(const char* name, const Batch& batch) {
+    acc.update(net->forward(batch[0]), batch[1]);
+    log(name, acc, {.prog_bar = true});
+  }
+  Optimizers configure_optimizers() override {
+    return Sgd{.lr = args.lr, .momentum = 0.9}.with(CosineSchedule{});
+  }
+  Args args;
+  torch::nn::Sequential net;
+  Accuracy& acc = register_metric<Accuracy>("acc", {.classes = 2});
+};
+
+/// Trains, keeps the best checkpoint, and tests it. The command line may change every default.
+int main(int argc, char** argv) {
+  return run(argc, argv, {.trainer = {.accelerator = "cpu", .devices = 2, .max_epochs = 3}},
+             [](Trainer& trainer) {
+               Classifier model({.lr = 0.05});
+               BlobData data;
+               trainer.add_callback<ModelCheckpoint>({.monitor = "val_acc", .mode = MonitorMode::max});
+               trainer.add_callback<Ema>({.decay = 0.9});
+               trainer.fit(model, data, {.ckpt_path = "auto"});
+               trainer.test(model, data, {.ckpt_path = "best"});
+             });
+}
