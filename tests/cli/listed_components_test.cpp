@@ -107,12 +107,12 @@ TEST_CASE("a class has several callbacks, each with its arguments") {
   const std::vector<NamedOptions> both{{"ema", {{"decay", "0.9"}}}, {"ema#2", {{"decay", "0.5"}}}};
   const auto parsed = parse({"--callbacks.ema.decay", "0.9", "--callbacks.ema#2.decay", "0.5"});
   CHECK(parsed.problems.empty());
-  CHECK(parsed.options.callbacks == both);
-  CHECK(parse({"--config", "f.yaml"}, to_yaml(parsed.options)).options.callbacks == both);
+  CHECK((parsed.options.callbacks == both));
+  CHECK((parse({"--config", "f.yaml"}, to_yaml(parsed.options)).options.callbacks == both));
   const auto listed =
       parse({"--config", "f.yaml"}, "callbacks:\n  ema:\n    - decay: 0.9\n    - {decay: 0.5}\n");
   CHECK(listed.problems.empty());
-  CHECK(listed.options.callbacks == both);
+  CHECK((listed.options.callbacks == both));
   CHECK_THAT(parse({"--config", "f.yaml"}, "callbacks:\n  ema: [[1]]\n").problems.at(0).message,
              test::contains("a list of components"));
 
@@ -127,7 +127,7 @@ TEST_CASE("a class has several callbacks, each with its arguments") {
   CHECK(components.chosen.callbacks[0].name == "ema");
   CHECK(components.chosen.callbacks[1].name == "ema");
   CHECK(components.chosen.callbacks[1].arguments.values().at("decay") == "0.5");
-  CHECK(with_all_arguments(options, components).callbacks == both);
+  CHECK((with_all_arguments(options, components).callbacks == both));
 }
 
 }  // namespace

@@ -73,7 +73,9 @@ class Keeper : public Callback {
   void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
     if (run.global_step() == step_) run.request_checkpoint();
   }
-  void on_checkpoint(Run&, const StateDict& state) override { kept = state.clone(); }
+  void on_checkpoint(Run& run, const StateDict& state) override {
+    if (run.global_step() == step_) kept = state.clone();  // other callbacks request states, too
+  }
 
   std::optional<StateDict> kept;
 

@@ -9,14 +9,14 @@
 #include "resnet.h"
 
 /// An exponential moving average of the parameters, of which it logs how far the model is from it.
-class Ema : public cxtrain::Callback {
+class Mean : public cxtrain::Callback {
  public:
   struct Args {
     double decay = 0.99;
 
     void fields(auto&& field) { field("decay", decay, "weight of the old average in each step"); }
   };
-  explicit Ema(const Args& args) : decay_(args.decay) {}
+  explicit Mean(const Args& args) : decay_(args.decay) {}
   void on_train_start(cxtrain::Run& run) override {
     for (const at::Tensor& parameter : run.module().parameters())
       averages_.push_back(parameter.detach().clone());
@@ -33,7 +33,7 @@ class Ema : public cxtrain::Callback {
     const auto parameters = run.module().parameters();
     for (std::size_t i = 0; i < averages_.size(); ++i)
       distance += (averages_[i] - parameters[i]).norm().item<double>();
-    run.log("ema_distance", distance);
+    run.log("mean_distance", distance);
   }
 
  private:
@@ -72,7 +72,7 @@ class RowCounter : public cxtrain::MetricLogger {
 
 inline void register_zoo(cxtrain::Registry& registry) {
   registry.add<ResNet>("resnet", "a small ResNet with a frozen backbone");
-  registry.add<Ema>("ema", "a moving average of the parameters");
+  registry.add<Mean>("mean", "a moving average of the parameters");
   registry.add<PredictionWriter>("prediction_writer", "classes as text");
   registry.add<RowCounter>("row_counter", "counts rows");
 }

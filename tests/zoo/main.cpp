@@ -6,5 +6,5 @@
 
 int main(int argc, char** argv) {
   return cxtrain::run_main(argc, argv, register_zoo,
-                           [](cxtrain::Trainer& trainer) { trainer.add_callback<Ema>({.decay = 0.5}); });
+                           [](cxtrain::Trainer& trainer) { trainer.add_callback<Mean>({.decay = 0.5}); });
 }

@@ -1,3 +1,4 @@
+#include <cxtrain/callbacks/ema.h>
 #include <cxtrain/cli/main.h>
 
 #include "extras.h"
@@ -8,6 +9,7 @@ int main(int argc, char** argv) {
   return cxtrain::run(argc, argv, {.trainer = defaults}, [](cxtrain::Trainer& trainer) {
     ResNet model({});
     BlobData data;
+    trainer.add_callback<cxtrain::Ema>({.decay = 0.9});
     trainer.fit(model, data);
     trainer.test(model, data);
     trainer.predict(model, data);

@@ -45,15 +45,15 @@ run() { (cd "$work" && "$@"); }
 
 # The program's only model is its default; its options, callbacks and loggers are listed by info.
 run "$zoo" info > "$work/help.txt" 2>&1
-for text in unfreeze_epoch ema decay prediction_writer row_counter; do has "$work/help.txt" "$text"; done
+for text in unfreeze_epoch mean decay prediction_writer row_counter; do has "$work/help.txt" "$text"; done
 
 # A frozen backbone trains from epoch 1 on, layers stay in their modes over validations, every epoch has its row.
-run "$zoo" --max_epochs 3 --val_check_interval 0.5 --callbacks.ema.decay 0.9 --loggers.row_counter.file "$work/rows.txt" \
+run "$zoo" --max_epochs 3 --val_check_interval 0.5 --callbacks.mean.decay 0.9 --loggers.row_counter.file "$work/rows.txt" \
   --default_root_dir "$work/fit" > "$work/fit.log" 2>&1
 has "$work/fit/cxtrain_logs/version_0/run.json" '"status": "done"'
 has "$work/fit/cxtrain_logs/version_0/run.json" '"epoch_number": 2.0'
 has "$work/fit/cxtrain_logs/version_0/run.json" '"val_samples": 40.0'
-has "$work/fit/cxtrain_logs/version_0/run.json" '"ema_distance"'
+has "$work/fit/cxtrain_logs/version_0/run.json" '"mean_distance"'
 has "$work/fit/cxtrain_logs/version_0/config.yaml" 'unfreeze_epoch'
 has "$work/rows.txt" rows
 [ "$(grep -c '"blocks_train":0' "$work/fit/cxtrain_logs/version_0/metrics.jsonl")" = 1 ] || fail "the backbone was not frozen in epoch 0 only"
