@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "cxtrain/callbacks/run_of_values.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/setting.h"
@@ -124,6 +125,18 @@ TEST_CASE("averages begin at a step, and take every n-th") {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < at_step[0].size(); ++i) at_step[0][i].add_(at_step[1][i]).mul_(0.5);
   CHECK(near(copies_of(model), at_step[0]));
+}
+
+TEST_CASE("a batch of several steps passes over no update") {
+  RunOfValues values;
+  Ema ema({.every_n_steps = 3});
+  StateDict state;
+  for (const std::int64_t step : {2, 4, 4, 6, 8, 10}) {  // 4 has passed 3, 10 has passed 9
+    values.state.global_step = step;
+    ema.on_train_batch_end(values.run, {}, {}, 0);
+  }
+  ema.on_save_checkpoint(state);
+  CHECK(state.integer("updates") == 3);
 }
 
 TEST_CASE("a resumed training has the same averages to the bit") {

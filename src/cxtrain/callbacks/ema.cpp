@@ -6,6 +6,8 @@
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/empty_like.h>
 
+#include <utility>
+
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/config/plan.h"
@@ -41,15 +43,16 @@ void Ema::on_train_batch_start(Run&, const Batch&, std::int64_t) {
 }
 
 void Ema::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
-  const std::int64_t step = run.global_step();
-  if (step == last_step_) return;  // gradients accumulate
-  last_step_ = step;
-  if (step >= args_.start_step && step % args_.every_n_steps == 0) update();
+  // A batch takes no step while gradients accumulate, and several with several optimizers.
+  const std::int64_t step = run.global_step(), before = std::exchange(last_step_, step);
+  if (step >= args_.start_step && step / args_.every_n_steps != before / args_.every_n_steps) update();
 }
 
 void Ema::update() {
   const at::NoGradGuard no_grad;
-  if (updates_++ == 0) {
+  ++updates_;
+  if (values_.empty()) return;  // a model without parameters
+  if (updates_ == 1) {
     make_averages();
     at::_foreach_copy_(averages_, values_);
     return;
