@@ -204,6 +204,35 @@ TEST_CASE("an optimizer with a frequency steps every so many steps") {
   CHECK(model.steps == std::map<std::string, int>{{"first", 2}, {"second", 6}});
 }
 
+TEST_CASE("a model may set the rate of a step, and leave steps out") {
+  struct Warm : TwoLayers {
+    Warm() : TwoLayers(1) {}
+    Optimizers configure_optimizers() override {
+      return OptimizerSetup{.optimizer = Sgd{.lr = 0.1},
+                            .groups = {{.parameters = first_->parameters(), .lr = 0.2}}};
+    }
+    void optimizer_step(OptimizerRef& optimizer) override {
+      if (global_step() == 1) return;
+      optimizer.set_lr(0.4);
+      rate = optimizer.lr();
+      before = second_->bias.detach().clone();
+      optimizer.step();
+      gradient = second_->bias.grad();
+    }
+    void on_train_batch_end(const at::Tensor&, const Batch&, std::int64_t) override {
+      if (global_step() == 1) moved = (second_->bias.detach() - before).clone();
+    }
+    double rate = 0;
+    at::Tensor before, moved, gradient;
+  };
+  Options options = of_fit("ddp", "");
+  options.trainer.max_steps = 2;
+  Warm model;
+  fitted(test_world(), model, options);
+  CHECK(model.rate == 0.4);
+  CHECK(model.moved.allclose(model.gradient.mul(-0.2), 1e-5, 1e-7));  // the second group's rate is half of it
+}
+
 TEST_CASE("several optimizers resume to the same bits") {
   const test::TempDir dir;
   World& world = test_world();

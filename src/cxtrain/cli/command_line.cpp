@@ -222,7 +222,8 @@ Words sort_words(std::span<const char* const> args, std::vector<Problem>& proble
 
 ParsedCommandLine read_command_line(std::span<const char* const> args, const ReadFile& read_file,
                                     const Options& defaults) {
-  ParsedCommandLine parsed{.options = defaults};
+  ParsedCommandLine parsed;
+  parsed.options = defaults;
   std::vector<Problem>& problems = parsed.problems;
   const Words words = sort_words(args, problems);
   parsed.options.subcommand = words.subcommand;

@@ -232,9 +232,10 @@ void TrainedOptimizer::update_learning_rate() {
 }
 
 void TrainedOptimizer::set_lr(double lr) {
-  const double base = learning_rate(setup_);
+  const double own = learning_rate(setup_);
+  const double base = setup_.groups.empty() ? own : setup_.groups.front().lr.value_or(own);
   if (base <= 0) throw TrainingError("optimizer " + name_ + ": set_lr needs a base learning rate above 0");
-  set_lr_factor(lr / (optimizer_->learning_rates().front() / lr_factor_));
+  set_lr_factor(lr / base);
 }
 
 void TrainedOptimizer::set_lr_factor(double factor) {
