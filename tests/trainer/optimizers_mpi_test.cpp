@@ -217,7 +217,7 @@ TEST_CASE("a model may set the rate of a step, and leave steps out") {
       rate = optimizer.lr();
       before = second_->bias.detach().clone();
       optimizer.step();
-      gradient = second_->bias.grad();
+      gradient = second_->bias.grad().clone();
     }
     void on_train_batch_end(const at::Tensor&, const Batch&, std::int64_t) override {
       if (global_step() == 1) moved = (second_->bias.detach() - before).clone();
