@@ -100,7 +100,8 @@ has "$work/own_once/cxtrain_logs/version_0/run.json" '"epochs": 1'
 has "$work/own.json" '"world_size":2'
 for refused in "--model mnist" "--model.hidden 3" "--data digits" test; do
   status=0
-  "$own" $refused --default_root_dir "$work/refused" > "$work/refused.log" 2>&1 || status=$?
+  read -ra words <<< "$refused"
+  "$own" "${words[@]}" --default_root_dir "$work/refused" > "$work/refused.log" 2>&1 || status=$?
   [ "$status" = 2 ] || fail "own_loop $refused ended with status $status"
 done
 
@@ -169,7 +170,7 @@ has "$work/two_loaders.log" "predictions of 12 samples"
 
 # Two training loaders: the shorter one begins again. Workers change nothing.
 mixed() {  # <folder> <ranks> <text> <options ...>
-  run "${digits[@]}" --devices $2 --data mixed_glyphs --data.path "$work/glyphs.bin" --default_root_dir "$work/$1" "${@:4}" > "$work/$1.log" 2>&1
+  run "${digits[@]}" --devices "$2" --data mixed_glyphs --data.path "$work/glyphs.bin" --default_root_dir "$work/$1" "${@:4}" > "$work/$1.log" 2>&1
   has "$work/$1.log" "228 samples in $3"
 }
 mixed mixed_1 1 "9 batches"
@@ -200,7 +201,7 @@ mkdir -p "$work/streams"
 cp "$work"/parts/part_?.bin "$work/streams"
 head -c $((65 * 70)) "$work/parts/part_0.bin" > "$work/streams/part_2.bin"
 streamed() {  # <folder> <ranks> <options ...>
-  run "${digits[@]}" --devices $2 --data streamed_glyphs --data.path "$work/streams" --default_root_dir "$work/$1" "${@:3}" > "$work/$1.log" 2>&1
+  run "${digits[@]}" --devices "$2" --data streamed_glyphs --data.path "$work/streams" --default_root_dir "$work/$1" "${@:3}" > "$work/$1.log" 2>&1
 }
 streamed stream_whole 2 --max_epochs 2
 has "$work/stream_whole/cxtrain_logs/version_0/run.json" '"global_step": 12,'
