@@ -5,6 +5,7 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/empty_like.h>
+#include <torch/nn/module.h>
 
 #include <utility>
 
