@@ -118,7 +118,7 @@ void EpochBatches::finish(std::int64_t k, Batch& batch) const {
   std::vector<Batch::Named> parts;
   for (const Turn& turn : turns(k)) {
     const Source& source = sources_[turn.loader];
-    parts.push_back({source.name, batch.part(source.name)});
+    parts.emplace_back(source.name, batch.part(source.name));
     source.dataset->on_after_batch_transfer(parts.back().second);
   }
   batch = Batch::joined(parts);

@@ -246,11 +246,13 @@ class Optimizers {
  public:
   /// Adam with its defaults, for all parameters.
   Optimizers() : Optimizers(OptimizerSetup{}) {}
+  // NOLINTBEGIN(google-explicit-constructor): `return setup;`
   Optimizers(OptimizerSetup only) : entries_{{"", std::move(only)}} {}
   template <class Config>
   requires std::is_constructible_v<OptimizerConfig, Config> Optimizers(Config only)
       : Optimizers(OptimizerSetup{.optimizer = std::move(only)}) {}
   Optimizers(std::initializer_list<NamedOptimizer> several) : entries_(several) {}
+  // NOLINTEND(google-explicit-constructor)
 
   const std::vector<NamedOptimizer>& entries() const { return entries_; }
 

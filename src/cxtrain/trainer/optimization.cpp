@@ -171,15 +171,15 @@ bool Optimization::step_automatically(Contribution own, Contribution of_all_rank
   for (const auto& optimizer : optimizers_) optimizer->complete();
   if (of_all_ranks.loss) {
     if (of_all_ranks.skipped) leave_out_ranks_that_skipped(own);
-    std::vector<TrainedOptimizer*> due;
+    const std::int64_t step = context_.state.global_step;
     for (const auto& optimizer : optimizers_) {
-      if (optimizer->is_due(context_.state.global_step)) due.push_back(optimizer.get());
+      if (scaler_ && optimizer->is_due(step)) unscale(optimizer->trained());
     }
-    if (scaler_) {
-      for (TrainedOptimizer* const optimizer : due) unscale(optimizer->trained());
-      for (TrainedOptimizer* const optimizer : due) optimizer->check_overflow();
+    for (const auto& optimizer : optimizers_) {
+      if (scaler_ && optimizer->is_due(step)) optimizer->check_overflow();
     }
-    for (TrainedOptimizer* const optimizer : due) {
+    for (const auto& optimizer : optimizers_) {
+      if (!optimizer->is_due(step)) continue;
       if (optimizer->needs_closure())
         optimizer->set_recompute([&] { return context_.parts.strategy.training_step(last); });
       context_.parts.module.optimizer_step(*optimizer);
