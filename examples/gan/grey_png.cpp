@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <stdexcept>
-#include <vector>
 
 namespace {
 

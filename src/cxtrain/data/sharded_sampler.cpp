@@ -9,13 +9,15 @@
 
 namespace cxtrain {
 
+void require_samples_of_batch(std::int64_t batch_size) {
+  if (batch_size >= 1) return;
+  throw ConfigError("data.batch_size", "a batch of " + std::to_string(batch_size) + " samples was asked for",
+                    "use 1 or more", MessageCode::out_of_range);
+}
+
 ShardedSampler::ShardedSampler(std::int64_t samples, DataShard shard, const SamplerOptions& options)
     : samples_(samples), size_(0), shard_(shard), options_(options) {
-  if (options.batch_size < 1) {
-    throw ConfigError("data.batch_size",
-                      "a batch of " + std::to_string(options.batch_size) + " samples was asked for",
-                      "use 1 or more", MessageCode::out_of_range);
-  }
+  require_samples_of_batch(options.batch_size);
   if (samples < 0 || shard.count < 1 || shard.index < 0 || shard.index >= shard.count) {
     throw std::invalid_argument("shard " + std::to_string(shard.index) + " of " +
                                 std::to_string(shard.count) + " of " + std::to_string(samples) +

@@ -20,6 +20,9 @@ struct SamplerOptions {
       {};  ///< null: ShuffleSampler with `shuffle`, else SequentialSampler
 };
 
+/// Throws ConfigError for a batch of less than one sample.
+void require_samples_of_batch(std::int64_t batch_size);
+
 /// Which samples a rank reads in which batch.
 ///
 /// A Sampler gives each epoch its order. The order is cut into global batches of `batch_size * count`; shard

@@ -7,16 +7,14 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/data/dataset.h"
+#include "cxtrain/data/sharded_sampler.h"
 
 namespace cxtrain {
 
 StreamReader::StreamReader(std::shared_ptr<const StreamDataset> dataset, std::int64_t batch_size,
                            bool drop_last)
     : dataset_(std::move(dataset)), batch_size_(batch_size), drop_last_(drop_last) {
-  if (batch_size < 1)
-    throw ConfigError("data.batch_size",
-                      "a batch of " + std::to_string(batch_size) + " samples was asked for", "use 1 or more",
-                      MessageCode::out_of_range);
+  require_samples_of_batch(batch_size);
 }
 
 void StreamReader::start_epoch(const StreamContext& context, std::int64_t first_batch) {

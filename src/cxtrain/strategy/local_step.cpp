@@ -60,21 +60,28 @@ void backward(const at::Tensor& loss, double weight, const GradScaler* scaler) {
   weighted.backward();
 }
 
-at::Tensor local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
-                               GradientExchange& gradients) {
-  at::Tensor loss;
-  if (step.batch.size > 0) loss = forward_loss(module, step.batch, step.batch_idx, context);
+void observed_backward(const at::Tensor& loss, const MicroStep& step) {
+  step.observer.before_backward(loss);
+  backward(loss, step.loss_weight, step.scaler);
+  step.observer.after_backward();
+}
+
+void local_backward(const at::Tensor& loss, const MicroStep& step, GradientExchange& gradients) {
   if (step.first) {
     step.observer.before_zero_grad();
     gradients.zero_gradients();
   }
   gradients.begin_backward(step.last);
-  if (loss.defined()) {  // else skipped, or nothing left on this rank in an uneven last step
-    step.observer.before_backward(loss);
-    backward(loss, step.loss_weight, step.scaler);
-    step.observer.after_backward();
-  }
+  if (loss.defined()) observed_backward(loss, step);
   gradients.end_backward();
+}
+
+at::Tensor local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
+                               GradientExchange& gradients) {
+  at::Tensor loss;
+  if (step.batch.size > 0) loss = forward_loss(module, step.batch, step.batch_idx, context);
+  // Undefined: the model skips the batch, or an uneven last step leaves no sample to this rank.
+  local_backward(loss, step, gradients);
   return loss.defined() ? loss.detach() : loss;
 }
 

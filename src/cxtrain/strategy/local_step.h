@@ -18,6 +18,13 @@ void require_trainable_loss(const at::Tensor& loss);
 /// Runs backward of the loss times `weight` and, if there is a scaler, its scale.
 void backward(const at::Tensor& loss, double weight, const GradScaler* scaler);
 
+/// Runs backward of the loss, with the weight and the loss scale of the step, between the observer's hooks.
+void observed_backward(const at::Tensor& loss, const MicroStep& step);
+
+/// Runs the part of a micro-batch behind its forward pass: drops the gradients if a step begins, then runs
+/// `observed_backward`. An undefined loss contributes nothing.
+void local_backward(const at::Tensor& loss, const MicroStep& step, GradientExchange& gradients);
+
 /// Runs the part of a step that strategies share: forward under autocast, weighted and scaled loss, backward
 /// on this rank. Drops the gradients between forward and backward of the first micro-batch of a step. Returns
 /// the loss, detached, or undefined if there was none. Throws as `forward_loss` does.

@@ -101,9 +101,8 @@ void Fit::make_optimizer() {
     targets = optimizer_targets(module_, setups);
     warn_of_untrained(module_, targets);
   });
-  const Backward backward = module_.automatic_optimization ? Backward::together : Backward::apart;
   std::vector<std::unique_ptr<TrainedParameters>> trained =
-      context_.parts.strategy.prepare(targets, backward);
+      context_.parts.strategy.prepare(targets, backward_of(module_));
   run_agreed(world, [&] {
     optimization_.emplace(context_, setups, targets, std::move(trained), loaders_->limits(),
                           session_.precision());

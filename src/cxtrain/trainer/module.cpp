@@ -33,6 +33,13 @@ void cast_floating_point(const torch::nn::Module& module, at::ScalarType dtype) 
   }
 }
 
+/// Throws TrainingError if no fit runs. `method`: of the module.
+OptimizerList& optimizers_of(const Run* run, const std::string& method) {
+  OptimizerList* const optimizers = run != nullptr ? run->progress().optimizers : nullptr;
+  if (optimizers == nullptr) throw TrainingError(method + "() has an effect in a fit only");
+  return *optimizers;
+}
+
 }  // namespace
 
 void Module::validation_step(const Batch&, std::int64_t) {
@@ -73,11 +80,10 @@ std::vector<Metric*> Module::all_metrics() const {
 }
 
 OptimizerRef& Module::optimizer(std::string_view name) const {
-  const OptimizerList* const optimizers = run_ != nullptr ? run_->progress().optimizers : nullptr;
-  if (optimizers == nullptr) throw TrainingError("optimizer() has an effect in a fit only");
-  if (name.empty() && optimizers->all().size() == 1) return *optimizers->all().front();
+  const std::span<OptimizerRef* const> optimizers = optimizers_of(run_, "optimizer").all();
+  if (name.empty() && optimizers.size() == 1) return *optimizers.front();
   std::string names;
-  for (OptimizerRef* const optimizer : optimizers->all()) {
+  for (OptimizerRef* const optimizer : optimizers) {
     if (optimizer->name() == name) return *optimizer;
     names += (names.empty() ? "`" : ", `") + optimizer->name() + "`";
   }
@@ -86,9 +92,7 @@ OptimizerRef& Module::optimizer(std::string_view name) const {
 }
 
 void Module::manual_backward(const at::Tensor& loss) {
-  OptimizerList* const optimizers = run_ != nullptr ? run_->progress().optimizers : nullptr;
-  if (optimizers == nullptr) throw TrainingError("manual_backward() has an effect in a fit only");
-  optimizers->backward(loss);
+  optimizers_of(run_, "manual_backward").backward(loss);
 }
 
 std::vector<NamedTensor> Module::all_parameters() const { return each_once(named_parameters()); }

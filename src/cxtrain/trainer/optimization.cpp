@@ -70,7 +70,7 @@ std::vector<NamedOptimizer> optimizer_setups(Module& module, const Options& opti
   std::vector<NamedOptimizer> setups = optimizers.entries();
   if (setups.empty()) throw bad_optimizers("no optimizer");
   check_names(setups);
-  check_mode(setups, !module.automatic_optimization);
+  check_mode(setups, backward_of(module) == Backward::apart);
   std::vector<Problem> problems;
   if (setups.size() == 1) {
     setups[0].setup =
@@ -86,6 +86,10 @@ std::vector<NamedOptimizer> optimizer_setups(Module& module, const Options& opti
   }
   if (!problems.empty()) throw ConfigError(problems);
   return setups;
+}
+
+Backward backward_of(const Module& module) {
+  return module.automatic_optimization ? Backward::together : Backward::apart;
 }
 
 std::vector<OptimizerTarget> optimizer_targets(const Module& module,
@@ -126,7 +130,7 @@ Optimization::Optimization(TrainContext& context, const std::vector<NamedOptimiz
                            const PrecisionPolicy& precision)
     : context_(context),
       precision_(precision),
-      manual_(!context.parts.module.automatic_optimization),
+      manual_(backward_of(context.parts.module) == Backward::apart),
       accumulate_(limits.accumulate) {
   if (precision.scale_gradients) scaler_.emplace(context.parts.device);
   for (std::size_t i = 0; i < setups.size(); ++i) {
@@ -269,9 +273,7 @@ void Optimization::backward(const at::Tensor& loss) {
     optimizer->end_step();
   }
   const AutocastPause pause(context_.parts.device.type());
-  micro.observer.before_backward(loss);
-  cxtrain::backward(loss, micro.loss_weight, scaler());
-  micro.observer.after_backward();
+  observed_backward(loss, micro);
 }
 
 std::vector<at::Tensor> Optimization::trained_by_others(const TrainedOptimizer& optimizer) const {

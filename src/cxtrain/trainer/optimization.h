@@ -25,6 +25,9 @@ std::vector<NamedOptimizer> optimizer_setups(Module& module, const Options& opti
 std::vector<OptimizerTarget> optimizer_targets(const Module& module,
                                                const std::vector<NamedOptimizer>& setups);
 
+/// Who runs the backward passes of the module's training (`Module::automatic_optimization`).
+Backward backward_of(const Module& module);
+
 /// The optimizers of a fit with one loss scale for all. Nothing here waits for the device.
 ///
 /// Automatic optimization: `training_step` for each micro-batch, then `step`. Manual optimization: the module

@@ -64,13 +64,11 @@ void TrainedOptimizer::minimize(const std::function<at::Tensor()>& loss) {
     recompute_ = [&] {
       const AutocastGuard autocast(context_.parts.device.type(), all_.precision().autocast_dtype);
       const at::Tensor again = loss();
-      zero_gradients();
       backward(again);
       return again.detach();
     };
   }
   const AutocastPause pause(context_.parts.device.type());
-  if (all_.micro_step().first) zero_gradients();
   backward(value);
   if (all_.micro_step().last) update();
   recompute_ = nullptr;
@@ -89,15 +87,10 @@ void TrainedOptimizer::step() {
 }
 
 void TrainedOptimizer::follow(char operation) {
-  GradientExchange& exchange = trained_->exchange();
-  const MicroStep& micro = all_.micro_step();
   if (operation == Optimization::kStep) return update();
   if (operation == Optimization::kZeroGrad) return zero_gradients();
-  if (micro.first) zero_gradients();
-  exchange.begin_backward(micro.last);
-  exchange.end_backward();
-  complete_ = false;
-  if (micro.last) update();
+  backward({});
+  if (all_.micro_step().last) update();
 }
 
 Toggle TrainedOptimizer::toggle() { return Toggle(all_.trained_by_others(*this)); }
@@ -109,14 +102,8 @@ void TrainedOptimizer::zero_gradients() {
 }
 
 void TrainedOptimizer::backward(const at::Tensor& loss) {
-  const MicroStep& micro = all_.micro_step();
-  GradientExchange& exchange = trained_->exchange();
-  exchange.begin_backward(micro.last);
   complete_ = false;
-  micro.observer.before_backward(loss);
-  cxtrain::backward(loss, micro.loss_weight, all_.scaler());
-  micro.observer.after_backward();
-  exchange.end_backward();
+  local_backward(loss, all_.micro_step(), trained_->exchange());
 }
 
 // ------------------------------------------------------------------ a step

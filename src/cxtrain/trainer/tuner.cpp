@@ -52,9 +52,9 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
           .limits();
   const Loaders loaders = data_.train_dataloader();
   // Its state takes memory from the first step on.
-  const Backward backward = module_.automatic_optimization ? Backward::together : Backward::apart;
-  Optimization optimization(context_, setups, targets, context_.parts.strategy.prepare(targets, backward),
-                            limits, session_.precision());
+  Optimization optimization(context_, setups, targets,
+                            context_.parts.strategy.prepare(targets, backward_of(module_)), limits,
+                            session_.precision());
   std::int64_t samples = std::numeric_limits<std::int64_t>::max();  // of the smallest dataset
   for (const DataLoaderSpec& spec : loaders.specs())
     samples = std::min(samples, spec.dataset ? spec.dataset->size() : samples);
