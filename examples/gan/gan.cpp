@@ -17,7 +17,7 @@ namespace nn = torch::nn;
 
 constexpr std::int64_t kNoise = 64, kSide = 28, kPixels = kSide * kSide;
 
-/// Of logits, against the same truth for all.
+/// Returns the mean binary cross-entropy of logits against one truth (0 or 1) for all samples.
 at::Tensor bce(const at::Tensor& logits, double truth) {
   return torch::binary_cross_entropy_with_logits(logits, torch::full_like(logits, truth));
 }

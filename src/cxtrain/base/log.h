@@ -23,8 +23,7 @@ class Log {
   /// Writes `directory`/rank_K.log from now on, and no longer writes an earlier file. Writes each record at
   /// once, as a line that other processes can read. Crash reports go to the file, too (base/crash_report.h).
   /// The first event opens the rank's events file in `directory`. If a line cannot be written, only that line
-  /// is lost. `files` must outlive the log. Throws FileError if
-  /// the file cannot be opened.
+  /// is lost. `files` must outlive the log. Throws FileError if the log file cannot be opened.
   void open_file(Filesystem& files, const std::string& directory);
 
   int rank() const { return rank_; }

@@ -19,8 +19,8 @@ struct RunEvent {
   int rank = 0;  ///< the rank that wrote the event; `log_event` sets it
   std::optional<std::int64_t> step = {};
   std::optional<double> lr = {};  ///< of `lr_found`
-  /// Of a warning, an error or a straggler: the message. Of a checkpoint: its path. Of `resumed`: the place.
-  /// Of `devices`: the ranks and their devices.
+  /// `warning`, `error`, `straggler`: the message. `checkpoint`: the path of the checkpoint. `resumed`: the
+  /// epoch and step at which the run resumed. `devices`: the ranks and their devices.
   std::string text = {};
 
   void fields(auto&& field) {
@@ -39,8 +39,8 @@ struct ChoiceOf<RunEvent::Kind> {
                                                          "straggler", "lr_found", "devices"};
 };
 
-/// Returns the name of a rank's events file in the run's folder: events.jsonl of rank 0, events_rank_K.jsonl
-/// of the others.
+/// Returns the name of a rank's events file in the run's folder: events.jsonl for rank 0, events_rank_K.jsonl
+/// for rank K.
 inline std::string events_file(int rank) {
   return rank == 0 ? "events.jsonl" : "events_rank_" + std::to_string(rank) + ".jsonl";
 }

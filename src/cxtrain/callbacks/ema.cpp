@@ -34,7 +34,7 @@ void Ema::setup(Run& run, Stage stage) {
   }
   parameters_ = run.module_as<Trainable>().all_parameters();
   values_.clear();
-  averages_.clear();  // of an earlier fit, whose model they have become
+  averages_.clear();  // an earlier fit has made its averages the model
   last_step_ = updates_ = 0;
   for (const NamedTensor& parameter : parameters_) values_.push_back(parameter.tensor.detach());
 }

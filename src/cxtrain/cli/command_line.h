@@ -28,10 +28,10 @@ struct ParsedCommandLine {
 /// The file's text, or nothing when it cannot be read; may throw a DataError that says why.
 using ReadFile = std::function<std::optional<std::string>(const std::string& path)>;
 
-/// Reads the words after the program's name: a subcommand, then options; first the --config files in their
-/// order, over `defaults`, then the options above them, so that the command line wins; there the last of
-/// several settings of an option counts. With --help or --version nothing is refused. Pure but for
-/// `read_file`.
+/// Reads the words after the program's name: a subcommand, then options. Options change the values of the
+/// --config files, and these change `defaults`. A later file wins over an earlier file, and a later setting
+/// of an option over an earlier setting. With --help or --version no option is rejected. Reads nothing except
+/// by `read_file`.
 ///
 ///     --key value   --key=value   --key-with-hyphens   --flag (is true)   --fast_dev_run (is 1)   --key null
 ///     (resets)

@@ -375,7 +375,7 @@ int train_own(World& world, Trainer& trainer, const Request& request) {
   return last->exit_code;
 }
 
-/// What every rank does, once its trainer is there. Returns the exit status.
+/// Trains by the rank's trainer, on every rank. Returns the exit status.
 int train(World& world, Trainer& trainer, Request& request) {
   if (request.program.work) return train_own(world, trainer, request);
   if (request.program.configure) run_agreed(world, [&] { request.program.configure(trainer); });

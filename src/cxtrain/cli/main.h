@@ -14,7 +14,7 @@ namespace cxtrain {
 /// libraries afterwards. A user's own program registers its own models, callbacks and loggers, which the
 /// command line then accepts by name:
 ///
-///     CXTRAIN_REGISTER(Mine, "mine", "what it is");
+///     CXTRAIN_REGISTER(MyModel, "mine", "my model");
 ///
 ///     int main(int argc, char** argv) { return cxtrain::run_main(argc, argv); }
 ///

@@ -237,7 +237,7 @@ struct NamedOptions {
   std::string name;  ///< several callbacks of a class: "model_checkpoint", "model_checkpoint#2"
   std::map<std::string, std::string> args;
 
-  /// The name in the registry: "model_checkpoint" of "model_checkpoint#2".
+  /// Returns the component's name in the registry: "model_checkpoint" for "model_checkpoint#2".
   std::string registered_name() const { return name.substr(0, name.find('#')); }
   bool operator==(const NamedOptions&) const = default;
 };

@@ -62,10 +62,10 @@ std::int64_t BatchLimit::apply(std::int64_t available) const {
 
 std::int64_t limited_batches(const BatchLimit& limit, const std::string& option, std::int64_t available) {
   if (available == kUnknownBatches && limit.is_fraction() && !limit.is_zero() && limit != BatchLimit{1.0})
-    throw ConfigError(
-        "trainer." + option,
-        format_batch_limit(limit) + " of a stream was asked for, and its number of batches is unknown",
-        "use 1.0 for all batches, or a count (`100`)", MessageCode::conflicting_options);
+    throw ConfigError("trainer." + option,
+                      format_batch_limit(limit) +
+                          " of a stream was asked for, and the number of batches of a stream is unknown",
+                      "use 1.0 for all batches, or a count (`100`)", MessageCode::conflicting_options);
   const std::int64_t batches = limit.apply(available);
   if (batches > 0 || available == 0 || limit.is_zero()) return batches;
   const std::string typed = format_batch_limit(limit);

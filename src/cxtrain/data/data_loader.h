@@ -53,7 +53,7 @@ class DataLoader {
   /// The next batch into `batch`; false when there is none. Rethrows what the dataset threw while it collated
   /// this batch, and then ends the epoch.
   bool next(Batch& batch);
-  /// Whether there is a next batch: reads it.
+  /// Returns whether `next` would return a batch; reads that batch.
   bool has_next();
   /// What is left to do with a batch once it is on the device that it goes to
   /// (`Dataset::on_after_batch_transfer`). Batches that go to none come finished.
@@ -63,13 +63,13 @@ class DataLoader {
   bool is_stream() const { return stream_ != nullptr; }
   /// The position of a stream behind the last batch of `next`, on this rank.
   StateDict stream_position() const { return stream_->position(position_); }
-  /// Loads the position at which an epoch goes on that does not start at batch 0.
+  /// Loads the position of a stream for the next epoch that starts behind batch 0.
   void load_stream_position(const StateDict& state) { stream_->load(state); }
 
   /// Batches of a whole epoch, the same on every rank; of a stream `kUnknownBatches`.
   std::int64_t num_batches() const { return stream_ ? kUnknownBatches : batches_->num_batches(); }
   const LoaderOptions& options() const { return options_; }
-  /// Of a loader that reads no stream.
+  /// Returns the dataset; the loader must not read a stream.
   const Dataset& dataset() const { return batches_->dataset(); }
   /// Samples of the whole dataset.
   std::int64_t dataset_size() const { return dataset().size(); }

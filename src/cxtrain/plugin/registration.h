@@ -6,7 +6,7 @@
 
 /// Components that register themselves, for a plugin or a program without a function that registers:
 ///
-///     CXTRAIN_REGISTER(MyModel, "mine", "what it is");       // at file scope, in any source file
+///     CXTRAIN_REGISTER(MyModel, "mine", "my model");         // at file scope, in any source file
 ///     CXTRAIN_REGISTER(MyCallback, "ema", "a moving average");
 ///
 /// `run_main` and `run` register the program's components, and `CXTRAIN_PLUGIN("mine")` the plugin's.
