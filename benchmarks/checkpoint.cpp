@@ -39,7 +39,7 @@ class Large : public Module {
     for (std::int64_t i = 0; i < kLayers; ++i)
       register_parameter("layer" + std::to_string(i), at::rand({1000, kLayer / 1000}));
   }
-  at::Tensor training_step(const Batch&, std::int64_t) override { return {}; }
+  StepOutput training_step(const Batch&, std::int64_t) override { return {}; }
   Optimizers configure_optimizers() override { return AdamW{}; }
 };
 

@@ -57,7 +57,7 @@ class Tiny final : public Module {
   at::Tensor loss(const at::Tensor& x, const at::Tensor& y) {
     return at::mse_loss(second_(at::relu(first_(x))), y);
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor value = loss(batch[0], batch[1]);
     log("train_loss", value, {.prog_bar = true});
     return value;
@@ -75,7 +75,7 @@ class Tiny final : public Module {
 class Stopwatch final : public Callback {
  public:
   explicit Stopwatch(double& seconds) : seconds_(seconds) {}
-  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
     if (run.global_step() == kWarmup) begin_ = clock_.now();
     if (run.global_step() == run.progress().num_batches) seconds_ = clock_.now() - begin_;
   }

@@ -35,7 +35,7 @@ class Stopwatch final : public Callback {
   void on_before_optimizer_step(Run&, OptimizerRef&) override {
     times_.synchronised += clock_.now() - backward_done_;
   }
-  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const StepOutput& output, const Batch&, std::int64_t) override {
     if (run.global_step() == times_.warmup) {
       synchronize({&device_, 1});
       times_.begin = clock_.now();
@@ -43,7 +43,7 @@ class Stopwatch final : public Callback {
     }
     if (run.global_step() > times_.warmup) times_.end = clock_.now();
     times_.steps = run.global_step();
-    last_loss_ = loss;
+    last_loss_ = output.loss;
   }
   void on_train_end(Run&) override {
     times_.loss = last_loss_.item<double>();  // when the device has done all steps

@@ -9,6 +9,7 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/callbacks/callback.h
   cxtrain/callbacks/early_stopping.h
   cxtrain/callbacks/ema.h
+  cxtrain/callbacks/lambda_callback.h
   cxtrain/callbacks/learning_rate_monitor.h
   cxtrain/callbacks/model_checkpoint.h
   cxtrain/callbacks/run_of_values.h
@@ -40,6 +41,7 @@ list(APPEND CXTRAIN_PLUGIN_HEADERS
   cxtrain/accelerator/make_communicator.h
   cxtrain/comm/node/node_memory.h
   cxtrain/comm/reduce_kernels.h
+  cxtrain/reduce/gather_over_ranks.h
   cxtrain/reduce/reducer.h
   cxtrain/reduce/sync_batch_norm.h
   cxtrain/reduce/tensor_sync.h

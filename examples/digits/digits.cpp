@@ -60,7 +60,7 @@ class DigitsModel final : public Module {
     output_ = register_module("output", torch::nn::Linear(args.hidden, 10));
   }
 
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor loss = at::cross_entropy_loss(forward(batch[0]), batch[1]);
     log("train_loss", loss, {.prog_bar = true});
     return loss;

@@ -40,7 +40,7 @@ class Gan final : public Module {
     seen_noise_ = register_buffer("seen_noise", torch::randn({64, kNoise}));
   }
 
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor images = batch[0].reshape({-1, kPixels}).mul(2).sub(1);
     const at::Tensor noise = torch::randn({images.size(0), kNoise}, images.options());
     optimizer("generator").minimize([&] {
@@ -99,7 +99,7 @@ class Pictures final : public Callback {
   void on_train_epoch_end(Run& run) override {
     if (run.rank() != 0 || run.log_dir().empty()) return;
     const std::string name = "/generated_epoch_" + std::to_string(run.current_epoch()) + ".png";
-    write_at_once(run.files(), run.log_dir() + name, grey_png(grid(run.module_as<Gan>().pictures(), 8)));
+    write_at_once(run.files(), run.log_dir() + name, grey_png(grid(run.module<Gan>().pictures(), 8)));
   }
 };
 

@@ -76,7 +76,7 @@ class GptModel final : public Module {
   explicit GptModel(const Args& args)
       : args_(args), net_(register_module("net", GptNet(checked(args.sizes)))) {}
 
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor value = loss(batch);
     log("train_loss", value, {.prog_bar = true});
     return value;

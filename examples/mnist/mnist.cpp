@@ -28,7 +28,7 @@ class MnistModel final : public Module {
   explicit MnistModel(const Args& args)
       : args_(args), net_(register_module("net", make_mnist_net(args.net))) {}
 
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor loss = at::cross_entropy_loss(net_->forward(batch[0]), batch[1]);
     log("train_loss", loss, {.prog_bar = true});
     return loss;

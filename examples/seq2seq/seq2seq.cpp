@@ -86,7 +86,7 @@ class Seq2SeqModel final : public Module {
     decoder_->to(part_device(1));
   }
 
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor goal = to_part(batch[1], 1);
     const at::Tensor loss = loss_of(logits(batch, goal), goal);
     log("train_loss", loss, {.prog_bar = true});

@@ -69,7 +69,7 @@ class SimpleModel final : public Module {
         lr_(args.lr),
         linear_(register_module("linear", torch::nn::Linear(sizes_.in, sizes_.out))) {}
 
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor loss = at::mse_loss(linear_(batch[0]), batch[1]);
     log("train_loss", loss, {.prog_bar = true});
     return loss;

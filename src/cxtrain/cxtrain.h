@@ -10,6 +10,7 @@
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/callbacks/early_stopping.h"
 #include "cxtrain/callbacks/ema.h"
+#include "cxtrain/callbacks/lambda_callback.h"
 #include "cxtrain/callbacks/learning_rate_monitor.h"
 #include "cxtrain/callbacks/model_checkpoint.h"
 #include "cxtrain/callbacks/timer.h"

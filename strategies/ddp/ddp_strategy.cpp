@@ -7,6 +7,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/node/node_memory.h"
+#include "cxtrain/reduce/gather_over_ranks.h"
 #include "cxtrain/reduce/reducer.h"
 #include "cxtrain/reduce/sync_batch_norm.h"
 #include "cxtrain/reduce/tensor_sync.h"
@@ -105,18 +106,19 @@ class DdpStrategy final : public LocalStrategy {
 
   DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
 
-  at::Tensor training_step(const MicroStep& step) override {
-    std::optional<SyncBatchNorm::Scope> over_all_ranks;
-    if (batch_norm_) over_all_ranks.emplace(*batch_norm_);
-    return LocalStrategy::training_step(step);
-  }
-
   void forward(const Batch& batch, std::int64_t batch_idx) override {
     std::optional<SyncBatchNorm::Scope> over_all_ranks;
     if (batch_norm_) over_all_ranks.emplace(*batch_norm_);
     LocalStrategy::forward(batch, batch_idx);
   }
 
+  at::Tensor all_gather(const at::Tensor& own, bool gradients) override {
+    if (gradients && context_->devices.size() > 1)
+      throw TrainingError(
+          "all_gather with gradients works with one device per rank: autograd of several "
+          "devices has several threads, whose messages have no order");
+    return gather_over_ranks(own, context_->world, *communicator_, gradients);
+  }
   void agree_on_buffers() override { buffers_->broadcast(); }
 
   /// The order of the gradients in the buckets, and the buffers where each rank has its own.
@@ -148,6 +150,12 @@ class DdpStrategy final : public LocalStrategy {
   }
 
  private:
+  StepOutput training_step(const MicroStep& step) override {
+    std::optional<SyncBatchNorm::Scope> over_all_ranks;
+    if (batch_norm_) over_all_ranks.emplace(*batch_norm_);
+    return LocalStrategy::training_step(step);
+  }
+
   std::unique_ptr<GradientExchange> make_exchange(std::vector<NamedTensor> parameters) override {
     // On several devices autograd has several threads, which would send buckets and statistics in any order.
     const bool ordered = !batch_norm_ || context_->devices.size() == 1;

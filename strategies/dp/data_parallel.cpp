@@ -7,6 +7,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/stack.h>
 
+#include <map>
 #include <sstream>
 
 #include "batch_chunks.h"
@@ -61,33 +62,14 @@ class DpStrategy final : public Strategy, private GradientExchange {
     return trained;
   }
 
-  at::Tensor training_step(const MicroStep& step) override {
-    const std::vector<Batch> chunks = scatter(step.batch);
-    if (step.first) {
-      used_ = 0;
-      all_had_loss_ = true;
+  StepResult step(StepPlan& plan) override {
+    StepResult result;
+    while (const MicroStep* const micro = plan.next()) {
+      StepOutput output = training_step(*micro);
+      result.add(*micro, output.loss);
+      plan.end(std::move(output));
     }
-    used_ = std::max(used_, chunks.size());
-    std::vector<at::Tensor> losses(chunks.size());
-    run_logged(training_draws_, chunks, [&](std::size_t i) {
-      losses[i] = forward_loss(*replicas_[i].model, chunks[i], step.batch_idx, *context_);
-    });
-    const at::Tensor loss = mean_loss(losses, chunks);
-    if (step.first) {
-      step.observer.before_zero_grad();
-      zero_gradients();
-    }
-    if (samples_with_loss(losses, chunks) < step.batch.size) all_had_loss_ = false;
-    if (!loss.defined()) return loss;
-    step.observer.before_backward(loss);
-    const std::int64_t samples = samples_with_loss(losses, chunks);
-    threads_->run(chunks.size(), [&](std::size_t i) {
-      if (!losses[i].defined()) return;
-      const double share = static_cast<double>(chunks[i].size) / static_cast<double>(samples);
-      backward(losses[i], step.loss_weight * share, step.scaler);
-    });
-    step.observer.after_backward();
-    return loss;
+    return result;
   }
 
   /// The primary sees the whole batch: its statistics are those of all replicas' samples.
@@ -109,9 +91,7 @@ class DpStrategy final : public Strategy, private GradientExchange {
     run_logged(other_draws_, chunks, [&](std::size_t i) {
       outputs[i] = local_predict_step(*replicas_[i].model, chunks[i], batch_idx, *context_);
     });
-    const at::NoGradGuard no_grad;
-    for (at::Tensor& output : outputs) output = output.to(context_->device, output.scalar_type());
-    return outputs.front().dim() == 0 ? at::stack(outputs) : at::cat(outputs);
+    return joined(std::move(outputs));
   }
 
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
@@ -129,6 +109,55 @@ class DpStrategy final : public Strategy, private GradientExchange {
   struct Draws {
     bool ever = false, known = false;
   };
+
+  StepOutput training_step(const MicroStep& step) {
+    const std::vector<Batch> chunks = scatter(step.batch);
+    if (step.first) {
+      used_ = 0;
+      all_had_loss_ = true;
+    }
+    used_ = std::max(used_, chunks.size());
+    std::vector<StepOutput> outputs(chunks.size());
+    run_logged(training_draws_, chunks, [&](std::size_t i) {
+      outputs[i] = forward_step(*replicas_[i].model, chunks[i], step.batch_idx, *context_);
+    });
+    std::vector<at::Tensor> losses;
+    for (const StepOutput& output : outputs) losses.push_back(output.loss);
+    const StepOutput whole{mean_loss(losses, chunks), joined_extras(outputs)};
+    if (step.first) {
+      step.observer.before_zero_grad();
+      zero_gradients();
+    }
+    const std::int64_t samples = samples_with_loss(losses, chunks);
+    if (samples < step.batch.size) all_had_loss_ = false;
+    if (!whole.loss.defined()) return whole;
+    step.observer.before_backward(whole.loss);
+    threads_->run(chunks.size(), [&](std::size_t i) {
+      if (!losses[i].defined()) return;
+      const double share = static_cast<double>(chunks[i].size) / static_cast<double>(samples);
+      backward(losses[i], step.loss_weight * share, step.scaler);
+    });
+    step.observer.after_backward();
+    return whole;
+  }
+
+  /// On the primary's device, in dimension 0; numbers as a vector.
+  at::Tensor joined(std::vector<at::Tensor> parts) const {
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& part : parts) part = part.to(context_->device, part.scalar_type());
+    return parts.front().dim() == 0 ? at::stack(parts) : at::cat(parts);
+  }
+  std::map<std::string, at::Tensor> joined_extras(const std::vector<StepOutput>& outputs) const {
+    std::map<std::string, std::vector<at::Tensor>> parts;
+    for (const StepOutput& output : outputs) {
+      for (const auto& [name, tensor] : output.extras) {
+        if (tensor.defined()) parts[name].push_back(tensor.detach());
+      }
+    }
+    std::map<std::string, at::Tensor> extras;
+    for (auto& [name, tensors] : parts) extras[name] = joined(std::move(tensors));
+    return extras;
+  }
 
   void complete() override {
     if (std::exchange(summed_, true)) return;

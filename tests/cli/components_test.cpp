@@ -9,7 +9,7 @@ namespace {
 
 class NeverTrained : public Module {
  public:
-  at::Tensor training_step(const Batch&, std::int64_t) override { return {}; }
+  StepOutput training_step(const Batch&, std::int64_t) override { return {}; }
   Optimizers configure_optimizers() override { return {}; }
 };
 

@@ -81,11 +81,11 @@ std::function<void()> trains(const std::function<void(Options&)>& change = [](Op
 }
 
 class VectorLoss : public Regression {
-  at::Tensor training_step(const Batch& batch, std::int64_t) override { return batch[0].sum(1); }
+  StepOutput training_step(const Batch& batch, std::int64_t) override { return batch[0].sum(1); }
 };
 
 class InfiniteLoss : public Regression {
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     return loss(batch) * std::numeric_limits<double>::infinity();
   }
 };

@@ -33,7 +33,7 @@ class Sine : public cxtrain::Module {
     hidden_ = register_module("hidden", torch::nn::Linear(1, args.hidden));
     output_ = register_module("output", torch::nn::Linear(args.hidden, 1));
   }
-  at::Tensor training_step(const cxtrain::Batch& batch, std::int64_t) override {
+  cxtrain::StepOutput training_step(const cxtrain::Batch& batch, std::int64_t) override {
     const at::Tensor loss = error(batch);
     log("train_loss", loss, {.prog_bar = true});
     return loss;

@@ -15,12 +15,12 @@ using test::ToyData;
 class Wishing final : public Callback {
  public:
   explicit Wishing(std::function<void(Run&)> wish) : wish_(std::move(wish)) {}
-  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t idx) override {
-    if (idx == 2 && run.rank() == run.world_size() - 1) wish_(run);
+  void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t idx) override {
+    if (idx == 2 && run.rank() == run.world().size() - 1) wish_(run);
   }
   void on_checkpoint(Run& run, const StateDict&) override {
     saved_at.push_back(run.global_step());
-    run.checkpoint_saved(0);
+    run.saved_checkpoints().add(0);
   }
   std::vector<std::int64_t> saved_at;
 

@@ -105,7 +105,7 @@ TEST_CASE_METHOD(Fixture, "ddp with synchronised batch norm on devices trains as
 
 /// Writes down what dropout keeps on each of its two devices, in its last step.
 struct SplitDropping : SplitRegression {
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
     masks.clear();
     for (int part = 0; part < 2; ++part) {
       const at::Tensor ones = at::ones({64}, batch[0].options().device(part_device(part)));

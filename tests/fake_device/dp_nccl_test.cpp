@@ -69,7 +69,7 @@ class Deep : public Regression {
     scale = register_buffer("scale", at::ones({16}));
     register_buffer("counted", at::zeros({}, at::kLong));
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     at::Tensor x = first->forward(batch[0]);
     for (torch::nn::Linear& layer : layers) x = x + at::tanh(layer->forward(x));
     return torch::nn::functional::mse_loss(second->forward(x * scale), batch[1]);
@@ -85,7 +85,7 @@ TEST_CASE_METHOD(Fixture, "a step of dp is a message for each kind of tensor, no
     void on_train_batch_start(Run&, const Batch&, std::int64_t idx) override {
       if (idx == 2) before = nccl.calls().size();
     }
-    void on_train_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t idx) override {
+    void on_train_batch_end(Run&, const StepOutput&, const Batch&, std::int64_t idx) override {
       if (idx != 2) return;
       const std::vector<std::string> all = nccl.calls();
       for (std::size_t i = before; i < all.size(); ++i) ++calls[all[i].substr(0, all[i].find(' '))];
@@ -121,7 +121,7 @@ TEST_CASE_METHOD(Fixture, "a step of dp is a message for each kind of tensor, no
 class Dropping : public Regression {
  public:
   using Regression::Regression;
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor kept = at::dropout(at::ones({64}, batch[0].options()), 0.5, /*train=*/true);
     {
       const std::lock_guard lock(mutex);
@@ -156,7 +156,7 @@ TEST_CASE_METHOD(Fixture, "a step on a device with clipping, scaler and master w
     void on_train_batch_start(Run&, const Batch&, std::int64_t idx) override {
       if (idx == 2) reads.emplace();
     }
-    void on_train_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t idx) override {
+    void on_train_batch_end(Run&, const StepOutput&, const Batch&, std::int64_t idx) override {
       if (idx < 6 || !reads) return;
       found = reads->names();
       reads.reset();

@@ -33,7 +33,7 @@ enum class Held { by_model, by_strategy, by_parameters };
 class FailingModel final : public test::Regression {
  public:
   explicit FailingModel(bool holds) : held_(holds) {}
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
     if (idx == 3 && test_world().rank() == test_world().size() - 1)
       throw Error(ExitCode::requeue, MessageCode::none, "the device has failed");
     return Regression::training_step(batch, idx);

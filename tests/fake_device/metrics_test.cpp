@@ -74,7 +74,7 @@ TEST_CASE_METHOD(MetricsOnADevice, "the bar shows what has come, and waits for n
 TEST_CASE_METHOD(test::TwoFakeDevices, "a loss or a parameter that is not finite is found a step later") {
   struct Broken final : test::Regression {
     using Regression::Regression;
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       at::Tensor value = loss(batch);
       if (training_steps++ != 4) return value;
       if (in_loss) return value * NAN;
@@ -139,7 +139,7 @@ Logged logged_run(bool on_device, double track_grad_norm, bool terminate_on_nan 
     void on_train_batch_start(Run& run, const Batch&, std::int64_t idx) override {
       if (idx == 2 && run.current_epoch() == 0) reads.emplace();
     }
-    void on_train_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t idx) override {
+    void on_train_batch_end(Run&, const StepOutput&, const Batch&, std::int64_t idx) override {
       if (idx < 6 || !reads) return;
       logged.reads = reads->names();
       reads.reset();

@@ -69,7 +69,7 @@ TEST_CASE_METHOD(test::TwoFakeDevices,
                  "the datasets of two training loaders finish their parts on the device") {
   class Summing : public test::Regression {
    public:
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       CHECK(batch.part("0")[0].size(0) == 12);
       CHECK(batch.part("1")[0].size(0) == 4);
       CHECK(batch.part("1").size == 4);

@@ -26,7 +26,7 @@ class Rows : public DataModule {
 class Inspector : public Module {
  public:
   Inspector() { weight = register_parameter("weight", at::ones({1})); }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     at::Tensor product = batch[0].matmul(batch[0].t());
     for (int i = 0; i < 20; ++i) product = product.matmul(product).clamp(-1, 1);
     uneven.push_back(batch[0].sub(batch[1]).abs().max() + 0 * product.sum());

@@ -32,8 +32,8 @@ void train(const std::string& precision, bool read_in_step) {
   class Reads : public test::Regression {
    public:
     explicit Reads(bool does) : does_(does) {}
-    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
-      const at::Tensor loss = Regression::training_step(batch, idx);
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
+      const at::Tensor loss = Regression::training_step(batch, idx).loss;
       if (does_) loss.item<double>();
       return loss;
     }

@@ -15,7 +15,7 @@ class Masked : public test::Regression {
     order = register_buffer("order", at::arange(6).flip(0));
     scale = register_buffer("scale", at::ones({6}));
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
     Batch changed = batch;
     changed.tensors[0] = batch[0].index_select(1, order).masked_fill(mask, 0).mul(scale);
     return Regression::training_step(changed, idx);

@@ -28,7 +28,7 @@ class Classifier : public Module {
     layer_ = register_module("layer", torch::nn::Linear(6, 3));
     to(at::kDouble);
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor scores = layer_->forward(batch[0]);
     accuracy_.update(scores, batch[1]);
     log("train_acc", accuracy_, {.on_step = true, .on_epoch = true});

@@ -35,7 +35,7 @@ class Faulty : public Module {
   void on_fit_start() override {
     if (fault_ == "start" && mine()) throw std::runtime_error("no luck at the start");
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     if (fault_ == "slow")
       std::this_thread::sleep_for(std::chrono::milliseconds(global_rank() == rank_ ? 60 : 40));
     if (global_step() == step_ && fault_ == "flip" && global_rank() == rank_) flip_a_bit();

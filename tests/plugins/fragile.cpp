@@ -27,8 +27,8 @@ class Fragile : public Callback {
   explicit Fragile(const Args& args)
       : rank_(args.rank), ranks_(args.ranks), step_(args.step), dies_(args.dies) {}
 
-  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
-    if (run.rank() != rank_ || run.world_size() != ranks_ || run.global_step() != step_) return;
+  void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
+    if (run.rank() != rank_ || run.world().size() != ranks_ || run.global_step() != step_) return;
     if (dies_) raise(SIGKILL);
     throw TrainingError("this rank is broken");
   }

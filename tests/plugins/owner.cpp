@@ -159,10 +159,6 @@ class OwnerStrategy final : public LocalStrategy {
 
   DataShard data_shard() const override { return {context_->world.rank(), context_->world.size()}; }
 
-  at::Tensor training_step(const MicroStep& step) override {
-    const Gathered whole(*model_);
-    return LocalStrategy::training_step(step);
-  }
   void forward(const Batch& batch, std::int64_t batch_idx) override {
     const Gathered whole(*model_);
     LocalStrategy::forward(batch, batch_idx);
@@ -193,6 +189,10 @@ class OwnerStrategy final : public LocalStrategy {
   }
 
  private:
+  StepOutput training_step(const MicroStep& step) override {
+    const Gathered whole(*model_);
+    return LocalStrategy::training_step(step);
+  }
   /// Of one optimizer.
   std::unique_ptr<TrainedParameters> make_trained(const OptimizerTarget&,
                                                   GradientExchange& exchange) override {

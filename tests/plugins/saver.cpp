@@ -19,7 +19,7 @@ class Saver : public Callback {
     std::ofstream(path + ".part") << state.section("loop").integer("global_step") << ' '
                                   << run.progress().ends_with_checkpoint << '\n';
     if (std::rename((path + ".part").c_str(), path.c_str()) != 0) throw std::runtime_error("cannot save");
-    run.checkpoint_saved(0.001);
+    run.saved_checkpoints().add(0.001);
   }
 };
 

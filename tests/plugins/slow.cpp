@@ -25,7 +25,7 @@ class Slow : public Callback {
   };
   explicit Slow(const Args& args) : longer_(args.ms), until_(args.until) {}
 
-  void on_train_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run&, const StepOutput&, const Batch&, std::int64_t) override {
     if (until_.empty() || access(until_.c_str(), F_OK) != 0) std::this_thread::sleep_for(longer_);
   }
 

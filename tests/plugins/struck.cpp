@@ -63,12 +63,12 @@ class Struck : public Module {
   void on_fit_start() override {
     std::ofstream(folder_ + "/process_" + std::to_string(global_rank())) << getpid() << std::flush;
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor loss = layer_->forward(batch[0]).mean();
     if (place_ == "gradients") before_collective();
     return loss;
   }
-  void on_train_batch_end(const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(const StepOutput&, const Batch&, std::int64_t) override {
     if (place_ == "agreement") before_collective();
   }
   Optimizers configure_optimizers() override { return {}; }

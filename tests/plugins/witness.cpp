@@ -48,7 +48,7 @@ class Witness : public Module {
     hidden_->to(part_device(0));
     output_->to(part_device(1));
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor loss = loss_of(batch);
     log("train_loss", loss, {.on_step = false, .on_epoch = true});
     return loss;

@@ -25,7 +25,7 @@ class WrongLabel : public Module {
   explicit WrongLabel(const Args& args) : rank_(args.rank), step_(args.step) {
     layer_ = register_module("layer", torch::nn::Linear(4, 4));
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor scores = layer_->forward(batch[0]);
     const bool wrong = global_step() == step_ && global_rank() == rank_;
     return at::cross_entropy_loss(scores, at::full({scores.size(0)}, wrong ? 4 : 1,

@@ -195,8 +195,8 @@ TEST_CASE("every strategy logs the norms of the whole model's gradients", "[conf
 /// other step does, on however many ranks.
 class Overflowing : public Regression {
  public:
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
-    const at::Tensor value = Regression::training_step(batch, idx) * 0.01;
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
+    const at::Tensor value = Regression::training_step(batch, idx).loss * 0.01;
     return global_step() == 2 ? value + second->bias.sum() * 1e30 * 1e30 : value;
   }
 };

@@ -189,7 +189,7 @@ TEST_CASE(
   // Large enough that Adam's work would be divided, and SGD's not.
   struct Divided : test::Regression {
     Divided() { wide = register_module("wide", torch::nn::Linear(6, 16384)); }
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       return loss(batch) + wide->forward(batch[0]).mean();
     }
     Optimizers configure_optimizers() override {
@@ -276,7 +276,7 @@ TEST_CASE("ranks start from rank 0's parameters") {
 
 struct NormalisedRegression : test::Regression {
   NormalisedRegression() { norm = register_module("norm", torch::nn::BatchNorm1d(6)); }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     return second->forward(at::tanh(first->forward(norm->forward(batch[0])))).mean();
   }
   torch::nn::BatchNorm1d norm{nullptr};
@@ -296,7 +296,7 @@ TEST_CASE("broadcast_buffers false leaves each rank its own buffers between the 
   /// Its buffer holds the rank that wrote it last; each step begins by looking.
   struct Marked : Regression {
     Marked() { mark = register_buffer("mark", at::full({1}, test_world().rank(), at::kLong)); }
-    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
       seen.push_back(mark.item<std::int64_t>());
       mark.fill_(test_world().rank() + 10);
       return Regression::training_step(batch, idx);
@@ -321,8 +321,8 @@ TEST_CASE("broadcast_buffers false leaves each rank its own buffers between the 
 
 TEST_CASE("buffers agree at the end of a run whose last forward passes no step has followed") {
   struct SkipsTheLast : NormalisedRegression {
-    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
-      const at::Tensor loss = NormalisedRegression::training_step(batch, idx);
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
+      const at::Tensor loss = NormalisedRegression::training_step(batch, idx).loss;
       return idx < 7 ? loss : at::Tensor();
     }
   };
@@ -357,8 +357,8 @@ TEST_CASE(
 
 TEST_CASE("a wish to stop on one rank stops all at the same step") {
   struct StopOnLast : Callback {
-    void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
-      if (run.rank() == run.world_size() - 1 && run.global_step() == 3) run.request_stop("enough");
+    void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
+      if (run.rank() == run.world().size() - 1 && run.global_step() == 3) run.request_stop("enough");
     }
   };
   ToyData data(64 * test_world().size(), 4);

@@ -64,7 +64,7 @@ TEST_CASE("ranks that skip a batch are left out of the average, and steps that a
   /// Rank 0 has a loss in each second batch, the others in none. Everywhere the samples are the same.
   class Skipping : public Regression {
    public:
-    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
       if (idx % 2 == 1 || global_rank() > 0) return {};
       return Regression::training_step(batch, idx);
     }
@@ -87,7 +87,7 @@ TEST_CASE("decisions on a value that each rank has for itself are the same on al
         : Regression({.optimizer = Sgd{.lr = 0.1},
                       .schedule = plateau ? ScheduleConfig(PlateauSchedule{.monitor = "own", .patience = 0})
                                           : ScheduleConfig(ConstantSchedule{})}) {}
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       log("own", static_cast<double>(global_step()) * (global_rank() == 0 ? -1.0 : 2.0));
       return loss(batch);
     }
@@ -109,7 +109,7 @@ TEST_CASE("decisions on a value that each rank has for itself are the same on al
         : Regression({.optimizer = Sgd{.lr = 0.1},
                       .schedule = ScheduleConfig(PlateauSchedule{.monitor = "own", .patience = 0})}),
           slope_((2.0 * (ranks - 1) - 1.0) / ranks) {}
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       log("own", static_cast<double>(global_step()) * slope_);
       return loss(batch);
     }
@@ -127,7 +127,7 @@ TEST_CASE("decisions on a value that each rank has for itself are the same on al
 TEST_CASE("sync_dist makes a step's value that of all ranks") {
   class Ranked : public Regression {
    public:
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       log("mean_rank", static_cast<double>(global_rank()), {.sync_dist = true});
       log("max_rank", static_cast<double>(global_rank()), {.reduce_fx = ReduceFx::max, .sync_dist = true});
       log("ranks", 1.0, {.reduce_fx = ReduceFx::sum, .sync_dist = true});
@@ -157,7 +157,7 @@ TEST_CASE("weight averaging takes batch norm's statistics from the samples of al
   class Normed : public Regression {
    public:
     Normed() { norm = register_module("norm", torch::nn::BatchNorm1d(6)); }
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       const at::Tensor shifted = batch[0].mul(0).add(static_cast<double>(global_rank()));
       return loss(batch) + norm->forward(shifted).sum() * 0;
     }

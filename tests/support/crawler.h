@@ -11,7 +11,7 @@ namespace cxtrain::test {
 class Crawler : public Module {
  public:
   Crawler() { weight = register_parameter("weight", at::full({1}, 1.0)); }
-  at::Tensor training_step(const Batch&, std::int64_t) override { return weight.sum(); }
+  StepOutput training_step(const Batch&, std::int64_t) override { return weight.sum(); }
   Optimizers configure_optimizers() override { return Sgd{.lr = 1.0 / 8192}; }
   at::Tensor weight;
 };

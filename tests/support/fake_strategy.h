@@ -29,9 +29,9 @@ class FakeStrategy final : public LocalStrategy {
     note("prepare");
     return LocalStrategy::prepare(targets, backward);
   }
-  at::Tensor training_step(const MicroStep& step) override {
+  StepResult step(StepPlan& plan) override {
     if (notes_.steps++ == 0) note("training_step");
-    return LocalStrategy::training_step(step);
+    return LocalStrategy::step(plan);
   }
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
     note("visit_whole");

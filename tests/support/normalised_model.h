@@ -12,7 +12,7 @@ struct Normalised : Regression {
   Normalised() : Regression({.optimizer = Sgd{.lr = 0.05}}) {
     norm = register_module("norm", torch::nn::BatchNorm1d(16));
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     return torch::nn::functional::mse_loss(second->forward(at::relu(norm->forward(first->forward(batch[0])))),
                                            batch[1]);
   }

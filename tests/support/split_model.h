@@ -10,7 +10,7 @@ struct SplitRegression : Regression {
     first->to(part_device(0));
     second->to(part_device(1));
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     ++training_steps;
     const at::Tensor between = to_part(at::tanh(first->forward(batch[0])), 1);
     const at::Tensor loss = torch::nn::functional::mse_loss(second->forward(between), to_part(batch[1], 1));

@@ -30,7 +30,7 @@ class Regression : public Module {
   at::Tensor loss(const Batch& batch) {
     return torch::nn::functional::mse_loss(second->forward(at::tanh(first->forward(batch[0]))), batch[1]);
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     ++training_steps;
     at::Tensor value = loss(batch);
     log("train_loss", value, {.prog_bar = true});
@@ -63,7 +63,7 @@ class Exact : public Module {
     const at::NoGradGuard no_grad;
     for (at::Tensor& parameter : parameters()) parameter.copy_(at::randint(-8, 8, parameter.sizes()));
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     return layer->forward(batch[0]).sum().div(static_cast<double>(batch.size));
   }
   Optimizers configure_optimizers() override { return Sgd{.lr = 0.5}; }

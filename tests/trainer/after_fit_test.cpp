@@ -176,7 +176,7 @@ TEST_CASE("the best checkpoint of a fit is evaluated in the same program") {
 
 /// Sends the process a signal after the first step.
 class SignalsItself : public Callback {
-  void on_train_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run&, const StepOutput&, const Batch&, std::int64_t) override {
     std::raise(SIGTERM);
   }
 };
@@ -252,12 +252,13 @@ TEST_CASE("a model's own callbacks run") {
     explicit Counts(int& starts) : starts_(starts) {}
     void on_train_start(Run& run) override {
       ++starts_;
-      CHECK(run.module_as<Regression>().first->weight.defined());
+      CHECK(run.module<Regression>().first->weight.defined());
       CHECK_FALSE(run.log_dir().empty());
       CHECK(run.progress().max_steps == -1);
     }
-    void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
-      CHECK(run.step_output().equal(loss));
+    void on_train_batch_end(Run&, const StepOutput& output, const Batch&, std::int64_t) override {
+      CHECK(output.loss.defined());
+      CHECK_FALSE(output.loss.requires_grad());
     }
 
    private:
@@ -270,7 +271,7 @@ TEST_CASE("a model's own callbacks run") {
       own.push_back(std::make_unique<Counts>(starts));
       return own;
     }
-    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
       CHECK(world_size() == 1);
       CHECK(global_rank() == 0);
       CHECK(max_epochs() == 1);

@@ -31,7 +31,7 @@ class SmallCnn final : public Module {
     conv = register_module("conv", torch::nn::Conv2d(3, 8, 3));
     head = register_module("head", torch::nn::Linear(8, 2));
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     inputs_with_channels_last = batch[0].is_contiguous(at::MemoryFormat::ChannelsLast);
     const at::Tensor features = at::relu(conv->forward(batch[0])).mean(at::IntArrayRef({2, 3}));
     return torch::nn::functional::mse_loss(head->forward(features), batch[1]);

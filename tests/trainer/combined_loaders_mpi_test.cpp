@@ -42,7 +42,7 @@ class TwoLoaders : public DataModule {
 /// and three.
 class OfTwoLoaders : public test::Exact {
  public:
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     steps.push_back(dataloader_idx());
     if (batch.parts.empty()) return mean(batch);
     at::Tensor loss = mean(batch.part("plain"));

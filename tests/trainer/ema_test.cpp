@@ -39,7 +39,7 @@ class ByHand : public Callback {
  public:
   explicit ByHand(double decay) : decay_(decay) {}
 
-  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
     const at::NoGradGuard no_grad;
     const std::vector<at::Tensor> own = copies_of(run.module());
     if (averages.empty()) averages = own;
@@ -71,7 +71,7 @@ class Keeper : public Callback {
  public:
   explicit Keeper(std::int64_t step) : step_(step) {}
 
-  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
     if (run.global_step() == step_) run.request_checkpoint();
   }
   void on_checkpoint(Run& run, const StateDict& state) override {

@@ -39,7 +39,7 @@ class HookRecorder : public Callback {
   void on_before_optimizer_step(Run&, OptimizerRef&) override {
     names_.push_back("on_before_optimizer_step");
   }
-  void on_train_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run&, const StepOutput&, const Batch&, std::int64_t) override {
     names_.push_back("on_train_batch_end");
   }
   void on_validation_start(Run&) override { names_.push_back("on_validation_start"); }
@@ -63,7 +63,7 @@ class HookRecorder : public Callback {
 class RecordingModel : public Regression {
  public:
   explicit RecordingModel(Names& names) : names_(names) {}
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
     names_.push_back("training_step");
     return Regression::training_step(batch, idx);
   }
@@ -108,6 +108,37 @@ TEST_CASE("hooks come in Lightning's order") {
   append(validation);
   append({"on_train_epoch_end", "m.on_train_epoch_end", "on_train_end", "on_fit_end"});
   CHECK(names == expected);
+}
+
+TEST_CASE("hooks get the output of a step, without gradients") {
+  struct Named : Regression {
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
+      const at::Tensor hidden = at::tanh(first->forward(batch[0]));
+      if (idx == 1) return {{}, {{"hidden", hidden}}};  // skips the batch
+      return {Regression::training_step(batch, idx).loss, {{"hidden", hidden}, {"none", {}}}};
+    }
+    void on_train_batch_end(const StepOutput& output, const Batch& batch, std::int64_t idx) override {
+      CHECK(output.loss.defined() == (idx != 1));
+      if (idx != 1) CHECK_FALSE(output.loss.requires_grad());
+      CHECK_FALSE(output.extras.at("hidden").requires_grad());
+      CHECK(output.extras.at("hidden").size(0) == batch.size);
+      ++outputs;
+    }
+    void on_predict_batch_end(const at::Tensor& output, const Batch& batch, std::int64_t) override {
+      CHECK(output.equal(predict_step(batch, 0)));
+      ++outputs;
+    }
+    int outputs = 0;
+  };
+  Setting setting;
+  setting.options.trainer.accumulate_grad_batches = 2;
+  ToyData data(24, 8, 16);
+  Named model;
+  Trainer trainer(setting.world, setting.options);
+  trainer.fit(model, data);
+  CHECK(model.outputs == 3);
+  trainer.predict(model, data);
+  CHECK(model.outputs > 3);
 }
 
 TEST_CASE("limits count epochs, steps and batches as Lightning does") {
@@ -156,6 +187,12 @@ TEST_CASE("limits count epochs, steps and batches as Lightning does") {
   SECTION("accumulation steps at the end of an epoch as well") {
     trainer.accumulate_grad_batches = 4;
     CHECK(setting.fit(model, data).global_step == 3);
+  }
+  SECTION("validation between the micro-batches of a step") {
+    trainer.accumulate_grad_batches = 4;
+    trainer.val_check_interval = BatchLimit{std::int64_t{3}};
+    CHECK(setting.fit(model, data).global_step == 3);
+    CHECK(model.validation_steps == 3 * 5);
   }
   SECTION("fast_dev_run") {
     trainer.max_epochs = 50;
@@ -254,7 +291,7 @@ TEST_CASE("schedules move the learning rate by step and by epoch") {
 
 TEST_CASE("anomaly detection names a gradient that is not finite") {
   struct Broken : Regression {
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       return loss(batch).sub(loss(batch)).sqrt();
     }
   };
@@ -267,10 +304,10 @@ TEST_CASE("anomaly detection names a gradient that is not finite") {
 
 TEST_CASE("a loss that cannot be trained on is refused with the reason") {
   struct Vector : Regression {
-    at::Tensor training_step(const Batch& batch, std::int64_t) override { return first->forward(batch[0]); }
+    StepOutput training_step(const Batch& batch, std::int64_t) override { return first->forward(batch[0]); }
   };
   struct Detached : Regression {
-    at::Tensor training_step(const Batch& batch, std::int64_t) override { return loss(batch).detach(); }
+    StepOutput training_step(const Batch& batch, std::int64_t) override { return loss(batch).detach(); }
   };
   Setting setting;
   ToyData data(16, 8);
@@ -353,7 +390,7 @@ TEST_CASE("validate, test and predict run without training") {
 TEST_CASE("a stage without its step method is refused by name") {
   struct OnlyTrains : Module {
     OnlyTrains() { layer = register_module("layer", torch::nn::Linear(6, 2)); }
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       return layer->forward(batch[0]).mean();
     }
     Optimizers configure_optimizers() override { return {}; }

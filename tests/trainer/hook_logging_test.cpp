@@ -23,7 +23,7 @@ class LoggingModel : public Regression {
   void on_train_epoch_start() override { note("on_train_epoch_start"); }
   void on_train_batch_start(const Batch&, std::int64_t) override { note("on_train_batch_start"); }
   void on_before_backward(const at::Tensor&) override { note("on_before_backward"); }
-  void on_train_batch_end(const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(const StepOutput&, const Batch&, std::int64_t) override {
     note("on_train_batch_end");
   }
   void on_train_epoch_end() override { note("on_train_epoch_end"); }
@@ -141,7 +141,7 @@ TEST_CASE("the latest value of a name is the one that counts") {
   /// Both steps log `loss`, a training value that falls and a validation value that rises.
   class SameName : public Regression {
    public:
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       log("loss", 100.0 - static_cast<double>(global_step()));
       return loss(batch);
     }
@@ -194,7 +194,7 @@ TEST_CASE("early stopping can watch a metric of training, and names what there i
   Fit fit;
   fit.options.trainer.max_epochs = 10;
   class Stuck : public Regression {
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       log("stuck", 1.0, {.on_epoch = true});
       return loss(batch);
     }

@@ -28,7 +28,7 @@ TEST_CASE("layers put into evaluation mode stay in it after a validation") {
    public:
     FrozenNorm() { norm = register_module("norm", torch::nn::BatchNorm1d(6)); }
     void on_train_start() override { norm->eval(); }
-    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
       modes.push_back(norm->is_training());
       training.push_back(is_training());
       static_cast<void>(norm->forward(batch[0]));
@@ -119,13 +119,13 @@ TEST_CASE("a batch without a loss is skipped") {
   /// Returns no loss in epoch 0, and one in every second batch of epoch 1.
   class Skipping : public Regression {
    public:
-    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
       outputs_before = outputs_before || last_loss_defined;
       if (current_epoch() == 0 || idx % 2 == 0) return {};
       return Regression::training_step(batch, idx);
     }
-    void on_train_batch_end(const at::Tensor& loss, const Batch&, std::int64_t) override {
-      last_loss_defined = loss.defined();
+    void on_train_batch_end(const StepOutput& output, const Batch&, std::int64_t) override {
+      last_loss_defined = output.loss.defined();
     }
     void on_train_epoch_start() override {
       if (current_epoch() == 1) after_first = test::flat_parameters(*this);
@@ -154,7 +154,7 @@ TEST_CASE("a model without validation_step trains on data with a validation spli
   class NoValidation : public Module {
    public:
     NoValidation() { layer = register_module("layer", torch::nn::Linear(6, 2)); }
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       return torch::nn::functional::mse_loss(layer->forward(batch[0]), batch[1]);
     }
     Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }

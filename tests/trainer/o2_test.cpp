@@ -41,7 +41,7 @@ TEST_CASE("O2 adds up in its master weights what float16 weights round away") {
 class Normed : public test::Regression {
  public:
   Normed() { norm = register_module("norm", torch::nn::BatchNorm1d(16)); }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     input = batch[0].scalar_type();
     const at::Tensor hidden = norm->forward(first->forward(batch[0]));
     const at::Tensor loss = torch::nn::functional::mse_loss(second->forward(hidden), batch[1]);

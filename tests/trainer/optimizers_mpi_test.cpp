@@ -35,7 +35,7 @@ class Gan : public Module {
     g_ = register_module("g", torch::nn::Linear(6, 2));
     d_ = register_module("d", torch::nn::Linear(2, 1));
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     if (way_ == Way::minimize) {
       optimizer("g").minimize([&] { return generator_loss(batch); });
       optimizer("d").minimize([&] { return discriminator_loss(batch); });
@@ -157,7 +157,7 @@ class TwoLayers : public Module {
     first_ = register_module("first", torch::nn::Linear(6, 4));
     second_ = register_module("second", torch::nn::Linear(4, 2));
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     return at::mse_loss(second_->forward(first_->forward(batch[0])), batch[1]);
   }
   Optimizers configure_optimizers() override {
@@ -219,7 +219,7 @@ TEST_CASE("a model may set the rate of a step, and leave steps out") {
       optimizer.step();
       gradient = second_->bias.grad().clone();
     }
-    void on_train_batch_end(const at::Tensor&, const Batch&, std::int64_t) override {
+    void on_train_batch_end(const StepOutput&, const Batch&, std::int64_t) override {
       if (global_step() == 1) moved = (second_->bias.detach() - before).clone();
     }
     double rate = 0;
@@ -258,7 +258,7 @@ TEST_CASE("what a model does wrong with its optimizers is said") {
     explicit Wrong(std::function<Optimizers(Wrong&)> its_optimizers,
                    std::function<void(Wrong&)> its_step = {})
         : TwoLayers(1), optimizers(std::move(its_optimizers)), step(std::move(its_step)) {}
-    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
       if (step) step(*this);
       return TwoLayers::training_step(batch, idx);
     }

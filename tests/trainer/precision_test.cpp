@@ -16,7 +16,7 @@ using test::ToyData;
 /// Notes the dtypes that it meets.
 class Observer : public test::Regression {
  public:
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
     input = batch[0].scalar_type();
     hidden = first->forward(batch[0]).scalar_type();
     return Regression::training_step(batch, idx);
@@ -64,8 +64,8 @@ TEST_CASE("each precision computes in its dtypes and learns what float32 learns"
 class Steep : public test::Regression {
  public:
   explicit Steep(double factor) : factor_(factor) {}
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
-    return Regression::training_step(batch, idx) * factor_;
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
+    return Regression::training_step(batch, idx).loss * factor_;
   }
 
  private:

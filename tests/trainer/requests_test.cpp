@@ -27,7 +27,7 @@ struct HandClock : Clock {
 struct TicksClock : Callback {
   TicksClock(HandClock& clock, double seconds, std::function<void(Run&)> work = {})
       : clock_(clock), seconds_(seconds), work_(std::move(work)) {}
-  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
     clock_.time += seconds_;
     if (work_) work_(run);
   }
@@ -40,7 +40,7 @@ struct TicksClock : Callback {
 struct SavesIn : Callback {
   SavesIn(double seconds, std::vector<std::int64_t>& steps) : seconds_(seconds), steps_(steps) {}
   void on_checkpoint(Run& run, const StateDict&) override {
-    run.checkpoint_saved(seconds_);
+    run.saved_checkpoints().add(seconds_);
     steps_.push_back(run.global_step());
   }
   double seconds_;

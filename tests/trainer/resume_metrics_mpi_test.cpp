@@ -21,7 +21,7 @@ class KeepAndStop : public Callback {
  public:
   KeepAndStop(std::int64_t keep_at, std::int64_t stop_at, std::optional<StateDict>& kept)
       : keep_at_(keep_at), stop_at_(stop_at), kept_(kept) {}
-  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
     if (run.global_step() == keep_at_) run.request_checkpoint();
     if (run.global_step() == stop_at_) run.request_stop("");
   }
@@ -35,7 +35,7 @@ class KeepAndStop : public Callback {
 /// A key of its own comes with the second epoch. Metrics with states of every kind: sums, moments, rows.
 class LateKey : public test::Regression {
  public:
-  at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) override {
+  StepOutput training_step(const Batch& batch, std::int64_t batch_idx) override {
     if (current_epoch() > 0) log("a_late_key", static_cast<double>(batch_idx), {.on_step = true});
     const at::Tensor preds = second->forward(at::tanh(first->forward(batch[0])));
     error.update(preds, batch[1]);

@@ -65,7 +65,7 @@ class Forgetful : public Module {
     const at::Tensor& input = batch[0];
     batch.tensors[0] = input + 0.1 * at::randn(input.sizes(), context.generator(), input.options());
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) override {
+  StepOutput training_step(const Batch& batch, std::int64_t batch_idx) override {
     at::Tensor hidden = norm->forward(first->forward(of_all_loaders(batch, 0)));
     hidden =
         torch::nn::functional::dropout(hidden.tanh(), torch::nn::functional::DropoutFuncOptions().p(0.25));
@@ -91,8 +91,9 @@ class Forgetful : public Module {
     for (at::Tensor& parameter : late->parameters()) parameter.set_requires_grad(true);
     quiet->eval();
   }
-  void on_train_batch_end(const at::Tensor& loss, const Batch&, std::int64_t) override {
+  void on_train_batch_end(const StepOutput& output, const Batch&, std::int64_t) override {
     ++batches_;
+    const at::Tensor& loss = output.loss;
     if (loss.defined() && loss.isfinite().item<bool>() && loss.item<double>() < 100)
       seen_ = seen_ * 0.9 + loss.to(at::kFloat).cpu();
   }
@@ -168,7 +169,7 @@ class Saver : public Callback {
   Saver(Wishes wishes, std::optional<StateDict>& saved, std::string path)
       : wishes_(wishes), saved_(saved), path_(std::move(path)) {}
 
-  void on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
     if (++batches_ != wishes_.after_batches) return;
     waits_ = true;
     if (!wishes_.after_validation && !wishes_.after_epoch && !wishes_.term) ask(run);
@@ -177,7 +178,7 @@ class Saver : public Callback {
     if (!waits_ || !wishes_.term) return;
     waits_ = false;
     at::rand({1});  // as if the validation had come some way
-    if (run.rank() == run.world_size() - 1) raise(SIGTERM);
+    if (run.rank() == run.world().size() - 1) raise(SIGTERM);
   }
   void on_validation_end(Run& run) override {
     if (waits_ && wishes_.after_validation) ask(run);
@@ -198,7 +199,7 @@ class Saver : public Callback {
  private:
   void ask(Run& run) {
     waits_ = false;
-    const bool asks = run.rank() == run.world_size() - 1;  // one rank's wish is enough
+    const bool asks = run.rank() == run.world().size() - 1;  // one rank's wish is enough
     if (asks && wishes_.requeue) run.request_requeue("the nodes are wanted");
     if (asks && !wishes_.requeue) run.request_checkpoint();
     if (wishes_.stop) run.request_stop("saved");

@@ -145,7 +145,7 @@ TEST_CASE("a strategy that fails ends the session in order, wherever it fails") 
 TEST_CASE("callbacks hear of a run's beginning, of its end, and of the error that ends it") {
   class Failing : public Regression {
    public:
-    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
       if (fails) throw DataError("a bad sample");
       return Regression::training_step(batch, idx);
     }

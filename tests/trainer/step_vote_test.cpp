@@ -22,9 +22,9 @@ TEST_CASE("each field of a vote has a bit of its own", "[trainer]") {
 TEST_CASE("votes of two ranks have what one of them has", "[trainer]") {
   const StepVote all = StepVote{.stop = true, .loss = true} | StepVote{.skipped = true, .streams = true};
   CHECK(all.stop);
-  CHECK(all.contribution().loss);
-  CHECK(all.contribution().skipped);
-  CHECK(all.contribution().streams);
+  CHECK(all.result().loss);
+  CHECK(all.result().skipped);
+  CHECK(all.streams);
   CHECK_FALSE(all.wants_checkpoint());
 }
 

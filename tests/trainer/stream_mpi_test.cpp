@@ -70,7 +70,7 @@ class StreamData : public DataModule {
 /// Counts the samples of this rank, by step.
 class Counting : public test::Regression {
  public:
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
     sizes.push_back(batch.size);
     return Regression::training_step(batch, idx);
   }

@@ -52,8 +52,8 @@ TEST_CASE("track_grad_norm logs each parameter's norm and the total, unclipped, 
 class Sick : public Regression {
  public:
   explicit Sick(bool loss, OptimizerSetup setup = {}) : Regression(std::move(setup)), sick_loss_(loss) {}
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
-    const at::Tensor loss = Regression::training_step(batch, idx);
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
+    const at::Tensor loss = Regression::training_step(batch, idx).loss;
     return sick_loss_ && idx == 1 ? loss * std::numeric_limits<double>::quiet_NaN() : loss;
   }
 
@@ -144,7 +144,7 @@ class Averaged : public Regression {
   Averaged() : Regression({.optimizer = Sgd{.lr = 0.1}, .schedule = ExponentialSchedule{.gamma = 0.5}}) {
     norm = register_module("norm", torch::nn::BatchNorm1d(6));
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     inputs.push_back(batch[0]);
     const at::Tensor hidden = at::tanh(first->forward(norm->forward(batch[0])));
     return torch::nn::functional::mse_loss(second->forward(hidden), batch[1]);

@@ -37,7 +37,7 @@ class NoisyModel : public Regression {
     noise.push_back(at::randn({1}, context.generator()).item<float>());
     batch.tensors[0] = batch[0] + at::randn(batch[0].sizes(), context.generator(), batch[0].options());
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
     seen = batch[0].abs().max().item<float>();
     return Regression::training_step(batch, idx);
   }

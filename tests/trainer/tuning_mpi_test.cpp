@@ -18,7 +18,7 @@ using test::ToyData;
 /// Runs out of memory on the last rank alone.
 class Limited : public Regression {
  public:
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
     if (batch.size > 5 && test_world().rank() == test_world().size() - 1) throw std::bad_alloc();
     return Regression::training_step(batch, idx);
   }

@@ -73,7 +73,7 @@ TEST_CASE("auto_lr_find trains as the same run with the suggested rate would") {
 class Limited : public Regression {
  public:
   explicit Limited(std::int64_t most) : most_(most) {}
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
     largest = std::max(largest, batch.size);
     if (batch.size > most_) throw std::bad_alloc();
     return Regression::training_step(batch, idx);

@@ -18,7 +18,7 @@ struct Classifier : Module {
                           torch::nn::Sequential(torch::nn::Conv2d(3, args.width, 3), torch::nn::ReLU(),
                                                 torch::nn::Flatten(), torch::nn::Linear(args.width * 36, 2)));
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const auto [x, y] = batch.unpack<2>();
     const auto loss = torch::cross_entropy_loss(net->forward(x), y);
     log("train_loss", loss, {.prog_bar = true});

@@ -21,10 +21,10 @@ class Mean : public cxtrain::Callback {
     for (const at::Tensor& parameter : run.module().parameters())
       averages_.push_back(parameter.detach().clone());
   }
-  void on_train_batch_end(cxtrain::Run& run, const at::Tensor&, const cxtrain::Batch&,
+  void on_train_batch_end(cxtrain::Run& run, const cxtrain::StepOutput&, const cxtrain::Batch&,
                           std::int64_t) override {
     const at::NoGradGuard no_grad;
-    const auto parameters = run.module_as<ResNet>().parameters();
+    const auto parameters = run.module<ResNet>().parameters();
     for (std::size_t i = 0; i < averages_.size(); ++i) averages_[i].lerp_(parameters[i], 1 - decay_);
   }
   void on_train_epoch_end(cxtrain::Run& run) override {
@@ -44,11 +44,11 @@ class Mean : public cxtrain::Callback {
 /// Writes what each batch of a prediction gave, with the samples' numbers.
 class PredictionWriter : public cxtrain::Callback {
  public:
-  void on_predict_batch_end(cxtrain::Run& run, const cxtrain::Batch& batch, std::int64_t) override {
+  void on_predict_batch_end(cxtrain::Run& run, const at::Tensor& output, const cxtrain::Batch& batch,
+                            std::int64_t) override {
     std::ofstream file(run.log_dir() + "/classes_" + std::to_string(run.rank()) + ".txt", std::ios::app);
     for (std::size_t i = 0; i < batch.indices.size(); ++i) {
-      file << batch.indices[i] << ' ' << run.step_output()[static_cast<std::int64_t>(i)].item<std::int64_t>()
-           << '\n';
+      file << batch.indices[i] << ' ' << output[static_cast<std::int64_t>(i)].item<std::int64_t>() << '\n';
     }
   }
 };

@@ -28,7 +28,7 @@ struct Gan : Module {
     return {{"g", Adam{.lr = 2e-3, .beta1 = 0.5}, G->parameters()},
             {"d", Adam{.lr = 2e-3, .beta1 = 0.5}, D->parameters()}};
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const auto [points, noise] = batch.unpack<2>();
     optimizer("g").minimize([&] { return logged("g_loss", bce(D->forward(G->forward(noise)), 1)); });
     optimizer("d").minimize([&] {

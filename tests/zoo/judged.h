@@ -10,7 +10,7 @@
 
 class Judged : public cxtrain::Module {
  public:
-  at::Tensor training_step(const cxtrain::Batch& batch, std::int64_t) override {
+  cxtrain::StepOutput training_step(const cxtrain::Batch& batch, std::int64_t) override {
     const at::Tensor scores = net_->forward(batch[0].flatten(1));
     accuracy_.update(scores, batch[1]);
     log("train_acc", accuracy_, {.on_step = true, .on_epoch = true});

@@ -20,7 +20,7 @@ class LitClassifier : public cxtrain::Module {
     l2_ = register_module("l2", torch::nn::Linear(hidden, 2));
   }
 
-  at::Tensor training_step(const cxtrain::Batch& batch, std::int64_t batch_idx) override {
+  cxtrain::StepOutput training_step(const cxtrain::Batch& batch, std::int64_t batch_idx) override {
     const at::Tensor loss = at::cross_entropy_loss(forward(batch[0]), batch[1]);
     log("train_loss", loss, {.prog_bar = true});
     return loss;

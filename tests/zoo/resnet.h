@@ -56,7 +56,7 @@ class ResNet : public cxtrain::Module {
     if (current_epoch() == args_.unfreeze_epoch) set_backbone(true);
     if (current_epoch() < args_.unfreeze_epoch) blocks_->eval();
   }
-  at::Tensor training_step(const cxtrain::Batch& batch, std::int64_t batch_idx) override {
+  cxtrain::StepOutput training_step(const cxtrain::Batch& batch, std::int64_t batch_idx) override {
     if (args_.skip_every > 0 && batch_idx % args_.skip_every == 0) return {};
     const at::Tensor loss = torch::nn::functional::cross_entropy(classify(batch[0]), batch[1]);
     log("train_loss", loss, {.prog_bar = true});

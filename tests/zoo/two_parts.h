@@ -18,7 +18,7 @@ class TwoParts : public cxtrain::Module {
     second_->to(part_device(1));
   }
 
-  at::Tensor training_step(const cxtrain::Batch& batch, std::int64_t) override {
+  cxtrain::StepOutput training_step(const cxtrain::Batch& batch, std::int64_t) override {
     const at::Tensor hidden = at::relu(first_(batch[0]));   // on the first device
     const at::Tensor output = second_(to_part(hidden, 1));  // on the second
     const at::Tensor loss = at::mse_loss(output, to_part(batch[1], 1));

@@ -14,6 +14,7 @@
 #include "cxtrain/callbacks/run.h"
 #include "cxtrain/data/batch.h"
 #include "cxtrain/state/state_dict.h"
+#include "cxtrain/strategy/step_output.h"
 
 namespace cxtrain {
 
@@ -36,8 +37,7 @@ struct CheckpointOccasion {
 /// `on_train_epoch_end`, callbacks that monitor a metric run after the module's hook, when the epoch's
 /// metrics are reduced.
 ///
-/// A hook gets the model from `run.module_as<MyModel>()`, the result of a step from `run.step_output()`, and
-/// the run's folder from `run.log_dir()`.
+/// A hook gets the model from `run.module<MyModel>()`, and the run's folder from `run.log_dir()`.
 class Callback {
  public:
   static constexpr std::string_view kKind = "callback";
@@ -87,7 +87,8 @@ class Callback {
   virtual void on_before_backward(Run&, const at::Tensor& /*loss*/) {}
   virtual void on_after_backward(Run&) {}
   virtual void on_before_optimizer_step(Run&, OptimizerRef&) {}
-  virtual void on_train_batch_end(Run&, const at::Tensor& /*loss*/, const Batch&,
+  /// `output`: of `training_step`, without gradients. Without a loss the batch was skipped.
+  virtual void on_train_batch_end(Run&, const StepOutput& /*output*/, const Batch&,
                                   std::int64_t /*batch_idx*/) {}
   virtual void on_validation_start(Run&) {}
   virtual void on_validation_epoch_start(Run&) {}
@@ -104,7 +105,8 @@ class Callback {
   virtual void on_predict_start(Run&) {}
   virtual void on_predict_epoch_start(Run&) {}
   virtual void on_predict_batch_start(Run&, const Batch&, std::int64_t) {}
-  virtual void on_predict_batch_end(Run&, const Batch&, std::int64_t) {}
+  /// `output`: of `predict_step`.
+  virtual void on_predict_batch_end(Run&, const at::Tensor& /*output*/, const Batch&, std::int64_t) {}
   virtual void on_predict_epoch_end(Run&) {}
   virtual void on_predict_end(Run&) {}
   virtual void on_train_epoch_end(Run&) {}

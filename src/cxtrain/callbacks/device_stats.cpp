@@ -57,7 +57,7 @@ DeviceStats::DeviceStats(Wanted wanted, Sources sources) : wanted_(wanted), sour
 
 DeviceStats::DeviceStats(Wanted wanted) : DeviceStats(wanted, {open_gpu_monitor(), cpu_load()}) {}
 
-void DeviceStats::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
+void DeviceStats::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
   const std::int64_t every = run.progress().log_every_n_steps;
   if (every <= 0 || step % every != 0 || step == last_logged_) return;
@@ -129,17 +129,17 @@ void DeviceStats::log_gpus(Run& run) {
 
 void DeviceStats::log_cpus(Run& run) {
   constexpr std::size_t kNumbers = 3;
-  std::vector<double> numbers(kNumbers * static_cast<std::size_t>(run.world_size()));
+  std::vector<double> numbers(kNumbers * static_cast<std::size_t>(run.world().size()));
   const CpuSample own = sources_.cpu();
   double* mine = numbers.data() + kNumbers * static_cast<std::size_t>(run.rank());
   mine[0] = own.cpu_percent;
   mine[1] = own.memory_percent;
   mine[2] = own.swap_percent;
   run.world().sum(numbers);
-  for (int rank = 0; rank < run.world_size(); ++rank) {
+  for (int rank = 0; rank < run.world().size(); ++rank) {
     const double* sample = numbers.data() + kNumbers * static_cast<std::size_t>(rank);
     const std::string prefix =
-        kPrefix + (run.world_size() > 1 ? "rank: " + std::to_string(rank) + "/" : std::string());
+        kPrefix + (run.world().size() > 1 ? "rank: " + std::to_string(rank) + "/" : std::string());
     run.log(prefix + "cpu_percent", sample[0]);
     run.log(prefix + "cpu_vm_percent", sample[1]);
     run.log(prefix + "cpu_swap_percent", sample[2]);

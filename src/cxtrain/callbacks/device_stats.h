@@ -42,7 +42,7 @@ class DeviceStats : public Callback {
   /// The same with this machine's sources.
   explicit DeviceStats(Wanted wanted);
 
-  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
   void on_save_checkpoint(StateDict& state) override { state.set("last_logged", last_logged_); }
   void on_load_checkpoint(const StateDict& state) override { last_logged_ = state.integer("last_logged"); }

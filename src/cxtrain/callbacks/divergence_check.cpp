@@ -1,6 +1,9 @@
 #include "cxtrain/callbacks/divergence_check.h"
 
+#include <torch/nn/module.h>
+
 #include <algorithm>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -9,6 +12,8 @@
 #include "cxtrain/base/process.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/strategy/strategy.h"
+#include "cxtrain/tensor/host_bytes.h"
 
 namespace cxtrain {
 namespace {
@@ -87,14 +92,29 @@ std::string names_of_ranks(const std::vector<std::vector<std::string>>& ranks,
           "that differs between ranks, or for memory or a GPU that fails");
 }
 
+/// The name of each parameter of the model and a checksum of this rank's values, in the order of the names.
+/// Empty if a rank keeps no whole model. Reads the whole model, from GPUs through host memory. Collective.
+std::vector<std::pair<std::string, std::string>> parameter_checksums(const Run& run) {
+  Strategy* const strategy = run.strategy();
+  if (strategy == nullptr || !strategy->ranks_keep_whole_models()) return {};
+  std::set<std::string> parameters;
+  for (const auto& parameter : run.module().named_parameters()) parameters.insert(parameter.key());
+  std::vector<std::pair<std::string, std::string>> checksums;
+  strategy->visit_whole([&](const NamedTensor& named) {
+    if (!parameters.contains(named.name)) return;
+    checksums.emplace_back(named.name, checksum_of(host_bytes(on_host(named.tensor))));
+  });
+  return checksums;
+}
+
 }  // namespace
 
-void DivergenceCheck::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
+void DivergenceCheck::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
-  if (run.world_size() == 1 || step == 0 || step % every_ != 0 || step == last_) return;
+  if (run.world().size() == 1 || step == 0 || step % every_ != 0 || step == last_) return;
   last_ = step;
   if (nothing_to_compare_) return;
-  const std::vector<std::pair<std::string, std::string>> checksums = run.parameter_checksums();
+  const std::vector<std::pair<std::string, std::string>> checksums = parameter_checksums(run);
   if (checksums.empty()) {
     nothing_to_compare_ = true;
     log_warning("divergence_check compares nothing: with this strategy no parameter is on several ranks");

@@ -24,7 +24,7 @@ class DivergenceCheck final : public Callback {
   };
   explicit DivergenceCheck(const Args& args) : every_(args.every_n_train_steps) {}
 
-  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
 
  private:

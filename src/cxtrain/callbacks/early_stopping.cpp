@@ -7,6 +7,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/monitored_metric.h"
 #include "cxtrain/config/fields.h"
+#include "cxtrain/metrics/metric_store.h"
 
 namespace cxtrain {
 
@@ -29,7 +30,7 @@ void EarlyStopping::on_train_epoch_end(Run& run) {
 }
 
 void EarlyStopping::check(Run& run) {
-  const std::optional<double> value = run.metric_of_all_ranks(args_.monitor);
+  const std::optional<double> value = run.metrics().last_of_all_ranks(args_.monitor, run.world());
   if (!value) refuse_unlogged_metric(run, "early stopping monitors `" + args_.monitor + "`");
   std::ostringstream reason;
   if (args_.check_finite && !std::isfinite(*value)) {

@@ -12,7 +12,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/config/plan.h"
-#include "cxtrain/strategy/trainable.h"
+#include "cxtrain/strategy/strategy.h"
 
 namespace cxtrain {
 namespace {
@@ -26,13 +26,15 @@ at::ScalarType average_dtype(const at::Tensor& parameter) {
 }  // namespace
 
 void Ema::setup(Run& run, Stage stage) {
-  if (stage == Stage::fit && (!run.ranks_keep_whole_models() || run.plan().replicas > 1)) {
+  const Strategy* const strategy = run.strategy();
+  const bool divided = strategy != nullptr && !strategy->ranks_keep_whole_models();
+  if (stage == Stage::fit && (divided || run.plan().replicas > 1)) {
     throw ConfigError("callbacks.ema",
                       "averages the parameters of each rank, and with --strategy " + run.plan().strategy +
                           " a rank does not keep one whole model",
                       "use --strategy ddp, or leave callbacks.ema out", MessageCode::conflicting_options);
   }
-  parameters_ = run.module_as<Trainable>().all_parameters();
+  parameters_ = run.module<Trainable>().all_parameters();
   values_.clear();
   averages_.clear();  // an earlier fit has made its averages the model
   last_step_ = updates_ = 0;
@@ -43,7 +45,7 @@ void Ema::on_train_batch_start(Run&, const Batch&, std::int64_t) {
   swap_out();  // a validation that ended early, without its last hook
 }
 
-void Ema::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
+void Ema::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   // A batch takes no step while gradients accumulate, and several with several optimizers.
   const std::int64_t step = run.global_step(), before = std::exchange(last_step_, step);
   if (step >= args_.start_step && step / args_.every_n_steps != before / args_.every_n_steps) update();

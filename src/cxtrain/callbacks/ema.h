@@ -37,7 +37,7 @@ class Ema final : public Callback {
   /// Throws ConfigError if a rank does not keep the whole model, or keeps several replicas.
   void setup(Run& run, Stage stage) override;
   void on_train_batch_start(Run& run, const Batch& batch, std::int64_t batch_idx) override;
-  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
   void on_validation_start(Run& run) override;
   void on_validation_end(Run& run) override;

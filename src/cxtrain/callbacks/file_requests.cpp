@@ -10,7 +10,7 @@ constexpr const char *kSaveNow = "save-now", *kStopNow = "stop-now";
 
 }  // namespace
 
-void FileRequests::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
+void FileRequests::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   if (run.rank() != 0 || run.log_dir().empty()) return;
   const double now = clock_.now();
   if (now < next_look_) return;

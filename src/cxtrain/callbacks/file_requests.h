@@ -19,7 +19,7 @@ class FileRequests final : public Callback {
   /// Both outlive it.
   FileRequests(Filesystem& files, const Clock& clock) : files_(files), clock_(clock) {}
 
-  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
 
  private:

@@ -7,7 +7,9 @@ void LearningRateMonitor::on_train_batch_start(Run& run, const Batch&, std::int6
   const std::int64_t every = run.progress().log_every_n_steps;
   if (every <= 0 || (step + 1) % every != 0 || step == last_logged_) return;
   last_logged_ = step;
-  for (const LearningRate& rate : run.learning_rates()) run.log("lr-" + rate.optimizer, rate.value);
+  for (const OptimizerRef* const optimizer : run.optimizers()) {
+    for (const LearningRate& rate : optimizer->learning_rates()) run.log("lr-" + rate.optimizer, rate.value);
+  }
 }
 
 }  // namespace cxtrain

@@ -17,8 +17,9 @@ void LossSpike::on_train_start(Run& run) {
   last_step_ = run.global_step();
 }
 
-void LossSpike::on_train_batch_end(Run& run, const at::Tensor& loss, const Batch&, std::int64_t) {
+void LossSpike::on_train_batch_end(Run& run, const StepOutput& output, const Batch&, std::int64_t) {
   const std::int64_t step = run.global_step();
+  const at::Tensor& loss = output.loss;
   if (step == last_step_ || step % args_.every_n_train_steps != 0 || !loss.defined()) return;
   last_step_ = step;
   const double value = loss.item<double>();

@@ -30,7 +30,7 @@ class LossSpike final : public Callback {
   explicit LossSpike(const Args& args) : args_(args), detector_(args.limits) {}
 
   void on_train_start(Run& run) override;
-  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
 
  private:

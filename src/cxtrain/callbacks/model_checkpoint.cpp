@@ -117,7 +117,7 @@ void ModelCheckpoint::on_train_start(Run& run) {
   if (gone(kept_.best_path)) kept_.best_path.clear();
 }
 
-void ModelCheckpoint::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
+void ModelCheckpoint::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   const Progress& progress = run.progress();
   const bool within_epoch = progress.num_batches < 0 || progress.batch_idx + 1 < progress.num_batches;
   const bool last = run.global_step() == progress.max_steps;  // the loop ends here, perhaps within an epoch
@@ -218,7 +218,7 @@ void ModelCheckpoint::on_load_checkpoint(const StateDict& state) {
 }
 
 std::optional<double> ModelCheckpoint::monitored(Run& run, bool has_to_be_there) const {
-  const std::optional<double> value = run.metric_of_all_ranks(args_.monitor);
+  const std::optional<double> value = run.metrics().last_of_all_ranks(args_.monitor, run.world());
   if (!value && has_to_be_there)
     refuse_unlogged_metric(run, "checkpoints follow `" + args_.monitor + "` (--checkpoint.monitor)");
   if (!value || !std::isnan(*value)) return value;

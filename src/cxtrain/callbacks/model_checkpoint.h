@@ -61,7 +61,7 @@ class ModelCheckpoint final : public Callback {
   bool monitors() const override { return true; }
   void setup(Run& run, Stage stage) override;
   void on_train_start(Run& run) override;
-  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
   void on_validation_end(Run& run) override;
   void on_train_epoch_end(Run& run) override;

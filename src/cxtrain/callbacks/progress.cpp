@@ -42,7 +42,7 @@ void ProgressCallback::end_epoch(bool last) {
   started_ = false;
 }
 
-void ProgressCallback::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t batch_idx) {
+void ProgressCallback::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t batch_idx) {
   if (!bar_) return;
   if (!started_) {
     bar_->start(epoch_label(run), run.progress().num_batches, run.progress().samples_per_batch, batch_idx,
@@ -79,7 +79,7 @@ void ProgressCallback::on_test_batch_end(Run&, const Batch&, std::int64_t batch_
 }
 void ProgressCallback::on_test_end(Run&) { end_evaluation(); }
 void ProgressCallback::on_predict_start(Run& run) { start_evaluation("Prediction", run); }
-void ProgressCallback::on_predict_batch_end(Run&, const Batch&, std::int64_t batch_idx) {
+void ProgressCallback::on_predict_batch_end(Run&, const at::Tensor&, const Batch&, std::int64_t batch_idx) {
   update_evaluation(batch_idx);
 }
 void ProgressCallback::on_predict_end(Run&) { end_evaluation(); }

@@ -19,7 +19,7 @@ class ProgressCallback final : public Callback {
   void on_sanity_check_start(Run& run) override;
   void on_train_start(Run& run) override;
   void on_train_epoch_start(Run& run) override;
-  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
   void on_validation_start(Run& run) override;
   void on_validation_batch_end(Run& run, const Batch&, std::int64_t batch_idx) override;
@@ -29,7 +29,8 @@ class ProgressCallback final : public Callback {
   void on_test_batch_end(Run& run, const Batch& batch, std::int64_t batch_idx) override;
   void on_test_end(Run& run) override;
   void on_predict_start(Run& run) override;
-  void on_predict_batch_end(Run& run, const Batch& batch, std::int64_t batch_idx) override;
+  void on_predict_batch_end(Run& run, const at::Tensor& output, const Batch& batch,
+                            std::int64_t batch_idx) override;
   void on_predict_end(Run& run) override;
 
  private:

@@ -52,7 +52,7 @@ void ReportProgress::on_train_start(Run& run) {
   report(run, run.progress().batch_idx, /*training=*/true);
 }
 
-void ReportProgress::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t batch_idx) {
+void ReportProgress::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t batch_idx) {
   if (run.rank() != 0) return;
   ++batches_;
   samples_ += run.progress().samples_per_batch;
@@ -73,7 +73,7 @@ void ReportProgress::report(Run& run, std::int64_t batches_done, bool training) 
   ProgressReport report{.time = seconds_since_1970(),
                         .run = run.log_dir(),
                         .host = hostname(),
-                        .ranks = run.world_size(),
+                        .ranks = run.world().size(),
                         .nodes = run.plan().num_nodes,
                         .epoch = run.current_epoch(),
                         .max_epochs = run.progress().max_epochs,

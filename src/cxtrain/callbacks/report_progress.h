@@ -21,7 +21,7 @@ class ReportProgress : public Callback {
   ReportProgress(Target target, double seconds, const Clock& clock);
 
   void on_train_start(Run& run) override;
-  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
   void on_train_end(Run& run) override;
   void on_exception(Run& run, const std::exception& error) override;

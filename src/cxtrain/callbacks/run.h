@@ -8,8 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
+#include <type_traits>
 
 #include "cxtrain/callbacks/train_state.h"
 #include "cxtrain/cluster/world.h"
@@ -40,10 +39,10 @@ struct Progress {
   std::int64_t log_every_n_steps = 0;       ///< interval between rows of metrics; 0: never
   bool validates_at_epoch_end_only = true;  ///< or never
   bool sanity_checking = false;
+  bool samples_on_every_rank = true;  ///< in each batch of the loop; false if that is not known (streams)
   /// The run ends with the checkpoint in preparation: a callback that saves the state by itself must wait
   /// until its file is complete. Equal on all ranks.
   bool ends_with_checkpoint = false;
-  at::Tensor step_output = {};          ///< `Run::step_output`
   OptimizerList* optimizers = nullptr;  ///< null before the optimizers are made
 };
 
@@ -63,6 +62,7 @@ struct SavedCheckpoints {
   std::int64_t count = 0;
   std::optional<double> longest_seconds = {};  ///< the longest save
 
+  /// A state can be read back from the disk. `seconds`: duration of the save, from `on_checkpoint` on.
   void add(double seconds) {
     ++count;
     longest_seconds = std::max(seconds, longest_seconds.value_or(0));
@@ -81,7 +81,7 @@ class Run {
     const Plan& plan;
     const std::string& log_dir;
     Filesystem& files;
-    Strategy* strategy;  ///< null: each rank keeps a whole model; `parameter_checksums` is empty
+    Strategy* strategy;
     MetricStore& metrics;
     const TrainState& state;
     const Progress& progress;
@@ -94,15 +94,20 @@ class Run {
   Run& operator=(const Run&) = delete;
 
   int rank() const { return parts_.world.rank(); }  ///< Lightning's global_rank
-  int world_size() const { return parts_.world.size(); }
-  /// The ranks: their facts, and collectives for hooks (`sum`, `broadcast`, `all_gather`).
+  /// The ranks: their number (`size`) and facts, and collectives for hooks (`sum`, `broadcast`,
+  /// `all_gather`).
   World& world() const { return parts_.world; }
-  /// The model in training. `run.module_as<MyModel>()` returns it under its own type.
-  torch::nn::Module& module() const { return parts_.module; }
-  template <class Model>
-  Model& module_as() const {
-    return dynamic_cast<Model&>(module());
+  /// The model in training. `run.module<MyModel>()` returns it under its own type.
+  template <class Model = torch::nn::Module>
+  Model& module() const {
+    if constexpr (std::is_same_v<Model, torch::nn::Module>) {
+      return parts_.module;
+    } else {
+      return dynamic_cast<Model&>(parts_.module);
+    }
   }
+  /// How the ranks and devices share the training; null in a run of values.
+  Strategy* strategy() const { return parts_.strategy; }
   /// The decisions about ranks, devices and precision, made before the run.
   const Plan& plan() const { return parts_.plan; }
   /// The run's folder, equal on all ranks; empty if nothing is written.
@@ -114,21 +119,14 @@ class Run {
   std::int64_t global_step() const { return parts_.state.global_step; }  ///< optimizer steps done
   /// The running loop: its batch, its length, its limits.
   const Progress& progress() const { return parts_.progress; }
-  /// Output of the last step. In training: the loss, detached; undefined if the batch was skipped. In a
-  /// prediction: the output of `predict_step`. In an evaluation: undefined.
-  const at::Tensor& step_output() const { return parts_.progress.step_output; }
   /// The optimizers of the fit, in the order of `configure_optimizers`; empty before they are made.
   std::span<OptimizerRef* const> optimizers() const;
-  /// One entry for each parameter group of the optimizers; empty before the optimizers are made.
-  std::vector<LearningRate> learning_rates() const;
 
   /// Returns the latest value logged under this name. A value logged on_step is this rank's own. May
   /// synchronise with the device.
   std::optional<double> metric(std::string_view name) const;
-  /// Returns the latest value, equal on every rank, for decisions. If each rank has its own value, returns
-  /// their mean. Collective.
-  std::optional<double> metric_of_all_ranks(std::string_view name) const;
-  /// All logged values: their names, and those of the progress bar.
+  /// All logged values. For decisions that are equal on all ranks: `metrics().last_of_all_ranks(name,
+  /// world())`.
   MetricStore& metrics() const { return parts_.metrics; }
   /// Logs a value as `Module::log` would in the hook of that name.
   void log(std::string_view name, double value, const LogOptions& options = {});
@@ -148,19 +146,9 @@ class Run {
   /// enough.
   void request_save() { parts_.requests.save = true; }
 
-  /// Reports that a state can be read back from the disk. A callback that saves states by itself calls it in
-  /// `on_checkpoint`, on one rank at least, for the state that it got there or for an earlier state.
-  /// `seconds`: duration of the save, from `on_checkpoint` on.
-  void checkpoint_saved(double seconds) { parts_.saved.add(seconds); }
-  /// The states that this rank has seen saved.
-  const SavedCheckpoints& saved_checkpoints() const { return parts_.saved; }
-
-  /// Returns whether each rank keeps a whole model between two steps (`Strategy::ranks_keep_whole_models`).
-  bool ranks_keep_whole_models() const;
-  /// Returns the name of each parameter of the model and a checksum of this rank's values, in the order of
-  /// the model. Between two steps the result is equal on all ranks. Empty if a rank keeps no whole model
-  /// (`Strategy::ranks_keep_whole_models`). Reads the whole model, from GPUs through host memory. Collective.
-  std::vector<std::pair<std::string, std::string>> parameter_checksums() const;
+  /// The states that this rank has seen saved. A callback that saves states by itself adds to them in
+  /// `on_checkpoint`, on one rank at least.
+  SavedCheckpoints& saved_checkpoints() const { return parts_.saved; }
 
  private:
   Parts parts_;

@@ -40,7 +40,7 @@ void Stragglers::note_place() {
   waited_ = recorder.waited();
 }
 
-void Stragglers::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
+void Stragglers::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   if (!looks_ || run.global_step() == last_step_) return;
   last_step_ = run.global_step();
   const FlightRecorder::Ticks end = last_end_, waited = waited_;

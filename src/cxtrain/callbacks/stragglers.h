@@ -25,7 +25,7 @@ class Stragglers final : public Callback {
   explicit Stragglers(World& world) : world_(world) {}
 
   void on_train_start(Run& run) override;
-  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
 
  private:

@@ -4,7 +4,7 @@
 
 namespace cxtrain {
 
-void Timer::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
+void Timer::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   elapsed_ = before_ + clock_.now() - began_;
   if (elapsed_ < max_seconds_ || std::exchange(asked_, true)) return;
   run.request_save();  // so that a later run may go on with more time

@@ -19,7 +19,7 @@ class Timer final : public Callback {
   };
   explicit Timer(const Args& args) : max_seconds_(static_cast<double>(args.seconds)) {}
   void on_train_start(Run&) override { began_ = clock_.now(); }
-  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
   void on_save_checkpoint(StateDict& state) override;
   void on_load_checkpoint(const StateDict& state) override;

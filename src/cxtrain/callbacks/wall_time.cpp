@@ -37,7 +37,7 @@ double WallTime::margin(const Run& run) const {
   return std::min(wanted, std::max(*seconds_, 0.0) / 2);
 }
 
-void WallTime::on_train_batch_end(Run& run, const at::Tensor&, const Batch&, std::int64_t) {
+void WallTime::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) {
   if (!asks_) return;
   const double now = clock_.now();
   longest_step_ = std::max(longest_step_, now - std::exchange(last_look_, now));

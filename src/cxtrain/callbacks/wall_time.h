@@ -16,7 +16,7 @@ class WallTime final : public Callback {
   WallTime(std::optional<double> seconds, const Clock& clock);
 
   void on_train_start(Run& run) override;
-  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch& batch,
+  void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
                           std::int64_t batch_idx) override;
 
  private:

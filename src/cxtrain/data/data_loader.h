@@ -88,6 +88,11 @@ class DataLoader {
   int dataloader_idx() const {
     return options_.dataloader_idx + (stream_ ? 0 : batches_->dataloader_idx(batch_idx()));
   }
+  /// Whether every rank has a sample of every batch of this epoch, as far as that is known; not known of a
+  /// stream.
+  bool samples_on_every_rank() const {
+    return !stream_ && batches_->smallest_global_size(end_) >= shard().count;
+  }
   std::int64_t global_size() const {
     return stream_ ? global_batch_size() : batches_->global_size(batch_idx());
   }

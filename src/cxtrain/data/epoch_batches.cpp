@@ -97,6 +97,18 @@ std::int64_t EpochBatches::global_size(std::int64_t k) const {
   return size;
 }
 
+/// Only the last batch of a loader is smaller than the others.
+std::int64_t EpochBatches::smallest_global_size(std::int64_t batches) const {
+  if (sources_.size() == 1) return batches > 0 ? global_size(batches - 1) : 0;
+  std::int64_t smallest = global_batch_size_;
+  for (const Source& source : sources_) {
+    const ShardedSampler& sampler = source.sampler();
+    if (sampler.num_batches() > 0)
+      smallest = std::min(smallest, sampler.global_size(sampler.num_batches() - 1));
+  }
+  return smallest;
+}
+
 void EpochBatches::collate(const Turn& turn, bool pin_memory, Batch& batch) const {
   const ShardedSampler& from = sampler(turn);
   collate_samples(*sources_[turn.loader].dataset, from.batch(turn.k),

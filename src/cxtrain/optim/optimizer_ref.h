@@ -29,6 +29,12 @@ class Toggle {
   std::vector<at::Tensor> others_;
 };
 
+/// The learning rate of one parameter group.
+struct LearningRate {
+  std::string optimizer;  ///< "Adam", or "Adam/pg1" if there are several groups
+  double value = 0;
+};
+
 /// An optimizer of the running fit, in the steps and hooks of a module: Lightning's LightningOptimizer.
 ///
 /// With manual optimization (`Module::automatic_optimization` false), every rank calls the same methods in
@@ -60,6 +66,8 @@ class OptimizerRef {
 
   /// Current learning rate of the first parameter group.
   virtual double lr() const = 0;
+  /// One entry for each parameter group.
+  virtual std::vector<LearningRate> learning_rates() const = 0;
   /// Sets this rate, and scales the rates of the other groups alike. The rate holds until the schedule moves.
   virtual void set_lr(double lr) = 0;
 
@@ -70,17 +78,9 @@ class OptimizerRef {
   virtual void clip(double limit, GradientClipAlgorithm algorithm = GradientClipAlgorithm::norm) = 0;
 };
 
-/// The learning rate of one parameter group.
-struct LearningRate {
-  std::string optimizer;  ///< "Adam", or "Adam/pg1" if there are several groups
-  double value = 0;
-};
-
 /// The optimizers of a run, as modules and hooks see them.
 class OptimizerList {
  public:
-  /// One entry for each parameter group.
-  virtual std::vector<LearningRate> learning_rates() const = 0;
   /// In the order of `configure_optimizers`.
   virtual std::span<OptimizerRef* const> all() const = 0;
   /// Runs backward of a loss in manual optimization, with the weight of this rank's samples and the loss

@@ -46,12 +46,20 @@ void require_trainable_loss(const at::Tensor& loss) {
   }
 }
 
-at::Tensor forward_loss(Trainable& module, const Batch& batch, std::int64_t batch_idx,
+StepOutput forward_step(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                         const StrategyContext& context) {
   const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
-  at::Tensor loss = module.training_step(batch, batch_idx);
-  if (loss.defined()) require_trainable_loss(loss);
-  return loss;
+  StepOutput output = module.training_step(batch, batch_idx);
+  if (output.loss.defined()) require_trainable_loss(output.loss);
+  return output;
+}
+
+StepOutput detached(StepOutput output) {
+  if (output.loss.defined()) output.loss = output.loss.detach();
+  for (auto& [name, tensor] : output.extras) {
+    if (tensor.defined()) tensor = tensor.detach();
+  }
+  return output;
 }
 
 void backward(const at::Tensor& loss, double weight, const GradScaler* scaler) {
@@ -76,13 +84,13 @@ void local_backward(const at::Tensor& loss, const MicroStep& step, GradientExcha
   gradients.end_backward();
 }
 
-at::Tensor local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
+StepOutput local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
                                GradientExchange& gradients) {
-  at::Tensor loss;
-  if (step.batch.size > 0) loss = forward_loss(module, step.batch, step.batch_idx, context);
-  // Undefined: the model skips the batch, or an uneven last step leaves no sample to this rank.
-  local_backward(loss, step, gradients);
-  return loss.defined() ? loss.detach() : loss;
+  StepOutput output;
+  if (step.batch.size > 0) output = forward_step(module, step.batch, step.batch_idx, context);
+  // No loss: the model skips the batch, or an uneven last step leaves no sample to this rank.
+  local_backward(output.loss, step, gradients);
+  return detached(std::move(output));
 }
 
 void local_forward(Trainable& module, const Batch& batch, std::int64_t batch_idx,
@@ -176,13 +184,22 @@ std::unique_ptr<TrainedParameters> LocalStrategy::make_trained(const OptimizerTa
   return std::make_unique<WholeParameters>(target.parameters, context_->precision, exchange);
 }
 
-at::Tensor LocalStrategy::training_step(const MicroStep& step) {
+StepResult LocalStrategy::step(StepPlan& plan) {
+  StepResult result;
+  while (const MicroStep* const micro = plan.next()) {
+    StepOutput output = training_step(*micro);
+    if (backward_ == Backward::together) result.add(*micro, output.loss);
+    plan.end(std::move(output));
+  }
+  return result;
+}
+
+StepOutput LocalStrategy::training_step(const MicroStep& step) {
   if (backward_ == Backward::together)
     return local_training_step(*module_, step, *context_, *exchanges_.front());
   if (step.batch.size == 0) return {};
   const AutocastGuard autocast(context_->device.type(), context_->precision.autocast_dtype);
-  const at::Tensor loss = module_->training_step(step.batch, step.batch_idx);
-  return loss.defined() ? loss.detach() : loss;
+  return detached(module_->training_step(step.batch, step.batch_idx));
 }
 
 void LocalStrategy::forward(const Batch& batch, std::int64_t batch_idx) {

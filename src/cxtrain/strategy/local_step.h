@@ -7,10 +7,13 @@
 
 namespace cxtrain {
 
-/// Runs training_step under autocast. Returns the loss, with its gradient, or undefined if the model skips
-/// the batch. Throws TrainingError for a loss that is not a scalar or has no gradient.
-at::Tensor forward_loss(Trainable& module, const Batch& batch, std::int64_t batch_idx,
+/// Runs training_step under autocast. The loss of the result has its gradient, or is undefined if the model
+/// skips the batch. Throws TrainingError for a loss that is not a scalar or has no gradient.
+StepOutput forward_step(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                         const StrategyContext& context);
+
+/// Returns the output without gradients.
+StepOutput detached(StepOutput output);
 
 /// Throws TrainingError for a loss that is not one number or has no gradient.
 void require_trainable_loss(const at::Tensor& loss);
@@ -27,8 +30,8 @@ void local_backward(const at::Tensor& loss, const MicroStep& step, GradientExcha
 
 /// Runs the part of a step that strategies share: forward under autocast, weighted and scaled loss, backward
 /// on this rank. Drops the gradients between forward and backward of the first micro-batch of a step. Returns
-/// the loss, detached, or undefined if there was none. Throws as `forward_loss` does.
-at::Tensor local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
+/// the output, detached; its loss is undefined if there was none. Throws as `forward_step` does.
+StepOutput local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
                                GradientExchange& gradients);
 
 /// Runs `Strategy::forward` on this rank's model.
@@ -55,13 +58,15 @@ class LocalStrategy : public Strategy {
   void place(Trainable& module, const StrategyContext& context) override;
   std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
                                                           Backward backward) override;
-  at::Tensor training_step(const MicroStep& step) override;
+  StepResult step(StepPlan& plan) override;
   void forward(const Batch& batch, std::int64_t batch_idx) override;
   void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override;
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override;
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override;
 
  protected:
+  /// Runs a micro-batch; returns its output, detached.
+  virtual StepOutput training_step(const MicroStep& step);
   /// Returns the exchange of these parameters' gradients; by default gradients stay on the rank. Collective.
   virtual std::unique_ptr<GradientExchange> make_exchange(std::vector<NamedTensor> parameters);
   /// Returns what one optimizer trains; by default each rank updates whole parameters. The exchange outlives

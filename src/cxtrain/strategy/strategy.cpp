@@ -1,9 +1,14 @@
 #include "cxtrain/strategy/strategy.h"
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/base/sha256.h"
 #include "cxtrain/tensor/host_bytes.h"
 
 namespace cxtrain {
+
+at::Tensor Strategy::all_gather(const at::Tensor& /*own*/, bool /*gradients*/) {
+  throw TrainingError("this strategy has no all_gather for the model's steps; --strategy ddp has one");
+}
 
 std::string parameters_sha256(Strategy& strategy) {
   Sha256 hash;

@@ -17,9 +17,9 @@
 #include "cxtrain/config/strategy_traits.h"
 #include "cxtrain/data/batch.h"
 #include "cxtrain/optim/setup.h"
-#include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/state/stateful.h"
+#include "cxtrain/strategy/step.h"
 #include "cxtrain/strategy/trainable.h"
 #include "cxtrain/strategy/trained_parameters.h"
 
@@ -40,15 +40,6 @@ struct StrategyContext {
   Accelerator* accelerator = nullptr;     ///< null on CPUs
 };
 
-/// The loop's hooks between forward and backward, in Lightning's order.
-class StepObserver {
- public:
-  virtual ~StepObserver() = default;
-  virtual void before_zero_grad() = 0;
-  virtual void before_backward(const at::Tensor& loss) = 0;
-  virtual void after_backward() = 0;
-};
-
 /// Who runs the backward passes of a training. `together`: the strategy runs one backward of the loss of
 /// `training_step`, for the parameters of all optimizers. `apart`: the model runs a backward for each
 /// optimizer, within `training_step` (manual optimization).
@@ -58,18 +49,6 @@ enum class Backward { together, apart };
 struct OptimizerTarget {
   const OptimizerConfig& optimizer;
   std::vector<NamedTensor> parameters;  ///< of the placed model; also frozen ones
-};
-
-/// One micro-batch of an optimizer step.
-struct MicroStep {
-  const Batch& batch;
-  std::int64_t batch_idx = 0;
-  bool first = true;  ///< the step's gradients start here
-  bool last = true;   ///< ... and are complete here
-  /// Factor on the loss before backward: 1/micro-batches, with a correction for uneven shards.
-  double loss_weight = 1;
-  GradScaler* scaler = nullptr;
-  StepObserver& observer;
 };
 
 enum class EvaluationStage { validate, test };
@@ -100,11 +79,12 @@ class Strategy : public Stateful {
   virtual std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
                                                                   Backward backward) = 0;
 
-  /// Runs forward and backward of one micro-batch; returns the loss, detached and unscaled. Blocks on other
-  /// ranks only if `last`. Returns an undefined tensor, and contributes nothing, if the model skips the batch
-  /// or the rank has no sample left (`batch.size` 0). After `prepare` with `Backward::apart` the model runs
-  /// the backward passes, and the loss needs no gradient.
-  virtual at::Tensor training_step(const MicroStep& step) = 0;
+  /// Runs forward and backward of each micro-batch of an optimizer step, and returns what this rank put into
+  /// the step. May block on other ranks. A micro-batch contributes nothing if the model skips it or the rank
+  /// has no sample left (`batch.size` 0). After `prepare` with `Backward::apart` the model runs the backward
+  /// passes, the losses need no gradient, and the result is empty. The gradients of the step are complete
+  /// after `TrainedParameters::synchronize`.
+  virtual StepResult step(StepPlan& plan) = 0;
 
   // All ranks call the following three methods for every batch of a loader, so that a strategy may
   // communicate in them. On a rank that has no sample left (`batch.size` 0) the model's step is not called.
@@ -118,6 +98,11 @@ class Strategy : public Stateful {
   virtual void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) = 0;
   /// Runs `predict_step` of the model; returns undefined if this rank has no sample.
   virtual at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) = 0;
+
+  /// Joins the tensors of all ranks in dimension 0, in rank order, for a step of the model
+  /// (`Module::all_gather`). `gradients`: backward reaches the tensors of all ranks. Every rank has a sample.
+  /// Collective. A strategy of several ranks that cannot throws TrainingError.
+  virtual at::Tensor all_gather(const at::Tensor& own, bool gradients);
 
   /// Makes the buffers equal on all ranks, as after a step: after forward passes without a step, each rank
   /// has its own buffers. Collective.

@@ -10,6 +10,7 @@
 #include "cxtrain/metrics/metric.h"
 #include "cxtrain/metrics/metric_sink.h"
 #include "cxtrain/precision/policy.h"
+#include "cxtrain/strategy/step_output.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
@@ -43,7 +44,7 @@ class Trainable {
   virtual std::vector<Metric*> all_metrics() const { return {}; }
 
   /// Returns the loss of one micro-batch: a scalar tensor with a gradient; undefined to skip the batch.
-  virtual at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) = 0;
+  virtual StepOutput training_step(const Batch& batch, std::int64_t batch_idx) = 0;
   /// Runs the other stages. `validation_step` and `test_step` log their results; `predict_step` returns its
   /// result.
   virtual void validation_step(const Batch& batch, std::int64_t batch_idx) = 0;

@@ -19,10 +19,32 @@
 namespace cxtrain {
 namespace {
 
-class NoHooks final : public StepObserver {
+/// The batches of a loader as micro-batches of a step that never ends: gradients stay on this rank, and no
+/// hook runs.
+class Trial final : public StepPlan, private StepObserver {
+ public:
+  Trial(TrainContext& context, Optimization& optimization, DataLoader& loader)
+      : context_(context), optimization_(optimization), loader_(loader) {}
+
+  const MicroStep* next() override {
+    if (!context_.batches.next(loader_, batch_)) return nullptr;
+    micro_.emplace(MicroStep{
+        .batch = batch_, .batch_idx = loader_.batch_idx(), .first = true, .last = false, .observer = *this});
+    optimization_.begin(*micro_, /*uneven=*/false);
+    return &*micro_;
+  }
+  void end(StepOutput) override { optimization_.end(); }
+
+ private:
   void before_zero_grad() override {}
   void before_backward(const at::Tensor&) override {}
   void after_backward() override {}
+
+  TrainContext& context_;
+  Optimization& optimization_;
+  DataLoader& loader_;
+  Batch batch_;
+  std::optional<MicroStep> micro_;
 };
 
 void give_back_device_memory(at::Device device) {
@@ -51,17 +73,8 @@ class Trials {
     try {
       const std::unique_ptr<DataLoader> loader = make_loader_(batch_size);
       loader->start_epoch(0, 0, steps_);
-      Batch batch;
-      while (context_.batches.next(*loader, batch)) {
-        NoHooks observer;
-        // Never the last micro-batch of a step: gradients stay on this rank.
-        optimization_.training_step({.batch = batch,
-                                     .batch_idx = loader->batch_idx(),
-                                     .first = true,
-                                     .last = false,
-                                     .observer = observer},
-                                    /*uneven=*/false);
-      }
+      Trial trial(context_, optimization_, *loader);
+      context_.parts.strategy.step(trial);
       return true;
     } catch (const std::exception& error) {
       if (!is_out_of_memory(error)) throw;

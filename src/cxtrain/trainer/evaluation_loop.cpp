@@ -25,7 +25,6 @@ class EvaluationMode {
     context.parts.module.set_training(false);
     context.progress.num_batches = batches < kUnknownBatches ? batches : -1;
     context.progress.batch_idx = 0;
-    context.progress.step_output.reset();
   }
   ~EvaluationMode() {
     context_.metrics.set_suffix("");
@@ -74,19 +73,23 @@ using BatchHook = std::remove_const_t<decltype(hooks::on_test_batch_start)>;
 struct StageHooks {
   const LogRule& step;
   const StageHook &start, &epoch_start;
-  const BatchHook &batch_start, &batch_end;
+  const BatchHook& batch_start;
+  const BatchHook* batch_end;  ///< null: this hook has the step's output
   const StageHook &epoch_end, &end;
 };
 constexpr StageHooks kValidation{hooks::kValidationStep,           hooks::on_validation_start,
                                  hooks::on_validation_epoch_start, hooks::on_validation_batch_start,
-                                 hooks::on_validation_batch_end,   hooks::on_validation_epoch_end,
+                                 &hooks::on_validation_batch_end,  hooks::on_validation_epoch_end,
                                  hooks::on_validation_end};
-constexpr StageHooks kTest{hooks::kTestStep,           hooks::on_test_start,     hooks::on_test_epoch_start,
-                           hooks::on_test_batch_start, hooks::on_test_batch_end, hooks::on_test_epoch_end,
+constexpr StageHooks kTest{hooks::kTestStep,           hooks::on_test_start,      hooks::on_test_epoch_start,
+                           hooks::on_test_batch_start, &hooks::on_test_batch_end, hooks::on_test_epoch_end,
                            hooks::on_test_end};
-constexpr StageHooks kPrediction{hooks::kPredictStep,           hooks::on_predict_start,
-                                 hooks::on_predict_epoch_start, hooks::on_predict_batch_start,
-                                 hooks::on_predict_batch_end,   hooks::on_predict_epoch_end,
+constexpr StageHooks kPrediction{hooks::kPredictStep,
+                                 hooks::on_predict_start,
+                                 hooks::on_predict_epoch_start,
+                                 hooks::on_predict_batch_start,
+                                 nullptr,
+                                 hooks::on_predict_epoch_end,
                                  hooks::on_predict_end};
 
 /// One evaluation over loaders, `batches[i]` batches of `loaders[i]`. A subclass runs the step.
@@ -102,8 +105,10 @@ class EvaluationLoop {
  protected:
   ~EvaluationLoop() = default;
   virtual void step(const Batch& batch, std::int64_t batch_idx) = 0;
+  virtual void end_batch(const Batch& batch, std::int64_t batch_idx) = 0;
 
   TrainContext& context_;
+  const StageHooks& hooks_;
 
  private:
   /// Reads the next batch of this rank. A rank whose stream has ended goes on without samples.
@@ -113,7 +118,6 @@ class EvaluationLoop {
   /// Adds the epoch's metrics so far to `values`.
   void reduce_epoch(MetricStore::Values& values);
 
-  const StageHooks& hooks_;
   std::span<const std::unique_ptr<DataLoader>> loaders_;
   std::span<const std::int64_t> batches_;
 };
@@ -149,6 +153,7 @@ bool EvaluationLoop::next(DataLoader& loader, Batch& batch) {
 
 bool EvaluationLoop::run_loader(DataLoader& loader, std::int64_t batches, SignalPolls& signals) {
   loader.start_epoch(0, 0, batches);
+  context_.progress.samples_on_every_rank = loader.samples_on_every_rank();
   const std::int64_t before = context_.progress.batch_idx;
   Batch batch;
   std::int64_t batch_idx = 0;
@@ -164,7 +169,7 @@ bool EvaluationLoop::run_loader(DataLoader& loader, std::int64_t batches, Signal
     } catch (const StepNotDefined&) {
       return false;
     }
-    if (has_samples) context_.call(hooks_.batch_end, batch, batch_idx);
+    if (has_samples) end_batch(batch, batch_idx);
   }
   context_.progress.batch_idx = before + batch_idx;
   return true;
@@ -187,6 +192,9 @@ class Evaluating final : public EvaluationLoop {
   void step(const Batch& batch, std::int64_t batch_idx) override {
     context_.parts.strategy.evaluation_step(stage_, batch, batch_idx);
   }
+  void end_batch(const Batch& batch, std::int64_t batch_idx) override {
+    context_.call(*hooks_.batch_end, batch, batch_idx);
+  }
 
   EvaluationStage stage_;
 };
@@ -201,13 +209,17 @@ class Predicting final : public EvaluationLoop {
 
  private:
   void step(const Batch& batch, std::int64_t batch_idx) override {
-    at::Tensor& output = context_.progress.step_output;
-    output = context_.parts.strategy.predict_step(batch, batch_idx);
-    if (batch.size == 0 || !output.defined()) return;
+    output_ = context_.parts.strategy.predict_step(batch, batch_idx);
+    if (batch.size == 0 || !output_.defined()) return;
     Predictions& own = predictions[static_cast<std::size_t>(context_.progress.dataloader_idx)];
-    own.outputs.push_back(output.cpu());
+    own.outputs.push_back(output_.cpu());
     own.indices.insert(own.indices.end(), batch.indices.begin(), batch.indices.end());
   }
+  void end_batch(const Batch& batch, std::int64_t batch_idx) override {
+    context_.call(hooks::on_predict_batch_end, std::exchange(output_, {}), batch, batch_idx);
+  }
+
+  at::Tensor output_;  ///< of the last step
 };
 
 }  // namespace

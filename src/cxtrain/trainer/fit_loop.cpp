@@ -134,18 +134,17 @@ void FitLoop::run_epoch() {
   context_.progress.num_batches = limits().length_known ? limits().train_batches : -1;
   if (state.batch == 0) context_.call(hooks::on_train_epoch_start);
   data_.train().start_epoch(state.epoch, state.batch, limits().train_batches);
+  context_.progress.samples_on_every_rank = data_.train().samples_on_every_rank();
   start_streams();
-  Batch batch;
   context_.training_clock.resume();
   if (std::exchange(state.validation_due, false) && validates()) {
     validate();
     save_if_wanted();
   }
-  while (!(between_steps() && done()) && next_batch(batch)) {
-    run_batch(batch);
-    batch.tensors.clear();  // their memory may serve the batches of a validation
+  while (!done() && read_batch()) {
+    run_step();
     if (validation_due()) validate();
-    if (between_steps()) save_if_wanted();
+    save_if_wanted();
   }
   finite_.answer();
   context_.pause_training();
@@ -169,25 +168,92 @@ void FitLoop::start_streams() {
       "data: the streams of all ranks have no samples in epoch " + std::to_string(context_.state.epoch));
 }
 
-/// A rank whose stream has ended goes on without samples until the streams of all ranks have ended. Steps are
-/// whole: all ranks decide between steps, by the vote of the step before.
-bool FitLoop::next_batch(Batch& batch) {
-  if (!data_.train().is_stream()) return context_.batches.next(data_.train(), batch);
+/// Reads the next batch of this rank; returns false at the end of the epoch. A rank whose stream has ended
+/// goes on without samples until the streams of all ranks have ended. Steps are whole: all ranks decide
+/// between steps, by the vote of the step before.
+bool FitLoop::read_batch() {
+  if (!data_.train().is_stream()) return context_.batches.next(data_.train(), batch_);
   if (between_steps() && !streams_go_on_) return false;
   if (context_.state.batch >= limits().train_batches) return false;
-  if (!context_.batches.next(data_.train(), batch)) batch = {};
+  if (!context_.batches.next(data_.train(), batch_)) batch_ = {};
   return true;
 }
 
-MicroStep FitLoop::micro_step(const Batch& batch) {
+/// The strategy runs the micro-batches, by `next` and `end`; then all optimizers step.
+void FitLoop::run_step() {
+  micro_.reset();
+  CurrentStep::set(context_.state.global_step);
+  const StepResult own = context_.parts.strategy.step(*this);
+  begin_vote(own);
+  const StepVote of_all_ranks = context_.voting.end();
+  note_skips_elsewhere(of_all_ranks.result());
+  if (data_.train().is_stream()) streams_go_on_ = of_all_ranks.streams;
+  const bool stepped = optimization_.step(own, of_all_ranks.result(), *micro_);
+  if (stepped && stays_finite()) {
+    finite_.ask(optimization_.trained());
+    if (context_.parts.device.is_cpu()) finite_.answer();
+  }
+  if (context_.first_step_seconds == 0) {
+    context_.wait_for_devices();
+    context_.first_step_seconds = seconds_since_process_start();
+  }
+  end_batch();
+  after_step(stepped);
+}
+
+/// The first batch of a step has been read before the step.
+const MicroStep* FitLoop::next() {
+  if (micro_ && micro_->last) return nullptr;
+  if (micro_) {
+    end_batch();
+    if (validation_due()) validate();
+    if (!read_batch()) batch_ = {};
+  }
+  begin_batch();
+  return &*micro_;
+}
+
+void FitLoop::begin_batch() {
+  const std::int64_t idx = context_.state.batch;
+  context_.progress.batch_idx = idx;
+  context_.progress.samples_per_batch = samples_over_ranks();
+  context_.progress.dataloader_idx = data_.train().dataloader_idx();
+  scope_.emplace(context_.metrics, hooks::kTrainingStep, batch_.size);
+  context_.call(hooks::on_train_batch_start, batch_, idx);
+  micro_.emplace(micro_step());
+  vote_to_begin_ = micro_->last;
+  optimization_.begin(*micro_, some_rank_is_empty());
+}
+
+void FitLoop::end(StepOutput output) {
+  optimization_.end();
+  if (stays_finite()) {
+    finite_.answer();  // what was asked after the step before, on a device
+    finite_.ask(output.loss);
+    if (context_.parts.device.is_cpu()) finite_.answer();
+  }
+  if (!output.loss.defined() && batch_.size > 0 && !optimization_.is_manual()) note_skip();
+  ++context_.state.batch;
+  context_.state.samples += samples_over_ranks();
+  output_ = std::move(output);
+}
+
+void FitLoop::end_batch() {
+  context_.call(hooks::on_train_batch_end, output_, batch_, micro_->batch_idx);
+  output_ = {};
+  scope_.reset();
+  batch_.tensors.clear();  // their memory may serve the batches of a validation
+}
+
+MicroStep FitLoop::micro_step() {
   const std::int64_t idx = context_.state.batch;
   const std::int64_t begin = idx / limits().accumulate * limits().accumulate;
   // The last step of an epoch may have fewer micro-batches; each then weighs more.
   const std::int64_t micro_batches = std::min(limits().accumulate, limits().train_batches - begin);
   // On uneven shards a rank's mean counts by its samples, so that the average over ranks is the global mean.
   const auto share = static_cast<double>(data_.train().global_size()) / data_.train().shard().count;
-  const double weight = static_cast<double>(batch.size) / share / static_cast<double>(micro_batches);
-  return {.batch = batch,
+  const double weight = static_cast<double>(batch_.size) / share / static_cast<double>(micro_batches);
+  return {.batch = batch_,
           .batch_idx = idx,
           .first = idx == begin,
           .last = idx == begin + micro_batches - 1,
@@ -202,75 +268,24 @@ std::int64_t FitLoop::samples_over_ranks() {
   return data_.train().global_size() * readers;
 }
 
-void FitLoop::run_batch(Batch& batch) {
-  TrainState& state = context_.state;
-  CurrentStep::set(state.global_step);
-  context_.progress.batch_idx = state.batch;
-  context_.progress.samples_per_batch = samples_over_ranks();
-  context_.progress.dataloader_idx = data_.train().dataloader_idx();
-  const std::int64_t idx = state.batch;
-  const LogScope scope(context_.metrics, hooks::kTrainingStep, batch.size);
-  context_.call(hooks::on_train_batch_start, batch, idx);
-
-  const MicroStep step = micro_step(batch);
-  vote_to_begin_ = step.last;
-  at::Tensor loss = optimization_.training_step(step, some_rank_is_empty());
-  const bool stay_finite = context_.parts.options.trainer.terminate_on_nan;
-  if (stay_finite) {
-    finite_.answer();  // what was asked after the step before, on a device
-    finite_.ask(loss);
-    if (context_.parts.device.is_cpu()) finite_.answer();
-  }
-  note_contribution(step, loss);
-  ++state.batch;
-  state.samples += samples_over_ranks();
-  bool stepped = false;
-  if (step.last) {
-    begin_vote(contribution_);
-    const Contribution of_all_ranks = context_.voting.end().contribution();
-    note_skips_elsewhere(of_all_ranks);
-    if (data_.train().is_stream()) streams_go_on_ = of_all_ranks.streams;
-    stepped = optimization_.step(contribution_, of_all_ranks, step);
-    if (stepped && stay_finite) {
-      finite_.ask(optimization_.trained());
-      if (context_.parts.device.is_cpu()) finite_.answer();
-    }
-    if (context_.first_step_seconds == 0) {
-      context_.wait_for_devices();
-      context_.first_step_seconds = seconds_since_process_start();
-    }
-  }
-  context_.progress.step_output = loss;
-  context_.call(hooks::on_train_batch_end, loss, batch, idx);
-  context_.progress.step_output.reset();
-  if (step.last) after_step(stepped);
-}
-
 /// Whether a rank has no sample of the last batch.
 bool FitLoop::some_rank_is_empty() { return data_.train().global_size() < data_.train().shard().count; }
 
 /// Once for a step.
-void FitLoop::begin_vote(Contribution contribution) {
+void FitLoop::begin_vote(const StepResult& result) {
   if (!std::exchange(vote_to_begin_, false)) return;
-  contribution.streams = data_.train().is_stream() && data_.train().has_next();
-  context_.voting.begin(contribution, writes_checkpoint());
+  const bool streams = data_.train().is_stream() && data_.train().has_next();
+  context_.voting.begin(result, streams, writes_checkpoint());
 }
 
-void FitLoop::note_contribution(const MicroStep& step, const at::Tensor& loss) {
-  if (step.first) contribution_ = {};
-  if (optimization_.is_manual()) return;  // training_step steps the optimizers, or does not
-  if (loss.defined()) {
-    contribution_ = {.loss = true};
-  } else if (step.batch.size > 0) {
-    contribution_.skipped = !contribution_.loss;
-    if (std::exchange(skip_noted_, true)) return;
-    log_warning("training_step returned no loss in " + context_.where() +
-                ": the batch is skipped, and so is every further one without a loss");
-  }
+void FitLoop::note_skip() {
+  if (std::exchange(skip_noted_, true)) return;
+  log_warning("training_step returned no loss in " + context_.where() +
+              ": the batch is skipped, and so is every further one without a loss");
 }
 
 /// The log of the rank that skips says so, and the console shows rank 0's.
-void FitLoop::note_skips_elsewhere(Contribution of_all_ranks) {
+void FitLoop::note_skips_elsewhere(const StepResult& of_all_ranks) {
   if (!of_all_ranks.skipped) return;
   if (!context_.parts.world.is_root() || std::exchange(skip_noted_, true)) return;
   log_warning("training_step of another rank returned no loss in " + context_.where() +

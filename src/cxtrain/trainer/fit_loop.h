@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+
+#include "cxtrain/strategy/step.h"
 #include "cxtrain/trainer/checkpoint_manager.h"
 #include "cxtrain/trainer/fit_data.h"
 #include "cxtrain/trainer/model_checks.h"
@@ -10,7 +13,7 @@ namespace cxtrain {
 
 /// The training loop, from `context.state` to the limits: Lightning's hooks in Lightning's order, and the
 /// same for every strategy. Collective.
-class FitLoop final : private StepObserver {
+class FitLoop final : private StepPlan, private StepObserver {
  public:
   /// All references outlive the loop. `checkpoints`: null for a trial, which nobody resumes.
   FitLoop(TrainContext& context, FitData& data, Optimization& optimization,
@@ -29,19 +32,24 @@ class FitLoop final : private StepObserver {
 
   void sanity_check();
   void run_epoch();
-  bool next_batch(Batch& batch);
+  bool read_batch();
   void start_streams();
-  void run_batch(Batch& batch);
-  MicroStep micro_step(const Batch& batch);
+  void run_step();
+  const MicroStep* next() override;
+  void end(StepOutput output) override;
+  MicroStep micro_step();
+  void begin_batch();
+  void end_batch();
   void after_step(bool stepped);
-  void note_skips_elsewhere(Contribution of_all_ranks);
-  void note_contribution(const MicroStep& step, const at::Tensor& loss);
+  void note_skip();
+  void note_skips_elsewhere(const StepResult& of_all_ranks);
   std::int64_t samples_over_ranks();
   bool some_rank_is_empty();
   void validate();
   void leave_validation(const StateDict& generators);
   std::optional<MetricStore::Values> run_validation(std::span<const std::int64_t> batches);
   bool validates() const;
+  bool stays_finite() const { return context_.parts.options.trainer.terminate_on_nan; }
   bool validation_due() const;
   bool validation_time_is_up() const;
   bool done() const;
@@ -50,7 +58,7 @@ class FitLoop final : private StepObserver {
   const FitLimits& limits() const { return data_.limits(); }
   void vote();
   void handle(const StepVote& vote);
-  void begin_vote(Contribution contribution);
+  void begin_vote(const StepResult& result);
   bool writes_checkpoint() const { return checkpoints_ != nullptr && checkpoints_->writing(); }
   void save_if_wanted();
   void take_place();
@@ -63,8 +71,11 @@ class FitLoop final : private StepObserver {
   StepVote pending_;              ///< what all ranks voted for and the loop has not done yet
   double validated_at_ = 0;       ///< on the clock: the last validation, or the start of training
   bool cannot_validate_ = false;  ///< the model does not define validation_step
-  Contribution contribution_;     ///< to the step, so far
-  bool vote_to_begin_ = false;    ///< the step ends with this micro-batch, and its vote has not begun
+  Batch batch_;
+  std::optional<MicroStep> micro_;  ///< in progress; `batch_` is its batch
+  std::optional<LogScope> scope_;   ///< of the micro-batch in progress
+  StepOutput output_;               ///< of the micro-batch in progress
+  bool vote_to_begin_ = false;      ///< the step ends with this micro-batch, and its vote has not begun
   FiniteCheck finite_;
   bool skip_noted_ = false;
   bool streams_go_on_ = true;  ///< false: training reads streams, and those of all ranks have ended

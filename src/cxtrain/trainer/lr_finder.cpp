@@ -19,9 +19,10 @@ class SweepRecorder final : public Callback {
   SweepRecorder(LrFinderResult& result, double threshold) : result_(result), threshold_(threshold) {}
 
   void on_train_batch_start(Run& run, const Batch&, std::int64_t) override {
-    rate_ = run.learning_rates().front().value;
+    rate_ = run.optimizers().front()->lr();
   }
-  void on_train_batch_end(Run& run, const at::Tensor& loss, const Batch&, std::int64_t) override {
+  void on_train_batch_end(Run& run, const StepOutput& output, const Batch&, std::int64_t) override {
+    const at::Tensor& loss = output.loss;
     std::array<double, 2> sum{loss.defined() ? loss.item<double>() : 0.0, loss.defined() ? 1.0 : 0.0};
     run.world().sum(sum);
     if (static_cast<std::size_t>(run.global_step()) == result_.rates.size())

@@ -153,6 +153,21 @@ void Module::set_training_modes(const std::vector<bool>& modes) {
   }
 }
 
+at::Tensor Module::all_gather(const at::Tensor& tensor, bool sync_grads) const {
+  if (world_size() == 1) {
+    const at::Tensor rows = tensor.dim() == 0 ? tensor.reshape({1}) : tensor;
+    return sync_grads ? rows : rows.detach();
+  }
+  if (!run_->progress().samples_on_every_rank) {
+    throw AgreedError(
+        ExitCode::failure, MessageCode::training_failed,
+        "all_gather needs a sample on every rank in every batch, and a batch of this loader has "
+        "fewer samples than there are ranks, or the loader reads a stream; --data.uneven drop "
+        "leaves out a last batch that is smaller than the others");
+  }
+  return run_->strategy()->all_gather(tensor, sync_grads);
+}
+
 void Module::attach(MetricSink* sink, Run* run) {
   sink_ = sink;
   run_ = run;

@@ -36,7 +36,7 @@ class StepNotDefined : public ConfigError {
 ///     class Regression : public cxtrain::Module {
 ///      public:
 ///       Regression() { net = register_module("net", torch::nn::Linear(8, 1)); }
-///       at::Tensor training_step(const cxtrain::Batch& batch, std::int64_t) override {
+///       cxtrain::StepOutput training_step(const cxtrain::Batch& batch, std::int64_t) override {
 ///         auto loss = torch::mse_loss(net(batch[0]), batch[1]);
 ///         log("train_loss", loss);
 ///         return loss;
@@ -47,7 +47,8 @@ class StepNotDefined : public ConfigError {
 ///
 /// Fitting may move parameters in memory, to a device or to memory that other ranks see: keep tensors, not
 /// addresses. Every rank runs the same methods. The step methods run on the rank's own shard of the global
-/// batch, with autocast on if the precision requires it. They must not call collectives of their own.
+/// batch, with autocast on if the precision requires it. They must not call collectives of their own;
+/// `all_gather` and metrics reach the other ranks.
 ///
 /// With `dp` the step methods run on each replica, in parallel, and hooks run on the trained model only. A
 /// hook's change reaches the replicas if it changes a parameter, a buffer or the training mode of a layer. A
@@ -57,9 +58,9 @@ class Module : public torch::nn::Module, public Trainable {
   static constexpr std::string_view kKind = "model";
   using Interface = Module;
 
-  /// Returns the loss of a batch, with its gradient; an undefined tensor skips the batch. In manual
-  /// optimization the loss needs no gradient, and may be undefined.
-  at::Tensor training_step(const Batch& batch, std::int64_t batch_idx) override = 0;
+  /// Returns the loss of a batch, with its gradient, and any further tensors for hooks; a loss that is
+  /// undefined skips the batch. In manual optimization the loss needs no gradient, and may be undefined.
+  StepOutput training_step(const Batch& batch, std::int64_t batch_idx) override = 0;
   /// A model without validation_step trains without validation, after a warning. A test or a prediction
   /// without its step method is rejected.
   void validation_step(const Batch& batch, std::int64_t batch_idx) override;
@@ -139,7 +140,7 @@ class Module : public torch::nn::Module, public Trainable {
   virtual void on_before_backward(const at::Tensor& /*loss*/) {}
   virtual void on_after_backward() {}
   virtual void on_before_optimizer_step(OptimizerRef&) {}
-  virtual void on_train_batch_end(const at::Tensor& /*loss*/, const Batch&, std::int64_t /*batch_idx*/) {}
+  virtual void on_train_batch_end(const StepOutput& /*output*/, const Batch&, std::int64_t /*batch_idx*/) {}
   virtual void on_validation_start() {}
   virtual void on_validation_epoch_start() {}
   virtual void on_validation_batch_start(const Batch&, std::int64_t) {}
@@ -155,7 +156,7 @@ class Module : public torch::nn::Module, public Trainable {
   virtual void on_predict_start() {}
   virtual void on_predict_epoch_start() {}
   virtual void on_predict_batch_start(const Batch&, std::int64_t) {}
-  virtual void on_predict_batch_end(const Batch&, std::int64_t) {}
+  virtual void on_predict_batch_end(const at::Tensor& /*output*/, const Batch&, std::int64_t) {}
   virtual void on_predict_epoch_end() {}
   virtual void on_predict_end() {}
   virtual void on_train_epoch_end() {}
@@ -200,6 +201,17 @@ class Module : public torch::nn::Module, public Trainable {
     return own_metric(name, std::make_unique<M>());
   }
 
+  /// Joins the tensors of all ranks in dimension 0, in rank order; a number counts as one row. Ranks may have
+  /// different numbers of rows; all other sizes and the dtype are equal. For steps: every rank calls it at
+  /// the same place. `sync_grads`: backward gives the tensor of each rank the sum of its gradients over all
+  /// ranks; otherwise the result has no gradient. Lightning's `all_gather` adds a dimension instead.
+  ///
+  ///     const at::Tensor keys = all_gather(encoder->forward(batch[1]), /*sync_grads=*/true);
+  ///
+  /// Throws TrainingError if a rank may have no sample of the batch (`--data.uneven drop` leaves out such
+  /// batches), and if the strategy cannot gather.
+  at::Tensor all_gather(const at::Tensor& tensor, bool sync_grads = false) const;
+
   /// Position of the run; 0 outside of a run.
   std::int64_t global_step() const { return run_ ? run_->global_step() : 0; }
   std::int64_t current_epoch() const { return run_ ? run_->current_epoch() : 0; }
@@ -212,7 +224,7 @@ class Module : public torch::nn::Module, public Trainable {
   int dataloader_idx() const { return run_ ? run_->progress().dataloader_idx : 0; }
   int global_rank() const { return run_ ? run_->rank() : 0; }
   int local_rank() const { return run_ ? run_->world().facts().local_rank : 0; }
-  int world_size() const { return run_ ? run_->world_size() : 1; }
+  int world_size() const { return run_ ? run_->world().size() : 1; }
   bool is_global_zero() const { return global_rank() == 0; }
   /// The run's folder; empty if nothing is written.
   std::string log_dir() const { return run_ ? run_->log_dir() : std::string(); }

@@ -18,6 +18,12 @@
 namespace cxtrain {
 namespace {
 
+at::Tensor loss_once_more(Strategy& strategy, const MicroStep& micro) {
+  OneMicroStep plan(micro);
+  strategy.step(plan);
+  return plan.loss;
+}
+
 ConfigError bad_optimizers(const std::string& what, const std::string& hint = "") {
   return {"model", "configure_optimizers: " + what, hint, MessageCode::bad_model};
 }
@@ -150,28 +156,26 @@ Optimization::Optimization(TrainContext& context, const std::vector<NamedOptimiz
   context_.progress.optimizers = this;
 }
 
-at::Tensor Optimization::training_step(const MicroStep& step, bool uneven) {
-  micro_ = &step;
-  at::Tensor loss;
+void Optimization::begin(const MicroStep& micro, bool uneven) {
+  micro_ = &micro;
   announces_ = manual_ && uneven;
-  if (announces_ && step.batch.size == 0) {
-    follow();
-  } else {
-    loss = context_.parts.strategy.training_step(step);
-    if (announces_) announce(kEnd, 0);
-  }
-  announces_ = false;
-  micro_ = nullptr;
-  return loss;
+  if (announces_ && micro.batch.size == 0) follow();
 }
 
-bool Optimization::step(Contribution own, Contribution of_all_ranks, const MicroStep& last) {
+void Optimization::end() {
+  if (announces_ && micro_->batch.size > 0) announce(kEnd, 0);
+  announces_ = false;
+  micro_ = nullptr;
+}
+
+bool Optimization::step(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last) {
   const bool stepped = manual_ ? std::exchange(stepped_, false) : step_automatically(own, of_all_ranks, last);
   if (stepped) ++context_.state.global_step;
   return stepped;
 }
 
-bool Optimization::step_automatically(Contribution own, Contribution of_all_ranks, const MicroStep& last) {
+bool Optimization::step_automatically(const StepResult& own, const StepResult& of_all_ranks,
+                                      const MicroStep& last) {
   for (const auto& optimizer : optimizers_) optimizer->complete();
   if (of_all_ranks.loss) {
     if (of_all_ranks.skipped) leave_out_ranks_that_skipped(own);
@@ -185,7 +189,7 @@ bool Optimization::step_automatically(Contribution own, Contribution of_all_rank
     for (const auto& optimizer : optimizers_) {
       if (!optimizer->is_due(step)) continue;
       if (optimizer->needs_closure())
-        optimizer->set_recompute([&] { return context_.parts.strategy.training_step(last); });
+        optimizer->set_recompute([&] { return loss_once_more(context_.parts.strategy, last); });
       context_.parts.module.optimizer_step(*optimizer);
     }
     if (scaler_) scaler_->update();
@@ -195,7 +199,7 @@ bool Optimization::step_automatically(Contribution own, Contribution of_all_rank
 }
 
 /// They have added zeros to the averages over all ranks.
-void Optimization::leave_out_ranks_that_skipped(Contribution own) {
+void Optimization::leave_out_ranks_that_skipped(const StepResult& own) {
   World& world = context_.parts.world;
   double without_loss[] = {own.skipped ? 1.0 : 0.0};
   world.sum(without_loss);
@@ -291,12 +295,6 @@ std::vector<at::Tensor> Optimization::trained_by_others(const TrainedOptimizer& 
 
 void Optimization::end_epoch() {
   for (const auto& optimizer : optimizers_) optimizer->end_epoch();
-}
-
-std::vector<LearningRate> Optimization::learning_rates() const {
-  std::vector<LearningRate> rates;
-  for (const auto& optimizer : optimizers_) optimizer->add_learning_rates(rates);
-  return rates;
 }
 
 void Optimization::hold_learning_rate() {

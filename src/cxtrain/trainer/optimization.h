@@ -30,8 +30,8 @@ Backward backward_of(const Module& module);
 
 /// The optimizers of a fit with one loss scale for all. Nothing here waits for the device.
 ///
-/// Automatic optimization: `training_step` for each micro-batch, then `step`. Manual optimization: the module
-/// steps the optimizers within `training_step`.
+/// For each micro-batch: `begin`, the module's step, `end`; after the last of them `step`. In manual
+/// optimization the module steps the optimizers within its step.
 class Optimization final : public Stateful, public OptimizerList {
  public:
   /// Operations that a rank announces to a rank without a sample (`follow`).
@@ -47,20 +47,20 @@ class Optimization final : public Stateful, public OptimizerList {
   Optimization(const Optimization&) = delete;
   Optimization& operator=(const Optimization&) = delete;
 
-  /// Runs a micro-batch by the strategy; returns the loss. `uneven`: at least one rank has no sample of it;
-  /// that rank takes part in the optimizer steps of the others.
-  at::Tensor training_step(const MicroStep& step, bool uneven);
+  /// Begins a micro-batch, which outlives `end`. `uneven`: at least one rank has no sample of it; in manual
+  /// optimization that rank takes part in the optimizer steps of the others here.
+  void begin(const MicroStep& micro, bool uneven);
+  void end();
 
-  /// Completes an optimizer step, and counts it. `own`, `of_all_ranks`: the contributions to the step. In
+  /// Completes an optimizer step, and counts it. `own`, `of_all_ranks`: what was put into the step. In
   /// automatic optimization the gradients are averages over the ranks that did not skip the step. If no rank
   /// has a loss, or, in manual optimization, no optimizer has stepped, nothing is counted, and every rank
   /// returns false. Throws an AgreedError that names a gradient if too many steps in a row were skipped
   /// (`max_skipped_steps`). Collective.
-  bool step(Contribution own, Contribution of_all_ranks, const MicroStep& last);
+  bool step(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last);
   /// At the end of an epoch, after its validation.
   void end_epoch();
 
-  std::vector<LearningRate> learning_rates() const override;
   std::span<OptimizerRef* const> all() const override { return refs_; }
   void backward(const at::Tensor& loss) override;
   void hold_learning_rate();
@@ -95,8 +95,8 @@ class Optimization final : public Stateful, public OptimizerList {
  private:
   void announce(char operation, std::size_t optimizer);
   void follow();
-  bool step_automatically(Contribution own, Contribution of_all_ranks, const MicroStep& last);
-  void leave_out_ranks_that_skipped(Contribution own);
+  bool step_automatically(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last);
+  void leave_out_ranks_that_skipped(const StepResult& own);
 
   TrainContext& context_;
   PrecisionPolicy precision_;

@@ -48,11 +48,11 @@ StepVote StepVoting::own(bool writing) const {
 
 StepVote StepVoting::vote(bool writing) { return StepVote::from_bits(world_.any(own(writing).to_bits())); }
 
-void StepVoting::begin(Contribution contribution, bool writing) {
+void StepVoting::begin(const StepResult& result, bool streams, bool writing) {
   StepVote vote = own(writing);
-  vote.loss = contribution.loss;
-  vote.skipped = contribution.skipped;
-  vote.streams = contribution.streams;
+  vote.loss = result.loss;
+  vote.skipped = result.skipped;
+  vote.streams = streams;
   world_.begin_any(vote.to_bits());
 }
 

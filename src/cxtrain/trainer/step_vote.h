@@ -6,17 +6,11 @@
 
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/callbacks/run.h"
+#include "cxtrain/strategy/step.h"
 
 namespace cxtrain {
 
 class World;
-
-/// What a rank put into an optimizer step. Of all ranks: what at least one rank put into the step.
-struct Contribution {
-  bool loss = false;     ///< the loss of at least one micro-batch
-  bool skipped = false;  ///< samples, but no loss: the model skipped them
-  bool streams = false;  ///< nothing: the rank's stream has batches for further steps
-};
 
 /// A rank's vote at the end of a step. Of all ranks: for each field, whether at least one rank voted for it.
 struct StepVote {
@@ -25,13 +19,14 @@ struct StepVote {
   // Signals that have come (base/stop_signals.h).
   bool sigint = false, sigterm = false, requeue_signal = false;
   bool writing = false;  ///< the rank still writes its part of a checkpoint
-  // Contribution.
-  bool loss = false, skipped = false, streams = false;
+  // What the ranks put into the step.
+  bool loss = false, skipped = false;
+  bool streams = false;  ///< the rank reads a stream that has batches for further steps
 
   /// Whether the run ends, once its state is saved where that is possible.
   bool ends_run() const { return requeue || sigint || sigterm || requeue_signal; }
   bool wants_checkpoint() const { return checkpoint || save || ends_run(); }
-  Contribution contribution() const { return {loss, skipped, streams}; }
+  StepResult result() const { return {loss, skipped}; }
 
   /// A bit for each field, so that one reduction combines the votes of all ranks.
   std::uint64_t to_bits() const;
@@ -53,8 +48,8 @@ class StepVoting {
 
   /// Votes now. `writing`: this rank still writes its part of a checkpoint.
   StepVote vote(bool writing = false);
-  /// Begins a vote within a step, and ends it: what each rank contributed, and its requests so far.
-  void begin(Contribution own, bool writing);
+  /// Begins a vote within a step, and ends it: what each rank put into the step, and its requests so far.
+  void begin(const StepResult& own, bool streams, bool writing);
   StepVote end();
   /// Votes at the end of a step.
   StepVote vote_after_step(bool writing);

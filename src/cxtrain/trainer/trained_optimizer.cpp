@@ -46,11 +46,13 @@ TrainedOptimizer::TrainedOptimizer(Optimization& all, TrainContext& context, con
   update_learning_rate();
 }
 
-void TrainedOptimizer::add_learning_rates(std::vector<LearningRate>& rates) const {
+std::vector<LearningRate> TrainedOptimizer::learning_rates() const {
   const std::vector<double> own = optimizer_->learning_rates();
-  if (own.size() == 1) return rates.push_back({name_, own.front()});
+  if (own.size() == 1) return {{name_, own.front()}};
+  std::vector<LearningRate> rates;
   for (std::size_t group = 0; group < own.size(); ++group)
     rates.push_back({name_ + "/pg" + std::to_string(group + 1), own[group]});
+  return rates;
 }
 
 // ------------------------------------------------------------------ manual optimization
@@ -198,7 +200,8 @@ void TrainedOptimizer::clip(double limit, GradientClipAlgorithm algorithm) {
 
 void TrainedOptimizer::end_epoch() {
   if (const auto* plateau = std::get_if<PlateauSchedule>(&setup_.schedule)) {
-    const std::optional<double> metric = context_.run.metric_of_all_ranks(plateau->monitor);
+    const std::optional<double> metric =
+        context_.metrics.last_of_all_ranks(plateau->monitor, context_.parts.world);
     if (!metric) {
       throw TrainingError("the plateau schedule monitors `" + plateau->monitor +
                               "`, but nothing of this name was logged by the end of the epoch",

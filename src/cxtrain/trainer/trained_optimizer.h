@@ -34,6 +34,7 @@ class TrainedOptimizer final : public OptimizerRef {
   void step() override;
   Toggle toggle() override;
   double lr() const override { return optimizer_->learning_rates().front(); }
+  std::vector<LearningRate> learning_rates() const override;
   void set_lr(double lr) override;
   std::span<const at::Tensor> gradients() override;
   void clip(double limit, GradientClipAlgorithm algorithm) override;
@@ -57,8 +58,6 @@ class TrainedOptimizer final : public OptimizerRef {
   void end_epoch();
   /// The learning rate stays as it is, whatever the schedule says.
   void hold_learning_rate() { held_ = true; }
-  /// Appends a learning rate for each parameter group.
-  void add_learning_rates(std::vector<LearningRate>& rates) const;
 
   /// What the optimizer and its schedule remember; `suffix`: of the names of the sections.
   void save(StateDict& state, const std::string& suffix) const;

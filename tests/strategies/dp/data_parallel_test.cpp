@@ -66,7 +66,9 @@ struct Three {
     return std::move(strategy->prepare({{config, trainable_parameters(first)}}, Backward::together).front());
   }
   void step(TrainedParameters& trained, Optimizer& optimizer) {
-    strategy->training_step({.batch = batch, .observer = observer});
+    const MicroStep micro{.batch = batch, .observer = observer};
+    OneMicroStep plan(micro);
+    strategy->step(plan);
     trained.synchronize();
     optimizer.step({.gradients = trained.gradients()});
     trained.publish();

@@ -117,7 +117,7 @@ TEST_CASE("large gradients, which the threads sum together, are as exact as smal
       at::manual_seed(4);
       layer = register_module("layer", torch::nn::Linear(6, 40000));
     }
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       return layer->forward(batch[0].round()).sum().div(static_cast<double>(batch.size));
     }
     Optimizers configure_optimizers() override { return Sgd{.lr = 0.5}; }
@@ -178,7 +178,7 @@ TEST_CASE("the primary's buffers are kept, and every forward pass of a replica s
   static std::vector<double> seen;  // running means that replica 1 begins with
   struct Normalised : Regression {
     Normalised() { norm = register_module("norm", torch::nn::BatchNorm1d(6)); }
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       if (batch[0].storage_offset() != 0) seen.push_back(norm->running_mean.sum().item<double>());
       at::Tensor value = norm->forward(batch[0]).mul(norm->weight).mean().add(loss(batch));
       if (batch[0].storage_offset() == 0) own = norm->running_mean.sum().item<double>();
@@ -200,11 +200,31 @@ TEST_CASE("the primary's buffers are kept, and every forward pass of a replica s
   CHECK(model.norm->running_mean.sum().item<double>() == model.own);
 }
 
+TEST_CASE("the named outputs of the replicas are joined") {
+  struct Named : Regression {
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
+      return {Regression::training_step(batch, idx).loss, {{"inputs", batch[0]}, {"mean", batch[0].mean()}}};
+    }
+    void on_train_batch_end(const StepOutput& output, const Batch& batch, std::int64_t) override {
+      CHECK(output.extras.at("inputs").equal(batch[0]));
+      CHECK(output.extras.at("mean").sizes() == at::IntArrayRef{2});
+      CHECK(output.extras.at("mean").mean().allclose(batch[0].mean()));
+      ++outputs;
+    }
+    int outputs = 0;
+  };
+  ToyData data(16, 8);
+  Replicas run;
+  Named model;
+  run.fit(model, data, on_replicas(2, steps(2)), [] { return std::make_unique<Named>(); });
+  CHECK(model.outputs == 2);
+}
+
 TEST_CASE("a layer that the primary keeps in evaluation mode is so in every replica") {
   struct Frozen : Regression {
     Frozen() { drop = register_module("drop", torch::nn::Dropout(0.5)); }
     void on_train_start() override { drop->eval(); }
-    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
       if (drop->is_training() || !first->is_training()) throw TrainingError("wrong mode");
       return Regression::training_step(batch, idx);
     }
@@ -238,7 +258,7 @@ TEST_CASE("replicas are made by a factory, and what is wrong with it is said") {
 TEST_CASE("a step that bypasses its replica is found at the first step") {
   struct Bypass : Regression {
     explicit Bypass(Bypass* trained = nullptr) : target(trained == nullptr ? this : trained) {}
-    at::Tensor training_step(const Batch& batch, std::int64_t) override { return target->loss(batch); }
+    StepOutput training_step(const Batch& batch, std::int64_t) override { return target->loss(batch); }
     Bypass* target;
   };
   ToyData data(16, 8);
@@ -253,7 +273,7 @@ TEST_CASE("a step that bypasses its replica is found at the first step") {
 
 TEST_CASE("an error in a replica's step names the replica") {
   struct Picky : Regression {
-    at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
       if (batch.size < 3) throw TrainingError("too few samples");
       return Regression::training_step(batch, idx);
     }
@@ -266,7 +286,7 @@ TEST_CASE("an error in a replica's step names the replica") {
 
 TEST_CASE("what a user may not expect of the split is said once") {
   struct Scaled : Regression {
-    at::Tensor training_step(const Batch& batch, std::int64_t) override {
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
       if (batch[2].sizes() != at::IntArrayRef{2}) throw TrainingError("split");
       return loss(batch);
     }

@@ -1,0 +1,94 @@
+#include "cxtrain/reduce/gather_over_ranks.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// The rows of each rank. Throws if the ranks' tensors cannot be joined.
+std::vector<std::int64_t> rows_of_ranks(const at::Tensor& own, World& world) {
+  std::ostringstream description;
+  description << own.size(0) << ' ' << own.sizes().slice(1) << " of " << own.scalar_type();
+  std::vector<std::int64_t> rows;
+  std::string first;
+  for (const std::string& text : world.all_gather(description.str())) {
+    std::size_t end = 0;
+    rows.push_back(std::stoll(text, &end));
+    const std::string row = text.substr(end + 1);
+    if (first.empty()) first = row;
+    if (row != first) {
+      throw TrainingError("all_gather: rank 0 has rows of shape " + first + ", and rank " +
+                          std::to_string(rows.size() - 1) + " has rows of shape " + row +
+                          "; only the sizes of dimension 0 may differ");
+    }
+  }
+  return rows;
+}
+
+std::vector<std::int64_t> with_rows(const at::Tensor& tensor, std::int64_t rows) {
+  std::vector<std::int64_t> sizes = tensor.sizes().vec();
+  sizes.front() = rows;
+  return sizes;
+}
+
+at::Tensor gather(const at::Tensor& own, const std::vector<std::int64_t>& rows, Communicator& communicator) {
+  const std::int64_t most = *std::max_element(rows.begin(), rows.end());
+  const auto ranks = static_cast<std::int64_t>(rows.size());
+  const at::Tensor all = at::empty(with_rows(own, ranks * most), own.options().requires_grad(false));
+  const at::Tensor place = all.narrow(0, communicator.rank() * most, most);
+  place.narrow(0, 0, own.size(0)).copy_(own);
+  communicator.all_gather(all, place);
+  communicator.join();
+  if (std::all_of(rows.begin(), rows.end(), [&](std::int64_t some) { return some == most; })) return all;
+  std::vector<at::Tensor> parts;
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    parts.push_back(all.narrow(0, static_cast<std::int64_t>(r) * most, rows[r]));
+  return at::cat(parts);
+}
+
+struct GatherOverRanks : torch::autograd::Function<GatherOverRanks> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& own,
+                            const std::vector<std::int64_t>& rows, Communicator* communicator) {
+    context->saved_data["first_row"] =
+        std::accumulate(rows.begin(), rows.begin() + communicator->rank(), std::int64_t{0});
+    context->saved_data["rows"] = own.size(0);
+    context->saved_data["communicator"] = reinterpret_cast<std::int64_t>(communicator);
+    return gather(own, rows, *communicator);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    auto& communicator =
+        *reinterpret_cast<Communicator*>(context->saved_data["communicator"].toInt());  // NOLINT
+    const at::Tensor sum = gradients[0].clone(at::MemoryFormat::Contiguous);
+    communicator.all_reduce(sum, ReduceOp::sum);
+    communicator.join();
+    return {
+        sum.narrow(0, context->saved_data["first_row"].toInt(), context->saved_data["rows"].toInt()), {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor gather_over_ranks(const at::Tensor& own, World& world, Communicator& communicator,
+                             bool gradients) {
+  const at::Tensor rows = own.dim() == 0 ? own.reshape({1}) : own;
+  const std::vector<std::int64_t> counts = rows_of_ranks(rows, world);
+  if (gradients) return GatherOverRanks::apply(rows, counts, &communicator);
+  const at::NoGradGuard no_grad;
+  return gather(rows, counts, communicator);
+}
+
+}  // namespace cxtrain
