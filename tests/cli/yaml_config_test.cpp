@@ -102,6 +102,10 @@ TEST_CASE("what was reloaded replaces what stood there", "[cli]") {
   CHECK(options == Options{});
 }
 
+TEST_CASE("the hyperparameters of a program's own model are not options", "[cli]") {
+  CHECK(reload(to_yaml(Options{}) + "hyperparameters:\n  model.lr: 0.1\n") == Options{});
+}
+
 TEST_CASE("the forms of a component", "[cli]") {
   CHECK(reload("model: gpt").model == NamedOptions{"gpt", {}});
   CHECK(reload("model: {name: gpt, layers: 4}").model == NamedOptions{"gpt", {{"layers", "4"}}});

@@ -10,6 +10,7 @@
 #include "cxtrain/report/file_loggers.h"
 #include "cxtrain/report/metric_loggers.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
+#include "support/event_file.h"
 #include "support/every_fault.h"
 #include "support/temp_dir.h"
 
@@ -176,6 +177,32 @@ TEST_CASE("events hold tag, value and step", "[loggers]") {
   const std::string value = std::string("\x0a\x04loss\x15", 7) + std::string("\0\0\xc0\x3f", 4);
   const std::string event = std::string("\x09\0\0\0\0\0\0\xe0\x3f\x10\xac\x02\x2a\x0d\x0a\x0b", 16) + value;
   CHECK(slurp(writer.path()) == head + tf_record(event));
+}
+
+TEST_CASE("hyperparameters are in files of their own, and in TensorBoard's table", "[loggers]") {
+  const TempDir dir;
+  RealFilesystem files;
+  const Hyperparameters hparams{{"data.path", "a\nb"},
+                                {"model.act", "relu"},
+                                {"model.bias", "true"},
+                                {"model.lr", "1e-05"},
+                                {"model.width", "32"}};
+  CsvLogger(files, dir.path()).log_hyperparams(hparams);
+  CHECK(slurp(dir.file("hparams.yaml")) ==
+        "data.path: \"a\\nb\"\nmodel.act: \"relu\"\nmodel.bias: true\nmodel.lr: 1.0e-05\nmodel.width: 32\n");
+  JsonlLogger(files, dir.path()).log_hyperparams(hparams);
+  CHECK(slurp(dir.file("hparams.json")) ==
+        "{\n  \"data.path\": \"a\\nb\",\n  \"model.act\": \"relu\",\n  \"model.bias\": true,\n"
+        "  \"model.lr\": 1e-05,\n  \"model.width\": 32\n}\n");
+  EventWriter writer(files, dir.path());
+  writer.add_hyperparameters(0.5, {{"lr", "1.5"}});
+  writer.flush();
+  const std::string events = slurp(writer.path());
+  // SessionStartInfo{hparams{"lr": Value{number_value 1.5}}, start_time_secs 0.5} of the plugin "hparams".
+  const std::string session = std::string("\x0a\x0f\x0a\x02lr\x12\x09\x11\0\0\0\0\0\0\xf8\x3f", 17) +
+                              std::string("\x29\0\0\0\0\0\0\xe0\x3f", 9);
+  CHECK(events.find("\x1a\x1a" + session) != std::string::npos);
+  CHECK(test::read_events(events).back().tag == "_hparams_/session_start_info");
 }
 
 TEST_CASE("rows are flushed every few seconds, on the way of later rows and between them", "[loggers]") {

@@ -59,6 +59,49 @@ TEST_CASE("all files of a run are on the trainer's filesystem", "[files]") {
   }
 }
 
+struct WithArgs : test::Regression {
+  struct Args {
+    double lr = 0.1;
+    std::optional<bool> bias = {};
+    void fields(auto&& field) {
+      field("lr", lr, "peak learning rate");
+      field("bias", bias, "whether layers have a bias");
+    }
+  };
+  explicit WithArgs(const Args& args) { save_hyperparameters(args); }
+};
+
+TEST_CASE("hyperparameters of a model that a program builds are in its run's files, once a fit", "[files]") {
+  struct Recorder : MetricLogger {
+    void log_hyperparams(const Hyperparameters& hparams) override { seen.push_back(hparams); }
+    void log(std::int64_t, std::int64_t, std::span<const Metric>) override {}
+    void flush() override {}
+    std::vector<Hyperparameters> seen;
+  };
+  FaultyFilesystem files;
+  SoloWorld world;
+  test::ToyData data{32, 8, 20};
+  WithArgs model({.lr = 0.05});
+  Options options = test::quiet("/runs");
+  options.model.name.clear();
+  options.optimizer.args["lr"] = "0.02";
+  Trainer trainer(world, options);
+  trainer.set_filesystem(files);
+  trainer.set_config_text("seed: 0\n");
+  const Recorder& logger = trainer.add_logger<Recorder>();
+  trainer.fit(model, data);
+  trainer.test(model, data);
+  CHECK(logger.seen == std::vector<Hyperparameters>{
+                           {{"model.bias", "auto"}, {"model.lr", "0.05"}, {"optimizer.lr", "0.02"}}});
+  const std::string folder = "/runs/cxtrain_logs/version_0";
+  CHECK(read_whole_file(files, folder + "/config.yaml") ==
+        "seed: 0\nhyperparameters:\n  model.bias: \"auto\"\n  model.lr: 0.05\n");
+  const std::vector<std::string> checkpoints = files.list(folder + "/checkpoints");
+  REQUIRE(checkpoints.size() == 1);
+  CHECK_THAT(read_whole_file(files, folder + "/checkpoints/" + checkpoints[0] + "/manifest.json"),
+             test::contains("model.lr: 0.05"));
+}
+
 TEST_CASE("a disk that fails from a run's first step on costs files, and not the training", "[files]") {
   FaultyFilesystem good, bad;
   const RunSummary expected = train(good);

@@ -14,6 +14,7 @@ struct Classifier : Module {
     }
   };
   explicit Classifier(const Args& its_args) : args(its_args) {
+    save_hyperparameters(args);
     net = register_module("net",
                           torch::nn::Sequential(torch::nn::Conv2d(3, args.width, 3), torch::nn::ReLU(),
                                                 torch::nn::Flatten(), torch::nn::Linear(args.width * 36, 2)));

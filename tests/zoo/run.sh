@@ -108,6 +108,8 @@ done
 # Whole programs: the best checkpoint is tested; a GAN trains alike on any number of ranks, and resumes to the same bits.
 run "$work/build/classifier" --default_root_dir "$work/classifier" > "$work/classifier.log" 2>&1
 has "$work/classifier/cxtrain_logs/version_0/run.json" '"world_size": 2'
+has "$work/classifier/cxtrain_logs/version_0/config.yaml" "model.lr: 0.05"
+has "$work/classifier/cxtrain_logs/version_0/hparams.yaml" "model.width: 16"
 awk -v acc="$(metric "$work/classifier" test_acc)" 'BEGIN { exit !(acc > 0.8) }' || fail "test_acc is $(metric "$work/classifier" test_acc)"
 gan() {  # <folder> <options ...>
   local folder=$1

@@ -20,7 +20,7 @@ class Reader {
     for (const auto& pair : map) {
       if (!pair.first.IsScalar()) {
         refuse(pair.first, "a name is expected before the colon");
-      } else {
+      } else if (prefix + pair.first.Scalar() != "hyperparameters") {  // those of a program's own model
         read_value(pair.second, prefix + pair.first.Scalar(), pair.first);
       }
     }

@@ -136,12 +136,15 @@ class Registry {
       const Arguments& arguments, const Context<typename Class::Interface>& context) {
     using ClassContext = Context<typename Class::Interface>;
     if constexpr (requires { typename Class::Args; }) {
-      using Args = typename Class::Args;
-      if constexpr (std::is_constructible_v<Class, Args, const ClassContext&>) {
-        return std::make_unique<Class>(read_args<Args>(arguments), context);
+      const auto args = read_args<typename Class::Args>(arguments);
+      std::unique_ptr<Class> made;
+      if constexpr (std::is_constructible_v<Class, typename Class::Args, const ClassContext&>) {
+        made = std::make_unique<Class>(args, context);
       } else {
-        return std::make_unique<Class>(read_args<Args>(arguments));
+        made = std::make_unique<Class>(args);
       }
+      if constexpr (requires { made->save_hyperparameters(args); }) made->save_hyperparameters(args);
+      return made;
     } else if constexpr (std::is_constructible_v<Class, const ClassContext&>) {
       return std::make_unique<Class>(context);
     } else {

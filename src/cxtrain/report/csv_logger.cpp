@@ -96,6 +96,10 @@ void CsvLogger::open() {
   file_ = std::make_unique<AppendFile>(files_, path_);
 }
 
+void CsvLogger::log_hyperparams(const Hyperparameters& hparams) {
+  write_atomically(files_, path_.substr(0, path_.rfind('/')) + "/hparams.yaml", to_yaml(hparams));
+}
+
 void CsvLogger::log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) {
   std::map<std::string, std::string> row{{"step", std::to_string(step)}, {"epoch", std::to_string(epoch)}};
   for (const auto& [name, value] : metrics) row.insert_or_assign(name, number(value));

@@ -20,13 +20,14 @@ namespace cxtrain {
 
 /// `metrics.csv` in the layout of Lightning's CSVLogger: a column for each key, among them `epoch` and
 /// `step`, sorted by name; a cell is empty where its row lacks the key. A key that appears later rewrites the
-/// file with a new header.
+/// file with a new header. `hparams.yaml`: the hyperparameters.
 class CsvLogger final : public MetricLogger {
  public:
   CsvLogger(Filesystem& files, const std::string& directory);
   /// Throws ConfigError for a run without a folder.
   explicit CsvLogger(const RunFolder& folder);
 
+  void log_hyperparams(const Hyperparameters& hparams) override;
   void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override;
   void flush() override;
   void on_save_checkpoint(StateDict& state) override;
@@ -47,13 +48,14 @@ class CsvLogger final : public MetricLogger {
 };
 
 /// `metrics.jsonl`: one JSON object a row, `{"step": .., "epoch": .., "train_loss": ..}`; null for a value
-/// that is not finite.
+/// that is not finite. `hparams.json`: the hyperparameters.
 class JsonlLogger final : public MetricLogger {
  public:
   JsonlLogger(Filesystem& files, const std::string& directory);
   /// Throws ConfigError for a run without a folder.
   explicit JsonlLogger(const RunFolder& folder);
 
+  void log_hyperparams(const Hyperparameters& hparams) override;
   void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override;
   void flush() override { file_.flush(); }
   void on_save_checkpoint(StateDict& state) override;
@@ -66,7 +68,8 @@ class JsonlLogger final : public MetricLogger {
 
 class EventWriter;
 
-/// Scalars for TensorBoard, an events file: a curve for each metric, and `epoch` as Lightning draws it.
+/// Scalars for TensorBoard, an events file: a curve for each metric, and `epoch` as Lightning draws it. The
+/// hyperparameters are a row of its table HPARAMS.
 /// A resumed training begins a new file beside those that were there, since a TensorBoard that is open reads
 /// files in the order of their names and none of them twice.
 class TensorBoardLogger final : public MetricLogger {
@@ -76,6 +79,7 @@ class TensorBoardLogger final : public MetricLogger {
   explicit TensorBoardLogger(const RunFolder& folder);
   ~TensorBoardLogger() override;
 
+  void log_hyperparams(const Hyperparameters& hparams) override;
   void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override;
   void flush() override;
   void on_save_checkpoint(StateDict& state) override;

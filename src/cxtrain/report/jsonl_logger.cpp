@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cxtrain/base/json_fields.h"
+#include "cxtrain/config/values.h"
 #include "cxtrain/report/saved_rows.h"
 #include "cxtrain/state/state_dict.h"
 
@@ -14,6 +16,16 @@ constexpr const char* kJsonl = "/metrics.jsonl";
 
 JsonlLogger::JsonlLogger(Filesystem& files, const std::string& directory)
     : files_(files), file_(files, directory + kJsonl) {}
+
+void JsonlLogger::log_hyperparams(const Hyperparameters& hparams) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const auto& [name, text] : hparams) {
+    std::visit([&](const auto& value) { object[name] = value; }, typed_value(text));
+    if (const auto whole = parse_integer(text)) object[name] = *whole;
+  }
+  const std::string folder = file_.path().substr(0, file_.path().rfind('/'));
+  write_atomically(files_, folder + "/hparams.json", text_of_json(object, 2) + '\n');
+}
 
 void JsonlLogger::log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) {
   nlohmann::ordered_json row{{"step", step}, {"epoch", epoch}};

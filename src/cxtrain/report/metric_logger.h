@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "cxtrain/config/hyperparameters.h"
+
 namespace cxtrain {
 
 class Filesystem;
@@ -29,6 +31,10 @@ class MetricLogger {
 
   virtual ~MetricLogger() = default;
 
+  /// Writes the hyperparameters: the arguments of model and data, and what the options say of optimizer and
+  /// schedule, by the options' names ("model.lr"). Called once, at the start of a fit that
+  /// has any.
+  virtual void log_hyperparams(const Hyperparameters& /*hparams*/) {}
   /// Writes one row: the metrics at this step. `step` is the global (optimizer) step, `epoch` counts from 0.
   virtual void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) = 0;
   /// Makes everything logged so far readable for other processes.

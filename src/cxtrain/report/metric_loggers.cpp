@@ -31,6 +31,11 @@ void MetricLoggers::attempt(Entry& entry, Work&& work) noexcept try {
   // Not even the message could be made.
 }
 
+void MetricLoggers::log_hyperparams(const Hyperparameters& hparams) noexcept {
+  for (Entry& entry : loggers_)
+    attempt(entry, [&](MetricLogger& logger) { logger.log_hyperparams(hparams); });
+}
+
 void MetricLoggers::log(std::int64_t step, std::int64_t epoch,
                         std::span<const MetricLogger::Metric> row) noexcept {
   for (Entry& entry : loggers_) {

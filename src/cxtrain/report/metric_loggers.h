@@ -21,6 +21,7 @@ class MetricLoggers {
   /// `logger` outlives it.
   void add(MetricLogger& logger) { loggers_.push_back({&logger}); }
 
+  void log_hyperparams(const Hyperparameters& hparams) noexcept;
   void log(std::int64_t step, std::int64_t epoch, std::span<const MetricLogger::Metric> row) noexcept;
   void flush() noexcept;
   /// Every logger's place, in a section of its own, with all rows flushed; and back to it on loggers of the

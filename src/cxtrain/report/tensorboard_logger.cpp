@@ -1,8 +1,8 @@
 #include "cxtrain/report/file_loggers.h"
 
-#include <chrono>
 #include <vector>
 
+#include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/report/saved_rows.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
@@ -22,11 +22,14 @@ TensorBoardLogger::TensorBoardLogger(Filesystem& files, const std::string& direc
 
 TensorBoardLogger::~TensorBoardLogger() = default;
 
+void TensorBoardLogger::log_hyperparams(const Hyperparameters& hparams) {
+  writer().add_hyperparameters(seconds_since_1970(), hparams);
+}
+
 void TensorBoardLogger::log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) {
   std::vector<Metric> scalars(metrics.begin(), metrics.end());
   scalars.emplace_back("epoch", static_cast<double>(epoch));
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  writer().add_scalars(step, std::chrono::duration<double>(now).count(), scalars);
+  writer().add_scalars(step, seconds_since_1970(), scalars);
 }
 
 void TensorBoardLogger::flush() {

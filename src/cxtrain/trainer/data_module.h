@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "cxtrain/base/stage.h"
+#include "cxtrain/config/hyperparameters.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/data/dataset.h"
 #include "cxtrain/state/state_dict.h"
@@ -14,7 +15,7 @@ namespace cxtrain {
 /// The data of a run, as in Lightning: one object with every split. Each call of the trainer (`fit`, `test`
 /// ...) first calls `prepare_data` and `setup`. Errors of the data are a DataError: a file that is missing or
 /// damaged.
-class DataModule {
+class DataModule : public HyperparametersMixin {
  public:
   static constexpr std::string_view kKind = "data";
   using Interface = DataModule;

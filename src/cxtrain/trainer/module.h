@@ -13,6 +13,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/config/hyperparameters.h"
 #include "cxtrain/metrics/metric.h"
 #include "cxtrain/metrics/metric_sink.h"
 #include "cxtrain/optim/optimizer_ref.h"
@@ -53,7 +54,7 @@ class StepNotDefined : public ConfigError {
 /// With `dp` the step methods run on each replica, in parallel, and hooks run on the trained model only. A
 /// hook's change reaches the replicas if it changes a parameter, a buffer or the training mode of a layer. A
 /// step gets anything else from `current_epoch()` and `global_step()`.
-class Module : public torch::nn::Module, public Trainable {
+class Module : public torch::nn::Module, public Trainable, public HyperparametersMixin {
  public:
   static constexpr std::string_view kKind = "model";
   using Interface = Module;

@@ -42,6 +42,18 @@ std::string list_of_ranks(const std::vector<std::size_t>& ranks) {
          " have";
 }
 
+void add_section(Hyperparameters& all, const std::string& section, const Hyperparameters& values) {
+  for (const auto& [name, value] : values) all[section + "." + name] = value;
+}
+
+/// The arguments of model and data, by the names of options.
+Hyperparameters arguments_of(const Module& module, const DataModule& data) {
+  Hyperparameters all;
+  add_section(all, "model", module.hparams());
+  add_section(all, "data", data.hparams());
+  return all;
+}
+
 /// Throws ConfigError if the training loaders have a stream that cannot be read.
 void require_one_stream(const Loaders& loaders, const Plan& plan) {
   if (loaders.specs().size() > 1)
@@ -59,6 +71,7 @@ Session::Session(const SessionInputs& inputs, TrainerState& state, std::unique_p
                  Module& module, DataModule& data, Stage stage)
     : inputs_(inputs),
       state_(state),
+      config_text_(inputs.config_text),
       module_(module),
       data_(data),
       stage_(stage),
@@ -71,7 +84,12 @@ Session::Session(const SessionInputs& inputs, TrainerState& state, std::unique_p
                         .precision = precision_,
                         .device = inputs.device,
                         .accelerator = inputs.accelerator},
-      strategy_(std::move(strategy)) {}
+      strategy_(std::move(strategy)) {
+  // A model that the options name has its arguments there.
+  const Hyperparameters hparams = arguments_of(module, data);
+  if (!config_text_.empty() && inputs.options.model.name.empty() && !hparams.empty())
+    config_text_ += "hyperparameters:\n" + to_yaml(hparams, "  ");
+}
 
 void Session::open() {
   World& world = inputs_.world;
@@ -117,6 +135,9 @@ void Session::add_loggers_and_announce() {
   if (!continues_) run_agreed(inputs_.world, [this] { make_plan_loggers(); });
   for (const auto& logger : state_.loggers) context_->rows.loggers.add(*logger);
   for (const auto& logger : state_.plan_loggers) context_->rows.loggers.add(*logger);
+  const Hyperparameters hparams = hyperparameters();
+  if (stage_ == Stage::fit && inputs_.world.is_root() && !hparams.empty())
+    context_->rows.loggers.log_hyperparams(hparams);
   announce();
   record_places();
 }
@@ -183,8 +204,7 @@ void Session::open_files() {
     if (inputs_.log) inputs_.log->open_file(inputs_.files, folder);
     if (!inputs_.world.is_root()) return;
     if (goes_on_in_place_) remove_end_of_run(inputs_.files, folder);
-    if (!inputs_.config_text.empty())
-      write_atomically(inputs_.files, folder + "/config.yaml", inputs_.config_text);
+    if (!config_text_.empty()) write_atomically(inputs_.files, folder + "/config.yaml", config_text_);
   });
 }
 
@@ -217,6 +237,18 @@ void Session::make_plan_loggers() {
   const RunFolder folder{inputs_.files, state_.log_dir};
   for (const ChosenComponent& chosen : inputs_.plan.loggers)
     state_.plan_loggers.push_back(inputs_.registry.make<MetricLogger>(chosen.name, chosen.arguments, folder));
+}
+
+/// Also what the options say of the optimizer, the schedule and the batches.
+Hyperparameters Session::hyperparameters() const {
+  const Options& options = inputs_.options;
+  Hyperparameters all = arguments_of(module_, data_);
+  add_section(all, "optimizer", options.optimizer.args);
+  add_section(all, "lr_scheduler", options.lr_scheduler.args);
+  if (!options.optimizer.name.empty()) all["optimizer"] = options.optimizer.name;
+  if (!options.lr_scheduler.name.empty()) all["lr_scheduler"] = options.lr_scheduler.name;
+  if (options.data.batch_size) all["data.batch_size"] = std::to_string(*options.data.batch_size);
+  return all;
 }
 
 void Session::announce() const {

@@ -31,7 +31,7 @@ struct SessionInputs {
   const Registry& registry;        ///< has what the plan names
   at::Device device;               ///< this rank's, or its first
   Accelerator* accelerator;        ///< null on CPUs
-  const std::string& config_text;  ///< of `config.yaml`; empty: none is written
+  const std::string& config_text;  ///< of `config.yaml`, without the hyperparameters; empty: none is written
   const std::function<std::unique_ptr<Module>()>& replica_factory;  ///< may be empty
   Filesystem& files;                                                ///< where the run's files are
   Log* log = nullptr;                                               ///< gets a file in the run's folder
@@ -78,7 +78,7 @@ class Session {
   /// The others are for an open session.
   TrainContext& context() { return *context_; }
   const Plan& plan() const { return inputs_.plan; }
-  const std::string& config_text() const { return inputs_.config_text; }
+  const std::string& config_text() const { return config_text_; }
   const PrecisionPolicy& precision() const { return precision_; }
 
   /// Returns the loader of training batches, of this rank's shards. Null without data. `batch_size`: other
@@ -130,12 +130,14 @@ class Session {
   LoaderOptions loader_options(const DataLoaderSpec& spec, Stage stage, std::size_t dataloader_idx) const;
   void add_callbacks();
   void make_plan_loggers();
+  Hyperparameters hyperparameters() const;
   void announce() const;
   bool writes_files() const;
   void record_places() const;
 
   const SessionInputs inputs_;
   TrainerState& state_;
+  std::string config_text_;  ///< of `config.yaml`
   Module& module_;
   DataModule& data_;
   Stage stage_;

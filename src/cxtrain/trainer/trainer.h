@@ -161,7 +161,8 @@ class Trainer {
   void set_filesystem(Filesystem& files) { files_ = &files; }
   /// Sets the log that gets a file in the run's folder; it must outlive the trainer.
   void set_log(Log& log) { log_ = &log; }
-  /// Sets the text of `config.yaml` in the run's folder; without it no `config.yaml` is written.
+  /// Sets the text of `config.yaml` in the run's folder; without it no `config.yaml` is written. The
+  /// hyperparameters of a model that the options do not name are added.
   void set_config_text(std::string yaml) { config_text_ = std::move(yaml); }
 
  private:

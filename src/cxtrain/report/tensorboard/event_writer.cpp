@@ -83,4 +83,24 @@ void EventWriter::add_scalars(std::int64_t step, double wall_time,
   file_.append(tf_record(event.SerializeAsString()));
 }
 
+void EventWriter::add_hyperparameters(double wall_time, const Hyperparameters& hparams) {
+  tensorboard::HParamsPluginData data;
+  data.mutable_session_start_info()->set_start_time_secs(wall_time);
+  for (const auto& [name, text] : hparams) {
+    tensorboard::HParam& added = (*data.mutable_session_start_info()->mutable_hparams())[name];
+    const auto value = typed_value(text);
+    if (const bool* flag = std::get_if<bool>(&value)) added.set_bool_value(*flag);
+    if (const double* number = std::get_if<double>(&value)) added.set_number_value(*number);
+    if (const std::string* word = std::get_if<std::string>(&value)) added.set_string_value(*word);
+  }
+  tensorboard::Event event;
+  event.set_wall_time(wall_time);
+  tensorboard::Summary::Value* added = event.mutable_summary()->add_value();
+  added->set_tag("_hparams_/session_start_info");
+  tensorboard::PluginData& plugin = *added->mutable_metadata()->mutable_plugin_data();
+  plugin.set_plugin_name("hparams");
+  plugin.set_content(data.SerializeAsString());
+  file_.append(tf_record(event.SerializeAsString()));
+}
+
 }  // namespace cxtrain

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cxtrain/base/append_file.h"
+#include "cxtrain/config/hyperparameters.h"
 
 namespace cxtrain {
 
@@ -20,6 +21,8 @@ class EventWriter {
   /// One event with these values at this step. `wall_time`: seconds since 1970.
   void add_scalars(std::int64_t step, double wall_time,
                    std::span<const std::pair<std::string, double>> scalars);
+  /// One event for TensorBoard's plugin "hparams": a session with these hyperparameters.
+  void add_hyperparameters(double wall_time, const Hyperparameters& hparams);
   void flush() { file_.flush(); }
   const std::string& path() const { return file_.path(); }
   /// Bytes in the file after a flush.
