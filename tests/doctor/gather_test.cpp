@@ -1,4 +1,5 @@
 #include "cxtrain/doctor/gather.h"
+#include "cxtrain/base/json_fields.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -68,21 +69,35 @@ TEST_CASE("a node tells whether it sees what rank 0 has written") {
   CHECK_FALSE(sees(file, true).has_value());  // no node's first rank
 }
 
+/// What a rank says of the memory that it has made.
+struct MadeMemory {
+  long long pid = 0;
+  int descriptor = -1;
+  unsigned long long device = 0, inode = 0;
+
+  void fields(auto&& field) {
+    field("pid", pid);
+    field("descriptor", descriptor);
+    field("device", device);
+    field("inode", inode);
+  }
+};
+
 TEST_CASE("memory is mapped where it is the one that a rank of the node has made") {
   const TempDir dir;
   const FileDescriptor file(open(dir.write("memory", "").c_str(), O_RDWR | O_CLOEXEC));
   struct stat status {};
   REQUIRE(fstat(file.get(), &status) == 0);
-  const std::string own =
-      std::to_string(getpid()) + " " + std::to_string(file.get()) + " " + std::to_string(status.st_dev) + " ";
-  const auto maps = [](const std::string& other, bool same_node) {
-    TwoRanks world(other, same_node);
+  const auto maps = [](const MadeMemory& other, bool same_node) {
+    TwoRanks world(to_message(other), same_node);
     return doctor::maps_memory_of_next(world);
   };
-  CHECK(maps(own + std::to_string(status.st_ino), true) == true);
-  CHECK(maps(own + std::to_string(status.st_ino + 1), true) == false);  // another file of that number
-  CHECK(maps("999999999 3 0 0", true) == false);                        // no such process
-  CHECK_FALSE(maps(own + std::to_string(status.st_ino), false).has_value());
+  MadeMemory own{getpid(), file.get(), status.st_dev, status.st_ino};
+  CHECK(maps(own, true) == true);
+  CHECK_FALSE(maps(own, false).has_value());
+  ++own.inode;  // another file of that number
+  CHECK(maps(own, true) == false);
+  CHECK(maps({999999999, 3}, true) == false);  // no such process
 }
 
 TEST_CASE("a process alone gathers what there is without MPI") {

@@ -42,6 +42,7 @@ struct JsonRules {
   bool empty_texts = true;    ///< false: empty texts and maps are left out
   bool more_fields = true;    ///< false: a field that no struct lists is an error
   bool all_needed = false;
+  bool non_finite = false;        ///< true: NaN and infinities stay what they are, for CBOR
   in_json::AtLeast numbers = {};  ///< of whole numbers without a limit of their own
 };
 
@@ -96,7 +97,7 @@ class Writer {
     } else if constexpr (Choice<Value>) {
       return std::string(word_of(value));
     } else if constexpr (std::floating_point<Value>) {
-      return std::isfinite(value) ? Json(value) : Json();
+      return std::isfinite(value) || rules_.non_finite ? Json(value) : Json();
     } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, std::string> ||
                          std::is_same_v<Value, Json>) {
       return Json(value);
@@ -278,6 +279,20 @@ Struct struct_of_json(const Json& json, const JsonRules& rules) {
   Struct value;
   in_json::Reader<Json>(json, rules).read(value);
   return value;
+}
+
+/// Returns a value of the types of fields as a message for other ranks, to the bit (CBOR).
+template <class Value>
+std::string to_message(const Value& value) {
+  std::string bytes;
+  nlohmann::json::to_cbor(json_of<nlohmann::json>(value, {.non_finite = true}), bytes);
+  return bytes;
+}
+
+/// Reads what `to_message` wrote.
+template <class Value>
+Value from_message(const std::string& bytes) {
+  return struct_of_json<Value>(nlohmann::json::from_cbor(bytes), {.document = "a message of another rank"});
 }
 
 /// Parses the text of a document. Throws DataError with the line that is not JSON.

@@ -10,6 +10,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/filesystem.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/checkpoint_name.h"
 #include "cxtrain/callbacks/monitored_metric.h"
@@ -102,15 +103,15 @@ void ModelCheckpoint::setup(Run& run, Stage stage) {
 void ModelCheckpoint::on_train_start(Run& run) {
   next_by_clock_ = clock_.now() + args_.train_time_interval.count();
   // Of what a resumed run remembers, somebody may have removed some.
-  std::string there;
+  std::vector<std::string> there;
   if (run.rank() == 0) {
     for (const std::string& path : kept_.paths()) {
-      if (is_there(run, path)) there += path + '\n';
+      if (is_there(run, path)) there.push_back(path);
     }
   }
-  there = '\n' + run.world().broadcast(std::move(there));
+  there = from_message<std::vector<std::string>>(run.world().broadcast(to_message(there)));
   const auto gone = [&](const std::string& path) {
-    return there.find('\n' + path + '\n') == std::string::npos;
+    return std::find(there.begin(), there.end(), path) == there.end();
   };
   std::erase_if(kept_.best, [&](const auto& entry) { return gone(entry.first); });
   if (gone(kept_.last_path)) kept_.last_path.clear();

@@ -3,19 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
 
 namespace cxtrain {
 namespace {
 
-/// Values by option, each on one line.
+/// Values by option.
 using OptionValues = std::map<std::string, std::string>;
 
 bool may_differ(std::string_view key) {
@@ -24,14 +24,9 @@ bool may_differ(std::string_view key) {
   return std::find(kPlaces.begin(), kPlaces.end(), key) != kPlaces.end();
 }
 
-void set_value(OptionValues& values, const std::string& key, std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  values[key] = std::move(text);
-}
-
 void add_arguments(OptionValues& values, const std::string& prefix,
                    const std::map<std::string, std::string>& arguments) {
-  for (const auto& [name, value] : arguments) set_value(values, prefix + "." + name, value);
+  for (const auto& [name, value] : arguments) values[prefix + "." + name] = value;
 }
 
 OptionValues values_of(const Options& options) {
@@ -42,7 +37,7 @@ OptionValues values_of(const Options& options) {
     const auto written = entry.write(options);
     for (const std::string& value : written.value_or(std::vector<std::string>{"null"}))
       text += (text.empty() ? "" : ",") + value;
-    set_value(values, entry.key, text);
+    values[entry.key] = text;
   }
   Options accessed = options;  // the table's accessors are for writing, too
   for (const ComponentEntry& component : component_table()) {
@@ -51,25 +46,9 @@ OptionValues values_of(const Options& options) {
   for (const ListedComponents& listed : kListedComponents) {
     for (const NamedOptions& component : options.*listed.list) {
       const std::string key = std::string(listed.key) + "." + component.name;
-      set_value(values, key, "true");
+      values[key] = "true";
       add_arguments(values, key, component.args);
     }
-  }
-  return values;
-}
-
-std::string text_of_values(const OptionValues& values) {
-  std::string text;
-  for (const auto& [key, value] : values) text += key + '=' + value + '\n';
-  return text;
-}
-
-OptionValues read_values(const std::string& text) {
-  OptionValues values;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t equals = line.find('=');
-    values[line.substr(0, equals)] = line.substr(equals + 1);
   }
   return values;
 }
@@ -91,12 +70,12 @@ std::string values_by_rank(const std::vector<OptionValues>& ranks, const std::st
 }  // namespace
 
 void require_same_options(World& world, const Options& options) {
-  const std::string own = text_of_values(values_of(options));
+  const std::string own = to_message(values_of(options));
   if (same_on_all_ranks(world, own)) return;
   std::vector<OptionValues> ranks;
   std::map<std::string, std::string> all;  // keys of any rank
   for (const std::string& text : world.all_gather(own)) {
-    ranks.push_back(read_values(text));
+    ranks.push_back(from_message<OptionValues>(text));
     all.insert(ranks.back().begin(), ranks.back().end());
   }
   constexpr int kMost = 5;

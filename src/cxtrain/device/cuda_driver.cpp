@@ -12,6 +12,7 @@
 #include <cstdlib>
 
 #include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/device/driver_library.h"
 
 namespace cxtrain {
@@ -113,22 +114,6 @@ void complete(Gpu& gpu, const Gpu& seen_by_cuda) {
   if (!seen_by_cuda.compute_capability.empty()) gpu.compute_capability = seen_by_cuda.compute_capability;
 }
 
-/// What the child tells, and back: a hardware file with what the driver shows, and in its place the failure.
-std::string to_text(const CudaView& view) {
-  Hardware told;
-  Node& node = told.nodes.emplace_back();
-  node.gpus = view.gpus;
-  node.cuda_version = view.version;
-  node.cuda_failure = view.failure;
-  return to_json(told);
-}
-
-CudaView from_text(const std::string& text) {
-  Hardware told = parse_hardware(text, "what the driver tells");
-  Node& node = told.nodes.front();
-  return {std::move(node.gpus), std::move(node.cuda_version), std::move(node.cuda_failure)};
-}
-
 /// Everything that comes until the other end is closed; what has come when `seconds` are over.
 std::string read_within(int descriptor, int seconds) {
   std::string text;
@@ -189,7 +174,7 @@ std::optional<CudaView> read_gpus_from_driver_in_child(const char* library, int 
   if (child == 0) {
     int status = 1;
     try {
-      const std::string text = to_text(read_gpus_from_driver(library).value_or(CudaView{}));
+      const std::string text = to_message(read_gpus_from_driver(library).value_or(CudaView{}));
       for (std::size_t done = 0; done < text.size();) {
         const ssize_t written = write(to_parent.get(), text.data() + done, text.size() - done);
         if (written < 0 && errno != EINTR) break;
@@ -208,7 +193,7 @@ std::optional<CudaView> read_gpus_from_driver_in_child(const char* library, int 
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   try {
-    return from_text(text);
+    return from_message<CudaView>(text);
   } catch (const std::exception&) {
     CudaView view;
     view.failure =

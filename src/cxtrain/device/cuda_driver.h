@@ -27,6 +27,12 @@ struct CudaView {
   std::string version;
   /// Why CUDA cannot start on this machine; empty where it can, or has no GPU to start on.
   std::string failure;
+
+  void fields(auto&& field) {
+    field("gpus", gpus);
+    field("version", version);
+    field("failure", failure);
+  }
 };
 
 /// Absent without the library. Starts the driver in this process: a child that it forks afterwards can use no

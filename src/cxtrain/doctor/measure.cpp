@@ -4,14 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <sstream>
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/file_descriptor.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/doctor/probe.h"
 
 namespace cxtrain::doctor {
@@ -29,16 +28,11 @@ struct SharedFile {
   int descriptor = -1;
   unsigned long long device = 0, inode = 0;
 
-  std::string text() const {
-    std::ostringstream words;
-    words << pid << ' ' << descriptor << ' ' << device << ' ' << inode;
-    return words.str();
-  }
-  static SharedFile of(const std::string& text) {
-    SharedFile file;
-    std::istringstream words(text);
-    words >> file.pid >> file.descriptor >> file.device >> file.inode;
-    return file;
+  void fields(auto&& field) {
+    field("pid", pid);
+    field("descriptor", descriptor);
+    field("device", device);
+    field("inode", inode);
   }
 };
 
@@ -70,11 +64,11 @@ std::optional<bool> maps_memory_of_next(World& world) {
     mine.device = status.st_dev;
     mine.inode = status.st_ino;
   }
-  const std::vector<std::string> texts = world.gather_node(mine.text());
+  const std::vector<std::string> texts = world.gather_node(to_message(mine));
   std::optional<bool> may;
   if (texts.size() > 1) {
     const auto place = static_cast<std::size_t>(world.facts().local_rank);
-    const SharedFile next = SharedFile::of(texts[(place + 1) % texts.size()]);
+    const SharedFile next = from_message<SharedFile>(texts[(place + 1) % texts.size()]);
     may = next.descriptor >= 0 && may_map(next);
   }
   world.barrier();  // until then the memory has to be there
@@ -83,7 +77,7 @@ std::optional<bool> maps_memory_of_next(World& world) {
 
 ClockFacts compare_clocks(World& world) {
   constexpr std::size_t kRounds = 5;
-  std::array<double, kRounds> times{}, durations{};
+  std::vector<double> times(kRounds), durations(kRounds);
   for (std::size_t round = 0; round < kRounds; ++round) {
     world.barrier();
     const auto begin = SteadyClockTime::now();
@@ -91,19 +85,13 @@ ClockFacts compare_clocks(World& world) {
     times[round] = seconds_since_1970();
     durations[round] = seconds_since(begin);
   }
-  std::ostringstream mine;
-  mine.precision(17);
-  for (std::size_t round = 0; round < kRounds; ++round)
-    mine << times[round] << ' ' << durations[round] << ' ';
-  const std::string root = world.broadcast(mine.str());
+  const auto of_root = from_message<std::vector<std::vector<double>>>(
+      world.broadcast(to_message(std::vector{times, durations})));
   // All ranks have left a barrier within the time that it took the one that was last to come.
-  std::istringstream words(root);
   ClockFacts best{0, -1};
   for (std::size_t round = 0; round < kRounds; ++round) {
-    double time = 0, duration = 0;
-    words >> time >> duration;
-    const double error = duration + durations[round];
-    if (best.error < 0 || error < best.error) best = {times[round] - time, error};
+    const double error = of_root[1][round] + durations[round];
+    if (best.error < 0 || error < best.error) best = {times[round] - of_root[0][round], error};
   }
   if (world.is_root()) best.offset = 0;
   return best;

@@ -3,14 +3,21 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <array>
 #include <sstream>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/metrics/metric_reduction.h"
 
 namespace cxtrain {
+
+template <>
+struct ChoiceOf<ReduceFx> {
+  static constexpr std::array<std::string_view, 4> words{"mean", "sum", "min", "max"};
+};
+
 namespace {
 
 /// A metric of one rank, on its way to the others.
@@ -21,6 +28,17 @@ struct MetricLine {
   double value = 0, weight = 0;
   std::string metric = {};  ///< whose value this is, and so that of all ranks
 
+  void fields(auto&& field) {
+    field("hook", hook);
+    field("name", name);
+    field("on_step", on_step);
+    field("prog_bar", prog_bar);
+    field("logger", logger);
+    field("fx", fx);
+    field("value", value);
+    field("weight", weight);
+    field("metric", metric);
+  }
   bool same_metric(const MetricLine& other) const { return name == other.name && hook == other.hook; }
   /// Takes in another rank's value.
   void merge(const MetricLine& other) {
@@ -45,45 +63,13 @@ struct MetricLine {
   }
 };
 
-std::string to_text(const MetricLine& line) {
-  char numbers[96];
-  std::snprintf(numbers, sizeof numbers, "%d %d %d %d %a %a ", line.on_step ? 1 : 0, line.prog_bar ? 1 : 0,
-                line.logger ? 1 : 0, static_cast<int>(line.fx), line.value, line.weight);
-  return numbers + line.hook + ' ' + std::to_string(line.metric.size()) + ' ' + line.metric + line.name +
-         '\n';
-}
-
-MetricLine from_text(const std::string& text) {
-  std::istringstream fields(text);
-  std::string value, weight;
-  int on_step = 0, prog_bar = 0, logger = 0, fx = 0;
-  std::size_t metric_length = 0;
-  MetricLine line;
-  fields >> on_step >> prog_bar >> logger >> fx >> value >> weight >> line.hook >> metric_length;
-  fields.get();
-  std::getline(fields, line.name);
-  line.metric = line.name.substr(0, metric_length);
-  line.name.erase(0, metric_length);
-  line.on_step = on_step != 0;
-  line.prog_bar = prog_bar != 0;
-  line.logger = logger != 0;
-  line.fx = static_cast<ReduceFx>(fx);
-  line.value = std::strtod(value.c_str(), nullptr);
-  line.weight = std::strtod(weight.c_str(), nullptr);
-  return line;
-}
-
 /// The ranks' metrics, each once, in the order in which ranks have them; the same on all ranks. One exchange
 /// brings names and values, since a rank that had no sample left in an uneven epoch knows neither.
 std::vector<MetricLine> merge_over_ranks(std::vector<MetricLine> mine, World& world) {
   if (world.size() == 1) return mine;
-  std::string text;
-  for (const MetricLine& line : mine) text += to_text(line);
   std::vector<MetricLine> merged;
-  for (const std::string& rank : world.all_gather(text)) {
-    std::istringstream lines(rank);
-    for (std::string each; std::getline(lines, each);) {
-      MetricLine line = from_text(each);
+  for (const std::string& rank : world.all_gather(to_message(mine))) {
+    for (MetricLine& line : from_message<std::vector<MetricLine>>(rank)) {
       const auto known = std::find_if(merged.begin(), merged.end(),
                                       [&](const MetricLine& other) { return line.same_metric(other); });
       if (known == merged.end()) {

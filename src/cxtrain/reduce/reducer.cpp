@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "cxtrain/accelerator/devices.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/tensor/layout.h"
 
@@ -274,12 +274,8 @@ void Reducer::forget_unused() {
 }
 
 void Reducer::agree_on_order() {
-  std::ostringstream own;
-  for (const std::size_t index : observed_order_) own << index << ' ';
-  std::istringstream agreed(world_.broadcast(own.str()));  // rank 0's holds for all
-  std::vector<std::size_t> order;
-  for (std::size_t index = 0; agreed >> index;) order.push_back(index);
-  use_order(std::move(order));
+  // Rank 0's holds for all.
+  use_order(from_message<std::vector<std::size_t>>(world_.broadcast(to_message(observed_order_))));
 }
 
 void Reducer::use_order(std::vector<std::size_t> order) {

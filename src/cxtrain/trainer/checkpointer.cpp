@@ -2,12 +2,12 @@
 
 #include <iomanip>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 #include <utility>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/run_event.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
@@ -18,13 +18,16 @@
 namespace cxtrain {
 namespace {
 
-using Json = nlohmann::json;
+/// What a rank has written.
+struct Written {
+  std::vector<CheckpointFile> files;
+  std::string error;
 
-std::string to_text(const std::vector<CheckpointFile>& files, const std::string& error) {
-  Json json{{"error", error}, {"files", Json::array()}};
-  for (const CheckpointFile& file : files) json["files"].push_back({file.name, file.bytes, file.xxh3});
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+  void fields(auto&& field) {
+    field("files", files);
+    field("error", error);
+  }
+};
 
 }  // namespace
 
@@ -103,10 +106,10 @@ std::optional<bool> Checkpointer::proceed() {
   if (stage_ == Stage::writing) last_seconds_ = stalled_ + task_.seconds();
   if (stage_ == Stage::publishing) return end(parts_.world.broadcast(own_error));
   std::string error;
-  for (const std::string& text : parts_.world.gather_root(to_text(written_, own_error))) {
-    const Json report = Json::parse(text);
-    for (const Json& file : report["files"]) manifest_.files.push_back({file[0], file[1], file[2]});
-    if (error.empty()) error = report["error"].get<std::string>();
+  for (const std::string& text : parts_.world.gather_root(to_message(Written{written_, own_error}))) {
+    const auto of_rank = from_message<Written>(text);
+    manifest_.files.insert(manifest_.files.end(), of_rank.files.begin(), of_rank.files.end());
+    if (error.empty()) error = of_rank.error;
   }
   error = parts_.world.broadcast(error);
   if (!error.empty()) return end(error);

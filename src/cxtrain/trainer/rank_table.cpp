@@ -5,6 +5,7 @@
 #include <sstream>
 #include <vector>
 
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/number_ranges.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/device/numa.h"
@@ -25,19 +26,6 @@ std::string joined(const auto& words) {
 
 bool same_but_for_rank(const RankPlace& a, const RankPlace& b) {
   return a.host == b.host && a.cores == b.cores && a.numa == b.numa && a.gpus == b.gpus && a.uuids == b.uuids;
-}
-
-/// One rank's, as it travels: its words, one on a line.
-std::string to_text(const RankPlace& place) {
-  return place.host + '\n' + place.cores + '\n' + place.numa + '\n' + place.gpus + '\n' + place.uuids;
-}
-
-RankPlace from_text(int rank, const std::string& text) {
-  RankPlace place{.rank = rank, .host = {}, .cores = {}, .numa = {}, .gpus = {}, .uuids = {}};
-  std::istringstream lines(text);
-  for (std::string* word : {&place.host, &place.cores, &place.numa, &place.gpus, &place.uuids})
-    std::getline(lines, *word);
-  return place;
 }
 
 RankPlace own_place(const WorldFacts& facts, const RankPlan& rank) {
@@ -82,8 +70,8 @@ std::string rank_table(std::span<const RankPlace> places) {
 std::string gather_rank_table(World& world, const Plan& plan) {
   const RankPlan& own = plan.ranks.at(static_cast<std::size_t>(world.rank()));
   std::vector<RankPlace> places;
-  for (const std::string& text : world.gather_root(to_text(own_place(world.facts(), own))))
-    places.push_back(from_text(static_cast<int>(places.size()), text));
+  for (const std::string& place : world.gather_root(to_message(own_place(world.facts(), own))))
+    places.push_back(from_message<RankPlace>(place));
   return places.empty() ? std::string() : rank_table(places);
 }
 

@@ -16,6 +16,15 @@ struct RankPlace {
   std::string numa;   ///< the nodes of memory that these cores belong to, "0"
   std::string gpus;   ///< their numbers on the machine, "0,1"
   std::string uuids;  ///< of these GPUs
+
+  void fields(auto&& field) {
+    field("rank", rank);
+    field("host", host);
+    field("cores", cores);
+    field("numa", numa);
+    field("gpus", gpus);
+    field("uuids", uuids);
+  }
 };
 
 /// Lines for the ranks below a heading, in columns; ranks in a row that differ in nothing else share one

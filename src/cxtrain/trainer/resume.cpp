@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
@@ -25,6 +26,12 @@ struct Candidates {
   std::vector<std::string> paths = {};    ///< those to try, in this order
   std::vector<std::string> damaged = {};  ///< messages
   bool of_a_run = false;                  ///< `ckpt_path` is the folder of a run
+
+  void fields(auto&& field) {
+    field("paths", paths);
+    field("damaged", damaged);
+    field("of_a_run", of_a_run);
+  }
 };
 
 std::string last_part(const std::string& path) { return std::filesystem::path(path).filename().string(); }
@@ -241,32 +248,28 @@ std::optional<ChosenCheckpoint> choose_checkpoint(World& world, Filesystem& file
     if (world.is_root()) candidates = look(files, options, own_run);
   });
   for (const std::string& message : candidates.damaged) log_warning(message);
-  const std::string damaged = world.broadcast(candidates.damaged.empty() ? "" : candidates.damaged.front());
-  std::string lines;
-  for (const std::string& path : candidates.paths) lines += path + '\n';
-  std::istringstream paths(world.broadcast(lines));
+  candidates = from_message<Candidates>(world.broadcast(to_message(candidates)));
   const std::string& asked = *options.ckpt_path;
-  const bool of_a_run = world.max(candidates.of_a_run ? 1 : 0) != 0;
-  const bool or_another = of_a_run || asked == kAuto;
-  for (std::string path; std::getline(paths, path);) {
+  const bool or_another = candidates.of_a_run || asked == kAuto;
+  for (const std::string& path : candidates.paths) {
     try {
       Manifest manifest = read_verified(world, files, path, meanwhile);
       ChosenCheckpoint chosen{path, std::move(manifest)};
       if (world.is_root()) chosen.log_dir = run_folder(files, path, chosen.manifest, options);
       chosen.log_dir = world.broadcast(chosen.log_dir);
-      chosen.in_place = !chosen.log_dir.empty() && (asked == kLast || asked == kAuto || of_a_run);
+      chosen.in_place = !chosen.log_dir.empty() && (asked == kLast || asked == kAuto || candidates.of_a_run);
       return chosen;
     } catch (const AgreedError& error) {
       if (!or_another) throw;
       if (world.is_root()) log_warning(std::string(error.what()) + "; trying the one before it");
     }
   }
-  if (world.max(lines.empty() && damaged.empty() ? 0 : 1) != 0) {
+  if (!candidates.paths.empty() || !candidates.damaged.empty()) {
     throw AgreedError(ExitCode::refused, MessageCode::checkpoint_missing,
                       "--ckpt_path " + asked + ": no checkpoint below '" +
-                          (of_a_run ? asked : options.trainer.default_root_dir) +
+                          (candidates.of_a_run ? asked : options.trainer.default_root_dir) +
                           "' is complete; to start a new run, move them away" +
-                          (damaged.empty() ? "" : ": " + damaged));
+                          (candidates.damaged.empty() ? "" : ": " + candidates.damaged.front()));
   }
   return std::nullopt;
 }
