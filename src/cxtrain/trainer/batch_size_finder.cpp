@@ -53,9 +53,12 @@ void give_back_device_memory(at::Device device) {
 
 class Trials {
  public:
-  Trials(TrainContext& context, Optimization& optimization,
-         const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader, std::int64_t steps)
-      : context_(context), optimization_(optimization), make_loader_(make_loader), steps_(steps) {}
+  Trials(Session& session, Optimization& optimization, const Loaders& loaders, std::int64_t steps)
+      : session_(session),
+        context_(session.context()),
+        optimization_(optimization),
+        loaders_(loaders),
+        steps_(steps) {}
 
   /// Whether all ranks can train with this size.
   bool fits(std::int64_t batch_size) {
@@ -71,7 +74,7 @@ class Trials {
   bool runs(std::int64_t batch_size) {
     const FreshStates unseen(context_.parts.module.all_metrics());
     try {
-      const std::unique_ptr<DataLoader> loader = make_loader_(batch_size);
+      const std::unique_ptr<DataLoader> loader = session_.training_loader(loaders_, batch_size);
       loader->start_epoch(0, 0, steps_);
       Trial trial(context_, optimization_, *loader);
       context_.parts.strategy.step(trial);
@@ -99,9 +102,10 @@ class Trials {
     last_size_ = batch_size;
   }
 
+  Session& session_;
   TrainContext& context_;
   Optimization& optimization_;
-  const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader_;
+  const Loaders& loaders_;
   std::int64_t steps_;
   std::optional<std::int64_t> last_size_;
   std::int64_t first_peak_ = 0, last_peak_ = 0;
@@ -122,11 +126,11 @@ bool is_out_of_memory(const std::exception& error) {
          says("cublas_status_alloc_failed") || says("cudnn_status_alloc_failed");
 }
 
-std::int64_t find_batch_size(TrainContext& context, Optimization& optimization,
-                             const std::function<std::unique_ptr<DataLoader>(std::int64_t)>& make_loader,
+std::int64_t find_batch_size(Session& session, Optimization& optimization, const Loaders& loaders,
                              std::int64_t most, const BatchSizeSearch& search) {
+  const TrainContext& context = session.context();
   const ModelSnapshot snapshot(context.parts, optimization);
-  Trials trials(context, optimization, make_loader, search.steps_per_trial);
+  Trials trials(session, optimization, loaders, search.steps_per_trial);
   std::int64_t fits = 0, fails = 0;  // the largest known to fit, the smallest known not to
   int trial = 0;
   for (std::int64_t size = std::min(search.initial, most); trial < search.max_trials; ++trial) {

@@ -35,11 +35,9 @@ std::string fingerprint_of_training(const World& world, const DataLoader& loader
   return text;
 }
 
-void warn_of_untrained(const Module& module, const std::vector<OptimizerTarget>& targets) {
+void warn_of_untrained(const Module& module, const Optimization& optimization) {
   std::set<std::string> trained;
-  for (const OptimizerTarget& target : targets) {
-    for (const NamedTensor& parameter : target.parameters) trained.insert(parameter.name);
-  }
+  for (const NamedTensor& parameter : optimization.parameters()) trained.insert(parameter.name);
   std::string names;
   for (const NamedTensor& parameter : trainable_parameters(module)) {
     if (parameter.tensor.requires_grad() && !trained.contains(parameter.name))
@@ -72,9 +70,8 @@ void Fit::run() {
 void Fit::open_data() {
   World& world = context_.parts.world;
   const Options& options = context_.parts.options;
-  loaders_.emplace(
-      world, [this] { return session_.fit_loaders(data_); }, options.trainer,
-      module_.trainer_defaults().max_epochs, context_.state);
+  loaders_.emplace(world, session_, data_, options.trainer, module_.trainer_defaults().max_epochs,
+                   context_.state);
   run_agreed(world, [this] { require_automatic_optimization(); });
   fingerprint_ = fingerprint_of_training(world, loaders_->train(), options);
   if (from_ && !loaders_->train().is_stream())
@@ -95,20 +92,12 @@ void Fit::make_optimizer() {
   World& world = context_.parts.world;
   const Options& options = context_.parts.options;
   std::vector<NamedOptimizer> setups;
-  std::vector<OptimizerTarget> targets;
+  run_agreed(world, [&] { setups = optimizer_setups(module_, options, context_.tuned.lr); });
+  optimization_ = session_.make_optimization(context_, setups, loaders_->limits());
+  warn_of_untrained(module_, *optimization_);
+  if (!options.trainer.stochastic_weight_avg) return;
   run_agreed(world, [&] {
-    setups = optimizer_setups(module_, options, context_.tuned.lr);
-    targets = optimizer_targets(module_, setups);
-    warn_of_untrained(module_, targets);
-  });
-  std::vector<std::unique_ptr<TrainedParameters>> trained =
-      context_.parts.strategy.prepare(targets, backward_of(module_));
-  run_agreed(world, [&] {
-    optimization_.emplace(context_, setups, targets, std::move(trained), loaders_->limits(),
-                          session_.precision());
-    if (options.trainer.stochastic_weight_avg) {
-      context_.add_callback(std::make_unique<StochasticWeightAveraging>(context_, *loaders_, *optimization_));
-    }
+    context_.add_callback(std::make_unique<StochasticWeightAveraging>(context_, *loaders_, *optimization_));
   });
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -43,7 +44,7 @@ class Fit {
   std::optional<ResumePoint> from_;
   std::string fingerprint_;  ///< of the training data, on rank 0; empty: none was taken
   std::optional<FitData> loaders_;
-  std::optional<Optimization> optimization_;
+  std::unique_ptr<Optimization> optimization_;
   std::optional<CheckpointManager> checkpoints_;
   std::optional<FitLoop> loop_;
 };

@@ -5,6 +5,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/trainer/session.h"
 
 namespace cxtrain {
 namespace {
@@ -17,9 +18,10 @@ std::int64_t last_reload(const TrainState& state, std::int64_t every) {
 
 }  // namespace
 
-FitData::FitData(World& world, std::function<Loaders()> make, const TrainerOptions& options,
+FitData::FitData(World& world, const Session& session, DataModule& data, const TrainerOptions& options,
                  std::optional<std::int64_t> model_max_epochs, const TrainState& from)
-    : make_(std::move(make)),
+    : session_(session),
+      data_(data),
       options_(options),
       model_max_epochs_(model_max_epochs),
       loaded_for_(last_reload(from, options.reload_dataloaders_every_n_epochs)) {
@@ -30,7 +32,7 @@ void FitData::load(World& world) {
   std::string own;
   run_agreed(world, [&] {
     loaders_ = {};  // the old ones' threads and memory first
-    loaders_ = make_();
+    loaders_ = session_.fit_loaders(data_);
     require_stream_options();
     if (!loaders_.train || (!loaders_.train->is_stream() && loaders_.train->dataset_size() == 0))
       throw ConfigError("data", "has no training samples", "", MessageCode::no_data);

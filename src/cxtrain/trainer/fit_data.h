@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -16,6 +15,9 @@
 #include "cxtrain/state/stateful.h"
 
 namespace cxtrain {
+
+class DataModule;
+class Session;
 
 /// How far a fit goes and how often it validates: the options, once the loaders' lengths are known. Numbers
 /// only.
@@ -67,12 +69,12 @@ class FitData final : public Stateful {
     std::vector<std::unique_ptr<DataLoader>> val;  ///< may be empty
   };
 
-  /// `make` asks the data module; it and the options outlive this. Throws ConfigError when there are no
-  /// training samples, where options and data contradict each other (`fit_limits`), or where the ranks have
-  /// data of different lengths; on all ranks alike. Collective.
-  /// `from`: where training begins. A fit that is resumed first has the loaders that were in use when it was
-  /// saved, so that data which count how often they were asked come to the same.
-  FitData(World& world, std::function<Loaders()> make, const TrainerOptions& options,
+  /// The session makes the loaders of `data`; they and the options outlive this. Throws ConfigError when
+  /// there are no training samples, where options and data contradict each other (`fit_limits`), or where the
+  /// ranks have data of different lengths; on all ranks alike. Collective. `from`: where training begins. A
+  /// fit that is resumed first has the loaders that were in use when it was saved, so that data which count
+  /// how often they were asked come to the same.
+  FitData(World& world, const Session& session, DataModule& data, const TrainerOptions& options,
           std::optional<std::int64_t> model_max_epochs, const TrainState& from = {});
 
   /// Called before each epoch. Collective.
@@ -94,7 +96,8 @@ class FitData final : public Stateful {
   void load(World& world);
   void require_stream_options() const;
 
-  std::function<Loaders()> make_;
+  const Session& session_;
+  DataModule& data_;
   const TrainerOptions& options_;
   std::optional<std::int64_t> model_max_epochs_;
   std::int64_t loaded_for_;  ///< epoch

@@ -58,10 +58,9 @@ Options trial_options(const Options& options, const LrSweep& sweep) {
 
 }  // namespace
 
-LrFinderResult find_learning_rate(const TrainContext::Parts& parts,
-                                  const std::function<FitData::Loaders()>& make_loaders,
-                                  const OptimizerSetup& setup, const PrecisionPolicy& precision,
+LrFinderResult find_learning_rate(Session& session, DataModule& data, const OptimizerSetup& setup,
                                   const LrSweep& sweep) {
+  const TrainContext::Parts& parts = session.context().parts;
   const Options options = trial_options(parts.options, sweep);
   TrainContext context({parts.world, options, parts.plan, parts.module, parts.data, parts.strategy,
                         parts.device, parts.generators, parts.input_dtype, parts.files});
@@ -73,17 +72,14 @@ LrFinderResult find_learning_rate(const TrainContext::Parts& parts,
   swept.interval = Interval::step;
   swept.schedule = ExponentialSchedule{
       .gamma = std::pow(sweep.max_lr / sweep.min_lr, 1.0 / static_cast<double>(sweep.num_training))};
-  FitData data(parts.world, make_loaders, options.trainer, std::nullopt);
-  const std::vector<NamedOptimizer> setups{{"", swept}};
-  const std::vector<OptimizerTarget> targets = optimizer_targets(parts.module, setups);
-  Optimization optimization(context, setups, targets, parts.strategy.prepare(targets, Backward::together),
-                            data.limits(), precision);
-  const ModelSnapshot snapshot(parts, optimization);
+  FitData loaders(parts.world, session, data, options.trainer, std::nullopt);
+  const auto optimization = session.make_optimization(context, {{"", swept}}, loaders.limits());
+  const ModelSnapshot snapshot(parts, *optimization);
   parts.module.attach(&context.metrics, &context.run);
   context.metrics.set_metrics(parts.module.all_metrics());
-  FitLoop(context, data, optimization).train();
-  parts.module.attach(nullptr, nullptr);
+  FitLoop(context, loaders, *optimization).train();
   snapshot.restore();
+  session.attach();
   return result;
 }
 

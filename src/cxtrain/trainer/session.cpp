@@ -299,6 +299,20 @@ FitData::Loaders Session::fit_loaders(DataModule& data) const {
           evaluation_loaders(data.val_dataloader(), Stage::validate)};
 }
 
+std::unique_ptr<Optimization> Session::make_optimization(TrainContext& context,
+                                                         const std::vector<NamedOptimizer>& setups,
+                                                         const FitLimits& limits) const {
+  World& world = inputs_.world;
+  std::vector<OptimizerTarget> targets;
+  run_agreed(world, [&] { targets = optimizer_targets(module_, setups); });
+  auto trained = strategy_->prepare(targets, backward_of(module_));
+  std::unique_ptr<Optimization> made;
+  run_agreed(world, [&] {
+    made = std::make_unique<Optimization>(context, setups, targets, std::move(trained), limits, precision_);
+  });
+  return made;
+}
+
 std::vector<std::unique_ptr<DataLoader>> Session::evaluation_loaders(const Loaders& loaders,
                                                                      Stage stage) const {
   if (loaders.mode().value_or(Combine::sequential) != Combine::sequential)

@@ -18,6 +18,7 @@
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/trainer/fit_data.h"
+#include "cxtrain/trainer/optimization.h"
 #include "cxtrain/trainer/predictions.h"
 #include "cxtrain/trainer/train_context.h"
 
@@ -87,6 +88,10 @@ class Session {
                                               std::optional<std::int64_t> batch_size = {}) const;
   std::vector<std::unique_ptr<DataLoader>> evaluation_loaders(const Loaders& loaders, Stage stage) const;
   FitData::Loaders fit_loaders(DataModule& data) const;
+  /// Makes the optimizers of the module in `context`, a run of this session. Collective.
+  std::unique_ptr<Optimization> make_optimization(TrainContext& context,
+                                                  const std::vector<NamedOptimizer>& setups,
+                                                  const FitLimits& limits) const;
 
   /// Gives the model to this session's run (again, after a trial run had it).
   void attach();

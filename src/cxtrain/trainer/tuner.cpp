@@ -24,9 +24,7 @@ LrFinderResult Tuner::lr_find(const LrSweep& sweep) {
     }
     swept = setups.front().setup;
   });
-  LrFinderResult result = find_learning_rate(
-      context_.parts, [&] { return session_.fit_loaders(data_); }, swept, session_.precision(), sweep);
-  session_.attach();
+  LrFinderResult result = find_learning_rate(session_, data_, swept, sweep);
   session_.write_file("lr_find.csv", result.to_csv());
   return result;
 }
@@ -34,7 +32,6 @@ LrFinderResult Tuner::lr_find(const LrSweep& sweep) {
 std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
   World& world = context_.parts.world;
   std::vector<NamedOptimizer> setups;
-  std::vector<OptimizerTarget> targets;
   run_agreed(world, [&] {
     if (session_.plan().sync_batchnorm && world.size() > 1) {
       throw ConfigError(
@@ -44,24 +41,17 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
           MessageCode::out_of_memory);
     }
     setups = optimizer_setups(module_, context_.parts.options, context_.tuned.lr);
-    targets = optimizer_targets(module_, setups);
   });
   const FitLimits limits =
-      FitData(
-          world, [&] { return session_.fit_loaders(data_); }, context_.parts.options.trainer, std::nullopt)
-          .limits();
+      FitData(world, session_, data_, context_.parts.options.trainer, std::nullopt).limits();
   const Loaders loaders = data_.train_dataloader();
   // Its state takes memory from the first step on.
-  Optimization optimization(context_, setups, targets,
-                            context_.parts.strategy.prepare(targets, backward_of(module_)), limits,
-                            session_.precision());
+  const auto optimization = session_.make_optimization(context_, setups, limits);
   std::int64_t samples = std::numeric_limits<std::int64_t>::max();  // of the smallest dataset
   for (const DataLoaderSpec& spec : loaders.specs())
     samples = std::min(samples, spec.dataset ? spec.dataset->size() : samples);
   const std::int64_t most = std::max<std::int64_t>(1, samples / world.size());
-  return find_batch_size(
-      context_, optimization, [&](std::int64_t size) { return session_.training_loader(loaders, size); },
-      most, search);
+  return find_batch_size(session_, *optimization, loaders, most, search);
 }
 
 void Tuner::tune() {
