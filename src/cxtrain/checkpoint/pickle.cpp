@@ -1,6 +1,7 @@
 #include "cxtrain/checkpoint/pickle.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <unordered_map>
 
@@ -14,168 +15,28 @@ class PickleReader {
   using Id = Pickle::Id;
   using Kind = Pickle::Kind;
 
-  PickleReader(std::string_view bytes, Pickle& pickle)
-      : bytes_(bytes),
-        most_nodes_(std::min(kMostNodes, kFewNodes + bytes.size() / 2)),
-        nodes_(pickle.nodes_) {
-    while (step()) {
-    }
-    pickle.root_ = pop();
-  }
+  PickleReader(std::string_view bytes, Pickle& pickle);
 
  private:
   static constexpr std::size_t kMostNodes = 10'000'000, kFewNodes = 1000;
 
+  /// An opcode, and what carries it out.
+  struct Opcode {
+    unsigned char code;
+    void (*run)(PickleReader&);
+  };
+  static const Opcode kOpcodes[];
+
   /// Carries out one opcode; false at the end.
   bool step() {
-    const auto opcode = static_cast<unsigned char>(take(1)[0]);
-    switch (opcode) {
-      case 0x80:  // PROTO
-        take(1);
-        return true;
-      case 0x95:  // FRAME: its length is of no use here
-        take(8);
-        return true;
-      case '.':
-        return false;
-      case '(':
-        marks_.push_back(stack_.size());
-        return true;
-      case '0':
-        pop();
-        return true;
-      case '1':
-        pop_mark();
-        return true;
-      case '2':
-        push(top());
-        return true;
-      case 'N':
-        push_shared(none_, {});
-        return true;
-      case 0x88:
-        push_shared(true_, {.kind = Kind::integer, .integer = 1});
-        return true;
-      case 0x89:
-        push_shared(false_, {.kind = Kind::integer});
-        return true;
-      case 'J':
-        push_integer(static_cast<std::int32_t>(number(4)));
-        return true;
-      case 'K':
-        push_integer(static_cast<std::int64_t>(number(1)));
-        return true;
-      case 'M':
-        push_integer(static_cast<std::int64_t>(number(2)));
-        return true;
-      case 0x8a:
-        push_long(take(number(1)));
-        return true;
-      case 0x8b:
-        push_long(take(number(4)));
-        return true;
-      case 'G':
-        take(8);
-        push_node({});
-        return true;
-      case 'B':
-      case 'C':
-      case 0x8e:
-      case 0x96:  // bytes
-        take(number(opcode == 'B' ? 4 : opcode == 'C' ? 1 : 8));
-        push_node({});
-        return true;
-      case 'T':
-      case 'X':
-        push_text(take(number(4)));
-        return true;
-      case 'U':
-      case 0x8c:
-        push_text(take(number(1)));
-        return true;
-      case 0x8d:
-        push_text(take(number(8)));
-        return true;
-      case ')':
-      case ']':
-      case 0x8f:
-        push_node({.kind = Kind::sequence});
-        return true;
-      case 't':
-      case 'l':
-      case 0x91:
-        push_items(Kind::sequence, pop_mark());
-        return true;
-      case 0x85:
-      case 0x86:
-      case 0x87:
-        push_items(Kind::sequence, pop_many(opcode - 0x84U));
-        return true;
-      case 'a':
-        extend(Kind::sequence, pop_many(1));
-        return true;
-      case 'e':
-      case 0x90:
-        extend(Kind::sequence, pop_mark());
-        return true;
-      case '}':
-        push_node({.kind = Kind::map});
-        return true;
-      case 'd':
-        push_items(Kind::map, even(pop_mark()));
-        return true;
-      case 's':
-        extend(Kind::map, pop_many(2));
-        return true;
-      case 'u':
-        extend(Kind::map, even(pop_mark()));
-        return true;
-      case 'c': {
-        const std::string module = line();
-        push_global(module, line());
-        return true;
-      }
-      case 0x93: {
-        const std::vector<Id> names = pop_many(2);
-        push_global(nodes_[names[0]].text, nodes_[names[1]].text);
-        return true;
-      }
-      case 'R':
-      case 0x81:
-        call(pop_many(2));
-        return true;
-      case 0x92: {  // with keyword arguments, which nothing here needs
-        pop();
-        call(pop_many(2));
-        return true;
-      }
-      case 'b': {
-        const Id state = pop();
-        if (nodes_[top()].kind == Kind::call) nodes_[top()].state = state;
-        return true;
-      }
-      case 'Q':
-        push_items(Kind::persistent, pop_many(1));
-        return true;
-      case 'h':
-        recall(number(1));
-        return true;
-      case 'j':
-        recall(number(4));
-        return true;
-      case 'q':
-        memo_[number(1)] = top();
-        return true;
-      case 'r':
-        memo_[number(4)] = top();
-        return true;
-      case 0x94:
-        memo_.emplace(memo_.size(), top());
-        return true;
-      default:
-        throw CheckpointError("its pickle has the opcode " + std::to_string(opcode) + " at byte " +
-                              std::to_string(at_ - 1) + ", which is not known here");
+    const auto code = static_cast<unsigned char>(take(1)[0]);
+    if (code == '.') return false;
+    if (by_code_[code] == nullptr) {
+      throw CheckpointError("its pickle has the opcode " + std::to_string(code) + " at byte " +
+                            std::to_string(at_ - 1) + ", which is not known here");
     }
+    by_code_[code](*this);
+    return true;
   }
 
   std::string_view take(std::uint64_t count) {
@@ -215,6 +76,11 @@ class PickleReader {
     if (shared) return push(*shared);
     push_node(std::move(node));
     shared = stack_.back();
+  }
+  /// A value of so many bytes that nothing here reads.
+  void push_unread(std::uint64_t bytes) {
+    take(bytes);
+    push_node({});
   }
   void push_integer(std::int64_t value) { push_node({.kind = Kind::integer, .integer = value}); }
   void push_text(std::string_view text) { push_node({.kind = Kind::text, .text = std::string(text)}); }
@@ -281,6 +147,7 @@ class PickleReader {
     push(found->second);
   }
 
+  std::array<void (*)(PickleReader&), 256> by_code_{};
   const std::string_view bytes_;
   const std::size_t most_nodes_;
   std::size_t at_ = 0;
@@ -290,6 +157,77 @@ class PickleReader {
   std::vector<std::size_t> marks_;  ///< sizes of the stack
   std::unordered_map<std::uint64_t, Id> memo_;
 };
+
+// clang-format off
+const PickleReader::Opcode PickleReader::kOpcodes[] = {
+    {0x80, [](PickleReader& r) { r.take(1); }},  // PROTO
+    {0x95, [](PickleReader& r) { r.take(8); }},  // FRAME: its length is of no use here
+    {'(', [](PickleReader& r) { r.marks_.push_back(r.stack_.size()); }},
+    {'0', [](PickleReader& r) { r.pop(); }},
+    {'1', [](PickleReader& r) { r.pop_mark(); }},
+    {'2', [](PickleReader& r) { r.push(r.top()); }},
+    {'N', [](PickleReader& r) { r.push_shared(r.none_, {}); }},
+    {0x88, [](PickleReader& r) { r.push_shared(r.true_, {.kind = Kind::integer, .integer = 1}); }},
+    {0x89, [](PickleReader& r) { r.push_shared(r.false_, {.kind = Kind::integer}); }},
+    {'J', [](PickleReader& r) { r.push_integer(static_cast<std::int32_t>(r.number(4))); }},
+    {'K', [](PickleReader& r) { r.push_integer(static_cast<std::int64_t>(r.number(1))); }},
+    {'M', [](PickleReader& r) { r.push_integer(static_cast<std::int64_t>(r.number(2))); }},
+    {0x8a, [](PickleReader& r) { r.push_long(r.take(r.number(1))); }},
+    {0x8b, [](PickleReader& r) { r.push_long(r.take(r.number(4))); }},
+    {'G', [](PickleReader& r) { r.push_unread(8); }},  // a float
+    {'C', [](PickleReader& r) { r.push_unread(r.number(1)); }},  // bytes
+    {'B', [](PickleReader& r) { r.push_unread(r.number(4)); }},
+    {0x8e, [](PickleReader& r) { r.push_unread(r.number(8)); }},
+    {0x96, [](PickleReader& r) { r.push_unread(r.number(8)); }},
+    {'U', [](PickleReader& r) { r.push_text(r.take(r.number(1))); }},
+    {0x8c, [](PickleReader& r) { r.push_text(r.take(r.number(1))); }},
+    {'T', [](PickleReader& r) { r.push_text(r.take(r.number(4))); }},
+    {'X', [](PickleReader& r) { r.push_text(r.take(r.number(4))); }},
+    {0x8d, [](PickleReader& r) { r.push_text(r.take(r.number(8))); }},
+    {')', [](PickleReader& r) { r.push_items(Kind::sequence, {}); }},
+    {']', [](PickleReader& r) { r.push_items(Kind::sequence, {}); }},
+    {0x8f, [](PickleReader& r) { r.push_items(Kind::sequence, {}); }},
+    {'t', [](PickleReader& r) { r.push_items(Kind::sequence, r.pop_mark()); }},
+    {'l', [](PickleReader& r) { r.push_items(Kind::sequence, r.pop_mark()); }},
+    {0x91, [](PickleReader& r) { r.push_items(Kind::sequence, r.pop_mark()); }},
+    {0x85, [](PickleReader& r) { r.push_items(Kind::sequence, r.pop_many(1)); }},
+    {0x86, [](PickleReader& r) { r.push_items(Kind::sequence, r.pop_many(2)); }},
+    {0x87, [](PickleReader& r) { r.push_items(Kind::sequence, r.pop_many(3)); }},
+    {'a', [](PickleReader& r) { r.extend(Kind::sequence, r.pop_many(1)); }},
+    {'e', [](PickleReader& r) { r.extend(Kind::sequence, r.pop_mark()); }},
+    {0x90, [](PickleReader& r) { r.extend(Kind::sequence, r.pop_mark()); }},
+    {'}', [](PickleReader& r) { r.push_items(Kind::map, {}); }},
+    {'d', [](PickleReader& r) { r.push_items(Kind::map, even(r.pop_mark())); }},
+    {'s', [](PickleReader& r) { r.extend(Kind::map, r.pop_many(2)); }},
+    {'u', [](PickleReader& r) { r.extend(Kind::map, even(r.pop_mark())); }},
+    {'c', [](PickleReader& r) { const std::string module = r.line(); r.push_global(module, r.line()); }},
+    {0x93, [](PickleReader& r) {
+       const std::vector<Id> names = r.pop_many(2);
+       r.push_global(r.nodes_[names[0]].text, r.nodes_[names[1]].text);
+     }},
+    {'R', [](PickleReader& r) { r.call(r.pop_many(2)); }},
+    {0x81, [](PickleReader& r) { r.call(r.pop_many(2)); }},
+    {0x92, [](PickleReader& r) { r.pop(); r.call(r.pop_many(2)); }},  // nothing here needs keyword arguments
+    {'b', [](PickleReader& r) {
+       const Id state = r.pop();
+       if (r.nodes_[r.top()].kind == Kind::call) r.nodes_[r.top()].state = state;
+     }},
+    {'Q', [](PickleReader& r) { r.push_items(Kind::persistent, r.pop_many(1)); }},
+    {'h', [](PickleReader& r) { r.recall(r.number(1)); }},
+    {'j', [](PickleReader& r) { r.recall(r.number(4)); }},
+    {'q', [](PickleReader& r) { const std::uint64_t key = r.number(1); r.memo_[key] = r.top(); }},
+    {'r', [](PickleReader& r) { const std::uint64_t key = r.number(4); r.memo_[key] = r.top(); }},
+    {0x94, [](PickleReader& r) { r.memo_.emplace(r.memo_.size(), r.top()); }},
+};
+// clang-format on
+
+PickleReader::PickleReader(std::string_view bytes, Pickle& pickle)
+    : bytes_(bytes), most_nodes_(std::min(kMostNodes, kFewNodes + bytes.size() / 2)), nodes_(pickle.nodes_) {
+  for (const Opcode& opcode : kOpcodes) by_code_[opcode.code] = opcode.run;
+  while (step()) {
+  }
+  pickle.root_ = pop();
+}
 
 Pickle::Pickle(std::string_view bytes) { PickleReader(bytes, *this); }
 
