@@ -25,7 +25,7 @@ function(find_wrong wrong folder)
     list(APPEND found "only ${count} headers in ${folder}")
   endif()
   foreach(inside session train_context metric_rows fit_loop yaml_config option_table mpi_world window_collectives
-                 progress_bar late_ranks nccl_handle)
+                 progress_bar hang_reporter nccl_handle)
     file(GLOB_RECURSE exists "${PROJECT}/src/cxtrain/*/${inside}.h")
     if(NOT exists)
       list(APPEND found "src/cxtrain has no ${inside}.h, which this test names as one that is not to be installed")

@@ -60,7 +60,7 @@ std::vector<NodeRecord> exchange_records(const MpiComm& comm, const WorldFacts& 
 }
 
 /// The nodes, which ask each other when a rank has waited too long.
-RollCall call_of(const std::vector<NodeRecord>& records, const WorldFacts& facts, NodeSocket socket) {
+LivenessProbe call_of(const std::vector<NodeRecord>& records, const WorldFacts& facts, NodeSocket socket) {
   std::vector<std::vector<std::uint32_t>> addresses;
   std::vector<std::uint16_t> ports;
   for (const NodeRecord& record : records) {
@@ -70,8 +70,8 @@ RollCall call_of(const std::vector<NodeRecord>& records, const WorldFacts& facts
     }
     ports.push_back(static_cast<std::uint16_t>(record.port));
   }
-  return roll_call_of_nodes(std::move(socket.socket), records[0].token, facts.node, std::move(addresses),
-                            std::move(ports));
+  return liveness_probe_of_nodes(std::move(socket.socket), records[0].token, facts.node, std::move(addresses),
+                                 std::move(ports));
 }
 
 WorldFacts collect_facts(const MpiComm& comm, const MpiComm& node_comm, int lowest) {
@@ -142,16 +142,16 @@ std::vector<std::string> gather_texts(const MpiComm& comm, std::string_view text
 }  // namespace
 
 MpiWorld::Connection::Connection(double timeout_seconds)
-    : late_ranks(read_launch_environment()),
+    : hang_reporter(read_launch_environment()),
       watchdog(timeout_seconds,
                [this](Watchdog::Cause cause, const char* operation, double seconds) {
                  const std::string record = watchdog.record();
-                 if (cause == Watchdog::Cause::signal) return late_ranks.save(record);
-                 if (cause == Watchdog::Cause::error) late_ranks.end_broken(operation, record);
-                 late_ranks.end_job(watchdog.subject(), seconds, record);
+                 if (cause == Watchdog::Cause::signal) return hang_reporter.save(record);
+                 if (cause == Watchdog::Cause::error) hang_reporter.end_broken(operation, record);
+                 hang_reporter.end_job(watchdog.subject(), seconds, record);
                },
-               {.descriptor = late_ranks.descriptor(),
-                .work = [this](const Watchdog::Subject& subject) { late_ranks.answer(subject); }}),
+               {.descriptor = hang_reporter.descriptor(),
+                .work = [this](const Watchdog::Subject& subject) { hang_reporter.answer(subject); }}),
       session(watchdog),
       comm(MpiComm::duplicate_of(MPI_COMM_WORLD, watchdog)),
       node_comm(comm.split_by_node()) {}
@@ -161,7 +161,7 @@ std::unique_ptr<MpiWorld> MpiWorld::start(double timeout_seconds) {
   const auto node = ranks_of_node(connection->comm, connection->node_comm);
   const int lowest = (*std::min_element(node.begin(), node.end()))[0];
   WorldFacts facts = collect_facts(connection->comm, connection->node_comm, lowest);
-  std::optional<RollCall> nodes;
+  std::optional<LivenessProbe> nodes;
   if (facts.num_nodes > 1) {
     NodeSocket socket = open_node_socket();
     const std::vector<NodeRecord> records = exchange_records(connection->comm, facts, socket);
@@ -172,8 +172,8 @@ std::unique_ptr<MpiWorld> MpiWorld::start(double timeout_seconds) {
   std::vector<int> processes;
   processes.reserve(node.size());
   for (const auto& [rank, process] : node) processes.push_back(process);
-  world->connection_->late_ranks.set_world(*world, std::move(processes));
-  if (nodes) world->connection_->late_ranks.set_nodes(*std::move(nodes));
+  world->connection_->hang_reporter.set_world(*world, std::move(processes));
+  if (nodes) world->connection_->hang_reporter.set_nodes(*std::move(nodes));
   return world;
 }
 
@@ -183,7 +183,7 @@ MpiWorld::MpiWorld(WorldFacts facts, std::unique_ptr<Connection> connection)
 MpiWorld::~MpiWorld() = default;
 
 void MpiWorld::set_timeout(double seconds, std::function<std::string()> where) {
-  connection_->late_ranks.set_where(std::move(where));
+  connection_->hang_reporter.set_where(std::move(where));
   connection_->watchdog.set_timeout(seconds);
 }
 

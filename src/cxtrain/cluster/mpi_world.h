@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/cluster/late_ranks.h"
+#include "cxtrain/cluster/hang_reporter.h"
 #include "cxtrain/cluster/mpi_comm.h"
 #include "cxtrain/cluster/watchdog.h"
 #include "cxtrain/cluster/world.h"
@@ -39,7 +39,7 @@ class MpiWorld final : public World {
  private:
   struct Connection {
     explicit Connection(double timeout_seconds);
-    LateRanks late_ranks;
+    HangReporter hang_reporter;
     Watchdog watchdog;
     MpiSession session;  // outlives the communicators
     MpiComm comm;

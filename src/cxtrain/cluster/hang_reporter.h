@@ -11,7 +11,7 @@
 
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/cluster/launch_environment.h"
-#include "cxtrain/cluster/roll_call.h"
+#include "cxtrain/cluster/liveness_probe.h"
 #include "cxtrain/cluster/watchdog.h"
 #include "cxtrain/cluster/world.h"
 
@@ -21,15 +21,15 @@ namespace cxtrain {
 /// so and the others leave quietly. Each writes into its own log file what it knows: its last waits
 /// (`record`), where its main thread is, and what the kernel says of ranks that do not answer. Everything but
 /// the setters is called by the watchdog's thread.
-class LateRanks {
+class HangReporter {
  public:
   /// Before MPI has started: knows what the launcher said.
-  explicit LateRanks(const LaunchEnvironment& launched);
+  explicit HangReporter(const LaunchEnvironment& launched);
 
   /// Once MPI has said who the ranks are. `processes`: of this node's ranks. Not while a wait goes on.
   void set_world(const World& world, std::vector<int> processes);
   /// Where there are several nodes, once they know how to reach each other.
-  void set_nodes(RollCall nodes);
+  void set_nodes(LivenessProbe nodes);
   void set_where(std::function<std::string()> where);
 
   /// To poll for questions of other ranks and nodes.
@@ -47,28 +47,31 @@ class LateRanks {
   void save(const std::string& record) const;
 
  private:
-  RollCall::State state(const Watchdog::Subject& subject, bool late) const;
-  std::string name_of(const RollCall::Answer& answer) const;
+  LivenessProbe::State state(const Watchdog::Subject& subject, bool late) const;
+  std::string name_of(const LivenessProbe::Answer& answer) const;
   /// Empty: another rank reports.
-  std::string whom_to_blame(const std::vector<RollCall::Answer>& answers, const RollCall::State& own);
-  std::string who_is_missing(const std::vector<RollCall::Answer>& answers, const RollCall::State& own) const;
+  std::string reason_of_hang(const std::vector<LivenessProbe::Answer>& answers,
+                             const LivenessProbe::State& own);
+  std::string missing_ranks(const std::vector<LivenessProbe::Answer>& answers,
+                            const LivenessProbe::State& own) const;
   /// Of the ranks that wait, too; empty: they wait for the same as this one, or for other nodes.
-  std::string who_went_astray(const std::vector<RollCall::Answer>& answers, const RollCall::State& own) const;
+  std::string ranks_elsewhere(const std::vector<LivenessProbe::Answer>& answers,
+                              const LivenessProbe::State& own) const;
   void log_other_processes() const;
-  void listen_to(const RollCall& roll_call);
-  void answer(const RollCall::State& own);
+  void listen_to(const LivenessProbe& probe);
+  void answer(const LivenessProbe::State& own);
   bool another_node_asks() const;
-  void wait_for_reporter(const RollCall::State& own, int seconds);
+  void wait_for_reporter(const LivenessProbe::State& own, int seconds);
   /// Nobody of this node: asks the others. Nothing: one of them reports; empty: all that can be asked wait.
-  std::optional<std::string> who_of_other_nodes(const RollCall::State& own) const;
+  std::optional<std::string> missing_on_other_nodes(const LivenessProbe::State& own) const;
   /// ", epoch 1, step 230", or nothing.
   std::string where() const;
   void report(const std::string& operation, double seconds, const std::string& missing) const;
 
-  RollCall roll_call_;  ///< of the node's ranks
+  LivenessProbe probe_;  ///< of the node's ranks
   std::chrono::steady_clock::time_point next_stack_{};
-  std::unique_ptr<RollCall> owned_nodes_;
-  std::atomic<RollCall*> nodes_{nullptr};
+  std::unique_ptr<LivenessProbe> owned_nodes_;
+  std::atomic<LivenessProbe*> nodes_{nullptr};
   FileDescriptor questions_;  ///< an epoll set of both sockets
   std::atomic<int> rank_;
   bool local_ranks_are_ranks_;  ///< there is one node

@@ -1,4 +1,4 @@
-#include "cxtrain/cluster/roll_call.h"
+#include "cxtrain/cluster/liveness_probe.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -40,7 +40,7 @@ AbstractAddress address_of_rank(const std::string& job, int local_rank) {
 
 }  // namespace
 
-struct RollCall::Message {
+struct LivenessProbe::Message {
   static constexpr std::uint32_t kMagic = 0x63783033;
   std::uint32_t magic = kMagic;
   std::int32_t question = 0;
@@ -51,7 +51,8 @@ struct RollCall::Message {
   char operation[96] = {};
 };
 
-RollCall::RollCall(FileDescriptor socket, std::uint64_t token, int own, int peers, Addresses addresses)
+LivenessProbe::LivenessProbe(FileDescriptor socket, std::uint64_t token, int own, int peers,
+                             Addresses addresses)
     : socket_(std::move(socket)), token_(token), own_(own), peers_(peers), addresses_(std::move(addresses)) {
   int domain = 0;
   socklen_t size = sizeof domain;
@@ -62,14 +63,14 @@ RollCall::RollCall(FileDescriptor socket, std::uint64_t token, int own, int peer
     socket_.reset();
 }
 
-bool RollCall::send(const DatagramAddress& to, const Message& message) const {
+bool LivenessProbe::send(const DatagramAddress& to, const Message& message) const {
   static_assert(std::is_trivially_copyable_v<Message>);
   return sendto(socket_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT,
                 reinterpret_cast<const sockaddr*>(&to.address), to.size) >= 0;
 }
 
 /// False: there is none. What is not of this job has the magic number 0.
-bool RollCall::read_message(Message& message, DatagramAddress& from) const {
+bool LivenessProbe::read_message(Message& message, DatagramAddress& from) const {
   iovec bytes{&message, sizeof message};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control{};
   msghdr header{};
@@ -95,7 +96,7 @@ bool RollCall::read_message(Message& message, DatagramAddress& from) const {
   return true;
 }
 
-void RollCall::receive(const State& own, std::vector<Answer>* answers) {
+void LivenessProbe::receive(const State& own, std::vector<Answer>* answers) {
   constexpr int kMostAtOnce = 64;  // a flood of messages keeps nobody from the next look at the time
   for (int i = 0; i < kMostAtOnce; ++i) {
     Message message;
@@ -137,19 +138,19 @@ void RollCall::receive(const State& own, std::vector<Answer>* answers) {
   }
 }
 
-void RollCall::answer(const State& own) {
+void LivenessProbe::answer(const State& own) {
   if (socket_) receive(own, nullptr);
 }
 
 /// Asks a peer. Refused: nobody has a socket of this name. Anything else: it is there, and may answer.
-bool RollCall::is_there(int peer, const Message& question) const {
+bool LivenessProbe::is_there(int peer, const Message& question) const {
   bool there = false;
   for (const DatagramAddress& address : addresses_(peer))
     there = send(address, question) || (errno != ECONNREFUSED && errno != ENOENT) || there;
   return there;
 }
 
-std::vector<RollCall::Answer> RollCall::ask(const State& own, std::chrono::milliseconds patience) {
+std::vector<LivenessProbe::Answer> LivenessProbe::ask(const State& own, std::chrono::milliseconds patience) {
   std::vector<Answer> answers;
   if (!socket_) return answers;
   Message question;
@@ -184,7 +185,7 @@ std::vector<RollCall::Answer> RollCall::ask(const State& own, std::chrono::milli
   return answers;
 }
 
-RollCall roll_call_of_ranks(const LaunchEnvironment& launched) {
+LivenessProbe liveness_probe_of_ranks(const LaunchEnvironment& launched) {
   FileDescriptor own;
   if (launched.local_rank >= 0) {
     own = FileDescriptor(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -192,7 +193,7 @@ RollCall roll_call_of_ranks(const LaunchEnvironment& launched) {
     // A rank less to be asked; nothing depends on it.
     if (own && bind(own.get(), address.get(), address.size()) != 0) {
       log_warning("local rank " + std::to_string(launched.local_rank) +
-                  " does not take part in the roll call: another process has the name of its socket; if a "
+                  " does not take part in liveness probes: another process has the name of its socket; if a "
                   "rank stops, an "
                   "error may name this one as well");
       own.reset();
@@ -229,9 +230,9 @@ NodeSocket open_node_socket() {
   return opened;
 }
 
-RollCall roll_call_of_nodes(FileDescriptor socket, std::uint64_t token, int own,
-                            std::vector<std::vector<std::uint32_t>> addresses,
-                            std::vector<std::uint16_t> ports) {
+LivenessProbe liveness_probe_of_nodes(FileDescriptor socket, std::uint64_t token, int own,
+                                      std::vector<std::vector<std::uint32_t>> addresses,
+                                      std::vector<std::uint16_t> ports) {
   const int nodes = static_cast<int>(addresses.size());
   return {std::move(socket), token, own, nodes,
           [addresses = std::move(addresses), ports = std::move(ports)](int node) {

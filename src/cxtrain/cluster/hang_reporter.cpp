@@ -1,4 +1,4 @@
-#include "cxtrain/cluster/late_ranks.h"
+#include "cxtrain/cluster/hang_reporter.h"
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -31,8 +31,8 @@ int other_node_seconds(int node) { return 3 + 4 * std::min(node, 3); }
 
 /// ", 1 collective behind (number 1233, rank 0 waits in number 1234)"; empty where the ranks' numbers do not
 /// tell.
-std::string collectives_apart(const RollCall::Answer& answer, const RollCall::State& own) {
-  const RollCall::State& other = answer.state;
+std::string collectives_apart(const LivenessProbe::Answer& answer, const LivenessProbe::State& own) {
+  const LivenessProbe::State& other = answer.state;
   if (own.number == 0 || other.number == 0 || own.of_watched_work != other.of_watched_work) return "";
   // One that does not wait has been through its last one, and we have not.
   const std::string theirs = "number " + std::to_string(other.number),
@@ -47,40 +47,39 @@ std::string collectives_apart(const RollCall::Answer& answer, const RollCall::St
 
 }  // namespace
 
-LateRanks::LateRanks(const LaunchEnvironment& launched)
-    : roll_call_(roll_call_of_ranks(launched)),
+HangReporter::HangReporter(const LaunchEnvironment& launched)
+    : probe_(liveness_probe_of_ranks(launched)),
       questions_(epoll_create1(EPOLL_CLOEXEC)),
       rank_(launched.rank),
       local_ranks_are_ranks_(launched.size > 0 && launched.size == launched.local_size),
       hostname_(hostname()) {
-  listen_to(roll_call_);
+  listen_to(probe_);
 }
 
-void LateRanks::listen_to(const RollCall& roll_call) {
+void HangReporter::listen_to(const LivenessProbe& probe) {
   epoll_event readable{.events = EPOLLIN, .data = {}};
-  if (roll_call.descriptor() >= 0)
-    epoll_ctl(questions_.get(), EPOLL_CTL_ADD, roll_call.descriptor(), &readable);
+  if (probe.descriptor() >= 0) epoll_ctl(questions_.get(), EPOLL_CTL_ADD, probe.descriptor(), &readable);
 }
 
-void LateRanks::set_nodes(RollCall nodes) {
-  owned_nodes_ = std::make_unique<RollCall>(std::move(nodes));
+void HangReporter::set_nodes(LivenessProbe nodes) {
+  owned_nodes_ = std::make_unique<LivenessProbe>(std::move(nodes));
   nodes_ = owned_nodes_.get();
   listen_to(*owned_nodes_);
 }
 
-void LateRanks::set_world(const World& world, std::vector<int> processes) {
+void HangReporter::set_world(const World& world, std::vector<int> processes) {
   world_ = &world;
   const WorldFacts& facts = world.facts();
   rank_ = facts.rank;
   num_nodes_ = facts.num_nodes;
   processes_ = std::move(processes);
-  roll_call_.set_peers(facts.local_size);
+  probe_.set_peers(facts.local_size);
   for (int rank = 0; rank < facts.size; ++rank) {
     if (facts.rank_nodes[static_cast<std::size_t>(rank)] == facts.node) ranks_.push_back(rank);
   }
 }
 
-RollCall::State LateRanks::state(const Watchdog::Subject& subject, bool late) const {
+LivenessProbe::State HangReporter::state(const Watchdog::Subject& subject, bool late) const {
   const bool waits = subject.operation != nullptr;
   return {.rank = rank_,
           .process = getpid(),
@@ -92,38 +91,38 @@ RollCall::State LateRanks::state(const Watchdog::Subject& subject, bool late) co
           .for_the_node = subject.of_some_ranks};
 }
 
-void LateRanks::set_where(std::function<std::string()> where) {
+void HangReporter::set_where(std::function<std::string()> where) {
   const std::lock_guard lock(where_mutex_);
   where_ = std::move(where);
 }
 
-std::string LateRanks::where() const {
+std::string HangReporter::where() const {
   const std::lock_guard lock(where_mutex_);
   const std::string text = where_ ? where_() : std::string();
   return text.empty() ? text : ", " + text;
 }
 
-void LateRanks::answer(const Watchdog::Subject& subject) {
-  const int questions = roll_call_.questions();
+void HangReporter::answer(const Watchdog::Subject& subject) {
+  const int questions = probe_.questions();
   answer(state(subject, /*late=*/false));
-  if (subject.operation != nullptr || roll_call_.questions() == questions) return;
+  if (subject.operation != nullptr || probe_.questions() == questions) return;
   const auto now = std::chrono::steady_clock::now();
   if (now < next_stack_) return;
   next_stack_ = now + kStackEvery;
   log_detail("others wait for this rank; " + stack_of_main_thread(kPatience));
 }
 
-void LateRanks::answer(const RollCall::State& own) {
-  roll_call_.answer(own);
-  if (RollCall* const nodes = nodes_) nodes->answer(own);
+void HangReporter::answer(const LivenessProbe::State& own) {
+  probe_.answer(own);
+  if (LivenessProbe* const nodes = nodes_) nodes->answer(own);
 }
 
-bool LateRanks::another_node_asks() const {
-  const RollCall* const nodes = nodes_;
+bool HangReporter::another_node_asks() const {
+  const LivenessProbe* const nodes = nodes_;
   return nodes != nullptr && nodes->reporter();
 }
 
-std::string LateRanks::name_of(const RollCall::Answer& answer) const {
+std::string HangReporter::name_of(const LivenessProbe::Answer& answer) const {
   const auto local = static_cast<std::size_t>(answer.peer);
   const bool known = local < ranks_.size();
   const bool answered = answer.state.process != 0;
@@ -135,15 +134,16 @@ std::string LateRanks::name_of(const RollCall::Answer& answer) const {
   return rank + (process != 0 ? " (process " + std::to_string(process) + ")" : "") + " on " + hostname_;
 }
 
-std::string LateRanks::who_is_missing(const std::vector<RollCall::Answer>& answers,
-                                      const RollCall::State& own) const {
+std::string HangReporter::missing_ranks(const std::vector<LivenessProbe::Answer>& answers,
+                                        const LivenessProbe::State& own) const {
   std::string missing;
-  for (const RollCall::Answer& answer : answers) {
-    if (answer.presence == RollCall::Presence::waiting) continue;
+  for (const LivenessProbe::Answer& answer : answers) {
+    if (answer.presence == LivenessProbe::Presence::waiting) continue;
     const auto local = static_cast<std::size_t>(answer.peer);
     const bool stopped = local < processes_.size() && is_stopped(processes_[local]);
-    const char* what = answer.presence == RollCall::Presence::busy ? " is slow, or elsewhere in the program"
-                       : answer.presence == RollCall::Presence::gone
+    const char* what = answer.presence == LivenessProbe::Presence::busy
+                           ? " is slow, or elsewhere in the program"
+                       : answer.presence == LivenessProbe::Presence::gone
                            ? (ranks_.empty() ? " has not come so far, or has ended" : " has ended")
                        : stopped ? " is stopped"
                                  : " is stopped, or hangs in the kernel: it does not answer";
@@ -152,9 +152,9 @@ std::string LateRanks::who_is_missing(const std::vector<RollCall::Answer>& answe
   return missing;
 }
 
-std::string LateRanks::who_went_astray(const std::vector<RollCall::Answer>& answers,
-                                       const RollCall::State& own) const {
-  for (const RollCall::Answer& answer : answers) {
+std::string HangReporter::ranks_elsewhere(const std::vector<LivenessProbe::Answer>& answers,
+                                          const LivenessProbe::State& own) const {
+  for (const LivenessProbe::Answer& answer : answers) {
     if (answer.state.for_the_node || own.for_the_node) continue;
     const bool counts = answer.state.of_watched_work == own.of_watched_work;
     if (answer.state.operation == own.operation && (!counts || answer.state.number == own.number)) continue;
@@ -164,20 +164,20 @@ std::string LateRanks::who_went_astray(const std::vector<RollCall::Answer>& answ
   return {};
 }
 
-std::optional<std::string> LateRanks::who_of_other_nodes(const RollCall::State& own) const {
-  RollCall* const nodes = nodes_;
+std::optional<std::string> HangReporter::missing_on_other_nodes(const LivenessProbe::State& own) const {
+  LivenessProbe* const nodes = nodes_;
   if (nodes == nullptr) return "";
   const WorldFacts& facts = world_->facts();
   std::string missing;
-  for (const RollCall::Answer& answer : nodes->ask(own, kPatience)) {
-    if (answer.presence == RollCall::Presence::waiting) {
+  for (const LivenessProbe::Answer& answer : nodes->ask(own, kPatience)) {
+    if (answer.presence == LivenessProbe::Presence::waiting) {
       // It asks as well, and the first one tells.
       if (answer.state.late && answer.peer < facts.node) return std::nullopt;
       continue;
     }
     const std::string& name = facts.node_names[static_cast<std::size_t>(answer.peer)];
     missing += missing.empty() ? "" : "; ";
-    missing += answer.presence == RollCall::Presence::busy
+    missing += answer.presence == LivenessProbe::Presence::busy
                    ? "rank " + std::to_string(answer.state.rank) + " (process " +
                          std::to_string(answer.state.process) + ") on " + name +
                          " is slow, or elsewhere in the program"
@@ -186,25 +186,26 @@ std::optional<std::string> LateRanks::who_of_other_nodes(const RollCall::State& 
   return missing;
 }
 
-std::string LateRanks::whom_to_blame(const std::vector<RollCall::Answer>& answers,
-                                     const RollCall::State& own) {
-  std::string blamed = who_is_missing(answers, own);
+std::string HangReporter::reason_of_hang(const std::vector<LivenessProbe::Answer>& answers,
+                                         const LivenessProbe::State& own) {
+  std::string blamed = missing_ranks(answers, own);
   if (!blamed.empty()) return blamed;
   if (num_nodes_ > 1) {
     // A rank that is missing on another node is told from there.
     wait_for_reporter(own, other_node_seconds(world_->facts().node));
     // First: behind a node that is missing, ranks of this one may have come out of a collective before
     // others.
-    const std::optional<std::string> elsewhere = another_node_asks() ? std::nullopt : who_of_other_nodes(own);
+    const std::optional<std::string> elsewhere =
+        another_node_asks() ? std::nullopt : missing_on_other_nodes(own);
     if (!elsewhere || !elsewhere->empty()) return elsewhere.value_or("");
   }
-  blamed = who_went_astray(answers, own);
+  blamed = ranks_elsewhere(answers, own);
   if (!blamed.empty()) return blamed;
   return num_nodes_ > 1 ? "a rank of another node is stopped, slow or gone"
                         : "a rank is stopped, slow or elsewhere in the program";
 }
 
-void LateRanks::log_other_processes() const {
+void HangReporter::log_other_processes() const {
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     if (processes_[i] == getpid()) continue;
     log_detail("the kernel says of rank " + std::to_string(ranks_[i]) + " (process " +
@@ -212,12 +213,12 @@ void LateRanks::log_other_processes() const {
   }
 }
 
-void LateRanks::save(const std::string& record) const {
+void HangReporter::save(const std::string& record) const {
   log_detail(record);
   if (world_ != nullptr) world_->say_last_words(static_cast<int>(ExitCode::terminated));
 }
 
-void LateRanks::wait_for_reporter(const RollCall::State& own, int seconds) {
+void HangReporter::wait_for_reporter(const LivenessProbe::State& own, int seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   while (std::chrono::steady_clock::now() < end) {
     pollfd source{descriptor(), POLLIN, 0};
@@ -226,14 +227,14 @@ void LateRanks::wait_for_reporter(const RollCall::State& own, int seconds) {
   }
 }
 
-void LateRanks::report(const std::string& operation, double seconds, const std::string& missing) const {
+void HangReporter::report(const std::string& operation, double seconds, const std::string& missing) const {
   log_error(with_code(missing + ": rank " + std::to_string(rank_) + where() + ", has waited in " + operation +
                           " for " + std::to_string(static_cast<int>(seconds)) +
                           " s (--timeout_seconds sets the limit)",
                       MessageCode::timeout));
 }
 
-void LateRanks::end_broken(const char* error, const std::string& record) {
+void HangReporter::end_broken(const char* error, const std::string& record) {
   const int status = static_cast<int>(ExitCode::failure);
   log_error(with_code("rank " + std::to_string(rank_) + " on " + hostname_ + where() + ": " + error,
                       MessageCode::communication_failed));
@@ -245,20 +246,20 @@ void LateRanks::end_broken(const char* error, const std::string& record) {
   _exit(status);
 }
 
-void LateRanks::end_job(const Watchdog::Subject& subject, double seconds, const std::string& record) {
+void HangReporter::end_job(const Watchdog::Subject& subject, double seconds, const std::string& record) {
   const int status = static_cast<int>(ExitCode::failure);
-  const RollCall::State own = state(subject, /*late=*/true);
-  std::vector<RollCall::Answer> answers;
-  if (!roll_call_.reporter()) answers = roll_call_.ask(own, kPatience);
-  const auto before_me = [&](const RollCall::Answer& answer) {
+  const LivenessProbe::State own = state(subject, /*late=*/true);
+  std::vector<LivenessProbe::Answer> answers;
+  if (!probe_.reporter()) answers = probe_.ask(own, kPatience);
+  const auto before_me = [&](const LivenessProbe::Answer& answer) {
     return answer.state.late && answer.state.rank < rank_;
   };
-  const bool another = roll_call_.reporter() || std::any_of(answers.begin(), answers.end(), before_me);
+  const bool another = probe_.reporter() || std::any_of(answers.begin(), answers.end(), before_me);
   if (world_ != nullptr) world_->say_last_words(status);
   log_detail(record);
   log_other_processes();
   log_detail(stack_of_main_thread(kPatience));
-  const std::string blamed = another ? std::string() : whom_to_blame(answers, own);
+  const std::string blamed = another ? std::string() : reason_of_hang(answers, own);
   if (blamed.empty()) {
     wait_for_reporter(own, kQuietSeconds);
   } else {

@@ -1,4 +1,4 @@
-#include "cxtrain/cluster/roll_call.h"
+#include "cxtrain/cluster/liveness_probe.h"
 
 #include <netinet/in.h>
 #include <poll.h>
@@ -16,7 +16,7 @@
 namespace cxtrain {
 namespace {
 
-using Presence = RollCall::Presence;
+using Presence = LivenessProbe::Presence;
 
 LaunchEnvironment place(int local_rank, int size) {
   static std::atomic<int> job = 0;
@@ -26,10 +26,10 @@ LaunchEnvironment place(int local_rank, int size) {
 /// Answers in a thread of its own, as the watchdog does.
 class Answering {
  public:
-  Answering(RollCall& roll_call, RollCall::State state)
-      : thread_([&roll_call, state](const std::stop_token& stop) {
+  Answering(LivenessProbe& probe, LivenessProbe::State state)
+      : thread_([&probe, state](const std::stop_token& stop) {
           while (!stop.stop_requested()) {
-            roll_call.answer(state);
+            probe.answer(state);
             std::this_thread::sleep_for(std::chrono::milliseconds(5));
           }
         }) {}
@@ -38,10 +38,10 @@ class Answering {
   std::jthread thread_;
 };
 
-TEST_CASE("a roll call tells who waits, who is busy, who is silent and who is gone") {
-  RollCall me = roll_call_of_ranks(place(0, 5)), waiting = roll_call_of_ranks(place(1, 5)),
-           busy = roll_call_of_ranks(place(2, 5));
-  const RollCall silent = roll_call_of_ranks(place(3, 5));
+TEST_CASE("a liveness probe tells who waits, who is busy, who is silent and who is gone") {
+  LivenessProbe me = liveness_probe_of_ranks(place(0, 5)), waiting = liveness_probe_of_ranks(place(1, 5)),
+                busy = liveness_probe_of_ranks(place(2, 5));
+  const LivenessProbe silent = liveness_probe_of_ranks(place(3, 5));
   {
     const Answering one(waiting, {.rank = 11,
                                   .process = 1,
@@ -70,8 +70,8 @@ TEST_CASE("a roll call tells who waits, who is busy, who is silent and who is go
 }
 
 TEST_CASE("of two late ranks that ask each other, each learns that the other is late") {
-  RollCall first = roll_call_of_ranks(place(0, 2)), second = roll_call_of_ranks(place(1, 2));
-  std::vector<RollCall::Answer> to_second;
+  LivenessProbe first = liveness_probe_of_ranks(place(0, 2)), second = liveness_probe_of_ranks(place(1, 2));
+  std::vector<LivenessProbe::Answer> to_second;
   std::jthread other([&] {
     to_second = second.ask({.rank = 1, .waiting = true, .late = true}, std::chrono::seconds(5));
     for (int i = 0; i < 20; ++i) {
@@ -99,11 +99,11 @@ TEST_CASE("nodes ask each other over the network, and only those of the same job
   std::vector<std::uint16_t> ports;
   for (const NodeSocket& socket : sockets) ports.push_back(socket.port);
   const auto call = [&](int node, std::uint64_t token) {
-    return roll_call_of_nodes(std::move(sockets[static_cast<std::size_t>(node)].socket), token, node,
-                              addresses, ports);
+    return liveness_probe_of_nodes(std::move(sockets[static_cast<std::size_t>(node)].socket), token, node,
+                                   addresses, ports);
   };
-  RollCall me = call(0, 7), other = call(1, 7), foreign = call(2, 8);
-  const RollCall silent = call(3, 7);
+  LivenessProbe me = call(0, 7), other = call(1, 7), foreign = call(2, 8);
+  const LivenessProbe silent = call(3, 7);
   const Answering one(other, {.rank = 4, .waiting = true, .operation = "all_reduce"});
   const Answering two(foreign, {.rank = 4});
   const auto answers = me.ask({.rank = 0, .waiting = true, .late = true}, std::chrono::milliseconds(300));
@@ -118,11 +118,11 @@ TEST_CASE("nodes ask each other over the network, and only those of the same job
 TEST_CASE("what processes of other users send is dropped") {
   if (geteuid() != 0) return test::skip("only root can start a process of another user");
   const LaunchEnvironment here = place(0, 2), there = place(1, 2);
-  RollCall me = roll_call_of_ranks(here);
+  LivenessProbe me = liveness_probe_of_ranks(here);
   const pid_t stranger = fork();
   if (stranger == 0) {
     if (setuid(54321) != 0) _exit(1);
-    RollCall other = roll_call_of_ranks(there);
+    LivenessProbe other = liveness_probe_of_ranks(there);
     const auto answers =
         other.ask({.rank = 1, .waiting = true, .late = true}, std::chrono::milliseconds(300));
     _exit(answers.size() == 1 && answers[0].presence == Presence::silent ? 0 : 2);
@@ -144,8 +144,8 @@ TEST_CASE("a flood of questions is answered piece by piece") {
   const std::vector<std::vector<std::uint32_t>> addresses(2, {htonl(INADDR_LOOPBACK)});
   const std::vector<std::uint16_t> ports{sockets[0].port, sockets[1].port};
   REQUIRE(sockets[0].port != 0);
-  RollCall me = roll_call_of_nodes(std::move(sockets[0].socket), 7, 0, addresses, ports);
-  RollCall other = roll_call_of_nodes(std::move(sockets[1].socket), 7, 1, addresses, ports);
+  LivenessProbe me = liveness_probe_of_nodes(std::move(sockets[0].socket), 7, 0, addresses, ports);
+  LivenessProbe other = liveness_probe_of_nodes(std::move(sockets[1].socket), 7, 1, addresses, ports);
   for (int i = 0; i < 100; ++i) other.ask({.rank = 1}, std::chrono::milliseconds(0));
   me.answer({.rank = 0});
   CHECK(me.questions() == 64);
@@ -154,8 +154,8 @@ TEST_CASE("a flood of questions is answered piece by piece") {
 }
 
 TEST_CASE("a question that a full queue has lost is asked again") {
-  RollCall me = roll_call_of_ranks(place(0, 3)), other = roll_call_of_ranks(place(1, 3)),
-           flood = roll_call_of_ranks(place(2, 3));
+  LivenessProbe me = liveness_probe_of_ranks(place(0, 3)), other = liveness_probe_of_ranks(place(1, 3)),
+                flood = liveness_probe_of_ranks(place(2, 3));
   int most_in_queue = 10;
   std::ifstream("/proc/sys/net/unix/max_dgram_qlen") >> most_in_queue;
   for (int i = 0; i <= most_in_queue; ++i) flood.ask({.rank = 2}, std::chrono::milliseconds(0));
@@ -166,13 +166,13 @@ TEST_CASE("a question that a full queue has lost is asked again") {
   pollfd answered{flood.descriptor(), POLLIN, 0};
   REQUIRE(poll(&answered, 1, 20'000) == 1);
   const Answering one(other, {.rank = 1, .waiting = true}), two(flood, {.rank = 2, .waiting = true});
-  for (const RollCall::Answer& answer : answers.get()) CHECK(answer.presence == Presence::waiting);
+  for (const LivenessProbe::Answer& answer : answers.get()) CHECK(answer.presence == Presence::waiting);
 }
 
 TEST_CASE("without a place on the node nobody is asked") {
-  RollCall roll_call = roll_call_of_ranks(LaunchEnvironment{});
-  CHECK(roll_call.descriptor() == -1);
-  CHECK(roll_call.ask({}, std::chrono::milliseconds(10)).empty());
+  LivenessProbe probe = liveness_probe_of_ranks(LaunchEnvironment{});
+  CHECK(probe.descriptor() == -1);
+  CHECK(probe.ask({}, std::chrono::milliseconds(10)).empty());
 }
 
 }  // namespace

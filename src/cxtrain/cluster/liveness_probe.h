@@ -27,7 +27,7 @@ struct DatagramAddress {
 /// waits, or computes, says so; one that is stopped says nothing; one that has ended, or has not started, has
 /// no socket. Nothing is sent while all is well. One thread uses it. Messages of other users' processes are
 /// dropped: on a node by the sender's user, which the kernel tells; between nodes by the job's token.
-class RollCall {
+class LivenessProbe {
  public:
   /// What a rank says of itself.
   struct State {
@@ -52,7 +52,7 @@ class RollCall {
 
   /// `socket` may be none: it neither asks nor answers then. `own`: its number among `peers` ones. `token`:
   /// the same for all of a job, and for no other.
-  RollCall(FileDescriptor socket, std::uint64_t token, int own, int peers, Addresses addresses);
+  LivenessProbe(FileDescriptor socket, std::uint64_t token, int own, int peers, Addresses addresses);
 
   void set_peers(int peers) noexcept { peers_ = peers; }
 
@@ -89,7 +89,7 @@ class RollCall {
 /// Among the ranks of a node: over local sockets whose names follow from the job and the place on the node,
 /// so that the ranks find each other before MPI connects them, and nothing is left behind. Where `launched`
 /// does not say which of the node's ranks this is, it neither asks nor answers.
-RollCall roll_call_of_ranks(const LaunchEnvironment& launched);
+LivenessProbe liveness_probe_of_ranks(const LaunchEnvironment& launched);
 
 /// A socket that other nodes can reach, and where.
 struct NodeSocket {
@@ -101,8 +101,8 @@ struct NodeSocket {
 NodeSocket open_node_socket();
 
 /// Among nodes, for which their first ranks answer. `addresses` and `ports`: of each node.
-RollCall roll_call_of_nodes(FileDescriptor socket, std::uint64_t token, int own,
-                            std::vector<std::vector<std::uint32_t>> addresses,
-                            std::vector<std::uint16_t> ports);
+LivenessProbe liveness_probe_of_nodes(FileDescriptor socket, std::uint64_t token, int own,
+                                      std::vector<std::vector<std::uint32_t>> addresses,
+                                      std::vector<std::uint16_t> ports);
 
 }  // namespace cxtrain
