@@ -9,7 +9,7 @@
 #include "cxtrain/checkpoint/checkpoint_reader.h"
 #include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/checkpoint/division.h"
-#include "cxtrain/trainer/other_ranks.h"
+#include "cxtrain/trainer/reshard_state.h"
 #include "cxtrain/trainer/resume.h"
 #include "fuzz/fuzz.h"
 
@@ -229,7 +229,7 @@ bool resumes_or_is_refused(const Folder& folder) {
     reader.read_model(model);
     for (int rank = 0; rank < std::min(manifest.world_size, 3); ++rank)
       attempt([&] { look_at_all(reader.state(rank)); });
-    attempt([&] { look_at_all(state_for_other_ranks(reader, world)); });
+    attempt([&] { look_at_all(reshard_state(reader, world)); });
   });
   return read;
 }

@@ -14,7 +14,7 @@
 #include "cxtrain/report/run_lease.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/trainer/chosen_checkpoint_folder.h"
-#include "cxtrain/trainer/other_ranks.h"
+#include "cxtrain/trainer/reshard_state.h"
 
 namespace cxtrain {
 namespace {
@@ -285,8 +285,7 @@ std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files,
     try {
       CheckpointReader reader(files, path, manifest);
       require_same_model(reader, model);
-      state = manifest.world_size == world.size() ? reader.state(world.rank())
-                                                  : state_for_other_ranks(reader, world);
+      state = manifest.world_size == world.size() ? reader.state(world.rank()) : reshard_state(reader, world);
       require_place_of_manifest(state, manifest);
     } catch (const StateError& error) {
       refused = std::make_exception_ptr(

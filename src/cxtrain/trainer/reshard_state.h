@@ -11,6 +11,6 @@ namespace cxtrain {
 /// running epoch's metrics on rank 0; and random numbers that begin anew. The order of the samples is the
 /// same, so is the loss but for rounding and what is random. Reads all the state on every rank; talks to no
 /// other.
-StateDict state_for_other_ranks(CheckpointReader& checkpoint, const World& world);
+StateDict reshard_state(CheckpointReader& checkpoint, const World& world);
 
 }  // namespace cxtrain

@@ -1,4 +1,4 @@
-#include "cxtrain/trainer/other_ranks.h"
+#include "cxtrain/trainer/reshard_state.h"
 
 #include <algorithm>
 #include <string>
@@ -21,7 +21,7 @@ void add_missing(StateDict& into, const StateDict& from) {
 
 }  // namespace
 
-StateDict state_for_other_ranks(CheckpointReader& checkpoint, const World& world) {
+StateDict reshard_state(CheckpointReader& checkpoint, const World& world) {
   const Manifest& manifest = checkpoint.manifest();
   std::vector<StateDict> saved;
   for (int rank = 0; rank < manifest.world_size; ++rank) saved.push_back(checkpoint.state(rank));
