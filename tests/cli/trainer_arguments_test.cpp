@@ -8,7 +8,7 @@
 
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/option_table.h"
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 
 using namespace cxtrain;
 using Names = std::set<std::string>;

@@ -3,7 +3,7 @@
 
 #include "config/resolve_support.h"
 #include "cxtrain/config/devices.h"
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/config/values.h"
 
 using namespace cxtrain;

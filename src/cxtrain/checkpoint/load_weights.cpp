@@ -9,7 +9,7 @@
 
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/weights.h"
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 
 namespace cxtrain {
 namespace {

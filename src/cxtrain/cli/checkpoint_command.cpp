@@ -14,7 +14,7 @@
 #include "cxtrain/checkpoint/weights.h"
 #include "cxtrain/cli/checkpoint_place.h"
 #include "cxtrain/cli/help_page.h"
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 
 namespace cxtrain {
 namespace {

@@ -8,7 +8,7 @@
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/subcommands.h"
 #include "cxtrain/cli/yaml_config.h"
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 
 namespace cxtrain {
 namespace {

@@ -12,7 +12,7 @@
 #include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/subcommands.h"
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/doctor/checks.h"
 
 namespace cxtrain {

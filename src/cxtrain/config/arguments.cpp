@@ -4,8 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/config/fields.h"
-#include "cxtrain/config/suggestions.h"
 #include "cxtrain/config/values.h"
 
 namespace cxtrain {

@@ -3,7 +3,7 @@
 #include <set>
 #include <string_view>
 
-#include "cxtrain/config/decisions.h"
+#include "cxtrain/config/resolve_steps.h"
 
 namespace cxtrain {
 namespace {

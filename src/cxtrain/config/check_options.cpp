@@ -1,4 +1,4 @@
-#include "cxtrain/config/decisions.h"
+#include "cxtrain/config/resolve_steps.h"
 
 #include <algorithm>
 #include <string>

@@ -1,9 +1,9 @@
-#include "cxtrain/config/decisions.h"
+#include "cxtrain/config/resolve_steps.h"
 
 #include <array>
 #include <vector>
 
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/config/values.h"
 
 namespace cxtrain {

@@ -1,9 +1,9 @@
-#include "cxtrain/config/decisions.h"
+#include "cxtrain/config/resolve_steps.h"
 
 #include <algorithm>
 
 #include "cxtrain/config/devices.h"
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 
 namespace cxtrain {
 namespace {

@@ -1,15 +1,15 @@
-#include "cxtrain/config/decisions.h"
 #include "cxtrain/config/devices.h"
+#include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/config/plan.h"
+#include "cxtrain/config/resolve_steps.h"
 #include "cxtrain/config/strategy_choice.h"
-#include "cxtrain/config/suggestions.h"
 
 namespace cxtrain {
 namespace {
 
 /// Lightning 2.x: benchmark is what was asked, else off. (1.6.0 to 1.6.3 turned it on where deterministic was
 /// off; 1.5 and all since 1.6.4 do not.) Both at once are the user's choice, with a warning.
-void choose_switches(const TrainerOptions& trainer, Plan& plan) {
+void choose_reproducibility(const TrainerOptions& trainer, Plan& plan) {
   plan.deterministic = trainer.deterministic.on;
   plan.deterministic_warn_only = trainer.deterministic.warn_only;
   plan.benchmark = trainer.benchmark.value_or(false);
@@ -82,7 +82,7 @@ Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts&
   }
   check_strategy(strategies, plan);
   choose_precision(trainer, plan);
-  choose_switches(trainer, plan);
+  choose_reproducibility(trainer, plan);
   choose_memory_log(trainer, plan);
   // Ranks without known devices would only add errors about devices that were refused already.
   if (devices_known) place_ranks(rank_nodes, hardware, devices, plan);

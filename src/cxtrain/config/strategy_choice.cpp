@@ -4,7 +4,7 @@
 #include <array>
 #include <map>
 
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 
 namespace cxtrain {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 
 namespace cxtrain {
 

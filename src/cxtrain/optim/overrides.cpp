@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/optim/setup_arguments.h"
 
 namespace cxtrain {

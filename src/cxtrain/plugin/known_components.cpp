@@ -1,7 +1,7 @@
 #include "cxtrain/plugin/known_components.h"
 
+#include "cxtrain/config/presets.h"
 #include "cxtrain/config/strategy_choice.h"
-#include "cxtrain/config/switches.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/strategy/strategy.h"
 

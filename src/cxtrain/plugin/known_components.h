@@ -21,7 +21,7 @@ struct ChosenComponents {
   std::vector<ChosenComponent> callbacks, loggers;
 };
 
-/// Loads the callbacks and loggers that the options ask for (config/switches.h) into the registry, and checks
+/// Loads the callbacks and loggers that the options ask for (config/presets.h) into the registry, and checks
 /// their arguments. Appends to `problems` those that there are not, and every argument that does not suit.
 /// The options' own plugin files have to be loaded before.
 ChosenComponents choose_components(Registry& registry, const Options& options,

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "cxtrain/base/process.h"
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/plugin/inspection.h"
 #include "cxtrain/plugin/plugin_abi.h"
 

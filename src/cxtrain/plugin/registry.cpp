@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 
 namespace cxtrain {
 

@@ -12,7 +12,7 @@
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
-#include "cxtrain/config/switches.h"
+#include "cxtrain/config/presets.h"
 #include "cxtrain/config/values.h"
 #include "cxtrain/device/cuda_driver.h"
 #include "cxtrain/device/hardware.h"
@@ -78,7 +78,7 @@ Trainer::Trainer(World& world, Options options, Registry registry)
 
 Trainer::Trainer(World& world, Options options, Plan plan, Registry registry, Accelerator* accelerator)
     : world_(world),
-      options_(with_switches(std::move(options))),
+      options_(expand_presets(std::move(options))),
       plan_(std::move(plan)),
       accelerator_(accelerator),
       registry_(std::move(registry)),

@@ -1,4 +1,4 @@
-#include "cxtrain/config/switches.h"
+#include "cxtrain/config/presets.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 
@@ -67,7 +67,7 @@ TEST_CASE("fast_dev_run and barebones say what they mean, and stay readable", "[
   asked.trainer.overfit_batches = {0.5};
   asked.trainer.auto_lr_find = true;
   asked.callbacks = {{"early_stopping", {{"monitor", "loss"}}}, {"lr_monitor", {}}};
-  const Options meant = with_switches(asked);
+  const Options meant = expand_presets(asked);
   CHECK(meant.trainer.fast_dev_run == 3);
   CHECK(meant.trainer.max_epochs == 1);
   CHECK(meant.trainer.max_steps == 3);
@@ -76,17 +76,17 @@ TEST_CASE("fast_dev_run and barebones say what they mean, and stay readable", "[
   CHECK_FALSE(meant.trainer.auto_lr_find);
   CHECK_FALSE(meant.trainer.logger);
   CHECK((meant.callbacks == std::vector<NamedOptions>{{"lr_monitor", {}}}));
-  CHECK((with_switches(meant) == meant));
+  CHECK((expand_presets(meant) == meant));
 
   Options bare;
   bare.trainer.barebones = true;
   CHECK(loggers_asked_for(bare).empty());
   CHECK(callbacks_asked_for(bare).empty());
-  CHECK(with_switches(bare).trainer.log_every_n_steps == 0);
+  CHECK(expand_presets(bare).trainer.log_every_n_steps == 0);
   Options quiet;
   quiet.quiet = true;
   CHECK((callbacks_asked_for(quiet) == std::vector<NamedOptions>{{"model_checkpoint", {}}}));
-  CHECK((with_switches({}) == Options{}));
+  CHECK((expand_presets({}) == Options{}));
 }
 
 TEST_CASE("options of the trainer stand for callbacks and loggers", "[config]") {

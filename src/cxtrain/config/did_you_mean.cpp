@@ -1,4 +1,4 @@
-#include "cxtrain/config/suggestions.h"
+#include "cxtrain/config/did_you_mean.h"
 
 #include <algorithm>
 #include <array>

@@ -9,7 +9,7 @@ namespace cxtrain {
 
 /// The options with `fast_dev_run`, `barebones` and `quiet` written out as what they mean: batches, steps,
 /// loggers, output. Those three stay as they are, for messages.
-Options with_switches(Options options);
+Options expand_presets(Options options);
 
 /// The callbacks that the options ask for, in the order in which their hooks are called: a timer for
 /// `max_time`, those that `callbacks` names, the memory log, the progress bar.

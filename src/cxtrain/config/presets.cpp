@@ -1,4 +1,4 @@
-#include "cxtrain/config/switches.h"
+#include "cxtrain/config/presets.h"
 
 #include <algorithm>
 
@@ -19,7 +19,7 @@ bool checkpoints_by_itself(const Options& options) {
 
 }  // namespace
 
-Options with_switches(Options options) {
+Options expand_presets(Options options) {
   TrainerOptions& trainer = options.trainer;
   if (const std::int64_t batches = trainer.fast_dev_run; batches > 0) {
     trainer.limit_train_batches = trainer.limit_val_batches = {batches};
@@ -51,7 +51,7 @@ Options with_switches(Options options) {
 }
 
 std::vector<NamedOptions> callbacks_asked_for(const Options& asked) {
-  const Options options = with_switches(asked);
+  const Options options = expand_presets(asked);
   const TrainerOptions& trainer = options.trainer;
   std::vector<NamedOptions> callbacks;
   if (trainer.max_time)
@@ -69,7 +69,7 @@ std::vector<NamedOptions> callbacks_asked_for(const Options& asked) {
 }
 
 std::vector<NamedOptions> loggers_asked_for(const Options& asked) {
-  const Options options = with_switches(asked);
+  const Options options = expand_presets(asked);
   std::vector<NamedOptions> loggers = options.loggers;
   if (!options.trainer.logger) return loggers;
   for (const char* file : {"csv", "jsonl", "tensorboard"}) {
