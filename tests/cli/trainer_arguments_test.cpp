@@ -161,11 +161,11 @@ TEST_CASE("every argument of Lightning's Trainer works or is refused, as documen
   for (const auto& [name, entry] : documented()) {
     INFO(name);
     const OptionEntry* option = find_option(name);
-    const RetiredArgument* retired = find_retired_argument(name);
+    const UnsupportedArgument* unsupported = find_unsupported_argument(name);
     CHECK((option != nullptr) == entry.works);
-    CHECK((retired != nullptr) == !entry.works);
+    CHECK((unsupported != nullptr) == !entry.works);
     if (option) CHECK(option->key == "trainer." + name);
-    if (retired) CHECK(retired->harmless == entry.harmless);
+    if (unsupported) CHECK(unsupported->harmless == entry.harmless);
   }
 }
 
@@ -179,7 +179,7 @@ TEST_CASE("every option of the trainer is documented", "[cli]") {
 }
 
 TEST_CASE("an argument that only Lightning has is refused with what to use instead", "[cli]") {
-  for (const RetiredArgument& argument : retired_arguments()) {
+  for (const UnsupportedArgument& argument : unsupported_arguments()) {
     const std::string name = "--" + std::string(argument.name);
     INFO(name);
     const auto problems = argument_problems({name.c_str(), "something"});

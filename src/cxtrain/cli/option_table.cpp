@@ -92,7 +92,7 @@ std::vector<OptionEntry> make_table() {
   std::vector<OptionEntry> table;
   Options options;
   options.groups([&](const std::string& title, const std::string& prefix, auto list, const auto&... shared) {
-    if (title == "General") std::ranges::move(older_names(), std::back_inserter(table));
+    if (title == "General") std::ranges::move(deprecated_names(), std::back_inserter(table));
     list([&](const char* name, const auto& value, const char* help, const auto&... own) {
       OptionEntry& entry = table.emplace_back();
       entry.group = title;

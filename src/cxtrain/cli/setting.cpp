@@ -140,15 +140,15 @@ class Applier {
   }
 
   void refuse_unknown(const Setting& setting) {
-    const RetiredArgument* retired = find_retired_argument(setting.key);
-    if (retired == nullptr) {
+    const UnsupportedArgument* unsupported = find_unsupported_argument(setting.key);
+    if (unsupported == nullptr) {
       // Looking for what was meant takes time, and no more than these are shown.
       const bool shown = problems_.size() < kMostProblems;
       problems_.push_back({setting.written, "there is no such option",
                            shown ? hint_for_unknown(setting.key) : "", MessageCode::unknown_option});
-    } else if (setting.value && (retired->harmless.empty() || *setting.value != retired->harmless)) {
+    } else if (setting.value && (unsupported->harmless.empty() || *setting.value != unsupported->harmless)) {
       problems_.push_back({setting.written, "is an argument of Lightning's that does not exist here",
-                           std::string(retired->instead), MessageCode::unsupported_option});
+                           std::string(unsupported->instead), MessageCode::unsupported_option});
     }
   }
 

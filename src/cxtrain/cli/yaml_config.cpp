@@ -51,7 +51,7 @@ class Reader {
     } else if (entry != nullptr && entry->repeatable) {
       settings.push_back({key, std::nullopt, written});  // the list replaces what came before
       for (const YAML::Node& item : value) settings.push_back({key, scalar(item), written});
-    } else if (find_retired_argument(key) != nullptr) {
+    } else if (find_unsupported_argument(key) != nullptr) {
       settings.push_back({key, "", written});  // refused by name, whatever it holds
     } else {
       std::string list;

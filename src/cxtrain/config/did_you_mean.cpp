@@ -35,52 +35,53 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 constexpr std::string_view kNoSuchDevice = "use --accelerator gpu, cpu or auto";
 
-constexpr std::array kRetired{
+constexpr std::array kUnsupported{
     // Lightning 2.x and 1.5.
-    RetiredArgument{"callbacks", "",
-                    "write --callbacks.early_stopping.monitor, --callbacks.lr_monitor or "
-                    "--callbacks.device_stats; in C++, Trainer::add_callback"},
-    RetiredArgument{"plugins", "",
-                    "use --precision and --strategy, or --plugin FILE for a plugin of your own"},
-    RetiredArgument{"profiler", "",
-                    "profile from outside, with `nsys profile` or `perf record` before cxtrain_mpi; "
-                    "--callbacks.device_stats true logs load and memory"},
-    RetiredArgument{"model_registry", "", "models are plugins: --model NAME, --plugin FILE"},
-    RetiredArgument{"enable_autolog_hparams", "true",
-                    "the configuration of a run is its config.yaml; --logger false writes no metrics"},
-    RetiredArgument{"tpu_cores", "", kNoSuchDevice}, RetiredArgument{"ipus", "", kNoSuchDevice},
-    RetiredArgument{"process_position", "0",
-                    "there is one progress bar; --enable_progress_bar false hides it"},
-    RetiredArgument{"flush_logs_every_n_steps", "100",
-                    "metric files are flushed every few seconds, after each validation and at the end; "
-                    "--log_every_n_steps says how often there is something to write"},
-    RetiredArgument{"move_metrics_to_cpu", "false",
-                    "what is logged are single numbers, of which the last is kept: there is nothing to move"},
-    RetiredArgument{"multiple_trainloader_mode", "max_size_cycle",
-                    "train_dataloader() returns the loaders with their mode: {Combine::min_size, {...}}"},
-    RetiredArgument{"prepare_data_per_node", "true",
-                    "prepare files in DataModule::prepare_data, which runs on one rank of each node"},
+    UnsupportedArgument{"callbacks", "",
+                        "write --callbacks.early_stopping.monitor, --callbacks.lr_monitor or "
+                        "--callbacks.device_stats; in C++, Trainer::add_callback"},
+    UnsupportedArgument{"plugins", "",
+                        "use --precision and --strategy, or --plugin FILE for a plugin of your own"},
+    UnsupportedArgument{"profiler", "",
+                        "profile from outside, with `nsys profile` or `perf record` before cxtrain_mpi; "
+                        "--callbacks.device_stats true logs load and memory"},
+    UnsupportedArgument{"model_registry", "", "models are plugins: --model NAME, --plugin FILE"},
+    UnsupportedArgument{"enable_autolog_hparams", "true",
+                        "the configuration of a run is its config.yaml; --logger false writes no metrics"},
+    UnsupportedArgument{"tpu_cores", "", kNoSuchDevice}, UnsupportedArgument{"ipus", "", kNoSuchDevice},
+    UnsupportedArgument{"process_position", "0",
+                        "there is one progress bar; --enable_progress_bar false hides it"},
+    UnsupportedArgument{"flush_logs_every_n_steps", "100",
+                        "metric files are flushed every few seconds, after each validation and at the end; "
+                        "--log_every_n_steps says how often there is something to write"},
+    UnsupportedArgument{
+        "move_metrics_to_cpu", "false",
+        "what is logged are single numbers, of which the last is kept: there is nothing to move"},
+    UnsupportedArgument{"multiple_trainloader_mode", "max_size_cycle",
+                        "train_dataloader() returns the loaders with their mode: {Combine::min_size, {...}}"},
+    UnsupportedArgument{"prepare_data_per_node", "true",
+                        "prepare files in DataModule::prepare_data, which runs on one rank of each node"},
     // 1.4 and before.
-    RetiredArgument{"truncated_bptt_steps", "", "cut the sequences in the dataset"},
-    RetiredArgument{"automatic_optimization", "true", "the trainer does the optimizer's steps"},
-    RetiredArgument{"enable_pl_optimizer", "", "drop it: there is one kind of optimizer"},
-    RetiredArgument{"early_stop_callback", "", "use --callbacks.early_stopping.monitor METRIC"},
-    RetiredArgument{"row_log_interval", "", "use --log_every_n_steps"},
-    RetiredArgument{"add_row_log_interval", "", "use --log_every_n_steps"},
-    RetiredArgument{"log_save_interval", "", "use --log_every_n_steps"},
-    RetiredArgument{"train_percent_check", "", "use --limit_train_batches"},
-    RetiredArgument{"val_percent_check", "", "use --limit_val_batches"},
-    RetiredArgument{"test_percent_check", "", "use --limit_test_batches"},
-    RetiredArgument{"overfit_pct", "", "use --overfit_batches"},
-    RetiredArgument{"max_nb_epochs", "", "use --max_epochs"},
-    RetiredArgument{"min_nb_epochs", "", "use --min_epochs"},
-    RetiredArgument{"nb_gpu_nodes", "", "use --num_nodes"},
-    RetiredArgument{"nb_sanity_val_steps", "", "use --num_sanity_val_steps"},
-    RetiredArgument{"num_tpu_cores", "", kNoSuchDevice},
-    RetiredArgument{"show_progress_bar", "", "use --enable_progress_bar"},
-    RetiredArgument{"gradient_clip", "", "use --gradient_clip_val"},
-    RetiredArgument{"print_nan_grads", "false", "use --detect_anomaly"},
-    RetiredArgument{"default_save_path", "", "use --default_root_dir"}};
+    UnsupportedArgument{"truncated_bptt_steps", "", "cut the sequences in the dataset"},
+    UnsupportedArgument{"automatic_optimization", "true", "the trainer does the optimizer's steps"},
+    UnsupportedArgument{"enable_pl_optimizer", "", "drop it: there is one kind of optimizer"},
+    UnsupportedArgument{"early_stop_callback", "", "use --callbacks.early_stopping.monitor METRIC"},
+    UnsupportedArgument{"row_log_interval", "", "use --log_every_n_steps"},
+    UnsupportedArgument{"add_row_log_interval", "", "use --log_every_n_steps"},
+    UnsupportedArgument{"log_save_interval", "", "use --log_every_n_steps"},
+    UnsupportedArgument{"train_percent_check", "", "use --limit_train_batches"},
+    UnsupportedArgument{"val_percent_check", "", "use --limit_val_batches"},
+    UnsupportedArgument{"test_percent_check", "", "use --limit_test_batches"},
+    UnsupportedArgument{"overfit_pct", "", "use --overfit_batches"},
+    UnsupportedArgument{"max_nb_epochs", "", "use --max_epochs"},
+    UnsupportedArgument{"min_nb_epochs", "", "use --min_epochs"},
+    UnsupportedArgument{"nb_gpu_nodes", "", "use --num_nodes"},
+    UnsupportedArgument{"nb_sanity_val_steps", "", "use --num_sanity_val_steps"},
+    UnsupportedArgument{"num_tpu_cores", "", kNoSuchDevice},
+    UnsupportedArgument{"show_progress_bar", "", "use --enable_progress_bar"},
+    UnsupportedArgument{"gradient_clip", "", "use --gradient_clip_val"},
+    UnsupportedArgument{"print_nan_grads", "false", "use --detect_anomaly"},
+    UnsupportedArgument{"default_save_path", "", "use --default_root_dir"}};
 
 }  // namespace
 
@@ -114,15 +115,15 @@ std::string did_you_mean_or_known(std::string_view typed, std::span<const std::s
   return known;
 }
 
-std::span<const RetiredArgument> retired_arguments() { return kRetired; }
+std::span<const UnsupportedArgument> unsupported_arguments() { return kUnsupported; }
 
-const RetiredArgument* find_retired_argument(std::string_view key) {
+const UnsupportedArgument* find_unsupported_argument(std::string_view key) {
   constexpr std::string_view kSection = "trainer.";
   if (key.starts_with(kSection)) {
     key.remove_prefix(kSection.size());
     key = key.substr(0, key.find('.'));
   }
-  for (const RetiredArgument& argument : kRetired) {
+  for (const UnsupportedArgument& argument : kUnsupported) {
     if (argument.name == key) return &argument;
   }
   return nullptr;

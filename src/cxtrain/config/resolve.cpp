@@ -69,7 +69,7 @@ Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts&
   check_visible(hardware, plan);
   const std::size_t errors_of_options = plan.errors.size();
   const TrainerOptions trainer =
-      translate_old_spellings(options.trainer, hardware, names_of(strategies), plan);
+      translate_deprecated_options(options.trainer, hardware, names_of(strategies), plan);
   const std::size_t errors_before = plan.errors.size();
   const DeviceChoice devices =
       choose_devices(trainer, traits_of(strategies, trainer.strategy), hardware, launched, plan);

@@ -22,8 +22,8 @@ void check_options(const Options& options, std::vector<Problem>& problems);
 /// devices of the CPU, gpus win over devices, a preset such as ddp_find_unused_parameters_true becomes ddp
 /// (its arguments: strategy_choice.h). What a user should know about it goes to plan.warnings, what has no
 /// meaning here to plan.errors. `strategies`: see read_strategy_name. Pure.
-TrainerOptions translate_old_spellings(TrainerOptions trainer, const Hardware& hardware,
-                                       std::span<const std::string> strategies, Plan& plan);
+TrainerOptions translate_deprecated_options(TrainerOptions trainer, const Hardware& hardware,
+                                            std::span<const std::string> strategies, Plan& plan);
 
 /// CPU or GPU, and which of them are asked for on each node.
 struct DeviceChoice {

@@ -9,7 +9,7 @@
 namespace cxtrain {
 namespace {
 
-struct Retired {
+struct UnsupportedStrategy {
   std::string_view beginning;  ///< of the names of one family: deepspeed, deepspeed_stage_2 ...
   std::string_view instead;
 };
@@ -22,32 +22,33 @@ constexpr std::string_view kForked = "ranks are never forked: use --strategy ddp
 constexpr std::string_view kOtherDevices = "there are GPUs and CPUs only: use --strategy ddp";
 constexpr std::string_view kOtherLibraries = "use --strategy ddp, whose ranks talk through NCCL and MPI";
 
-constexpr std::array kRetiredStrategies{Retired{"ddp_sharded", kSharded},
-                                        Retired{"ddp_fully_sharded", kSharded},
-                                        Retired{"fsdp", kSharded},
-                                        Retired{"deepspeed", kSharded},
-                                        Retired{"colossalai", kSharded},
-                                        Retired{"model_parallel",
-                                                "use --strategy ddp; for a model that is split over "
-                                                "devices by hand, --devices_per_rank"},
-                                        Retired{"rpc_sequential",
-                                                "for a model that is split over devices by hand, "
-                                                "use --devices_per_rank"},
-                                        Retired{"ddp2", "use --strategy ddp: one rank per GPU, on all nodes"},
-                                        Retired{"ddp_cpu", "use --accelerator cpu --strategy ddp"},
-                                        Retired{"ddp_notebook", kForked},
-                                        Retired{"ddp_fork", kForked},
-                                        Retired{"horovod", kOtherLibraries},
-                                        Retired{"bagua", kOtherLibraries},
-                                        Retired{"hivemind", kOtherLibraries},
-                                        Retired{"collaborative", kOtherLibraries},
-                                        Retired{"tpu", kOtherDevices},
-                                        Retired{"single_tpu", kOtherDevices},
-                                        Retired{"single_xla", kOtherDevices},
-                                        Retired{"xla", kOtherDevices},
-                                        Retired{"hpu", kOtherDevices},
-                                        Retired{"single_hpu", kOtherDevices},
-                                        Retired{"ipu", kOtherDevices}};
+constexpr std::array kUnsupportedStrategies{
+    UnsupportedStrategy{"ddp_sharded", kSharded},
+    UnsupportedStrategy{"ddp_fully_sharded", kSharded},
+    UnsupportedStrategy{"fsdp", kSharded},
+    UnsupportedStrategy{"deepspeed", kSharded},
+    UnsupportedStrategy{"colossalai", kSharded},
+    UnsupportedStrategy{"model_parallel",
+                        "use --strategy ddp; for a model that is split over "
+                        "devices by hand, --devices_per_rank"},
+    UnsupportedStrategy{"rpc_sequential",
+                        "for a model that is split over devices by hand, "
+                        "use --devices_per_rank"},
+    UnsupportedStrategy{"ddp2", "use --strategy ddp: one rank per GPU, on all nodes"},
+    UnsupportedStrategy{"ddp_cpu", "use --accelerator cpu --strategy ddp"},
+    UnsupportedStrategy{"ddp_notebook", kForked},
+    UnsupportedStrategy{"ddp_fork", kForked},
+    UnsupportedStrategy{"horovod", kOtherLibraries},
+    UnsupportedStrategy{"bagua", kOtherLibraries},
+    UnsupportedStrategy{"hivemind", kOtherLibraries},
+    UnsupportedStrategy{"collaborative", kOtherLibraries},
+    UnsupportedStrategy{"tpu", kOtherDevices},
+    UnsupportedStrategy{"single_tpu", kOtherDevices},
+    UnsupportedStrategy{"single_xla", kOtherDevices},
+    UnsupportedStrategy{"xla", kOtherDevices},
+    UnsupportedStrategy{"hpu", kOtherDevices},
+    UnsupportedStrategy{"single_hpu", kOtherDevices},
+    UnsupportedStrategy{"ipu", kOtherDevices}};
 
 /// What Lightning calls by another name, or means by a preset: a strategy, and an argument of it.
 struct Spelling {
@@ -101,8 +102,8 @@ std::string hint_for_lacking(const std::string& argument, const std::string& pre
 StrategyName read_strategy_name(std::string_view typed, std::span<const std::string> strategies) {
   if (std::find(strategies.begin(), strategies.end(), typed) != strategies.end())
     return {std::string(typed), ""};
-  for (const Retired& retired : kRetiredStrategies) {
-    if (is_family(typed, retired.beginning)) return {"", std::string(retired.instead)};
+  for (const UnsupportedStrategy& unsupported : kUnsupportedStrategies) {
+    if (is_family(typed, unsupported.beginning)) return {"", std::string(unsupported.instead)};
   }
   for (const Spelling& spelling : kSpellings) {
     if (spelling.typed != typed) continue;

@@ -80,7 +80,7 @@ OptionEntry older_name(const char* key, const char* canonical, const char* place
 
 }  // namespace
 
-std::vector<OptionEntry> older_names() {
+std::vector<OptionEntry> deprecated_names() {
   std::vector<OptionEntry> table;
   const auto add = [&](const char* key, const char* canonical, const char* placeholder,
                        Translate translate = as_it_is) -> OptionEntry& {

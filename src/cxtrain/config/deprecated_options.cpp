@@ -84,8 +84,8 @@ void translate_strategy(TrainerOptions& trainer, std::span<const std::string> st
 
 }  // namespace
 
-TrainerOptions translate_old_spellings(TrainerOptions trainer, const Hardware& hardware,
-                                       std::span<const std::string> strategies, Plan& plan) {
+TrainerOptions translate_deprecated_options(TrainerOptions trainer, const Hardware& hardware,
+                                            std::span<const std::string> strategies, Plan& plan) {
   translate_accelerator(trainer, plan);
   translate_num_processes(trainer, hardware, plan);
   translate_gpus(trainer, plan);
