@@ -23,7 +23,7 @@ namespace {
 HelpSource source_of(std::size_t width) {
   Registry registry;
   register_built_in(registry);
-  return {"cxtrain_mpi", {}, {}, make_catalogue(registry, {}), width};
+  return {"cxtrain_mpi", {}, {}, component_sections(registry, {}), width};
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -172,9 +172,9 @@ TEST_CASE("bash completes subcommands, options, and the values of options that h
 
 TEST_CASE("a name with characters of the shell stays out of the completion", "[help]") {
   HelpSource source = source_of(100);
-  source.catalogue.push_back(
+  source.sections.push_back(
       {"Models", "model", {{"$(touch /tmp/x)", "a `trap`", {}}, {"fine", "it's 'quoted'", {}}}});
-  source.catalogue.push_back({"Callbacks", "callbacks", {{"calm", "it's `id` $(id)", {}}}});
+  source.sections.push_back({"Callbacks", "callbacks", {{"calm", "it's `id` $(id)", {}}}});
   for (const char* shell : {"bash", "zsh"}) {
     const std::string script = completion_script(shell, source);
     CHECK_THAT(script, !contains("touch") && contains("fine"));

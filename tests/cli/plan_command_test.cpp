@@ -144,15 +144,15 @@ TEST_CASE("info tells versions and the machine", "[cli]") {
   const std::vector<std::string> extra{"LibTorch 9.8.7"};
   std::ostringstream out, json;
   Options options;
-  const std::vector<CatalogueSection> catalogue{
+  const std::vector<ComponentSection> sections{
       {"Models", "model", {{"gpt", "a small GPT", {field::describe("layers", 4, "blocks")}}}}};
-  run_info(options, extra, {"cxtrain_mpi", options, {}, catalogue, 100}, out);
+  run_info(options, extra, {"cxtrain_mpi", options, {}, sections, 100}, out);
   CHECK_THAT(out.str(), Catch::Matchers::StartsWith("cxtrain ") && test::contains("LibTorch 9.8.7\n") &&
                             test::contains(" core"));
   CHECK_THAT(out.str(), test::contains("\nModels (--model)\n  gpt   ") &&
                             test::contains("\n    --model.layers N  ") && test::contains("  blocks [4]\n"));
   options.json = true;
-  run_info(options, extra, {"cxtrain_mpi", options, {}, catalogue, 100}, json);
+  run_info(options, extra, {"cxtrain_mpi", options, {}, sections, 100}, json);
   CHECK(Json::parse(json.str())["components"][0]["arguments"][0]["default"] == "4");
   CHECK(Json::parse(json.str())["about"][0] == "LibTorch 9.8.7");
 }

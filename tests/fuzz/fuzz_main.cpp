@@ -1,7 +1,7 @@
 #define CATCH_CONFIG_RUNNER
 #include <cstdlib>
 
-#include "cxtrain/cli/catalogue.h"
+#include "cxtrain/cli/component_help.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 
@@ -13,6 +13,6 @@ int main(int argc, char* argv[]) {
   setenv("PATH", path.path().c_str(), 1);
   // Opened here once, the plugins cost the cases nothing.
   cxtrain::Registry registry;
-  cxtrain::make_catalogue(registry, {});
+  cxtrain::component_sections(registry, {});
   return Catch::Session().run(argc, argv);
 }

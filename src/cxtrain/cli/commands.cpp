@@ -131,7 +131,7 @@ int run_info(const Options& options, std::span<const std::string> extra_lines, c
                                 {"hardware", nlohmann::ordered_json::parse(to_json(hardware))}};
     json["about"] = nlohmann::ordered_json::array();
     for (const std::string& line : extra_lines) json["about"].push_back(line);
-    json["components"] = nlohmann::ordered_json::parse(to_json(components.catalogue));
+    json["components"] = nlohmann::ordered_json::parse(to_json(components.sections));
     out << json.dump() << '\n';
   } else {
     out << "cxtrain " << CXTRAIN_VERSION << '\n';

@@ -8,8 +8,8 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/cli/checkpoint_command.h"
 #include "cxtrain/cli/help_topics.h"
-#include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
+#include "cxtrain/cli/repeatable_components.h"
 #include "cxtrain/cli/subcommands.h"
 
 namespace cxtrain {
@@ -65,9 +65,9 @@ void add_option_words(Completable& words) {
   for (const char* flag : {"--help", "--version", "--print_config"}) words.options[flag] = "";
 }
 
-void add_component_words(const std::vector<CatalogueSection>& catalogue, Completable& words) {
-  for (const CatalogueSection& section : catalogue) {
-    const bool listed = is_listed_section(section.option);
+void add_component_words(const std::vector<ComponentSection>& sections, Completable& words) {
+  for (const ComponentSection& section : sections) {
+    const bool listed = is_repeatable_section(section.option);
     for (const NamedComponent& component : section.components) {
       if (!is_plain(component.name)) continue;
       if (listed) {
@@ -178,7 +178,7 @@ std::string completion_script(const std::string& shell, const HelpSource& source
       function.begin(), function.end(), [](char c) { return c == '.' || c == '-'; }, '_');
   Completable words;
   add_option_words(words);
-  add_component_words(source.catalogue, words);
+  add_component_words(source.sections, words);
   if (shell == "bash") return bash_script(program, function, words);
   if (shell == "zsh") return zsh_script(program, function, words);
   throw ConfigError("", "completion: '" + shortened(shell, 100) + "' is neither bash nor zsh",

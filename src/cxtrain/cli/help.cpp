@@ -9,8 +9,8 @@
 #include "cxtrain/cli/file_commands.h"
 #include "cxtrain/cli/help_page.h"
 #include "cxtrain/cli/help_topics.h"
-#include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
+#include "cxtrain/cli/repeatable_components.h"
 #include "cxtrain/cli/subcommands.h"
 #include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/doctor/checks.h"
@@ -53,15 +53,15 @@ void add_usage(HelpPage& page, const Subcommand& subcommand, const std::string& 
   page.paragraph(subcommand.purpose, 4);
 }
 
-void add_arguments(HelpPage& page, const CatalogueSection& section, const NamedComponent& component) {
+void add_arguments(HelpPage& page, const ComponentSection& section, const NamedComponent& component) {
   for (const ArgumentSpec& spec : component.arguments)
     page.entry("  --" + argument_name(section, component, spec) + " " + spec.shown,
                spec.help + in_brackets(spec.default_value));
 }
 
 /// Whether the options name the component, so that its arguments are shown.
-bool is_named(const HelpSource& source, const CatalogueSection& section, const NamedComponent& component) {
-  if (!is_listed_section(section.option))
+bool is_named(const HelpSource& source, const ComponentSection& section, const NamedComponent& component) {
+  if (!is_repeatable_section(section.option))
     return component.name == component_named_by(source.options, section);
   const auto& listed = section.option == "callbacks" ? source.options.callbacks : source.options.loggers;
   return std::any_of(listed.begin(), listed.end(),
@@ -69,10 +69,10 @@ bool is_named(const HelpSource& source, const CatalogueSection& section, const N
 }
 
 /// Every component, with the arguments of those that the options name, or of all.
-void add_catalogue(HelpPage& page, const HelpSource& source, bool all_arguments) {
-  for (const CatalogueSection& section : source.catalogue) {
+void add_components(HelpPage& page, const HelpSource& source, bool all_arguments) {
+  for (const ComponentSection& section : source.sections) {
     page.heading(section.title + " (--" + section.option +
-                 (is_listed_section(section.option) ? ".NAME)" : ")"));
+                 (is_repeatable_section(section.option) ? ".NAME)" : ")"));
     for (const NamedComponent& component : section.components) {
       page.entry(component.name, component.help);
       if (all_arguments || is_named(source, section, component)) add_arguments(page, section, component);
@@ -152,7 +152,7 @@ std::string option_page(const OptionEntry& entry, const HelpSource& source) {
   return page.text();
 }
 
-std::string component_page(const CatalogueSection& section, const NamedComponent& component,
+std::string component_page(const ComponentSection& section, const NamedComponent& component,
                            const HelpSource& source) {
   HelpPage page(source.width);
   page.line(choosing_option(section, component));
@@ -165,13 +165,13 @@ std::string component_page(const CatalogueSection& section, const NamedComponent
 /// The component that a word names: "gpt", "model.gpt", "callbacks.early_stopping"; or one of its arguments:
 /// "optimizer.lr", "callbacks.early_stopping.patience", of the first component that has it.
 std::optional<std::string> find_component_page(const std::string& word, const HelpSource& source) {
-  for (const CatalogueSection& section : source.catalogue) {
+  for (const ComponentSection& section : source.sections) {
     for (const NamedComponent& component : section.components) {
       if (word == component.name || word == section.option + "." + component.name)
         return component_page(section, component, source);
     }
   }
-  for (const CatalogueSection& section : source.catalogue) {
+  for (const ComponentSection& section : source.sections) {
     for (const NamedComponent& component : section.components) {
       for (const ArgumentSpec& spec : component.arguments) {
         if (word == argument_name(section, component, spec))
@@ -186,7 +186,7 @@ std::vector<std::string> words_of_help(const HelpSource& source) {
   std::vector<std::string> words = option_names();
   for (const HelpTopic& topic : help_topics()) words.push_back(topic.name);
   for (const Subcommand& subcommand : subcommands()) words.push_back(subcommand.name);
-  for (const CatalogueSection& section : source.catalogue) {
+  for (const ComponentSection& section : source.sections) {
     for (const NamedComponent& component : section.components) words.push_back(component.name);
   }
   return words;
@@ -250,7 +250,7 @@ std::string subcommand_help(const std::string& name, const HelpSource& source) {
     add_option(page, entry, source.defaults);
   }
   add_other_options(page);
-  add_catalogue(page, source, false);
+  add_components(page, source, false);
   page.line();
   page.paragraph("For arguments of a component: " + source.program +
                  " help COMPONENT. For older names of options: " + source.program + " help older.");
@@ -259,7 +259,7 @@ std::string subcommand_help(const std::string& name, const HelpSource& source) {
 
 std::string components_text(const HelpSource& source) {
   HelpPage page(source.width);
-  add_catalogue(page, source, true);
+  add_components(page, source, true);
   return page.text();
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/cli/catalogue.h"
+#include "cxtrain/cli/component_help.h"
 #include "cxtrain/config/options.h"
 
 namespace cxtrain {
@@ -14,7 +14,7 @@ struct HelpSource {
   std::string program;  ///< as the user typed it: "cxtrain_mpi"
   Options options;      ///< of the command line: arguments of named components are shown
   Options defaults;     ///< of the program
-  std::vector<CatalogueSection> catalogue;
+  std::vector<ComponentSection> sections;
   std::size_t width = 100;  ///< columns of a line
 };
 

@@ -15,7 +15,6 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
-#include "cxtrain/cli/catalogue.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/commands.h"
 #include "cxtrain/cli/completion.h"
@@ -26,6 +25,7 @@
 #include "cxtrain/cli/job.h"
 #include "cxtrain/cli/restarting.h"
 #include "cxtrain/cli/same_options.h"
+#include "cxtrain/cli/component_help.h"
 #include "cxtrain/cli/slurm_script.h"
 #include "cxtrain/cli/subcommands.h"
 #include "cxtrain/cli/yaml_config.h"
@@ -227,7 +227,7 @@ int answer(Request& request, std::span<const char* const> words, const std::stri
   find_components(request, problems);
   const Options& options = request.options();
   const auto help_source = [&] {
-    return HelpSource{name, options, request.program.defaults, make_catalogue(request.registry, options),
+    return HelpSource{name, options, request.program.defaults, component_sections(request.registry, options),
                       help_width()};
   };
   const bool explains = find_subcommand(options.subcommand)->kind == Subcommand::Kind::phrase;

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "cxtrain/cli/listed_components.h"
+#include "cxtrain/cli/repeatable_components.h"
 #include "cxtrain/config/field_text.h"
 
 namespace cxtrain {
@@ -202,7 +202,7 @@ const ComponentEntry* find_component_of(std::string_view key) {
 std::string canonical_key(const std::string& key) {
   if (const OptionEntry* entry = find_option(key)) return entry->key;
   const ComponentEntry* component = find_component_of(key);
-  if (component == nullptr) return canonical_listed_key(key);
+  if (component == nullptr) return canonical_repeatable_key(key);
   if (component->alias_of.empty()) return key;
   return component->alias_of + key.substr(component->key.size());
 }

@@ -60,9 +60,9 @@ std::string options_section(const Options& defaults) {
   return text;
 }
 
-std::string components_section(const std::vector<CatalogueSection>& catalogue) {
+std::string components_section(const std::vector<ComponentSection>& sections) {
   std::string text = "\n## Components\n";
-  for (const CatalogueSection& section : catalogue) {
+  for (const ComponentSection& section : sections) {
     text += "\n### " + section.title + "\n" + table_head("name or argument", "default", "meaning");
     for (const NamedComponent& component : section.components) {
       text += row(code(choosing_option(section, component)), "", cell(component.help));
@@ -93,7 +93,7 @@ std::string checks_section() {
 
 std::string reference_page(const HelpSource& source) {
   return "# Reference\n\n`" + source.program + " help reference` prints this page.\n" +
-         subcommands_section() + options_section(source.defaults) + components_section(source.catalogue) +
+         subcommands_section() + options_section(source.defaults) + components_section(source.sections) +
          meanings_section("Exit statuses", "status", exit_statuses()) +
          meanings_section("Codes of errors", "code", error_codes()) +
          meanings_section("Environment", "variable", environment_variables()) +

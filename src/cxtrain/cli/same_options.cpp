@@ -9,8 +9,8 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
-#include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
+#include "cxtrain/cli/repeatable_components.h"
 
 namespace cxtrain {
 namespace {
@@ -43,7 +43,7 @@ OptionValues values_of(const Options& options) {
   for (const ComponentEntry& component : component_table()) {
     if (component.saved) add_arguments(values, component.key, component.args(accessed));
   }
-  for (const ListedComponents& listed : kListedComponents) {
+  for (const RepeatableComponents& listed : kRepeatableComponents) {
     for (const NamedOptions& component : options.*listed.list) {
       const std::string key = std::string(listed.key) + "." + component.name;
       values[key] = "true";

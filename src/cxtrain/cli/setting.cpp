@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
+#include "cxtrain/cli/repeatable_components.h"
 #include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/optim/setup_arguments.h"
 
@@ -91,7 +91,7 @@ class Applier {
       const OptionEntry* entry = find_option(setting.key);
       if (const ComponentEntry* component = find_component_of(setting.key)) {
         if (first_time(canonical_key(setting.key), setting)) apply_argument(*component, setting, options_);
-      } else if (entry == nullptr && is_listed_component(setting.key)) {
+      } else if (entry == nullptr && is_repeatable_component(setting.key)) {
         if (first_time(canonical_key(setting.key), setting)) listed.push_back(setting);
       } else if (entry == nullptr) {
         refuse_unknown(setting);
@@ -99,7 +99,7 @@ class Applier {
         apply_option(*entry, setting);
       }
     }
-    apply_listed_components(listed, options_, problems_);
+    apply_repeatable_components(listed, options_, problems_);
     for (const Setting& setting : settings) {
       const OptionEntry* entry = find_option(setting.key);
       if (entry != nullptr && !entry->canonical.empty()) apply_older_name(*entry, setting);

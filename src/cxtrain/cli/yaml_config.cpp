@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "cxtrain/cli/listed_components.h"
 #include "cxtrain/cli/option_table.h"
+#include "cxtrain/cli/repeatable_components.h"
 #include "cxtrain/config/did_you_mean.h"
 
 namespace cxtrain {
@@ -46,7 +46,7 @@ class Reader {
       settings.push_back({key, std::nullopt, written});
     } else if (value.IsScalar()) {
       settings.push_back({key, value.Scalar(), written});
-    } else if (entry == nullptr && is_name_of_listed_component(key)) {
+    } else if (entry == nullptr && is_name_of_repeatable_component(key)) {
       read_several(value, key);
     } else if (entry != nullptr && entry->repeatable) {
       settings.push_back({key, std::nullopt, written});  // the list replaces what came before
@@ -82,7 +82,7 @@ class Reader {
   static bool is_section(const std::string& key) {
     const auto table = option_table();
     const auto components = component_table();
-    if (is_listed_section(key)) return true;
+    if (is_repeatable_section(key)) return true;
     return std::any_of(table.begin(), table.end(),
                        [&](const OptionEntry& entry) { return entry.key.starts_with(key + "."); }) ||
            std::any_of(components.begin(), components.end(),
@@ -116,7 +116,7 @@ class Writer {
     }
     std::sort(sections.begin(), sections.end(),
               [](const auto& a, const auto& b) { return a.empty() > b.empty(); });
-    for (const ListedComponents& listed : kListedComponents) {
+    for (const RepeatableComponents& listed : kRepeatableComponents) {
       if (!(options.*listed.list).empty()) sections.emplace_back(listed.key);
     }
     for (const std::string& section : sections) write_section(section, options);
@@ -149,7 +149,7 @@ class Writer {
       if (!entry.saved || component_of(entry.key) != nullptr || section_of(entry.key) != section) continue;
       write(section.empty() ? entry.key : entry.key.substr(section.size() + 1), entry, options);
     }
-    for (const ListedComponents& listed : kListedComponents) {
+    for (const RepeatableComponents& listed : kRepeatableComponents) {
       if (section == listed.key) write_listed(options.*listed.list);
     }
     if (!section.empty()) out_ << YAML::EndMap;

@@ -16,27 +16,27 @@
 /// plugins, and from programs of a user's own.
 namespace cxtrain {
 
-struct ListedComponents {
+struct RepeatableComponents {
   const char* key;  ///< "callbacks"
   std::vector<NamedOptions> Options::*list;
 };
 
-inline constexpr std::array<ListedComponents, 2> kListedComponents{
+inline constexpr std::array<RepeatableComponents, 2> kRepeatableComponents{
     {{"callbacks", &Options::callbacks}, {"loggers", &Options::loggers}}};
 
 /// Whether the key is that of a section, "callbacks", or of one of its components or their arguments.
-bool is_listed_section(std::string_view key);
-bool is_listed_component(std::string_view key);
+bool is_repeatable_section(std::string_view key);
+bool is_repeatable_component(std::string_view key);
 /// Whether the key is that of a component: "callbacks.ema", without an argument.
-bool is_name_of_listed_component(std::string_view key);
+bool is_name_of_repeatable_component(std::string_view key);
 
 /// The key of an argument that has an older name, `callbacks.early_stopping_patience`; any other key as it
 /// is.
-std::string canonical_listed_key(const std::string& key);
+std::string canonical_repeatable_key(const std::string& key);
 
 /// Applies the settings among these that are of such components, older names last: null for
 /// `callbacks.early_stopping_monitor` is what switched early stopping off.
-void apply_listed_components(std::span<const Setting> settings, Options& options,
-                             std::vector<Problem>& problems);
+void apply_repeatable_components(std::span<const Setting> settings, Options& options,
+                                 std::vector<Problem>& problems);
 
 }  // namespace cxtrain

@@ -1,4 +1,4 @@
-#include "cxtrain/cli/listed_components.h"
+#include "cxtrain/cli/repeatable_components.h"
 
 #include <algorithm>
 
@@ -26,7 +26,7 @@ void switch_component(const Setting& setting, const std::string& name, std::vect
 }
 
 void apply(const Setting& setting, const std::string& key, Options& options, std::vector<Problem>& problems) {
-  for (const ListedComponents& listed : kListedComponents) {
+  for (const RepeatableComponents& listed : kRepeatableComponents) {
     const std::string prefix = std::string(listed.key) + ".";
     if (!key.starts_with(prefix)) continue;
     const std::string rest = key.substr(prefix.size());
@@ -53,33 +53,33 @@ bool switches_early_stopping_off(const Setting& setting) {
 
 }  // namespace
 
-bool is_listed_section(std::string_view key) {
-  return std::any_of(kListedComponents.begin(), kListedComponents.end(),
-                     [&](const ListedComponents& listed) { return key == listed.key; });
+bool is_repeatable_section(std::string_view key) {
+  return std::any_of(kRepeatableComponents.begin(), kRepeatableComponents.end(),
+                     [&](const RepeatableComponents& listed) { return key == listed.key; });
 }
 
-bool is_listed_component(std::string_view key) {
+bool is_repeatable_component(std::string_view key) {
   const std::size_t dot = key.find('.');
-  return dot != std::string_view::npos && is_listed_section(key.substr(0, dot));
+  return dot != std::string_view::npos && is_repeatable_section(key.substr(0, dot));
 }
 
-bool is_name_of_listed_component(std::string_view key) {
-  return is_listed_component(key) && std::count(key.begin(), key.end(), '.') == 1;
+bool is_name_of_repeatable_component(std::string_view key) {
+  return is_repeatable_component(key) && std::count(key.begin(), key.end(), '.') == 1;
 }
 
-std::string canonical_listed_key(const std::string& key) {
+std::string canonical_repeatable_key(const std::string& key) {
   if (!key.starts_with(kOlderPrefix)) return key;
   return "callbacks.early_stopping." + key.substr(kOlderPrefix.size());
 }
 
-void apply_listed_components(std::span<const Setting> settings, Options& options,
-                             std::vector<Problem>& problems) {
+void apply_repeatable_components(std::span<const Setting> settings, Options& options,
+                                 std::vector<Problem>& problems) {
   bool off = false;
   for (const bool older : {false, true}) {
     for (const Setting& setting : settings) {
-      if (!is_listed_component(setting.key) || has_older_name(setting) != older) continue;
+      if (!is_repeatable_component(setting.key) || has_older_name(setting) != older) continue;
       off |= switches_early_stopping_off(setting);
-      apply(setting, canonical_listed_key(setting.key), options, problems);
+      apply(setting, canonical_repeatable_key(setting.key), options, problems);
     }
   }
   if (off) std::erase_if(options.callbacks, [](const auto& each) { return each.name == "early_stopping"; });

@@ -10,7 +10,7 @@
 namespace cxtrain {
 
 /// Everything of one kind that a command line may name.
-struct CatalogueSection {
+struct ComponentSection {
   std::string title;   ///< "Models"
   std::string option;  ///< "model": the option that takes the name, and before a dot the arguments
   std::vector<NamedComponent> components;
@@ -19,20 +19,20 @@ struct CatalogueSection {
 /// Models, data modules, optimizers, schedules, strategies, callbacks and loggers: what is registered, what a
 /// plugin file in the usual places offers (loading all of them; one that cannot be loaded says so in its
 /// help), and what is built in. Kinds of which there are none are left out.
-std::vector<CatalogueSection> make_catalogue(Registry& registry, const Options& options);
+std::vector<ComponentSection> component_sections(Registry& registry, const Options& options);
 
 /// The component of the section that the options name; empty: none, or any number of them.
-std::string component_named_by(const Options& options, const CatalogueSection& section);
+std::string component_named_by(const Options& options, const ComponentSection& section);
 
 /// "--model gpt", "--callbacks.early_stopping": the option that chooses the component.
-std::string choosing_option(const CatalogueSection& section, const NamedComponent& component);
+std::string choosing_option(const ComponentSection& section, const NamedComponent& component);
 
 /// "model.layers", "callbacks.early_stopping.patience": an argument, as it stands after `--`.
-std::string argument_name(const CatalogueSection& section, const NamedComponent& component,
+std::string argument_name(const ComponentSection& section, const NamedComponent& component,
                           const ArgumentSpec& spec);
 
 /// [{"option":"model","name":"gpt","help":"...","arguments":[{"name":"layers","type":"integer","default":"4",
 ///   "help":"..."}]}]
-std::string to_json(const std::vector<CatalogueSection>& catalogue);
+std::string to_json(const std::vector<ComponentSection>& sections);
 
 }  // namespace cxtrain

@@ -1,10 +1,10 @@
-#include "cxtrain/cli/catalogue.h"
+#include "cxtrain/cli/component_help.h"
 
 #include <nlohmann/json.hpp>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/callback.h"
-#include "cxtrain/cli/listed_components.h"
+#include "cxtrain/cli/repeatable_components.h"
 #include "cxtrain/config/strategy_choice.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/report/metric_logger.h"
@@ -28,11 +28,11 @@ NamedComponent describe(PluginLoader& loader, const Registry& registry, std::str
 
 }  // namespace
 
-std::vector<CatalogueSection> make_catalogue(Registry& registry, const Options& options) {
+std::vector<ComponentSection> component_sections(Registry& registry, const Options& options) {
   PluginLoader loader(registry);
-  std::vector<CatalogueSection> sections;
+  std::vector<ComponentSection> sections;
   const auto add = [&](const char* title, const char* option, std::string_view kind) {
-    CatalogueSection section{title, option, {}};
+    ComponentSection section{title, option, {}};
     for (const std::string& name : loader.available(kind))
       section.components.push_back(describe(loader, registry, kind, name));
     if (!section.components.empty()) sections.push_back(std::move(section));
@@ -53,7 +53,7 @@ std::vector<CatalogueSection> make_catalogue(Registry& registry, const Options& 
   return sections;
 }
 
-std::string component_named_by(const Options& options, const CatalogueSection& section) {
+std::string component_named_by(const Options& options, const ComponentSection& section) {
   const std::string& option = section.option;
   if (option == "model") return options.model.name;
   if (option == "data") return options.data.name;
@@ -65,19 +65,20 @@ std::string component_named_by(const Options& options, const CatalogueSection& s
   return named_strategy(options.trainer, strategies).value_or("");
 }
 
-std::string choosing_option(const CatalogueSection& section, const NamedComponent& component) {
-  return "--" + section.option + (is_listed_section(section.option) ? "." : " ") + component.name;
+std::string choosing_option(const ComponentSection& section, const NamedComponent& component) {
+  return "--" + section.option + (is_repeatable_section(section.option) ? "." : " ") + component.name;
 }
 
-std::string argument_name(const CatalogueSection& section, const NamedComponent& component,
+std::string argument_name(const ComponentSection& section, const NamedComponent& component,
                           const ArgumentSpec& spec) {
-  return section.option + "." + (is_listed_section(section.option) ? component.name + "." : "") + spec.name;
+  return section.option + "." + (is_repeatable_section(section.option) ? component.name + "." : "") +
+         spec.name;
 }
 
-std::string to_json(const std::vector<CatalogueSection>& catalogue) {
+std::string to_json(const std::vector<ComponentSection>& sections) {
   using Json = nlohmann::ordered_json;
   Json all = Json::array();
-  for (const CatalogueSection& section : catalogue) {
+  for (const ComponentSection& section : sections) {
     for (const NamedComponent& component : section.components) {
       Json arguments = Json::array();
       for (const ArgumentSpec& spec : component.arguments) {

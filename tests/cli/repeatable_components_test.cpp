@@ -1,4 +1,4 @@
-#include "cxtrain/cli/listed_components.h"
+#include "cxtrain/cli/repeatable_components.h"
 
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/cli/command_line.h"
