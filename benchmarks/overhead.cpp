@@ -24,7 +24,7 @@
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/data/tensor_dataset.h"
-#include "cxtrain/memory/kept_memory.h"
+#include "cxtrain/memory/malloc_tuning.h"
 #include "cxtrain/trainer/trainer.h"
 #include "floor/floor_adam.h"
 

@@ -12,7 +12,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/components.h"
-#include "cxtrain/memory/kept_memory.h"
+#include "cxtrain/memory/malloc_tuning.h"
 #include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/trainer.h"
 

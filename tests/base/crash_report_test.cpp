@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "cxtrain/base/current_step.h"
+#include "cxtrain/base/main_thread_stack.h"
 #include "cxtrain/base/process.h"
-#include "cxtrain/base/thread_stack.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 

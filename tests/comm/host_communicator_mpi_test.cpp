@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/memory/kept_memory.h"
+#include "cxtrain/memory/malloc_tuning.h"
 #include "support/catch.h"
 #include "support/host_communicator.h"
 

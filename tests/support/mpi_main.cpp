@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "cxtrain/base/log.h"
-#include "cxtrain/memory/kept_memory.h"
+#include "cxtrain/memory/malloc_tuning.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
 

@@ -10,7 +10,7 @@
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/slurm_allocation.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/memory/kept_memory.h"
+#include "cxtrain/memory/malloc_tuning.h"
 #include "launchers/slurm.h"
 
 namespace cxtrain {

@@ -13,8 +13,8 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/main_thread_stack.h"
 #include "cxtrain/base/process.h"
-#include "cxtrain/base/thread_stack.h"
 #include "cxtrain/cluster/process_state.h"
 
 namespace cxtrain {

@@ -13,7 +13,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/comm/node/node_memory.h"
-#include "cxtrain/memory/kept_memory.h"
+#include "cxtrain/memory/malloc_tuning.h"
 #include "cxtrain/reduce/buckets.h"
 #include "cxtrain/tensor/piece.h"
 

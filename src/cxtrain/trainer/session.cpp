@@ -16,7 +16,7 @@
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/signal_number.h"
-#include "cxtrain/device/opened_files.h"
+#include "cxtrain/device/open_file_count.h"
 #include "cxtrain/device/resources.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
@@ -270,7 +270,7 @@ void Session::record_places() const {
   if (continues_ || inputs_.options.trainer.barebones) return;
   World& world = inputs_.world;
   const std::string table = gather_rank_table(world, inputs_.plan);
-  const OpenedFiles own = opened_files();
+  const OpenFileCount own = open_file_count();
   const std::int64_t libraries = world.max(own.libraries), others = world.max(own.others);
   if (!world.is_root()) return;
   log_detail("where the ranks run\n" + table);

@@ -20,10 +20,10 @@
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/loader.h"
 #include "cxtrain/trainer/compute_settings.h"
-#include "cxtrain/trainer/divide_cores.h"
 #include "cxtrain/trainer/fit.h"
 #include "cxtrain/trainer/resume.h"
 #include "cxtrain/trainer/session.h"
+#include "cxtrain/trainer/set_thread_counts.h"
 #include "cxtrain/trainer/stages.h"
 #include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/within_memory.h"
@@ -95,7 +95,7 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry, Ac
   });
   world_.set_timeout(options_.timeout_seconds, {});
   apply_compute_settings(plan_, world_.facts(), device_);
-  divide_cores(world_, options_.data.num_workers, !device_.is_cpu());
+  set_thread_counts(world_, options_.data.num_workers, !device_.is_cpu());
   run_agreed(world_, [this] { require_planned_devices(); });
   if (accelerator_ == nullptr || !world_.is_root()) return;
   const std::string hint = tf32_hint(plan_, accelerator_->has_tf32(device_));

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "cxtrain/memory/kept_memory.h"
+#include "cxtrain/memory/malloc_tuning.h"
 #include "support/catch.h"
 
 namespace cxtrain {

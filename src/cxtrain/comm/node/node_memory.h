@@ -10,7 +10,7 @@
 
 #include "cxtrain/comm/node/shared_memory.h"
 #include "cxtrain/comm/reduce_kernels.h"
-#include "cxtrain/memory/kept_memory.h"
+#include "cxtrain/memory/malloc_tuning.h"
 
 namespace cxtrain {
 

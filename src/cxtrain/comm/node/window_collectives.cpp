@@ -8,7 +8,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/comm/mpi_collectives.h"
 #include "cxtrain/comm/reduce_kernels.h"
-#include "cxtrain/memory/kept_memory.h"
+#include "cxtrain/memory/malloc_tuning.h"
 
 namespace cxtrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "cxtrain/base/thread_stack.h"
+#include "cxtrain/base/main_thread_stack.h"
 
 #include <cxxabi.h>
 #include <dlfcn.h>

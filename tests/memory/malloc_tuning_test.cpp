@@ -1,4 +1,4 @@
-#include "cxtrain/memory/kept_memory.h"
+#include "cxtrain/memory/malloc_tuning.h"
 
 #include <malloc.h>
 

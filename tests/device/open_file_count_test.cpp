@@ -1,4 +1,4 @@
-#include "cxtrain/device/opened_files.h"
+#include "cxtrain/device/open_file_count.h"
 
 #include <fstream>
 
@@ -9,12 +9,12 @@ namespace cxtrain::test {
 namespace {
 
 TEST_CASE("the files that a process holds are counted, each once") {
-  const OpenedFiles before = opened_files();
+  const OpenFileCount before = open_file_count();
   CHECK(before.libraries > 3);  // the program, the loader, the C and the C++ library
   const TempDir dir;
   const std::string path = dir.write("file", "text");
   const std::ifstream once(path), again(path), device("/dev/null"), state("/proc/self/status");
-  const OpenedFiles after = opened_files();
+  const OpenFileCount after = open_file_count();
   CHECK(after.libraries == before.libraries);
   CHECK(after.others == before.others + 1);
 }

@@ -1,4 +1,4 @@
-#include "cxtrain/memory/kept_memory.h"
+#include "cxtrain/memory/malloc_tuning.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <dlfcn.h>

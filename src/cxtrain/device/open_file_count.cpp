@@ -1,4 +1,4 @@
-#include "cxtrain/device/opened_files.h"
+#include "cxtrain/device/open_file_count.h"
 
 #include <filesystem>
 #include <fstream>
@@ -17,7 +17,7 @@ bool is_file(const std::string& path) {
 
 }  // namespace
 
-OpenedFiles opened_files() {
+OpenFileCount open_file_count() {
   std::set<std::string> executable, all;
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {

@@ -1,4 +1,4 @@
-#include "cxtrain/trainer/divide_cores.h"
+#include "cxtrain/trainer/set_thread_counts.h"
 
 #include <unistd.h>
 
@@ -76,7 +76,7 @@ void warn_of_few_cores(World& world, const std::string& own) {
 
 }  // namespace
 
-void divide_cores(World& world, int data_workers, bool on_gpu) {
+void set_thread_counts(World& world, int data_workers, bool on_gpu) {
   const OnMachine machine = ranks_on_machine(world);
   const int cores = core_shares(machine.masks)[machine.own];
   if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(cores);

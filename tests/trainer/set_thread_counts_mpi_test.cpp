@@ -1,4 +1,4 @@
-#include "cxtrain/trainer/divide_cores.h"
+#include "cxtrain/trainer/set_thread_counts.h"
 
 #include <ATen/Parallel.h>
 
@@ -35,11 +35,11 @@ TEST_CASE("unbound ranks divide the cores of their node, unless they are told ho
   const KeepThreads keep;
   unsetenv(KeepThreads::kVariable);
   at::set_num_threads(7);
-  divide_cores(test_world(), /*data_workers=*/0, /*on_gpu=*/false);
+  set_thread_counts(test_world(), /*data_workers=*/0, /*on_gpu=*/false);
   CHECK(at::get_num_threads() == std::max(1, cores_of_this_process() / test_world().facts().local_size));
   setenv(KeepThreads::kVariable, "1", 1);
   at::set_num_threads(1);
-  divide_cores(test_world(), 0, false);
+  set_thread_counts(test_world(), 0, false);
   CHECK(at::get_num_threads() == 1);
 }
 
