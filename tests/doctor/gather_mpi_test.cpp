@@ -30,8 +30,8 @@ class SharedDir {
   std::string path_;
 };
 
-doctor::Own own_facts(const std::string& folder) {
-  doctor::Own own;
+doctor::DoctorInputs own_facts(const std::string& folder) {
+  doctor::DoctorInputs own;
   own.plan.world_size = test_world().size();
   own.plan.num_nodes = test_world().facts().num_nodes;
   own.hardware.nodes.emplace_back();
@@ -43,7 +43,7 @@ doctor::Own own_facts(const std::string& folder) {
 
 TEST_CASE("the root gets the facts of all ranks and nodes") {
   const SharedDir dir;
-  doctor::Own own = own_facts(dir.path());
+  doctor::DoctorInputs own = own_facts(dir.path());
   own.plugin_hashes["of rank"] = std::to_string(test_world().rank());
   const auto begin = std::chrono::steady_clock::now();
   const doctor::Recording world = gather(test_world(), own);
@@ -99,7 +99,7 @@ TEST_CASE("what ranks find out together is there") {
 TEST_CASE("the facts of a good world give no error") {
   const SharedDir dir;
   const doctor::Recording good = gather(test_world(), own_facts(dir.path()));
-  doctor::Own own = own_facts(dir.path());
+  doctor::DoctorInputs own = own_facts(dir.path());
   if (test_world().rank() == test_world().size() - 1) own.data_fingerprint = "other";
   const doctor::Recording bad = gather(test_world(), own);
   if (!test_world().is_root()) return;
@@ -113,7 +113,7 @@ TEST_CASE("the facts of a good world give no error") {
 }
 
 TEST_CASE("a folder that a rank cannot have is no obstacle to the others") {
-  doctor::Own own = own_facts("/proc/none");
+  doctor::DoctorInputs own = own_facts("/proc/none");
   own.data_path = "/none";
   const doctor::Recording world = gather(test_world(), own);
   if (!test_world().is_root()) return;

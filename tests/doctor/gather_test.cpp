@@ -103,7 +103,7 @@ TEST_CASE("memory is mapped where it is the one that a rank of the node has made
 TEST_CASE("a process alone gathers what there is without MPI") {
   const TempDir dir;
   const EnvironmentVariable debug("NCCL_DEBUG", "INFO"), job("SLURM_JOB_ID", "77");
-  doctor::Own own;
+  doctor::DoctorInputs own;
   own.output_folder = dir.file("runs");
   own.data_workers = 3;
   own.libtorch_version = "2.11.0";
@@ -154,7 +154,7 @@ TEST_CASE("a process alone gathers what there is without MPI") {
 /// What a rank alone gathers that is to train on GPUs 0 and 1 of this driver.
 doctor::Recording gather_with(const std::string& driver) {
   const TempDir dir;
-  doctor::Own own;
+  doctor::DoctorInputs own;
   own.output_folder = dir.path();
   own.nvml = driver.c_str();
   own.plan.accelerator = "gpu";

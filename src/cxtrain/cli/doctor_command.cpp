@@ -33,7 +33,7 @@ std::optional<std::vector<doctor::NcclFacts>> nccl_of(const Plan& plan) {
 }
 
 /// The checkpoint that `--ckpt_path last` would lead to, and those that are damaged.
-void find_resumable(Filesystem& files, const Options& options, doctor::Own& own) {
+void find_resumable(Filesystem& files, const Options& options, doctor::DoctorInputs& own) {
   std::vector<std::string> damaged;
   for (const std::string& run : version_dirs(files, options.trainer.default_root_dir)) {
     if (!belongs_to_this_user(files, run)) continue;  // as `--ckpt_path last` does
@@ -69,7 +69,7 @@ std::vector<std::string> unwritable_places(const Options& options) {
 
 }  // namespace
 
-int run_doctor(World& world, const Examined& examined, Filesystem& files, std::ostream& out) {
+int run_doctor(World& world, const DoctorSubject& examined, Filesystem& files, std::ostream& out) {
   const Options& options = examined.options;
   std::vector<Problem> problems = examined.plan.errors;
   const auto look = [&](const char* option, const std::function<void()>& work) {
@@ -79,7 +79,7 @@ int run_doctor(World& world, const Examined& examined, Filesystem& files, std::o
       problems.push_back({option, message_of(error), "", message_code_of(error)});
     }
   };
-  doctor::Own own;
+  doctor::DoctorInputs own;
   own.plan = examined.plan;
   own.hardware = examined.hardware;
   own.data_workers = options.data.num_workers;

@@ -21,7 +21,7 @@ inline constexpr const char* kDoctor = "doctor";
 inline constexpr double kDoctorSeconds = 60;
 
 /// What a training is known to need before it begins.
-struct Examined {
+struct DoctorSubject {
   const Options& options;
   const Plan& plan;  ///< with its errors, which are found, too
   const Hardware& hardware;
@@ -33,6 +33,6 @@ struct Examined {
 /// Looks at this world, and on rank 0 writes what is found to `out`: with --json as JSON, with --all also
 /// what is in order. Returns the exit status on every rank: 0, 1 where there are warnings, 2 where there are
 /// errors. Collective.
-int run_doctor(World& world, const Examined& examined, Filesystem& files, std::ostream& out);
+int run_doctor(World& world, const DoctorSubject& examined, Filesystem& files, std::ostream& out);
 
 }  // namespace cxtrain

@@ -159,7 +159,7 @@ std::string groups_text(const std::map<std::string, std::vector<std::string>>& g
   return joined_groups(texts);
 }
 
-Findings Tally::result(Severity severity, const std::string& fix, const std::string& what) const {
+Findings FindingsCollector::result(Severity severity, const std::string& fix, const std::string& what) const {
   if (!any()) return fine_ ? Findings{} : not_known(what);
   std::vector<std::string> texts;
   for (const auto& [words, hosts] : hosts_) texts.push_back(words + " (" + hosts_text(hosts) + ")");

@@ -73,7 +73,7 @@ std::string groups_text(const std::map<std::string, std::vector<int>>& groups);
 std::string groups_text(const std::map<std::string, std::vector<std::string>>& groups);
 
 /// What a check finds, node by node or rank by rank.
-class Tally {
+class FindingsCollector {
  public:
   void fine() { fine_ = true; }
   /// `words`: what is wrong; places with the same words are told together.

@@ -53,12 +53,12 @@ bool overlap(const std::vector<int>& a, const std::vector<int>& b) {
 
 /// Ranks of a node that have to share a core though the machine has one for each.
 Findings find_shared_cores(const Recording& world) {
-  Tally tally;
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     const std::vector<MaskedRank> ranks = masked(ranks_of(world, node.node));
     const int machine = cores_of_machine(world, ranks);
     if (machine > 0 && machine < static_cast<int>(ranks.size())) {  // mpi.oversubscribed
-      tally.fine();
+      collector.fine();
       continue;
     }
     for (const MaskedRank& rank : ranks) {
@@ -66,36 +66,37 @@ Findings find_shared_cores(const Recording& world) {
         return other.cores != rank.cores && overlap(other.cores, rank.cores);
       });
       if (rank.share < kWholeCore || partly)
-        tally.wrong("bound to cores " + rank.facts->cores + " together with others of the node", *rank.facts);
+        collector.wrong("bound to cores " + rank.facts->cores + " together with others of the node",
+                        *rank.facts);
       else
-        tally.fine();
+        collector.fine();
     }
   }
-  return tally.result(Severity::warning,
-                      "give each rank cores of its own: mpirun --map-by slot:PE=N --bind-to core, srun "
-                      "--cpus-per-task=N --cpu-bind=cores; or bind none: mpirun --bind-to none",
-                      "which cores the ranks are bound to");
+  return collector.result(Severity::warning,
+                          "give each rank cores of its own: mpirun --map-by slot:PE=N --bind-to core, srun "
+                          "--cpus-per-task=N --cpu-bind=cores; or bind none: mpirun --bind-to none",
+                          "which cores the ranks are bound to");
 }
 
 Findings find_few_cores(const Recording& world) {
   if (!world.job.data_workers) return not_known("how many data workers a rank has");
   const int needed = 1 + *world.job.data_workers + (uses_gpus(world) ? 1 : 0);
-  Tally tally;
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     for (const MaskedRank& rank : masked(ranks_of(world, node.node))) {
       if (rank.whole_share >= needed)
-        tally.fine();
+        collector.fine();
       else
-        tally.wrong(cores_text(rank.whole_share) + " for " + std::to_string(needed) +
-                        " threads that always have work",
-                    *rank.facts);
+        collector.wrong(cores_text(rank.whole_share) + " for " + std::to_string(needed) +
+                            " threads that always have work",
+                        *rank.facts);
     }
   }
-  return tally.result(Severity::warning,
-                      "mpirun --bind-to none or --map-by slot:PE=" + std::to_string(needed) +
-                          ", srun --cpus-per-task=" + std::to_string(needed) +
-                          "; or ask for fewer --data.num_workers",
-                      "which cores the ranks are bound to");
+  return collector.result(Severity::warning,
+                          "mpirun --bind-to none or --map-by slot:PE=" + std::to_string(needed) +
+                              ", srun --cpus-per-task=" + std::to_string(needed) +
+                              "; or ask for fewer --data.num_workers",
+                          "which cores the ranks are bound to");
 }
 
 /// Ranks of one machine that the launcher takes for two: each node's ranks divide its cores among themselves

@@ -25,19 +25,19 @@ const FolderFacts* data_of(const NodeFacts& node) {
 /// Asks `judge` about a folder on every node: words where it is wrong, empty where it is not, absent where
 /// that is not known.
 using JudgeFolder = std::function<std::optional<std::string>(const FolderFacts&)>;
-Tally judge_folders(const Recording& world, const FolderFacts* (*folder_of)(const NodeFacts&),
-                    const JudgeFolder& judge) {
-  Tally tally;
+FindingsCollector judge_folders(const Recording& world, const FolderFacts* (*folder_of)(const NodeFacts&),
+                                const JudgeFolder& judge) {
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     const FolderFacts* folder = folder_of(node);
     const auto words = folder == nullptr ? std::nullopt : judge(*folder);
     if (!words) continue;
     if (words->empty())
-      tally.fine();
+      collector.fine();
     else
-      tally.wrong(folder->path + " " + *words, node);
+      collector.wrong(folder->path + " " + *words, node);
   }
-  return tally;
+  return collector;
 }
 
 Findings find_unwritable_output(const Recording& world) {
@@ -58,8 +58,8 @@ Findings find_full_output(const Recording& world) {
     least = std::min(least, room);
     return room < kLittleFree ? "has " + bytes_text(room) + " free" : "";
   };
-  const Tally tally = judge_folders(world, output_of, judge);
-  return tally.result(
+  const FindingsCollector collector = judge_folders(world, output_of, judge);
+  return collector.result(
       least < kLeastFree ? Severity::error : Severity::warning,
       "remove old runs, keep fewer checkpoints (--checkpoint.save_top_k 1), or choose another "
       "--default_root_dir",
@@ -134,18 +134,18 @@ Findings find_unlike_data(const Recording& world) {
 }
 
 Findings find_full_tmp(const Recording& world) {
-  Tally tally;
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (!node.tmp_free) continue;
     if (*node.tmp_free < kTmpFree)
-      tally.wrong(
+      collector.wrong(
           "the folder of temporary files has " + bytes_text(static_cast<double>(*node.tmp_free)) + " free",
           node);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::warning, "remove left-over files there, or set TMPDIR",
-                      "the room for temporary files");
+  return collector.result(Severity::warning, "remove left-over files there, or set TMPDIR",
+                          "the room for temporary files");
 }
 
 Findings find_unwritable_places(const Recording& world) {

@@ -30,19 +30,19 @@ std::vector<const GpuFacts*> used_gpus(const Recording& world, const NodeFacts& 
 /// Asks `judge` about every GPU that is used: words for a wrong one, empty for a good one, absent where it is
 /// not known.
 using JudgeGpu = std::function<std::optional<std::string>(const GpuFacts&, const NodeFacts&)>;
-Tally judge_gpus(const Recording& world, const JudgeGpu& judge) {
-  Tally tally;
+FindingsCollector judge_gpus(const Recording& world, const JudgeGpu& judge) {
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     for (const GpuFacts* gpu : used_gpus(world, node)) {
       const auto words = judge(*gpu, node);
       if (!words) continue;
       if (words->empty())
-        tally.fine();
+        collector.fine();
       else
-        tally.wrong("GPU " + std::to_string(gpu->index) + " " + *words, node);
+        collector.wrong("GPU " + std::to_string(gpu->index) + " " + *words, node);
     }
   }
-  return tally;
+  return collector;
 }
 
 Findings find_memory_errors(const Recording& world) {
@@ -67,31 +67,32 @@ int major_of(const std::string& version) {
 Findings find_old_drivers(const Recording& world) {
   if (!uses_gpus(world)) return {};
   const int runtime = major_of(world.job.cuda_runtime);
-  Tally tally;
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (runtime == 0 || node.cuda_version.empty()) continue;
     if (major_of(node.cuda_version) < runtime)
-      tally.wrong("the driver " + node.driver_version + " runs CUDA " + node.cuda_version +
-                      " at most, and this build needs " + world.job.cuda_runtime,
-                  node);
+      collector.wrong("the driver " + node.driver_version + " runs CUDA " + node.cuda_version +
+                          " at most, and this build needs " + world.job.cuda_runtime,
+                      node);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::error, "install a newer driver, or build with a LibTorch for an older CUDA",
-                      "the drivers' and the build's CUDA versions");
+  return collector.result(Severity::error,
+                          "install a newer driver, or build with a LibTorch for an older CUDA",
+                          "the drivers' and the build's CUDA versions");
 }
 
 Findings find_failing_cuda(const Recording& world) {
   if (!uses_gpus(world)) return {};
-  Tally tally;
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (!node.cuda_failure.empty())
-      tally.wrong(node.cuda_failure, node);
+      collector.wrong(node.cuda_failure, node);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::error, "look at nvidia-smi on that node, or leave it out (--exclude)",
-                      "whether CUDA starts");
+  return collector.result(Severity::error, "look at nvidia-smi on that node, or leave it out (--exclude)",
+                          "whether CUDA starts");
 }
 
 Findings find_unlike_drivers(const Recording& world) {
@@ -114,9 +115,9 @@ Findings find_compute_modes(const Recording& world) {
     if (*gpu.processes > 0) return "is in compute mode " + gpu.compute_mode + " and has a process already";
     return "";
   };
-  const Tally tally = judge_gpus(world, judge);
-  return tally.result(Severity::error, "nvidia-smi -c DEFAULT, or use another GPU",
-                      "the GPUs' compute modes");
+  const FindingsCollector collector = judge_gpus(world, judge);
+  return collector.result(Severity::error, "nvidia-smi -c DEFAULT, or use another GPU",
+                          "the GPUs' compute modes");
 }
 
 /// The ranks have not started CUDA when the facts are gathered: what is there belongs to others.

@@ -32,20 +32,20 @@ std::set<std::string> visible_on(const Recording& world, int node) {
 
 Findings find_shared_gpus(const Recording& world) {
   if (!uses_gpus(world)) return {};
-  Tally tally;
+  FindingsCollector collector;
   for (const auto& [machine, ranks] : ranks_of_machines(world)) {
     std::map<std::string, std::vector<const RankFacts*>> users;
     for (const RankFacts* rank : ranks) {
       for (const std::string& uuid : rank->planned_gpus) users[uuid].push_back(rank);
     }
     for (const auto& [uuid, of_gpu] : users) {
-      if (of_gpu.size() < 2) tally.fine();
+      if (of_gpu.size() < 2) collector.fine();
       for (const RankFacts* rank : of_gpu) {
-        if (of_gpu.size() > 1) tally.wrong("GPU " + uuid + " on " + rank->host, *rank);
+        if (of_gpu.size() > 1) collector.wrong("GPU " + uuid + " on " + rank->host, *rank);
       }
     }
   }
-  return tally.result(
+  return collector.result(
       Severity::error,
       "start one rank for each GPU (mpirun -np, srun --ntasks-per-node), and give all ranks of "
       "a node the same CUDA_VISIBLE_DEVICES or none",
@@ -54,19 +54,19 @@ Findings find_shared_gpus(const Recording& world) {
 
 Findings find_missing_gpus(const Recording& world) {
   if (!uses_gpus(world)) return {};
-  Tally tally;
+  FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     const NodeFacts* node = node_of(world, rank.node);
     if (node == nullptr || !node->gpus) continue;
     if (node->gpus->empty())
-      tally.wrong("no GPU on " + node->host, rank);
+      collector.wrong("no GPU on " + node->host, rank);
     else if (rank.planned_gpus.empty())
-      tally.wrong("no GPU is left on " + node->host + ", which has " + std::to_string(node->gpus->size()),
-                  rank);
+      collector.wrong("no GPU is left on " + node->host + ", which has " + std::to_string(node->gpus->size()),
+                      rank);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(
+  return collector.result(
       Severity::error,
       "ask for GPUs (sbatch --gpus-per-node=N), start as many ranks on a node as it has GPUs, "
       "or train on the CPU: --accelerator cpu",
@@ -75,20 +75,20 @@ Findings find_missing_gpus(const Recording& world) {
 
 Findings find_invisible_gpus(const Recording& world) {
   if (!uses_gpus(world)) return {};
-  Tally tally;
+  FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     if (!rank.visible_gpus) continue;
     const NodeFacts* node = node_of(world, rank.node);
     const bool some = node != nullptr && node->gpus && !node->gpus->empty();
     if (some && rank.visible_gpus->empty())
-      tally.wrong("CUDA_VISIBLE_DEVICES='" + variable(rank, "CUDA_VISIBLE_DEVICES").value_or("") +
-                      "' shows none of the node's GPUs",
-                  rank);
+      collector.wrong("CUDA_VISIBLE_DEVICES='" + variable(rank, "CUDA_VISIBLE_DEVICES").value_or("") +
+                          "' shows none of the node's GPUs",
+                      rank);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::error, "unset CUDA_VISIBLE_DEVICES, or name GPUs that there are",
-                      "which GPUs CUDA shows to the ranks");
+  return collector.result(Severity::error, "unset CUDA_VISIBLE_DEVICES, or name GPUs that there are",
+                          "which GPUs CUDA shows to the ranks");
 }
 
 /// GPUs that nobody is to use, with one rank on the node.
@@ -96,7 +96,7 @@ Findings find_idle_gpus(const Recording& world) {
   if (!uses_gpus(world)) return {};
   // The process that is here has yet to start the other ranks.
   if (world.job.planned_world_size.value_or(0) > world_size(world)) return {};
-  Tally alone;
+  FindingsCollector alone;
   std::vector<std::string> some_idle;
   for (const NodeFacts& node : world.nodes) {
     const std::set<std::string> visible = visible_on(world, node.node);
@@ -117,14 +117,14 @@ Findings find_idle_gpus(const Recording& world) {
 
 Findings find_unused_gpus(const Recording& world) {
   if (uses_gpus(world)) return {};
-  Tally tally;
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (node.gpus && !node.gpus->empty())
-      tally.wrong(std::to_string(node.gpus->size()) + " GPUs, and the run is to train on the CPU", node);
+      collector.wrong(std::to_string(node.gpus->size()) + " GPUs, and the run is to train on the CPU", node);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::note, "--accelerator gpu", "which GPUs the nodes have");
+  return collector.result(Severity::note, "--accelerator gpu", "which GPUs the nodes have");
 }
 
 /// A UUID names one GPU in the world: twice on a node, or on two machines, it says nothing.
@@ -151,33 +151,33 @@ Findings find_duplicate_uuids(const Recording& world) {
 
 Findings find_divided_gpus(const Recording& world) {
   if (!uses_gpus(world)) return {};
-  Tally tally;
+  FindingsCollector collector;
   std::vector<std::string> unused;
   for (const NodeFacts& node : world.nodes) {
     const auto planned = planned_on(world, node.node);
     for (const GpuFacts& gpu : node.gpus.value_or(std::vector<GpuFacts>())) {
       if (gpu.mig != "divided")
-        tally.fine();
+        collector.fine();
       else if (planned.contains(gpu.uuid))
-        tally.wrong("GPU " + std::to_string(gpu.index) + " is divided into MIG instances", node);
+        collector.wrong("GPU " + std::to_string(gpu.index) + " is divided into MIG instances", node);
       else
         unused.push_back(node.host);
     }
   }
-  if (!tally.any() && !unused.empty())
+  if (!collector.any() && !unused.empty())
     return note("GPUs divided into MIG instances, which are used as GPUs of their own, on " +
                 hosts_text(unused));
-  return tally.result(Severity::error, "name its instances in CUDA_VISIBLE_DEVICES, or nvidia-smi -mig 0",
-                      "which GPUs the nodes have");
+  return collector.result(Severity::error, "name its instances in CUDA_VISIBLE_DEVICES, or nvidia-smi -mig 0",
+                          "which GPUs the nodes have");
 }
 
 Findings find_no_peer_access(const Recording& world) {
   if (!uses_gpus(world)) return {};
-  Tally tally;
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     const auto planned = planned_on(world, node.node);
     if (planned.size() < 2) {
-      tally.fine();
+      collector.fine();
       continue;
     }
     if (!node.gpus || !node.peer_access) continue;
@@ -195,11 +195,11 @@ Findings find_no_peer_access(const Recording& world) {
       }
     }
     if (!pair.empty())
-      tally.wrong(pair + " do not reach each other's memory", node);
+      collector.wrong(pair + " do not reach each other's memory", node);
     else if (all_known)
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(
+  return collector.result(
       Severity::warning,
       "see nvidia-smi topo -m; in a virtual machine ask for pass-through without ACS, and switch "
       "ACS off in the firmware",

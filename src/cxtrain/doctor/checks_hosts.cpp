@@ -16,19 +16,19 @@ constexpr double kLoadPerCore = 0.5;
 
 Findings find_unlike_clocks(const Recording& world) {
   if (!has_several_nodes(world)) return {};
-  Tally tally;
+  FindingsCollector collector;
   double largest = 0;
   for (const NodeFacts& node : world.nodes) {
     if (!node.clock_offset) continue;
     const double sure = std::abs(*node.clock_offset) - node.clock_error.value_or(0);
     largest = std::max(largest, sure);
     if (sure > kClockWarning)
-      tally.wrong(number_text(*node.clock_offset) + " s off the first node's clock", node);
+      collector.wrong(number_text(*node.clock_offset) + " s off the first node's clock", node);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(largest > kClockError ? Severity::error : Severity::warning,
-                      "have the nodes' clocks set by chrony or NTP", "the nodes' clocks");
+  return collector.result(largest > kClockError ? Severity::error : Severity::warning,
+                          "have the nodes' clocks set by chrony or NTP", "the nodes' clocks");
 }
 
 Findings find_same_names(const Recording& world) {
@@ -48,17 +48,17 @@ Findings find_same_names(const Recording& world) {
 
 Findings find_localhost(const Recording& world) {
   if (!has_several_nodes(world)) return {};
-  Tally tally;
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (node.host.empty()) continue;
     if (node.host.starts_with("localhost"))
-      tally.wrong("called " + node.host, node);
+      collector.wrong("called " + node.host, node);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::warning,
-                      "give the machine a name that other machines find: hostnamectl set-hostname",
-                      "the nodes' names");
+  return collector.result(Severity::warning,
+                          "give the machine a name that other machines find: hostnamectl set-hostname",
+                          "the nodes' names");
 }
 
 Findings find_unlike_kernels(const Recording& world) {
@@ -71,19 +71,19 @@ Findings find_unlike_kernels(const Recording& world) {
 }
 
 Findings find_load(const Recording& world) {
-  Tally tally;
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (!node.load || !node.cores || *node.cores <= 0) continue;
     const double per_core = *node.load / *node.cores;
     if (per_core > kLoadPerCore)
-      tally.wrong("a load of " + number_text(*node.load) + " on " + std::to_string(*node.cores) + " cores",
-                  node);
+      collector.wrong(
+          "a load of " + number_text(*node.load) + " on " + std::to_string(*node.cores) + " cores", node);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::warning,
-                      "top lists the processes there; ask for whole nodes (sbatch --exclusive)",
-                      "the nodes' load");
+  return collector.result(Severity::warning,
+                          "top lists the processes there; ask for whole nodes (sbatch --exclusive)",
+                          "the nodes' load");
 }
 
 Findings find_unlike_nodes(const Recording& world) {

@@ -13,19 +13,19 @@ bool was_started_alone(const Recording& world) { return world.job.launcher == "a
 
 Findings find_missing_pmix(const Recording& world) {
   if (world.job.launcher != "srun") return {};
-  Tally tally;
+  FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     if (!rank.pmix) continue;
     int tasks = 0;
     const std::string text = variable(rank, "SLURM_NTASKS").value_or("");
     std::from_chars(text.data(), text.data() + text.size(), tasks);
     if (!*rank.pmix || (tasks > 1 && world_size(world) == 1))
-      tally.wrong("no PMIx in a step of srun", rank);
+      collector.wrong("no PMIx in a step of srun", rank);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::error, "srun --mpi=pmix (srun --mpi=list shows the choices), or mpirun",
-                      "whether there is PMIx");
+  return collector.result(Severity::error, "srun --mpi=pmix (srun --mpi=list shows the choices), or mpirun",
+                          "whether there is PMIx");
 }
 
 /// As Slurm reads it (pmixp_info.c): other words leave the connections on.
@@ -39,18 +39,19 @@ bool without_connections(const RankFacts& rank) {
 /// each node alone. MPI_Init ends with one. The ring goes over direct connections only.
 Findings find_barrier_of_one_node(const Recording& world) {
   if (world.job.launcher != "srun" || !has_several_nodes(world)) return {};
-  Tally tally;
+  FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     if (!rank.environment) continue;
     if (!without_connections(rank) && variable(rank, "SLURM_PMIX_FENCE") == "ring")
-      tally.fine();
+      collector.fine();
     else
-      tally.wrong("Slurm's barrier at the start may end before other nodes' ranks have come", rank);
+      collector.wrong("Slurm's barrier at the start may end before other nodes' ranks have come", rank);
   }
-  return tally.result(Severity::warning,
-                      "export SLURM_PMIX_FENCE=ring and unset SLURM_PMIX_DIRECT_CONN before srun; or for all "
-                      "jobs PMIxCollFence=ring in Slurm's mpi.conf, which is not seen from here",
-                      "which barrier Slurm has");
+  return collector.result(
+      Severity::warning,
+      "export SLURM_PMIX_FENCE=ring and unset SLURM_PMIX_DIRECT_CONN before srun; or for all "
+      "jobs PMIxCollFence=ring in Slurm's mpi.conf, which is not seen from here",
+      "which barrier Slurm has");
 }
 
 Findings find_other_plan(const Recording& world) {
@@ -105,18 +106,18 @@ Findings find_other_tasks_per_node(const Recording& world) {
   if (!world.job.allocation || was_started_alone(world)) return {};
   const AllocationFacts& job = *world.job.allocation;
   if (job.tasks_per_node == 0) return not_known("how many tasks each node was to have");
-  Tally tally;
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     const int ranks = static_cast<int>(ranks_of(world, node.node).size());
     if (ranks <= job.tasks_per_node)
-      tally.fine();
+      collector.fine();
     else
-      tally.wrong(std::to_string(ranks) + " ranks where the job has " + std::to_string(job.tasks_per_node) +
-                      " tasks for each node",
-                  node);
+      collector.wrong(std::to_string(ranks) + " ranks where the job has " +
+                          std::to_string(job.tasks_per_node) + " tasks for each node",
+                      node);
   }
-  return tally.result(Severity::warning, "srun --ntasks-per-node=N, mpirun --map-by ppr:N:node",
-                      "which ranks run where");
+  return collector.result(Severity::warning, "srun --ntasks-per-node=N, mpirun --map-by ppr:N:node",
+                          "which ranks run where");
 }
 
 Findings find_lonely_start(const Recording& world) {

@@ -21,21 +21,22 @@ constexpr std::int64_t kUnlimited = -1;
 using LimitOf = std::optional<std::int64_t> RankFacts::*;
 
 /// Ranks whose limit is below `least`.
-Tally ranks_below(const Recording& world, LimitOf limit, std::int64_t least, const std::string& name) {
-  Tally tally;
+FindingsCollector ranks_below(const Recording& world, LimitOf limit, std::int64_t least,
+                              const std::string& name) {
+  FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     const auto& value = rank.*limit;
     if (!value) continue;
     if (*value == kUnlimited || *value >= least)
-      tally.fine();
+      collector.fine();
     else
-      tally.wrong("at most " +
-                      (limit == &RankFacts::open_files ? std::to_string(*value)
-                                                       : bytes_text(static_cast<double>(*value))) +
-                      " of " + name,
-                  rank);
+      collector.wrong("at most " +
+                          (limit == &RankFacts::open_files ? std::to_string(*value)
+                                                           : bytes_text(static_cast<double>(*value))) +
+                          " of " + name,
+                      rank);
   }
-  return tally;
+  return collector;
 }
 
 Findings find_few_files(const Recording& world) {
@@ -47,7 +48,7 @@ Findings find_few_files(const Recording& world) {
 
 /// A core is as large as the process; where it fits nowhere it fills the disk.
 Findings find_core_dumps(const Recording& world) {
-  Tally tally;
+  FindingsCollector collector;
   std::vector<int> none;
   for (const RankFacts& rank : world.ranks) {
     const NodeFacts* node = node_of(world, rank.node);
@@ -57,14 +58,14 @@ Findings find_core_dumps(const Recording& world) {
     const bool fills_disk =
         *rank.core_bytes == kUnlimited && room >= 0 && node->memory_total && room < *node->memory_total / 2;
     if (fills_disk)
-      tally.wrong("core dumps of any size, and " + bytes_text(static_cast<double>(room)) + " free", rank);
+      collector.wrong("core dumps of any size, and " + bytes_text(static_cast<double>(room)) + " free", rank);
     else
-      tally.fine();
+      collector.fine();
   }
-  if (!tally.any() && !none.empty())
+  if (!collector.any() && !none.empty())
     return note("no core dumps of " + ranks_text(none) + "; a crash leaves its stack in the rank's log",
                 "ulimit -c unlimited, to look into a crash with gdb");
-  return tally.result(Severity::warning, "ulimit -c 0", "the limit of core dumps");
+  return collector.result(Severity::warning, "ulimit -c 0", "the limit of core dumps");
 }
 
 Findings find_little_locked(const Recording& world) {

@@ -23,7 +23,7 @@ std::string in_bytes(std::int64_t bytes) { return bytes_text(static_cast<double>
 
 Findings find_little_shm(const Recording& world) {
   if (world_size(world) < 2) return {};
-  Tally little, full;
+  FindingsCollector little, full;
   for (const NodeFacts& node : world.nodes) {
     const std::int64_t ranks = rank_count(world, node);
     if (!node.shm_free) continue;
@@ -44,26 +44,26 @@ Findings find_little_shm(const Recording& world) {
 
 Findings find_unmapped_memory(const Recording& world) {
   if (world_size(world) < 2) return {};
-  Tally tally;
+  FindingsCollector collector;
   bool has_neighbours = false;
   for (const RankFacts& rank : world.ranks) {
     if (ranks_of(world, rank.node).size() < 2) continue;
     has_neighbours = true;
     if (!rank.maps_memory_of_others) continue;
     if (*rank.maps_memory_of_others)
-      tally.fine();
+      collector.fine();
     else
-      tally.wrong("may not map memory of another rank of its node", rank);
+      collector.wrong("may not map memory of another rank of its node", rank);
   }
   if (!has_neighbours) return {};
-  return tally.result(Severity::warning,
-                      "run the ranks as one user and in one container, with one view of /proc (docker "
-                      "--pid=host, --cap-add SYS_PTRACE; hidepid, yama)",
-                      "whether ranks may map each other's memory");
+  return collector.result(Severity::warning,
+                          "run the ranks as one user and in one container, with one view of /proc (docker "
+                          "--pid=host, --cap-add SYS_PTRACE; hidepid, yama)",
+                          "whether ranks may map each other's memory");
 }
 
 Findings find_little_memory(const Recording& world) {
-  Tally little, none;
+  FindingsCollector little, none;
   for (const NodeFacts& node : world.nodes) {
     if (!node.memory_available) continue;
     const std::int64_t ranks = rank_count(world, node), of_rank = *node.memory_available / ranks;
@@ -82,40 +82,40 @@ Findings find_little_memory(const Recording& world) {
 }
 
 Findings find_low_limit(const Recording& world) {
-  Tally tally;
+  FindingsCollector collector;
   std::string much_lower;
   for (const NodeFacts& node : world.nodes) {
     if (!node.memory_limit) {
-      if (node.memory_total) tally.fine();
+      if (node.memory_total) collector.fine();
       continue;
     }
     const std::int64_t ranks = rank_count(world, node);
     const std::string words = "the control group is limited to " + in_bytes(*node.memory_limit) + ", for " +
                               std::to_string(ranks) + " ranks";
     if (*node.memory_limit / ranks < kMemoryOfRank)
-      tally.wrong(words, node);
+      collector.wrong(words, node);
     else
-      tally.fine();
+      collector.fine();
     if (node.memory_total && *node.memory_limit < *node.memory_total / 2) much_lower = words;
   }
   const std::string fix = "sbatch --mem=0 (all of the node) or --mem-per-cpu; docker run --memory";
-  if (!tally.any() && !much_lower.empty()) return note(much_lower, fix);
-  return tally.result(Severity::warning, fix, "the limits of memory");
+  if (!collector.any() && !much_lower.empty()) return note(much_lower, fix);
+  return collector.result(Severity::warning, fix, "the limits of memory");
 }
 
 Findings find_swap(const Recording& world) {
-  Tally tally;
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (!node.swap_total || !node.swap_used) continue;
     const bool much = *node.swap_used > kSwapInUse && static_cast<double>(*node.swap_used) >
                                                           kSwapPart * static_cast<double>(*node.swap_total);
     if (much)
-      tally.wrong(in_bytes(*node.swap_used) + " swapped out", node);
+      collector.wrong(in_bytes(*node.swap_used) + " swapped out", node);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::warning, "end other processes that take memory there; start fewer ranks",
-                      "the swap in use");
+  return collector.result(Severity::warning, "end other processes that take memory there; start fewer ranks",
+                          "the swap in use");
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ std::string wrong_transports(std::string list, bool has_neighbours, bool needs_n
 Findings find_restricted_transports(const Recording& world) {
   if (world_size(world) < 2) return {};
   if (!knows_environment(world)) return not_known("Open MPI's settings");
-  Tally tally;
+  FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     const auto list = variable(rank, "OMPI_MCA_btl"), pml = variable(rank, "OMPI_MCA_pml");
     const bool unused = pml && (*pml == "ucx" || *pml == "cm");
@@ -52,13 +52,13 @@ Findings find_restricted_transports(const Recording& world) {
                                                                  has_several_nodes(world))
                                               : "";
     if (wrong.empty())
-      tally.fine();
+      collector.fine();
     else
-      tally.wrong("OMPI_MCA_btl=" + *list + ": " + wrong, rank);
+      collector.wrong("OMPI_MCA_btl=" + *list + ": " + wrong, rank);
   }
-  return tally.result(Severity::warning,
-                      "leave the choice to Open MPI: unset OMPI_MCA_btl, or self,vader,tcp",
-                      "Open MPI's settings");
+  return collector.result(Severity::warning,
+                          "leave the choice to Open MPI: unset OMPI_MCA_btl, or self,vader,tcp",
+                          "Open MPI's settings");
 }
 
 /// A setting of mpirun by its name in Open MPI 4 and in Open MPI 5, whose mpirun is PRRTE's. Neither version
@@ -90,35 +90,35 @@ bool has_counterpart(const RankFacts& rank, const std::string& unread, bool is_5
 
 Findings find_unread_settings(const Recording& world) {
   if (!knows_environment(world)) return not_known("Open MPI's settings");
-  Tally tally;
+  FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     const std::string version = major_version(rank.mpi_version);
     const bool is_5 = version == "Open MPI v5";
     if (!is_5 && version != "Open MPI v4") continue;
-    tally.fine();
+    collector.fine();
     for (const Setting& setting : kSettings) {
       const std::string unread = setting.name_in(!is_5), read = setting.name_in(is_5);
       if (unread.empty() || !variable(rank, unread) || has_counterpart(rank, unread, is_5)) continue;
-      tally.wrong(version + " does not read " + unread +
-                      (read.empty() ? ", and has no such setting" : "; its name is " + read),
-                  rank);
+      collector.wrong(version + " does not read " + unread +
+                          (read.empty() ? ", and has no such setting" : "; its name is " + read),
+                      rank);
     }
   }
-  return tally.result(Severity::warning, "set the variable that this version of Open MPI reads",
-                      "which Open MPI the ranks use");
+  return collector.result(Severity::warning, "set the variable that this version of Open MPI reads",
+                          "which Open MPI the ranks use");
 }
 
 Findings find_wrong_mpi_interface(const Recording& world) {
   if (!has_several_nodes(world)) return {};
   if (!knows_environment(world)) return not_known("Open MPI's settings");
-  Tally tally;
+  FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     const NodeFacts* node = node_of(world, rank.node);
     for (const char* name :
          {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_oob_tcp_if_include"}) {
       const auto setting = variable(rank, name);
       if (!setting || setting->find('/') != std::string::npos) {  // a network's address
-        tally.fine();
+        collector.fine();
         continue;
       }
       if (node == nullptr || !node->interfaces) continue;
@@ -128,29 +128,30 @@ Findings find_wrong_mpi_interface(const Recording& world) {
             return interface.name != "lo" && interface.up.value_or(true) && has_word(names, interface.name);
           });
       if (leads_out)
-        tally.fine();
+        collector.fine();
       else
-        tally.wrong(std::string(name) + "=" + *setting + " names no interface to other nodes", rank);
+        collector.wrong(std::string(name) + "=" + *setting + " names no interface to other nodes", rank);
     }
   }
-  return tally.result(Severity::error, "name an interface that all nodes have, or unset it",
-                      "the nodes' network interfaces");
+  return collector.result(Severity::error, "name an interface that all nodes have, or unset it",
+                          "the nodes' network interfaces");
 }
 
 Findings find_oversubscription(const Recording& world) {
-  Tally tally;
+  FindingsCollector collector;
   for (const auto& [machine, ranks] : ranks_of_machines(world)) {
     const NodeFacts* node = node_of(world, ranks.front()->node);
     if (node == nullptr || !node->cores) continue;
     const int count = static_cast<int>(ranks.size());
     for (const RankFacts* rank : ranks) {
       if (count > *node->cores)
-        tally.wrong(std::to_string(count) + " ranks on " + std::to_string(*node->cores) + " cores", *rank);
+        collector.wrong(std::to_string(count) + " ranks on " + std::to_string(*node->cores) + " cores",
+                        *rank);
       else
-        tally.fine();
+        collector.fine();
     }
   }
-  return tally.result(Severity::warning, "start at most one rank for each core", "the machines' cores");
+  return collector.result(Severity::warning, "start at most one rank for each core", "the machines' cores");
 }
 
 /// Open MPI's ranks leave their core while they wait, where this is on.
@@ -167,15 +168,15 @@ Findings find_yielding(const Recording& world) {
 
 Findings find_thread_level(const Recording& world) {
   if (world_size(world) < 2) return {};
-  Tally tally;
+  FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     if (rank.mpi_threads == "single" || rank.mpi_threads == "funneled")
-      tally.wrong("MPI gives the thread level " + rank.mpi_threads, rank);
+      collector.wrong("MPI gives the thread level " + rank.mpi_threads, rank);
     else if (!rank.mpi_threads.empty())
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::error, "use an MPI that was built with threads (SERIALIZED or MULTIPLE)",
-                      "MPI's thread level");
+  return collector.result(Severity::error, "use an MPI that was built with threads (SERIALIZED or MULTIPLE)",
+                          "MPI's thread level");
 }
 
 /// The slowest node's fastest link, bytes per second; 0: not known.

@@ -24,7 +24,7 @@ Findings find_nccl_versions(const Recording& world) {
 
 Findings find_nccl_copies(const Recording& world) {
   if (!uses_nccl(world)) return {};
-  Tally tally;
+  FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     if (!rank.nccl) continue;
     std::set<std::string> versions;
@@ -34,12 +34,12 @@ Findings find_nccl_copies(const Recording& world) {
       copies += (copies.empty() ? "" : ", ") + nccl.path + " (" + nccl.version + ")";
     }
     if (versions.size() > 1)
-      tally.wrong(copies, rank);
+      collector.wrong(copies, rank);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::warning, "take the other copy out of LD_LIBRARY_PATH and LD_PRELOAD",
-                      "which copies of NCCL the ranks find");
+  return collector.result(Severity::warning, "take the other copy out of LD_LIBRARY_PATH and LD_PRELOAD",
+                          "which copies of NCCL the ranks find");
 }
 
 bool is_virtual(const std::string& name) {
@@ -84,20 +84,20 @@ std::string wrong_interface(const std::string& setting, const NodeFacts& node) {
 Findings find_wrong_interfaces(const Recording& world) {
   if (!uses_nccl(world) || !has_several_nodes(world)) return {};
   if (!knows_environment(world)) return not_known("NCCL_SOCKET_IFNAME");
-  Tally tally;
+  FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     const auto setting = variable(rank, "NCCL_SOCKET_IFNAME");
     const NodeFacts* node = node_of(world, rank.node);
     if (setting && (node == nullptr || !node->interfaces)) continue;
     const std::string wrong = setting ? wrong_interface(*setting, *node) : "";
     if (wrong.empty())
-      tally.fine();
+      collector.fine();
     else
-      tally.wrong(wrong, rank);
+      collector.wrong(wrong, rank);
   }
-  return tally.result(Severity::error,
-                      "name the interface between the nodes (ip address), or unset NCCL_SOCKET_IFNAME",
-                      "the nodes' network interfaces");
+  return collector.result(Severity::error,
+                          "name the interface between the nodes (ip address), or unset NCCL_SOCKET_IFNAME",
+                          "the nodes' network interfaces");
 }
 
 std::int64_t fastest_interface(const NodeFacts& node) {
@@ -112,43 +112,43 @@ std::int64_t fastest_interface(const NodeFacts& node) {
 Findings find_disabled_infiniband(const Recording& world) {
   if (!uses_nccl(world) || !has_several_nodes(world)) return {};
   if (!knows_environment(world)) return not_known("NCCL_IB_DISABLE");
-  Tally tally;
+  FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     const NodeFacts* node = node_of(world, rank.node);
     if (node == nullptr || !node->infiniband) continue;
     const auto net = variable(rank, "NCCL_NET");
     if (node->infiniband->empty())
-      tally.fine();
+      collector.fine();
     else if (is_on(variable(rank, "NCCL_IB_DISABLE")))
-      tally.wrong("NCCL_IB_DISABLE=1, and there is " + node->infiniband->front(), rank);
+      collector.wrong("NCCL_IB_DISABLE=1, and there is " + node->infiniband->front(), rank);
     else if (net && *net == "Socket")
-      tally.wrong("NCCL_NET=Socket, and there is " + node->infiniband->front(), rank);
+      collector.wrong("NCCL_NET=Socket, and there is " + node->infiniband->front(), rank);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::warning, "unset NCCL_IB_DISABLE and NCCL_NET",
-                      "the nodes' InfiniBand adapters");
+  return collector.result(Severity::warning, "unset NCCL_IB_DISABLE and NCCL_NET",
+                          "the nodes' InfiniBand adapters");
 }
 
 /// Without InfiniBand NCCL uses sockets.
 Findings find_slow_network(const Recording& world) {
   if (!uses_nccl(world) || !has_several_nodes(world)) return {};
-  Tally tally;
+  FindingsCollector collector;
   for (const NodeFacts& node : world.nodes) {
     if (!node.infiniband) continue;
     if (!node.infiniband->empty()) {
-      tally.fine();
+      collector.fine();
       continue;
     }
     const std::int64_t fastest = node.interfaces ? fastest_interface(node) : 0;
     if (fastest == 0) continue;
     if (fastest < kFastEthernet)
-      tally.wrong("no InfiniBand, and the fastest interface has " + std::to_string(fastest) + " Mbit/s",
-                  node);
+      collector.wrong("no InfiniBand, and the fastest interface has " + std::to_string(fastest) + " Mbit/s",
+                      node);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(
+  return collector.result(
       Severity::warning,
       "train on one node, on nodes with a faster network, or with --accumulate_grad_batches N",
       "the speed of the nodes' networks");
@@ -157,17 +157,17 @@ Findings find_slow_network(const Recording& world) {
 Findings find_disabled_peers(const Recording& world) {
   if (!uses_nccl(world)) return {};
   if (!knows_environment(world)) return not_known("NCCL_P2P_DISABLE");
-  Tally tally;
+  FindingsCollector collector;
   for (const RankFacts& rank : world.ranks) {
     const bool has_peers = ranks_of(world, rank.node).size() > 1;
     for (const char* name : {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"}) {
       if (has_peers && is_on(variable(rank, name)))
-        tally.wrong(std::string(name) + "=" + *variable(rank, name), rank);
+        collector.wrong(std::string(name) + "=" + *variable(rank, name), rank);
       else
-        tally.fine();
+        collector.fine();
     }
   }
-  return tally.result(Severity::warning, "unset it", "the ranks' environment");
+  return collector.result(Severity::warning, "unset it", "the ranks' environment");
 }
 
 Findings find_debug_output(const Recording& world) {

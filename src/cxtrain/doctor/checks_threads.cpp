@@ -48,29 +48,29 @@ std::string threads_and_cores(const ThreadedRank& rank) {
 }
 
 Findings find_many_threads(const Recording& world) {
-  Tally tally;
+  FindingsCollector collector;
   for (const ThreadedRank& rank : threaded_ranks(world)) {
     if (rank.threads && *rank.threads > rank.cores)
-      tally.wrong(threads_and_cores(rank), *rank.facts);
+      collector.wrong(threads_and_cores(rank), *rank.facts);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::warning,
-                      "unset OMP_NUM_THREADS, and each rank takes as many threads as it has cores",
-                      "the ranks' cores and OMP_NUM_THREADS");
+  return collector.result(Severity::warning,
+                          "unset OMP_NUM_THREADS, and each rank takes as many threads as it has cores",
+                          "the ranks' cores and OMP_NUM_THREADS");
 }
 
 Findings find_one_thread(const Recording& world) {
   if (uses_gpus(world)) return {};
-  Tally tally;
+  FindingsCollector collector;
   for (const ThreadedRank& rank : threaded_ranks(world)) {
     if (rank.threads && *rank.threads == 1 && rank.cores >= kManyCores)
-      tally.wrong(threads_and_cores(rank), *rank.facts);
+      collector.wrong(threads_and_cores(rank), *rank.facts);
     else
-      tally.fine();
+      collector.fine();
   }
-  return tally.result(Severity::warning, "unset OMP_NUM_THREADS, or start a rank for each core",
-                      "the ranks' cores and OMP_NUM_THREADS");
+  return collector.result(Severity::warning, "unset OMP_NUM_THREADS, or start a rank for each core",
+                          "the ranks' cores and OMP_NUM_THREADS");
 }
 
 Findings find_unlike_threads(const Recording& world) {

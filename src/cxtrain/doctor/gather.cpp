@@ -40,7 +40,7 @@ std::string utc_time() {
   return text.data();
 }
 
-const Node* hardware_of(const Own& own, int node) {
+const Node* hardware_of(const DoctorInputs& own, int node) {
   return own.hardware.nodes.empty() ? nullptr : &own.hardware.node(node);
 }
 
@@ -68,7 +68,7 @@ GpuFacts gpu_facts(const Gpu& gpu) {
   return facts;
 }
 
-RankFacts own_rank_facts(const World& world, const Own& own) {
+RankFacts own_rank_facts(const World& world, const DoctorInputs& own) {
   RankFacts facts;
   const WorldFacts& place = world.facts();
   facts.rank = place.rank;
@@ -92,7 +92,7 @@ RankFacts own_rank_facts(const World& world, const Own& own) {
   return facts;
 }
 
-NodeFacts own_node_facts(const World& world, const Own& own) {
+NodeFacts own_node_facts(const World& world, const DoctorInputs& own) {
   NodeFacts facts;
   facts.node = world.facts().node;
   facts.host = world.facts().hostname;
@@ -118,7 +118,7 @@ std::string joined(const std::vector<int>& numbers) {
   return text;
 }
 
-JobFacts own_job_facts(const World& world, const Own& own) {
+JobFacts own_job_facts(const World& world, const DoctorInputs& own) {
   JobFacts job;
   job.version = CXTRAIN_VERSION;
   job.time = utc_time();
@@ -143,7 +143,8 @@ JobFacts own_job_facts(const World& world, const Own& own) {
 }
 
 /// What ranks find out together.
-void measure_together(World& world, const Own& own, RankFacts& rank, NodeFacts& node, JobFacts& job) {
+void measure_together(World& world, const DoctorInputs& own, RankFacts& rank, NodeFacts& node,
+                      JobFacts& job) {
   const std::optional<bool> seen = sees_file_of_root(world, own.output_folder);
   if (node.output) node.output->sees_root = seen;
   rank.maps_memory_of_others = maps_memory_of_next(world);
@@ -158,7 +159,7 @@ void measure_together(World& world, const Own& own, RankFacts& rank, NodeFacts& 
 
 }  // namespace
 
-Recording gather(World& world, const Own& own) {
+Recording gather(World& world, const DoctorInputs& own) {
   const bool first_of_node = world.facts().local_rank == 0;
   Recording mine;
   mine.job = own_job_facts(world, own);

@@ -15,7 +15,7 @@
 namespace cxtrain::doctor {
 
 /// What a rank's caller knows and this room cannot: each rank fills in its own.
-struct Own {
+struct DoctorInputs {
   Plan plan;          ///< resolved for this world; the default one where there is none
   Hardware hardware;  ///< of all nodes (`gather_hardware`)
   int data_workers = 0;
@@ -35,6 +35,6 @@ struct Own {
 /// Collective; takes less than 3 s where the disk, MPI and the GPUs' driver answer. Writes files into the
 /// output folder (or the nearest one above that exists) and removes them. Throws only what the world's
 /// collectives throw: what a machine does not tell is not known.
-Recording gather(World& world, const Own& own);
+Recording gather(World& world, const DoctorInputs& own);
 
 }  // namespace cxtrain::doctor

@@ -94,7 +94,7 @@ Labels labels_of(const char* metric, const at::Tensor& preds, const at::Tensor& 
   return found;
 }
 
-at::Tensor tally(const at::Tensor& numbers, std::int64_t size) {
+at::Tensor collector(const at::Tensor& numbers, std::int64_t size) {
   const at::Tensor flat = numbers.reshape({-1});
   return at::zeros({size}, flat.options()).scatter_add_(0, flat, at::ones_like(flat));
 }

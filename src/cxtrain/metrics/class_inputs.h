@@ -35,7 +35,7 @@ Labels labels_of(const char* metric, const at::Tensor& preds, const at::Tensor& 
                  double threshold, std::int64_t ignore_index);
 
 /// How often each number below `size` occurs, int64 [size].
-at::Tensor tally(const at::Tensor& numbers, std::int64_t size);
+at::Tensor collector(const at::Tensor& numbers, std::int64_t size);
 
 /// a / b, and 0 where b is 0.
 at::Tensor safe_divide(const at::Tensor& a, const at::Tensor& b);

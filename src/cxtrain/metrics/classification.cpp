@@ -17,8 +17,8 @@
 
 namespace cxtrain {
 
+using class_inputs::collector;
 using class_inputs::safe_divide;
-using class_inputs::tally;
 
 namespace {
 
@@ -58,7 +58,7 @@ void StatScores::count_classes(const at::Tensor& preds, const at::Tensor& target
   const auto [predicted, truth, valid] =
       class_inputs::classes_of(metric_, preds, target, classes, args_.top_k, args_.ignore_index);
   const auto count = [&](const at::Tensor& counts, const at::Tensor& labels) {
-    return tally(at::where(counts, labels, classes), classes + 1).narrow(0, 0, classes);
+    return collector(at::where(counts, labels, classes), classes + 1).narrow(0, 0, classes);
   };
   const at::Tensor targets = count(valid, truth), predictions = count(valid, predicted);
   const at::Tensor tp = count(valid.logical_and(predicted.eq(truth)), truth);
@@ -150,7 +150,7 @@ void ConfusionCounts::update(const at::Tensor& preds, const at::Tensor& target) 
     cell = matrix.add(truth.to(at::kLong), 2).add(predicted.to(at::kLong));
     counts = valid;
   }
-  pairs_ += tally(at::where(counts, cell, cells), cells + 1).narrow(0, 0, cells).reshape(pairs_.sizes());
+  pairs_ += collector(at::where(counts, cell, cells), cells + 1).narrow(0, 0, cells).reshape(pairs_.sizes());
 }
 
 ConfusionMatrix::ConfusionMatrix(const Args& args)
@@ -210,7 +210,7 @@ void DiceScore::update(const at::Tensor& preds, const at::Tensor& target) {
       at::arange(samples, truth.options()).mul(classes).unsqueeze(1);  // a bin for each sample and class
   const auto bins = [&](const at::Tensor& labels) { return labels.reshape({samples, -1}).add(offset); };
   const auto count = [&](const at::Tensor& numbers) {
-    at::Tensor counts = tally(numbers, samples * classes + 1).narrow(0, 0, samples * classes);
+    at::Tensor counts = collector(numbers, samples * classes + 1).narrow(0, 0, samples * classes);
     counts = counts.reshape({samples, classes}).to(at::kDouble);
     return args_.include_background ? counts : counts.narrow(1, 1, classes - 1);
   };

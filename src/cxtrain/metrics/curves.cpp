@@ -83,7 +83,7 @@ void CurveMetric::update(const at::Tensor& preds, const at::Tensor& target) {
   const at::Tensor cell = samples.positive.to(at::kLong).mul(curves_ * bins).add(curve).add(reached);
   const std::int64_t cells = counts_->numel();
   const at::Tensor counts =
-      class_inputs::tally(at::where(samples.valid, cell, cells), cells + 1).narrow(0, 0, cells);
+      class_inputs::collector(at::where(samples.valid, cell, cells), cells + 1).narrow(0, 0, cells);
   *counts_ += counts.reshape(counts_->sizes());
 }
 
