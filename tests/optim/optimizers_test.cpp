@@ -222,9 +222,9 @@ TEST_CASE("a step is a write that others notice") {
 }
 
 /// A user's optimizer that forgets to override save and load.
-class Forgetful : public torch::optim::Optimizer {
+class ForgetfulOptimizer : public torch::optim::Optimizer {
  public:
-  explicit Forgetful(std::vector<torch::optim::OptimizerParamGroup> groups)
+  explicit ForgetfulOptimizer(std::vector<torch::optim::OptimizerParamGroup> groups)
       : Optimizer(std::move(groups), std::make_unique<torch::optim::SGDOptions>(0.1)) {}
   at::Tensor step(LossClosure) override { return {}; }
 };
@@ -280,7 +280,7 @@ TEST_CASE("a state that is not an optimizer's own is refused, and names what is 
                                                              test::contains("exp_avg.p0"));
   const LibTorchOptimizer own{
       .name = "forgetful", .lr = 0.1, .needs_closure = false, .make = [](auto groups) {
-        return std::make_unique<Forgetful>(std::move(groups));
+        return std::make_unique<ForgetfulOptimizer>(std::move(groups));
       }};
   CHECK_THAT(test::error_of([&] { make_optimizer({.optimizer = own}, pair.ours)->state(); }),
              test::contains(test::code(MessageCode::training_failed)) && test::contains("forgetful") &&

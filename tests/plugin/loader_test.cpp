@@ -67,7 +67,7 @@ TEST_CASE("files that are no plugin for this program are refused, each for its r
 std::string complaint(const std::string& name) {
   const test::TempDir dir;
   const std::string copy = dir.file(name + ".so");
-  std::filesystem::copy_file(kBad + "/hostile.so", copy);
+  std::filesystem::copy_file(kBad + "/misbehaving.so", copy);
   Registry registry;
   try {
     PluginLoader(registry, {}).load(copy);

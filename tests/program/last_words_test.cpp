@@ -107,7 +107,7 @@ TEST_CASE("a library that crashes when the process ends does not change the stat
       std::string("env -u LD_PRELOAD -u LD_AUDIT -u CUDA_INJECTION64_PATH -u OMP_TOOL_LIBRARIES ") +
       (has_tool ? "NVTX_INJECTION64_PATH=profiler.so " : "-u NVTX_INJECTION64_PATH ") + kProgram +
       " --plugin " + CXTRAIN_TEST_PLUGIN_DIR +
-      "/bad_end.so --accelerator cpu --max_steps 2 --callbacks.bad_end" + in(dir));
+      "/crash_at_exit.so --accelerator cpu --max_steps 2 --callbacks.crash_at_exit" + in(dir));
   CAPTURE(has_tool, run.output);
   CHECK(run_json(dir)["status"] == "done");
   // Profilers write their files where libraries are torn down.
@@ -120,8 +120,9 @@ TEST_CASE("a thread that waits for input does not keep the process from ending")
   const std::string silent = dir.file("silent");
   REQUIRE(mkfifo(silent.c_str(), 0600) == 0);
   const ProgramResult run = run_command(
-      CXTRAIN_BIN_DIR "/cxtrain_mpi --plugin " CXTRAIN_TEST_PLUGIN_DIR
-                      "/bad_end.so --accelerator cpu --max_steps 2 --callbacks.bad_end.reads true" +
+      CXTRAIN_BIN_DIR
+          "/cxtrain_mpi --plugin " CXTRAIN_TEST_PLUGIN_DIR
+          "/crash_at_exit.so --accelerator cpu --max_steps 2 --callbacks.crash_at_exit.reads true" +
           in(dir) + " <> " + silent,
       60);
   CAPTURE(run.output);

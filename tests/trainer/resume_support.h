@@ -47,9 +47,9 @@ class Losses : public Metric {
 /// A model that has everything that a resumed training can get wrong: dropout, noise in its inputs, batch
 /// norm, layers that are frozen at first, a layer whose mode a hook changes, gradients that overflow now and
 /// then, and a memory of its own that its loss depends on.
-class Forgetful : public Module {
+class StatefulModel : public Module {
  public:
-  Forgetful(OptimizerSetup setup, bool overflows, std::uint64_t seed, bool forgets)
+  StatefulModel(OptimizerSetup setup, bool overflows, std::uint64_t seed, bool forgets)
       : setup_(std::move(setup)), overflows_(overflows), forgets_(forgets) {
     at::manual_seed(seed);
     first = register_module("first", torch::nn::Linear(6, 24));
@@ -126,10 +126,10 @@ class Forgetful : public Module {
 };
 
 /// Other samples whenever its training data are asked for.
-class Growing : public DataModule {
+class GrowingData : public DataModule {
  public:
   /// `more`: samples that the ranks' batches do not divide.
-  Growing(std::int64_t batch_size, int ranks, std::int64_t more)
+  GrowingData(std::int64_t batch_size, int ranks, std::int64_t more)
       : batch_size_(batch_size), ranks_(ranks), more_(more) {}
   void setup(Stage, const DataOptions&) override {}
   Loaders train_dataloader() override {
@@ -243,7 +243,7 @@ struct Case {
   std::int64_t more_samples = 0;                           ///< than the ranks' batches divide
   std::int64_t val_every = 4;                              ///< batches
   bool own_buffers = false;                                ///< ranks have other values in them
-  std::function<std::unique_ptr<DataModule>()> data = {};  ///< empty: `Growing`
+  std::function<std::unique_ptr<DataModule>()> data = {};  ///< empty: `GrowingData`
 
   bool scales() const { return precision == "16-mixed" || precision == "O2"; }
 };
@@ -297,14 +297,15 @@ inline Result train(const Case& what, Saver::Wishes wishes, Start start = {}) {
   const bool resumes = start.checkpoint != nullptr;
   Trainer trainer(test_world(), options);
   const auto make_model = [&] {
-    return std::make_unique<Forgetful>(what.setup, what.scales(), /*seed=*/resumes ? 99 : 1, start.forgets);
+    return std::make_unique<StatefulModel>(what.setup, what.scales(), /*seed=*/resumes ? 99 : 1,
+                                           start.forgets);
   };
   trainer.set_replica_factory(make_model);
   trainer.add_callback(std::make_unique<Saver>(wishes, result.saved, checkpoint));
   trainer.add_logger(std::make_unique<Rows>(result.rows));
-  const std::unique_ptr<Forgetful> model = make_model();
+  const std::unique_ptr<StatefulModel> model = make_model();
   const std::unique_ptr<DataModule> data =
-      what.data ? what.data() : std::make_unique<Growing>(kBatch, test_world().size(), what.more_samples);
+      what.data ? what.data() : std::make_unique<GrowingData>(kBatch, test_world().size(), what.more_samples);
   result.summary = resumes ? trainer.fit(*model, *data, *start.checkpoint) : trainer.fit(*model, *data);
   if (result.saved) {
     const StateDict from_disk = read_back(checkpoint);

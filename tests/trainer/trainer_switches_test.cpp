@@ -86,9 +86,9 @@ TEST_CASE("terminate_on_nan ends training at a loss or a parameter that is not f
 }
 
 /// Gives another dataset each time it is asked.
-class Growing : public ToyData {
+class GrowingData : public ToyData {
  public:
-  Growing() : ToyData(16, 8) {}
+  GrowingData() : ToyData(16, 8) {}
   Loaders train_dataloader() override {
     ++asked;
     return ToyData(8 * (asked + 1), 8).train_dataloader();
@@ -106,7 +106,7 @@ TEST_CASE("reload_dataloaders_every_n_epochs asks for the data again, and goes b
   Setting setting;
   setting.options.trainer.max_epochs = 4;
   setting.options.trainer.reload_dataloaders_every_n_epochs = row.every;
-  Growing data;
+  GrowingData data;
   Regression model;
   const RunSummary run = setting.fit(model, data);
   CAPTURE(row.every);

@@ -34,7 +34,7 @@ void register_all(cxtrain::Registry&) { misbehave("register"); }
 
 extern "C" __attribute__((visibility("default"))) const cxtrain_plugin* cxtrain_plugin_v1() {
   misbehave("entry");
-  static cxtrain_plugin plugin{sizeof(cxtrain_plugin), CXTRAIN_PLUGIN_ABI, "hostile", CXTRAIN_FINGERPRINT,
+  static cxtrain_plugin plugin{sizeof(cxtrain_plugin), CXTRAIN_PLUGIN_ABI, "misbehaving", CXTRAIN_FINGERPRINT,
                                register_all};
   const std::string name = own_name();
   if (name == "null_plugin") return nullptr;

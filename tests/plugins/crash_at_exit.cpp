@@ -9,9 +9,9 @@
 /// objects are destroyed.
 namespace {
 
-struct BadEnd {
-  ~BadEnd() { std::abort(); }
-} bad_end;
+struct CrashAtExit {
+  ~CrashAtExit() { std::abort(); }
+} crash_at_exit;
 
 class Idle : public cxtrain::Callback {
  public:
@@ -27,5 +27,5 @@ class Idle : public cxtrain::Callback {
 
 }  // namespace
 
-CXTRAIN_PLUGIN("callback bad_end",
-               [](cxtrain::Registry& registry) { registry.add<Idle>("bad_end", "does nothing"); })
+CXTRAIN_PLUGIN("callback crash_at_exit",
+               [](cxtrain::Registry& registry) { registry.add<Idle>("crash_at_exit", "does nothing"); })

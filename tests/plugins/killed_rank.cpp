@@ -16,7 +16,7 @@
 /// A model of which one rank sends itself a signal while it waits for the others inside a collective.
 ///
 /// At the step that it is told, every other rank stops short of the collective and reads from a pipe of its
-/// own, `wait_RANK` in `folder`, which the struck rank holds open. So the struck rank comes first and has to
+/// own, `wait_RANK` in `folder`, which the killed rank holds open. So the killed rank comes first and has to
 /// wait, and who waits for other ranks, in a barrier of the node or in MPI, calls `sched_yield` over and
 /// over. This file is loaded by LD_PRELOAD besides, so that its own `sched_yield` is the one that is called;
 /// there the rank closes the pipes, which sends the others on, and strikes. The pipe `hit` tells the test.
@@ -38,7 +38,7 @@ int open_pipe(const std::string& file, int flags) {
   return pipe;
 }
 
-class Struck : public Module {
+class KilledRank : public Module {
  public:
   struct Args {
     std::string folder, place = "gradients", signal = "kill";
@@ -52,7 +52,7 @@ class Struck : public Module {
       field("step", step, "at which step");
     }
   };
-  explicit Struck(const Args& args)
+  explicit KilledRank(const Args& args)
       : folder_(args.folder),
         place_(args.place),
         signal_(args.signal == "stop" ? SIGSTOP : SIGKILL),
@@ -112,6 +112,6 @@ extern "C" __attribute__((visibility("default"))) int sched_yield() noexcept {
   return static_cast<int>(syscall(SYS_sched_yield));
 }
 
-CXTRAIN_PLUGIN("model struck", [](Registry& registry) {
-  registry.add<Struck>("struck", "a rank of it is killed or stopped inside a collective");
+CXTRAIN_PLUGIN("model killed_rank", [](Registry& registry) {
+  registry.add<KilledRank>("killed_rank", "a rank of it is killed or stopped inside a collective");
 })

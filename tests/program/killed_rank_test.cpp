@@ -72,14 +72,14 @@ class StruckJob {
   }
 
   std::string command(const Blow& blow) const {
-    const std::string plugin = std::string(CXTRAIN_TEST_PLUGIN_DIR) + "/struck.so";
+    const std::string plugin = std::string(CXTRAIN_TEST_PLUGIN_DIR) + "/killed_rank.so";
     const char* sanitizer = std::getenv("ASAN_OPTIONS");
     // MPI is to yield while it waits, also where every rank has a core. A sanitizer wants to be loaded first.
     return std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(blow.ranks) +
            " --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -x LD_PRELOAD=" + plugin +
            " -x ASAN_OPTIONS=" + (sanitizer != nullptr ? sanitizer : "") + ":verify_asan_link_order=0 " +
            kProgram + " fit --accelerator cpu --max_epochs -1 --enable_progress_bar false --plugin " +
-           plugin + " --model struck --model.folder " + dir_.path() + " --model.rank " +
+           plugin + " --model killed_rank --model.folder " + dir_.path() + " --model.rank " +
            std::to_string(blow.rank) + " --model.place " + blow.place + " --model.signal " + blow.signal +
            " --model.step " + std::to_string(kStep) + " --timeout_seconds " + std::to_string(kTimeout) +
            in(dir_);
@@ -143,7 +143,7 @@ TEST_CASE("a rank that is stopped inside a collective ends the job, and is named
   CAPTURE(run.output);
   CHECK(run.status == 1);
   CHECK(job.all_gone());
-  // What the struck rank has sent before may carry the others past the collective, into the next one.
+  // What the killed rank has sent before may carry the others past the collective, into the next one.
   const std::regex message("error: rank " + std::to_string(blow.rank) + " \\(process " +
                            std::to_string(job.process(blow.rank)) + "\\) on " + hostname() +
                            " is stopped: rank [0-9], epoch 0, step " + std::to_string(kStep) +
