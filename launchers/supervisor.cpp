@@ -94,8 +94,8 @@ std::string Supervisor::ranks_not_connected() const {
   for (int rank = 0; rank < ranks_; ++rank) {
     const auto is_it = [rank](const RankConnections::Rank& connected) { return connected.number == rank; };
     if (std::any_of(connections_.ranks().begin(), connections_.ranks().end(), is_it)) continue;
-    constexpr int kMost = 8;
-    if (++named > kMost) return text + ", ...";
+    constexpr int kMaxNamedRanks = 8;
+    if (++named > kMaxNamedRanks) return text + ", ...";
     text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
   }
   return text;

@@ -43,10 +43,10 @@ std::vector<std::size_t> ranks_apart(const std::vector<std::vector<std::string>>
 /// "rank 1 on n2", "rank 0 on n1 and rank 1 on n2".
 std::string names_of_ranks(const std::vector<std::vector<std::string>>& ranks,
                            const std::vector<std::size_t>& which) {
-  constexpr std::size_t kMost = 8;
+  constexpr std::size_t kMaxNames = 8;
   std::string text;
   for (std::size_t i = 0; i < which.size(); ++i) {
-    if (i == kMost) return text + " and " + std::to_string(which.size() - kMost) + " more";
+    if (i == kMaxNames) return text + " and " + std::to_string(which.size() - kMaxNames) + " more";
     text += i == 0 ? "" : i + 1 == which.size() ? " and " : ", ";
     text += "rank " + std::to_string(which[i]) + " on " + ranks[which[i]].front();
   }

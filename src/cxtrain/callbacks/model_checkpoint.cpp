@@ -248,8 +248,8 @@ std::string ModelCheckpoint::choose_path(Run& run, std::int64_t epoch, const Kep
       return stays.best.contains(path) || (!own.contains(path) && is_there(run, path)) ||
              is_held_by_another(run, path) || occasion.paths.contains(path);
     };
-    constexpr int kMost = 10000;  // or a folder that cannot be looked at would be looked at for ever
-    for (int version = 1; version < kMost && taken(); ++version)
+    constexpr int kMaxVersions = 10000;  // or a folder that cannot be looked at would be looked at for ever
+    for (int version = 1; version < kMaxVersions && taken(); ++version)
       path = name + "-v" + std::to_string(version) + ".ckpt";
   }
   return run.world().broadcast(std::move(path));

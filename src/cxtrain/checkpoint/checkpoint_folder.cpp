@@ -137,8 +137,8 @@ Manifest read_manifest_of(Filesystem& files, const std::string& path) {
     throw CheckpointError("'" + path + "' is not a checkpoint: it lacks " + std::string(Manifest::kFile) +
                               (status->is_directory ? "" : "; a file of weights is read by --model.weights"),
                           MessageCode::checkpoint_missing);
-  constexpr std::uint64_t kMost = std::uint64_t{64} << 20;
-  return manifest_from(read_whole_file(files, file, kMost), file);
+  constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{64} << 20;
+  return manifest_from(read_whole_file(files, file, kMaxManifestBytes), file);
 }
 
 }  // namespace

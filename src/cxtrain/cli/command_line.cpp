@@ -25,16 +25,16 @@ bool takes_phrase(const std::string& subcommand) {
   return found != nullptr && found->kind == Subcommand::Kind::phrase;
 }
 
-class Sorter {
+class Lexer {
  public:
-  Sorter(std::span<const char* const> args, std::vector<Problem>& problems)
+  Lexer(std::span<const char* const> args, std::vector<Problem>& problems)
       : args_(args.begin(), args.end()), problems_(problems) {}
 
-  Words sort() {
+  Tokens tokenize() {
     while (next_ < args_.size()) {
       const std::string& word = args_[next_++];
       if (word == "-h") {
-        words_.help = std::max(words_.help, HelpAsked::brief);
+        tokens_.help = std::max(tokens_.help, HelpAsked::brief);
       } else if (word.starts_with("--") && word.size() > 2) {
         read_option(word);
       } else if (word.starts_with("-")) {
@@ -44,18 +44,18 @@ class Sorter {
         read_word(word);
       }
     }
-    return std::move(words_);
+    return std::move(tokens_);
   }
 
  private:
   void read_word(const std::string& word) {
-    if (have_subcommand_ && takes_phrase(words_.subcommand) && words_.phrase.empty()) {
-      words_.phrase = word;
+    if (have_subcommand_ && takes_phrase(tokens_.subcommand) && tokens_.phrase.empty()) {
+      tokens_.phrase = word;
       return;
     }
     if (!have_subcommand_ && is_subcommand(word)) {
       have_subcommand_ = true;
-      words_.subcommand = word;
+      tokens_.subcommand = word;
       return;
     }
     // An option whose hyphens were forgotten, with or without its value: `max_epochs=3`, `max_epochs 3`.
@@ -92,12 +92,12 @@ class Sorter {
     if (equals != std::string::npos) value = word.substr(equals + 1);
 
     // `help --devices`; a plugin may have what is asked about.
-    if (takes_phrase(words_.subcommand) && words_.phrase.empty() && key != "plugin" && key != "config") {
-      words_.phrase = word;
+    if (takes_phrase(tokens_.subcommand) && tokens_.phrase.empty() && key != "plugin" && key != "config") {
+      tokens_.phrase = word;
       return;
     }
     if (key == "help") {
-      words_.help = HelpAsked::full;
+      tokens_.help = HelpAsked::full;
       return;
     }
     if (bool* flag = flag_of(key)) {
@@ -111,14 +111,14 @@ class Sorter {
                                 key == "hardware";  // `info --hardware` has no file
     if (!value && next_ < args_.size() && takes(args_[next_], optional_value)) value = args_[next_++];
     if (key == "config") {
-      if (value) words_.config_files.push_back(*value);
+      if (value) tokens_.config_files.push_back(*value);
     } else if (value) {
-      words_.settings.push_back({key, *value == "null" ? std::nullopt : value, written});
+      tokens_.settings.push_back({key, *value == "null" ? std::nullopt : value, written});
     } else if (optional_value) {
       const bool flag = entry == nullptr || entry->bare.empty();
-      words_.settings.push_back({key, key == "hardware" ? "" : flag ? "true" : entry->bare, written});
+      tokens_.settings.push_back({key, key == "hardware" ? "" : flag ? "true" : entry->bare, written});
     } else if (entry == nullptr) {
-      words_.settings.push_back({key, "", written});  // unknown: refused by name, a missing value is no news
+      tokens_.settings.push_back({key, "", written});  // unknown: refused by name, a missing value is no news
     }
     if (!value && !optional_value && (entry != nullptr || key == "config")) {
       problems_.push_back({written, "a value is missing",
@@ -128,8 +128,8 @@ class Sorter {
   }
 
   bool* flag_of(const std::string& key) {
-    if (key == "version") return &words_.version;
-    if (key == "print_config") return &words_.print_config;
+    if (key == "version") return &tokens_.version;
+    if (key == "print_config") return &tokens_.print_config;
     return nullptr;
   }
 
@@ -144,31 +144,31 @@ class Sorter {
   std::vector<Problem>& problems_;
   std::size_t next_ = 0;
   bool have_subcommand_ = false;
-  Words words_;
+  Tokens tokens_;
 };
 
 /// Options that other subcommands take only.
-void check_subcommand(const Words& words, std::vector<Problem>& problems) {
-  for (const Setting& setting : words.settings) {
+void check_subcommand(const Tokens& tokens, std::vector<Problem>& problems) {
+  for (const Setting& setting : tokens.settings) {
     const OptionEntry* entry = find_option(setting.key);
-    if (entry == nullptr || takes_option(*entry, words.subcommand)) continue;
-    problems.push_back({setting.written, "is not an option of " + words.subcommand,
+    if (entry == nullptr || takes_option(*entry, tokens.subcommand)) continue;
+    problems.push_back({setting.written, "is not an option of " + tokens.subcommand,
                         "it belongs to " + entry->commands.substr(0, entry->commands.find(' ')),
                         MessageCode::unknown_option});
   }
 }
 
 /// `plan --hardware FILE`, but `info --hardware`.
-void read_hardware(const Words& words, Options& options, std::vector<Problem>& problems) {
-  for (const Setting& setting : words.settings) {
+void read_hardware(const Tokens& tokens, Options& options, std::vector<Problem>& problems) {
+  for (const Setting& setting : tokens.settings) {
     if (setting.key != "hardware") continue;
     const bool has_file = !options.hardware_file.empty();
-    if (words.subcommand == "info") {
+    if (tokens.subcommand == "info") {
       options.show_hardware = true;
       if (has_file)
         problems.push_back({setting.written, "info shows this machine and reads no file", "use plan",
                             MessageCode::invalid_file});
-    } else if (words.subcommand == "plan" && !has_file) {
+    } else if (tokens.subcommand == "plan" && !has_file) {
       problems.push_back({setting.written, "a value is missing", "write " + setting.written + "=FILE",
                           MessageCode::missing_value});
     }
@@ -216,8 +216,8 @@ void take(const std::vector<Setting>& settings, ParsedCommandLine& parsed) {
 
 }  // namespace
 
-Words sort_words(std::span<const char* const> args, std::vector<Problem>& problems) {
-  return Sorter(args, problems).sort();
+Tokens tokenize(std::span<const char* const> args, std::vector<Problem>& problems) {
+  return Lexer(args, problems).tokenize();
 }
 
 ParsedCommandLine read_command_line(std::span<const char* const> args, const ReadFile& read_file,
@@ -225,22 +225,22 @@ ParsedCommandLine read_command_line(std::span<const char* const> args, const Rea
   ParsedCommandLine parsed;
   parsed.options = defaults;
   std::vector<Problem>& problems = parsed.problems;
-  const Words words = sort_words(args, problems);
-  parsed.options.subcommand = words.subcommand;
-  parsed.help = words.help;
-  parsed.version = words.version;
-  parsed.print_config = words.print_config;
-  parsed.phrase = words.phrase;
-  for (const std::string& file : words.config_files) {
+  const Tokens tokens = tokenize(args, problems);
+  parsed.options.subcommand = tokens.subcommand;
+  parsed.help = tokens.help;
+  parsed.version = tokens.version;
+  parsed.print_config = tokens.print_config;
+  parsed.phrase = tokens.phrase;
+  for (const std::string& file : tokens.config_files) {
     const auto text = read_config(file, read_file, problems);
     if (!text) continue;
     std::vector<Setting> settings = read_yaml(*text, file, problems);
     refuse_plugins_of_others(file, settings, problems);
     take(settings, parsed);
   }
-  check_subcommand(words, problems);
-  take(last_of_each(words.settings), parsed);
-  read_hardware(words, parsed.options, problems);
+  check_subcommand(tokens, problems);
+  take(last_of_each(tokens.settings), parsed);
+  read_hardware(tokens, parsed.options, problems);
   if (parsed.help != HelpAsked::none || parsed.version) problems.clear();
   return parsed;
 }
@@ -252,8 +252,8 @@ ParsedCommandLine parse_command_line(std::span<const char* const> args, const Re
 }
 
 std::optional<std::string> read_text_file(const std::string& path) {
-  constexpr std::size_t kMost = std::size_t{1} << 20;  // a configuration has a few kilobytes
-  return read_small_file(path, kMost);
+  constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;  // a configuration has a few kilobytes
+  return read_small_file(path, kMaxConfigBytes);
 }
 
 }  // namespace cxtrain

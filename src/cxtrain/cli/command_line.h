@@ -45,7 +45,7 @@ ParsedCommandLine parse_command_line(std::span<const char* const> args, const Re
 std::optional<std::string> read_text_file(const std::string& path);
 
 /// The command line sorted into what it says, before any of it is understood.
-struct Words {
+struct Tokens {
   std::string subcommand = "fit";
   std::string phrase;  ///< the word behind `help` or `completion`
   HelpAsked help = HelpAsked::none;
@@ -56,6 +56,6 @@ struct Words {
 
 /// Cuts the words into options and values. Appends to `problems` what fits nowhere: unknown subcommands (with
 /// the nearest name), stray words, values that are missing.
-Words sort_words(std::span<const char* const> args, std::vector<Problem>& problems);
+Tokens tokenize(std::span<const char* const> args, std::vector<Problem>& problems);
 
 }  // namespace cxtrain

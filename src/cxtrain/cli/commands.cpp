@@ -46,8 +46,9 @@ void print_node(const Hardware& hardware, std::ostream& out) {
 
 Hardware find_hardware(const Options& options) {
   if (options.hardware_file.empty()) return probe_hardware();
-  constexpr std::size_t kMost = std::size_t{64} << 20;  // some 100,000 nodes of 8 GPUs
-  Hardware hardware = parse_hardware(read_small_file(options.hardware_file, kMost), options.hardware_file);
+  constexpr std::size_t kMaxHardwareBytes = std::size_t{64} << 20;  // some 100,000 nodes of 8 GPUs
+  Hardware hardware =
+      parse_hardware(read_small_file(options.hardware_file, kMaxHardwareBytes), options.hardware_file);
   // The file's environment replaces ours for the names that it has, and only for these.
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible != nullptr) hardware.env.emplace("CUDA_VISIBLE_DEVICES", visible);

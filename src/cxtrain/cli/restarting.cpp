@@ -26,8 +26,8 @@ std::string run_of(Filesystem& files, const Options& options, const std::string&
 double seconds_of_end(Filesystem& files, const std::string& run) {
   const std::string path = run + "/run.json";
   if (!files.status(path)) return 0;
-  constexpr std::uint64_t kMost = 1 << 20;
-  const auto summary = parse_summary(read_whole_file(files, path, kMost));
+  constexpr std::uint64_t kMaxSummaryBytes = 1 << 20;
+  const auto summary = parse_summary(read_whole_file(files, path, kMaxSummaryBytes));
   return summary ? summary->seconds : 0;
 }
 

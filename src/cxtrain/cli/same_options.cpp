@@ -78,15 +78,15 @@ void require_same_options(World& world, const Options& options) {
     ranks.push_back(from_message<OptionValues>(text));
     all.insert(ranks.back().begin(), ranks.back().end());
   }
-  constexpr int kMost = 5;
+  constexpr int kMaxDifferences = 5;
   int count = 0;
   std::string differences;
   for (const auto& [key, value] : all) {
     const std::string by_rank = values_by_rank(ranks, key);
-    if (by_rank.empty() || ++count > kMost) continue;
+    if (by_rank.empty() || ++count > kMaxDifferences) continue;
     differences += (differences.empty() ? "" : "; ") + key + ": " + by_rank;
   }
-  if (count > kMost) differences += "; and " + std::to_string(count - kMost) + " more";
+  if (count > kMaxDifferences) differences += "; and " + std::to_string(count - kMaxDifferences) + " more";
   throw AgreedError(ExitCode::refused, MessageCode::different_options,
                     "the ranks were started with different options: " + differences +
                         " (start all ranks with the same command line)");

@@ -76,9 +76,9 @@ std::string hint_for_unknown(const std::string& key) {
 }
 
 /// One source's settings on their way into the options.
-class Applier {
+class SettingsMerger {
  public:
-  Applier(Options& options, std::vector<Problem>& problems) : options_(options), problems_(problems) {}
+  SettingsMerger(Options& options, std::vector<Problem>& problems) : options_(options), problems_(problems) {}
 
   void apply(const std::vector<Setting>& settings) {
     for (const Setting& setting : settings) {
@@ -172,7 +172,7 @@ std::vector<Setting> last_of_each(const std::vector<Setting>& settings) {
 }
 
 void apply_settings(const std::vector<Setting>& settings, Options& options, std::vector<Problem>& problems) {
-  Applier(options, problems).apply(settings);
+  SettingsMerger(options, problems).apply(settings);
 }
 
 }  // namespace cxtrain

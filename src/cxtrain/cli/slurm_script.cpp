@@ -199,10 +199,10 @@ Hardware hardware_of(const BatchJobOptions& job) {
 
 std::vector<std::string> options_of_fit(std::span<const char* const> args) {
   std::vector<Problem> known;  // to whoever reads the command line
-  const Words words = sort_words(args, known);
+  const Tokens tokens = tokenize(args, known);
   std::vector<std::string> options;
-  for (const std::string& file : words.config_files) options.push_back(shell_quoted("--config=" + file));
-  for (const Setting& setting : words.settings) {
+  for (const std::string& file : tokens.config_files) options.push_back(shell_quoted("--config=" + file));
+  for (const Setting& setting : tokens.settings) {
     const OptionEntry* entry = find_option(setting.key);
     if (entry != nullptr && (entry->commands == kSlurmScript || entry->key == "ckpt_path" ||
                              entry->key == "trainer.default_root_dir"))

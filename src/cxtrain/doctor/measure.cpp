@@ -48,9 +48,9 @@ bool may_map(const SharedFile& file) {
 /// How many more times something fits in a budget that took `seconds` once, the same on all ranks.
 int agreed_rounds(World& world, double seconds, double budget) {
   constexpr double kMicro = 1e-6;
-  constexpr int kMost = 100;
+  constexpr int kMaxRounds = 100;
   const auto slowest = static_cast<double>(world.max(static_cast<std::int64_t>(seconds / kMicro))) * kMicro;
-  return slowest <= budget / kMost ? kMost : std::max(1, static_cast<int>(budget / slowest));
+  return slowest <= budget / kMaxRounds ? kMaxRounds : std::max(1, static_cast<int>(budget / slowest));
 }
 
 }  // namespace

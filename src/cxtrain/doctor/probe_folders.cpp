@@ -78,8 +78,8 @@ bool is_there(const std::string& path) {
 std::optional<std::int64_t> free_bytes_of(const std::string& path) {
   struct statvfs status {};
   if (statvfs(path.c_str(), &status) != 0) return std::nullopt;
-  constexpr std::uint64_t kMost = INT64_MAX;  // what some network file systems show
-  return static_cast<std::int64_t>(std::min<std::uint64_t>(kMost, status.f_bavail * status.f_frsize));
+  constexpr std::uint64_t kMaxBytes = INT64_MAX;  // what some network file systems show
+  return static_cast<std::int64_t>(std::min<std::uint64_t>(kMaxBytes, status.f_bavail * status.f_frsize));
 }
 
 std::string absolute_path(const std::string& path) {

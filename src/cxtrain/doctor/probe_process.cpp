@@ -17,8 +17,8 @@ namespace {
 std::optional<std::int64_t> limit_of(__rlimit_resource resource) {
   rlimit limit{};
   if (getrlimit(resource, &limit) != 0) return std::nullopt;
-  constexpr auto kMost = static_cast<rlim_t>(INT64_MAX);
-  return limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > kMost
+  constexpr auto kMaxLimit = static_cast<rlim_t>(INT64_MAX);
+  return limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > kMaxLimit
              ? std::int64_t{-1}
              : static_cast<std::int64_t>(limit.rlim_cur);
 }

@@ -102,10 +102,10 @@ void become_quiet() {
 /// A library with a damaged byte may write into the heap while it is loaded, which shows when memory is next
 /// asked for: here, rather than in the program.
 void use_heap() {
-  constexpr std::size_t kStep = 16, kMost = 8192;
+  constexpr std::size_t kStep = 16, kMaxBytes = 8192;
   for (int round = 0; round < 2; ++round) {
     std::vector<std::unique_ptr<char[]>> blocks;
-    for (std::size_t size = kStep; size <= kMost; size += kStep)
+    for (std::size_t size = kStep; size <= kMaxBytes; size += kStep)
       blocks.push_back(std::make_unique<char[]>(size));
   }
   malloc_trim(0);

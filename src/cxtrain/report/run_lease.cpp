@@ -47,11 +47,12 @@ Holder own_name() {
 
 /// What the lock's file says; empty where it says nothing that can be read.
 Holder holder_of(Filesystem& files, const std::string& folder) {
-  constexpr std::uint64_t kMost = std::uint64_t{64} << 10;
+  constexpr std::uint64_t kMaxLockBytes = std::uint64_t{64} << 10;
   constexpr std::size_t kMostOfText = 200;  // which somebody else may have written
   try {
     if (!files.status(lock_of(folder))) return {};
-    auto holder = parse_struct<Holder>(read_whole_file(files, lock_of(folder), kMost)).value_or(Holder());
+    auto holder =
+        parse_struct<Holder>(read_whole_file(files, lock_of(folder), kMaxLockBytes)).value_or(Holder());
     holder.fields([](const char*, std::string& text) { text = shortened(text, kMostOfText); });
     return holder;
   } catch (const FileError&) {

@@ -52,10 +52,10 @@ class SignalPolls {
     if (++batches_ < interval_) return;
     context_.leave_if_asked();
     // The slowest rank's number of batches in that time.
-    constexpr double kSeconds = 0.1, kMost = 1 << 16;
+    constexpr double kSeconds = 0.1, kMaxBatches = 1 << 16;
     const double now = context_.clock.now();
     const double wanted = kSeconds * static_cast<double>(batches_) / std::max(now - since_, 1e-9);
-    interval_ = -context_.parts.world.max(-static_cast<std::int64_t>(std::clamp(wanted, 1.0, kMost)));
+    interval_ = -context_.parts.world.max(-static_cast<std::int64_t>(std::clamp(wanted, 1.0, kMaxBatches)));
     batches_ = 0;
     since_ = now;
   }

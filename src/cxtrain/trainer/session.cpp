@@ -31,10 +31,10 @@ namespace {
 
 /// "rank 3 has", "ranks 1, 2 and 3 have", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 40 more have".
 std::string list_of_ranks(const std::vector<std::size_t>& ranks) {
-  constexpr std::size_t kMost = 8;
+  constexpr std::size_t kMaxRanks = 8;
   if (ranks.size() == 1) return "rank " + std::to_string(ranks[0]) + " has";
-  const bool too_many = ranks.size() > kMost + 1;
-  const std::size_t listed = too_many ? kMost : ranks.size() - 1;
+  const bool too_many = ranks.size() > kMaxRanks + 1;
+  const std::size_t listed = too_many ? kMaxRanks : ranks.size() - 1;
   std::string text = "ranks ";
   for (std::size_t i = 0; i < listed; ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
   return text + " and " +

@@ -86,9 +86,9 @@ namespace {
 /// A count of a saved place, which may come from a file that somebody has changed: at least `least`, and no
 /// more than any training reaches, so that sums and products of counts stay within 64 bits.
 std::int64_t count_of(const StateDict& place, const char* name, std::int64_t least = 0) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 50;
+  constexpr std::int64_t kMaxCount = std::int64_t{1} << 50;
   const std::int64_t count = place.integer(name);
-  if (count >= least && count <= kMost) return count;
+  if (count >= least && count <= kMaxCount) return count;
   throw StateError("the saved state is damaged: its " + std::string(name) + " is " + std::to_string(count));
 }
 
