@@ -63,7 +63,8 @@ constexpr std::array kUnsupported{
                         "prepare files in DataModule::prepare_data, which runs on one rank of each node"},
     // 1.4 and before.
     UnsupportedArgument{"truncated_bptt_steps", "", "cut the sequences in the dataset"},
-    UnsupportedArgument{"automatic_optimization", "true", "the trainer does the optimizer's steps"},
+    UnsupportedArgument{"automatic_optimization", "true",
+                        "set automatic_optimization = false in the model's constructor"},
     UnsupportedArgument{"enable_pl_optimizer", "", "drop it: there is one kind of optimizer"},
     UnsupportedArgument{"early_stop_callback", "", "use --callbacks.early_stopping.monitor METRIC"},
     UnsupportedArgument{"row_log_interval", "", "use --log_every_n_steps"},

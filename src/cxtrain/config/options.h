@@ -389,12 +389,12 @@ struct Options {
   /// `list(field)` calls `field` for the options of the group, whose names begin with `prefix` and whose
   /// attributes are their own and those of the group.
   void groups(auto&& group) {
-    group("Model, data, optimizer", "", [this](auto&& field) { component_fields(field); });
+    group("Model, data, optimizer", "", [this](auto&& field) { this->component_fields(field); });
     group("Devices and strategy", "trainer.", [this](auto&& field) { trainer.device_fields(field); });
     group("Length of training", "trainer.", [this](auto&& field) { trainer.length_fields(field); });
     group("Optimisation", "trainer.", [this](auto&& field) { trainer.optimisation_fields(field); });
     group("Output", "trainer.", [this](auto&& field) { trainer.output_fields(field); });
-    group("General", "", [this](auto&& field) { general_fields(field); });
+    group("General", "", [this](auto&& field) { this->general_fields(field); });
     group(
         "Batch job", "", [this](auto&& field) { batch_job.fields(field); }, option::OnlyFor{"slurm-script"});
   }
