@@ -17,6 +17,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/field_types.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/shallow_json.h"
 
 /// JSON of structs that list their fields:
@@ -202,12 +203,10 @@ class Reader {
   template <class Enum>
   void read_word(Enum& value) const {
     const auto& words = ChoiceOf<Enum>::words;
-    std::string known;
-    for (const std::string_view word : words) known += (known.empty() ? "" : ", ") + std::string(word);
     const auto found = json_.is_string()
                            ? std::find(words.begin(), words.end(), json_.template get<std::string>())
                            : words.end();
-    expect(found != words.end(), "one of " + known);
+    expect(found != words.end(), "one of " + joined(words));
     value = static_cast<Enum>(found - words.begin());
   }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/cli/checkpoint_command.h"
 #include "cxtrain/cli/help_topics.h"
 #include "cxtrain/cli/option_table.h"
@@ -86,12 +87,6 @@ void add_component_words(const std::vector<ComponentSection>& sections, Completa
   }
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 std::vector<std::string> names_of_subcommands() {
   std::vector<std::string> names;
   for (const Subcommand& subcommand : subcommands()) names.push_back(subcommand.name);
@@ -119,7 +114,7 @@ std::string quoted(const std::string& text) {
 /// The part of both scripts that looks at the word before: FUNCTION_words and FUNCTION_files offer values.
 std::string cases(const Completable& words, const std::string& function) {
   const auto line = [&](const std::string& before, const std::vector<std::string>& values) {
-    return "    " + before + ") " + function + "_words " + joined(values) + "; return ;;\n";
+    return "    " + before + ") " + function + "_words " + joined(values, " ") + "; return ;;\n";
   };
   std::string text;
   for (const auto& [option, values] : words.values) text += line(option, values);
@@ -145,7 +140,7 @@ std::string bash_script(const std::string& program, const std::string& function,
          "  elif [[ $previous == = ]]; then\n    previous=${COMP_WORDS[COMP_CWORD-2]}\n  fi\n"
          "  case $previous in\n" +
          cases(words, function) + "  if [[ $current == -* ]]; then\n    " + function + "_words" + options +
-         "\n  else\n    " + function + "_words " + joined(names_of_subcommands()) +
+         "\n  else\n    " + function + "_words " + joined(names_of_subcommands(), " ") +
          "\n  fi\n}\ncomplete -o default -F " + function + " " + program + "\n";
 }
 

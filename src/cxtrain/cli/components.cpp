@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
@@ -120,9 +121,7 @@ void choose_model(const Registry& registry, bool given, Options& options, std::v
   if (given || own.empty()) return;
   options.model.name = own.front();
   if (own.size() == 1) return;
-  std::string names;
-  for (const std::string& name : own) names += (names.empty() ? "" : ", ") + name;
-  problems.push_back({"model", "this program has several models, and none is named: " + names,
+  problems.push_back({"model", "this program has several models, and none is named: " + joined(own),
                       "--model " + own.front(), MessageCode::missing_value});
 }
 

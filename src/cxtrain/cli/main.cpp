@@ -12,12 +12,14 @@
 #include <sstream>
 
 #include "cxtrain/base/filesystem.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/callbacks/built_in.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/commands.h"
 #include "cxtrain/cli/completion.h"
+#include "cxtrain/cli/component_help.h"
 #include "cxtrain/cli/components.h"
 #include "cxtrain/cli/doctor_command.h"
 #include "cxtrain/cli/file_commands.h"
@@ -25,7 +27,6 @@
 #include "cxtrain/cli/job.h"
 #include "cxtrain/cli/restarting.h"
 #include "cxtrain/cli/same_options.h"
-#include "cxtrain/cli/component_help.h"
 #include "cxtrain/cli/slurm_script.h"
 #include "cxtrain/cli/subcommands.h"
 #include "cxtrain/cli/yaml_config.h"
@@ -117,10 +118,7 @@ bool only_prints(const ParsedCommandLine& command) {
 
 /// "model.hidden=7, model.lr=1": for messages.
 std::string arguments_text(const std::string& prefix, const std::map<std::string, std::string>& arguments) {
-  std::string text;
-  for (const auto& [name, value] : arguments)
-    text += (text.empty() ? "" : ", ") + prefix + name + "=" + value;
-  return text;
+  return joined(arguments, ", ", [&](const auto& each) { return prefix + each.first + "=" + each.second; });
 }
 
 /// What is wrong about training this model, before a folder is made for the run.

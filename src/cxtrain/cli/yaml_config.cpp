@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/repeatable_components.h"
 #include "cxtrain/config/did_you_mean.h"
@@ -54,9 +55,8 @@ class Reader {
     } else if (find_unsupported_argument(key) != nullptr) {
       settings.push_back({key, "", written});  // refused by name, whatever it holds
     } else {
-      std::string list;
-      for (const YAML::Node& item : value) list += (list.empty() ? "" : ", ") + scalar(item);
-      settings.push_back({key, "[" + list + "]", written});
+      const auto text_of = [this](const YAML::Node& item) { return scalar(item); };
+      settings.push_back({key, "[" + joined(value, ", ", text_of) + "]", written});
     }
   }
 

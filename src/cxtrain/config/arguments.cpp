@@ -4,18 +4,13 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/config/fields.h"
 #include "cxtrain/config/values.h"
 
 namespace cxtrain {
 namespace {
-
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
 
 /// A limit of a range: "100000", "0.5".
 std::string limit_text(double limit) {
@@ -28,7 +23,7 @@ std::string limit_text(double limit) {
 std::optional<Problem> refuse_choice(const std::vector<std::string>& choices, const std::string& text) {
   if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end())
     return std::nullopt;
-  return Problem{"", "'" + text + "' is none of " + join(choices), did_you_mean(text, choices),
+  return Problem{"", "'" + text + "' is none of " + joined(choices), did_you_mean(text, choices),
                  MessageCode::unknown_name};
 }
 
@@ -58,7 +53,7 @@ Arguments::Arguments(const std::vector<ArgumentSpec>& specs, const std::map<std:
       std::vector<std::string> known = names;
       known.insert(known.end(), others.begin(), others.end());
       std::string hint = did_you_mean(name, known, "--" + std::string(prefix));
-      if (hint.empty()) hint = known.empty() ? "it takes no arguments" : "known are " + join(known);
+      if (hint.empty()) hint = known.empty() ? "it takes no arguments" : "known are " + joined(known);
       problems.push_back({option, "there is no such argument", hint, MessageCode::unknown_option});
     } else if (auto problem = spec->refuse(*spec, value)) {
       problem->option = option;

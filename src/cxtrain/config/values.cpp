@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/config/did_you_mean.h"
 
 namespace cxtrain {
@@ -182,14 +183,12 @@ std::string format_integers(const std::vector<std::int64_t>& numbers) {
 
 Parsed<std::size_t> parse_word(std::string_view text, std::span<const std::string_view> words) {
   const std::string_view typed = trim(text);
-  std::string known;
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (words[i] == typed) return Parsed<std::size_t>::of(i);
-    known += (known.empty() ? "" : ", ") + std::string(words[i]);
   }
   const std::vector<std::string> names(words.begin(), words.end());
   const std::string meant = did_you_mean(typed, names);
-  return Parsed<std::size_t>::refused("'" + std::string(text) + "' is none of " + known +
+  return Parsed<std::size_t>::refused("'" + std::string(text) + "' is none of " + joined(words) +
                                       (meant.empty() ? "" : " (" + meant + ")"));
 }
 
@@ -205,13 +204,11 @@ Parsed<Precision> parse_precision(std::string_view text) {
   for (const Spelling& spelling : kShorthands) {
     if (spelling.typed == typed) return Parsed<Precision>::of({std::string(spelling.name), true});
   }
-  std::string known;
   for (const std::string_view name : kNames) {
     if (name == typed) return Parsed<Precision>::of({std::string(name), false});
-    known += (known.empty() ? "" : ", ") + std::string(name);
   }
   return Parsed<Precision>::refused("'" + std::string(text) +
-                                    "' is not a precision; use 16, bf16, 32, 64 or " + known);
+                                    "' is not a precision; use 16, bf16, 32, 64 or " + joined(kNames));
 }
 
 }  // namespace cxtrain

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <functional>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/number_ranges.h"
 #include "cxtrain/base/version.h"
@@ -112,12 +113,6 @@ NodeFacts own_node_facts(const World& world, const DoctorInputs& own) {
   return facts;
 }
 
-std::string joined(const std::vector<int>& numbers) {
-  std::string text;
-  for (const int number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
-  return text;
-}
-
 JobFacts own_job_facts(const World& world, const DoctorInputs& own) {
   JobFacts job;
   job.version = CXTRAIN_VERSION;
@@ -129,7 +124,7 @@ JobFacts own_job_facts(const World& world, const DoctorInputs& own) {
   job.planned_nodes = own.plan.num_nodes;
   job.accelerator = own.plan.accelerator;
   job.strategy = own.plan.strategy;
-  job.devices = joined(own.plan.devices);
+  job.devices = joined(own.plan.devices, ",", [](int device) { return std::to_string(device); });
   job.data_workers = own.data_workers;
   if (const auto allocation = slurm_allocation(slurm_environment()))
     job.allocation = AllocationFacts{allocation->job, allocation->nodes, allocation->tasks_per_node,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/optim/setup_arguments.h"
 
@@ -22,14 +23,10 @@ const NamedComponent* find(const Components& components, const std::string& name
 const NamedComponent* require(const Components& components, const char* option, const std::string& name,
                               std::vector<Problem>& problems) {
   if (const NamedComponent* found = find(components, name)) return found;
-  std::string all;
   std::vector<std::string> names;
-  for (const NamedComponent& known : components) {
-    names.push_back(known.name);
-    all += (all.empty() ? "" : ", ") + known.name;
-  }
-  problems.push_back({option, "there is no '" + name + "'; there are " + all, did_you_mean(name, names),
-                      MessageCode::unknown_name});
+  for (const NamedComponent& known : components) names.push_back(known.name);
+  problems.push_back({option, "there is no '" + name + "'; there are " + joined(names),
+                      did_you_mean(name, names), MessageCode::unknown_name});
   return nullptr;
 }
 

@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/config/did_you_mean.h"
 #include "cxtrain/plugin/inspection.h"
@@ -52,10 +53,8 @@ std::vector<std::string> default_folders() {
   return folders;
 }
 
-std::string join(const std::vector<std::string>& parts, const char* separator) {
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : separator) + part;
-  return text.empty() ? "none" : text;
+std::string joined_or_none(const std::vector<std::string>& parts) {
+  return parts.empty() ? "none" : joined(parts);
 }
 
 /// Its description, checked as far as it can be without trusting it.
@@ -168,8 +167,8 @@ void PluginLoader::require(std::string_view kind, std::string_view name) {
   const std::vector<std::string> known = available(kind);
   const std::string near = nearest_name(name, known);
   throw PluginError(
-      "there is no " + std::string(kind) + " `" + std::string(name) + "`; found: " + join(known, ", ") +
-          (near.empty() ? "" : "; did you mean " + near + "?") + "\n  looked in " + join(folders_, ", "),
+      "there is no " + std::string(kind) + " `" + std::string(name) + "`; found: " + joined_or_none(known) +
+          (near.empty() ? "" : "; did you mean " + near + "?") + "\n  looked in " + joined_or_none(folders_),
       MessageCode::unknown_name);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/config/did_you_mean.h"
 
 namespace cxtrain {
@@ -24,11 +25,10 @@ const Registry::Entry* Registry::find(std::string_view kind, std::string_view na
 const Registry::Entry& Registry::require(std::string_view kind, std::string_view name) const {
   if (const Entry* entry = find(kind, name)) return *entry;
   const std::vector<std::string> known = names(kind);
-  std::string list;
-  for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
   const std::string near = nearest_name(name, known);
-  throw PluginError("there is no " + std::string(kind) + " `" + std::string(name) + "`; found: " +
-                        (list.empty() ? "none" : list) + (near.empty() ? "" : "; did you mean " + near + "?"),
+  throw PluginError("there is no " + std::string(kind) + " `" + std::string(name) +
+                        "`; found: " + (known.empty() ? "none" : joined(known)) +
+                        (near.empty() ? "" : "; did you mean " + near + "?"),
                     MessageCode::unknown_name);
 }
 

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/report/config_lines.h"
 #include "cxtrain/report/progress_line.h"
@@ -164,9 +165,7 @@ class PageWriter {
   void write_head() {
     std::random_device random;
     nonce_ = std::to_string(random()) + std::to_string(random());
-    std::string title;
-    for (const std::string& name : names_) title += (title.empty() ? "" : ", ") + name;
-    title = shortened(title, 200);
+    const std::string title = shortened(joined(names_), 200);
     out_ << "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">"
          << "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
             "'unsafe-inline'; script-src 'nonce-"

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/report/progress_line.h"
@@ -200,10 +201,8 @@ std::string to_text(const RunStatus& status) {
                       ", rank 0 on " + progress.host);
     const bool older = status.checkpoint && status.checkpoint->step > progress.step;
     line("progress", describe(progress) + (older ? " (as of before the checkpoint)" : ""));
-    std::string metrics;
-    for (const auto& [name, value] : progress.metrics)
-      metrics += (metrics.empty() ? "" : ", ") + name + " " + format_metric(value);
-    if (!metrics.empty()) line("metrics", metrics);
+    const auto text_of = [](const auto& metric) { return metric.first + " " + format_metric(metric.second); };
+    if (!progress.metrics.empty()) line("metrics", joined(progress.metrics, ", ", text_of));
   }
   line("checkpoint", status.checkpoint
                          ? status.checkpoint->path + " (epoch " + std::to_string(status.checkpoint->epoch) +

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 #include <vector>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/number_ranges.h"
 #include "cxtrain/device/core_share.h"
@@ -18,12 +18,6 @@ using Row = std::array<std::string, kColumns>;
 
 std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
 
-std::string joined(const auto& words) {
-  std::ostringstream text;
-  for (const auto& word : words) text << (text.tellp() > 0 ? "," : "") << word;
-  return text.str();
-}
-
 bool same_but_for_rank(const RankPlace& a, const RankPlace& b) {
   return a.host == b.host && a.cores == b.cores && a.numa == b.numa && a.gpus == b.gpus && a.uuids == b.uuids;
 }
@@ -34,8 +28,8 @@ RankPlace own_place(const WorldFacts& facts, const RankPlan& rank) {
           .host = facts.hostname,
           .cores = or_dash(format_ranges(cores)),
           .numa = or_dash(format_ranges(numa_nodes_of(cores))),
-          .gpus = or_dash(joined(rank.gpus)),
-          .uuids = or_dash(joined(rank.uuids))};
+          .gpus = or_dash(joined(rank.gpus, ",", [](int gpu) { return std::to_string(gpu); })),
+          .uuids = or_dash(joined(rank.uuids, ","))};
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/number_ranges.h"
 #include "cxtrain/base/run_event.h"
 #include "cxtrain/callbacks/file_requests.h"
 #include "cxtrain/callbacks/report_progress.h"
@@ -28,19 +29,6 @@
 
 namespace cxtrain {
 namespace {
-
-/// "rank 3 has", "ranks 1, 2 and 3 have", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 40 more have".
-std::string list_of_ranks(const std::vector<std::size_t>& ranks) {
-  constexpr std::size_t kMaxRanks = 8;
-  if (ranks.size() == 1) return "rank " + std::to_string(ranks[0]) + " has";
-  const bool too_many = ranks.size() > kMaxRanks + 1;
-  const std::size_t listed = too_many ? kMaxRanks : ranks.size() - 1;
-  std::string text = "ranks ";
-  for (std::size_t i = 0; i < listed; ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  return text + " and " +
-         (too_many ? std::to_string(ranks.size() - listed) + " more" : std::to_string(ranks.back())) +
-         " have";
-}
 
 void add_section(Hyperparameters& all, const std::string& section, const Hyperparameters& values) {
   for (const auto& [name, value] : values) all[section + "." + name] = value;
@@ -470,11 +458,13 @@ void Session::compare_parameters(RunSummary& summary) const {
   if (*summary.parameters_equal_on_all_ranks) return;
   const std::vector<std::string> hashes = world.all_gather(summary.parameters_sha256);
   summary.parameters_sha256 = hashes[0];
-  std::vector<std::size_t> others;
+  std::vector<int> others;
   for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
-    if (hashes[rank] != hashes[0]) others.push_back(rank);
+    if (hashes[rank] != hashes[0]) others.push_back(static_cast<int>(rank));
   }
-  log_warning("THE RANKS HAVE DRIFTED APART: at the end " + list_of_ranks(others) +
+  log_warning("THE RANKS HAVE DRIFTED APART: at the end rank" +
+              (others.size() == 1 ? " " + std::to_string(others[0]) + " has"
+                                  : "s " + shortened(format_ranges(others), 200) + " have") +
               " other parameters or buffers than rank 0. What counts is rank 0's, and run.json says "
               "parameters_equal_on_all_ranks: false. Look for a hook or an optimizer that is not the same on "
               "all ranks, "

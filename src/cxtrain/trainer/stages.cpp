@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/data/data_loader.h"
 #include "cxtrain/trainer/evaluation_loop.h"
@@ -50,7 +51,7 @@ StageData::StageData(Session& session, DataModule& data, Stage stage) {
     loaders = session.evaluation_loaders(loaders_of(data, stage), stage);
     if (loaders.empty())
       throw ConfigError("data", std::string("has no ") + limit.samples, "", MessageCode::no_data);
-    for (const auto& loader : loaders) own += (own.empty() ? "" : ", ") + describe_length(*loader, world);
+    own = joined(loaders, ", ", [&](const auto& loader) { return describe_length(*loader, world); });
   });
   require_same_data(world, own);
   run_agreed(world, [&] {
