@@ -34,7 +34,7 @@ bool devices_are_shared(World& world, std::span<const c10::Device> devices, Acce
   });
   const std::vector<std::string> uuids =
       gather_machines(world).shared ? world.all_gather(own) : world.gather_node(own);
-  return world.any(ranks_sharing_a_device(uuids) ? 1 : 0) != 0;
+  return world.any_rank(ranks_sharing_a_device(uuids).has_value());
 }
 
 }  // namespace

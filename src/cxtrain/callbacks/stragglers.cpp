@@ -25,7 +25,7 @@ std::string in_milliseconds(double seconds) {
 
 void Stragglers::on_train_start(Run& run) {
   const bool crowded = cores_of_this_process() < world_.facts().local_size && cores_of_this_process() > 1;
-  looks_ = world_.any(crowded ? 1 : 0) == 0;
+  looks_ = !world_.any_rank(crowded);
   window_ = static_cast<std::size_t>(kFewestSteps);
   steps_.reserve(static_cast<std::size_t>(kMostSteps));
   of_all_ranks_.resize(static_cast<std::size_t>(world_.size()) + 1);

@@ -147,7 +147,7 @@ bool same_on_all_ranks(World& world, std::string_view text) {
 
 void run_agreed(World& world, const std::function<void()>& work) {
   const std::string outcome = outcome_of(work);
-  if (world.any(has_failed(outcome) ? 1 : 0) == 0) return;
+  if (!world.any_rank(has_failed(outcome))) return;
   throw_first_failure(world.all_gather(outcome));
 }
 

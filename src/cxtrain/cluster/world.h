@@ -50,6 +50,8 @@ class World {
   virtual std::int64_t max(std::int64_t value) = 0;
   /// Returns the bitwise OR of all ranks' flags.
   virtual std::uint64_t any(std::uint64_t flags) = 0;
+  /// Returns whether any rank passes true.
+  bool any_rank(bool own) { return any(own ? 1 : 0) != 0; }
   /// `any` in two halves, so that a rank need not wait while its flags travel. Any work may run between the
   /// halves, except another `begin_any`. Both halves are collective, in the same order on all ranks.
   virtual void begin_any(std::uint64_t flags) = 0;

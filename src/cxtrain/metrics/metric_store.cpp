@@ -239,7 +239,7 @@ MetricStore::Values MetricStore::read(const StepValues& taken, World& world) {
     }
   }
   // A rank without a sample in this step has logged nothing, and still takes part.
-  const bool reduces = world.size() > 1 && world.max(synchronised.empty() ? 0 : 1) != 0;
+  const bool reduces = world.size() > 1 && world.any_rank(!synchronised.empty());
   if (reduces) synchronised = merge_over_ranks(std::move(synchronised), world);
   Values result;
   for (std::size_t i = 0; i < taken.values.size(); ++i) {
@@ -332,7 +332,7 @@ std::optional<double> MetricStore::last_of_all_ranks(std::string_view name, Worl
   const Latest found = latest(name);
   const bool own = found.entry == nullptr || (!found.of_epoch && !found.entry->step_is_reduced);
   const std::optional<double> value = last(name);
-  if (world.size() == 1 || world.max(own ? 1 : 0) == 0) return value;
+  if (world.size() == 1 || !world.any_rank(own)) return value;
   double sums[] = {value.value_or(0), value ? 1.0 : 0.0};
   world.sum(sums);
   if (sums[1] == 0) return std::nullopt;

@@ -264,7 +264,7 @@ void Reducer::fill_untouched() {
 void Reducer::forget_unused() {
   const bool all_touched =
       std::all_of(parameters_.begin(), parameters_.end(), [](const auto& p) { return p.touched; });
-  if (world_.max(all_touched ? 0 : 1) == 0) return;
+  if (!world_.any_rank(!all_touched)) return;
   std::vector<double> users;
   for (const Parameter& parameter : parameters_) users.push_back(parameter.touched ? 1 : 0);
   world_.sum(users);

@@ -63,7 +63,7 @@ class Trials {
   /// Whether all ranks can train with this size.
   bool fits(std::int64_t batch_size) {
     const bool here = expected_to_fit(batch_size) && runs(batch_size);
-    const bool everywhere = context_.parts.world.max(here ? 0 : 1) == 0;
+    const bool everywhere = !context_.parts.world.any_rank(!here);
     log_info("batch size " + std::to_string(batch_size) + (everywhere ? " fits" : " does not fit"));
     context_.leave_if_asked();  // a signal may have come meanwhile
     if (everywhere) learn_from(batch_size);

@@ -27,7 +27,7 @@ bool CheckpointManager::save(const StepVote& vote) {
   for (const Planned& planned : plans) write(state, planned);
   if (!vote.ends_run()) return false;
   finish();
-  return context_.parts.world.any(context_.saved.count > saved_before ? 1 : 0) != 0;
+  return context_.parts.world.any_rank(context_.saved.count > saved_before);
 }
 
 std::vector<CheckpointManager::Planned> CheckpointManager::plan(const StepVote& vote) {

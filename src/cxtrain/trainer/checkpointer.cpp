@@ -61,7 +61,7 @@ std::vector<NamedTensor> Checkpointer::whole_model() {
     const auto place = places.find(named.name);
     if (place == places.end() || place->second != named.tensor.data_ptr()) elsewhere = true;
   });
-  if (parts_.world.any(elsewhere ? 1 : 0) == 0) return own;
+  if (!parts_.world.any_rank(elsewhere)) return own;
   std::vector<NamedTensor> copies;
   parts_.strategy->visit_whole([&](const NamedTensor& named) {
     copies.push_back({named.name, named.tensor.detach().clone()});

@@ -133,7 +133,7 @@ std::optional<MetricStore::Values> EvaluationLoop::run() {
     if (loaders_.size() > 1) context_.metrics.set_suffix("/dataloader_idx_" + std::to_string(i));
     const bool defined = run_loader(*loaders_[i], batches_[i], signals);
     // A rank without a sample does not call the step.
-    if (context_.parts.world.max(defined ? 0 : 1) != 0) return std::nullopt;
+    if (context_.parts.world.any_rank(!defined)) return std::nullopt;
     context_.metrics.reduce_metrics(context_.parts.world);
     if (i + 1 < loaders_.size()) reduce_epoch(values);
   }
@@ -148,7 +148,7 @@ bool EvaluationLoop::next(DataLoader& loader, Batch& batch) {
   const bool has_batch = context_.batches.next(loader, batch);
   if (!loader.is_stream()) return has_batch;
   if (!has_batch) batch = {};
-  return context_.parts.world.any(has_batch ? 1 : 0) != 0;
+  return context_.parts.world.any_rank(has_batch);
 }
 
 bool EvaluationLoop::run_loader(DataLoader& loader, std::int64_t batches, SignalPolls& signals) {
