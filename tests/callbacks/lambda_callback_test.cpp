@@ -36,9 +36,9 @@ TEST_CASE("functions run as hooks, in the order of a fit") {
        .on_train_end = note("end"),
        .on_fit_end = note("fit end")});
   trainer.fit(model, data);
-  CHECK(names == std::vector<std::string>{"fit start", "validation", "validated", "start", "epoch start",
-                                          "batch 0 of 8", "AdamW0", "batch 1 of 8", "AdamW1", "validation",
-                                          "validated", "epoch end", "end", "fit end"});
+  CHECK(names == std::vector<std::string>{"fit start", "start", "epoch start", "batch 0 of 8", "AdamW0",
+                                          "batch 1 of 8", "AdamW1", "validation", "validated", "epoch end",
+                                          "end", "fit end"});
 }
 
 }  // namespace
