@@ -19,7 +19,7 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 install_packages() {
   local wanted=(g++ cmake ninja-build ccache mold git python3 python3-pip unzip gzip openmpi-bin libopenmpi-dev libboost-log-dev
                 catch2 libyaml-cpp-dev nlohmann-json3-dev libprotobuf-dev protobuf-compiler libssl-dev
-                zlib1g-dev libxxhash-dev patchelf bible-kjv "$@")
+                zlib1g-dev libxxhash-dev libjpeg-dev libpng-dev patchelf bible-kjv "$@")
   local missing=() package
   for package in "${wanted[@]}"; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
