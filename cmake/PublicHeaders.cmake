@@ -20,6 +20,7 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/data/dataset_views.h
   cxtrain/data/digits_dataset.h
   cxtrain/data/idx_dataset.h
+  cxtrain/data/image_file.h
   cxtrain/data/tensor_dataset.h
   cxtrain/data/text_dataset.h
   cxtrain/metrics/aggregation.h
@@ -33,6 +34,7 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/plugin/plugin_abi.h
   cxtrain/report/metric_logger.h
   cxtrain/trainer/data_module.h
+  cxtrain/trainer/image_folders.h
   cxtrain/trainer/module.h
   cxtrain/trainer/within_memory.h)
 # For strategies.

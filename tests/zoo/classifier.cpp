@@ -1,7 +1,5 @@
 #include <cxtrain/cxtrain.h>
 
-#include "blobs.h"
-
 using namespace cxtrain;
 
 struct Classifier : Module {
@@ -15,9 +13,9 @@ struct Classifier : Module {
   };
   explicit Classifier(const Args& its_args) : args(its_args) {
     save_hyperparameters(args);
-    net = register_module("net",
-                          torch::nn::Sequential(torch::nn::Conv2d(3, args.width, 3), torch::nn::ReLU(),
-                                                torch::nn::Flatten(), torch::nn::Linear(args.width * 36, 2)));
+    net = register_module("net", torch::nn::Sequential(torch::nn::Conv2d(3, args.width, 3), torch::nn::ReLU(),
+                                                       torch::nn::AdaptiveAvgPool2d(4), torch::nn::Flatten(),
+                                                       torch::nn::Linear(args.width * 16, 2)));
   }
   StepOutput training_step(const Batch& batch, std::int64_t) override {
     const auto [x, y] = batch.unpack<2>();
@@ -44,7 +42,10 @@ int main(int argc, char** argv) {
   return run(argc, argv, {.trainer = {.accelerator = "cpu", .devices = 2, .max_epochs = 3}},
              [](Trainer& trainer) {
                Classifier model({.lr = 0.05});
-               BlobData data;
+               ImageFolders data({.path = "pictures",
+                                  .batch_size = 16,
+                                  .train = {RandomResizedCrop{32}, RandomFlip{}},
+                                  .eval = {Resize{36}, CenterCrop{32}}});
                trainer.add_callback<ModelCheckpoint>({.monitor = "val_acc", .mode = MonitorMode::max});
                trainer.add_callback<Ema>({.decay = 0.9});
                trainer.fit(model, data, {.ckpt_path = "auto"});

@@ -8,5 +8,6 @@ CXTRAIN_REGISTER(NoisyGlyphs, "noisy_glyphs", "the same, with noise in the train
 CXTRAIN_REGISTER(MixedGlyphs, "mixed_glyphs", "glyphs, and glyphs with noise beside them");
 CXTRAIN_REGISTER(StreamedGlyphs, "streamed_glyphs",
                  "part_0.bin, part_1.bin ... below --data.path, one after the other");
+CXTRAIN_REGISTER(Pictures, "pictures", "folders of pictures, some of them inverted");
 CXTRAIN_REGISTER(GlyphParts, "glyph_parts", "part_K.bin of rank K, below --data.path");
 CXTRAIN_PLUGIN("glyphs")

@@ -12,6 +12,7 @@
 #include <cxtrain/data/dataset.h>
 #include <cxtrain/data/dataset_views.h>
 #include <cxtrain/trainer/data_module.h>
+#include <cxtrain/trainer/image_folders.h>
 
 #include <cstring>
 #include <filesystem>
@@ -190,4 +191,18 @@ class GlyphParts : public cxtrain::DataModule {
 
  private:
   std::shared_ptr<const cxtrain::Dataset> part_;
+};
+
+struct Invert {
+  at::Tensor operator()(const at::Tensor& image, cxtrain::SampleRandom& random) const {
+    return random.flip(0.1) ? 255 - image : image;
+  }
+};
+
+class Pictures : public cxtrain::ImageFolders {
+ public:
+  Pictures()
+      : ImageFolders({.batch_size = 256,
+                      .train = {cxtrain::RandomResizedCrop{224}, cxtrain::RandomFlip{}, Invert{}},
+                      .eval = {cxtrain::Resize{256}, cxtrain::CenterCrop{224}}}) {}
 };
