@@ -19,7 +19,7 @@ class Painter : public Module {
                            torch::nn::Sequential(torch::nn::Conv2d(3, 4, 3), torch::nn::AdaptiveAvgPool2d(1),
                                                  torch::nn::Flatten(), torch::nn::Linear(4, 2)));
   }
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor loss = at::cross_entropy_loss(net_->forward(batch[0]), batch[1]);
     log("train_loss", loss);
     return loss;

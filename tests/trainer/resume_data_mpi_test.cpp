@@ -46,7 +46,7 @@ class SameBatches : public DataModule {
 class Measured : public test::Regression {
  public:
   Measured() : Regression({.optimizer = Sgd{.lr = 0.1, .momentum = 0.9}}) {}
-  at::Tensor training_step(const Batch& batch, std::int64_t) override {
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
     const bool combined = !batch.parts.empty();
     const Batch& first_part = combined ? batch.part("first") : batch;
     at::Tensor value = loss(first_part);
