@@ -23,6 +23,10 @@ std::vector<Batch> chunk_batch(const Batch& batch, std::size_t parts) {
     for (const at::Tensor& tensor : batch.tensors) {
       chunk.tensors.push_back(has_samples(tensor, batch) ? tensor.narrow(0, begin, chunk.size) : tensor);
     }
+    for (const Batch::Object& object : batch.objects) {
+      const bool whole = chunk.size == batch.size;
+      chunk.objects.push_back({whole ? object.value : object.value->narrow(begin, chunk.size), object.name});
+    }
   }
   return chunks;
 }

@@ -174,9 +174,12 @@ class DpStrategy final : public Strategy, private GradientExchange {
     take_over_frozen_flags();
     for (std::size_t i = 1; i < chunks.size(); ++i) {
       replicas_[i].model->set_training_modes(modes);
-      for (at::Tensor& tensor : chunks[i].tensors) {
-        tensor = tensor.to(replicas_[i].device, tensor.scalar_type(), /*non_blocking=*/true);
-      }
+      const auto bring = [&](at::Tensor& tensor) {
+        if (tensor.defined())
+          tensor = tensor.to(replicas_[i].device, tensor.scalar_type(), /*non_blocking=*/true);
+      };
+      for (at::Tensor& tensor : chunks[i].tensors) bring(tensor);
+      chunks[i].change_object_tensors(bring);
     }
     const std::uint64_t changes = primary_changes();
     if (std::exchange(published_, false) || changes != sent_changes_) {

@@ -7,6 +7,7 @@
 #include "cxtrain/data/tensor_dataset.h"
 #include "cxtrain/data/text_dataset.h"
 #include "fixture.h"
+#include "support/sequences.h"
 
 /// Batches on their way to a device: beside its computing, in order with it, and in memory that is used
 /// again.
@@ -63,6 +64,40 @@ TEST_CASE_METHOD(TwoFakeDevices, "The memory of batches is used again, once nobo
     for (int i = 0; i < 3; ++i) step(transfer, i, /*size=*/256);  // a larger one
   }
   CHECK(fake_allocated_bytes(device) == before);
+}
+
+TEST_CASE_METHOD(TwoFakeDevices, "Objects travel with the tensors, in the same memory", "[transfer]") {
+  const std::size_t before = fake_allocated_bytes(device);
+  BatchTransfer transfer(device);
+  const auto sent =
+      std::make_shared<Sequences>(at::full({5, 6}, 3.0).pin_memory(), at::tensor({2, 3}, at::kLong));
+  std::size_t used = 0;
+  for (int i = 0; i < 6; ++i) {
+    Batch batch = pinned_batch(i);
+    batch.objects = {{sent, "text"}};
+    transfer.bring(batch);
+    const auto& arrived = batch.object<Sequences>("text");
+    CHECK(arrived.values.device() == device);
+    CHECK(arrived.lengths.device() == device);
+    CHECK(holds(arrived.values, 3));
+    CHECK(at::equal(arrived.lengths.cpu(), sent->lengths));
+    CHECK(holds(batch[0], i));
+    if (i == 2) used = fake_allocated_bytes(device);
+  }
+  CHECK(used > before);
+  CHECK(fake_allocated_bytes(device) == used);
+  CHECK(sent->values.is_cpu());  // a dataset may keep it
+}
+
+TEST_CASE_METHOD(TwoFakeDevices, "A loader pins the tensors of objects", "[transfer]") {
+  const auto data = std::make_shared<SequenceData<>>(8);
+  DataLoader loader({.dataset = data}, ShardedSampler(8, {}, {.batch_size = 4}),
+                    {.num_workers = 1, .to_device = true});
+  loader.start_epoch(0);
+  Batch batch;
+  REQUIRE(loader.next(batch));
+  CHECK(batch.object<Sequences>().values.is_pinned());
+  CHECK(batch.object<Sequences>().lengths.is_pinned());
 }
 
 TEST_CASE_METHOD(TwoFakeDevices, "What arrives is what was sent, in any layout and of any type",

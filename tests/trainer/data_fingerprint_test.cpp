@@ -9,8 +9,10 @@
 #include <set>
 
 #include "cxtrain/checkpoint/checkpoint_folder.h"
+#include "cxtrain/data/dataset_views.h"
 #include "support/catch.h"
 #include "support/error_text.h"
+#include "support/sequences.h"
 #include "support/setting.h"
 
 namespace cxtrain {
@@ -214,6 +216,22 @@ TEST_CASE("a training with samples that are others each time goes on") {
   REQUIRE(setting.fit_epochs(1, data).global_step == 4);
   CHECK(read_manifest(real_filesystem(), setting.checkpoint()).data == "32 samples");
   CHECK(setting.fit_epochs(2, data).global_step == 8);
+}
+
+TEST_CASE("a fingerprint covers the tensors of objects") {
+  const test::SequenceData<> data(40);
+  const DataFingerprint own = quick_fingerprint(data);
+  CHECK_THAT(own.sample, test::contains("Float [2], "));
+  CHECK_THAT(own.sample, test::contains("Sequences"));
+  CHECK(own.content.size() == 7);
+  CHECK(own == quick_fingerprint(data));
+  const auto changed = map(std::make_shared<test::SequenceData<>>(40), [](Batch sample, SampleRandom&) {
+    sample.change_object_tensors([](at::Tensor& tensor) {
+      if (tensor.is_floating_point()) tensor.add_(0.5);
+    });
+    return sample;
+  });
+  CHECK(!difference(own, quick_fingerprint(*changed)).empty());
 }
 
 }  // namespace

@@ -3,9 +3,11 @@
 #include <ATen/ops/bitwise_xor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/nonzero.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/roll.h>
+#include <ATen/ops/tensor.h>
 #include <cxtrain/base/error.h>
 #include <cxtrain/cluster/launch_environment.h>
 #include <cxtrain/data/data_file.h>
@@ -16,6 +18,9 @@
 
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <utility>
+#include <vector>
 
 /// What docs/load_your_data.md shows: each of its blocks stands here, or in own_data.cpp, as it is.
 
@@ -205,4 +210,39 @@ class Pictures : public cxtrain::ImageFolders {
       : ImageFolders({.batch_size = 256,
                       .train = {cxtrain::RandomResizedCrop{224}, cxtrain::RandomFlip{}, Invert{}},
                       .eval = {cxtrain::Resize{256}, cxtrain::CenterCrop{224}}}) {}
+};
+
+struct Sequences : cxtrain::BatchObject {
+  at::Tensor values;   // of all samples, one after the other
+  at::Tensor lengths;  // of each sample
+
+  Sequences(at::Tensor its_values, at::Tensor its_lengths)
+      : values(std::move(its_values)), lengths(std::move(its_lengths)) {}
+
+  std::int64_t size() const override { return lengths.size(0); }
+  std::shared_ptr<BatchObject> clone() const override { return std::make_shared<Sequences>(*this); }
+  void for_each_tensor(const TensorChange& change) override { change(values), change(lengths); }
+  std::shared_ptr<BatchObject> collate(const Samples& samples) const override {
+    std::vector<at::Tensor> all_values, all_lengths;
+    for (const auto& sample : samples) {
+      all_values.push_back(static_cast<const Sequences&>(*sample).values);
+      all_lengths.push_back(static_cast<const Sequences&>(*sample).lengths);
+    }
+    return std::make_shared<Sequences>(at::cat(all_values), at::cat(all_lengths));
+  }
+};
+
+/// The numbers of the pixels that are not dark.
+class LitPixels : public cxtrain::Dataset {
+ public:
+  explicit LitPixels(at::Tensor samples) : samples_(std::move(samples)) {}
+  std::int64_t size() const override { return samples_.size(0); }
+  cxtrain::Batch get(std::int64_t index, cxtrain::SampleRandom&) const override {
+    const at::Tensor row = samples_[index], lit = row.narrow(0, 0, 64).nonzero().flatten();
+    return {.tensors = {row[64].to(at::kLong)},
+            .objects = {{std::make_shared<Sequences>(lit, at::tensor({lit.size(0)}))}}};
+  }
+
+ private:
+  at::Tensor samples_;
 };

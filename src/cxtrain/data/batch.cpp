@@ -1,7 +1,11 @@
 #include "cxtrain/data/batch.h"
 
+#include <c10/util/Type.h>
+
 #include <algorithm>
 #include <stdexcept>
+
+#include "cxtrain/base/error.h"
 
 namespace cxtrain {
 namespace {
@@ -11,11 +15,18 @@ bool is_below(std::string_view name, std::string_view part) {
 }
 
 [[noreturn]] void refuse_name(const Batch& batch, std::string_view name) {
-  std::string text = "batch[\"" + std::string(name) + "\"] was asked for, and the batch has ";
-  if (!batch.names) throw std::out_of_range(text + "tensors without names");
-  text += "the names";
-  for (const std::string& each : *batch.names) text += (&each == batch.names->data() ? " " : ", ") + each;
-  throw std::out_of_range(text);
+  std::string names;
+  const auto add = [&names](const std::string& each) { names += (names.empty() ? " " : ", ") + each; };
+  for (std::size_t i = 0; batch.names && i < batch.names->size(); ++i) add((*batch.names)[i]);
+  for (const Batch::Object& object : batch.objects) {
+    if (!object.name.empty()) add(object.name);
+  }
+  throw std::out_of_range("batch[\"" + std::string(name) + "\"] was asked for, and the batch has " +
+                          (names.empty() ? "tensors without names" : "the names" + names));
+}
+
+std::string counted(std::size_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -39,6 +50,11 @@ Batch Batch::joined(const std::vector<Named>& parts) {
       names->push_back(name + '.' + (part.names ? (*part.names)[i] : std::to_string(i)));
       batch.tensors.push_back(part.tensors[i]);
     }
+    for (std::size_t i = 0; i < part.objects.size(); ++i) {
+      const Object& object = part.objects[i];
+      batch.objects.push_back(
+          {object.value, name + '.' + (object.name.empty() ? std::to_string(i) : object.name)});
+    }
     batch.parts.push_back({name, part.size});
     batch.size += part.size;
     batch.indices.insert(batch.indices.end(), part.indices.begin(), part.indices.end());
@@ -50,7 +66,7 @@ Batch Batch::joined(const std::vector<Named>& parts) {
 const at::Tensor& Batch::operator[](std::size_t i) const {
   if (i < tensors.size()) return tensors[i];
   throw std::out_of_range("batch[" + std::to_string(i) + "] was asked for, but the batch has " +
-                          std::to_string(tensors.size()) + (tensors.size() == 1 ? " tensor" : " tensors"));
+                          counted(tensors.size(), "tensor"));
 }
 
 const at::Tensor& Batch::operator[](std::string_view name) const {
@@ -79,15 +95,56 @@ Batch Batch::part(std::string_view name) const {
     below->push_back((*names)[i].substr(name.size() + 1));
     part.tensors.push_back((*this)[i]);
   }
-  if (below->empty()) refuse_name(*this, name);
+  for (const Object& object : objects) {
+    if (is_below(object.name, name))
+      part.objects.push_back({object.value, object.name.substr(name.size() + 1)});
+  }
+  if (below->empty() && part.objects.empty()) refuse_name(*this, name);
   part.names = std::move(below);
   return part;
 }
 
 bool Batch::has(std::string_view name) const {
-  return names && std::any_of(names->begin(), names->end(), [name](const std::string& each) {
-           return each == name || is_below(each, name);
-         });
+  const auto fits = [name](const std::string& each) { return each == name || is_below(each, name); };
+  return (names && std::any_of(names->begin(), names->end(), fits)) ||
+         std::any_of(objects.begin(), objects.end(),
+                     [&fits](const Object& object) { return fits(object.name); });
+}
+
+const BatchObject& Batch::object_at(std::size_t i) const {
+  if (i < objects.size()) return *objects[i].value;
+  throw std::out_of_range("object " + std::to_string(i) + " was asked for, but the batch has " +
+                          counted(objects.size(), "object"));
+}
+
+const BatchObject& Batch::object_at(std::string_view name) const {
+  const auto found = std::find_if(objects.begin(), objects.end(),
+                                  [name](const Object& object) { return object.name == name; });
+  if (found == objects.end()) refuse_name(*this, name);
+  return *found->value;
+}
+
+void Batch::refuse_class(const BatchObject& object, const std::type_info& wanted) {
+  throw std::out_of_range("an object of class " + c10::demangle(wanted.name()) +
+                          " was asked for, and the batch has one of class " + class_of(object));
+}
+
+void Batch::change_object_tensors(const BatchObject::TensorChange& change) {
+  for (Object& object : objects) {
+    std::shared_ptr<BatchObject> copy = object.value->clone();
+    if (!copy) throw DataError("clone of " + class_of(*object.value) + " has returned no object");
+    copy->for_each_tensor(change);
+    object.value = std::move(copy);
+  }
+}
+
+std::string class_of(const BatchObject& object) { return c10::demangle(typeid(object).name()); }
+
+std::shared_ptr<BatchObject> BatchObject::narrow(std::int64_t, std::int64_t) const {
+  throw ConfigError("strategy",
+                    "dp divides the samples of a batch among devices, and the class " + class_of(*this) +
+                        " cannot be divided",
+                    "override BatchObject::narrow, or use --strategy ddp", MessageCode::conflicting_options);
 }
 
 }  // namespace cxtrain

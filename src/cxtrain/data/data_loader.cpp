@@ -172,6 +172,9 @@ void DataLoader::collate(std::int64_t k, Batch& batch) const {
   }
   if (!options_.to_device) return finish(k, batch);
   for (at::Tensor& tensor : batch.tensors) tensor = tensor.pin_memory();  // as it is, where it is so already
+  batch.change_object_tensors([](at::Tensor& tensor) {
+    if (tensor.defined()) tensor = tensor.pin_memory();
+  });
 }
 
 void DataLoader::finish(std::int64_t k, Batch& batch) const {

@@ -25,6 +25,14 @@ std::string class_of(const Dataset& dataset) { return c10::demangle(typeid(datas
                   (samples == 1 ? " sample" : " samples") + ", and " + what);
 }
 
+void require_samples(const Batch::Object& object, std::int64_t samples) {
+  if (!object.value) throw DataError("a batch has an object that is null");
+  if (object.value->size() == samples) return;
+  throw DataError("an object of class " + class_of(*object.value) + " has " +
+                  std::to_string(object.value->size()) + " samples in a batch of " + std::to_string(samples) +
+                  "; make its collate join all samples, and its size count them");
+}
+
 /// The dataset whose `get` reads a batch of one sample. A class that defines neither method would go round in
 /// a circle.
 thread_local const Dataset* gets_by_collate = nullptr;
@@ -40,15 +48,29 @@ std::string describe_sample(const Batch& sample) {
     text << (i == 0 ? "" : ", ") << name_of_tensor(sample, i) << " " << sample[i].scalar_type()
          << " of shape " << sample[i].sizes();
   }
-  return sample.tensors.empty() ? "no tensor" : text.str();
+  for (const Batch::Object& object : sample.objects) {
+    text << (&object == sample.objects.data() && sample.tensors.empty() ? "" : ", ")
+         << (object.name.empty() ? "" : "'" + object.name + "' ")
+         << (object.value ? class_of(*object.value) : "no object");
+  }
+  return sample.tensors.empty() && sample.objects.empty() ? "no tensor" : text.str();
+}
+
+bool fits(const Batch::Object& a, const Batch::Object& b) {
+  if (!a.value || !b.value || a.name != b.name) return false;
+  const BatchObject &first = *a.value, &second = *b.value;
+  return typeid(first) == typeid(second);
 }
 
 bool fits(const Batch& a, const Batch& b) {
   const bool same_names = a.names == b.names || (a.names && b.names && *a.names == *b.names);
-  return same_names && std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
-                                  [](const at::Tensor& x, const at::Tensor& y) {
-                                    return x.sizes() == y.sizes() && x.scalar_type() == y.scalar_type();
-                                  });
+  const auto same_objects = std::equal(a.objects.begin(), a.objects.end(), b.objects.begin(), b.objects.end(),
+                                       [](const auto& x, const auto& y) { return fits(x, y); });
+  return same_names && same_objects &&
+         std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+                    [](const at::Tensor& x, const at::Tensor& y) {
+                      return x.sizes() == y.sizes() && x.scalar_type() == y.scalar_type();
+                    });
 }
 
 }  // namespace
@@ -76,6 +98,7 @@ void Dataset::collate(std::span<const std::int64_t> indices, const SampleContext
 void stack_samples(std::span<const Batch> samples, std::span<const std::int64_t> indices,
                    const SampleContext& context, Batch& batch) {
   batch.tensors.clear();
+  batch.objects.clear();
   if (samples.empty()) return;
   for (const Batch& sample : samples) {
     if (fits(sample, samples[0])) continue;
@@ -94,6 +117,13 @@ void stack_samples(std::span<const Batch> samples, std::span<const std::int64_t>
     at::Tensor stacked = at::empty(shape, rows[0].options().pinned_memory(context.pin_memory));
     batch.tensors.push_back(at::stack_out(stacked, rows));
   }
+  for (std::size_t i = 0; i < samples[0].objects.size(); ++i) {
+    std::vector<std::shared_ptr<const BatchObject>> objects;
+    objects.reserve(samples.size());
+    for (const Batch& sample : samples) objects.push_back(sample.objects[i].value);
+    batch.objects.push_back({objects[0]->collate(objects), samples[0].objects[i].name});
+    require_samples(batch.objects.back(), std::ssize(samples));
+  }
 }
 
 Batch sample_of(const Dataset& dataset, std::int64_t index, const SampleContext& context) {
@@ -111,6 +141,7 @@ void collate_samples(const Dataset& dataset, std::span<const std::int64_t> indic
   batch.size = samples;
   batch.names.reset();
   batch.parts.clear();
+  batch.objects.clear();
   dataset.collate(indices, context, batch);
   batch.indices.assign(indices.begin(), indices.end());
   if (samples == 0) {
@@ -120,7 +151,11 @@ void collate_samples(const Dataset& dataset, std::span<const std::int64_t> indic
   if (batch.size != samples)
     refuse_batch(dataset, samples,
                  "has set batch.size to " + std::to_string(batch.size) + "; leave it as it is");
-  if (batch.tensors.empty()) refuse_batch(dataset, samples, "has made no tensor; fill batch.tensors");
+  for (const Batch::Object& object : batch.objects) require_samples(object, samples);
+  if (batch.tensors.empty()) {
+    if (!batch.objects.empty()) return;
+    refuse_batch(dataset, samples, "has made no tensor; fill batch.tensors");
+  }
   const at::Tensor& input = batch[0];
   if (!input.defined() || input.dim() == 0 || input.size(0) == samples) return;
   refuse_batch(dataset, samples,

@@ -35,8 +35,8 @@ class Dataset {
   virtual std::int64_t size() const = 0;
 
   /// Returns the sample at `index` in [0, size()): CPU tensors without a dimension for samples, with names or
-  /// without. `random`: for augmentation; its numbers depend on (seed, epoch, index) alone. By default reads
-  /// a batch of one sample.
+  /// without, and objects of one sample. `random`: for augmentation; its numbers depend on (seed, epoch,
+  /// index) alone. By default reads a batch of one sample.
   virtual Batch get(std::int64_t index, SampleRandom& random) const;
 
   /// Gathers the samples at `indices` (each in [0, size())) into `batch.tensors`, which is reused from an
@@ -51,9 +51,9 @@ class Dataset {
   virtual void on_after_batch_transfer(Batch&) const {}
 };
 
-/// Stacks samples into `batch.tensors`, page-locked if the context wants it: torch's default_collate. Each
-/// sample has the same names, and tensors of the same shapes and dtypes. Throws DataError that names the
-/// tensors that differ. `indices`: of the samples, for the message.
+/// Stacks samples into `batch.tensors`, page-locked if the context wants it: torch's default_collate. Objects
+/// collate themselves. Each sample has the same names, tensors of the same shapes and dtypes, and objects of
+/// the same classes. Throws DataError that names what differs. `indices`: of the samples, for the message.
 void stack_samples(std::span<const Batch> samples, std::span<const std::int64_t> indices,
                    const SampleContext& context, Batch& batch);
 
@@ -61,8 +61,8 @@ void stack_samples(std::span<const Batch> samples, std::span<const std::int64_t>
 Batch sample_of(const Dataset& dataset, std::int64_t index, const SampleContext& context);
 
 /// Collates samples for a loader. Sets `batch.size` to the number of samples and `batch.indices` to
-/// `indices`. Throws DataError, with the dataset's class, if `collate` makes no tensor, sets another size, or
-/// makes a `batch[0]` with another number of samples in dimension 0.
+/// `indices`. Throws DataError, with the dataset's class, if `collate` makes no tensor and no object, sets
+/// another size, or makes an object or a `batch[0]` with another number of samples.
 void collate_samples(const Dataset& dataset, std::span<const std::int64_t> indices,
                      const SampleContext& context, Batch& batch);
 

@@ -43,6 +43,9 @@ class Mapped final : public SampleView {
     Batch sample = sample_of(*dataset_, index, context);
     // It may be a view of the dataset, which a change in place must not reach.
     for (at::Tensor& tensor : sample.tensors) tensor = tensor.clone();
+    sample.change_object_tensors([](at::Tensor& tensor) {
+      if (tensor.defined()) tensor = tensor.clone();
+    });
     return change_(std::move(sample), random);
   }
 

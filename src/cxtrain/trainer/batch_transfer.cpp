@@ -58,10 +58,22 @@ void BatchTransfer::bring(Batch& batch) {
     const c10::StreamGuard guard(stream_);
     if (slot.last_use) slot.last_use->block(stream_);
     slot.last_use.reset();
-    batch.tensors = copy(batch.tensors, slot);
+    if (batch.objects.empty())
+      batch.tensors = copy(batch.tensors, slot);
+    else
+      copy_with_objects(batch, slot);
   }
   arrived_.record(stream_);
   arrived_.block(computing);
+}
+
+void BatchTransfer::copy_with_objects(Batch& batch, Slot& slot) const {
+  std::vector<at::Tensor> all = batch.tensors;
+  batch.change_object_tensors([&all](at::Tensor& tensor) { all.push_back(tensor); });
+  all = copy(all, slot);
+  auto next = all.begin();
+  for (at::Tensor& tensor : batch.tensors) tensor = std::move(*next++);
+  batch.change_object_tensors([&next](at::Tensor& tensor) { tensor = std::move(*next++); });
 }
 
 BatchTransfer::Slot& BatchTransfer::free_slot() {

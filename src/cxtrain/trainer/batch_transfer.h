@@ -23,9 +23,9 @@ class BatchTransfer {
   BatchTransfer(const BatchTransfer&) = delete;
   BatchTransfer& operator=(const BatchTransfer&) = delete;
 
-  /// Replaces the batch's CPU tensors by copies on the device, for the stream that the calling thread uses
-  /// there; other tensors stay. The host does not wait where the tensors are page-locked. A copy is the
-  /// caller's for as long as it holds it.
+  /// Replaces the CPU tensors of the batch and its objects by copies on the device, for the stream that the
+  /// calling thread uses there; other tensors stay. The host does not wait where the tensors are page-locked.
+  /// A copy is the caller's for as long as it holds it.
   void bring(Batch& batch);
   /// What batches travel on.
   const c10::Stream& stream() const { return stream_; }
@@ -41,6 +41,7 @@ class BatchTransfer {
   /// Looks which slots nobody holds any more.
   void note_free_slots(const c10::Stream& computing);
   std::vector<at::Tensor> copy(const std::vector<at::Tensor>& tensors, Slot& slot) const;
+  void copy_with_objects(Batch& batch, Slot& slot) const;
 
   c10::Device device_;
   c10::Stream stream_;

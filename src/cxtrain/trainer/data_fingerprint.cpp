@@ -58,25 +58,39 @@ Batch read_samples(const Dataset& dataset, std::int64_t begin, std::int64_t end)
   return batch;
 }
 
-/// "Float [64], Long []": without the dimension that counts samples.
-std::string describe_tensors(const Batch& batch) {
+void describe(std::ostream& text, const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    text << "nothing";
+    return;
+  }
+  text << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes().slice(tensor.dim() > 0 ? 1 : 0);
+}
+
+/// "Float [64], Long []": without the dimension that counts samples; then the classes of objects.
+std::string describe_content(const Batch& batch) {
   std::ostringstream text;
   for (const at::Tensor& tensor : batch.tensors) {
     if (&tensor != batch.tensors.data()) text << ", ";
-    if (!tensor.defined()) {
-      text << "nothing";
-      continue;
-    }
-    text << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes().slice(tensor.dim() > 0 ? 1 : 0);
+    describe(text, tensor);
   }
+  for (const Batch::Object& object : batch.objects)
+    text << (text.tellp() > 0 ? ", " : "") << class_of(*object.value);
   return text.str();
 }
 
-void add(Checksum& checksum, const Batch& batch) {
-  checksum.add(describe_tensors(batch));  // the padding of a batch of sequences counts, too
-  for (const at::Tensor& tensor : batch.tensors) {
-    if (tensor.defined()) checksum.add(host_bytes(on_host(tensor)));
-  }
+void add(Checksum& checksum, const at::Tensor& tensor) {
+  if (tensor.defined()) checksum.add(host_bytes(on_host(tensor)));
+}
+
+void add(Checksum& checksum, Batch batch) {
+  checksum.add(describe_content(batch));  // the padding of a batch of sequences counts, too
+  for (const at::Tensor& tensor : batch.tensors) add(checksum, tensor);
+  batch.change_object_tensors([&checksum](at::Tensor& tensor) {
+    std::ostringstream text;
+    describe(text, tensor);
+    checksum.add(text.str());
+    add(checksum, tensor);
+  });
 }
 
 /// Of what was saved from what is there now. Samples that are seldom others than the last time may have
@@ -112,7 +126,7 @@ DataFingerprint fingerprint_of(const Dataset& dataset, const Clock& clock) {
       const Batch again = read_samples(dataset, begin, end);
       add(second, again);
       if (first.text() != second.text()) return {.samples = fingerprint.samples};
-      if (begin == 0) fingerprint.sample = describe_tensors(batch);
+      if (begin == 0) fingerprint.sample = describe_content(batch);
       fingerprint.content.push_back(first.text().substr(0, 16));
       if (2 * (clock.now() - began) > kMostSeconds) break;
     }

@@ -20,6 +20,7 @@ BatchContext DeviceLoader::context_of(const DataLoader& loader, at::Device devic
 
 bool DeviceLoader::next(DataLoader& loader, Batch& batch) {
   batch.tensors.clear();  // the next one may take their memory, which on a CPU is still in the caches
+  batch.objects.clear();
   if (!loader.next(batch)) return false;
   if (batch.size > 0) {
     BatchContext context = context_of(loader, at::kCPU);
@@ -34,11 +35,13 @@ bool DeviceLoader::next(DataLoader& loader, Batch& batch) {
     hooks_.data.on_after_batch_transfer(batch, context);
   }
   if (!dtype_ && !channels_last_) return true;
-  for (at::Tensor& tensor : batch.tensors) {
-    if (!tensor.defined() || !tensor.is_floating_point()) continue;
+  const auto convert = [this](at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.is_floating_point()) return;
     if (dtype_) tensor = tensor.to(*dtype_);
     if (channels_last_) tensor = with_channels_last(tensor);
-  }
+  };
+  for (at::Tensor& tensor : batch.tensors) convert(tensor);
+  batch.change_object_tensors(convert);
   return true;
 }
 

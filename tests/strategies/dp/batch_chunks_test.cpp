@@ -5,7 +5,10 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 
+#include "cxtrain/base/error.h"
 #include "support/catch.h"
+#include "support/error_text.h"
+#include "support/sequences.h"
 
 namespace cxtrain {
 namespace {
@@ -41,6 +44,28 @@ TEST_CASE("what has no row for each sample is in every chunk as a whole") {
   batch.tensors = {at::ones({0, 2})};
   batch.size = 0;
   CHECK(chunk_batch(batch, 2).empty());
+}
+
+TEST_CASE("an object is divided by its class, or rejected") {
+  const auto batch_of = [](const Dataset& dataset) {
+    const std::vector<std::int64_t> indices{3, 0, 1, 2, 3};
+    Batch batch;
+    collate_samples(dataset, indices, {}, batch);
+    return batch;
+  };
+  const Batch divisible = batch_of(test::SequenceData<test::DivisibleSequences>(4));
+  const std::vector<Batch> chunks = chunk_batch(divisible, 2);
+  REQUIRE(chunks.size() == 2);
+  at::Tensor sums =
+      at::cat({chunks[0].object<test::Sequences>().sums(), chunks[1].object<test::Sequences>().sums()});
+  CHECK(chunks[1].object<test::Sequences>().size() == 2);
+  CHECK(at::equal(sums, divisible.object<test::Sequences>().sums()));
+
+  const Batch whole = batch_of(test::SequenceData<>(4));
+  CHECK(chunk_batch(whole, 1)[0].objects[0].value == whole.objects[0].value);
+  const std::string message = test::error_of<ConfigError>([&] { chunk_batch(whole, 2); });
+  CHECK_THAT(message, test::contains("Sequences cannot be divided"));
+  CHECK_THAT(message, test::contains("BatchObject::narrow"));
 }
 
 }  // namespace

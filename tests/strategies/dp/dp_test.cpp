@@ -12,6 +12,7 @@
 #include "cxtrain/plugin/loader.h"
 #include "support/catch.h"
 #include "support/error_text.h"
+#include "support/sequences.h"
 #include "support/temp_dir.h"
 #include "support/times.h"
 #include "support/toy_models.h"
@@ -310,6 +311,37 @@ TEST_CASE("what a user may not expect of the split is said once") {
   CHECK(test::times(text, "3 of 4 devices are used") == 1);
   CHECK(test::times(text, "batch[2] of shape [2]") == 1);
   CHECK(test::times(text, "batch[1]") == 0);
+}
+
+/// Reads sums of sequences in place of the inputs.
+class OfDivisible : public Regression {
+ public:
+  OfDivisible() : Regression({.optimizer = Sgd{.lr = 0.05}}) {}
+  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+    return Regression::training_step(
+        {.tensors = {batch.object<test::Sequences>().sums(), batch[0]}, .size = batch.size}, idx);
+  }
+};
+
+template <class Kind>
+at::Tensor train_objects(const Options& options) {
+  class Data : public DataModule {
+   public:
+    Loaders train_dataloader() override { return {std::make_shared<test::SequenceData<Kind>>(26), 10, true}; }
+  };
+  Replicas run;
+  Data data;
+  OfDivisible model;
+  run.fit(model, data, options, [] { return std::make_unique<OfDivisible>(); });
+  return test::flat_parameters(model);
+}
+
+TEST_CASE("dp divides objects that can be divided, and rejects others") {
+  const at::Tensor single = train_objects<test::DivisibleSequences>(steps(6));
+  CHECK(at::allclose(train_objects<test::DivisibleSequences>(on_replicas(3, steps(6))), single, 1e-4, 1e-6));
+  const std::string message =
+      error_of<Error>([] { train_objects<test::Sequences>(on_replicas(3, steps(6))); });
+  CHECK_THAT(message, contains("Sequences cannot be divided"));
 }
 
 }  // namespace
