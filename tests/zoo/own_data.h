@@ -206,7 +206,8 @@ struct Invert {
 
 class Pictures : public cxtrain::ImageFolders {
  public:
-  Pictures()
+  using Args = cxtrain::NoArgs;  // of the command line
+  explicit Pictures(const Args&)
       : ImageFolders({.batch_size = 256,
                       .train = {cxtrain::RandomResizedCrop{224}, cxtrain::RandomFlip{}, Invert{}},
                       .eval = {cxtrain::Resize{256}, cxtrain::CenterCrop{224}}}) {}
