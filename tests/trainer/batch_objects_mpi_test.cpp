@@ -30,7 +30,7 @@ class ObjectData : public DataModule {
 class OfSequences : public test::Regression {
  public:
   OfSequences() : Regression({.optimizer = Sgd{.lr = 0.05}}) {}
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
     CHECK(batch.object<Sequences>().size() == batch.size);
     samples += batch.size;
     return Regression::training_step(with_inputs(batch), idx);

@@ -317,7 +317,7 @@ TEST_CASE("what a user may not expect of the split is said once") {
 class OfDivisible : public Regression {
  public:
   OfDivisible() : Regression({.optimizer = Sgd{.lr = 0.05}}) {}
-  at::Tensor training_step(const Batch& batch, std::int64_t idx) override {
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
     return Regression::training_step(
         {.tensors = {batch.object<test::Sequences>().sums(), batch[0]}, .size = batch.size}, idx);
   }
