@@ -242,6 +242,7 @@ void FitLoop::end_batch() {
   context_.call(hooks::on_train_batch_end, output_, batch_, micro_->batch_idx);
   output_ = {};
   scope_.reset();
+  batch_.objects.clear();
   batch_.tensors.clear();  // their memory may serve the batches of a validation
 }
 
