@@ -117,6 +117,10 @@ class DdpStrategy final : public LocalStrategy {
       throw TrainingError(
           "all_gather with gradients works with one device per rank: autograd of several "
           "devices has several threads, whose messages have no order");
+    if (gradients && args_.find_unused_parameters)
+      throw TrainingError(
+          "all_gather with gradients works without find_unused_parameters: ranks with different unused "
+          "parameters send their messages in different orders");
     return gather_over_ranks(own, context_->world, *communicator_, gradients);
   }
   void agree_on_buffers() override { buffers_->broadcast(); }

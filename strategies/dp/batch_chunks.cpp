@@ -1,8 +1,25 @@
 #include "batch_chunks.h"
 
 #include <algorithm>
+#include <string>
+
+#include "cxtrain/base/error.h"
 
 namespace cxtrain {
+namespace {
+
+/// Samples `begin` to `begin` + `count` of an object of a batch of `all` samples.
+std::shared_ptr<BatchObject> narrowed(const Batch::Object& object, std::int64_t begin, std::int64_t count,
+                                      std::int64_t all) {
+  if (count == all) return object.value;
+  std::shared_ptr<BatchObject> part = object.value->narrow(begin, count);
+  if (part != nullptr && part->size() == count) return part;
+  throw DataError(class_of(*object.value) + "::narrow(" + std::to_string(begin) + ", " +
+                  std::to_string(count) + ") returns " +
+                  (part == nullptr ? "null" : "an object of " + std::to_string(part->size()) + " samples"));
+}
+
+}  // namespace
 
 bool has_samples(const at::Tensor& tensor, const Batch& batch) {
   return tensor.defined() && tensor.dim() > 0 && tensor.size(0) == batch.size;
@@ -24,8 +41,7 @@ std::vector<Batch> chunk_batch(const Batch& batch, std::size_t parts) {
       chunk.tensors.push_back(has_samples(tensor, batch) ? tensor.narrow(0, begin, chunk.size) : tensor);
     }
     for (const Batch::Object& object : batch.objects) {
-      const bool whole = chunk.size == batch.size;
-      chunk.objects.push_back({whole ? object.value : object.value->narrow(begin, chunk.size), object.name});
+      chunk.objects.push_back({narrowed(object, begin, chunk.size, batch.size), object.name});
     }
   }
   return chunks;

@@ -10,6 +10,7 @@
 #include "cxtrain/report/file_loggers.h"
 #include "cxtrain/report/metric_loggers.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
+#include "cxtrain/state/state_dict.h"
 #include "support/event_file.h"
 #include "support/every_fault.h"
 #include "support/temp_dir.h"
@@ -203,6 +204,16 @@ TEST_CASE("hyperparameters are in files of their own, and in TensorBoard's table
                               std::string("\x29\0\0\0\0\0\0\xe0\x3f", 9);
   CHECK(events.find("\x1a\x1a" + session) != std::string::npos);
   CHECK(test::read_events(events).back().tag == "_hparams_/session_start_info");
+
+  // A resumed run begins another file.
+  TensorBoardLogger logger(files, dir.path());
+  logger.log_hyperparams(hparams);
+  logger.on_load_checkpoint({}, {files, dir.path()});
+  logger.flush();
+  std::string all;
+  for (const auto& file : std::filesystem::directory_iterator(dir.path()))
+    if (file.path().filename().string().starts_with("events")) all += slurp(file.path().string());
+  CHECK(all.find("model.width") != std::string::npos);
 }
 
 TEST_CASE("rows are flushed every few seconds, on the way of later rows and between them", "[loggers]") {

@@ -91,7 +91,8 @@ class TensorBoardLogger final : public MetricLogger {
 
   Filesystem& files_;
   std::string directory_;
-  std::unique_ptr<EventWriter> writer_;           ///< null after a failure: begun again for the next row
+  std::unique_ptr<EventWriter> writer_;  ///< null after a failure: begun again for the next row
+  Hyperparameters hparams_;
   std::map<std::string, std::uint64_t> earlier_;  ///< files of the training's earlier runs: name, bytes
 };
 

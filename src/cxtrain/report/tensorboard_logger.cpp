@@ -23,6 +23,7 @@ TensorBoardLogger::TensorBoardLogger(Filesystem& files, const std::string& direc
 TensorBoardLogger::~TensorBoardLogger() = default;
 
 void TensorBoardLogger::log_hyperparams(const Hyperparameters& hparams) {
+  hparams_ = hparams;
   writer().add_hyperparameters(seconds_since_1970(), hparams);
 }
 
@@ -48,7 +49,8 @@ void TensorBoardLogger::on_save_checkpoint(StateDict& state) {
 
 void TensorBoardLogger::on_load_checkpoint(const StateDict& state, const RunFolder& from) {
   if (from.path.empty()) return;
-  // The file that was begun has no rows yet: it comes again behind the earlier ones, under a name of its own.
+  // The file that was begun has no rows of metrics yet: it comes again behind the earlier ones, under a name
+  // of its own.
   const std::string begun = writer().path();
   writer_.reset();
   files_.remove(begun);
@@ -72,6 +74,7 @@ void TensorBoardLogger::on_load_checkpoint(const StateDict& state, const RunFold
   }
   if (in_place) remove_later_files(state);
   writer();
+  if (!hparams_.empty()) log_hyperparams(Hyperparameters(hparams_));
 }
 
 /// Those that a run began after the state was saved.

@@ -72,6 +72,8 @@ class Trials {
 
  private:
   bool runs(std::int64_t batch_size) {
+    // A rank may give up within a step, and no other rank may wait for it there (`Module::all_gather`).
+    context_.progress.samples_on_every_rank = false;
     const FreshStates unseen(context_.parts.module.all_metrics());
     try {
       const std::unique_ptr<DataLoader> loader = session_.training_loader(loaders_, batch_size);

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
 
 namespace cxtrain {
 namespace {
@@ -31,6 +32,10 @@ void ImageFolders::setup(Stage stage, const DataOptions& options) {
   const bool trains = stage == Stage::fit || stage == Stage::tune;
   const bool has_training = has_folder(root + "/train");
   if (trains) require("train");
+  if (!has_training)
+    log_warning("'" + root +
+                "' has no folder 'train': the classes are numbered as in the folder that is read, "
+                "which must have all classes of the training");
   classes_ = has_training ? class_folders(root + "/train") : std::vector<std::string>{};
   const auto read = [&](const std::string& split, const ImageTransforms& transforms,
                         const std::vector<std::string>& classes) {

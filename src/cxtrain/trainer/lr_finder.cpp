@@ -56,6 +56,18 @@ Options trial_options(const Options& options, const LrSweep& sweep) {
   return trial;
 }
 
+/// Attaches the model to its session again, before the sweep's context ends.
+class SessionAgain {
+ public:
+  explicit SessionAgain(Session& session) : session_(session) {}
+  ~SessionAgain() { session_.attach(); }
+  SessionAgain(const SessionAgain&) = delete;
+  SessionAgain& operator=(const SessionAgain&) = delete;
+
+ private:
+  Session& session_;
+};
+
 }  // namespace
 
 LrFinderResult find_learning_rate(Session& session, DataModule& data, const OptimizerSetup& setup,
@@ -75,11 +87,11 @@ LrFinderResult find_learning_rate(Session& session, DataModule& data, const Opti
   FitData loaders(parts.world, session, data, options.trainer, std::nullopt);
   const auto optimization = session.make_optimization(context, {{"", swept}}, loaders.limits());
   const ModelSnapshot snapshot(parts, *optimization);
+  const SessionAgain attached(session);
   parts.module.attach(&context.metrics, &context.run);
   context.metrics.set_metrics(parts.module.all_metrics());
   FitLoop(context, loaders, *optimization).train();
   snapshot.restore();
-  session.attach();
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/strategy/strategy.h"
 #include "cxtrain/tensor/layout.h"
 #include "cxtrain/trainer/batch_norms.h"
 
@@ -159,11 +160,11 @@ at::Tensor Module::all_gather(const at::Tensor& tensor, bool sync_grads) const {
     return sync_grads ? rows : rows.detach();
   }
   if (!run_->progress().samples_on_every_rank) {
-    throw AgreedError(
-        ExitCode::failure, MessageCode::training_failed,
-        "all_gather needs a sample on every rank in every batch, and a batch of this loader has "
-        "fewer samples than there are ranks, or the loader reads a stream; --data.uneven drop "
-        "leaves out a last batch that is smaller than the others");
+    throw TrainingError(
+        "all_gather needs a sample on every rank in every batch: a batch of this loader has fewer samples "
+        "than "
+        "there are ranks, or the loader reads a stream, or the batch size is being searched; for training "
+        "--data.uneven drop leaves out a smaller last batch, for evaluations DataLoaderSpec::drop_last does");
   }
   return run_->strategy()->all_gather(tensor, sync_grads);
 }

@@ -66,6 +66,18 @@ TEST_CASE("an object is divided by its class, or rejected") {
   const std::string message = test::error_of<ConfigError>([&] { chunk_batch(whole, 2); });
   CHECK_THAT(message, test::contains("Sequences cannot be divided"));
   CHECK_THAT(message, test::contains("BatchObject::narrow"));
+
+  struct OneTooMany final : test::Sequences {
+    using Sequences::Sequences;
+    std::shared_ptr<BatchObject> narrow(std::int64_t, std::int64_t) const override {
+      return std::make_shared<Sequences>(*this);
+    }
+  };
+  Batch wrong;
+  wrong.size = 3;
+  wrong.objects = {{std::make_shared<OneTooMany>(at::zeros({3, 6}), at::ones({3}, at::kLong))}};
+  CHECK_THAT(test::error_of<DataError>([&] { chunk_batch(wrong, 2); }),
+             test::contains("narrow(0, 2) returns an object of 3 samples"));
 }
 
 }  // namespace
