@@ -67,8 +67,8 @@ struct Three {
   }
   void step(TrainedParameters& trained, Optimizer& optimizer) {
     const MicroStep micro{.batch = batch, .observer = observer};
-    OneMicroStep plan(micro);
-    strategy->step(plan);
+    OneMicroStep one(micro);
+    strategy->step(one);
     trained.synchronize();
     optimizer.step({.gradients = trained.gradients()});
     trained.publish();
