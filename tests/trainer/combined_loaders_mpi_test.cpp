@@ -4,6 +4,7 @@
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/mpi_world.h"
+#include "support/random_rows.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"
 #include "trainer/resume_support.h"
@@ -104,17 +105,13 @@ TEST_CASE("a training of several loaders resumes to the same bits", "[resume]") 
    public:
     Sides(Combine mode, int ranks) : mode_(mode), ranks_(ranks) {}
     Loaders train_dataloader() override {
-      return {mode_, {{rows(96 * ranks_ + 5, 1), 8, true}, {rows(40 * ranks_, 2), 4, true}}};
+      return {
+          mode_,
+          {{test::random_rows(96 * ranks_ + 5, 1), 8, true}, {test::random_rows(40 * ranks_, 2), 4, true}}};
     }
-    Loaders val_dataloader() override { return {rows(16 * ranks_, 3), 8}; }
+    Loaders val_dataloader() override { return {test::random_rows(16 * ranks_, 3), 8}; }
 
    private:
-    static std::shared_ptr<TensorDataset> rows(std::int64_t count, std::uint64_t seed) {
-      at::Generator generator = at::globalContext().defaultGenerator(at::kCPU).clone();
-      generator.set_current_seed(seed);
-      return std::make_shared<TensorDataset>(
-          std::vector<at::Tensor>{at::randn({count, 6}, generator), at::randn({count, 2}, generator)});
-    }
     Combine mode_;
     int ranks_;
   };

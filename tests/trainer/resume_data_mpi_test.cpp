@@ -4,6 +4,7 @@
 #include "cxtrain/metrics/regression.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
+#include "support/random_rows.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"
 
@@ -17,10 +18,13 @@ class SameBatches : public DataModule {
  public:
   SameBatches(std::string kind, int ranks) : kind_(std::move(kind)), batch_size_(12 / ranks) {}
   Loaders train_dataloader() override {
-    DataLoaderSpec spec{.dataset = rows(60, 1), .batch_size = batch_size_, .shuffle = true, .name = "first"};
+    DataLoaderSpec spec{
+        .dataset = test::random_rows(60, 1), .batch_size = batch_size_, .shuffle = true, .name = "first"};
     if (kind_ == "combined") {
-      const DataLoaderSpec other{
-          .dataset = rows(36, 2), .batch_size = 2 * batch_size_, .shuffle = true, .name = "second"};
+      const DataLoaderSpec other{.dataset = test::random_rows(36, 2),
+                                 .batch_size = 2 * batch_size_,
+                                 .shuffle = true,
+                                 .name = "second"};
       return {Combine::max_size_cycle, {spec, other}};
     }
     if (kind_ == "shuffled") return spec;
@@ -30,15 +34,9 @@ class SameBatches : public DataModule {
     spec.sampler = std::make_shared<WeightedSampler>(weights, 60, /*replacement=*/kind_ == "weighted");
     return spec;
   }
-  Loaders val_dataloader() override { return {rows(24, 3), batch_size_}; }
+  Loaders val_dataloader() override { return {test::random_rows(24, 3), batch_size_}; }
 
  private:
-  static std::shared_ptr<TensorDataset> rows(std::int64_t count, std::uint64_t seed) {
-    at::Generator generator = at::globalContext().defaultGenerator(at::kCPU).clone();
-    generator.set_current_seed(seed);
-    return std::make_shared<TensorDataset>(
-        std::vector<at::Tensor>{at::randn({count, 6}, generator), at::randn({count, 2}, generator)});
-  }
   std::string kind_;
   std::int64_t batch_size_;
 };

@@ -77,7 +77,7 @@ class PickleReader {
     push_node(std::move(node));
     shared = stack_.back();
   }
-  /// A value of so many bytes that nothing here reads.
+  /// Skips a value of this many bytes, and pushes an empty node for the value.
   void push_unread(std::uint64_t bytes) {
     take(bytes);
     push_node({});

@@ -118,7 +118,8 @@ class Lexer {
       const bool flag = entry == nullptr || entry->bare.empty();
       tokens_.settings.push_back({key, key == "hardware" ? "" : flag ? "true" : entry->bare, written});
     } else if (entry == nullptr) {
-      tokens_.settings.push_back({key, "", written});  // unknown: refused by name, a missing value is no news
+      tokens_.settings.push_back(
+          {key, "", written});  // an unknown option is rejected by its name, not by its value
     }
     if (!value && !optional_value && (entry != nullptr || key == "config")) {
       problems_.push_back({written, "a value is missing",

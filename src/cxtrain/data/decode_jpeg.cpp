@@ -17,9 +17,10 @@ namespace cxtrain {
 namespace {
 
 /// A small file may ask for thousands of passes over a large picture. Encoders write about ten.
-constexpr int kMostScans = 500;
+constexpr int kMaxScans = 500;
 
-/// What libjpeg's functions find through `jpeg_decompress_struct::err`.
+/// The error state of a decompression. libjpeg passes its address, as `jpeg_decompress_struct::err`, to the
+/// functions below.
 struct Failure {
   jpeg_error_mgr manager;  // first: libjpeg knows the address of this member
   std::jmp_buf escape;
@@ -38,9 +39,9 @@ void note_message(j_common_ptr info, int level) {
 }
 
 void count_scans(j_common_ptr info) {
-  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
   auto* failure = reinterpret_cast<Failure*>(info->err);
-  std::snprintf(failure->message, sizeof failure->message, "more than %d scans", kMostScans);
+  std::snprintf(failure->message, sizeof failure->message, "more than %d scans", kMaxScans);
   std::longjmp(failure->escape, 1);
 }
 

@@ -13,6 +13,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "cxtrain/reduce/batch_norm_parts.h"
+#include "cxtrain/reduce/saved_communicator.h"
 
 namespace cxtrain {
 namespace {

@@ -1,12 +1,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/custom_function.h>
 
-#include <cstdint>
 #include <optional>
-
-#include "cxtrain/comm/communicator.h"
 
 /// What the synchronised batch norms of hosts and of devices have in common.
 namespace cxtrain {
@@ -22,16 +18,6 @@ inline bool has_value(const std::optional<at::Tensor>& tensor) { return tensor &
 /// Undefined where there is none; the tensor itself where it has the dtype.
 inline at::Tensor in_dtype(const std::optional<at::Tensor>& tensor, at::ScalarType dtype) {
   return has_value(tensor) ? tensor->to(dtype) : at::Tensor();
-}
-
-/// For the backward pass, which the communicator outlives.
-inline void save(torch::autograd::AutogradContext& context, Communicator* communicator) {
-  context.saved_data["communicator"] = reinterpret_cast<std::int64_t>(communicator);
-}
-inline Communicator& saved_communicator(torch::autograd::AutogradContext& context) {
-  // What autograd saves is a number at most.
-  // NOLINTNEXTLINE(performance-no-int-to-ptr)
-  return *reinterpret_cast<Communicator*>(context.saved_data["communicator"].toInt());
 }
 
 }  // namespace cxtrain

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/reduce/saved_communicator.h"
 
 namespace cxtrain {
 namespace {
@@ -66,12 +67,11 @@ struct GatherOverRanks : torch::autograd::Function<GatherOverRanks> {
     context->saved_data["first_row"] =
         std::accumulate(rows.begin(), rows.begin() + communicator->rank(), std::int64_t{0});
     context->saved_data["rows"] = own.size(0);
-    context->saved_data["communicator"] = reinterpret_cast<std::int64_t>(communicator);
+    save(*context, communicator);
     return gather(own, rows, *communicator);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    auto& communicator =
-        *reinterpret_cast<Communicator*>(context->saved_data["communicator"].toInt());  // NOLINT
+    Communicator& communicator = saved_communicator(*context);
     const at::Tensor sum = gradients[0].clone(at::MemoryFormat::Contiguous);
     communicator.all_reduce(sum, ReduceOp::sum);
     communicator.join();

@@ -69,28 +69,22 @@ class SignalPolls {
 using StageHook = std::remove_const_t<decltype(hooks::on_test_start)>;
 using BatchHook = std::remove_const_t<decltype(hooks::on_test_batch_start)>;
 
-/// The hooks of a stage, and the rule for what its step logs.
+/// The rule for what the step of a stage logs, and the hooks of the stage except the one at a batch's end:
+/// `EvaluationLoop::end_batch`.
 struct StageHooks {
   const LogRule& step;
   const StageHook &start, &epoch_start;
   const BatchHook& batch_start;
-  const BatchHook* batch_end;  ///< null: this hook has the step's output
   const StageHook &epoch_end, &end;
 };
 constexpr StageHooks kValidation{hooks::kValidationStep,           hooks::on_validation_start,
                                  hooks::on_validation_epoch_start, hooks::on_validation_batch_start,
-                                 &hooks::on_validation_batch_end,  hooks::on_validation_epoch_end,
-                                 hooks::on_validation_end};
-constexpr StageHooks kTest{hooks::kTestStep,           hooks::on_test_start,      hooks::on_test_epoch_start,
-                           hooks::on_test_batch_start, &hooks::on_test_batch_end, hooks::on_test_epoch_end,
-                           hooks::on_test_end};
-constexpr StageHooks kPrediction{hooks::kPredictStep,
-                                 hooks::on_predict_start,
-                                 hooks::on_predict_epoch_start,
-                                 hooks::on_predict_batch_start,
-                                 nullptr,
-                                 hooks::on_predict_epoch_end,
-                                 hooks::on_predict_end};
+                                 hooks::on_validation_epoch_end,   hooks::on_validation_end};
+constexpr StageHooks kTest{hooks::kTestStep,           hooks::on_test_start,     hooks::on_test_epoch_start,
+                           hooks::on_test_batch_start, hooks::on_test_epoch_end, hooks::on_test_end};
+constexpr StageHooks kPrediction{hooks::kPredictStep,           hooks::on_predict_start,
+                                 hooks::on_predict_epoch_start, hooks::on_predict_batch_start,
+                                 hooks::on_predict_epoch_end,   hooks::on_predict_end};
 
 /// One evaluation over loaders, `batches[i]` batches of `loaders[i]`. A subclass runs the step.
 class EvaluationLoop {
@@ -108,7 +102,6 @@ class EvaluationLoop {
   virtual void end_batch(const Batch& batch, std::int64_t batch_idx) = 0;
 
   TrainContext& context_;
-  const StageHooks& hooks_;
 
  private:
   /// Reads the next batch of this rank. A rank whose stream has ended goes on without samples.
@@ -118,6 +111,7 @@ class EvaluationLoop {
   /// Adds the epoch's metrics so far to `values`.
   void reduce_epoch(MetricStore::Values& values);
 
+  const StageHooks& hooks_;
   std::span<const std::unique_ptr<DataLoader>> loaders_;
   std::span<const std::int64_t> batches_;
 };
@@ -193,7 +187,8 @@ class Evaluating final : public EvaluationLoop {
     context_.parts.strategy.evaluation_step(stage_, batch, batch_idx);
   }
   void end_batch(const Batch& batch, std::int64_t batch_idx) override {
-    context_.call(*hooks_.batch_end, batch, batch_idx);
+    const bool validates = stage_ == EvaluationStage::validate;
+    context_.call(validates ? hooks::on_validation_batch_end : hooks::on_test_batch_end, batch, batch_idx);
   }
 
   EvaluationStage stage_;
