@@ -159,6 +159,7 @@ class PickleReader {
 };
 
 // clang-format off
+// NOLINTNEXTLINE(cert-err58-cpp): conversions of lambdas do not throw
 const PickleReader::Opcode PickleReader::kOpcodes[] = {
     {0x80, [](PickleReader& r) { r.take(1); }},  // PROTO
     {0x95, [](PickleReader& r) { r.take(8); }},  // FRAME: its length is of no use here

@@ -39,8 +39,8 @@ at::Tensor gather_rows(const at::Tensor& input, double eps, Communicator& commun
   at::Tensor own = ranks.select(0, communicator.rank());
   if (input.numel() > 0) {
     const auto [mean, inverse] = at::batch_norm_stats(input, eps);
-    const auto values = static_cast<double>(input.numel() / channels);
-    at::cat_out(own, {mean, inverse, at::full({1}, values, options)});
+    const std::int64_t values = input.numel() / channels;
+    at::cat_out(own, {mean, inverse, at::full({1}, static_cast<double>(values), options)});
   } else {
     own.narrow(0, 0, channels).zero_();
     own.narrow(0, channels, channels).fill_(1);

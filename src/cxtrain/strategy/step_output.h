@@ -16,6 +16,7 @@ namespace cxtrain {
 ///     return {};  // skips the batch
 struct StepOutput {
   StepOutput() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): `return loss;`
   StepOutput(at::Tensor value) : loss(std::move(value)) {}
   StepOutput(at::Tensor value, std::map<std::string, at::Tensor> others)
       : loss(std::move(value)), extras(std::move(others)) {}

@@ -28,7 +28,7 @@ class EvaluationMode {
   }
   ~EvaluationMode() {
     context_.metrics.set_suffix("");
-    context_.progress = std::move(outer_);
+    context_.progress = outer_;
     context_.parts.module.set_training_modes(modes_);
   }
   EvaluationMode(const EvaluationMode&) = delete;
@@ -92,12 +92,12 @@ class EvaluationLoop {
   EvaluationLoop(TrainContext& context, const StageHooks& hooks,
                  std::span<const std::unique_ptr<DataLoader>> loaders, std::span<const std::int64_t> batches)
       : context_(context), hooks_(hooks), loaders_(loaders), batches_(batches) {}
+  virtual ~EvaluationLoop() = default;
 
   /// Returns the logged metrics; null if the model does not define the step.
   std::optional<MetricStore::Values> run();
 
  protected:
-  ~EvaluationLoop() = default;
   virtual void step(const Batch& batch, std::int64_t batch_idx) = 0;
   virtual void end_batch(const Batch& batch, std::int64_t batch_idx) = 0;
 
