@@ -25,7 +25,7 @@
 #include "cxtrain/data/idx_dataset.h"
 #include "cxtrain/device/hardware.h"
 #include "cxtrain/plugin/loader.h"
-#include "cxtrain/report/run_lease.h"
+#include "cxtrain/report/run_lock.h"
 #include "cxtrain/state/state_dict.h"
 #include "support/catch.h"
 #include "support/error_text.h"
@@ -216,7 +216,7 @@ TEST_CASE("what data, plugins, runs and machines are refused with", "[messages]"
   PluginLoader loader(registry, {"/nonexistent"});
   FaultyFilesystem files;
   files.make_directory("/run");
-  const auto lease = take_run_folder(files, "/run", 0);
+  const auto lock = take_run_folder(files, "/run", 0);
   std::ostringstream out;
   check({
       {[&] { read_idx(images, images); },

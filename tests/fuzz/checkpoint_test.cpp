@@ -8,7 +8,7 @@
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/checkpoint_reader.h"
 #include "cxtrain/checkpoint/checksum.h"
-#include "cxtrain/checkpoint/division.h"
+#include "cxtrain/checkpoint/shard_files.h"
 #include "cxtrain/trainer/reshard_state.h"
 #include "cxtrain/trainer/resume.h"
 #include "fuzz/fuzz.h"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cxtrain/report/run_files.h"
-#include "cxtrain/report/run_lease.h"
+#include "cxtrain/report/run_lock.h"
 #include "support/catch.h"
 #include "support/faulty_filesystem.h"
 
@@ -53,8 +53,8 @@ class Folder {
 
 TEST_CASE("a run that goes on says where, how far and how fast it is") {
   Folder run;
-  const auto lease = take_run_folder(run.files, "/runs/cxtrain_logs/version_0", 0);
-  REQUIRE(lease);
+  const auto lock = take_run_folder(run.files, "/runs/cxtrain_logs/version_0", 0);
+  REQUIRE(lock);
   CHECK(run.status().state == State::starting);
   run.report(3);
   const RunStatus status = run.status();
@@ -74,7 +74,7 @@ TEST_CASE("a run that goes on says where, how far and how fast it is") {
 
 TEST_CASE("a run that has ended says how, and one that could not that it died") {
   Folder run;
-  { const auto lease = take_run_folder(run.files, "/runs/cxtrain_logs/version_0", 0); }
+  { const auto lock = take_run_folder(run.files, "/runs/cxtrain_logs/version_0", 0); }
   run.report(30);
   run.write("events.jsonl",
             R"({"time":1000,"event":"checkpoint","rank":0,"step":3,"text":"fine"})"

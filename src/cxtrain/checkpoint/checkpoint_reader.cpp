@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cxtrain/checkpoint/checkpoint_error.h"
-#include "cxtrain/checkpoint/division.h"
+#include "cxtrain/checkpoint/shard_files.h"
 #include "cxtrain/checkpoint/state_json.h"
 
 namespace cxtrain {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cxtrain/checkpoint/division.h"
+#include "cxtrain/checkpoint/shard_files.h"
 
 namespace cxtrain {
 

@@ -8,7 +8,7 @@
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/config/signal_number.h"
 #include "cxtrain/report/run_files.h"
-#include "cxtrain/report/run_lease.h"
+#include "cxtrain/report/run_lock.h"
 #include "cxtrain/trainer/resume.h"
 
 namespace cxtrain {

@@ -10,7 +10,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
-#include "cxtrain/report/run_lease.h"
+#include "cxtrain/report/run_lock.h"
 
 namespace cxtrain {
 namespace {

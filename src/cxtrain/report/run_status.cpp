@@ -11,7 +11,7 @@
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/report/run_events.h"
 #include "cxtrain/report/run_files.h"
-#include "cxtrain/report/run_lease.h"
+#include "cxtrain/report/run_lock.h"
 
 namespace cxtrain {
 namespace {
@@ -27,7 +27,7 @@ constexpr int kMostRanks = 64;
 constexpr std::size_t kMostErrors = 5;
 
 bool is_run(Filesystem& files, const std::string& path) {
-  return files.status(path + "/" + std::string(kLeaseFile)) || files.status(path + "/config.yaml") ||
+  return files.status(path + "/" + std::string(kRunLockFile)) || files.status(path + "/config.yaml") ||
          files.status(path + "/run.json");
 }
 
@@ -176,8 +176,8 @@ RunStatus read_run_status(Filesystem& files, const std::string& run, double now)
   RunStatus status;
   status.run = run;
   // In this order: a run that ends meanwhile has its run.json before its lock is gone.
-  status.locked = run_folder_is_held(files, run);
-  status.holder = holder_of_run_folder(files, run);
+  status.locked = run_folder_is_locked(files, run);
+  status.holder = owner_of_run_folder(files, run);
   read_end(files, status);
   status.progress = parse_progress(text_of_file(files, run + "/" + std::string(kProgressFile)));
   if (status.progress) status.silent_seconds = now - status.progress->time;

@@ -11,7 +11,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/run_event.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
-#include "cxtrain/checkpoint/division.h"
+#include "cxtrain/checkpoint/shard_files.h"
 #include "cxtrain/checkpoint/state_json.h"
 #include "cxtrain/strategy/local_step.h"
 
@@ -73,12 +73,12 @@ std::vector<NamedTensor> Checkpointer::whole_model() {
 void Checkpointer::stage(const StateDict& state) {
   const std::vector<NamedTensor> model = whole_model();
   const RankShare share =
-      divide({.rank = parts_.world.rank(),
-              .ranks = parts_.world.size(),
-              .model = model,
-              .state = plan_.weights_only ? nullptr : &state,
-              .of_each_rank = parts_.of_each_rank,
-              .exchange = [this](const std::string& own) { return parts_.world.all_gather(own); }});
+      shard_files({.rank = parts_.world.rank(),
+                   .ranks = parts_.world.size(),
+                   .model = model,
+                   .state = plan_.weights_only ? nullptr : &state,
+                   .of_each_rank = parts_.of_each_rank,
+                   .exchange = [this](const std::string& own) { return parts_.world.all_gather(own); }});
   run_agreed(parts_.world, [&] { staging_.take(share.files); });
   index_.reset();
   if (parts_.world.is_root()) {

@@ -11,7 +11,7 @@
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/report/run_files.h"
-#include "cxtrain/report/run_lease.h"
+#include "cxtrain/report/run_lock.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/trainer/chosen_checkpoint_folder.h"
 #include "cxtrain/trainer/reshard_state.h"
@@ -90,7 +90,7 @@ bool is_run_folder(Filesystem& files, const std::string& path) {
   const auto has = [&](std::string_view name) {
     return files.status(path + "/" + std::string(name)).has_value();
   };
-  return !has(Manifest::kFile) && (has("checkpoints") || has(kLeaseFile));
+  return !has(Manifest::kFile) && (has("checkpoints") || has(kRunLockFile));
 }
 
 /// What a ModelCheckpoint remembered as its best; it lies beside the one that remembers.
@@ -169,7 +169,7 @@ bool is_below(const std::string& path, const std::string& folder) {
 std::string run_folder(Filesystem& files, const std::string& path, const Manifest& manifest,
                        const Options& options) {
   const auto is_run = [&](const std::string& run) {
-    return files.status(run + "/" + std::string(kLeaseFile)) || files.status(run + "/config.yaml");
+    return files.status(run + "/" + std::string(kRunLockFile)) || files.status(run + "/config.yaml");
   };
   // A run's tree may have been moved or copied, and goes on where it lies now.
   const std::string folder = parent_directory(path), beside = parent_directory(folder);

@@ -1,4 +1,4 @@
-#include "cxtrain/report/run_lease.h"
+#include "cxtrain/report/run_lock.h"
 
 #include <unistd.h>
 
@@ -16,10 +16,10 @@
 namespace cxtrain {
 namespace {
 
-std::string lock_of(const std::string& folder) { return folder + "/" + std::string(kLeaseFile); }
+std::string lock_of(const std::string& folder) { return folder + "/" + std::string(kRunLockFile); }
 
 /// The content of `run.lock`.
-struct Holder {
+struct LockOwner {
   std::string host, process, slurm_job, slurm_restart, restarter;
 
   void fields(auto&& field) {
@@ -37,7 +37,7 @@ std::string variable(const char* name) {
 }
 
 /// This job, for those who find its folder taken.
-Holder own_name() {
+LockOwner own_name() {
   return {.host = hostname(),
           .process = std::to_string(getpid()),
           .slurm_job = variable("SLURM_JOB_ID"),
@@ -46,22 +46,22 @@ Holder own_name() {
 }
 
 /// What the lock's file says; empty where it says nothing that can be read.
-Holder holder_of(Filesystem& files, const std::string& folder) {
+LockOwner owner_of(Filesystem& files, const std::string& folder) {
   constexpr std::uint64_t kMaxLockBytes = std::uint64_t{64} << 10;
   constexpr std::size_t kMostOfText = 200;  // which somebody else may have written
   try {
     if (!files.status(lock_of(folder))) return {};
-    auto holder =
-        parse_struct<Holder>(read_whole_file(files, lock_of(folder), kMaxLockBytes)).value_or(Holder());
-    holder.fields([](const char*, std::string& text) { text = shortened(text, kMostOfText); });
-    return holder;
+    auto owner =
+        parse_struct<LockOwner>(read_whole_file(files, lock_of(folder), kMaxLockBytes)).value_or(LockOwner());
+    owner.fields([](const char*, std::string& text) { text = shortened(text, kMostOfText); });
+    return owner;
   } catch (const FileError&) {
     return {};
   }
 }
 
 /// In the same file: a rename would put another in its place. Without it the lock holds as well.
-void write_name(Filesystem& files, const std::string& folder, const Holder& own) {
+void write_name(Filesystem& files, const std::string& folder, const LockOwner& own) {
   try {
     const auto file = files.create(lock_of(folder));
     file->write(text_of_json(json_of(own)) + "\n");
@@ -72,21 +72,21 @@ void write_name(Filesystem& files, const std::string& folder, const Holder& own)
 }
 
 /// Slurm starts a job again only when it has ended everywhere; a file server may not know yet.
-bool is_earlier_self(const Holder& holder, const Holder& own) {
-  return !own.slurm_job.empty() && own.slurm_job == holder.slurm_job &&
-         own.slurm_restart != holder.slurm_restart;
+bool is_earlier_self(const LockOwner& owner, const LockOwner& own) {
+  return !own.slurm_job.empty() && own.slurm_job == owner.slurm_job &&
+         own.slurm_restart != owner.slurm_restart;
 }
 
-std::string describe_holder(const Holder& holder) {
-  if (holder.host.empty()) return "another job";
-  return "process " + holder.process + " on " + holder.host +
-         (holder.slurm_job.empty() ? "" : " (Slurm job " + holder.slurm_job + ")");
+std::string describe(const LockOwner& owner) {
+  if (owner.host.empty()) return "another job";
+  return "process " + owner.process + " on " + owner.host +
+         (owner.slurm_job.empty() ? "" : " (Slurm job " + owner.slurm_job + ")");
 }
 
 }  // namespace
 
 std::unique_ptr<FileLock> take_run_folder(Filesystem& files, const std::string& folder, double patience) {
-  const Holder own = own_name();
+  const LockOwner own = own_name();
   const SteadyClock clock;
   try {
     auto lock = files.try_lock(lock_of(folder), Filesystem::LockKind::exclusive);
@@ -95,13 +95,13 @@ std::unique_ptr<FileLock> take_run_folder(Filesystem& files, const std::string& 
       lock = files.try_lock(lock_of(folder), Filesystem::LockKind::exclusive);
     }
     if (!lock) {
-      const Holder holder = holder_of(files, folder);
-      if (is_earlier_self(holder, own)) {
+      const LockOwner owner = owner_of(files, folder);
+      if (is_earlier_self(owner, own)) {
         log_warning("the lock on '" + folder + "' is that of this Slurm job before it was requeued");
         return nullptr;
       }
       throw ConfigError(
-          "", "the run's folder '" + folder + "' is in use: " + describe_holder(holder) + " writes there",
+          "", "the run's folder '" + folder + "' is in use: " + describe(owner) + " writes there",
           "wait for its end or stop it; or start a run of its own, without --ckpt_path last or auto",
           MessageCode::run_in_use);
     }
@@ -122,7 +122,7 @@ std::unique_ptr<FileLock> join_run_folder(Filesystem& files, const std::string& 
   }
 }
 
-std::optional<bool> run_folder_is_held(Filesystem& files, const std::string& folder) {
+std::optional<bool> run_folder_is_locked(Filesystem& files, const std::string& folder) {
   try {
     if (!files.status(lock_of(folder))) return false;
     return files.try_lock(lock_of(folder), Filesystem::LockKind::exclusive) == nullptr;
@@ -131,13 +131,13 @@ std::optional<bool> run_folder_is_held(Filesystem& files, const std::string& fol
   }
 }
 
-std::string holder_of_run_folder(Filesystem& files, const std::string& folder) {
-  const Holder holder = holder_of(files, folder);
-  return holder.host.empty() ? std::string() : describe_holder(holder);
+std::string owner_of_run_folder(Filesystem& files, const std::string& folder) {
+  const LockOwner owner = owner_of(files, folder);
+  return owner.host.empty() ? std::string() : describe(owner);
 }
 
 std::string restarter_of(Filesystem& files, const std::string& folder) {
-  return holder_of(files, folder).restarter;
+  return owner_of(files, folder).restarter;
 }
 
 }  // namespace cxtrain

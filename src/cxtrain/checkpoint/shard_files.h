@@ -30,7 +30,7 @@ struct RankShare {
   std::map<std::string, std::string> model_files;
 };
 
-struct DivisionInputs {
+struct ShardFilesInputs {
   int rank = 0, ranks = 1;
   std::span<const NamedTensor> model;  ///< all its parameters and buffers, the same on all ranks
   const StateDict* state = nullptr;    ///< of the training; null: the model's tensors are all
@@ -42,7 +42,7 @@ struct DivisionInputs {
 
 /// Collective: calls `exchange` once where there is a state. The last file has the rank's state
 /// (state_json.h) in its header, under kStateKey.
-RankShare divide(const DivisionInputs& inputs);
+RankShare shard_files(const ShardFilesInputs& inputs);
 
 inline constexpr const char* kStateKey = "cxtrain.state";
 inline constexpr const char* kIndexFile = "model.safetensors.index.json";

@@ -1,4 +1,4 @@
-#include "cxtrain/report/run_lease.h"
+#include "cxtrain/report/run_lock.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 using namespace cxtrain;
 
-TEST_CASE("one job has a run's folder, however many ranks it has", "[lease]") {
+TEST_CASE("one job has a run's folder, however many ranks it has", "[run_lock]") {
   test::FaultyFilesystem files;
   files.make_directory("/run");
   auto first = take_run_folder(files, "/run", 0);
@@ -29,7 +29,7 @@ TEST_CASE("one job has a run's folder, however many ranks it has", "[lease]") {
   CHECK(take_run_folder(files, "/run", 0));
 }
 
-TEST_CASE("a job waits for the end of the one before it", "[lease]") {
+TEST_CASE("a job waits for the end of the one before it", "[run_lock]") {
   const test::TempDir dir;
   const std::string folder = dir.path();
   int holds[2], ends[2];
@@ -37,12 +37,12 @@ TEST_CASE("a job waits for the end of the one before it", "[lease]") {
   REQUIRE(pipe(ends) == 0);
   const pid_t child = fork();
   if (child == 0) {
-    const auto lease = take_run_folder(real_filesystem(), folder, 0);
+    const auto lock = take_run_folder(real_filesystem(), folder, 0);
     char word = 'x';
     static_cast<void>(!write(holds[1], &word, 1));
     static_cast<void>(!read(ends[0], &word, 1));
     usleep(300'000);  // it is still ending when the other one looks
-    _exit(lease ? 0 : 1);
+    _exit(lock ? 0 : 1);
   }
   char word = 0;
   REQUIRE(read(holds[0], &word, 1) == 1);
@@ -55,18 +55,18 @@ TEST_CASE("a job waits for the end of the one before it", "[lease]") {
   CHECK(status == 0);
 }
 
-TEST_CASE("a requeued Slurm job is not held up by the lock of its earlier self", "[lease]") {
+TEST_CASE("a requeued Slurm job is not held up by the lock of its earlier self", "[run_lock]") {
   test::FaultyFilesystem files;
   files.make_directory("/run");
   const test::EnvironmentVariable job("SLURM_JOB_ID", "17");
-  const auto lease = take_run_folder(files, "/run", 0);
+  const auto lock = take_run_folder(files, "/run", 0);
   CHECK_THAT(test::error_of([&] { take_run_folder(files, "/run", 0); }),
              test::contains(test::code(MessageCode::run_in_use)) && test::contains("(Slurm job 17)"));
   const test::EnvironmentVariable restarts("SLURM_RESTART_COUNT", "1");
   CHECK_NOTHROW(take_run_folder(files, "/run", 0));
 }
 
-TEST_CASE("a run's folder says who starts its job again", "[lease]") {
+TEST_CASE("a run's folder says who starts its job again", "[run_lock]") {
   test::FaultyFilesystem files;
   files.make_directory("/run");
   CHECK(restarter_of(files, "/run").empty());
@@ -75,7 +75,7 @@ TEST_CASE("a run's folder says who starts its job again", "[lease]") {
   CHECK(restarter_of(files, "/run") == "me");
 }
 
-TEST_CASE("a disk without locks is warned of, and on a full one a lock holds all the same", "[lease]") {
+TEST_CASE("a disk without locks is warned of, and on a full one a lock holds all the same", "[run_lock]") {
   test::FaultyFilesystem files;
   files.make_directory("/run");
   files.fail({.call = 0, .error = ENOTSUP, .kind = test::FaultyFilesystem::Call::try_lock});

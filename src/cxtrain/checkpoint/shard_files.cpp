@@ -1,4 +1,4 @@
-#include "cxtrain/checkpoint/division.h"
+#include "cxtrain/checkpoint/shard_files.h"
 
 #include <algorithm>
 #include <sstream>
@@ -74,13 +74,13 @@ bool is_of_model(const Piece& piece, const std::map<std::string, at::Tensor>& mo
                  static_cast<std::uint64_t>(piece.range.begin * whole.element_size());
 }
 
-class Division {
+class ShardFiles {
  public:
-  explicit Division(const DivisionInputs& inputs) : in_(inputs) {
+  explicit ShardFiles(const ShardFilesInputs& inputs) : in_(inputs) {
     for (const NamedTensor& named : in_.model) model_.emplace(named.name, named.tensor);
   }
 
-  RankShare divide() {
+  RankShare make() {
     divide_model();
     if (in_.state != nullptr) divide_state();
     return std::move(share_);
@@ -155,14 +155,14 @@ class Division {
     return shared;
   }
 
-  const DivisionInputs& in_;
+  const ShardFilesInputs& in_;
   std::map<std::string, at::Tensor> model_;
   RankShare share_;
 };
 
 }  // namespace
 
-RankShare divide(const DivisionInputs& inputs) { return Division(inputs).divide(); }
+RankShare shard_files(const ShardFilesInputs& inputs) { return ShardFiles(inputs).make(); }
 
 std::string numbered_file(const std::string& stem, int index, int count) {
   constexpr int kDigits = 5;

@@ -1,4 +1,4 @@
-#include "cxtrain/checkpoint/division.h"
+#include "cxtrain/checkpoint/shard_files.h"
 
 #include <ATen/Functions.h>
 
@@ -19,15 +19,16 @@ std::vector<RankShare> divide_all(const std::vector<NamedTensor>& model, const s
   for (const bool exchanged : {false, true}) {
     shares.clear();
     for (std::size_t rank = 0; rank < states.size(); ++rank) {
-      shares.push_back(divide({.rank = static_cast<int>(rank),
-                               .ranks = static_cast<int>(states.size()),
-                               .model = model,
-                               .state = &states[rank],
-                               .of_each_rank = of_each_rank,
-                               .exchange = [&](const std::string& own) {
-                                 if (!exchanged) digests.push_back(own);
-                                 return exchanged ? digests : std::vector<std::string>(states.size(), own);
-                               }}));
+      shares.push_back(shard_files({.rank = static_cast<int>(rank),
+                                    .ranks = static_cast<int>(states.size()),
+                                    .model = model,
+                                    .state = &states[rank],
+                                    .of_each_rank = of_each_rank,
+                                    .exchange = [&](const std::string& own) {
+                                      if (!exchanged) digests.push_back(own);
+                                      return exchanged ? digests
+                                                       : std::vector<std::string>(states.size(), own);
+                                    }}));
     }
   }
   return shares;
