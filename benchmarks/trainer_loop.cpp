@@ -68,13 +68,14 @@ int measure(int argc, char** argv) {
   const Components components = load_components(registry, options, problems);
   if (!problems.empty()) throw ConfigError(problems);
   Trainer trainer(*world, options, registry);
-  trainer.set_log(log);  // rank_0.log, which says how long checkpoints took
+  trainer.set_outputs({.log = &log});  // rank_0.log, which says how long checkpoints took
   seed_everything(options.seed.value_or(0));
   const std::unique_ptr<Module> model = make_model(registry, options, components);
   const std::unique_ptr<DataModule> data = make_data(registry, options, components, *model);
   StepTimes times;
   if (const char* warmup = std::getenv("BENCH_WARMUP")) times.warmup = std::atoll(warmup);
-  trainer.add_callback(std::make_unique<Stopwatch>(times, trainer.device()));
+  trainer.add_callback(std::make_unique<Stopwatch>(
+      times, at::Device(trainer.plan().ranks.at(static_cast<std::size_t>(world->rank())).device)));
   const RunSummary summary = trainer.fit(*model, *data);
   if (!world->is_root()) return 0;
 

@@ -314,7 +314,7 @@ TEST_CASE("a disk that fails costs a checkpoint, and neither the run nor the che
     test::FaultyFilesystem files;
     Scored model;
     Trainer trainer(setting.world, setting.options);
-    trainer.set_filesystem(files);
+    trainer.set_outputs({.files = &files});
     trainer.add_callback(std::make_unique<DiskTrouble>(files, kind, 3, heals ? 5 : 1000));
     const RunSummary summary = trainer.fit(model, setting.data);
     CHECK(summary.status == "done");

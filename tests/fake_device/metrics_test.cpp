@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 
-#include "cxtrain/metrics/host_values.h"
+#include "cxtrain/metrics/async_scalars.h"
+#include "cxtrain/metrics/bar_reader.h"
 #include "cxtrain/metrics/metric_store.h"
 #include "cxtrain/trainer/hooks.h"
 #include "cxtrain/trainer/skipped_steps.h"
@@ -30,14 +31,14 @@ TEST_CASE_METHOD(MetricsOnADevice, "numbers come to the host without anybody wai
                                         at::Tensor(), at::full({}, 7, at::kLong), number(-3)};
   test::hold(main);
   const HostReads reads;
-  const HostValues values(numbers);
+  const AsyncScalars values(numbers);
   CHECK_FALSE(values.arrived());
   CHECK(reads.count() == 0);
   test::release(main);
   CHECK(values.arrived());
   CHECK(values.wait() == std::vector<double>{1.5, 2, 0, 7, -3});
-  CHECK(HostValues().wait().empty());
-  CHECK(HostValues().arrived());
+  CHECK(AsyncScalars().wait().empty());
+  CHECK(AsyncScalars().arrived());
 }
 
 TEST_CASE_METHOD(MetricsOnADevice, "what a step has logged is taken at once and read later") {
@@ -58,17 +59,18 @@ TEST_CASE_METHOD(MetricsOnADevice, "the bar shows what has come, and waits for n
   metrics.log("rate", 0.25, {.prog_bar = true});
   {
     const HostReads reads;
+    BarReader bar;
     test::hold(main);
-    CHECK(metrics.progress_bar_so_far() == MetricStore::Values{{"rate", 0.25}});  // asks for the loss
-    CHECK(metrics.progress_bar_so_far() == MetricStore::Values{{"rate", 0.25}});
+    CHECK(bar.read_arrived(metrics) == MetricStore::Values{{"rate", 0.25}});  // asks for the loss
+    CHECK(bar.read_arrived(metrics) == MetricStore::Values{{"rate", 0.25}});
     test::release(main);
     metrics.log("loss", number(5), {.prog_bar = true});
-    CHECK(metrics.progress_bar_so_far() == MetricStore::Values{{"loss", 4}, {"rate", 0.25}});
-    CHECK(metrics.progress_bar_so_far() == MetricStore::Values{{"loss", 5}, {"rate", 0.25}});
+    CHECK(bar.read_arrived(metrics) == MetricStore::Values{{"loss", 4}, {"rate", 0.25}});
+    CHECK(bar.read_arrived(metrics) == MetricStore::Values{{"loss", 5}, {"rate", 0.25}});
     CHECK(reads.names() == Names{"synchronize event", "synchronize event"});  // of events that have ended
   }
   metrics.log("loss", number(6), {.prog_bar = true});
-  CHECK(metrics.progress_bar() == MetricStore::Values{{"loss", 6}, {"rate", 0.25}});
+  CHECK(BarReader::read(metrics) == MetricStore::Values{{"loss", 6}, {"rate", 0.25}});
 }
 
 TEST_CASE_METHOD(test::TwoFakeDevices, "a loss or a parameter that is not finite is found a step later") {

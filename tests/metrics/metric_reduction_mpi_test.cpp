@@ -58,7 +58,7 @@ TEST_CASE("the end of an epoch with many logged metrics takes one sum, one gathe
   if (test_world().size() == 1) return test::skip_for_ranks("nothing is sent");
   const auto metrics = every_built_in();
   MetricStore store;
-  store.set_metrics(pointers(metrics));
+  store.model_metrics().set(pointers(metrics));
   store.enter({&kStepOfRanks, 10});
   std::size_t logged = 0;
   for (const auto& metric : metrics) {
@@ -67,7 +67,7 @@ TEST_CASE("the end of an epoch with many logged metrics takes one sum, one gathe
     ++logged;
   }
   test::CountingWorld world(test_world());
-  store.reduce_metrics(world);
+  store.model_metrics().reduce(world);
   CHECK(store.reduce_epoch(LogRule::Phase::evaluation, world).size() == logged);
   CHECK(logged > 60);
   CHECK(world.sums == 1);

@@ -192,7 +192,7 @@ TEST_CASE("the store refuses a metric that is no number, is not the model's, or 
   error.set_name("error");
   foreign.set_name("error");
   MetricStore store;
-  store.set_metrics({&matrix, &error});
+  store.model_metrics().set({&matrix, &error});
   store.enter({&kStep, 2});
   CHECK_THAT(test::error_of([&] { store.log("m", matrix, {}); }), misuse && test::contains("[3, 3]"));
   CHECK_THAT(test::error_of([&] { store.log("e", foreign, {}); }), misuse);
@@ -205,7 +205,7 @@ TEST_CASE("on_step is the batch's value, on_epoch that of all, and the epoch's e
   MeanAbsoluteError error;
   error.set_name("error");
   MetricStore store;
-  store.set_metrics({&error});
+  store.model_metrics().set({&error});
   store.enter({&kStep, 2});
   SoloWorld world;
   for (const double off : {1.0, 3.0}) {
@@ -213,7 +213,7 @@ TEST_CASE("on_step is the batch's value, on_epoch that of all, and the epoch's e
     store.log("e", error, {.on_step = true, .on_epoch = true});
     CHECK(store.last("e") == off);
   }
-  store.reduce_metrics(world);
+  store.model_metrics().reduce(world);
   CHECK(error.compute().item<double>() == 2);
   CHECK_THAT(test::error_of([&] { error.update(at::ones({1}), at::ones({1})); }),
              test::contains(test::code(MessageCode::log_misuse)));

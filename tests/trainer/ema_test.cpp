@@ -146,7 +146,7 @@ TEST_CASE("a resumed training has the same averages to the bit") {
     trainer.add_callback<Ema>({.decay = 0.9});
     Keeper& keeper = trainer.add_callback<Keeper>(6);
     if (from)
-      trainer.fit(model, setting.data, *from);
+      trainer.fit(model, setting.data, ResumeFrom{*from});
     else
       trainer.fit(model, setting.data);
     return keeper.kept;

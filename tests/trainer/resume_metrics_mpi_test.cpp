@@ -72,7 +72,7 @@ Fitted fit_and_keep(const test::TempDir& dir, std::int64_t keep_at, std::int64_t
   options.trainer.strategy = test_world().size() > 1 ? "ddp" : "single";
   Fitted fitted;
   Trainer trainer(test_world(), options);
-  trainer.set_config_text("seed: " + std::to_string(keep_at) + "\n");
+  trainer.set_outputs({.config_yaml = "seed: " + std::to_string(keep_at) + "\n"});
   trainer.add_callback(std::make_unique<KeepAndStop>(keep_at, stop_at, fitted.kept));
   LateKey model;
   test::ToyData data(10 * 8 * test_world().size(), 8, 24);

@@ -306,7 +306,8 @@ inline Result train(const Case& what, Saver::Wishes wishes, Start start = {}) {
   const std::unique_ptr<StatefulModel> model = make_model();
   const std::unique_ptr<DataModule> data =
       what.data ? what.data() : std::make_unique<GrowingData>(kBatch, test_world().size(), what.more_samples);
-  result.summary = resumes ? trainer.fit(*model, *data, *start.checkpoint) : trainer.fit(*model, *data);
+  result.summary =
+      resumes ? trainer.fit(*model, *data, ResumeFrom{*start.checkpoint}) : trainer.fit(*model, *data);
   if (result.saved) {
     const StateDict from_disk = read_back(checkpoint);
     if (!what.own_buffers) CHECK(first_difference(*result.saved, from_disk).empty());

@@ -29,8 +29,7 @@ RunSummary train(
   torch::manual_seed(1);
   test::Regression model;
   Trainer trainer(world, test::quiet("/runs"));
-  trainer.set_filesystem(files);
-  trainer.set_config_text("seed: 0\n");
+  trainer.set_outputs({.files = &files, .config_yaml = "seed: 0\n"});
   trainer.add_callback(std::make_unique<AtStart>(std::move(begin)));
   return trainer.fit(model, data);
 }
@@ -86,8 +85,7 @@ TEST_CASE("hyperparameters of a model that a program builds are in its run's fil
   options.model.name.clear();
   options.optimizer.args["lr"] = "0.02";
   Trainer trainer(world, options);
-  trainer.set_filesystem(files);
-  trainer.set_config_text("seed: 0\n");
+  trainer.set_outputs({.files = &files, .config_yaml = "seed: 0\n"});
   const Recorder& logger = trainer.add_logger<Recorder>();
   trainer.fit(model, data);
   trainer.test(model, data);

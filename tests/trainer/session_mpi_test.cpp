@@ -43,7 +43,7 @@ TEST_CASE("parameters that differ at the end of a run are told and written down,
   const int last = test_world().size() - 1;
   Log log{test_world().rank() + 1};  // rank 0 would write to the console, too
   Trainer trainer(test_world(), test::quiet(dir.path()));
-  trainer.set_log(log);
+  trainer.set_outputs({.log = &log});
   const RunSummary run = trainer.fit(model, data);
   CHECK(run.status == "done");
   CHECK(run.parameters_equal_on_all_ranks == (last == 0));

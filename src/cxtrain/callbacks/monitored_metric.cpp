@@ -1,5 +1,8 @@
 #include "cxtrain/callbacks/monitored_metric.h"
 
+#include <map>
+#include <ranges>
+
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/metrics/metric_store.h"
@@ -7,7 +10,8 @@
 namespace cxtrain {
 
 void refuse_unlogged_metric(const Run& run, const std::string& follows) {
-  const std::string known = joined(run.metrics().names());
+  const std::map<std::string, double> logged = run.metrics().all();
+  const std::string known = joined(std::views::keys(logged));
   throw TrainingError(
       follows + ", but nothing of this name has been logged; logged: " + (known.empty() ? "nothing" : known),
       MessageCode::log_misuse);

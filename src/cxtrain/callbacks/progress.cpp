@@ -3,7 +3,6 @@
 #include <string>
 
 #include "cxtrain/config/plan.h"
-#include "cxtrain/metrics/metric_store.h"
 
 namespace cxtrain {
 namespace {
@@ -18,10 +17,13 @@ std::string epoch_label(const Run& run) {
 
 void ProgressCallback::setup(Run& run, Stage) {
   if (run.rank() != 0) return;
+  metrics_ = {};
   output_.emplace(/*launched=*/run.plan().launcher != "none");
   bar_.emplace(
       clock_, [this](std::string_view text) { output_->write(text); },
-      [&run](bool last) { return last ? run.metrics().progress_bar() : run.metrics().progress_bar_so_far(); },
+      [this, &run](bool last) {
+        return last ? BarReader::read(run.metrics()) : metrics_.read_arrived(run.metrics());
+      },
       ProgressBarOptions{.columns = [this] { return output_->columns(); }});
 }
 

@@ -5,6 +5,7 @@
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/metrics/bar_reader.h"
 #include "cxtrain/report/progress_bar.h"
 #include "cxtrain/report/terminal.h"
 
@@ -42,6 +43,7 @@ class ProgressCallback final : public Callback {
 
   SteadyClock clock_;
   std::optional<TerminalOutput> output_;
+  BarReader metrics_;
   std::optional<ProgressBar> bar_;  ///< rank 0's
   bool training_ = false;
   bool evaluating_ = false;  ///< with a bar of its own

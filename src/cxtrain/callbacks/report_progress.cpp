@@ -8,7 +8,6 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/config/plan.h"
-#include "cxtrain/metrics/metric_store.h"
 
 namespace cxtrain {
 namespace {
@@ -45,6 +44,7 @@ ReportProgress::ReportProgress(Target target, double seconds, const Clock& clock
     : target_(std::move(target)), seconds_(seconds), clock_(clock) {}
 
 void ReportProgress::on_train_start(Run& run) {
+  metrics_ = {};
   if (run.rank() != 0) return;
   reports_ = true;
   begin_ = last_ = clock_.now();
@@ -84,7 +84,7 @@ void ReportProgress::report(Run& run, std::int64_t batches_done, bool training) 
                         .seconds_left = seconds_left(run, batches_done, batches_, now - begin_),
                         .checkpoints = run.saved_checkpoints().count,
                         .training = training,
-                        .metrics = run.metrics().progress_bar_so_far()};
+                        .metrics = metrics_.read_arrived(run.metrics())};
   if (lately > 0) {
     report.steps_per_second = static_cast<double>(report.step - last_step_) / lately;
     report.samples_per_second = static_cast<double>(samples_) / lately;

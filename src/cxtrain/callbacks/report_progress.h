@@ -6,6 +6,7 @@
 #include "cxtrain/base/clock.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/config/field.h"
+#include "cxtrain/metrics/bar_reader.h"
 #include "cxtrain/report/progress_report.h"
 
 namespace cxtrain {
@@ -32,6 +33,7 @@ class ReportProgress : public Callback {
   Target target_;
   double seconds_;
   const Clock& clock_;
+  BarReader metrics_;
   std::int64_t batches_ = 0;  ///< since training began
   std::int64_t samples_ = 0;  ///< since the last report
   std::int64_t last_step_ = 0;

@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 #include "cxtrain/callbacks/train_state.h"
 #include "cxtrain/cluster/world.h"
@@ -97,14 +96,12 @@ class Run {
   /// The ranks: their number (`size`) and facts, and collectives for hooks (`sum`, `broadcast`,
   /// `all_gather`).
   World& world() const { return parts_.world; }
-  /// The model in training. `run.module<MyModel>()` returns it under its own type.
-  template <class Model = torch::nn::Module>
+  /// The model in training.
+  torch::nn::Module& module() const { return parts_.module; }
+  /// The same under its own type: `run.module<MyModel>()`.
+  template <class Model>
   Model& module() const {
-    if constexpr (std::is_same_v<Model, torch::nn::Module>) {
-      return parts_.module;
-    } else {
-      return dynamic_cast<Model&>(parts_.module);
-    }
+    return dynamic_cast<Model&>(parts_.module);
   }
   /// How the ranks and devices share the training; null in a run of values.
   Strategy* strategy() const { return parts_.strategy; }

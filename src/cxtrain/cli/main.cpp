@@ -395,8 +395,8 @@ int work_together(Job& job, Request& request, std::optional<Trainer>& trainer) {
   }
   if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
   trainer.emplace(world, request.options(), std::move(plan), request.registry);
-  trainer->set_log(job.log());
-  trainer->set_config_text(to_yaml(with_all_arguments(request.options(), request.components)));
+  trainer->set_outputs(
+      {.log = &job.log(), .config_yaml = to_yaml(with_all_arguments(request.options(), request.components))});
   return train(world, *trainer, request);
 }
 

@@ -215,7 +215,7 @@ void HangReporter::log_other_processes() const {
 
 void HangReporter::save(const std::string& record) const {
   log_detail(record);
-  if (world_ != nullptr) world_->say_last_words(static_cast<int>(ExitCode::terminated));
+  if (world_ != nullptr) world_->process_end().rescue(static_cast<int>(ExitCode::terminated));
 }
 
 void HangReporter::wait_for_reporter(const LivenessProbe::State& own, int seconds) {
@@ -240,8 +240,8 @@ void HangReporter::end_broken(const char* error, const std::string& record) {
                       MessageCode::communication_failed));
   log_detail(record);
   if (world_ != nullptr) {
-    world_->say_last_words(status);
-    world_->report_end(status);
+    world_->process_end().rescue(status);
+    world_->process_end().report(status);
   }
   _exit(status);
 }
@@ -255,7 +255,7 @@ void HangReporter::end_job(const Watchdog::Subject& subject, double seconds, con
     return answer.state.late && answer.state.rank < rank_;
   };
   const bool another = probe_.reporter() || std::any_of(answers.begin(), answers.end(), before_me);
-  if (world_ != nullptr) world_->say_last_words(status);
+  if (world_ != nullptr) world_->process_end().rescue(status);
   log_detail(record);
   log_other_processes();
   log_detail(stack_of_main_thread(kPatience));
@@ -265,7 +265,7 @@ void HangReporter::end_job(const Watchdog::Subject& subject, double seconds, con
   } else {
     report(own.operation, seconds, blamed);
   }
-  if (world_ != nullptr) world_->report_end(status);
+  if (world_ != nullptr) world_->process_end().report(status);
   // Not by MPI, which the other thread is inside; the launcher ends the job when a rank is gone.
   _exit(status);
 }

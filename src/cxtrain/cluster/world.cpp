@@ -99,7 +99,8 @@ void SoloWorld::set_timeout(double seconds, std::function<std::string()> where) 
 Watchdog& SoloWorld::watchdog() {
   if (!watchdog_) {
     watchdog_.emplace(timeout_seconds_, [this](Watchdog::Cause cause, const char* operation, double seconds) {
-      if (cause == Watchdog::Cause::signal) return say_last_words(static_cast<int>(ExitCode::terminated));
+      if (cause == Watchdog::Cause::signal)
+        return process_end().rescue(static_cast<int>(ExitCode::terminated));
       end(cause, operation, seconds);
     });
   }
@@ -118,8 +119,8 @@ void SoloWorld::end(Watchdog::Cause cause, const char* operation, double seconds
   log_error(with_code("on " + facts().hostname + (where.empty() ? "" : ", " + where) + ": " + what,
                       failed ? MessageCode::communication_failed : MessageCode::timeout));
   if (watchdog_) log_detail(watchdog_->record());
-  say_last_words(status);
-  report_end(status);
+  process_end().rescue(status);
+  process_end().report(status);
   _exit(status);  // the other thread may be inside the device's driver
 }
 

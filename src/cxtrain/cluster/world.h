@@ -36,6 +36,28 @@ struct WorldFacts {
   std::vector<int> rank_nodes;
 };
 
+/// What a process does before it ends because other ranks or a device do not answer. The work runs on another
+/// thread, while the thread that made the world is blocked in a collective.
+class ProcessEnd {
+ public:
+  /// `work` saves data that must not be lost. It is called, with the expected exit status, before the process
+  /// ends because other ranks are missing. It is also called after SIGTERM, because the process may not live
+  /// to the end of its wait.
+  void set_rescue(std::function<void(int status)> work) { rescue_ = std::move(work); }
+  /// `work` is called last, when the process ends with `status`.
+  void set_report(std::function<void(int status)> work) { report_ = std::move(work); }
+
+  void rescue(int status) const {
+    if (rescue_) rescue_(status);
+  }
+  void report(int status) const {
+    if (report_) report_(status);
+  }
+
+ private:
+  std::function<void(int)> rescue_, report_;
+};
+
 class World {
  public:
   virtual ~World() = default;
@@ -78,28 +100,16 @@ class World {
   /// process when a wait lasts longer than the timeout.
   virtual Watchdog& watchdog() = 0;
 
-  // For a rank that waits for other ranks in vain. Set both between collectives. They run on another thread,
-  // while the thread that made the world is blocked in a collective.
-
-  /// `work` saves data that must not be lost. It is called, with the expected exit status, before the process
-  /// ends because other ranks are missing. It is also called after SIGTERM, because the process may not live
-  /// to the end of its wait.
-  void set_last_words(std::function<void(int status)> work) { last_words_ = std::move(work); }
-  /// `work` is called last, when the process ends with `status`.
-  void set_end_report(std::function<void(int status)> work) { end_report_ = std::move(work); }
-  void say_last_words(int status) const {
-    if (last_words_) last_words_(status);
-  }
-  void report_end(int status) const {
-    if (end_report_) end_report_(status);
-  }
+  /// What this process does before it ends by itself. Set it between collectives.
+  ProcessEnd& process_end() noexcept { return process_end_; }
+  const ProcessEnd& process_end() const noexcept { return process_end_; }
 
  protected:
   explicit World(WorldFacts facts) : facts_(std::move(facts)) {}
 
  private:
   WorldFacts facts_;
-  std::function<void(int)> last_words_, end_report_;
+  ProcessEnd process_end_;
 };
 
 /// Default of --timeout_seconds, in seconds.

@@ -50,7 +50,7 @@ void EpochBatches::require_parts() const {
     if (sampler.num_batches() == 0)
       throw ConfigError("data", loader + " makes no batch",
                         "leave it out, or use a smaller batch size or fewer ranks", MessageCode::no_data);
-    const std::int64_t last = sampler.global_size(sampler.num_batches() - 1), ranks = sampler.shard().count;
+    const std::int64_t last = sampler.last_global_size(), ranks = sampler.shard().count;
     if (last % ranks == 0) continue;
     throw ConfigError("data.uneven",
                       "exact was asked for, but the last batch of " + loader + " has " +
@@ -101,11 +101,7 @@ std::int64_t EpochBatches::global_size(std::int64_t k) const {
 std::int64_t EpochBatches::smallest_global_size(std::int64_t batches) const {
   if (sources_.size() == 1) return batches > 0 ? global_size(batches - 1) : 0;
   std::int64_t smallest = global_batch_size_;
-  for (const Source& source : sources_) {
-    const ShardedSampler& sampler = source.sampler();
-    if (sampler.num_batches() > 0)
-      smallest = std::min(smallest, sampler.global_size(sampler.num_batches() - 1));
-  }
+  for (const Source& source : sources_) smallest = std::min(smallest, source.sampler().last_global_size());
   return smallest;
 }
 

@@ -37,7 +37,8 @@ class EpochBatches {
   std::int64_t global_batch_size() const { return global_batch_size_; }
   /// Samples of batch k, over all shards.
   std::int64_t global_size(std::int64_t k) const;
-  /// Samples of the smallest of the first `batches` batches; with several loaders at least so many samples.
+  /// Samples, over all shards, of the smallest among the first `batches` batches. With several loaders no
+  /// batch has fewer samples.
   std::int64_t smallest_global_size(std::int64_t batches) const;
   /// The number of the loader that makes batch k alone; 0 if each batch has parts of several loaders.
   int dataloader_idx(std::int64_t k) const { return sequential() ? static_cast<int>(turn(k).loader) : 0; }

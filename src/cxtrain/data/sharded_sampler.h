@@ -54,6 +54,8 @@ class ShardedSampler {
 
   /// Samples that all shards together read in batch k: the sum of their `batch(k).size()`, padding included.
   std::int64_t global_size(std::int64_t k) const;
+  /// The same of the last batch: all other batches are full. Of no batches, the size of a full batch.
+  std::int64_t last_global_size() const { return last_global_size_; }
 
  private:
   std::int64_t local_size(std::int64_t k) const;
@@ -64,7 +66,7 @@ class ShardedSampler {
   SamplerOptions options_;
   std::int64_t epoch_ = 0;
   std::int64_t num_batches_ = 0;
-  std::int64_t last_global_size_ = 0;  ///< of the last batch; all others are full
+  std::int64_t last_global_size_ = 0;
   std::shared_ptr<const EpochOrder> order_;
 };
 

@@ -1,4 +1,3 @@
-#include "cxtrain/metrics/metric_reduction.h"
 #include "cxtrain/metrics/metric_store.h"
 
 /// What a metric store remembers, to the bit: values of an epoch that is under way go on as the sums that
@@ -69,42 +68,8 @@ void MetricStore::save(StateDict& state) const {
   state.set("changes", changes_);
   state.set("metrics", entries_.size());
   for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].save(state.make_section(std::to_string(i)));
-  if (!metrics_.empty()) save_metrics(state.make_section("states"));
+  if (!model_metrics_.empty()) model_metrics_.save(state.make_section("states"));
 }
-
-void MetricStore::save_metrics(StateDict& state) const {
-  for (std::size_t i = 0; i < metrics_.size(); ++i) {
-    StateDict& section = state.make_section(std::to_string(i));
-    section.set("name", metrics_[i]->name());
-    metrics_[i]->save(section.make_section("values"));
-  }
-}
-
-/// A metric that the saved model did not have begins with its initial states.
-void MetricStore::load_metrics(const StateDict& state) {
-  for (Metric* metric : metrics_) metric->reset();
-  if (!state.has_section("states")) return;
-  for (const auto& [index, section] : state.section("states").sections()) {
-    if (Metric* metric = find_metric(section.text("name"))) metric->load(section.section("values"));
-  }
-}
-
-namespace {
-
-/// The states of the model's metrics: those of all ranks, added.
-void merge_saved_states(std::span<const StateDict> saved, StateDict& into) {
-  if (!saved.front().has_section("states")) return;
-  for (const auto& [index, first] : saved.front().section("states").sections()) {
-    std::vector<const StateDict*> ranks;
-    for (const StateDict& rank : saved)
-      ranks.push_back(&rank.section("states").section(index).section("values"));
-    StateDict& section = into.make_section("states").make_section(index);
-    section.set("name", first.text("name"));
-    section.make_section("values") = merge_saved_metric(ranks);
-  }
-}
-
-}  // namespace
 
 StateDict MetricStore::for_other_ranks(std::span<const StateDict> saved, int rank) {
   MetricStore merged;
@@ -124,7 +89,10 @@ StateDict MetricStore::for_other_ranks(std::span<const StateDict> saved, int ran
   }
   StateDict state;
   merged.save(state);
-  if (rank == 0) merge_saved_states(saved, state);
+  if (rank != 0 || !saved.front().has_section("states")) return state;
+  std::vector<const StateDict*> states;
+  for (const StateDict& of_rank : saved) states.push_back(&of_rank.section("states"));
+  ModelMetrics::merge(states, state.make_section("states"));
   return state;
 }
 
@@ -133,7 +101,8 @@ void MetricStore::load(const StateDict& state) {
   const std::int64_t count = state.integer("metrics");
   // One by one: a count that is damaged ends at the section that is missing, and not with the memory.
   for (std::int64_t i = 0; i < count; ++i) entries.emplace_back().load(state.section(std::to_string(i)));
-  load_metrics(state);
+  model_metrics_.reset();
+  if (state.has_section("states")) model_metrics_.load(state.section("states"));
   entries_ = std::move(entries);
   changes_ = static_cast<std::uint64_t>(state.integer("changes"));
 }

@@ -9,7 +9,6 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
-#include "cxtrain/metrics/metric_reduction.h"
 
 namespace cxtrain {
 
@@ -84,7 +83,7 @@ std::vector<MetricLine> merge_over_ranks(std::vector<MetricLine> mine, World& wo
 
 }  // namespace
 
-MetricStore::Entry* MetricStore::admit(std::string_view logged, const LogOptions& options) {
+MetricStore::Entry* MetricStore::find_or_create(std::string_view logged, const LogOptions& options) {
   if (scope_.rule == nullptr) return nullptr;
   const std::string with_suffix = suffix_.empty() ? std::string() : std::string(logged) + suffix_;
   const std::string_view name = suffix_.empty() ? logged : std::string_view(with_suffix);
@@ -131,8 +130,8 @@ double MetricStore::weight_of(const LogOptions& options) const {
 }
 
 template <class Value>
-void MetricStore::note(std::string_view name, const Value& value, const LogOptions& options) {
-  Entry* metric = admit(name, options);
+void MetricStore::record(std::string_view name, const Value& value, const LogOptions& options) {
+  Entry* metric = find_or_create(name, options);
   if (metric == nullptr) return;
   metric->step.set(value);
   metric->stepped = metric->fresh = true;
@@ -142,17 +141,17 @@ void MetricStore::note(std::string_view name, const Value& value, const LogOptio
 }
 
 void MetricStore::log(std::string_view name, const at::Tensor& value, const LogOptions& options) {
-  if (const std::optional<double> number = host_metric(name, value)) return note(name, *number, options);
+  if (const std::optional<double> number = host_metric(name, value)) return record(name, *number, options);
   const at::NoGradGuard no_grad;
-  note(name, value.detach(), options);
+  record(name, value.detach(), options);
 }
 
 void MetricStore::log(std::string_view name, double value, const LogOptions& options) {
-  note(name, value, options);
+  record(name, value, options);
 }
 
 void MetricStore::log(std::string_view name, Metric& metric, const LogOptions& options) {
-  Entry* entry = admit(name, options);
+  Entry* entry = find_or_create(name, options);
   if (entry == nullptr) return;
   if (entry->metric.empty()) begin_metric(*entry, metric);
   if (entry->on_epoch) entry->epoch.weight = 1;
@@ -171,7 +170,7 @@ void MetricStore::log(std::string_view name, Metric& metric, const LogOptions& o
 
 void MetricStore::begin_metric(Entry& entry, const Metric& metric) {
   const std::string call = "log(\"" + entry.name + "\") in " + entry.hook;
-  if (find_metric(metric.name()) != &metric) {
+  if (model_metrics_.find(metric.name()) != &metric) {
     throw TrainingError(call + ": the metric is not one of the model; make it by register_metric",
                         MessageCode::log_misuse);
   }
@@ -194,20 +193,6 @@ void MetricStore::begin_metric(Entry& entry, const Metric& metric) {
   entry.metric = metric.name();
 }
 
-Metric* MetricStore::find_metric(std::string_view name) const {
-  for (Metric* metric : metrics_) {
-    if (metric->name() == name) return metric;
-  }
-  return nullptr;
-}
-
-void MetricStore::set_metrics(std::vector<Metric*> metrics) {
-  metrics_ = std::move(metrics);
-  for (Metric* metric : metrics_) metric->reset();
-}
-
-void MetricStore::reduce_metrics(World& world) { reduce_over_ranks(metrics_, world); }
-
 MetricStore::StepValues MetricStore::take_step_values() {
   StepValues taken;
   std::vector<at::Tensor> on_devices;
@@ -221,7 +206,7 @@ MetricStore::StepValues MetricStore::take_step_values() {
     on_devices.push_back(metric.step.on_device());
     any_on_device = any_on_device || !known;
   }
-  if (any_on_device) taken.from_devices = HostValues(on_devices);
+  if (any_on_device) taken.from_devices = AsyncScalars(on_devices);
   return taken;
 }
 
@@ -263,7 +248,7 @@ MetricStore::Values MetricStore::reduce_epoch(Phase phase, World& world) {
   std::vector<MetricLine> mine;
   for (Entry& metric : entries_) {
     if (metric.phase != phase || !metric.on_epoch || metric.epoch.weight == 0) continue;
-    const Metric* object = metric.metric.empty() ? nullptr : find_metric(metric.metric);
+    const Metric* object = metric.metric.empty() ? nullptr : model_metrics_.find(metric.metric);
     const double value = object != nullptr ? object->value().item<double>() : metric.epoch.read(metric.fx);
     mine.push_back({metric.hook, metric.name, metric.on_step, metric.prog_bar, metric.logger, metric.fx,
                     value, metric.epoch.weight, metric.metric});
@@ -283,7 +268,7 @@ MetricStore::Values MetricStore::reduce_epoch(Phase phase, World& world) {
     metric.epoch_at = ++changes_;
     if (metric.logger) values.emplace_back(metric.epoch_name(), *metric.reduced);
   }
-  for (Metric* metric : metrics_) metric->reset();
+  model_metrics_.reset();
   return values;
 }
 
@@ -306,8 +291,6 @@ void MetricStore::forget_epoch(Phase phase) {
 void MetricStore::clear() {
   entries_.clear();
   scope_ = {};
-  bar_.clear();
-  coming_.reset();
 }
 
 MetricStore::Latest MetricStore::latest(std::string_view name) const {
@@ -347,14 +330,14 @@ void MetricStore::visit_latest(Visit&& visit) const {
   }
 }
 
-std::vector<MetricStore::Shown> MetricStore::shown() const {
-  std::vector<Shown> all;
+std::vector<MetricStore::BarValue> MetricStore::bar_values() const {
+  std::vector<BarValue> all;
   visit_latest([&](const Entry& metric, const std::string& name, std::uint64_t at, bool of_epoch) {
     if (!metric.prog_bar) return;
     MetricScalar value = metric.step;
     if (of_epoch) value.set(*metric.reduced);
     const auto known =
-        std::find_if(all.begin(), all.end(), [&](const Shown& other) { return other.name == name; });
+        std::find_if(all.begin(), all.end(), [&](const BarValue& other) { return other.name == name; });
     if (known == all.end()) {
       all.push_back({name, at, std::move(value)});
     } else if (at > known->at) {
@@ -362,43 +345,6 @@ std::vector<MetricStore::Shown> MetricStore::shown() const {
     }
   });
   return all;
-}
-
-MetricStore::Values MetricStore::progress_bar() const {
-  Values values;
-  for (const Shown& each : shown()) values.emplace_back(each.name, each.value.read());
-  return values;
-}
-
-MetricStore::Values MetricStore::progress_bar_so_far() {
-  if (coming_ && coming_->arrived()) {
-    const std::vector<double> values = coming_->wait();
-    for (std::size_t i = 0; i < values.size(); ++i) bar_[coming_names_[i]] = values[i];
-    coming_.reset();
-  }
-  Values values;
-  std::vector<std::string> names;
-  std::vector<at::Tensor> on_devices;
-  for (const Shown& each : shown()) {
-    if (each.value.on_host()) {
-      values.emplace_back(each.name, each.value.read());
-      continue;
-    }
-    names.push_back(each.name);
-    on_devices.push_back(each.value.on_device());
-    if (const auto known = bar_.find(each.name); known != bar_.end()) values.emplace_back(*known);
-  }
-  if (!coming_ && !names.empty()) {
-    coming_.emplace(on_devices);
-    coming_names_ = std::move(names);
-  }
-  return values;
-}
-
-std::vector<std::string> MetricStore::names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : all()) names.push_back(name);
-  return names;
 }
 
 std::map<std::string, double> MetricStore::all() const {

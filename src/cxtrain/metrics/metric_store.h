@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/metrics/host_values.h"
+#include "cxtrain/metrics/async_scalars.h"
 #include "cxtrain/metrics/metric.h"
 #include "cxtrain/metrics/metric_sink.h"
+#include "cxtrain/metrics/model_metrics.h"
 #include "cxtrain/state/state_dict.h"
 #include "cxtrain/state/stateful.h"
 
@@ -84,13 +85,10 @@ class MetricStore final : public MetricSink, public Stateful {
   void log(std::string_view name, const at::Tensor& value, const LogOptions& options) override;
   void log(std::string_view name, double value, const LogOptions& options) override;
   /// A metric logged on_epoch has the value that `reduce_epoch` finds. Throws TrainingError if the metric is
-  /// none of `set_metrics`, if its value is not one number, or if it is logged on_step under two names.
+  /// none of `model_metrics`, if its value is not one number, or if it is logged on_step under two names.
   void log(std::string_view name, Metric& metric, const LogOptions& options) override;
 
-  /// Sets the model's metrics, which outlive their use here, and resets their states.
-  void set_metrics(std::vector<Metric*> metrics);
-  /// Gives the model's metrics the states of all ranks, before the hooks at the end of an epoch. Collective.
-  void reduce_metrics(World& world);
+  ModelMetrics& model_metrics() { return model_metrics_; }
 
   /// What the following calls of `log` belong to, and how many samples weigh in their means. `rule` (null:
   /// nothing may be logged) outlives its being in force.
@@ -113,7 +111,7 @@ class MetricStore final : public MetricSink, public Stateful {
       bool sync_dist = false;
     };
     std::vector<Value> values;
-    HostValues from_devices;  ///< of those that it did not; in the order of `values`
+    AsyncScalars from_devices;  ///< of those that it did not; in the order of `values`
   };
   /// Those of the training that were logged since the last call. Does not wait for the device.
   StepValues take_step_values();
@@ -122,7 +120,7 @@ class MetricStore final : public MetricSink, public Stateful {
   Values read(const StepValues& taken, World& world);
 
   /// What was logged on_epoch in this phase since the last call, reduced over the epoch and all ranks; then
-  /// resets the model's metrics, which `reduce_metrics` has reduced. Collective; ranks may have logged
+  /// resets the model's metrics, which `ModelMetrics::reduce` has reduced. Collective; ranks may have logged
   /// different metrics.
   Values reduce_epoch(Phase phase, World& world);
 
@@ -138,14 +136,14 @@ class MetricStore final : public MetricSink, public Stateful {
   /// have. Collective.
   std::optional<double> last_of_all_ranks(std::string_view name, World& world) const;
 
-  /// The latest values of what was logged with prog_bar, in the order of first logging. May wait for a
-  /// device.
-  Values progress_bar() const;
-  /// The same without waiting: of values that are on a device, the newest that have come from there; those of
-  /// which none has come yet are left out.
-  Values progress_bar_so_far();
-  /// The names of all values logged so far.
-  std::vector<std::string> names() const;
+  /// The latest value of a name that was logged with prog_bar: a number, or a value that is on a device.
+  struct BarValue {
+    std::string name;
+    std::uint64_t at = 0;  ///< when it was logged
+    MetricScalar value;
+  };
+  /// In the order of first logging. Does not wait for a device.
+  std::vector<BarValue> bar_values() const;
   /// The latest value of every metric, by name.
   std::map<std::string, double> all() const;
 
@@ -185,36 +183,23 @@ class MetricStore final : public MetricSink, public Stateful {
   };
 
   template <class Value>
-  void note(std::string_view name, const Value& value, const LogOptions& options);
+  void record(std::string_view name, const Value& value, const LogOptions& options);
   /// What is known of this name in the running hook; null where the rule ignores it.
-  Entry* admit(std::string_view name, const LogOptions& options);
-  Metric* find_metric(std::string_view name) const;
+  Entry* find_or_create(std::string_view name, const LogOptions& options);
   /// A metric that is logged for the first time in this hook under this name.
   void begin_metric(Entry& entry, const Metric& metric);
-  void save_metrics(StateDict& state) const;
-  void load_metrics(const StateDict& state);
   double weight_of(const LogOptions& options) const;
   Entry& entry_of(std::string_view hook, std::string_view name);
   Latest latest(std::string_view name) const;
   template <class Visit>
   void visit_latest(Visit&& visit) const;
-  /// What the bar shows of a name: a number, or a value that is on a device.
-  struct Shown {
-    std::string name;
-    std::uint64_t at = 0;
-    MetricScalar value;
-  };
-  std::vector<Shown> shown() const;
 
-  std::vector<Metric*> metrics_;  ///< the model's
-  std::vector<Entry> entries_;    // few: a linear search beats a map
+  ModelMetrics model_metrics_;
+  std::vector<Entry> entries_;  // few: a linear search beats a map
   Scope scope_;
   std::string suffix_;
   std::uint64_t changes_ = 0;
-  std::vector<std::string> warned_;                 ///< hooks whose values are ignored
-  std::map<std::string, double, std::less<>> bar_;  ///< the newest values that have come from devices
-  std::vector<std::string> coming_names_;           ///< of `coming_`
-  std::optional<HostValues> coming_;                ///< to `bar_`
+  std::vector<std::string> warned_;  ///< hooks whose values are ignored
 };
 
 }  // namespace cxtrain

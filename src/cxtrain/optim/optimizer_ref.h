@@ -65,7 +65,7 @@ class OptimizerRef {
   [[nodiscard]] virtual Toggle toggle() = 0;
 
   /// Current learning rate of the first parameter group.
-  virtual double lr() const = 0;
+  double lr() const { return learning_rates().front().value; }
   /// One entry for each parameter group.
   virtual std::vector<LearningRate> learning_rates() const = 0;
   /// Sets this rate, and scales the rates of the other groups alike. The rate holds until the schedule moves.

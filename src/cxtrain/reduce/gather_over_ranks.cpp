@@ -84,11 +84,10 @@ struct GatherOverRanks : torch::autograd::Function<GatherOverRanks> {
 
 at::Tensor gather_over_ranks(const at::Tensor& own, World& world, Communicator& communicator,
                              bool gradients) {
-  const at::Tensor rows = own.dim() == 0 ? own.reshape({1}) : own;
-  const std::vector<std::int64_t> counts = rows_of_ranks(rows, world);
-  if (gradients) return GatherOverRanks::apply(rows, counts, &communicator);
+  const std::vector<std::int64_t> rows = rows_of_ranks(own, world);
+  if (gradients) return GatherOverRanks::apply(own, rows, &communicator);
   const at::NoGradGuard no_grad;
-  return gather(rows, counts, communicator);
+  return gather(own, rows, communicator);
 }
 
 }  // namespace cxtrain

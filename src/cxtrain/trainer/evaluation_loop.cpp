@@ -128,7 +128,7 @@ std::optional<MetricStore::Values> EvaluationLoop::run() {
     const bool defined = run_loader(*loaders_[i], batches_[i], signals);
     // A rank without a sample does not call the step.
     if (context_.parts.world.any_rank(!defined)) return std::nullopt;
-    context_.metrics.reduce_metrics(context_.parts.world);
+    context_.metrics.model_metrics().reduce(context_.parts.world);
     if (i + 1 < loaders_.size()) reduce_epoch(values);
   }
   context_.metrics.set_suffix("");  // hooks at the end log for all loaders

@@ -149,7 +149,7 @@ void FitLoop::run_epoch() {
   finite_.answer();
   context_.pause_training();
   const bool complete = state.batch >= limits().train_batches || !streams_go_on_;
-  context_.metrics.reduce_metrics(context_.parts.world);
+  context_.metrics.model_metrics().reduce(context_.parts.world);
   context_.rows.log(context_.end_train_epoch());
   if (!complete) return;  // stopped within the epoch, which a resumed run would go on with
   ++state.epoch;

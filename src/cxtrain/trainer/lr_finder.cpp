@@ -89,7 +89,7 @@ LrFinderResult find_learning_rate(Session& session, DataModule& data, const Opti
   const ModelSnapshot snapshot(parts, *optimization);
   const SessionAgain attached(session);
   parts.module.attach(&context.metrics, &context.run);
-  context.metrics.set_metrics(parts.module.all_metrics());
+  context.metrics.model_metrics().set(parts.module.all_metrics());
   FitLoop(context, loaders, *optimization).train();
   snapshot.restore();
   return result;

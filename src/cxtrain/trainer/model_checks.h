@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cxtrain/metrics/host_values.h"
+#include "cxtrain/metrics/async_scalars.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/tensor/piece.h"
@@ -32,7 +32,7 @@ class FiniteCheck {
   void answer();
 
  private:
-  std::optional<HostValues> loss_,
+  std::optional<AsyncScalars> loss_,
       parameters_;                  ///< of each parameter the largest value; then what ranks found
   std::vector<std::string> names_;  ///< of `parameters_`
 };

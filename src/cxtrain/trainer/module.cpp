@@ -155,18 +155,16 @@ void Module::set_training_modes(const std::vector<bool>& modes) {
 }
 
 at::Tensor Module::all_gather(const at::Tensor& tensor, bool sync_grads) const {
-  if (world_size() == 1) {
-    const at::Tensor rows = tensor.dim() == 0 ? tensor.reshape({1}) : tensor;
-    return sync_grads ? rows : rows.detach();
-  }
+  const at::Tensor rows = tensor.dim() == 0 ? tensor.reshape({1}) : tensor;
+  if (world_size() == 1) return sync_grads ? rows : rows.detach();
   if (!run_->progress().samples_on_every_rank) {
     throw TrainingError(
         "all_gather needs a sample on every rank in every batch: a batch of this loader has fewer samples "
-        "than "
-        "there are ranks, or the loader reads a stream, or the batch size is being searched; for training "
+        "than there are ranks, or the loader reads a stream, or the batch size is being searched; for "
+        "training "
         "--data.uneven drop leaves out a smaller last batch, for evaluations DataLoaderSpec::drop_last does");
   }
-  return run_->strategy()->all_gather(tensor, sync_grads);
+  return run_->strategy()->all_gather(rows, sync_grads);
 }
 
 void Module::attach(MetricSink* sink, Run* run) {

@@ -54,14 +54,18 @@ std::vector<at::Tensor> named_parameters(const NamedOptimizer& entry) {
   return parameters;
 }
 
+bool needs_closure(const NamedOptimizer& entry) {
+  const auto* libtorch = std::get_if<LibTorchOptimizer>(&entry.setup.optimizer);
+  return libtorch != nullptr && libtorch->needs_closure;
+}
+
 void check_mode(const std::vector<NamedOptimizer>& setups, bool manual) {
   for (const NamedOptimizer& entry : setups) {
     if (manual && entry.frequency != 1) {
       throw bad_optimizers("optimizer " + in_quotes(entry.name) + " has a frequency in manual optimization",
                            "let training_step decide when the optimizer steps");
     }
-    const auto* libtorch = std::get_if<LibTorchOptimizer>(&entry.setup.optimizer);
-    if (!manual && setups.size() > 1 && libtorch != nullptr && libtorch->needs_closure) {
+    if (!manual && setups.size() > 1 && needs_closure(entry)) {
       throw bad_optimizers("optimizer " + in_quotes(entry.name) + " evaluates the loss itself, beside others",
                            "set automatic_optimization to false, and call minimize()");
     }
@@ -134,42 +138,27 @@ Optimization::Optimization(TrainContext& context, const std::vector<NamedOptimiz
                            const std::vector<OptimizerTarget>& targets,
                            std::vector<std::unique_ptr<TrainedParameters>> trained, const FitLimits& limits,
                            const PrecisionPolicy& precision)
-    : context_(context),
-      precision_(precision),
-      manual_(backward_of(context.parts.module) == Backward::apart),
-      accumulate_(limits.accumulate) {
-  if (precision.scale_gradients) scaler_.emplace(context.parts.device);
+    : context_(context), shared_(context, optimizers_, limits.accumulate, precision) {
   for (std::size_t i = 0; i < setups.size(); ++i) {
-    optimizers_.push_back(std::make_unique<TrainedOptimizer>(*this, context, setups[i], targets[i].parameters,
-                                                             std::move(trained[i]), limits));
-    refs_.push_back(optimizers_.back().get());
-    const std::span<const Piece> pieces = optimizers_.back()->trained().pieces();
-    pieces_.insert(pieces_.end(), pieces.begin(), pieces.end());
-    if (optimizers_.back()->needs_closure() && (limits.accumulate > 1 || precision.scale_gradients)) {
+    if (needs_closure(setups[i]) && (limits.accumulate > 1 || precision.scale_gradients)) {
       throw ConfigError("optimizer",
                         "an optimizer that evaluates the loss itself works with neither "
                         "accumulate_grad_batches nor 16-mixed",
                         "use precision 32-true or bf16-mixed and no accumulation",
                         MessageCode::conflicting_options);
     }
+    optimizers_.push_back(std::make_unique<TrainedOptimizer>(
+        shared_, context, setups[i], targets[i].parameters, std::move(trained[i]), limits));
+    refs_.push_back(optimizers_.back().get());
+    const std::span<const Piece> pieces = optimizers_.back()->trained().pieces();
+    pieces_.insert(pieces_.end(), pieces.begin(), pieces.end());
   }
   context_.progress.optimizers = this;
 }
 
-void Optimization::begin(const MicroStep& micro, bool uneven) {
-  micro_ = &micro;
-  announces_ = manual_ && uneven;
-  if (announces_ && micro.batch.size == 0) follow();
-}
-
-void Optimization::end() {
-  if (announces_ && micro_->batch.size > 0) announce(kEnd, 0);
-  announces_ = false;
-  micro_ = nullptr;
-}
-
 bool Optimization::step(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last) {
-  const bool stepped = manual_ ? std::exchange(stepped_, false) : step_automatically(own, of_all_ranks, last);
+  const bool stepped =
+      shared_.is_manual() ? shared_.take_updated() : step_automatically(own, of_all_ranks, last);
   if (stepped) ++context_.state.global_step;
   return stepped;
 }
@@ -179,23 +168,29 @@ bool Optimization::step_automatically(const StepResult& own, const StepResult& o
   for (const auto& optimizer : optimizers_) optimizer->complete();
   if (of_all_ranks.loss) {
     if (of_all_ranks.skipped) leave_out_ranks_that_skipped(own);
-    const std::int64_t step = context_.state.global_step;
-    for (const auto& optimizer : optimizers_) {
-      if (scaler_ && optimizer->is_due(step)) unscale(optimizer->trained());
-    }
-    for (const auto& optimizer : optimizers_) {
-      if (scaler_ && optimizer->is_due(step)) optimizer->check_overflow();
-    }
-    for (const auto& optimizer : optimizers_) {
-      if (!optimizer->is_due(step)) continue;
-      if (optimizer->needs_closure())
-        optimizer->set_recompute([&] { return loss_once_more(context_.parts.strategy, last); });
-      context_.parts.module.optimizer_step(*optimizer);
-    }
-    if (scaler_) scaler_->update();
+    update_due(last);
   }
   for (const auto& optimizer : optimizers_) optimizer->end_step();
   return of_all_ranks.loss;
+}
+
+void Optimization::update_due(const MicroStep& last) {
+  const std::int64_t step = context_.state.global_step;
+  GradScaler* const scaler = shared_.scaler();
+  if (scaler != nullptr) {
+    for (const auto& optimizer : optimizers_) {
+      if (optimizer->is_due(step)) shared_.unscale(optimizer->trained());
+    }
+    for (const auto& optimizer : optimizers_) {
+      if (optimizer->is_due(step)) optimizer->check_overflow();
+    }
+  }
+  for (const auto& optimizer : optimizers_) {
+    if (!optimizer->is_due(step)) continue;
+    optimizer->set_recompute([&] { return loss_once_more(context_.parts.strategy, last); });
+    context_.parts.module.optimizer_step(*optimizer);
+  }
+  if (scaler != nullptr) scaler->update();
 }
 
 /// They have added zeros to the averages over all ranks.
@@ -212,60 +207,9 @@ void Optimization::leave_out_ranks_that_skipped(const StepResult& own) {
   }
 }
 
-void Optimization::unscale(TrainedParameters& trained) {
-  scaler_->unscale(trained.held_gradients());
-  trained.agree_on_overflow(scaler_->found_inf());
-}
-
-// ------------------------------------------------------------------ manual optimization
-
-const MicroStep& Optimization::micro_step() const {
-  if (micro_ == nullptr)
-    throw TrainingError(
-        "an optimizer was called outside of training_step; in manual optimization only "
-        "training_step may call minimize(), zero_grad(), manual_backward() and step()");
-  return *micro_;
-}
-
-void Optimization::begin_manual(TrainedOptimizer& optimizer, char operation) {
-  micro_step();
-  if (!manual_) {
-    throw TrainingError("training_step calls optimizer " + in_quotes(optimizer.name()) +
-                        " itself, in automatic optimization; set automatic_optimization to false in the "
-                        "constructor of the model");
-  }
-  if (operation != kMinimize && accumulate_ > 1) {
-    throw TrainingError("optimizer " + in_quotes(optimizer.name()) +
-                        ": zero_grad() and step() do not know accumulate_grad_batches, which is " +
-                        std::to_string(accumulate_) + "; use minimize(), or accumulate in training_step");
-  }
-  if (!announces_) return;
-  const auto same = [&](const std::unique_ptr<TrainedOptimizer>& other) { return other.get() == &optimizer; };
-  const auto place = std::find_if(optimizers_.begin(), optimizers_.end(), same);
-  announce(operation, static_cast<std::size_t>(place - optimizers_.begin()));
-}
-
-/// Rank 0 has samples of every batch.
-void Optimization::announce(char operation, std::size_t optimizer) {
-  const std::string own = operation + std::to_string(optimizer);
-  const std::string agreed = context_.parts.world.broadcast(own);
-  if (agreed == own) return;
-  throw TrainingError(
-      "training_step of this rank and of rank 0 call optimizers in different orders; in manual "
-      "optimization every rank calls the same methods in the same order");
-}
-
-void Optimization::follow() {
-  for (;;) {
-    const std::string operation = context_.parts.world.broadcast("");
-    if (operation.front() == kEnd) return;
-    optimizers_.at(std::stoul(operation.substr(1)))->follow(operation.front());
-  }
-}
-
 void Optimization::backward(const at::Tensor& loss) {
-  const MicroStep& micro = micro_step();
-  if (!manual_) {
+  const MicroStep& micro = shared_.micro();
+  if (!shared_.is_manual()) {
     throw TrainingError(
         "training_step calls manual_backward() in automatic optimization; set "
         "automatic_optimization to false in the constructor of the model");
@@ -280,25 +224,14 @@ void Optimization::backward(const at::Tensor& loss) {
   observed_backward(loss, micro);
 }
 
-std::vector<at::Tensor> Optimization::trained_by_others(const TrainedOptimizer& optimizer) const {
-  std::vector<at::Tensor> others;
-  for (const auto& other : optimizers_) {
-    if (other.get() == &optimizer) continue;
-    for (const NamedTensor& parameter : other->parameters()) {
-      if (parameter.tensor.requires_grad()) others.push_back(parameter.tensor);
-    }
-  }
-  return others;
-}
-
 // ------------------------------------------------------------------ all optimizers
 
 void Optimization::end_epoch() {
-  for (const auto& optimizer : optimizers_) optimizer->end_epoch();
+  for (const auto& optimizer : optimizers_) optimizer->rate().end_epoch();
 }
 
 void Optimization::hold_learning_rate() {
-  for (const auto& optimizer : optimizers_) optimizer->hold_learning_rate();
+  for (const auto& optimizer : optimizers_) optimizer->rate().hold();
 }
 
 std::vector<NamedTensor> Optimization::parameters() const {
@@ -321,23 +254,26 @@ void Optimization::publish() {
 void Optimization::save(StateDict& state) const {
   const bool several = optimizers_.size() > 1;
   for (const auto& optimizer : optimizers_) optimizer->save(state, several ? "." + optimizer->name() : "");
-  if (!scaler_) return;
-  StateDict& scaler = state.make_section("grad_scaler");
-  scaler.set("scale", scaler_->current_scale());
-  scaler.set("growth_tracker", scaler_->growth_tracker());
+  const GradScaler* const scaler = shared_.scaler();
+  if (scaler == nullptr) return;
+  StateDict& section = state.make_section("grad_scaler");
+  section.set("scale", scaler->current_scale());
+  section.set("growth_tracker", scaler->growth_tracker());
 }
 
 void Optimization::load(const StateDict& state) {
-  if (state.has_section("grad_scaler") != scaler_.has_value()) {
-    throw StateError(std::string("the saved state ") + (scaler_ ? "lacks a loss scale" : "has a loss scale") +
+  GradScaler* const scaler = shared_.scaler();
+  if (state.has_section("grad_scaler") != (scaler != nullptr)) {
+    throw StateError(std::string("the saved state ") +
+                         (scaler != nullptr ? "lacks a loss scale" : "has a loss scale") +
                          ": it was saved by a training of another precision",
                      MessageCode::model_mismatch);
   }
   const bool several = optimizers_.size() > 1;
   for (const auto& optimizer : optimizers_) optimizer->load(state, several ? "." + optimizer->name() : "");
-  if (!scaler_) return;
-  const StateDict& scaler = state.section("grad_scaler");
-  scaler_->restore(scaler.real("scale"), scaler.integer("growth_tracker"));
+  if (scaler == nullptr) return;
+  const StateDict& section = state.section("grad_scaler");
+  scaler->restore(section.real("scale"), section.integer("growth_tracker"));
 }
 
 }  // namespace cxtrain

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "cxtrain/optim/optimizer_ref.h"
-#include "cxtrain/precision/grad_scaler.h"
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/state/stateful.h"
 #include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/trainer/fit_data.h"
+#include "cxtrain/trainer/shared_step.h"
 #include "cxtrain/trainer/step_vote.h"
 #include "cxtrain/trainer/train_context.h"
 #include "cxtrain/trainer/trained_optimizer.h"
@@ -34,9 +34,6 @@ Backward backward_of(const Module& module);
 /// optimization the module steps the optimizers within its step.
 class Optimization final : public Stateful, public OptimizerList {
  public:
-  /// Operations that a rank announces to a rank without a sample (`follow`).
-  static constexpr char kMinimize = 'm', kZeroGrad = 'z', kStep = 's', kEnd = 'e';
-
   /// `targets`: of `optimizer_targets`, and what the strategy has prepared for each (`trained`). Talks to no
   /// other rank. Throws ConfigError.
   Optimization(TrainContext& context, const std::vector<NamedOptimizer>& setups,
@@ -47,10 +44,12 @@ class Optimization final : public Stateful, public OptimizerList {
   Optimization(const Optimization&) = delete;
   Optimization& operator=(const Optimization&) = delete;
 
-  /// Begins a micro-batch, which outlives `end`. `uneven`: at least one rank has no sample of it; in manual
-  /// optimization that rank takes part in the optimizer steps of the others here.
-  void begin(const MicroStep& micro, bool uneven);
-  void end();
+  /// Begins a micro-batch, which outlives `end` (`SharedStep`).
+  void begin(const MicroStep& micro, bool uneven) { shared_.begin(micro, uneven); }
+  void end() { shared_.end(); }
+  bool is_manual() const { return shared_.is_manual(); }
+  /// The loss scale; null without one.
+  GradScaler* scaler() { return shared_.scaler(); }
 
   /// Completes an optimizer step, and counts it. `own`, `of_all_ranks`: what was put into the step. In
   /// automatic optimization the gradients are averages over the ranks that did not skip the step. If no rank
@@ -78,37 +77,16 @@ class Optimization final : public Stateful, public OptimizerList {
   /// Brings the whole model to every rank (`TrainedParameters::publish`). Collective.
   void publish();
 
-  // For the optimizers.
-  bool is_manual() const { return manual_; }
-  GradScaler* scaler() { return scaler_ ? &*scaler_ : nullptr; }
-  const PrecisionPolicy& precision() const { return precision_; }
-  bool in_training_step() const { return micro_ != nullptr; }
-  /// The micro-batch in progress. Throws TrainingError if there is none.
-  const MicroStep& micro_step() const;
-  /// Begins an operation of manual optimization: announces it to ranks without a sample.
-  void begin_manual(TrainedOptimizer& optimizer, char operation);
-  void unscale(TrainedParameters& trained);
-  void note_step() { stepped_ = true; }
-  /// Parameters of other optimizers that require a gradient.
-  std::vector<at::Tensor> trained_by_others(const TrainedOptimizer& optimizer) const;
-
  private:
-  void announce(char operation, std::size_t optimizer);
-  void follow();
   bool step_automatically(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last);
+  void update_due(const MicroStep& last);
   void leave_out_ranks_that_skipped(const StepResult& own);
 
   TrainContext& context_;
-  PrecisionPolicy precision_;
-  bool manual_;
-  std::int64_t accumulate_;
-  std::optional<GradScaler> scaler_;
   std::vector<std::unique_ptr<TrainedOptimizer>> optimizers_;
+  SharedStep shared_;
   std::vector<OptimizerRef*> refs_;  ///< to `optimizers_`
   std::vector<Piece> pieces_;
-  const MicroStep* micro_ = nullptr;  ///< in progress
-  bool announces_ = false;            ///< a rank without a sample follows
-  bool stepped_ = false;              ///< an optimizer has stepped since the last `step`
 };
 
 }  // namespace cxtrain

@@ -21,7 +21,7 @@
 #include "cxtrain/device/resources.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
-#include "cxtrain/report/run_lease.h"
+#include "cxtrain/report/run_lock.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/chosen_checkpoint_folder.h"
 #include "cxtrain/trainer/model_checks.h"
@@ -108,7 +108,7 @@ void Session::open() {
   // The model is the same everywhere by now; dropout must not be.
   generators_->seed_apart(context_->state.seed, world.rank(), world.size());
   if (!goes_on_in_place_) add_loggers_and_announce();
-  world.set_last_words([this](int exit_code) { fail(exit_code); });
+  world.process_end().set_rescue([this](int exit_code) { fail(exit_code); });
   signals_.emplace(signal_number(inputs_.options.trainer.requeue_signal));
   context_->call(hooks::setup, stage_);
 }
@@ -134,7 +134,7 @@ void Session::add_loggers_and_announce() {
 bool Session::writes_files() const { return files_begun_ && !state_.log_dir.empty(); }
 
 Session::~Session() {
-  inputs_.world.set_last_words({});
+  inputs_.world.process_end().set_rescue({});
   inputs_.world.set_timeout(inputs_.options.timeout_seconds, {});
   if (!context_) return;
   state_.running = nullptr;
@@ -167,20 +167,20 @@ void Session::open_log_dir() {
   if (!options.trainer.logger) return;
   World& world = inputs_.world;
   // The other ranks wait meanwhile.
-  const double patience = std::min(kLeasePatience, options.timeout_seconds / 2);
+  const double patience = std::min(kRunLockPatience, options.timeout_seconds / 2);
   run_agreed(world, [&] {
     if (!world.is_root()) return;
     if (goes_on_in_place_) {
       state_.log_dir = inputs_.log_dir;
-      lease_ = reopen_run_dir(inputs_.files, inputs_.log_dir, patience);
+      lock_ = reopen_run_dir(inputs_.files, inputs_.log_dir, patience);
       return;
     }
     if (!continues_) state_.log_dir = make_version_dir(inputs_.files, options.trainer.default_root_dir);
-    lease_ = take_run_folder(inputs_.files, state_.log_dir, patience);
+    lock_ = take_run_folder(inputs_.files, state_.log_dir, patience);
   });
   state_.log_dir = world.broadcast(state_.log_dir);
   run_agreed(world, [&] {
-    if (!world.is_root()) lease_ = join_run_folder(inputs_.files, state_.log_dir);
+    if (!world.is_root()) lock_ = join_run_folder(inputs_.files, state_.log_dir);
   });
 }
 
@@ -267,18 +267,17 @@ void Session::record_places() const {
 }
 
 void Session::require_samples_everywhere(const ShardedSampler& sampler) const {
-  const std::int64_t batches = sampler.num_batches(), shards = sampler.shard().count;
-  if (batches == 0 || sampler.global_size(batches - 1) >= shards) return;
+  const std::int64_t last = sampler.last_global_size(), shards = sampler.shard().count;
+  if (sampler.num_batches() == 0 || last >= shards) return;
   throw ConfigError("trainer.sync_batchnorm",
                     "needs samples on every rank in every step, but the epoch's last batch has " +
-                        std::to_string(sampler.global_size(batches - 1)) + " for " + std::to_string(shards) +
-                        " ranks",
+                        std::to_string(last) + " for " + std::to_string(shards) + " ranks",
                     "--data.uneven drop", MessageCode::conflicting_options);
 }
 
 void Session::attach() {
   context_->parts.module.attach(&context_->metrics, &context_->run);
-  context_->metrics.set_metrics(context_->parts.module.all_metrics());
+  context_->metrics.model_metrics().set(context_->parts.module.all_metrics());
   for (const auto& replica : replicas_) replica->attach(nullptr, &context_->run);
 }
 

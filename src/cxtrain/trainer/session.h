@@ -156,7 +156,7 @@ class Session {
   std::optional<Generators> generators_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<TrainContext> context_;
-  std::unique_ptr<FileLock> lease_;  ///< on the run's folder
+  std::unique_ptr<FileLock> lock_;  ///< on the run's folder
   std::optional<StopSignals> signals_;
 };
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "cxtrain/metrics/host_values.h"
+#include "cxtrain/metrics/async_scalars.h"
 
 namespace cxtrain {
 
@@ -25,7 +25,7 @@ class SkippedSteps {
   std::int64_t most_, every_, steps_ = 0;
   std::int64_t skipped_ = 0;  ///< in a row, on a CPU
   at::Tensor on_device_;      ///< the same, on another device; float32 [1]
-  std::optional<HostValues> asked_;
+  std::optional<AsyncScalars> asked_;
 };
 
 }  // namespace cxtrain

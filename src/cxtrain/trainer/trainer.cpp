@@ -82,8 +82,7 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry, Ac
       plan_(std::move(plan)),
       accelerator_(accelerator),
       registry_(std::move(registry)),
-      state_(std::make_unique<TrainerState>()),
-      files_(&real_filesystem()) {
+      state_(std::make_unique<TrainerState>()) {
   run_agreed(world_, [this] {
     register_built_in(registry_);
     require_ranks(plan_, world_);
@@ -114,6 +113,8 @@ void Trainer::require_planned_devices() const {
 
 Trainer::~Trainer() = default;
 
+Filesystem& Trainer::files() const { return outputs_.files != nullptr ? *outputs_.files : real_filesystem(); }
+
 void Trainer::add_callback(std::unique_ptr<Callback> callback) {
   state_->callbacks.push_back(std::move(callback));
 }
@@ -135,8 +136,9 @@ RunSummary Trainer::run(const Call& call, Arguments&&... arguments) {
   load_values_to_evaluate(call);
   open_data(call);
   state_->failed_at.clear();
-  const SessionInputs inputs{world_,       options_,         plan_,   registry_, device_,     accelerator_,
-                             config_text_, replica_factory_, *files_, log_,      call.log_dir};
+  const SessionInputs inputs{
+      world_,           options_, plan_,        registry_,   device_, accelerator_, outputs_.config_yaml,
+      replica_factory_, files(),  outputs_.log, call.log_dir};
   Session session(inputs, *state_, registry_.make<Strategy>(plan_.strategy, plan_.strategy_arguments),
                   call.module, call.data, call.stage);
   std::optional<Work>
@@ -186,7 +188,7 @@ void Trainer::load_values_to_evaluate(const Call& call) {
   Options options = options_;
   options.subcommand = name_of(call.stage);  // for which a checkpoint of weights only will do
   if (!asked_for.empty()) options.ckpt_path = asked_for;
-  load_model_of_checkpoint(world_, *files_, options, call.module, trained ? state_->log_dir : std::string());
+  load_model_of_checkpoint(world_, files(), options, call.module, trained ? state_->log_dir : std::string());
 }
 
 void Trainer::initialize_once(Module& module) {
@@ -204,7 +206,7 @@ void Trainer::fail(Session& session, const std::exception& error) {
   const std::string& step = state_->failed_at;
   log_error("rank " + std::to_string(world_.rank()) + " on " + world_.facts().hostname +
             (step.empty() ? "" : ", " + step) + ": " + printed(error));
-  world_.report_end(status);
+  world_.process_end().report(status);
   world_.abort(status);
 }
 
@@ -213,15 +215,11 @@ RunSummary Trainer::fit(Module& module, DataModule& data, const FitArgs& args) {
   if (!args.ckpt_path.empty()) options.ckpt_path = args.ckpt_path;
   // The options name the checkpoint of the first fit. Another fit begins with the model as it is.
   std::optional<LoadedCheckpoint> from;
-  if (!state_->fitted || !args.ckpt_path.empty()) from = load_checkpoint(world_, *files_, options, module);
+  if (!state_->fitted || !args.ckpt_path.empty()) from = load_checkpoint(world_, files(), options, module);
   if (!from) return run<Fit>({Stage::fit, module, data}, std::nullopt);
   return resume(
       module, data,
       {std::move(from->state), from->chosen.log_dir, from->chosen.in_place, from->chosen.manifest.data});
-}
-
-RunSummary Trainer::fit(Module& module, DataModule& data, const StateDict& checkpoint) {
-  return fit(module, data, ResumeFrom{checkpoint});
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data, const ResumeFrom& from) {

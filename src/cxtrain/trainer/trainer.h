@@ -50,6 +50,15 @@ struct EvaluateArgs {
   std::string ckpt_path = {};
 };
 
+/// Where a trainer writes, if not as usual. What it points to outlives the trainer.
+struct TrainerOutputs {
+  Filesystem* files = nullptr;  ///< of the run's files; null: the operating system's
+  Log* log = nullptr;           ///< gets a file in the run's folder; null: none does
+  /// `config.yaml` in the run's folder; empty: none is written. The hyperparameters of a model that the
+  /// options do not name are added.
+  std::string config_yaml = {};
+};
+
 /// Thrown by a call of a Trainer that was left out because a signal had ended the call before. Carries the
 /// exit status for the program; `run` exits with this status if the error leaves the user's function.
 class StoppedBefore : public Error {
@@ -134,9 +143,10 @@ class Trainer {
   /// had continued. Needs equal options, model, data and number of ranks, and on each rank the state of that
   /// rank. Leaves the sanity check and tuning out. Throws StateError if the state belongs to a training of
   /// another kind.
-  RunSummary fit(Module& module, DataModule& data, const StateDict& checkpoint);
-  /// Resumes with the metric files of the run, which continue without a gap or a repeat. In place, rows that
-  /// were written after the state was saved are cut off; a new folder begins with a copy of the rest.
+  ///
+  /// With the folder of the run that saved the state, the metric files of that run continue without a gap or
+  /// a repeat. In place, rows that were written after the state was saved are cut off; a new folder begins
+  /// with a copy of the rest.
   RunSummary fit(Module& module, DataModule& data, const ResumeFrom& from);
   /// Evaluates the model with its own values, or with the values of a checkpoint.
   RunSummary validate(Module& module, DataModule& data, const EvaluateArgs& args = {});
@@ -151,19 +161,11 @@ class Trainer {
   const std::optional<RunSummary>& last_summary() const { return last_summary_; }
 
   const Plan& plan() const { return plan_; }
-  at::Device device() const { return device_; }
   /// The folder that the run writes; empty without a logger.
   const std::string& log_dir() const;
   /// Position of the run, or of its failure: "epoch 1, step 230"; empty before the first run.
   std::string where() const;
-  /// Sets the file system of the run's files, which must outlive the trainer. Default: the operating system's
-  /// files.
-  void set_filesystem(Filesystem& files) { files_ = &files; }
-  /// Sets the log that gets a file in the run's folder; it must outlive the trainer.
-  void set_log(Log& log) { log_ = &log; }
-  /// Sets the text of `config.yaml` in the run's folder; without it no `config.yaml` is written. The
-  /// hyperparameters of a model that the options do not name are added.
-  void set_config_text(std::string yaml) { config_text_ = std::move(yaml); }
+  void set_outputs(TrainerOutputs outputs) { outputs_ = std::move(outputs); }
 
  private:
   template <class Made>
@@ -195,6 +197,8 @@ class Trainer {
   void initialize_once(Module& module);
   /// Throws ConfigError if CUDA's numbers mean other GPUs than the plan's.
   void require_planned_devices() const;
+  /// The file system of the run's files.
+  Filesystem& files() const;
   /// Tells the callbacks of an error, and closes the session. If only this rank fails, on a device, ends the
   /// job: destructors that touch a failed device may hang or end the process, and the other ranks wait.
   void fail(Session& session, const std::exception& error);
@@ -210,9 +214,7 @@ class Trainer {
   std::unique_ptr<TrainerState> state_;
   std::vector<Predictions> predictions_ = std::vector<Predictions>(1);  ///< of each loader
   std::optional<RunSummary> last_summary_;
-  Filesystem* files_;
-  Log* log_ = nullptr;
-  std::string config_text_;
+  TrainerOutputs outputs_;
 };
 
 }  // namespace cxtrain

@@ -52,7 +52,7 @@ struct Replicas {
   void fit(Module& model, DataModule& data, Options options, Make make) {
     options.trainer.default_root_dir = dir.path();
     Trainer trainer(world, options);
-    trainer.set_log(log);
+    trainer.set_outputs({.log = &log});
     trainer.set_replica_factory(make);
     summary = trainer.fit(model, data);
   }

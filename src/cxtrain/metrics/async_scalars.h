@@ -10,12 +10,12 @@ namespace cxtrain {
 
 /// Numbers on their way from devices to the host, so that a device goes on with what it has been told while
 /// somebody wants to know what it has found out.
-class HostValues {
+class AsyncScalars {
  public:
-  HostValues() = default;
+  AsyncScalars() = default;
   /// Tensors of one element each; undefined ones count as 0. Starts the copies behind what the calling thread
   /// has told the devices so far, one for each device and dtype, and does not wait.
-  explicit HostValues(const std::vector<at::Tensor>& numbers);
+  explicit AsyncScalars(const std::vector<at::Tensor>& numbers);
 
   /// Whether they are all there; does not wait.
   bool arrived() const;

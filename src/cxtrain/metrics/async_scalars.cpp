@@ -1,4 +1,4 @@
-#include "cxtrain/metrics/host_values.h"
+#include "cxtrain/metrics/async_scalars.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
@@ -13,7 +13,7 @@
 
 namespace cxtrain {
 
-HostValues::HostValues(const std::vector<at::Tensor>& numbers) : count_(numbers.size()) {
+AsyncScalars::AsyncScalars(const std::vector<at::Tensor>& numbers) : count_(numbers.size()) {
   const at::NoGradGuard no_grad;
   using Kind = std::pair<c10::Device, at::ScalarType>;
   const auto before = [](const Kind& a, const Kind& b) {
@@ -41,11 +41,11 @@ HostValues::HostValues(const std::vector<at::Tensor>& numbers) : count_(numbers.
   }
 }
 
-bool HostValues::arrived() const {
+bool AsyncScalars::arrived() const {
   return std::all_of(ends_.begin(), ends_.end(), [](const c10::Event& end) { return end.query(); });
 }
 
-std::vector<double> HostValues::wait() const {
+std::vector<double> AsyncScalars::wait() const {
   for (const c10::Event& end : ends_) end.synchronize();
   std::vector<double> values(count_);
   for (const Copy& copy : copies_) {

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/metrics/metric.h"
+#include "cxtrain/state/state_dict.h"
+
+namespace cxtrain {
+
+/// The metrics that a model has registered; the model owns them.
+class ModelMetrics {
+ public:
+  /// Takes these metrics, which outlive their use here, and resets their states.
+  void set(std::vector<Metric*> metrics);
+  /// Returns the metric of this name; null if there is none.
+  Metric* find(std::string_view name) const;
+
+  /// Gives the metrics the states of all ranks, before the hooks at the end of an epoch. Collective.
+  void reduce(World& world);
+  void reset();
+  bool empty() const { return metrics_.empty(); }
+
+  void save(StateDict& state) const;
+  /// Loads the metrics after a `reset`. A metric that the saved model did not have begins with its initial
+  /// states.
+  void load(const StateDict& state);
+  /// Adds the states of all ranks; `saved` and `into` are states of `save`.
+  static void merge(std::span<const StateDict* const> saved, StateDict& into);
+
+ private:
+  std::vector<Metric*> metrics_;
+};
+
+}  // namespace cxtrain

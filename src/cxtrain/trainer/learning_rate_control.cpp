@@ -1,0 +1,95 @@
+#include "cxtrain/trainer/learning_rate_control.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/optim/overrides.h"
+#include "cxtrain/optim/setup_arguments.h"
+
+namespace cxtrain {
+namespace {
+
+std::int64_t total_counts(const FitLimits& limits, Interval interval, std::int64_t frequency) {
+  if (interval == Interval::step) return limits.total_steps() / frequency;
+  return std::max<std::int64_t>(limits.max_epochs, 0);
+}
+
+}  // namespace
+
+LearningRateControl::LearningRateControl(OptimizerSetup setup, std::string name, Optimizer& optimizer,
+                                         TrainContext& context, const FitLimits& limits,
+                                         std::int64_t frequency)
+    : setup_(std::move(setup)),
+      name_(std::move(name)),
+      optimizer_(optimizer),
+      context_(context),
+      interval_(interval_of(setup_)),
+      total_counts_(total_counts(limits, interval_, frequency)) {
+  update();
+}
+
+void LearningRateControl::count_step() {
+  ++steps_;
+  if (interval_ == Interval::step) update();
+}
+
+void LearningRateControl::end_epoch() {
+  if (const auto* plateau = std::get_if<PlateauSchedule>(&setup_.schedule)) {
+    const std::optional<double> metric =
+        context_.metrics.last_of_all_ranks(plateau->monitor, context_.parts.world);
+    if (!metric) {
+      throw TrainingError("the plateau schedule monitors `" + plateau->monitor +
+                              "`, but nothing of this name was logged by the end of the epoch",
+                          MessageCode::log_misuse);
+    }
+    plateau_.observe(*plateau, *metric);
+  } else if (interval_ == Interval::step) {
+    return;
+  }
+  update();
+}
+
+void LearningRateControl::update() {
+  if (held_) return;
+  if (std::holds_alternative<PlateauSchedule>(setup_.schedule)) return set_factor(plateau_.factor);
+  const std::int64_t count = interval_ == Interval::step ? steps_ : context_.state.epoch;
+  set_factor(schedule_factor(setup_.schedule, count, total_counts_));
+}
+
+void LearningRateControl::set(double lr) {
+  const double own = learning_rate(setup_);
+  const double base = setup_.groups.empty() ? own : setup_.groups.front().lr.value_or(own);
+  if (base <= 0) throw TrainingError("optimizer " + name_ + ": set_lr needs a base learning rate above 0");
+  set_factor(lr / base);
+}
+
+void LearningRateControl::set_factor(double factor) {
+  factor_ = factor;
+  optimizer_.set_lr_factor(factor);
+}
+
+void LearningRateControl::save(StateDict& state) const {
+  state.set("factor", factor_);
+  state.set("held", held_);
+  state.set("steps", steps_);
+  state.set("plateau_factor", plateau_.factor);
+  state.set("plateau_best", plateau_.best);
+  state.set("plateau_has_best", plateau_.has_best);
+  state.set("plateau_bad_epochs", plateau_.bad_epochs);
+}
+
+void LearningRateControl::load(const StateDict& state) {
+  plateau_ = {.factor = state.real("plateau_factor"),
+              .best = state.real("plateau_best"),
+              .has_best = state.boolean("plateau_has_best"),
+              .bad_epochs = state.integer("plateau_bad_epochs")};
+  held_ = state.boolean("held");
+  // An earlier checkpoint has one optimizer, which stepped in each step of the fit.
+  steps_ = state.has("steps") ? state.integer("steps") : context_.state.global_step;
+  set_factor(state.real("factor"));
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,99 @@
+#include "cxtrain/trainer/shared_step.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/trainer/trained_optimizer.h"
+
+namespace cxtrain {
+
+SharedStep::SharedStep(TrainContext& context,
+                       const std::vector<std::unique_ptr<TrainedOptimizer>>& optimizers,
+                       std::int64_t accumulate, const PrecisionPolicy& precision)
+    : context_(context),
+      optimizers_(optimizers),
+      accumulate_(accumulate),
+      precision_(precision),
+      manual_(!context.parts.module.automatic_optimization) {
+  if (precision.scale_gradients) scaler_.emplace(context.parts.device);
+}
+
+void SharedStep::unscale(TrainedParameters& trained) {
+  scaler_->unscale(trained.held_gradients());
+  trained.agree_on_overflow(scaler_->found_inf());
+}
+
+void SharedStep::begin(const MicroStep& micro, bool uneven) {
+  micro_ = &micro;
+  announces_ = manual_ && uneven;
+  if (announces_ && micro.batch.size == 0) follow();
+}
+
+void SharedStep::end() {
+  if (announces_ && micro_->batch.size > 0) announce(ManualOperation::end, 0);
+  announces_ = false;
+  micro_ = nullptr;
+}
+
+const MicroStep& SharedStep::micro() const {
+  if (micro_ == nullptr)
+    throw TrainingError(
+        "an optimizer was called outside of training_step; in manual optimization only "
+        "training_step may call minimize(), zero_grad(), manual_backward() and step()");
+  return *micro_;
+}
+
+void SharedStep::begin_manual(const TrainedOptimizer& optimizer, ManualOperation operation) {
+  micro();
+  if (!manual_) {
+    throw TrainingError("training_step calls optimizer `" + optimizer.name() +
+                        "` itself, in automatic optimization; set automatic_optimization to false in the "
+                        "constructor of the model");
+  }
+  if (operation != ManualOperation::minimize && accumulate_ > 1) {
+    throw TrainingError("optimizer `" + optimizer.name() +
+                        "`: zero_grad() and step() do not know accumulate_grad_batches, which is " +
+                        std::to_string(accumulate_) + "; use minimize(), or accumulate in training_step");
+  }
+  if (!announces_) return;
+  std::size_t place = 0;
+  while (optimizers_.at(place).get() != &optimizer) ++place;
+  announce(operation, place);
+}
+
+/// Rank 0 has samples of every batch.
+void SharedStep::announce(ManualOperation operation, std::size_t optimizer) {
+  const std::string own = static_cast<char>(operation) + std::to_string(optimizer);
+  const std::string agreed = context_.parts.world.broadcast(own);
+  if (agreed == own) return;
+  throw TrainingError(
+      "training_step of this rank and of rank 0 call optimizers in different orders; in manual "
+      "optimization every rank calls the same methods in the same order");
+}
+
+void SharedStep::follow() {
+  for (;;) {
+    const std::string announced = context_.parts.world.broadcast("");
+    const auto operation = static_cast<ManualOperation>(announced.front());
+    if (operation == ManualOperation::end) return;
+    optimizers_.at(std::stoul(announced.substr(1)))->follow(operation);
+  }
+}
+
+std::vector<at::Tensor> SharedStep::trained_by_others(const TrainedOptimizer& optimizer) const {
+  std::vector<at::Tensor> others;
+  for (const auto& other : optimizers_) {
+    if (other.get() == &optimizer) continue;
+    for (const NamedTensor& parameter : other->parameters()) {
+      if (parameter.tensor.requires_grad()) others.push_back(parameter.tensor);
+    }
+  }
+  return others;
+}
+
+bool SharedStep::take_updated() { return std::exchange(updated_, false); }
+
+}  // namespace cxtrain
