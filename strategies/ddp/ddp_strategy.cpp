@@ -177,8 +177,11 @@ class DdpStrategy final : public LocalStrategy {
                                                   GradientExchange& exchange) override {
     Communicator* const group = who_divides(target);
     if (group == nullptr) return LocalStrategy::make_trained(target, exchange);
-    log_info("optimizer: " + std::to_string(group->size()) + " ranks divide its work");
-    return std::make_unique<DividedParameters>(target.parameters, context_->precision, *group, exchange);
+    auto divided =
+        std::make_unique<DividedParameters>(target.parameters, context_->precision, *group, exchange);
+    log_info("optimizer: " + std::to_string(group->size()) + " ranks divide its work" +
+             (divided->one_copy() ? ", and have one copy of the parameters" : ""));
+    return divided;
   }
 
   bool has_own_buffers() const { return !args_.broadcast_buffers && context_->world.size() > 1; }

@@ -1,4 +1,6 @@
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/clamp.h>
 #include <ATen/ops/equal.h>
 #include <torch/nn/modules/batchnorm.h>
 
@@ -57,6 +59,36 @@ TEST_CASE("what is unfrozen in a later epoch is trained on all ranks alike") {
   train_together(together, options);
   train_alone(alone, options);
   CHECK_FALSE(at::equal(together.first->weight, before));
+  CHECK(at::allclose(test::flat_parameters(together), test::flat_parameters(alone), 1e-5, 1e-7));
+}
+
+TEST_CASE("what a hook writes to the parameters counts once, whichever rank writes first") {
+  /// One rank after the other decays all parameters, past autograd's eyes in each second step, and limits
+  /// them after the gradients are there.
+  class Decays : public Callback {
+   public:
+    void on_train_batch_start(Run& run, const Batch&, std::int64_t batch_idx) override {
+      const at::NoGradGuard no_grad;
+      for (int turn = 0; turn < run.world().size(); ++turn) {
+        if (turn == run.rank()) {
+          for (const at::Tensor& parameter : run.module().parameters())
+            (batch_idx % 2 == 0 ? parameter.data() : parameter).mul_(0.9);
+        }
+        run.world().barrier();
+      }
+    }
+    void on_before_optimizer_step(Run& run, OptimizerRef&) override {
+      const at::NoGradGuard no_grad;
+      for (const at::Tensor& parameter : run.module().parameters()) parameter.clamp_(-0.3, 0.3);
+    }
+  };
+  Options options = test::quiet("");
+  options.strategy.ddp_args["shard_optimizer"] = GENERATE("true", "false");
+  Regression together, alone;
+  const RunSummary summary = train_together(together, options, std::make_unique<Decays>());
+  CHECK(summary.parameters_equal_on_all_ranks == true);
+  SoloWorld solo;
+  train(solo, alone, 4 * test_world().size(), options, std::make_unique<Decays>());
   CHECK(at::allclose(test::flat_parameters(together), test::flat_parameters(alone), 1e-5, 1e-7));
 }
 

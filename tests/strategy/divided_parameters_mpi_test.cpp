@@ -67,6 +67,7 @@ TEST_CASE("what each rank does to its pieces, all ranks of the group get") {
   auto expected = before;
   for (int step = 1; step <= 10; ++step) {
     const auto version = model[1].tensor._version();
+    trained.begin_update();
     {
       const at::NoGradGuard no_grad;
       for (const Piece& piece : trained.pieces()) at::Tensor(piece.values).add_(step);

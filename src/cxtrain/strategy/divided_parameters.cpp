@@ -21,15 +21,26 @@ bool shares_memory(const at::Tensor& tensor) {
 
 bool can_be_divided(const at::Tensor& tensor) { return tensor.requires_grad() && tensor.is_contiguous(); }
 
-/// Puts the tensor's values at `first` of `memory`, and the tensor there. It keeps the memory alive, and has
-/// a storage of its own.
-void move_to(const at::Tensor& memory, std::int64_t first, const at::Tensor& tensor) {
+/// The elements from `first` on, in the tensor's shape, with a storage of their own that keeps `memory`
+/// alive.
+at::Tensor place_in(const at::Tensor& memory, std::int64_t first, const at::Tensor& tensor) {
   auto* const begin = static_cast<std::byte*>(memory.mutable_data_ptr()) +
                       static_cast<std::size_t>(first) * memory.element_size();
-  const at::Tensor there = at::from_blob(
+  return at::from_blob(
       begin, tensor.sizes(), [memory](void*) {}, tensor.options().requires_grad(false));
-  there.copy_(tensor.detach());
-  at::Tensor(tensor).set_data(there);
+}
+
+/// An array of which the ranks of the group have one copy; null if they cannot.
+std::shared_ptr<NodeArena> one_copy_of(Communicator& group, const at::Tensor& first, std::int64_t share) {
+  NodeMemory* const node = first.is_cpu() ? group.node_memory() : nullptr;
+  if (node == nullptr) return nullptr;
+  return node->arena(static_cast<std::size_t>(share) * first.element_size());
+}
+
+at::Tensor tensor_at(std::byte* data, std::int64_t numel, const at::Tensor& like,
+                     const std::shared_ptr<NodeArena>& arena) {
+  return at::from_blob(
+      data, {numel}, [arena](void*) {}, like.options().requires_grad(false));
 }
 
 }  // namespace
@@ -67,6 +78,9 @@ DividedParameters::DividedParameters(std::vector<NamedTensor> parameters, const 
   }
   for (std::vector<std::size_t>& list : lists) arenas_.push_back(divide(std::move(list)));
   add_pieces();
+  for (const Arena& arena : arenas_) {  // every rank has filled its share before anyone reads
+    if (arena.one_copy != nullptr) group_.node_memory()->end_update(*arena.one_copy);
+  }
 }
 
 DividedParameters::Arena DividedParameters::divide(std::vector<std::size_t> parameters) {
@@ -74,30 +88,66 @@ DividedParameters::Arena DividedParameters::divide(std::vector<std::size_t> para
   Arena arena{.parameters = std::move(parameters), .plan = {}, .memory = {}, .share = {}};
   std::vector<std::int64_t> sizes;
   for (const std::size_t i : arena.parameters) sizes.push_back(masters[i].tensor.numel());
-  arena.plan = plan_shards(sizes, group_.size());
   const at::Tensor& first = masters[arena.parameters[0]].tensor;
-  arena.memory = group_.allocate(arena.plan.share * group_.size(), first.scalar_type(), first.device());
-  arena.memory.zero_();  // what lies between the parameters travels with them
-  arena.share = arena.memory.narrow(0, arena.plan.share * group_.rank(), arena.plan.share);
+  const auto page = static_cast<std::int64_t>(NodeArena::page_bytes() / first.element_size());
+  arena.plan = plan_shards(sizes, group_.size(), page);
+  const std::int64_t share = arena.plan.share, whole = share * group_.size(), begin = share * group_.rank();
+  arena.one_copy = one_copy_of(group_, first, share);
+  if (arena.one_copy != nullptr) {
+    arena.memory = tensor_at(arena.one_copy->whole(), whole, first, arena.one_copy);
+    arena.share = tensor_at(arena.one_copy->own(), share, first, arena.one_copy);
+  } else {
+    arena.memory = group_.allocate(whole, first.scalar_type(), first.device());
+    arena.memory.zero_();  // what lies between the parameters travels with them
+    arena.share = arena.memory.narrow(0, begin, share);
+  }
   for (std::size_t k = 0; k < arena.parameters.size(); ++k) {
     const std::size_t i = arena.parameters[k];
-    move_to(arena.memory, arena.plan.offsets[k], masters[i].tensor);
     own_ranges_[i] = arena.plan.shards[static_cast<std::size_t>(group_.rank())][k];
+    const at::Tensor place = place_in(arena.memory, arena.plan.offsets[k], masters[i].tensor);
+    if (arena.one_copy == nullptr) {
+      place.copy_(masters[i].tensor.detach());
+    } else if (own_ranges_[i].size() > 0) {
+      const Piece own = part_of(masters[i].name, masters[i].tensor.detach(), own_ranges_[i]);
+      part_of_share(arena, k).values.copy_(own.values);
+    }
+    at::Tensor(masters[i].tensor).set_data(place);
   }
   return arena;
+}
+
+Piece DividedParameters::part_of_share(const Arena& arena, std::size_t k) const {
+  const std::size_t i = arena.parameters[k];
+  const auto& [name, tensor] = masters_.parameters()[i];
+  Piece piece = part_of(name, tensor, own_ranges_[i]);
+  if (arena.one_copy == nullptr || piece.range.size() == 0) return piece;
+  const std::int64_t first = arena.plan.offsets[k] + piece.range.begin - arena.plan.share * group_.rank();
+  piece.values = place_in(arena.share, first, piece.values).set_requires_grad(tensor.requires_grad());
+  return piece;
 }
 
 void DividedParameters::add_pieces() {
   const std::vector<NamedTensor>& masters = masters_.parameters();
   piece_of_.resize(masters.size());
+  std::vector<Piece> all(masters.size());
+  for (std::size_t i = 0; i < masters.size(); ++i)
+    all[i] = divided_[i] ? Piece{} : part_of(masters[i].name, masters[i].tensor, own_ranges_[i]);
+  for (const Arena& arena : arenas_) {
+    for (std::size_t k = 0; k < arena.parameters.size(); ++k)
+      all[arena.parameters[k]] = part_of_share(arena, k);
+  }
   for (std::size_t i = 0; i < masters.size(); ++i) {
-    const auto& [name, tensor] = masters[i];
     if (divided_[i] && own_ranges_[i].size() == 0) continue;
     piece_of_[i] = pieces_.size();
-    pieces_.push_back(part_of(name, tensor, own_ranges_[i]));
+    pieces_.push_back(std::move(all[i]));
     master_of_.push_back(i);
   }
   gradients_.resize(pieces_.size());
+}
+
+bool DividedParameters::one_copy() const {
+  return std::any_of(arenas_.begin(), arenas_.end(),
+                     [](const Arena& arena) { return arena.one_copy != nullptr; });
 }
 
 void DividedParameters::synchronize() {
@@ -157,13 +207,26 @@ void DividedParameters::agree_on_overflow(const at::Tensor& found) {
   group_.join();
 }
 
+void DividedParameters::begin_update() {
+  updating_ = true;
+  for (const Arena& arena : arenas_) {
+    if (arena.one_copy != nullptr) group_.node_memory()->begin_update(*arena.one_copy);
+  }
+}
+
 void DividedParameters::publish() {
   const at::NoGradGuard no_grad;
+  if (!updating_) begin_update();
+  updating_ = false;
   masters_.forget_gradients();
   std::fill(gradients_.begin(), gradients_.end(), at::Tensor());
   for (const Arena& arena : arenas_) {
-    group_.all_gather(arena.memory, arena.share);
-    group_.join();
+    if (arena.one_copy != nullptr) {
+      group_.node_memory()->end_update(*arena.one_copy);
+    } else {
+      group_.all_gather(arena.memory, arena.share);
+      group_.join();
+    }
     // Autograd is to know, as of any change in place.
     for (const std::size_t i : arena.parameters)
       masters_.parameters()[i].tensor.unsafeGetTensorImpl()->bump_version();

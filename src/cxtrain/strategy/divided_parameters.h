@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cxtrain/comm/communicator.h"
+#include "cxtrain/comm/node/node_memory.h"
 #include "cxtrain/precision/master_weights.h"
 #include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/tensor/piece.h"
@@ -18,8 +19,9 @@ namespace cxtrain {
 /// independently; the result is bit-for-bit that of every rank updating everything.
 ///
 /// From construction on, also after the end of this object, divided parameters live in memory of the group's
-/// communicator. Every rank updates, by itself, parameters that are frozen at construction or not in
-/// row-major order.
+/// communicator. Where the ranks of a group share a node, they have one copy of the parameters (`NodeArena`),
+/// and `publish` copies nothing. Every rank updates, by itself, parameters that are frozen at construction or
+/// not in row-major order.
 class DividedParameters final : public TrainedParameters {
  public:
   /// Returns the names of the parameters that this rank divides; empty if the memory of one belongs to other
@@ -38,18 +40,24 @@ class DividedParameters final : public TrainedParameters {
   std::span<const at::Tensor> held_gradients() const override { return masters_.gradients(); }
   std::vector<at::Tensor> gradient_norms(double order) override;
   void agree_on_overflow(const at::Tensor& found) override;
+  void begin_update() override;
   void publish() override;
+  /// Returns whether the ranks of the group have one copy of the divided parameters.
+  bool one_copy() const;
 
  private:
   /// Divided parameters of one dtype and device, one after the other in memory of the group.
   struct Arena {
     std::vector<std::size_t> parameters;  ///< in the order of the masters
     ShardPlan plan;
-    at::Tensor memory;  ///< memory of all parameters
-    at::Tensor share;   ///< the shard of `memory` that this rank updates
+    at::Tensor memory;                    ///< memory of all parameters
+    at::Tensor share;                     ///< the shard of `memory` that this rank updates
+    std::shared_ptr<NodeArena> one_copy;  ///< of `memory`; null: every rank has its own memory
   };
 
   Arena divide(std::vector<std::size_t> parameters);
+  /// This rank's part of a divided parameter.
+  Piece part_of_share(const Arena& arena, std::size_t k) const;
   void add_pieces();
   void arena_norms(const Arena& arena, double order, std::vector<at::Tensor>& norms);
 
@@ -63,6 +71,7 @@ class DividedParameters final : public TrainedParameters {
   std::vector<std::size_t> master_of_;                ///< for each piece
   std::vector<Piece> pieces_;
   std::vector<at::Tensor> gradients_;  ///< for each piece
+  bool updating_ = false;              ///< since `begin_update`
 };
 
 }  // namespace cxtrain

@@ -15,8 +15,8 @@ namespace cxtrain {
 /// strategies accesses parameters in training only through this class, and so works if a rank holds parts of
 /// them.
 ///
-/// A step: the strategy's training steps, `synchronize`, changes to `gradients()`, the optimizer's update of
-/// the pieces, `publish`. Every rank calls the same methods in the same order.
+/// A step: the strategy's training steps, `synchronize`, changes to `gradients()`, `begin_update`, the
+/// optimizer's update of the pieces, `publish`. Every rank calls the same methods in the same order.
 class TrainedParameters {
  public:
   virtual ~TrainedParameters() = default;
@@ -51,6 +51,11 @@ class TrainedParameters {
   /// Sets `found` (float32, one element; 0 or 1) to 1 if it is 1 on any rank that holds a part: all these
   /// ranks then skip the step. Collective between these ranks. Does not wait for the device.
   virtual void agree_on_overflow(const at::Tensor& found) = 0;
+
+  /// Begins a change of the pieces: returns when no rank uses the parameters any more. The pieces then have
+  /// the model's values, also values that a hook has written to the parameters, alike on all ranks. Called
+  /// before the optimizer or other code reads or changes pieces. Collective.
+  virtual void begin_update() {}
 
   /// Brings the whole model to every rank that needs it. Called after the optimizer or other code has changed
   /// pieces or buffers, alike on all ranks. Collective.

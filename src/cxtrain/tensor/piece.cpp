@@ -102,14 +102,14 @@ void fill_pieces(std::span<const Piece> targets, std::span<const Piece> sources)
   }
 }
 
-ShardPlan plan_shards(std::span<const std::int64_t> sizes, int ranks) {
+ShardPlan plan_shards(std::span<const std::int64_t> sizes, int ranks, std::int64_t multiple) {
   ShardPlan plan;
   std::int64_t total = 0;
   for (const std::int64_t size : sizes) {
     plan.offsets.push_back(total);
     total += round_up(size, kNormChunk);
   }
-  plan.share = round_up(divide_up<std::int64_t>(total, ranks), kNormChunk);
+  plan.share = round_up(divide_up<std::int64_t>(total, ranks), std::max(multiple, kNormChunk));
   for (int rank = 0; rank < ranks; ++rank) {
     const std::int64_t begin = rank * plan.share, end = begin + plan.share;
     std::vector<ElementRange>& shard = plan.shards.emplace_back();

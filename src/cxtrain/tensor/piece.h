@@ -68,7 +68,7 @@ struct ShardPlan {
 /// Plans the shards for tensors of `sizes` elements each, on at least one rank. Cuts tensors between chunks
 /// of norms (`kNormChunk`). A chunk is also a multiple of every vector register's width, so elementwise
 /// kernels treat every element as they would in the whole tensor: an update has the same bits on any rank.
-/// Pure.
-ShardPlan plan_shards(std::span<const std::int64_t> sizes, int ranks);
+/// A share is a multiple of `multiple` elements, itself a multiple of `kNormChunk`; 0: of `kNormChunk`. Pure.
+ShardPlan plan_shards(std::span<const std::int64_t> sizes, int ranks, std::int64_t multiple = 0);
 
 }  // namespace cxtrain

@@ -5,6 +5,7 @@
 namespace cxtrain {
 ModelSnapshot::ModelSnapshot(const TrainContext::Parts& parts, Optimization& optimization)
     : parts_(parts), optimization_(optimization) {
+  optimization_.begin_update();
   const auto keep = [this](const at::Tensor& tensor) {
     copies_.emplace_back(tensor, tensor.detach().clone());
   };
@@ -14,6 +15,7 @@ ModelSnapshot::ModelSnapshot(const TrainContext::Parts& parts, Optimization& opt
 }
 
 void ModelSnapshot::restore() const {
+  optimization_.begin_update();
   {
     const at::NoGradGuard no_grad;
     for (const auto& [tensor, values] : copies_) at::Tensor(tensor).copy_(values);

@@ -247,6 +247,10 @@ std::vector<TrainedParameters*> Optimization::trained() {
   return all;
 }
 
+void Optimization::begin_update() {
+  for (const auto& optimizer : optimizers_) optimizer->trained().begin_update();
+}
+
 void Optimization::publish() {
   for (const auto& optimizer : optimizers_) optimizer->trained().publish();
 }

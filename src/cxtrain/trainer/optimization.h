@@ -74,7 +74,8 @@ class Optimization final : public Stateful, public OptimizerList {
   /// The parameters of all optimizers.
   std::vector<NamedTensor> parameters() const;
   std::vector<TrainedParameters*> trained();
-  /// Brings the whole model to every rank (`TrainedParameters::publish`). Collective.
+  /// `TrainedParameters::begin_update` and `publish` of all optimizers. Collective.
+  void begin_update();
   void publish();
 
  private:

@@ -129,6 +129,7 @@ void TrainedOptimizer::update() {
       return recomputed;
     };
   }
+  trained_->begin_update();
   optimizer_->step(inputs);
   if (scaler != nullptr && shared_.is_manual()) scaler->update();
   trained_->publish();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -53,7 +54,7 @@ class TrainingState::Model final : public Stateful {
 
   std::string state_key() const override { return "model"; }
   void save(StateDict& state) const override {
-    state.make_section("parameters").add(optimization_.pieces());
+    state.make_section("parameters").add(trained());
     state.make_section("other").add(other());
     std::string frozen;
     for (const NamedTensor& parameter : module_.all_parameters()) {
@@ -86,6 +87,19 @@ class TrainingState::Model final : public Stateful {
   }
 
  private:
+  /// What this rank updates: parts of the model's parameters, or copies in higher precision.
+  std::vector<Piece> trained() const {
+    std::map<std::string_view, at::Tensor> parameters;
+    const std::vector<NamedTensor> all = module_.all_parameters();
+    for (const auto& [name, tensor] : all) parameters.emplace(name, tensor);
+    std::vector<Piece> pieces = optimization_.pieces();
+    for (Piece& piece : pieces) {
+      const at::Tensor& parameter = parameters.at(piece.name);
+      if (parameter.scalar_type() != piece.values.scalar_type()) continue;
+      piece = part_of(piece.name, parameter, piece.range);
+    }
+    return pieces;
+  }
   /// Whole on every rank.
   std::vector<Piece> other() const {
     std::set<std::string> trained;
@@ -138,6 +152,7 @@ std::set<std::string> TrainingState::sections_of_each_rank() const {
 }
 
 void TrainingState::load(StateDict state, const RunFolder& from) {
+  optimization_.begin_update();
   run_agreed(context_.parts.world, [&] {
     state.section(kLoggers);
     for (Stateful* part : parts_) part->load(state.section(part->state_key()));

@@ -60,6 +60,7 @@ StochasticWeightAveraging::StochasticWeightAveraging(TrainContext& context, FitD
 void StochasticWeightAveraging::on_train_epoch_end(Run& view) {
   if (view.current_epoch() < first_epoch_) return;
   optimization_.hold_learning_rate();
+  optimization_.begin_update();
   if (epochs_averaged_++ == 0) {
     for (const at::Tensor& parameter : parameters_) means_.push_back(parameter.clone());
     return;
@@ -70,6 +71,7 @@ void StochasticWeightAveraging::on_train_epoch_end(Run& view) {
 
 void StochasticWeightAveraging::on_train_end(Run&) {
   if (epochs_averaged_ == 0) return;  // stopped early
+  optimization_.begin_update();
   if (!parameters_.empty()) at::_foreach_copy_(parameters_, means_);
   optimization_.publish();
   log_info("the parameters are the mean of the parameters after the last " +

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "cxtrain/comm/node/node_arena.h"
 #include "cxtrain/comm/node/shared_memory.h"
 #include "cxtrain/comm/reduce_kernels.h"
 #include "cxtrain/memory/malloc_tuning.h"
@@ -74,6 +75,17 @@ class NodeMemory {
   /// undefined afterwards. Every rank passes slices with equal offsets and sizes, in ascending order. On each
   /// rank the values of a slice may lie in `memory` or in the pool. Collective.
   virtual void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op) = 0;
+
+  /// Makes an array of which the ranks have one copy; each rank owns `share_bytes`, a multiple of
+  /// `NodeArena::page_bytes`. Null, on all ranks, if the ranks are on several nodes or the node cannot do it.
+  /// The array may outlive the communicator. Collective: every rank passes an equal size.
+  virtual std::shared_ptr<NodeArena> arena(std::size_t share_bytes) = 0;
+  /// Begins an update: returns when no rank uses the array any more. The shares then have what the ranks have
+  /// written to `NodeArena::whole`, and each rank may change its share. Collective.
+  virtual void begin_update(NodeArena& arena) = 0;
+  /// Ends an update: returns when every rank has changed its share; `NodeArena::whole` shows the new shares.
+  /// Collective.
+  virtual void end_update(NodeArena& arena) = 0;
 };
 
 }  // namespace cxtrain

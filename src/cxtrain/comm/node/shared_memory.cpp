@@ -83,6 +83,10 @@ std::shared_ptr<SharedMemory> SharedMemory::map(FileDescriptor file, std::size_t
   return std::shared_ptr<SharedMemory>(memory);
 }
 
+bool SharedMemory::map_private(std::byte* address, std::size_t bytes) const noexcept {
+  return mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file_.get(), 0) != MAP_FAILED;
+}
+
 SharedMemory::~SharedMemory() {
   forget_name();
   munmap(data_, bytes_);

@@ -44,6 +44,9 @@ class SharedMemory {
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
   Address address() const noexcept;
+  /// Maps the first `bytes` at this address, for this process alone: a write copies the page. Replaces what
+  /// is mapped there. Returns false if the kernel refuses.
+  bool map_private(std::byte* address, std::size_t bytes) const noexcept;
   /// Removes the file's name: no process can open the file any more, and nothing is left when the last
   /// process ends.
   void forget_name() noexcept;
@@ -78,6 +81,10 @@ class SharedWindow {
   int rank() const noexcept { return rank_; }
   std::byte* own() const noexcept { return segments_[static_cast<std::size_t>(rank_)]; }
   bool contains(const void* address) const noexcept { return address >= own() && address < own() + bytes_; }
+  /// Maps a rank's segment once more (`SharedMemory::map_private`).
+  bool map_private(int rank, std::byte* address, std::size_t bytes) const noexcept {
+    return memory_[static_cast<std::size_t>(rank)]->map_private(address, bytes);
+  }
   /// This rank's segment, which may outlive the window.
   const std::shared_ptr<SharedMemory>& memory() const { return memory_[static_cast<std::size_t>(rank_)]; }
 

@@ -73,6 +73,26 @@ std::shared_ptr<MemPool> WindowCollectives::mem_pool(std::span<const std::size_t
   return pool;
 }
 
+std::shared_ptr<NodeArena> WindowCollectives::arena(std::size_t share_bytes) {
+  if (num_nodes_ > 1 || local_size_ == 1) return nullptr;
+  std::optional<SharedWindow> shares =
+      SharedWindow::allocate(node_comm_, NodeArena::segment_bytes(share_bytes));
+  if (!shares) return nullptr;
+  std::shared_ptr<NodeArena> arena = NodeArena::map(std::move(*shares));
+  return node_comm_.on_all_ranks("an array for the ranks of a node", arena != nullptr) ? arena : nullptr;
+}
+
+void WindowCollectives::begin_update(NodeArena& arena) {
+  arena.find_written();
+  barrier_.wait("begin_update");  // nobody uses the array
+  arena.take_over_written();
+}
+
+void WindowCollectives::end_update(NodeArena& arena) {
+  barrier_.wait("end_update");  // every share is written
+  arena.drop_copies();
+}
+
 std::optional<WindowCollectives::Location> WindowCollectives::find_anywhere(const void* address) const {
   for (std::uint32_t i = 0; i < windows_.size(); ++i) {
     const SharedWindow& window = windows_[i].memory;

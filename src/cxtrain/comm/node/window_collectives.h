@@ -53,6 +53,9 @@ class WindowCollectives final : public NodeMemory {
 
   std::shared_ptr<MemPool> mem_pool(std::span<const std::size_t> sizes) override;
   void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op) override;
+  std::shared_ptr<NodeArena> arena(std::size_t share_bytes) override;
+  void begin_update(NodeArena& arena) override;
+  void end_update(NodeArena& arena) override;
 
  private:
   struct Window {
