@@ -1,5 +1,6 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <filesystem>
@@ -197,6 +198,26 @@ TEST_CASE("what follows a fit that a signal has ended is left out, with the fit'
   }
   CHECK_THROWS_AS(trainer.predict(model, setting.data), StoppedBefore);
   CHECK(trainer.last_summary()->status == "stopped");
+}
+
+TEST_CASE("hooks see which call of the trainer runs") {
+  struct Stages final : Callback {
+    void on_validation_end(Run& run) override { seen.push_back(run.progress().stage); }
+    void on_test_end(Run& run) override { seen.push_back(run.progress().stage); }
+    std::vector<Stage> seen;
+  };
+  KeptRuns setting;
+  Regression model;
+  Trainer trainer(setting.world, setting.options);
+  const Stages& stages = trainer.add_callback<Stages>();
+  trainer.fit(model, setting.data);
+  const std::vector<Stage> of_fit = stages.seen;
+  trainer.validate(model, setting.data);
+  trainer.test(model, setting.data);
+  REQUIRE_FALSE(of_fit.empty());
+  CHECK(std::ranges::count(of_fit, Stage::fit) == std::ssize(of_fit));
+  CHECK(stages.seen[of_fit.size()] == Stage::validate);
+  CHECK(stages.seen.back() == Stage::test);
 }
 
 TEST_CASE("a model is initialised once, before anything else") {

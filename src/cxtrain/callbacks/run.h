@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "cxtrain/base/stage.h"
 #include "cxtrain/callbacks/train_state.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/metrics/metric_sink.h"
@@ -27,6 +28,7 @@ class Strategy;
 
 /// The running loop: an epoch of training, or an evaluation.
 struct Progress {
+  Stage stage = Stage::fit;                 ///< the trainer's call; `fit` in its validations, too
   std::int64_t batch_idx = 0;               ///< within the epoch, or the evaluation
   std::int64_t num_batches = 0;             ///< in the epoch, or the evaluation, on this rank; -1: unknown
   int dataloader_idx = 0;                   ///< of loaders that are read in turn: the current one

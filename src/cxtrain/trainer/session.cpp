@@ -103,6 +103,7 @@ void Session::open() {
   if (continues_) context_->state = *state_.fitted;
   context_->state.seed = inputs_.options.seed.value_or(0);
   context_->tuned = state_.tuned;
+  context_->progress.stage = stage_;
   run_agreed(world, [this] { add_callbacks(); });
   attach();
   // The model is the same everywhere by now; dropout must not be.
