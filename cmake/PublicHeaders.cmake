@@ -33,6 +33,7 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/metrics/text.h
   cxtrain/plugin/plugin_abi.h
   cxtrain/report/metric_logger.h
+  cxtrain/report/png.h
   cxtrain/trainer/data_module.h
   cxtrain/trainer/image_folders.h
   cxtrain/trainer/module.h

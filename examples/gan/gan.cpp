@@ -1,13 +1,14 @@
 // A generative adversarial network for handwritten digits (Goodfellow et al. 2014): two networks, two
-// optimizers, manual optimization. After each epoch the run's folder gets a picture of 64 generated digits.
+// optimizers, manual optimization. After each epoch TensorBoard and the run's folder get a picture of 64
+// generated digits.
 
 #include <torch/torch.h>
 
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/report/png.h"
 #include "cxtrain/trainer/module.h"
-#include "gan/grey_png.h"
 #include "mnist/mnist_data.h"
 
 namespace {
@@ -67,10 +68,10 @@ class Gan final : public Module {
             {"discriminator", adam, discriminator_->parameters()}};
   }
 
-  /// 64 generated digits of the same noise, float32 [64, 28, 28] in 0..1.
+  /// 64 generated digits of the same noise, float32 [64, 1, 28, 28] in 0..1.
   at::Tensor pictures() {
     const torch::NoGradGuard no_grad;
-    return generated(seen_noise_).add(1).div(2).reshape({-1, kSide, kSide});
+    return generated(seen_noise_).add(1).div(2).reshape({-1, 1, kSide, kSide});
   }
 
   std::vector<std::unique_ptr<Callback>> configure_callbacks() override;
@@ -94,12 +95,15 @@ class Gan final : public Module {
   at::Tensor seen_noise_;
 };
 
-/// Writes generated_epoch_K.png after epoch K, on rank 0.
+/// Logs the generated digits of each epoch on rank 0, and writes generated_epoch_K.png.
 class Pictures final : public Callback {
   void on_train_epoch_end(Run& run) override {
-    if (run.rank() != 0 || run.log_dir().empty()) return;
+    if (run.rank() != 0) return;
+    const at::Tensor pictures = run.module<Gan>().pictures();
+    run.loggers().log_image("generated", pictures);
+    if (run.log_dir().empty()) return;
     const std::string name = "/generated_epoch_" + std::to_string(run.current_epoch()) + ".png";
-    write_at_once(run.files(), run.log_dir() + name, grey_png(grid(run.module<Gan>().pictures(), 8)));
+    write_at_once(run.files(), run.log_dir() + name, to_png(pictures));
   }
 };
 

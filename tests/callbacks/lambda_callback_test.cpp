@@ -1,4 +1,9 @@
 #include "cxtrain/callbacks/lambda_callback.h"
+
+#include <ATen/ops/full.h>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/callbacks/run_of_values.h"
 #include "support/catch.h"
 #include "support/setting.h"
 #include "support/toy_models.h"
@@ -39,6 +44,19 @@ TEST_CASE("functions run as hooks, in the order of a fit") {
   CHECK(names == std::vector<std::string>{"fit start", "start", "epoch start", "batch 0 of 8", "AdamW0",
                                           "batch 1 of 8", "AdamW1", "validation", "validated", "epoch end",
                                           "end", "fit end"});
+}
+
+TEST_CASE("a run of values keeps the images and texts that a callback logs") {
+  LambdaCallback callback({.on_train_epoch_end = [](Run& run) {
+    run.loggers().log_image("filters", at::full({4, 3, 2, 2}, 1.0));
+    run.loggers().log_text("notes", "epoch " + std::to_string(run.current_epoch()));
+  }});
+  RunOfValues values;
+  values.state.epoch = 3;
+  callback.on_train_epoch_end(values.run);
+  CHECK(values.loggers.images.at("filters").sizes() == at::IntArrayRef({3, 6, 18}));
+  CHECK(values.loggers.texts.at("notes") == "epoch 3");
+  CHECK_THROWS_AS(values.run.loggers().log_image("flat", at::full({5}, 1.0)), TrainingError);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "support/catch.h"
 #include "support/error_text.h"
+#include "support/event_file.h"
 #include "support/run_files.h"
 #include "support/run_program.h"
 #include "support/skip.h"
@@ -280,6 +281,13 @@ TEST_CASE("gan trains on ranks, and leaves a picture of each epoch") {
   std::string begin(8, '\0');
   file.read(begin.data(), 8);
   CHECK(begin == "\x89PNG\r\n\x1a\n");
+  std::vector<std::int64_t> logged;
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path() + "/cxtrain_logs/version_0")) {
+    if (!entry.path().filename().string().starts_with("events.out.tfevents.")) continue;
+    for (const ReadEvent& event : read_events(slurp(entry.path().string())))
+      if (event.tag == "generated" && event.png.starts_with(begin)) logged.push_back(event.step);
+  }
+  CHECK(logged == std::vector<std::int64_t>{4, 8});
   CHECK(run_json(dir)["global_step"] == 8);  // 64 of the samples in four batches of 16, twice
 }
 

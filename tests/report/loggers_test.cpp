@@ -1,3 +1,6 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -7,8 +10,10 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/filesystem.h"
+#include "cxtrain/base/log.h"
 #include "cxtrain/report/file_loggers.h"
 #include "cxtrain/report/metric_loggers.h"
+#include "cxtrain/report/png.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
 #include "cxtrain/state/state_dict.h"
 #include "support/event_file.h"
@@ -180,6 +185,66 @@ TEST_CASE("events hold tag, value and step", "[loggers]") {
   CHECK(slurp(writer.path()) == head + tf_record(event));
 }
 
+TEST_CASE("TensorBoard gets an image as a PNG file, and a text", "[loggers]") {
+  const TempDir dir;
+  RealFilesystem files;
+  TensorBoardLogger logger(files, dir.path());
+  const at::Tensor image = at::arange(3 * 4 * 6).to(at::kByte).reshape({3, 4, 6});
+  CHECK(logger.log_image("samples", image, 7));
+  CHECK(logger.log_text("notes", "# one\n\xff\x1b", 8));
+  CHECK(logger.log_image("grey", image.narrow(0, 1, 1), 9));
+  logger.flush();
+  std::string content;
+  for (const auto& file : std::filesystem::directory_iterator(dir.path()))
+    content += slurp(file.path().string());
+  CHECK(whole_records(content) == content.size());
+  const auto events = test::read_events(content);
+  REQUIRE(events.size() == 3);
+  CHECK(
+      (events[0] == test::ReadEvent{.step = 7, .tag = "samples", .png = to_png(image), .shape = {4, 6, 3}}));
+  // As torch.utils.tensorboard names it.
+  CHECK((events[1] ==
+         test::ReadEvent{.step = 8, .tag = "notes/text_summary", .text = "# one\n??", .plugin = "text"}));
+  CHECK((events[2].shape == std::array<std::uint64_t, 3>{4, 6, 1}));
+  // Value{tag "notes/text_summary", tensor{dtype DT_STRING, shape [1], "# one\n??"}, metadata} in the wire
+  // format.
+  CHECK(content.find(std::string("\x42\x12\x08\x07\x12\x04\x12\x02\x08\x01\x42\x08# one\n??", 20)) !=
+        std::string::npos);
+}
+
+TEST_CASE("images and texts that no logger keeps cost one warning each", "[loggers]") {
+  const SteadyClock clock;
+  const TempDir dir;
+  RealFilesystem files;
+  Log log{1};  // rank 0 would write to the console, too
+  log.open_file(files, dir.path());
+  const auto warnings = [&](const std::string& call) {
+    const std::string text = slurp(dir.file("rank_1.log"));
+    std::size_t count = 0;
+    for (std::size_t at = text.find(call); at != std::string::npos; at = text.find(call, at + 1)) ++count;
+    return count;
+  };
+  MetricLoggers none(clock), loggers(clock), with_tensorboard(clock);
+  CsvLogger csv(files, dir.path());
+  loggers.add(csv);
+  with_tensorboard.add(csv);
+  TensorBoardLogger tensorboard(files, dir.path());
+  with_tensorboard.add(tensorboard);
+  const at::Tensor image = at::zeros({1, 2, 2}, at::kByte);
+  for (MetricLoggers* each : {&none, &with_tensorboard}) {
+    each->log_image("a", image, 1);
+    each->log_text("a", "b", 1);
+  }
+  CHECK(warnings("log_") == 0);
+  for (int step = 0; step < 3; ++step) {
+    loggers.log_image("a", image, step);
+    loggers.log_text("a", "b", step);
+  }
+  CHECK(warnings("log_image") == 1);
+  CHECK(warnings("log_text") == 1);
+  CHECK(warnings("--loggers.tensorboard") == 2);
+}
+
 TEST_CASE("hyperparameters are in files of their own, and in TensorBoard's table", "[loggers]") {
   const TempDir dir;
   RealFilesystem files;
@@ -262,6 +327,7 @@ TEST_CASE("a folder that is deleted costs its rows, which are counted, and no mo
   std::filesystem::remove_all(dir.path());
   loggers.log(2, 0, Row{{"x", 2}});
   loggers.log(3, 0, Row{{"y", 3}});  // a new column: the file is written anew
+  loggers.log_image("x", at::zeros({1, 2, 2}, at::kByte), 3);
   loggers.flush();
   CHECK(loggers.lost_rows() == 2);
 }

@@ -1,3 +1,5 @@
+#include <ATen/ops/full.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <random>
@@ -45,7 +47,11 @@ class RunOfLoggers {
     for (const auto& logger : own_) loggers_.add(*logger);
   }
   void log(std::int64_t first, std::int64_t last) {
-    for (std::int64_t step = first; step < last; ++step) loggers_.log(step, step / 7, row_of(step).metrics);
+    for (std::int64_t step = first; step < last; ++step) {
+      loggers_.log(step, step / 7, row_of(step).metrics);
+      if (step % 6 == 5) loggers_.log_image("image", at::full({1, 3, 3}, step, at::kByte), step);
+      if (step % 8 == 2) loggers_.log_text("text", std::to_string(step), step);
+    }
   }
   void flush() { loggers_.flush(); }
   StateDict save() {

@@ -247,7 +247,17 @@ TEST_CASE("lines of a configuration have the keys of the options") {
   CHECK(differences == std::map<std::string, std::vector<std::string>>{{"a", {"1", ""}}, {"c", {"", "3"}}});
 }
 
-std::string event_record(std::int64_t step, double seconds) {
+std::string in_field(char key, const std::string& content) {
+  std::string size;
+  for (std::size_t rest = content.size();; rest >>= 7) {
+    size += static_cast<char>((rest & 0x7f) | (rest < 0x80 ? 0 : 0x80));
+    if (rest < 0x80) return key + size + content;
+  }
+}
+
+/// A record of one value, whose field `member` is `content`.
+std::string event_record(std::int64_t step, double seconds,
+                         const std::string& member = std::string("\x15\0\0\0\0", 5)) {
   std::string event = "\x09";
   for (std::size_t i = 0; i < sizeof seconds; ++i)
     event += static_cast<char>(std::bit_cast<std::uint64_t>(seconds) >> (8 * i) & 0xff);
@@ -259,7 +269,7 @@ std::string event_record(std::int64_t step, double seconds) {
     }
     event += static_cast<char>((rest & 0x7f) | 0x80);
   }
-  return tf_record(event + std::string("\x2a\x00", 2));
+  return tf_record(event + in_field('\x2a', in_field('\x0a', member)));
 }
 
 TEST_CASE("the time of a step comes from TensorBoard's files, and not from a pause between two of them") {
@@ -273,6 +283,21 @@ TEST_CASE("the time of a step comes from TensorBoard's files, and not from a pau
   CHECK(times.lowest().y == Approx(0.01));
   CHECK(times.highest().y == Approx(0.02));
   CHECK(times.highest().x == 500);
+}
+
+TEST_CASE("images and texts among the rows do not change the times of steps, nor do those that are large") {
+  FaultyFilesystem files;
+  RecordedRun run(files);
+  const std::string image = in_field('\x22', in_field('\x22', std::string(GENERATE(10U, 3'000'000U), 'p')));
+  const std::string text = in_field('\x42', in_field('\x42', "text"));
+  run.write("events.out.tfevents.1.h.1", event_record(0, 100) + event_record(1, 100, image) +
+                                             event_record(200, 102) + event_record(300, 102, text) +
+                                             event_record(400, 102.5, image) + event_record(400, 104) +
+                                             event_record(500, 104, image).substr(0, 2'000'000));
+  const Curve times = run.record().step_seconds;
+  REQUIRE(times.points() == 2);
+  CHECK(times.lowest().y == Approx(0.01));
+  CHECK(times.highest().y == Approx(0.01));
 }
 
 TEST_CASE("an events file of another program, or a damaged one, gives no times") {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -14,6 +15,10 @@ struct ReadEvent {
   std::int64_t step = 0;
   std::string tag;
   float value = 0;
+  std::string png = {};                     ///< of an image
+  std::array<std::uint64_t, 3> shape = {};  ///< of an image: height, width, channels
+  std::string text = {};                    ///< of a tensor of one string
+  std::string plugin = {};                  ///< TensorBoard's, if the value names it
   bool operator==(const ReadEvent&) const = default;
 };
 
@@ -68,6 +73,29 @@ class WireReader {
   std::string_view bytes_;
 };
 
+/// The summary's value of an event.
+inline ReadEvent read_value(std::string_view content, std::int64_t step) {
+  ReadEvent read{.step = step, .tag = {}};
+  for (WireReader value(content); value.next();) {
+    if (value.field == 1) read.tag = value.text;
+    if (value.field == 2) read.value = std::bit_cast<float>(static_cast<std::uint32_t>(value.number));
+    for (WireReader image(value.field == 4 ? value.text : ""); image.next();) {
+      if (image.field >= 1 && image.field <= 3)
+        read.shape[static_cast<std::size_t>(image.field - 1)] = image.number;
+      if (image.field == 4) read.png = image.text;
+    }
+    for (WireReader tensor(value.field == 8 ? value.text : ""); tensor.next();) {
+      if (tensor.field == 8) read.text = tensor.text;
+    }
+    for (WireReader metadata(value.field == 9 ? value.text : ""); metadata.next();) {
+      for (WireReader plugin(metadata.field == 1 ? metadata.text : ""); plugin.next();) {
+        if (plugin.field == 1) read.plugin = plugin.text;
+      }
+    }
+  }
+  return read;
+}
+
 /// All values of a file's content, in its order; checksums are not looked at.
 inline std::vector<ReadEvent> read_events(std::string_view content) {
   std::vector<ReadEvent> events;
@@ -80,14 +108,7 @@ inline std::vector<ReadEvent> read_events(std::string_view content) {
     while (event.next()) {
       if (event.field == 2) step = static_cast<std::int64_t>(event.number);
       if (event.field != 5) continue;
-      for (WireReader summary(event.text); summary.next();) {
-        ReadEvent read{.step = step, .tag = {}};
-        for (WireReader value(summary.text); value.next();) {
-          if (value.field == 1) read.tag = value.text;
-          if (value.field == 2) read.value = std::bit_cast<float>(static_cast<std::uint32_t>(value.number));
-        }
-        events.push_back(read);
-      }
+      for (WireReader summary(event.text); summary.next();) events.push_back(read_value(summary.text, step));
     }
   }
   return events;

@@ -36,6 +36,10 @@ class KeepAndStop : public Callback {
 class LateKey : public test::Regression {
  public:
   StepOutput training_step(const Batch& batch, std::int64_t batch_idx) override {
+    if (global_step() % 3 == 0) {
+      loggers().log_image("weight", first->weight.sigmoid());
+      loggers().log_text("note", "step " + std::to_string(global_step()));
+    }
     if (current_epoch() > 0) log("a_late_key", static_cast<double>(batch_idx), {.on_step = true});
     const at::Tensor preds = second->forward(at::tanh(first->forward(batch[0])));
     error.update(preds, batch[1]);

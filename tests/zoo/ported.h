@@ -41,6 +41,8 @@ class LitClassifier : public cxtrain::Module {
     return cxtrain::AdamW{.lr = lr_}.with(cxtrain::CosineSchedule{.warmup = 100});
   }
 
+  const at::Tensor& weights() const { return l1_->weight; }
+
  private:
   at::Tensor forward(const at::Tensor& x) { return l2_(at::relu(l1_(x.flatten(1)))); }
 
@@ -64,7 +66,13 @@ class BlobsData : public cxtrain::DataModule {
 
 class PrintLoss : public cxtrain::Callback {
   void on_validation_end(cxtrain::Run& run) override {
-    if (run.rank() == 0) cxtrain::log_info("val_loss " + std::to_string(*run.metric("val_loss")));
+    if (run.rank() == 0) cxtrain::log_info("val_loss " + std::to_string(*run.metrics().last("val_loss")));
+  }
+};
+
+class ShowWeights : public cxtrain::Callback {
+  void on_train_epoch_end(cxtrain::Run& run) override {
+    run.loggers().log_image("weights", run.module<LitClassifier>().weights().sigmoid());
   }
 };
 

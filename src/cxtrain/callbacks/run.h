@@ -12,8 +12,9 @@
 #include "cxtrain/base/stage.h"
 #include "cxtrain/callbacks/train_state.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/metrics/metric_sink.h"
+#include "cxtrain/metrics/metric_store.h"
 #include "cxtrain/optim/optimizer_ref.h"
+#include "cxtrain/report/run_loggers.h"
 
 namespace torch::nn {
 class Module;
@@ -23,7 +24,6 @@ namespace cxtrain {
 
 struct Plan;
 class Filesystem;
-class MetricStore;
 class Strategy;
 
 /// The running loop: an epoch of training, or an evaluation.
@@ -84,6 +84,7 @@ class Run {
     Filesystem& files;
     Strategy* strategy;
     MetricStore& metrics;
+    RunLoggers& loggers;
     const TrainState& state;
     const Progress& progress;
     Requests& requests;
@@ -121,15 +122,14 @@ class Run {
   /// The optimizers of the fit, in the order of `configure_optimizers`; empty before they are made.
   std::span<OptimizerRef* const> optimizers() const;
 
-  /// Returns the latest value logged under this name. A value logged on_step is this rank's own. May
-  /// synchronise with the device.
-  std::optional<double> metric(std::string_view name) const;
-  /// All logged values. For decisions that are equal on all ranks: `metrics().last_of_all_ranks(name,
-  /// world())`.
+  /// All logged values: `metrics().last(name)` is the latest of a name. A value logged on_step is this rank's
+  /// own. For decisions that are equal on all ranks: `metrics().last_of_all_ranks(name, world())`.
   MetricStore& metrics() const { return parts_.metrics; }
   /// Logs a value as `Module::log` would in the hook of that name.
   void log(std::string_view name, double value, const LogOptions& options = {});
   void log(std::string_view name, const at::Tensor& value, const LogOptions& options = {});
+  /// The loggers, for images and texts: `loggers().log_image("samples", image)`.
+  RunLoggers& loggers() const { return parts_.loggers; }
 
   /// Ends training after the current step, on several ranks with GPUs after the next step. The ranks agree on
   /// the stop, so a request on one rank is enough.

@@ -2,15 +2,31 @@
 
 #include <torch/nn/module.h>
 
+#include <map>
 #include <string>
+#include <string_view>
 
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/callbacks/run.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/metrics/metric_store.h"
+#include "cxtrain/report/image.h"
 
 namespace cxtrain {
+
+/// Keeps the latest image (uint8 [C, H, W], as loggers get it) and text of each name.
+struct KeptByName final : RunLoggers {
+  void log_image(std::string_view name, const at::Tensor& image) override {
+    images.insert_or_assign(std::string(name),
+                            image_bytes("log_image(\"" + std::string(name) + "\")", image));
+  }
+  void log_text(std::string_view name, std::string_view text) override {
+    texts.insert_or_assign(std::string(name), std::string(text));
+  }
+  std::map<std::string, at::Tensor> images;
+  std::map<std::string, std::string> texts;
+};
 
 /// A run without a training: set its values, call a hook, and look at the requests and the metrics.
 ///
@@ -19,13 +35,14 @@ namespace cxtrain {
 ///     callback.on_train_batch_end(values.run, loss, batch, 0);
 ///     CHECK(values.requests.stop);
 ///
-/// Values that `run.log` logs are in `metrics`, as in the hook `on_train_batch_end`.
+/// Values that `run.log` logs are in `metrics`, as in the hook `on_train_batch_end`. Images and texts are in
+/// `loggers.images` and `loggers.texts`.
 struct RunOfValues {
   RunOfValues() : RunOfValues(own_world_) {}
   /// `world` outlives it. Tests of several ranks pass a world of their own.
   explicit RunOfValues(World& world)
-      : run({world, module, plan, log_dir, real_filesystem(), nullptr, metrics, state, progress, requests,
-             saved}) {
+      : run({world, module, plan, log_dir, real_filesystem(), nullptr, metrics, loggers, state, progress,
+             requests, saved}) {
     metrics.enter({&kRule, /*samples=*/1});
   }
   RunOfValues(const RunOfValues&) = delete;
@@ -37,6 +54,7 @@ struct RunOfValues {
   TrainState state;
   Progress progress;
   MetricStore metrics;
+  KeptByName loggers;
   Requests requests;
   SavedCheckpoints saved;
   Run run;

@@ -13,6 +13,7 @@ namespace cxtrain {
 namespace {
 
 constexpr std::size_t kHeadOfRecord = 12, kTailOfRecord = 4;
+/// Of a row of metrics; a larger record is not read.
 constexpr std::uint64_t kLargestRecord = std::uint64_t{1} << 20;
 
 std::uint64_t little_endian_number(std::string_view bytes) {
@@ -33,41 +34,63 @@ std::uint64_t take_varint(std::string_view& bytes) {
   return value;
 }
 
-/// An `Event` message of tensorboard/event.proto, by protobuf's wire format: this library must not see
-/// protobuf's headers. Returns false where it has no step and time, as the first event of a file.
-bool parse_event(std::string_view bytes, EventTime& event) {
-  bool has_summary = false;
-  event.step = 0;
-  event.seconds = 0;
+/// Calls `take(field, number, content)` for each field of a message in protobuf's wire format: this library
+/// must not see protobuf's headers. `content`: bytes of a text, a message or a number of fixed length.
+/// Returns false if the message is damaged.
+template <class Take>
+bool visit_fields(std::string_view bytes, Take&& take) {
   while (!bytes.empty()) {
     const std::uint64_t key = take_varint(bytes);
-    const std::uint64_t field = key >> 3;
-    std::uint64_t skipped = 0;
+    std::uint64_t number = 0, size = 0;
     switch (key & 7) {
-      case 0: {
-        const std::uint64_t value = take_varint(bytes);
-        if (field == 2) event.step = static_cast<std::int64_t>(value);
+      case 0:
+        number = take_varint(bytes);
         break;
-      }
       case 1:
-        skipped = sizeof(double);
-        if (field == 1 && bytes.size() >= skipped)
-          event.seconds = std::bit_cast<double>(little_endian_number(bytes.substr(0, sizeof(double))));
+        size = sizeof(double);
         break;
       case 2:
-        skipped = take_varint(bytes);
-        has_summary = has_summary || field == 5;
+        size = take_varint(bytes);
         break;
       case 5:
-        skipped = sizeof(float);
+        size = sizeof(float);
         break;
       default:
         return false;
     }
-    if (skipped > bytes.size()) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(skipped));
+    if (size > bytes.size()) return false;
+    take(key >> 3, number, bytes.substr(0, static_cast<std::size_t>(size)));
+    bytes.remove_prefix(static_cast<std::size_t>(size));
   }
-  return has_summary && event.step >= 0 && std::isfinite(event.seconds);
+  return true;
+}
+
+/// Whether a `Summary` has a scalar: those of images, texts and hyperparameters have none.
+bool has_scalar(std::string_view summary) {
+  constexpr std::uint64_t kValue = 1, kSimpleValue = 2;
+  bool found = false;
+  visit_fields(summary, [&](std::uint64_t field, std::uint64_t, std::string_view value) {
+    if (field != kValue) return;
+    visit_fields(value, [&](std::uint64_t member, std::uint64_t, std::string_view) {
+      found = found || member == kSimpleValue;
+    });
+  });
+  return found;
+}
+
+/// An `Event` message of tensorboard/event.proto. Returns false if it is not a row of metrics.
+bool parse_event(std::string_view bytes, EventTime& event) {
+  constexpr std::uint64_t kWallTime = 1, kStep = 2, kSummary = 5;
+  bool has_row = false;
+  event.step = 0;
+  event.seconds = 0;
+  const auto take = [&](std::uint64_t field, std::uint64_t number, std::string_view content) {
+    if (field == kStep) event.step = static_cast<std::int64_t>(number);
+    if (field == kWallTime && content.size() == sizeof(double))
+      event.seconds = std::bit_cast<double>(little_endian_number(content));
+    if (field == kSummary) has_row = has_row || has_scalar(content);
+  };
+  return visit_fields(bytes, take) && has_row && event.step >= 0 && std::isfinite(event.seconds);
 }
 
 void read_events_file(const ReadableFile& file, const std::function<void(const EventTime&)>& take) {
@@ -79,7 +102,14 @@ void read_events_file(const ReadableFile& file, const std::function<void(const E
     const std::string_view rest = std::string_view(buffer).substr(begin);
     const std::uint64_t length =
         rest.size() < kHeadOfRecord ? 0 : little_endian_number(rest.substr(0, sizeof(std::uint64_t)));
-    if (length > kLargestRecord) return;
+    if (length > kLargestRecord) {  // an image
+      const std::uint64_t place = next - rest.size(), size = file.size();
+      if (length > size || place + kHeadOfRecord + length + kTailOfRecord > size) return;
+      next = place + kHeadOfRecord + length + kTailOfRecord;
+      buffer.clear();
+      begin = 0;
+      continue;
+    }
     if (rest.size() < kHeadOfRecord || rest.size() < kHeadOfRecord + length + kTailOfRecord) {
       buffer.erase(0, begin);
       begin = 0;

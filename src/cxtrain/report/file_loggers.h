@@ -68,10 +68,10 @@ class JsonlLogger final : public MetricLogger {
 
 class EventWriter;
 
-/// Scalars for TensorBoard, an events file: a curve for each metric, and `epoch` as Lightning draws it. The
-/// hyperparameters are a row of its table HPARAMS.
-/// A resumed training begins a new file beside those that were there, since a TensorBoard that is open reads
-/// files in the order of their names and none of them twice.
+/// An events file for TensorBoard: a curve for each metric, and `epoch` as Lightning draws it; images and
+/// texts. The hyperparameters are a row of its table HPARAMS. A resumed training begins a new file beside
+/// those that were there, since a TensorBoard that is open reads files in the order of their names and none
+/// of them twice.
 class TensorBoardLogger final : public MetricLogger {
  public:
   TensorBoardLogger(Filesystem& files, const std::string& directory);
@@ -81,6 +81,8 @@ class TensorBoardLogger final : public MetricLogger {
 
   void log_hyperparams(const Hyperparameters& hparams) override;
   void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) override;
+  bool log_image(std::string_view name, const at::Tensor& image, std::int64_t step) override;
+  bool log_text(std::string_view name, std::string_view text, std::int64_t step) override;
   void flush() override;
   void on_save_checkpoint(StateDict& state) override;
   void on_load_checkpoint(const StateDict& state, const RunFolder& from) override;

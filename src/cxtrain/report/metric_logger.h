@@ -8,6 +8,10 @@
 
 #include "cxtrain/config/hyperparameters.h"
 
+namespace at {
+class Tensor;
+}
+
 namespace cxtrain {
 
 class Filesystem;
@@ -19,8 +23,8 @@ struct RunFolder {
   std::string path;  ///< exists; empty: no folder
 };
 
-/// Destination of logged metrics. Rank 0 only; called from the thread that runs the loop, off the step path.
-/// Implementations throw Error, with the file, if the file cannot be written.
+/// Destination of logged metrics, images and texts. Rank 0 only; called from the thread that runs the loop,
+/// off the step path. Implementations throw Error, with the file, if the file cannot be written.
 class MetricLogger {
  public:
   static constexpr std::string_view kKind = "logger";
@@ -37,6 +41,14 @@ class MetricLogger {
   virtual void log_hyperparams(const Hyperparameters& /*hparams*/) {}
   /// Writes one row: the metrics at this step. `step` is the global (optimizer) step, `epoch` counts from 0.
   virtual void log(std::int64_t step, std::int64_t epoch, std::span<const Metric> metrics) = 0;
+  /// Keeps an image, uint8 [C, H, W] on the CPU with C = 1 (grey) or 3 (red, green, blue), or a text. Returns
+  /// false if this logger keeps none. `to_png` (report/png.h) makes a file of an image.
+  virtual bool log_image(std::string_view /*name*/, const at::Tensor& /*image*/, std::int64_t /*step*/) {
+    return false;
+  }
+  virtual bool log_text(std::string_view /*name*/, std::string_view /*text*/, std::int64_t /*step*/) {
+    return false;
+  }
   /// Makes everything logged so far readable for other processes.
   virtual void flush() = 0;
 

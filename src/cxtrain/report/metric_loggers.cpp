@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
@@ -44,6 +45,34 @@ void MetricLoggers::log(std::int64_t step, std::int64_t epoch,
   }
   unflushed_ = true;
   flush_when_due();
+}
+
+template <class Log>
+void MetricLoggers::offer(const char* call, bool& warned, Log&& log) noexcept try {
+  bool kept = false;
+  for (Entry& entry : loggers_) {
+    bool keeps = true;  // a logger that fails has a warning of its own
+    attempt(entry, [&](MetricLogger& logger) { keeps = log(logger); });
+    kept = kept || keeps;
+  }
+  unflushed_ = true;
+  flush_when_due();
+  if (kept || loggers_.empty() || std::exchange(warned, true)) return;
+  log_warning(std::string(call) +
+              " has no effect: the loggers of this run keep numbers only; add "
+              "--loggers.tensorboard");
+} catch (...) {
+  // The warning could not be made.
+}
+
+void MetricLoggers::log_image(std::string_view name, const at::Tensor& image, std::int64_t step) noexcept {
+  offer("log_image", warned_of_images_,
+        [&](MetricLogger& logger) { return logger.log_image(name, image, step); });
+}
+
+void MetricLoggers::log_text(std::string_view name, std::string_view text, std::int64_t step) noexcept {
+  offer("log_text", warned_of_texts_,
+        [&](MetricLogger& logger) { return logger.log_text(name, text, step); });
 }
 
 void MetricLoggers::flush() noexcept {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cxtrain/base/clock.h"
@@ -23,6 +24,9 @@ class MetricLoggers {
 
   void log_hyperparams(const Hyperparameters& hparams) noexcept;
   void log(std::int64_t step, std::int64_t epoch, std::span<const MetricLogger::Metric> row) noexcept;
+  /// Give an image (`MetricLogger::log_image`) or a text to every logger. Warn once if none keeps it.
+  void log_image(std::string_view name, const at::Tensor& image, std::int64_t step) noexcept;
+  void log_text(std::string_view name, std::string_view text, std::int64_t step) noexcept;
   void flush() noexcept;
   /// Every logger's place, in a section of its own, with all rows flushed; and back to it on loggers of the
   /// same kinds, before their first row (`MetricLogger::on_load_checkpoint`).
@@ -33,6 +37,7 @@ class MetricLoggers {
     if (unflushed_ && clock_.now() >= next_flush_) flush();
   }
 
+  bool empty() const { return loggers_.empty(); }
   /// The rows that a logger has lost, of the one that lost most.
   std::int64_t lost_rows() const;
 
@@ -45,12 +50,17 @@ class MetricLoggers {
   };
   template <class Work>
   void attempt(Entry& entry, Work&& work) noexcept;
+  /// Calls `log` for every logger, which returns false if the logger keeps nothing. `call`: for the warning,
+  /// once, that no logger does.
+  template <class Log>
+  void offer(const char* call, bool& warned, Log&& log) noexcept;
   std::vector<std::string> state_keys() const;
 
   const Clock& clock_;
   std::vector<Entry> loggers_;
   bool unflushed_ = false;
   double next_flush_ = 0;
+  bool warned_of_images_ = false, warned_of_texts_ = false;
 };
 
 }  // namespace cxtrain

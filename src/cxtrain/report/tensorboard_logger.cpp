@@ -4,6 +4,7 @@
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/report/png.h"
 #include "cxtrain/report/saved_rows.h"
 #include "cxtrain/report/tensorboard/event_writer.h"
 #include "cxtrain/state/state_dict.h"
@@ -31,6 +32,17 @@ void TensorBoardLogger::log(std::int64_t step, std::int64_t epoch, std::span<con
   std::vector<Metric> scalars(metrics.begin(), metrics.end());
   scalars.emplace_back("epoch", static_cast<double>(epoch));
   writer().add_scalars(step, seconds_since_1970(), scalars);
+}
+
+bool TensorBoardLogger::log_image(std::string_view name, const at::Tensor& image, std::int64_t step) {
+  writer().add_image(step, seconds_since_1970(), name,
+                     {image.size(1), image.size(2), image.size(0), to_png(image)});
+  return true;
+}
+
+bool TensorBoardLogger::log_text(std::string_view name, std::string_view text, std::int64_t step) {
+  writer().add_text(step, seconds_since_1970(), name, printable(text));
+  return true;
 }
 
 void TensorBoardLogger::flush() {

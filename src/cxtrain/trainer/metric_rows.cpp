@@ -1,8 +1,10 @@
 #include "cxtrain/trainer/metric_rows.h"
 
+#include <string>
 #include <utility>
 
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/report/image.h"
 
 namespace cxtrain {
 
@@ -22,6 +24,22 @@ void MetricRows::write_pending() {
   const PendingRow row = *std::exchange(pending_, std::nullopt);
   const MetricStore::Values values = metrics_.read(row.values, world_);
   if (!values.empty()) loggers.log(row.step, row.epoch, values);
+}
+
+/// Not in a sanity check, nor outside of hooks and steps, as in the trials of a batch size.
+bool MetricRows::takes_images_and_texts() const {
+  return world_.is_root() && !loggers.empty() && metrics_.scope().rule != nullptr &&
+         !progress_.sanity_checking;
+}
+
+void MetricRows::log_image(std::string_view name, const at::Tensor& image) {
+  const std::string call = "log_image(\"" + std::string(name) + "\")";
+  require_image(call, image);
+  if (takes_images_and_texts()) loggers.log_image(name, image_bytes(call, image), state_.global_step);
+}
+
+void MetricRows::log_text(std::string_view name, std::string_view text) {
+  if (takes_images_and_texts()) loggers.log_text(name, text, state_.global_step);
 }
 
 }  // namespace cxtrain

@@ -41,6 +41,12 @@ OptimizerList& optimizers_of(const Run* run, const std::string& method) {
   return *optimizers;
 }
 
+/// Outside of a run, and in the replicas of `dp`.
+class NoLoggers final : public RunLoggers {
+  void log_image(std::string_view, const at::Tensor&) override {}
+  void log_text(std::string_view, std::string_view) override {}
+};
+
 }  // namespace
 
 void Module::validation_step(const Batch&, std::int64_t) {
@@ -61,6 +67,12 @@ void Module::log(std::string_view name, double value, const LogOptions& options)
 
 void Module::log(std::string_view name, Metric& metric, const LogOptions& options) {
   if (sink_ != nullptr) sink_->log(name, metric, options);
+}
+
+RunLoggers& Module::loggers() const {
+  static NoLoggers none;
+  const bool is_of_run = run_ != nullptr && &run_->module() == this;
+  return is_of_run ? run_->loggers() : none;
 }
 
 void Module::add_metric(std::string name, std::unique_ptr<Metric> metric) {

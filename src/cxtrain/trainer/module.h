@@ -18,6 +18,7 @@
 #include "cxtrain/metrics/metric_sink.h"
 #include "cxtrain/optim/optimizer_ref.h"
 #include "cxtrain/optim/setup.h"
+#include "cxtrain/report/run_loggers.h"
 #include "cxtrain/state/state_dict.h"
 #include "cxtrain/strategy/trainable.h"
 #include "cxtrain/trainer/data_module.h"
@@ -184,6 +185,10 @@ class Module : public torch::nn::Module, public Trainable, public Hyperparameter
   void log_dict(const Map& values, const LogOptions& options = {}) {
     for (const auto& [name, value] : values) log(name, value, options);
   }
+
+  /// The run's loggers, for images and texts: `loggers().log_image("samples", image)`. They have no effect
+  /// outside of hooks and steps.
+  RunLoggers& loggers() const;
 
   /// Makes a metric of this model, in the constructor or a member's initialiser; the model owns it. `name`:
   /// one line, unique in the model. Throws ConfigError for a name or arguments that cannot be. Every rank and

@@ -11,12 +11,19 @@
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
+namespace {
+
+/// For callbacks that monitor: the row of the epoch has its values by then.
+constexpr LogRule kAfterReduction{"on_train_epoch_end of a callback that monitors", LogRule::Phase::none,
+                                  LogRule::Allowed::ignored, /*on_step=*/false};
+
+}  // namespace
 
 TrainContext::TrainContext(Parts p)
     : parts(std::move(p)),
-      run({parts.world, parts.module, parts.plan, parts.log_dir, parts.files, &parts.strategy, metrics, state,
-           progress, requests, saved}),
-      rows(metrics, parts.world, state, clock, !parts.device.is_cpu()),
+      run({parts.world, parts.module, parts.plan, parts.log_dir, parts.files, &parts.strategy, metrics, rows,
+           state, progress, requests, saved}),
+      rows(metrics, parts.world, state, progress, clock, !parts.device.is_cpu()),
       batches(parts.device, parts.input_dtype, parts.plan.channels_last,
               {parts.data, parts.module, parts.world.rank()}),
       voting(parts.world, requests, !parts.device.is_cpu() && parts.world.size() > 1) {
@@ -37,6 +44,7 @@ MetricStore::Values TrainContext::end_train_epoch() {
     parts.module.on_train_epoch_end();
   }
   MetricStore::Values values = metrics.reduce_epoch(LogRule::Phase::training, parts.world);
+  const LogScope scope(metrics, kAfterReduction);
   for (Callback* const callback : callbacks) {
     if (callback->monitors()) callback->on_train_epoch_end(run);
   }

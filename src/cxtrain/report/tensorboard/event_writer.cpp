@@ -83,6 +83,35 @@ void EventWriter::add_scalars(std::int64_t step, double wall_time,
   file_.append(tf_record(event.SerializeAsString()));
 }
 
+void EventWriter::add_image(std::int64_t step, double wall_time, std::string_view tag,
+                            const EncodedImage& image) {
+  tensorboard::Event event;
+  event.set_wall_time(wall_time);
+  event.set_step(step);
+  tensorboard::Summary::Value* added = event.mutable_summary()->add_value();
+  added->set_tag(std::string(tag));
+  added->mutable_image()->set_height(static_cast<std::int32_t>(image.height));
+  added->mutable_image()->set_width(static_cast<std::int32_t>(image.width));
+  added->mutable_image()->set_colorspace(static_cast<std::int32_t>(image.channels));
+  added->mutable_image()->set_encoded_image_string(image.png);
+  file_.append(tf_record(event.SerializeAsString()));
+}
+
+/// As torch.utils.tensorboard's `add_text`: a tensor of one string.
+void EventWriter::add_text(std::int64_t step, double wall_time, std::string_view tag, std::string_view text) {
+  constexpr int kString = 7;
+  tensorboard::Event event;
+  event.set_wall_time(wall_time);
+  event.set_step(step);
+  tensorboard::Summary::Value* added = event.mutable_summary()->add_value();
+  added->set_tag(std::string(tag) + "/text_summary");
+  added->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
+  added->mutable_tensor()->set_dtype(kString);
+  added->mutable_tensor()->mutable_tensor_shape()->add_dim()->set_size(1);
+  added->mutable_tensor()->add_string_val(std::string(text));
+  file_.append(tf_record(event.SerializeAsString()));
+}
+
 void EventWriter::add_hyperparameters(double wall_time, const Hyperparameters& hparams) {
   tensorboard::HParamsPluginData data;
   data.mutable_session_start_info()->set_start_time_secs(wall_time);

@@ -11,6 +11,13 @@
 
 namespace cxtrain {
 
+/// An image as a PNG file.
+struct EncodedImage {
+  std::int64_t height = 0, width = 0;
+  std::int64_t channels = 0;  ///< 1: grey, 3: red, green, blue
+  std::string png;
+};
+
 /// A TensorBoard events file: a sequence of TFRecords, each one `Event` message.
 class EventWriter {
  public:
@@ -21,6 +28,10 @@ class EventWriter {
   /// One event with these values at this step. `wall_time`: seconds since 1970.
   void add_scalars(std::int64_t step, double wall_time,
                    std::span<const std::pair<std::string, double>> scalars);
+  /// One event with this image, for TensorBoard's plugin "images".
+  void add_image(std::int64_t step, double wall_time, std::string_view tag, const EncodedImage& image);
+  /// One event with this text in UTF-8, for TensorBoard's plugin "text".
+  void add_text(std::int64_t step, double wall_time, std::string_view tag, std::string_view text);
   /// One event for TensorBoard's plugin "hparams": a session with these hyperparameters.
   void add_hyperparameters(double wall_time, const Hyperparameters& hparams);
   void flush() { file_.flush(); }
