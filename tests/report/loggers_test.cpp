@@ -281,6 +281,17 @@ TEST_CASE("hyperparameters are in files of their own, and in TensorBoard's table
   CHECK(all.find("model.width") != std::string::npos);
 }
 
+TEST_CASE("numbers in hparams.yaml are numbers for YAML 1.1 and for YAML 1.2", "[loggers]") {
+  const std::vector<std::pair<std::string, std::string>> numbers{
+      {"1.0e5", "1.0e+05"}, {"1e5", "1.0e+05"}, {"1E5", "1.0e+05"}, {"2.5e-7", "2.5e-07"},
+      {"1e-05", "1.0e-05"}, {"0.1", "0.1"},     {"1.0", "1.0"},     {"5.", "5.0"},
+      {".5", "0.5"},        {"010", "10"},      {"-3", "-3"},       {"1e400", "\"1e400\""}};
+  for (const auto& [typed, written] : numbers) {
+    CAPTURE(typed);
+    CHECK(to_yaml({{"lr", typed}}) == "lr: " + written + "\n");
+  }
+}
+
 TEST_CASE("rows are flushed every few seconds, on the way of later rows and between them", "[loggers]") {
   struct : Clock {
     double now() const override { return time; }

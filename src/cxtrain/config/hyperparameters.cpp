@@ -1,5 +1,6 @@
 #include "cxtrain/config/hyperparameters.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cxtrain/base/json_fields.h"
@@ -8,15 +9,19 @@
 namespace cxtrain {
 namespace {
 
+/// A number that YAML 1.1 and 1.2 read alike: in YAML 1.1, 1e-05 and 1.0e5 are texts, and 010 is 8.
+std::string number_in_yaml(const std::string& text, double value) {
+  if (const auto whole = parse_integer(text)) return std::to_string(*whole);
+  std::string number = format_real(value);  // an exponent has its sign
+  if (number.find('.') == std::string::npos) number.insert(std::min(number.find('e'), number.size()), ".0");
+  return number;
+}
+
 std::string in_yaml(const std::string& text) {
   const auto value = typed_value(text);
   if (std::holds_alternative<std::string>(value)) return text_of_json(nlohmann::json(text));
-  std::string number = text;  // or true, false
-  // Without a point, YAML 1.1 reads 1e-05 as a text.
-  if (const std::size_t e = text.find('e');
-      std::holds_alternative<double>(value) && e != std::string::npos && text.find('.') == std::string::npos)
-    number.insert(e, ".0");
-  return number;
+  if (const double* number = std::get_if<double>(&value)) return number_in_yaml(text, *number);
+  return text;  // true, false
 }
 
 }  // namespace
