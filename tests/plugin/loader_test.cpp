@@ -8,6 +8,7 @@
 #include <random>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/callbacks/callback.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/strategy/strategy.h"
 #include "support/catch.h"
@@ -166,6 +167,26 @@ TEST_CASE("what is no file of its own is refused as a plugin without being opene
     CHECK_THAT(test::error_of([&] { loader.require("strategy", std::string(length, 'x')); }),
                test::contains(test::code(MessageCode::unknown_name)) && test::contains("strategy"));
   }
+}
+
+TEST_CASE("a class that fills the arguments of its base class itself is registered without arguments") {
+  class Base : public Callback {
+   public:
+    struct Args {
+      std::vector<double> steps;  // not for the command line
+    };
+    explicit Base(Args args) : steps(std::move(args.steps)) {}
+    std::vector<double> steps;
+  };
+  class Derived : public Base {
+   public:
+    Derived() : Base({.steps = {1, 2}}) {}
+  };
+  Registry registry;
+  registry.add<Derived>("derived", "");
+  CHECK(registry.require("callback", "derived").arguments.empty());
+  const auto made = registry.make<Callback>("derived", {});
+  CHECK(dynamic_cast<const Base&>(*made).steps == std::vector<double>{1, 2});
 }
 
 TEST_CASE("two plugins with one name are refused, naming both files") {

@@ -206,8 +206,7 @@ struct Invert {
 
 class Pictures : public cxtrain::ImageFolders {
  public:
-  using Args = cxtrain::NoArgs;  // of the command line
-  explicit Pictures(const Args&)
+  Pictures()
       : ImageFolders({.batch_size = 256,
                       .train = {cxtrain::RandomResizedCrop{224}, cxtrain::RandomFlip{}, Invert{}},
                       .eval = {cxtrain::Resize{256}, cxtrain::CenterCrop{224}}}) {}

@@ -131,11 +131,23 @@ class Registry {
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  private:
+  /// Whether the constructor of a class takes its `Args`. They may be those of a base class that the class
+  /// fills itself.
+  template <class Class>
+  static constexpr bool takes_args() {
+    if constexpr (requires { typename Class::Args; }) {
+      return std::is_constructible_v<Class, typename Class::Args> ||
+             std::is_constructible_v<Class, typename Class::Args, const Context<typename Class::Interface>&>;
+    } else {
+      return false;
+    }
+  }
+
   template <class Class>
   CXTRAIN_OWN_COPY static std::unique_ptr<Class> make_class(
       const Arguments& arguments, const Context<typename Class::Interface>& context) {
     using ClassContext = Context<typename Class::Interface>;
-    if constexpr (requires { typename Class::Args; }) {
+    if constexpr (takes_args<Class>()) {
       const auto args = read_args<typename Class::Args>(arguments);
       std::unique_ptr<Class> made;
       if constexpr (std::is_constructible_v<Class, typename Class::Args, const ClassContext&>) {
@@ -158,8 +170,7 @@ class Registry {
     static_assert(std::is_base_of_v<Interface, Class>);
     Entry entry{std::string(Interface::kKind),         std::move(name), std::move(help), {}, origin_,
                 Factory<Interface>(&make_class<Class>)};
-    if constexpr (requires { typename Class::Args; })
-      entry.arguments = argument_specs<typename Class::Args>();
+    if constexpr (takes_args<Class>()) entry.arguments = argument_specs<typename Class::Args>();
     return entry;
   }
   void insert(Entry entry);
