@@ -291,6 +291,8 @@ inline std::vector<BadWorld> bad_files() {
        Severity::warning},
       {"a file system that is not mounted on one node", "cluster", R"({"/nodes/12/data/filesystem": "ext4"})",
        "data.place", Severity::warning},
+      {"a build without libpng", "laptop", R"({"/job/image_formats": ["JPEG"]})", "data.images",
+       Severity::note},
       {"a full /tmp", "cpu_node", R"({"/nodes/0/tmp_free": 1000000})", "tmp.free", Severity::warning},
       {"a run to go on with", "laptop", R"({"/job/resume_from": "epoch=3-step=120.ckpt"})", "resume.found",
        Severity::note},

@@ -107,6 +107,7 @@ TEST_CASE("a process alone gathers what there is without MPI") {
   own.output_folder = dir.file("runs");
   own.data_workers = 3;
   own.libtorch_version = "2.11.0";
+  own.image_formats = {{"PNG"}};
   own.resume_from = "last.ckpt";
   own.plan.accelerator = "gpu";
   own.plan.devices = {1};
@@ -130,6 +131,7 @@ TEST_CASE("a process alone gathers what there is without MPI") {
   CHECK(facts.job.devices == "1");
   CHECK(facts.job.data_workers == 3);
   CHECK(facts.job.cuda_runtime == "13.0");
+  CHECK(facts.job.image_formats == std::vector<std::string>{"PNG"});
   CHECK(facts.job.resume_from == "last.ckpt");
   CHECK(facts.job.allocation->job == "77");
   CHECK_FALSE(facts.job.damaged.has_value());

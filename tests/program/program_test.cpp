@@ -189,7 +189,11 @@ TEST_CASE("a run names its model, its samples and the batches of a rank") {
 TEST_CASE("help, version, info and print_config say what they are asked for") {
   CHECK(run_program("--help").output.find("--max_epochs") != std::string::npos);
   CHECK(run_program("--version").output.find("LibTorch") != std::string::npos);
-  CHECK(run_program("info").output.find("MPI") != std::string::npos);
+  const std::string info = run_program("info").output;
+  CHECK_THAT(info, contains("MPI") && contains("\nimage files: "));
+#ifdef CXTRAIN_PNG
+  CHECK_THAT(info, contains("PNG"));
+#endif
   CHECK(run_program("--max_epochs 7 --print_config").output.find("max_epochs: 7") != std::string::npos);
   CHECK(times(run_ranks(2, "--version").output, "LibTorch") == 1);
 }

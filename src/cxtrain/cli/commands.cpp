@@ -10,6 +10,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/filesystem.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/base/version.h"
@@ -17,6 +18,7 @@
 #include "cxtrain/cli/slurm_submission.h"
 #include "cxtrain/config/devices.h"
 #include "cxtrain/config/plan_drawing.h"
+#include "cxtrain/data/image_file.h"
 #include "cxtrain/device/hardware.h"
 #include "cxtrain/plugin/accelerator_library.h"
 #include "cxtrain/plugin/plugin_abi.h"
@@ -103,8 +105,9 @@ std::vector<std::string> version_lines() {
   MPI_Get_library_version(text, &length);
   std::string mpi(text, static_cast<std::size_t>(length));
   mpi = mpi.substr(0, mpi.find_first_of(",\n"));
-  std::vector<std::string> lines{"built with " CXTRAIN_FINGERPRINT, "MPI: " + mpi,
-                                 "plugin ABI: " + std::to_string(CXTRAIN_PLUGIN_ABI)};
+  std::vector<std::string> lines{
+      "built with " CXTRAIN_FINGERPRINT, "MPI: " + mpi, "plugin ABI: " + std::to_string(CXTRAIN_PLUGIN_ABI),
+      "image files: " + (image_formats().empty() ? "none are read" : joined(image_formats()))};
   if (!has_cuda_library()) {
     lines.emplace_back("CUDA: this build has no GPU support");
     return lines;

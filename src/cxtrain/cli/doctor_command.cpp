@@ -8,6 +8,7 @@
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
+#include "cxtrain/data/image_file.h"
 #include "cxtrain/doctor/gather.h"
 #include "cxtrain/doctor/probe.h"
 #include "cxtrain/doctor/report.h"
@@ -86,6 +87,7 @@ int run_doctor(World& world, const DoctorSubject& examined, Filesystem& files, s
   own.output_folder = options.trainer.default_root_dir;
   own.data_path = options.data.path;
   own.libtorch_version = TORCH_VERSION;
+  own.image_formats = image_formats();
   look("accelerator", [&] { own.nccl = nccl_of(examined.plan); });
   look("data", [&] { own.data_fingerprint = examined.data_fingerprint(); });
   look("default_root_dir", [&] { find_resumable(files, options, own); });

@@ -15,6 +15,10 @@ inline constexpr std::int64_t kMostPixels = (std::int64_t{256} << 20) / 3;
 /// Throws DataError if the picture is too large. Called once, before anything of the picture is decoded.
 using MakePixels = std::function<std::uint8_t*(std::int64_t height, std::int64_t width)>;
 
+/// Whether the decoders were compiled in.
+bool has_jpeg_decoder();
+bool has_png_decoder();
+
 /// With libjpeg-turbo, or the IJG's libjpeg. Grey and CMYK pictures become red, green and blue. A file that
 /// ends early is an error; other damage that libjpeg repairs is not.
 void decode_jpeg(std::string_view content, const MakePixels& make);

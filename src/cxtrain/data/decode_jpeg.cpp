@@ -113,6 +113,8 @@ class JpegDecoder {
 
 }  // namespace
 
+bool has_jpeg_decoder() { return true; }
+
 void decode_jpeg(std::string_view content, const MakePixels& make) {
   JpegDecoder decoder;
   const auto* bytes = reinterpret_cast<const unsigned char*>(content.data());
@@ -129,6 +131,8 @@ void decode_jpeg(std::string_view content, const MakePixels& make) {
 #else
 
 namespace cxtrain {
+
+bool has_jpeg_decoder() { return false; }
 
 void decode_jpeg(std::string_view, const MakePixels&) {
   throw DataError(

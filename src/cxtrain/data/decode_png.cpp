@@ -53,6 +53,8 @@ class PngDecoder {
 
 }  // namespace
 
+bool has_png_decoder() { return true; }
+
 void decode_png(std::string_view content, const MakePixels& make) {
   PngDecoder decoder(content);
   std::uint8_t* pixels = make(decoder.height(), decoder.width());
@@ -64,6 +66,8 @@ void decode_png(std::string_view content, const MakePixels& make) {
 #else
 
 namespace cxtrain {
+
+bool has_png_decoder() { return false; }
 
 void decode_png(std::string_view, const MakePixels&) {
   throw DataError(

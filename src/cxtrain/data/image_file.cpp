@@ -58,6 +58,13 @@ at::Tensor decode_image(std::string_view content) {
 
 }  // namespace
 
+std::vector<std::string> image_formats() {
+  std::vector<std::string> formats;
+  if (has_jpeg_decoder()) formats.emplace_back("JPEG");
+  if (has_png_decoder()) formats.emplace_back("PNG");
+  return formats;
+}
+
 at::Tensor read_image(const std::string& path) {
   const std::string content = read_small_file(path, kMostFileBytes);
   try {

@@ -3,8 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <vector>
 
 namespace cxtrain {
+
+/// Returns the formats that `read_image` reads in this build, of JPEG and PNG.
+std::vector<std::string> image_formats();
 
 /// Returns the picture in a JPEG or PNG file: uint8 [3, height, width] of red, green and blue, with the
 /// channels last in memory. The first bytes of the file decide the format, not its name. Grey pictures have

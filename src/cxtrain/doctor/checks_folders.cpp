@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <string>
+#include <vector>
 
+#include "cxtrain/base/joined.h"
 #include "cxtrain/doctor/check_support.h"
 
 /// The disks that the run reads and writes.
@@ -148,6 +151,19 @@ Findings find_full_tmp(const Recording& world) {
                           "the room for temporary files");
 }
 
+Findings find_missing_image_formats(const Recording& world) {
+  if (!world.job.image_formats) return not_known("which image files the build reads");
+  const auto has = [&](const char* format) {
+    return std::ranges::count(*world.job.image_formats, format) > 0;
+  };
+  std::vector<std::string> missing, packages;
+  if (!has("JPEG")) missing.emplace_back("JPEG"), packages.emplace_back("libjpeg-dev");
+  if (!has("PNG")) missing.emplace_back("PNG"), packages.emplace_back("libpng-dev");
+  if (missing.empty()) return {};
+  return note("this build does not read " + joined(missing, " and ") + " files",
+              "for data of such files install " + joined(packages, " and ") + ", and build cxtrain again");
+}
+
 Findings find_unwritable_places(const Recording& world) {
   if (!world.job.unwritable) return not_known("whether all places of the output can be written");
   if (world.job.unwritable->empty()) return {};
@@ -191,6 +207,8 @@ std::vector<Check> folder_checks() {
        "Data workers then wait for the disk at every batch.", find_slow_data},
       {"data.place", "The data's path leads to different file systems",
        "On some nodes it may be an empty or an old copy.", find_unlike_data},
+      {"data.images", "The build lacks a decoder of images", "--data image_folders rejects such files.",
+       find_missing_image_formats},
       {"tmp.free", "Little room for temporary files", "Launchers and MPI keep their sessions there.",
        find_full_tmp},
       {"resume.found", "There is a run to resume", "A resumed run begins where it ended.", find_checkpoint},

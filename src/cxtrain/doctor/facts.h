@@ -227,6 +227,7 @@ struct JobFacts {
   std::optional<AllocationFacts> allocation;
   std::string cuda_runtime;  ///< of the build, "13.0"
   std::string libtorch_version;
+  std::optional<std::vector<std::string>> image_formats;  ///< that the build reads: JPEG, PNG
   /// One all-reduce over all ranks, on the host.
   std::optional<std::int64_t> reduce_bytes;
   std::optional<double> reduce_seconds, small_reduce_seconds;
@@ -250,6 +251,7 @@ struct JobFacts {
     field("allocation", allocation);
     field("cuda_runtime", cuda_runtime);
     field("libtorch_version", libtorch_version);
+    field("image_formats", image_formats);
     field("reduce_bytes", reduce_bytes);
     field("reduce_seconds", reduce_seconds);
     field("small_reduce_seconds", small_reduce_seconds);

@@ -131,6 +131,7 @@ JobFacts own_job_facts(const World& world, const DoctorInputs& own) {
                                      allocation->cpus_per_node, allocation->is_here};
   if (own.hardware.cuda_runtime > 0) job.cuda_runtime = cuda_version_text(own.hardware.cuda_runtime);
   job.libtorch_version = own.libtorch_version;
+  job.image_formats = own.image_formats;
   job.resume_from = own.resume_from;
   job.damaged = own.damaged;
   job.unwritable = own.unwritable;

@@ -25,6 +25,7 @@ struct DoctorInputs {
   std::map<std::string, std::string> plugin_hashes;  ///< of the plugins in use, by name
   std::optional<std::vector<NcclFacts>> nccl;        ///< absent: nobody looked
   std::string libtorch_version;
+  std::optional<std::vector<std::string>> image_formats;  ///< that the build reads; absent: nobody looked
   std::string resume_from;  ///< the checkpoint that `--ckpt_path last` leads to; empty: none
   std::optional<std::vector<std::string>> damaged;     ///< checkpoints that are; absent: nobody looked
   std::optional<std::vector<std::string>> unwritable;  ///< "OPTION: FOLDER"; absent: nobody looked
