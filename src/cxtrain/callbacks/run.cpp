@@ -11,6 +11,8 @@ std::span<OptimizerRef* const> Run::optimizers() const {
   return optimizers == nullptr ? std::span<OptimizerRef* const>() : optimizers->all();
 }
 
+std::optional<double> Run::metric(std::string_view name) const { return parts_.metrics.last(name); }
+
 void Run::log(std::string_view name, double value, const LogOptions& options) {
   parts_.metrics.log(name, value, options);
 }

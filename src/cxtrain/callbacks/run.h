@@ -122,8 +122,11 @@ class Run {
   /// The optimizers of the fit, in the order of `configure_optimizers`; empty before they are made.
   std::span<OptimizerRef* const> optimizers() const;
 
-  /// All logged values: `metrics().last(name)` is the latest of a name. A value logged on_step is this rank's
-  /// own. For decisions that are equal on all ranks: `metrics().last_of_all_ranks(name, world())`.
+  /// Returns the latest value logged under this name. A value logged on_step is this rank's own. May
+  /// synchronise with the device.
+  std::optional<double> metric(std::string_view name) const;
+  /// All logged values. For decisions that are equal on all ranks: `metrics().last_of_all_ranks(name,
+  /// world())`.
   MetricStore& metrics() const { return parts_.metrics; }
   /// Logs a value as `Module::log` would in the hook of that name.
   void log(std::string_view name, double value, const LogOptions& options = {});
