@@ -7,39 +7,12 @@
 #include "cxtrain/base/current_step.h"
 
 namespace cxtrain {
-namespace {
-
-/// A third of what the system's clock costs, which counts twice in each wait.
-std::uint64_t counter_of_time() noexcept {
-#if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();
-#else
-  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-#endif
-}
-
-}  // namespace
-
-FlightRecorder::FlightRecorder() : first_tick_(counter_of_time()), first_(std::chrono::steady_clock::now()) {}
-
-/// Never 0, and never before the recorder was made, whatever another core's counter says.
-FlightRecorder::Ticks FlightRecorder::now() const noexcept {
-  const std::uint64_t tick = counter_of_time();
-  return tick > first_tick_ ? tick - first_tick_ : 1;
-}
-
-/// How long a tick is, is known from how many there have been.
-double FlightRecorder::seconds(Ticks ticks) const {
-  const std::chrono::duration<double> so_far = std::chrono::steady_clock::now() - first_;
-  return static_cast<double>(ticks) * so_far.count() / static_cast<double>(now());
-}
-
 void FlightRecorder::begin(const char* operation, bool counts) noexcept {
   constexpr auto relaxed = std::memory_order_relaxed;
   const std::uint64_t place = begun_.load(relaxed), number = number_.load(relaxed) + (counts ? 1 : 0);
   Slot& slot = slots_[place % kKept];
   slot.end.store(0, relaxed);
-  slot.begin.store(now(), relaxed);
+  slot.begin.store(clock_.now(), relaxed);
   slot.operation.store(operation, relaxed);
   slot.number.store(number, relaxed);
   slot.step.store(CurrentStep::get(), relaxed);
@@ -50,7 +23,7 @@ void FlightRecorder::begin(const char* operation, bool counts) noexcept {
 void FlightRecorder::end() noexcept {
   constexpr auto relaxed = std::memory_order_relaxed;
   Slot& slot = slots_[(begun_.load(relaxed) - 1) % kKept];
-  const Ticks begin = slot.begin.load(relaxed), end = std::max(now(), begin);
+  const Ticks begin = slot.begin.load(relaxed), end = std::max(clock_.now(), begin);
   slot.end.store(end, relaxed);
   waited_.store(waited_.load(relaxed) + (end - begin), relaxed);
   last_end_.store(end, relaxed);
@@ -63,9 +36,9 @@ std::vector<FlightRecorder::Entry> FlightRecorder::entries() const {
   for (std::uint64_t back = 1; back <= std::min<std::uint64_t>(begun, kKept); ++back) {
     const Slot& slot = slots_[(begun - back) % kKept];
     const Ticks begin = slot.begin.load(relaxed), end = slot.end.load(relaxed);
-    const Ticks until = end != 0 ? end : now();
+    const Ticks until = end != 0 ? end : clock_.now();
     entries.push_back({slot.number.load(relaxed), slot.operation.load(relaxed), slot.step.load(relaxed),
-                       seconds(until > begin ? until - begin : 0), end == 0});
+                       clock_.seconds(until > begin ? until - begin : 0), end == 0});
   }
   return entries;
 }

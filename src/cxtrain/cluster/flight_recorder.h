@@ -2,11 +2,12 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "cxtrain/base/tick_clock.h"
 
 namespace cxtrain {
 
@@ -28,8 +29,6 @@ class FlightRecorder {
     bool goes_on = false;
   };
 
-  FlightRecorder();
-
   /// Marks the begin and the end of a wait. `counts`: every rank of the node takes part in the wait. Each
   /// call reads the processor's time counter and writes a few words of memory
   /// (tests/cluster/flight_recorder_test.cpp measures it).
@@ -40,12 +39,12 @@ class FlightRecorder {
   std::uint64_t number() const noexcept { return number_.load(std::memory_order_relaxed); }
 
   /// Time in ticks of the processor's counter since the recorder was made. `seconds` converts ticks.
-  using Ticks = std::uint64_t;
+  using Ticks = TickClock::Ticks;
   /// Total time of all waits that have ended.
   Ticks waited() const noexcept { return waited_.load(std::memory_order_relaxed); }
   /// End of the last wait; 0: no wait has ended.
   Ticks last_end() const noexcept { return last_end_.load(std::memory_order_relaxed); }
-  double seconds(Ticks ticks) const;
+  double seconds(Ticks ticks) const { return clock_.seconds(ticks); }
 
   /// Returns the entries, the newest first.
   std::vector<Entry> entries() const;
@@ -60,10 +59,7 @@ class FlightRecorder {
     std::atomic<Ticks> begin{0}, end{0};  ///< `end` is 0 during the wait
   };
 
-  Ticks now() const noexcept;
-
-  Ticks first_tick_;
-  std::chrono::steady_clock::time_point first_;
+  TickClock clock_;
   std::atomic<std::uint64_t> begun_{0}, number_{0};
   std::atomic<Ticks> waited_{0}, last_end_{0};
   std::array<Slot, kKept> slots_;

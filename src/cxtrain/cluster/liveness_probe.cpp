@@ -167,17 +167,17 @@ std::vector<LivenessProbe::Answer> LivenessProbe::ask(const State& own, std::chr
     return std::any_of(answers.begin(), answers.end(),
                        [](const Answer& answer) { return answer.presence == Presence::silent; });
   };
-  using Clock = std::chrono::steady_clock;
+  using Steady = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kAgain{50};
-  const Clock::time_point end = Clock::now() + patience;
-  Clock::time_point again = Clock::now() + kAgain;
-  while (open() && Clock::now() < end) {
+  const Steady::time_point end = Steady::now() + patience;
+  Steady::time_point again = Steady::now() + kAgain;
+  while (open() && Steady::now() < end) {
     pollfd source{socket_.get(), POLLIN, 0};
     poll(&source, 1, static_cast<int>(kAgain.count()));
     receive(own, &answers);
-    if (Clock::now() < again) continue;
+    if (Steady::now() < again) continue;
     // Once more: a queue that was full, as of somebody else's messages, has lost the question.
-    again = Clock::now() + kAgain;
+    again = Steady::now() + kAgain;
     for (const Answer& answer : answers) {
       if (answer.presence == Presence::silent) is_there(answer.peer, question);
     }

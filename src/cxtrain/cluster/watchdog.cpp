@@ -117,8 +117,8 @@ Watchdog::Subject Watchdog::look_at_pending(double tick) {
 }
 
 void Watchdog::run(const std::stop_token& stop) {
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point last = Clock::now();
+  using Steady = std::chrono::steady_clock;
+  Steady::time_point last = Steady::now();
   std::uint64_t wait = 0;
   double waited = 0, since_signal = 0;
   bool signal_told = false, rests = false;
@@ -128,7 +128,7 @@ void Watchdog::run(const std::stop_token& stop) {
     pollfd sources[] = {{wake_.get(), POLLIN, 0}, {rests ? -1 : duty_.descriptor, POLLIN, 0}};
     poll(sources, 2, rests ? kRest : kTick);
     rests = sources[1].revents != 0;
-    const Clock::time_point now = Clock::now();
+    const Steady::time_point now = Steady::now();
     const double tick = std::min(std::chrono::duration<double>(now - last).count(), kMostPerTick);
     last = now;
     const Subject pending = look_at_pending(tick);

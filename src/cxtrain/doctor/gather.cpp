@@ -11,6 +11,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/number_ranges.h"
 #include "cxtrain/base/version.h"
+#include "cxtrain/cluster/clock_offset.h"
 #include "cxtrain/cluster/slurm_allocation.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/doctor/check_support.h"
@@ -145,8 +146,8 @@ void measure_together(World& world, const DoctorInputs& own, RankFacts& rank, No
   if (node.output) node.output->sees_root = seen;
   rank.maps_memory_of_others = maps_memory_of_next(world);
   if (world.size() < 2) return;
-  const ClockFacts clock = compare_clocks(world);
-  node.clock_offset = clock.offset;
+  const ClockOffset clock = clock_offset(world);
+  node.clock_offset = clock.seconds;
   node.clock_error = clock.error;
   job.reduce_bytes = static_cast<std::int64_t>(kLargeDoubles * sizeof(double));
   job.reduce_seconds = time_reduction(world, kLargeDoubles, kLargeBudget);

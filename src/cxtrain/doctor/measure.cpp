@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "cxtrain/base/clock.h"
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/doctor/probe.h"
@@ -73,28 +72,6 @@ std::optional<bool> maps_memory_of_next(World& world) {
   }
   world.barrier();  // until then the memory has to be there
   return may;
-}
-
-ClockFacts compare_clocks(World& world) {
-  constexpr std::size_t kRounds = 5;
-  std::vector<double> times(kRounds), durations(kRounds);
-  for (std::size_t round = 0; round < kRounds; ++round) {
-    world.barrier();
-    const auto begin = SteadyClockTime::now();
-    world.barrier();
-    times[round] = seconds_since_1970();
-    durations[round] = seconds_since(begin);
-  }
-  const auto of_root = from_message<std::vector<std::vector<double>>>(
-      world.broadcast(to_message(std::vector{times, durations})));
-  // All ranks have left a barrier within the time that it took the one that was last to come.
-  ClockFacts best{0, -1};
-  for (std::size_t round = 0; round < kRounds; ++round) {
-    const double error = of_root[1][round] + durations[round];
-    if (best.error < 0 || error < best.error) best = {times[round] - of_root[0][round], error};
-  }
-  if (world.is_root()) best.offset = 0;
-  return best;
 }
 
 double time_reduction(World& world, std::size_t doubles, double budget) {

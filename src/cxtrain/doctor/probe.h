@@ -59,13 +59,6 @@ std::optional<bool> sees_file_of_root(World& world, const std::string& folder);
 /// Collective.
 std::optional<bool> maps_memory_of_next(World& world);
 
-struct ClockFacts {
-  double offset = 0;  ///< how far this rank's clock is ahead of rank 0's, seconds
-  double error = 0;   ///< by how much that may be wrong
-};
-/// Collective.
-ClockFacts compare_clocks(World& world);
-
 /// Seconds of an all-reduce of so many doubles, the mean of as many as fit in `budget` seconds. Collective.
 double time_reduction(World& world, std::size_t doubles, double budget);
 
