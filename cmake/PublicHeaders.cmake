@@ -40,6 +40,7 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/trainer/within_memory.h)
 # For strategies.
 list(APPEND CXTRAIN_PLUGIN_HEADERS
+  cxtrain/base/phase_clock.h
   cxtrain/cluster/world.h
   cxtrain/accelerator/make_communicator.h
   cxtrain/comm/node/node_memory.h

@@ -13,6 +13,7 @@
 #include "batch_chunks.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/strategy/whole_parameters.h"
 #include "metric_recorder.h"
@@ -111,6 +112,7 @@ class DpStrategy final : public Strategy, private GradientExchange {
   };
 
   StepOutput training_step(const MicroStep& step) {
+    const PhaseScope phase(Phase::forward);
     const std::vector<Batch> chunks = scatter(step.batch);
     if (step.first) {
       used_ = 0;
@@ -124,6 +126,7 @@ class DpStrategy final : public Strategy, private GradientExchange {
     std::vector<at::Tensor> losses;
     for (const StepOutput& output : outputs) losses.push_back(output.loss);
     const StepOutput whole{mean_loss(losses, chunks), joined_extras(outputs)};
+    PhaseClock::enter(Phase::backward);
     if (step.first) {
       step.observer.before_zero_grad();
       zero_gradients();

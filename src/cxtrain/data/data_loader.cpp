@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/phase_clock.h"
 
 namespace cxtrain {
 
@@ -136,6 +137,7 @@ bool DataLoader::next(Batch& batch) {
 
 bool DataLoader::has_next() {
   if (ahead_) return true;
+  const PhaseScope phase(Phase::data);
   Batch batch;
   if (!read(position_, batch)) return false;
   ahead_ = std::move(batch);

@@ -9,6 +9,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/phase_clock.h"
 
 namespace cxtrain {
 
@@ -245,6 +246,7 @@ MetricStore::Values MetricStore::read(const StepValues& taken, World& world) {
 }
 
 MetricStore::Values MetricStore::reduce_epoch(Phase phase, World& world) {
+  const PhaseScope logging(cxtrain::Phase::logging);
   std::vector<MetricLine> mine;
   for (Entry& metric : entries_) {
     if (metric.phase != phase || !metric.on_epoch || metric.epoch.weight == 0) continue;

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/metrics/metric_reduction.h"
 
 namespace cxtrain {
@@ -20,7 +21,10 @@ Metric* ModelMetrics::find(std::string_view name) const {
   return nullptr;
 }
 
-void ModelMetrics::reduce(World& world) { reduce_over_ranks(metrics_, world); }
+void ModelMetrics::reduce(World& world) {
+  const PhaseScope logging(Phase::logging);
+  reduce_over_ranks(metrics_, world);
+}
 
 void ModelMetrics::reset() {
   for (Metric* metric : metrics_) metric->reset();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/strategy/whole_parameters.h"
 
@@ -75,6 +76,7 @@ void observed_backward(const at::Tensor& loss, const MicroStep& step) {
 }
 
 void local_backward(const at::Tensor& loss, const MicroStep& step, GradientExchange& gradients) {
+  const PhaseScope phase(Phase::backward);
   if (step.first) {
     step.observer.before_zero_grad();
     gradients.zero_gradients();
@@ -86,6 +88,7 @@ void local_backward(const at::Tensor& loss, const MicroStep& step, GradientExcha
 
 StepOutput local_training_step(Trainable& module, const MicroStep& step, const StrategyContext& context,
                                GradientExchange& gradients) {
+  const PhaseScope phase(Phase::forward);
   StepOutput output;
   if (step.batch.size > 0) output = forward_step(module, step.batch, step.batch_idx, context);
   // No loss: the model skips the batch, or an uneven last step leaves no sample to this rank.
@@ -198,6 +201,7 @@ StepOutput LocalStrategy::training_step(const MicroStep& step) {
   if (backward_ == Backward::together)
     return local_training_step(*module_, step, *context_, *exchanges_.front());
   if (step.batch.size == 0) return {};
+  const PhaseScope phase(Phase::forward);
   const AutocastGuard autocast(context_->device.type(), context_->precision.autocast_dtype);
   return detached(module_->training_step(step.batch, step.batch_idx));
 }

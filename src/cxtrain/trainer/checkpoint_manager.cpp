@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cxtrain/base/clock.h"
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/cluster/world.h"
 
@@ -18,6 +19,7 @@ CheckpointManager::CheckpointManager(TrainContext& context, DataModule& data_mod
       data_(std::move(data)) {}
 
 bool CheckpointManager::save(const StepVote& vote) {
+  const PhaseScope phase(Phase::checkpoint);
   finish();  // callbacks plan by what is on the disk
   const std::int64_t saved_before = context_.saved.count;
   context_.progress.ends_with_checkpoint = vote.ends_run();

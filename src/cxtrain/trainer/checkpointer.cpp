@@ -9,6 +9,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/base/run_event.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/shard_files.h"
@@ -102,6 +103,7 @@ void Checkpointer::write(const std::function<bool()>& go_on) {
 
 std::optional<bool> Checkpointer::proceed() {
   if (stage_ == Stage::idle) return std::nullopt;
+  const PhaseScope phase(Phase::checkpoint);
   const std::string own_error = task_.finish();
   if (stage_ == Stage::writing) last_seconds_ = stalled_ + task_.seconds();
   if (stage_ == Stage::publishing) return end(parts_.world.broadcast(own_error));
@@ -165,6 +167,7 @@ bool Checkpointer::end(const std::string& error) {
 std::optional<bool> Checkpointer::finish() {
   std::optional<bool> complete;
   while (under_way()) {
+    const PhaseScope phase(Phase::checkpoint);
     {
       const Watchdog::Wait wait(parts_.world.watchdog(), "writing a checkpoint");
       task_.wait();

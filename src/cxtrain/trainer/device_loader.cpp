@@ -1,5 +1,6 @@
 #include "cxtrain/trainer/device_loader.h"
 
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
@@ -19,6 +20,7 @@ BatchContext DeviceLoader::context_of(const DataLoader& loader, at::Device devic
 }
 
 bool DeviceLoader::next(DataLoader& loader, Batch& batch) {
+  const PhaseScope phase(Phase::data);
   batch.tensors.clear();  // the next one may take their memory, which on a CPU is still in the caches
   batch.objects.clear();
   if (!loader.next(batch)) return false;
@@ -27,6 +29,7 @@ bool DeviceLoader::next(DataLoader& loader, Batch& batch) {
     hooks_.data.on_before_batch_transfer(batch, context);
   }
   if (transfer_) {
+    PhaseClock::enter(Phase::transfer);
     transfer_->bring(batch);
     loader.finish(batch);
   }
@@ -35,6 +38,7 @@ bool DeviceLoader::next(DataLoader& loader, Batch& batch) {
     hooks_.data.on_after_batch_transfer(batch, context);
   }
   if (!dtype_ && !channels_last_) return true;
+  PhaseClock::enter(Phase::transfer);
   const auto convert = [this](at::Tensor& tensor) {
     if (!tensor.defined() || !tensor.is_floating_point()) return;
     if (dtype_) tensor = tensor.to(*dtype_);

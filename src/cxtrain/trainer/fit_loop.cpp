@@ -8,6 +8,7 @@
 #include "cxtrain/base/current_step.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/evaluation_loop.h"
@@ -69,6 +70,7 @@ void FitLoop::train_to_the_end() {
 void FitLoop::sanity_check() {
   if (context_.resumed) return;
   if (cannot_validate_ || FitLimits::total(limits().sanity_batches) == 0) return;
+  const PhaseScope phase(Phase::validation);
   context_.progress.sanity_checking = true;
   context_.call(hooks::on_sanity_check_start);
   run_validation(limits().sanity_batches);
@@ -145,6 +147,7 @@ void FitLoop::run_epoch() {
     run_step();
     if (validation_due()) validate();
     save_if_wanted();
+    PhaseClock::end_step();
   }
   finite_.answer();
   context_.pause_training();
@@ -362,6 +365,7 @@ std::optional<MetricStore::Values> FitLoop::run_validation(std::span<const std::
 }
 
 void FitLoop::validate() {
+  const PhaseScope phase(Phase::validation);
   context_.pause_training();
   context_.rows.write_pending();
   StateDict generators;

@@ -3,17 +3,20 @@
 #include <string>
 #include <utility>
 
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/report/image.h"
 
 namespace cxtrain {
 
 void MetricRows::log(std::span<const MetricLogger::Metric> row) {
+  const PhaseScope phase(Phase::logging);
   write_pending();
   if (!row.empty()) loggers.log(step(), state_.epoch, row);
 }
 
 void MetricRows::log_step() {
+  const PhaseScope phase(Phase::logging);
   write_pending();
   pending_ = {step(), state_.epoch, metrics_.take_step_values()};
   if (!on_device_) write_pending();
@@ -21,6 +24,7 @@ void MetricRows::log_step() {
 
 void MetricRows::write_pending() {
   if (!pending_) return;
+  const PhaseScope phase(Phase::logging);
   const PendingRow row = *std::exchange(pending_, std::nullopt);
   const MetricStore::Values values = metrics_.read(row.values, world_);
   if (!values.empty()) loggers.log(row.step, row.epoch, values);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/optim/overrides.h"
 #include "cxtrain/optim/setup_arguments.h"
@@ -195,6 +196,7 @@ void Optimization::update_due(const MicroStep& last) {
 
 /// They have added zeros to the averages over all ranks.
 void Optimization::leave_out_ranks_that_skipped(const StepResult& own) {
+  const PhaseScope phase(Phase::agree);
   World& world = context_.parts.world;
   double without_loss[] = {own.skipped ? 1.0 : 0.0};
   world.sum(without_loss);
@@ -220,6 +222,7 @@ void Optimization::backward(const at::Tensor& loss) {
     optimizer->trained().exchange().end_backward();
     optimizer->end_step();
   }
+  const PhaseScope phase(Phase::backward);
   const AutocastPause pause(context_.parts.device.type());
   observed_backward(loss, micro);
 }

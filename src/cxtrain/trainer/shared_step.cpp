@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/trainer/trained_optimizer.h"
 
@@ -22,6 +23,7 @@ SharedStep::SharedStep(TrainContext& context,
 }
 
 void SharedStep::unscale(TrainedParameters& trained) {
+  const PhaseScope phase(Phase::optimizer);
   scaler_->unscale(trained.held_gradients());
   trained.agree_on_overflow(scaler_->found_inf());
 }

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <utility>
 
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/world.h"
 
 namespace cxtrain {
@@ -46,7 +47,10 @@ StepVote StepVoting::own(bool writing) const {
           .writing = writing};
 }
 
-StepVote StepVoting::vote(bool writing) { return StepVote::from_bits(world_.any(own(writing).to_bits())); }
+StepVote StepVoting::vote(bool writing) {
+  const PhaseScope phase(Phase::agree);
+  return StepVote::from_bits(world_.any(own(writing).to_bits()));
+}
 
 void StepVoting::begin(const StepResult& result, bool streams, bool writing) {
   StepVote vote = own(writing);
@@ -57,6 +61,7 @@ void StepVoting::begin(const StepResult& result, bool streams, bool writing) {
 }
 
 StepVote StepVoting::end() {
+  const PhaseScope phase(Phase::agree);
   within_step_ = StepVote::from_bits(world_.end_any());
   return *within_step_;
 }

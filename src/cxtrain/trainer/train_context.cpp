@@ -36,6 +36,7 @@ std::string TrainContext::model_name() const {
 }
 
 MetricStore::Values TrainContext::end_train_epoch() {
+  const PhaseScope phase(Phase::hooks);
   {
     const LogScope scope(metrics, hooks::on_train_epoch_end.rule);
     for (Callback* const callback : callbacks) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cxtrain/base/clock.h"
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/callbacks/run.h"
 #include "cxtrain/callbacks/train_state.h"
@@ -83,6 +84,7 @@ class TrainContext {
   /// rule, with the weight of what surrounds it.
   template <class... C, class ModuleHook, class... Args>
   void call(const Hook<void (Callback::*)(Run&, C...), ModuleHook>& hook, Args&&... args) {
+    const PhaseScope phase(Phase::hooks);
     const LogScope scope(metrics, hook.rule);
     for (Callback* const callback : callbacks) (callback->*hook.callback)(run, args...);
     if constexpr (!std::is_null_pointer_v<ModuleHook>) (parts.module.*hook.module)(args...);

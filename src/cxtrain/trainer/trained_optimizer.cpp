@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/config/values.h"
 #include "cxtrain/metrics/async_scalars.h"
 #include "cxtrain/optim/clip.h"
@@ -98,6 +99,7 @@ void TrainedOptimizer::backward(const at::Tensor& loss) {
 
 void TrainedOptimizer::complete() {
   if (std::exchange(complete_, true)) return;
+  const PhaseScope phase(Phase::reduce);
   trained_->synchronize();
   if (shared_.scaler() == nullptr || !shared_.is_manual()) return;
   shared_.unscale(*trained_);
@@ -109,6 +111,7 @@ void TrainedOptimizer::check_overflow() {
 }
 
 void TrainedOptimizer::update() {
+  const PhaseScope phase(Phase::optimizer);
   complete();
   log_gradient_norms();
   context_.call(hooks::on_before_optimizer_step, *this);
@@ -129,10 +132,16 @@ void TrainedOptimizer::update() {
       return recomputed;
     };
   }
-  trained_->begin_update();
+  {
+    const PhaseScope publishing(Phase::publish);
+    trained_->begin_update();
+  }
   optimizer_->step(inputs);
   if (scaler != nullptr && shared_.is_manual()) scaler->update();
-  trained_->publish();
+  {
+    const PhaseScope publishing(Phase::publish);
+    trained_->publish();
+  }
   shared_.note_update();
   end_step();
   rate_.count_step();

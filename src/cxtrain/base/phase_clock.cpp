@@ -1,0 +1,69 @@
+#include "cxtrain/base/phase_clock.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace cxtrain {
+
+PhaseClock* PhaseClock::running_ = nullptr;
+void (*PhaseClock::observer_)(Phase) = nullptr;
+
+PhaseClock::PhaseClock() : outer_(running_) {
+  rows_.reserve(kKeptSteps);  // no step allocates
+  since_ = clock_.now();
+  running_ = this;
+}
+
+void PhaseClock::stop() noexcept {
+  if (std::exchange(stopped_, true)) return;
+  count();
+  for (std::size_t i = 0; i < kPhases; ++i) total_[i] += std::exchange(of_step_[i], 0);
+  running_ = outer_;
+}
+
+Phase PhaseClock::begin(Phase phase) noexcept {
+  const Phase before = phase_;
+  if (before < Phase::checkpoint) change(phase);
+  return before;
+}
+
+void PhaseClock::change(Phase phase) noexcept {
+  if (phase == phase_) return;
+  count();
+  phase_ = phase;
+  if (observer_ != nullptr) observer_(phase);
+}
+
+void PhaseClock::count() noexcept {
+  const Ticks now = std::max(clock_.now(), since_);  // the counter of another core may be behind
+  of_step_[index(phase_)] += now - since_;
+  since_ = now;
+}
+
+void PhaseClock::close_step() noexcept {
+  count();
+  if (steps_ < kKeptSteps) rows_.emplace_back();
+  Row& row = rows_[steps_ % kKeptSteps];
+  for (std::size_t i = 0; i < kPhases; ++i) {
+    total_[i] += of_step_[i];
+    row[i] = static_cast<float>(std::exchange(of_step_[i], 0));
+  }
+  ++steps_;
+}
+
+std::vector<double> PhaseClock::step_seconds(Phase phase) const {
+  const double tick = clock_.seconds_of_a_tick();
+  std::vector<double> seconds;
+  for (const Row& row : rows_) seconds.push_back(tick * static_cast<double>(row[index(phase)]));
+  return seconds;
+}
+
+std::vector<double> PhaseClock::step_seconds() const {
+  const double tick = clock_.seconds_of_a_tick();
+  std::vector<double> seconds;
+  for (const Row& row : rows_) seconds.push_back(tick * std::accumulate(row.begin(), row.end(), 0.0));
+  return seconds;
+}
+
+}  // namespace cxtrain
