@@ -1,6 +1,6 @@
-// What the trainer adds to a step: a model so small that nothing else is left, trained by the Trainer with
-// metric files, progress bar and callbacks on, and by a hand-written loop, block by block in turns. Prints
-// one JSON line.
+// What the trainer adds to a step, and what a profiler adds to that: a model so small that nothing else is
+// left, trained by the Trainer with metric files, progress bar and callbacks on, by the same with
+// `--profiler simple`, and by a hand-written loop, block by block in turns. Prints one JSON line.
 //
 //   bench_overhead [--pairs N] [--steps N]
 
@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "cxtrain/base/clock.h"
@@ -86,11 +87,13 @@ class Stopwatch final : public Callback {
   double begin_ = 0;
 };
 
-double trainer_block(World& world, TinyData& data, const std::string& folder) {
+double trainer_block(World& world, TinyData& data, const std::string& folder,
+                     std::optional<Profiler> profiler = {}) {
   Options options;
   options.trainer.max_epochs = 1;
   options.trainer.log_every_n_steps = 50;
   options.trainer.default_root_dir = folder;
+  options.trainer.profiler = profiler;
   options.callbacks = {{"lr_monitor", {}}, {"early_stopping", {{"monitor", "val_loss"}}}};
   Trainer trainer(world, options);
   double seconds = 0;
@@ -141,19 +144,25 @@ int main(int argc, char** argv) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("cxtrain_overhead_" + std::to_string(getpid()));
   TinyData data(steps * kBatch);
-  std::vector<double> trainer, floor, overhead;
+  std::vector<double> trainer, floor, overhead, profiler;
   for (std::int64_t pair = 0; pair < settings["--pairs"]; ++pair) {
     // The one that comes first takes turns too.
-    double a = 0, b = 0;
-    if (pair % 2 == 0) a = trainer_block(*world, data, folder), b = floor_block(data, steps);
-    if (pair % 2 == 1) b = floor_block(data, steps), a = trainer_block(*world, data, folder);
+    double a = 0, b = 0, c = 0;
+    if (pair % 2 == 1)
+      b = floor_block(data, steps), c = trainer_block(*world, data, folder, Profiler::simple);
+    a = trainer_block(*world, data, folder);
+    if (pair % 2 == 0)
+      c = trainer_block(*world, data, folder, Profiler::simple), b = floor_block(data, steps);
     trainer.push_back(a / measured * 1e6);
     floor.push_back(b / measured * 1e6);
     overhead.push_back(trainer.back() - floor.back());
+    profiler.push_back((c - a) / measured * 1e6);
   }
   std::filesystem::remove_all(folder);
   std::printf(
-      "{\"trainer_us\": %.3f, \"floor_us\": %.3f, \"overhead_us\": %.3f, \"pairs\": %zu, \"steps\": %lld}\n",
-      median(trainer), median(floor), median(overhead), overhead.size(), static_cast<long long>(steps));
+      "{\"trainer_us\": %.3f, \"floor_us\": %.3f, \"overhead_us\": %.3f, \"profiler_us\": %.3f, "
+      "\"pairs\": %zu, \"steps\": %lld}\n",
+      median(trainer), median(floor), median(overhead), median(profiler), overhead.size(),
+      static_cast<long long>(steps));
   return 0;
 }

@@ -117,10 +117,15 @@ TEST_CASE("what a wrong command line is answered with", "[messages]") {
       {words({"--weights_save_path=/a", "--checkpoint.dirpath=/b"}),
        "--weights_save_path: is an older name of checkpoint.dirpath, and both were given (keep "
        "checkpoint.dirpath) [conflicting-options]"},
-      {words({"--profiler=simple"}),
-       "--profiler: is an argument of Lightning's that does not exist here (profile from outside, with `nsys "
-       "profile` or `perf record` before cxtrain_mpi; --callbacks.device_stats true logs load and memory) "
-       "[unsupported-option]"},
+      {words({"--plugins=x"}),
+       "--plugins: is an argument of Lightning's that does not exist here (use --precision and --strategy, "
+       "or "
+       "--plugin FILE for a plugin of your own) [unsupported-option]"},
+      {words({"--profiler=simpel"}),
+       "--profiler: 'simpel' is none of simple, trace (did you mean simple?) [invalid-value]"},
+      {words({"--profiler=advanced"}),
+       "--profiler: 'advanced' profiles Python's functions, which do not exist here; simple measures the "
+       "phases of a step, trace records the operations of a few steps [invalid-value]"},
       {words({"--config=no.yaml"}),
        "--config: the file no.yaml cannot be read (check the path and its permissions) [invalid-file]"},
       {words({"--config=a.yaml"}, {{"a.yaml", "- 1\n"}}),

@@ -193,15 +193,15 @@ TEST_CASE("an argument that only Lightning has is refused with what to use inste
     }
     CHECK(find_option(argument.name) == nullptr);
   }
-  CHECK(argument_problems({"--trainer.profiler=simple"}).at(0).option == "--trainer.profiler");
-  CHECK_THAT(argument_problems({"--profiler"}).at(0).hint, test::contains("nsys profile"));
+  CHECK(argument_problems({"--trainer.plugins=x"}).at(0).option == "--trainer.plugins");
+  CHECK_THAT(argument_problems({"--plugins"}).at(0).hint, test::contains("--plugin FILE"));
 }
 
 TEST_CASE("what a file of Lightning's asks for in vain is refused by line", "[cli]") {
   const char* yaml =
       "seed_everything: 7\n"
       "trainer:\n"
-      "  profiler: null\n"
+      "  model_registry: null\n"
       "  plugins: null\n"
       "  callbacks:\n"
       "    - class_path: Z\n"
@@ -209,14 +209,14 @@ TEST_CASE("what a file of Lightning's asks for in vain is refused by line", "[cl
       "  precision: null\n"
       "  logger:\n"
       "    class_path: X\n"
-      "  profiler.class_path: Y\n";
+      "  plugins.class_path: Y\n";
   const auto parsed = read_command_line(std::vector{"--config", "l.yaml"},
                                         [&](const std::string&) { return std::optional(yaml); });
   std::string found;
   for (const Problem& problem : parsed.problems) found += problem.option + " (" + problem.hint + ")\n";
   CHECK_THAT(found, test::contains("line 10") && test::contains("trainer.logger.class_path") &&
                         test::contains("l.yaml") && test::contains("line 11") &&
-                        test::contains("trainer.profiler.class_path") && test::contains("l.yaml"));
+                        test::contains("trainer.plugins.class_path") && test::contains("l.yaml"));
   CHECK_THAT(found, test::contains("--callbacks") && test::contains("line 5") && test::contains("l.yaml") &&
                         test::contains("trainer.callbacks"));
   CHECK(parsed.problems.size() == 3);

@@ -182,6 +182,7 @@ TEST_CASE("a table and the JSON tell what was asked for beyond the usual", "[con
   options.trainer.float32_matmul_precision = MatmulPrecision::high;
   options.trainer.deterministic = Deterministic::warn();
   options.trainer.log_gpu_memory = GpuMemoryLog::min_max;
+  options.trainer.profiler = Profiler::simple;
   options.strategy.args = {{"bucket_bytes", "1000"}, {"overlap", "true"}};
   const Plan plan = resolve(options, machine(4), {});
   CHECK(to_text(plan) ==
@@ -190,7 +191,8 @@ TEST_CASE("a table and the JSON tell what was asked for beyond the usual", "[con
         "  devices     node 0: ranks 0-1 on cuda:2,0-1,3, 2 for each\n"
         "  precision   16-mixed (amp_level O2), float32 products high\n"
         "  switches    benchmark off, deterministic warn, sync_batchnorm off\n"
-        "  logs        GPU memory, min_max\n");
+        "  logs        GPU memory, min_max\n"
+        "  profiler    simple\n");
   const auto json = nlohmann::json::parse(to_json(plan));
   CHECK(json["devices_per_rank"] == 2);
   CHECK(json["ranks"][0]["device"] == "cuda:2");
@@ -199,6 +201,7 @@ TEST_CASE("a table and the JSON tell what was asked for beyond the usual", "[con
   CHECK(json["amp_level"] == "O2");
   CHECK(json["deterministic"] == "warn");
   CHECK(json["log_gpu_memory"] == "min_max");
+  CHECK(json["profiler"] == "simple");
   CHECK(json["float32_matmul_precision"] == "high");
   CHECK(json["strategy_arguments"] == nlohmann::json{{"bucket_bytes", "1000"}, {"overlap", "true"}});
 }

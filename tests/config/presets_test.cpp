@@ -60,6 +60,25 @@ TEST_CASE("log_gpu_memory reaches the plan; on the CPU it logs nothing and says 
   CHECK_THAT(all(resolve(options, machine(1), {}).warnings), test::contains("log_gpu_memory=all"));
 }
 
+TEST_CASE("the profiler reaches the plan; a trace needs a folder", "[config]") {
+  Options options;
+  options.trainer.profiler = Profiler::trace;
+  CHECK(resolve(options, machine(0), {}).profiler == Profiler::trace);
+  CHECK(resolve(options, machine(0), {}).ok());
+  const auto refused = [](const Options& asked) { return all(resolve(asked, machine(0), {}).errors); };
+  Options without = options;
+  without.trainer.logger = false;
+  CHECK_THAT(refused(without), test::contains("profiler:") && test::contains("logger=false"));
+  Options trial = options;
+  trial.trainer.fast_dev_run = 1;
+  CHECK_THAT(refused(trial), test::contains("profiler:") && test::contains("fast_dev_run"));
+  without.trainer.profiler = trial.trainer.profiler = Profiler::simple;  // prints its table
+  CHECK(resolve(without, machine(0), {}).ok());
+  CHECK(resolve(trial, machine(0), {}).ok());
+  without.trainer.barebones = true;
+  CHECK_THAT(refused(without), test::contains("profiler:") && test::contains("barebones=true"));
+}
+
 TEST_CASE("fast_dev_run and barebones say what they mean, and stay readable", "[config]") {
   Options asked;
   asked.trainer.fast_dev_run = 3;

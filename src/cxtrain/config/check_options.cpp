@@ -108,6 +108,20 @@ void check_device_stats(const Options& options, Checker& check) {
   }
 }
 
+/// A trace is of use as a file only. What is bare is not measured, as in Lightning.
+void check_profiler(const TrainerOptions& trainer, Checker& check) {
+  if (!trainer.profiler) return;
+  if (trainer.barebones) {
+    check.refuse("profiler", "profiles a run that barebones=true keeps free of everything that costs time",
+                 "drop one of them", MessageCode::conflicting_options);
+  } else if (trainer.profiler == Profiler::trace && (!trainer.logger || trainer.fast_dev_run > 0)) {
+    check.refuse("profiler",
+                 std::string("trace writes into the run folder, and there is none with ") +
+                     (trainer.logger ? "fast_dev_run" : "logger=false"),
+                 "use --profiler simple, or drop the other option", MessageCode::conflicting_options);
+  }
+}
+
 }  // namespace
 
 void check_options(const Options& options, std::vector<Problem>& problems) {
@@ -119,6 +133,7 @@ void check_options(const Options& options, std::vector<Problem>& problems) {
   check_checkpoints(options, check);
   check_restarts(options, check);
   check_device_stats(options, check);
+  check_profiler(options.trainer, check);
 }
 
 }  // namespace cxtrain

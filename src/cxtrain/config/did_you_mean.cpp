@@ -42,9 +42,6 @@ constexpr std::array kUnsupported{
                         "--callbacks.device_stats; in C++, Trainer::add_callback"},
     UnsupportedArgument{"plugins", "",
                         "use --precision and --strategy, or --plugin FILE for a plugin of your own"},
-    UnsupportedArgument{"profiler", "",
-                        "profile from outside, with `nsys profile` or `perf record` before cxtrain_mpi; "
-                        "--callbacks.device_stats true logs load and memory"},
     UnsupportedArgument{"model_registry", "", "models are plugins: --model NAME, --plugin FILE"},
     UnsupportedArgument{"enable_autolog_hparams", "true",
                         "the configuration of a run is its config.yaml; --logger false writes no metrics"},

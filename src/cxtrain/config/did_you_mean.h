@@ -31,7 +31,7 @@ struct UnsupportedArgument {
 std::span<const UnsupportedArgument> unsupported_arguments();
 
 /// The one that `key` names, with or without `trainer.`, or that it is a part of
-/// (`trainer.profiler.class_path`); null for none.
+/// (`trainer.plugins.class_path`); null for none.
 const UnsupportedArgument* find_unsupported_argument(std::string_view key);
 
 }  // namespace cxtrain

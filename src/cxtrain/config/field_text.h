@@ -43,6 +43,8 @@ Parsed<Value> parse(const std::string& text) {
   } else if constexpr (std::floating_point<Value>) {
     const auto value = parse_real(text);
     return value ? Parsed<Value>::of(*value) : refused<Value>(text, "a number");
+  } else if constexpr (std::same_as<Value, Profiler>) {
+    return parse_profiler(text);
   } else if constexpr (Choice<Value>) {
     return parse_choice<Value>(text);
   } else if constexpr (std::same_as<Value, BatchLimit>) {

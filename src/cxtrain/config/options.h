@@ -79,6 +79,7 @@ struct TrainerOptions {
   bool enable_model_summary = true;
   std::optional<bool> enable_checkpointing = {};
   std::optional<GpuMemoryLog> log_gpu_memory = {};
+  std::optional<Profiler> profiler = {};
   bool logger = true;
   std::string default_root_dir = ".";
   bool barebones = false;
@@ -191,6 +192,10 @@ struct TrainerOptions {
     field("enable_checkpointing", enable_checkpointing,
           "write checkpoints; --checkpoint.ARG sets an argument of callbacks.model_checkpoint");
     field("log_gpu_memory", log_gpu_memory, "log the memory in use: of every GPU, or the least and the most");
+    field("profiler", profiler, "measure where the time of a fit goes",
+          option::Details{"simple: the time of each phase of a step, as a table at the end, and in "
+                          "profile.json. trace (also: pytorch): the same, and trace.json.gz with the "
+                          "operations of steps 10 to 14, for ui.perfetto.dev."});
     field("barebones", barebones, "for measurements: turn off everything that costs time");
   }
 

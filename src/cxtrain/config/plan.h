@@ -60,6 +60,7 @@ struct Plan {
   bool deterministic = false;
   bool deterministic_warn_only = false;
   std::optional<GpuMemoryLog> log_gpu_memory;
+  std::optional<Profiler> profiler;
   std::int64_t accumulate_grad_batches = 1;
   bool sync_batchnorm = false;
   /// The components that the run makes, besides a program's own, in the order of their calls. `resolve`
@@ -82,6 +83,7 @@ struct Plan {
     field("benchmark", benchmark);
     field("deterministic", deterministic);
     field("log_gpu_memory", log_gpu_memory, in_json::kNullIfEmpty);
+    field("profiler", profiler);
     field("accumulate_grad_batches", accumulate_grad_batches);
     field("sync_batchnorm", sync_batchnorm);
     field("float32_matmul_precision", float32_matmul_precision);

@@ -140,6 +140,7 @@ std::string to_text(const Plan& plan) {
                        ", sync_batchnorm " + on_off(plan.sync_batchnorm) +
                        (plan.channels_last ? ", channels_last on" : ""));
   if (plan.log_gpu_memory) line("logs", "GPU memory, " + std::string(word_of(*plan.log_gpu_memory)));
+  if (plan.profiler) line("profiler", std::string(word_of(*plan.profiler)));
   for (const auto* problems : {&plan.warnings, &plan.errors}) {
     for (const Problem& problem : *problems) {
       const bool error = problems == &plan.errors;

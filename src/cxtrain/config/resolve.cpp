@@ -16,6 +16,7 @@ void choose_reproducibility(const TrainerOptions& trainer, Plan& plan) {
   plan.float32_matmul_precision = trainer.float32_matmul_precision;
   plan.channels_last = trainer.channels_last;
   plan.sync_batchnorm = trainer.sync_batchnorm;
+  plan.profiler = trainer.profiler;
   plan.accumulate_grad_batches = trainer.accumulate_grad_batches;
   if (plan.benchmark && plan.deterministic) {
     plan.warnings.push_back(

@@ -181,6 +181,15 @@ std::string format_integers(const std::vector<std::int64_t>& numbers) {
   return text;
 }
 
+Parsed<Profiler> parse_profiler(std::string_view text) {
+  if (trim(text) == "pytorch") return Parsed<Profiler>::of(Profiler::trace);
+  if (trim(text) == "advanced")
+    return Parsed<Profiler>::refused(
+        "'advanced' profiles Python's functions, which do not exist here; simple measures the phases of a "
+        "step, trace records the operations of a few steps");
+  return parse_choice<Profiler>(text);
+}
+
 Parsed<std::size_t> parse_word(std::string_view text, std::span<const std::string_view> words) {
   const std::string_view typed = trim(text);
   for (std::size_t i = 0; i < words.size(); ++i) {

@@ -194,6 +194,18 @@ struct ChoiceOf<GpuMemoryLog> {
   static constexpr std::array<std::string_view, 2> words{"all", "min_max"};
 };
 
+/// Measurement of where the time of a fit goes.
+enum class Profiler {
+  simple,  ///< the time of each phase of a step
+  trace,   ///< also the operations of a few steps, as a trace
+};
+template <>
+struct ChoiceOf<Profiler> {
+  static constexpr std::array<std::string_view, 2> words{"simple", "trace"};
+};
+/// Reads a profiler's name; `pytorch` is Lightning's name of `trace`.
+Parsed<Profiler> parse_profiler(std::string_view text);
+
 /// Signal by which a batch system requests that a run saves and ends: Lightning's `requeue_signal`.
 enum class RequeueSignal { none, sigusr1, sigusr2, sighup };
 template <>

@@ -14,6 +14,7 @@
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/trainer/compute_settings.h"
 #include "cxtrain/trainer/data_fingerprint.h"
+#include "cxtrain/trainer/step_profile.h"
 #include "cxtrain/trainer/tuner.h"
 #include "cxtrain/trainer/weight_averaging.h"
 
@@ -64,7 +65,20 @@ void Fit::run() {
   loop_.emplace(context_, *loaders_, *optimization_, &*checkpoints_);
   session_.begin_files();
   announce();
-  loop_->fit();
+  if (!session_.plan().profiler) return loop_->fit();
+  run_profiled();
+}
+
+/// A run that a signal ends has its table, too: all ranks leave the loop alike.
+void Fit::run_profiled() {
+  StepProfile profile(session_, loaders_->limits().total_steps());
+  try {
+    loop_->fit();
+  } catch (const Interrupted&) {
+    profile.report();
+    throw;
+  }
+  profile.report();
 }
 
 void Fit::open_data() {

@@ -36,6 +36,7 @@ class Fit {
   void make_optimizer();
   void open_checkpoints();
   void announce() const;
+  void run_profiled();
 
   Session& session_;
   TrainContext& context_;

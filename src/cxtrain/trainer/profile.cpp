@@ -1,0 +1,160 @@
+#include "cxtrain/trainer/profile.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "cxtrain/base/json_fields.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr std::size_t kProfileColumns = 6;
+using ProfileRow = std::array<std::string, kProfileColumns>;
+
+/// The value that `share` of the values do not exceed.
+double quantile(std::vector<double>& values, double share) {
+  const auto place = static_cast<std::ptrdiff_t>(std::ceil(share * static_cast<double>(values.size()))) - 1;
+  const auto value = values.begin() + std::max<std::ptrdiff_t>(place, 0);
+  std::nth_element(values.begin(), value, values.end());
+  return *value;
+}
+
+void add(StepTimes& sum, const StepTimes& times, double weight) {
+  sum.mean += weight * times.mean;
+  sum.median += weight * times.median;
+  sum.p95 += weight * times.p95;
+}
+
+/// Writes times in one unit, which fits the time of a step.
+class Unit {
+ public:
+  explicit Unit(double step) : milliseconds_(step >= 0.001) {}
+  const char* name() const { return milliseconds_ ? "ms" : "us"; }
+  std::string text(double seconds) const {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), milliseconds_ ? "%.2f" : "%.1f",
+                  seconds * (milliseconds_ ? 1e3 : 1e6));
+    return text.data();
+  }
+
+ private:
+  bool milliseconds_;
+};
+
+std::string percent(double share) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
+  return text.data();
+}
+
+ProfileRow row_of(std::string name, const StepTimes& times, double share, const Unit& unit) {
+  return {std::move(name),      unit.text(times.mean), unit.text(times.median),
+          unit.text(times.p95), percent(share),        ""};
+}
+
+/// The first and the last column begin at their left edge; the others, which are numbers, end at their right.
+std::string aligned(const std::vector<ProfileRow>& rows) {
+  std::array<std::size_t, kProfileColumns> widths{};
+  for (const ProfileRow& row : rows) {
+    for (std::size_t i = 0; i < kProfileColumns; ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const ProfileRow& row : rows) {
+    std::string line = "  " + row[0] + std::string(widths[0] - row[0].size(), ' ');
+    for (std::size_t i = 1; i + 1 < kProfileColumns; ++i)
+      line += "  " + std::string(widths[i] - row[i].size(), ' ') + row[i];
+    text += line + (row.back().empty() ? "" : "  " + row.back()) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+StepTimes step_times(std::vector<double> times, double total, std::int64_t steps) {
+  if (times.empty()) return {};
+  return {total / static_cast<double>(steps), quantile(times, 0.5), quantile(times, 0.95)};
+}
+
+RankProfile profile_of(const PhaseClock& clock, const WorldFacts& facts, double seconds) {
+  RankProfile profile{.rank = facts.rank, .host = facts.hostname, .steps = clock.steps(), .seconds = seconds};
+  double counted = 0;
+  for (std::size_t i = 0; i < kPhases; ++i) {
+    const auto phase = static_cast<Phase>(i);
+    const double in_phase = clock.seconds(phase);
+    counted += in_phase;
+    profile.phases.push_back(
+        {phase, in_phase, step_times(clock.step_seconds(phase), in_phase, clock.steps())});
+  }
+  profile.step = step_times(clock.step_seconds(), counted, clock.steps());
+  profile.uncounted = seconds - counted;
+  return profile;
+}
+
+Profile summary_of(std::vector<RankProfile> ranks) {
+  Profile profile{.steps = ranks.front().steps};
+  const double weight = 1 / static_cast<double>(ranks.size());
+  double seconds_of_all = 0;
+  for (const RankProfile& rank : ranks) {
+    profile.seconds = std::max(profile.seconds, rank.seconds);
+    seconds_of_all += rank.seconds;
+    add(profile.step, rank.step, weight);
+  }
+  for (std::size_t i = 0; i < kPhases; ++i) {
+    PhaseSummary summary{.phase = static_cast<Phase>(i)};
+    double seconds = 0;
+    for (const RankProfile& rank : ranks) {
+      const PhaseTimes& times = rank.phases.at(i);
+      seconds += times.seconds;
+      add(summary.step, times.step, weight);
+      if (&rank != &ranks.front() && times.step.mean <= summary.slowest_mean) continue;
+      summary.slowest_rank = rank.rank;
+      summary.slowest_host = rank.host;
+      summary.slowest_mean = times.step.mean;
+    }
+    if (seconds == 0) continue;
+    summary.share = seconds / seconds_of_all;
+    profile.phases.push_back(std::move(summary));
+  }
+  std::stable_sort(profile.phases.begin(), profile.phases.end(),
+                   [](const PhaseSummary& a, const PhaseSummary& b) { return a.share > b.share; });
+  profile.ranks = std::move(ranks);
+  return profile;
+}
+
+std::string to_table(const Profile& profile, bool on_device) {
+  const Unit unit(profile.step.median);
+  const bool several = profile.ranks.size() > 1;
+  std::array<char, 160> title{};
+  std::snprintf(title.data(), title.size(), "where the time went: %lld steps in %.2f s; %s of a step%s\n",
+                static_cast<long long>(profile.steps), profile.seconds, unit.name(),
+                several ? (", mean over " + std::to_string(profile.ranks.size()) + " ranks").c_str() : "");
+  std::vector<ProfileRow> rows{{"phase", "mean", "median", "p95", "share", several ? "slowest rank" : ""}};
+  for (const PhaseSummary& phase : profile.phases) {
+    rows.push_back(row_of(std::string(word_of(phase.phase)), phase.step, phase.share, unit));
+    if (several)
+      rows.back().back() = std::to_string(phase.slowest_rank) + " on " + phase.slowest_host + ": " +
+                           unit.text(phase.slowest_mean);
+  }
+  rows.push_back(row_of("step", profile.step, 1, unit));
+  std::string text = title.data() + aligned(rows);
+  for (const RankProfile& rank : profile.ranks) {
+    if (!rank.has_a_gap()) continue;
+    text += "  " + percent(rank.uncounted / rank.seconds) + " of the time of rank " +
+            std::to_string(rank.rank) + " on " + rank.host + " is missing in the table\n";
+  }
+  if (on_device)
+    text +=
+        "  These are times of the hosts. A device computes beside its host; its time is in the phase that "
+        "waits for it.\n";
+  text.pop_back();
+  return text;
+}
+
+std::string to_json(const Profile& profile) {
+  return text_of_json(json_of<nlohmann::ordered_json>(profile), 2) + "\n";
+}
+
+}  // namespace cxtrain

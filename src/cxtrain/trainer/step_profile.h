@@ -1,0 +1,28 @@
+#pragma once
+
+#include "cxtrain/base/clock.h"
+#include "cxtrain/base/phase_clock.h"
+#include "cxtrain/trainer/session.h"
+#include "cxtrain/trainer/step_trace.h"
+
+namespace cxtrain {
+
+/// The profiler of a fit: measures the phases of its steps from its construction on.
+class StepProfile {
+ public:
+  /// `session` outlives it. `steps`: of the whole training; 0: unknown.
+  StepProfile(Session& session, std::int64_t steps);
+
+  /// Ends the measurement. Rank 0 prints the table of all ranks, and writes profile.json where the run has a
+  /// folder; a trace is written, too, if it was asked for. Collective; called once.
+  void report();
+
+ private:
+  Session& session_;
+  StepTrace* trace_ = nullptr;  ///< the session's; null without a trace
+  SteadyClock clock_;
+  double began_;
+  PhaseClock phases_;
+};
+
+}  // namespace cxtrain
