@@ -42,7 +42,6 @@ void PhaseClock::count() noexcept {
 }
 
 void PhaseClock::close_step() noexcept {
-  count();
   if (steps_ < kKeptSteps) rows_.emplace_back();
   Row& row = rows_[steps_ % kKeptSteps];
   for (std::size_t i = 0; i < kPhases; ++i) {

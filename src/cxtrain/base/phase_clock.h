@@ -19,7 +19,7 @@ enum class Phase : std::uint8_t {
   forward,    ///< training_step
   backward,   ///< autograd, with the communication that overlaps it
   reduce,     ///< waiting for the gradients of the other ranks after backward
-  optimizer,  ///< unscaling, clipping, the update, the schedule
+  optimizer,  ///< unscaling, clipping, the update
   publish,    ///< bringing updated parameters and buffers to the other ranks
   agree,      ///< the vote of all ranks in each step
   hooks,      ///< of callbacks and the module
@@ -61,7 +61,7 @@ class PhaseClock {
   static void leave_to(Phase outer) noexcept {
     if (running_ != nullptr) running_->change(outer);
   }
-  /// Ends a step: the time since the end of the step before, or since the clock was made.
+  /// Ends a step, which began at the end of the step before, at the last change of the phase.
   static void end_step() noexcept {
     if (running_ != nullptr) running_->close_step();
   }

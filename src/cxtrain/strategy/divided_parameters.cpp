@@ -10,6 +10,7 @@
 
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/phase_clock.h"
 #include "cxtrain/tensor/norms.h"
 
 namespace cxtrain {
@@ -208,6 +209,7 @@ void DividedParameters::agree_on_overflow(const at::Tensor& found) {
 }
 
 void DividedParameters::begin_update() {
+  const PhaseScope phase(Phase::publish);
   updating_ = true;
   for (const Arena& arena : arenas_) {
     if (arena.one_copy != nullptr) group_.node_memory()->begin_update(*arena.one_copy);

@@ -76,7 +76,6 @@ void observed_backward(const at::Tensor& loss, const MicroStep& step) {
 }
 
 void local_backward(const at::Tensor& loss, const MicroStep& step, GradientExchange& gradients) {
-  const PhaseScope phase(Phase::backward);
   if (step.first) {
     step.observer.before_zero_grad();
     gradients.zero_gradients();
@@ -91,6 +90,7 @@ StepOutput local_training_step(Trainable& module, const MicroStep& step, const S
   const PhaseScope phase(Phase::forward);
   StepOutput output;
   if (step.batch.size > 0) output = forward_step(module, step.batch, step.batch_idx, context);
+  PhaseClock::enter(Phase::backward);
   // No loss: the model skips the batch, or an uneven last step leaves no sample to this rank.
   local_backward(output.loss, step, gradients);
   return detached(std::move(output));

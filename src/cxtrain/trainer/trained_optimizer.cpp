@@ -91,6 +91,7 @@ void TrainedOptimizer::zero_gradients() {
 }
 
 void TrainedOptimizer::backward(const at::Tensor& loss) {
+  const PhaseScope phase(Phase::backward);
   complete_ = false;
   local_backward(loss, shared_.micro(), trained_->exchange());
 }
@@ -132,16 +133,11 @@ void TrainedOptimizer::update() {
       return recomputed;
     };
   }
-  {
-    const PhaseScope publishing(Phase::publish);
-    trained_->begin_update();
-  }
+  trained_->begin_update();
   optimizer_->step(inputs);
   if (scaler != nullptr && shared_.is_manual()) scaler->update();
-  {
-    const PhaseScope publishing(Phase::publish);
-    trained_->publish();
-  }
+  PhaseClock::enter(Phase::publish);
+  trained_->publish();
   shared_.note_update();
   end_step();
   rate_.count_step();
