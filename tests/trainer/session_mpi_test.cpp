@@ -1,4 +1,6 @@
+#include <cstdint>
 #include <filesystem>
+#include <span>
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
@@ -27,6 +29,21 @@ std::string agreed_error(Module& model, DataModule& data, const std::string& roo
   }
   for (const std::string& other : test_world().all_gather(message)) CHECK(other == message);
   return message;
+}
+
+TEST_CASE("a logger that a program adds gets the rows on rank 0 only") {
+  struct CountedRows final : MetricLogger {
+    void log(std::int64_t, std::int64_t, std::span<const Metric>) override { ++rows; }
+    void flush() override {}
+    int rows = 0;
+  };
+  const test::TempDir dir;
+  Regression model;
+  ToyData data(8 * test_world().size(), 4);
+  Trainer trainer(test_world(), test::quiet(dir.path()));
+  const CountedRows& counted = trainer.add_logger<CountedRows>();
+  trainer.fit(model, data);
+  CHECK((counted.rows > 0) == test_world().is_root());
 }
 
 TEST_CASE("parameters that differ at the end of a run are told and written down, and the run is not lost") {

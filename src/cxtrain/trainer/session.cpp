@@ -122,7 +122,8 @@ void Session::begin_files() {
 
 void Session::add_loggers_and_announce() {
   if (!continues_) run_agreed(inputs_.world, [this] { make_plan_loggers(); });
-  for (const auto& logger : state_.loggers) context_->rows.loggers.add(*logger);
+  if (inputs_.world.is_root())
+    for (const auto& logger : state_.loggers) context_->rows.loggers.add(*logger);
   for (const auto& logger : state_.plan_loggers) context_->rows.loggers.add(*logger);
   const Hyperparameters hparams = hyperparameters();
   if (stage_ == Stage::fit && inputs_.world.is_root() && !hparams.empty())

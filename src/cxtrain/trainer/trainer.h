@@ -103,6 +103,7 @@ class Trainer {
   requires(!requires { typename Made::Args; }) Made& add_callback(Arguments&&... arguments) {
     return add_made(std::make_unique<Made>(std::forward<Arguments>(arguments)...));
   }
+  /// Adds a logger to the loggers that the options name. Every rank adds it; rank 0 writes to it.
   void add_logger(std::unique_ptr<MetricLogger> logger);
   /// Makes a logger and adds it; it lives as long as the trainer.
   template <class Made, class... Arguments>
