@@ -63,7 +63,7 @@ TEST_CASE("the profile names the phase and the rank that the others wait for") {
   LateData data(world.rank() == last);
   Log log{world.rank() + 1};  // rank 0 would write to the console, too
   Trainer trainer(world, options);
-  trainer.set_log(log);
+  trainer.set_outputs({.log = &log});
   trainer.fit(model, data);
   CHECK(PhaseClock::enter(Phase::data) == Phase::other);  // no clock is left
   if (!world.is_root()) return;
