@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/checkpoint_reader.h"
 #include "support/catch.h"
@@ -308,6 +309,8 @@ inline Result train(const Case& what, Saver::Wishes wishes, Start start = {}) {
       what.data ? what.data() : std::make_unique<GrowingData>(kBatch, test_world().size(), what.more_samples);
   result.summary =
       resumes ? trainer.fit(*model, *data, ResumeFrom{*start.checkpoint}) : trainer.fit(*model, *data);
+  // Rank 0 has the rows; every rank compares them.
+  result.rows = from_message<std::vector<std::string>>(test_world().broadcast(to_message(result.rows)));
   if (result.saved) {
     const StateDict from_disk = read_back(checkpoint);
     if (!what.own_buffers) CHECK(first_difference(*result.saved, from_disk).empty());

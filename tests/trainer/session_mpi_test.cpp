@@ -40,7 +40,9 @@ TEST_CASE("a logger that a program adds gets the rows on rank 0 only") {
   const test::TempDir dir;
   Regression model;
   ToyData data(8 * test_world().size(), 4);
-  Trainer trainer(test_world(), test::quiet(dir.path()));
+  Options options = test::quiet(dir.path());
+  options.trainer.log_every_n_steps = 1;
+  Trainer trainer(test_world(), options);
   const CountedRows& counted = trainer.add_logger<CountedRows>();
   trainer.fit(model, data);
   CHECK((counted.rows > 0) == test_world().is_root());
