@@ -310,7 +310,8 @@ inline Result train(const Case& what, Saver::Wishes wishes, Start start = {}) {
   result.summary =
       resumes ? trainer.fit(*model, *data, ResumeFrom{*start.checkpoint}) : trainer.fit(*model, *data);
   // Rank 0 has the rows; every rank compares them.
-  result.rows = from_message<std::vector<std::string>>(test_world().broadcast(to_message(result.rows)));
+  World& world = test_world();
+  result.rows = from_message<std::vector<std::string>>(world.broadcast(to_message(result.rows)));
   if (result.saved) {
     const StateDict from_disk = read_back(checkpoint);
     if (!what.own_buffers) CHECK(first_difference(*result.saved, from_disk).empty());
