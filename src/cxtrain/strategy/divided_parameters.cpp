@@ -26,7 +26,7 @@ bool can_be_divided(const at::Tensor& tensor) { return tensor.requires_grad() &&
 /// alive.
 at::Tensor place_in(const at::Tensor& memory, std::int64_t first, const at::Tensor& tensor) {
   auto* const begin = static_cast<std::byte*>(memory.mutable_data_ptr()) +
-                      static_cast<std::size_t>(first) * memory.element_size();
+                      static_cast<std::size_t>(first) * memory.itemsize();
   return at::from_blob(
       begin, tensor.sizes(), [memory](void*) {}, tensor.options().requires_grad(false));
 }
@@ -35,7 +35,7 @@ at::Tensor place_in(const at::Tensor& memory, std::int64_t first, const at::Tens
 std::shared_ptr<NodeArena> one_copy_of(Communicator& group, const at::Tensor& first, std::int64_t share) {
   NodeMemory* const node = first.is_cpu() ? group.node_memory() : nullptr;
   if (node == nullptr) return nullptr;
-  return node->arena(static_cast<std::size_t>(share) * first.element_size());
+  return node->arena(static_cast<std::size_t>(share) * first.itemsize());
 }
 
 at::Tensor tensor_at(std::byte* data, std::int64_t numel, const at::Tensor& like,
@@ -86,11 +86,11 @@ DividedParameters::DividedParameters(std::vector<NamedTensor> parameters, const 
 
 DividedParameters::Arena DividedParameters::divide(std::vector<std::size_t> parameters) {
   const std::vector<NamedTensor>& masters = masters_.parameters();
-  Arena arena{.parameters = std::move(parameters), .plan = {}, .memory = {}, .share = {}};
+  Arena arena{.parameters = std::move(parameters), .plan = {}, .memory = {}, .share = {}, .one_copy = {}};
   std::vector<std::int64_t> sizes;
   for (const std::size_t i : arena.parameters) sizes.push_back(masters[i].tensor.numel());
   const at::Tensor& first = masters[arena.parameters[0]].tensor;
-  const auto page = static_cast<std::int64_t>(NodeArena::page_bytes() / first.element_size());
+  const auto page = static_cast<std::int64_t>(NodeArena::page_bytes() / first.itemsize());
   arena.plan = plan_shards(sizes, group_.size(), page);
   const std::int64_t share = arena.plan.share, whole = share * group_.size(), begin = share * group_.rank();
   arena.one_copy = one_copy_of(group_, first, share);

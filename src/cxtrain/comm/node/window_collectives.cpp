@@ -136,7 +136,7 @@ void WindowCollectives::all_reduce_gathered(const at::Tensor& memory, std::span<
                                             ReduceOp op) {
   auto* const data = static_cast<std::byte*>(memory.mutable_data_ptr());
   const auto location = [&](const Slice& slice) {
-    return data + static_cast<std::size_t>(slice.offset) * memory.element_size();
+    return data + static_cast<std::size_t>(slice.offset) * memory.itemsize();
   };
   for (const Slice& slice : slices) {
     const auto* values = static_cast<const std::byte*>(slice.values.const_data_ptr());
