@@ -1,6 +1,7 @@
-// What the trainer adds to a step, and what a profiler adds to that: a model so small that nothing else is
-// left, trained by the Trainer with metric files, progress bar and callbacks on, by the same with
-// `--profiler simple`, and by a hand-written loop, block by block in turns. Prints one JSON line.
+// Measures the time that the Trainer adds to a step, and the time that `--profiler simple` adds to a step of
+// the Trainer. The model is so small that a step does little else. A hand-written loop, the Trainer (with
+// metric files, progress bar and callbacks) and the Trainer with the profiler train it, block by block in
+// turns. Prints one JSON line.
 //
 //   bench_overhead [--pairs N] [--steps N]
 

@@ -43,7 +43,7 @@ inline constexpr std::size_t kPhases = ChoiceOf<Phase>::words.size();
 /// once. Without a PhaseClock they only compare a pointer. One thread, the loop's, calls all methods.
 class PhaseClock {
  public:
-  /// Single steps of which the times are kept: the last of them.
+  /// The clock keeps the times of so many single steps, the last ones.
   static constexpr std::size_t kKeptSteps = 65'536;
 
   /// Begins in Phase::other. The clock that ran before, if any, rests until this one stops.

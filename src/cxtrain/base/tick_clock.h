@@ -5,8 +5,8 @@
 
 namespace cxtrain {
 
-/// Time in ticks of the processor's time counter, since the clock was made. Reading the counter costs a third
-/// of reading the system's clock. Any thread may read it.
+/// Time in ticks of the processor's time counter, since the clock was made. To read the counter costs a third
+/// of the time to read the system's clock. Any thread may read a TickClock.
 class TickClock {
  public:
   using Ticks = std::uint64_t;

@@ -12,7 +12,7 @@
 #include "cxtrain/base/stage.h"
 #include "cxtrain/callbacks/train_state.h"
 #include "cxtrain/cluster/world.h"
-#include "cxtrain/metrics/metric_store.h"
+#include "cxtrain/metrics/metric_sink.h"
 #include "cxtrain/optim/optimizer_ref.h"
 #include "cxtrain/report/run_loggers.h"
 
@@ -24,6 +24,7 @@ namespace cxtrain {
 
 struct Plan;
 class Filesystem;
+class MetricStore;
 class Strategy;
 
 /// The running loop: an epoch of training, or an evaluation.
@@ -101,7 +102,7 @@ class Run {
   World& world() const { return parts_.world; }
   /// The model in training.
   torch::nn::Module& module() const { return parts_.module; }
-  /// The same under its own type: `run.module<MyModel>()`.
+  /// Returns the model in training under its own type: `run.module<MyModel>()`.
   template <class Model>
   Model& module() const {
     return dynamic_cast<Model&>(parts_.module);

@@ -105,9 +105,10 @@ std::vector<std::string> version_lines() {
   MPI_Get_library_version(text, &length);
   std::string mpi(text, static_cast<std::size_t>(length));
   mpi = mpi.substr(0, mpi.find_first_of(",\n"));
-  std::vector<std::string> lines{
-      "built with " CXTRAIN_FINGERPRINT, "MPI: " + mpi, "plugin ABI: " + std::to_string(CXTRAIN_PLUGIN_ABI),
-      "image files: " + (image_formats().empty() ? "none are read" : joined(image_formats()))};
+  const std::string images = joined(image_formats());
+  std::vector<std::string> lines{"built with " CXTRAIN_FINGERPRINT, "MPI: " + mpi,
+                                 "plugin ABI: " + std::to_string(CXTRAIN_PLUGIN_ABI),
+                                 "image files: " + (images.empty() ? "none are read" : images)};
   if (!has_cuda_library()) {
     lines.emplace_back("CUDA: this build has no GPU support");
     return lines;

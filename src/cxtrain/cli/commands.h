@@ -41,8 +41,8 @@ int run_info(const Options& options, std::span<const std::string> extra_lines, c
 
 /// "cxtrain 0.1.0 (LibTorch 2.11.0, ...)".
 std::string version_line();
-/// What was compiled in and what is there now, a line each: LibTorch, MPI, CUDA, NCCL, the plugin ABI,
-/// formats of images.
+/// Returns the parts of the build and of this machine, a line each: LibTorch, MPI, CUDA, NCCL, the plugin
+/// ABI, formats of images.
 std::vector<std::string> version_lines();
 
 }  // namespace cxtrain

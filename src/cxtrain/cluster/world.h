@@ -36,7 +36,7 @@ struct WorldFacts {
   std::vector<int> rank_nodes;
 };
 
-/// What a process does before it ends because other ranks or a device do not answer. The work runs on another
+/// Work of a process that ends because other ranks or a device do not answer. The work runs on another
 /// thread, while the thread that made the world is blocked in a collective.
 class ProcessEnd {
  public:
@@ -100,7 +100,7 @@ class World {
   /// process when a wait lasts longer than the timeout.
   virtual Watchdog& watchdog() = 0;
 
-  /// What this process does before it ends by itself. Set it between collectives.
+  /// The work before an end of this process. Set the work between collectives.
   ProcessEnd& process_end() noexcept { return process_end_; }
   const ProcessEnd& process_end() const noexcept { return process_end_; }
 

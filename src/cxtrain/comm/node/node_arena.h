@@ -11,8 +11,8 @@
 
 namespace cxtrain {
 
-/// A flat array of which the ranks of a node have one copy. Each rank owns a share, an equal part of the
-/// array in whole pages.
+/// A flat array with one copy in memory for all ranks of a node. Each rank owns a share: an equal part of the
+/// array, of whole pages.
 ///
 /// A rank sees the array in two ways. `own` is the rank's share, which every rank of the node sees. `whole`
 /// is a private mapping of all shares: a write there copies the page for this rank (copy-on-write), as if the
@@ -23,7 +23,7 @@ class NodeArena {
   /// Maps the shares of all ranks; `shares` has `segment_bytes` for each. Null if the kernel does not map
   /// them or does not report which pages a process has copied.
   static std::shared_ptr<NodeArena> map(SharedWindow shares);
-  /// Size of a segment for a share of so many bytes, a multiple of `page_bytes`.
+  /// Returns the bytes of a segment. `share_bytes`: of a share, a multiple of `page_bytes`.
   static std::size_t segment_bytes(std::size_t share_bytes) { return share_bytes + page_bytes(); }
   static std::size_t page_bytes();
 

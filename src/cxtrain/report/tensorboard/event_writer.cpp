@@ -36,6 +36,13 @@ std::string events_path(Filesystem& files, const std::string& directory) {
   return path;
 }
 
+tensorboard::Event event_of(std::int64_t step, double wall_time) {
+  tensorboard::Event event;
+  event.set_wall_time(wall_time);
+  event.set_step(step);
+  return event;
+}
+
 constexpr std::size_t kHead = sizeof(std::uint64_t) + sizeof(std::uint32_t), kTail = sizeof(std::uint32_t);
 
 }  // namespace
@@ -72,9 +79,7 @@ EventWriter::EventWriter(Filesystem& files, const std::string& directory)
 
 void EventWriter::add_scalars(std::int64_t step, double wall_time,
                               std::span<const std::pair<std::string, double>> scalars) {
-  tensorboard::Event event;
-  event.set_wall_time(wall_time);
-  event.set_step(step);
+  tensorboard::Event event = event_of(step, wall_time);
   for (const auto& [tag, value] : scalars) {
     tensorboard::Summary::Value* added = event.mutable_summary()->add_value();
     added->set_tag(tag);
@@ -85,9 +90,7 @@ void EventWriter::add_scalars(std::int64_t step, double wall_time,
 
 void EventWriter::add_image(std::int64_t step, double wall_time, std::string_view tag,
                             const EncodedImage& image) {
-  tensorboard::Event event;
-  event.set_wall_time(wall_time);
-  event.set_step(step);
+  tensorboard::Event event = event_of(step, wall_time);
   tensorboard::Summary::Value* added = event.mutable_summary()->add_value();
   added->set_tag(std::string(tag));
   added->mutable_image()->set_height(static_cast<std::int32_t>(image.height));
@@ -100,9 +103,7 @@ void EventWriter::add_image(std::int64_t step, double wall_time, std::string_vie
 /// As torch.utils.tensorboard's `add_text`: a tensor of one string.
 void EventWriter::add_text(std::int64_t step, double wall_time, std::string_view tag, std::string_view text) {
   constexpr int kString = 7;
-  tensorboard::Event event;
-  event.set_wall_time(wall_time);
-  event.set_step(step);
+  tensorboard::Event event = event_of(step, wall_time);
   tensorboard::Summary::Value* added = event.mutable_summary()->add_value();
   added->set_tag(std::string(tag) + "/text_summary");
   added->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
