@@ -47,6 +47,7 @@ list(APPEND CXTRAIN_PLUGIN_HEADERS
   cxtrain/comm/reduce_kernels.h
   cxtrain/reduce/gather_over_ranks.h
   cxtrain/reduce/reducer.h
+  cxtrain/reduce/shard_reducer.h
   cxtrain/reduce/sync_batch_norm.h
   cxtrain/reduce/tensor_sync.h
   cxtrain/strategy/divided_parameters.h

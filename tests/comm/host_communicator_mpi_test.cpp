@@ -124,6 +124,41 @@ TEST_CASE("slices are reduced wherever they lie, on one node and on several, as 
   }
 }
 
+TEST_CASE("each rank gets its share of slices wherever they lie, with the bits of a whole reduction") {
+  MpiWorld& world = test_world();
+  const int per_node = GENERATE(0, 1, 2);
+  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble, at::kBFloat16);
+  const std::int64_t share = 70'016;
+  std::vector<std::int64_t> counts(world.size(), 65'000);
+  counts.push_back(3'000);
+  HostCommunicator communicator = test::host_communicator(per_node);
+  const Scattered scattered(communicator, dtype, counts, static_cast<unsigned>(world.rank()));
+  const at::Tensor memory = communicator.allocate(share * world.size(), dtype, at::kCPU);
+  const at::Tensor expected = communicator.allocate(share * world.size(), dtype, at::kCPU);
+  expected.zero_();
+  std::vector<NodeMemory::Slice> slices = scattered.slices;
+  at::manual_seed(static_cast<std::uint64_t>(world.rank()));
+  for (NodeMemory::Slice& slice : slices) {
+    const at::Tensor values = at::randn(slice.values.sizes()).to(dtype);
+    const at::Tensor place = memory.narrow(0, slice.offset, values.numel());
+    const at::Tensor& from = scattered.memory;  // what lies there moves: it is not the memory of this call
+    const bool in_memory = slice.values.storage().data() == from.storage().data();
+    if (in_memory) slice.values = place;
+    slice.values.copy_(values);
+    expected.narrow(0, slice.offset, values.numel()).copy_(values);
+  }
+  communicator.all_reduce(expected, ReduceOp::avg);
+  const at::Tensor own = at::zeros({share}, dtype);
+  communicator.node_memory()->reduce_scatter_slices(own, memory, slices, ReduceOp::avg);
+  const std::int64_t begin = share * world.rank();
+  for (const NodeMemory::Slice& slice : slices) {
+    const std::int64_t first = std::max(begin, slice.offset),
+                       last = std::min(begin + share, slice.offset + slice.values.numel());
+    if (first >= last) continue;
+    CHECK(at::equal(own.slice(0, first - begin, last - begin), expected.slice(0, first, last)));
+  }
+}
+
 TEST_CASE("a tensor that happens to lie in the pool is reduced like any other") {
   MpiWorld& world = test_world();
   HostCommunicator communicator = test::host_communicator(0);

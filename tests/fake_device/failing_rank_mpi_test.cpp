@@ -66,8 +66,8 @@ class HoldingStrategy final : public LocalStrategy {
   void teardown() override { release_exchanges(); }
 
  private:
-  std::unique_ptr<GradientExchange> make_exchange(std::vector<NamedTensor> parameters) override {
-    return std::make_unique<HoldingGradients>(std::move(parameters), parameters_hold_);
+  std::unique_ptr<GradientExchange> make_exchange(std::span<const OptimizerTarget> targets) override {
+    return std::make_unique<HoldingGradients>(parameters_of(targets), parameters_hold_);
   }
 
   NeverGivenBack held_;

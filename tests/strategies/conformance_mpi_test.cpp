@@ -25,6 +25,7 @@ struct Conforming {
   std::string name;
   std::vector<std::string> plugins = {};
   bool divided = false;        ///< its argument shard_optimizer is true
+  int stage = 0;               ///< its argument
   bool master_weights = true;  ///< has them (O2)
 };
 
@@ -33,7 +34,11 @@ std::vector<Conforming> strategies() {
   std::vector<Conforming> all{
       {.name = "ddp"},
       {.name = "ddp", .divided = true},
+      {.name = "zero", .stage = 1},
+      {.name = "zero", .stage = 2},
       {.name = "owner", .plugins = {CXTRAIN_TEST_PLUGIN_DIR "/owner.so"}, .master_weights = false}};
+  const bool share_memory = test_world().size() == 1 || test_world().facts().max_local_size > 1;
+  if (share_memory) all.push_back({.name = "zero", .stage = 3});
   if (test_world().size() == 1) {
     all.push_back({.name = "single"});
     all.push_back({.name = "dp"});
@@ -66,6 +71,7 @@ Trained together(const Conforming& strategy, Options options, bool whole_numbers
   options.trainer.strategy = strategy.name;
   options.plugins = strategy.plugins;
   if (strategy.divided) options.strategy.args["shard_optimizer"] = "true";
+  if (strategy.stage > 0) options.strategy.args["stage"] = std::to_string(strategy.stage);
   return run<Model>(test_world(), options, 8, whole_numbers);
 }
 
@@ -96,7 +102,7 @@ TEST_CASE("every strategy equals single bit for bit where arithmetic is exact", 
   if (test_world().size() == 3) return test::skip_for_ranks("a third is not exact");
   const Trained expected = alone<Exact>(some_steps(), /*whole_numbers=*/true);
   for (const Conforming& strategy : strategies()) {
-    CAPTURE(strategy.name, strategy.divided);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage);
     const Trained found = together<Exact>(strategy, some_steps(), /*whole_numbers=*/true);
     CHECK(found.summary.parameters_sha256 == expected.summary.parameters_sha256);
     CHECK(at::equal(found.parameters, expected.parameters));
@@ -122,7 +128,7 @@ TEST_CASE("every strategy trains like single, whatever is done to gradients and 
   SECTION("an end that is not finite is noticed") { options.trainer.terminate_on_nan = true; }
   const Trained expected = alone<Wide>(options);
   for (const Conforming& strategy : strategies()) {
-    CAPTURE(strategy.name, strategy.divided);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage);
     const Trained found = together<Wide>(strategy, options);
     CHECK(close(found, expected));
     CHECK(found.summary.metrics.at("val_loss") == Catch::Approx(expected.summary.metrics.at("val_loss")));
@@ -160,11 +166,12 @@ TEST_CASE("every strategy goes on while a rank has no sample left, in training a
   SoloWorld alone_world;
   const Trained expected = run_with_odd_sample(alone_world, options, 8 * test_world().size());
   for (const Conforming& strategy : strategies()) {
-    CAPTURE(strategy.name, strategy.divided);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage);
     Options own = options;
     own.trainer.strategy = strategy.name;
     own.plugins = strategy.plugins;
     if (strategy.divided) own.strategy.args["shard_optimizer"] = "true";
+    if (strategy.stage > 0) own.strategy.args["stage"] = std::to_string(strategy.stage);
     const Trained found = run_with_odd_sample(test_world(), own, 8);
     CHECK(close(found, expected));
     for (const char* metric : {"val_loss", "test_loss"})
@@ -178,7 +185,7 @@ TEST_CASE("every strategy logs the norms of the whole model's gradients", "[conf
   options.trainer.track_grad_norm = GENERATE(2.0, std::numeric_limits<double>::infinity());
   const Trained expected = alone<Wide>(options);
   for (const Conforming& strategy : strategies()) {
-    CAPTURE(strategy.name, strategy.divided);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage);
     const Trained found = together<Wide>(strategy, options);
     int norms = 0;
     for (const auto& [name, value] : expected.summary.metrics) {
@@ -206,7 +213,7 @@ TEST_CASE("every strategy skips a step on all ranks where one gradient overflows
   options.trainer.precision = "16-mixed";
   const Trained expected = alone<Overflowing>(options);
   for (const Conforming& strategy : strategies()) {
-    CAPTURE(strategy.name, strategy.divided);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage);
     const Trained found = together<Overflowing>(strategy, options);
     CHECK(found.summary.status == "done");
     CHECK(found.parameters.isfinite().all().item<bool>());
@@ -220,7 +227,7 @@ TEST_CASE("every strategy keeps master weights, or says that it has none", "[con
   options.trainer.amp_level = "O2";
   for (const Conforming& strategy : strategies()) {
     if (strategy.name == "dp") continue;  // refused by the plan
-    CAPTURE(strategy.name, strategy.divided);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage);
     if (strategy.master_weights) {
       CHECK(together<Wide>(strategy, options).summary.status == "done");
     } else {
@@ -233,7 +240,7 @@ TEST_CASE("every strategy keeps master weights, or says that it has none", "[con
 TEST_CASE("after a fit every rank has the whole model, and every strategy predicts with it",
           "[conformance]") {
   for (const Conforming& strategy : strategies()) {
-    CAPTURE(strategy.name, strategy.divided);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage);
     const test::TempDir dir;
     Options options = some_steps();
     options.trainer.default_root_dir = dir.path();

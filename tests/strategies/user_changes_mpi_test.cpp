@@ -37,6 +37,14 @@ RunSummary train_alone(Module& model, const Options& options) {
   return train(alone, model, 4 * test_world().size(), options);
 }
 
+Options divided_by(const std::string& strategy, Options options) {
+  options.trainer.strategy = strategy.substr(0, strategy.find(' '));
+  if (strategy == "ddp") options.strategy.args["shard_optimizer"] = "false";
+  if (strategy == "ddp divided") options.strategy.args["shard_optimizer"] = "true";
+  if (strategy == "zero 2") options.strategy.args["stage"] = "2";
+  return options;
+}
+
 TEST_CASE("what is unfrozen in a later epoch is trained on all ranks alike") {
   class Unfreezing : public Regression {
    public:
@@ -52,11 +60,9 @@ TEST_CASE("what is unfrozen in a later epoch is trained on all ranks alike") {
   };
   Options options = test::quiet("");
   options.trainer.max_epochs = 3;
-  const bool divided = GENERATE(false, true);
-  options.strategy.ddp_args["shard_optimizer"] = divided ? "true" : "false";  // `single` ignores it
   Unfreezing together, alone;
   const at::Tensor before = together.first->weight.detach().clone();
-  train_together(together, options);
+  train_together(together, divided_by(GENERATE("ddp", "ddp divided", "zero 2"), options));
   train_alone(alone, options);
   CHECK_FALSE(at::equal(together.first->weight, before));
   CHECK(at::allclose(test::flat_parameters(together), test::flat_parameters(alone), 1e-5, 1e-7));
@@ -83,9 +89,9 @@ TEST_CASE("what a hook writes to the parameters counts once, whichever rank writ
     }
   };
   Options options = test::quiet("");
-  options.strategy.ddp_args["shard_optimizer"] = GENERATE("true", "false");
   Regression together, alone;
-  const RunSummary summary = train_together(together, options, std::make_unique<Decays>());
+  const RunSummary summary = train_together(
+      together, divided_by(GENERATE("ddp", "ddp divided", "zero 2"), options), std::make_unique<Decays>());
   CHECK(summary.parameters_equal_on_all_ranks == true);
   SoloWorld solo;
   train(solo, alone, 4 * test_world().size(), options, std::make_unique<Decays>());

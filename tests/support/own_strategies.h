@@ -7,6 +7,8 @@
 #include "strategies/ddp_spawn/traits.h"
 #include "strategies/dp/traits.h"
 #include "strategies/single/traits.h"
+#include "strategies/zero/arguments.h"
+#include "strategies/zero/traits.h"
 
 namespace cxtrain::testing {
 
@@ -15,7 +17,8 @@ inline KnownStrategies own_strategies() {
   return {{"ddp", KnownStrategy{ddp_traits(), argument_specs<DdpArgs>()}},
           {"ddp_spawn", KnownStrategy{ddp_spawn_traits(), argument_specs<DdpArgs>()}},
           {"dp", KnownStrategy{dp_traits()}},
-          {"single", KnownStrategy{single_traits()}}};
+          {"single", KnownStrategy{single_traits()}},
+          {"zero", KnownStrategy{zero_traits(), argument_specs<ZeroArgs>()}}};
 }
 
 /// The same and one more.

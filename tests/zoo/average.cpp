@@ -72,8 +72,9 @@ class AverageStrategy final : public cxtrain::LocalStrategy {
 
  private:
   std::unique_ptr<cxtrain::GradientExchange> make_exchange(
-      std::vector<cxtrain::NamedTensor> parameters) override {
-    return std::make_unique<AverageGradients>(std::move(parameters), *communicator_, *buffers_, precise_);
+      std::span<const cxtrain::OptimizerTarget> targets) override {
+    return std::make_unique<AverageGradients>(cxtrain::parameters_of(targets), *communicator_, *buffers_,
+                                              precise_);
   }
 
   bool precise_;

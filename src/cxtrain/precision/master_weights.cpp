@@ -8,10 +8,9 @@ namespace cxtrain {
 
 MasterWeights::MasterWeights(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision)
     : masters_(std::move(parameters)), gradients_(masters_.size()) {
-  if (!precision.master_weights) return;
   const at::NoGradGuard no_grad;
   for (NamedTensor& named : masters_) {
-    if (c10::elementSize(named.tensor.scalar_type()) >= 4) continue;
+    if (!has_master(named.tensor, precision)) continue;
     const auto alike = [&](const Pairs& pairs) {
       const at::Tensor& other = pairs.rounded.front();
       return other.scalar_type() == named.tensor.scalar_type() && other.device() == named.tensor.device();

@@ -11,6 +11,11 @@
 
 namespace cxtrain {
 
+/// Returns whether the optimizer updates a float32 copy of this parameter.
+inline bool has_master(const at::Tensor& parameter, const PrecisionPolicy& precision) {
+  return precision.master_weights && c10::elementSize(parameter.scalar_type()) < 4;
+}
+
 /// The parameters as the optimizer sees them. If the precision keeps master weights (AMP's O2), each 16-bit
 /// parameter has a float32 copy that the optimizer updates. Steps smaller than the parameter's last bit then
 /// add up instead of being rounded away (Micikevicius et al. 2018, section 3.1). Every other parameter is its

@@ -2,32 +2,18 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
-#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <numeric>
 #include <optional>
 #include <utility>
 
-#include "cxtrain/accelerator/devices.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
-
-/// Sits in the parameter's post-accumulate slot, which autograd runs once the gradient of a backward is
-/// complete.
-struct Reducer::Hook final : torch::autograd::PostAccumulateGradHook {
-  Hook(Reducer& r, std::size_t i) : reducer(r), index(i) {}
-  void operator()(const torch::autograd::Variable&) override { reducer.on_gradient(index); }
-
-  Reducer& reducer;
-  std::size_t index;
-};
 
 Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator& communicator, World& world,
                  ReducerOptions options)
@@ -48,14 +34,12 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator& communicator
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   lay_out(order);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i].tensor, std::make_unique<Hook>(*this, i));
-  }
+  hook_gradients(tensors(), *this);
 }
 
 Reducer::~Reducer() {
+  unhook_gradients(tensors());
   for (Parameter& parameter : parameters_) {
-    torch::autograd::impl::set_post_acc_grad_hooks(parameter.tensor, nullptr);
     // An arena lives as long as a gradient in it; and one that is left on a parameter which is frozen from
     // now on would be taken for a new one.
     parameter.tensor.mutable_grad().reset();
@@ -79,6 +63,12 @@ void Reducer::allocate_arenas() {
   std::vector<std::size_t> sizes;
   for (const Parameter& parameter : parameters_) sizes.push_back(parameter.tensor.nbytes());
   pool_ = node_memory_->mem_pool(sizes);
+}
+
+std::vector<at::Tensor> Reducer::tensors() const {
+  std::vector<at::Tensor> result;
+  for (const Parameter& parameter : parameters_) result.push_back(parameter.tensor);
+  return result;
 }
 
 std::vector<ParameterShape> Reducer::shapes() const {
@@ -141,7 +131,7 @@ void Reducer::on_gradient(std::size_t index) {
   Parameter& parameter = parameters_[index];
   Bucket& bucket = buckets_[parameter.bucket];
   if (bucket.on_device()) {
-    bucket.note_stream();
+    bucket.streams.note(bucket.flat.device());
   } else {
     move_in(parameter);
   }
@@ -158,7 +148,7 @@ void Reducer::move_in(Parameter& parameter) {
   at::Tensor& slice = slice_of(parameter);
   if (gradient.is_same(slice))
     return;  // not the first since zero_gradients, when autograd made a tensor for it
-  if (!reduced_where_it_lies(gradient, parameter.view)) {
+  if (!reducible_in_pool(pool_.get(), gradient, parameter.view)) {
     // To copy it into the bucket costs half of what to add it to zeros there would.
     const at::NoGradGuard no_grad;
     parameter.view.copy_(gradient);
@@ -167,40 +157,20 @@ void Reducer::move_in(Parameter& parameter) {
   slice = gradient;
 }
 
-void Reducer::Bucket::note_stream() {
-  const c10::Stream stream = current_stream(flat.device());
-  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
-}
-
 void Reducer::gather(Bucket& bucket) {
   const at::NoGradGuard no_grad;
-  const c10::Stream here = bucket.streams.front();
-  for (const c10::Stream& other : bucket.streams) {
-    if (other == here) continue;
-    c10::Event made(other.device_type());
-    made.record(other);
-    made.block(here);
-  }
+  bucket.streams.join_first();
   std::vector<at::Tensor> views, gradients;
   for (const std::size_t index : bucket.parameters) {
     Parameter& parameter = parameters_[index];
     at::Tensor& gradient = parameter.tensor.mutable_grad();
     if (!parameter.touched || gradient.is_same(slice_of(parameter))) continue;
     // Its memory is the other stream's to give away again, which must not be before the copy.
-    if (bucket.streams.size() > 1) gradient.record_stream(here);
+    if (bucket.streams.several()) gradient.record_stream(bucket.streams.first());
     views.push_back(parameter.view);
     gradients.push_back(std::exchange(gradient, parameter.view));
   }
   if (!views.empty()) at::_foreach_copy_(views, gradients);
-}
-
-/// Whether the gradient has a slot of the pool to itself (autograd may hand out views of one tensor), and
-/// lies there as it would in `view`, the parameter's slice of the bucket.
-bool Reducer::reduced_where_it_lies(const at::Tensor& gradient, const at::Tensor& view) const {
-  return pool_ != nullptr && pool_->contains(gradient.const_data_ptr()) &&
-         gradient.storage().use_count() == 1 && gradient.storage().nbytes() == view.nbytes() &&
-         gradient.strides() == view.strides() && gradient.scalar_type() == view.scalar_type() &&
-         !gradient.requires_grad();
 }
 
 void Reducer::send_ready_buckets() {
@@ -212,8 +182,8 @@ void Reducer::send_ready_buckets() {
 void Reducer::send(Bucket& bucket) {
   std::optional<c10::StreamGuard> there;
   if (bucket.on_device()) {
-    if (bucket.streams.empty()) bucket.note_stream();
-    there.emplace(bucket.streams.front());
+    if (bucket.streams.empty()) bucket.streams.note(bucket.flat.device());
+    there.emplace(bucket.streams.first());
     gather(bucket);
   }
   if (bucket.wire.defined()) {
@@ -249,7 +219,8 @@ void Reducer::fill_untouched() {
     if (parameter.touched) continue;
     const at::NoGradGuard no_grad;
     parameter.view.zero_();
-    if (Bucket& bucket = buckets_[parameter.bucket]; bucket.on_device()) bucket.note_stream();
+    if (Bucket& bucket = buckets_[parameter.bucket]; bucket.on_device())
+      bucket.streams.note(bucket.flat.device());
     parameter.tensor.mutable_grad() = parameter.view;
     slice_of(parameter) = parameter.view;
     if (!warned_unused_) names += (names.empty() ? "" : ", ") + parameter.name;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Stream.h>
 
 #include <cstdint>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "cxtrain/comm/node/node_memory.h"
 #include "cxtrain/memory/malloc_tuning.h"
 #include "cxtrain/reduce/buckets.h"
+#include "cxtrain/reduce/gradient_hooks.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
@@ -46,13 +46,13 @@ struct ReducerOptions {
 /// For each micro-batch: `begin_backward`, backward, `end_backward`, and once per optimizer step `finish`.
 /// Gradients accumulate between two calls of `zero_gradients`. One thread calls the reducer; on CUDA the
 /// hooks run on autograd's threads, one for each device, while the caller waits in backward.
-class Reducer {
+class Reducer final : private GradientListener {
  public:
   /// Collective. Ignores `parameters` that do not require a gradient now. All ranks pass equal parameters
   /// (`verify_same_parameters`). Communicator and world must outlive the reducer.
   Reducer(std::vector<NamedTensor> parameters, Communicator& communicator, World& world,
           ReducerOptions options);
-  ~Reducer();
+  ~Reducer() override;
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
@@ -84,7 +84,6 @@ class Reducer {
   void set_order(std::span<const std::string> names);
 
  private:
-  struct Hook;
   struct Parameter {
     std::string name;
     at::Tensor tensor;
@@ -98,24 +97,22 @@ class Reducer {
     std::vector<NodeMemory::Slice> slices;  ///< one per parameter, with its gradient
     std::size_t pending = 0;
     std::vector<std::size_t> parameters = {};  ///< in the order of the slices
-    std::vector<c10::Stream> streams = {};     ///< streams that made its gradients; on devices
+    GradientStreams streams = {};              ///< streams that made its gradients; on devices
     at::Tensor wire = {};                      ///< the tensor that travels, if it is not `flat`
 
     bool on_device() const { return !flat.is_cpu(); }
-    /// Notes the device's current stream, on which a gradient was made.
-    void note_stream();
   };
 
+  std::vector<at::Tensor> tensors() const;
   std::vector<ParameterShape> shapes() const;
   void allocate_arenas();
   void lay_out(std::span<const std::size_t> order);
   void send(Bucket& bucket);
-  void on_gradient(std::size_t index);
+  void on_gradient(std::size_t index) override;
   /// Moves a gradient into its bucket if it does not lie there.
   void move_in(Parameter& parameter);
   /// Moves the gradients of a bucket on a device, on the current stream.
   void gather(Bucket& bucket);
-  bool reduced_where_it_lies(const at::Tensor& gradient, const at::Tensor& view) const;
   at::Tensor& slice_of(const Parameter& parameter) {
     return buckets_[parameter.bucket].slices[parameter.slice].values;
   }

@@ -1,6 +1,9 @@
 #include "cxtrain/strategy/divided_parameters.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
@@ -11,6 +14,7 @@
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/phase_clock.h"
+#include "cxtrain/precision/master_weights.h"
 #include "cxtrain/tensor/norms.h"
 
 namespace cxtrain {
@@ -19,8 +23,6 @@ namespace {
 bool shares_memory(const at::Tensor& tensor) {
   return tensor.storage().use_count() > 1 || tensor.storage().nbytes() != tensor.nbytes();
 }
-
-bool can_be_divided(const at::Tensor& tensor) { return tensor.requires_grad() && tensor.is_contiguous(); }
 
 /// The elements from `first` on, in the tensor's shape, with a storage of their own that keeps `memory`
 /// alive.
@@ -44,6 +46,9 @@ at::Tensor tensor_at(std::byte* data, std::int64_t numel, const at::Tensor& like
       data, {numel}, [arena](void*) {}, like.options().requires_grad(false));
 }
 
+/// Norms of float16 and bfloat16 gradients are float32.
+bool has_double_norms(const at::Tensor& memory) { return memory.scalar_type() == at::kDouble; }
+
 }  // namespace
 
 std::vector<std::string> DividedParameters::divisible(const std::vector<NamedTensor>& parameters) {
@@ -57,149 +62,192 @@ std::vector<std::string> DividedParameters::divisible(const std::vector<NamedTen
 }
 
 DividedParameters::DividedParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
-                                     Communicator& group, GradientExchange& exchange)
-    : masters_(std::move(parameters), precision), group_(group), exchange_(exchange) {
+                                     Communicator& group, GradientExchange& exchange, std::int64_t row_bytes)
+    : parameters_(std::move(parameters)), group_(group), exchange_(exchange) {
   const at::NoGradGuard no_grad;
-  const std::vector<NamedTensor>& masters = masters_.parameters();
-  std::vector<std::vector<std::size_t>> lists;
-  for (std::size_t i = 0; i < masters.size(); ++i) {
-    const at::Tensor& tensor = masters[i].tensor;
-    own_ranges_.push_back({0, tensor.numel()});
-    divided_.push_back(can_be_divided(tensor));
-    if (!divided_.back()) continue;
-    const auto same = std::find_if(lists.begin(), lists.end(), [&](const auto& list) {
-      const at::Tensor& other = masters[list[0]].tensor;
-      return other.scalar_type() == tensor.scalar_type() && other.device() == tensor.device();
-    });
-    if (same == lists.end()) {
-      lists.push_back({i});
-    } else {
-      same->push_back(i);
+  divided_.resize(parameters_.size());
+  piece_of_.resize(parameters_.size());
+  held_.resize(parameters_.size());
+  for (const auto& [name, tensor] : parameters_) shards_.push_back(exchange.shard_of(tensor));
+  std::vector<Piece> parts(parameters_.size());
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    parts[i] = whole_piece(parameters_[i].name, parameters_[i].tensor);
+  for (DividedRow& row : divided_rows(parameters_, group.size(), row_bytes)) {
+    Arena& arena =
+        arenas_.emplace_back(Arena{.row = std::move(row), .memory = {}, .share = {}, .one_copy = {}});
+    allocate(arena);
+    for (std::size_t k = 0; k < arena.row.parameters.size(); ++k) {
+      const std::size_t i = arena.row.parameters[k];
+      divided_[i] = true;
+      parts[i] = part_of_share(arena, k);
     }
   }
-  for (std::vector<std::size_t>& list : lists) arenas_.push_back(divide(std::move(list)));
-  add_pieces();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!divided_[i] || parts[i].range.size() > 0)
+      add_piece(i, std::move(parts[i]), has_master(parameters_[i].tensor, precision));
+  }
+  gradients_.resize(pieces_.size());
   for (const Arena& arena : arenas_) {  // every rank has filled its share before anyone reads
     if (arena.one_copy != nullptr) group_.node_memory()->end_update(*arena.one_copy);
   }
 }
 
-DividedParameters::Arena DividedParameters::divide(std::vector<std::size_t> parameters) {
-  const std::vector<NamedTensor>& masters = masters_.parameters();
-  Arena arena{.parameters = std::move(parameters), .plan = {}, .memory = {}, .share = {}, .one_copy = {}};
-  std::vector<std::int64_t> sizes;
-  for (const std::size_t i : arena.parameters) sizes.push_back(masters[i].tensor.numel());
-  const at::Tensor& first = masters[arena.parameters[0]].tensor;
-  const auto page = static_cast<std::int64_t>(NodeArena::page_bytes() / first.itemsize());
-  arena.plan = plan_shards(sizes, group_.size(), page);
-  const std::int64_t share = arena.plan.share, whole = share * group_.size(), begin = share * group_.rank();
+void DividedParameters::allocate(Arena& arena) {
+  const DividedRow& row = arena.row;
+  const at::Tensor& first = parameters_[row.parameters[0]].tensor;
+  const std::int64_t share = row.plan.share;
   arena.one_copy = one_copy_of(group_, first, share);
   if (arena.one_copy != nullptr) {
-    arena.memory = tensor_at(arena.one_copy->whole(), whole, first, arena.one_copy);
+    arena.memory = tensor_at(arena.one_copy->whole(), row.elements(), first, arena.one_copy);
     arena.share = tensor_at(arena.one_copy->own(), share, first, arena.one_copy);
   } else {
-    arena.memory = group_.allocate(whole, first.scalar_type(), first.device());
+    arena.memory = group_.allocate(row.elements(), first.scalar_type(), first.device());
     arena.memory.zero_();  // what lies between the parameters travels with them
-    arena.share = arena.memory.narrow(0, begin, share);
+    arena.share = arena.memory.narrow(0, share * group_.rank(), share);
   }
-  for (std::size_t k = 0; k < arena.parameters.size(); ++k) {
-    const std::size_t i = arena.parameters[k];
-    own_ranges_[i] = arena.plan.shards[static_cast<std::size_t>(group_.rank())][k];
-    const at::Tensor place = place_in(arena.memory, arena.plan.offsets[k], masters[i].tensor);
+  for (std::size_t k = 0; k < row.parameters.size(); ++k) {
+    const auto& [name, tensor] = parameters_[row.parameters[k]];
+    const at::Tensor place = place_in(arena.memory, row.plan.offsets[k], tensor);
     if (arena.one_copy == nullptr) {
-      place.copy_(masters[i].tensor.detach());
-    } else if (own_ranges_[i].size() > 0) {
-      const Piece own = part_of(masters[i].name, masters[i].tensor.detach(), own_ranges_[i]);
-      part_of_share(arena, k).values.copy_(own.values);
+      place.copy_(tensor.detach());
+    } else if (const Piece own = part_of_share(arena, k); own.range.size() > 0) {
+      own.values.copy_(part_of(name, tensor.detach(), own.range).values);
     }
-    at::Tensor(masters[i].tensor).set_data(place);
+    at::Tensor(tensor).set_data(place);
   }
-  return arena;
 }
 
 Piece DividedParameters::part_of_share(const Arena& arena, std::size_t k) const {
-  const std::size_t i = arena.parameters[k];
-  const auto& [name, tensor] = masters_.parameters()[i];
-  Piece piece = part_of(name, tensor, own_ranges_[i]);
+  const auto& [name, tensor] = parameters_[arena.row.parameters[k]];
+  Piece piece = part_of(name, tensor, arena.row.plan.shards[static_cast<std::size_t>(group_.rank())][k]);
   if (arena.one_copy == nullptr || piece.range.size() == 0) return piece;
-  const std::int64_t first = arena.plan.offsets[k] + piece.range.begin - arena.plan.share * group_.rank();
+  const std::int64_t first =
+      arena.row.plan.offsets[k] + piece.range.begin - arena.row.plan.share * group_.rank();
   piece.values = place_in(arena.share, first, piece.values).set_requires_grad(tensor.requires_grad());
   return piece;
 }
 
-void DividedParameters::add_pieces() {
-  const std::vector<NamedTensor>& masters = masters_.parameters();
-  piece_of_.resize(masters.size());
-  std::vector<Piece> all(masters.size());
-  for (std::size_t i = 0; i < masters.size(); ++i)
-    all[i] = divided_[i] ? Piece{} : part_of(masters[i].name, masters[i].tensor, own_ranges_[i]);
-  for (const Arena& arena : arenas_) {
-    for (std::size_t k = 0; k < arena.parameters.size(); ++k)
-      all[arena.parameters[k]] = part_of_share(arena, k);
+void DividedParameters::add_piece(std::size_t parameter, Piece in_model, bool master) {
+  piece_of_[parameter] = pieces_.size();
+  links_.push_back({parameter, shards_[parameter], {}});
+  if (master) {
+    rounded_.push_back(in_model.values.detach());
+    in_model.values = in_model.values.detach()
+                          .to(at::kFloat)
+                          .set_requires_grad(parameters_[parameter].tensor.requires_grad());
+    precise_.push_back(in_model.values.detach());
+    links_.back().gradient = at::empty_like(precise_.back());
   }
-  for (std::size_t i = 0; i < masters.size(); ++i) {
-    if (divided_[i] && own_ranges_[i].size() == 0) continue;
-    piece_of_[i] = pieces_.size();
-    pieces_.push_back(std::move(all[i]));
-    master_of_.push_back(i);
-  }
-  gradients_.resize(pieces_.size());
+  pieces_.push_back(std::move(in_model));
 }
 
 bool DividedParameters::one_copy() const {
-  return std::any_of(arenas_.begin(), arenas_.end(),
-                     [](const Arena& arena) { return arena.one_copy != nullptr; });
+  return !arenas_.empty() && std::all_of(arenas_.begin(), arenas_.end(),
+                                         [](const Arena& arena) { return arena.one_copy != nullptr; });
+}
+
+at::Tensor DividedParameters::gradient_of(std::size_t p) const {
+  const Piece& piece = pieces_[p];
+  const auto& [parameter, shard, memory] = links_[p];
+  if (shard != nullptr) return shard->present ? shard->values : at::Tensor();
+  const at::Tensor& whole = parameters_[parameter].tensor.grad();
+  if (piece.is_whole() || !whole.defined()) return whole;
+  if (!whole.is_contiguous()) {  // its part would be a copy, which nobody scales or clips
+    throw TrainingError("the gradient of " + piece.name +
+                        " is laid out in another order than the parameter; a hook that sets a gradient "
+                        "makes it contiguous()");
+  }
+  return whole.detach().view(-1).slice(0, piece.range.begin, piece.range.end);
 }
 
 void DividedParameters::synchronize() {
   const at::NoGradGuard no_grad;
   exchange_.complete();
-  masters_.take_gradients();
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    held_[i] = shards_[i] == nullptr ? parameters_[i].tensor.grad() : at::Tensor();
   for (std::size_t p = 0; p < pieces_.size(); ++p) {
-    const at::Tensor& whole = masters_.gradients()[master_of_[p]];
-    if (pieces_[p].is_whole() || !whole.defined()) {
-      gradients_[p] = whole;
-      continue;
+    const Link& link = links_[p];
+    at::Tensor gradient = gradient_of(p);
+    const bool master = link.gradient.defined();
+    if (master && gradient.defined()) {
+      // The memory is the object's own, and in the strides of the master.
+      gradient = at::Tensor(link.gradient).copy_(gradient);
     }
-    if (!whole.is_contiguous()) {  // its part would be a copy, which nobody scales or clips
-      throw TrainingError("the gradient of " + pieces_[p].name +
-                          " is laid out in another order than the parameter; a hook that sets a gradient "
-                          "makes it contiguous()");
-    }
-    const ElementRange range = pieces_[p].range;
-    gradients_[p] = whole.detach().view(-1).slice(0, range.begin, range.end);
+    if (master || link.shard != nullptr) held_[link.parameter] = gradient;
+    gradients_[p] = std::move(gradient);
   }
 }
 
-/// Chunk by chunk of the memory: each rank has those of its share, and gathers the others'.
-void DividedParameters::arena_norms(const Arena& arena, double order, std::vector<at::Tensor>& norms) {
-  const at::ScalarType dtype = arena.memory.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const std::int64_t share = arena.plan.share / kNormChunk;
-  const at::Tensor chunks = at::zeros({share * group_.size()}, arena.memory.options().dtype(dtype));
-  for (std::size_t k = 0; k < arena.parameters.size(); ++k) {
-    const std::size_t i = arena.parameters[k];
-    if (!piece_of_[i] || !gradients_[*piece_of_[i]].defined()) continue;
-    const at::Tensor own = chunk_norms(gradients_[*piece_of_[i]].reshape({-1}), order);
-    chunks.narrow(0, (arena.plan.offsets[k] + own_ranges_[i].begin) / kNormChunk, own.numel()).copy_(own);
+bool DividedParameters::has_gradient(std::size_t parameter) const {
+  const GradientShard* const shard = shards_[parameter];
+  return shard != nullptr ? shard->present : parameters_[parameter].tensor.grad().defined();
+}
+
+/// Each rank has the chunks of its shares, and gathers the others'. A row's chunks lie in the ranks' parts
+/// from `first` on.
+void DividedParameters::row_norms(std::span<const Arena* const> arenas, double order,
+                                  std::vector<at::Tensor>& norms) {
+  std::int64_t part = 0;
+  for (const Arena* arena : arenas) part += arena->row.plan.share / kNormChunk;
+  const at::Tensor& memory = arenas.front()->memory;
+  const at::ScalarType dtype = has_double_norms(memory) ? at::kDouble : at::kFloat;
+  const at::Tensor chunks = at::zeros({part * group_.size()}, memory.options().dtype(dtype));
+  const at::Tensor own = chunks.narrow(0, part * group_.rank(), part);
+  std::int64_t first = 0;
+  for (const Arena* arena : arenas) {
+    const ShardPlan& plan = arena->row.plan;
+    for (std::size_t k = 0; k < arena->row.parameters.size(); ++k) {
+      const std::optional<std::size_t> p = piece_of_[arena->row.parameters[k]];
+      if (!p || !gradients_[*p].defined()) continue;
+      const at::Tensor piece = chunk_norms(gradients_[*p].reshape({-1}), order);
+      const std::int64_t at = plan.offsets[k] + pieces_[*p].range.begin - plan.share * group_.rank();
+      own.narrow(0, first + at / kNormChunk, piece.numel()).copy_(piece);
+    }
+    first += plan.share / kNormChunk;
   }
-  group_.all_gather(chunks, chunks.narrow(0, share * group_.rank(), share));
+  group_.all_gather(chunks, own);
   group_.join();
-  for (std::size_t k = 0; k < arena.parameters.size(); ++k) {
-    const std::size_t i = arena.parameters[k];
-    if (!masters_.gradients()[i].defined()) continue;
-    const std::int64_t count = divide_up(masters_.parameters()[i].tensor.numel(), kNormChunk);
-    const at::Tensor own = chunks.narrow(0, arena.plan.offsets[k] / kNormChunk, count);
-    norms[i] = own.numel() > 1 ? at::linalg_vector_norm(own, order) : own.sum();
+  first = 0;
+  for (const Arena* arena : arenas) {
+    const ShardPlan& plan = arena->row.plan;
+    const std::int64_t share = plan.share / kNormChunk;
+    for (std::size_t k = 0; k < arena->row.parameters.size(); ++k) {
+      const std::size_t i = arena->row.parameters[k];
+      if (!has_gradient(i)) continue;
+      const std::int64_t begin = plan.offsets[k] / kNormChunk;
+      const std::int64_t end = begin + divide_up(parameters_[i].tensor.numel(), kNormChunk);
+      std::vector<at::Tensor> of_ranks;
+      if (begin == end) of_ranks.push_back(chunks.narrow(0, 0, 0));
+      for (std::int64_t at = begin; at < end;) {
+        const std::int64_t rank = at / share, size = std::min(end, (rank + 1) * share) - at;
+        of_ranks.push_back(chunks.narrow(0, rank * part + first + at % share, size));
+        at += size;
+      }
+      const at::Tensor all = of_ranks.size() == 1 ? of_ranks.front() : at::cat(of_ranks);
+      norms[i] = all.numel() > 1 ? at::linalg_vector_norm(all, order) : all.sum();
+    }
+    first += share;
   }
 }
 
 std::vector<at::Tensor> DividedParameters::gradient_norms(double order) {
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> result(masters_.parameters().size());
+  std::vector<at::Tensor> result(parameters_.size());
   for (std::size_t p = 0; p < pieces_.size(); ++p) {
-    if (!divided_[master_of_[p]]) result[master_of_[p]] = norms({&gradients_[p], 1}, order)[0];
+    const std::size_t parameter = links_[p].parameter;
+    if (!divided_[parameter]) result[parameter] = norms({&gradients_[p], 1}, order)[0];
   }
-  for (const Arena& arena : arenas_) arena_norms(arena, order, result);
+  std::vector<const Arena*> left;
+  for (const Arena& arena : arenas_) left.push_back(&arena);
+  while (!left.empty()) {
+    const at::Tensor& first = left.front()->memory;
+    const auto others = std::stable_partition(left.begin(), left.end(), [&](const Arena* arena) {
+      return arena->memory.device() == first.device() &&
+             has_double_norms(arena->memory) == has_double_norms(first);
+    });
+    row_norms({left.begin(), others}, order, result);
+    left.erase(left.begin(), others);
+  }
   return result;
 }
 
@@ -220,8 +268,9 @@ void DividedParameters::publish() {
   const at::NoGradGuard no_grad;
   if (!updating_) begin_update();
   updating_ = false;
-  masters_.forget_gradients();
   std::fill(gradients_.begin(), gradients_.end(), at::Tensor());
+  std::fill(held_.begin(), held_.end(), at::Tensor());
+  if (!rounded_.empty()) at::_foreach_copy_(rounded_, precise_);
   for (const Arena& arena : arenas_) {
     if (arena.one_copy != nullptr) {
       group_.node_memory()->end_update(*arena.one_copy);
@@ -230,10 +279,9 @@ void DividedParameters::publish() {
       group_.join();
     }
     // Autograd is to know, as of any change in place.
-    for (const std::size_t i : arena.parameters)
-      masters_.parameters()[i].tensor.unsafeGetTensorImpl()->bump_version();
+    for (const std::size_t i : arena.row.parameters)
+      parameters_[i].tensor.unsafeGetTensorImpl()->bump_version();
   }
-  masters_.write_back();
   exchange_.bring_buffers();
 }
 

@@ -1,13 +1,16 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/comm/node/node_memory.h"
-#include "cxtrain/precision/master_weights.h"
+#include "cxtrain/precision/policy.h"
+#include "cxtrain/reduce/divided_rows.h"
 #include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/tensor/piece.h"
 
@@ -16,7 +19,8 @@ namespace cxtrain {
 /// Parameters with a copy on every rank. The ranks of a group divide the optimizer's work and its state
 /// (weight update sharding, Xu et al. 2020; ZeRO's first stage, Rajbhandari et al. 2020). Each rank updates
 /// its shards, and `publish` gathers the shards of the other ranks. Each group divides the work
-/// independently; the result is bit-for-bit that of every rank updating everything.
+/// independently; the result is bit-for-bit that of every rank updating everything. A rank has master weights
+/// (AMP's O2) of its shards only.
 ///
 /// From construction on, also after the end of this object, divided parameters live in memory of the group's
 /// communicator. Where the ranks of a group share a node, they have one copy of the parameters (`NodeArena`),
@@ -29,48 +33,61 @@ class DividedParameters final : public TrainedParameters {
   static std::vector<std::string> divisible(const std::vector<NamedTensor>& parameters);
 
   /// `parameters`: of the placed model, all that may be trained at any time; all ranks of the group divide
-  /// the same parameters. The group and the exchange must outlive this object. Collective over the group.
+  /// the same parameters, as `divided_rows(parameters, group.size(), row_bytes)` plans it. The group and the
+  /// exchange must outlive this object. Collective over the group.
   DividedParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
-                    Communicator& group, GradientExchange& exchange);
+                    Communicator& group, GradientExchange& exchange, std::int64_t row_bytes = 0);
 
   std::span<const Piece> pieces() const override { return pieces_; }
   GradientExchange& exchange() override { return exchange_; }
   void synchronize() override;
   std::span<const at::Tensor> gradients() const override { return gradients_; }
-  std::span<const at::Tensor> held_gradients() const override { return masters_.gradients(); }
+  std::span<const at::Tensor> held_gradients() const override { return held_; }
   std::vector<at::Tensor> gradient_norms(double order) override;
   void agree_on_overflow(const at::Tensor& found) override;
   void begin_update() override;
   void publish() override;
-  /// Returns whether the ranks of the group have one copy of the divided parameters.
+  /// Returns whether the ranks of the group have one copy of every divided parameter.
   bool one_copy() const;
 
  private:
-  /// Divided parameters of one dtype and device, one after the other in memory of the group.
+  /// The memory of a row.
   struct Arena {
-    std::vector<std::size_t> parameters;  ///< in the order of the masters
-    ShardPlan plan;
+    DividedRow row;
     at::Tensor memory;                    ///< memory of all parameters
     at::Tensor share;                     ///< the shard of `memory` that this rank updates
     std::shared_ptr<NodeArena> one_copy;  ///< of `memory`; null: every rank has its own memory
   };
+  /// How a piece is connected with its parameter.
+  struct Link {
+    std::size_t parameter;
+    const GradientShard* shard;  ///< the piece's gradient; null: it is a part of the parameter's gradient
+    at::Tensor gradient;         ///< memory for the gradient in float32; used if the piece is a master
+  };
 
-  Arena divide(std::vector<std::size_t> parameters);
-  /// This rank's part of a divided parameter.
+  void allocate(Arena& arena);
+  /// This rank's part of a divided parameter, in the memory that the rank updates.
   Piece part_of_share(const Arena& arena, std::size_t k) const;
-  void add_pieces();
-  void arena_norms(const Arena& arena, double order, std::vector<at::Tensor>& norms);
+  void add_piece(std::size_t parameter, Piece in_model, bool master);
+  /// The gradient of a piece as the exchange leaves it; undefined if there is none.
+  at::Tensor gradient_of(std::size_t piece) const;
+  bool has_gradient(std::size_t parameter) const;
+  /// The norms of the chunks of all rows of one dtype and device, and from them the norms of parameters.
+  void row_norms(std::span<const Arena* const> arenas, double order, std::vector<at::Tensor>& norms);
 
-  MasterWeights masters_;
+  std::vector<NamedTensor> parameters_;
   Communicator& group_;
   GradientExchange& exchange_;
   std::vector<Arena> arenas_;
-  std::vector<bool> divided_;                         ///< for each master
-  std::vector<ElementRange> own_ranges_;              ///< for each master; everything if it is not divided
-  std::vector<std::optional<std::size_t>> piece_of_;  ///< for each master; absent if another rank updates it
-  std::vector<std::size_t> master_of_;                ///< for each piece
+  std::vector<bool> divided_;                         ///< for each parameter
+  std::vector<const GradientShard*> shards_;          ///< for each parameter; null: its gradient is whole
+  std::vector<std::optional<std::size_t>> piece_of_;  ///< for each parameter; absent: other ranks update it
   std::vector<Piece> pieces_;
+  std::vector<Link> links_;            ///< for each piece
   std::vector<at::Tensor> gradients_;  ///< for each piece
+  std::vector<at::Tensor> held_;       ///< for each parameter
+  std::vector<at::Tensor> rounded_;    ///< parts of the model that have a master,
+  std::vector<at::Tensor> precise_;    ///< and their masters
   bool updating_ = false;              ///< since `begin_update`
 };
 

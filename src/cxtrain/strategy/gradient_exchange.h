@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cxtrain/reduce/gradient_shard.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
@@ -21,12 +22,18 @@ class GradientExchange {
   /// `completes_step`: the gradients of this backward complete those of the step, so that they may travel as
   /// soon as they are there.
   virtual void begin_backward(bool /*completes_step*/) {}
+  /// Collective if gradients travel during backward.
   virtual void end_backward() {}
   /// Makes the gradient of each parameter the average over all ranks. Has no effect on complete gradients.
   /// Collective.
   virtual void complete() {}
   /// Gives all ranks equal buffers of the model, after a step. Collective.
   virtual void bring_buffers() {}
+
+  /// Returns the shard that this rank keeps of the parameter's gradient, valid from `complete` to
+  /// `zero_gradients`; the object keeps its address. Null if `complete` leaves the whole gradient in
+  /// `parameter.grad()`.
+  virtual const GradientShard* shard_of(const at::Tensor& /*parameter*/) const { return nullptr; }
 };
 
 /// Gradients that stay on their rank.

@@ -132,6 +132,13 @@ at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_
   return module.predict_step(batch, batch_idx);
 }
 
+std::vector<NamedTensor> parameters_of(std::span<const OptimizerTarget> targets) {
+  std::vector<NamedTensor> all;
+  for (const OptimizerTarget& target : targets)
+    all.insert(all.end(), target.parameters.begin(), target.parameters.end());
+  return all;
+}
+
 std::vector<NamedTensor> all_tensors(const Trainable& module) {
   std::vector<NamedTensor> all = module.all_parameters();
   for (NamedTensor& buffer : module.all_buffers()) all.push_back(std::move(buffer));
@@ -164,22 +171,17 @@ std::vector<std::unique_ptr<TrainedParameters>> LocalStrategy::prepare(
     const std::vector<OptimizerTarget>& targets, Backward backward) {
   exchanges_.clear();
   backward_ = backward;
-  if (backward == Backward::together) {
-    std::vector<NamedTensor> all;
-    for (const OptimizerTarget& target : targets)
-      all.insert(all.end(), target.parameters.begin(), target.parameters.end());
-    exchanges_.push_back(make_exchange(std::move(all)));
-  }
+  if (backward == Backward::together) exchanges_.push_back(make_exchange(targets));
   std::vector<std::unique_ptr<TrainedParameters>> trained;
   for (const OptimizerTarget& target : targets) {
-    if (backward == Backward::apart) exchanges_.push_back(make_exchange(target.parameters));
+    if (backward == Backward::apart) exchanges_.push_back(make_exchange({&target, 1}));
     trained.push_back(make_trained(target, *exchanges_.back()));
   }
   return trained;
 }
 
-std::unique_ptr<GradientExchange> LocalStrategy::make_exchange(std::vector<NamedTensor> parameters) {
-  return std::make_unique<LocalGradients>(std::move(parameters));
+std::unique_ptr<GradientExchange> LocalStrategy::make_exchange(std::span<const OptimizerTarget> targets) {
+  return std::make_unique<LocalGradients>(parameters_of(targets));
 }
 
 std::unique_ptr<TrainedParameters> LocalStrategy::make_trained(const OptimizerTarget& target,

@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "cxtrain/strategy/strategy.h"
 
@@ -44,6 +46,9 @@ void local_evaluation_step(Trainable& module, EvaluationStage stage, const Batch
 at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_t batch_idx,
                               const StrategyContext& context);
 
+/// Returns the parameters of all targets, in their order.
+std::vector<NamedTensor> parameters_of(std::span<const OptimizerTarget> targets);
+
 /// Returns parameters, then buffers, in registration order.
 std::vector<NamedTensor> all_tensors(const Trainable& module);
 
@@ -67,8 +72,9 @@ class LocalStrategy : public Strategy {
  protected:
   /// Runs a micro-batch; returns its output, detached.
   virtual StepOutput training_step(const MicroStep& step);
-  /// Returns the exchange of these parameters' gradients; by default gradients stay on the rank. Collective.
-  virtual std::unique_ptr<GradientExchange> make_exchange(std::vector<NamedTensor> parameters);
+  /// Returns the exchange of the gradients of these optimizers' parameters; by default gradients stay on the
+  /// rank. Collective.
+  virtual std::unique_ptr<GradientExchange> make_exchange(std::span<const OptimizerTarget> targets);
   /// Returns what one optimizer trains; by default each rank updates whole parameters. The exchange outlives
   /// the result. Collective.
   virtual std::unique_ptr<TrainedParameters> make_trained(const OptimizerTarget& target,

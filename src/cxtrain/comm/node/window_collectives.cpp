@@ -16,6 +16,20 @@ namespace {
 /// Large enough to stream, small enough that all ranks work in the same neighbourhood.
 constexpr std::size_t kBlock = std::size_t{512} << 10;
 
+std::byte* place_of(const NodeMemory::Slice& slice, const at::Tensor& memory) {
+  return static_cast<std::byte*>(memory.mutable_data_ptr()) +
+         static_cast<std::size_t>(slice.offset) * memory.itemsize();
+}
+
+/// Copies slices that lie elsewhere into the memory.
+void gather(const at::Tensor& memory, std::span<const NodeMemory::Slice> slices) {
+  for (const NodeMemory::Slice& slice : slices) {
+    const auto* values = static_cast<const std::byte*>(slice.values.const_data_ptr());
+    if (values != place_of(slice, memory))
+      std::copy_n(values, slice.values.nbytes(), place_of(slice, memory));
+  }
+}
+
 }  // namespace
 
 WindowCollectives::WindowCollectives(const MpiComm& comm, int node)
@@ -114,40 +128,63 @@ void WindowCollectives::all_reduce_slices(const at::Tensor& memory, std::span<co
   if (!whole) return all_reduce_gathered(memory, slices, op);
   const auto count = static_cast<std::size_t>(memory.numel());
   if (!locations_ || slices.empty()) return all_reduce(*whole, memory.scalar_type(), count, op);
+  note_locations(slices, "all_reduce_slices");
+  all_reduce(*whole, memory.scalar_type(), count, slices, op);
+}
+
+void WindowCollectives::note_locations(std::span<const Slice> slices, const char* operation) {
   if (slices.size() * sizeof(Location) > locations_->bytes()) {
-    throw CommunicationError(
-        "all_reduce_slices: " + std::to_string(slices.size()) + " slices, more than mem_pool was made for",
-        MessageCode::bad_tensor);
+    throw CommunicationError(std::string(operation) + ": " + std::to_string(slices.size()) +
+                                 " slices, more than mem_pool was made for",
+                             MessageCode::bad_tensor);
   }
   auto* own = reinterpret_cast<Location*>(locations_->own());
   for (std::size_t i = 0; i < slices.size(); ++i) {
     if (slices[i].values.numel() == 0) continue;
     const std::optional<Location> location = find_anywhere(slices[i].values.const_data_ptr());
     if (!location)
-      throw CommunicationError("all_reduce_slices: a slice lies outside the communicator's memory",
+      throw CommunicationError(std::string(operation) + ": a slice lies outside the communicator's memory",
                                MessageCode::bad_tensor);
     own[i] = *location;
   }
-  all_reduce(*whole, memory.scalar_type(), count, slices, op);
 }
 
 /// Where `memory` is not shared, for want of room: the slices are copied into it and back.
 void WindowCollectives::all_reduce_gathered(const at::Tensor& memory, std::span<const Slice> slices,
                                             ReduceOp op) {
-  auto* const data = static_cast<std::byte*>(memory.mutable_data_ptr());
-  const auto location = [&](const Slice& slice) {
-    return data + static_cast<std::size_t>(slice.offset) * memory.itemsize();
-  };
+  gather(memory, slices);
+  mpi_all_reduce(comm_, static_cast<std::byte*>(memory.mutable_data_ptr()), memory.scalar_type(),
+                 static_cast<std::size_t>(memory.numel()), op, op == ReduceOp::avg ? comm_.size() : 1);
   for (const Slice& slice : slices) {
-    const auto* values = static_cast<const std::byte*>(slice.values.const_data_ptr());
-    if (values != location(slice)) std::copy_n(values, slice.values.nbytes(), location(slice));
-  }
-  mpi_all_reduce(comm_, data, memory.scalar_type(), static_cast<std::size_t>(memory.numel()), op,
-                 op == ReduceOp::avg ? comm_.size() : 1);
-  for (const Slice& slice : slices) {
+    const std::byte* const sum = place_of(slice, memory);
     auto* values = static_cast<std::byte*>(slice.values.mutable_data_ptr());
-    if (values != location(slice)) std::copy_n(location(slice), slice.values.nbytes(), values);
+    if (values != sum) std::copy_n(sum, slice.values.nbytes(), values);
   }
+}
+
+void WindowCollectives::reduce_scatter_slices(const at::Tensor& output, const at::Tensor& memory,
+                                              std::span<const Slice> slices, ReduceOp op) {
+  const std::optional<Location> whole = find(memory.const_data_ptr());
+  const auto count = static_cast<std::size_t>(output.numel());
+  auto* const result = static_cast<std::byte*>(output.mutable_data_ptr());
+  if (!whole || !locations_ || num_nodes_ > 1) {
+    gather(memory, slices);
+    if (whole) return reduce_scatter(result, *whole, memory.scalar_type(), count, op);
+    mpi_all_reduce(comm_, static_cast<std::byte*>(memory.mutable_data_ptr()), memory.scalar_type(),
+                   static_cast<std::size_t>(memory.numel()), op, op == ReduceOp::avg ? comm_.size() : 1);
+    const auto* const sums = static_cast<const std::byte*>(memory.const_data_ptr());
+    std::copy_n(sums + output.nbytes() * static_cast<std::size_t>(comm_.rank()), output.nbytes(), result);
+    return;
+  }
+  note_locations(slices, "reduce_scatter_slices");
+  barrier_.wait("reduce_scatter_slices");  // every rank's values are written
+  const std::size_t begin = count * static_cast<std::size_t>(local_rank_);
+  for (const auto& [index, first, last] : parts_of(slices, begin, begin + count)) {
+    std::byte* const target = result + (first - begin) * memory.itemsize();
+    reduce_elements(memory.scalar_type(), op, copies_of(slices[index], index, first), {&target, 1},
+                    last - first, op == ReduceOp::avg ? comm_.size() : 1);
+  }
+  barrier_.wait("reduce_scatter_slices");  // everyone has read them
 }
 
 void WindowCollectives::all_reduce(Location memory, c10::ScalarType dtype, std::size_t count,
@@ -195,23 +232,37 @@ void WindowCollectives::sum_block(const Location& memory, c10::ScalarType dtype,
     copies_of({memory.window, memory.offset + begin * element});
     return sum_copies(begin, end);
   }
+  for (const auto& [index, first, last] : parts_of(slices, begin, end)) {
+    copies_of(slices[index], index, first);
+    sum_copies(first, last);
+  }
+}
+
+std::span<const WindowCollectives::Part> WindowCollectives::parts_of(std::span<const Slice> slices,
+                                                                     std::size_t begin, std::size_t end) {
   const auto starts_after = [](std::size_t position, const Slice& slice) {
     return position < static_cast<std::size_t>(slice.offset);
   };
   auto slice = std::upper_bound(slices.begin(), slices.end(), begin, starts_after);
   if (slice != slices.begin()) --slice;
+  parts_.clear();
   for (; slice != slices.end() && static_cast<std::size_t>(slice->offset) < end; ++slice) {
     const auto offset = static_cast<std::size_t>(slice->offset);
     const std::size_t first = std::max(begin, offset);
     const std::size_t last = std::min(end, offset + static_cast<std::size_t>(slice->values.numel()));
-    if (first >= last) continue;
-    for (int r = 0; r < local_size_; ++r) {
-      const auto rank = static_cast<std::size_t>(r);
-      const auto* locations = reinterpret_cast<const Location*>(locations_->segments()[rank]);
-      copies_[rank] = at(r, locations[slice - slices.begin()]) + (first - offset) * element;
-    }
-    sum_copies(first, last);
+    if (first < last) parts_.push_back({static_cast<std::size_t>(slice - slices.begin()), first, last});
   }
+  return parts_;
+}
+
+std::span<const std::byte* const> WindowCollectives::copies_of(const Slice& slice, std::size_t index,
+                                                               std::size_t first) {
+  const std::size_t bytes = (first - static_cast<std::size_t>(slice.offset)) * slice.values.itemsize();
+  for (int r = 0; r < local_size_; ++r) {
+    const auto rank = static_cast<std::size_t>(r);
+    copies_[rank] = at(r, reinterpret_cast<const Location*>(locations_->segments()[rank])[index]) + bytes;
+  }
+  return {copies_.data(), copies_.size()};
 }
 
 std::span<const std::byte* const> WindowCollectives::copies_of(Location location) {

@@ -53,6 +53,8 @@ class WindowCollectives final : public NodeMemory {
 
   std::shared_ptr<MemPool> mem_pool(std::span<const std::size_t> sizes) override;
   void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op) override;
+  void reduce_scatter_slices(const at::Tensor& output, const at::Tensor& memory,
+                             std::span<const Slice> slices, ReduceOp op) override;
   std::shared_ptr<NodeArena> arena(std::size_t share_bytes) override;
   void begin_update(NodeArena& arena) override;
   void end_update(NodeArena& arena) override;
@@ -72,6 +74,16 @@ class WindowCollectives final : public NodeMemory {
   void all_reduce(Location memory, c10::ScalarType dtype, std::size_t count, std::span<const Slice> slices,
                   ReduceOp op);
   void all_reduce_gathered(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op);
+  /// Notes for the other ranks where the values of this rank's slices lie.
+  void note_locations(std::span<const Slice> slices, const char* operation);
+  /// Elements [first, last) of the memory that the slices belong to, which lie in slice `index`.
+  struct Part {
+    std::size_t index, first, last;
+  };
+  /// The parts of elements [begin, end) that lie in slices; valid until the next call.
+  std::span<const Part> parts_of(std::span<const Slice> slices, std::size_t begin, std::size_t end);
+  /// All ranks' copies of what begins at element `first` of the slice's values.
+  std::span<const std::byte* const> copies_of(const Slice& slice, std::size_t index, std::size_t first);
   void sum_block(const Location& memory, c10::ScalarType dtype, std::size_t begin, std::size_t end,
                  std::span<const Slice> slices, ReduceOp op, int divisor);
   void reduce_scatter_over_nodes(std::byte* output, Location input, c10::ScalarType dtype, std::size_t count,
@@ -91,6 +103,7 @@ class WindowCollectives final : public NodeMemory {
   /// For `mem_pool`'s slices: where each lies, written by every rank before it comes to the barrier.
   std::optional<SharedWindow> locations_;
   std::vector<std::byte*> copies_;  ///< of the elements at hand, one per rank of the node
+  std::vector<Part> parts_;
 };
 
 }  // namespace cxtrain

@@ -1,0 +1,34 @@
+#include "cxtrain/reduce/divided_rows.h"
+
+#include <algorithm>
+
+#include "cxtrain/comm/node/node_arena.h"
+#include "cxtrain/reduce/buckets.h"
+
+namespace cxtrain {
+
+bool can_be_divided(const at::Tensor& parameter) {
+  return parameter.requires_grad() && parameter.is_contiguous();
+}
+
+std::vector<DividedRow> divided_rows(const std::vector<NamedTensor>& parameters, int ranks,
+                                     std::int64_t row_bytes) {
+  std::vector<ParameterShape> shapes;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    shapes.push_back(shape_of(parameters[i].tensor));
+    if (can_be_divided(parameters[i].tensor)) order.push_back(i);
+  }
+  if (row_bytes > 0) std::reverse(order.begin(), order.end());
+  std::vector<DividedRow> rows;
+  for (BucketPlan& bucket : plan_buckets(shapes, order, row_bytes, row_bytes)) {
+    std::vector<std::int64_t> sizes;
+    for (const std::size_t i : bucket.parameters) sizes.push_back(shapes[i].numel);
+    const at::Tensor& first = parameters[bucket.parameters.front()].tensor;
+    const auto page = static_cast<std::int64_t>(NodeArena::page_bytes() / first.itemsize());
+    rows.push_back({std::move(bucket.parameters), plan_shards(sizes, ranks, page)});
+  }
+  return rows;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "cxtrain/comm/node/node_memory.h"
+
+namespace cxtrain {
+
+/// Receives a call for each gradient that autograd has completed.
+class GradientListener {
+ public:
+  virtual ~GradientListener() = default;
+  /// `parameter`: index in the list that `hook_gradients` got. Called on autograd's threads: on CUDA on one
+  /// for each device, while the caller waits in backward.
+  virtual void on_gradient(std::size_t parameter) = 0;
+};
+
+/// Puts a hook into the post-accumulate slot of each parameter, which autograd runs once the gradient of a
+/// backward is complete. A parameter has one slot: a hook replaces the last hook. The listener outlives the
+/// hooks.
+void hook_gradients(std::span<const at::Tensor> parameters, GradientListener& listener);
+void unhook_gradients(std::span<const at::Tensor> parameters);
+
+/// Returns whether ranks can reduce a gradient in place: it has a slot of the pool for itself (autograd may
+/// hand out views of one tensor), and the dtype and strides of `expected`. `pool` may be null.
+bool reducible_in_pool(const MemPool* pool, const at::Tensor& gradient, const at::Tensor& expected);
+
+/// The streams of a device on which the gradients of one message were made.
+class GradientStreams {
+ public:
+  /// Notes the device's current stream, on which a gradient was made.
+  void note(c10::Device device);
+  bool empty() const { return streams_.empty(); }
+  bool several() const { return streams_.size() > 1; }
+  void clear() { streams_.clear(); }
+  /// Returns the first noted stream, on which the message goes out.
+  c10::Stream first() const { return streams_.front(); }
+  /// Makes the first stream wait for the work of the other streams.
+  void join_first() const;
+
+ private:
+  std::vector<c10::Stream> streams_;
+};
+
+}  // namespace cxtrain

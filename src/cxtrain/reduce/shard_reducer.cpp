@@ -1,0 +1,237 @@
+#include "cxtrain/reduce/shard_reducer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/StreamGuard.h>
+
+#include <algorithm>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/tensor/layout.h"
+
+namespace cxtrain {
+
+ShardReducer::ShardReducer(std::vector<NamedTensor> parameters, std::vector<DividedRow> rows, int shard,
+                           Communicator& communicator, World& world, ShardReducerOptions options)
+    : shard_(shard),
+      communicator_(communicator),
+      node_memory_(communicator.node_memory()),
+      world_(world),
+      options_(options) {
+  for (DividedRow& planned : rows) {
+    Row& row = rows_.emplace_back(Row{.parameters = {}, .plan = std::move(planned.plan), .share = {}});
+    for (const std::size_t i : planned.parameters) {
+      row.parameters.push_back(parameters_.size());
+      index_of_.emplace(parameters[i].tensor.unsafeGetTensorImpl(), parameters_.size());
+      parameters_.push_back(
+          {std::move(parameters[i].name), std::move(parameters[i].tensor), rows_.size() - 1});
+    }
+  }
+  allocate();
+  std::vector<at::Tensor> hooked;
+  for (const Parameter& parameter : parameters_) hooked.push_back(parameter.tensor);
+  hook_gradients(hooked, *this);
+}
+
+ShardReducer::~ShardReducer() {
+  std::vector<at::Tensor> hooked;
+  for (const Parameter& parameter : parameters_) hooked.push_back(parameter.tensor);
+  unhook_gradients(hooked);
+  for (const at::Tensor& tensor : hooked) tensor.mutable_grad().reset();  // some lie in the pool
+}
+
+void ShardReducer::allocate() {
+  std::vector<std::int64_t> longest;
+  for (Row& row : rows_) {
+    const at::Tensor& first = parameters_[row.parameters.front()].tensor;
+    const std::int64_t elements = row.plan.share * static_cast<std::int64_t>(row.plan.shards.size());
+    const auto options = first.options().requires_grad(false);
+    row.share = at::empty({row.plan.share}, options);
+    for (std::size_t k = 0; k < row.parameters.size(); ++k) {
+      Parameter& parameter = parameters_[row.parameters[k]];
+      const ElementRange range = row.plan.shards[static_cast<std::size_t>(shard_)][k];
+      const std::int64_t begin = row.plan.offsets[k] + range.begin - row.plan.share * shard_;
+      const at::Tensor own = row.share.narrow(0, range.size() > 0 ? begin : 0, range.size());
+      parameter.shard.values =
+          range.size() == parameter.tensor.numel() ? own.view(parameter.tensor.sizes()) : own;
+    }
+    const auto same = std::find_if(buffers_.begin(), buffers_.end(), [&](const at::Tensor& buffer) {
+      return buffer.scalar_type() == first.scalar_type() && buffer.device() == first.device();
+    });
+    row.buffer = static_cast<std::size_t>(same - buffers_.begin());
+    if (same == buffers_.end()) {
+      buffers_.push_back(at::empty({0}, options));
+      longest.push_back(0);
+    }
+    longest[row.buffer] = std::max(longest[row.buffer], elements);
+  }
+  for (std::size_t i = 0; i < buffers_.size(); ++i)
+    buffers_[i] = communicator_.allocate(longest[i], buffers_[i].scalar_type(), buffers_[i].device());
+  if (node_memory_ == nullptr) return;
+  std::vector<std::size_t> sizes;
+  for (const Parameter& parameter : parameters_) sizes.push_back(parameter.tensor.nbytes());
+  pool_ = node_memory_->mem_pool(sizes);
+}
+
+const GradientShard* ShardReducer::shard_of(const at::Tensor& parameter) const {
+  const auto found = index_of_.find(parameter.unsafeGetTensorImpl());
+  return found == index_of_.end() ? nullptr : &parameters_[found->second].shard;
+}
+
+void ShardReducer::zero_gradients() {
+  for (Parameter& parameter : parameters_) {
+    parameter.tensor.mutable_grad().reset();
+    parameter.shard.present = parameter.touched = false;
+  }
+  for (Row& row : rows_) row.streams.clear();
+  next_row_ = 0;
+  averaged_ = false;
+}
+
+void ShardReducer::begin_backward(bool synchronize) {
+  if (pool_ != nullptr) pool_in_use_.emplace(pool_);
+  averaged_ = false;
+  synchronize_ = synchronize;
+  next_row_ = 0;
+  for (Row& row : rows_) row.pending = 0;
+  for (Parameter& parameter : parameters_) {
+    parameter.ready = false;
+    if (parameter.tensor.requires_grad()) ++rows_[parameter.row].pending;
+  }
+}
+
+void ShardReducer::on_gradient(std::size_t index) {
+  const std::lock_guard lock(gradients_arrive_);
+  Parameter& parameter = parameters_[index];
+  Row& row = rows_[parameter.row];
+  if (!parameter.tensor.is_cpu()) row.streams.note(parameter.tensor.device());
+  parameter.touched = true;
+  if (!synchronize_) return;
+  if (parameter.row < next_row_) {
+    throw TrainingError("the gradient of " + parameter.name +
+                        " came a second time in one backward, after its row had been reduced; "
+                        "--strategy.overlap false reduces all rows after backward");
+  }
+  if (parameter.ready) return;
+  parameter.ready = true;
+  --row.pending;
+  if (options_.overlap) send_ready_rows();
+}
+
+void ShardReducer::end_backward() {
+  pool_in_use_.reset();
+  if (!std::exchange(synchronize_, false)) return;
+  warn_of_untouched();
+  for (Row& row : rows_) row.pending = 0;
+  send_ready_rows();
+}
+
+void ShardReducer::finish() {
+  if (std::exchange(averaged_, true)) return;
+  pool_in_use_.reset();
+  synchronize_ = false;
+  if (next_row_ == 0) warn_of_untouched();
+  for (Row& row : rows_) row.pending = 0;
+  send_ready_rows();
+  communicator_.join();
+  mark_present();
+}
+
+void ShardReducer::send_ready_rows() {
+  while (next_row_ < rows_.size() && rows_[next_row_].pending == 0) send(rows_[next_row_++]);
+}
+
+void ShardReducer::send(Row& row) {
+  const auto trains = [&](std::size_t i) { return parameters_[i].tensor.requires_grad(); };
+  if (std::none_of(row.parameters.begin(), row.parameters.end(), trains)) return;
+  const at::NoGradGuard no_grad;
+  std::optional<c10::StreamGuard> there;
+  const at::Tensor& buffer = buffers_[row.buffer];
+  if (!buffer.is_cpu()) {
+    if (row.streams.empty()) row.streams.note(buffer.device());
+    there.emplace(row.streams.first());
+    row.streams.join_first();
+    communicator_.join();  // the last row has left the buffer
+  }
+  const at::Tensor memory =
+      buffer.narrow(0, 0, row.plan.share * static_cast<std::int64_t>(row.plan.shards.size()));
+  reduce(row, memory, collect(row, memory));
+  for (const std::size_t i : row.parameters) {
+    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
+    // Its memory is the other stream's to give away again, which must not be before the copy.
+    if (gradient.defined() && row.streams.several()) gradient.record_stream(row.streams.first());
+    gradient.reset();
+  }
+}
+
+std::vector<NodeMemory::Slice> ShardReducer::collect(Row& row, const at::Tensor& memory) {
+  std::vector<NodeMemory::Slice> slices;
+  std::vector<at::Tensor> to, from;
+  for (std::size_t k = 0; k < row.parameters.size(); ++k) {
+    const at::Tensor& tensor = parameters_[row.parameters[k]].tensor;
+    const at::Tensor& gradient = tensor.grad();
+    at::Tensor place = slice_like(memory, row.plan.offsets[k], tensor);
+    if (!gradient.defined()) {
+      place.zero_();
+    } else if (reducible_in_pool(pool_.get(), gradient, place)) {
+      place = gradient;
+    } else {
+      to.push_back(place);
+      from.push_back(gradient);
+    }
+    slices.push_back({row.plan.offsets[k], std::move(place)});
+  }
+  if (!to.empty()) at::_foreach_copy_(to, from);
+  return slices;
+}
+
+void ShardReducer::reduce(Row& row, const at::Tensor& memory, const std::vector<NodeMemory::Slice>& slices) {
+  if (row.plan.shards.size() == static_cast<std::size_t>(communicator_.size())) {
+    if (node_memory_ != nullptr)
+      return node_memory_->reduce_scatter_slices(row.share, memory, slices, ReduceOp::avg);
+    return communicator_.reduce_scatter(row.share, memory, ReduceOp::avg);
+  }
+  // The shards are a node's: every node needs the averages over all ranks. The memory behind the last slice
+  // depends on the number of ranks of a node.
+  const at::Tensor used = memory.narrow(0, 0, slices.back().offset + slices.back().values.numel());
+  if (node_memory_ != nullptr) {
+    node_memory_->all_reduce_slices(used, slices, ReduceOp::avg);
+  } else {
+    communicator_.all_reduce(used, ReduceOp::avg);
+    communicator_.join();
+  }
+  for (std::size_t k = 0; k < row.parameters.size(); ++k) {
+    const ElementRange range = row.plan.shards[static_cast<std::size_t>(shard_)][k];
+    const at::Tensor own = flat(slices[k].values).narrow(0, range.begin, range.size());
+    flat(parameters_[row.parameters[k]].shard.values).copy_(own);
+  }
+}
+
+void ShardReducer::warn_of_untouched() {
+  std::string names;
+  bool skipped = true;
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.touched) skipped = false;
+    if (!parameter.touched && parameter.tensor.requires_grad())
+      names += (names.empty() ? "" : ", ") + parameter.name;
+  }
+  if (names.empty() || skipped || warned_unused_ || options_.find_unused_parameters) return;
+  warned_unused_ = true;
+  log_warning("no gradient reached " + names +
+              " in this step; counted as zero (if the forward pass leaves them out "
+              "on purpose, --strategy.find_unused_parameters true keeps them without a gradient)");
+}
+
+void ShardReducer::mark_present() {
+  std::vector<double> users;
+  for (const Parameter& parameter : parameters_) users.push_back(parameter.touched ? 1 : 0);
+  if (options_.find_unused_parameters) world_.sum(users);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const bool used = users[i] > 0 || !options_.find_unused_parameters;
+    parameters_[i].shard.present = used && parameters_[i].tensor.requires_grad();
+  }
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/comm/communicator.h"
+#include "cxtrain/comm/node/node_memory.h"
+#include "cxtrain/memory/malloc_tuning.h"
+#include "cxtrain/reduce/divided_rows.h"
+#include "cxtrain/reduce/gradient_hooks.h"
+#include "cxtrain/reduce/gradient_shard.h"
+#include "cxtrain/tensor/piece.h"
+
+namespace cxtrain {
+
+struct ShardReducerOptions {
+  bool overlap = true;  ///< reduce a row during backward, as soon as its gradients are complete
+  bool find_unused_parameters = false;
+};
+
+/// Averages gradients over all ranks, and leaves each rank its shard (ZeRO's second stage, Rajbhandari et
+/// al. 2020). A row of parameters is reduced as one message; the rank then drops the row's whole gradients.
+/// So a rank holds whole gradients of about two rows at a time. Averages have the bits of `Reducer`'s.
+///
+/// For each micro-batch: `begin_backward`, backward, `end_backward`, and once per optimizer step `finish`.
+/// Gradients of several micro-batches accumulate on their rank, whole, until the last micro-batch. Rows are
+/// reduced strictly in their order, so that all ranks agree for any order of autograd. One thread calls the
+/// reducer; hooks run as described at `GradientListener`.
+class ShardReducer final : private GradientListener {
+ public:
+  /// `rows`: rows of `parameters`, with a shard for each rank of a group of which this rank is number
+  /// `shard`. The group is all ranks of the communicator, or the ranks of this node. Communicator and world
+  /// must outlive the reducer. Collective.
+  ShardReducer(std::vector<NamedTensor> parameters, std::vector<DividedRow> rows, int shard,
+               Communicator& communicator, World& world, ShardReducerOptions options);
+  ~ShardReducer() override;
+  ShardReducer(const ShardReducer&) = delete;
+  ShardReducer& operator=(const ShardReducer&) = delete;
+
+  /// `synchronize`: the gradients of this backward complete the optimizer step. Until `end_backward` the node
+  /// memory's pool is in use.
+  void begin_backward(bool synchronize);
+  /// After a backward that synchronises: reduces the rows that are left. Collective.
+  void end_backward();
+  /// Completes the shards; reduces all rows if no backward has synchronised. A parameter that got no gradient
+  /// on this rank counts as zero (named in a warning, once). With `find_unused_parameters`, a parameter that
+  /// got no gradient on any rank has none. Collective.
+  void finish();
+  /// Drops gradients and shards.
+  void zero_gradients();
+
+  /// Returns the shard of a parameter of a row; null for other tensors.
+  const GradientShard* shard_of(const at::Tensor& parameter) const;
+
+ private:
+  struct Parameter {
+    std::string name;
+    at::Tensor tensor;
+    std::size_t row = 0;
+    GradientShard shard = {};
+    bool ready = false;    ///< got its gradient in this backward
+    bool touched = false;  ///< got a gradient since `zero_gradients`
+  };
+  struct Row {
+    std::vector<std::size_t> parameters;  ///< in the order of the memory; indices of `parameters_`
+    ShardPlan plan;
+    std::size_t buffer = 0;        ///< index of `buffers_`
+    at::Tensor share;              ///< this rank's shard of the averages
+    std::size_t pending = 0;       ///< gradients that are missing in this backward
+    GradientStreams streams = {};  ///< streams that made the gradients; on devices
+  };
+
+  void allocate();
+  void on_gradient(std::size_t index) override;
+  void send_ready_rows();
+  void send(Row& row);
+  /// Copies the row's gradients into `memory`, except those that can be reduced where they lie. Returns where
+  /// each lies.
+  std::vector<NodeMemory::Slice> collect(Row& row, const at::Tensor& memory);
+  void reduce(Row& row, const at::Tensor& memory, const std::vector<NodeMemory::Slice>& slices);
+  void warn_of_untouched();
+  void mark_present();
+
+  std::vector<Parameter> parameters_;  ///< those of the rows
+  std::unordered_map<const at::TensorImpl*, std::size_t> index_of_;
+  std::vector<Row> rows_;
+  std::vector<at::Tensor> buffers_;           ///< memory of the longest row, one per dtype and device
+  std::shared_ptr<MemPool> pool_;             ///< for gradients; or null
+  std::optional<UseTensorPool> pool_in_use_;  ///< while gradients are made
+  const int shard_;
+  Communicator& communicator_;
+  NodeMemory* node_memory_;  ///< the communicator's, or null
+  World& world_;
+  ShardReducerOptions options_;
+  std::mutex gradients_arrive_;  ///< held by a hook: hooks of several devices may run at once
+  bool synchronize_ = false;     ///< the backward in progress completes the step
+  bool averaged_ = false;        ///< the shards are complete
+  bool warned_unused_ = false;
+  std::size_t next_row_ = 0;  ///< the first row that has not been reduced in this step
+};
+
+}  // namespace cxtrain

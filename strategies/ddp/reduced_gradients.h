@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cxtrain/comm/communicator.h"
+#include "cxtrain/reduce/reducer.h"
+#include "cxtrain/reduce/tensor_sync.h"
+#include "ordered_exchange.h"
+
+namespace cxtrain {
+
+/// Gradients that a reducer averages over all ranks. A hook may freeze parameters or unfreeze them; the next
+/// step then has a reducer of its own.
+class ReducedGradients final : public OrderedExchange {
+ public:
+  /// `buffers`: brought to the ranks after each step; or null. All references outlive it. Collective.
+  ReducedGradients(std::vector<NamedTensor> parameters, Communicator& communicator, World& world,
+                   const ReducerOptions& options, TensorSync* buffers);
+
+  void zero_gradients() override;
+  void begin_backward(bool completes_step) override { reducer_->begin_backward(completes_step); }
+  void end_backward() override { reducer_->end_backward(); }
+  void complete() override { reducer_->finish(); }
+  void bring_buffers() override;
+  std::string order() const override;
+  void set_order(const std::string& lines) override;
+
+ private:
+  /// For the parameters that require a gradient now. Collective.
+  void make_reducer();
+
+  std::vector<NamedTensor> parameters_;
+  Communicator& communicator_;
+  World& world_;
+  ReducerOptions options_;
+  TensorSync* buffers_;
+  std::unique_ptr<Reducer> reducer_;
+};
+
+}  // namespace cxtrain

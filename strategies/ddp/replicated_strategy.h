@@ -1,0 +1,70 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cxtrain/comm/communicator.h"
+#include "cxtrain/reduce/sync_batch_norm.h"
+#include "cxtrain/reduce/tensor_sync.h"
+#include "cxtrain/strategy/local_step.h"
+#include "ordered_exchange.h"
+
+namespace cxtrain {
+
+struct ReplicatedArgs {
+  bool find_unused_parameters = false;
+  bool broadcast_buffers = true;  ///< after each step; else at the start and the end only
+};
+
+/// A strategy whose ranks run the whole model, each on its own samples, and average their gradients. `ddp`
+/// and `zero` differ in who keeps what of parameters, gradients and the optimizer's state.
+class ReplicatedStrategy : public LocalStrategy {
+ public:
+  explicit ReplicatedStrategy(const ReplicatedArgs& args) : args_(args) {}
+
+  void connect() override;
+  DataShard data_shard() const override;
+  void forward(const Batch& batch, std::int64_t batch_idx) override;
+  at::Tensor all_gather(const at::Tensor& own, bool gradients) override;
+  void agree_on_buffers() override { buffers_->broadcast(); }
+  /// The order of the gradients in the buckets, and the buffers where each rank has its own.
+  void save(StateDict& state) const override;
+  void load(const StateDict& state) override;
+  bool differs_between_ranks() const override { return has_own_buffers(); }
+  std::string describe() const override { return communicator_->description(); }
+  void teardown() override;
+
+ protected:
+  /// All ranks, from `connect` to `teardown`.
+  Communicator& communicator() const { return *communicator_; }
+  /// Brought to the ranks after each step; null if each rank has its own.
+  TensorSync* buffers_of_steps() { return args_.broadcast_buffers ? &*buffers_ : nullptr; }
+  /// Whether gradients may travel during backward, in one order on all ranks: on several devices autograd has
+  /// several threads, which would send gradients and batch norms' statistics in any order.
+  bool may_overlap() const { return !batch_norm_ || context_->devices.size() == 1; }
+  bool syncs_batch_norm() const { return batch_norm_.has_value(); }
+  /// Returns the ranks of this node, or all ranks if every rank is alone on its node. Collective at the first
+  /// call.
+  Communicator& ranks_of_node();
+
+  std::unique_ptr<GradientExchange> make_exchange(std::span<const OptimizerTarget> targets) final {
+    return make_ordered_exchange(targets);
+  }
+  virtual std::unique_ptr<OrderedExchange> make_ordered_exchange(
+      std::span<const OptimizerTarget> targets) = 0;
+
+ private:
+  StepOutput training_step(const MicroStep& step) override;
+  bool has_own_buffers() const { return !args_.broadcast_buffers && context_->world.size() > 1; }
+  OrderedExchange& exchange(std::size_t i) const { return static_cast<OrderedExchange&>(*exchanges()[i]); }
+
+  const ReplicatedArgs args_;
+  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<Communicator> node_;  ///< `ranks_of_node`; null before its first call
+  std::optional<TensorSync> buffers_;
+  std::optional<SyncBatchNorm> batch_norm_;
+};
+
+}  // namespace cxtrain

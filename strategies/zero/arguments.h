@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "cxtrain/config/field.h"
+
+/// The arguments of `zero`, as `--strategy.stage 2`.
+namespace cxtrain {
+
+struct ZeroArgs {
+  int stage = 3;  ///< the stages of Rajbhandari et al. 2020
+  bool find_unused_parameters =
+      false;                    ///< parameters that no rank used stay without a gradient, as in `single`
+  std::optional<bool> overlap;  ///< absent: unless batch norm is synchronised
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;
+  bool broadcast_buffers = true;  ///< after each step; else at the start and the end only
+
+  void fields(auto&& field) {
+    field("stage", stage,
+          "what the ranks divide: 1: the optimizer's state, 2: gradients, too, 3: parameters, too",
+          Range::between(1, 3));
+    field("find_unused_parameters", find_unused_parameters,
+          "leave parameters that no rank used without a gradient");
+    field("overlap", overlap,
+          "reduce gradients during backward, which frees their memory; auto: unless sync_batchnorm is on");
+    field("bucket_bytes", bucket_bytes, "bytes of gradients that are reduced at once (0: no limit)",
+          Range::at_least(0));
+    field("broadcast_buffers", broadcast_buffers,
+          "send rank 0's buffers to all ranks after each step; false: at the start and the end only");
+  }
+};
+
+}  // namespace cxtrain

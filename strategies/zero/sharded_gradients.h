@@ -1,0 +1,46 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "../ddp/reduced_gradients.h"
+#include "cxtrain/comm/communicator.h"
+#include "cxtrain/reduce/shard_reducer.h"
+#include "cxtrain/strategy/strategy.h"
+
+namespace cxtrain {
+
+struct ShardedGradientsInputs {
+  Communicator& all;    ///< the ranks that average their gradients
+  Communicator& group;  ///< the ranks that divide them: all, or those of a node
+  World& world;
+  std::int64_t row_bytes;
+  ShardReducerOptions options;
+  TensorSync* buffers;  ///< brought to the ranks after each step; or null
+};
+
+/// Averaged gradients of which each rank keeps its shard. Parameters that cannot be divided have whole
+/// gradients on every rank; these travel after backward.
+class ShardedGradients final : public OrderedExchange {
+ public:
+  /// What `inputs` refers to outlives the object. Collective.
+  ShardedGradients(std::span<const OptimizerTarget> targets, const ShardedGradientsInputs& inputs);
+
+  void zero_gradients() override;
+  void begin_backward(bool completes_step) override;
+  void end_backward() override;
+  void complete() override;
+  void bring_buffers() override { whole_.bring_buffers(); }
+  const GradientShard* shard_of(const at::Tensor& parameter) const override {
+    return shards_.shard_of(parameter);
+  }
+  std::string order() const override { return whole_.order(); }
+  void set_order(const std::string& lines) override { whole_.set_order(lines); }
+
+ private:
+  ShardReducer shards_;
+  ReducedGradients whole_;
+};
+
+}  // namespace cxtrain

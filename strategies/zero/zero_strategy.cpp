@@ -1,0 +1,101 @@
+#include "zero_strategy.h"
+
+#include <string>
+#include <utility>
+
+#include "../ddp/reduced_gradients.h"
+#include "../ddp/replicated_strategy.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/strategy/divided_parameters.h"
+#include "sharded_gradients.h"
+
+namespace cxtrain {
+namespace {
+
+class ZeroStrategy final : public ReplicatedStrategy {
+ public:
+  explicit ZeroStrategy(const ZeroArgs& args)
+      : ReplicatedStrategy({.find_unused_parameters = args.find_unused_parameters,
+                            .broadcast_buffers = args.broadcast_buffers}),
+        args_(args) {}
+
+ private:
+  std::unique_ptr<OrderedExchange> make_ordered_exchange(std::span<const OptimizerTarget> targets) override {
+    World& world = context_->world;
+    for (const OptimizerTarget& target : targets) require_divisible(target);
+    if (args_.stage == 1 || world.size() == 1) {
+      return std::make_unique<ReducedGradients>(
+          parameters_of(targets), communicator(), world,
+          ReducerOptions{.bucket_bytes = args_.bucket_bytes,
+                         .overlap = may_overlap() && args_.overlap.value_or(communicator().overlaps()),
+                         .find_unused_parameters = args_.find_unused_parameters},
+          buffers_of_steps());
+    }
+    // Batch norms exchange statistics in backward, too: a rank without samples would meet them in another
+    // order.
+    return std::make_unique<ShardedGradients>(
+        targets, ShardedGradientsInputs{.all = communicator(),
+                                        .group = group(),
+                                        .world = world,
+                                        .row_bytes = args_.bucket_bytes,
+                                        .options = {.overlap = args_.overlap.value_or(!syncs_batch_norm()),
+                                                    .find_unused_parameters = args_.find_unused_parameters},
+                                        .buffers = buffers_of_steps()});
+  }
+
+  std::unique_ptr<TrainedParameters> make_trained(const OptimizerTarget& target,
+                                                  GradientExchange& exchange) override {
+    if (context_->world.size() == 1) return LocalStrategy::make_trained(target, exchange);
+    Communicator& ranks = group();
+    auto divided = std::make_unique<DividedParameters>(target.parameters, context_->precision, ranks,
+                                                       exchange, args_.bucket_bytes);
+    // Where a rank is alone on its node, it has the only copy.
+    const bool copies =
+        context_->world.facts().max_local_size == 1 || (ranks.size() > 1 && !divided->one_copy());
+    if (args_.stage == 3 && context_->world.any_rank(copies)) {
+      throw ConfigError(
+          "strategy.stage",
+          "3 needs ranks that share memory, and the ranks of this node cannot map one copy of the "
+          "parameters",
+          "--strategy.stage 2 keeps the parameters on every rank", MessageCode::conflicting_options);
+    }
+    log_info("optimizer: " + std::to_string(ranks.size()) + " ranks divide its state" +
+             (args_.stage > 1 ? " and the gradients" : "") +
+             (divided->one_copy() ? ", and have one copy of the parameters" : ""));
+    return divided;
+  }
+
+  /// The ranks that divide: all. Stage 3 over several nodes divides within each node, where the ranks can
+  /// have one copy of the parameters.
+  Communicator& group() { return args_.stage == 3 ? ranks_of_node() : communicator(); }
+
+  /// Collective.
+  void require_divisible(const OptimizerTarget& target) {
+    World& world = context_->world;
+    if (world.size() == 1) return;
+    if (std::holds_alternative<LibTorchOptimizer>(target.optimizer)) {
+      throw ConfigError("strategy",
+                        "zero divides the optimizer's state, and LibTorch's own optimizers update "
+                        "whole parameters",
+                        "use --strategy ddp, or sgd, adam, adamw", MessageCode::conflicting_options);
+    }
+    std::string names;
+    for (const std::string& name : DividedParameters::divisible(target.parameters)) names += name + "\n";
+    if (same_on_all_ranks(world, names) && !names.empty()) return;
+    throw ConfigError("strategy",
+                      "zero cannot divide the parameters: some lie in memory that belongs to other tensors, "
+                      "too, or none is trained",
+                      "use --strategy ddp", MessageCode::conflicting_options);
+  }
+
+  const ZeroArgs args_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_zero_strategy(const ZeroArgs& args) {
+  return std::make_unique<ZeroStrategy>(args);
+}
+
+}  // namespace cxtrain
