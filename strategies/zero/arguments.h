@@ -13,7 +13,7 @@ struct ZeroArgs {
   bool find_unused_parameters =
       false;                    ///< parameters that no rank used stay without a gradient, as in `single`
   std::optional<bool> overlap;  ///< absent: unless batch norm is synchronised
-  std::int64_t bucket_bytes = std::int64_t{25} << 20;
+  std::int64_t bucket_bytes = std::int64_t{16} << 20;
   bool broadcast_buffers = true;  ///< after each step; else at the start and the end only
 
   void fields(auto&& field) {

@@ -149,7 +149,18 @@ TEST_CASE("each rank gets its share of slices wherever they lie, with the bits o
   }
   communicator.all_reduce(expected, ReduceOp::avg);
   const at::Tensor own = at::zeros({share}, dtype);
-  communicator.node_memory()->reduce_scatter_slices(own, memory, slices, ReduceOp::avg);
+  NodeMemory& node = *communicator.node_memory();
+  const bool alone = GENERATE(true, false);
+  if (!alone)
+    node.begin_scatter(
+        {at::zeros({64}, dtype), communicator.allocate(64 * world.size(), dtype, at::kCPU), {}},
+        ReduceOp::avg);
+  node.begin_scatter({own, memory, slices}, ReduceOp::avg);
+  if (!alone)
+    node.begin_scatter(
+        {at::zeros({64}, dtype), communicator.allocate(64 * world.size(), dtype, at::kCPU), {}},
+        ReduceOp::avg);
+  node.end_scatters();
   const std::int64_t begin = share * world.rank();
   for (const NodeMemory::Slice& slice : slices) {
     const std::int64_t first = std::max(begin, slice.offset),

@@ -123,7 +123,7 @@ TEST_CASE("a strategy that could not be chosen is not held to account for its ar
   const std::string errors = all(resolve(options, machine(2), {}).errors);
   CHECK_THAT(errors, test::contains("gpus: ") && !test::contains("bucket_bytes"));
   options.trainer.gpus.reset();
-  options.trainer.strategy = "fsdp";
+  options.trainer.strategy = "horovod";
   CHECK_THAT(all(resolve(options, machine(1), {}).errors), !test::contains("bucket_bytes"));
   options.trainer.strategy = "single";
   options.trainer.max_steps = -5;

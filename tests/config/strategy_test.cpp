@@ -35,6 +35,14 @@ TEST_CASE("names of strategies that mean ours", "[config]") {
                          {"ddp_spawn_find_unused_parameters_true", "ddp_spawn", {{unused, "true"}}},
                          {"ddp_spawn_find_unused_parameters_false", "ddp_spawn", {{unused, "false"}}},
                          {"dp", "dp"},
+                         {"zero", "zero"},
+                         {"ddp_sharded", "zero", {{"stage", "2"}}},
+                         {"fsdp", "zero", {{"stage", "3"}}},
+                         {"fsdp_cpu_offload", "zero", {{"stage", "3"}}},
+                         {"deepspeed", "zero", {{"stage", "2"}}},
+                         {"deepspeed_stage_1", "zero", {{"stage", "1"}}},
+                         {"deepspeed_stage_2", "zero", {{"stage", "2"}}},
+                         {"deepspeed_stage_3", "zero", {{"stage", "3"}}},
                          {"single_device", "single"},
                          {"my_own", "my_own"}}) {
     INFO(row.typed);
@@ -49,14 +57,30 @@ TEST_CASE("names of strategies that mean ours", "[config]") {
   CHECK(named_strategy(trainer, {}) == "ddp");
 }
 
+TEST_CASE("zero divides parameters where ranks of a node share memory, and is refused with a cure elsewhere",
+          "[config]") {
+  Options options;
+  options.trainer.accelerator = "cpu";
+  options.trainer.strategy = "fsdp";
+  CHECK(all(resolve(options, machine(0), under_mpirun({2})).errors).empty());
+  CHECK(all(resolve(options, machine(0), under_mpirun({2, 1})).errors).empty());
+  CHECK(all(resolve(options, machine(0), under_mpirun({1})).errors).empty());
+  const std::string alone = all(resolve(options, machine(0), under_mpirun({1, 1})).errors);
+  CHECK_THAT(alone, test::contains("strategy.stage: 3") && test::contains("--strategy.stage 2"));
+  options.trainer.strategy = "deepspeed_stage_2";
+  CHECK(all(resolve(options, machine(0), under_mpirun({1, 1})).errors).empty());
+  CHECK(all(plan_for("gpu", "deepspeed_stage_2", "2", 2).errors).empty());
+  CHECK_THAT(all(plan_for("gpu", "zero", "2", 2).errors),
+             test::contains("GPUs") && test::contains("--strategy.stage 2"));
+}
+
 TEST_CASE("names of strategies that exist in Lightning only", "[config]") {
-  const char* name = GENERATE(
-      "ddp2", "ddp_notebook", "ddp_notebook_find_unused_parameters_false", "ddp_fork",
-      "ddp_fork_find_unused_parameters_true", "ddp_sharded", "ddp_sharded_spawn", "ddp_fully_sharded", "fsdp",
-      "fsdp_native", "fsdp_native_full_shard_offload", "fsdp_cpu_offload", "deepspeed", "deepspeed_stage_1",
-      "deepspeed_stage_3_offload", "colossalai", "horovod", "bagua", "hivemind", "collaborative", "tpu_spawn",
-      "tpu_spawn_debug", "single_tpu", "xla", "xla_fsdp", "hpu_parallel", "single_hpu", "ipu_strategy",
-      "model_parallel", "rpc_sequential");
+  const char* name =
+      GENERATE("ddp2", "ddp_notebook", "ddp_notebook_find_unused_parameters_false", "ddp_fork",
+               "ddp_fork_find_unused_parameters_true", "ddp_sharded_spawn", "fsdp_native_full_shard_offload",
+               "deepspeed_stage_2_offload", "deepspeed_stage_3_offload", "colossalai", "horovod", "bagua",
+               "hivemind", "collaborative", "tpu_spawn", "tpu_spawn_debug", "single_tpu", "xla", "xla_fsdp",
+               "hpu_parallel", "single_hpu", "ipu_strategy", "model_parallel", "rpc_sequential");
   const Plan plan = plan_for(nullptr, name, "2", 2);
   REQUIRE(plan.errors.size() == 1);
   CHECK(plan.errors[0].option == "strategy");
@@ -77,7 +101,7 @@ TEST_CASE("a plugin may have a name that Lightning had", "[config]") {
   CHECK(all(plan.errors).empty());
   CHECK(plan.strategy == "fsdp");
   CHECK(read_strategy_name("fsdp", names).name == "fsdp");
-  CHECK(read_strategy_name("fsdp_native", names).name.empty());
+  CHECK(read_strategy_name("fsdp_native_full_shard_offload", names).name.empty());
   options.trainer.strategy = "DDP";
   CHECK_THAT(all(resolve(options, machine(2), {}, strategies).errors),
              test::contains(test::code(MessageCode::unknown_name)) && test::contains("strategy:") &&

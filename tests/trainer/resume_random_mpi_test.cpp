@@ -45,7 +45,8 @@ struct RandomCase {
 /// What the program refuses.
 bool is_refused(const StrategyCase& strategy, const OptimizerCase& optimizer, const Case& what) {
   if (optimizer.evaluates_loss && (what.scales() || what.accumulate > 1)) return true;
-  if (!strategy.whole_parameters && (optimizer.of_libtorch || what.precision == "O2")) return true;
+  if (!strategy.whole_updates && optimizer.of_libtorch) return true;
+  if (!strategy.master_weights && what.precision == "O2") return true;
   return strategy.name == "dp" && what.precision == "O2";
 }
 

@@ -336,7 +336,8 @@ inline void check_same_end(const Result& expected, const Result& resumed) {
 struct StrategyCase {
   std::string name, described = name;
   std::function<void(Options&)> prepare = [](Options&) {};
-  bool whole_parameters = true;  ///< on every rank, and with master weights
+  bool whole_updates = true;   ///< LibTorch's own optimizers can run
+  bool master_weights = true;  ///< has them (O2)
 };
 
 inline std::vector<StrategyCase> strategies() {
@@ -351,10 +352,17 @@ inline std::vector<StrategyCase> strategies() {
     all.push_back({.name = "ddp", .described = "ddp, divided", .prepare = [](Options& options) {
                      options.strategy.args["shard_optimizer"] = "true";
                    }});
+    all.push_back({.name = "zero",
+                   .prepare =
+                       [](Options& options) {
+                         options.strategy.args = {{"stage", "3"}, {"bucket_bytes", "2000"}};
+                       },
+                   .whole_updates = false});
     all.push_back(
         {.name = "owner",
          .prepare = [](Options& options) { options.plugins = {CXTRAIN_TEST_PLUGIN_DIR "/owner.so"}; },
-         .whole_parameters = false});
+         .whole_updates = false,
+         .master_weights = false});
   }
   return all;
 }

@@ -88,6 +88,9 @@ Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts&
   // Ranks without known devices would only add errors about devices that were refused already.
   if (devices_known) place_ranks(rank_nodes, hardware, devices, plan);
   check_cuda(hardware, plan);
+  if (plan.errors.empty() && plan.traits.refuse != nullptr) {
+    if (std::optional<Problem> problem = plan.traits.refuse(plan)) plan.errors.push_back(std::move(*problem));
+  }
   return plan;
 }
 

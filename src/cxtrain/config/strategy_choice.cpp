@@ -15,9 +15,8 @@ struct UnsupportedStrategy {
 };
 
 constexpr std::string_view kSharded =
-    "parameters are not sharded here: use --strategy ddp; where memory is short, --precision 16-mixed, and "
-    "smaller "
-    "batches with --accumulate_grad_batches";
+    "use --strategy zero, whose --strategy.stage 1, 2 or 3 says what ranks divide; nothing is moved to the "
+    "host or to disks";
 constexpr std::string_view kForked = "ranks are never forked: use --strategy ddp, or ddp_spawn";
 constexpr std::string_view kOtherDevices = "there are GPUs and CPUs only: use --strategy ddp";
 constexpr std::string_view kOtherLibraries = "use --strategy ddp, whose ranks talk through NCCL and MPI";
@@ -55,13 +54,22 @@ struct Spelling {
   std::string_view typed, name;
   std::string_view argument = {}, value = {};
 };
-constexpr std::string_view kFindUnused = "find_unused_parameters";
+constexpr std::string_view kFindUnused = "find_unused_parameters", kStage = "stage";
 constexpr std::array kSpellings{
     Spelling{"single_device", "single"},
     Spelling{"ddp_find_unused_parameters_true", "ddp", kFindUnused, "true"},
     Spelling{"ddp_find_unused_parameters_false", "ddp", kFindUnused, "false"},
     Spelling{"ddp_spawn_find_unused_parameters_true", "ddp_spawn", kFindUnused, "true"},
-    Spelling{"ddp_spawn_find_unused_parameters_false", "ddp_spawn", kFindUnused, "false"}};
+    Spelling{"ddp_spawn_find_unused_parameters_false", "ddp_spawn", kFindUnused, "false"},
+    Spelling{"ddp_sharded", "zero", kStage, "2"},  // FairScale's: optimizer state and gradients
+    Spelling{"ddp_fully_sharded", "zero", kStage, "3"},
+    Spelling{"fsdp", "zero", kStage, "3"},
+    Spelling{"fsdp_native", "zero", kStage, "3"},
+    Spelling{"fsdp_cpu_offload", "zero", kStage, "3"},  // CPU ranks have everything on the host
+    Spelling{"deepspeed", "zero", kStage, "2"},         // Lightning's default
+    Spelling{"deepspeed_stage_1", "zero", kStage, "1"},
+    Spelling{"deepspeed_stage_2", "zero", kStage, "2"},
+    Spelling{"deepspeed_stage_3", "zero", kStage, "3"}};
 
 /// The strategies that Lightning 1.x has under today's names.
 constexpr std::array<std::string_view, 4> kOfLightning{"single", "dp", "ddp", "ddp_spawn"};
@@ -102,14 +110,14 @@ std::string hint_for_lacking(const std::string& argument, const std::string& pre
 StrategyName read_strategy_name(std::string_view typed, std::span<const std::string> strategies) {
   if (std::find(strategies.begin(), strategies.end(), typed) != strategies.end())
     return {std::string(typed), ""};
-  for (const UnsupportedStrategy& unsupported : kUnsupportedStrategies) {
-    if (is_family(typed, unsupported.beginning)) return {"", std::string(unsupported.instead)};
-  }
   for (const Spelling& spelling : kSpellings) {
     if (spelling.typed != typed) continue;
     StrategyName meant{std::string(spelling.name), ""};
     if (!spelling.argument.empty()) meant.arguments.emplace(spelling.argument, spelling.value);
     return meant;
+  }
+  for (const UnsupportedStrategy& unsupported : kUnsupportedStrategies) {
+    if (is_family(typed, unsupported.beginning)) return {"", std::string(unsupported.instead)};
   }
   return {std::string(typed), ""};
 }

@@ -10,6 +10,8 @@
 
 namespace cxtrain {
 
+struct Plan;
+
 /// Properties of a strategy, given at its registration. The program, `resolve()` included, treats strategies
 /// differently by these properties only. The defaults describe a strategy with a rank per device, such as
 /// `ddp`.
@@ -40,6 +42,8 @@ struct StrategyTraits {
   /// Name of the strategy to use, with a warning, if this one should spawn ranks and mpirun or srun has
   /// already started them. Empty: unchanged.
   std::string joined_as = {};
+  /// Returns what the strategy cannot do of a plan without errors; null: it can do every plan. Pure.
+  std::optional<Problem> (*refuse)(const Plan& plan) = nullptr;
 
   /// Returns whether its only rank gets all requested devices.
   bool takes_all_devices() const { return ranks == Ranks::one && devices == Devices::replicas; }

@@ -12,12 +12,23 @@
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
+namespace {
+
+/// Rows whose gradients the ranks of a node may read (`NodeMemory::begin_scatter`), and the row at hand.
+constexpr std::size_t kUnderWayOnNode = 3;
+
+std::int64_t elements_of(const ShardPlan& plan) {
+  return plan.share * static_cast<std::int64_t>(plan.shards.size());
+}
+
+}  // namespace
 
 ShardReducer::ShardReducer(std::vector<NamedTensor> parameters, std::vector<DividedRow> rows, int shard,
                            Communicator& communicator, World& world, ShardReducerOptions options)
     : shard_(shard),
       communicator_(communicator),
       node_memory_(communicator.node_memory()),
+      most_under_way_(node_memory_ == nullptr ? 1 : kUnderWayOnNode),
       world_(world),
       options_(options) {
   for (DividedRow& planned : rows) {
@@ -46,7 +57,6 @@ void ShardReducer::allocate() {
   std::vector<std::int64_t> longest;
   for (Row& row : rows_) {
     const at::Tensor& first = parameters_[row.parameters.front()].tensor;
-    const std::int64_t elements = row.plan.share * static_cast<std::int64_t>(row.plan.shards.size());
     const auto options = first.options().requires_grad(false);
     row.share = at::empty({row.plan.share}, options);
     for (std::size_t k = 0; k < row.parameters.size(); ++k) {
@@ -65,10 +75,11 @@ void ShardReducer::allocate() {
       buffers_.push_back(at::empty({0}, options));
       longest.push_back(0);
     }
-    longest[row.buffer] = std::max(longest[row.buffer], elements);
+    longest[row.buffer] = std::max(longest[row.buffer], elements_of(row.plan));
   }
   for (std::size_t i = 0; i < buffers_.size(); ++i)
-    buffers_[i] = communicator_.allocate(longest[i], buffers_[i].scalar_type(), buffers_[i].device());
+    buffers_[i] = communicator_.allocate(static_cast<std::int64_t>(most_under_way_) * longest[i],
+                                         buffers_[i].scalar_type(), buffers_[i].device());
   if (node_memory_ == nullptr) return;
   std::vector<std::size_t> sizes;
   for (const Parameter& parameter : parameters_) sizes.push_back(parameter.tensor.nbytes());
@@ -124,8 +135,7 @@ void ShardReducer::end_backward() {
   pool_in_use_.reset();
   if (!std::exchange(synchronize_, false)) return;
   warn_of_untouched();
-  for (Row& row : rows_) row.pending = 0;
-  send_ready_rows();
+  send_remaining_rows();
 }
 
 void ShardReducer::finish() {
@@ -133,10 +143,16 @@ void ShardReducer::finish() {
   pool_in_use_.reset();
   synchronize_ = false;
   if (next_row_ == 0) warn_of_untouched();
-  for (Row& row : rows_) row.pending = 0;
-  send_ready_rows();
+  send_remaining_rows();
   communicator_.join();
   mark_present();
+}
+
+void ShardReducer::send_remaining_rows() {
+  for (Row& row : rows_) row.pending = 0;
+  send_ready_rows();
+  if (node_memory_ != nullptr) node_memory_->end_scatters();
+  under_way_.clear();
 }
 
 void ShardReducer::send_ready_rows() {
@@ -155,15 +171,18 @@ void ShardReducer::send(Row& row) {
     row.streams.join_first();
     communicator_.join();  // the last row has left the buffer
   }
+  const std::int64_t part = buffer.numel() / static_cast<std::int64_t>(most_under_way_);
   const at::Tensor memory =
-      buffer.narrow(0, 0, row.plan.share * static_cast<std::int64_t>(row.plan.shards.size()));
+      buffer.narrow(0, part * static_cast<std::int64_t>(sent_++ % most_under_way_), elements_of(row.plan));
   reduce(row, memory, collect(row, memory));
+  std::vector<at::Tensor>& gradients = under_way_.emplace_back();
   for (const std::size_t i : row.parameters) {
     at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
     // Its memory is the other stream's to give away again, which must not be before the copy.
     if (gradient.defined() && row.streams.several()) gradient.record_stream(row.streams.first());
-    gradient.reset();
+    gradients.push_back(std::exchange(gradient, at::Tensor()));
   }
+  if (under_way_.size() == most_under_way_) under_way_.erase(under_way_.begin());
 }
 
 std::vector<NodeMemory::Slice> ShardReducer::collect(Row& row, const at::Tensor& memory) {
@@ -187,14 +206,17 @@ std::vector<NodeMemory::Slice> ShardReducer::collect(Row& row, const at::Tensor&
   return slices;
 }
 
-void ShardReducer::reduce(Row& row, const at::Tensor& memory, const std::vector<NodeMemory::Slice>& slices) {
-  if (row.plan.shards.size() == static_cast<std::size_t>(communicator_.size())) {
-    if (node_memory_ != nullptr)
-      return node_memory_->reduce_scatter_slices(row.share, memory, slices, ReduceOp::avg);
-    return communicator_.reduce_scatter(row.share, memory, ReduceOp::avg);
-  }
-  // The shards are a node's: every node needs the averages over all ranks. The memory behind the last slice
-  // depends on the number of ranks of a node.
+void ShardReducer::reduce(Row& row, const at::Tensor& memory, std::vector<NodeMemory::Slice> slices) {
+  if (row.plan.shards.size() != static_cast<std::size_t>(communicator_.size()))
+    return reduce_within_node(row, memory, slices);
+  if (node_memory_ == nullptr) return communicator_.reduce_scatter(row.share, memory, ReduceOp::avg);
+  node_memory_->begin_scatter({row.share, memory, std::move(slices)}, ReduceOp::avg);
+}
+
+/// The shards are a node's: every node needs the averages over all ranks.
+void ShardReducer::reduce_within_node(Row& row, const at::Tensor& memory,
+                                      std::span<const NodeMemory::Slice> slices) {
+  // The memory behind the last slice depends on the number of ranks of a node.
   const at::Tensor used = memory.narrow(0, 0, slices.back().offset + slices.back().values.numel());
   if (node_memory_ != nullptr) {
     node_memory_->all_reduce_slices(used, slices, ReduceOp::avg);

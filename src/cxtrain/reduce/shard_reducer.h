@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -29,7 +30,10 @@ struct ShardReducerOptions {
 
 /// Averages gradients over all ranks, and leaves each rank its shard (ZeRO's second stage, Rajbhandari et
 /// al. 2020). A row of parameters is reduced as one message; the rank then drops the row's whole gradients.
-/// So a rank holds whole gradients of about two rows at a time. Averages have the bits of `Reducer`'s.
+/// Averages have the bits of `Reducer`'s.
+///
+/// The ranks of a node announce a row, and sum it when they announce the next row. So a rank holds whole
+/// gradients of about three rows, and waits for another rank only if that rank is late by a row.
 ///
 /// For each micro-batch: `begin_backward`, backward, `end_backward`, and once per optimizer step `finish`.
 /// Gradients of several micro-batches accumulate on their rank, whole, until the last micro-batch. Rows are
@@ -82,23 +86,30 @@ class ShardReducer final : private GradientListener {
   void allocate();
   void on_gradient(std::size_t index) override;
   void send_ready_rows();
+  void send_remaining_rows();
   void send(Row& row);
   /// Copies the row's gradients into `memory`, except those that can be reduced where they lie. Returns where
   /// each lies.
   std::vector<NodeMemory::Slice> collect(Row& row, const at::Tensor& memory);
-  void reduce(Row& row, const at::Tensor& memory, const std::vector<NodeMemory::Slice>& slices);
+  void reduce(Row& row, const at::Tensor& memory, std::vector<NodeMemory::Slice> slices);
+  void reduce_within_node(Row& row, const at::Tensor& memory, std::span<const NodeMemory::Slice> slices);
   void warn_of_untouched();
   void mark_present();
 
   std::vector<Parameter> parameters_;  ///< those of the rows
   std::unordered_map<const at::TensorImpl*, std::size_t> index_of_;
   std::vector<Row> rows_;
-  std::vector<at::Tensor> buffers_;           ///< memory of the longest row, one per dtype and device
-  std::shared_ptr<MemPool> pool_;             ///< for gradients; or null
-  std::optional<UseTensorPool> pool_in_use_;  ///< while gradients are made
+  /// Memory of rows that are under way, for gradients that do not lie in the pool: for each dtype and device
+  /// `most_under_way_` times the longest row's, one after the other.
+  std::vector<at::Tensor> buffers_;
+  std::vector<std::vector<at::Tensor>> under_way_;  ///< gradients that other ranks may read, the oldest first
+  std::size_t sent_ = 0;                            ///< rows, since construction
+  std::shared_ptr<MemPool> pool_;                   ///< for gradients; or null
+  std::optional<UseTensorPool> pool_in_use_;        ///< while gradients are made
   const int shard_;
   Communicator& communicator_;
-  NodeMemory* node_memory_;  ///< the communicator's, or null
+  NodeMemory* node_memory_;           ///< the communicator's, or null
+  const std::size_t most_under_way_;  ///< rows
   World& world_;
   ShardReducerOptions options_;
   std::mutex gradients_arrive_;  ///< held by a hook: hooks of several devices may run at once

@@ -61,15 +61,16 @@ NodeBarrier::NodeBarrier(const MpiComm& node_comm)
   patience_ = told_to_yield() ? Patience{20, 0} : enough_cores ? Patience{20000, INT_MAX} : Patience{20, 50};
 }
 
-void NodeBarrier::wait(const char* operation) {
-  const Watchdog::Wait wait(watchdog_, operation);  // also where nobody waits: ranks count alike
+void NodeBarrier::arrive() {
   const std::uint64_t goal = ++generation_ * ranks_;
-  if (counter_->arrived.fetch_add(1) + 1 >= goal) {
-    if (counter_->sleepers.load() == 0) return;
-    counter_->released.fetch_add(1);
-    wake_all(counter_->released);
-    return;
-  }
+  if (counter_->arrived.fetch_add(1) + 1 < goal || counter_->sleepers.load() == 0) return;
+  counter_->released.fetch_add(1);
+  wake_all(counter_->released);
+}
+
+void NodeBarrier::finish(const char* operation) {
+  const Watchdog::Wait wait(watchdog_, operation);  // also where nobody waits: ranks count alike
+  const std::uint64_t goal = generation_ * ranks_;
   for (int spin = 0; spin < patience_.spins; ++spin) {
     if (counter_->arrived.load(std::memory_order_acquire) >= goal) return;
     pause_briefly();

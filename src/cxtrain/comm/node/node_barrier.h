@@ -18,7 +18,13 @@ class NodeBarrier {
 
   /// Returns when every rank of the node has called it as often as this one. Writes made before are visible
   /// after. `operation` (a literal) names the wait.
-  void wait(const char* operation);
+  void wait(const char* operation) {
+    arrive();
+    finish(operation);
+  }
+  /// The two halves of `wait`: a rank may work in between. A rank arrives again after it has finished.
+  void arrive();
+  void finish(const char* operation);
 
  private:
   struct alignas(64) Counter {

@@ -76,12 +76,21 @@ class NodeMemory {
   /// rank the values of a slice may lie in `memory` or in the pool. Collective.
   virtual void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op) = 0;
 
-  /// Combines slices as `all_reduce_slices` would, to the bit, and gives each rank its share of the result:
+  /// Slices to be combined as `all_reduce_slices` would, to the bit. Each rank gets its share of the result:
   /// rank r gets elements [r * n, (r + 1) * n) of `memory` in `output` [n], which lies apart from `memory`.
   /// `memory` has a share for each rank, and is undefined afterwards. Elements of `output` between the slices
-  /// do not change. Collective.
-  virtual void reduce_scatter_slices(const at::Tensor& output, const at::Tensor& memory,
-                                     std::span<const Slice> slices, ReduceOp op) = 0;
+  /// do not change.
+  struct Scatter {
+    at::Tensor output, memory;
+    std::vector<Slice> slices;
+  };
+  /// Announces that this rank's slices are written, and combines those of the call before: a rank waits only
+  /// if another rank is late by a whole call. After the return, ranks may read the slices of this call and of
+  /// the call before, but no older ones. Collective.
+  virtual void begin_scatter(Scatter scatter, ReduceOp op) = 0;
+  /// Combines the slices of the last call of `begin_scatter`. After the return, all outputs are complete, and
+  /// no rank reads any slice. Collective.
+  virtual void end_scatters() = 0;
 
   /// Makes an array of which the ranks have one copy; each rank owns `share_bytes`, a multiple of
   /// `NodeArena::page_bytes`. Null, on all ranks, if the ranks are on several nodes or the node cannot do it.

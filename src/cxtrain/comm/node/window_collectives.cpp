@@ -15,6 +15,8 @@ namespace {
 
 /// Large enough to stream, small enough that all ranks work in the same neighbourhood.
 constexpr std::size_t kBlock = std::size_t{512} << 10;
+/// For `all_reduce_slices`, and for the two scatters that may be under way.
+constexpr std::size_t kTables = 3;
 
 std::byte* place_of(const NodeMemory::Slice& slice, const at::Tensor& memory) {
   return static_cast<std::byte*>(memory.mutable_data_ptr()) +
@@ -79,7 +81,8 @@ std::shared_ptr<MemPool> WindowCollectives::mem_pool(std::span<const std::size_t
   drop_unused();
   std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_, bytes);
   if (!window) return nullptr;
-  std::optional<SharedWindow> locations = SharedWindow::allocate(node_comm_, sizes.size() * sizeof(Location));
+  std::optional<SharedWindow> locations =
+      SharedWindow::allocate(node_comm_, kTables * sizes.size() * sizeof(Location));
   if (!locations) return nullptr;
   locations_.emplace(std::move(*locations));
   auto pool = std::make_shared<MemPool>(window->memory(), sizes);
@@ -128,17 +131,24 @@ void WindowCollectives::all_reduce_slices(const at::Tensor& memory, std::span<co
   if (!whole) return all_reduce_gathered(memory, slices, op);
   const auto count = static_cast<std::size_t>(memory.numel());
   if (!locations_ || slices.empty()) return all_reduce(*whole, memory.scalar_type(), count, op);
-  note_locations(slices, "all_reduce_slices");
+  note_locations(slices, 0, "all_reduce_slices");
   all_reduce(*whole, memory.scalar_type(), count, slices, op);
 }
 
-void WindowCollectives::note_locations(std::span<const Slice> slices, const char* operation) {
-  if (slices.size() * sizeof(Location) > locations_->bytes()) {
+WindowCollectives::Location* WindowCollectives::table_of(int local_rank, std::size_t table) const {
+  const std::size_t entries = locations_->bytes() / (kTables * sizeof(Location));
+  return reinterpret_cast<Location*>(locations_->segments()[static_cast<std::size_t>(local_rank)]) +
+         table * entries;
+}
+
+void WindowCollectives::note_locations(std::span<const Slice> slices, std::size_t table,
+                                       const char* operation) {
+  if (slices.size() * kTables * sizeof(Location) > locations_->bytes()) {
     throw CommunicationError(std::string(operation) + ": " + std::to_string(slices.size()) +
                                  " slices, more than mem_pool was made for",
                              MessageCode::bad_tensor);
   }
-  auto* own = reinterpret_cast<Location*>(locations_->own());
+  Location* const own = table_of(local_rank_, table);
   for (std::size_t i = 0; i < slices.size(); ++i) {
     if (slices[i].values.numel() == 0) continue;
     const std::optional<Location> location = find_anywhere(slices[i].values.const_data_ptr());
@@ -162,29 +172,51 @@ void WindowCollectives::all_reduce_gathered(const at::Tensor& memory, std::span<
   }
 }
 
-void WindowCollectives::reduce_scatter_slices(const at::Tensor& output, const at::Tensor& memory,
-                                              std::span<const Slice> slices, ReduceOp op) {
-  const std::optional<Location> whole = find(memory.const_data_ptr());
-  const auto count = static_cast<std::size_t>(output.numel());
+void WindowCollectives::begin_scatter(Scatter scatter, ReduceOp op) {
+  if (!find(scatter.memory.const_data_ptr()) || !locations_ || num_nodes_ > 1)
+    return scatter_at_once(scatter, op);
+  if (!scatters_) scatters_.emplace(node_comm_);
+  combine_announced();
+  table_ = table_ == 1 ? 2 : 1;
+  note_locations(scatter.slices, table_, "begin_scatter");
+  announced_.emplace(std::move(scatter), op);
+  scatters_->arrive();
+}
+
+void WindowCollectives::end_scatters() {
+  if (!announced_) return;
+  combine_announced();
+  scatters_->wait("end_scatters");  // everyone has read the slices
+}
+
+void WindowCollectives::combine_announced() {
+  if (!announced_) return;
+  scatters_->finish("begin_scatter");  // every rank's values are written
+  const auto& [output, memory, slices] = announced_->scatter;
+  const std::size_t begin = static_cast<std::size_t>(output.numel()) * static_cast<std::size_t>(local_rank_);
+  const int divisor = announced_->op == ReduceOp::avg ? comm_.size() : 1;
   auto* const result = static_cast<std::byte*>(output.mutable_data_ptr());
-  if (!whole || !locations_ || num_nodes_ > 1) {
-    gather(memory, slices);
-    if (whole) return reduce_scatter(result, *whole, memory.scalar_type(), count, op);
-    mpi_all_reduce(comm_, static_cast<std::byte*>(memory.mutable_data_ptr()), memory.scalar_type(),
-                   static_cast<std::size_t>(memory.numel()), op, op == ReduceOp::avg ? comm_.size() : 1);
-    const auto* const sums = static_cast<const std::byte*>(memory.const_data_ptr());
-    std::copy_n(sums + output.nbytes() * static_cast<std::size_t>(comm_.rank()), output.nbytes(), result);
-    return;
-  }
-  note_locations(slices, "reduce_scatter_slices");
-  barrier_.wait("reduce_scatter_slices");  // every rank's values are written
-  const std::size_t begin = count * static_cast<std::size_t>(local_rank_);
-  for (const auto& [index, first, last] : parts_of(slices, begin, begin + count)) {
+  for (const auto& [index, first, last] :
+       parts_of(slices, begin, begin + static_cast<std::size_t>(output.numel()))) {
     std::byte* const target = result + (first - begin) * memory.itemsize();
-    reduce_elements(memory.scalar_type(), op, copies_of(slices[index], index, first), {&target, 1},
-                    last - first, op == ReduceOp::avg ? comm_.size() : 1);
+    reduce_elements(memory.scalar_type(), announced_->op, copies_of(slices[index], index, first, table_),
+                    {&target, 1}, last - first, divisor);
   }
-  barrier_.wait("reduce_scatter_slices");  // everyone has read them
+  announced_.reset();
+}
+
+/// Over several nodes, or where no memory is shared, for want of room.
+void WindowCollectives::scatter_at_once(const Scatter& scatter, ReduceOp op) {
+  const auto& [output, memory, slices] = scatter;
+  gather(memory, slices);
+  auto* const result = static_cast<std::byte*>(output.mutable_data_ptr());
+  const auto count = static_cast<std::size_t>(output.numel());
+  if (const std::optional<Location> whole = find(memory.const_data_ptr()))
+    return reduce_scatter(result, *whole, memory.scalar_type(), count, op);
+  auto* const sums = static_cast<std::byte*>(memory.mutable_data_ptr());
+  mpi_all_reduce(comm_, sums, memory.scalar_type(), static_cast<std::size_t>(memory.numel()), op,
+                 op == ReduceOp::avg ? comm_.size() : 1);
+  std::copy_n(sums + output.nbytes() * static_cast<std::size_t>(comm_.rank()), output.nbytes(), result);
 }
 
 void WindowCollectives::all_reduce(Location memory, c10::ScalarType dtype, std::size_t count,
@@ -233,7 +265,7 @@ void WindowCollectives::sum_block(const Location& memory, c10::ScalarType dtype,
     return sum_copies(begin, end);
   }
   for (const auto& [index, first, last] : parts_of(slices, begin, end)) {
-    copies_of(slices[index], index, first);
+    copies_of(slices[index], index, first, /*table=*/0);
     sum_copies(first, last);
   }
 }
@@ -256,12 +288,10 @@ std::span<const WindowCollectives::Part> WindowCollectives::parts_of(std::span<c
 }
 
 std::span<const std::byte* const> WindowCollectives::copies_of(const Slice& slice, std::size_t index,
-                                                               std::size_t first) {
+                                                               std::size_t first, std::size_t table) {
   const std::size_t bytes = (first - static_cast<std::size_t>(slice.offset)) * slice.values.itemsize();
-  for (int r = 0; r < local_size_; ++r) {
-    const auto rank = static_cast<std::size_t>(r);
-    copies_[rank] = at(r, reinterpret_cast<const Location*>(locations_->segments()[rank])[index]) + bytes;
-  }
+  for (int r = 0; r < local_size_; ++r)
+    copies_[static_cast<std::size_t>(r)] = at(r, table_of(r, table)[index]) + bytes;
   return {copies_.data(), copies_.size()};
 }
 

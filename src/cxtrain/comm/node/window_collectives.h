@@ -53,8 +53,8 @@ class WindowCollectives final : public NodeMemory {
 
   std::shared_ptr<MemPool> mem_pool(std::span<const std::size_t> sizes) override;
   void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op) override;
-  void reduce_scatter_slices(const at::Tensor& output, const at::Tensor& memory,
-                             std::span<const Slice> slices, ReduceOp op) override;
+  void begin_scatter(Scatter scatter, ReduceOp op) override;
+  void end_scatters() override;
   std::shared_ptr<NodeArena> arena(std::size_t share_bytes) override;
   void begin_update(NodeArena& arena) override;
   void end_update(NodeArena& arena) override;
@@ -74,8 +74,19 @@ class WindowCollectives final : public NodeMemory {
   void all_reduce(Location memory, c10::ScalarType dtype, std::size_t count, std::span<const Slice> slices,
                   ReduceOp op);
   void all_reduce_gathered(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op);
+  /// A scatter that all ranks have yet to combine.
+  struct Announced {
+    Scatter scatter;
+    ReduceOp op;
+  };
+  void scatter_at_once(const Scatter& scatter, ReduceOp op);
+  /// Waits until every rank has announced what this rank has, and combines it.
+  void combine_announced();
+  /// Table `table` of a rank: where the values of the slices of a call lie. Calls that overlap have tables of
+  /// their own.
+  Location* table_of(int local_rank, std::size_t table) const;
   /// Notes for the other ranks where the values of this rank's slices lie.
-  void note_locations(std::span<const Slice> slices, const char* operation);
+  void note_locations(std::span<const Slice> slices, std::size_t table, const char* operation);
   /// Elements [first, last) of the memory that the slices belong to, which lie in slice `index`.
   struct Part {
     std::size_t index, first, last;
@@ -83,7 +94,8 @@ class WindowCollectives final : public NodeMemory {
   /// The parts of elements [begin, end) that lie in slices; valid until the next call.
   std::span<const Part> parts_of(std::span<const Slice> slices, std::size_t begin, std::size_t end);
   /// All ranks' copies of what begins at element `first` of the slice's values.
-  std::span<const std::byte* const> copies_of(const Slice& slice, std::size_t index, std::size_t first);
+  std::span<const std::byte* const> copies_of(const Slice& slice, std::size_t index, std::size_t first,
+                                              std::size_t table);
   void sum_block(const Location& memory, c10::ScalarType dtype, std::size_t begin, std::size_t end,
                  std::span<const Slice> slices, ReduceOp op, int divisor);
   void reduce_scatter_over_nodes(std::byte* output, Location input, c10::ScalarType dtype, std::size_t count,
@@ -97,10 +109,14 @@ class WindowCollectives final : public NodeMemory {
   MpiComm leaders_;  ///< the first rank of each node; none on the others
   int node_, local_rank_, local_size_, num_nodes_ = 1;
   NodeBarrier barrier_;
+  std::optional<NodeBarrier> scatters_;  ///< between announcing and combining; made by the first scatter
+  std::optional<Announced> announced_;
+  std::size_t table_ = 0;        ///< of the last scatter: 1 or 2
   std::vector<Window> windows_;  ///< the same on all ranks of the node
   /// Over several nodes: a node's sum of a piece lies in the first rank's segment.
   std::optional<SharedWindow> piece_;
-  /// For `mem_pool`'s slices: where each lies, written by every rank before it comes to the barrier.
+  /// For `mem_pool`'s slices: `kTables` tables of where each lies, written by every rank before it comes to
+  /// the barrier.
   std::optional<SharedWindow> locations_;
   std::vector<std::byte*> copies_;  ///< of the elements at hand, one per rank of the node
   std::vector<Part> parts_;
