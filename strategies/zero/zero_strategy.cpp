@@ -5,6 +5,7 @@
 
 #include "../ddp/reduced_gradients.h"
 #include "../ddp/replicated_strategy.h"
+#include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/strategy/divided_parameters.h"
@@ -12,6 +13,11 @@
 
 namespace cxtrain {
 namespace {
+
+/// Ends the run on all ranks, which come to the same result.
+[[noreturn]] void refuse(const char* option, const char* message, const char* hint) {
+  throw AgreedError(ExitCode::refused, MessageCode::conflicting_options, to_line({option, message, hint}));
+}
 
 class ZeroStrategy final : public ReplicatedStrategy {
  public:
@@ -32,8 +38,8 @@ class ZeroStrategy final : public ReplicatedStrategy {
                          .find_unused_parameters = args_.find_unused_parameters},
           buffers_of_steps());
     }
-    // Batch norms exchange statistics in backward, too: a rank without samples would meet them in another
-    // order.
+    // Batch norms exchange statistics in backward, too. A rank on which a parameter is unused completes the
+    // parameter's row after backward, and would meet the other ranks in another order.
     return std::make_unique<ShardedGradients>(
         targets, ShardedGradientsInputs{.all = communicator(),
                                         .group = group(),
@@ -54,11 +60,10 @@ class ZeroStrategy final : public ReplicatedStrategy {
     const bool copies =
         context_->world.facts().max_local_size == 1 || (ranks.size() > 1 && !divided->one_copy());
     if (args_.stage == 3 && context_->world.any_rank(copies)) {
-      throw ConfigError(
+      refuse(
           "strategy.stage",
-          "3 needs ranks that share memory, and the ranks of this node cannot map one copy of the "
-          "parameters",
-          "--strategy.stage 2 keeps the parameters on every rank", MessageCode::conflicting_options);
+          "3 needs ranks that share memory, and the ranks of this node cannot map one copy of the parameters",
+          "--strategy.stage 2 keeps the parameters on every rank");
     }
     log_info("optimizer: " + std::to_string(ranks.size()) + " ranks divide its state" +
              (args_.stage > 1 ? " and the gradients" : "") +
@@ -75,18 +80,18 @@ class ZeroStrategy final : public ReplicatedStrategy {
     World& world = context_->world;
     if (world.size() == 1) return;
     if (std::holds_alternative<LibTorchOptimizer>(target.optimizer)) {
-      throw ConfigError("strategy",
-                        "zero divides the optimizer's state, and LibTorch's own optimizers update "
-                        "whole parameters",
-                        "use --strategy ddp, or sgd, adam, adamw", MessageCode::conflicting_options);
+      refuse("strategy",
+             "zero divides the optimizer's state, and LibTorch's own optimizers update whole parameters",
+             "use --strategy ddp, or the optimizer sgd, adam or adamw");
     }
     std::string names;
     for (const std::string& name : DividedParameters::divisible(target.parameters)) names += name + "\n";
     if (same_on_all_ranks(world, names) && !names.empty()) return;
-    throw ConfigError("strategy",
-                      "zero cannot divide the parameters: some lie in memory that belongs to other tensors, "
-                      "too, or none is trained",
-                      "use --strategy ddp", MessageCode::conflicting_options);
+    refuse(
+        "strategy",
+        "zero cannot divide the parameters: some lie in memory that belongs to other tensors, too, or none "
+        "is in row-major order",
+        "use --strategy ddp");
   }
 
   const ZeroArgs args_;

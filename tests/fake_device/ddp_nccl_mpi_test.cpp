@@ -90,6 +90,27 @@ TEST_CASE_METHOD(Fixture, "ddp over ranks that share a device gives what ddp ove
   }
 }
 
+TEST_CASE_METHOD(Fixture, "zero over devices gives what zero over CPUs gives") {
+  const std::vector<Change> variants{[](Options&) {},
+                                     [](Options& o) { o.trainer.accumulate_grad_batches = 3; },
+                                     [](Options& o) { o.trainer.gradient_clip_val = 0.05; },
+                                     [](Options& o) { o.strategy.args["bucket_bytes"] = "1"; },
+                                     [](Options& o) { o.strategy.args["overlap"] = "false"; }};
+  for (const char* stage : {"1", "2"}) {
+    for (const Change& variant : variants) {
+      CAPTURE(stage, &variant - variants.data());
+      const auto zero = [&](Options& o) {
+        o.trainer.strategy = "zero";
+        o.strategy.args["stage"] = stage;
+        variant(o);
+      };
+      const at::Tensor expected = trained_on(Where::cpu, zero);
+      CHECK(at::allclose(trained_on(Where::own_device, zero), expected, 1e-6, 1e-7));
+      CHECK(at::allclose(trained_on(Where::shared_device, zero), expected, 1e-6, 1e-7));
+    }
+  }
+}
+
 TEST_CASE_METHOD(Fixture, "ddp over ranks with a model on two devices each trains as one process does") {
   CHECK(at::allclose(trained_on<SplitRegression>(Where::two_devices), trained_alone(), 1e-5, 1e-7));
 }

@@ -111,12 +111,71 @@ TEST_CASE("ranks of a node divide the optimizer's work where asked to, to the sa
   CHECK(alone.output.find("all parameters") != std::string::npos);
 }
 
+TEST_CASE("zero trains to the bits of ddp in less memory, whatever Lightning calls it") {
+  const std::string options =
+      "--accelerator cpu --max_steps 6 --model.hidden 60000 --optimizer adam --data.batch_size 4 "
+      "--gradient_clip_val 0.1 ";
+  const TempDir whole;
+  const ProgramResult ddp =
+      run_ranks(2, options + "--strategy ddp --strategy.shard_optimizer false" + in(whole));
+  CAPTURE(ddp.output);
+  REQUIRE(ddp.status == 0);
+  for (const char* zero : {"zero --strategy.stage 1", "deepspeed_stage_2", "fsdp"}) {
+    const TempDir dir;
+    const bool shards = std::string(zero) != "zero --strategy.stage 1";
+    const ProgramResult run = run_ranks(
+        2, options + (shards ? "--strategy.bucket_bytes 2000000 " : "") + "--strategy " + zero + in(dir));
+    CAPTURE(zero, run.output);
+    REQUIRE(run.status == 0);
+    CHECK(run_json(dir)["parameters_sha256"] == run_json(whole)["parameters_sha256"]);
+    CHECK(run_json(dir)["strategy"] == "zero");
+    // 4.5 M parameters: half of 12 bytes each, and from stage 2 on half of the gradients.
+    const double saved =
+        run_json(whole)["pss_bytes"].get<double>() - run_json(dir)["pss_bytes"].get<double>();
+    CHECK(saved > (shards ? 27e6 : 20e6));
+  }
+}
+
+TEST_CASE("what zero has saved goes on under other strategies, stages and numbers of ranks") {
+  const std::string options =
+      "--accelerator cpu --max_epochs 2 --model.hidden 600 --data.uneven exact "
+      "--checkpoint.every_n_train_steps 100 ";
+  const auto on = [](int ranks, const std::string& strategy) {
+    return "--data.batch_size " + std::to_string(24 / ranks) + " --strategy " + strategy + " ";
+  };
+  const TempDir whole;
+  REQUIRE(run_ranks(2, options + on(2, "zero") + in(whole)).status == 0);
+  const std::string saved = newest_checkpoint(whole.path()).path;
+  for (const auto& [ranks, strategy] :
+       {std::pair{3, "zero --strategy.stage 2"}, {1, "single"}, {2, "ddp"}, {4, "zero --strategy.stage 3"}}) {
+    const TempDir dir;
+    const ProgramResult run =
+        run_ranks(ranks, options + on(ranks, strategy) + "--ckpt_path " + saved + in(dir));
+    CAPTURE(ranks, strategy, run.output);
+    REQUIRE(run.status == 0);
+    CHECK(run_json(dir)["global_step"] == run_json(whole)["global_step"]);
+    const double loss = run_json(dir)["metrics"]["val_loss"], same = run_json(whole)["metrics"]["val_loss"];
+    CHECK(loss == Approx(same).epsilon(1e-4));
+    if (ranks == 2) CHECK(run_json(dir)["parameters_sha256"] == run_json(whole)["parameters_sha256"]);
+  }
+}
+
 /// Plans with a test's plugin, for a machine without GPUs.
 nlohmann::json plan_of_odd_strategy(const std::string& how, int status = 0) {
   const ProgramResult run = run_command(how + " --accelerator cpu --json");
   CAPTURE(run.output);
   CHECK(run.status == status);
   return nlohmann::json::parse(run.output);
+}
+
+TEST_CASE("a plan of zero that no machine can run is refused with a cure") {
+  const auto refused =
+      plan_of_odd_strategy(kProgram + " plan --strategy zero --ranks 2 --ranks-per-node 1 --num_nodes 2", 2);
+  CHECK_THAT(refused["errors"].dump(), contains("strategy.stage") && contains("--strategy.stage 2"));
+  const auto planned = plan_of_odd_strategy(
+      kProgram + " plan --strategy deepspeed_stage_1 --ranks 2 --ranks-per-node 1 --num_nodes 2");
+  CHECK(planned["strategy"] == "zero");
+  CHECK(planned["strategy_arguments"]["stage"] == "1");
 }
 
 TEST_CASE("the arguments of a plugin's strategy are checked and listed like those of any other") {

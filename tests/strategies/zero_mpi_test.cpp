@@ -132,6 +132,20 @@ TEST_CASE("parameters that no rank used have no gradient under zero either, if a
   check_equals_ddp<SometimesUnused>(options);
 }
 
+/// Its first layer is frozen, and one of its tensors is trained from the second epoch on.
+struct PartlyFrozen : CutModel<Adam> {
+  PartlyFrozen() {
+    for (at::Tensor& parameter : first->parameters()) parameter.set_requires_grad(false);
+  }
+  void on_train_epoch_start() override {
+    if (current_epoch() == 1) first->weight.set_requires_grad(true);
+  }
+};
+
+TEST_CASE("frozen parameters are divided, and are trained as under ddp once they are not frozen") {
+  check_equals_ddp<PartlyFrozen>(some_epochs());
+}
+
 TEST_CASE("a rank's whole gradients are gone after backward from stage 2 on") {
   struct Looks : CutModel<AdamW> {
     void on_after_backward() override { has_gradient = first->weight.grad().defined(); }

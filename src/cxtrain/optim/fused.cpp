@@ -109,13 +109,14 @@ void FusedOptimizer::make_state(Bundle& bundle) {
 
 FusedOptimizer::Bundle& FusedOptimizer::bundle_of(const Piece& piece, const ResolvedGroup& group,
                                                   std::size_t first_of_group) {
-  // A flat part of a parameter has no flag of its own: parameters are divided among ranks while they train.
   const at::Tensor& parameter = piece.values;
-  const bool frozen = piece.is_whole() && !parameter.requires_grad();
+  // A frozen piece has a bundle of its own: its state is made with its own first gradient, alike on all ranks
+  // that have parts of the parameter.
+  const bool frozen = !parameter.requires_grad();
   const auto same = std::find_if(bundles_.begin() + static_cast<std::ptrdiff_t>(first_of_group),
                                  bundles_.end(), [&](const Bundle& bundle) {
                                    const at::Tensor& other = bundle.pieces[0].values;
-                                   return bundle.frozen == frozen &&
+                                   return !frozen && !bundle.frozen &&
                                           other.scalar_type() == parameter.scalar_type() &&
                                           other.device() == parameter.device();
                                  });

@@ -8,7 +8,7 @@
 namespace cxtrain {
 
 bool can_be_divided(const at::Tensor& parameter) {
-  return parameter.requires_grad() && parameter.is_contiguous();
+  return parameter.is_contiguous();
 }
 
 std::vector<DividedRow> divided_rows(const std::vector<NamedTensor>& parameters, int ranks,

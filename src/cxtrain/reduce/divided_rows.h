@@ -17,7 +17,7 @@ struct DividedRow {
   std::int64_t elements() const { return plan.share * static_cast<std::int64_t>(plan.shards.size()); }
 };
 
-/// Returns whether ranks can divide the parameter: it is trained and in row-major order.
+/// Returns whether ranks can divide the parameter: it is in row-major order. It may be frozen.
 bool can_be_divided(const at::Tensor& parameter);
 
 /// Puts the parameters that can be divided into rows, for at least one rank. `row_bytes` 0: one row for each

@@ -87,9 +87,11 @@ DividedParameters::DividedParameters(std::vector<NamedTensor> parameters, const 
       add_piece(i, std::move(parts[i]), has_master(parameters_[i].tensor, precision));
   }
   gradients_.resize(pieces_.size());
-  for (const Arena& arena : arenas_) {  // every rank has filled its share before anyone reads
-    if (arena.one_copy != nullptr) group_.node_memory()->end_update(*arena.one_copy);
+  for (const Arena& arena : arenas_) {
+    if (arena.one_copy != nullptr) one_copies_.push_back(arena.one_copy.get());
   }
+  // Every rank has filled its shares before anyone reads.
+  if (!one_copies_.empty()) group_.node_memory()->end_update(one_copies_);
 }
 
 void DividedParameters::allocate(Arena& arena) {
@@ -120,10 +122,11 @@ void DividedParameters::allocate(Arena& arena) {
 Piece DividedParameters::part_of_share(const Arena& arena, std::size_t k) const {
   const auto& [name, tensor] = parameters_[arena.row.parameters[k]];
   Piece piece = part_of(name, tensor, arena.row.plan.shards[static_cast<std::size_t>(group_.rank())][k]);
-  if (arena.one_copy == nullptr || piece.range.size() == 0) return piece;
-  const std::int64_t first =
-      arena.row.plan.offsets[k] + piece.range.begin - arena.row.plan.share * group_.rank();
-  piece.values = place_in(arena.share, first, piece.values).set_requires_grad(tensor.requires_grad());
+  if (arena.one_copy != nullptr && piece.range.size() > 0) {
+    const std::int64_t first =
+        arena.row.plan.offsets[k] + piece.range.begin - arena.row.plan.share * group_.rank();
+    piece.values = place_in(arena.share, first, piece.values).set_requires_grad(tensor.requires_grad());
+  }
   return piece;
 }
 
@@ -141,10 +144,7 @@ void DividedParameters::add_piece(std::size_t parameter, Piece in_model, bool ma
   pieces_.push_back(std::move(in_model));
 }
 
-bool DividedParameters::one_copy() const {
-  return !arenas_.empty() && std::all_of(arenas_.begin(), arenas_.end(),
-                                         [](const Arena& arena) { return arena.one_copy != nullptr; });
-}
+bool DividedParameters::one_copy() const { return !arenas_.empty() && one_copies_.size() == arenas_.size(); }
 
 at::Tensor DividedParameters::gradient_of(std::size_t p) const {
   const Piece& piece = pieces_[p];
@@ -259,9 +259,7 @@ void DividedParameters::agree_on_overflow(const at::Tensor& found) {
 void DividedParameters::begin_update() {
   const PhaseScope phase(Phase::publish);
   updating_ = true;
-  for (const Arena& arena : arenas_) {
-    if (arena.one_copy != nullptr) group_.node_memory()->begin_update(*arena.one_copy);
-  }
+  if (!one_copies_.empty()) group_.node_memory()->begin_update(one_copies_);
 }
 
 void DividedParameters::publish() {
@@ -271,10 +269,9 @@ void DividedParameters::publish() {
   std::fill(gradients_.begin(), gradients_.end(), at::Tensor());
   std::fill(held_.begin(), held_.end(), at::Tensor());
   if (!rounded_.empty()) at::_foreach_copy_(rounded_, precise_);
+  if (!one_copies_.empty()) group_.node_memory()->end_update(one_copies_);
   for (const Arena& arena : arenas_) {
-    if (arena.one_copy != nullptr) {
-      group_.node_memory()->end_update(*arena.one_copy);
-    } else {
+    if (arena.one_copy == nullptr) {
       group_.all_gather(arena.memory, arena.share);
       group_.join();
     }

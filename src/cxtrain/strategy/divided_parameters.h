@@ -24,8 +24,7 @@ namespace cxtrain {
 ///
 /// From construction on, also after the end of this object, divided parameters live in memory of the group's
 /// communicator. Where the ranks of a group share a node, they have one copy of the parameters (`NodeArena`),
-/// and `publish` copies nothing. Every rank updates, by itself, parameters that are frozen at construction or
-/// not in row-major order.
+/// and `publish` copies nothing. Every rank updates, by itself, parameters that are not in row-major order.
 class DividedParameters final : public TrainedParameters {
  public:
   /// Returns the names of the parameters that this rank divides; empty if the memory of one belongs to other
@@ -79,6 +78,7 @@ class DividedParameters final : public TrainedParameters {
   Communicator& group_;
   GradientExchange& exchange_;
   std::vector<Arena> arenas_;
+  std::vector<NodeArena*> one_copies_;                ///< the arenas', where there are any
   std::vector<bool> divided_;                         ///< for each parameter
   std::vector<const GradientShard*> shards_;          ///< for each parameter; null: its gradient is whole
   std::vector<std::optional<std::size_t>> piece_of_;  ///< for each parameter; absent: other ranks update it

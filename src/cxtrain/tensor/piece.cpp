@@ -77,7 +77,8 @@ std::vector<Piece> whole_pieces(const std::vector<NamedTensor>& tensors) {
 
 Piece part_of(const std::string& name, const at::Tensor& tensor, ElementRange range) {
   if (range.size() == tensor.numel()) return whole_piece(name, tensor);
-  return {name, tensor.detach().view(-1).slice(0, range.begin, range.end), shape_list(tensor), range};
+  const at::Tensor part = tensor.detach().view(-1).slice(0, range.begin, range.end);
+  return {name, part.set_requires_grad(tensor.requires_grad()), shape_list(tensor), range};
 }
 
 void fill_pieces(std::span<const Piece> targets, std::span<const Piece> sources) {

@@ -50,7 +50,8 @@ struct Piece {
 /// Returns a piece that is the whole tensor.
 Piece whole_piece(std::string name, at::Tensor tensor);
 std::vector<Piece> whole_pieces(const std::vector<NamedTensor>& tensors);
-/// Returns a part of a contiguous tensor; the piece shares the memory.
+/// Returns a part of a contiguous tensor. The piece shares the memory, and requires a gradient if the tensor
+/// does: an optimizer has no state for a frozen piece.
 Piece part_of(const std::string& name, const at::Tensor& tensor, ElementRange range);
 
 /// Fills each target from the pieces of its name in `sources`, which may have any ranges. Throws StateError

@@ -1,6 +1,7 @@
 #include "cxtrain/comm/node/node_arena.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -28,8 +29,8 @@ class Numbers {
     return {reinterpret_cast<std::int32_t*>(arena_->whole()),
             share_ * static_cast<std::size_t>(test_world().size())};
   }
-  void begin_update() { node_.begin_update(*arena_); }
-  void end_update() { node_.end_update(*arena_); }
+  void begin_update() { node_.begin_update(std::array{arena_.get()}); }
+  void end_update() { node_.end_update(std::array{arena_.get()}); }
   /// Fills each rank's share with `value` plus the rank.
   void fill(std::int32_t value) {
     begin_update();

@@ -96,12 +96,13 @@ class NodeMemory {
   /// `NodeArena::page_bytes`. Null, on all ranks, if the ranks are on several nodes or the node cannot do it.
   /// The array may outlive the communicator. Collective: every rank passes an equal size.
   virtual std::shared_ptr<NodeArena> arena(std::size_t share_bytes) = 0;
-  /// Begins an update: returns when no rank uses the array any more. The shares then have what the ranks have
-  /// written to `NodeArena::whole`, and each rank may change its share. Collective.
-  virtual void begin_update(NodeArena& arena) = 0;
-  /// Ends an update: returns when every rank has changed its share; `NodeArena::whole` shows the new shares.
-  /// Collective.
-  virtual void end_update(NodeArena& arena) = 0;
+  /// Begins an update: returns when no rank uses the arrays any more. The shares then have what the ranks
+  /// have written to `NodeArena::whole`, and each rank may change its shares. Collective: every rank passes
+  /// the same arrays.
+  virtual void begin_update(std::span<NodeArena* const> arenas) = 0;
+  /// Ends an update: returns when every rank has changed its shares; `NodeArena::whole` shows the new shares.
+  /// Collective: every rank passes the same arrays.
+  virtual void end_update(std::span<NodeArena* const> arenas) = 0;
 };
 
 }  // namespace cxtrain

@@ -99,15 +99,15 @@ std::shared_ptr<NodeArena> WindowCollectives::arena(std::size_t share_bytes) {
   return node_comm_.on_all_ranks("an array for the ranks of a node", arena != nullptr) ? arena : nullptr;
 }
 
-void WindowCollectives::begin_update(NodeArena& arena) {
-  arena.find_written();
-  barrier_.wait("begin_update");  // nobody uses the array
-  arena.take_over_written();
+void WindowCollectives::begin_update(std::span<NodeArena* const> arenas) {
+  for (NodeArena* arena : arenas) arena->find_written();
+  barrier_.wait("begin_update");  // nobody uses the arrays
+  for (NodeArena* arena : arenas) arena->take_over_written();
 }
 
-void WindowCollectives::end_update(NodeArena& arena) {
+void WindowCollectives::end_update(std::span<NodeArena* const> arenas) {
   barrier_.wait("end_update");  // every share is written
-  arena.drop_copies();
+  for (NodeArena* arena : arenas) arena->drop_copies();
 }
 
 std::optional<WindowCollectives::Location> WindowCollectives::find_anywhere(const void* address) const {

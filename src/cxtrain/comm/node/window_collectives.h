@@ -56,8 +56,8 @@ class WindowCollectives final : public NodeMemory {
   void begin_scatter(Scatter scatter, ReduceOp op) override;
   void end_scatters() override;
   std::shared_ptr<NodeArena> arena(std::size_t share_bytes) override;
-  void begin_update(NodeArena& arena) override;
-  void end_update(NodeArena& arena) override;
+  void begin_update(std::span<NodeArena* const> arenas) override;
+  void end_update(std::span<NodeArena* const> arenas) override;
 
  private:
   struct Window {
