@@ -326,6 +326,40 @@ def sharding(bench):
     return found, rows
 
 
+def zero(bench):
+    """A GPT of 28.5 M parameters with Adam on 2 ranks, 64 tokens a rank: a step and the memory of the larger rank."""
+    args = ["--model", "gpt", "--model.width", 512, "--model.layers", 9, "--model.context", 64, "--model.sample_bytes", 0]
+    args += ["--data.path", bench.text, "--data.batch_size", 1, "--lr_scheduler", "constant"]
+    strategies = {
+        "ddp, nothing divided": ["ddp", "--strategy.shard_optimizer", "false"],
+        "ddp": ["ddp"],
+        "zero, stage 2": ["zero", "--strategy.stage", 2],
+        "zero, stage 3": ["zero", "--strategy.stage", 3],
+    }
+
+    def run(strategy, before=False):
+        result = bench.trainer([*args, "--strategy", *strategies[strategy]], 40, 5, ranks=2, before=before)
+        run_json = next((bench.work / f"run{bench.runs}").rglob("run.json"))
+        return {**result, "megabytes": json.loads(run_json.read_text())["pss_bytes"] / 1e6}
+
+    ways = {name: lambda name=name: run(name) for name in strategies}
+    if bench.before:
+        ways["ddp of the trainer before"] = lambda: run("ddp", before=True)
+    results = bench.in_turns(ways)
+    found, rows = {}, []
+    for name in ways:
+        found[name] = {key: median(of(results, name, key)) for key in ("step_us", "megabytes")}
+        found[name]["ratio"] = ratio(results, name, "ddp, nothing divided", "step_us")
+        rows.append(
+            (
+                f"gpt, 28.5 M, adam, 2 ranks, {name}: a step, memory of a rank (Pss)",
+                f"{found[name]['step_us'] / 1e3:.0f} ms (**{found[name]['ratio']:.2f}x**), {found[name]['megabytes']:.0f} MB",
+                "",
+            )
+        )
+    return found, rows
+
+
 def allreduce(bench):
     lines = [json.loads(line) for line in bench.run("bench_allreduce", ranks=2).splitlines()]
     rows = []
@@ -380,7 +414,7 @@ def checkpoint(bench):
     return found, rows
 
 
-BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, allreduce, checkpoint)}
+BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, zero, allreduce, checkpoint)}
 
 
 def machine():

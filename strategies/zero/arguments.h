@@ -13,8 +13,8 @@ struct ZeroArgs {
   bool find_unused_parameters =
       false;                    ///< parameters that no rank used stay without a gradient, as in `single`
   std::optional<bool> overlap;  ///< absent: unless batch norm is synchronised
-  std::int64_t bucket_bytes = std::int64_t{16} << 20;
-  bool broadcast_buffers = true;  ///< after each step; else at the start and the end only
+  std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< about three exist at a time (benchmarks/RESULTS.md)
+  bool broadcast_buffers = true;                      ///< after each step; else at the start and the end only
 
   void fields(auto&& field) {
     field("stage", stage,

@@ -24,6 +24,17 @@ TEST_CASE("a freed block goes to the next of its size, the youngest first") {
   CHECK(cache.give(b));
 }
 
+TEST_CASE("a cleared cache has neither free blocks nor room for those of its past") {
+  BlockCache cache;
+  for (void* block : {cache.take(30 * kMiB), cache.take(20 * kMiB)}) cache.give(block);
+  cache.clear();
+  CHECK(cache.cached_bytes() == 0);
+  void* const live = cache.take(10 * kMiB);
+  for (int i = 0; i < 5; ++i) cache.give(cache.take((4 + static_cast<std::size_t>(i)) * kMiB));
+  CHECK(cache.live_bytes() + cache.cached_bytes() <= 27 * kMiB);  // 10 + 8, and a half
+  cache.give(live);
+}
+
 TEST_CASE("an address of somebody else is left alone") {
   BlockCache cache;
   int mine = 0;

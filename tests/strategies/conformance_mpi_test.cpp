@@ -66,13 +66,17 @@ Trained run(World& world, Options options, std::int64_t batch_size, bool whole_n
   return result;
 }
 
-template <class Model>
-Trained together(const Conforming& strategy, Options options, bool whole_numbers = false) {
+Options under(const Conforming& strategy, Options options) {
   options.trainer.strategy = strategy.name;
   options.plugins = strategy.plugins;
   if (strategy.divided) options.strategy.args["shard_optimizer"] = "true";
   if (strategy.stage > 0) options.strategy.args["stage"] = std::to_string(strategy.stage);
-  return run<Model>(test_world(), options, 8, whole_numbers);
+  return options;
+}
+
+template <class Model>
+Trained together(const Conforming& strategy, const Options& options, bool whole_numbers = false) {
+  return run<Model>(test_world(), under(strategy, options), 8, whole_numbers);
 }
 
 template <class Model>
@@ -167,12 +171,7 @@ TEST_CASE("every strategy goes on while a rank has no sample left, in training a
   const Trained expected = run_with_odd_sample(alone_world, options, 8 * test_world().size());
   for (const Conforming& strategy : strategies()) {
     CAPTURE(strategy.name, strategy.divided, strategy.stage);
-    Options own = options;
-    own.trainer.strategy = strategy.name;
-    own.plugins = strategy.plugins;
-    if (strategy.divided) own.strategy.args["shard_optimizer"] = "true";
-    if (strategy.stage > 0) own.strategy.args["stage"] = std::to_string(strategy.stage);
-    const Trained found = run_with_odd_sample(test_world(), own, 8);
+    const Trained found = run_with_odd_sample(test_world(), under(strategy, options), 8);
     CHECK(close(found, expected));
     for (const char* metric : {"val_loss", "test_loss"})
       CHECK(found.summary.metrics.at(metric) == Catch::Approx(expected.summary.metrics.at(metric)));
@@ -242,10 +241,8 @@ TEST_CASE("after a fit every rank has the whole model, and every strategy predic
   for (const Conforming& strategy : strategies()) {
     CAPTURE(strategy.name, strategy.divided, strategy.stage);
     const test::TempDir dir;
-    Options options = some_steps();
+    Options options = under(strategy, some_steps());
     options.trainer.default_root_dir = dir.path();
-    options.trainer.strategy = strategy.name;
-    options.plugins = strategy.plugins;
     ToyData data(48 * test_world().size(), 8, 24);
     Trainer trainer(test_world(), options);
     trainer.set_replica_factory([] { return std::make_unique<Regression>(); });

@@ -52,11 +52,19 @@ void* BlockCache::take(std::size_t bytes) {
 void BlockCache::make_room(std::size_t bytes) {
   const std::size_t peak = std::max(peak_live_, live_ + bytes);
   const std::size_t allowed = peak + peak / 2;
-  while (!free_.empty() && live_ + cached_ + bytes > allowed) {
-    munmap(free_.front().data, free_.front().bytes);
-    cached_ -= free_.front().bytes;
-    free_.pop_front();
-  }
+  while (!free_.empty() && live_ + cached_ + bytes > allowed) unmap_oldest();
+}
+
+void BlockCache::unmap_oldest() noexcept {
+  munmap(free_.front().data, free_.front().bytes);
+  cached_ -= free_.front().bytes;
+  free_.pop_front();
+}
+
+void BlockCache::clear() noexcept {
+  const std::lock_guard lock(mutex_);
+  while (!free_.empty()) unmap_oldest();
+  peak_live_ = live_;
 }
 
 bool BlockCache::give(void* data) noexcept {

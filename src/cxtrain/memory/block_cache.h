@@ -34,6 +34,9 @@ class BlockCache {
   /// Takes a block back; false, and nothing done, when the address is none of ours.
   bool give(void* data) noexcept;
 
+  /// Gives all free blocks back to the kernel, and forgets the peak.
+  void clear() noexcept;
+
   std::size_t cached_bytes() const;
   std::size_t live_bytes() const;
 
@@ -43,6 +46,7 @@ class BlockCache {
     std::size_t bytes;
   };
   void make_room(std::size_t bytes);
+  void unmap_oldest() noexcept;
 
   mutable std::mutex mutex_;
   std::unordered_map<void*, std::size_t> used_;  ///< bytes of each block given out

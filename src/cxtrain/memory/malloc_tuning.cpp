@@ -74,6 +74,7 @@ class CachingCpuAllocator final : public c10::Allocator {
 
   Pools& pools() { return pools_; }
   void keep_large_blocks() { keeps_ = true; }
+  void give_back_large_blocks() noexcept { cache_.clear(); }
 
   /// oneDNN's convolutions allocate raw memory, for which every block needs the same deleter.
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -114,6 +115,11 @@ bool keep_freed_memory() {
   if (!tune_malloc()) return false;
   allocator.keep_large_blocks();
   return true;
+}
+
+void give_back_freed_memory() {
+  CachingCpuAllocator::instance().give_back_large_blocks();
+  malloc_trim(0);
 }
 
 bool tensor_pools_in_effect() { return c10::GetCPUAllocator() == &CachingCpuAllocator::instance(); }

@@ -18,6 +18,10 @@ namespace cxtrain {
 /// case.
 bool keep_freed_memory();
 
+/// Gives the freed memory that the process keeps back to the kernel. For use where much memory has been freed
+/// that nobody will ask for again; later requests cost page faults.
+void give_back_freed_memory();
+
 /// Makes glibc's malloc keep freed memory: no mmap for large blocks, no trimming, growth by 64 MiB. Does
 /// nothing if there is a reason against it. Returns whether it changed malloc. Called once at start, before
 /// other threads exist.

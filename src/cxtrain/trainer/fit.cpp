@@ -14,6 +14,7 @@
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/trainer/compute_settings.h"
 #include "cxtrain/trainer/data_fingerprint.h"
+#include "cxtrain/trainer/reshard_state.h"
 #include "cxtrain/trainer/step_profile.h"
 #include "cxtrain/trainer/tuner.h"
 #include "cxtrain/trainer/weight_averaging.h"
@@ -117,7 +118,20 @@ void Fit::make_optimizer() {
 
 void Fit::open_checkpoints() {
   checkpoints_.emplace(context_, data_, *loaders_, *optimization_, session_.config_text(), fingerprint_);
-  if (from_) checkpoints_->restore(std::move(from_->state), {context_.parts.files, from_->log_dir});
+  if (!from_) return;
+  complete_state();
+  checkpoints_->restore(std::move(from_->state), {context_.parts.files, from_->log_dir});
+}
+
+/// As many ranks may have divided the parameters in another way: under another strategy, or on other nodes.
+void Fit::complete_state() {
+  World& world = context_.parts.world;
+  if (!from_->checkpoint || !world.any_rank(!covers(from_->state, optimization_->pieces()))) return;
+  run_agreed(world, [&] {
+    const auto& [path, manifest, log_dir, in_place] = *from_->checkpoint;
+    CheckpointReader reader(context_.parts.files, path, manifest);
+    add_pieces_of_other_ranks(from_->state, reader);
+  });
 }
 
 /// Called once the files are there: what is logged before is not in them.

@@ -11,6 +11,7 @@
 #include "cxtrain/trainer/fit_loop.h"
 #include "cxtrain/trainer/module.h"
 #include "cxtrain/trainer/optimization.h"
+#include "cxtrain/trainer/resume.h"
 #include "cxtrain/trainer/session.h"
 
 namespace cxtrain {
@@ -21,6 +22,7 @@ struct ResumePoint {
   std::string log_dir;    ///< folder of the run that saved it; empty: it wrote nothing
   bool in_place = false;  ///< continue in that folder, instead of a new one
   std::string data;       ///< fingerprint of its data; empty: any data are accepted
+  std::optional<ChosenCheckpoint> checkpoint = {};  ///< the state is from there
 };
 
 /// A fit, in an open session. The members are made in the order of `run`. Collective.
@@ -35,6 +37,7 @@ class Fit {
   void require_automatic_optimization();
   void make_optimizer();
   void open_checkpoints();
+  void complete_state();
   void announce() const;
   void run_profiled();
 

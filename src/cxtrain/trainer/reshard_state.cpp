@@ -1,7 +1,9 @@
 #include "cxtrain/trainer/reshard_state.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cxtrain/metrics/metric_store.h"
@@ -19,7 +21,35 @@ void add_missing(StateDict& into, const StateDict& from) {
   for (const auto& [name, section] : from.sections()) add_missing(into.make_section(name), section);
 }
 
+/// The sections whose tensors ranks may divide.
+void add_divided(StateDict& into, const StateDict& from) {
+  for (const char* divided : {"model", "optimization", "callbacks"})
+    add_missing(into.make_section(divided), from.section(divided));
+}
+
+std::int64_t elements(const Piece& piece, const Piece& within) {
+  if (piece.name != within.name) return 0;
+  return std::max<std::int64_t>(
+      0, std::min(piece.range.end, within.range.end) - std::max(piece.range.begin, within.range.begin));
+}
+
 }  // namespace
+
+bool covers(const StateDict& state, const std::vector<Piece>& parameters) {
+  std::map<std::string_view, std::vector<const Piece*>> saved;
+  for (const Piece& piece : state.section("model").section("parameters").pieces())
+    saved[piece.name].push_back(&piece);
+  return std::all_of(parameters.begin(), parameters.end(), [&](const Piece& wanted) {
+    std::int64_t found = 0;
+    for (const Piece* piece : saved[wanted.name]) found += elements(*piece, wanted);
+    return found >= wanted.range.size();
+  });
+}
+
+void add_pieces_of_other_ranks(StateDict& state, CheckpointReader& checkpoint) {
+  for (int rank = 0; rank < checkpoint.manifest().world_size; ++rank)
+    add_divided(state, checkpoint.state(rank));
+}
 
 StateDict reshard_state(CheckpointReader& checkpoint, const World& world) {
   const Manifest& manifest = checkpoint.manifest();
@@ -35,10 +65,7 @@ StateDict reshard_state(CheckpointReader& checkpoint, const World& world) {
   for (const StateDict& of_rank : saved) metrics.push_back(of_rank.section("metrics"));
 
   StateDict state = saved.front();
-  for (const char* divided : {"model", "optimization", "callbacks"}) {
-    for (std::size_t rank = 1; rank < saved.size(); ++rank)
-      add_missing(state.make_section(divided), saved[rank].section(divided));
-  }
+  for (std::size_t rank = 1; rank < saved.size(); ++rank) add_divided(state, saved[rank]);
   state.make_section("metrics") = MetricStore::for_other_ranks(metrics, world.rank());
   state.make_section("generators") =
       Generators::new_beginning(manifest.seed, manifest.global_step, world.rank(), world.size());

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "cxtrain/checkpoint/checkpoint_reader.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/state/state_dict.h"
@@ -12,5 +14,13 @@ namespace cxtrain {
 /// same, so is the loss but for rounding and what is random. Reads all the state on every rank; talks to no
 /// other.
 StateDict reshard_state(CheckpointReader& checkpoint, const World& world);
+
+/// Returns whether the pieces of a saved state cover these parts of the model's parameters. False for a rank
+/// that goes on under another division of the parameters among as many ranks.
+bool covers(const StateDict& state, const std::vector<Piece>& parameters);
+
+/// Adds to a state what the other ranks of the training that wrote the checkpoint have saved of the same
+/// tensors. Reads all the state; talks to no other rank.
+void add_pieces_of_other_ranks(StateDict& state, CheckpointReader& checkpoint);
 
 }  // namespace cxtrain

@@ -19,6 +19,7 @@
 #include "cxtrain/config/signal_number.h"
 #include "cxtrain/device/open_file_count.h"
 #include "cxtrain/device/resources.h"
+#include "cxtrain/memory/malloc_tuning.h"
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
@@ -295,6 +296,7 @@ std::unique_ptr<Optimization> Session::make_optimization(TrainContext& context,
   std::vector<OptimizerTarget> targets;
   run_agreed(world, [&] { targets = optimizer_targets(module_, setups); });
   auto trained = strategy_->prepare(targets, backward_of(module_));
+  give_back_freed_memory();  // parameters may have moved
   std::unique_ptr<Optimization> made;
   run_agreed(world, [&] {
     made = std::make_unique<Optimization>(context, setups, targets, std::move(trained), limits, precision_);

@@ -217,9 +217,9 @@ RunSummary Trainer::fit(Module& module, DataModule& data, const FitArgs& args) {
   std::optional<LoadedCheckpoint> from;
   if (!state_->fitted || !args.ckpt_path.empty()) from = load_checkpoint(world_, files(), options, module);
   if (!from) return run<Fit>({Stage::fit, module, data}, std::nullopt);
-  return resume(
-      module, data,
-      {std::move(from->state), from->chosen.log_dir, from->chosen.in_place, from->chosen.manifest.data});
+  const ChosenCheckpoint& chosen = from->chosen;
+  return resume(module, data,
+                {std::move(from->state), chosen.log_dir, chosen.in_place, chosen.manifest.data, chosen});
 }
 
 RunSummary Trainer::fit(Module& module, DataModule& data, const ResumeFrom& from) {
