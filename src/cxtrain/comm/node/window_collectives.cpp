@@ -179,7 +179,7 @@ void WindowCollectives::begin_scatter(Scatter scatter, ReduceOp op) {
   combine_announced();
   table_ = table_ == 1 ? 2 : 1;
   note_locations(scatter.slices, table_, "begin_scatter");
-  announced_.emplace(std::move(scatter), op);
+  announced_ = Announced{std::move(scatter), op};
   scatters_->arrive();
 }
 
