@@ -149,7 +149,8 @@ TEST_CASE("parameters keep their place after division and communicator are gone,
   const auto before = values(model);
   for (int repeat = 0; repeat < 2; ++repeat) {
     HostCommunicator comm = test::host_communicator();
-    CHECK(DividedParameters::divisible(model) == std::vector<std::string>{"p0", "p1", "p3", "p4", "p5", "p6"});
+    CHECK(DividedParameters::divisible(model) ==
+          std::vector<std::string>{"p0", "p1", "p3", "p4", "p5", "p6"});
     DividedParameters(model, {}, comm, nothing).publish();
   }
   CHECK(all_equal(model, before));

@@ -7,9 +7,7 @@
 
 namespace cxtrain {
 
-bool can_be_divided(const at::Tensor& parameter) {
-  return parameter.is_contiguous();
-}
+bool can_be_divided(const at::Tensor& parameter) { return parameter.is_contiguous(); }
 
 std::vector<DividedRow> divided_rows(const std::vector<NamedTensor>& parameters, int ranks,
                                      std::int64_t row_bytes) {
