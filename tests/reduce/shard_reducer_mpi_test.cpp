@@ -91,6 +91,14 @@ struct Both {
   Reducer reducer;
 };
 
+TEST_CASE("a model of any size has few rows") {
+  std::vector<NamedTensor> many;
+  for (int i = 0; i < 500; ++i) many.push_back({"p" + std::to_string(i), at::zeros({300})});
+  const std::vector<DividedRow> rows = divided_rows(many, 3, /*row_bytes=*/1);
+  CHECK(rows.size() > 50);
+  CHECK(rows.size() <= 64);
+}
+
 TEST_CASE("shards have the bits that whole averages have, for rows of any size") {
   const std::int64_t row_bytes = GENERATE(1, 30000, 0);
   const bool overlap = GENERATE(true, false);

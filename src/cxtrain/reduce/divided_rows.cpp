@@ -6,6 +6,11 @@
 #include "cxtrain/reduce/buckets.h"
 
 namespace cxtrain {
+namespace {
+
+constexpr std::int64_t kMostRows = 64;
+
+}  // namespace
 
 bool can_be_divided(const at::Tensor& parameter) { return parameter.is_contiguous(); }
 
@@ -18,6 +23,9 @@ std::vector<DividedRow> divided_rows(const std::vector<NamedTensor>& parameters,
     if (can_be_divided(parameters[i].tensor)) order.push_back(i);
   }
   if (row_bytes > 0) std::reverse(order.begin(), order.end());
+  std::int64_t bytes = 0;
+  for (const std::size_t i : order) bytes += static_cast<std::int64_t>(parameters[i].tensor.nbytes());
+  if (row_bytes > 0) row_bytes = std::max(row_bytes, bytes / kMostRows);
   std::vector<DividedRow> rows;
   for (BucketPlan& bucket : plan_buckets(shapes, order, row_bytes, row_bytes)) {
     std::vector<std::int64_t> sizes;

@@ -26,7 +26,9 @@ std::shared_ptr<NodeArena> NodeArena::map(SharedWindow shares) {
   // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new)
   const std::shared_ptr<NodeArena> arena(
       new NodeArena(std::move(shares), std::move(pagemap), static_cast<std::byte*>(whole)));
-  return arena->maps_shares() && arena->reports_copied_pages() ? arena : nullptr;
+  const bool mapped = arena->maps_shares();
+  arena->shares_.close_files();
+  return mapped && arena->reports_copied_pages() ? arena : nullptr;
 }
 
 NodeArena::NodeArena(SharedWindow shares, FileDescriptor pagemap, std::byte* whole)

@@ -47,6 +47,8 @@ class SharedMemory {
   /// Maps the first `bytes` at this address, for this process alone: a write copies the page. Replaces what
   /// is mapped there. Returns false if the kernel refuses.
   bool map_private(std::byte* address, std::size_t bytes) const noexcept;
+  /// Closes the file: the memory stays mapped, and cannot be mapped once more.
+  void close_file() noexcept { file_ = FileDescriptor(); }
   /// Removes the file's name: no process can open the file any more, and nothing is left when the last
   /// process ends.
   void forget_name() noexcept;
@@ -84,6 +86,11 @@ class SharedWindow {
   /// Maps a rank's segment once more (`SharedMemory::map_private`).
   bool map_private(int rank, std::byte* address, std::size_t bytes) const noexcept {
     return memory_[static_cast<std::size_t>(rank)]->map_private(address, bytes);
+  }
+  /// Closes the segments' files, of which a process may have a limited number. `map_private` fails
+  /// afterwards.
+  void close_files() noexcept {
+    for (const std::shared_ptr<SharedMemory>& memory : memory_) memory->close_file();
   }
   /// This rank's segment, which may outlive the window.
   const std::shared_ptr<SharedMemory>& memory() const { return memory_[static_cast<std::size_t>(rank_)]; }

@@ -55,6 +55,7 @@ std::shared_ptr<SharedMemory> WindowCollectives::allocate(std::size_t bytes) {
   const bool complete = window.has_value() && (num_nodes_ == 1 || piece_.has_value());
   // Nodes may differ in shared memory; the way of reducing must not.
   if (!comm_.on_all_ranks("shared memory for gradients", complete)) return nullptr;
+  window->close_files();
   std::shared_ptr<SharedMemory> own = window->memory();
   windows_.push_back({std::move(*window), false});
   return own;
