@@ -67,13 +67,10 @@ class DdpStrategy final : public ReplicatedStrategy {
     World& world = context_->world;
     const std::optional<bool> wish = args_.shard_optimizer;
     const bool whole_updates = world.size() == 1 || std::holds_alternative<LibTorchOptimizer>(optimizer);
-    std::string own;
-    if (!whole_updates &&
-        wish.value_or(communicator().node_memory() != nullptr && world.facts().max_local_size > 1 &&
-                      division_pays(optimizer, target.parameters))) {
-      for (const std::string& name : DividedParameters::divisible(target.parameters)) own += name + "\n";
-    }
-    if (same_on_all_ranks(world, own) && !own.empty()) return true;
+    const bool wanted = !whole_updates && wish.value_or(communicator().node_memory() != nullptr &&
+                                                        world.facts().max_local_size > 1 &&
+                                                        division_pays(optimizer, target.parameters));
+    if (DividedParameters::agreed(wanted, target.parameters, world)) return true;
     if (wish.value_or(false)) {
       log_warning(std::string("strategy.shard_optimizer is on, but every rank will update all parameters: ") +
                   (world.size() == 1 ? "there is one rank"

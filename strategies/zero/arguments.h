@@ -17,8 +17,7 @@ struct ZeroArgs {
   bool broadcast_buffers = true;                      ///< after each step; else at the start and the end only
 
   void fields(auto&& field) {
-    field("stage", stage,
-          "what the ranks divide: 1: the optimizer's state, 2: gradients, too, 3: parameters, too",
+    field("stage", stage, "what ranks divide. 1: optimizer state. 2: also gradients. 3: also parameters",
           Range::between(1, 3));
     field("find_unused_parameters", find_unused_parameters,
           "leave parameters that no rank used without a gradient");

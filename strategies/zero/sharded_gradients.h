@@ -20,11 +20,11 @@ struct ShardedGradientsInputs {
   TensorSync* buffers;  ///< brought to the ranks after each step; or null
 };
 
-/// Averaged gradients of which each rank keeps its shard. Parameters that cannot be divided have whole
-/// gradients on every rank; these travel after backward.
+/// Averages gradients, and leaves each rank its shard. A parameter that cannot be divided has its whole
+/// gradient on every rank; whole gradients travel after backward.
 class ShardedGradients final : public OrderedExchange {
  public:
-  /// What `inputs` refers to outlives the object. Collective.
+  /// Communicators, world and buffers of `inputs` must outlive the object. Collective.
   ShardedGradients(std::span<const OptimizerTarget> targets, const ShardedGradientsInputs& inputs);
 
   void zero_gradients() override;

@@ -56,9 +56,8 @@ class ZeroStrategy final : public ReplicatedStrategy {
     Communicator& ranks = group();
     auto divided = std::make_unique<DividedParameters>(target.parameters, context_->precision, ranks,
                                                        exchange, args_.bucket_bytes);
-    // Where a rank is alone on its node, it has the only copy.
-    const bool copies =
-        context_->world.facts().max_local_size == 1 || (ranks.size() > 1 && !divided->one_copy());
+    // A rank that is alone on its node has the only copy.
+    const bool copies = ranks.size() > 1 && !divided->one_copy();
     if (args_.stage == 3 && context_->world.any_rank(copies)) {
       refuse(
           "strategy.stage",
@@ -84,9 +83,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
              "zero divides the optimizer's state, and LibTorch's own optimizers update whole parameters",
              "use --strategy ddp, or the optimizer sgd, adam or adamw");
     }
-    std::string names;
-    for (const std::string& name : DividedParameters::divisible(target.parameters)) names += name + "\n";
-    if (same_on_all_ranks(world, names) && !names.empty()) return;
+    if (DividedParameters::agreed(/*wanted=*/true, target.parameters, world)) return;
     refuse(
         "strategy",
         "zero cannot divide the parameters: some lie in memory that belongs to other tensors, too, or none "

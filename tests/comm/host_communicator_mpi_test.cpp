@@ -141,25 +141,24 @@ TEST_CASE("each rank gets its share of slices wherever they lie, with the bits o
   for (NodeMemory::Slice& slice : slices) {
     const at::Tensor values = at::randn(slice.values.sizes()).to(dtype);
     const at::Tensor place = memory.narrow(0, slice.offset, values.numel());
-    const at::Tensor& from = scattered.memory;  // what lies there moves: it is not the memory of this call
-    const bool in_memory = slice.values.storage().data() == from.storage().data();
-    if (in_memory) slice.values = place;
+    // A slice that is not in the pool lies in the memory of the call, which has a share for each rank.
+    if (slice.values.storage().data() == scattered.memory.storage().data()) slice.values = place;
     slice.values.copy_(values);
     expected.narrow(0, slice.offset, values.numel()).copy_(values);
   }
   communicator.all_reduce(expected, ReduceOp::avg);
   const at::Tensor own = at::zeros({share}, dtype);
   NodeMemory& node = *communicator.node_memory();
-  const bool alone = GENERATE(true, false);
-  if (!alone)
-    node.begin_scatter(
-        {at::zeros({64}, dtype), communicator.allocate(64 * world.size(), dtype, at::kCPU), {}},
-        ReduceOp::avg);
+  const int others = GENERATE(0, 1);  // before and after
+  const auto begin_others = [&] {
+    for (int i = 0; i < others; ++i) {
+      const at::Tensor nothing = communicator.allocate(64 * world.size(), dtype, at::kCPU);
+      node.begin_scatter({at::zeros({64}, dtype), nothing, {}}, ReduceOp::avg);
+    }
+  };
+  begin_others();
   node.begin_scatter({own, memory, slices}, ReduceOp::avg);
-  if (!alone)
-    node.begin_scatter(
-        {at::zeros({64}, dtype), communicator.allocate(64 * world.size(), dtype, at::kCPU), {}},
-        ReduceOp::avg);
+  begin_others();
   node.end_scatters();
   const std::int64_t begin = share * world.rank();
   for (const NodeMemory::Slice& slice : slices) {

@@ -131,7 +131,7 @@ TEST_CASE("a parameter without a gradient counts as zero, or has none if that is
   both.check();
 }
 
-TEST_CASE("what is frozen has no gradient until it is trained again") {
+TEST_CASE("a frozen parameter has no gradient until the parameter is trained again") {
   Both both(30000);
   both.step(0, 1);
   for (const auto* list : {&both.divided, &both.whole}) list->at(2).tensor.set_requires_grad(false);

@@ -115,7 +115,7 @@ TEST_CASE("parameters that cannot be divided have whole gradients under zero") {
   check_equals_ddp<Mixed>(options);
 }
 
-/// One of its layers has no gradient in a step where no rank has an odd batch.
+/// One of its layers has a gradient on rank 0 only, in every second step.
 struct SometimesUnused : CutModel<AdamW> {
   SometimesUnused() { extra = register_module("extra", torch::nn::Linear(6, 300)); }
   StepOutput training_step(const Batch& batch, std::int64_t idx) override {
@@ -159,13 +159,13 @@ TEST_CASE("a rank's whole gradients are gone after backward from stage 2 on") {
     Trainer trainer(test_world(), options);
     Looks model;
     trainer.fit(model, data);
-    // Its row is the last one: it may be reduced after the hook, on any number of ranks.
+    // Backward has completed the parameter's row, and the rank has dropped the gradient, before the hook.
     CHECK_FALSE((stage > 1 && test_world().size() > 1 && model.first->weight.grad().defined()));
     CHECK((stage == 1 || test_world().size() == 1) == model.has_gradient);
   }
 }
 
-TEST_CASE("what zero cannot do, it refuses on all ranks with a cure") {
+TEST_CASE("zero refuses an unsupported training on all ranks, with a cure") {
   if (test_world().size() == 1) return test::skip_for_ranks("one rank divides nothing");
   SECTION("an optimizer that updates whole parameters") {
     struct Whole : Regression {

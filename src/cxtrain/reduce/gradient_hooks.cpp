@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cxtrain/accelerator/devices.h"
+#include "cxtrain/base/log.h"
 
 namespace cxtrain {
 namespace {
@@ -39,6 +40,22 @@ bool reducible_in_pool(const MemPool* pool, const at::Tensor& gradient, const at
          gradient.storage().use_count() == 1 && gradient.storage().nbytes() == expected.nbytes() &&
          gradient.strides() == expected.strides() && gradient.scalar_type() == expected.scalar_type() &&
          !gradient.requires_grad();
+}
+
+void warn_of_missing_gradients(const std::string& names) {
+  log_warning("no gradient reached " + names +
+              " in this step; counted as zero (if the forward pass leaves them out "
+              "on purpose, --strategy.find_unused_parameters true keeps them without a gradient)");
+}
+
+std::vector<bool> touched_on_any_rank(const std::vector<bool>& touched, World& world) {
+  const bool all = std::all_of(touched.begin(), touched.end(), [](bool here) { return here; });
+  if (!world.any_rank(!all)) return touched;
+  std::vector<double> ranks(touched.begin(), touched.end());
+  world.sum(ranks);
+  std::vector<bool> anywhere;
+  for (const double number : ranks) anywhere.push_back(number > 0);
+  return anywhere;
 }
 
 void GradientStreams::note(c10::Device device) {

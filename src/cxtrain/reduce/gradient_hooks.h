@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/node/node_memory.h"
 
 namespace cxtrain {
@@ -30,6 +32,14 @@ void unhook_gradients(std::span<const at::Tensor> parameters);
 /// Returns whether ranks can reduce a gradient in place: it has a slot of the pool for itself (autograd may
 /// hand out views of one tensor), and the dtype and strides of `expected`. `pool` may be null.
 bool reducible_in_pool(const MemPool* pool, const at::Tensor& gradient, const at::Tensor& expected);
+
+/// Warns of parameters (a comma between two) whose gradients count as zero, because backward did not reach
+/// them.
+void warn_of_missing_gradients(const std::string& names);
+
+/// Returns for each parameter whether it got a gradient on any rank. `touched`: whether it got one on this
+/// rank. Collective.
+std::vector<bool> touched_on_any_rank(const std::vector<bool>& touched, World& world);
 
 /// The streams of a device on which the gradients of one message were made.
 class GradientStreams {

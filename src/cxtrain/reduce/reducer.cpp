@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "cxtrain/base/json_fields.h"
-#include "cxtrain/base/log.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
@@ -227,20 +226,15 @@ void Reducer::fill_untouched() {
   }
   if (names.empty() || skipped || options_.find_unused_parameters) return;
   warned_unused_ = true;
-  log_warning("no gradient reached " + names +
-              " in this step; counted as zero (if the forward pass leaves them out "
-              "on purpose, --strategy.find_unused_parameters true keeps them without a gradient)");
+  warn_of_missing_gradients(names);
 }
 
 void Reducer::forget_unused() {
-  const bool all_touched =
-      std::all_of(parameters_.begin(), parameters_.end(), [](const auto& p) { return p.touched; });
-  if (!world_.any_rank(!all_touched)) return;
-  std::vector<double> users;
-  for (const Parameter& parameter : parameters_) users.push_back(parameter.touched ? 1 : 0);
-  world_.sum(users);
+  std::vector<bool> touched;
+  for (const Parameter& parameter : parameters_) touched.push_back(parameter.touched);
+  touched = touched_on_any_rank(touched, world_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (users[i] == 0) parameters_[i].tensor.mutable_grad().reset();
+    if (!touched[i]) parameters_[i].tensor.mutable_grad().reset();
   }
 }
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/log.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
@@ -16,10 +15,6 @@ namespace {
 
 /// Rows whose gradients the ranks of a node may read (`NodeMemory::begin_scatter`), and the row at hand.
 constexpr std::size_t kUnderWayOnNode = 3;
-
-std::int64_t elements_of(const ShardPlan& plan) {
-  return plan.share * static_cast<std::int64_t>(plan.shards.size());
-}
 
 }  // namespace
 
@@ -32,25 +27,26 @@ ShardReducer::ShardReducer(std::vector<NamedTensor> parameters, std::vector<Divi
       world_(world),
       options_(options) {
   for (DividedRow& planned : rows) {
-    Row& row = rows_.emplace_back(Row{.parameters = {}, .plan = std::move(planned.plan), .share = {}});
-    for (const std::size_t i : planned.parameters) {
-      row.parameters.push_back(parameters_.size());
+    for (std::size_t& i : planned.parameters) {
       index_of_.emplace(parameters[i].tensor.unsafeGetTensorImpl(), parameters_.size());
-      parameters_.push_back(
-          {std::move(parameters[i].name), std::move(parameters[i].tensor), rows_.size() - 1});
+      parameters_.push_back({std::move(parameters[i].name), std::move(parameters[i].tensor), rows_.size()});
+      i = parameters_.size() - 1;
     }
+    rows_.push_back({std::move(planned), {}});
   }
   allocate();
-  std::vector<at::Tensor> hooked;
-  for (const Parameter& parameter : parameters_) hooked.push_back(parameter.tensor);
-  hook_gradients(hooked, *this);
+  hook_gradients(tensors(), *this);
 }
 
 ShardReducer::~ShardReducer() {
-  std::vector<at::Tensor> hooked;
-  for (const Parameter& parameter : parameters_) hooked.push_back(parameter.tensor);
-  unhook_gradients(hooked);
-  for (const at::Tensor& tensor : hooked) tensor.mutable_grad().reset();  // some lie in the pool
+  unhook_gradients(tensors());
+  for (Parameter& parameter : parameters_) parameter.tensor.mutable_grad().reset();  // some lie in the pool
+}
+
+std::vector<at::Tensor> ShardReducer::tensors() const {
+  std::vector<at::Tensor> result;
+  for (const Parameter& parameter : parameters_) result.push_back(parameter.tensor);
+  return result;
 }
 
 void ShardReducer::allocate() {
@@ -75,7 +71,7 @@ void ShardReducer::allocate() {
       buffers_.push_back(at::empty({0}, options));
       longest.push_back(0);
     }
-    longest[row.buffer] = std::max(longest[row.buffer], elements_of(row.plan));
+    longest[row.buffer] = std::max(longest[row.buffer], row.elements());
   }
   for (std::size_t i = 0; i < buffers_.size(); ++i)
     buffers_[i] = communicator_.allocate(static_cast<std::int64_t>(most_under_way_) * longest[i],
@@ -173,7 +169,7 @@ void ShardReducer::send(Row& row) {
   }
   const std::int64_t part = buffer.numel() / static_cast<std::int64_t>(most_under_way_);
   const at::Tensor memory =
-      buffer.narrow(0, part * static_cast<std::int64_t>(sent_++ % most_under_way_), elements_of(row.plan));
+      buffer.narrow(0, part * static_cast<std::int64_t>(sent_++ % most_under_way_), row.elements());
   reduce(row, memory, collect(row, memory));
   std::vector<at::Tensor>& gradients = under_way_.emplace_back();
   for (const std::size_t i : row.parameters) {
@@ -241,19 +237,17 @@ void ShardReducer::warn_of_untouched() {
   }
   if (names.empty() || skipped || warned_unused_ || options_.find_unused_parameters) return;
   warned_unused_ = true;
-  log_warning("no gradient reached " + names +
-              " in this step; counted as zero (if the forward pass leaves them out "
-              "on purpose, --strategy.find_unused_parameters true keeps them without a gradient)");
+  warn_of_missing_gradients(names);
 }
 
 void ShardReducer::mark_present() {
-  std::vector<double> users;
-  for (const Parameter& parameter : parameters_) users.push_back(parameter.touched ? 1 : 0);
-  if (options_.find_unused_parameters) world_.sum(users);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const bool used = users[i] > 0 || !options_.find_unused_parameters;
-    parameters_[i].shard.present = used && parameters_[i].tensor.requires_grad();
+  std::vector<bool> used(parameters_.size(), true);
+  if (options_.find_unused_parameters) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) used[i] = parameters_[i].touched;
+    used = touched_on_any_rank(used, world_);
   }
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    parameters_[i].shard.present = used[i] && parameters_[i].tensor.requires_grad();
 }
 
 }  // namespace cxtrain

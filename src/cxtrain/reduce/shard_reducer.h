@@ -74,15 +74,14 @@ class ShardReducer final : private GradientListener {
     bool ready = false;    ///< got its gradient in this backward
     bool touched = false;  ///< got a gradient since `zero_gradients`
   };
-  struct Row {
-    std::vector<std::size_t> parameters;  ///< in the order of the memory; indices of `parameters_`
-    ShardPlan plan;
-    std::size_t buffer = 0;        ///< index of `buffers_`
+  struct Row : DividedRow {        // `parameters`: indices of `parameters_`
     at::Tensor share;              ///< this rank's shard of the averages
+    std::size_t buffer = 0;        ///< index of `buffers_`
     std::size_t pending = 0;       ///< gradients that are missing in this backward
     GradientStreams streams = {};  ///< streams that made the gradients; on devices
   };
 
+  std::vector<at::Tensor> tensors() const;
   void allocate();
   void on_gradient(std::size_t index) override;
   void send_ready_rows();

@@ -61,6 +61,13 @@ std::vector<std::string> DividedParameters::divisible(const std::vector<NamedTen
   return names;
 }
 
+bool DividedParameters::agreed(bool wanted, const std::vector<NamedTensor>& parameters, World& world) {
+  std::string names;
+  for (const std::string& name : wanted ? divisible(parameters) : std::vector<std::string>{})
+    names += name + "\n";
+  return same_on_all_ranks(world, names) && !names.empty();
+}
+
 DividedParameters::DividedParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
                                      Communicator& group, GradientExchange& exchange, std::int64_t row_bytes)
     : parameters_(std::move(parameters)), group_(group), exchange_(exchange) {
@@ -132,7 +139,7 @@ Piece DividedParameters::part_of_share(const Arena& arena, std::size_t k) const 
 
 void DividedParameters::add_piece(std::size_t parameter, Piece in_model, bool master) {
   piece_of_[parameter] = pieces_.size();
-  links_.push_back({parameter, shards_[parameter], {}});
+  links_.push_back({parameter, {}});
   if (master) {
     rounded_.push_back(in_model.values.detach());
     in_model.values = in_model.values.detach()
@@ -148,7 +155,8 @@ bool DividedParameters::one_copy() const { return !arenas_.empty() && one_copies
 
 at::Tensor DividedParameters::gradient_of(std::size_t p) const {
   const Piece& piece = pieces_[p];
-  const auto& [parameter, shard, memory] = links_[p];
+  const std::size_t parameter = links_[p].parameter;
+  const GradientShard* const shard = shards_[parameter];
   if (shard != nullptr) return shard->present ? shard->values : at::Tensor();
   const at::Tensor& whole = parameters_[parameter].tensor.grad();
   if (piece.is_whole() || !whole.defined()) return whole;
@@ -173,7 +181,7 @@ void DividedParameters::synchronize() {
       // The memory is the object's own, and in the strides of the master.
       gradient = at::Tensor(link.gradient).copy_(gradient);
     }
-    if (master || link.shard != nullptr) held_[link.parameter] = gradient;
+    if (master || shards_[link.parameter] != nullptr) held_[link.parameter] = gradient;
     gradients_[p] = std::move(gradient);
   }
 }

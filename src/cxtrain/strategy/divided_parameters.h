@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/comm/node/node_memory.h"
 #include "cxtrain/precision/policy.h"
@@ -30,10 +31,13 @@ class DividedParameters final : public TrainedParameters {
   /// Returns the names of the parameters that this rank divides; empty if the memory of one belongs to other
   /// tensors, too.
   static std::vector<std::string> divisible(const std::vector<NamedTensor>& parameters);
+  /// Returns whether all ranks want to divide these parameters, and every rank divides equal ones, at least
+  /// one. Collective.
+  static bool agreed(bool wanted, const std::vector<NamedTensor>& parameters, World& world);
 
-  /// `parameters`: of the placed model, all that may be trained at any time; all ranks of the group divide
-  /// the same parameters, as `divided_rows(parameters, group.size(), row_bytes)` plans it. The group and the
-  /// exchange must outlive this object. Collective over the group.
+  /// `parameters`: of the placed model, all that may be trained at any time. All ranks of the group pass
+  /// equal parameters; `divided_rows(parameters, group.size(), row_bytes)` plans their division. The group
+  /// and the exchange must outlive this object. Collective over the group.
   DividedParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
                     Communicator& group, GradientExchange& exchange, std::int64_t row_bytes = 0);
 
@@ -60,8 +64,7 @@ class DividedParameters final : public TrainedParameters {
   /// How a piece is connected with its parameter.
   struct Link {
     std::size_t parameter;
-    const GradientShard* shard;  ///< the piece's gradient; null: it is a part of the parameter's gradient
-    at::Tensor gradient;         ///< memory for the gradient in float32; used if the piece is a master
+    at::Tensor gradient;  ///< memory for the gradient in float32; used if the piece is a master
   };
 
   void allocate(Arena& arena);

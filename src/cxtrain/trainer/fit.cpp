@@ -128,9 +128,8 @@ void Fit::complete_state() {
   World& world = context_.parts.world;
   if (!from_->checkpoint || !world.any_rank(!covers(from_->state, optimization_->pieces()))) return;
   run_agreed(world, [&] {
-    const auto& [path, manifest, log_dir, in_place] = *from_->checkpoint;
-    CheckpointReader reader(context_.parts.files, path, manifest);
-    add_pieces_of_other_ranks(from_->state, reader);
+    CheckpointReader reader(context_.parts.files, from_->checkpoint->path, from_->checkpoint->manifest);
+    add_pieces_of_other_ranks(from_->state, reader, world);
   });
 }
 

@@ -46,9 +46,10 @@ bool covers(const StateDict& state, const std::vector<Piece>& parameters) {
   });
 }
 
-void add_pieces_of_other_ranks(StateDict& state, CheckpointReader& checkpoint) {
-  for (int rank = 0; rank < checkpoint.manifest().world_size; ++rank)
-    add_divided(state, checkpoint.state(rank));
+void add_pieces_of_other_ranks(StateDict& state, CheckpointReader& checkpoint, const World& world) {
+  for (int rank = 0; rank < checkpoint.manifest().world_size; ++rank) {
+    if (rank != world.rank()) add_divided(state, checkpoint.state(rank));
+  }
 }
 
 StateDict reshard_state(CheckpointReader& checkpoint, const World& world) {

@@ -15,12 +15,12 @@ namespace cxtrain {
 /// other.
 StateDict reshard_state(CheckpointReader& checkpoint, const World& world);
 
-/// Returns whether the pieces of a saved state cover these parts of the model's parameters. False for a rank
-/// that goes on under another division of the parameters among as many ranks.
+/// Returns whether the pieces of a saved state cover these parts of the model's parameters. The state of one
+/// rank lacks parts if as many ranks divide the parameters in another way.
 bool covers(const StateDict& state, const std::vector<Piece>& parameters);
 
 /// Adds to a state what the other ranks of the training that wrote the checkpoint have saved of the same
 /// tensors. Reads all the state; talks to no other rank.
-void add_pieces_of_other_ranks(StateDict& state, CheckpointReader& checkpoint);
+void add_pieces_of_other_ranks(StateDict& state, CheckpointReader& checkpoint, const World& world);
 
 }  // namespace cxtrain

@@ -97,11 +97,11 @@ class NodeMemory {
   /// The array may outlive the communicator. Collective: every rank passes an equal size.
   virtual std::shared_ptr<NodeArena> arena(std::size_t share_bytes) = 0;
   /// Begins an update: returns when no rank uses the arrays any more. The shares then have what the ranks
-  /// have written to `NodeArena::whole`, and each rank may change its shares. Collective: every rank passes
-  /// the same arrays.
+  /// have written to `NodeArena::whole`, and each rank may change its shares. Collective: all ranks pass one
+  /// list of arrays.
   virtual void begin_update(std::span<NodeArena* const> arenas) = 0;
   /// Ends an update: returns when every rank has changed its shares; `NodeArena::whole` shows the new shares.
-  /// Collective: every rank passes the same arrays.
+  /// Collective: all ranks pass one list of arrays.
   virtual void end_update(std::span<NodeArena* const> arenas) = 0;
 };
 

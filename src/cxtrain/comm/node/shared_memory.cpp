@@ -107,6 +107,13 @@ SharedMemory::Address SharedMemory::address() const noexcept {
 
 std::optional<SharedWindow> SharedWindow::allocate(const MpiComm& node_comm, std::size_t bytes,
                                                    Backing first_choice) {
+  std::optional<SharedWindow> window = allocate_open(node_comm, bytes, first_choice);
+  if (window) window->close_files();
+  return window;
+}
+
+std::optional<SharedWindow> SharedWindow::allocate_open(const MpiComm& node_comm, std::size_t bytes,
+                                                        Backing first_choice) {
   std::optional<SharedWindow> window = made_of(first_choice, node_comm, bytes);
   if (!window && first_choice != Backing::file) window = made_of(Backing::file, node_comm, bytes);
   return window;

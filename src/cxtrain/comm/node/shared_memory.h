@@ -75,6 +75,10 @@ class SharedWindow {
   /// the node can do neither.
   static std::optional<SharedWindow> allocate(const MpiComm& node_comm, std::size_t bytes,
                                               Backing first_choice = Backing::anonymous);
+  /// Allocates a window whose files are open, for `map_private`. A process may have a limited number of open
+  /// files: `close_files` ends this.
+  static std::optional<SharedWindow> allocate_open(const MpiComm& node_comm, std::size_t bytes,
+                                                   Backing first_choice = Backing::anonymous);
 
   std::size_t bytes() const noexcept { return bytes_; }
   /// Segments in the order of the node's ranks.
@@ -83,12 +87,11 @@ class SharedWindow {
   int rank() const noexcept { return rank_; }
   std::byte* own() const noexcept { return segments_[static_cast<std::size_t>(rank_)]; }
   bool contains(const void* address) const noexcept { return address >= own() && address < own() + bytes_; }
-  /// Maps a rank's segment once more (`SharedMemory::map_private`).
+  /// Maps a rank's segment once more (`SharedMemory::map_private`). Its files are open.
   bool map_private(int rank, std::byte* address, std::size_t bytes) const noexcept {
     return memory_[static_cast<std::size_t>(rank)]->map_private(address, bytes);
   }
-  /// Closes the segments' files, of which a process may have a limited number. `map_private` fails
-  /// afterwards.
+  /// Closes the segments' files; the memory stays mapped.
   void close_files() noexcept {
     for (const std::shared_ptr<SharedMemory>& memory : memory_) memory->close_file();
   }

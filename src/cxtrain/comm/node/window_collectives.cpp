@@ -55,7 +55,6 @@ std::shared_ptr<SharedMemory> WindowCollectives::allocate(std::size_t bytes) {
   const bool complete = window.has_value() && (num_nodes_ == 1 || piece_.has_value());
   // Nodes may differ in shared memory; the way of reducing must not.
   if (!comm_.on_all_ranks("shared memory for gradients", complete)) return nullptr;
-  window->close_files();
   std::shared_ptr<SharedMemory> own = window->memory();
   windows_.push_back({std::move(*window), false});
   return own;
@@ -94,7 +93,7 @@ std::shared_ptr<MemPool> WindowCollectives::mem_pool(std::span<const std::size_t
 std::shared_ptr<NodeArena> WindowCollectives::arena(std::size_t share_bytes) {
   if (num_nodes_ > 1 || local_size_ == 1) return nullptr;
   std::optional<SharedWindow> shares =
-      SharedWindow::allocate(node_comm_, NodeArena::segment_bytes(share_bytes));
+      SharedWindow::allocate_open(node_comm_, NodeArena::segment_bytes(share_bytes));
   if (!shares) return nullptr;
   std::shared_ptr<NodeArena> arena = NodeArena::map(std::move(*shares));
   return node_comm_.on_all_ranks("an array for the ranks of a node", arena != nullptr) ? arena : nullptr;
@@ -164,13 +163,17 @@ void WindowCollectives::note_locations(std::span<const Slice> slices, std::size_
 void WindowCollectives::all_reduce_gathered(const at::Tensor& memory, std::span<const Slice> slices,
                                             ReduceOp op) {
   gather(memory, slices);
-  mpi_all_reduce(comm_, static_cast<std::byte*>(memory.mutable_data_ptr()), memory.scalar_type(),
-                 static_cast<std::size_t>(memory.numel()), op, op == ReduceOp::avg ? comm_.size() : 1);
+  all_reduce_by_mpi(memory, op);
   for (const Slice& slice : slices) {
     const std::byte* const sum = place_of(slice, memory);
     auto* values = static_cast<std::byte*>(slice.values.mutable_data_ptr());
     if (values != sum) std::copy_n(sum, slice.values.nbytes(), values);
   }
+}
+
+void WindowCollectives::all_reduce_by_mpi(const at::Tensor& memory, ReduceOp op) {
+  mpi_all_reduce(comm_, static_cast<std::byte*>(memory.mutable_data_ptr()), memory.scalar_type(),
+                 static_cast<std::size_t>(memory.numel()), op, divisor_of(op));
 }
 
 void WindowCollectives::begin_scatter(Scatter scatter, ReduceOp op) {
@@ -195,7 +198,7 @@ void WindowCollectives::combine_announced() {
   scatters_->finish("begin_scatter");  // every rank's values are written
   const auto& [output, memory, slices] = announced_->scatter;
   const std::size_t begin = static_cast<std::size_t>(output.numel()) * static_cast<std::size_t>(local_rank_);
-  const int divisor = announced_->op == ReduceOp::avg ? comm_.size() : 1;
+  const int divisor = divisor_of(announced_->op);
   auto* const result = static_cast<std::byte*>(output.mutable_data_ptr());
   for (const auto& [index, first, last] :
        parts_of(slices, begin, begin + static_cast<std::size_t>(output.numel()))) {
@@ -214,9 +217,8 @@ void WindowCollectives::scatter_at_once(const Scatter& scatter, ReduceOp op) {
   const auto count = static_cast<std::size_t>(output.numel());
   if (const std::optional<Location> whole = find(memory.const_data_ptr()))
     return reduce_scatter(result, *whole, memory.scalar_type(), count, op);
-  auto* const sums = static_cast<std::byte*>(memory.mutable_data_ptr());
-  mpi_all_reduce(comm_, sums, memory.scalar_type(), static_cast<std::size_t>(memory.numel()), op,
-                 op == ReduceOp::avg ? comm_.size() : 1);
+  all_reduce_by_mpi(memory, op);
+  const auto* const sums = static_cast<const std::byte*>(memory.const_data_ptr());
   std::copy_n(sums + output.nbytes() * static_cast<std::size_t>(comm_.rank()), output.nbytes(), result);
 }
 
@@ -226,7 +228,7 @@ void WindowCollectives::all_reduce(Location memory, c10::ScalarType dtype, std::
   const auto ranks = static_cast<std::size_t>(local_size_), self = static_cast<std::size_t>(local_rank_);
   const std::size_t rounds = divide_up(count * element, ranks * kBlock), grain = kCacheLine / element;
   const std::size_t block = round_up(divide_up(count, ranks * rounds), grain);
-  const int divisor = op == ReduceOp::avg ? comm_.size() : 1;
+  const int divisor = divisor_of(op);
 
   barrier_.wait("all_reduce");  // every rank's values are written
   // Backwards, and side by side: what was written last may still be in a cache that the ranks share.
@@ -303,7 +305,7 @@ std::span<const std::byte* const> WindowCollectives::copies_of(Location location
 
 void WindowCollectives::reduce_scatter(std::byte* output, Location input, c10::ScalarType dtype,
                                        std::size_t count, ReduceOp op) {
-  const int divisor = op == ReduceOp::avg ? comm_.size() : 1;
+  const int divisor = divisor_of(op);
   barrier_.wait("reduce_scatter");  // every rank's values are written
   if (num_nodes_ > 1) return reduce_scatter_over_nodes(output, input, dtype, count, op, divisor);
   const std::size_t share = count * c10::elementSize(dtype);

@@ -74,6 +74,8 @@ class WindowCollectives final : public NodeMemory {
   void all_reduce(Location memory, c10::ScalarType dtype, std::size_t count, std::span<const Slice> slices,
                   ReduceOp op);
   void all_reduce_gathered(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op);
+  void all_reduce_by_mpi(const at::Tensor& memory, ReduceOp op);
+  int divisor_of(ReduceOp op) const { return op == ReduceOp::avg ? comm_.size() : 1; }
   /// A scatter that all ranks have yet to combine.
   struct Announced {
     Scatter scatter;
