@@ -44,7 +44,13 @@ std::int64_t peak_resident_bytes() {
   return usage.ru_maxrss * 1024;
 }
 
-std::int64_t proportional_bytes() { return read_bytes("/proc/self/smaps_rollup", "Pss:").value_or(0); }
+std::int64_t proportional_bytes() {
+  constexpr const char* kTable = "/proc/self/smaps_rollup";
+  const auto own = read_bytes(kTable, "Pss_Anon:"), shared = read_bytes(kTable, "Pss_Shmem:");
+  // Kernels before 5.4 do not split the size.
+  if (own && shared) return *own + *shared;
+  return read_bytes(kTable, "Pss:").value_or(0);
+}
 
 std::int64_t data_bytes() { return read_bytes("/proc/self/status", "VmData:").value_or(0); }
 
