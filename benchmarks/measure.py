@@ -360,6 +360,40 @@ def zero(bench):
     return found, rows
 
 
+def pipeline(bench):
+    """A GPT of 25.4 M parameters with Adam, 8 micro-batches of 64 tokens: a step of 2 stages over one of a process."""
+    args = ["--model", "gpt", "--model.width", 512, "--model.layers", 8, "--model.context", 64, "--model.sample_bytes", 0]
+    args += ["--data.path", bench.text, "--data.batch_size", 1, "--lr_scheduler", "constant"]
+    args += ["--accumulate_grad_batches", 8]
+    two = ["--strategy", "pipeline", "--strategy.schedule"]
+    strategies = {
+        "one process": (1, ["--strategy", "single"]),
+        "1f1b": (2, [*two, "1f1b"]),
+        "gpipe": (2, [*two, "gpipe"]),
+        "interleaved": (2, [*two, "interleaved"]),
+    }
+
+    def run(ranks, strategy):
+        result = bench.trainer([*args, *strategy], 16, 3, ranks=ranks)
+        run_json = next((bench.work / f"run{bench.runs}").rglob("run.json"))
+        return {**result, "megabytes": json.loads(run_json.read_text())["pss_bytes"] / 1e6}
+
+    results = bench.in_turns({name: lambda way=way: run(*way) for name, way in strategies.items()})
+    found, rows = {}, []
+    gates = {"one process": "", "1f1b": "at most 0.60x", "gpipe": "", "interleaved": "at most 0.57x"}
+    for name in strategies:
+        found[name] = {key: median(of(results, name, key)) for key in ("step_us", "megabytes")}
+        found[name]["ratio"] = ratio(results, name, "one process", "step_us")
+        rows.append(
+            (
+                f"gpt, 25.4 M, adam, 8 micro-batches, {name}: a step, memory of a rank",
+                f"{found[name]['step_us'] / 1e3:.0f} ms (**{found[name]['ratio']:.2f}x**), {found[name]['megabytes']:.0f} MB",
+                gates[name],
+            )
+        )
+    return found, rows
+
+
 def allreduce(bench):
     lines = [json.loads(line) for line in bench.run("bench_allreduce", ranks=2).splitlines()]
     rows = []
@@ -414,7 +448,7 @@ def checkpoint(bench):
     return found, rows
 
 
-BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, zero, allreduce, checkpoint)}
+BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, zero, pipeline, allreduce, checkpoint)}
 
 
 def machine():

@@ -36,7 +36,8 @@ class Stopwatch final : public Callback {
     times_.synchronised += clock_.now() - backward_done_;
   }
   void on_train_batch_end(Run& run, const StepOutput& output, const Batch&, std::int64_t) override {
-    if (run.global_step() == times_.warmup) {
+    // The micro-batches of the next step come under the same number.
+    if (run.global_step() == times_.warmup && times_.steps != times_.warmup) {
       synchronize({&device_, 1});
       times_.begin = clock_.now();
       times_.synchronised = 0;

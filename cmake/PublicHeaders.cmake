@@ -34,6 +34,7 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/plugin/plugin_abi.h
   cxtrain/report/metric_logger.h
   cxtrain/report/png.h
+  cxtrain/trainer/chain_module.h
   cxtrain/trainer/data_module.h
   cxtrain/trainer/image_folders.h
   cxtrain/trainer/module.h
@@ -44,6 +45,7 @@ list(APPEND CXTRAIN_PLUGIN_HEADERS
   cxtrain/cluster/world.h
   cxtrain/accelerator/make_communicator.h
   cxtrain/comm/node/node_memory.h
+  cxtrain/comm/rank_messages.h
   cxtrain/comm/reduce_kernels.h
   cxtrain/reduce/gather_over_ranks.h
   cxtrain/reduce/reducer.h

@@ -5,6 +5,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/randn.h>
+#include <torch/nn/modules/container/modulelist.h>
 
 #include <fstream>
 #include <iterator>
@@ -56,6 +57,35 @@ FloorWork mnist_work(const FloorTask& task) {
           [=] { return FloorAdam({{net->parameters()}}, 1e-3, 0.999, /*decoupled=*/false); }};
 }
 
+class GptNetImpl : public torch::nn::Module {
+ public:
+  explicit GptNetImpl(const GptSizes& sizes)
+      : embedding_(register_module("embedding", GptEmbedding(sizes))),
+        blocks_(register_module("blocks", torch::nn::ModuleList())) {
+    for (std::int64_t i = 0; i < sizes.layers; ++i) blocks_->push_back(GptBlock(sizes));
+    for (const auto& item : named_parameters()) start_gpt_parameter(item.key(), item.value(), sizes);
+    head_ = register_module("head", GptHead(sizes, embedding_->weight()));
+  }
+  at::Tensor forward(const at::Tensor& bytes) {
+    at::Tensor x = embedding_(bytes);
+    for (const auto& block : *blocks_) x = block->as<GptBlock>()->forward(x);
+    return head_(x);
+  }
+  /// Each once; the head shares one with the embedding.
+  std::vector<at::Tensor> trained() const {
+    std::vector<at::Tensor> parameters;
+    for (const auto& item : named_parameters())
+      if (item.key() != "head.weight") parameters.push_back(item.value());
+    return parameters;
+  }
+
+ private:
+  GptEmbedding embedding_;
+  torch::nn::ModuleList blocks_;
+  GptHead head_{nullptr};
+};
+TORCH_MODULE(GptNet);
+
 FloorWork gpt_work(const FloorTask& task) {
   GptNet net(task.gpt);
   net->to(task.device);
@@ -72,7 +102,7 @@ FloorWork gpt_work(const FloorTask& task) {
           },
           [=] {
             FloorAdam::Group matrices{{}, 0.1}, others{{}, 0};
-            for (const at::Tensor& p : net->parameters())
+            for (const at::Tensor& p : net->trained())
               (p.dim() >= 2 ? matrices : others).parameters.push_back(p);
             return FloorAdam({matrices, others}, 1e-3, 0.95, /*decoupled=*/true);
           }};

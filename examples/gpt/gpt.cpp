@@ -11,8 +11,9 @@
 
 #include <iostream>
 
+#include "cxtrain/base/log.h"
 #include "cxtrain/plugin/plugin_abi.h"
-#include "cxtrain/trainer/module.h"
+#include "cxtrain/trainer/chain_module.h"
 #include "cxtrain/trainer/within_memory.h"
 #include "gpt/gpt_data.h"
 #include "gpt/gpt_net.h"
@@ -31,7 +32,7 @@ const GptSizes& checked(const GptSizes& sizes) {
   const auto width = static_cast<double>(sizes.width);
   require_memory_for("model.layers, model.width, model.context",
                      static_cast<double>(sizes.layers) * 12 * width * width +
-                         width * (GptNetImpl::kVocabulary + static_cast<double>(sizes.context)));
+                         width * (GptSizes::kVocabulary + static_cast<double>(sizes.context)));
   return sizes;
 }
 
@@ -51,7 +52,7 @@ std::string printable(const std::string& bytes) {
   return text;
 }
 
-class GptModel final : public Module {
+class GptModel final : public ChainModule {
  public:
   struct Args {
     GptSizes sizes;
@@ -73,8 +74,14 @@ class GptModel final : public Module {
             "softmax temperature of the printed text; below 1: safer, above 1: wilder", Range::above(0));
     }
   };
-  explicit GptModel(const Args& args)
-      : args_(args), net_(register_module("net", GptNet(checked(args.sizes)))) {}
+  explicit GptModel(const Args& args) : args_(args) {
+    const GptSizes& sizes = checked(args.sizes);
+    const GptEmbedding embedding = add_block("embedding", GptEmbedding(sizes));
+    for (std::int64_t i = 0; i < sizes.layers; ++i) add_block("blocks." + std::to_string(i), GptBlock(sizes));
+    add_block("head", GptHead(sizes, embedding->weight()));
+    for (const NamedTensor& parameter : all_parameters())
+      start_gpt_parameter(parameter.name, parameter.tensor, sizes);
+  }
 
   StepOutput training_step(const Batch& batch, std::int64_t) override {
     const at::Tensor value = loss(batch);
@@ -86,15 +93,14 @@ class GptModel final : public Module {
   }
   void test_step(const Batch& batch, std::int64_t) override { log("test_loss", loss(batch)); }
   /// Logits of the byte after each, float [B, T, 256].
-  at::Tensor predict_step(const Batch& batch, std::int64_t) override { return net_(batch[0]); }
+  at::Tensor predict_step(const Batch& batch, std::int64_t) override { return run(batch).tensor(); }
 
   /// Weight decay on matrices only (as GPT-2 and its descendants do), and a cosine over the whole run after a
   /// warm-up.
   Optimizers configure_optimizers() override {
     ParameterGroup matrices, others{.parameters = {}, .lr = {}, .weight_decay = 0.0};
-    for (const at::Tensor& parameter : net_->parameters()) {
-      (parameter.dim() >= 2 ? matrices : others).parameters.push_back(parameter);
-    }
+    for (const NamedTensor& parameter : all_parameters())
+      (parameter.tensor.dim() >= 2 ? matrices : others).parameters.push_back(parameter.tensor);
     return OptimizerSetup{.optimizer = AdamW{.lr = args_.lr, .beta2 = 0.95, .weight_decay = 0.1},
                           .schedule = CosineSchedule{.warmup = args_.warmup, .min_ratio = 0.1},
                           .groups = {matrices, others}};
@@ -106,20 +112,21 @@ class GptModel final : public Module {
   TrainerDefaults trainer_defaults() const override { return {.max_epochs = 1}; }
 
   void on_fit_end() override {
-    if (args_.sample_bytes > 0 && is_global_zero())
-      std::cout << printable(sample(args_.sample_bytes)) << std::endl;
+    if (args_.sample_bytes == 0 || !is_global_zero()) return;
+    if (!is_whole()) return log_info("gpt: no text, because other ranks have some of the blocks");
+    std::cout << printable(sample(args_.sample_bytes)) << std::endl;
   }
 
  private:
   at::Tensor loss(const Batch& batch) {
-    return at::cross_entropy_loss(net_(batch[0]).flatten(0, 1), batch[1].flatten());
+    return at::cross_entropy_loss(run(batch).tensor().flatten(0, 1), batch[1].flatten());
   }
 
   /// Text of the model's own, beginning after a line break; the same for the same weights.
   std::string sample(std::int64_t bytes) {
     const at::NoGradGuard no_grad;
-    const bool training = net_->is_training();
-    net_->eval();
+    const bool training = is_training();
+    eval();
     at::Generator generator = at::detail::createCPUGenerator(/*seed=*/0);
     at::Tensor tokens = at::zeros({1, bytes + 1}, at::kLong);
     std::int64_t* token = tokens.mutable_data_ptr<std::int64_t>();
@@ -127,8 +134,11 @@ class GptModel final : public Module {
     std::string text;
     for (std::int64_t i = 0; i < bytes; ++i) {
       const std::int64_t begin = std::max<std::int64_t>(0, i + 1 - args_.sizes.context);
-      const at::Tensor logits =
-          net_(tokens.slice(1, begin, i + 1).to(device())).select(1, -1).cpu().to(at::kFloat);
+      const at::Tensor logits = run({.tensors = {tokens.slice(1, begin, i + 1).to(device())}, .size = 1})
+                                    .tensor()
+                                    .select(1, -1)
+                                    .cpu()
+                                    .to(at::kFloat);
       if (!logits.isfinite().all().item<bool>()) {
         text = "(no text: the model's outputs are not finite)";
         break;
@@ -137,12 +147,11 @@ class GptModel final : public Module {
                          .item<std::int64_t>();
       text += static_cast<char>(token[i + 1]);
     }
-    net_->train(training);
+    train(training);
     return text;
   }
 
   Args args_;
-  GptNet net_;
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace nn = torch::nn;
 
-BlockImpl::BlockImpl(const GptSizes& sizes) : sizes_(sizes) {
+GptBlockImpl::GptBlockImpl(const GptSizes& sizes) : sizes_(sizes) {
   const std::int64_t width = sizes.width;
   norm1_ = register_module("norm1", nn::LayerNorm(nn::LayerNormOptions({width})));
   qkv_ = register_module("qkv", nn::Linear(width, 3 * width));
@@ -21,7 +21,7 @@ BlockImpl::BlockImpl(const GptSizes& sizes) : sizes_(sizes) {
   dropout_ = register_module("dropout", nn::Dropout(sizes.dropout));
 }
 
-at::Tensor BlockImpl::attention(const at::Tensor& x) {
+at::Tensor GptBlockImpl::attention(const at::Tensor& x) {
   const std::int64_t batch = x.size(0), time = x.size(1);
   // [B, T, 3, heads, width / heads] -> 3 x [B, heads, T, width / heads]
   const auto qkv = qkv_(x).view({batch, time, 3, sizes_.heads, -1}).permute({2, 0, 3, 1, 4}).unbind(0);
@@ -31,36 +31,35 @@ at::Tensor BlockImpl::attention(const at::Tensor& x) {
   return out_(y.transpose(1, 2).reshape({batch, time, sizes_.width}));
 }
 
-at::Tensor BlockImpl::forward(at::Tensor x) {
+at::Tensor GptBlockImpl::forward(at::Tensor x) {
   x = x + dropout_(attention(norm1_(x)));
   return x + dropout_(down_(at::gelu(up_(norm2_(x)))));
 }
 
-GptNetImpl::GptNetImpl(const GptSizes& sizes) {
-  tokens_ = register_module("tokens", nn::Embedding(kVocabulary, sizes.width));
+GptEmbeddingImpl::GptEmbeddingImpl(const GptSizes& sizes) {
+  tokens_ = register_module("tokens", nn::Embedding(GptSizes::kVocabulary, sizes.width));
   positions_ = register_module("positions", nn::Embedding(sizes.context, sizes.width));
   dropout_ = register_module("dropout", nn::Dropout(sizes.dropout));
-  blocks_ = register_module("blocks", nn::ModuleList());
-  for (std::int64_t i = 0; i < sizes.layers; ++i) blocks_->push_back(Block(sizes));
-  norm_ = register_module("norm", nn::LayerNorm(nn::LayerNormOptions({sizes.width})));
-
-  // GPT-2's start: weights of deviation 0.02; those that add to the residual smaller by the root of their
-  // number.
-  const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(sizes.layers));
-  for (const auto& parameter : named_parameters()) {
-    const std::string& name = parameter.key();
-    if (parameter.value().dim() == 2) {
-      const bool adds = name.ends_with("out.weight") || name.ends_with("down.weight");
-      nn::init::normal_(parameter.value(), 0, adds ? residual : 0.02);
-    } else if (name.ends_with("bias")) {
-      nn::init::zeros_(parameter.value());
-    }
-  }
 }
 
-at::Tensor GptNetImpl::forward(const at::Tensor& tokens) {
-  const at::Tensor places = at::arange(tokens.size(1), tokens.options());
-  at::Tensor x = dropout_(tokens_(tokens) + positions_(places));
-  for (const auto& block : *blocks_) x = block->as<Block>()->forward(x);
-  return at::linear(norm_(x), tokens_->weight);
+at::Tensor GptEmbeddingImpl::forward(const at::Tensor& bytes) {
+  const at::Tensor places = at::arange(bytes.size(1), bytes.options());
+  return dropout_(tokens_(bytes) + positions_(places));
+}
+
+GptHeadImpl::GptHeadImpl(const GptSizes& sizes, const at::Tensor& weight) {
+  norm_ = register_module("norm", nn::LayerNorm(nn::LayerNormOptions({sizes.width})));
+  weight_ = register_parameter("weight", weight);
+}
+
+at::Tensor GptHeadImpl::forward(const at::Tensor& x) { return at::linear(norm_(x), weight_); }
+
+void start_gpt_parameter(const std::string& name, const at::Tensor& parameter, const GptSizes& sizes) {
+  if (parameter.dim() == 2) {
+    const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(sizes.layers));
+    const bool adds = name.ends_with("out.weight") || name.ends_with("down.weight");
+    nn::init::normal_(parameter, 0, adds ? residual : 0.02);
+  } else if (name.ends_with("bias")) {
+    nn::init::zeros_(parameter);
+  }
 }

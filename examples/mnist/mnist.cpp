@@ -6,7 +6,7 @@
 
 #include "cxtrain/metrics/classification.h"
 #include "cxtrain/plugin/plugin_abi.h"
-#include "cxtrain/trainer/module.h"
+#include "cxtrain/trainer/chain_module.h"
 #include "mnist/mnist_data.h"
 #include "mnist/mnist_net.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 using namespace cxtrain;
 
-class MnistModel final : public Module {
+class MnistModel final : public ChainModule {
  public:
   struct Args {
     std::string net = "mlp";
@@ -25,11 +25,10 @@ class MnistModel final : public Module {
       field("lr", lr, "Adam's learning rate", Range::at_least(0));
     }
   };
-  explicit MnistModel(const Args& args)
-      : args_(args), net_(register_module("net", make_mnist_net(args.net))) {}
+  explicit MnistModel(const Args& args) : args_(args) { add_blocks("net", make_mnist_net(args.net)); }
 
   StepOutput training_step(const Batch& batch, std::int64_t) override {
-    const at::Tensor loss = at::cross_entropy_loss(net_->forward(batch[0]), batch[1]);
+    const at::Tensor loss = at::cross_entropy_loss(run(batch).tensor(), batch[1]);
     log("train_loss", loss, {.prog_bar = true});
     return loss;
   }
@@ -37,7 +36,7 @@ class MnistModel final : public Module {
   void test_step(const Batch& batch, std::int64_t) override { evaluate(batch, "test_loss", "test_acc"); }
   /// The probability of each digit, float32 [B, 10].
   at::Tensor predict_step(const Batch& batch, std::int64_t) override {
-    return at::softmax(net_->forward(batch[0]), 1);
+    return at::softmax(run(batch).tensor(), 1);
   }
 
   Optimizers configure_optimizers() override { return Adam{.lr = args_.lr}; }
@@ -46,14 +45,13 @@ class MnistModel final : public Module {
 
  private:
   void evaluate(const Batch& batch, std::string_view loss_name, std::string_view accuracy_name) {
-    const at::Tensor logits = net_->forward(batch[0]);
+    const at::Tensor logits = run(batch).tensor();
     log(loss_name, at::cross_entropy_loss(logits, batch[1]), {.prog_bar = true});
     accuracy_.update(logits, batch[1]);
     log(accuracy_name, accuracy_, {.prog_bar = true});
   }
 
   Args args_;
-  torch::nn::Sequential net_;
   Accuracy& accuracy_ = register_metric<Accuracy>("accuracy", {.classes = 10});
 };
 

@@ -65,6 +65,25 @@ TEST_CASE("what all ranks hold is written once, by all of them", "[checkpoint]")
   }
 }
 
+TEST_CASE("tensors of the model are written by ranks that have them, each once", "[checkpoint]") {
+  const std::vector<NamedTensor> model{
+      {"a", at::rand({4})}, {"b", at::rand({4})}, {"c", at::rand({4})}, {"of all", at::rand({4})}};
+  const std::vector<std::vector<int>> holders{{2, 3}, {0, 1}, {2, 3}, {0, 1, 2, 3}};
+  std::map<std::string, int> writers;
+  for (int rank = 0; rank < 4; ++rank) {
+    const RankShare share = shard_files({.rank = rank, .ranks = 4, .model = model, .holders = holders});
+    CHECK(share.model_files.at("a") == "model-00002-of-00002.safetensors");
+    CHECK(share.model_files.at("b") == "model-00001-of-00002.safetensors");
+    for (const PlannedFile& file : share.files) {
+      for (const NamedTensor& tensor : file.tensors) {
+        CHECK(writers.emplace(tensor.name, rank).second);
+        CHECK(share.model_files.at(tensor.name) == file.name);
+      }
+    }
+  }
+  CHECK(writers == std::map<std::string, int>{{"a", 2}, {"b", 0}, {"c", 2}, {"of all", 0}});
+}
+
 TEST_CASE("parts are written by the ranks that hold them", "[checkpoint]") {
   const std::vector<NamedTensor> model = two_layers();
   std::vector<StateDict> states(2);

@@ -30,6 +30,12 @@ class OwnedModel {
   const NamedTensor& parameter(std::size_t i) const { return parameters_[i]; }
   int owner(std::size_t i) const { return static_cast<int>(i) % comm_.size(); }
   bool is_mine(std::size_t i) const { return owner(i) == comm_.rank(); }
+  /// Also buffers, which every rank has.
+  bool has(const std::string& name) const {
+    for (std::size_t i = 0; i < count(); ++i)
+      if (parameters_[i].name == name) return is_mine(i);
+    return true;
+  }
   Communicator& comm() const { return comm_; }
 
   /// Every rank gets all values from their owners.
@@ -47,7 +53,9 @@ class OwnedModel {
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < count(); ++i) {
       const at::Tensor& tensor = parameters_[i].tensor;
-      if (!is_mine(i)) at::Tensor(tensor).set_data(at::empty({0}, tensor.options().requires_grad(false)));
+      // Of the whole's shape, without its memory.
+      if (!is_mine(i))
+        at::Tensor(tensor).set_data(at::zeros({}, tensor.options().requires_grad(false)).expand(shapes_[i]));
     }
   }
 
@@ -177,6 +185,7 @@ class OwnerStrategy final : public LocalStrategy {
   }
 
   bool ranks_keep_whole_models() const override { return false; }
+  bool has_whole(const std::string& name) const override { return model_->has(name); }
 
   std::string describe() const override { return "each parameter on one rank"; }
 

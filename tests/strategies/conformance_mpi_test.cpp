@@ -26,6 +26,7 @@ struct Conforming {
   std::vector<std::string> plugins = {};
   bool divided = false;        ///< its argument shard_optimizer is true
   int stage = 0;               ///< its argument
+  int stages = 0;              ///< its argument; cannot be more than the model's blocks
   bool master_weights = true;  ///< has them (O2)
 };
 
@@ -39,6 +40,9 @@ std::vector<Conforming> strategies() {
       {.name = "owner", .plugins = {CXTRAIN_TEST_PLUGIN_DIR "/owner.so"}, .master_weights = false}};
   const bool share_memory = test_world().size() == 1 || test_world().facts().max_local_size > 1;
   if (share_memory) all.push_back({.name = "zero", .stage = 3});
+  // Regression has three blocks.
+  const int ranks = test_world().size();
+  all.push_back({.name = "pipeline", .stages = ranks == 4 ? 2 : ranks});
   if (test_world().size() == 1) {
     all.push_back({.name = "single"});
     all.push_back({.name = "dp"});
@@ -70,13 +74,17 @@ Options under(const Conforming& strategy, Options options) {
   options.trainer.strategy = strategy.name;
   options.plugins = strategy.plugins;
   if (strategy.divided) options.strategy.args["shard_optimizer"] = "true";
+  if (strategy.stages > 0) options.strategy.args["stages"] = std::to_string(strategy.stages);
   if (strategy.stage > 0) options.strategy.args["stage"] = std::to_string(strategy.stage);
   return options;
 }
 
+/// Of a rank, so that a global batch has 8 samples for each rank. The stages of a pipeline share theirs.
+std::int64_t batch_size(const Conforming& strategy) { return 8 * std::max(strategy.stages, 1); }
+
 template <class Model>
 Trained together(const Conforming& strategy, const Options& options, bool whole_numbers = false) {
-  return run<Model>(test_world(), under(strategy, options), 8, whole_numbers);
+  return run<Model>(test_world(), under(strategy, options), batch_size(strategy), whole_numbers);
 }
 
 template <class Model>
@@ -105,7 +113,8 @@ bool close(const Trained& a, const Trained& b) {
 TEST_CASE("every strategy equals single bit for bit where arithmetic is exact", "[conformance]") {
   if (test_world().size() == 3) return test::skip_for_ranks("a third is not exact");
   const Trained expected = alone<Exact>(some_steps(), /*whole_numbers=*/true);
-  for (const Conforming& strategy : strategies()) {
+  for (Conforming strategy : strategies()) {
+    if (strategy.stages > 0) strategy.stages = 1;  // the model has one block
     CAPTURE(strategy.name, strategy.divided, strategy.stage);
     const Trained found = together<Exact>(strategy, some_steps(), /*whole_numbers=*/true);
     CHECK(found.summary.parameters_sha256 == expected.summary.parameters_sha256);
@@ -171,7 +180,7 @@ TEST_CASE("every strategy goes on while a rank has no sample left, in training a
   const Trained expected = run_with_odd_sample(alone_world, options, 8 * test_world().size());
   for (const Conforming& strategy : strategies()) {
     CAPTURE(strategy.name, strategy.divided, strategy.stage);
-    const Trained found = run_with_odd_sample(test_world(), under(strategy, options), 8);
+    const Trained found = run_with_odd_sample(test_world(), under(strategy, options), batch_size(strategy));
     CHECK(close(found, expected));
     for (const char* metric : {"val_loss", "test_loss"})
       CHECK(found.summary.metrics.at(metric) == Catch::Approx(expected.summary.metrics.at(metric)));
@@ -249,7 +258,7 @@ TEST_CASE("after a fit every rank has the whole model, and every strategy predic
     Regression model;
     const RunSummary summary = trainer.fit(model, data);
     // Ranks that keep parts have nothing to compare, and say so.
-    if (strategy.name == "owner")
+    if (strategy.name == "owner" || strategy.stages > 1)
       CHECK_FALSE(summary.parameters_equal_on_all_ranks);
     else
       CHECK(summary.parameters_equal_on_all_ranks == true);

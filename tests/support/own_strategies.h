@@ -6,6 +6,8 @@
 #include "strategies/ddp/traits.h"
 #include "strategies/ddp_spawn/traits.h"
 #include "strategies/dp/traits.h"
+#include "strategies/pipeline/arguments.h"
+#include "strategies/pipeline/traits.h"
 #include "strategies/single/traits.h"
 #include "strategies/zero/arguments.h"
 #include "strategies/zero/traits.h"
@@ -17,6 +19,7 @@ inline KnownStrategies own_strategies() {
   return {{"ddp", KnownStrategy{ddp_traits(), argument_specs<DdpArgs>()}},
           {"ddp_spawn", KnownStrategy{ddp_spawn_traits(), argument_specs<DdpArgs>()}},
           {"dp", KnownStrategy{dp_traits()}},
+          {"pipeline", KnownStrategy{pipeline_traits(), argument_specs<PipelineArgs>()}},
           {"single", KnownStrategy{single_traits()}},
           {"zero", KnownStrategy{zero_traits(), argument_specs<ZeroArgs>()}}};
 }

@@ -6,6 +6,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tanh.h>
 #include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/linear.h>
 
 #include <memory>
@@ -13,22 +14,24 @@
 #include <vector>
 
 #include "cxtrain/data/tensor_dataset.h"
+#include "cxtrain/trainer/chain_module.h"
 #include "cxtrain/trainer/trainer.h"
 
 /// Small models and data for tests of the trainer.
 namespace cxtrain::test {
 
 /// A two-layer network that learns a fixed random function. Counts how often it was called.
-class Regression : public Module {
+class Regression : public ChainModule {
  public:
   explicit Regression(OptimizerSetup setup = {.optimizer = AdamW{.lr = 0.01}}, std::int64_t hidden = 16)
       : setup_(std::move(setup)) {
     at::manual_seed(1);
-    first = register_module("first", torch::nn::Linear(6, hidden));
-    second = register_module("second", torch::nn::Linear(hidden, 2));
+    first = add_block("first", torch::nn::Linear(6, hidden));
+    add_block("tanh", torch::nn::Tanh());
+    second = add_block("second", torch::nn::Linear(hidden, 2));
   }
   at::Tensor loss(const Batch& batch) {
-    return torch::nn::functional::mse_loss(second->forward(at::tanh(first->forward(batch[0]))), batch[1]);
+    return torch::nn::functional::mse_loss(run(batch).tensor(), batch[1]);
   }
   StepOutput training_step(const Batch& batch, std::int64_t) override {
     ++training_steps;
@@ -42,9 +45,7 @@ class Regression : public Module {
     log("val_mean", batch[0].mean());
   }
   void test_step(const Batch& batch, std::int64_t) override { log("test_loss", loss(batch)); }
-  at::Tensor predict_step(const Batch& batch, std::int64_t) override {
-    return second->forward(at::tanh(first->forward(batch[0])));
-  }
+  at::Tensor predict_step(const Batch& batch, std::int64_t) override { return run(batch).tensor(); }
   Optimizers configure_optimizers() override { return setup_; }
 
   torch::nn::Linear first{nullptr}, second{nullptr};
@@ -55,16 +56,16 @@ class Regression : public Module {
 };
 
 /// A linear model whose gradients are whole numbers over powers of two, and so exact in float32.
-class Exact : public Module {
+class Exact : public ChainModule {
  public:
   Exact() {
     at::manual_seed(2);
-    layer = register_module("layer", torch::nn::Linear(torch::nn::LinearOptions(8, 4)));
+    layer = add_block("layer", torch::nn::Linear(torch::nn::LinearOptions(8, 4)));
     const at::NoGradGuard no_grad;
     for (at::Tensor& parameter : parameters()) parameter.copy_(at::randint(-8, 8, parameter.sizes()));
   }
   StepOutput training_step(const Batch& batch, std::int64_t) override {
-    return layer->forward(batch[0]).sum().div(static_cast<double>(batch.size));
+    return run(batch).tensor().sum().div(static_cast<double>(batch.size));
   }
   Optimizers configure_optimizers() override { return Sgd{.lr = 0.5}; }
 

@@ -4,8 +4,9 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <torch/nn/functional/dropout.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/dropout.h>
 
 #include <algorithm>
 #include <array>
@@ -48,16 +49,18 @@ class Losses : public Metric {
 /// A model that has everything that a resumed training can get wrong: dropout, noise in its inputs, batch
 /// norm, layers that are frozen at first, a layer whose mode a hook changes, gradients that overflow now and
 /// then, and a memory of its own that its loss depends on.
-class StatefulModel : public Module {
+class StatefulModel : public ChainModule {
  public:
   StatefulModel(OptimizerSetup setup, bool overflows, std::uint64_t seed, bool forgets)
       : setup_(std::move(setup)), overflows_(overflows), forgets_(forgets) {
     at::manual_seed(seed);
-    first = register_module("first", torch::nn::Linear(6, 24));
-    norm = register_module("norm", torch::nn::BatchNorm1d(24));
-    late = register_module("late", torch::nn::Linear(24, 24));
-    quiet = register_module("quiet", torch::nn::BatchNorm1d(24));
-    last = register_module("last", torch::nn::Linear(24, 2));
+    add_block("first", torch::nn::Linear(6, 24));
+    add_block("norm", torch::nn::BatchNorm1d(24));
+    add_block("tanh", torch::nn::Tanh());
+    add_block("dropout", torch::nn::Dropout(0.25));
+    late = add_block("late", torch::nn::Linear(24, 24));
+    quiet = add_block("quiet", torch::nn::BatchNorm1d(24));
+    add_block("last", torch::nn::Linear(24, 2));
     for (at::Tensor& parameter : late->parameters()) parameter.set_requires_grad(false);
     seen_ = at::zeros({});
   }
@@ -67,11 +70,7 @@ class StatefulModel : public Module {
     batch.tensors[0] = input + 0.1 * at::randn(input.sizes(), context.generator(), input.options());
   }
   StepOutput training_step(const Batch& batch, std::int64_t batch_idx) override {
-    at::Tensor hidden = norm->forward(first->forward(of_all_loaders(batch, 0)));
-    hidden =
-        torch::nn::functional::dropout(hidden.tanh(), torch::nn::functional::DropoutFuncOptions().p(0.25));
-    hidden = quiet->forward(late->forward(hidden));
-    at::Tensor loss = torch::nn::functional::mse_loss(last->forward(hidden).to(at::kFloat),
+    at::Tensor loss = torch::nn::functional::mse_loss(run(batch).tensor().to(at::kFloat),
                                                       of_all_loaders(batch, 1).to(at::kFloat));
     loss = loss * (1 + 0.01 * static_cast<double>(batches_ % 7)) + 0.001 * seen_.item<double>() * loss;
     log("train_loss", loss, {.on_step = true, .on_epoch = true});
@@ -81,9 +80,8 @@ class StatefulModel : public Module {
     return loss;
   }
   void validation_step(const Batch& batch, std::int64_t) override {
-    const at::Tensor hidden = quiet->forward(late->forward(norm->forward(first->forward(batch[0])).tanh()));
     log("val_loss",
-        torch::nn::functional::mse_loss(last->forward(hidden).to(at::kFloat), batch[1].to(at::kFloat)));
+        torch::nn::functional::mse_loss(run(batch).tensor().to(at::kFloat), batch[1].to(at::kFloat)));
   }
   Optimizers configure_optimizers() override { return setup_; }
 
@@ -108,10 +106,11 @@ class StatefulModel : public Module {
     seen_ = state.tensor("seen").clone();
   }
 
-  torch::nn::Linear first{nullptr}, late{nullptr}, last{nullptr};
-  torch::nn::BatchNorm1d norm{nullptr}, quiet{nullptr};
+  torch::nn::Linear late{nullptr};
+  torch::nn::BatchNorm1d quiet{nullptr};
 
  private:
+  Carry inputs(const Batch& batch) override { return Carry(of_all_loaders(batch, 0)); }
   static at::Tensor of_all_loaders(const Batch& batch, std::size_t tensor) {
     if (batch.parts.empty()) return batch[tensor];
     std::vector<at::Tensor> rows;
@@ -338,6 +337,7 @@ struct StrategyCase {
   std::function<void(Options&)> prepare = [](Options&) {};
   bool whole_updates = true;   ///< LibTorch's own optimizers can run
   bool master_weights = true;  ///< has them (O2)
+  bool closures = true;        ///< an optimizer may ask for the loss again
 };
 
 inline std::vector<StrategyCase> strategies() {
@@ -358,6 +358,7 @@ inline std::vector<StrategyCase> strategies() {
                          options.strategy.args = {{"stage", "3"}, {"bucket_bytes", "2000"}};
                        },
                    .whole_updates = false});
+    all.push_back({.name = "pipeline", .closures = false});
     all.push_back(
         {.name = "owner",
          .prepare = [](Options& options) { options.plugins = {CXTRAIN_TEST_PLUGIN_DIR "/owner.so"}; },

@@ -1,6 +1,8 @@
 #include "cxtrain/checkpoint/shard_files.h"
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <sstream>
 
 #include "cxtrain/checkpoint/checksum.h"
@@ -87,24 +89,45 @@ class ShardFiles {
   }
 
  private:
+  /// The ranks that have a tensor divide it and the others that the same ranks have.
   void divide_model() {
-    std::uint64_t total = 0;
-    for (const NamedTensor& named : in_.model) total += named.tensor.nbytes();
-    const auto most = static_cast<int>(std::min<std::uint64_t>(total / kLeastModelFile + 1, 1U << 20U));
-    const int files = std::min(most, in_.ranks);
-    EqualParts parts(total, files);
-    std::map<int, PlannedFile> own;
-    for (const NamedTensor& named : in_.model) {
-      const int file = parts.next(named.tensor.nbytes());
-      share_.model_files[named.name] = numbered_file("model", file, files);
-      if (file * in_.ranks / files == in_.rank) own[file].tensors.push_back(named);
+    std::vector<int> everybody(static_cast<std::size_t>(in_.ranks));
+    std::iota(everybody.begin(), everybody.end(), 0);
+    const auto holders_of = [&](std::size_t i) -> const std::vector<int>& {
+      return in_.holders.empty() ? everybody : in_.holders[i];
+    };
+    std::map<std::vector<int>, std::uint64_t> bytes;  // by holders
+    for (std::size_t i = 0; i < in_.model.size(); ++i) bytes[holders_of(i)] += in_.model[i].tensor.nbytes();
+    struct Group {
+      EqualParts parts;
+      std::uint64_t files;
+    };
+    std::map<std::vector<int>, Group> groups;
+    for (const auto& [holders, total] : bytes) {
+      const std::uint64_t files = std::min<std::uint64_t>(total / kLeastModelFile + 1, holders.size());
+      groups.emplace(holders, Group{EqualParts(total, static_cast<int>(files)), files});
     }
-    for (auto& [file, planned] : own) {
-      planned.name = numbered_file("model", file, files);
-      sort_for_alignment(planned.tensors);
-      planned.metadata["format"] = "pt";  // what Hugging Face's readers look for
-      share_.files.push_back(std::move(planned));
+    std::vector<int> writers;
+    for (std::size_t i = 0; i < in_.model.size(); ++i) {
+      Group& group = groups.at(holders_of(i));
+      const auto part = static_cast<std::uint64_t>(group.parts.next(in_.model[i].tensor.nbytes()));
+      writers.push_back(holders_of(i)[part * holders_of(i).size() / group.files]);
     }
+    const std::set<int> all(writers.begin(), writers.end());
+    const auto file_of = [&](int writer) {
+      const auto number = static_cast<int>(std::distance(all.begin(), all.find(writer)));
+      return numbered_file("model", number, static_cast<int>(all.size()));
+    };
+    PlannedFile own;
+    for (std::size_t i = 0; i < in_.model.size(); ++i) {
+      share_.model_files[in_.model[i].name] = file_of(writers[i]);
+      if (writers[i] == in_.rank) own.tensors.push_back(in_.model[i]);
+    }
+    if (own.tensors.empty()) return;
+    own.name = file_of(in_.rank);
+    sort_for_alignment(own.tensors);
+    own.metadata["format"] = "pt";  // what Hugging Face's readers look for
+    share_.files.push_back(std::move(own));
   }
 
   void divide_state() {

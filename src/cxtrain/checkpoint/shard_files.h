@@ -32,8 +32,13 @@ struct RankShare {
 
 struct ShardFilesInputs {
   int rank = 0, ranks = 1;
-  std::span<const NamedTensor> model;  ///< all its parameters and buffers, the same on all ranks
-  const StateDict* state = nullptr;    ///< of the training; null: the model's tensors are all
+  /// All parameters and buffers of the model, in the same order on all ranks. A rank that has not got a
+  /// tensor passes one of its name, shape and dtype.
+  std::span<const NamedTensor> model;
+  /// For each tensor of the model the ranks that have it, increasing, at least one; the same on all ranks.
+  /// Empty: every rank has every tensor.
+  std::vector<std::vector<int>> holders = {};
+  const StateDict* state = nullptr;  ///< of the training; null: the model's tensors are all
   /// The state's sections (of the highest level) in which ranks remember different things.
   std::set<std::string> of_each_rank;
   /// Every rank's text, in rank order.

@@ -44,6 +44,9 @@ struct StrategyTraits {
   std::string joined_as = {};
   /// Returns what the strategy cannot do of a plan without errors; null: it can do every plan. Pure.
   std::optional<Problem> (*refuse)(const Plan& plan) = nullptr;
+  /// Whether a rank runs some of the model's layers only: its forward passes wait for other ranks, and its
+  /// work differs from theirs.
+  bool divides_layers = false;
 
   /// Returns whether its only rank gets all requested devices.
   bool takes_all_devices() const { return ranks == Ranks::one && devices == Devices::replicas; }

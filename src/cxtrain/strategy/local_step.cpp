@@ -1,8 +1,5 @@
 #include "cxtrain/strategy/local_step.h"
 
-#include <ATen/core/grad_mode.h>
-#include <c10/core/InferenceMode.h>
-
 #include <algorithm>
 #include <sstream>
 #include <utility>
@@ -13,19 +10,6 @@
 #include "cxtrain/strategy/whole_parameters.h"
 
 namespace cxtrain {
-namespace {
-
-/// No gradients; in inference mode also no version counters and no views to track.
-class EvaluationGuard {
- public:
-  explicit EvaluationGuard(bool inference_mode) : inference_(inference_mode) {}
-
- private:
-  c10::InferenceMode inference_;  // first: made with `false` it turns gradients on
-  at::NoGradGuard no_grad_;
-};
-
-}  // namespace
 
 void require_trainable_loss(const at::Tensor& loss) {
   if (!loss.defined() || loss.numel() != 1) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
+
 #include <functional>
 #include <memory>
 #include <span>
@@ -8,6 +11,16 @@
 #include "cxtrain/strategy/strategy.h"
 
 namespace cxtrain {
+
+/// No gradients; in inference mode also no version counters and no views to track.
+class EvaluationGuard {
+ public:
+  explicit EvaluationGuard(bool inference_mode) : inference_(inference_mode) {}
+
+ private:
+  c10::InferenceMode inference_;  // first: made with `false` it turns gradients on
+  at::NoGradGuard no_grad_;
+};
 
 /// Runs training_step under autocast. The loss of the result has its gradient, or is undefined if the model
 /// skips the batch. Throws TrainingError for a loss that is not a scalar or has no gradient.

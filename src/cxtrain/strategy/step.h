@@ -38,6 +38,11 @@ struct MicroStep {
 class StepPlan {
  public:
   virtual ~StepPlan() = default;
+  /// Number of micro-batches.
+  virtual std::int64_t size() const = 0;
+  /// Returns the batch of micro-batch i, counted from the first one of the step, before `next` has begun the
+  /// micro-batch. Reads ahead. The result is valid up to the next call of any method.
+  virtual const Batch& batch(std::int64_t i) = 0;
   /// Begins the next micro-batch, with the hooks before it; returns null after the last. The result is valid
   /// up to the next call.
   virtual const MicroStep* next() = 0;
@@ -48,13 +53,16 @@ class StepPlan {
 /// A step of one micro-batch, which outlives the plan.
 class OneMicroStep final : public StepPlan {
  public:
-  explicit OneMicroStep(const MicroStep& micro) : micro_(&micro) {}
+  explicit OneMicroStep(const MicroStep& micro) : batch_(micro.batch), micro_(&micro) {}
+  std::int64_t size() const override { return 1; }
+  const Batch& batch(std::int64_t /*i*/) override { return batch_; }
   const MicroStep* next() override { return std::exchange(micro_, nullptr); }
   void end(StepOutput output) override { loss = std::move(output.loss); }
 
   at::Tensor loss;  ///< after the step; detached
 
  private:
+  const Batch& batch_;
   const MicroStep* micro_;
 };
 

@@ -80,7 +80,8 @@ class Strategy : public Stateful {
                                                                   Backward backward) = 0;
 
   /// Runs forward and backward of each micro-batch of an optimizer step, and returns what this rank put into
-  /// the step. May block on other ranks. A micro-batch contributes nothing if the model skips it or the rank
+  /// the step; ranks that share the samples of a shard return an equal result. May block on other ranks. A
+  /// micro-batch contributes nothing if the model skips it or the rank
   /// has no sample left (`batch.size` 0). After `prepare` with `Backward::apart` the model runs the backward
   /// passes, the losses need no gradient, and the result is empty. The gradients of the step are complete
   /// after `TrainedParameters::synchronize`.
@@ -88,6 +89,7 @@ class Strategy : public Stateful {
 
   // All ranks call the following three methods for every batch of a loader, so that a strategy may
   // communicate in them. On a rank that has no sample left (`batch.size` 0) the model's step is not called.
+  // If ranks share the samples of a shard (`data_shard`), one of them may run the model's step for all.
 
   /// Runs a forward pass of `training_step` in training mode, with neither gradients nor logged values.
   /// Layers may learn from the data (batch norm's statistics). Blocks on other ranks if batch norm is
@@ -96,7 +98,8 @@ class Strategy : public Stateful {
 
   /// Runs `validation_step` or `test_step` of the model.
   virtual void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) = 0;
-  /// Runs `predict_step` of the model; returns undefined if this rank has no sample.
+  /// Runs `predict_step` of the model; returns undefined if this rank has no sample, or another rank that
+  /// reads the same samples has the output.
   virtual at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) = 0;
 
   /// Joins the tensors of all ranks in dimension 0, in rank order, for a step of the model
@@ -107,6 +110,9 @@ class Strategy : public Stateful {
   /// Makes the buffers equal on all ranks, as after a step: after forward passes without a step, each rank
   /// has its own buffers. Collective.
   virtual void agree_on_buffers() {}
+  /// After forward passes without a step: gives this rank the buffers of the layers that other ranks have run
+  /// for the samples of this rank. Collective.
+  virtual void complete_buffers() {}
 
   /// Shows every parameter and buffer of the model as a whole, one at a time, in the order of their names, to
   /// every rank. `visit` must not keep the tensor, or write to it. Collective.
@@ -116,6 +122,9 @@ class Strategy : public Stateful {
   /// shows equal tensors to every rank, and a comparison of these tensors cannot show that ranks have drifted
   /// apart.
   virtual bool ranks_keep_whole_models() const { return true; }
+  /// Returns whether this rank has the whole parameter or buffer of this name between two steps. At least one
+  /// rank has it; the first of them writes it to checkpoints.
+  virtual bool has_whole(const std::string& /*name*/) const { return true; }
 
   /// The state of a strategy besides the model, if it affects the bits of the steps. Called between `prepare`
   /// and the first step after it, and after any step.

@@ -15,6 +15,8 @@
 
 namespace cxtrain {
 
+class Chain;
+
 /// A model as strategies and loops see it. `cxtrain::Module` implements it for users' classes; this header
 /// needs no module headers of LibTorch.
 class Trainable {
@@ -42,6 +44,9 @@ class Trainable {
 
   /// Returns the metrics of the model, in the order of registration.
   virtual std::vector<Metric*> all_metrics() const { return {}; }
+
+  /// Returns the model as a chain of blocks; null if it is none.
+  virtual Chain* chain() { return nullptr; }
 
   /// Returns the loss of one micro-batch: a scalar tensor with a gradient; undefined to skip the batch.
   virtual StepOutput training_step(const Batch& batch, std::int64_t batch_idx) = 0;

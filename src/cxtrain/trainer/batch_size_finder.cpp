@@ -26,6 +26,10 @@ class Trial final : public StepPlan, private StepObserver {
   Trial(TrainContext& context, Optimization& optimization, DataLoader& loader)
       : context_(context), optimization_(optimization), loader_(loader) {}
 
+  std::int64_t size() const override { return loader_.num_batches(); }
+  const Batch& batch(std::int64_t /*i*/) override {
+    throw std::logic_error("strategies that read ahead have no trials");
+  }
   const MicroStep* next() override {
     if (!context_.batches.next(loader_, batch_)) return nullptr;
     micro_.emplace(MicroStep{

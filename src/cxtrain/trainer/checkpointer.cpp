@@ -1,7 +1,6 @@
 #include "cxtrain/trainer/checkpointer.h"
 
 #include <iomanip>
-#include <map>
 #include <numeric>
 #include <sstream>
 #include <utility>
@@ -51,32 +50,28 @@ bool Checkpointer::begin(const StateDict& state, CheckpointPlan plan, Manifest m
   return error.empty() || end(error);
 }
 
-/// All parameters and buffers, whole: the model's own where every rank has them, else copies.
-std::vector<NamedTensor> Checkpointer::whole_model() {
-  std::vector<NamedTensor> own = all_tensors(parts_.model);
-  if (parts_.strategy == nullptr) return own;
-  std::map<std::string, const void*> places;
-  for (const NamedTensor& named : own) places[named.name] = named.tensor.data_ptr();
-  bool elsewhere = false;
-  parts_.strategy->visit_whole([&](const NamedTensor& named) {
-    const auto place = places.find(named.name);
-    if (place == places.end() || place->second != named.tensor.data_ptr()) elsewhere = true;
-  });
-  if (!parts_.world.any_rank(elsewhere)) return own;
-  std::vector<NamedTensor> copies;
-  parts_.strategy->visit_whole([&](const NamedTensor& named) {
-    copies.push_back({named.name, named.tensor.detach().clone()});
-  });
-  return copies;
+/// For each tensor the ranks that have it; empty if every rank has all. Collective.
+std::vector<std::vector<int>> Checkpointer::holders(const std::vector<NamedTensor>& model) const {
+  if (parts_.strategy == nullptr || parts_.strategy->ranks_keep_whole_models()) return {};
+  std::string own;
+  for (const NamedTensor& named : model) own += parts_.strategy->has_whole(named.name) ? '1' : '0';
+  std::vector<std::vector<int>> holders(model.size());
+  const std::vector<std::string> ranks = parts_.world.all_gather(own);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (std::size_t i = 0; i < holders.size(); ++i)
+      if (ranks[rank][i] == '1') holders[i].push_back(static_cast<int>(rank));
+  }
+  return holders;
 }
 
 /// Copies this rank's part and begins to write it. What fails on any rank is an AgreedError on all.
 void Checkpointer::stage(const StateDict& state) {
-  const std::vector<NamedTensor> model = whole_model();
+  const std::vector<NamedTensor> model = all_tensors(parts_.model);
   const RankShare share =
       shard_files({.rank = parts_.world.rank(),
                    .ranks = parts_.world.size(),
                    .model = model,
+                   .holders = holders(model),
                    .state = plan_.weights_only ? nullptr : &state,
                    .of_each_rank = parts_.of_each_rank,
                    .exchange = [this](const std::string& own) { return parts_.world.all_gather(own); }});

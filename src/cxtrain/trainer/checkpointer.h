@@ -57,7 +57,7 @@ class Checkpointer {
   enum class Stage { idle, writing, publishing };
 
   void stage(const StateDict& state);
-  std::vector<NamedTensor> whole_model();
+  std::vector<std::vector<int>> holders(const std::vector<NamedTensor>& model) const;
   void write(const std::function<bool()>& go_on);
   void publish();
   bool end(const std::string& error);

@@ -211,6 +211,8 @@ class Predicting final : public EvaluationLoop {
     own.indices.insert(own.indices.end(), batch.indices.begin(), batch.indices.end());
   }
   void end_batch(const Batch& batch, std::int64_t batch_idx) override {
+    // Undefined: another rank that reads these samples has the output, and runs the hook.
+    if (!output_.defined()) return;
     context_.call(hooks::on_predict_batch_end, std::exchange(output_, {}), batch, batch_idx);
   }
 

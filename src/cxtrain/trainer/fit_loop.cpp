@@ -175,11 +175,24 @@ void FitLoop::start_streams() {
 /// goes on without samples until the streams of all ranks have ended. Steps are whole: all ranks decide
 /// between steps, by the vote of the step before.
 bool FitLoop::read_batch() {
-  if (!data_.train().is_stream()) return context_.batches.next(data_.train(), batch_);
-  if (between_steps() && !streams_go_on_) return false;
-  if (context_.state.batch >= limits().train_batches) return false;
-  if (!context_.batches.next(data_.train(), batch_)) batch_ = {};
-  return true;
+  if (!ahead_.empty()) {
+    batch_ = std::move(ahead_.front());
+    ahead_.pop_front();
+    return true;
+  }
+  const bool stream = data_.train().is_stream();
+  if (stream && between_steps() && !streams_go_on_) return false;
+  if (stream && context_.state.batch >= limits().train_batches) return false;
+  return read_from_loader(batch_) || stream;
+}
+
+/// Returns false if the loader has no batch.
+bool FitLoop::read_from_loader(ReadBatch& read) {
+  const bool has_batch = context_.batches.next(data_.train(), read.batch);
+  if (!has_batch) read.batch = {};
+  read.global_size = data_.train().global_size();
+  read.dataloader_idx = data_.train().dataloader_idx();
+  return has_batch;
 }
 
 /// The strategy runs the micro-batches, by `next` and `end`; then all optimizers step.
@@ -204,13 +217,30 @@ void FitLoop::run_step() {
   after_step(stepped);
 }
 
+std::int64_t FitLoop::first_of_step() const {
+  const std::int64_t idx = micro_ ? micro_->batch_idx : context_.state.batch;
+  return idx / limits().accumulate * limits().accumulate;
+}
+
+/// The last step of an epoch may have fewer micro-batches.
+std::int64_t FitLoop::size() const {
+  return std::min(limits().accumulate, limits().train_batches - first_of_step());
+}
+
+const Batch& FitLoop::batch(std::int64_t i) {
+  const std::int64_t current = micro_ ? micro_->batch_idx - first_of_step() : 0;
+  const auto after_current = static_cast<std::size_t>(i - current);
+  while (ahead_.size() < after_current) read_from_loader(ahead_.emplace_back());
+  return after_current == 0 ? batch_.batch : ahead_[after_current - 1].batch;
+}
+
 /// The first batch of a step has been read before the step.
 const MicroStep* FitLoop::next() {
   if (micro_ && micro_->last) return nullptr;
   if (micro_) {
     end_batch();
     if (validation_due()) validate();
-    if (!read_batch()) batch_ = {};
+    if (!read_batch()) batch_.batch = {};
   }
   begin_batch();
   return &*micro_;
@@ -220,9 +250,9 @@ void FitLoop::begin_batch() {
   const std::int64_t idx = context_.state.batch;
   context_.progress.batch_idx = idx;
   context_.progress.samples_per_batch = samples_over_ranks();
-  context_.progress.dataloader_idx = data_.train().dataloader_idx();
-  scope_.emplace(context_.metrics, hooks::kTrainingStep, batch_.size);
-  context_.call(hooks::on_train_batch_start, batch_, idx);
+  context_.progress.dataloader_idx = batch_.dataloader_idx;
+  scope_.emplace(context_.metrics, hooks::kTrainingStep, batch_.batch.size);
+  context_.call(hooks::on_train_batch_start, batch_.batch, idx);
   micro_.emplace(micro_step());
   vote_to_begin_ = micro_->last;
   optimization_.begin(*micro_, some_rank_is_empty());
@@ -235,29 +265,29 @@ void FitLoop::end(StepOutput output) {
     finite_.ask(output.loss);
     if (context_.parts.device.is_cpu()) finite_.answer();
   }
-  if (!output.loss.defined() && batch_.size > 0 && !optimization_.is_manual()) note_skip();
+  if (!output.loss.defined() && batch_.batch.size > 0 && !optimization_.is_manual()) note_skip();
   ++context_.state.batch;
   context_.state.samples += samples_over_ranks();
   output_ = std::move(output);
 }
 
 void FitLoop::end_batch() {
-  context_.call(hooks::on_train_batch_end, output_, batch_, micro_->batch_idx);
+  context_.call(hooks::on_train_batch_end, output_, batch_.batch, micro_->batch_idx);
   output_ = {};
   scope_.reset();
-  batch_.objects.clear();
-  batch_.tensors.clear();  // their memory may serve the batches of a validation
+  batch_.batch.objects.clear();
+  batch_.batch.tensors.clear();  // their memory may serve the batches of a validation
 }
 
 MicroStep FitLoop::micro_step() {
   const std::int64_t idx = context_.state.batch;
   const std::int64_t begin = idx / limits().accumulate * limits().accumulate;
-  // The last step of an epoch may have fewer micro-batches; each then weighs more.
+  // Each weighs more if the epoch's last step has fewer.
   const std::int64_t micro_batches = std::min(limits().accumulate, limits().train_batches - begin);
   // On uneven shards a rank's mean counts by its samples, so that the average over ranks is the global mean.
-  const auto share = static_cast<double>(data_.train().global_size()) / data_.train().shard().count;
-  const double weight = static_cast<double>(batch_.size) / share / static_cast<double>(micro_batches);
-  return {.batch = batch_,
+  const auto share = static_cast<double>(batch_.global_size) / data_.train().shard().count;
+  const double weight = static_cast<double>(batch_.batch.size) / share / static_cast<double>(micro_batches);
+  return {.batch = batch_.batch,
           .batch_idx = idx,
           .first = idx == begin,
           .last = idx == begin + micro_batches - 1,
@@ -269,11 +299,11 @@ MicroStep FitLoop::micro_step() {
 /// Of the last batch. Without the distributed sampler every rank reads the whole of it.
 std::int64_t FitLoop::samples_over_ranks() {
   const int readers = context_.parts.strategy.data_shard().count / data_.train().shard().count;
-  return data_.train().global_size() * readers;
+  return batch_.global_size * readers;
 }
 
 /// Whether a rank has no sample of the last batch.
-bool FitLoop::some_rank_is_empty() { return data_.train().global_size() < data_.train().shard().count; }
+bool FitLoop::some_rank_is_empty() { return batch_.global_size < data_.train().shard().count; }
 
 /// Once for a step.
 void FitLoop::begin_vote(const StepResult& result) {

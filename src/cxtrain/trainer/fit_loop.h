@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <optional>
 
 #include "cxtrain/strategy/step.h"
@@ -35,9 +36,20 @@ class FitLoop final : private StepPlan, private StepObserver {
   bool read_batch();
   void start_streams();
   void run_step();
+  std::int64_t size() const override;
+  const Batch& batch(std::int64_t i) override;
   const MicroStep* next() override;
   void end(StepOutput output) override;
   MicroStep micro_step();
+  /// A batch, with facts that the loader has of the batch read last.
+  struct ReadBatch {
+    Batch batch = {};
+    std::int64_t global_size = 0;
+    int dataloader_idx = 0;
+  };
+  bool read_from_loader(ReadBatch& read);
+  /// Of the epoch's batches, the first one of the step under way.
+  std::int64_t first_of_step() const;
   void begin_batch();
   void end_batch();
   void after_step(bool stepped);
@@ -71,7 +83,8 @@ class FitLoop final : private StepPlan, private StepObserver {
   StepVote pending_;              ///< what all ranks voted for and the loop has not done yet
   double validated_at_ = 0;       ///< on the clock: the last validation, or the start of training
   bool cannot_validate_ = false;  ///< the model does not define validation_step
-  Batch batch_;
+  ReadBatch batch_;
+  std::deque<ReadBatch> ahead_;     ///< read before their turn; they follow `batch_`
   std::optional<MicroStep> micro_;  ///< in progress; `batch_` is its batch
   std::optional<LogScope> scope_;   ///< of the micro-batch in progress
   StepOutput output_;               ///< of the micro-batch in progress

@@ -218,7 +218,8 @@ void Session::add_callbacks() {
     end.reset();
   }
   context_->add_callback(std::make_unique<WallTime>(end, context_->clock));
-  if (inputs_.world.size() > 1 && !inputs_.options.trainer.barebones)
+  // A rank with the most expensive layers would be the straggler of every step.
+  if (inputs_.world.size() > 1 && !inputs_.options.trainer.barebones && !inputs_.plan.traits.divides_layers)
     context_->add_callback(std::make_unique<Stragglers>(inputs_.world));
 }
 

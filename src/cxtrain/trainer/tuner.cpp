@@ -33,12 +33,15 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
   World& world = context_.parts.world;
   std::vector<NamedOptimizer> setups;
   run_agreed(world, [&] {
-    if (session_.plan().sync_batchnorm && world.size() > 1) {
-      throw ConfigError(
-          "trainer.auto_scale_batch_size",
-          "a rank that runs out of memory would leave the other ranks waiting in their batch norms",
-          "find the size without sync_batchnorm, and give it as --data.batch_size",
-          MessageCode::out_of_memory);
+    const bool sync_batchnorm = session_.plan().sync_batchnorm;
+    if (world.size() > 1 && (sync_batchnorm || session_.plan().traits.divides_layers)) {
+      throw ConfigError("trainer.auto_scale_batch_size",
+                        std::string("a rank that runs out of memory would leave the other ranks waiting ") +
+                            (sync_batchnorm ? "in their batch norms" : "for its layers"),
+                        sync_batchnorm
+                            ? "find the size without sync_batchnorm, and give it as --data.batch_size"
+                            : "give the size as --data.batch_size",
+                        MessageCode::out_of_memory);
     }
     setups = optimizer_setups(module_, context_.parts.options, context_.tuned.lr);
   });

@@ -113,6 +113,7 @@ void StochasticWeightAveraging::renew_batch_norm_statistics() {
       samples += static_cast<double>(batch.size);
     }
   }
+  context_.parts.strategy.complete_buffers();
   pool_statistics(layers, samples, context_.parts.world);
   optimization_.publish();
 }

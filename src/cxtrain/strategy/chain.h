@@ -1,0 +1,64 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/data/batch.h"
+
+/// Models that are chains of blocks, as strategies see them.
+namespace cxtrain {
+
+/// What one block of a chain hands to the next: tensors with the samples in dimension 0. Backward passes
+/// through the floating-point tensors; all other tensors get no gradient.
+struct Carry {
+  std::vector<at::Tensor> tensors = {};
+
+  Carry() = default;
+  explicit Carry(at::Tensor tensor) : tensors{std::move(tensor)} {}
+  explicit Carry(std::vector<at::Tensor> several) : tensors(std::move(several)) {}
+
+  /// Returns the only tensor. Throws TrainingError if there are several, or none.
+  const at::Tensor& tensor() const {
+    if (tensors.size() == 1) return tensors.front();
+    throw TrainingError("a block hands on " + std::to_string(tensors.size()) +
+                        " tensors, and one was asked for");
+  }
+};
+
+/// Brings a batch through a chain. A strategy lends one to the chain for a step.
+class ChainRunner {
+ public:
+  virtual ~ChainRunner() = default;
+  /// Returns the outputs of the last block.
+  virtual Carry run(const Batch& batch) = 0;
+};
+
+/// A model that is a chain of blocks (`ChainModule`). One thread calls it.
+class Chain {
+ public:
+  virtual ~Chain() = default;
+
+  /// Number of blocks, at least one.
+  virtual std::size_t size() const = 0;
+  virtual const std::string& name_of(std::size_t block) const = 0;
+  /// The cost of a forward pass of the block, in any unit that is the same for all blocks.
+  virtual double cost_of(std::size_t block) const = 0;
+  /// Handles of the block's parameters and buffers. Blocks may share parameters.
+  virtual std::vector<at::Tensor> tensors_of(std::size_t block) const = 0;
+
+  /// Returns the carry for the first block.
+  virtual Carry inputs(const Batch& batch) = 0;
+  virtual Carry forward(std::size_t block, const Carry& carry) = 0;
+
+  /// Sets who brings batches through the chain; null: the chain itself, block after block.
+  virtual void lend(ChainRunner* runner) = 0;
+  /// Sets whether this rank has the parameters of all blocks.
+  virtual void set_whole(bool whole) = 0;
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace cxtrain {
+
+/// Blocks [begin, end) of a chain.
+struct BlockRange {
+  std::size_t begin = 0, end = 0;
+
+  bool operator==(const BlockRange&) const = default;
+};
+
+/// Cuts blocks of these costs into `parts` ranges of at least one block, so that the most expensive range is
+/// as cheap as possible. There are at least as many blocks as parts. Pure.
+std::vector<BlockRange> cut_by_cost(std::span<const double> costs, std::size_t parts);
+
+/// Cuts blocks into ranges of these sizes, which add up to the number of blocks.
+std::vector<BlockRange> cut_by_sizes(std::span<const std::int64_t> sizes);
+
+}  // namespace cxtrain

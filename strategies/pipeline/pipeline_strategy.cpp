@@ -1,0 +1,489 @@
+#include "pipeline_strategy.h"
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include <array>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cxtrain/accelerator/make_communicator.h"
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/phase_clock.h"
+#include "cxtrain/cluster/world.h"
+#include "cxtrain/comm/rank_messages.h"
+#include "cxtrain/precision/policy.h"
+#include "cxtrain/reduce/tensor_sync.h"
+#include "cxtrain/strategy/chain.h"
+#include "cxtrain/strategy/divided_parameters.h"
+#include "cxtrain/strategy/local_step.h"
+#include "cxtrain/trainer/module.h"
+#include "layout.h"
+#include "schedule.h"
+#include "stage_gradients.h"
+#include "stage_model.h"
+#include "stage_parameters.h"
+
+namespace cxtrain {
+namespace {
+
+std::vector<at::Tensor> detached_all(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> result;
+  for (const at::Tensor& tensor : tensors) result.push_back(tensor.defined() ? tensor.detach() : tensor);
+  return result;
+}
+
+/// What a part of the model has kept of a forward pass for the backward pass.
+struct Forwarded {
+  Carry inputs;  ///< leaves with gradients
+  Carry outputs;
+
+  /// Runs backward from the gradients of the outputs; an undefined gradient counts as none.
+  void backward(std::span<const at::Tensor> gradients) const {
+    std::vector<at::Tensor> from, with;
+    for (std::size_t i = 0; i < outputs.tensors.size(); ++i) {
+      if (!gradients[i].defined() || !outputs.tensors[i].requires_grad()) continue;
+      from.push_back(outputs.tensors[i]);
+      with.push_back(gradients[i].to(outputs.tensors[i].device()));
+    }
+    if (!from.empty()) torch::autograd::backward(from, with);
+  }
+};
+
+/// The step methods of the model call `run` on the rank with the last block: it returns the outputs of the
+/// last part of the model.
+class LastPart final : public ChainRunner {
+ public:
+  LastPart(Chain& chain, BlockRange blocks, Carry inputs)
+      : chain_(chain), blocks_(blocks), carry_(std::move(inputs)) {
+    chain_.lend(this);
+  }
+  ~LastPart() override { chain_.lend(nullptr); }
+  LastPart(const LastPart&) = delete;
+  LastPart& operator=(const LastPart&) = delete;
+
+  Carry run(const Batch& /*batch*/) override {
+    if (std::exchange(ran_, true))
+      throw TrainingError("a step calls run() twice; under pipeline the other stages work for one call");
+    for (std::size_t block = blocks_.begin; block < blocks_.end; ++block)
+      carry_ = chain_.forward(block, carry_);
+    return carry_;
+  }
+
+ private:
+  Chain& chain_;
+  BlockRange blocks_;
+  Carry carry_;
+  bool ran_ = false;
+};
+
+class PipelineStrategy final : public LocalStrategy {
+ public:
+  explicit PipelineStrategy(PipelineArgs args) : args_(std::move(args)) {}
+
+  void place(Trainable& module, const StrategyContext& context) override;
+  void connect() override;
+  DataShard data_shard() const override { return {grid_.column(), grid_.columns()}; }
+  std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
+                                                          Backward backward) override;
+  StepResult step(StepPlan& plan) override;
+  void forward(const Batch& batch, std::int64_t batch_idx) override;
+  void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override;
+  at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override;
+  void agree_on_buffers() override { model_->bring_buffers(); }
+  void complete_buffers() override { model_->complete_buffers(); }
+  void visit_whole(const std::function<void(const NamedTensor&)>& visit) override { model_->visit(visit); }
+  bool ranks_keep_whole_models() const override { return grid_.stages == 1; }
+  bool has_whole(const std::string& name) const override { return model_->has(name); }
+  std::string describe() const override;
+  void teardown() override;
+
+ private:
+  std::unique_ptr<GradientExchange> make_exchange(std::span<const OptimizerTarget> targets) override;
+  std::unique_ptr<TrainedParameters> make_trained(const OptimizerTarget& target,
+                                                  GradientExchange& exchange) override;
+
+  int chunks() const { return args_.schedule == Schedule::interleaved ? static_cast<int>(args_.chunks) : 1; }
+  std::vector<BlockRange> cut() const;
+  /// Number of a part among all parts of the model.
+  int part_of(int chunk) const { return chunk * grid_.stages + grid_.stage(); }
+  bool is_last(int part) const { return part + 1 == static_cast<int>(parts_.size()); }
+  bool has_last_part() const { return is_last(part_of(chunks() - 1)); }
+  int rank_of(int part) const { return grid_.rank_of(part % grid_.stages); }
+
+  /// What a message between part k - 1 and part k is: its tag is 3k + its kind. A validation may begin while
+  /// carries of a step are on their way.
+  enum Kind : int { carry, gradients, carry_without_gradients };
+  static int tag(int part, Kind kind) { return 3 * part + kind; }
+  int first_free_tag() const { return tag(static_cast<int>(parts_.size()), carry); }
+  static Kind kind_of_carry() { return c10::GradMode::is_enabled() ? carry : carry_without_gradients; }
+  void send_carry(int part, const Carry& outputs);
+  Carry receive_carry(int part);
+  void send_gradients(int part, const at::Tensor& loss, const Carry& inputs);
+  std::vector<at::Tensor> receive_gradients(int part);
+
+  Carry run_blocks(int part, Carry carry);
+  /// Returns what the part gets of a batch: from the chain, or from the rank with the part before.
+  Carry inputs_of(int part, const Batch& batch);
+  void run_forward(StepPlan& plan, const Pass& pass);
+  void run_last_part(StepPlan& plan, StepResult& result);
+  void run_backward(StepPlan& plan, const Pass& pass, StepResult& result);
+  /// Runs all parts of this rank before the model's last part; returns the inputs of the last part on the
+  /// rank that has it.
+  Carry run_without_gradients(const Batch& batch);
+  template <class Step>
+  auto evaluate(const char* stage, const char* method, const Batch& batch, const Step& step);
+
+  const PipelineArgs args_;
+  PipelineGrid grid_;
+  Chain* chain_ = nullptr;
+  std::vector<BlockRange> parts_;  ///< of the whole model
+  std::optional<StageModel> model_;
+  std::unique_ptr<Communicator> world_, column_, stage_;
+  std::unique_ptr<RankMessages> messages_;
+  std::set<std::string> defined_;  ///< methods that the model defines, as far as this rank has asked
+
+  // The step under way.
+  struct MicroBatch {
+    bool has_samples = false;
+    std::vector<std::optional<Forwarded>> chunks;
+  };
+  std::vector<MicroBatch> micro_batches_;
+};
+
+void PipelineStrategy::place(Trainable& module, const StrategyContext& context) {
+  chain_ = module.chain();
+  if (chain_ == nullptr)
+    throw ConfigError("trainer.strategy",
+                      "pipeline needs a model that is a chain of blocks, and this one is none",
+                      "derive the model from cxtrain::ChainModule, or use --strategy zero",
+                      MessageCode::conflicting_options);
+  const int ranks = context.world.size();
+  grid_ = {.rank = context.world.rank(),
+           .ranks = ranks,
+           .stages = args_.stages == 0 ? ranks : static_cast<int>(args_.stages)};
+  parts_ = cut();
+  LocalStrategy::place(module, context);
+  model_.emplace(module, *chain_, grid_, parts_);
+}
+
+std::vector<BlockRange> PipelineStrategy::cut() const {
+  const std::size_t blocks = chain_->size(), parts = static_cast<std::size_t>(grid_.stages * chunks());
+  if (!args_.layout.empty()) {
+    std::size_t sum = 0;
+    for (const std::int64_t size : args_.layout) sum += static_cast<std::size_t>(size);
+    if (args_.layout.size() != parts || sum != blocks)
+      throw ConfigError("strategy.layout",
+                        "has " + std::to_string(args_.layout.size()) + " parts of " + std::to_string(sum) +
+                            " blocks, and " + std::to_string(parts) + " parts of " + std::to_string(blocks) +
+                            " blocks are needed",
+                        "leave the option out, and blocks are divided by their cost",
+                        MessageCode::conflicting_options);
+    return cut_by_sizes(args_.layout);
+  }
+  if (parts > blocks)
+    throw ConfigError(
+        "strategy.stages",
+        std::to_string(parts) + " parts cannot be made of a model of " + std::to_string(blocks) + " blocks",
+        "use fewer stages: --strategy.stages " + std::to_string(blocks / static_cast<std::size_t>(chunks())),
+        MessageCode::wrong_ranks);
+  std::vector<double> costs;
+  for (std::size_t block = 0; block < blocks; ++block) costs.push_back(chain_->cost_of(block));
+  return cut_by_cost(costs, parts);
+}
+
+void PipelineStrategy::connect() {
+  World& world = context_->world;
+  const std::vector<NamedTensor> parameters = module_->all_parameters();
+  verify_same_parameters(parameters, world);
+  world_ = make_communicator(world, context_->devices, context_->accelerator);
+  column_ = world_->split(grid_.column(), world.rank());
+  stage_ = world_->split(grid_.stage(), world.rank());
+  if (grid_.stages > 1) messages_ = make_rank_messages(world);
+  model_->connect(*world_, *column_);
+  TensorSync::broadcast_once(parameters, *world_);
+  TensorSync::broadcast_once(module_->all_buffers(), *world_);
+  if (grid_.stages == 1) return;
+  chain_->set_whole(false);
+  model_->release();
+}
+
+std::string PipelineStrategy::describe() const {
+  std::string text = std::to_string(grid_.stages) + " stages";
+  if (grid_.columns() > 1) text += " on each of " + std::to_string(grid_.columns()) + " columns of ranks";
+  text += ", blocks";
+  for (const BlockRange& part : parts_) {
+    text += " " + chain_->name_of(part.begin);
+    if (part.end - part.begin > 1) text += " to " + chain_->name_of(part.end - 1);
+    text += &part == &parts_.back() ? "" : " |";
+  }
+  return text + "; " + world_->description();
+}
+
+std::vector<std::unique_ptr<TrainedParameters>> PipelineStrategy::prepare(
+    const std::vector<OptimizerTarget>& targets, Backward backward) {
+  if (backward == Backward::apart)
+    throw AgreedError(
+        ExitCode::refused, MessageCode::conflicting_options,
+        to_line({"trainer.strategy", "pipeline cannot train a model that runs its own backward passes",
+                 "set automatic_optimization to true, or use --strategy ddp"}));
+  std::set<std::string> untrained;
+  for (const NamedTensor& parameter : module_->all_parameters()) untrained.insert(parameter.name);
+  for (const OptimizerTarget& target : targets) {
+    const auto* libtorch = std::get_if<LibTorchOptimizer>(&target.optimizer);
+    if (libtorch != nullptr && libtorch->needs_closure && grid_.stages > 1)
+      throw AgreedError(ExitCode::refused, MessageCode::conflicting_options,
+                        to_line({"optimizer", "this optimizer needs all parameters of the model on one rank",
+                                 "use sgd, adam or adamw with pipeline, or --strategy ddp"}));
+    for (const NamedTensor& parameter : target.parameters) untrained.erase(parameter.name);
+  }
+  model_->restore(untrained);  // a training's state has them whole on every rank
+  return LocalStrategy::prepare(targets, backward);
+}
+
+std::unique_ptr<GradientExchange> PipelineStrategy::make_exchange(std::span<const OptimizerTarget> targets) {
+  return std::make_unique<StageGradients>(model_->own(parameters_of(targets)), *model_,
+                                          StagePeers{.grid = grid_,
+                                                     .stage = *stage_,
+                                                     .column = *column_,
+                                                     .messages = messages_.get(),
+                                                     .tag = first_free_tag()});
+}
+
+std::unique_ptr<TrainedParameters> PipelineStrategy::make_trained(const OptimizerTarget& target,
+                                                                  GradientExchange& exchange) {
+  const std::vector<NamedTensor> own = model_->own(target.parameters);
+  std::unique_ptr<TrainedParameters> here;
+  if (args_.shard_optimizer && stage_->size() > 1 && !DividedParameters::divisible(own).empty()) {
+    here = std::make_unique<DividedParameters>(own, context_->precision, *stage_, exchange);
+  } else if (!own.empty()) {
+    here = LocalStrategy::make_trained({target.optimizer, own}, exchange);
+  }
+  return std::make_unique<StageParameters>(target.parameters, std::move(here), *model_, *column_, exchange);
+}
+
+void PipelineStrategy::send_carry(int part, const Carry& outputs) {
+  messages_->send(detached_all(outputs.tensors), rank_of(part), tag(part, kind_of_carry()));
+}
+
+Carry PipelineStrategy::receive_carry(int part) {
+  Carry carry(messages_->receive(rank_of(part - 1), tag(part, kind_of_carry())));
+  for (at::Tensor& tensor : carry.tensors) {
+    tensor = tensor.to(context_->device);
+    if (c10::GradMode::is_enabled() && tensor.is_floating_point()) tensor.set_requires_grad(true);
+  }
+  return carry;
+}
+
+/// The loss goes with the gradients, so that every stage has it. Without a loss there are no gradients.
+void PipelineStrategy::send_gradients(int part, const at::Tensor& loss, const Carry& inputs) {
+  std::vector<at::Tensor> message{loss};
+  if (loss.defined()) {
+    for (const at::Tensor& input : inputs.tensors) message.push_back(input.grad());
+  }
+  messages_->send(message, rank_of(part - 1), tag(part, gradients));
+}
+
+std::vector<at::Tensor> PipelineStrategy::receive_gradients(int part) {
+  return messages_->receive(rank_of(part + 1), tag(part + 1, gradients));
+}
+
+Carry PipelineStrategy::run_blocks(int part, Carry carry) {
+  const BlockRange& blocks = parts_[static_cast<std::size_t>(part)];
+  const AutocastGuard autocast(context_->device.type(), context_->precision.autocast_dtype);
+  for (std::size_t block = blocks.begin; block < blocks.end; ++block) carry = chain_->forward(block, carry);
+  return carry;
+}
+
+Carry PipelineStrategy::inputs_of(int part, const Batch& batch) {
+  return part == 0 ? chain_->inputs(batch) : receive_carry(part);
+}
+
+// ------------------------------------------------------------------ a training step
+
+StepResult PipelineStrategy::step(StepPlan& plan) {
+  const PipelineShape shape{grid_.stages, chunks(), plan.size()};
+  micro_batches_.assign(static_cast<std::size_t>(shape.micro_batches), {});
+  StepResult result;
+  for (const Pass& pass : passes_of_stage(args_.schedule, shape, grid_.stage())) {
+    const bool is_last_part = is_last(part_of(pass.chunk));
+    if (pass.way == Pass::Way::forward) {
+      run_forward(plan, pass);
+      if (is_last_part) run_last_part(plan, result);
+    } else if (!is_last_part) {
+      run_backward(plan, pass, result);
+    }
+  }
+  micro_batches_.clear();
+  return result;
+}
+
+/// A pass through a part of the model before the last part. Nobody runs the passes of a micro-batch of which
+/// this column has no samples.
+void PipelineStrategy::run_forward(StepPlan& plan, const Pass& pass) {
+  MicroBatch& micro = micro_batches_[static_cast<std::size_t>(pass.micro_batch)];
+  if (pass.chunk == 0) {
+    micro.has_samples = plan.batch(pass.micro_batch).size > 0;
+    micro.chunks.resize(static_cast<std::size_t>(chunks()));
+  }
+  const int part = part_of(pass.chunk);
+  if (!micro.has_samples || is_last(part)) return;
+  const PhaseScope phase(Phase::forward);
+  Forwarded& forwarded = micro.chunks[static_cast<std::size_t>(pass.chunk)].emplace();
+  forwarded.inputs = part == 0 ? chain_->inputs(plan.batch(pass.micro_batch)) : receive_carry(part);
+  forwarded.outputs = run_blocks(part, forwarded.inputs);
+  send_carry(part + 1, forwarded.outputs);
+}
+
+/// Forward and backward of the last part, between which the model computes the loss.
+void PipelineStrategy::run_last_part(StepPlan& plan, StepResult& result) {
+  const MicroStep& micro = *plan.next();
+  const int part = static_cast<int>(parts_.size()) - 1;
+  const PhaseScope phase(Phase::forward);
+  Carry inputs;
+  StepOutput output;
+  if (micro.batch.size > 0) {
+    inputs = inputs_of(part, micro.batch);
+    const LastPart runner(*chain_, parts_.back(), inputs);
+    output = forward_step(*module_, micro.batch, micro.batch_idx, *context_);
+  }
+  PhaseClock::enter(Phase::backward);
+  local_backward(output.loss, micro, *exchanges().front());
+  output = detached(std::move(output));
+  if (part > 0 && micro.batch.size > 0) send_gradients(part, output.loss, inputs);
+  result.add(micro, output.loss);
+  plan.end(std::move(output));
+}
+
+/// The first backward pass of a micro-batch on this rank, which is that of the highest chunk, brings the
+/// loss: the hooks of the micro-batch run around it.
+void PipelineStrategy::run_backward(StepPlan& plan, const Pass& pass, StepResult& result) {
+  // All stages begin a micro-batch at the same place of the schedule: a validation may come before it.
+  const MicroStep* const micro = pass.chunk == chunks() - 1 ? plan.next() : nullptr;
+  const PhaseScope phase(Phase::backward);
+  MicroBatch& micro_batch = micro_batches_[static_cast<std::size_t>(pass.micro_batch)];
+  std::optional<Forwarded> forwarded;
+  forwarded.swap(micro_batch.chunks[static_cast<std::size_t>(pass.chunk)]);
+  const int part = part_of(pass.chunk);
+  std::vector<at::Tensor> message(1);
+  if (forwarded) message = receive_gradients(part);
+  const at::Tensor loss = message[0].defined() ? message[0].to(context_->device) : message[0];
+  const std::span<const at::Tensor> gradients = std::span(message).subspan(1);
+
+  GradientExchange& exchange = *exchanges().front();
+  if (micro != nullptr) {
+    if (micro->first) {
+      micro->observer.before_zero_grad();
+      exchange.zero_gradients();
+    }
+    if (loss.defined()) micro->observer.before_backward(loss);
+  }
+  if (loss.defined()) forwarded->backward(gradients);
+  if (micro != nullptr && loss.defined()) micro->observer.after_backward();
+  if (forwarded && part > 0) send_gradients(part, loss, forwarded->inputs);
+  if (micro == nullptr) return;
+  result.add(*micro, loss);
+  plan.end(loss);
+}
+
+// ------------------------------------------------------------------ without gradients
+
+Carry PipelineStrategy::run_without_gradients(const Batch& batch) {
+  constexpr std::size_t kAhead = 2;  // messages: a fast stage does not fill the memory of a slow one
+  for (int chunk = 0; chunk < chunks(); ++chunk) {
+    const int part = part_of(chunk);
+    Carry inputs = inputs_of(part, batch);
+    if (is_last(part)) return inputs;
+    send_carry(part + 1, run_blocks(part, std::move(inputs)));
+    messages_->wait_for_all_but(kAhead);
+  }
+  return {};
+}
+
+void PipelineStrategy::forward(const Batch& batch, std::int64_t batch_idx) {
+  if (batch.size == 0) return;
+  const at::NoGradGuard no_grad;
+  Carry inputs = run_without_gradients(batch);
+  if (!has_last_part()) return;
+  const LastPart runner(*chain_, parts_.back(), std::move(inputs));
+  LocalStrategy::forward(batch, batch_idx);
+}
+
+/// Runs `step` on the rank with the last part. The first call of a method finds out whether the model defines
+/// the method, before any stage works ahead.
+template <class Step>
+auto PipelineStrategy::evaluate(const char* stage, const char* method, const Batch& batch, const Step& step) {
+  using Result = decltype(step());
+  if (!micro_batches_.empty() && chunks() > 1)
+    throw TrainingError(
+        "a validation began in the middle of a step, in which stages of an interleaved pipeline are at "
+        "different "
+        "micro-batches; make val_check_interval a multiple of accumulate_grad_batches, or use "
+        "--strategy.schedule 1f1b");
+  const EvaluationGuard guard(context_->options.trainer.inference_mode);
+  Carry inputs = run_without_gradients(batch);
+  const bool first = defined_.insert(method).second && grid_.stages > 1;
+  const int answers = first_free_tag() + static_cast<int>(model_->tied().size());
+  if (!has_last_part()) {
+    const bool defined =
+        !first || messages_->receive(rank_of(static_cast<int>(parts_.size()) - 1), answers).size() == 1;
+    if (defined) return Result();
+    defined_.erase(method);
+    throw StepNotDefined(stage, method);
+  }
+  const auto tell = [&](std::size_t tensors) {
+    const std::vector<at::Tensor> message(tensors);
+    for (int other = 0; first && other + 1 < grid_.stages; ++other)
+      messages_->send(message, grid_.rank_of(other), answers);
+  };
+  const LastPart runner(*chain_, parts_.back(), std::move(inputs));
+  try {
+    if constexpr (std::is_void_v<Result>) {
+      step();
+      tell(1);
+    } else {
+      Result result = step();
+      tell(1);
+      return result;
+    }
+  } catch (const StepNotDefined&) {
+    defined_.erase(method);
+    tell(0);
+    throw;
+  }
+}
+
+void PipelineStrategy::evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) {
+  if (batch.size == 0) return;
+  const bool validates = stage == EvaluationStage::validate;
+  evaluate(validates ? "validate" : "test", validates ? "validation_step" : "test_step", batch,
+           [&] { LocalStrategy::evaluation_step(stage, batch, batch_idx); });
+}
+
+at::Tensor PipelineStrategy::predict_step(const Batch& batch, std::int64_t batch_idx) {
+  if (batch.size == 0) return {};
+  return evaluate("predict", "predict_step", batch,
+                  [&] { return LocalStrategy::predict_step(batch, batch_idx); });
+}
+
+void PipelineStrategy::teardown() {
+  release_exchanges();
+  if (messages_) messages_->wait_for_all_but(0);
+  model_->restore_all();
+  chain_->set_whole(true);
+  messages_.reset();
+  stage_.reset();
+  column_.reset();
+  world_.reset();
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_pipeline_strategy(const PipelineArgs& args) {
+  return std::make_unique<PipelineStrategy>(args);
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,145 @@
+#include "schedule.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <tuple>
+
+namespace cxtrain {
+namespace {
+
+/// The passes of one way on a stage. Micro-batches come in groups of as many as there are stages: a group
+/// runs through one chunk after the other. The last group is filled up with micro-batches that do not exist.
+std::vector<Pass> passes_of_way(Pass::Way way, const PipelineShape& shape) {
+  std::vector<Pass> passes;
+  for (std::int64_t group = 0; group < shape.micro_batches; group += shape.stages) {
+    const std::int64_t end = group + shape.stages;
+    for (int i = 0; i < shape.chunks; ++i) {
+      const int chunk = way == Pass::Way::forward ? i : shape.chunks - 1 - i;
+      for (std::int64_t micro_batch = group; micro_batch < end; ++micro_batch)
+        passes.push_back({way, chunk, micro_batch});
+    }
+  }
+  return passes;
+}
+
+/// Forward passes before the first backward pass.
+std::size_t passes_to_warm_up(Schedule schedule, const PipelineShape& shape, int stage) {
+  const int behind = shape.stages - 1 - stage;  // stages
+  switch (schedule) {
+    case Schedule::gpipe:
+      return std::numeric_limits<std::size_t>::max();
+    case Schedule::one_forward_one_backward:
+      return static_cast<std::size_t>(behind);
+    case Schedule::interleaved:
+      break;
+  }
+  return static_cast<std::size_t>(2 * behind + (shape.chunks - 1) * shape.stages);
+}
+
+bool is_last_part(const Pass& pass, const PipelineShape& shape, int stage) {
+  return stage == shape.stages - 1 && pass.chunk == shape.chunks - 1;
+}
+
+}  // namespace
+
+std::vector<Pass> passes_of_stage(Schedule schedule, const PipelineShape& shape, int stage) {
+  const std::vector<Pass> forward = passes_of_way(Pass::Way::forward, shape);
+  std::vector<Pass> backward = passes_of_way(Pass::Way::backward, shape);
+  std::erase_if(backward, [&](const Pass& pass) { return is_last_part(pass, shape, stage); });
+
+  const std::size_t ahead = passes_to_warm_up(schedule, shape, stage);
+  std::vector<Pass> passes;
+  auto next = backward.begin();
+  for (std::size_t i = 0; i < forward.size(); ++i) {
+    passes.push_back(forward[i]);
+    if (is_last_part(forward[i], shape, stage)) {
+      passes.push_back({Pass::Way::backward, forward[i].chunk, forward[i].micro_batch});
+    } else if (i >= ahead && next != backward.end()) {
+      passes.push_back(*next++);
+    }
+  }
+  passes.insert(passes.end(), next, backward.end());
+  // Stages that wait for each other in no order of all passes do so in no order of some.
+  std::erase_if(passes, [&](const Pass& pass) { return pass.micro_batch >= shape.micro_batches; });
+  return passes;
+}
+
+std::optional<SimulatedStep> simulate(Schedule schedule, const PipelineShape& shape, double forward,
+                                      double backward) {
+  struct Stage {
+    std::vector<Pass> passes;
+    std::size_t done = 0;
+    double free = 0;  ///< when the stage has ended its last pass
+  };
+  std::vector<Stage> stages;
+  for (int s = 0; s < shape.stages; ++s) stages.push_back({passes_of_stage(schedule, shape, s)});
+  const int parts = shape.stages * shape.chunks;
+  std::map<std::tuple<Pass::Way, int, std::int64_t>, double> ends;  // by way, part and micro-batch
+
+  SimulatedStep step;
+  for (bool goes_on = true; goes_on;) {
+    goes_on = false;
+    for (int s = 0; s < shape.stages; ++s) {
+      Stage& stage = stages[static_cast<std::size_t>(s)];
+      for (; stage.done < stage.passes.size(); ++stage.done) {
+        const Pass& pass = stage.passes[stage.done];
+        const int part = pass.chunk * shape.stages + s;
+        const bool goes_forward = pass.way == Pass::Way::forward;
+        double begin = stage.free;
+        const int before = goes_forward ? part - 1 : part + 1;
+        if (before >= 0 && before < parts) {
+          const auto input = ends.find({pass.way, before, pass.micro_batch});
+          if (input == ends.end()) break;
+          begin = std::max(begin, input->second);
+        }
+        if (!goes_forward && !ends.contains({Pass::Way::forward, part, pass.micro_batch}))
+          return std::nullopt;
+        stage.free = begin + (goes_forward ? forward : backward);
+        ends[{pass.way, part, pass.micro_batch}] = stage.free;
+        step.entries.push_back({s, pass, begin, stage.free});
+        goes_on = true;
+      }
+    }
+  }
+  for (const Stage& stage : stages) {
+    if (stage.done < stage.passes.size()) return std::nullopt;
+    step.seconds = std::max(step.seconds, stage.free);
+  }
+  std::sort(step.entries.begin(), step.entries.end(),
+            [](const auto& a, const auto& b) { return std::tie(a.end, a.stage) < std::tie(b.end, b.stage); });
+  const double work = static_cast<double>(shape.micro_batches * shape.chunks) * (forward + backward);
+  step.bubble = step.seconds > 0 ? 1 - work / step.seconds : 0;
+  return step;
+}
+
+std::string draw(Schedule schedule, const PipelineShape& shape) {
+  const std::optional<SimulatedStep> step = simulate(schedule, shape, 1, 2);
+  if (!step) return {};
+  std::vector<std::vector<std::string>> cells(
+      static_cast<std::size_t>(shape.stages),
+      std::vector<std::string>(static_cast<std::size_t>(step->seconds)));
+  std::size_t width = 0;
+  for (const SimulatedStep::Entry& entry : step->entries) {
+    std::string text =
+        (entry.pass.way == Pass::Way::forward ? "F" : "B") + std::to_string(entry.pass.micro_batch);
+    if (shape.chunks > 1) text += static_cast<char>('a' + entry.pass.chunk % 26);
+    width = std::max(width, text.size());
+    for (auto unit = static_cast<std::size_t>(entry.begin); unit < static_cast<std::size_t>(entry.end);
+         ++unit)
+      cells[static_cast<std::size_t>(entry.stage)][unit] = text;
+  }
+  std::string drawing;
+  for (std::size_t stage = 0; stage < cells.size(); ++stage) {
+    std::string line = "stage " + std::to_string(stage) + " ";
+    for (std::string& cell : cells[stage]) {
+      if (cell.empty()) cell = ".";
+      line += ' ' + cell + std::string(width - cell.size(), ' ');
+    }
+    drawing += line.substr(0, line.find_last_not_of(" .") + 1) + '\n';
+  }
+  return drawing;
+}
+
+}  // namespace cxtrain

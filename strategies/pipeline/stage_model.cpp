@@ -1,0 +1,142 @@
+#include "stage_model.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/strategy/local_step.h"
+
+namespace cxtrain {
+namespace {
+
+/// A tensor of these sizes with the memory of one element. Who reads it by mistake gets NaN.
+at::Tensor hollow(at::IntArrayRef sizes, const at::Tensor& like) {
+  const at::Tensor element = at::zeros({}, like.options().requires_grad(false));
+  if (element.is_floating_point()) element.fill_(std::numeric_limits<double>::quiet_NaN());
+  return element.expand(sizes);
+}
+
+}  // namespace
+
+StageModel::StageModel(Trainable& module, Chain& chain, const PipelineGrid& grid,
+                       std::span<const BlockRange> parts)
+    : grid_(grid) {
+  std::unordered_map<const at::TensorImpl*, std::set<int>> stages;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    for (std::size_t block = parts[k].begin; block < parts[k].end; ++block) {
+      for (const at::Tensor& tensor : chain.tensors_of(block))
+        stages[tensor.unsafeGetTensorImpl()].insert(static_cast<int>(k) % grid.stages);
+    }
+  }
+  const auto add = [&](const NamedTensor& named, bool is_buffer) {
+    const auto found = stages.find(named.tensor.unsafeGetTensorImpl());
+    if (found == stages.end()) {
+      throw ConfigError("model", "`" + named.name + "` belongs to no block of the chain",
+                        "register it in a module that add_block gets", MessageCode::bad_model);
+    }
+    std::vector<int> of_entry(found->second.begin(), found->second.end());
+    if (of_entry.size() > 1 && !is_buffer) tied_.push_back({named.name, of_entry});
+    entries_.push_back({named, named.tensor.sizes().vec(), named.tensor.strides().vec(), std::move(of_entry),
+                        is_buffer, /*is_here=*/true});
+  };
+  for (const NamedTensor& parameter : module.all_parameters()) add(parameter, /*is_buffer=*/false);
+  for (const NamedTensor& buffer : module.all_buffers()) add(buffer, /*is_buffer=*/true);
+  std::sort(entries_.begin(), entries_.end(),
+            [](const Entry& a, const Entry& b) { return a.named.name < b.named.name; });
+}
+
+void StageModel::connect(Communicator& world, Communicator& column) {
+  world_ = &world;
+  column_ = &column;
+}
+
+const StageModel::Entry& StageModel::entry(const std::string& name) const {
+  return *std::lower_bound(entries_.begin(), entries_.end(), name,
+                           [](const Entry& entry, const auto& wanted) { return entry.named.name < wanted; });
+}
+
+std::vector<NamedTensor> StageModel::own(std::vector<NamedTensor> parameters) const {
+  std::erase_if(parameters, [&](const NamedTensor& parameter) { return !is_own(parameter.name); });
+  return parameters;
+}
+
+bool StageModel::is_own(const std::string& name) const {
+  const std::vector<int>& stages = entry(name).stages;
+  return std::find(stages.begin(), stages.end(), grid_.stage()) != stages.end();
+}
+
+bool StageModel::is_first_owner(const std::string& name) const {
+  return entry(name).stages.front() == grid_.stage();
+}
+
+void StageModel::release() {
+  for (Entry& entry : entries_) {
+    if (entry.is_buffer || is_own(entry.named.name)) continue;
+    at::Tensor& tensor = entry.named.tensor;
+    tensor.set_data(hollow(entry.sizes, tensor));
+    tensor.mutable_grad().reset();
+    entry.is_here = false;
+  }
+}
+
+void StageModel::allocate(Entry& entry) {
+  at::Tensor& tensor = entry.named.tensor;
+  tensor.set_data(at::empty_strided(entry.sizes, entry.strides, tensor.options().requires_grad(false)));
+  entry.is_here = true;
+}
+
+void StageModel::restore(const std::set<std::string>& names) {
+  const at::NoGradGuard no_grad;
+  for (Entry& entry : entries_) {
+    if (entry.is_buffer || !names.contains(entry.named.name)) continue;
+    if (!entry.is_here) allocate(entry);
+    column_->broadcast(entry.named.tensor.detach(), owner_in_column(entry));
+  }
+  column_->join();
+}
+
+void StageModel::restore_all() {
+  std::set<std::string> names;
+  for (const Entry& entry : entries_) names.insert(entry.named.name);
+  restore(names);
+}
+
+void StageModel::visit(const std::function<void(const NamedTensor&)>& visit) {
+  const at::NoGradGuard no_grad;
+  for (const Entry& entry : entries_) {
+    const at::Tensor& tensor = entry.named.tensor;
+    // One tensor at a time: the model may be larger than the memory of a rank.
+    const at::Tensor whole =
+        entry.is_here ? tensor.detach()
+                      : at::empty_strided(entry.sizes, entry.strides, tensor.options().requires_grad(false));
+    if (!entry.is_buffer) {
+      column_->broadcast(whole, owner_in_column(entry));
+      column_->join();
+    }
+    visit({entry.named.name, whole});
+  }
+}
+
+void StageModel::complete_buffers() {
+  const at::NoGradGuard no_grad;
+  for (const Entry& entry : entries_) {
+    if (entry.is_buffer) column_->broadcast(entry.named.tensor, owner_in_column(entry));
+  }
+  column_->join();
+}
+
+void StageModel::bring_buffers() {
+  const at::NoGradGuard no_grad;
+  for (const Entry& entry : entries_) {
+    // The first rank of a stage has column 0.
+    if (entry.is_buffer) world_->broadcast(entry.named.tensor, owner_in_column(entry) * grid_.columns());
+  }
+  world_->join();
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,80 @@
+#include "stage_parameters.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include "cxtrain/comm/reduce_kernels.h"
+
+namespace cxtrain {
+
+StageParameters::StageParameters(const std::vector<NamedTensor>& all, std::unique_ptr<TrainedParameters> own,
+                                 const StageModel& model, Communicator& column, GradientExchange& exchange)
+    : own_(std::move(own)), column_(column), exchange_(exchange) {
+  for (const NamedTensor& parameter : all) {
+    parameters_.push_back({parameter.name, parameter.tensor.scalar_type(), model.is_own(parameter.name),
+                           model.is_first_owner(parameter.name)});
+    device_ = parameter.tensor.device();
+  }
+}
+
+std::span<const Piece> StageParameters::pieces() const {
+  return own_ ? own_->pieces() : std::span<const Piece>();
+}
+
+void StageParameters::synchronize() {
+  if (own_) return own_->synchronize();
+  exchange_.complete();
+}
+
+std::span<const at::Tensor> StageParameters::gradients() const {
+  return own_ ? own_->gradients() : std::span<const at::Tensor>();
+}
+
+std::span<const at::Tensor> StageParameters::held_gradients() const {
+  return own_ ? own_->held_gradients() : std::span<const at::Tensor>();
+}
+
+/// Each norm has one stage that counts it, so that the sum over the stages is exact.
+std::vector<at::Tensor> StageParameters::gradient_norms(double order) {
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> own = own_ ? own_->gradient_norms(order) : std::vector<at::Tensor>();
+  const auto count = static_cast<std::int64_t>(parameters_.size());
+  // Row 0: whether there is a norm. Row 1: the norm.
+  const at::Tensor found = at::zeros({2, count}, at::TensorOptions().dtype(at::kDouble).device(device_));
+  std::size_t next = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Parameter& parameter = parameters_[static_cast<std::size_t>(i)];
+    if (!parameter.is_own) continue;
+    const at::Tensor& norm = own[next++];
+    if (!norm.defined() || !parameter.counts) continue;
+    found[0][i] = 1;
+    found[1][i] = norm;
+  }
+  column_.all_reduce(found, ReduceOp::sum);
+  column_.join();
+  const at::Tensor known = found[0].cpu();
+  std::vector<at::Tensor> norms(parameters_.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (known[i].item<double>() == 0) continue;
+    const bool is_double = parameters_[static_cast<std::size_t>(i)].dtype == at::kDouble;
+    norms[static_cast<std::size_t>(i)] = found[1][i].to(is_double ? at::kDouble : at::kFloat);
+  }
+  return norms;
+}
+
+void StageParameters::agree_on_overflow(const at::Tensor& found) {
+  if (own_) own_->agree_on_overflow(found);
+  column_.all_reduce(found, ReduceOp::max);
+  column_.join();
+}
+
+void StageParameters::begin_update() {
+  if (own_) own_->begin_update();
+}
+
+void StageParameters::publish() {
+  if (own_) return own_->publish();
+  exchange_.bring_buffers();
+}
+
+}  // namespace cxtrain
