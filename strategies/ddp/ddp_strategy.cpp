@@ -60,22 +60,37 @@ class DdpStrategy final : public ReplicatedStrategy {
     return divided;
   }
 
+  TrainingBytes training_bytes(std::span<const OptimizerTarget> targets) const override {
+    TrainingBytes bytes;
+    const WorldFacts& facts = context_->world.facts();
+    for (const OptimizerTarget& target : targets) {
+      const int among = !may_divide(target) ? 1 : facts.max_local_size > 1 ? facts.local_size : facts.size;
+      bytes +=
+          cxtrain::training_bytes(target.parameters, target.optimizer, context_->precision).divided(1, among);
+    }
+    return bytes;
+  }
+
+  /// Whether the optimizer's work is to be divided, as far as this rank can say.
+  bool may_divide(const OptimizerTarget& target) const {
+    const World& world = context_->world;
+    if (world.size() == 1 || std::holds_alternative<LibTorchOptimizer>(target.optimizer)) return false;
+    return args_.shard_optimizer.value_or(communicator().node_memory() != nullptr &&
+                                          world.facts().max_local_size > 1 &&
+                                          division_pays(target.optimizer, target.parameters));
+  }
+
   /// Whether this rank divides the optimizer's work with those of its node, or, where it is alone there, and
   /// this was asked for, with all. Else every rank does everything. Collective.
   bool divides(const OptimizerTarget& target) {
-    const OptimizerConfig& optimizer = target.optimizer;
     World& world = context_->world;
-    const std::optional<bool> wish = args_.shard_optimizer;
-    const bool whole_updates = world.size() == 1 || std::holds_alternative<LibTorchOptimizer>(optimizer);
-    const bool wanted = !whole_updates && wish.value_or(communicator().node_memory() != nullptr &&
-                                                        world.facts().max_local_size > 1 &&
-                                                        division_pays(optimizer, target.parameters));
-    if (DividedParameters::agreed(wanted, target.parameters, world)) return true;
-    if (wish.value_or(false)) {
+    if (DividedParameters::agreed(may_divide(target), target.parameters, world)) return true;
+    if (args_.shard_optimizer.value_or(false)) {
       log_warning(std::string("strategy.shard_optimizer is on, but every rank will update all parameters: ") +
                   (world.size() == 1 ? "there is one rank"
-                   : whole_updates   ? "LibTorch's own optimizers update whole parameters"
-                                     : "some lie in memory that belongs to other tensors as well"));
+                   : std::holds_alternative<LibTorchOptimizer>(target.optimizer)
+                       ? "LibTorch's own optimizers update whole parameters"
+                       : "some lie in memory that belongs to other tensors as well"));
     }
     return false;
   }

@@ -87,6 +87,7 @@ class PipelineStrategy final : public LocalStrategy {
   void place(Trainable& module, const StrategyContext& context) override;
   void connect() override;
   DataShard data_shard() const override { return {grid_.column(), grid_.columns()}; }
+  TrainingBytes training_bytes(std::span<const OptimizerTarget> targets) const override;
   std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
                                                           Backward backward) override;
   StepResult step(StepPlan& plan) override;
@@ -221,6 +222,13 @@ std::string PipelineStrategy::describe() const {
     text += &part == &parts_.back() ? "" : " |";
   }
   return text + "; " + world_->description();
+}
+
+TrainingBytes PipelineStrategy::training_bytes(std::span<const OptimizerTarget> targets) const {
+  TrainingBytes bytes;
+  for (const OptimizerTarget& target : targets)
+    bytes += cxtrain::training_bytes(model_->own(target.parameters), target.optimizer, context_->precision);
+  return bytes.divided(1, args_.shard_optimizer ? stage_->size() : 1);
 }
 
 std::vector<std::unique_ptr<TrainedParameters>> PipelineStrategy::prepare(

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 #include <map>
+#include <string_view>
 #include <tuple>
 
 namespace cxtrain {
@@ -114,7 +115,7 @@ std::optional<SimulatedStep> simulate(Schedule schedule, const PipelineShape& sh
   return step;
 }
 
-std::string draw(Schedule schedule, const PipelineShape& shape) {
+std::string draw(Schedule schedule, const PipelineShape& shape, std::size_t columns) {
   const std::optional<SimulatedStep> step = simulate(schedule, shape, 1, 2);
   if (!step) return {};
   std::vector<std::vector<std::string>> cells(
@@ -137,7 +138,14 @@ std::string draw(Schedule schedule, const PipelineShape& shape) {
       if (cell.empty()) cell = ".";
       line += ' ' + cell + std::string(width - cell.size(), ' ');
     }
-    drawing += line.substr(0, line.find_last_not_of(" .") + 1) + '\n';
+    line.resize(line.find_last_not_of(" .") + 1);
+    constexpr std::string_view kMore = " ...";
+    if (line.size() > columns && columns > kMore.size()) {
+      line.resize(line.rfind(' ', columns - kMore.size()));
+      line.resize(line.find_last_not_of(' ') + 1);
+      line += kMore;
+    }
+    drawing += line + '\n';
   }
   return drawing;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -55,9 +56,11 @@ struct SimulatedStep {
 std::optional<SimulatedStep> simulate(Schedule schedule, const PipelineShape& shape, double forward,
                                       double backward);
 
-/// Draws a schedule: a line for each stage, a column for each unit of time; a backward pass takes two.
+/// Draws a schedule: a line for each stage, a column for each unit of time; a backward pass takes two. A line
+/// has at most `columns` characters; the rest of a long step is left out.
 ///
-///     stage 0  F0 F1       B0 B0 ...
-std::string draw(Schedule schedule, const PipelineShape& shape);
+///     stage 0  F0 F1 .  .  B0 B0 .  B1 B1
+///     stage 1  .  F0 B0 B0 F1 B1 B1
+std::string draw(Schedule schedule, const PipelineShape& shape, std::size_t columns);
 
 }  // namespace cxtrain

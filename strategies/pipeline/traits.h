@@ -5,18 +5,32 @@
 
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_traits.h"
+#include "schedule.h"
 
 namespace cxtrain {
 
+inline Schedule schedule_of(const Plan& plan) {
+  const std::string& word = plan.strategy_arguments.text("schedule");
+  if (word == "gpipe") return Schedule::gpipe;
+  return word == "interleaved" ? Schedule::interleaved : Schedule::one_forward_one_backward;
+}
+
+inline PipelineShape shape_of(const Plan& plan) {
+  const int stages = std::stoi(plan.strategy_arguments.text("stages"));
+  const int chunks = std::stoi(plan.strategy_arguments.text("chunks"));
+  return {.stages = stages == 0 ? plan.world_size : stages,
+          .chunks = schedule_of(plan) == Schedule::interleaved ? chunks : 1,
+          .micro_batches = plan.accumulate_grad_batches};
+}
+
 inline std::optional<Problem> refuse_pipeline(const Plan& plan) {
-  const int ranks = plan.world_size, asked = std::stoi(plan.strategy_arguments.text("stages"));
-  const int stages = asked == 0 ? ranks : asked;
+  const int ranks = plan.world_size, stages = shape_of(plan).stages;
   if (ranks % stages != 0) {
     return Problem{"strategy.stages",
                    std::to_string(stages) + " stages do not divide " + std::to_string(ranks) + " ranks",
                    "use a number of ranks that is a multiple of the stages", MessageCode::wrong_ranks};
   }
-  if (stages == 1 && plan.strategy_arguments.text("schedule") == "interleaved") {
+  if (stages == 1 && schedule_of(plan) == Schedule::interleaved) {
     return Problem{"strategy.schedule", "interleaved needs several stages", "use --strategy.schedule 1f1b",
                    MessageCode::conflicting_options};
   }

@@ -70,6 +70,14 @@ class ZeroStrategy final : public ReplicatedStrategy {
     return divided;
   }
 
+  TrainingBytes training_bytes(std::span<const OptimizerTarget> targets) const override {
+    const WorldFacts& facts = context_->world.facts();
+    const int among = args_.stage == 3 && facts.max_local_size > 1 ? facts.local_size : facts.size;
+    // With accumulation gradients stay whole up to the last micro-batch.
+    const bool whole_gradients = args_.stage == 1 || context_->plan.accumulate_grad_batches > 1;
+    return LocalStrategy::training_bytes(targets).divided(whole_gradients ? 1 : among, among);
+  }
+
   /// The ranks that divide: all. Stage 3 over several nodes divides within each node, where the ranks can
   /// have one copy of the parameters.
   Communicator& group() { return args_.stage == 3 ? ranks_of_node() : communicator(); }

@@ -92,7 +92,7 @@ TEST_CASE("plan: errors keep the shape and end with status 2", "[cli]") {
   strategies.erase("ddp_spawn");
   CHECK_THAT(make_plan(options, strategies).errors.at(0).hint, test::contains("ddp"));
   options.trainer.strategy = "banana";
-  CHECK_THAT(make_plan(options, strategies).errors.at(0).hint, test::contains("ddp, dp, single"));
+  CHECK_THAT(make_plan(options, strategies).errors.at(0).hint, test::contains("ddp, dp, pipeline, single"));
   options.trainer.strategy.reset();
   options.plan_ranks_per_node = 2;
   CHECK(plan_json(options, 2)["errors"][0]["option"] == "ranks_per_node");

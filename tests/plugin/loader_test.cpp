@@ -38,7 +38,7 @@ TEST_CASE("an unknown name is refused with those found, the nearest, and the pla
   PluginLoader loader(registry, {"/nonexistent", kPlugins});
   CHECK_THAT(test::error_of([&] { loader.require("strategy", "sinlge"); }),
              test::contains(test::code(MessageCode::unknown_name)) && test::contains("`sinlge`") &&
-                 test::contains("ddp, ddp_spawn, dp, single") && test::contains("single?") &&
+                 test::contains("ddp, ddp_spawn, dp, pipeline, single") && test::contains("single?") &&
                  test::contains("/nonexistent, " + kPlugins));
   CHECK_THROWS_AS(loader.require("strategy", "../ddp"), PluginError);
 }

@@ -45,8 +45,19 @@ std::vector<pid_t> ranks_of(const TempDir& dir, int ranks, pid_t first) {
 bool has_checkpoint(const TempDir& dir) { return newest_checkpoint(dir.path()).step >= 0; }
 
 TEST_CASE("a job that is killed again and again ends with the bits of an undisturbed one", "[restarts]") {
-  const int ranks = GENERATE(1, 2, 3);
-  const std::string strategy = ranks == 3 ? "--strategy ddp_spawn " : "";
+  const auto [ranks, chosen] = GENERATE(
+      table<int, std::string>({{1, "single"}, {2, "ddp"}, {3, "ddp_spawn"}, {2, "zero"}, {2, "pipeline"}}));
+  CAPTURE(ranks, chosen);
+  const TempDir text;
+  std::string strategy = "--strategy " + chosen + " ";
+  if (chosen == "pipeline") {
+    std::string bytes;
+    for (int i = 0; i < 1000; ++i) bytes += std::to_string(i * i) + ' ';
+    strategy +=
+        "--accumulate_grad_batches 2 --model gpt --model.width 32 --model.layers 2 --model.context 8 "
+        "--model.sample_bytes 0 --data.path " +
+        text.write("text", bytes) + " ";
+  }
   const TempDir calm, dir;
   const std::string options = strategy + "--max_epochs 100 --seed 3 ";
   REQUIRE(run_command(restarted(calm, ranks, options)).status == 0);

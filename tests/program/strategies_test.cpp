@@ -185,6 +185,108 @@ TEST_CASE("a plan of zero that no machine can run is refused with a cure") {
   CHECK(planned["strategy_arguments"]["stage"] == "1");
 }
 
+/// A GPT whose blocks lie on two stages.
+std::string small_gpt(const TempDir& text) {
+  std::string bytes;
+  for (int i = 0; i < 1000; ++i) bytes += std::to_string(i * i) + ' ';
+  return "--accelerator cpu --model gpt --model.width 256 --model.layers 6 --model.context 16 "
+         "--model.sample_bytes 40 "
+         "--limit_val_batches 2 --data.path " +
+         text.write("text", bytes) + " ";
+}
+
+TEST_CASE(
+    "a pipeline's ranks have half of the model each, and its checkpoint resumes under other strategies") {
+  const TempDir text, whole, half, single;
+  const std::string options = small_gpt(text) + "--max_steps 6 --val_check_interval 12 ";
+  const std::string eight = "--data.batch_size 2 --accumulate_grad_batches 4 ";
+  const ProgramResult alone = run_ranks(1, options + eight + "--strategy single" + in(single));
+  REQUIRE(alone.status == 0);
+  const ProgramResult run = run_ranks(2, options + eight + "--strategy pipeline" + in(whole));
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  CHECK_THAT(run.output, contains("blocks embedding to blocks.2 | blocks.3 to head"));
+  CHECK_THAT(run.output, contains("other ranks have some of the blocks"));
+  const auto json = run_json(whole), expected = run_json(single);
+  // Of 4.8 M parameters with 16 bytes each.
+  CHECK(expected["pss_bytes"].get<double>() - json["pss_bytes"].get<double>() > 25e6);
+  for (const char* metric : {"train_loss", "val_loss"})
+    CHECK(json["metrics"][metric].get<double>() ==
+          Approx(expected["metrics"][metric].get<double>()).epsilon(1e-4));
+
+  REQUIRE(run_ranks(2, options + eight + "--strategy pipeline --max_steps 3" + in(half)).status == 0);
+  const std::string saved = newest_checkpoint(half.path()).path;
+  for (const auto& [ranks, how] : {std::pair{2, "--strategy pipeline"},
+                                   {1, "--strategy single"},
+                                   {4, "--data.batch_size 1 --strategy pipeline --strategy.stages 2"},
+                                   {2, "--data.batch_size 1 --strategy ddp"},
+                                   {2, "--data.batch_size 1 --strategy zero"},
+                                   {3, "--strategy pipeline"}}) {
+    CAPTURE(ranks, how);
+    const TempDir dir;
+    const ProgramResult resumed = run_ranks(ranks, options + eight + how + " --ckpt_path " + saved + in(dir));
+    CAPTURE(resumed.output);
+    REQUIRE(resumed.status == 0);
+    CHECK(run_json(dir)["global_step"] == 6);
+    CHECK(run_json(dir)["metrics"]["val_loss"].get<double>() ==
+          Approx(json["metrics"]["val_loss"].get<double>()).epsilon(1e-4));
+    if (ranks == 2 && std::string_view(how) == "--strategy pipeline")
+      CHECK(run_json(dir)["parameters_sha256"] == json["parameters_sha256"]);
+  }
+}
+
+/// Bytes of private memory beyond which a rank gets none: what one of two ranks had before its training, and
+/// `more`.
+std::int64_t memory_limit(const std::string& options, std::int64_t more) {
+  constexpr std::int64_t kUnused = std::int64_t{1} << 40;
+  const TempDir dir;
+  const std::string plenty = "ulimit -d " + std::to_string(kUnused >> 10) + "; ";
+  REQUIRE(run_command(plenty + ranks_command(2, options + "--strategy ddp" + in(dir))).status == 0);
+  const std::string log = slurp(dir.path() + "/cxtrain_logs/version_0/rank_0.log");
+  const std::string words = "a process has taken ";
+  const std::size_t at = log.find(words);
+  REQUIRE(at != std::string::npos);
+  return std::stoll(log.substr(at + words.size())) + more;
+}
+
+TEST_CASE("a model of 1.2 times a rank's memory trains divided, and is refused whole with the cure") {
+  const TempDir text;
+  const std::string options = small_gpt(text) +
+                              "--model.width 512 --model.layers 8 --data.batch_size 1 --max_steps 2 "
+                              "--limit_val_batches 0 --enable_checkpointing false ";
+  // 25.4 M parameters: gradients and Adam's state take 305 MB beside the parameters.
+  const std::int64_t limit = memory_limit(options, 254'000'000);
+  const auto start = [&](const std::string& strategy, const TempDir& dir) {
+    return run_command("ulimit -d " + std::to_string(limit >> 10) + "; " +
+                       ranks_command(2, options + "--strategy " + strategy + in(dir)));
+  };
+  const TempDir whole;
+  const ProgramResult refused = start("ddp --strategy.shard_optimizer false", whole);
+  CAPTURE(refused.output);
+  CHECK(refused.status == 2);
+  CHECK_THAT(refused.output,
+             contains("[out-of-memory]") && contains("--strategy zero") && contains("--strategy pipeline"));
+  for (const char* strategy : {"zero", "pipeline --accumulate_grad_batches 2"}) {
+    CAPTURE(strategy);
+    const TempDir dir;
+    const ProgramResult run = start(strategy, dir);
+    CAPTURE(run.output);
+    CHECK(run.status == 0);
+  }
+}
+
+TEST_CASE("a plan draws a pipeline's step, and says what cannot be a pipeline") {
+  const std::string plan = kProgram + " plan --accelerator cpu --strategy pipeline ";
+  const ProgramResult drawn = run_command(plan + "--ranks 2 --accumulate_grad_batches 4");
+  CHECK_THAT(drawn.output, contains("stages wait 20 % of it") && contains("stage 1  .  F0 B0 B0 F1"));
+  const auto refused = plan_of_odd_strategy(plan + "--ranks 3 --strategy.stages 2", 2);
+  CHECK_THAT(refused["errors"].dump(), contains("2 stages do not divide 3 ranks"));
+  const TempDir dir;
+  const ProgramResult run = run_ranks(2, "--accelerator cpu --strategy pipeline --model simple" + in(dir));
+  CHECK(run.status == 2);
+  CHECK_THAT(run.output, contains("ChainModule"));
+}
+
 TEST_CASE("the arguments of a plugin's strategy are checked and listed like those of any other") {
   const std::string program = kProgram + " ";
   const std::string grid =

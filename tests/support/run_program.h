@@ -56,9 +56,12 @@ inline ProgramResult run_program(const std::string& arguments) {
   return run_command(kProgram + " " + arguments);
 }
 
+inline std::string ranks_command(int ranks, const std::string& arguments) {
+  return std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(ranks) + " --oversubscribe --bind-to none " +
+         kProgram + " " + arguments;
+}
 inline ProgramResult run_ranks(int ranks, const std::string& arguments) {
-  return run_command(std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(ranks) +
-                     " --oversubscribe --bind-to none " + kProgram + " " + arguments);
+  return run_command(ranks_command(ranks, arguments));
 }
 
 /// Runs two ranks with different arguments. The script in `dir` reads its rank, since the mpirun of Open MPI

@@ -262,7 +262,7 @@ TEST_CASE("a state of another training is refused on all ranks, and says why", "
   refused(other, *whole.saved, MessageCode::model_mismatch, "--data.batch_size");
   StateDict state = whole.saved->clone();
   state.make_section("model").set("training_modes", "11");
-  refused(what, state, MessageCode::model_mismatch, "2 modules, this one 6");
+  refused(what, state, MessageCode::model_mismatch, "2 modules, this one 8");
 
   // Positions that no training has, as in a file that somebody has changed.
   constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min(), kHuge = std::int64_t{1} << 62;

@@ -162,7 +162,11 @@ int run_plan(const Options& options, std::ostream& out, const KnownStrategies& s
   plan.errors = first_of(plan.errors);
   plan.warnings = first_of(plan.warnings);
   out << (options.json ? to_json(plan) + "\n" : printable(to_text(plan)));
-  if (!options.json && plan.ok()) out << printable(draw_nodes(plan, hardware, columns));
+  if (!options.json && plan.ok()) {
+    out << printable(draw_nodes(plan, hardware, columns));
+    if (plan.traits.draw != nullptr)
+      out << printable(plan.traits.draw(plan, static_cast<std::size_t>(columns)));
+  }
   out << std::flush;
   return static_cast<int>(plan.ok() ? ExitCode::done : ExitCode::refused);
 }

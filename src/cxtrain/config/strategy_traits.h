@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -44,6 +45,9 @@ struct StrategyTraits {
   std::string joined_as = {};
   /// Returns what the strategy cannot do of a plan without errors; null: it can do every plan. Pure.
   std::optional<Problem> (*refuse)(const Plan& plan) = nullptr;
+  /// Returns a picture of what the ranks do in a step, for `cxtrain_mpi plan`, in lines of at most `columns`
+  /// characters; null: there is nothing to draw. Pure.
+  std::string (*draw)(const Plan& plan, std::size_t columns) = nullptr;
   /// Whether a rank runs some of the model's layers only: its forward passes wait for other ranks, and its
   /// work differs from theirs.
   bool divides_layers = false;

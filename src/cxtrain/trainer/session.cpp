@@ -27,6 +27,7 @@
 #include "cxtrain/trainer/chosen_checkpoint_folder.h"
 #include "cxtrain/trainer/model_checks.h"
 #include "cxtrain/trainer/rank_table.h"
+#include "cxtrain/trainer/within_memory.h"
 
 namespace cxtrain {
 namespace {
@@ -295,7 +296,11 @@ std::unique_ptr<Optimization> Session::make_optimization(TrainContext& context,
                                                          const FitLimits& limits) const {
   World& world = inputs_.world;
   std::vector<OptimizerTarget> targets;
-  run_agreed(world, [&] { targets = optimizer_targets(module_, setups); });
+  run_agreed(world, [&] {
+    targets = optimizer_targets(module_, setups);
+    if (inputs_.device.is_cpu())
+      require_memory_to_train(strategy_->training_bytes(targets), world.facts().local_size - 1);
+  });
   auto trained = strategy_->prepare(targets, backward_of(module_));
   give_back_freed_memory();  // parameters may have moved
   std::unique_ptr<Optimization> made;

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
 #include "cxtrain/device/resources.h"
 
 namespace cxtrain {
@@ -72,6 +73,27 @@ void build_within_memory(const std::string& what, const std::string& asked,
   } catch (const std::length_error&) {
     refuse_size(what, asked);
   }
+}
+
+void require_memory_to_train(const TrainingBytes& needed, int others) {
+  if (needed.total() == 0) return;
+  const double of_machine = static_cast<double>(available_memory_bytes()) / (others + 1);
+  rlimit limit{};
+  const bool limited = getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  const double of_process =
+      limited ? static_cast<double>(limit.rlim_cur) - static_cast<double>(data_bytes()) : of_machine;
+  const double left = std::max(0.0, std::min(of_machine, of_process));
+  const std::string text = "training takes " + gibibytes(needed.total()) +
+                           " on each rank beside the parameters and activations (gradients " +
+                           gibibytes(needed.gradients) + ", the optimizer's state " +
+                           gibibytes(needed.state) + ")";
+  log_detail(text + "; a rank can have " + gibibytes(left) + ", a process has taken " +
+             std::to_string(data_bytes()) + " bytes");
+  if (needed.total() <= left) return;
+  throw ConfigError("trainer.strategy", text + ", and a rank can have " + gibibytes(left),
+                    "divide it among more ranks with --strategy zero, or the layers with --strategy pipeline "
+                    "(docs/larger_models.md)",
+                    MessageCode::out_of_memory);
 }
 
 void require_memory_for(const std::string& options, double parameters) {

@@ -3,6 +3,8 @@
 #include <functional>
 #include <string>
 
+#include "cxtrain/strategy/training_bytes.h"
+
 /// Checks of sizes that a user requested: sizes that do not fit into this machine give an error that names
 /// the options, instead of a killed process.
 namespace cxtrain {
@@ -17,5 +19,9 @@ void build_within_memory(const std::string& what, const std::string& asked,
 /// Throws ConfigError, with `options` and the arithmetic, if this number of float32 parameters and their
 /// gradients exceed the memory of this machine. For models with a size that is known before they are built.
 void require_memory_for(const std::string& options, double parameters);
+
+/// Throws ConfigError, with what would help, if the ranks of this node cannot have the memory of a training
+/// beside their parameters. `others`: ranks of this node beside this one. Says in the log what is needed.
+void require_memory_to_train(const TrainingBytes& needed, int others);
 
 }  // namespace cxtrain

@@ -93,9 +93,12 @@ TEST_CASE("schedules as the papers draw them", "[pipeline]") {
   CHECK(text_of(passes_of_stage(Schedule::one_forward_one_backward, shape, 0)) == "F0 F1 B0 F2 B1 B2 ");
   CHECK(text_of(passes_of_stage(Schedule::one_forward_one_backward, shape, 1)) == "F0 B0 F1 B1 F2 B2 ");
   CHECK(text_of(passes_of_stage(Schedule::gpipe, shape, 0)) == "F0 F1 F2 B0 B1 B2 ");
-  CHECK(draw(Schedule::one_forward_one_backward, {2, 1, 2}) ==
+  CHECK(draw(Schedule::one_forward_one_backward, {2, 1, 2}, 80) ==
         "stage 0  F0 F1 .  .  B0 B0 .  B1 B1\n"
         "stage 1  .  F0 B0 B0 F1 B1 B1\n");
+  CHECK(draw(Schedule::one_forward_one_backward, {2, 1, 100}, 31) ==
+        "stage 0  F0  F1  .   .   B0 ...\n"
+        "stage 1  .   F0  B0  B0  F1 ...\n");
 }
 
 TEST_CASE("blocks are cut so that the most expensive part is as cheap as can be", "[pipeline]") {
