@@ -115,12 +115,14 @@ class PipelineStrategy final : public LocalStrategy {
   bool has_last_part() const { return is_last(part_of(chunks() - 1)); }
   int rank_of(int part) const { return grid_.rank_of(part % grid_.stages); }
 
-  /// What a message between part k - 1 and part k is: its tag is 3k + its kind. A validation may begin while
-  /// carries of a step are on their way.
-  enum Kind : int { carry, gradients, carry_without_gradients };
-  static int tag(int part, Kind kind) { return 3 * part + kind; }
-  int first_free_tag() const { return tag(static_cast<int>(parts_.size()), carry); }
-  static Kind kind_of_carry() { return c10::GradMode::is_enabled() ? carry : carry_without_gradients; }
+  /// A message between part k - 1 and part k has the tag 3k + its kind. A validation may begin while carries
+  /// of a step are on their way.
+  enum class Message : std::uint8_t { carry, gradients, carry_without_gradients };
+  static int tag(int part, Message kind) { return 3 * part + static_cast<int>(kind); }
+  int first_free_tag() const { return tag(static_cast<int>(parts_.size()), Message::carry); }
+  static Message kind_of_carry() {
+    return c10::GradMode::is_enabled() ? Message::carry : Message::carry_without_gradients;
+  }
   void send_carry(int part, const Carry& outputs);
   Carry receive_carry(int part);
   void send_gradients(int part, const at::Tensor& loss, const Carry& inputs);
@@ -172,7 +174,8 @@ void PipelineStrategy::place(Trainable& module, const StrategyContext& context) 
 }
 
 std::vector<BlockRange> PipelineStrategy::cut() const {
-  const std::size_t blocks = chain_->size(), parts = static_cast<std::size_t>(grid_.stages * chunks());
+  const std::size_t blocks = chain_->size();
+  const std::size_t parts = static_cast<std::size_t>(grid_.stages) * static_cast<std::size_t>(chunks());
   if (!args_.layout.empty()) {
     std::size_t sum = 0;
     for (const std::int64_t size : args_.layout) sum += static_cast<std::size_t>(size);
@@ -292,11 +295,11 @@ void PipelineStrategy::send_gradients(int part, const at::Tensor& loss, const Ca
   if (loss.defined()) {
     for (const at::Tensor& input : inputs.tensors) message.push_back(input.grad());
   }
-  messages_->send(message, rank_of(part - 1), tag(part, gradients));
+  messages_->send(message, rank_of(part - 1), tag(part, Message::gradients));
 }
 
 std::vector<at::Tensor> PipelineStrategy::receive_gradients(int part) {
-  return messages_->receive(rank_of(part + 1), tag(part + 1, gradients));
+  return messages_->receive(rank_of(part + 1), tag(part + 1, Message::gradients));
 }
 
 Carry PipelineStrategy::run_blocks(int part, Carry carry) {

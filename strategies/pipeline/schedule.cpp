@@ -36,7 +36,8 @@ std::size_t passes_to_warm_up(Schedule schedule, const PipelineShape& shape, int
     case Schedule::interleaved:
       break;
   }
-  return static_cast<std::size_t>(2 * behind + (shape.chunks - 1) * shape.stages);
+  const int ahead = 2 * behind + (shape.chunks - 1) * shape.stages;
+  return static_cast<std::size_t>(ahead);
 }
 
 bool is_last_part(const Pass& pass, const PipelineShape& shape, int stage) {

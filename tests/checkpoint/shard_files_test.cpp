@@ -71,7 +71,8 @@ TEST_CASE("tensors of the model are written by ranks that have them, each once",
   const std::vector<std::vector<int>> holders{{2, 3}, {0, 1}, {2, 3}, {0, 1, 2, 3}};
   std::map<std::string, int> writers;
   for (int rank = 0; rank < 4; ++rank) {
-    const RankShare share = shard_files({.rank = rank, .ranks = 4, .model = model, .holders = holders});
+    const RankShare share = shard_files(
+        {.rank = rank, .ranks = 4, .model = model, .holders = holders, .of_each_rank = {}, .exchange = {}});
     CHECK(share.model_files.at("a") == "model-00002-of-00002.safetensors");
     CHECK(share.model_files.at("b") == "model-00001-of-00002.safetensors");
     for (const PlannedFile& file : share.files) {

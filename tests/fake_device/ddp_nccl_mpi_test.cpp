@@ -111,6 +111,18 @@ TEST_CASE_METHOD(Fixture, "zero over devices gives what zero over CPUs gives") {
   }
 }
 
+TEST_CASE_METHOD(Fixture, "a pipeline over devices gives what a pipeline over CPUs gives") {
+  const auto pipeline = [](Options& o) {
+    o.trainer.strategy = "pipeline";
+    o.trainer.accumulate_grad_batches = 2;
+    o.trainer.gradient_clip_val = 0.05;                             // stages agree on norms
+    if (test_world().size() == 4) o.strategy.args["stages"] = "2";  // of the model's three blocks
+  };
+  const at::Tensor expected = trained_on(Where::cpu, pipeline);
+  CHECK(at::allclose(trained_on(Where::own_device, pipeline), expected, 1e-6, 1e-7));
+  CHECK(at::allclose(trained_on(Where::shared_device, pipeline), expected, 1e-6, 1e-7));
+}
+
 TEST_CASE_METHOD(Fixture, "ddp over ranks with a model on two devices each trains as one process does") {
   CHECK(at::allclose(trained_on<SplitRegression>(Where::two_devices), trained_alone(), 1e-5, 1e-7));
 }

@@ -84,21 +84,17 @@ class MpiRankMessages final : public RankMessages {
   void receive_bytes(void* data, int bytes, int from, int tag) const;
 
   MpiComm comm_;
-  std::deque<Sent> sent_;
+  std::unique_ptr<std::deque<Sent>> sent_ = std::make_unique<std::deque<Sent>>();
 };
 
 MpiRankMessages::~MpiRankMessages() {
   // On the way out of an error nobody may receive: the memory stays with MPI to the end of the process.
-  for (Sent& sent : sent_) {
-    if (std::any_of(sent.requests.begin(), sent.requests.end(),
-                    [](MPI_Request request) { return request != MPI_REQUEST_NULL; }))
-      static_cast<void>(new Sent(std::move(sent)));  // NOLINT(cppcoreguidelines-owning-memory)
-  }
+  if (!sent_->empty()) static_cast<void>(sent_.release());
 }
 
 void MpiRankMessages::send(std::span<const at::Tensor> tensors, int to, int tag) {
   forget_received();
-  Sent& sent = sent_.emplace_back();
+  Sent& sent = sent_->emplace_back();
   sent.header = header_of(tensors);
   const auto begin = [&](const void* data, std::size_t bytes) {
     MPI_Request& request = sent.requests.emplace_back(MPI_REQUEST_NULL);
@@ -149,19 +145,19 @@ std::vector<at::Tensor> MpiRankMessages::receive(int from, int tag) {
 }
 
 void MpiRankMessages::forget_received() {
-  while (!sent_.empty()) {
-    std::vector<MPI_Request>& requests = sent_.front().requests;
+  while (!sent_->empty()) {
+    std::vector<MPI_Request>& requests = sent_->front().requests;
     int done = 0;
     check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
               "MPI_Testall");
     if (done == 0) return;
-    sent_.pop_front();
+    sent_->pop_front();
   }
 }
 
 void MpiRankMessages::wait_for_all_but(std::size_t count) {
-  for (; sent_.size() > count; sent_.pop_front()) {
-    std::vector<MPI_Request>& requests = sent_.front().requests;
+  for (; sent_->size() > count; sent_->pop_front()) {
+    std::vector<MPI_Request>& requests = sent_->front().requests;
     comm_.call(
         "another rank that receives a message",
         [&](MPI_Comm) {

@@ -15,9 +15,10 @@ int cores_of_this_process();
 std::int64_t peak_resident_bytes();
 
 /// Bytes of main memory that this process holds now. A page that several processes map counts in parts
-/// (proportional set size: `Pss_Anon` and `Pss_Shmem` of /proc/self/smaps_rollup), so the sum over a node's ranks is
-/// what the node has given. Pages of files, such as those of libraries, do not count: how many of them fall to this
-/// process depends on the other programs of the machine. 0 where the kernel states no size. Takes about 1 ms a GB.
+/// (proportional set size: `Pss_Anon` and `Pss_Shmem` of /proc/self/smaps_rollup), so the sum over a node's
+/// ranks is what the node has given. Pages of files, such as those of libraries, do not count: how many of
+/// them fall to this process depends on the other programs of the machine. 0 where the kernel states no size.
+/// Takes about 1 ms a GB.
 std::int64_t proportional_bytes();
 
 /// Private memory that this process may write to, used or not: what RLIMIT_DATA limits.

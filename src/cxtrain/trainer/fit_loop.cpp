@@ -349,7 +349,7 @@ void FitLoop::handle(const StepVote& vote) {
   if (vote.stop && !pending_.stop && !context_.requests.stop_reason.empty())
     log_info(context_.requests.stop_reason);
   pending_ = pending_ | vote;
-  if (pending_.ends_run() && checkpoints_ == nullptr) throw context_.ending(pending_, /*saved=*/false);
+  if (pending_.ends_run() && checkpoints_ == nullptr) throw context_.ending(pending_, /*is_saved=*/false);
 }
 
 void FitLoop::save_if_wanted() {

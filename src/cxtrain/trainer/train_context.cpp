@@ -54,7 +54,7 @@ MetricStore::Values TrainContext::end_train_epoch() {
 
 void TrainContext::leave_if_asked() {
   const StepVote vote = voting.vote();
-  if (saves_state ? vote.sigint || vote.sigterm : vote.ends_run()) throw ending(vote, /*saved=*/false);
+  if (saves_state ? vote.sigint || vote.sigterm : vote.ends_run()) throw ending(vote, /*is_saved=*/false);
 }
 
 Interrupted TrainContext::ending(const StepVote& vote, bool is_saved) const {
