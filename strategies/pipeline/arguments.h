@@ -26,13 +26,13 @@ struct PipelineArgs {
 
   void fields(auto&& field) {
     field("stages", stages, "parts of the model, each on a rank of its own; 0: as many as ranks",
-          Range::at_least(0));
+          Range::between(0, 1e6));
     field("schedule", schedule,
           "order of a stage's passes; --accumulate_grad_batches gives the micro-batches");
     field("chunks", chunks, "parts of the model on each rank, for the schedule interleaved",
           Range::between(1, 64));
     field("layout", layout, "number of blocks in each part, from the first on: 3,4,3; empty: by their cost",
-          Range::at_least(1));
+          Range::between(1, 1e6));
     field("shard_optimizer", shard_optimizer, "ranks with the same stage divide the optimizer's state");
   }
 };

@@ -12,6 +12,8 @@ namespace {
 /// The passes of each stage in a step, and the part of the step in which stages wait.
 std::string draw_step(const Plan& plan, std::size_t columns) {
   const PipelineShape shape = shape_of(plan);
+  constexpr std::int64_t kMostPasses = 20'000;  // a step of more is not simulated while a user waits
+  if (shape.micro_batches > kMostPasses / (shape.stages * shape.chunks)) return {};
   const Schedule schedule = schedule_of(plan);
   const std::optional<SimulatedStep> step = simulate(schedule, shape, 1, 2);
   if (!step || shape.stages == 1) return {};
