@@ -326,10 +326,36 @@ def sharding(bench):
     return found, rows
 
 
+GPT = ["--model", "gpt", "--model.width", 512, "--model.context", 64, "--model.sample_bytes", 0]
+GPT += ["--data.batch_size", 1, "--lr_scheduler", "constant"]  # 64 tokens
+
+
+def steps_and_memory(bench, ways, work, gates):
+    """A step and the memory of the larger rank, for ways (name -> arguments of `bench.trainer`); ratios to the first."""
+
+    def run(args, steps, warmup, **how):
+        result = bench.trainer(args, steps, warmup, **how)
+        run_json = next((bench.work / f"run{bench.runs}").rglob("run.json"))
+        return {**result, "megabytes": json.loads(run_json.read_text())["pss_bytes"] / 1e6}
+
+    results = bench.in_turns({name: lambda way=way: run(**way) for name, way in ways.items()})
+    found, rows = {}, []
+    for name in ways:
+        found[name] = {key: median(of(results, name, key)) for key in ("step_us", "megabytes")}
+        found[name]["ratio"] = ratio(results, name, next(iter(ways)), "step_us")
+        rows.append(
+            (
+                f"{work}, {name}: a step, memory of a rank (Pss)",
+                f"{found[name]['step_us'] / 1e3:.0f} ms (**{found[name]['ratio']:.2f}x**), {found[name]['megabytes']:.0f} MB",
+                gates.get(name, ""),
+            )
+        )
+    return found, rows
+
+
 def zero(bench):
-    """A GPT of 28.5 M parameters with Adam on 2 ranks, 64 tokens a rank: a step and the memory of the larger rank."""
-    args = ["--model", "gpt", "--model.width", 512, "--model.layers", 9, "--model.context", 64, "--model.sample_bytes", 0]
-    args += ["--data.path", bench.text, "--data.batch_size", 1, "--lr_scheduler", "constant"]
+    """A GPT of 28.5 M parameters with Adam on 2 ranks, 64 tokens a rank."""
+    args = [*GPT, "--model.layers", 9, "--data.path", bench.text]
     strategies = {
         "ddp, nothing divided": ["ddp", "--strategy.shard_optimizer", "false"],
         "ddp": ["ddp"],
@@ -337,61 +363,28 @@ def zero(bench):
         "zero, stage 3": ["zero", "--strategy.stage", 3],
     }
 
-    def run(strategy, before=False):
-        result = bench.trainer([*args, "--strategy", *strategies[strategy]], 40, 5, ranks=2, before=before)
-        run_json = next((bench.work / f"run{bench.runs}").rglob("run.json"))
-        return {**result, "megabytes": json.loads(run_json.read_text())["pss_bytes"] / 1e6}
+    def way(strategy, before=False):
+        args_of_way = [*args, "--strategy", *strategies[strategy]]
+        return {"args": args_of_way, "steps": 40, "warmup": 5, "ranks": 2, "before": before}
 
-    ways = {name: lambda name=name: run(name) for name in strategies}
+    ways = {name: way(name) for name in strategies}
     if bench.before:
-        ways["ddp of the trainer before"] = lambda: run("ddp", before=True)
-    results = bench.in_turns(ways)
-    found, rows = {}, []
-    for name in ways:
-        found[name] = {key: median(of(results, name, key)) for key in ("step_us", "megabytes")}
-        found[name]["ratio"] = ratio(results, name, "ddp, nothing divided", "step_us")
-        rows.append(
-            (
-                f"gpt, 28.5 M, adam, 2 ranks, {name}: a step, memory of a rank (Pss)",
-                f"{found[name]['step_us'] / 1e3:.0f} ms (**{found[name]['ratio']:.2f}x**), {found[name]['megabytes']:.0f} MB",
-                "",
-            )
-        )
-    return found, rows
+        ways["ddp of the trainer before"] = way("ddp", before=True)
+    return steps_and_memory(bench, ways, "gpt, 28.5 M, adam, 2 ranks", {})
 
 
 def pipeline(bench):
-    """A GPT of 25.4 M parameters with Adam, 8 micro-batches of 64 tokens: a step of 2 stages over one of a process."""
-    args = ["--model", "gpt", "--model.width", 512, "--model.layers", 8, "--model.context", 64, "--model.sample_bytes", 0]
-    args += ["--data.path", bench.text, "--data.batch_size", 1, "--lr_scheduler", "constant"]
-    args += ["--accumulate_grad_batches", 8]
-    two = ["--strategy", "pipeline", "--strategy.schedule"]
-    strategies = {
-        "one process": (1, ["--strategy", "single"]),
-        "1f1b": (2, [*two, "1f1b"]),
-        "gpipe": (2, [*two, "gpipe"]),
-        "interleaved": (2, [*two, "interleaved"]),
-    }
+    """A GPT of 25.4 M parameters with Adam, 8 micro-batches of 64 tokens: 2 stages over one process."""
+    args = [*GPT, "--model.layers", 8, "--data.path", bench.text, "--accumulate_grad_batches", 8]
 
-    def run(ranks, strategy):
-        result = bench.trainer([*args, *strategy], 16, 3, ranks=ranks)
-        run_json = next((bench.work / f"run{bench.runs}").rglob("run.json"))
-        return {**result, "megabytes": json.loads(run_json.read_text())["pss_bytes"] / 1e6}
+    def way(ranks, *strategy):
+        return {"args": [*args, "--strategy", *strategy], "steps": 16, "warmup": 3, "ranks": ranks}
 
-    results = bench.in_turns({name: lambda way=way: run(*way) for name, way in strategies.items()})
-    found, rows = {}, []
-    gates = {"one process": "", "1f1b": "at most 0.60x", "gpipe": "", "interleaved": "at most 0.57x"}
-    for name in strategies:
-        found[name] = {key: median(of(results, name, key)) for key in ("step_us", "megabytes")}
-        found[name]["ratio"] = ratio(results, name, "one process", "step_us")
-        rows.append(
-            (
-                f"gpt, 25.4 M, adam, 8 micro-batches, {name}: a step, memory of a rank",
-                f"{found[name]['step_us'] / 1e3:.0f} ms (**{found[name]['ratio']:.2f}x**), {found[name]['megabytes']:.0f} MB",
-                gates[name],
-            )
-        )
-    return found, rows
+    ways = {"one process": way(1, "single")}
+    for schedule in ("1f1b", "gpipe", "interleaved"):
+        ways[schedule] = way(2, "pipeline", "--strategy.schedule", schedule)
+    gates = {"1f1b": "at most 0.60x", "interleaved": "at most 0.57x"}
+    return steps_and_memory(bench, ways, "gpt, 25.4 M, adam, 8 micro-batches", gates)
 
 
 def allreduce(bench):

@@ -62,12 +62,9 @@ class DdpStrategy final : public ReplicatedStrategy {
 
   TrainingBytes training_bytes(std::span<const OptimizerTarget> targets) const override {
     TrainingBytes bytes;
-    const WorldFacts& facts = context_->world.facts();
-    for (const OptimizerTarget& target : targets) {
-      const int among = !may_divide(target) ? 1 : facts.max_local_size > 1 ? facts.local_size : facts.size;
-      bytes +=
-          cxtrain::training_bytes(target.parameters, target.optimizer, context_->precision).divided(1, among);
-    }
+    for (const OptimizerTarget& target : targets)
+      bytes += cxtrain::training_bytes(target.parameters, target.optimizer, context_->precision)
+                   .divided(1, may_divide(target) ? size_of_node_group() : 1);
     return bytes;
   }
 

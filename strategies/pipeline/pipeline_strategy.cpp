@@ -30,13 +30,12 @@
 namespace cxtrain {
 namespace {
 
-std::vector<at::Tensor> detached_all(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> result;
-  for (const at::Tensor& tensor : tensors) result.push_back(tensor.defined() ? tensor.detach() : tensor);
-  return result;
+Carry run_range(Chain& chain, const BlockRange& blocks, Carry carry) {
+  for (std::size_t block = blocks.begin; block < blocks.end; ++block) carry = chain.forward(block, carry);
+  return carry;
 }
 
-/// What a part of the model has kept of a forward pass for the backward pass.
+/// The tensors that a part of the model keeps from a forward pass for its backward pass.
 struct Forwarded {
   Carry inputs;  ///< leaves with gradients
   Carry outputs;
@@ -58,7 +57,7 @@ struct Forwarded {
 class LastPart final : public ChainRunner {
  public:
   LastPart(Chain& chain, BlockRange blocks, Carry inputs)
-      : chain_(chain), blocks_(blocks), carry_(std::move(inputs)) {
+      : chain_(chain), blocks_(blocks), inputs_(std::move(inputs)) {
     chain_.lend(this);
   }
   ~LastPart() override { chain_.lend(nullptr); }
@@ -68,15 +67,13 @@ class LastPart final : public ChainRunner {
   Carry run(const Batch& /*batch*/) override {
     if (std::exchange(ran_, true))
       throw TrainingError("a step calls run() twice; under pipeline the other stages work for one call");
-    for (std::size_t block = blocks_.begin; block < blocks_.end; ++block)
-      carry_ = chain_.forward(block, carry_);
-    return carry_;
+    return run_range(chain_, blocks_, std::move(inputs_));
   }
 
  private:
   Chain& chain_;
   BlockRange blocks_;
-  Carry carry_;
+  Carry inputs_;
   bool ran_ = false;
 };
 
@@ -115,8 +112,8 @@ class PipelineStrategy final : public LocalStrategy {
   bool has_last_part() const { return is_last(part_of(chunks() - 1)); }
   int rank_of(int part) const { return grid_.rank_of(part % grid_.stages); }
 
-  /// A message between part k - 1 and part k has the tag 3k + its kind. A validation may begin while carries
-  /// of a step are on their way.
+  /// A message between part k - 1 and part k has the tag 3k + its kind. Carries without gradients have a kind
+  /// of their own, because a validation may begin before all carries of a step have been received.
   enum class Message : std::uint8_t { carry, gradients, carry_without_gradients };
   static int tag(int part, Message kind) { return 3 * part + static_cast<int>(kind); }
   int first_free_tag() const { return tag(static_cast<int>(parts_.size()), Message::carry); }
@@ -148,6 +145,9 @@ class PipelineStrategy final : public LocalStrategy {
   std::unique_ptr<Communicator> world_, column_, stage_;
   std::unique_ptr<RankMessages> messages_;
   std::set<std::string> defined_;  ///< methods that the model defines, as far as this rank has asked
+
+  std::vector<Pass> passes_;      ///< of a step of this stage
+  std::int64_t planned_for_ = 0;  ///< micro-batches of this step
 
   // The step under way.
   struct MicroBatch {
@@ -256,12 +256,9 @@ std::vector<std::unique_ptr<TrainedParameters>> PipelineStrategy::prepare(
 }
 
 std::unique_ptr<GradientExchange> PipelineStrategy::make_exchange(std::span<const OptimizerTarget> targets) {
-  return std::make_unique<StageGradients>(model_->own(parameters_of(targets)), *model_,
-                                          StagePeers{.grid = grid_,
-                                                     .stage = *stage_,
-                                                     .column = *column_,
-                                                     .messages = messages_.get(),
-                                                     .tag = first_free_tag()});
+  return std::make_unique<StageGradients>(
+      model_->own(parameters_of(targets)), *model_,
+      StagePeers{.grid = grid_, .stage = *stage_, .messages = messages_.get(), .tag = first_free_tag()});
 }
 
 std::unique_ptr<TrainedParameters> PipelineStrategy::make_trained(const OptimizerTarget& target,
@@ -270,14 +267,14 @@ std::unique_ptr<TrainedParameters> PipelineStrategy::make_trained(const Optimize
   std::unique_ptr<TrainedParameters> here;
   if (args_.shard_optimizer && stage_->size() > 1 && !DividedParameters::divisible(own).empty()) {
     here = std::make_unique<DividedParameters>(own, context_->precision, *stage_, exchange);
-  } else if (!own.empty()) {
+  } else {
     here = LocalStrategy::make_trained({target.optimizer, own}, exchange);
   }
-  return std::make_unique<StageParameters>(target.parameters, std::move(here), *model_, *column_, exchange);
+  return std::make_unique<StageParameters>(target.parameters, std::move(here), *model_, *column_);
 }
 
 void PipelineStrategy::send_carry(int part, const Carry& outputs) {
-  messages_->send(detached_all(outputs.tensors), rank_of(part), tag(part, kind_of_carry()));
+  messages_->send(outputs.tensors, rank_of(part), tag(part, kind_of_carry()));
 }
 
 Carry PipelineStrategy::receive_carry(int part) {
@@ -289,7 +286,8 @@ Carry PipelineStrategy::receive_carry(int part) {
   return carry;
 }
 
-/// The loss goes with the gradients, so that every stage has it. Without a loss there are no gradients.
+/// The message begins with the loss, so that every stage has the loss. Without a loss the message has no
+/// gradients.
 void PipelineStrategy::send_gradients(int part, const at::Tensor& loss, const Carry& inputs) {
   std::vector<at::Tensor> message{loss};
   if (loss.defined()) {
@@ -303,10 +301,8 @@ std::vector<at::Tensor> PipelineStrategy::receive_gradients(int part) {
 }
 
 Carry PipelineStrategy::run_blocks(int part, Carry carry) {
-  const BlockRange& blocks = parts_[static_cast<std::size_t>(part)];
   const AutocastGuard autocast(context_->device.type(), context_->precision.autocast_dtype);
-  for (std::size_t block = blocks.begin; block < blocks.end; ++block) carry = chain_->forward(block, carry);
-  return carry;
+  return run_range(*chain_, parts_[static_cast<std::size_t>(part)], std::move(carry));
 }
 
 Carry PipelineStrategy::inputs_of(int part, const Batch& batch) {
@@ -319,7 +315,11 @@ StepResult PipelineStrategy::step(StepPlan& plan) {
   const PipelineShape shape{grid_.stages, chunks(), plan.size()};
   micro_batches_.assign(static_cast<std::size_t>(shape.micro_batches), {});
   StepResult result;
-  for (const Pass& pass : passes_of_stage(args_.schedule, shape, grid_.stage())) {
+  if (shape.micro_batches != planned_for_) {
+    passes_ = passes_of_stage(args_.schedule, shape, grid_.stage());
+    planned_for_ = shape.micro_batches;
+  }
+  for (const Pass& pass : passes_) {
     const bool is_last_part = is_last(part_of(pass.chunk));
     if (pass.way == Pass::Way::forward) {
       run_forward(plan, pass);

@@ -7,8 +7,7 @@
 
 namespace cxtrain {
 
-/// `pipeline`: consecutive blocks of the model on different ranks, which work on different micro-batches at
-/// the same time. The model is a `ChainModule`.
+/// `pipeline`: different ranks run consecutive blocks of a `ChainModule`, each rank on another micro-batch.
 std::unique_ptr<Strategy> make_pipeline_strategy(const PipelineArgs& args);
 
 }  // namespace cxtrain

@@ -63,7 +63,7 @@ std::vector<Pass> passes_of_stage(Schedule schedule, const PipelineShape& shape,
     }
   }
   passes.insert(passes.end(), next, backward.end());
-  // Stages that wait for each other in no order of all passes do so in no order of some.
+  // A schedule in which no stage waits for ever has this property without some of its micro-batches, too.
   std::erase_if(passes, [&](const Pass& pass) { return pass.micro_batch >= shape.micro_batches; });
   return passes;
 }
@@ -109,21 +109,17 @@ std::optional<SimulatedStep> simulate(Schedule schedule, const PipelineShape& sh
     if (stage.done < stage.passes.size()) return std::nullopt;
     step.seconds = std::max(step.seconds, stage.free);
   }
-  std::sort(step.entries.begin(), step.entries.end(),
-            [](const auto& a, const auto& b) { return std::tie(a.end, a.stage) < std::tie(b.end, b.stage); });
   const double work = static_cast<double>(shape.micro_batches * shape.chunks) * (forward + backward);
   step.bubble = step.seconds > 0 ? 1 - work / step.seconds : 0;
   return step;
 }
 
-std::string draw(Schedule schedule, const PipelineShape& shape, std::size_t columns) {
-  const std::optional<SimulatedStep> step = simulate(schedule, shape, 1, 2);
-  if (!step) return {};
+std::string draw(const SimulatedStep& step, const PipelineShape& shape, std::size_t columns) {
   std::vector<std::vector<std::string>> cells(
       static_cast<std::size_t>(shape.stages),
-      std::vector<std::string>(static_cast<std::size_t>(step->seconds)));
+      std::vector<std::string>(static_cast<std::size_t>(step.seconds)));
   std::size_t width = 0;
-  for (const SimulatedStep::Entry& entry : step->entries) {
+  for (const SimulatedStep::Entry& entry : step.entries) {
     std::string text =
         (entry.pass.way == Pass::Way::forward ? "F" : "B") + std::to_string(entry.pass.micro_batch);
     if (shape.chunks > 1) text += static_cast<char>('a' + entry.pass.chunk % 26);

@@ -46,9 +46,9 @@ struct SimulatedStep {
     Pass pass;
     double begin, end;
   };
-  std::vector<Entry> entries;  ///< in the order of their ends
-  double seconds = 0;          ///< the end of the last pass
-  double bubble = 0;           ///< part of the time in which stages do nothing: 0 to 1
+  std::vector<Entry> entries;
+  double seconds = 0;  ///< the end of the last pass
+  double bubble = 0;   ///< part of the time in which stages do nothing: 0 to 1
 };
 
 /// Simulates the schedule, with messages that take no time. Returns nothing if stages wait for each other
@@ -56,11 +56,11 @@ struct SimulatedStep {
 std::optional<SimulatedStep> simulate(Schedule schedule, const PipelineShape& shape, double forward,
                                       double backward);
 
-/// Draws a schedule: a line for each stage, a column for each unit of time; a backward pass takes two. A line
+/// Draws a simulated step: a line for each stage, a column for each unit of time. A line
 /// has at most `columns` characters; the rest of a long step is left out.
 ///
 ///     stage 0  F0 F1 .  .  B0 B0 .  B1 B1
 ///     stage 1  .  F0 B0 B0 F1 B1 B1
-std::string draw(Schedule schedule, const PipelineShape& shape, std::size_t columns);
+std::string draw(const SimulatedStep& step, const PipelineShape& shape, std::size_t columns);
 
 }  // namespace cxtrain

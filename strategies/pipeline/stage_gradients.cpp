@@ -10,7 +10,24 @@ namespace cxtrain {
 
 StageGradients::StageGradients(std::vector<NamedTensor> parameters, StageModel& model,
                                const StagePeers& peers)
-    : parameters_(std::move(parameters)), model_(model), peers_(peers) {}
+    : parameters_(std::move(parameters)), model_(model), peers_(peers) {
+  if (peers_.stage.size() == 1) return;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto of_dtype = [&](const Arena& arena) {
+      return parameters_[arena.parameters.front()].tensor.scalar_type() ==
+             parameters_[i].tensor.scalar_type();
+    };
+    auto arena = std::find_if(arenas_.begin(), arenas_.end(), of_dtype);
+    if (arena == arenas_.end()) arena = arenas_.emplace(arenas_.end());
+    arena->parameters.push_back(i);
+  }
+  for (Arena& arena : arenas_) {
+    std::int64_t numel = 0;
+    for (const std::size_t i : arena.parameters) numel += parameters_[i].tensor.numel();
+    const at::Tensor& first = parameters_[arena.parameters.front()].tensor;
+    arena.memory = peers_.stage.allocate(numel, first.scalar_type(), first.device());
+  }
+}
 
 /// Autograd then hands over its tensors, instead of adding to zeros.
 void StageGradients::zero_gradients() {
@@ -66,28 +83,13 @@ void StageGradients::average() {
   ranks.join();
   used.copy_(anywhere);
 
-  std::vector<at::ScalarType> dtypes;
-  for (const NamedTensor& parameter : parameters_) {
-    const at::ScalarType dtype = parameter.tensor.scalar_type();
-    if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) dtypes.push_back(dtype);
-  }
-  for (const at::ScalarType dtype : dtypes) {
-    std::int64_t numel = 0;
-    at::Device device = at::kCPU;
-    for (const NamedTensor& parameter : parameters_) {
-      if (parameter.tensor.scalar_type() != dtype) continue;
-      numel += parameter.tensor.numel();
-      device = parameter.tensor.device();
-    }
-    auto arena =
-        std::find_if(arenas_.begin(), arenas_.end(), [&](const Arena& a) { return a.dtype == dtype; });
-    if (arena == arenas_.end()) arena = arenas_.insert(arena, {dtype, ranks.allocate(numel, dtype, device)});
+  for (const Arena& arena : arenas_) {
     std::int64_t begin = 0;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    for (const std::size_t i : arena.parameters) {
+      if (flags[i] == 0) continue;
       const at::Tensor& parameter = parameters_[i].tensor;
-      if (parameter.scalar_type() != dtype || flags[i] == 0) continue;
       at::Tensor& gradient = parameter.mutable_grad();
-      const at::Tensor place = arena->memory.as_strided(parameter.sizes(), parameter.strides(), begin);
+      const at::Tensor place = arena.memory.as_strided(parameter.sizes(), parameter.strides(), begin);
       if (gradient.defined()) {
         place.copy_(gradient);
       } else {
@@ -96,7 +98,7 @@ void StageGradients::average() {
       gradient = place;
       begin += parameter.numel();
     }
-    if (begin > 0) ranks.all_reduce(arena->memory.narrow(0, 0, begin), ReduceOp::avg);
+    if (begin > 0) ranks.all_reduce(arena.memory.narrow(0, 0, begin), ReduceOp::avg);
   }
   ranks.join();
 }

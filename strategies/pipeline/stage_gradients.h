@@ -14,7 +14,6 @@ namespace cxtrain {
 struct StagePeers {
   const PipelineGrid& grid;
   Communicator& stage;     ///< the ranks with the same stage
-  Communicator& column;    ///< the stages of this rank's pipeline
   RankMessages* messages;  ///< between the stages of a column; null: there is one stage
   int tag;                 ///< of messages with gradients, and the numbers behind it
 };
@@ -23,7 +22,7 @@ struct StagePeers {
 /// the ranks of the stage. Gradients travel after the last backward.
 class StageGradients final : public GradientExchange {
  public:
-  /// `parameters`: those of this stage. All references outlive the object.
+  /// `parameters`: those of this stage. All references outlive the object. Collective over the stage.
   StageGradients(std::vector<NamedTensor> parameters, StageModel& model, const StagePeers& peers);
 
   void zero_gradients() override;
@@ -37,9 +36,9 @@ class StageGradients final : public GradientExchange {
   std::vector<NamedTensor> parameters_;
   StageModel& model_;
   StagePeers peers_;
-  /// Memory for the average of the gradients of one dtype.
+  /// The parameters of one dtype, and memory for the average of their gradients.
   struct Arena {
-    at::ScalarType dtype;
+    std::vector<std::size_t> parameters;
     at::Tensor memory;
   };
   std::vector<Arena> arenas_;

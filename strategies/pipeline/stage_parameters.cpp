@@ -8,8 +8,8 @@
 namespace cxtrain {
 
 StageParameters::StageParameters(const std::vector<NamedTensor>& all, std::unique_ptr<TrainedParameters> own,
-                                 const StageModel& model, Communicator& column, GradientExchange& exchange)
-    : own_(std::move(own)), column_(column), exchange_(exchange) {
+                                 const StageModel& model, Communicator& column)
+    : own_(std::move(own)), column_(column) {
   for (const NamedTensor& parameter : all) {
     parameters_.push_back({parameter.name, parameter.tensor.scalar_type(), model.is_own(parameter.name),
                            model.is_first_owner(parameter.name)});
@@ -17,27 +17,10 @@ StageParameters::StageParameters(const std::vector<NamedTensor>& all, std::uniqu
   }
 }
 
-std::span<const Piece> StageParameters::pieces() const {
-  return own_ ? own_->pieces() : std::span<const Piece>();
-}
-
-void StageParameters::synchronize() {
-  if (own_) return own_->synchronize();
-  exchange_.complete();
-}
-
-std::span<const at::Tensor> StageParameters::gradients() const {
-  return own_ ? own_->gradients() : std::span<const at::Tensor>();
-}
-
-std::span<const at::Tensor> StageParameters::held_gradients() const {
-  return own_ ? own_->held_gradients() : std::span<const at::Tensor>();
-}
-
 /// Each norm has one stage that counts it, so that the sum over the stages is exact.
 std::vector<at::Tensor> StageParameters::gradient_norms(double order) {
   const at::NoGradGuard no_grad;
-  const std::vector<at::Tensor> own = own_ ? own_->gradient_norms(order) : std::vector<at::Tensor>();
+  const std::vector<at::Tensor> own = own_->gradient_norms(order);
   const auto count = static_cast<std::int64_t>(parameters_.size());
   // Row 0: whether there is a norm. Row 1: the norm.
   const at::Tensor found = at::zeros({2, count}, at::TensorOptions().dtype(at::kDouble).device(device_));
@@ -63,18 +46,9 @@ std::vector<at::Tensor> StageParameters::gradient_norms(double order) {
 }
 
 void StageParameters::agree_on_overflow(const at::Tensor& found) {
-  if (own_) own_->agree_on_overflow(found);
+  own_->agree_on_overflow(found);
   column_.all_reduce(found, ReduceOp::max);
   column_.join();
-}
-
-void StageParameters::begin_update() {
-  if (own_) own_->begin_update();
-}
-
-void StageParameters::publish() {
-  if (own_) return own_->publish();
-  exchange_.bring_buffers();
 }
 
 }  // namespace cxtrain

@@ -10,24 +10,24 @@
 
 namespace cxtrain {
 
-/// What one optimizer trains on a stage: the stage's parameters, which `own` holds, and the agreement with
-/// the other stages on norms and overflows.
+/// The parameters that one optimizer trains on a stage. The stages agree on norms and overflows; everything
+/// else is left to `own`, the parameters of this stage alone.
 class StageParameters final : public TrainedParameters {
  public:
-  /// `all`: the optimizer's parameters on all stages. `own`: those of this stage; null: the stage has none.
-  /// All references outlive the object.
+  /// `all`: the optimizer's parameters on all stages. `own`: those of this stage. All references outlive the
+  /// object.
   StageParameters(const std::vector<NamedTensor>& all, std::unique_ptr<TrainedParameters> own,
-                  const StageModel& model, Communicator& column, GradientExchange& exchange);
+                  const StageModel& model, Communicator& column);
 
-  std::span<const Piece> pieces() const override;
-  GradientExchange& exchange() override { return exchange_; }
-  void synchronize() override;
-  std::span<const at::Tensor> gradients() const override;
-  std::span<const at::Tensor> held_gradients() const override;
+  std::span<const Piece> pieces() const override { return own_->pieces(); }
+  GradientExchange& exchange() override { return own_->exchange(); }
+  void synchronize() override { own_->synchronize(); }
+  std::span<const at::Tensor> gradients() const override { return own_->gradients(); }
+  std::span<const at::Tensor> held_gradients() const override { return own_->held_gradients(); }
   std::vector<at::Tensor> gradient_norms(double order) override;
   void agree_on_overflow(const at::Tensor& found) override;
-  void begin_update() override;
-  void publish() override;
+  void begin_update() override { own_->begin_update(); }
+  void publish() override { own_->publish(); }
 
  private:
   struct Parameter {
@@ -40,7 +40,6 @@ class StageParameters final : public TrainedParameters {
   at::Device device_ = at::kCPU;
   std::unique_ptr<TrainedParameters> own_;
   Communicator& column_;
-  GradientExchange& exchange_;
 };
 
 }  // namespace cxtrain

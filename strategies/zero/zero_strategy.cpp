@@ -71,8 +71,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
   }
 
   TrainingBytes training_bytes(std::span<const OptimizerTarget> targets) const override {
-    const WorldFacts& facts = context_->world.facts();
-    const int among = args_.stage == 3 && facts.max_local_size > 1 ? facts.local_size : facts.size;
+    const int among = args_.stage == 3 ? size_of_node_group() : context_->world.size();
     // With accumulation gradients stay whole up to the last micro-batch.
     const bool whole_gradients = args_.stage == 1 || context_->plan.accumulate_grad_batches > 1;
     return LocalStrategy::training_bytes(targets).divided(whole_gradients ? 1 : among, among);

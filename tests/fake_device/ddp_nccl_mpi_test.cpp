@@ -116,7 +116,7 @@ TEST_CASE_METHOD(Fixture, "a pipeline over devices gives what a pipeline over CP
     o.trainer.strategy = "pipeline";
     o.trainer.accumulate_grad_batches = 2;
     o.trainer.gradient_clip_val = 0.05;                             // stages agree on norms
-    if (test_world().size() == 4) o.strategy.args["stages"] = "2";  // of the model's three blocks
+    if (test_world().size() == 4) o.strategy.args["stages"] = "2";  // the model has three blocks
   };
   const at::Tensor expected = trained_on(Where::cpu, pipeline);
   CHECK(at::allclose(trained_on(Where::own_device, pipeline), expected, 1e-6, 1e-7));

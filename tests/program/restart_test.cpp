@@ -51,12 +51,10 @@ TEST_CASE("a job that is killed again and again ends with the bits of an undistu
   const TempDir text;
   std::string strategy = "--strategy " + chosen + " ";
   if (chosen == "pipeline") {
-    std::string bytes;
-    for (int i = 0; i < 1000; ++i) bytes += std::to_string(i * i) + ' ';
     strategy +=
         "--accumulate_grad_batches 2 --model gpt --model.width 32 --model.layers 2 --model.context 8 "
         "--model.sample_bytes 0 --data.path " +
-        text.write("text", bytes) + " ";
+        text.write("text", text_of_squares()) + " ";
   }
   const TempDir calm, dir;
   const std::string options = strategy + "--max_epochs 100 --seed 3 ";

@@ -113,13 +113,11 @@ TEST_CASE("ranks of a node divide the optimizer's work where asked to, to the sa
 
 TEST_CASE("zero trains to the bits of ddp in less memory, whatever Lightning calls it") {
   const TempDir text;
-  std::string bytes;
-  for (int i = 0; i < 1000; ++i) bytes += std::to_string(i * i) + ' ';
   const std::string options =
       "--accelerator cpu --max_steps 6 --model gpt --model.width 256 --model.layers 6 --model.context 16 "
       "--model.sample_bytes 0 --data.batch_size 2 --limit_val_batches 0 --gradient_clip_val 0.1 "
       "--data.path " +
-      text.write("text", bytes) + " --strategy ";
+      text.write("text", text_of_squares()) + " --strategy ";
   const auto train = [&](const std::string& strategy) {
     const TempDir dir;
     const ProgramResult run = run_ranks(2, options + strategy + in(dir));
@@ -187,12 +185,10 @@ TEST_CASE("a plan of zero that no machine can run is refused with a cure") {
 
 /// A GPT whose blocks lie on two stages.
 std::string small_gpt(const TempDir& text) {
-  std::string bytes;
-  for (int i = 0; i < 1000; ++i) bytes += std::to_string(i * i) + ' ';
   return "--accelerator cpu --model gpt --model.width 256 --model.layers 6 --model.context 16 "
          "--model.sample_bytes 40 "
          "--limit_val_batches 2 --data.path " +
-         text.write("text", bytes) + " ";
+         text.write("text", text_of_squares()) + " ";
 }
 
 TEST_CASE(

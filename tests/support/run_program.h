@@ -56,6 +56,13 @@ inline ProgramResult run_program(const std::string& arguments) {
   return run_command(kProgram + " " + arguments);
 }
 
+/// Some text for byte-level models: the squares of the first 1,000 numbers.
+inline std::string text_of_squares() {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += std::to_string(i * i) + ' ';
+  return text;
+}
+
 inline std::string ranks_command(int ranks, const std::string& arguments) {
   return std::string(CXTRAIN_MPIEXEC) + " -np " + std::to_string(ranks) + " --oversubscribe --bind-to none " +
          kProgram + " " + arguments;

@@ -126,7 +126,7 @@ class ShardFiles {
     if (own.tensors.empty()) return;
     own.name = file_of(in_.rank);
     sort_for_alignment(own.tensors);
-    own.metadata["format"] = "pt";  // what Hugging Face's readers look for
+    own.metadata["format"] = "pt";  // Hugging Face's readers require this entry
     share_.files.push_back(std::move(own));
   }
 

@@ -13,8 +13,8 @@
 /// Models that are chains of blocks, as strategies see them.
 namespace cxtrain {
 
-/// What one block of a chain hands to the next: tensors with the samples in dimension 0. Backward passes
-/// through the floating-point tensors; all other tensors get no gradient.
+/// The tensors that one block of a chain hands to the next block, with the samples in dimension 0. A
+/// floating-point tensor gets a gradient in backward; any other tensor gets none.
 struct Carry {
   std::vector<at::Tensor> tensors = {};
 

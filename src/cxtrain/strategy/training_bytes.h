@@ -15,7 +15,7 @@ struct TrainingBytes {
 
   double total() const { return gradients + state; }
   TrainingBytes& operator+=(const TrainingBytes& other);
-  /// Each part divided among so many ranks.
+  /// Returns the bytes of one rank if these numbers of ranks divide the gradients and the state.
   TrainingBytes divided(int gradients_among, int state_among) const;
 };
 

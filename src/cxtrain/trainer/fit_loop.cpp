@@ -222,7 +222,7 @@ std::int64_t FitLoop::first_of_step() const {
   return idx / limits().accumulate * limits().accumulate;
 }
 
-/// The last step of an epoch may have fewer micro-batches.
+/// The last step of an epoch may have fewer micro-batches; each then weighs more.
 std::int64_t FitLoop::size() const {
   return std::min(limits().accumulate, limits().train_batches - first_of_step());
 }
@@ -280,10 +280,7 @@ void FitLoop::end_batch() {
 }
 
 MicroStep FitLoop::micro_step() {
-  const std::int64_t idx = context_.state.batch;
-  const std::int64_t begin = idx / limits().accumulate * limits().accumulate;
-  // Each weighs more if the epoch's last step has fewer.
-  const std::int64_t micro_batches = std::min(limits().accumulate, limits().train_batches - begin);
+  const std::int64_t idx = context_.state.batch, begin = first_of_step(), micro_batches = size();
   // On uneven shards a rank's mean counts by its samples, so that the average over ranks is the global mean.
   const auto share = static_cast<double>(batch_.global_size) / data_.train().shard().count;
   const double weight = static_cast<double>(batch_.batch.size) / share / static_cast<double>(micro_batches);

@@ -48,7 +48,7 @@ class FitLoop final : private StepPlan, private StepObserver {
     int dataloader_idx = 0;
   };
   bool read_from_loader(ReadBatch& read);
-  /// Of the epoch's batches, the first one of the step under way.
+  /// Returns the number, within the epoch, of the first batch of the current step.
   std::int64_t first_of_step() const;
   void begin_batch();
   void end_batch();

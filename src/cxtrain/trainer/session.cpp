@@ -299,7 +299,7 @@ std::unique_ptr<Optimization> Session::make_optimization(TrainContext& context,
   run_agreed(world, [&] {
     targets = optimizer_targets(module_, setups);
     if (inputs_.device.is_cpu())
-      require_memory_to_train(strategy_->training_bytes(targets), world.facts().local_size - 1);
+      require_memory_to_train(strategy_->training_bytes(targets), world.facts().local_size);
   });
   auto trained = strategy_->prepare(targets, backward_of(module_));
   give_back_freed_memory();  // parameters may have moved

@@ -75,9 +75,9 @@ void build_within_memory(const std::string& what, const std::string& asked,
   }
 }
 
-void require_memory_to_train(const TrainingBytes& needed, int others) {
+void require_memory_to_train(const TrainingBytes& needed, int ranks) {
   if (needed.total() == 0) return;
-  const double of_machine = static_cast<double>(available_memory_bytes()) / (others + 1);
+  const double of_machine = static_cast<double>(available_memory_bytes()) / ranks;
   rlimit limit{};
   const bool limited = getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   const double of_process =

@@ -20,8 +20,8 @@ void build_within_memory(const std::string& what, const std::string& asked,
 /// gradients exceed the memory of this machine. For models with a size that is known before they are built.
 void require_memory_for(const std::string& options, double parameters);
 
-/// Throws ConfigError, with what would help, if the ranks of this node cannot have the memory of a training
-/// beside their parameters. `others`: ranks of this node beside this one. Says in the log what is needed.
-void require_memory_to_train(const TrainingBytes& needed, int others);
+/// Throws ConfigError, with a cure, if the ranks of this node cannot have the memory of a training beside
+/// their parameters. `ranks`: of this node. Writes the needed memory to the log.
+void require_memory_to_train(const TrainingBytes& needed, int ranks);
 
 }  // namespace cxtrain

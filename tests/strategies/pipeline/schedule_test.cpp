@@ -88,15 +88,20 @@ TEST_CASE("1f1b keeps no more activations than there are stages, and gpipe all",
   }
 }
 
+/// A step of 1f1b whose backward passes take twice as long as the forward passes.
+std::string drawing(const PipelineShape& shape, std::size_t columns) {
+  return draw(simulate(Schedule::one_forward_one_backward, shape, 1, 2).value(), shape, columns);
+}
+
 TEST_CASE("schedules as the papers draw them", "[pipeline]") {
   const PipelineShape shape{2, 1, 3};
   CHECK(text_of(passes_of_stage(Schedule::one_forward_one_backward, shape, 0)) == "F0 F1 B0 F2 B1 B2 ");
   CHECK(text_of(passes_of_stage(Schedule::one_forward_one_backward, shape, 1)) == "F0 B0 F1 B1 F2 B2 ");
   CHECK(text_of(passes_of_stage(Schedule::gpipe, shape, 0)) == "F0 F1 F2 B0 B1 B2 ");
-  CHECK(draw(Schedule::one_forward_one_backward, {2, 1, 2}, 80) ==
+  CHECK(drawing({2, 1, 2}, 80) ==
         "stage 0  F0 F1 .  .  B0 B0 .  B1 B1\n"
         "stage 1  .  F0 B0 B0 F1 B1 B1\n");
-  CHECK(draw(Schedule::one_forward_one_backward, {2, 1, 100}, 31) ==
+  CHECK(drawing({2, 1, 100}, 31) ==
         "stage 0  F0  F1  .   .   B0 ...\n"
         "stage 1  .   F0  B0  B0  F1 ...\n");
 }
