@@ -381,7 +381,7 @@ def pipeline(bench):
         return {"args": [*args, "--strategy", *strategy], "steps": 16, "warmup": 3, "ranks": ranks}
 
     ways = {"one process": way(1, "single")}
-    for schedule in ("1f1b", "gpipe", "interleaved"):
+    for schedule in ("1f1b", "gpipe", "interleaved", "zb1p"):
         ways[schedule] = way(2, "pipeline", "--strategy.schedule", schedule)
     gates = {"1f1b": "at most 0.60x", "interleaved": "at most 0.57x"}
     return steps_and_memory(bench, ways, "gpt, 25.4 M, adam, 8 micro-batches", gates)

@@ -13,7 +13,7 @@ namespace cxtrain {
 
 template <>
 struct ChoiceOf<Schedule> {
-  static constexpr std::array<std::string_view, 3> words{"gpipe", "1f1b", "interleaved"};
+  static constexpr std::array<std::string_view, 4> words{"gpipe", "1f1b", "interleaved", "zb1p"};
 };
 
 /// The arguments of `pipeline`, as `--strategy.stages 2`.

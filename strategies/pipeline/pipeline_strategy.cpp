@@ -1,5 +1,6 @@
 #include "pipeline_strategy.h"
 
+#include <ATen/ops/ones_like.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <array>
@@ -23,6 +24,7 @@
 #include "cxtrain/trainer/module.h"
 #include "layout.h"
 #include "schedule.h"
+#include "split_backward.h"
 #include "stage_gradients.h"
 #include "stage_model.h"
 #include "stage_parameters.h"
@@ -35,21 +37,10 @@ Carry run_range(Chain& chain, const BlockRange& blocks, Carry carry) {
   return carry;
 }
 
-/// The tensors that a part of the model keeps from a forward pass for its backward pass.
+/// The ends of a graph between a forward pass and its backward pass.
 struct Forwarded {
-  Carry inputs;  ///< leaves with gradients
-  Carry outputs;
-
-  /// Runs backward from the gradients of the outputs; an undefined gradient counts as none.
-  void backward(std::span<const at::Tensor> gradients) const {
-    std::vector<at::Tensor> from, with;
-    for (std::size_t i = 0; i < outputs.tensors.size(); ++i) {
-      if (!gradients[i].defined() || !outputs.tensors[i].requires_grad()) continue;
-      from.push_back(outputs.tensors[i]);
-      with.push_back(gradients[i].to(outputs.tensors[i].device()));
-    }
-    if (!from.empty()) torch::autograd::backward(from, with);
-  }
+  Carry inputs;                     ///< leaves with gradients
+  std::vector<at::Tensor> outputs;  ///< the loss of the last part, or what the part hands on
 };
 
 /// The step methods of the model call `run` on the rank with the last block: it returns the outputs of the
@@ -123,14 +114,19 @@ class PipelineStrategy final : public LocalStrategy {
   void send_carry(int part, const Carry& outputs);
   Carry receive_carry(int part);
   void send_gradients(int part, const at::Tensor& loss, const Carry& inputs);
-  std::vector<at::Tensor> receive_gradients(int part);
+  struct Received {
+    at::Tensor loss;
+    std::vector<at::Tensor> gradients;
+  };
+  Received receive_gradients(int part);
 
   Carry run_blocks(int part, Carry carry);
   /// Returns what the part gets of a batch: from the chain, or from the rank with the part before.
   Carry inputs_of(int part, const Batch& batch);
   void run_forward(StepPlan& plan, const Pass& pass);
-  void run_last_part(StepPlan& plan, StepResult& result);
+  StepOutput run_last_part(const MicroStep& micro, std::optional<Forwarded>& forwarded);
   void run_backward(StepPlan& plan, const Pass& pass, StepResult& result);
+  void run_weights(const Pass& pass);
   /// Runs all parts of this rank before the model's last part; returns the inputs of the last part on the
   /// rank that has it.
   Carry run_without_gradients(const Batch& batch);
@@ -153,7 +149,9 @@ class PipelineStrategy final : public LocalStrategy {
   struct MicroBatch {
     bool has_samples = false;
     std::vector<std::optional<Forwarded>> chunks;
+    std::optional<SplitBackward> weights;  ///< of the schedule zb1p, between its two backward passes
   };
+  void backward(const Forwarded& forwarded, std::span<const at::Tensor> gradients, MicroBatch& micro_batch);
   std::vector<MicroBatch> micro_batches_;
 };
 
@@ -296,8 +294,14 @@ void PipelineStrategy::send_gradients(int part, const at::Tensor& loss, const Ca
   messages_->send(message, rank_of(part - 1), tag(part, Message::gradients));
 }
 
-std::vector<at::Tensor> PipelineStrategy::receive_gradients(int part) {
-  return messages_->receive(rank_of(part + 1), tag(part + 1, Message::gradients));
+PipelineStrategy::Received PipelineStrategy::receive_gradients(int part) {
+  Received received{{}, messages_->receive(rank_of(part + 1), tag(part + 1, Message::gradients))};
+  for (at::Tensor& tensor : received.gradients) {
+    if (tensor.defined()) tensor = tensor.to(context_->device);
+  }
+  received.loss = received.gradients.front();
+  received.gradients.erase(received.gradients.begin());
+  return received;
 }
 
 Carry PipelineStrategy::run_blocks(int part, Carry carry) {
@@ -320,20 +324,25 @@ StepResult PipelineStrategy::step(StepPlan& plan) {
     planned_for_ = shape.micro_batches;
   }
   for (const Pass& pass : passes_) {
-    const bool is_last_part = is_last(part_of(pass.chunk));
-    if (pass.way == Pass::Way::forward) {
-      run_forward(plan, pass);
-      if (is_last_part) run_last_part(plan, result);
-    } else if (!is_last_part) {
-      run_backward(plan, pass, result);
+    switch (pass.way) {
+      case Pass::Way::forward:
+        run_forward(plan, pass);
+        break;
+      case Pass::Way::backward:
+        run_backward(plan, pass, result);
+        break;
+      case Pass::Way::weights:
+        run_weights(pass);
+        break;
     }
   }
   micro_batches_.clear();
   return result;
 }
 
-/// A pass through a part of the model before the last part. Nobody runs the passes of a micro-batch of which
-/// this column has no samples.
+/// A pass through a part of the model before the last part; the last part runs forward when its backward pass
+/// is due, which follows at once. Nobody runs the passes of a micro-batch of which this column has no
+/// samples.
 void PipelineStrategy::run_forward(StepPlan& plan, const Pass& pass) {
   MicroBatch& micro = micro_batches_[static_cast<std::size_t>(pass.micro_batch)];
   if (pass.chunk == 0) {
@@ -344,29 +353,21 @@ void PipelineStrategy::run_forward(StepPlan& plan, const Pass& pass) {
   if (!micro.has_samples || is_last(part)) return;
   const PhaseScope phase(Phase::forward);
   Forwarded& forwarded = micro.chunks[static_cast<std::size_t>(pass.chunk)].emplace();
-  forwarded.inputs = part == 0 ? chain_->inputs(plan.batch(pass.micro_batch)) : receive_carry(part);
-  forwarded.outputs = run_blocks(part, forwarded.inputs);
-  send_carry(part + 1, forwarded.outputs);
+  forwarded.inputs = inputs_of(part, plan.batch(pass.micro_batch));
+  const Carry outputs = run_blocks(part, forwarded.inputs);
+  send_carry(part + 1, outputs);
+  forwarded.outputs = outputs.tensors;
 }
 
-/// Forward and backward of the last part, between which the model computes the loss.
-void PipelineStrategy::run_last_part(StepPlan& plan, StepResult& result) {
-  const MicroStep& micro = *plan.next();
-  const int part = static_cast<int>(parts_.size()) - 1;
-  const PhaseScope phase(Phase::forward);
-  Carry inputs;
-  StepOutput output;
-  if (micro.batch.size > 0) {
-    inputs = inputs_of(part, micro.batch);
-    const LastPart runner(*chain_, parts_.back(), inputs);
-    output = forward_step(*module_, micro.batch, micro.batch_idx, *context_);
-  }
-  PhaseClock::enter(Phase::backward);
-  local_backward(output.loss, micro, *exchanges().front());
-  output = detached(std::move(output));
-  if (part > 0 && micro.batch.size > 0) send_gradients(part, output.loss, inputs);
-  result.add(micro, output.loss);
-  plan.end(std::move(output));
+/// The last part's forward pass, up to the loss.
+StepOutput PipelineStrategy::run_last_part(const MicroStep& micro, std::optional<Forwarded>& forwarded) {
+  if (micro.batch.size == 0) return {};
+  Carry inputs = inputs_of(static_cast<int>(parts_.size()) - 1, micro.batch);
+  const LastPart runner(*chain_, parts_.back(), inputs);
+  StepOutput output = forward_step(*module_, micro.batch, micro.batch_idx, *context_);
+  forwarded.emplace(std::move(inputs));
+  if (output.loss.defined()) forwarded->outputs = {scaled_loss(output.loss, micro.loss_weight, micro.scaler)};
+  return detached(std::move(output));
 }
 
 /// The first backward pass of a micro-batch on this rank, which is that of the highest chunk, brings the
@@ -374,30 +375,61 @@ void PipelineStrategy::run_last_part(StepPlan& plan, StepResult& result) {
 void PipelineStrategy::run_backward(StepPlan& plan, const Pass& pass, StepResult& result) {
   // All stages begin a micro-batch at the same place of the schedule: a validation may come before it.
   const MicroStep* const micro = pass.chunk == chunks() - 1 ? plan.next() : nullptr;
-  const PhaseScope phase(Phase::backward);
+  const int part = part_of(pass.chunk);
+  const PhaseScope phase(is_last(part) ? Phase::forward : Phase::backward);
   MicroBatch& micro_batch = micro_batches_[static_cast<std::size_t>(pass.micro_batch)];
   std::optional<Forwarded> forwarded;
   forwarded.swap(micro_batch.chunks[static_cast<std::size_t>(pass.chunk)]);
-  const int part = part_of(pass.chunk);
-  std::vector<at::Tensor> message(1);
-  if (forwarded) message = receive_gradients(part);
-  const at::Tensor loss = message[0].defined() ? message[0].to(context_->device) : message[0];
-  const std::span<const at::Tensor> gradients = std::span(message).subspan(1);
+  StepOutput output;
+  std::vector<at::Tensor> gradients;
+  if (is_last(part)) {
+    output = run_last_part(*micro, forwarded);
+    if (output.loss.defined()) gradients = {at::ones_like(forwarded->outputs.front())};
+  } else if (forwarded) {
+    Received received = receive_gradients(part);
+    output.loss = std::move(received.loss);
+    gradients = std::move(received.gradients);
+  }
+  const at::Tensor loss = output.loss;
 
-  GradientExchange& exchange = *exchanges().front();
+  PhaseClock::enter(Phase::backward);
   if (micro != nullptr) {
     if (micro->first) {
       micro->observer.before_zero_grad();
-      exchange.zero_gradients();
+      exchanges().front()->zero_gradients();
     }
     if (loss.defined()) micro->observer.before_backward(loss);
   }
-  if (loss.defined()) forwarded->backward(gradients);
+  if (loss.defined()) backward(*forwarded, gradients, micro_batch);
   if (micro != nullptr && loss.defined()) micro->observer.after_backward();
   if (forwarded && part > 0) send_gradients(part, loss, forwarded->inputs);
   if (micro == nullptr) return;
   result.add(*micro, loss);
-  plan.end(loss);
+  plan.end(std::move(output));
+}
+
+/// Runs backward from the gradients of the outputs; an undefined gradient counts as none.
+void PipelineStrategy::backward(const Forwarded& forwarded, std::span<const at::Tensor> gradients,
+                                MicroBatch& micro_batch) {
+  std::vector<at::Tensor> from, with, to;
+  for (std::size_t i = 0; i < forwarded.outputs.size(); ++i) {
+    if (!gradients[i].defined() || !forwarded.outputs[i].requires_grad()) continue;
+    from.push_back(forwarded.outputs[i]);
+    with.push_back(gradients[i]);
+  }
+  if (from.empty()) return;
+  if (args_.schedule != Schedule::zero_bubble) return torch::autograd::backward(from, with);
+  for (const at::Tensor& input : forwarded.inputs.tensors) {
+    if (input.requires_grad()) to.push_back(input);
+  }
+  micro_batch.weights.emplace(from, with, to);
+}
+
+void PipelineStrategy::run_weights(const Pass& pass) {
+  const PhaseScope phase(Phase::backward);
+  std::optional<SplitBackward> rest;
+  rest.swap(micro_batches_[static_cast<std::size_t>(pass.micro_batch)].weights);
+  if (rest) rest->run_rest();
 }
 
 // ------------------------------------------------------------------ without gradients

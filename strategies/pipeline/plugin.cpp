@@ -14,7 +14,7 @@ std::string draw_step(const Plan& plan, std::size_t columns) {
   const PipelineShape shape = shape_of(plan);
   constexpr std::int64_t kMostPasses = 20'000;  // a step of more is not simulated while a user waits
   if (shape.micro_batches > kMostPasses / (std::int64_t{shape.stages} * shape.chunks)) return {};
-  const std::optional<SimulatedStep> step = simulate(schedule_of(plan), shape, 1, 2);
+  const std::optional<SimulatedStep> step = simulate(schedule_of(plan), shape);
   if (!step || shape.stages == 1) return {};
   const long bubble = std::lround(100 * step->bubble);
   return "\na step of " + std::to_string(shape.micro_batches) +

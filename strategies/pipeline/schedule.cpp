@@ -1,6 +1,7 @@
 #include "schedule.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <limits>
 #include <map>
@@ -32,6 +33,7 @@ std::size_t passes_to_warm_up(Schedule schedule, const PipelineShape& shape, int
     case Schedule::gpipe:
       return std::numeric_limits<std::size_t>::max();
     case Schedule::one_forward_one_backward:
+    case Schedule::zero_bubble:
       return static_cast<std::size_t>(behind);
     case Schedule::interleaved:
       break;
@@ -42,6 +44,36 @@ std::size_t passes_to_warm_up(Schedule schedule, const PipelineShape& shape, int
 
 bool is_last_part(const Pass& pass, const PipelineShape& shape, int stage) {
   return stage == shape.stages - 1 && pass.chunk == shape.chunks - 1;
+}
+
+/// Inserts the passes for weights: `stage` micro-batches behind the backward passes, so that the first
+/// gradients of inputs reach the stages before without delay.
+std::vector<Pass> with_weights(const std::vector<Pass>& passes, const PipelineShape& shape, int stage) {
+  std::vector<Pass> all;
+  std::int64_t next = 0;  // micro-batch
+  for (const Pass& pass : passes) {
+    all.push_back(pass);
+    if (pass.way == Pass::Way::backward && pass.micro_batch >= stage)
+      all.push_back({Pass::Way::weights, pass.chunk, next++});
+  }
+  while (next < shape.micro_batches) all.push_back({Pass::Way::weights, 0, next++});
+  return all;
+}
+
+/// Way, part and micro-batch.
+using PartPass = std::tuple<Pass::Way, int, std::int64_t>;
+
+/// Returns the passes that must have ended before this one begins.
+std::vector<PartPass> needed_by(const PartPass& pass, int parts) {
+  const auto [way, part, micro_batch] = pass;
+  std::vector<PartPass> needed;
+  if (way == Pass::Way::forward && part > 0) needed.emplace_back(way, part - 1, micro_batch);
+  if (way == Pass::Way::backward) {
+    needed.emplace_back(Pass::Way::forward, part, micro_batch);
+    if (part + 1 < parts) needed.emplace_back(way, part + 1, micro_batch);
+  }
+  if (way == Pass::Way::weights) needed.emplace_back(Pass::Way::backward, part, micro_batch);
+  return needed;
 }
 
 }  // namespace
@@ -65,51 +97,52 @@ std::vector<Pass> passes_of_stage(Schedule schedule, const PipelineShape& shape,
   passes.insert(passes.end(), next, backward.end());
   // A schedule in which no stage waits for ever has this property without some of its micro-batches, too.
   std::erase_if(passes, [&](const Pass& pass) { return pass.micro_batch >= shape.micro_batches; });
-  return passes;
+  return schedule == Schedule::zero_bubble ? with_weights(passes, shape, stage) : passes;
 }
 
-std::optional<SimulatedStep> simulate(Schedule schedule, const PipelineShape& shape, double forward,
-                                      double backward) {
-  struct Stage {
+std::optional<SimulatedStep> simulate(Schedule schedule, const PipelineShape& shape, const PassTimes& times) {
+  const bool splits = schedule == Schedule::zero_bubble;
+  const std::array<double, 3> seconds{times.forward, times.backward + (splits ? 0 : times.weights),
+                                      times.weights};  // by way
+  struct Lane {                                        ///< of a stage
     std::vector<Pass> passes;
     std::size_t done = 0;
     double free = 0;  ///< when the stage has ended its last pass
   };
-  std::vector<Stage> stages;
-  for (int s = 0; s < shape.stages; ++s) stages.push_back({passes_of_stage(schedule, shape, s)});
+  std::vector<Lane> lanes;
+  for (int s = 0; s < shape.stages; ++s) lanes.push_back({passes_of_stage(schedule, shape, s)});
   const int parts = shape.stages * shape.chunks;
-  std::map<std::tuple<Pass::Way, int, std::int64_t>, double> ends;  // by way, part and micro-batch
+  std::map<PartPass, double> ends;
 
   SimulatedStep step;
   for (bool goes_on = true; goes_on;) {
     goes_on = false;
     for (int s = 0; s < shape.stages; ++s) {
-      Stage& stage = stages[static_cast<std::size_t>(s)];
-      for (; stage.done < stage.passes.size(); ++stage.done) {
-        const Pass& pass = stage.passes[stage.done];
+      Lane& lane = lanes[static_cast<std::size_t>(s)];
+      for (; lane.done < lane.passes.size(); ++lane.done) {
+        const Pass& pass = lane.passes[lane.done];
         const int part = pass.chunk * shape.stages + s;
-        const bool goes_forward = pass.way == Pass::Way::forward;
-        double begin = stage.free;
-        const int before = goes_forward ? part - 1 : part + 1;
-        if (before >= 0 && before < parts) {
-          const auto input = ends.find({pass.way, before, pass.micro_batch});
-          if (input == ends.end()) break;
-          begin = std::max(begin, input->second);
+        double begin = lane.free;
+        bool is_ready = true;
+        for (const PartPass& needed : needed_by({pass.way, part, pass.micro_batch}, parts)) {
+          const auto end = ends.find(needed);
+          is_ready = is_ready && end != ends.end();
+          if (is_ready) begin = std::max(begin, end->second);
         }
-        if (!goes_forward && !ends.contains({Pass::Way::forward, part, pass.micro_batch}))
-          return std::nullopt;
-        stage.free = begin + (goes_forward ? forward : backward);
-        ends[{pass.way, part, pass.micro_batch}] = stage.free;
-        step.entries.push_back({s, pass, begin, stage.free});
+        if (!is_ready) break;
+        lane.free = begin + seconds[static_cast<std::size_t>(pass.way)];
+        ends[{pass.way, part, pass.micro_batch}] = lane.free;
+        step.entries.push_back({s, pass, begin, lane.free});
         goes_on = true;
       }
     }
   }
-  for (const Stage& stage : stages) {
-    if (stage.done < stage.passes.size()) return std::nullopt;
-    step.seconds = std::max(step.seconds, stage.free);
+  for (const Lane& lane : lanes) {
+    if (lane.done < lane.passes.size()) return std::nullopt;
+    step.seconds = std::max(step.seconds, lane.free);
   }
-  const double work = static_cast<double>(shape.micro_batches * shape.chunks) * (forward + backward);
+  const double work = static_cast<double>(shape.micro_batches * shape.chunks) *
+                      (times.forward + times.backward + times.weights);
   step.bubble = step.seconds > 0 ? 1 - work / step.seconds : 0;
   return step;
 }
@@ -121,7 +154,7 @@ std::string draw(const SimulatedStep& step, const PipelineShape& shape, std::siz
   std::size_t width = 0;
   for (const SimulatedStep::Entry& entry : step.entries) {
     std::string text =
-        (entry.pass.way == Pass::Way::forward ? "F" : "B") + std::to_string(entry.pass.micro_batch);
+        std::string(1, "FBW"[static_cast<int>(entry.pass.way)]) + std::to_string(entry.pass.micro_batch);
     if (shape.chunks > 1) text += static_cast<char>('a' + entry.pass.chunk % 26);
     width = std::max(width, text.size());
     for (auto unit = static_cast<std::size_t>(entry.begin); unit < static_cast<std::size_t>(entry.end);

@@ -3,16 +3,17 @@
 #include <optional>
 #include <string>
 
+#include "arguments.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_traits.h"
 #include "schedule.h"
 
 namespace cxtrain {
 
+/// The schedule of a plan, also of one with errors.
 inline Schedule schedule_of(const Plan& plan) {
-  const std::string& word = plan.strategy_arguments.text("schedule");
-  if (word == "gpipe") return Schedule::gpipe;
-  return word == "interleaved" ? Schedule::interleaved : Schedule::one_forward_one_backward;
+  const Parsed<Schedule> schedule = parse_choice<Schedule>(plan.strategy_arguments.text("schedule"));
+  return schedule ? *schedule : PipelineArgs{}.schedule;
 }
 
 inline PipelineShape shape_of(const Plan& plan) {

@@ -47,10 +47,13 @@ StepOutput detached(StepOutput output) {
   return output;
 }
 
+at::Tensor scaled_loss(const at::Tensor& loss, double weight, const GradScaler* scaler) {
+  const at::Tensor weighted = weight == 1 ? loss : loss.mul(weight);
+  return scaler == nullptr ? weighted : scaler->scale(weighted);
+}
+
 void backward(const at::Tensor& loss, double weight, const GradScaler* scaler) {
-  at::Tensor weighted = weight == 1 ? loss : loss.mul(weight);
-  if (scaler != nullptr) weighted = scaler->scale(weighted);
-  weighted.backward();
+  scaled_loss(loss, weight, scaler).backward();
 }
 
 void observed_backward(const at::Tensor& loss, const MicroStep& step) {

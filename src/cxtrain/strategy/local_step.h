@@ -33,7 +33,10 @@ StepOutput detached(StepOutput output);
 /// Throws TrainingError for a loss that is not one number or has no gradient.
 void require_trainable_loss(const at::Tensor& loss);
 
-/// Runs backward of the loss times `weight` and, if there is a scaler, its scale.
+/// Returns the loss times `weight` and, if there is a scaler, its scale.
+at::Tensor scaled_loss(const at::Tensor& loss, double weight, const GradScaler* scaler);
+
+/// Runs backward of the scaled loss.
 void backward(const at::Tensor& loss, double weight, const GradScaler* scaler);
 
 /// Runs backward of the loss, with the weight and the loss scale of the step, between the observer's hooks.

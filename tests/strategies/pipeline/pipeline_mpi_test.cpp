@@ -90,7 +90,7 @@ Trained alone(Options options) {
 template <class Model>
 void check_equals_single(const Options& options) {
   const Trained expected = alone<Model>(options);
-  for (const char* schedule : {"gpipe", "1f1b", "interleaved"}) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zb1p"}) {
     const bool interleaved = std::string_view(schedule) == "interleaved";
     // The model has six blocks.
     if (interleaved && (test_world().size() == 1 || test_world().size() > 3)) continue;
@@ -134,7 +134,7 @@ TEST_CASE("a validation may come in the middle of a step", "[pipeline]") {
   Options options = some_epochs();
   options.trainer.val_check_interval = BatchLimit{std::int64_t{3}};
   const Trained expected = alone<Deep>(options);
-  options.strategy.args["schedule"] = GENERATE("gpipe", "1f1b");
+  options.strategy.args["schedule"] = GENERATE("gpipe", "1f1b", "zb1p");
   const Trained found = train<Deep>(test_world(), options);
   CHECK(found.summary.parameters_sha256 == expected.summary.parameters_sha256);
   if (test_world().size() != 2) return;

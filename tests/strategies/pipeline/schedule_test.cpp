@@ -1,8 +1,8 @@
 #include "strategies/pipeline/schedule.h"
 
 #include <algorithm>
-#include <set>
-#include <tuple>
+#include <map>
+#include <utility>
 
 #include "strategies/pipeline/grid.h"
 #include "strategies/pipeline/layout.h"
@@ -11,7 +11,8 @@
 namespace cxtrain {
 namespace {
 
-constexpr Schedule kSchedules[]{Schedule::gpipe, Schedule::one_forward_one_backward, Schedule::interleaved};
+constexpr Schedule kSchedules[]{Schedule::gpipe, Schedule::one_forward_one_backward, Schedule::interleaved,
+                                Schedule::zero_bubble};
 
 /// Every shape that is small.
 template <class Check>
@@ -26,11 +27,12 @@ void for_each_shape(const Check& check) {
   }
 }
 
-/// The most forward passes whose backward pass is still to come.
+/// The most forward passes whose last backward pass is still to come.
 std::int64_t most_kept(const std::vector<Pass>& passes) {
+  const Pass::Way last = passes.back().way;
   std::int64_t kept = 0, most = 0;
   for (const Pass& pass : passes) {
-    kept += pass.way == Pass::Way::forward ? 1 : -1;
+    kept += pass.way == Pass::Way::forward ? 1 : (pass.way == last ? -1 : 0);
     most = std::max(most, kept);
   }
   return most;
@@ -39,7 +41,7 @@ std::int64_t most_kept(const std::vector<Pass>& passes) {
 std::string text_of(const std::vector<Pass>& passes) {
   std::string text;
   for (const Pass& pass : passes)
-    text += (pass.way == Pass::Way::forward ? "F" : "B") + std::to_string(pass.micro_batch) + " ";
+    text += std::string(1, "FBW"[static_cast<int>(pass.way)]) + std::to_string(pass.micro_batch) + " ";
   return text;
 }
 
@@ -47,19 +49,15 @@ TEST_CASE("a schedule has every pass once, and no stages wait for each other for
   for_each_shape([](Schedule schedule, const PipelineShape& shape) {
     CAPTURE(static_cast<int>(schedule), shape.stages, shape.chunks, shape.micro_batches);
     for (int stage = 0; stage < shape.stages; ++stage) {
-      std::set<std::tuple<Pass::Way, int, std::int64_t>> different;
-      std::vector<std::int64_t> last_backward(static_cast<std::size_t>(shape.chunks), -1);
+      std::map<std::pair<Pass::Way, int>, std::int64_t> next;  // micro-batch
       const std::vector<Pass> passes = passes_of_stage(schedule, shape, stage);
-      for (const Pass& pass : passes) {
-        different.insert({pass.way, pass.chunk, pass.micro_batch});
-        if (pass.way == Pass::Way::forward) continue;
-        // Gradients are summed in the order of one process.
-        CHECK(pass.micro_batch == ++last_backward[static_cast<std::size_t>(pass.chunk)]);
-      }
-      CHECK(different.size() == passes.size());
-      CHECK(static_cast<std::int64_t>(passes.size()) == 2 * shape.chunks * shape.micro_batches);
+      // Gradients are summed in the order of one process.
+      for (const Pass& pass : passes) CHECK(pass.micro_batch == next[{pass.way, pass.chunk}]++);
+      const int ways = schedule == Schedule::zero_bubble ? 3 : 2;
+      CHECK(static_cast<int>(next.size()) == ways * shape.chunks);
+      CHECK(static_cast<std::int64_t>(passes.size()) == ways * shape.chunks * shape.micro_batches);
     }
-    CHECK(simulate(schedule, shape, 1, 2).has_value());
+    CHECK(simulate(schedule, shape).has_value());
   });
 }
 
@@ -68,29 +66,36 @@ TEST_CASE("the bubble of a schedule is that of its formula", "[pipeline]") {
     for (const int stages : {2, 4}) {
       const double idle = stages - 1, m = static_cast<double>(micro_batches);
       for (const Schedule schedule : {Schedule::gpipe, Schedule::one_forward_one_backward}) {
-        const auto step = simulate(schedule, {stages, 1, micro_batches}, 1, 2);
+        const auto step = simulate(schedule, {stages, 1, micro_batches});
         CHECK(step->seconds == Approx(3 * (m + idle)));
         CHECK(step->bubble == Approx(idle / (m + idle)));
       }
       for (const int chunks : {2, 3}) {
-        const auto step = simulate(Schedule::interleaved, {stages, chunks, micro_batches}, 1, 2);
+        const auto step = simulate(Schedule::interleaved, {stages, chunks, micro_batches});
         CHECK(step->bubble == Approx(idle / (chunks * m + idle)));
       }
+      const auto step = simulate(Schedule::zero_bubble, {stages, 1, micro_batches});
+      CHECK(step->bubble == Approx(idle / (3 * m + idle)));
+      // Passes that take different times: (p - 1)(F + B - W), as long as W is the shortest.
+      const auto uneven = simulate(Schedule::zero_bubble, {stages, 1, micro_batches}, {4, 5, 3});
+      CHECK(uneven->seconds <= 12 * m + idle * (4 + 5 + 3));
     }
   }
 }
 
-TEST_CASE("1f1b keeps no more activations than there are stages, and gpipe all", "[pipeline]") {
+TEST_CASE("1f1b and zb1p keep activations of as many micro-batches as there are stages, gpipe of all",
+          "[pipeline]") {
   for (int stage = 0; stage < 4; ++stage) {
     const PipelineShape shape{4, 1, 9};
     CHECK(most_kept(passes_of_stage(Schedule::one_forward_one_backward, shape, stage)) == 4 - stage);
     CHECK(most_kept(passes_of_stage(Schedule::gpipe, shape, stage)) == (stage == 3 ? 1 : 9));
+    CHECK(most_kept(passes_of_stage(Schedule::zero_bubble, shape, stage)) == 4);
   }
 }
 
 /// A step of 1f1b whose backward passes take twice as long as the forward passes.
 std::string drawing(const PipelineShape& shape, std::size_t columns) {
-  return draw(simulate(Schedule::one_forward_one_backward, shape, 1, 2).value(), shape, columns);
+  return draw(simulate(Schedule::one_forward_one_backward, shape).value(), shape, columns);
 }
 
 TEST_CASE("schedules as the papers draw them", "[pipeline]") {
@@ -98,6 +103,8 @@ TEST_CASE("schedules as the papers draw them", "[pipeline]") {
   CHECK(text_of(passes_of_stage(Schedule::one_forward_one_backward, shape, 0)) == "F0 F1 B0 F2 B1 B2 ");
   CHECK(text_of(passes_of_stage(Schedule::one_forward_one_backward, shape, 1)) == "F0 B0 F1 B1 F2 B2 ");
   CHECK(text_of(passes_of_stage(Schedule::gpipe, shape, 0)) == "F0 F1 F2 B0 B1 B2 ");
+  CHECK(text_of(passes_of_stage(Schedule::zero_bubble, shape, 0)) == "F0 F1 B0 W0 F2 B1 W1 B2 W2 ");
+  CHECK(text_of(passes_of_stage(Schedule::zero_bubble, shape, 1)) == "F0 B0 F1 B1 W0 F2 B2 W1 W2 ");
   CHECK(drawing({2, 1, 2}, 80) ==
         "stage 0  F0 F1 .  .  B0 B0 .  B1 B1\n"
         "stage 1  .  F0 B0 B0 F1 B1 B1\n");
