@@ -14,7 +14,7 @@
 
 namespace cxtrain {
 
-ChildProcess::ChildProcess(std::span<const std::string> words) {
+ChildProcess::ChildProcess(std::span<const std::string> words, int output) {
   const std::vector<char*> argv = argument_vector(words);
   const pid_t parent = getpid();
   process_ = fork();
@@ -26,6 +26,7 @@ ChildProcess::ChildProcess(std::span<const std::string> words) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(128 + SIGTERM);
+  if (output >= 0 && (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0)) _exit(127);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -13,8 +13,9 @@ namespace cxtrain {
 /// its group where this object ends first.
 class ChildProcess {
  public:
-  /// Throws CommunicationError where no process can be started. A program that is not there ends with 127.
-  explicit ChildProcess(std::span<const std::string> words);
+  /// `output`: a descriptor for what the program writes, errors included; -1: this process's. Throws
+  /// CommunicationError where no process can be started. A program that is not there ends with 127.
+  explicit ChildProcess(std::span<const std::string> words, int output = -1);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;

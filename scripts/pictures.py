@@ -131,7 +131,7 @@ def layers():
     """The folders of src/cxtrain, the highest first: each includes from itself and from those below."""
     p = Picture(860, 440, "The layers of the library, from the command line down to files and clocks")
     rows = ((("cli", "command line, YAML, subcommands"), ("trainer", "loops, hooks, state")),
-            (("callbacks", "checkpoints, early stopping"), ("report", "files, bar, HTML")),
+            (("callbacks", "checkpoints, early stopping"), ("scaling", "studies"), ("report", "files, bar, HTML")),
             (("plugin", "C ABI, registry"), ("strategy", "how a step is spread")),
             (("data", "batches"), ("optim", "optimizers"), ("precision", "AMP"), ("reduce", "gradients")),
             (("accelerator", "port to devices"), ("comm", "collectives"), ("cuda", "a library, opened for GPUs")),

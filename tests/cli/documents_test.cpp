@@ -63,7 +63,8 @@ const std::set<std::string> kOthers{
     // cmake, apptainer
     "preset", "build", "target", "install", "prefix", "nv", "bind", "build-arg",
     // subcommands
-    "json", "all", "safetensors", "torch", "submit", "out", "ranks", "ranks-per-node", "hardware",
+    "json", "all", "safetensors", "torch", "submit", "out", "ranks", "ranks-per-node", "hardware", "repeats",
+    "mode", "from", "to",
     // read before the table
     "help", "version", "config", "print_config",
     // scripts and benchmarks

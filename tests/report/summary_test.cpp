@@ -55,6 +55,7 @@ TEST_CASE("run.json has the fields of its contract", "[summary]") {
                      .metrics = {{"train_loss", 0.5}, {"val_loss", std::numeric_limits<double>::quiet_NaN()}},
                      .seconds = 1.5,
                      .samples_per_second = 1000,
+                     .samples_per_step = 64,
                      .first_step_seconds = 0.25,
                      .peak_memory_bytes = std::int64_t{1} << 40,
                      .parameters_sha256 = "ab",
@@ -64,7 +65,7 @@ TEST_CASE("run.json has the fields of its contract", "[summary]") {
   CHECK(json ==
         nlohmann::json::parse(R"({"status": "done", "exit_code": 0, "world_size": 4, "strategy": "ddp",
     "precision": "16-mixed", "epochs": 2, "global_step": 90, "metrics": {"train_loss": 0.5, "val_loss": null},
-    "seconds": 1.5, "samples_per_second": 1000.0, "first_step_seconds": 0.25, "peak_memory_bytes": 1099511627776, "pss_bytes": 0, "peak_device_memory_bytes": 0,
+    "seconds": 1.5, "samples_per_second": 1000.0, "samples_per_step": 64, "first_step_seconds": 0.25, "peak_memory_bytes": 1099511627776, "pss_bytes": 0, "peak_device_memory_bytes": 0,
     "parameters_sha256": "ab", "parameters_equal_on_all_ranks": true})"));
 
   summary.exit_code = 1;

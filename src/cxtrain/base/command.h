@@ -9,6 +9,9 @@ namespace cxtrain {
 /// Pointers to the words and a null behind them, as exec(3) and MPI take them; for as long as the words live.
 std::vector<char*> argument_vector(std::span<const std::string> words);
 
+/// A word as a shell reads it: itself, or in single quotes.
+std::string shell_quoted(const std::string& word);
+
 /// The exit status as shells count, of what waitpid(2) says: 128 + N where signal N ended the process.
 int shell_status(int wait_status);
 

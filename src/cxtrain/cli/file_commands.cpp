@@ -7,8 +7,10 @@
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/filesystem.h"
+#include "cxtrain/base/process.h"
 #include "cxtrain/cli/checkpoint_command.h"
 #include "cxtrain/cli/report_command.h"
+#include "cxtrain/cli/scaling_command.h"
 #include "cxtrain/cli/status_command.h"
 #include "cxtrain/report/terminal.h"
 
@@ -24,6 +26,11 @@ std::span<const FileCommand> file_commands() {
                   [](std::span<const char* const> words, std::ostream& out) {
                     return run_report_command(words, real_filesystem(), seconds_since_1970(), out);
                   }},
+      FileCommand{kScaling,
+                  [](std::span<const char* const> words, std::ostream& out) {
+                    return run_scaling_command(words, program_path(), real_filesystem(), out);
+                  },
+                  /*prints_as_it_works=*/true},
       FileCommand{"status", [](std::span<const char* const> words, std::ostream& out) {
                     return run_status_command(words, real_filesystem(), seconds_since_1970(),
                                               drawing_columns(STDOUT_FILENO), out);

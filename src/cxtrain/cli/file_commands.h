@@ -6,16 +6,17 @@
 #include <string_view>
 #include <vector>
 
-/// The subcommands that look at files and have grammars of their own: no options of a training, no ranks.
+/// The subcommands that have grammars of their own, and no ranks.
 namespace cxtrain {
 
 struct FileCommand {
   std::string name;
   /// Prints what the words after the name ask for, and returns the exit status. Throws an Error.
   int (*run)(std::span<const char* const> words, std::ostream& out);
+  bool prints_as_it_works = false;  ///< a user waits for it, and reads its lines meanwhile
 };
 
-/// `checkpoint`, `report` and `status`.
+/// `checkpoint`, `report`, `scaling` and `status`.
 std::span<const FileCommand> file_commands();
 
 /// The one of this name, or null.

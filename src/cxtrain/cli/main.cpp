@@ -406,6 +406,7 @@ int run_program(int argc, char** argv, const ProgramParts& program) {
     const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
     if (const FileCommand* command = find_file_command(args.empty() ? "" : args.front())) {
       if (read_launch_environment().rank != 0) return 0;
+      if (command->prints_as_it_works) return command->run(args.subspan(1), std::cout);
       return print([&](std::ostream& out) { return command->run(args.subspan(1), out); });
     }
     Request request{program, read_command_line(args, read_text_file, program.defaults), {}, {}};

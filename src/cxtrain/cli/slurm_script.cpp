@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cxtrain/base/command.h"
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cluster/slurm_time.h"
@@ -211,17 +212,6 @@ std::vector<std::string> options_of_fit(std::span<const char* const> args) {
                                    setting.value.value_or("null")));
   }
   return options;
-}
-
-std::string shell_quoted(const std::string& word) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string_view("-_=./,:@%+").find(static_cast<char>(c)) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 std::string slurm_script(const Options& options, const std::string& program,

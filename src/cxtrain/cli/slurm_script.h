@@ -38,7 +38,4 @@ std::vector<std::string> options_of_fit(std::span<const char* const> args);
 std::string slurm_script(const Options& options, const std::string& program,
                          std::span<const std::string> fit);
 
-/// A word as a shell reads it: itself, or in single quotes.
-std::string shell_quoted(const std::string& word);
-
 }  // namespace cxtrain

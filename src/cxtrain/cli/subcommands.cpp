@@ -4,6 +4,7 @@
 #include <array>
 
 #include "cxtrain/cli/doctor_command.h"
+#include "cxtrain/cli/scaling_command.h"
 #include "cxtrain/cli/slurm_script.h"
 
 namespace cxtrain {
@@ -26,6 +27,8 @@ std::span<const Subcommand> subcommands() {
                  "print or submit a batch job with these options"},
       Subcommand{"status", Kind::files, "[PATH] [--json]", "report how far a run is"},
       Subcommand{"report", Kind::files, "RUN... [--out FILE]", "write one HTML file with the curves of runs"},
+      Subcommand{kScaling, Kind::files, "--ranks LIST [--repeats R] [--OPTION OF FIT ...]",
+                 "measure how a training scales with the number of ranks"},
       Subcommand{"checkpoint", Kind::files, "ACTION PATH ...",
                  "inspect, verify, compare and convert checkpoints"},
       Subcommand{"info", Kind::look, "[--hardware] [--json]", "print versions, hardware and components"},

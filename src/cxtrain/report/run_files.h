@@ -27,6 +27,7 @@ struct RunSummary {
   std::map<std::string, double> metrics;  ///< the last value of each logged metric
   double seconds = 0;
   double samples_per_second = 0;              ///< over all ranks
+  std::int64_t samples_per_step = 0;          ///< of all ranks, in a full optimizer step
   double first_step_seconds = 0;              ///< from the start of the program to the end of the first step
   std::int64_t peak_memory_bytes = 0;         ///< resident memory of the host
   std::int64_t pss_bytes = 0;                 ///< `proportional_bytes` of the largest rank, at the end
@@ -47,6 +48,7 @@ struct RunSummary {
     field("metrics", metrics);
     field("seconds", seconds);
     field("samples_per_second", samples_per_second);
+    field("samples_per_step", samples_per_step);
     field("first_step_seconds", first_step_seconds);
     field("peak_memory_bytes", peak_memory_bytes);
     field("pss_bytes", pss_bytes);

@@ -255,6 +255,7 @@ std::optional<Place> place_of(const Chart& chart) {
     }
   }
   if (y.empty()) return std::nullopt;
+  if (chart.from_zero) y.take(0);
   // An axis of steps begins at 0 where that is near.
   constexpr double kNear = 0.1;
   if (!chart.log_x && x.lowest >= 0 && x.lowest < kNear * x.highest) x.lowest = 0;

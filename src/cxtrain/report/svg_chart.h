@@ -28,6 +28,7 @@ struct Chart {
   bool log_x = false;      ///< the curves' x are log10 of what is written there
   bool may_smooth = true;  ///< whether a noisy curve is also drawn as moving means
   bool may_log = true;     ///< whether a wide range of positive values is drawn on a logarithmic axis
+  bool from_zero = false;  ///< whether the axis of the values begins at 0
   std::vector<ChartSeries> series;
   std::vector<ChartMark> marks;
   std::optional<double> line_at;  ///< a vertical line, in the x of the curves

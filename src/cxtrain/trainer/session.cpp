@@ -437,12 +437,14 @@ RunSummary Session::summary(const char* status, int exit_code) const {
     summary.metrics.insert(fit.metrics.begin(), fit.metrics.end());
     summary.seconds = fit.seconds;
     summary.samples_per_second = fit.samples_per_second;
+    summary.samples_per_step = fit.samples_per_step;
     summary.first_step_seconds = fit.first_step_seconds;
     return summary;
   }
   summary.seconds = context_->training_seconds();
   summary.samples_per_second =
       summary.seconds > 0 ? static_cast<double>(context_->state.samples) / summary.seconds : 0;
+  summary.samples_per_step = context_->progress.samples_per_step;
   summary.first_step_seconds = context_->first_step_seconds;
   return summary;
 }

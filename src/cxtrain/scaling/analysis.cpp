@@ -1,0 +1,280 @@
+#include "cxtrain/scaling/analysis.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "cxtrain/base/joined.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr std::uint64_t kBootstrapSeed = 20200917;
+
+std::string percent_text(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
+
+std::string milliseconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g ms", 1e3 * seconds);
+  return text;
+}
+
+/// "1 core", "2 cores".
+std::string counted(int number, const std::string& thing) {
+  return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
+}
+
+double growth_of(const SizeResult& from, const SizeResult& to) {
+  return static_cast<double>(to.size.ranks) / from.size.ranks;
+}
+
+std::vector<const Measurement*> good_ones(std::span<const Measurement> all, const StudySize& size) {
+  std::vector<const Measurement*> found;
+  for (const Measurement& each : all) {
+    if (each.size == size && !each.failed()) found.push_back(&each);
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Measurement* a, const Measurement* b) { return a->round < b->round; });
+  return found;
+}
+
+/// One round may disturb any rank.
+std::optional<SlowRank> slow_rank_of(const std::vector<const Measurement*>& rounds) {
+  constexpr double kSlow = 0.05;
+  const Measurement& first = *rounds.front();
+  SlowRank slow{.rank = first.slowest_rank, .host = first.slowest_host, .longer = 1e9};
+  for (const Measurement* const each : rounds) {
+    if (each->slowest_rank != slow.rank || each->usual_work <= 0) return std::nullopt;
+    slow.longer = std::min(slow.longer, each->slowest_work / each->usual_work - 1);
+  }
+  return rounds.size() > 1 && slow.longer >= kSlow ? std::optional(slow) : std::nullopt;
+}
+
+SizeResult summary_of_size(std::span<const Measurement> all, const StudySize& size) {
+  SizeResult result{.size = size};
+  std::map<std::string, std::vector<double>> phases;
+  std::vector<double> rates;
+  const std::vector<const Measurement*> good = good_ones(all, size);
+  for (const Measurement* const each : good) {
+    result.rounds.push_back(each->step);
+    rates.push_back(static_cast<double>(each->samples_per_step) / each->step);
+    result.samples_per_step = each->samples_per_step;
+    result.pss_bytes = std::max(result.pss_bytes, each->pss_bytes);
+    result.first_step_seconds = std::max(result.first_step_seconds, each->first_step_seconds);
+    for (const auto& [name, seconds] : each->phases) phases[name].push_back(seconds);
+  }
+  for (const Measurement& each : all) {
+    if (each.size == size && each.failed())
+      result.failures.push_back("round " + std::to_string(each.round) + ": " + each.failure);
+  }
+  if (!result.measured()) return result;
+  result.slow_rank = slow_rank_of(good);
+  for (auto& [name, seconds] : phases) result.phases[name] = median_of(std::move(seconds));
+  result.samples_per_second = median_of(std::move(rates));
+  result.step = bootstrap(result.rounds.size(), kBootstrapSeed, [&](std::span<const std::size_t> indices) {
+    std::vector<double> steps;
+    for (const std::size_t index : indices) steps.push_back(result.rounds[index]);
+    return median_of(std::move(steps));
+  });
+  return result;
+}
+
+/// The speedup of a size: the median over the rounds that have both sizes of the ratio within the round,
+/// which a slow change of the machine leaves as it is.
+Estimate speedup_of(std::span<const Measurement> all, const StudySize& base, const StudySize& size) {
+  std::vector<double> ratios;
+  for (const Measurement* const smaller : good_ones(all, base)) {
+    for (const Measurement* const larger : good_ones(all, size)) {
+      if (larger->round != smaller->round || smaller->samples_per_step == 0) continue;
+      const double work =
+          static_cast<double>(larger->samples_per_step) / static_cast<double>(smaller->samples_per_step);
+      ratios.push_back(work * smaller->step / larger->step);
+    }
+  }
+  if (ratios.empty()) return {};
+  return bootstrap(ratios.size(), kBootstrapSeed, [&](std::span<const std::size_t> indices) {
+    std::vector<double> drawn;
+    for (const std::size_t index : indices) drawn.push_back(ratios[index]);
+    return median_of(std::move(drawn));
+  });
+}
+
+std::vector<const SizeResult*> measured_sizes(const StudyResult& result) {
+  std::vector<const SizeResult*> sizes;
+  for (const SizeResult& size : result.sizes) {
+    if (size.measured()) sizes.push_back(&size);
+  }
+  return sizes;
+}
+
+// ------------------------------------------------------------------ answers
+
+using Answers = std::vector<std::string>;
+
+void answer_how_much(const StudyResult& result, Answers& answers) {
+  const auto sizes = measured_sizes(result);
+  if (sizes.size() < 2) return;
+  const SizeResult& base = *sizes.front();
+  const SizeResult& last = *sizes.back();
+  char text[200];
+  std::snprintf(text, sizeof text, "%s process %.2f times as many samples a second as %s",
+                name_of(last.size).c_str(), last.speedup.value, name_of(base.size).c_str());
+  answers.push_back(std::string(text) + ": an efficiency of " + percent_text(last.efficiency.value) + " (" +
+                    percent_text(last.efficiency.low) + " to " + percent_text(last.efficiency.high) + ").");
+  const SizeResult* const best = recommended_size(result);
+  if (best == nullptr || best->size == base.size) {
+    answers.push_back("No larger size keeps " + percent_text(kWantedEfficiency) +
+                      " efficiency at the lower end of its interval.");
+  } else {
+    answers.push_back("The largest size that keeps " + percent_text(kWantedEfficiency) +
+                      " efficiency at the lower end of its interval is " + name_of(best->size) + ".");
+  }
+}
+
+/// What another phase costs matters from this part of a step on.
+constexpr double kWorthNaming = 0.01;
+
+void answer_what_is_lost(const StudyResult& result, Answers& answers) {
+  const auto sizes = measured_sizes(result);
+  for (std::size_t i = 1; i < sizes.size(); ++i) {
+    const SizeResult& smaller = *sizes[i - 1];
+    const SizeResult& larger = *sizes[i];
+    std::vector<std::string> parts;
+    double sum = 0;
+    for (const PhaseLoss& loss : losses(result.study.mode, smaller, larger)) {
+      sum += loss.seconds;
+      if (loss.seconds < kWorthNaming * larger.step.value || parts.size() == 3) continue;
+      parts.push_back(milliseconds_text(loss.seconds) + " in " + loss.phase +
+                      (is_waiting(loss.phase) ? ", where ranks wait for each other" : ""));
+    }
+    const std::string from = "From " + std::to_string(smaller.size.ranks) + " to " + name_of(larger.size);
+    if (parts.empty()) {
+      answers.push_back(from + " no phase loses more than " + percent_text(kWorthNaming) + " of a step.");
+    } else {
+      answers.push_back(from + " a step loses " + milliseconds_text(sum) + " of " +
+                        milliseconds_text(larger.step.value) + ": " + joined(parts, "; ") + ".");
+    }
+  }
+}
+
+void answer_cores(const StudyResult& result, Answers& answers) {
+  std::vector<std::string> crowded;
+  for (const SizeResult* const size : measured_sizes(result)) {
+    if (size->size.ranks / size->size.nodes > result.cores) crowded.push_back(name_of(size->size));
+  }
+  if (result.cores == 0 || crowded.empty()) return;
+  answers.push_back("This machine has " + counted(result.cores, "core") + ", which " + joined(crowded) +
+                    " shared: their figures say nothing about a machine with a core for each rank.");
+}
+
+void answer_slow_ranks(const StudyResult& result, Answers& answers) {
+  for (const SizeResult* const size : measured_sizes(result)) {
+    if (!size->slow_rank || (result.cores > 0 && size->size.ranks / size->size.nodes > result.cores))
+      continue;
+    const SlowRank& slow = *size->slow_rank;
+    answers.push_back("With " + name_of(size->size) + ", rank " + std::to_string(slow.rank) +
+                      (slow.host.empty() ? "" : " on " + slow.host) + " works at least " +
+                      percent_text(slow.longer) +
+                      " longer than the median rank in each round, and the others wait for it.");
+  }
+}
+
+void answer_how_sure(const StudyResult& result, Answers& answers) {
+  double widest = 0;
+  std::size_t rounds = SIZE_MAX;
+  for (const SizeResult* const size : measured_sizes(result)) {
+    const auto [low, high] = std::minmax_element(size->rounds.begin(), size->rounds.end());
+    widest = std::max(widest, *high / *low - 1);
+    rounds = std::min(rounds, size->rounds.size());
+  }
+  if (rounds == SIZE_MAX) return;
+  if (rounds < 3) {
+    answers.push_back("A size was measured " + std::to_string(rounds) + (rounds == 1 ? " time" : " times") +
+                      " only: the intervals say little. Use --repeats 3 or more.");
+  } else {
+    answers.push_back("Rounds of one size differ by up to " + percent_text(widest) +
+                      ": the study does not show smaller differences.");
+  }
+}
+
+void answer_same_work(const StudyResult& result, Answers& answers) {
+  if (result.study.mode == ScalingMode::weak) return;
+  std::set<std::int64_t> works;
+  for (const SizeResult* const size : measured_sizes(result)) works.insert(size->samples_per_step);
+  if (works.size() > 1)
+    answers.push_back(
+        "The sizes took different numbers of samples in a step (" +
+        joined(works, ", ", [](std::int64_t each) { return std::to_string(each); }) +
+        "), so this is no strong scaling: the strategy does not give each rank its own samples.");
+}
+
+void answer_failures(const StudyResult& result, Answers& answers) {
+  for (const SizeResult& size : result.sizes) {
+    if (!size.failures.empty())
+      answers.push_back("With " + name_of(size.size) + " " +
+                        counted(static_cast<int>(size.failures.size()), "training") +
+                        " failed: " + size.failures.front() + ".");
+  }
+}
+
+}  // namespace
+
+std::vector<PhaseLoss> losses(ScalingMode mode, const SizeResult& smaller, const SizeResult& larger) {
+  const double share = mode == ScalingMode::strong ? 1 / growth_of(smaller, larger) : 1;
+  std::set<std::string> names;
+  for (const auto* const phases : {&smaller.phases, &larger.phases}) {
+    for (const auto& [name, seconds] : *phases) names.insert(name);
+  }
+  const auto time_in = [](const SizeResult& size, const std::string& name) {
+    const auto found = size.phases.find(name);
+    return found == size.phases.end() ? 0 : found->second;
+  };
+  std::vector<PhaseLoss> found;
+  for (const std::string& name : names)
+    found.push_back({name, time_in(larger, name) - share * time_in(smaller, name)});
+  std::stable_sort(found.begin(), found.end(),
+                   [](const PhaseLoss& a, const PhaseLoss& b) { return a.seconds > b.seconds; });
+  return found;
+}
+
+const SizeResult* recommended_size(const StudyResult& result) {
+  const SizeResult* best = nullptr;
+  for (const SizeResult* const size : measured_sizes(result)) {
+    if (size->efficiency.low >= kWantedEfficiency) best = size;
+  }
+  return best;
+}
+
+StudyResult analyse(StudyResult result, std::vector<Measurement> measurements) {
+  std::sort(measurements.begin(), measurements.end(), [](const Measurement& a, const Measurement& b) {
+    return std::tuple(a.size.ranks, a.size.nodes, a.round) < std::tuple(b.size.ranks, b.size.nodes, b.round);
+  });
+  result.points = std::move(measurements);
+  result.sizes.clear();
+  result.answers.clear();
+  for (const StudySize& size : result.study.sizes)
+    result.sizes.push_back(summary_of_size(result.points, size));
+  const auto measured = measured_sizes(result);
+  for (SizeResult& size : result.sizes) {
+    if (!size.measured()) continue;
+    const SizeResult& base = *measured.front();
+    size.speedup = speedup_of(result.points, base.size, size.size);
+    const double growth = growth_of(base, size);
+    size.efficiency = {size.speedup.value / growth, size.speedup.low / growth, size.speedup.high / growth};
+  }
+  for (const Measurement& each : result.points) {
+    if (each.failed()) continue;
+    result.strategy = each.strategy;  // of the largest size; one rank may have trained with `single`
+    result.precision = each.precision;
+  }
+  for (const auto answer : {answer_how_much, answer_what_is_lost, answer_slow_ranks, answer_cores,
+                            answer_same_work, answer_how_sure, answer_failures})
+    answer(result, result.answers);
+  return result;
+}
+
+}  // namespace cxtrain

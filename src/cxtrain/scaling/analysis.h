@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cxtrain/scaling/measurement.h"
+#include "cxtrain/scaling/statistics.h"
+#include "cxtrain/scaling/study.h"
+
+namespace cxtrain {
+
+/// The efficiency that a grant application has to show (CSC, the Finnish national computing centre: 1.5 times
+/// as fast on twice the nodes, which is 75 %).
+inline constexpr double kWantedEfficiency = 0.75;
+
+/// A rank that is the slowest in every round.
+struct SlowRank {
+  int rank = 0;
+  std::string host = {};
+  double longer = 0;  ///< at least, than the median rank: 0.1 is 10 %
+
+  void fields(auto&& field) {
+    field("rank", rank);
+    field("host", host);
+    field("longer", longer);
+  }
+};
+
+/// One size of a study, over its rounds. Times are in seconds.
+struct SizeResult {
+  StudySize size;
+  std::vector<double> rounds = {};  ///< the step of each round that was measured
+  Estimate step = {};
+  double samples_per_second = 0;
+  Estimate speedup = {};                      ///< samples a second, over those of the smallest size
+  Estimate efficiency = {};                   ///< speedup, over how many times as many ranks there are
+  std::map<std::string, double> phases = {};  ///< medians over the rounds of the means of a step
+  std::int64_t samples_per_step = 0;
+  std::int64_t pss_bytes = 0;
+  double first_step_seconds = 0;
+  std::optional<SlowRank> slow_rank = {};
+  std::vector<std::string> failures = {};
+
+  bool measured() const { return !rounds.empty(); }
+  void fields(auto&& field) {
+    size.fields(field);
+    field("step_seconds", step);
+    field("rounds", rounds);
+    field("samples_per_second", samples_per_second);
+    field("speedup", speedup);
+    field("efficiency", efficiency);
+    field("phases", phases);
+    field("samples_per_step", samples_per_step);
+    field("pss_bytes", pss_bytes);
+    field("first_step_seconds", first_step_seconds);
+    field("slow_rank", slow_rank);
+    field("failures", failures);
+  }
+};
+
+/// What a study has found: the content of scaling.json.
+struct StudyResult {
+  Study study = {};
+  std::string program = {};  ///< "cxtrain 0.1.0"
+  std::string date = {};     ///< of the newest training: "2026-11-26"
+  int cores = 0;             ///< of the machine that ran the study
+  std::string strategy = {}, precision = {};
+  std::vector<SizeResult> sizes = {};     ///< by increasing ranks
+  std::vector<std::string> answers = {};  ///< in words
+  std::vector<Measurement> points = {};   ///< all trainings, by size and round
+
+  void fields(auto&& field) {
+    field("study", study);
+    field("program", program);
+    field("date", date);
+    field("cores", cores);
+    field("strategy", strategy);
+    field("precision", precision);
+    field("sizes", sizes);
+    field("answers", answers);
+    field("points", points);
+  }
+};
+
+/// Fills in all but `study`, `program`, `date` and `cores`. Pure: equal measurements give an equal result, in
+/// any order.
+StudyResult analyse(StudyResult result, std::vector<Measurement> measurements);
+
+/// Returns the largest size whose efficiency is at least `kWantedEfficiency`, as far as its interval can
+/// tell; null if no size is.
+const SizeResult* recommended_size(const StudyResult& result);
+
+/// What a step of `larger` loses against `smaller`, phase by phase.
+struct PhaseLoss {
+  std::string phase;
+  double seconds = 0;
+};
+/// Returns the differences of the phases of a step from what they were if the larger size were as efficient
+/// as the smaller, the largest first. In the mode `strong` that is the smaller's time divided by the growth
+/// of the number of ranks.
+std::vector<PhaseLoss> losses(ScalingMode mode, const SizeResult& smaller, const SizeResult& larger);
+
+}  // namespace cxtrain

@@ -1,0 +1,96 @@
+#include "cxtrain/scaling/measurement.h"
+
+#include <optional>
+#include <vector>
+
+#include "cxtrain/base/json_fields.h"
+#include "cxtrain/report/run_files.h"
+#include "cxtrain/scaling/statistics.h"
+
+namespace cxtrain {
+namespace {
+
+// What a study reads of profile.json (trainer/profile.h).
+struct MeasuredPhase {
+  std::string phase;
+  double mean = 0;
+  void fields(auto&& field) {
+    field("phase", phase);
+    field("mean", mean);
+  }
+};
+
+struct MeasuredRank {
+  int rank = 0;
+  std::string host;
+  std::vector<MeasuredPhase> phases;
+  void fields(auto&& field) {
+    field("rank", rank);
+    field("host", host);
+    field("phases", phases);
+  }
+  double work() const {
+    double sum = 0;
+    for (const MeasuredPhase& each : phases) sum += is_waiting(each.phase) ? 0 : each.mean;
+    return sum;
+  }
+};
+
+struct MeasuredProfile {
+  std::int64_t steps = 0;
+  double median = 0, p95 = 0;
+  std::vector<MeasuredPhase> phases;
+  std::vector<MeasuredRank> ranks;
+  void fields(auto&& field) {
+    field("steps", steps, in_json::kNeeded);
+    field("median", median, in_json::kNeeded);
+    field("p95", p95);
+    field("phases", phases);
+    field("ranks", ranks);
+  }
+};
+
+}  // namespace
+
+bool is_waiting(std::string_view phase) {
+  return phase == "reduce" || phase == "agree" || phase == "publish";
+}
+
+double waiting_of(const std::map<std::string, double>& phases) {
+  double sum = 0;
+  for (const auto& [name, seconds] : phases) sum += is_waiting(name) ? seconds : 0;
+  return sum;
+}
+
+Measurement measurement_of(const StudyPoint& point, std::string_view run_json,
+                           std::string_view profile_json) {
+  const std::optional<RunSummary> run = parse_summary(run_json);
+  if (!run) throw DataError("run.json is not the summary of a run", MessageCode::invalid_file);
+  const auto profile = struct_of_json<MeasuredProfile>(
+      parse_shallow_json<nlohmann::ordered_json>(profile_json), {.document = "profile.json"});
+  Measurement found{.size = point.size,
+                    .round = point.round,
+                    .strategy = run->strategy,
+                    .precision = run->precision,
+                    .steps = profile.steps,
+                    .samples_per_step = run->samples_per_step,
+                    .step = profile.median,
+                    .step_p95 = profile.p95,
+                    .first_step_seconds = run->first_step_seconds,
+                    .pss_bytes = run->pss_bytes};
+  if (run->status != "done") found.failure = "the training was " + run->status;
+  if (!(found.step > 0)) found.failure = "the training has run no step";
+  for (const MeasuredPhase& phase : profile.phases) found.phases[phase.phase] = phase.mean;
+  std::vector<double> works;
+  for (const MeasuredRank& rank : profile.ranks) {
+    works.push_back(rank.work());
+    if (rank.work() <= found.slowest_work) continue;
+    found.slowest_work = rank.work();
+    found.slowest_rank = rank.rank;
+    found.slowest_host = rank.host;
+  }
+  found.usual_work = median_of(works);
+  return found;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "cxtrain/scaling/study.h"
+
+namespace cxtrain {
+
+/// What one training of a study has shown: the content of point.json. Times are in seconds.
+struct Measurement {
+  StudySize size;
+  int round = 1;
+  std::string failure = {};  ///< why the training failed; empty: it did not
+  std::string strategy = {}, precision = {};
+  std::int64_t steps = 0;
+  std::int64_t samples_per_step = 0;  ///< of all ranks
+  double step = 0;                    ///< the median
+  double step_p95 = 0;
+  std::map<std::string, double> phases =
+      {};  ///< means of a step over the ranks, by the names of docs/where_time_goes.md
+  // The rank that works longest for itself: in all phases in which it does not wait for other ranks.
+  int slowest_rank = 0;
+  std::string slowest_host = {};
+  double slowest_work = 0;  ///< of a step
+  double usual_work = 0;    ///< the median over the ranks
+  double first_step_seconds = 0;
+  std::int64_t pss_bytes = 0;
+
+  bool failed() const { return !failure.empty(); }
+  void fields(auto&& field) {
+    field("ranks", size.ranks);
+    field("nodes", size.nodes);
+    field("repeat", round);
+    field("failure", failure);
+    field("strategy", strategy);
+    field("precision", precision);
+    field("steps", steps);
+    field("samples_per_step", samples_per_step);
+    field("step_seconds", step);
+    field("step_seconds_p95", step_p95);
+    field("phases", phases);
+    field("slowest_rank", slowest_rank);
+    field("slowest_host", slowest_host);
+    field("slowest_work", slowest_work);
+    field("usual_work", usual_work);
+    field("first_step_seconds", first_step_seconds);
+    field("pss_bytes", pss_bytes);
+  }
+};
+
+/// Returns the measurement of a training that has written these files (`run.json`, `profile.json`). Throws
+/// DataError for a text that is not such a file.
+Measurement measurement_of(const StudyPoint& point, std::string_view run_json, std::string_view profile_json);
+
+/// The part of a step in which a rank waits for other ranks.
+double waiting_of(const std::map<std::string, double>& phases);
+bool is_waiting(std::string_view phase);
+
+}  // namespace cxtrain

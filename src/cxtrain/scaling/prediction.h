@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cxtrain/scaling/analysis.h"
+
+namespace cxtrain {
+
+/// The step of a size that was not measured. Times are in seconds.
+struct SizeForecast {
+  int ranks = 1;
+  std::string refusal;  ///< why there is none; empty: there is one
+  Estimate step;
+  double samples_per_second = 0;
+  Estimate efficiency;
+
+  void fields(auto&& field) {
+    field("ranks", ranks);
+    field("refusal", refusal);
+    field("step_seconds", step);
+    field("samples_per_second", samples_per_second);
+    field("efficiency", efficiency);
+  }
+};
+
+struct Forecast {
+  std::string model = {};  ///< "a + b log2(ranks)"
+  double own_error = 0;    ///< the largest error when each measured size is predicted from the others
+  std::vector<SizeForecast> sizes;
+
+  void fields(auto&& field) {
+    field("model", model);
+    field("own_error", own_error);
+    field("sizes", sizes);
+  }
+};
+
+/// Predicts steps of larger sizes from a study. A step is a sum of two terms with coefficients of at least 0,
+/// fitted by least squares of relative errors: one for the work of a rank (a constant in the mode `weak`,
+/// `1/ranks` in `strong`), one for what ranks cost each other (`log2(ranks)`: messages; `1 - 1/ranks`: bytes
+/// of a ring; `ranks`: contention; in `strong` also a constant). The second term is the one with the smallest
+/// error when each size is predicted from the others, and every term that the noise of the study leaves as
+/// plausible. The prediction is the median over these terms, without contention if there are others, and
+/// 2,000 draws of rounds. The interval has the quantiles of all, widened by that error times the doublings
+/// beyond the largest size (at least 1). Refuses fewer than three sizes, more than 16 times the largest size,
+/// and a study that does not predict its own sizes within 10 %. Pure.
+Forecast predict(const StudyResult& result, const std::vector<int>& ranks);
+
+}  // namespace cxtrain

@@ -1,0 +1,99 @@
+#include "cxtrain/scaling/study_files.h"
+
+#include <system_error>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/base/json_fields.h"
+#include "cxtrain/scaling/study_report.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr std::uint64_t kLargestStudyFile = std::uint64_t{64} << 20;
+constexpr int kIndent = 2;
+
+std::string path_of_point(const std::string& folder, const StudyPoint& point) {
+  return folder + "/" + point.folder() + "/point.json";
+}
+
+/// The struct that a file of the study holds; absent if the file is missing.
+template <class Struct>
+std::optional<Struct> read_file_of(Filesystem& files, const std::string& path) {
+  if (!files.status(path)) return std::nullopt;
+  std::optional<Struct> found = parse_struct<Struct>(read_whole_file(files, path, kLargestStudyFile));
+  if (!found)
+    throw ConfigError("out", path + " is not a file of a scaling study", "use another folder, or remove it",
+                      MessageCode::invalid_file);
+  return found;
+}
+
+template <class Struct>
+void write_file_of(Filesystem& files, const std::string& path, const Struct& content) {
+  write_atomically(files, path, text_of_json(json_of(content), kIndent) + "\n");
+}
+
+}  // namespace
+
+std::unique_ptr<FileLock> take_study_folder(Filesystem& files, const std::string& folder) {
+  try {
+    make_directories(files, folder + "/points");
+    if (!belongs_to_this_user(files, folder))
+      throw ConfigError("out", "the folder " + folder + " belongs to another user", "use another folder",
+                        MessageCode::unsafe_file);
+    auto lock = files.try_lock(folder + "/study.lock", Filesystem::LockKind::exclusive);
+    if (lock == nullptr)
+      throw ConfigError("out", "another process runs the study in " + folder,
+                        "wait for it, or use another folder", MessageCode::run_in_use);
+    return lock;
+  } catch (const FileError& error) {
+    if (error.reason() == std::errc::not_supported) return nullptr;
+    throw ConfigError("out", std::string("the study's folder cannot be made: ") + error.what(),
+                      "use another folder", message_code_of(error));
+  }
+}
+
+std::optional<Study> read_study(Filesystem& files, const std::string& folder) {
+  return read_file_of<Study>(files, folder + "/study.json");
+}
+
+void write_study(Filesystem& files, const std::string& folder, const Study& study) {
+  write_file_of(files, folder + "/study.json", study);
+}
+
+std::optional<Measurement> read_point(Filesystem& files, const std::string& folder, const StudyPoint& point) {
+  return read_file_of<Measurement>(files, path_of_point(folder, point));
+}
+
+void write_point(Filesystem& files, const std::string& folder, const Measurement& measurement) {
+  const StudyPoint point{measurement.size, measurement.round};
+  make_directories(files, folder + "/" + point.folder());
+  write_file_of(files, path_of_point(folder, point), measurement);
+}
+
+std::vector<Measurement> read_points(Filesystem& files, const std::string& folder, const Study& study) {
+  std::vector<Measurement> found;
+  for (const StudyPoint& point : schedule_of(study)) {
+    if (const auto measured = read_point(files, folder, point)) found.push_back(*measured);
+  }
+  return found;
+}
+
+StudyResult read_result(Filesystem& files, const std::string& folder) {
+  auto result = read_file_of<StudyResult>(files, folder + "/scaling.json");
+  if (!result)
+    throw ConfigError("from", "there is no scaling.json in " + folder,
+                      "run `cxtrain_mpi scaling --out " + folder + "` first", MessageCode::invalid_value);
+  return *std::move(result);
+}
+
+void write_result(Filesystem& files, const std::string& folder, const StudyResult& result) {
+  write_file_of(files, folder + "/scaling.json", result);
+}
+
+void write_reports(Filesystem& files, const std::string& folder, const StudyResult& result) {
+  write_atomically(files, folder + "/scaling.csv", to_csv(result));
+  write_atomically(files, folder + "/report.md", to_markdown(result));
+  write_atomically(files, folder + "/report.html", to_html(result));
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cxtrain/base/filesystem.h"
+#include "cxtrain/scaling/analysis.h"
+
+/// The folder of a study: study.json, points/, scaling.json and the reports.
+namespace cxtrain {
+
+/// Makes the folder if it is missing and takes it for this process, until the result is destroyed. Null if
+/// the file system has no locks. Throws ConfigError if another process has it, or there cannot be a folder.
+std::unique_ptr<FileLock> take_study_folder(Filesystem& files, const std::string& folder);
+
+/// Reads study.json; absent if the folder has none. Throws ConfigError for a file that is something else.
+std::optional<Study> read_study(Filesystem& files, const std::string& folder);
+void write_study(Filesystem& files, const std::string& folder, const Study& study);
+
+/// Reads what a point has measured; absent if it has not been measured.
+std::optional<Measurement> read_point(Filesystem& files, const std::string& folder, const StudyPoint& point);
+void write_point(Filesystem& files, const std::string& folder, const Measurement& measurement);
+
+/// Reads all points of the study that are there.
+std::vector<Measurement> read_points(Filesystem& files, const std::string& folder, const Study& study);
+
+/// Reads scaling.json. Throws ConfigError if it is missing or something else.
+StudyResult read_result(Filesystem& files, const std::string& folder);
+/// Writes scaling.json.
+void write_result(Filesystem& files, const std::string& folder, const StudyResult& result);
+/// Writes scaling.csv, report.md and report.html.
+void write_reports(Filesystem& files, const std::string& folder, const StudyResult& result);
+
+}  // namespace cxtrain

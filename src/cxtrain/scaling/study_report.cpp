@@ -1,0 +1,300 @@
+#include "cxtrain/scaling/study_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+
+#include "cxtrain/base/command.h"
+#include "cxtrain/base/joined.h"
+#include "cxtrain/report/curve.h"
+#include "cxtrain/report/report_style.h"
+#include "cxtrain/report/svg_chart.h"
+
+namespace cxtrain {
+namespace {
+
+std::string number_text(const char* format, double value) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
+}
+
+std::string step_text(const Estimate& step) {
+  return number_text("%.3g", 1e3 * step.value) + " (" + number_text("%.3g", 1e3 * step.low) + " to " +
+         number_text("%.3g", 1e3 * step.high) + ")";
+}
+
+std::string share_text(const Estimate& share) {
+  return number_text("%.0f", 100 * share.value) + " % (" + number_text("%.0f", 100 * share.low) + " to " +
+         number_text("%.0f", 100 * share.high) + ")";
+}
+
+std::string rate_text(double rate) { return number_text(rate < 100 ? "%.3g" : "%.0f", rate); }
+
+using Row = std::vector<std::string>;
+
+/// The sizes of a study as a table; the first row has the headings.
+std::vector<Row> table_of_sizes(const StudyResult& result) {
+  std::vector<Row> rows{{"ranks", "nodes", "step, ms (95 %)", "samples/s", "speedup", "efficiency (95 %)",
+                         "waiting", "MB a rank"}};
+  for (const SizeResult& size : result.sizes) {
+    Row row{std::to_string(size.size.ranks), std::to_string(size.size.nodes)};
+    if (!size.measured()) {
+      row.insert(row.end(), {"-", "-", "-", "-", "-", "-"});
+    } else {
+      double all = 0;
+      for (const auto& [name, seconds] : size.phases) all += seconds;
+      row.insert(row.end(), {step_text(size.step), rate_text(size.samples_per_second),
+                             number_text("%.2f", size.speedup.value), share_text(size.efficiency),
+                             number_text("%.0f %%", all > 0 ? 100 * waiting_of(size.phases) / all : 0),
+                             number_text("%.0f", 1e-6 * static_cast<double>(size.pss_bytes))});
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+/// Phases of a step by size, in ms; those that are short everywhere are left out.
+std::vector<Row> table_of_phases(const StudyResult& result) {
+  std::map<std::string, double> longest;
+  for (const SizeResult& size : result.sizes) {
+    for (const auto& [name, seconds] : size.phases)
+      longest[name] = std::max(longest[name], size.step.value > 0 ? seconds / size.step.value : 0);
+  }
+  constexpr double kShown = 0.01;
+  std::vector<Row> rows{{"ms of a step"}};
+  for (const SizeResult& size : result.sizes) rows.front().push_back(name_of(size.size));
+  std::vector<std::string> names;
+  for (const auto& [name, share] : longest) {
+    if (share >= kShown) names.push_back(name);
+  }
+  std::stable_sort(names.begin(), names.end(),
+                   [&](const auto& a, const auto& b) { return longest[a] > longest[b]; });
+  for (const std::string& name : names) {
+    Row row{name};
+    for (const SizeResult& size : result.sizes) {
+      const auto found = size.phases.find(name);
+      row.push_back(found == size.phases.end() ? "-" : number_text("%.3g", 1e3 * found->second));
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string aligned(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i)
+      line += "  " + std::string(widths[i] - row[i].size(), ' ') + row[i];
+    text += line + '\n';
+  }
+  return text;
+}
+
+std::string markdown_table(const std::vector<Row>& rows) {
+  std::string text;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    text += "| " + joined(rows[i], " | ") + " |\n";
+    if (i > 0) continue;
+    for (std::size_t column = 0; column < rows[i].size(); ++column) text += column == 0 ? "|---|" : "---:|";
+    text += '\n';
+  }
+  return text;
+}
+
+std::string html_table(const std::vector<Row>& rows) {
+  std::string text = "<div class=\"scroll\"><table><thead>";
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::string cell = i == 0 ? "th" : "td";
+    text += "<tr>";
+    for (const std::string& each : rows[i])
+      text += "<" + cell + (&each == rows[i].data() ? "" : " class=\"n\"") + ">" + escape_html(each) + "</" +
+              cell + ">";
+    text += i == 0 ? "</tr></thead><tbody>" : "</tr>";
+  }
+  return text + "</tbody></table></div>";
+}
+
+std::string method_of(const StudyResult& result) {
+  const Study& study = result.study;
+  std::string text = study.mode == ScalingMode::weak
+                         ? "Weak scaling: the batch of each rank is the same for all sizes."
+                         : "Strong scaling: the batch of all ranks together is the same for all sizes.";
+  text +=
+      " Each size was trained " + std::to_string(study.rounds) +
+      (study.rounds == 1 ? " time" : " times, in rounds with all sizes in random order") +
+      ". The step is the median of a training's optimizer steps. Speedups compare trainings of one round; "
+      "the table has their median and a 95 % interval (bootstrap over the rounds). Efficiency is the speedup "
+      "divided by how many times as many ranks there are as in the smallest size.";
+  if (study.threads > 0)
+    text += " Each rank of every size computes with " + std::to_string(study.threads) +
+            (study.threads == 1 ? " thread." : " threads.");
+  return text;
+}
+
+std::string facts_of(const StudyResult& result) {
+  std::string text = result.program + ", " + result.date;
+  if (!result.strategy.empty()) text += "; strategy " + result.strategy + ", precision " + result.precision;
+  if (result.cores > 0) text += "; a machine with " + std::to_string(result.cores) + " cores";
+  return text;
+}
+
+std::string command_of(const StudyResult& result) {
+  std::vector<std::string> ranks, nodes;
+  for (const StudySize& size : result.study.sizes) {
+    ranks.push_back(std::to_string(size.ranks));
+    nodes.push_back(std::to_string(size.nodes));
+  }
+  return "cxtrain_mpi scaling --mode " + std::string(word_of(result.study.mode)) + " --ranks " +
+         joined(ranks, ",") + " --nodes " + joined(nodes, ",") + " --repeats " +
+         std::to_string(result.study.rounds) + (result.study.options.empty() ? "" : " ") +
+         joined(result.study.options, " ", shell_quoted);
+}
+
+/// How many times as fast each doubling is, for an application for computing time.
+std::vector<Row> table_of_doublings(const StudyResult& result) {
+  std::vector<Row> rows{
+      {"ranks", "nodes", "start-up, s", "efficiency", "speedup per doubling", "1.5 per doubling"}};
+  const SizeResult* before = nullptr;
+  for (const SizeResult& size : result.sizes) {
+    if (!size.measured()) continue;
+    Row row{std::to_string(size.size.ranks), std::to_string(size.size.nodes),
+            number_text("%.1f", size.first_step_seconds), share_text(size.efficiency)};
+    if (before == nullptr) {
+      row.insert(row.end(), {"-", "-"});
+    } else {
+      const double doublings = std::log2(static_cast<double>(size.size.ranks) / before->size.ranks);
+      const double growth = std::pow(size.speedup.value / before->speedup.value, 1 / doublings);
+      row.push_back(number_text("%.2f", growth));
+      row.emplace_back(growth >= 1.5 ? "yes" : "no");
+    }
+    before = &size;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string figure(const Chart& chart) {
+  std::string text = "<figure><figcaption><b>" + escape_html(chart.title) + "</b>";
+  if (!chart.unit.empty()) text += "<span class=\"unit\">" + escape_html(chart.unit) + "</span>";
+  for (const ChartSeries& series : chart.series)
+    text += "<span class=\"key\"><i" + std::string(series.dashed ? " class=\"d\"" : "") +
+            " style=\"--c:" + series.color + "\"></i>" + escape_html(series.name) + "</span>";
+  return text + "</figcaption>" + to_svg(chart) + "</figure>";
+}
+
+std::string charts_of(const StudyResult& result) {
+  Curve rate, ideal_rate, efficiency, low, high, wanted;
+  const SizeResult* base = nullptr;
+  for (const SizeResult& size : result.sizes) {
+    if (!size.measured()) continue;
+    if (base == nullptr) base = &size;
+    const double ranks = size.size.ranks;
+    rate.add(ranks, size.samples_per_second);
+    ideal_rate.add(ranks, base->samples_per_second * ranks / base->size.ranks);
+    efficiency.add(ranks, 100 * size.efficiency.value);
+    low.add(ranks, 100 * size.efficiency.low);
+    high.add(ranks, 100 * size.efficiency.high);
+    wanted.add(ranks, 100 * kWantedEfficiency);
+  }
+  if (base == nullptr) return "";
+  Chart throughput, share;
+  throughput.title = "throughput";
+  throughput.unit = "samples a second";
+  throughput.series = {{"measured", "var(--c0)", false, &rate},
+                       {"perfect scaling", "var(--muted)", true, &ideal_rate}};
+  share.title = "efficiency";
+  share.unit = "%";
+  share.series = {{"measured", "var(--c0)", false, &efficiency},
+                  {"95 %, low", "var(--c5)", true, &low},
+                  {"95 %, high", "var(--c5)", true, &high},
+                  {"75 %", "var(--muted)", true, &wanted}};
+  for (Chart* const chart : {&throughput, &share}) {
+    chart->x_title = "ranks";
+    chart->may_smooth = chart->may_log = false;
+    chart->from_zero = true;
+  }
+  return "<div class=\"charts\">" + figure(throughput) + figure(share) + "</div>";
+}
+
+}  // namespace
+
+std::string to_text(const StudyResult& result) {
+  std::string text = aligned(table_of_sizes(result)) + '\n';
+  for (const std::string& answer : result.answers) text += answer + '\n';
+  return text;
+}
+
+std::string to_markdown(const StudyResult& result) {
+  std::string text = "# Scaling study\n\n" + facts_of(result) + ".\n\n";
+  for (const std::string& answer : result.answers) text += "* " + answer + "\n";
+  text += "\n## Sizes\n\n" + markdown_table(table_of_sizes(result)) +
+          "\n## Where the time of a step goes\n\n" +
+          "Means over the ranks; ranks wait for each other in `agree`, `reduce` and `publish`.\n\n" +
+          markdown_table(table_of_phases(result)) + "\n## Parallel efficiency\n\n" +
+          markdown_table(table_of_doublings(result)) + "\n## Method\n\n" + method_of(result) + "\n\n    " +
+          command_of(result) + "\n";
+  return text;
+}
+
+std::string to_csv(const StudyResult& result) {
+  std::ostringstream out;
+  out.precision(9);
+  out << "ranks,nodes,repeat,steps,samples_per_step,step_seconds,step_seconds_p95,samples_per_second,"
+         "waiting_seconds,first_step_seconds,pss_bytes,failed\n";
+  for (const Measurement& each : result.points) {
+    out << each.size.ranks << ',' << each.size.nodes << ',' << each.round << ',' << each.steps << ','
+        << each.samples_per_step << ',' << each.step << ',' << each.step_p95 << ','
+        << (each.step > 0 ? static_cast<double>(each.samples_per_step) / each.step : 0) << ','
+        << waiting_of(each.phases) << ',' << each.first_step_seconds << ',' << each.pss_bytes << ','
+        << (each.failed() ? 1 : 0) << '\n';
+  }
+  return out.str();
+}
+
+std::string to_html(const StudyResult& result) {
+  std::string text =
+      "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+      "'unsafe-inline'\">"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Scaling "
+      "study</title><style>";
+  text += kReportStyle;
+  text += "</style></head><body><main><h1>Scaling study</h1><p class=\"sub\">" +
+          escape_html(facts_of(result)) + "</p><ul>";
+  for (const std::string& answer : result.answers) text += "<li>" + escape_html(answer) + "</li>";
+  text += "</ul>" + charts_of(result) + "<h2>Sizes</h2>" + html_table(table_of_sizes(result)) +
+          "<h2>Where the time of a step goes</h2><p class=\"sub\">Means over the ranks; ranks wait for each "
+          "other "
+          "in agree, reduce and publish.</p>" +
+          html_table(table_of_phases(result)) + "<h2>Parallel efficiency</h2>" +
+          html_table(table_of_doublings(result)) + "<h2>Method</h2><p>" + escape_html(method_of(result)) +
+          "</p><pre>" + escape_html(command_of(result)) + "</pre></main></body></html>\n";
+  return text;
+}
+
+std::string to_text(const Forecast& predictions) {
+  std::vector<Row> rows{{"ranks", "step, ms (95 %)", "samples/s", "efficiency (95 %)"}};
+  std::string refusals;
+  for (const SizeForecast& each : predictions.sizes) {
+    if (!each.refusal.empty()) {
+      refusals += std::to_string(each.ranks) + " ranks: " + each.refusal + '\n';
+      continue;
+    }
+    rows.push_back({std::to_string(each.ranks), step_text(each.step), rate_text(each.samples_per_second),
+                    share_text(each.efficiency)});
+  }
+  if (rows.size() == 1) return refusals;
+  return "a step of N ranks: " + predictions.model +
+         "; from the others the study predicts each of its own sizes " + "with an error of " +
+         number_text("%.1f", 100 * predictions.own_error) + " % or less\n" + aligned(rows) + refusals;
+}
+
+}  // namespace cxtrain

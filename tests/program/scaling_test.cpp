@@ -1,0 +1,134 @@
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "support/catch.h"
+#include "support/error_text.h"
+#include "support/run_files.h"
+#include "support/running_program.h"
+
+/// `cxtrain_mpi scaling`, with trainings by the program.
+namespace cxtrain::test {
+namespace {
+
+const std::string kFit = " --accelerator cpu --max_steps 40 --data.batch_size 16 ";
+
+nlohmann::json result_in(const std::string& folder) {
+  return nlohmann::json::parse(slurp(folder + "/scaling.json"));
+}
+
+TEST_CASE("a study trains on each number of ranks, and writes its reports") {
+  const TempDir dir;
+  const std::string folder = dir.file("study");
+  const std::string mode = GENERATE("weak", "strong");
+  const ProgramResult study =
+      run_program("scaling --ranks 1,2 --repeats 2 --mode " + mode + " --out " + folder + kFit);
+  CAPTURE(mode, study.output);
+  REQUIRE(study.status == 0);
+  CHECK_THAT(study.output, contains("round 2 of 2, 2 ranks: "));
+  const nlohmann::json result = result_in(folder);
+  CHECK(result["points"].size() == 4);
+  CHECK(result["sizes"][1]["samples_per_step"] == (mode == "weak" ? 32 : 16));
+  CHECK(result["sizes"][1]["efficiency"]["value"] > 0);
+  CHECK_THAT(slurp(folder + "/report.md"), contains("| 2 | 1 | "));
+  CHECK_THAT(slurp(folder + "/report.html"), contains("perfect scaling"));
+  const std::string csv = slurp(folder + "/scaling.csv");
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 5);
+
+  // Nothing is measured twice; more rounds and sizes are added.
+  const ProgramResult more =
+      run_program("scaling --ranks 1,2,4 --repeats 2 --mode " + mode + " --out " + folder + kFit);
+  CAPTURE(more.output);
+  REQUIRE(more.status == 0);
+  CHECK(more.output.find("2 ranks: ") == std::string::npos);
+  CHECK(result_in(folder)["points"].size() == 6);
+  CHECK(result_in(folder)["sizes"][1] == result["sizes"][1]);
+  const ProgramResult again = run_program("scaling collect --json --from " + folder);
+  CHECK(nlohmann::json::parse(again.output)["sizes"] == result_in(folder)["sizes"]);
+
+  std::filesystem::remove(folder + "/report.html");
+  CHECK(run_program("scaling report --from " + folder).status == 0);
+  CHECK(std::filesystem::exists(folder + "/report.html"));
+  const ProgramResult predicted = run_program("scaling predict --from " + folder + " --to 100");
+  CHECK(predicted.status == 2);
+  CHECK_THAT(predicted.output, contains("100 ranks: is more than 16 times the largest measured size, 4"));
+}
+
+TEST_CASE("a study that is killed or interrupted goes on where it was") {
+  const TempDir dir;
+  const std::string folder = dir.file("study");
+  const std::string words = " scaling --ranks 1,2 --repeats 3 --out " + folder + kFit;
+  const auto points = [&] {
+    std::size_t found = 0;
+    for (const auto& each : std::filesystem::recursive_directory_iterator(dir.path()))
+      found += each.path().filename() == "point.json" ? 1 : 0;
+    return found;
+  };
+  {
+    RunningProgram study(kProgram + words);
+    REQUIRE(becomes_true([&] { return std::filesystem::exists(folder) && points() >= 1; }));
+    kill(study.process(), SIGKILL);  // its training ends with it
+  }
+  REQUIRE(points() < 6);
+  {
+    RunningProgram study(kProgram + words);
+    const std::size_t before = points();
+    REQUIRE(becomes_true([&] { return points() > before; }));
+    kill(study.process(), SIGINT);
+    CHECK(study.wait().status == 128 + SIGINT);
+  }
+  const ProgramResult finished = run_program(words);
+  CAPTURE(finished.output);
+  REQUIRE(finished.status == 0);
+  CHECK(points() == 6);
+  CHECK(result_in(folder)["points"].size() == 6);
+}
+
+TEST_CASE("a study that cannot be run is refused before anything is trained") {
+  const TempDir dir;
+  const auto refused = [&](const std::string& words) {
+    const ProgramResult asked = run_program("scaling " + words + " --out " + dir.file("s") + kFit);
+    CAPTURE(words, asked.output);
+    CHECK(asked.status == 2);
+    CHECK_FALSE(std::filesystem::exists(dir.file("s")));
+    return asked.output;
+  };
+  CHECK_THAT(refused(""), contains("--ranks: is missing"));
+  CHECK_THAT(refused("--ranks 1,x --repeats 0 --mode even"),
+             contains("4 problems") || contains("3 problems"));
+  CHECK_THAT(refused("--ranks 0"), contains(code(MessageCode::out_of_range)));
+  CHECK_THAT(refused("--ranks 1,2 --devices 2"), contains("--devices: the study sets this option"));
+  CHECK_THAT(refused("--ranks 1,3 --mode strong"), contains("cannot be divided among 3 ranks"));
+  CHECK_THAT(refused("--ranks 2,3 --nodes 1,2"), contains("2 nodes do not divide 3 ranks"));
+  CHECK_THAT(refused("--ranks 1,2 --no_such_option 3"), contains(code(MessageCode::unknown_option)));
+  CHECK_THAT(refused("--ranks 1,2 --model no_such_model"),
+             contains("with 1 rank:") && contains("no_such_model"));
+  CHECK(run_program("scaling predict --from " + dir.path() + " --to 8").status == 2);
+  CHECK(run_program("scaling report --frm x").status == 2);
+
+  const std::string folder = dir.file("study");
+  REQUIRE(run_program("scaling --ranks 1 --repeats 1 --out " + folder + kFit).status == 0);
+  const ProgramResult other =
+      run_program("scaling --ranks 1 --repeats 1 --out " + folder + kFit + "--seed 3");
+  CHECK(other.status == 2);
+  CHECK_THAT(other.output, contains("has a study with other options"));
+}
+
+TEST_CASE("a training that fails twice is in the report, and the study goes on") {
+  const TempDir dir;
+  const std::string folder = dir.file("study");
+  const ProgramResult study = run_program("scaling --ranks 1,2 --repeats 1 --out " + folder +
+                                          " --accelerator cpu --max_steps 20 " + kFaulty);
+  CAPTURE(study.output);
+  CHECK(study.status == 1);
+  CHECK_THAT(study.output,
+             contains("2 ranks: failed, exit status 1, see " + folder + "/points/r2-n1-k1/output.log"));
+  CHECK_THAT(study.output, contains("With 2 ranks 1 training failed"));
+  const std::string log = slurp(folder + "/points/r2-n1-k1/output.log");
+  CHECK(log.find("the well is dry") != log.rfind("the well is dry"));  // it was tried twice
+  CHECK(result_in(folder)["sizes"][0]["rounds"].size() == 1);
+  CHECK(std::filesystem::exists(folder + "/report.html"));
+}
+
+}  // namespace
+}  // namespace cxtrain::test
