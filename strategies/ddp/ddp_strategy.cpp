@@ -5,7 +5,10 @@
 
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/config/fields.h"
+#include "cxtrain/config/plan.h"
 #include "cxtrain/strategy/divided_parameters.h"
+#include "cxtrain/strategy/model_outline.h"
 #include "reduced_gradients.h"
 #include "replicated_strategy.h"
 
@@ -60,14 +63,6 @@ class DdpStrategy final : public ReplicatedStrategy {
     return divided;
   }
 
-  TrainingBytes training_bytes(std::span<const OptimizerTarget> targets) const override {
-    TrainingBytes bytes;
-    for (const OptimizerTarget& target : targets)
-      bytes += cxtrain::training_bytes(target.parameters, target.optimizer, context_->precision)
-                   .divided(1, may_divide(target) ? size_of_node_group() : 1);
-    return bytes;
-  }
-
   /// Whether the optimizer's work is to be divided, as far as this rank can say.
   bool may_divide(const OptimizerTarget& target) const {
     const World& world = context_->world;
@@ -96,6 +91,26 @@ class DdpStrategy final : public ReplicatedStrategy {
 };
 
 }  // namespace
+
+std::vector<RankMemory> ddp_memory(const Plan& plan, const ModelOutline& model) {
+  const std::optional<bool> asked = read_args<DdpArgs>(plan.strategy_arguments).shard_optimizer;
+  RankMemory whole = memory_of_tensors(all_tensors(model.module)), divided;
+  bool divides_all = true;
+  for (const OptimizerTarget& target : model.targets) {
+    const bool divides = !std::holds_alternative<LibTorchOptimizer>(target.optimizer) &&
+                         asked.value_or(division_pays(target.optimizer, target.parameters));
+    (divides ? divided : whole) += memory_of_training(target.parameters, target.optimizer, model.precision);
+    divides_all = divides_all && divides;
+  }
+  std::vector<RankMemory> memory;
+  for (const int of_node : ranks_on_nodes(plan)) {
+    const int ranks = plan.accelerator == "cpu" ? of_node : 1;
+    memory.push_back({.parameters = whole.parameters / (divides_all ? ranks : 1),
+                      .gradients = whole.gradients + divided.gradients,
+                      .optimizer = whole.optimizer + divided.optimizer / ranks});
+  }
+  return memory;
+}
 
 std::unique_ptr<Strategy> make_ddp_strategy(const DdpArgs& args) {
   return std::make_unique<DdpStrategy>(args);

@@ -3,6 +3,8 @@
 #include "traits.h"
 
 CXTRAIN_PLUGIN("strategy ddp", [](cxtrain::Registry& registry) {
-  registry.add("ddp", "a replica per rank, gradients averaged over all ranks", cxtrain::ddp_traits(),
+  cxtrain::StrategyTraits traits = cxtrain::ddp_traits();
+  traits.memory = &cxtrain::ddp_memory;
+  registry.add("ddp", "a replica per rank, gradients averaged over all ranks", traits,
                &cxtrain::make_ddp_strategy);
 })

@@ -77,11 +77,6 @@ Communicator& ReplicatedStrategy::ranks_of_node() {
   return *node_;
 }
 
-int ReplicatedStrategy::size_of_node_group() const {
-  const WorldFacts& facts = context_->world.facts();
-  return facts.max_local_size > 1 ? facts.local_size : facts.size;
-}
-
 void ReplicatedStrategy::teardown() {
   batch_norm_.reset();
   buffers_.reset();

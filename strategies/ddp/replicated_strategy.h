@@ -48,8 +48,6 @@ class ReplicatedStrategy : public LocalStrategy {
   /// Returns the ranks of this node, or all ranks if every rank is alone on its node. Collective at the first
   /// call.
   Communicator& ranks_of_node();
-  /// Returns the size of `ranks_of_node`. Local.
-  int size_of_node_group() const;
 
   std::unique_ptr<GradientExchange> make_exchange(std::span<const OptimizerTarget> targets) final {
     return make_ordered_exchange(targets);

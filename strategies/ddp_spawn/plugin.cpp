@@ -4,6 +4,8 @@
 
 // Spawned ranks train as any others do; who spawns them is the launcher's business (launchers/spawn.h).
 CXTRAIN_PLUGIN("strategy ddp_spawn", [](cxtrain::Registry& registry) {
-  registry.add("ddp_spawn", "ddp on ranks that the program itself spawns", cxtrain::ddp_spawn_traits(),
+  cxtrain::StrategyTraits traits = cxtrain::ddp_spawn_traits();
+  traits.memory = &cxtrain::ddp_memory;
+  registry.add("ddp_spawn", "ddp on ranks that the program itself spawns", traits,
                &cxtrain::make_ddp_strategy);
 })

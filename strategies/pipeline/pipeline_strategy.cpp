@@ -16,18 +16,20 @@
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/rank_messages.h"
+#include "cxtrain/config/fields.h"
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/reduce/tensor_sync.h"
 #include "cxtrain/strategy/chain.h"
 #include "cxtrain/strategy/divided_parameters.h"
 #include "cxtrain/strategy/local_step.h"
 #include "cxtrain/trainer/module.h"
-#include "layout.h"
+#include "parts.h"
 #include "schedule.h"
 #include "split_backward.h"
 #include "stage_gradients.h"
 #include "stage_model.h"
 #include "stage_parameters.h"
+#include "traits.h"
 
 namespace cxtrain {
 namespace {
@@ -75,7 +77,6 @@ class PipelineStrategy final : public LocalStrategy {
   void place(Trainable& module, const StrategyContext& context) override;
   void connect() override;
   DataShard data_shard() const override { return {grid_.column(), grid_.columns()}; }
-  TrainingBytes training_bytes(std::span<const OptimizerTarget> targets) const override;
   std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
                                                           Backward backward) override;
   StepResult step(StepPlan& plan) override;
@@ -95,8 +96,7 @@ class PipelineStrategy final : public LocalStrategy {
   std::unique_ptr<TrainedParameters> make_trained(const OptimizerTarget& target,
                                                   GradientExchange& exchange) override;
 
-  int chunks() const { return args_.schedule == Schedule::interleaved ? static_cast<int>(args_.chunks) : 1; }
-  std::vector<BlockRange> cut() const;
+  int chunks() const { return chunks_of(args_); }
   /// Number of a part among all parts of the model.
   int part_of(int chunk) const { return chunk * grid_.stages + grid_.stage(); }
   bool is_last(int part) const { return part + 1 == static_cast<int>(parts_.size()); }
@@ -156,45 +156,14 @@ class PipelineStrategy final : public LocalStrategy {
 };
 
 void PipelineStrategy::place(Trainable& module, const StrategyContext& context) {
-  chain_ = module.chain();
-  if (chain_ == nullptr)
-    throw ConfigError("trainer.strategy",
-                      "pipeline needs a model that is a chain of blocks, and this one is none",
-                      "derive the model from cxtrain::ChainModule, or use --strategy zero",
-                      MessageCode::conflicting_options);
+  chain_ = &chain_of(module);
   const int ranks = context.world.size();
   grid_ = {.rank = context.world.rank(),
            .ranks = ranks,
            .stages = args_.stages == 0 ? ranks : static_cast<int>(args_.stages)};
-  parts_ = cut();
+  parts_ = parts_of_chain(*chain_, args_, grid_.stages);
   LocalStrategy::place(module, context);
   model_.emplace(module, *chain_, grid_, parts_);
-}
-
-std::vector<BlockRange> PipelineStrategy::cut() const {
-  const std::size_t blocks = chain_->size();
-  const std::size_t parts = static_cast<std::size_t>(grid_.stages) * static_cast<std::size_t>(chunks());
-  if (!args_.layout.empty()) {
-    std::size_t sum = 0;
-    for (const std::int64_t size : args_.layout) sum += static_cast<std::size_t>(size);
-    if (args_.layout.size() != parts || sum != blocks)
-      throw ConfigError("strategy.layout",
-                        "has " + std::to_string(args_.layout.size()) + " parts of " + std::to_string(sum) +
-                            " blocks, and " + std::to_string(parts) + " parts of " + std::to_string(blocks) +
-                            " blocks are needed",
-                        "leave the option out, and blocks are divided by their cost",
-                        MessageCode::conflicting_options);
-    return cut_by_sizes(args_.layout);
-  }
-  if (parts > blocks)
-    throw ConfigError(
-        "strategy.stages",
-        std::to_string(parts) + " parts cannot be made of a model of " + std::to_string(blocks) + " blocks",
-        "use fewer stages: --strategy.stages " + std::to_string(blocks / static_cast<std::size_t>(chunks())),
-        MessageCode::wrong_ranks);
-  std::vector<double> costs;
-  for (std::size_t block = 0; block < blocks; ++block) costs.push_back(chain_->cost_of(block));
-  return cut_by_cost(costs, parts);
 }
 
 void PipelineStrategy::connect() {
@@ -223,13 +192,6 @@ std::string PipelineStrategy::describe() const {
     text += &part == &parts_.back() ? "" : " |";
   }
   return text + "; " + world_->description();
-}
-
-TrainingBytes PipelineStrategy::training_bytes(std::span<const OptimizerTarget> targets) const {
-  TrainingBytes bytes;
-  for (const OptimizerTarget& target : targets)
-    bytes += cxtrain::training_bytes(model_->own(target.parameters), target.optimizer, context_->precision);
-  return bytes.divided(1, args_.shard_optimizer ? stage_->size() : 1);
 }
 
 std::vector<std::unique_ptr<TrainedParameters>> PipelineStrategy::prepare(
@@ -524,6 +486,26 @@ void PipelineStrategy::teardown() {
 }
 
 }  // namespace
+
+std::vector<RankMemory> pipeline_memory(const Plan& plan, const ModelOutline& model) {
+  const auto args = read_args<PipelineArgs>(plan.strategy_arguments);
+  const int stages = shape_of(plan).stages, columns = plan.world_size / stages;
+  Chain& chain = chain_of(model.module);
+  const std::vector<BlockRange> parts = parts_of_chain(chain, args, stages);
+  const RankMemory buffers = memory_of_tensors(model.module.all_buffers());
+  std::vector<RankMemory> memory;
+  for (int rank = 0; rank < plan.world_size; rank += columns) {
+    const StageModel stage(model.module, chain, {.rank = rank, .ranks = plan.world_size, .stages = stages},
+                           parts);
+    RankMemory own = memory_of_tensors(stage.own(model.module.all_parameters()));
+    own += buffers;
+    for (const OptimizerTarget& target : model.targets)
+      own += memory_of_training(stage.own(target.parameters), target.optimizer, model.precision);
+    if (args.shard_optimizer) own.optimizer /= columns;
+    memory.insert(memory.end(), static_cast<std::size_t>(columns), own);
+  }
+  return memory;
+}
 
 std::unique_ptr<Strategy> make_pipeline_strategy(const PipelineArgs& args) {
   return std::make_unique<PipelineStrategy>(args);

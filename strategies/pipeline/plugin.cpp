@@ -28,6 +28,7 @@ std::string draw_step(const Plan& plan, std::size_t columns) {
 CXTRAIN_PLUGIN("strategy pipeline", [](cxtrain::Registry& registry) {
   cxtrain::StrategyTraits traits = cxtrain::pipeline_traits();
   traits.draw = &cxtrain::draw_step;
+  traits.memory = &cxtrain::pipeline_memory;
   registry.add("pipeline", "consecutive blocks of the model on different ranks", traits,
                &cxtrain::make_pipeline_strategy);
 })

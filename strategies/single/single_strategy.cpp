@@ -1,5 +1,6 @@
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/strategy/local_step.h"
+#include "cxtrain/strategy/model_outline.h"
 #include "traits.h"
 
 /// `single`: one process, one device.
@@ -13,9 +14,15 @@ class SingleStrategy final : public LocalStrategy {
   std::string describe() const override { return "one process on " + context_->device.str(); }
 };
 
+std::vector<RankMemory> single_memory(const Plan& /*plan*/, const ModelOutline& model) {
+  return {memory_of_whole(model)};
+}
+
 }  // namespace
 }  // namespace cxtrain
 
 CXTRAIN_PLUGIN("strategy single", [](cxtrain::Registry& registry) {
-  registry.add<cxtrain::SingleStrategy>("single", "one process, one device", cxtrain::single_traits());
+  cxtrain::StrategyTraits traits = cxtrain::single_traits();
+  traits.memory = &cxtrain::single_memory;
+  registry.add<cxtrain::SingleStrategy>("single", "one process, one device", traits);
 })

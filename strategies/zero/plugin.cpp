@@ -3,6 +3,8 @@
 #include "zero_strategy.h"
 
 CXTRAIN_PLUGIN("strategy zero", [](cxtrain::Registry& registry) {
-  registry.add("zero", "a replica per rank; ranks divide optimizer state, gradients and parameters",
-               cxtrain::zero_traits(), &cxtrain::make_zero_strategy);
+  cxtrain::StrategyTraits traits = cxtrain::zero_traits();
+  traits.memory = &cxtrain::zero_memory;
+  registry.add("zero", "a replica per rank; ranks divide optimizer state, gradients and parameters", traits,
+               &cxtrain::make_zero_strategy);
 })

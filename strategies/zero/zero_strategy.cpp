@@ -8,6 +8,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/config/fields.h"
 #include "cxtrain/strategy/divided_parameters.h"
 #include "sharded_gradients.h"
 
@@ -70,13 +71,6 @@ class ZeroStrategy final : public ReplicatedStrategy {
     return divided;
   }
 
-  TrainingBytes training_bytes(std::span<const OptimizerTarget> targets) const override {
-    const int among = args_.stage == 3 ? size_of_node_group() : context_->world.size();
-    // With accumulation gradients stay whole up to the last micro-batch.
-    const bool whole_gradients = args_.stage == 1 || context_->plan.accumulate_grad_batches > 1;
-    return LocalStrategy::training_bytes(targets).divided(whole_gradients ? 1 : among, among);
-  }
-
   /// The ranks that divide: all. Stage 3 over several nodes divides within each node, where the ranks can
   /// have one copy of the parameters.
   Communicator& group() { return args_.stage == 3 ? ranks_of_node() : communicator(); }
@@ -102,6 +96,22 @@ class ZeroStrategy final : public ReplicatedStrategy {
 };
 
 }  // namespace
+
+std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model) {
+  const int stage = read_args<ZeroArgs>(plan.strategy_arguments).stage;
+  // With accumulation gradients stay whole up to the last micro-batch.
+  const bool divides_gradients = stage > 1 && plan.accumulate_grad_batches == 1;
+  const RankMemory whole = memory_of_whole(model);
+  std::vector<RankMemory> memory;
+  for (const int of_node : ranks_on_nodes(plan)) {
+    const int among = stage == 3 ? of_node : plan.world_size;
+    const bool one_copy = plan.accelerator == "cpu" && among == of_node;
+    memory.push_back({.parameters = whole.parameters / (one_copy ? of_node : 1),
+                      .gradients = whole.gradients / (divides_gradients ? among : 1),
+                      .optimizer = whole.optimizer / among});
+  }
+  return memory;
+}
 
 std::unique_ptr<Strategy> make_zero_strategy(const ZeroArgs& args) {
   return std::make_unique<ZeroStrategy>(args);

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "arguments.h"
+#include "cxtrain/config/plan.h"
+#include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/strategy/strategy.h"
 
 namespace cxtrain {
@@ -11,5 +14,8 @@ namespace cxtrain {
 /// gradients (2) and of the parameters (3). After Rajbhandari et al. 2020, "ZeRO: Memory optimizations toward
 /// training trillion parameter models".
 std::unique_ptr<Strategy> make_zero_strategy(const ZeroArgs& args);
+
+/// `StrategyTraits::memory`. CPU ranks of one node have one copy of the parameters.
+std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model);
 
 }  // namespace cxtrain

@@ -44,7 +44,7 @@ constexpr const char* kFourGpus =
 Json plan_json(Options options, int expected_status) {
   options.json = true;
   std::ostringstream out;
-  CHECK(run_plan(options, out, testing::own_strategies()) == expected_status);
+  CHECK(print_plan(make_plan(options, testing::own_strategies()), options, out) == expected_status);
   return Json::parse(out.str());
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("plan: without ranks, as if started alone", "[cli]") {
   options.trainer.devices = "2";
   CHECK(plan_json(options, 0)["launcher"] == "subprocess");
   std::ostringstream text;
-  CHECK(run_plan(options, text, testing::own_strategies()) == 0);
+  CHECK(print_plan(make_plan(options, testing::own_strategies()), options, text) == 0);
   CHECK_THAT(text.str(), test::contains("2 ranks") && test::contains("1 node"));
 }
 
@@ -90,9 +90,10 @@ TEST_CASE("plan: errors keep the shape and end with status 2", "[cli]") {
   options.hardware_file = file.path();
   KnownStrategies strategies = testing::own_strategies();
   strategies.erase("ddp_spawn");
-  CHECK_THAT(make_plan(options, strategies).errors.at(0).hint, test::contains("ddp"));
+  CHECK_THAT(make_plan(options, strategies).plan.errors.at(0).hint, test::contains("ddp"));
   options.trainer.strategy = "banana";
-  CHECK_THAT(make_plan(options, strategies).errors.at(0).hint, test::contains("ddp, dp, pipeline, single"));
+  CHECK_THAT(make_plan(options, strategies).plan.errors.at(0).hint,
+             test::contains("ddp, dp, pipeline, single"));
   options.trainer.strategy.reset();
   options.plan_ranks_per_node = 2;
   CHECK(plan_json(options, 2)["errors"][0]["option"] == "ranks_per_node");
@@ -105,29 +106,32 @@ TEST_CASE("a refused command line and the plan's own errors are told together", 
   options.trainer.precision = "17";
   options.json = true;
   std::ostringstream out;
-  CHECK(run_plan(options, out, testing::own_strategies(), {{"--bogus", "is wrong", ""}}) == 2);
+  CHECK(print_plan(make_plan(options, testing::own_strategies()), options, out,
+                   {{"--bogus", "is wrong", ""}}) == 2);
   const Json errors = Json::parse(out.str())["errors"];
   REQUIRE(errors.size() == 2);
   CHECK(errors[0]["option"] == "--bogus");
   CHECK(errors[1]["option"] == "precision");
   options.json = false;
-  CHECK_THROWS_WITH(run_plan(options, out, testing::own_strategies(), {{"--bogus", "is wrong", ""}}),
-                    test::contains("--bogus") && test::contains("precision"));
+  CHECK_THROWS_WITH(
+      print_plan(make_plan(options, testing::own_strategies()), options, out, {{"--bogus", "is wrong", ""}}),
+      test::contains("--bogus") && test::contains("precision"));
 }
 
 TEST_CASE("plan: more ranks than any machine has", "[cli]") {
   Options options;
   options.plan_ranks = 2147483647;
-  CHECK_THAT(make_plan(options, testing::own_strategies()).errors.at(0).message, test::contains("100000"));
+  CHECK_THAT(make_plan(options, testing::own_strategies()).plan.errors.at(0).message,
+             test::contains("100000"));
   options.plan_ranks = 4;
   options.plan_ranks_per_node = 2147483647;
-  CHECK(make_plan(options, testing::own_strategies()).errors.at(0).option == "ranks_per_node");
+  CHECK(make_plan(options, testing::own_strategies()).plan.errors.at(0).option == "ranks_per_node");
   options.plan_ranks_per_node.reset();
   options.plan_ranks = -2147483648;
-  CHECK_THAT(make_plan(options, testing::own_strategies()).errors.at(0).message, test::contains("1"));
-  CHECK(make_plan(options, testing::own_strategies()).errors.at(0).code == MessageCode::out_of_range);
+  CHECK_THAT(make_plan(options, testing::own_strategies()).plan.errors.at(0).message, test::contains("1"));
+  CHECK(make_plan(options, testing::own_strategies()).plan.errors.at(0).code == MessageCode::out_of_range);
   options.plan_ranks = 100'000;
-  CHECK(make_plan(options, testing::own_strategies()).ok());
+  CHECK(make_plan(options, testing::own_strategies()).plan.ok());
 }
 
 TEST_CASE("info prints a hardware file that plan reads", "[cli]") {

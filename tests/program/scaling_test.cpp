@@ -54,6 +54,24 @@ TEST_CASE("a study trains on each number of ranks, and writes its reports") {
   CHECK_THAT(predicted.output, contains("100 ranks: is more than 16 times the largest measured size, 4"));
 }
 
+TEST_CASE("plan takes the time of a step from a study") {
+  const TempDir dir;
+  const std::string folder = dir.file("study");
+  REQUIRE(run_program("scaling --ranks 1,2 --repeats 1 --out " + folder + kFit).status == 0);
+  const std::string plan = "plan --accelerator cpu --estimate --max_steps 1000 --json --from ";
+  const auto measured = nlohmann::json::parse(run_program(plan + folder + " --ranks 2").output)["estimate"];
+  CHECK(measured["basis"] == "measured");
+  CHECK(measured["step_seconds"] == result_in(folder)["sizes"][1]["step_seconds"]);
+  CHECK(measured["core_hours"] > 0);
+  const auto unknown = nlohmann::json::parse(run_program(plan + folder + " --ranks 4").output)["estimate"];
+  CHECK_THAT(unknown["refusal"].get<std::string>(), contains("three measured sizes"));
+  const auto other = nlohmann::json::parse(
+      run_program(plan + folder + " --ranks 2 --precision bf16-mixed").output)["estimate"];
+  CHECK_THAT(other["refusal"].get<std::string>(), contains("bf16-mixed"));
+  CHECK_THAT(run_program("plan --accelerator cpu --estimate").output, contains("cxtrain_mpi scaling"));
+  CHECK(run_program(plan + dir.path()).status == 2);
+}
+
 TEST_CASE("a study that is killed or interrupted goes on where it was") {
   const TempDir dir;
   const std::string folder = dir.file("study");

@@ -11,6 +11,7 @@
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/base/joined.h"
+#include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/process.h"
 #include "cxtrain/base/version.h"
@@ -22,6 +23,7 @@
 #include "cxtrain/device/hardware.h"
 #include "cxtrain/plugin/accelerator_library.h"
 #include "cxtrain/plugin/plugin_abi.h"
+#include "cxtrain/scaling/study_files.h"
 
 namespace cxtrain {
 namespace {
@@ -81,18 +83,31 @@ WorldFacts imagine(const Options& options, const Hardware& hardware, std::vector
 }
 
 /// `hardware`: becomes the one that is planned for.
-Plan plan_for(const Options& options, const KnownStrategies& strategies, Hardware& hardware) {
-  std::vector<Problem> problems;
-  Plan plan;
-  try {
-    hardware = find_hardware(options);
-    const WorldFacts facts = imagine(options, hardware, problems);
-    plan = resolve(options, hardware, facts, strategies);
-  } catch (const DataError& error) {
-    problems.push_back({"hardware", error.what(), "", message_code_of(error)});
+
+std::optional<CostEstimate> estimate_of(const Plan& plan, const Options& options,
+                                        std::vector<Problem>& errors) {
+  if (options.plan_study.empty()) {
+    CostEstimate unknown;
+    unknown.refusal =
+        "the time of a step is not known; measure it by `cxtrain_mpi scaling`, and name its folder by "
+        "--from";
+    return unknown;
   }
-  plan.errors.insert(plan.errors.end(), problems.begin(), problems.end());
-  return plan;
+  try {
+    return estimate_cost(plan, options.trainer.max_steps, read_result(real_filesystem(), options.plan_study));
+  } catch (const ConfigError& error) {
+    errors.insert(errors.end(), error.problems().begin(), error.problems().end());
+  } catch (const FileError& error) {
+    errors.push_back({"from", error.what(), "name the folder of a scaling study", message_code_of(error)});
+  }
+  return std::nullopt;
+}
+
+std::string json_of_plan(const ResolvedPlan& resolved) {
+  if (!resolved.estimate) return to_json(resolved.plan);
+  auto json = nlohmann::ordered_json::parse(to_json(resolved.plan));
+  json["estimate"] = json_of(*resolved.estimate);
+  return text_of_json(json);
 }
 
 }  // namespace
@@ -148,22 +163,34 @@ int run_info(const Options& options, std::span<const std::string> extra_lines, c
   return static_cast<int>(ExitCode::done);
 }
 
-Plan make_plan(const Options& options, const KnownStrategies& strategies) {
-  Hardware hardware;
-  return plan_for(options, strategies, hardware);
+ResolvedPlan make_plan(const Options& options, const KnownStrategies& strategies) {
+  ResolvedPlan resolved;
+  std::vector<Problem> problems;
+  try {
+    resolved.hardware = find_hardware(options);
+    const WorldFacts facts = imagine(options, resolved.hardware, problems);
+    resolved.plan = resolve(options, resolved.hardware, facts, strategies);
+  } catch (const DataError& error) {
+    problems.push_back({"hardware", error.what(), "", message_code_of(error)});
+  }
+  std::vector<Problem>& errors = resolved.plan.errors;
+  errors.insert(errors.end(), problems.begin(), problems.end());
+  if (options.plan_estimate && errors.empty())
+    resolved.estimate = estimate_of(resolved.plan, options, errors);
+  return resolved;
 }
 
-int run_plan(const Options& options, std::ostream& out, const KnownStrategies& strategies,
-             const std::vector<Problem>& problems, int columns) {
-  Hardware hardware;
-  Plan plan = plan_for(options, strategies, hardware);
+int print_plan(ResolvedPlan resolved, const Options& options, std::ostream& out,
+               const std::vector<Problem>& problems, int columns) {
+  Plan& plan = resolved.plan;
   plan.errors.insert(plan.errors.begin(), problems.begin(), problems.end());
   if (!problems.empty() && !options.json) throw ConfigError(plan.errors);
   plan.errors = first_of(plan.errors);
   plan.warnings = first_of(plan.warnings);
-  out << (options.json ? to_json(plan) + "\n" : printable(to_text(plan)));
+  out << (options.json ? json_of_plan(resolved) + "\n" : printable(to_text(plan)));
+  if (!options.json && resolved.estimate) out << "  estimate    " << to_text(*resolved.estimate) << '\n';
   if (!options.json && plan.ok()) {
-    out << printable(draw_nodes(plan, hardware, columns));
+    out << printable(draw_nodes(plan, resolved.hardware, columns));
     if (plan.traits.draw != nullptr)
       out << printable(plan.traits.draw(plan, static_cast<std::size_t>(columns)));
   }

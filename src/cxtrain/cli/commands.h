@@ -1,6 +1,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "cxtrain/cli/help.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/config/plan.h"
+#include "cxtrain/device/hardware.h"
+#include "cxtrain/scaling/cost_estimate.h"
 
 /// The subcommands that print something and train nothing.
 namespace cxtrain {
@@ -16,18 +19,23 @@ namespace cxtrain {
 /// What `cxtrain_mpi plan` would do with these options: for the hardware of the file or of this machine, and
 /// for the ranks of --ranks, --ranks-per-node, else as if started alone. Needs no GPU and no MPI. Unreadable
 /// files and impossible numbers of ranks are in Plan::errors. `strategies`: see `resolve`.
-Plan make_plan(const Options& options, const KnownStrategies& strategies);
+struct ResolvedPlan {
+  Plan plan;
+  Hardware hardware;
+  std::optional<CostEstimate> estimate = {};  ///< with --estimate
+};
+ResolvedPlan make_plan(const Options& options, const KnownStrategies& strategies);
 
-/// Prints that plan, as a table or with --json as JSON. `problems`: what was refused before it came to a plan
+/// Prints a plan, as a table or with --json as JSON. `problems`: what was refused before it came to a plan
 /// (options, files, components); they become errors of the plan, with JSON, and are thrown together with its
 /// own as a ConfigError otherwise. `columns`: of the terminal that `out` comes to, for a drawing of the nodes
 /// below the table; 0: without it. Returns the exit status: 0, or 2 when the plan has errors.
-int run_plan(const Options& options, std::ostream& out, const KnownStrategies& strategies,
-             const std::vector<Problem>& problems = {}, int columns = 0);
+int print_plan(ResolvedPlan resolved, const Options& options, std::ostream& out,
+               const std::vector<Problem>& problems = {}, int columns = 0);
 
 /// `cxtrain_mpi slurm-script`: prints the script of a batch job (cli/slurm_script.h) that runs `program` with
 /// the options of fit among `words`, the command line. With --submit it is written to a file, submitted, and
-/// its output printed to `out` until it ends; returns its exit status then. `problems`: as for `run_plan`;
+/// its output printed to `out` until it ends; returns its exit status then. `problems`: as for `print_plan`;
 /// with what the plan for the job's world is refused for they are thrown as a ConfigError.
 int run_slurm_script(const Options& options, std::span<const char* const> words, const std::string& program,
                      std::ostream& out, const KnownStrategies& strategies, std::vector<Problem> problems);

@@ -25,6 +25,7 @@
 #include "cxtrain/cli/file_commands.h"
 #include "cxtrain/cli/help_page.h"
 #include "cxtrain/cli/job.h"
+#include "cxtrain/cli/plan_memory.h"
 #include "cxtrain/cli/restarting.h"
 #include "cxtrain/cli/same_options.h"
 #include "cxtrain/cli/slurm_script.h"
@@ -42,6 +43,7 @@
 #include "cxtrain/report/progress_line.h"
 #include "cxtrain/report/sparkline.h"
 #include "cxtrain/report/terminal.h"
+#include "cxtrain/tensor/shapes_only.h"
 #include "cxtrain/trainer/data_fingerprint.h"
 #include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/optimization.h"
@@ -199,6 +201,23 @@ void try_components(const Request& request, std::vector<Problem>& problems) {
   }
 }
 
+/// The plan, with the memory of its ranks if the model can be built without memory.
+ResolvedPlan plan_with_memory(const Request& request, const KnownStrategies& strategies) {
+  ResolvedPlan resolved = make_plan(request.options(), strategies);
+  if (!resolved.plan.ok() || request.program.work) return resolved;
+  try {
+    const ShapesOnly shapes;
+    const std::unique_ptr<Module> model = make_seeded_model(request);
+    fill_in_memory(resolved.plan, resolved.hardware, request.options(), *model);
+  } catch (const ConfigError& error) {
+    std::vector<Problem>& errors = resolved.plan.errors;
+    errors.insert(errors.end(), error.problems().begin(), error.problems().end());
+  } catch (const std::exception& error) {  // the model reads values while it is built
+    log_detail(std::string("the memory of the plan is not known: ") + error.what());
+  }
+  return resolved;
+}
+
 /// Help, and the scripts that complete command lines.
 std::string explanation(const ParsedCommandLine& command, const HelpSource& source) {
   const Subcommand& subcommand = *find_subcommand(command.options.subcommand);
@@ -235,7 +254,9 @@ int answer(Request& request, std::span<const char* const> words, const std::stri
   if (options.subcommand == "plan" && !command.print_config) {
     try_components(request, problems);
     const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
-    return run_plan(options, out, strategies, problems, drawing_columns(STDOUT_FILENO));
+    const int columns = drawing_columns(STDOUT_FILENO);
+    if (!problems.empty()) return print_plan(make_plan(options, strategies), options, out, problems, columns);
+    return print_plan(plan_with_memory(request, strategies), options, out, problems, columns);
   }
   if (options.subcommand == kSlurmScript && !command.print_config) {
     if (problems.empty()) find_weights(options, problems);

@@ -349,6 +349,8 @@ struct Options {
   bool show_hardware = false;  ///< info: print the hardware only
   std::optional<int> plan_ranks = {};
   std::optional<int> plan_ranks_per_node = {};
+  bool plan_estimate = false;
+  std::string plan_study;  ///< the folder of the scaling study that the estimate is made by
 
   void component_fields(auto&& field) {
     field("model", model.name, "model to train", option::Shown{"NAME"},
@@ -388,6 +390,12 @@ struct Options {
     field("ranks", plan_ranks, "plan for mpirun -np N", Range::between(1, kMostRanks), kPlan);
     field("ranks_per_node", plan_ranks_per_node, "plan for N ranks on each node",
           Range::between(1, kMostRanks), kPlan);
+    field(
+        "estimate", plan_estimate, "estimate the time and the core or GPU hours", kPlan,
+        option::Details{"Takes the time of a step from a scaling study (--from), measured or predicted, and "
+                        "the number of steps from --max_steps."});
+    field("from", plan_study, "the folder of the scaling study for --estimate", option::Shown{"FOLDER"},
+          kPlan);
   }
 
   /// Calls `group(title, prefix, list, attributes ...)` for each group of options, in the order of `--help`.

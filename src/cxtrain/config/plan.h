@@ -9,6 +9,7 @@
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/arguments.h"
 #include "cxtrain/config/options.h"
+#include "cxtrain/config/rank_memory.h"
 #include "cxtrain/config/strategy_traits.h"
 #include "cxtrain/device/hardware.h"
 
@@ -66,6 +67,9 @@ struct Plan {
   /// The components that the run makes, besides a program's own, in the order of their calls. `resolve`
   /// leaves them empty: they are known with the plugins (plugin/known_components.h).
   std::vector<ChosenComponent> callbacks, loggers;
+  /// Of each rank, where the model and the strategy are known before the ranks start; `resolve` leaves it
+  /// empty.
+  std::vector<RankMemory> memory;
   std::vector<Problem> warnings;
   std::vector<Problem> errors;
 
@@ -88,6 +92,7 @@ struct Plan {
     field("sync_batchnorm", sync_batchnorm);
     field("float32_matmul_precision", float32_matmul_precision);
     field("channels_last", channels_last, in_json::kUnlessDefault);
+    field("memory", memory, in_json::kUnlessDefault);
   }
 
   bool ok() const { return errors.empty(); }
@@ -100,6 +105,9 @@ struct Plan {
 /// (plugin/known_components.h).
 Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched,
              const KnownStrategies& strategies);
+
+/// Returns, for each rank, the number of ranks on its node.
+std::vector<int> ranks_on_nodes(const Plan& plan);
 
 /// Returns whether the plan needs ranks that have not been started yet, for a process that was started as
 /// `launched` describes. `start_ranks` (launchers/launcher.h) then starts them.

@@ -104,9 +104,39 @@ std::string given_arguments(const Arguments& arguments) {
   return text;
 }
 
+std::string megabytes(std::int64_t bytes) {
+  constexpr double kMegabyte = 1e6, kRound = 100;
+  const double value = static_cast<double>(bytes) / kMegabyte;
+  std::ostringstream text;
+  text.precision(value < kRound ? 3 : 0);
+  if (value >= kRound) text << std::fixed;
+  text << value << " MB";
+  return text.str();
+}
+
+/// The memory of the rank that needs most.
+std::string memory_text(const std::vector<RankMemory>& memory) {
+  const auto most =
+      std::max_element(memory.begin(), memory.end(),
+                       [](const RankMemory& a, const RankMemory& b) { return a.total() < b.total(); });
+  const bool equal =
+      std::all_of(memory.begin(), memory.end(), [&](const RankMemory& each) { return each == *most; });
+  return megabytes(most->total()) +
+         (equal ? " a rank" : " on rank " + std::to_string(most - memory.begin())) + ": parameters " +
+         megabytes(most->parameters) + ", gradients " + megabytes(most->gradients) + ", optimizer " +
+         megabytes(most->optimizer) + "; activations not counted";
+}
+
 const char* on_off(bool on) { return on ? "on" : "off"; }
 
 }  // namespace
+
+std::vector<int> ranks_on_nodes(const Plan& plan) {
+  std::vector<int> of_node(static_cast<std::size_t>(plan.num_nodes), 0), of_rank;
+  for (const RankPlan& rank : plan.ranks) ++of_node[static_cast<std::size_t>(rank.node)];
+  for (const RankPlan& rank : plan.ranks) of_rank.push_back(of_node[static_cast<std::size_t>(rank.node)]);
+  return of_rank;
+}
 
 std::string devices_text(const Plan& plan) {
   std::string text;
@@ -135,6 +165,7 @@ std::string to_text(const Plan& plan) {
   if (plan.accumulate_grad_batches != 1) {
     line("accumulate", std::to_string(plan.accumulate_grad_batches) + " batches per step");
   }
+  if (!plan.memory.empty()) line("memory", memory_text(plan.memory));
   line("switches", std::string("benchmark ") + on_off(plan.benchmark) + ", deterministic " +
                        (plan.deterministic_warn_only ? "warn" : on_off(plan.deterministic)) +
                        ", sync_batchnorm " + on_off(plan.sync_batchnorm) +

@@ -12,6 +12,8 @@
 namespace cxtrain {
 
 struct Plan;
+struct RankMemory;
+struct ModelOutline;
 
 /// Properties of a strategy, given at its registration. The program, `resolve()` included, treats strategies
 /// differently by these properties only. The defaults describe a strategy with a rank per device, such as
@@ -48,6 +50,9 @@ struct StrategyTraits {
   /// Returns a picture of what the ranks do in a step, for `cxtrain_mpi plan`, in lines of at most `columns`
   /// characters; null: there is nothing to draw. Pure.
   std::string (*draw)(const Plan& plan, std::size_t columns) = nullptr;
+  /// Returns the memory that a training takes on each rank of the plan; null: it is not known. Throws
+  /// ConfigError for a model that the strategy cannot train. Pure.
+  std::vector<RankMemory> (*memory)(const Plan& plan, const ModelOutline& model) = nullptr;
   /// Whether a rank runs some of the model's layers only: its forward passes wait for other ranks, and its
   /// work differs from theirs.
   bool divides_layers = false;

@@ -154,13 +154,6 @@ void LocalStrategy::place(Trainable& module, const StrategyContext& context) {
   module.place(context.devices, context.precision);
 }
 
-TrainingBytes LocalStrategy::training_bytes(std::span<const OptimizerTarget> targets) const {
-  TrainingBytes bytes;
-  for (const OptimizerTarget& target : targets)
-    bytes += cxtrain::training_bytes(target.parameters, target.optimizer, context_->precision);
-  return bytes;
-}
-
 std::vector<std::unique_ptr<TrainedParameters>> LocalStrategy::prepare(
     const std::vector<OptimizerTarget>& targets, Backward backward) {
   exchanges_.clear();

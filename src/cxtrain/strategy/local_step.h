@@ -77,8 +77,6 @@ void visit_all(const Trainable& module, const std::function<void(const NamedTens
 class LocalStrategy : public Strategy {
  public:
   void place(Trainable& module, const StrategyContext& context) override;
-  /// Whole gradients and state.
-  TrainingBytes training_bytes(std::span<const OptimizerTarget> targets) const override;
   std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
                                                           Backward backward) override;
   StepResult step(StepPlan& plan) override;

@@ -22,7 +22,6 @@
 #include "cxtrain/strategy/step.h"
 #include "cxtrain/strategy/trainable.h"
 #include "cxtrain/strategy/trained_parameters.h"
-#include "cxtrain/strategy/training_bytes.h"
 
 /// Strategies: how a step is spread over ranks and devices. Each strategy is a plugin; the fit loop treats
 /// all strategies alike. All methods are called on every rank, in the same order, from the thread that runs
@@ -72,10 +71,6 @@ class Strategy : public Stateful {
 
   /// Returns the shard of every global batch that this rank reads.
   virtual DataShard data_shard() const = 0;
-
-  /// Returns the memory that a training by these optimizers takes on this rank beside the placed parameters
-  /// and activations. Called before `prepare`, on all ranks. By default it is not known (0).
-  virtual TrainingBytes training_bytes(std::span<const OptimizerTarget> /*targets*/) const { return {}; }
 
   /// Prepares a training by these optimizers, at least one. Returns, for each optimizer, its parameters as
   /// they lie on the ranks. May be called again for another training of the model. Destroy the previous

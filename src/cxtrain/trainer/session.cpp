@@ -27,6 +27,7 @@
 #include "cxtrain/trainer/chosen_checkpoint_folder.h"
 #include "cxtrain/trainer/model_checks.h"
 #include "cxtrain/trainer/rank_table.h"
+#include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/trainer/within_memory.h"
 
 namespace cxtrain {
@@ -298,8 +299,11 @@ std::unique_ptr<Optimization> Session::make_optimization(TrainContext& context,
   std::vector<OptimizerTarget> targets;
   run_agreed(world, [&] {
     targets = optimizer_targets(module_, setups);
-    if (inputs_.device.is_cpu())
-      require_memory_to_train(strategy_->training_bytes(targets), world.facts().local_size);
+    if (inputs_.device.is_cpu() && inputs_.plan.traits.memory != nullptr) {
+      const ModelOutline outline{.module = module_, .targets = targets, .precision = precision_};
+      const std::vector<RankMemory> memory = inputs_.plan.traits.memory(inputs_.plan, outline);
+      require_memory_to_train(memory[static_cast<std::size_t>(world.rank())], world.facts().local_size);
+    }
   });
   auto trained = strategy_->prepare(targets, backward_of(module_));
   give_back_freed_memory();  // parameters may have moved

@@ -12,6 +12,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/device/resources.h"
+#include "cxtrain/tensor/shapes_only.h"
 
 namespace cxtrain {
 namespace {
@@ -75,21 +76,22 @@ void build_within_memory(const std::string& what, const std::string& asked,
   }
 }
 
-void require_memory_to_train(const TrainingBytes& needed, int ranks) {
-  if (needed.total() == 0) return;
+void require_memory_to_train(const RankMemory& needed, int ranks) {
+  const auto gradients = static_cast<double>(needed.gradients), state = static_cast<double>(needed.optimizer);
+  const double total = gradients + state;
   const double of_machine = static_cast<double>(available_memory_bytes()) / ranks;
   rlimit limit{};
   const bool limited = getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   const double of_process =
       limited ? static_cast<double>(limit.rlim_cur) - static_cast<double>(data_bytes()) : of_machine;
   const double left = std::max(0.0, std::min(of_machine, of_process));
-  const std::string text = "training takes " + gibibytes(needed.total()) +
+  const std::string text = "training takes " + gibibytes(total) +
                            " on each rank beside the parameters and activations (gradients " +
-                           gibibytes(needed.gradients) + ", the optimizer's state " +
-                           gibibytes(needed.state) + ")";
+                           gibibytes(gradients) + ", the optimizer's state " +
+                           gibibytes(state) + ")";
   log_detail(text + "; a rank can have " + gibibytes(left) + ", a process has taken " +
              std::to_string(data_bytes()) + " bytes");
-  if (needed.total() <= left) return;
+  if (total <= left) return;
   throw ConfigError("trainer.strategy", text + ", and a rank can have " + gibibytes(left),
                     "divide it among more ranks with --strategy zero, or the layers with --strategy pipeline "
                     "(docs/larger_models.md)",
@@ -97,6 +99,7 @@ void require_memory_to_train(const TrainingBytes& needed, int ranks) {
 }
 
 void require_memory_for(const std::string& options, double parameters) {
+  if (ShapesOnly::active()) return;
   const double bytes = parameters * 2 * sizeof(float), have = static_cast<double>(total_memory_bytes());
   if (bytes <= have) return;
   char count[32];

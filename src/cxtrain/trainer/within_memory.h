@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "cxtrain/strategy/training_bytes.h"
+#include "cxtrain/config/rank_memory.h"
 
 /// Checks of sizes that a user requested: sizes that do not fit into this machine give an error that names
 /// the options, instead of a killed process.
@@ -18,10 +18,11 @@ void build_within_memory(const std::string& what, const std::string& asked,
 
 /// Throws ConfigError, with `options` and the arithmetic, if this number of float32 parameters and their
 /// gradients exceed the memory of this machine. For models with a size that is known before they are built.
+/// Has no effect under `ShapesOnly`.
 void require_memory_for(const std::string& options, double parameters);
 
 /// Throws ConfigError, with a cure, if the ranks of this node cannot have the memory of a training beside
 /// their parameters. `ranks`: of this node. Writes the needed memory to the log.
-void require_memory_to_train(const TrainingBytes& needed, int ranks);
+void require_memory_to_train(const RankMemory& needed, int ranks);
 
 }  // namespace cxtrain

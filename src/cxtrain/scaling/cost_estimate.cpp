@@ -1,0 +1,72 @@
+#include "cxtrain/scaling/cost_estimate.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cxtrain/scaling/prediction.h"
+
+namespace cxtrain {
+namespace {
+
+CostEstimate refused(const std::string& why) {
+  CostEstimate estimate;
+  estimate.refusal = why;
+  return estimate;
+}
+
+/// The strategy of one rank need not be that of several.
+bool is_other_training(const Plan& plan, const StudyResult& study) {
+  return plan.precision != study.precision || (plan.world_size > 1 && plan.strategy != study.strategy);
+}
+
+}  // namespace
+
+CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const StudyResult& study) {
+  if (max_steps < 1) return refused("the number of steps is not known; use --max_steps");
+  if (is_other_training(plan, study))
+    return refused("the study is of " + study.strategy + " with " + study.precision + ", and the plan of " +
+                   plan.strategy + " with " + plan.precision);
+  CostEstimate estimate;
+  estimate.steps = max_steps;
+  double start = 0;
+  for (const SizeResult& size : study.sizes) {
+    if (!size.measured()) continue;
+    start = std::max(start, size.first_step_seconds);
+    if (size.size == StudySize{plan.world_size, plan.num_nodes}) {
+      estimate.step = size.step;
+      estimate.basis = "measured";
+    }
+  }
+  if (estimate.basis.empty()) {
+    const SizeForecast forecast = predict(study, {plan.world_size}).sizes.front();
+    if (!forecast.refusal.empty()) return refused(forecast.refusal);
+    estimate.step = forecast.step;
+    estimate.basis = "predicted";
+  }
+  const auto of_step = [&](double step) { return start + step * static_cast<double>(max_steps); };
+  estimate.seconds = {of_step(estimate.step.value), of_step(estimate.step.low), of_step(estimate.step.high)};
+  constexpr double kHour = 3600;
+  const double rank_hours = plan.world_size * estimate.seconds.value / kHour;
+  if (plan.accelerator == "cpu") {
+    estimate.core_hours = rank_hours * std::max(1, study.study.threads);
+  } else {
+    estimate.gpu_hours = rank_hours * std::max(plan.devices_per_rank, plan.replicas);
+  }
+  return estimate;
+}
+
+std::string to_text(const CostEstimate& estimate) {
+  if (!estimate.refusal.empty()) return "none: " + estimate.refusal;
+  char text[300];
+  std::snprintf(text, sizeof text,
+                "%lld steps of %.3g ms (%.3g to %.3g, %s) take %.3g h (%.3g to %.3g): %.3g %s hours; without "
+                "validations and checkpoints",
+                static_cast<long long>(estimate.steps), 1e3 * estimate.step.value, 1e3 * estimate.step.low,
+                1e3 * estimate.step.high, estimate.basis.c_str(), estimate.seconds.value / 3600,
+                estimate.seconds.low / 3600, estimate.seconds.high / 3600,
+                estimate.gpu_hours > 0 ? estimate.gpu_hours : estimate.core_hours,
+                estimate.gpu_hours > 0 ? "GPU" : "core");
+  return text;
+}
+
+}  // namespace cxtrain

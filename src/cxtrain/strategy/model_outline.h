@@ -1,0 +1,34 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "cxtrain/config/rank_memory.h"
+#include "cxtrain/optim/setup.h"
+#include "cxtrain/precision/policy.h"
+#include "cxtrain/strategy/strategy.h"
+#include "cxtrain/strategy/trainable.h"
+
+namespace cxtrain {
+
+/// A model and its optimizers, as far as memory depends on them. The model's tensors may be without memory
+/// (`ShapesOnly`).
+struct ModelOutline {
+  Trainable& module;
+  std::span<const OptimizerTarget> targets;
+  const PrecisionPolicy& precision;
+};
+
+/// Returns the memory of a rank that has the whole model, and trains it alone.
+RankMemory memory_of_whole(const ModelOutline& model);
+
+/// Returns the memory for these tensors of the model, without gradients and state.
+RankMemory memory_of_tensors(std::span<const NamedTensor> tensors);
+
+/// Returns the gradients and the state for parameters that one optimizer trains as a whole: those that
+/// require a gradient now. Adam and AdamW have 8 bytes of state for each parameter, 12 with amsgrad; SGD has
+/// 4 with momentum, else none. An optimizer of LibTorch counts as 8.
+RankMemory memory_of_training(std::span<const NamedTensor> parameters, const OptimizerConfig& optimizer,
+                              const PrecisionPolicy& precision);
+
+}  // namespace cxtrain

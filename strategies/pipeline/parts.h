@@ -1,0 +1,24 @@
+#pragma once
+
+#include <vector>
+
+#include "arguments.h"
+#include "cxtrain/strategy/chain.h"
+#include "cxtrain/strategy/trainable.h"
+#include "layout.h"
+
+namespace cxtrain {
+
+/// Parts of the model on each rank.
+inline int chunks_of(const PipelineArgs& args) {
+  return args.schedule == Schedule::interleaved ? static_cast<int>(args.chunks) : 1;
+}
+
+/// Returns the model as a chain. Throws ConfigError if it is none.
+Chain& chain_of(Trainable& module);
+
+/// Cuts the chain into the parts of all stages, by the user's layout or by cost. Throws ConfigError if the
+/// chain cannot be cut in this way.
+std::vector<BlockRange> parts_of_chain(const Chain& chain, const PipelineArgs& args, int stages);
+
+}  // namespace cxtrain

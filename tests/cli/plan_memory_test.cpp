@@ -1,0 +1,136 @@
+#include "cxtrain/cli/plan_memory.h"
+
+#include <torch/nn/modules/linear.h>
+
+#include "cxtrain/cli/commands.h"
+#include "cxtrain/config/fields.h"
+#include "cxtrain/tensor/shapes_only.h"
+#include "cxtrain/trainer/chain_module.h"
+#include "strategies/ddp/ddp_strategy.h"
+#include "strategies/pipeline/pipeline_strategy.h"
+#include "strategies/zero/zero_strategy.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+#include "support/own_strategies.h"
+
+/// The figures that `plan` gives beforehand.
+namespace cxtrain {
+namespace {
+
+/// Three blocks of a million parameters, the last one tied to the first.
+class Wide : public ChainModule {
+ public:
+  struct TiedImpl : torch::nn::Module {
+    explicit TiedImpl(const at::Tensor& tied) : weight(register_parameter("weight", tied)) {}
+    at::Tensor forward(const at::Tensor& input) { return input.matmul(weight); }
+    at::Tensor weight;
+  };
+  TORCH_MODULE(Tied);
+
+  explicit Wide(OptimizerSetup setup = {.optimizer = Adam{.lr = 0.1}}) : setup_(std::move(setup)) {
+    const auto first =
+        add_block("first", torch::nn::Linear(torch::nn::LinearOptions(1000, 1000).bias(false)));
+    add_block("second", torch::nn::Linear(torch::nn::LinearOptions(1000, 1000).bias(false)));
+    add_block("last", Tied(first->weight));
+  }
+  StepOutput training_step(const Batch& batch, std::int64_t) override { return run(batch).tensor().mean(); }
+  Optimizers configure_optimizers() override { return setup_; }
+
+ private:
+  OptimizerSetup setup_;
+};
+
+KnownStrategies strategies_with_memory() {
+  KnownStrategies known = testing::own_strategies();
+  known["ddp"]->traits.memory = &ddp_memory;
+  known["zero"]->traits.memory = &zero_memory;
+  known["pipeline"]->traits.memory = &pipeline_memory;
+  return known;
+}
+
+ResolvedPlan plan_of(const std::string& strategy, const std::map<std::string, std::string>& args, int ranks,
+                     const std::string& precision = "32-true",
+                     OptimizerSetup setup = {.optimizer = Adam{.lr = 0.1}}) {
+  Options options;
+  options.trainer.accelerator = "cpu";
+  options.trainer.strategy = strategy;
+  options.trainer.precision = precision;
+  options.strategy.args = args;
+  options.plan_ranks = ranks;
+  ResolvedPlan resolved = make_plan(options, strategies_with_memory());
+  REQUIRE(resolved.plan.errors.empty());
+  const ShapesOnly shapes;
+  Wide model(std::move(setup));
+  fill_in_memory(resolved.plan, resolved.hardware, options, model);
+  return resolved;
+}
+
+constexpr std::int64_t kWhole = 2 * 4'000'000;  // the parameters in float32
+
+TEST_CASE("memory of data parallel ranks", "[plan_memory]") {
+  const std::vector<RankMemory> ddp = plan_of("ddp", {}, 2).plan.memory;
+  REQUIRE(ddp.size() == 2);
+  CHECK(ddp[0] == RankMemory{kWhole / 2, kWhole, kWhole});
+  CHECK(plan_of("ddp", {{"shard_optimizer", "false"}}, 2).plan.memory[1] ==
+        RankMemory{kWhole, kWhole, 2 * kWhole});
+  CHECK(plan_of("zero", {{"stage", "1"}}, 4).plan.memory[3] == RankMemory{kWhole / 4, kWhole, kWhole / 2});
+  CHECK(plan_of("zero", {{"stage", "3"}}, 4).plan.memory[3] ==
+        RankMemory{kWhole / 4, kWhole / 4, kWhole / 2});
+}
+
+TEST_CASE("memory follows precision and optimizer", "[plan_memory]") {
+  const std::map<std::string, std::string> whole{{"shard_optimizer", "false"}};
+  CHECK(plan_of("ddp", whole, 1, "64-true").plan.memory[0] == RankMemory{2 * kWhole, 2 * kWhole, 4 * kWhole});
+  CHECK(plan_of("ddp", whole, 1, "bf16-true").plan.memory[0] ==
+        RankMemory{kWhole / 2, kWhole / 2, 2 * kWhole});
+  CHECK(plan_of("ddp", whole, 1, "32-true", {.optimizer = Sgd{.lr = 0.1}}).plan.memory[0] ==
+        RankMemory{kWhole, kWhole, 0});
+}
+
+TEST_CASE("a stage of a pipeline has its own blocks, and those that share their parameters",
+          "[plan_memory]") {
+  const std::vector<RankMemory> two = plan_of("pipeline", {{"layout", "2,1"}}, 2).plan.memory;
+  CHECK(two[1] == RankMemory{kWhole, kWhole, 2 * kWhole});      // the first stage
+  CHECK(two[0] == RankMemory{kWhole / 2, kWhole / 2, kWhole});  // the last one
+  const std::vector<RankMemory> grid =
+      plan_of("pipeline", {{"layout", "2,1"}, {"stages", "2"}, {"shard_optimizer", "true"}}, 4).plan.memory;
+  CHECK(grid[3] == RankMemory{kWhole, kWhole, kWhole});
+  const ResolvedPlan wrong = plan_of("pipeline", {{"layout", "2,2"}}, 2);
+  REQUIRE_FALSE(wrong.plan.ok());
+  CHECK_THAT(wrong.plan.errors[0].message, test::contains("2 parts of 3 blocks are needed"));
+}
+
+TEST_CASE("a model that fits no device is refused with the cure", "[plan_memory]") {
+  Options options;
+  options.trainer.strategy = "ddp";
+  options.trainer.gpus = "2";
+  Hardware hardware;
+  hardware.nodes.push_back({.hostname = "n1", .cores = 8, .gpus = {}});
+  for (int index = 0; index < 2; ++index)
+    hardware.nodes[0].gpus.push_back({.index = index,
+                                      .uuid = "GPU-" + std::to_string(index),
+                                      .name = "small",
+                                      .memory_total_mib = index == 0 ? 64 : 16});
+  Plan plan = resolve(options, hardware, {}, strategies_with_memory());
+  REQUIRE(plan.errors.empty());
+  const ShapesOnly shapes;
+  Wide model;
+  fill_in_memory(plan, hardware, options, model);
+  REQUIRE(plan.errors.size() == 1);
+  CHECK(plan.errors[0].code == MessageCode::out_of_memory);
+  CHECK_THAT(plan.errors[0].message, test::contains("32.0 MB") || test::contains("on rank 1"));
+  CHECK_THAT(plan.errors[0].hint, test::contains("--strategy zero"));
+}
+
+TEST_CASE("plan shows the memory of the rank that needs most", "[plan_memory]") {
+  CHECK_THAT(
+      to_text(plan_of("pipeline", {{"layout", "2,1"}}, 2).plan),
+      test::contains(
+          "memory      32.0 MB on rank 1: parameters 8.00 MB, gradients 8.00 MB, optimizer 16.0 MB") ||
+          test::contains("memory      32 MB on rank 1: parameters 8 MB, gradients 8 MB, optimizer 16 MB"));
+  CHECK_THAT(to_json(plan_of("ddp", {}, 2).plan),
+             test::contains(R"("memory":[{"parameters":4000000,"gradients":8000000,"optimizer":8000000},)"));
+}
+
+}  // namespace
+}  // namespace cxtrain
