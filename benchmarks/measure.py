@@ -387,6 +387,44 @@ def pipeline(bench):
     return steps_and_memory(bench, ways, "gpt, 25.4 M, adam, 8 micro-batches", gates)
 
 
+def bubble(bench):
+    """Stages that sleep in place of computing, so that they do not share cores: the part of a step in which they wait."""
+    blocks, block_ms, micro_batches = 16, 20, 16
+    plugin = bench.bin.parent / "tests/plugins/sleeper.so"
+    formulas = {
+        "gpipe": lambda p, m: (p - 1) / (m + p - 1),
+        "1f1b": lambda p, m: (p - 1) / (m + p - 1),
+        "interleaved": lambda p, m: (p - 1) / (2 * m + p - 1),
+        "zb1p": lambda p, m: (p - 1) / (3 * m + p - 1),
+    }
+
+    def waits(schedule, stages):
+        bench.runs += 1
+        folder = bench.work / f"run{bench.runs}"
+        args = ["--plugin", plugin, "--model", "sleeper", "--model.blocks", blocks, "--model.ms", block_ms]
+        args += ["--accumulate_grad_batches", micro_batches, "--max_steps", 5, "--limit_val_batches", 0, "--accelerator", "cpu"]
+        args += ["--strategy", "pipeline", "--strategy.schedule", schedule, "--profiler", "simple", "--default_root_dir", folder]
+        bench.run("cxtrain_mpi", "fit", *args, ranks=stages, OMPI_MCA_rmaps_base_oversubscribe="1")
+        profile = json.loads(next(folder.rglob("profile.json")).read_text())
+        work = micro_batches * 3 * blocks * block_ms / stages / 1e3
+        return {"bubble": 1 - work / profile["median"]}
+
+    ways = {(s, p): lambda s=s, p=p: waits(s, p) for p in (4, 8) for s in formulas}
+    results = bench.in_turns(ways)
+    found, rows = {}, []
+    for schedule, stages in ways:
+        measured, formula = median(of(results, (schedule, stages), "bubble")), formulas[schedule](stages, micro_batches)
+        found[f"{schedule} {stages}"] = {"bubble": measured, "formula": formula}
+        rows.append(
+            (
+                f"{schedule}, {stages} stages, {micro_batches} micro-batches: formula, stages wait",
+                f"{100 * formula:.1f} %, **{100 * measured:.1f} %**",
+                "within 3 points",
+            )
+        )
+    return found, rows
+
+
 def allreduce(bench):
     lines = [json.loads(line) for line in bench.run("bench_allreduce", ranks=2).splitlines()]
     rows = []
@@ -441,7 +479,7 @@ def checkpoint(bench):
     return found, rows
 
 
-BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, zero, pipeline, allreduce, checkpoint)}
+BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, zero, pipeline, bubble, allreduce, checkpoint)}
 
 
 def machine():

@@ -2,7 +2,7 @@
 # Builds and runs every benchmark: cxtrain against the same work in a hand-written loop. Takes about half an hour on
 # a machine that does nothing else; prints a table, and with --record writes it to benchmarks/RESULTS.md.
 #
-#   benchmarks/run.sh [--only overhead,throughput,startup,ddp,sharding,zero,pipeline,allreduce,checkpoint] [--pairs N] [--data MNIST_FOLDER]
+#   benchmarks/run.sh [--only overhead,throughput,startup,ddp,sharding,zero,pipeline,bubble,allreduce,checkpoint] [--pairs N] [--data MNIST_FOLDER]
 #                     [--against BUILD_FOLDER_OF_ANOTHER_COMMIT] [--record]
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

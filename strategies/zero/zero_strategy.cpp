@@ -1,5 +1,6 @@
 #include "zero_strategy.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -98,16 +99,24 @@ class ZeroStrategy final : public ReplicatedStrategy {
 }  // namespace
 
 std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model) {
-  const int stage = read_args<ZeroArgs>(plan.strategy_arguments).stage;
+  const auto args = read_args<ZeroArgs>(plan.strategy_arguments);
+  const int stage = args.stage;
   // With accumulation gradients stay whole up to the last micro-batch.
   const bool divides_gradients = stage > 1 && plan.accumulate_grad_batches == 1;
   const RankMemory whole = memory_of_whole(model);
+  // About three rows of gradients exist at a time.
+  constexpr std::int64_t kRows = 3, kMostRows = 64;
+  const std::int64_t rows = args.bucket_bytes == 0
+                                ? whole.gradients
+                                : kRows * std::max(args.bucket_bytes, whole.gradients / kMostRows);
   std::vector<RankMemory> memory;
   for (const int of_node : ranks_on_nodes(plan)) {
     const int among = stage == 3 ? of_node : plan.world_size;
     const bool one_copy = plan.accelerator == "cpu" && among == of_node;
     memory.push_back({.parameters = whole.parameters / (one_copy ? of_node : 1),
-                      .gradients = whole.gradients / (divides_gradients ? among : 1),
+                      .gradients = divides_gradients && among > 1
+                                       ? whole.gradients / among + std::min(rows, whole.gradients)
+                                       : whole.gradients,
                       .optimizer = whole.optimizer / among});
   }
   return memory;

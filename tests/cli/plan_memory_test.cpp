@@ -74,8 +74,11 @@ TEST_CASE("memory of data parallel ranks", "[plan_memory]") {
   CHECK(plan_of("ddp", {{"shard_optimizer", "false"}}, 2).plan.memory[1] ==
         RankMemory{kWhole, kWhole, 2 * kWhole});
   CHECK(plan_of("zero", {{"stage", "1"}}, 4).plan.memory[3] == RankMemory{kWhole / 4, kWhole, kWhole / 2});
-  CHECK(plan_of("zero", {{"stage", "3"}}, 4).plan.memory[3] ==
-        RankMemory{kWhole / 4, kWhole / 4, kWhole / 2});
+  const auto zero = [](const std::string& bucket_bytes) {
+    return plan_of("zero", {{"stage", "3"}, {"bucket_bytes", bucket_bytes}}, 4).plan.memory[3];
+  };
+  CHECK(zero("1000000") == RankMemory{kWhole / 4, kWhole / 4 + 3'000'000, kWhole / 2});
+  CHECK(zero("0") == RankMemory{kWhole / 4, kWhole / 4 + kWhole, kWhole / 2});
 }
 
 TEST_CASE("memory follows precision and optimizer", "[plan_memory]") {

@@ -4,8 +4,8 @@ the parameters and the rows of metrics of a training that nobody disturbed.
 
     tests/reliability/kill_anywhere.py [--build build/release] [--kills 300] [--seed 1]
 
-The kills (SIGKILL, to a rank or to mpirun) are divided among single, dp with two replicas, and ddp on 2 and 4 ranks. A
-checkpoint is written every seven steps, so that a good part of them falls into saves. Ends with 1 where a training differs.
+The kills (SIGKILL, to a rank or to mpirun) are divided among the cases: single, dp with two replicas, ddp, zero and pipeline.
+A checkpoint is written every seven steps, so that a good part of them falls into saves. Ends with 1 where a training differs.
 """
 
 import argparse
@@ -21,11 +21,23 @@ import time
 
 from ranks import environment, launcher, newest_run, processes
 
+TEXT = pathlib.Path(__file__).resolve().parents[2] / "README.md"
+# A small chain of blocks.
+GPT = ["--model", "gpt", "--model.width", "32", "--model.layers", "2", "--model.heads", "2", "--model.context", "16"]
+GPT += ["--data.path", str(TEXT), "--limit_train_batches", "60", "--limit_val_batches", "2", "--accumulate_grad_batches", "2"]
+PIPELINE = [*GPT, "--strategy", "pipeline"]
 CASES = {
     "single": (1, []),
     "dp, 2 replicas": (1, ["--strategy", "dp", "--devices", "2"]),
     "ddp, 2 ranks": (2, []),
     "ddp, 4 ranks": (4, []),
+    "zero, stage 1, 2 ranks": (2, ["--strategy", "zero", "--strategy.stage", "1"]),
+    "zero, stage 2, 3 ranks": (3, ["--strategy", "zero", "--strategy.stage", "2"]),
+    "zero, stage 3, 2 ranks": (2, ["--strategy", "zero"]),
+    "zero, stage 3, 4 ranks": (4, ["--strategy", "zero"]),
+    "pipeline 1f1b, 2 ranks": (2, PIPELINE),
+    "pipeline zb1p, 3 ranks": (3, [*PIPELINE, "--strategy.schedule", "zb1p"]),
+    "pipeline, 2 stages, 4 ranks": (4, [*PIPELINE, "--strategy.stages", "2", "--strategy.shard_optimizer", "true"]),
 }
 DEADLINE = 120  # seconds that one attempt may take
 
@@ -109,10 +121,10 @@ def main():
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", help="one of: " + "; ".join(CASES))
+    parser.add_argument("--only", help="cases whose names contain this text, of: " + "; ".join(CASES))
     options = parser.parse_args()
     random.seed(options.seed)
-    cases = [options.only] if options.only else list(CASES)
+    cases = [case for case in CASES if (options.only or "") in case]
     wrong = 0
     for case in cases:
         with tempfile.TemporaryDirectory(prefix="cxtrain_kill_") as folder:

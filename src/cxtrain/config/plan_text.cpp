@@ -104,13 +104,14 @@ std::string given_arguments(const Arguments& arguments) {
   return text;
 }
 
-std::string megabytes(std::int64_t bytes) {
-  constexpr double kMegabyte = 1e6, kRound = 100;
-  const double value = static_cast<double>(bytes) / kMegabyte;
+/// "0.31 MB", "254 MB", "12.9 GB".
+std::string readable_bytes(std::int64_t bytes) {
+  constexpr double kMegabyte = 1e6, kGigabyte = 1e9;
+  const auto value = static_cast<double>(bytes);
+  const bool large = value >= kGigabyte;
   std::ostringstream text;
-  text.precision(value < kRound ? 3 : 0);
-  if (value >= kRound) text << std::fixed;
-  text << value << " MB";
+  text.precision(3);
+  text << value / (large ? kGigabyte : kMegabyte) << (large ? " GB" : " MB");
   return text.str();
 }
 
@@ -121,10 +122,10 @@ std::string memory_text(const std::vector<RankMemory>& memory) {
                        [](const RankMemory& a, const RankMemory& b) { return a.total() < b.total(); });
   const bool equal =
       std::all_of(memory.begin(), memory.end(), [&](const RankMemory& each) { return each == *most; });
-  return megabytes(most->total()) +
+  return readable_bytes(most->total()) +
          (equal ? " a rank" : " on rank " + std::to_string(most - memory.begin())) + ": parameters " +
-         megabytes(most->parameters) + ", gradients " + megabytes(most->gradients) + ", optimizer " +
-         megabytes(most->optimizer) + "; activations not counted";
+         readable_bytes(most->parameters) + ", gradients " + readable_bytes(most->gradients) +
+         ", optimizer " + readable_bytes(most->optimizer) + "; activations not counted";
 }
 
 const char* on_off(bool on) { return on ? "on" : "off"; }
