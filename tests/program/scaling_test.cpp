@@ -54,6 +54,24 @@ TEST_CASE("a study trains on each number of ranks, and writes its reports") {
   CHECK_THAT(predicted.output, contains("100 ranks: is more than 16 times the largest measured size, 4"));
 }
 
+TEST_CASE("a network is measured, by ranks that the program starts or mpirun has started") {
+  const TempDir dir;
+  const std::string file = dir.file("net.json");
+  const bool by_mpirun = GENERATE(false, true);
+  const std::string words = "scaling network --out " + file;
+  const ProgramResult measured = by_mpirun ? run_ranks(3, words) : run_program(words + " --ranks 2");
+  CAPTURE(by_mpirun, measured.output);
+  REQUIRE(measured.status == 0);
+  CHECK_THAT(measured.output, contains("all-reduce of   4 KiB"));
+  const auto network = nlohmann::json::parse(slurp(file));
+  CHECK(network["ranks"] == (by_mpirun ? 3 : 2));
+  REQUIRE(network["links"].size() == 1);  // one node
+  for (const auto& each : network["links"][0]["one_way"]) CHECK(each["seconds"] > 0);
+  for (const auto& each : network["all_reduce"]) CHECK(each["seconds"] > 0);
+  CHECK(run_program("scaling network --ranks 1 --out " + file).status == 2);
+  CHECK(run_program("scaling network --repeats 3").status == 2);
+}
+
 TEST_CASE("plan takes the time of a step from a study") {
   const TempDir dir;
   const std::string folder = dir.file("study");

@@ -28,6 +28,7 @@
 #include "cxtrain/cli/plan_memory.h"
 #include "cxtrain/cli/restarting.h"
 #include "cxtrain/cli/same_options.h"
+#include "cxtrain/cli/scaling_command.h"
 #include "cxtrain/cli/slurm_script.h"
 #include "cxtrain/cli/subcommands.h"
 #include "cxtrain/cli/yaml_config.h"
@@ -425,6 +426,11 @@ int run_program(int argc, char** argv, const ProgramParts& program) {
   number_gpus_by_pci_bus();
   return run_to_status([&] {
     const std::span<const char* const> args(argv + 1, static_cast<std::size_t>(std::max(argc - 1, 0)));
+    if (asks_for_network(args)) {
+      Job job(argc, argv, {.timeout_seconds = kDoctorSeconds});
+      return job.run([&] { return run_network_command(job, args.subspan(1), real_filesystem(), std::cout); },
+                     [] { return std::string(); });
+    }
     if (const FileCommand* command = find_file_command(args.empty() ? "" : args.front())) {
       if (read_launch_environment().rank != 0) return 0;
       if (command->prints_as_it_works) return command->run(args.subspan(1), std::cout);

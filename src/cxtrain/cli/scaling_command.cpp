@@ -21,8 +21,11 @@
 #include "cxtrain/cli/subcommands.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/config/field_text.h"
+#include "cxtrain/config/plan.h"
+#include "cxtrain/config/strategy_choice.h"
 #include "cxtrain/config/values.h"
 #include "cxtrain/device/core_share.h"
+#include "cxtrain/scaling/network_measurement.h"
 #include "cxtrain/scaling/prediction.h"
 #include "cxtrain/scaling/study_files.h"
 #include "cxtrain/scaling/study_report.h"
@@ -74,6 +77,8 @@ std::string scaling_help() {
              "step and efficiency of sizes that were not measured");
   page.entry("scaling collect --from FOLDER", "write all files from the trainings that are there");
   page.entry("scaling report --from FOLDER", "write the reports from scaling.json");
+  page.entry("scaling network [--ranks N] [--nodes M] [--out FILE]",
+             "measure messages between ranks and nodes [2 ranks, or those of mpirun or srun; network.json]");
   page.entry("--json", "print JSON");
   return page.text();
 }
@@ -94,8 +99,10 @@ class WordReader {
 
  private:
   static bool is_action(const std::string& word) {
-    return word == "collect" || word == "report" || word == "predict";
+    return word == "collect" || word == "report" || word == "predict" || word == "network";
   }
+
+  bool has_sizes() const { return request_.action == "run" || request_.action == "network"; }
 
   void read_word(const std::string& word) {
     const std::size_t equals = word.find('=');
@@ -109,9 +116,9 @@ class WordReader {
       take(request_.folder);
     } else if (name == "--to") {
       take(request_.to);
-    } else if (request_.action == "run" && name == "--ranks") {
+    } else if (has_sizes() && name == "--ranks") {
       take(request_.ranks);
-    } else if (request_.action == "run" && name == "--nodes") {
+    } else if (has_sizes() && name == "--nodes") {
       take(request_.nodes);
     } else if (request_.action == "run" && name == "--repeats") {
       take(request_.rounds);
@@ -361,6 +368,50 @@ int run_scaling_command(std::span<const char* const> words, const std::string& p
     throw ConfigError("from", "there is no study.json in " + request.folder,
                       "run `cxtrain_mpi scaling` first", MessageCode::invalid_value);
   print_result(collect(*study, request.folder, files), request, out);
+  return 0;
+}
+
+bool asks_for_network(std::span<const char* const> words) {
+  return words.size() > 1 && words[0] == std::string_view(kScaling) &&
+         words[1] == std::string_view("network");
+}
+
+int run_network_command(Job& job, std::span<const char* const> words, Filesystem& files, std::ostream& out) {
+  World& world = job.world();
+  ScalingRequest request;
+  request.folder = "network.json";
+  WordReader(words, request).read();
+  if (request.help) {
+    if (world.is_root()) out << scaling_help() << std::flush;
+    return 0;
+  }
+  const bool alone = world.size() == 1;
+  if (alone && request.ranks.empty()) request.ranks = {2};
+  Options options;
+  options.trainer.strategy = std::string(kStrategyOfSeveralRanks);
+  options.trainer.accelerator = "cpu";
+  if (!request.ranks.empty()) {
+    const std::vector<StudySize> sizes = sizes_of(request);
+    if (sizes.size() > 1) request.refuse("--ranks", "is one number for scaling network", "");
+    if (request.problems.empty()) {
+      options.trainer.devices = Devices(sizes.front().ranks / sizes.front().nodes);
+      if (sizes.front().nodes > 1) options.trainer.num_nodes = sizes.front().nodes;
+    }
+  }
+  if (!request.problems.empty()) throw ConfigError(request.problems);
+  const Plan plan =
+      resolve(options, job.hardware(), world.facts(), {{kStrategyOfSeveralRanks, KnownStrategy{}}});
+  if (!plan.ok()) throw ConfigError(plan.errors);
+  if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
+  if (world.size() == 1)
+    throw ConfigError("--ranks", "a network needs two ranks", "use --ranks 2", MessageCode::wrong_ranks);
+  NetworkTimes times = measure_network(world);
+  if (!world.is_root()) return 0;
+  times.date = today();
+  write_network(files, request.folder, times);
+  out << (request.json ? text_of_json(json_of(times)) + "\n"
+                       : printable(to_text(times)) + request.folder + "\n")
+      << std::flush;
   return 0;
 }
 

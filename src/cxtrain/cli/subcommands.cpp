@@ -27,7 +27,7 @@ std::span<const Subcommand> subcommands() {
                  "print or submit a batch job with these options"},
       Subcommand{"status", Kind::files, "[PATH] [--json]", "report how far a run is"},
       Subcommand{"report", Kind::files, "RUN... [--out FILE]", "write one HTML file with the curves of runs"},
-      Subcommand{kScaling, Kind::files, "--ranks LIST [--repeats R] [--OPTION OF FIT ...]",
+      Subcommand{kScaling, Kind::files, "[ACTION] [--ranks LIST] [--OPTION OF FIT ...]",
                  "measure how a training scales with the number of ranks"},
       Subcommand{"checkpoint", Kind::files, "ACTION PATH ...",
                  "inspect, verify, compare and convert checkpoints"},

@@ -90,6 +90,10 @@ void write_result(Filesystem& files, const std::string& folder, const StudyResul
   write_file_of(files, folder + "/scaling.json", result);
 }
 
+void write_network(Filesystem& files, const std::string& path, const NetworkTimes& times) {
+  write_file_of(files, path, times);
+}
+
 void write_reports(Filesystem& files, const std::string& folder, const StudyResult& result) {
   write_atomically(files, folder + "/scaling.csv", to_csv(result));
   write_atomically(files, folder + "/report.md", to_markdown(result));

@@ -7,6 +7,7 @@
 
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/scaling/analysis.h"
+#include "cxtrain/scaling/network_measurement.h"
 
 /// The folder of a study: study.json, points/, scaling.json and the reports.
 namespace cxtrain {
@@ -30,6 +31,8 @@ std::vector<Measurement> read_points(Filesystem& files, const std::string& folde
 StudyResult read_result(Filesystem& files, const std::string& folder);
 /// Writes scaling.json.
 void write_result(Filesystem& files, const std::string& folder, const StudyResult& result);
+/// Writes a network.json.
+void write_network(Filesystem& files, const std::string& path, const NetworkTimes& times);
 /// Writes scaling.csv, report.md and report.html.
 void write_reports(Filesystem& files, const std::string& folder, const StudyResult& result);
 

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cxtrain/cluster/world.h"
+
+namespace cxtrain {
+
+/// A time for a number of bytes: the median over several messages.
+struct MessageTime {
+  std::int64_t bytes = 0;
+  double seconds = 0;
+
+  void fields(auto&& field) {
+    field("bytes", bytes);
+    field("seconds", seconds);
+  }
+};
+
+/// Messages between two ranks.
+struct LinkTimes {
+  int from = 0, to = 1;
+  std::string from_host = {}, to_host = {};
+  std::vector<MessageTime> one_way = {};  ///< half of the round trip
+
+  void fields(auto&& field) {
+    field("from", from);
+    field("to", to);
+    field("from_host", from_host);
+    field("to_host", to_host);
+    field("one_way", one_way);
+  }
+};
+
+/// The content of network.json.
+struct NetworkTimes {
+  int ranks = 1, nodes = 1;
+  std::string date = {};
+  std::string communicator = {};             ///< "MPI, summed in memory that the node's ranks share"
+  std::vector<LinkTimes> links = {};         ///< rank 0 and a rank of each other node; on one node rank 1
+  std::vector<MessageTime> all_reduce = {};  ///< of all ranks; bytes of each rank
+
+  void fields(auto&& field) {
+    field("ranks", ranks);
+    field("nodes", nodes);
+    field("date", date);
+    field("communicator", communicator);
+    field("links", links);
+    field("all_reduce", all_reduce);
+  }
+};
+
+/// Measures the messages that trainings on CPU ranks send: between nodes for 8 bytes to 16 MiB, and sums over
+/// all ranks for 4 KiB to 16 MiB. Takes a few seconds. A world of at least two ranks. Collective; the result
+/// is rank 0's.
+NetworkTimes measure_network(World& world);
+
+/// For a terminal.
+std::string to_text(const NetworkTimes& times);
+
+}  // namespace cxtrain
