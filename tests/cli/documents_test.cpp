@@ -68,7 +68,7 @@ const std::set<std::string> kOthers{
     // read before the table
     "help", "version", "config", "print_config",
     // scripts and benchmarks
-    "report", "libtorch", "kills", "rounds", "files", "messages", "against"};
+    "report", "libtorch", "kills", "only", "pairs", "rounds", "files", "messages", "against"};
 
 /// Of a component, whose arguments are checked where it is registered: `--model.hidden`.
 const std::set<std::string> kSections{"model",     "data",         "strategy",   "callbacks", "loggers",

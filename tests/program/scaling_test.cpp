@@ -1,5 +1,6 @@
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "support/catch.h"
@@ -136,6 +137,9 @@ TEST_CASE("a study that cannot be run is refused before anything is trained") {
   CHECK_THAT(refused("--ranks 1,2 --devices 2"), contains("--devices: the study sets this option"));
   CHECK_THAT(refused("--ranks 1,3 --mode strong"), contains("cannot be divided among 3 ranks"));
   CHECK_THAT(refused("--ranks 2,3 --nodes 1,2"), contains("2 nodes do not divide 3 ranks"));
+  CHECK_THAT(refused("--ranks 1 --logger false --fast_dev_run 1 --ckpt_path x"), contains("3 problems"));
+  CHECK_THAT(refused("--ranks 1,2 --to 3"), contains(code(MessageCode::unknown_option)));
+  CHECK_THAT(refused("--ranks="), !contains("is missing\n") && contains("a value is missing"));
   CHECK_THAT(refused("--ranks 1,2 --no_such_option 3"), contains(code(MessageCode::unknown_option)));
   CHECK_THAT(refused("--ranks 1,2 --model no_such_model"),
              contains("with 1 rank:") && contains("no_such_model"));
@@ -147,7 +151,36 @@ TEST_CASE("a study that cannot be run is refused before anything is trained") {
   const ProgramResult other =
       run_program("scaling --ranks 1 --repeats 1 --out " + folder + kFit + "--seed 3");
   CHECK(other.status == 2);
-  CHECK_THAT(other.output, contains("has a study with other options"));
+  CHECK_THAT(other.output, contains("has other options: --accelerator=cpu"));
+
+  // What a file of the study says is not trusted.
+  const std::string point = folder + "/points/r1-n1-k1/point.json";
+  for (const char* text :
+       {"{}", "{\"ranks\":1,\"nodes\":1,\"repeat\":1,\"step_seconds\":-1}", "[", "{\"ranks\":7}"}) {
+    CAPTURE(text);
+    std::ofstream(point) << text;
+    const ProgramResult collected = run_program("scaling collect --from " + folder);
+    CHECK(collected.status == 2);
+    CHECK_THAT(collected.output, contains("point.json"));
+  }
+  std::ofstream(folder + "/study.json") << R"({"repeats":1000000000,"sizes":[{"ranks":1}]})";
+  CHECK(run_program("scaling collect --from " + folder).status == 2);
+}
+
+TEST_CASE("a study takes options that only fit has, and config files whose content stays") {
+  const TempDir dir;
+  const std::string folder = dir.file("study"), config = dir.file("fit.yaml");
+  std::ofstream(config) << "trainer:\n  max_steps: 5\n";
+  const std::string words = "scaling --ranks 1 --repeats 1 --accelerator cpu --max_restarts 1 --config " +
+                            config + " --out " + folder;
+  const ProgramResult study = run_program(words);
+  CAPTURE(study.output);
+  REQUIRE(study.status == 0);
+  CHECK(result_in(folder)["points"][0]["steps"] == 5);
+  std::ofstream(config) << "trainer:\n  max_steps: 6\n";
+  const ProgramResult changed = run_program(words);
+  CHECK(changed.status == 2);
+  CHECK_THAT(changed.output, contains("another content of the --config files"));
 }
 
 TEST_CASE("a training that fails twice is in the report, and the study goes on") {

@@ -47,11 +47,24 @@ TEST_CASE("rounds that are added leave the earlier rounds as they are", "[scalin
 TEST_CASE("the options of a training: the study's own come last", "[scaling]") {
   const std::string text = joined(options_of_point(kStudy, {8, 2}, "S/points/x"), " ");
   CHECK_THAT(text,
-             Catch::Matchers::StartsWith("--model mnist --devices 4 --num_nodes 2 --data.batch_size 8 "));
-  CHECK_THAT(text, test::contains("--default_root_dir S/points/x"));
+             Catch::Matchers::StartsWith("--model mnist --devices=4 --num_nodes=2 --data.batch_size=8 "));
+  CHECK_THAT(text, test::contains("--default_root_dir=S/points/x"));
   Study weak = kStudy;
   weak.mode = ScalingMode::weak;
   CHECK(joined(options_of_point(weak, {2, 1}, "."), " ").find("batch_size") == std::string::npos);
+}
+
+TEST_CASE("a study that a file holds is looked at before it is used", "[scaling]") {
+  CHECK(fault_of(kStudy).empty());
+  Study study = kStudy;
+  study.rounds = 1'000'000'000;
+  CHECK_FALSE(fault_of(study).empty());
+  for (const std::vector<StudySize>& sizes :
+       std::vector<std::vector<StudySize>>{{}, {{1, 2}}, {{2, 1}, {1, 1}}, {{1, 1}, {1, 1}}}) {
+    study = kStudy;
+    study.sizes = sizes;
+    CHECK_FALSE(fault_of(study).empty());
+  }
 }
 
 TEST_CASE("study.json is read as it was written", "[scaling]") {

@@ -11,6 +11,7 @@
 #include "cxtrain/cli/checkpoint_command.h"
 #include "cxtrain/cli/report_command.h"
 #include "cxtrain/cli/scaling_command.h"
+#include "cxtrain/cli/scaling_request.h"
 #include "cxtrain/cli/status_command.h"
 #include "cxtrain/report/terminal.h"
 

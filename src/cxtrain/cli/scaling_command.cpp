@@ -8,22 +8,22 @@
 #include <memory>
 #include <optional>
 #include <ostream>
-#include <utility>
 #include <vector>
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/command.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/joined.h"
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/sha256.h"
 #include "cxtrain/base/version.h"
 #include "cxtrain/cli/command_line.h"
-#include "cxtrain/cli/help_page.h"
-#include "cxtrain/cli/subcommands.h"
+#include "cxtrain/cli/option_table.h"
+#include "cxtrain/cli/scaling_request.h"
 #include "cxtrain/cluster/launch_environment.h"
-#include "cxtrain/config/field_text.h"
+#include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_choice.h"
-#include "cxtrain/config/values.h"
 #include "cxtrain/device/core_share.h"
 #include "cxtrain/scaling/network_measurement.h"
 #include "cxtrain/scaling/prediction.h"
@@ -35,192 +35,40 @@ namespace cxtrain {
 namespace {
 
 constexpr int kDefaultSteps = 200;
-constexpr int kMostRounds = 1000;
 
-struct ScalingRequest {
-  std::string action = "run";  ///< or collect, report, predict
-  std::string folder = "scaling";
-  std::vector<std::int64_t> ranks, nodes, to;
-  std::int64_t rounds = 3;
-  ScalingMode mode = ScalingMode::weak;
-  std::vector<std::string> fit;  ///< words that are not scaling's own
-  bool json = false, help = false;
-  std::vector<Problem> problems;
-
-  void refuse(const std::string& option, const std::string& message, const std::string& hint,
-              MessageCode code = MessageCode::invalid_value) {
-    problems.push_back({option, message, hint, code});
-  }
-};
-
-std::string scaling_help() {
-  HelpPage page = page_of_command(
-      kScaling,
-      "Trains on several numbers of ranks, several times each, and reports throughput, speedup, efficiency "
-      "and "
-      "what limits them: scaling.json, scaling.csv, report.md and report.html in the study's folder. Each "
-      "training is a process of its own. A study that was stopped goes on when the same command is given "
-      "again; with more --ranks or --repeats only what is missing is measured. Other options are those of "
-      "fit "
-      "(--max_steps is 200 by default).");
-  page.line();
-  page.entry("--ranks LIST", "numbers of ranks: 1,2,4");
-  page.entry("--nodes LIST", "the nodes of each number of ranks, or of all: 1,1,2 [1]");
-  page.entry("--repeats R", "trainings of each size [3]");
-  page.entry(
-      "--mode weak|strong",
-      "weak: --data.batch_size is the batch of each rank. strong: it is the batch of a rank of the smallest "
-      "size, and all sizes have the same batch over all ranks [weak]");
-  page.entry("--out FOLDER", "of the study [scaling]");
-  page.heading("Afterwards");
-  page.entry("scaling predict --from FOLDER --to LIST",
-             "step and efficiency of sizes that were not measured");
-  page.entry("scaling collect --from FOLDER", "write all files from the trainings that are there");
-  page.entry("scaling report --from FOLDER", "write the reports from scaling.json");
-  page.entry("scaling network [--ranks N] [--nodes M] [--out FILE]",
-             "measure messages between ranks and nodes [2 ranks, or those of mpirun or srun; network.json]");
-  page.entry("--json", "print JSON");
-  return page.text();
-}
-
-/// The words of a command line, each option with its value.
-class WordReader {
- public:
-  WordReader(std::span<const char* const> words, ScalingRequest& request)
-      : words_(words), request_(request) {}
-
-  void read() {
-    if (!words_.empty() && is_action(words_.front())) {
-      request_.action = words_.front();
-      next_ = 1;
-    }
-    while (next_ < words_.size()) read_word(words_[next_++]);
-  }
-
- private:
-  static bool is_action(const std::string& word) {
-    return word == "collect" || word == "report" || word == "predict" || word == "network";
-  }
-
-  bool has_sizes() const { return request_.action == "run" || request_.action == "network"; }
-
-  void read_word(const std::string& word) {
-    const std::size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals);
-    const auto take = [&](auto& value) { take_value(name, word, equals, value); };
-    if (word == "--help" || word == "-h") {
-      request_.help = true;
-    } else if (word == "--json") {
-      request_.json = true;
-    } else if (name == "--out" || name == "--from") {
-      take(request_.folder);
-    } else if (name == "--to") {
-      take(request_.to);
-    } else if (has_sizes() && name == "--ranks") {
-      take(request_.ranks);
-    } else if (has_sizes() && name == "--nodes") {
-      take(request_.nodes);
-    } else if (request_.action == "run" && name == "--repeats") {
-      take(request_.rounds);
-    } else if (request_.action == "run" && name == "--mode") {
-      take(request_.mode);
-    } else if (request_.action == "run") {
-      request_.fit.push_back(word);
-    } else {
-      request_.refuse(word, "is not an option of scaling " + request_.action,
-                      "see `cxtrain_mpi scaling --help`", MessageCode::unknown_option);
-    }
-  }
-
-  template <class Value>
-  void take_value(const std::string& name, const std::string& word, std::size_t equals, Value& value) {
-    std::string text;
-    if (equals != std::string::npos) {
-      text = word.substr(equals + 1);
-    } else if (next_ < words_.size() && !std::string_view(words_[next_]).starts_with("--")) {
-      text = words_[next_++];
-    }
-    if (text.empty()) return request_.refuse(name, "a value is missing", "", MessageCode::missing_value);
-    if constexpr (Choice<Value>) {
-      const Parsed<Value> parsed = parse_choice<Value>(text);
-      if (parsed) value = *parsed;
-      if (!parsed) request_.refuse(name, parsed.error, "write weak or strong");
-    } else {
-      const Parsed<Value> parsed = field::parse<Value>(text);
-      if (parsed) value = *parsed;
-      if (!parsed) request_.refuse(name, parsed.error, "");
-    }
-  }
-
-  std::span<const char* const> words_;
-  ScalingRequest& request_;
-  std::size_t next_ = 0;
-};
-
-std::vector<int> counts_of(const std::vector<std::int64_t>& numbers, const char* option,
-                           ScalingRequest& request) {
-  std::vector<int> counts;
-  for (const std::int64_t number : numbers) {
-    if (number < 1 || number > kMostRanks) {
-      request.refuse(option, std::to_string(number) + " is not within 1 and " + std::to_string(kMostRanks),
-                     "", MessageCode::out_of_range);
-    } else {
-      counts.push_back(static_cast<int>(number));
-    }
-  }
-  return counts;
-}
-
-std::vector<StudySize> sizes_of(ScalingRequest& request) {
-  const std::vector<int> ranks = counts_of(request.ranks, "--ranks", request);
-  const std::vector<int> nodes = counts_of(request.nodes, "--nodes", request);
-  if (request.ranks.empty()) {
-    request.refuse("--ranks", "is missing", "write, for example, --ranks 1,2,4", MessageCode::missing_value);
-  } else if (request.nodes.size() > 1 && request.nodes.size() != request.ranks.size()) {
-    request.refuse("--nodes",
-                   "has " + std::to_string(request.nodes.size()) + " numbers, and --ranks has " +
-                       std::to_string(request.ranks.size()),
-                   "write one number for each of --ranks, or one for all", MessageCode::conflicting_options);
-  }
-  std::vector<StudySize> sizes;
-  if (!request.problems.empty()) return sizes;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const StudySize size{ranks[i], nodes.empty() ? 1 : nodes[nodes.size() == 1 ? 0 : i]};
-    if (size.ranks % size.nodes != 0)
-      request.refuse("--nodes",
-                     std::to_string(size.nodes) + " nodes do not divide " + name_of({size.ranks, 1}),
-                     "use a multiple", MessageCode::conflicting_options);
-    if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
-  }
-  std::sort(sizes.begin(), sizes.end(), [](const StudySize& a, const StudySize& b) {
-    return std::pair(a.ranks, a.nodes) < std::pair(b.ranks, b.nodes);
-  });
-  return sizes;
-}
-
-/// Appends what is wrong with the options of the training, as far as the study depends on them.
-void check_fit_options(Study& study, ScalingRequest& request) {
-  std::vector<const char*> words{"fit"};
-  for (const std::string& word : request.fit) words.push_back(word.c_str());
-  const ParsedCommandLine command = read_command_line(words, read_text_file);
-  for (const Problem& problem : command.problems) request.problems.push_back(problem);
-  const TrainerOptions& trainer = command.options.trainer;
-  const auto refuse_own = [&](bool given, const char* option) {
+/// What the study decides for each training, and a user must not.
+void refuse_own_options(const Options& options, ScalingRequest& request) {
+  const TrainerOptions& trainer = options.trainer;
+  const auto refuse = [&](bool given, const char* option, const char* hint) {
     if (given)
-      request.refuse(option, "the study sets this option for each training",
-                     "leave it out: --ranks and --nodes give it", MessageCode::conflicting_options);
+      request.refuse(option, "the study sets this option for each training", hint,
+                     MessageCode::conflicting_options);
   };
-  refuse_own(trainer.devices.has_value(), "devices");
-  refuse_own(trainer.gpus.has_value(), "gpus");
-  refuse_own(trainer.num_processes.has_value(), "num_processes");
-  refuse_own(trainer.num_nodes.has_value(), "num_nodes");
-  if (trainer.max_steps < 0 && !trainer.max_epochs && !trainer.max_time)
-    study.options.insert(study.options.end(), {"--max_steps", std::to_string(kDefaultSteps)});
+  const char* const sizes = "leave it out: --ranks and --nodes give it";
+  refuse(trainer.devices.has_value(), "devices", sizes);
+  refuse(trainer.gpus.has_value(), "gpus", sizes);
+  refuse(trainer.num_processes.has_value(), "num_processes", sizes);
+  refuse(trainer.num_nodes.has_value(), "num_nodes", sizes);
+  refuse(trainer.default_root_dir != TrainerOptions().default_root_dir, "default_root_dir",
+         "leave it out: --out gives the folder");
+  refuse(options.ckpt_path.has_value(), "ckpt_path", "leave it out: a training of a study begins anew");
+  refuse(trainer.fast_dev_run != 0, "fast_dev_run", "leave it out: a study reads the run folders");
+  refuse(!trainer.logger, "logger", "leave it out: a study reads the run folders");
+  refuse(trainer.barebones, "barebones", "leave it out: a study reads the run folders");
+  if (trainer.max_steps == 0)
+    request.refuse("max_steps", "a training without steps shows nothing", "use --max_steps 200",
+                   MessageCode::out_of_range);
+}
+
+/// Sets the batch of all ranks for strong scaling.
+void choose_batch(Study& study, const Options& options, ScalingRequest& request) {
   if (study.mode == ScalingMode::weak || study.sizes.empty()) return;
-  const std::optional<std::int64_t> batch = command.options.data.batch_size;
-  if (!batch) {
+  const std::optional<std::int64_t> batch = options.data.batch_size;
+  constexpr std::int64_t kMostSamples = 1'000'000'000;
+  if (!batch || *batch > kMostSamples) {
     request.refuse("data.batch_size",
-                   "is needed for strong scaling: the batch of a rank of the smallest size",
+                   "is needed for strong scaling, up to " + std::to_string(kMostSamples) +
+                       ": the batch of a rank of the smallest size",
                    "write, for example, --data.batch_size 64", MessageCode::missing_value);
     return;
   }
@@ -234,8 +82,62 @@ void check_fit_options(Study& study, ScalingRequest& request) {
   }
 }
 
+std::string digest_of_files(const std::vector<std::string>& paths) {
+  if (paths.empty()) return "";
+  Sha256 digest;
+  for (const std::string& path : paths) {
+    const std::string content = read_text_file(path).value_or("");
+    digest.update(content.data(), content.size());
+  }
+  return digest.hex_digest();
+}
+
+/// Reads the options of the training into the study, each once, in the order of their names. Appends what is
+/// wrong with them.
+void read_fit_options(Study& study, ScalingRequest& request) {
+  std::vector<const char*> words{"fit"};
+  for (const std::string& word : request.fit) words.push_back(word.c_str());
+  const ParsedCommandLine command = read_command_line(words, read_text_file);
+  request.problems.insert(request.problems.end(), command.problems.begin(), command.problems.end());
+  if (command.version || command.print_config || command.help != HelpAsked::none)
+    request.refuse("", "a study trains, and cannot print help, version or configuration of fit",
+                   "use `cxtrain_mpi fit` for that", MessageCode::conflicting_options);
+  refuse_own_options(command.options, request);
+  choose_batch(study, command.options, request);
+
+  std::vector<Problem> known;
+  const Tokens tokens = tokenize(words, known);
+  for (const std::string& file : tokens.config_files) study.options.push_back("--config=" + file);
+  study.config_sha256 = digest_of_files(tokens.config_files);
+  std::vector<Setting> settings = last_of_each(tokens.settings);
+  std::stable_sort(settings.begin(), settings.end(),
+                   [](const Setting& a, const Setting& b) { return a.key < b.key; });
+  for (const Setting& setting : settings) {
+    if (study.mode == ScalingMode::strong && setting.key == "data.batch_size") continue;  // of each size
+    study.options.push_back("--" + setting.key + "=" + setting.value.value_or("null"));
+  }
+  const TrainerOptions& trainer = command.options.trainer;
+  if (trainer.max_steps < 0 && !trainer.max_epochs && !trainer.max_time)
+    study.options.push_back("--max_steps=" + std::to_string(kDefaultSteps));
+}
+
+/// The threads of each rank that the environment asks for.
+std::optional<int> threads_asked_for() {
+  const char* const given = std::getenv("OMP_NUM_THREADS");
+  const std::optional<std::int64_t> number = given == nullptr ? std::nullopt : number_of_digits(given);
+  if (!number || *number < 1 || *number > kMostOfNode) return std::nullopt;
+  return static_cast<int>(*number);
+}
+
+/// The threads that each rank of a study can have: a single rank would use all cores, and be compared with
+/// ranks that share them.
+int threads_of(const Study& study) {
+  const int most = most_ranks_of_node(study), cores = static_cast<int>(cores_of_mask().size());
+  return std::max(1, cores / std::max(1, most));
+}
+
 Study study_of(ScalingRequest& request) {
-  Study study{.mode = request.mode, .sizes = sizes_of(request), .options = request.fit};
+  Study study{.mode = request.mode, .sizes = sizes_of(request)};
   if (request.rounds < 1 || request.rounds > kMostRounds) {
     request.refuse("--repeats",
                    std::to_string(request.rounds) + " is not within 1 and " + std::to_string(kMostRounds), "",
@@ -243,47 +145,71 @@ Study study_of(ScalingRequest& request) {
   } else {
     study.rounds = static_cast<int>(request.rounds);
   }
-  check_fit_options(study, request);
-  // A single rank would use all cores, and be compared with ranks that share them.
-  const int most = most_ranks_of_node(study), cores = static_cast<int>(cores_of_mask().size());
-  if (std::getenv("OMP_NUM_THREADS") == nullptr && most > 0) study.threads = std::max(1, cores / most);
+  read_fit_options(study, request);
+  study.threads = threads_asked_for().value_or(threads_of(study));
   return study;
 }
 
-/// Asks `program plan` for each size: what would fail later is refused now. Prints the errors. Returns the
-/// status of the first plan that failed, or 0.
+/// The options of fit that `plan` takes, too.
+std::vector<std::string> options_of_plan(const std::vector<std::string>& options) {
+  std::vector<std::string> taken;
+  for (const std::string& option : options) {
+    const std::string key = option.substr(2, option.find('=') - 2);
+    const OptionEntry* const entry = option.starts_with("--") ? find_option(key) : nullptr;
+    if (entry == nullptr || takes_option(*entry, "plan")) taken.push_back(option);
+  }
+  return taken;
+}
+
+/// Asks `program plan` for each size: what would fail later is refused now. Prints all errors. Returns the
+/// status of a plan that failed, or 0.
 int check_plans(const Study& study, const std::string& program, std::ostream& out) {
   constexpr double kPlanSeconds = 120;
+  int status = 0;
+  std::string before;
   for (const StudySize& size : study.sizes) {
     std::vector<std::string> words{program, "plan"};
-    const std::vector<std::string> options = options_of_point(study, size, ".");
+    const std::vector<std::string> options = options_of_plan(options_of_point(study, size, "."));
     words.insert(words.end(), options.begin(), options.end());
     const CommandEnd end = run_command(words, kPlanSeconds);
-    if (end.status == 0) continue;
+    if (end.status == 0 || end.output == before) continue;
     out << "with " << name_of(size) << ":\n" << end.output;
-    return end.status;
+    status = end.status;
+    before = end.output;
   }
-  return 0;
+  return status;
+}
+
+/// What the study in the folder and this one have different; empty: nothing that its measurements depend on.
+std::string difference_of(const Study& before, const Study& now) {
+  if (before.mode != now.mode) return "is of another mode, " + std::string(word_of(before.mode));
+  if (before.batch_size != now.batch_size)
+    return "has a batch of " + std::to_string(before.batch_size) + " samples over all ranks, and not " +
+           std::to_string(now.batch_size);
+  if (before.options != now.options)
+    return "has other options: " + (before.options.empty() ? "none" : joined(before.options, " "));
+  if (before.config_sha256 != now.config_sha256)
+    return "was begun with another content of the --config files";
+  if (before.threads != now.threads)
+    return "has ranks of " + std::to_string(before.threads) + " threads, and not of " +
+           std::to_string(now.threads) + " (OMP_NUM_THREADS, or the cores divided among the ranks)";
+  return "";
 }
 
 /// Takes what an earlier run of the study in the folder has measured into it.
 void continue_study(Study& study, const std::string& folder, Filesystem& files) {
   const std::optional<Study> before = read_study(files, folder);
   if (!before) return;
-  if (before->mode != study.mode || before->options != study.options ||
-      before->batch_size != study.batch_size)
-    throw ConfigError("out", "the folder " + folder + " has a study with other options",
-                      "use another folder, or the options in its study.json",
+  if (!threads_asked_for() && before->threads <= study.threads) study.threads = before->threads;
+  if (const std::string difference = difference_of(*before, study); !difference.empty())
+    throw ConfigError("out", "the study in " + folder + " " + difference, "use another folder",
                       MessageCode::conflicting_options);
   for (const StudySize& size : before->sizes) {
     if (std::find(study.sizes.begin(), study.sizes.end(), size) == study.sizes.end())
       study.sizes.push_back(size);
   }
-  std::sort(study.sizes.begin(), study.sizes.end(), [](const StudySize& a, const StudySize& b) {
-    return std::pair(a.ranks, a.nodes) < std::pair(b.ranks, b.nodes);
-  });
+  std::sort(study.sizes.begin(), study.sizes.end());
   study.rounds = std::max(study.rounds, before->rounds);
-  study.threads = before->threads;
 }
 
 std::string today() {
@@ -351,8 +277,7 @@ int run_predictions(ScalingRequest& request, Filesystem& files, std::ostream& ou
 
 int run_scaling_command(std::span<const char* const> words, const std::string& program, Filesystem& files,
                         std::ostream& out) {
-  ScalingRequest request;
-  WordReader(words, request).read();
+  ScalingRequest request = read_scaling_request(words);
   if (request.help) return out << scaling_help(), 0;
   if (request.action == "run") return run_new_study(request, program, files, out);
   if (request.action == "predict") return run_predictions(request, files, out);
@@ -378,9 +303,7 @@ bool asks_for_network(std::span<const char* const> words) {
 
 int run_network_command(Job& job, std::span<const char* const> words, Filesystem& files, std::ostream& out) {
   World& world = job.world();
-  ScalingRequest request;
-  request.folder = "network.json";
-  WordReader(words, request).read();
+  ScalingRequest request = read_scaling_request(words);
   if (request.help) {
     if (world.is_root()) out << scaling_help() << std::flush;
     return 0;

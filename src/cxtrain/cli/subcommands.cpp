@@ -4,7 +4,7 @@
 #include <array>
 
 #include "cxtrain/cli/doctor_command.h"
-#include "cxtrain/cli/scaling_command.h"
+#include "cxtrain/cli/scaling_request.h"
 #include "cxtrain/cli/slurm_script.h"
 
 namespace cxtrain {

@@ -32,6 +32,11 @@ double growth_of(const SizeResult& from, const SizeResult& to) {
   return static_cast<double>(to.size.ranks) / from.size.ranks;
 }
 
+/// The step of a larger size under perfect scaling, over the step of the smaller size.
+double perfect_share(ScalingMode mode, const SizeResult& smaller, const SizeResult& larger) {
+  return mode == ScalingMode::strong ? 1 / growth_of(smaller, larger) : 1;
+}
+
 std::vector<const Measurement*> good_ones(std::span<const Measurement> all, const StudySize& size) {
   std::vector<const Measurement*> found;
   for (const Measurement& each : all) {
@@ -123,8 +128,10 @@ void answer_how_much(const StudyResult& result, Answers& answers) {
   char text[200];
   std::snprintf(text, sizeof text, "%s process %.2f times as many samples a second as %s",
                 name_of(last.size).c_str(), last.speedup.value, name_of(base.size).c_str());
-  answers.push_back(std::string(text) + ": an efficiency of " + percent_text(last.efficiency.value) + " (" +
-                    percent_text(last.efficiency.low) + " to " + percent_text(last.efficiency.high) + ").");
+  answers.push_back(std::string(text) + ": an efficiency of " + percent_text(last.efficiency.value) +
+                    (last.rounds.size() == 1 ? "."
+                                             : " (" + percent_text(last.efficiency.low) + " to " +
+                                                   percent_text(last.efficiency.high) + ")."));
   const SizeResult* const best = recommended_size(result);
   if (best == nullptr || best->size == base.size) {
     answers.push_back("No larger size keeps " + percent_text(kWantedEfficiency) +
@@ -143,32 +150,34 @@ void answer_what_is_lost(const StudyResult& result, Answers& answers) {
   for (std::size_t i = 1; i < sizes.size(); ++i) {
     const SizeResult& smaller = *sizes[i - 1];
     const SizeResult& larger = *sizes[i];
+    const double lost =
+        larger.step.value - perfect_share(result.study.mode, smaller, larger) * smaller.step.value;
+    const std::string from = "From " + std::to_string(smaller.size.ranks) + " to " + name_of(larger.size);
+    if (lost < kWorthNaming * larger.step.value) {
+      answers.push_back(from + " a step loses nothing.");
+      continue;
+    }
     std::vector<std::string> parts;
-    double sum = 0;
     for (const PhaseLoss& loss : losses(result.study.mode, smaller, larger)) {
-      sum += loss.seconds;
-      if (loss.seconds < kWorthNaming * larger.step.value || parts.size() == 3) continue;
+      if (loss.seconds < kWorthNaming * larger.step.value || parts.size() == 3) break;
       parts.push_back(milliseconds_text(loss.seconds) + " in " + loss.phase +
                       (is_waiting(loss.phase) ? ", where ranks wait for each other" : ""));
     }
-    const std::string from = "From " + std::to_string(smaller.size.ranks) + " to " + name_of(larger.size);
-    if (parts.empty()) {
-      answers.push_back(from + " no phase loses more than " + percent_text(kWorthNaming) + " of a step.");
-    } else {
-      answers.push_back(from + " a step loses " + milliseconds_text(sum) + " of " +
-                        milliseconds_text(larger.step.value) + ": " + joined(parts, "; ") + ".");
-    }
+    answers.push_back(from + " a step loses " + milliseconds_text(lost) + " of " +
+                      milliseconds_text(larger.step.value) +
+                      (parts.empty() ? "" : ": " + joined(parts, "; ")) + ".");
   }
 }
 
 void answer_cores(const StudyResult& result, Answers& answers) {
   std::vector<std::string> crowded;
   for (const SizeResult* const size : measured_sizes(result)) {
-    if (size->size.ranks / size->size.nodes > result.cores) crowded.push_back(name_of(size->size));
+    const int threads = std::max(1, result.study.threads);
+    if (size->size.ranks / size->size.nodes * threads > result.cores) crowded.push_back(name_of(size->size));
   }
   if (result.cores == 0 || crowded.empty()) return;
   answers.push_back("This machine has " + counted(result.cores, "core") + ", which " + joined(crowded) +
-                    " shared: their figures say nothing about a machine with a core for each rank.");
+                    " shared: with a core for each rank they are faster.");
 }
 
 void answer_slow_ranks(const StudyResult& result, Answers& answers) {
@@ -224,7 +233,7 @@ void answer_failures(const StudyResult& result, Answers& answers) {
 }  // namespace
 
 std::vector<PhaseLoss> losses(ScalingMode mode, const SizeResult& smaller, const SizeResult& larger) {
-  const double share = mode == ScalingMode::strong ? 1 / growth_of(smaller, larger) : 1;
+  const double share = perfect_share(mode, smaller, larger);
   std::set<std::string> names;
   for (const auto* const phases : {&smaller.phases, &larger.phases}) {
     for (const auto& [name, seconds] : *phases) names.insert(name);

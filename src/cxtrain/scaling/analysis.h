@@ -38,7 +38,7 @@ struct SizeResult {
   double samples_per_second = 0;
   Estimate speedup = {};                      ///< samples a second, over those of the smallest size
   Estimate efficiency = {};                   ///< speedup, over how many times as many ranks there are
-  std::map<std::string, double> phases = {};  ///< medians over the rounds of the means of a step
+  std::map<std::string, double> phases = {};  ///< medians over the rounds
   std::int64_t samples_per_step = 0;
   std::int64_t pss_bytes = 0;
   double first_step_seconds = 0;

@@ -23,6 +23,9 @@ bool is_other_training(const Plan& plan, const StudyResult& study) {
 
 CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const StudyResult& study) {
   if (max_steps < 1) return refused("the number of steps is not known; use --max_steps");
+  if (std::none_of(study.sizes.begin(), study.sizes.end(),
+                   [](const SizeResult& size) { return size.measured(); }))
+    return refused("the study has measured nothing");
   if (is_other_training(plan, study))
     return refused("the study is of " + study.strategy + " with " + study.precision + ", and the plan of " +
                    plan.strategy + " with " + plan.precision);
@@ -38,6 +41,11 @@ CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const Study
     }
   }
   if (estimate.basis.empty()) {
+    const bool one_node = std::all_of(study.sizes.begin(), study.sizes.end(),
+                                      [](const SizeResult& size) { return size.size.nodes == 1; });
+    if (one_node != (plan.num_nodes == 1))
+      return refused(one_node ? "the study has measured one node only, and says nothing about a network"
+                              : "the study is of several nodes, and the plan of one");
     const SizeForecast forecast = predict(study, {plan.world_size}).sizes.front();
     if (!forecast.refusal.empty()) return refused(forecast.refusal);
     estimate.step = forecast.step;
@@ -57,15 +65,16 @@ CostEstimate estimate_cost(const Plan& plan, std::int64_t max_steps, const Study
 
 std::string to_text(const CostEstimate& estimate) {
   if (!estimate.refusal.empty()) return "none: " + estimate.refusal;
-  char text[300];
-  std::snprintf(text, sizeof text,
-                "%lld steps of %.3g ms (%.3g to %.3g, %s) take %.3g h (%.3g to %.3g): %.3g %s hours; without "
-                "validations and checkpoints",
-                static_cast<long long>(estimate.steps), 1e3 * estimate.step.value, 1e3 * estimate.step.low,
-                1e3 * estimate.step.high, estimate.basis.c_str(), estimate.seconds.value / 3600,
-                estimate.seconds.low / 3600, estimate.seconds.high / 3600,
-                estimate.gpu_hours > 0 ? estimate.gpu_hours : estimate.core_hours,
-                estimate.gpu_hours > 0 ? "GPU" : "core");
+  char text[400];
+  std::snprintf(
+      text, sizeof text,
+      "%lld steps of %.3g ms (%.3g to %.3g, %s) take %.3g h (%.3g to %.3g): %.3g %s hours, if model, "
+      "data and batch are those of the study; validations and checkpoints are not counted",
+      static_cast<long long>(estimate.steps), 1e3 * estimate.step.value, 1e3 * estimate.step.low,
+      1e3 * estimate.step.high, estimate.basis.c_str(), estimate.seconds.value / 3600,
+      estimate.seconds.low / 3600, estimate.seconds.high / 3600,
+      estimate.gpu_hours > 0 ? estimate.gpu_hours : estimate.core_hours,
+      estimate.gpu_hours > 0 ? "GPU" : "core");
   return text;
 }
 

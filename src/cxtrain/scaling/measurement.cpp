@@ -13,10 +13,10 @@ namespace {
 // What a study reads of profile.json (trainer/profile.h).
 struct MeasuredPhase {
   std::string phase;
-  double mean = 0;
+  double median = 0;
   void fields(auto&& field) {
     field("phase", phase);
-    field("mean", mean);
+    field("median", median);
   }
 };
 
@@ -31,7 +31,7 @@ struct MeasuredRank {
   }
   double work() const {
     double sum = 0;
-    for (const MeasuredPhase& each : phases) sum += is_waiting(each.phase) ? 0 : each.mean;
+    for (const MeasuredPhase& each : phases) sum += is_waiting(each.phase) ? 0 : each.median;
     return sum;
   }
 };
@@ -80,7 +80,7 @@ Measurement measurement_of(const StudyPoint& point, std::string_view run_json,
                     .pss_bytes = run->pss_bytes};
   if (run->status != "done") found.failure = "the training was " + run->status;
   if (!(found.step > 0)) found.failure = "the training has run no step";
-  for (const MeasuredPhase& phase : profile.phases) found.phases[phase.phase] = phase.mean;
+  for (const MeasuredPhase& phase : profile.phases) found.phases[phase.phase] = phase.median;
   std::vector<double> works;
   for (const MeasuredRank& rank : profile.ranks) {
     works.push_back(rank.work());

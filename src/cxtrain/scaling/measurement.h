@@ -20,7 +20,7 @@ struct Measurement {
   double step = 0;                    ///< the median
   double step_p95 = 0;
   std::map<std::string, double> phases =
-      {};  ///< means of a step over the ranks, by the names of docs/where_time_goes.md
+      {};  ///< medians over the steps, means of them over the ranks, by the names of docs/where_time_goes.md
   // The rank that works longest for itself: in all phases in which it does not wait for other ranks.
   int slowest_rank = 0;
   std::string slowest_host = {};

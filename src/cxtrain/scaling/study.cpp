@@ -29,7 +29,7 @@ std::vector<std::string> options_of_point(const Study& study, const StudySize& s
                                           const std::string& root) {
   std::vector<std::string> options = study.options;
   const auto set = [&](const char* name, const std::string& value) {
-    options.insert(options.end(), {name, value});
+    options.push_back(std::string(name) + "=" + value);
   };
   set("--devices", std::to_string(size.ranks / size.nodes));
   if (size.nodes > 1) set("--num_nodes", std::to_string(size.nodes));
@@ -43,6 +43,16 @@ std::vector<std::string> options_of_point(const Study& study, const StudySize& s
   set("--enable_progress_bar", "false");
   set("--enable_model_summary", "false");
   return options;
+}
+
+std::string fault_of(const Study& study) {
+  if (study.sizes.empty() || study.rounds > kMostRounds) return "has no sizes, or too many rounds";
+  for (std::size_t i = 0; i < study.sizes.size(); ++i) {
+    const StudySize& size = study.sizes[i];
+    if (size.ranks % size.nodes != 0 || (i > 0 && !(study.sizes[i - 1] < size)))
+      return "has sizes that are not in order, or nodes that do not divide the ranks";
+  }
+  return "";
 }
 
 int most_ranks_of_node(const Study& study) {

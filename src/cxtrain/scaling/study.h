@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -21,7 +22,7 @@ struct ChoiceOf<ScalingMode> {
 struct StudySize {
   int ranks = 1, nodes = 1;
 
-  bool operator==(const StudySize&) const = default;
+  auto operator<=>(const StudySize&) const = default;
   void fields(auto&& field) {
     field("ranks", ranks, in_json::AtLeast{1});
     field("nodes", nodes, in_json::AtLeast{1});
@@ -45,6 +46,7 @@ struct Study {
   std::int64_t seed = 0;                  ///< of the order within rounds
   std::int64_t batch_size = 0;            ///< of all ranks together, in the mode `strong`
   int threads = 0;                        ///< of each rank (OMP_NUM_THREADS); 0: as the environment says
+  std::string config_sha256 = {};         ///< of the --config files of the training; empty: it has none
   std::vector<std::string> options = {};  ///< of the training
 
   void fields(auto&& field) {
@@ -54,9 +56,16 @@ struct Study {
     field("seed", seed);
     field("batch_size", batch_size);
     field("threads", threads);
+    field("config_sha256", config_sha256);
     field("options", options);
   }
 };
+
+/// Upper limit of `Study::rounds`.
+inline constexpr int kMostRounds = 1000;
+
+/// Returns what is wrong with a study that a file holds; empty: nothing.
+std::string fault_of(const Study& study);
 
 /// Returns all trainings of a study. Each round has each size once, in an order of its own, so that a machine
 /// that becomes slower or faster does so for all sizes.

@@ -1,5 +1,7 @@
 #include "cxtrain/scaling/study_files.h"
 
+#include <algorithm>
+#include <cmath>
 #include <system_error>
 
 #include "cxtrain/base/error.h"
@@ -16,14 +18,32 @@ std::string path_of_point(const std::string& folder, const StudyPoint& point) {
   return folder + "/" + point.folder() + "/point.json";
 }
 
+[[noreturn]] void refuse_file(const std::string& path, const std::string& why) {
+  throw ConfigError("", path + ": " + why,
+                    "use another folder, or remove the file; what it has measured is lost then",
+                    MessageCode::invalid_file);
+}
+
+bool is_measurement_of(const Measurement& measured, const StudyPoint& point) {
+  return measured.size == point.size && measured.round == point.round &&
+         (measured.failed() ||
+          (std::isfinite(measured.step) && measured.step > 0 && measured.samples_per_step >= 0));
+}
+
+bool is_result(const StudyResult& result) {
+  return std::all_of(result.sizes.begin(), result.sizes.end(), [](const SizeResult& size) {
+    return std::all_of(size.rounds.begin(), size.rounds.end(),
+                       [](double step) { return std::isfinite(step) && step > 0; }) &&
+           (!size.measured() || size.step.value > 0);
+  });
+}
+
 /// The struct that a file of the study holds; absent if the file is missing.
 template <class Struct>
 std::optional<Struct> read_file_of(Filesystem& files, const std::string& path) {
   if (!files.status(path)) return std::nullopt;
   std::optional<Struct> found = parse_struct<Struct>(read_whole_file(files, path, kLargestStudyFile));
-  if (!found)
-    throw ConfigError("out", path + " is not a file of a scaling study", "use another folder, or remove it",
-                      MessageCode::invalid_file);
+  if (!found) refuse_file(path, "is not a file of a scaling study");
   return found;
 }
 
@@ -53,7 +73,11 @@ std::unique_ptr<FileLock> take_study_folder(Filesystem& files, const std::string
 }
 
 std::optional<Study> read_study(Filesystem& files, const std::string& folder) {
-  return read_file_of<Study>(files, folder + "/study.json");
+  const std::string path = folder + "/study.json";
+  std::optional<Study> study = read_file_of<Study>(files, path);
+  if (!study) return study;
+  if (const std::string why = fault_of(*study); !why.empty()) refuse_file(path, why);
+  return study;
 }
 
 void write_study(Filesystem& files, const std::string& folder, const Study& study) {
@@ -61,7 +85,11 @@ void write_study(Filesystem& files, const std::string& folder, const Study& stud
 }
 
 std::optional<Measurement> read_point(Filesystem& files, const std::string& folder, const StudyPoint& point) {
-  return read_file_of<Measurement>(files, path_of_point(folder, point));
+  const std::string path = path_of_point(folder, point);
+  std::optional<Measurement> measured = read_file_of<Measurement>(files, path);
+  if (measured && !is_measurement_of(*measured, point))
+    refuse_file(path, "is not the measurement of its folder");
+  return measured;
 }
 
 void write_point(Filesystem& files, const std::string& folder, const Measurement& measurement) {
@@ -83,6 +111,8 @@ StudyResult read_result(Filesystem& files, const std::string& folder) {
   if (!result)
     throw ConfigError("from", "there is no scaling.json in " + folder,
                       "run `cxtrain_mpi scaling --out " + folder + "` first", MessageCode::invalid_value);
+  if (!fault_of(result->study).empty() || !is_result(*result))
+    refuse_file(folder + "/scaling.json", "has a step that takes no time, or sizes that no study has");
   return *std::move(result);
 }
 

@@ -21,17 +21,31 @@ std::string number_text(const char* format, double value) {
   return text.data();
 }
 
+/// Without an interval if it has no width, as after one round.
+std::string with_interval(const Estimate& estimate, const char* format, const char* unit) {
+  std::string text = number_text(format, estimate.value) + unit;
+  if (estimate.low < estimate.high)
+    text += " (" + number_text(format, estimate.low) + " to " + number_text(format, estimate.high) + ")";
+  return text;
+}
+
 std::string step_text(const Estimate& step) {
-  return number_text("%.3g", 1e3 * step.value) + " (" + number_text("%.3g", 1e3 * step.low) + " to " +
-         number_text("%.3g", 1e3 * step.high) + ")";
+  return with_interval({1e3 * step.value, 1e3 * step.low, 1e3 * step.high}, "%.3g", "");
 }
 
 std::string share_text(const Estimate& share) {
-  return number_text("%.0f", 100 * share.value) + " % (" + number_text("%.0f", 100 * share.low) + " to " +
-         number_text("%.0f", 100 * share.high) + ")";
+  return with_interval({100 * share.value, 100 * share.low, 100 * share.high}, "%.0f", " %");
 }
 
 std::string rate_text(double rate) { return number_text(rate < 100 ? "%.3g" : "%.0f", rate); }
+
+constexpr const char* kPhasesLegend =
+    "Medians of the steps, means over the ranks. Ranks wait for each other in agree (the vote at the end of "
+    "a "
+    "step), reduce (gradients) and publish (updated parameters). In the tables, waiting is the share of "
+    "these "
+    "three, MB a rank the memory of the largest rank at the end, start-up the time from the start of the "
+    "program to the end of the first step.";
 
 using Row = std::vector<std::string>;
 
@@ -236,8 +250,7 @@ std::string to_markdown(const StudyResult& result) {
   std::string text = "# Scaling study\n\n" + facts_of(result) + ".\n\n";
   for (const std::string& answer : result.answers) text += "* " + answer + "\n";
   text += "\n## Sizes\n\n" + markdown_table(table_of_sizes(result)) +
-          "\n## Where the time of a step goes\n\n" +
-          "Means over the ranks; ranks wait for each other in `agree`, `reduce` and `publish`.\n\n" +
+          "\n## Where the time of a step goes\n\n" + kPhasesLegend + "\n\n" +
           markdown_table(table_of_phases(result)) + "\n## Parallel efficiency\n\n" +
           markdown_table(table_of_doublings(result)) + "\n## Method\n\n" + method_of(result) + "\n\n    " +
           command_of(result) + "\n";
@@ -271,9 +284,7 @@ std::string to_html(const StudyResult& result) {
           escape_html(facts_of(result)) + "</p><ul>";
   for (const std::string& answer : result.answers) text += "<li>" + escape_html(answer) + "</li>";
   text += "</ul>" + charts_of(result) + "<h2>Sizes</h2>" + html_table(table_of_sizes(result)) +
-          "<h2>Where the time of a step goes</h2><p class=\"sub\">Means over the ranks; ranks wait for each "
-          "other "
-          "in agree, reduce and publish.</p>" +
+          "<h2>Where the time of a step goes</h2><p class=\"sub\">" + escape_html(kPhasesLegend) + "</p>" +
           html_table(table_of_phases(result)) + "<h2>Parallel efficiency</h2>" +
           html_table(table_of_doublings(result)) + "<h2>Method</h2><p>" + escape_html(method_of(result)) +
           "</p><pre>" + escape_html(command_of(result)) + "</pre></main></body></html>\n";
@@ -293,7 +304,7 @@ std::string to_text(const Forecast& predictions) {
   }
   if (rows.size() == 1) return refusals;
   return "a step of N ranks: " + predictions.model +
-         "; from the others the study predicts each of its own sizes " + "with an error of " +
+         "; from its other sizes the study predicts each larger size with an error of " +
          number_text("%.1f", 100 * predictions.own_error) + " % or less\n" + aligned(rows) + refusals;
 }
 

@@ -32,7 +32,8 @@ class StudyRunner {
 
   int run() {
     for (const StudyPoint& point : schedule_of(study_)) {
-      if (read_point(files_, folder_, point)) continue;
+      const std::optional<Measurement> before = read_point(files_, folder_, point);
+      if (before && !before->failed()) continue;
       out_ << "round " << point.round << " of " << study_.rounds << ", " << name_of(point.size) << ": "
            << std::flush;
       const std::optional<Measurement> measured = measure(point);
@@ -86,6 +87,9 @@ class StudyRunner {
   int train(const StudyPoint& point) {
     const std::string root = folder_ + "/" + point.folder();
     make_directories(files_, root);
+    if (const auto status = files_.own_status(root); status && status->is_link)
+      throw ConfigError("", root + " is a symbolic link, and trainings are written into real folders only",
+                        "remove it, or use another folder", MessageCode::unsafe_file);
     const std::string log = root + "/output.log";
     const FileDescriptor output(
         open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
@@ -130,7 +134,7 @@ class StudyRunner {
 
 int run_study(const Study& study, const std::string& folder, const std::string& program, Filesystem& files,
               std::ostream& out) {
-  if (study.threads > 0) setenv("OMP_NUM_THREADS", std::to_string(study.threads).c_str(), /*overwrite=*/0);
+  if (study.threads > 0) setenv("OMP_NUM_THREADS", std::to_string(study.threads).c_str(), /*overwrite=*/1);
   return StudyRunner(study, folder, program, files, out).run();
 }
 
