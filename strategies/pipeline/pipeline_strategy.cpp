@@ -327,7 +327,7 @@ StepOutput PipelineStrategy::run_last_part(const MicroStep& micro, std::optional
   Carry inputs = inputs_of(static_cast<int>(parts_.size()) - 1, micro.batch);
   const LastPart runner(*chain_, parts_.back(), inputs);
   StepOutput output = forward_step(*module_, micro.batch, micro.batch_idx, *context_);
-  forwarded.emplace(std::move(inputs));
+  forwarded = Forwarded{.inputs = std::move(inputs), .outputs = {}};
   if (output.loss.defined()) forwarded->outputs = {scaled_loss(output.loss, micro.loss_weight, micro.scaler)};
   return detached(std::move(output));
 }

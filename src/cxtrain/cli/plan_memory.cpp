@@ -1,6 +1,7 @@
 #include "cxtrain/cli/plan_memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -15,7 +16,7 @@ namespace cxtrain {
 namespace {
 
 std::string gigabytes(std::int64_t bytes) {
-  const auto tenths = static_cast<std::int64_t>(static_cast<double>(bytes) / 1e8 + 0.5);
+  const long tenths = std::lround(static_cast<double>(bytes) / 1e8);
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GB";
 }
 

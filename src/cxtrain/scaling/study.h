@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -22,7 +21,10 @@ struct ChoiceOf<ScalingMode> {
 struct StudySize {
   int ranks = 1, nodes = 1;
 
-  auto operator<=>(const StudySize&) const = default;
+  bool operator==(const StudySize&) const = default;
+  bool operator<(const StudySize& other) const {
+    return ranks != other.ranks ? ranks < other.ranks : nodes < other.nodes;
+  }
   void fields(auto&& field) {
     field("ranks", ranks, in_json::AtLeast{1});
     field("nodes", nodes, in_json::AtLeast{1});

@@ -23,11 +23,11 @@
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
+#include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/chosen_checkpoint_folder.h"
 #include "cxtrain/trainer/model_checks.h"
 #include "cxtrain/trainer/rank_table.h"
-#include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/trainer/within_memory.h"
 
 namespace cxtrain {

@@ -87,8 +87,7 @@ void require_memory_to_train(const RankMemory& needed, int ranks) {
   const double left = std::max(0.0, std::min(of_machine, of_process));
   const std::string text = "training takes " + gibibytes(total) +
                            " on each rank beside the parameters and activations (gradients " +
-                           gibibytes(gradients) + ", the optimizer's state " +
-                           gibibytes(state) + ")";
+                           gibibytes(gradients) + ", the optimizer's state " + gibibytes(state) + ")";
   log_detail(text + "; a rank can have " + gibibytes(left) + ", a process has taken " +
              std::to_string(data_bytes()) + " bytes");
   if (total <= left) return;
