@@ -277,6 +277,16 @@ TEST_CASE("a plan draws a pipeline's step, and says what cannot be a pipeline") 
   CHECK_THAT(drawn.output, contains("stages wait 20 % of it") && contains("stage 1  .  F0 B0 B0 F1"));
   const auto refused = plan_of_odd_strategy(plan + "--ranks 3 --strategy.stages 2", 2);
   CHECK_THAT(refused["errors"].dump(), contains("2 stages do not divide 3 ranks"));
+  const auto no_chain = plan_of_odd_strategy(plan + "--ranks 2 --model digits", 2);
+  CHECK_THAT(no_chain["errors"].dump(), contains("ChainModule"));
+  const std::string gpt = " --model gpt --data.path " CXTRAIN_SOURCE_DIR "/README.md";
+  const auto memory = plan_of_odd_strategy(plan + "--ranks 2" + gpt)["memory"];
+  REQUIRE(memory.size() == 2);
+  for (const auto& rank : memory) {
+    CHECK(rank["gradients"] == rank["parameters"]);
+    CHECK(rank["optimizer"] == 2 * rank["parameters"].get<std::int64_t>());
+  }
+  CHECK(memory[0]["parameters"] != memory[1]["parameters"]);
   const TempDir dir;
   const ProgramResult run = run_ranks(2, "--accelerator cpu --strategy pipeline --model simple" + in(dir));
   CHECK(run.status == 2);

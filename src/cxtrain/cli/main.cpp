@@ -202,10 +202,10 @@ void try_components(const Request& request, std::vector<Problem>& problems) {
   }
 }
 
-/// The plan, with the memory of its ranks if the model can be built without memory.
+/// The plan, with the memory of its ranks if the user names a model that can be built without memory.
 ResolvedPlan plan_with_memory(const Request& request, const KnownStrategies& strategies) {
   ResolvedPlan resolved = make_plan(request.options(), strategies);
-  if (!resolved.plan.ok() || request.program.work) return resolved;
+  if (!resolved.plan.ok() || !request.command.model_given) return resolved;
   try {
     const ShapesOnly shapes;
     const std::unique_ptr<Module> model = make_seeded_model(request);
