@@ -129,13 +129,17 @@ TEST_CASE("sizes that do not fit name their option") {
   check_refusals(refusals);
 }
 
-TEST_CASE("plan builds no model for another machine") {
+TEST_CASE("plan builds a model for another machine without memory") {
   const TempDir dir;
   const std::string file = dir.write("hardware.json", R"({"nodes":[{"hostname":"n1","cores":4,"gpus":[]}]})");
-  const ForkedResult result =
+  // 300 GB of parameters.
+  const ForkedResult large = check_case({"plan", "--hardware", file, "--model=gpt", "--model.width=8192",
+                                         "--model.layers=96", "--model.heads=64"});
+  CAPTURE(large.errors);
+  CHECK(large.status == 0);
+  const ForkedResult odd =
       check_case({"plan", "--hardware", file, "--model=gpt", "--model.width=7", "--model.heads=2"});
-  CAPTURE(result.errors);
-  CHECK(result.status == 0);
+  CHECK(odd.status == 2);
 }
 
 TEST_CASE("mistakes of all kinds are told together") {
