@@ -1,24 +1,19 @@
 #include "cxtrain/cli/plan_memory.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/readable_bytes.h"
 #include "cxtrain/device/resources.h"
 #include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/trainer/optimization.h"
 
 namespace cxtrain {
 namespace {
-
-std::string gigabytes(std::int64_t bytes) {
-  const long tenths = std::lround(static_cast<double>(bytes) / 1e8);
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GB";
-}
 
 /// The memory that a rank can have: its GPU's, or its part of this machine's. Of another machine's CPUs the
 /// memory is not known.
@@ -41,8 +36,8 @@ void check_memory(Plan& plan, const Hardware& hardware, const Options& options) 
     if (needed <= have) continue;
     plan.errors.push_back(
         {"trainer.strategy",
-         "parameters, gradients and the optimizer's state take " + gigabytes(needed) + " on rank " +
-             std::to_string(i) + ", which has " + gigabytes(have),
+         "parameters, gradients and the optimizer's state take " + readable_bytes(needed) + " on rank " +
+             std::to_string(i) + ", which has " + readable_bytes(have),
          "divide them among more ranks with --strategy zero, or the layers with --strategy pipeline "
          "(docs/larger_models.md)",
          MessageCode::out_of_memory});

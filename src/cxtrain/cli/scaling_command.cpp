@@ -36,7 +36,7 @@ namespace {
 
 constexpr int kDefaultSteps = 200;
 
-/// What the study decides for each training, and a user must not.
+/// Refuses options that the study sets for each training.
 void refuse_own_options(const Options& options, ScalingRequest& request) {
   const TrainerOptions& trainer = options.trainer;
   const auto refuse = [&](bool given, const char* option, const char* hint) {
@@ -51,7 +51,8 @@ void refuse_own_options(const Options& options, ScalingRequest& request) {
   refuse(trainer.num_nodes.has_value(), "num_nodes", sizes);
   refuse(trainer.default_root_dir != TrainerOptions().default_root_dir, "default_root_dir",
          "leave it out: --out gives the folder");
-  refuse(options.ckpt_path.has_value(), "ckpt_path", "leave it out: a training of a study begins anew");
+  refuse(options.ckpt_path.has_value(), "ckpt_path",
+         "leave the option out: each training of a study starts at step 0");
   refuse(trainer.fast_dev_run != 0, "fast_dev_run", "leave it out: a study reads the run folders");
   refuse(!trainer.logger, "logger", "leave it out: a study reads the run folders");
   refuse(trainer.barebones, "barebones", "leave it out: a study reads the run folders");
@@ -113,7 +114,8 @@ void read_fit_options(Study& study, ScalingRequest& request) {
   std::stable_sort(settings.begin(), settings.end(),
                    [](const Setting& a, const Setting& b) { return a.key < b.key; });
   for (const Setting& setting : settings) {
-    if (study.mode == ScalingMode::strong && setting.key == "data.batch_size") continue;  // of each size
+    if (study.mode == ScalingMode::strong && setting.key == "data.batch_size")
+      continue;  // each size has its own
     study.options.push_back("--" + setting.key + "=" + setting.value.value_or("null"));
   }
   const TrainerOptions& trainer = command.options.trainer;
@@ -180,7 +182,8 @@ int check_plans(const Study& study, const std::string& program, std::ostream& ou
   return status;
 }
 
-/// What the study in the folder and this one have different; empty: nothing that its measurements depend on.
+/// Returns how the study of the folder differs from this study; empty: the measurements of both belong
+/// together.
 std::string difference_of(const Study& before, const Study& now) {
   if (before.mode != now.mode) return "is of another mode, " + std::string(word_of(before.mode));
   if (before.batch_size != now.batch_size)

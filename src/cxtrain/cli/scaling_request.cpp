@@ -153,7 +153,7 @@ std::string scaling_help() {
       "--mode weak|strong",
       "weak: --data.batch_size is the batch of each rank. strong: it is the batch of a rank of the smallest "
       "size, and all sizes have the same batch over all ranks [weak]");
-  page.entry("--out FOLDER", "of the study [scaling]");
+  page.entry("--out FOLDER", "the folder of the study [scaling]");
   page.heading("Afterwards");
   page.entry("scaling predict --from FOLDER --to LIST",
              "step and efficiency of sizes that were not measured");

@@ -12,7 +12,7 @@ namespace cxtrain {
 
 inline constexpr const char* kScaling = "scaling";
 
-/// What the words after `scaling` ask for.
+/// The request of a command line that begins with `scaling`.
 struct ScalingRequest {
   std::string action = "run";      ///< or collect, report, predict, network
   std::string folder = "scaling";  ///< of --out or --from

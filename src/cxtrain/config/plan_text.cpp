@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cxtrain/base/number_ranges.h"
+#include "cxtrain/base/readable_bytes.h"
 #include "cxtrain/config/plan.h"
 
 namespace cxtrain {
@@ -102,17 +103,6 @@ std::string given_arguments(const Arguments& arguments) {
     if (arguments.given(name)) text += ", " + name + "=" + value;
   }
   return text;
-}
-
-/// "0.31 MB", "254 MB", "12.9 GB".
-std::string readable_bytes(std::int64_t bytes) {
-  constexpr double kMegabyte = 1e6, kGigabyte = 1e9;
-  const auto value = static_cast<double>(bytes);
-  const bool large = value >= kGigabyte;
-  std::ostringstream text;
-  text.precision(3);
-  text << value / (large ? kGigabyte : kMegabyte) << (large ? " GB" : " MB");
-  return text.str();
 }
 
 /// The memory of the rank that needs most.

@@ -13,8 +13,6 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::uint64_t kBootstrapSeed = 20200917;
-
 std::string percent_text(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
 
 std::string milliseconds_text(double seconds) {
@@ -80,11 +78,7 @@ SizeResult summary_of_size(std::span<const Measurement> all, const StudySize& si
   result.slow_rank = slow_rank_of(good);
   for (auto& [name, seconds] : phases) result.phases[name] = median_of(std::move(seconds));
   result.samples_per_second = median_of(std::move(rates));
-  result.step = bootstrap(result.rounds.size(), kBootstrapSeed, [&](std::span<const std::size_t> indices) {
-    std::vector<double> steps;
-    for (const std::size_t index : indices) steps.push_back(result.rounds[index]);
-    return median_of(std::move(steps));
-  });
+  result.step = bootstrap_median(result.rounds);
   return result;
 }
 
@@ -100,12 +94,7 @@ Estimate speedup_of(std::span<const Measurement> all, const StudySize& base, con
       ratios.push_back(work * smaller->step / larger->step);
     }
   }
-  if (ratios.empty()) return {};
-  return bootstrap(ratios.size(), kBootstrapSeed, [&](std::span<const std::size_t> indices) {
-    std::vector<double> drawn;
-    for (const std::size_t index : indices) drawn.push_back(ratios[index]);
-    return median_of(std::move(drawn));
-  });
+  return ratios.empty() ? Estimate() : bootstrap_median(ratios);
 }
 
 std::vector<const SizeResult*> measured_sizes(const StudyResult& result) {

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <cstdint>
 #include <random>
+#include <utility>
 
 namespace cxtrain {
 
@@ -18,21 +19,16 @@ double quantile_of(std::vector<double> values, double q) {
 
 double median_of(std::vector<double> values) { return quantile_of(std::move(values), 0.5); }
 
-Estimate bootstrap(std::size_t count, std::uint64_t seed,
-                   const std::function<double(std::span<const std::size_t> indices)>& statistic) {
-  std::vector<std::size_t> indices(count);
-  std::iota(indices.begin(), indices.end(), std::size_t{0});
-  Estimate interval{.value = statistic(indices)};
+Estimate bootstrap_median(const std::vector<double>& values) {
+  constexpr std::uint64_t kSeed = 20200917;
   constexpr int kDraws = 2000;
-  std::mt19937_64 random(seed);
-  std::vector<double> values;
+  std::mt19937_64 random(kSeed);
+  std::vector<double> medians, drawn(values.size());
   for (int draw = 0; draw < kDraws; ++draw) {
-    for (std::size_t& index : indices) index = random() % count;
-    values.push_back(statistic(indices));
+    for (double& value : drawn) value = values[random() % values.size()];
+    medians.push_back(median_of(drawn));
   }
-  interval.low = quantile_of(values, 0.025);
-  interval.high = quantile_of(values, 0.975);
-  return interval;
+  return {median_of(values), quantile_of(medians, 0.025), quantile_of(medians, 0.975)};
 }
 
 }  // namespace cxtrain

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <span>
 #include <vector>
 
 /// Pure.
@@ -25,10 +22,9 @@ double median_of(std::vector<double> values);
 /// Returns the quantile `q` in [0, 1] by linear interpolation between order statistics; 0 of nothing.
 double quantile_of(std::vector<double> values, double q);
 
-/// Returns `statistic` of the indices 0 to `count` - 1, and the interval between its quantiles 0.025 and
-/// 0.975 over 2,000 samples of `count` indices with replacement (percentile bootstrap, Efron 1979). `seed`
-/// makes the result repeatable.
-Estimate bootstrap(std::size_t count, std::uint64_t seed,
-                   const std::function<double(std::span<const std::size_t> indices)>& statistic);
+/// Returns the median of at least one value, and the interval between the quantiles 0.025 and 0.975 of the
+/// medians of 2,000 samples with replacement (percentile bootstrap, Efron 1979). Equal values give an equal
+/// interval.
+Estimate bootstrap_median(const std::vector<double>& values);
 
 }  // namespace cxtrain
