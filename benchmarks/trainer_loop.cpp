@@ -1,6 +1,6 @@
 // cxtrain_mpi with a stopwatch: takes its options, trains with the Trainer, and prints one JSON line (rank 0)
-// of the time a step takes once the first WARMUP steps are over. On a GPU the first and the last clock are
-// read when it has done its work.
+// of the time a step takes once the first WARMUP steps are over. On a GPU the clocks of the first and of the
+// last step are read when the GPU has done its work; --max_steps names the last step.
 //
 //   BENCH_WARMUP=10 bench_trainer_loop --model mnist --data.path ... --max_steps 200
 
@@ -30,7 +30,8 @@ struct StepTimes {
 
 class Stopwatch final : public Callback {
  public:
-  Stopwatch(StepTimes& times, at::Device device) : times_(times), device_(device) {}
+  Stopwatch(StepTimes& times, at::Device device, std::int64_t last_step)
+      : times_(times), device_(device), last_step_(last_step) {}
   void on_after_backward(Run&) override { backward_done_ = clock_.now(); }
   void on_before_optimizer_step(Run&, OptimizerRef&) override {
     times_.synchronised += clock_.now() - backward_done_;
@@ -42,18 +43,18 @@ class Stopwatch final : public Callback {
       times_.begin = clock_.now();
       times_.synchronised = 0;
     }
+    // Here rather than at the end of training: the checkpoint of the last step is not a part of the step.
+    if (run.global_step() == last_step_) synchronize({&device_, 1});
     if (run.global_step() > times_.warmup) times_.end = clock_.now();
     times_.steps = run.global_step();
     last_loss_ = output.loss;
   }
-  void on_train_end(Run&) override {
-    times_.loss = last_loss_.item<double>();  // when the device has done all steps
-    if (!device_.is_cpu()) times_.end = clock_.now();
-  }
+  void on_train_end(Run&) override { times_.loss = last_loss_.item<double>(); }
 
  private:
   StepTimes& times_;
   const at::Device device_;
+  const std::int64_t last_step_;
   SteadyClock clock_;
   double backward_done_ = 0;
   at::Tensor last_loss_;
@@ -76,7 +77,8 @@ int measure(int argc, char** argv) {
   StepTimes times;
   if (const char* warmup = std::getenv("BENCH_WARMUP")) times.warmup = std::atoll(warmup);
   trainer.add_callback(std::make_unique<Stopwatch>(
-      times, at::Device(trainer.plan().ranks.at(static_cast<std::size_t>(world->rank())).device)));
+      times, at::Device(trainer.plan().ranks.at(static_cast<std::size_t>(world->rank())).device),
+      options.trainer.max_steps));
   const RunSummary summary = trainer.fit(*model, *data);
   if (!world->is_root()) return 0;
 

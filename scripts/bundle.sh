@@ -105,6 +105,11 @@ for component in "$components"/mca_*.so; do
 done
 cp "$help"/help-*.txt "$bundle/openmpi/${help#"$prefix"/}/"
 
+# PMIx would load the machine's components, which may be of another release; env.sh names these instead.
+mkdir -p "$bundle/openmpi/lib/pmix"
+pmix=$(ldd "$components"/mca_pmix_*.so | awk '$1 ~ /^libpmix\.so/ { print $3; exit }')
+[[ -z $pmix ]] || find "$(dirname "$(readlink -f "$pmix")")" -path '*/pmix/pmix_mca_*.so' -exec cp -L -t "$bundle/openmpi/lib/pmix" {} +
+
 # Everything that these need, and what that needs; by name, so that nothing comes twice.
 foreign='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libutil|libresolv|libstdc\+\+|libgcc_s|libgomp)[.-]'
 foreign+='|^lib(torch|c10|caffe2|cuda|cudart|cudnn|cublas|cublasLt|cufft|cufile|cupti|curand|cusolver|cusparse|cusparseLt'

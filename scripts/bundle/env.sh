@@ -74,6 +74,7 @@ cxtrain_set_paths() {
     esac
   done
   export OPAL_PREFIX=$cxtrain_bundle/openmpi PMIX_PREFIX=$cxtrain_bundle/openmpi
+  export PMIX_PKGLIBDIR=$cxtrain_bundle/openmpi/lib/pmix
 }
 
 cxtrain_find_libtorch && cxtrain_check_libtorch && cxtrain_check_cuda && cxtrain_set_paths

@@ -26,7 +26,7 @@ def nvidia_smi(machine, outcome):
 def info(machine, outcome):
     told = machine.run([machine.program(), "info"], gpus=99)
     outcome.expect("exit status", told.status, 0)
-    for text in ["MPI: "] + ([] if machine.rehearse else ["CUDA: ", "NCCL "]):
+    for text in ["MPI: "] + ([] if machine.rehearse else ["CUDA: ", "NCCL: "]):
         if text not in told.output:
             outcome.fail(f"it does not say {text!r}: {told.tail()}")
 
