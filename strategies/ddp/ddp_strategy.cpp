@@ -37,15 +37,18 @@ class DdpStrategy final : public ReplicatedStrategy {
  public:
   explicit DdpStrategy(const DdpArgs& args)
       : ReplicatedStrategy({.find_unused_parameters = args.find_unused_parameters,
-                            .broadcast_buffers = args.broadcast_buffers}),
+                            .broadcast_buffers = args.broadcast_buffers,
+                            .network = args.network}),
         args_(args) {}
 
  private:
   std::unique_ptr<OrderedExchange> make_ordered_exchange(std::span<const OptimizerTarget> targets) override {
+    constexpr std::int64_t kFirst = std::int64_t{1} << 20;
+    const std::int64_t message = communicator().message_bytes();
     return std::make_unique<ReducedGradients>(
         parameters_of(targets), communicator(), context_->world,
-        ReducerOptions{.first_bucket_bytes = args_.first_bucket_bytes,
-                       .bucket_bytes = args_.bucket_bytes,
+        ReducerOptions{.first_bucket_bytes = args_.first_bucket_bytes.value_or(std::min(kFirst, message)),
+                       .bucket_bytes = args_.bucket_bytes.value_or(message),
                        .overlap = may_overlap() && args_.overlap.value_or(communicator().overlaps()),
                        .find_unused_parameters = args_.find_unused_parameters,
                        .wire_dtype = wire_dtype(args_.comm_hook)},

@@ -17,7 +17,7 @@ std::string order_key(std::size_t exchange) {
 void ReplicatedStrategy::connect() {
   const std::vector<NamedTensor> all = module_->all_parameters();
   verify_same_parameters(all, context_->world);
-  communicator_ = make_communicator(context_->world, context_->devices, context_->accelerator);
+  communicator_ = make_communicator(context_->world, context_->devices, context_->accelerator, args_.network);
   TensorSync::broadcast_once(all, *communicator_);
   buffers_.emplace(module_->all_buffers(), *communicator_);
   buffers_->broadcast();

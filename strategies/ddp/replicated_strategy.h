@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cxtrain/comm/communicator.h"
+#include "cxtrain/config/network_way.h"
 #include "cxtrain/reduce/sync_batch_norm.h"
 #include "cxtrain/reduce/tensor_sync.h"
 #include "cxtrain/strategy/local_step.h"
@@ -16,6 +17,7 @@ namespace cxtrain {
 struct ReplicatedArgs {
   bool find_unused_parameters = false;
   bool broadcast_buffers = true;  ///< after each step; else at the start and the end only
+  NetworkWay network = NetworkWay::automatic;
 };
 
 /// A strategy whose ranks run the whole model, each on its own samples, and average their gradients. `ddp`

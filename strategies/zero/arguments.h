@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "cxtrain/config/field.h"
+#include "cxtrain/config/network_way.h"
 
 /// The arguments of `zero`, as `--strategy.stage 2`.
 namespace cxtrain {
@@ -15,6 +16,7 @@ struct ZeroArgs {
   std::optional<bool> overlap;  ///< absent: unless batch norm is synchronised
   std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< about three exist at a time (benchmarks/RESULTS.md)
   bool broadcast_buffers = true;                      ///< after each step; else at the start and the end only
+  NetworkWay network = NetworkWay::automatic;
 
   void fields(auto&& field) {
     field("stage", stage, "what ranks divide. 1: optimizer state. 2: also gradients. 3: also parameters",
@@ -27,6 +29,8 @@ struct ZeroArgs {
           Range::at_least(0));
     field("broadcast_buffers", broadcast_buffers,
           "send rank 0's buffers to all ranks after each step; false: at the start and the end only");
+    field("network", network,
+          "way of gradients between CPU nodes; auto: tcp, beside backward, unless MPI is much faster");
   }
 };
 

@@ -25,7 +25,8 @@ class ZeroStrategy final : public ReplicatedStrategy {
  public:
   explicit ZeroStrategy(const ZeroArgs& args)
       : ReplicatedStrategy({.find_unused_parameters = args.find_unused_parameters,
-                            .broadcast_buffers = args.broadcast_buffers}),
+                            .broadcast_buffers = args.broadcast_buffers,
+                            .network = args.network}),
         args_(args) {}
 
  private:

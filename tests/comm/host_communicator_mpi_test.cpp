@@ -4,8 +4,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "cxtrain/memory/malloc_tuning.h"
 #include "support/catch.h"
 #include "support/host_communicator.h"
+#include "support/skip.h"
 
 namespace cxtrain {
 namespace {
@@ -116,11 +119,47 @@ TEST_CASE("slices are reduced wherever they lie, on one node and on several, as 
       scattered.slices[i].values.fill_(world.rank() + static_cast<int>(i) % 7 + repeat);
     }
     communicator.node_memory()->all_reduce_slices(scattered.memory, scattered.slices, ReduceOp::sum);
+    communicator.join();
     const int ranks = world.size();
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const int sum = ranks * (ranks - 1) / 2 + ranks * (static_cast<int>(i) % 7 + repeat);
       REQUIRE(at::equal(scattered.slices[i].values, at::full({counts[i]}, sum, dtype)));
     }
+  }
+}
+
+/// The average over all ranks of random numbers, which each rank draws for itself; in pieces of `piece`
+/// elements, all of which are begun before the first is waited for.
+at::Tensor average_in_pieces(HostCommunicator& communicator, std::int64_t count, std::int64_t piece) {
+  const at::Tensor memory = communicator.allocate(count, at::kFloat, at::kCPU);
+  at::manual_seed(static_cast<std::uint64_t>(communicator.rank()));
+  memory.copy_(at::randn({count}));
+  for (std::int64_t begin = 0; begin < count; begin += piece) {
+    const at::Tensor part = memory.narrow(0, begin, std::min(piece, count - begin));
+    const NodeMemory::Slice slice{.offset = 0, .values = part};
+    communicator.node_memory()->all_reduce_slices(part, {&slice, 1}, ReduceOp::avg);
+  }
+  communicator.join();
+  return memory.clone();
+}
+
+TEST_CASE("a sum has the same bits however ranks lie on nodes, and however it is cut into pieces") {
+  const int ranks = test_world().size();
+  if (ranks == 3) return test::skip_for_ranks("nodes of two ranks and of one are no halves of a whole");
+  const std::int64_t count = 300'000;
+  HostCommunicator one_node = test::host_communicator();
+  const at::Tensor expected = average_in_pieces(one_node, count, count);
+  for (const int per_node : {0, 1, 2}) {
+    HostCommunicator communicator = test::host_communicator(per_node);
+    for (const std::int64_t piece : {std::int64_t{1'024}, std::int64_t{64'000}, count}) {
+      CAPTURE(per_node, piece);
+      CHECK(at::equal(average_in_pieces(communicator, count, piece), expected));
+    }
+    const at::Tensor whole = communicator.allocate(count, at::kFloat, at::kCPU);
+    at::manual_seed(static_cast<std::uint64_t>(communicator.rank()));
+    whole.copy_(at::randn({count}));
+    communicator.all_reduce(whole, ReduceOp::avg);
+    CHECK(at::equal(whole, expected));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 
+#include <span>
 #include <vector>
 
 #include "cxtrain/base/error.h"
@@ -46,6 +47,27 @@ TEST_CASE("reduce_elements sums in place what ATen sums, for every dtype, length
   for (const at::Tensor& result : inputs) CHECK(at::equal(result, expected));
 }
 
+TEST_CASE("a sum has the bits of a sum of sums over equal powers of two of its sources") {
+  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble);
+  constexpr std::size_t kCount = 3000;
+  std::vector<at::Tensor> inputs;
+  for (int rank = 0; rank < 12; ++rank)
+    inputs.push_back(at::randn({static_cast<std::int64_t>(kCount)}).to(dtype));
+  const auto sum_of = [&](std::span<const at::Tensor> parts) {
+    std::vector<at::Tensor> out{at::empty({static_cast<std::int64_t>(kCount)}, dtype)};
+    reduce_elements(dtype, ReduceOp::sum, sources({parts.begin(), parts.end()}), destinations(out), kCount,
+                    1);
+    return out[0];
+  };
+  const at::Tensor expected = sum_of(inputs);
+  for (const std::size_t per_node : {1, 2, 4}) {
+    std::vector<at::Tensor> of_nodes;
+    for (std::size_t first = 0; first < inputs.size(); first += per_node)
+      of_nodes.push_back(sum_of(std::span(inputs).subspan(first, per_node)));
+    CHECK(at::equal(sum_of(of_nodes), expected));
+  }
+}
+
 TEST_CASE("reduce_elements takes minimum, maximum and mean") {
   const at::Tensor a = at::full({5000}, 6.0f), b = at::full({5000}, -2.0f);
   for (const auto& [op, divisor, value] :
@@ -60,9 +82,8 @@ TEST_CASE("16-bit sums round once") {
   const at::ScalarType dtype = GENERATE(at::kBFloat16, at::kHalf);
   std::vector<at::Tensor> inputs;
   for (int rank = 0; rank < 4; ++rank) inputs.push_back(at::randn({3000}).to(dtype));
-  at::Tensor exact = inputs[0].to(at::kFloat);
-  for (int rank = 1; rank < 4; ++rank)
-    exact = exact.add(inputs[static_cast<std::size_t>(rank)].to(at::kFloat));
+  const auto exactly = [&](std::size_t rank) { return inputs[rank].to(at::kFloat); };
+  const at::Tensor exact = exactly(0).add(exactly(1)).add(exactly(2).add(exactly(3)));
   std::vector<at::Tensor> out{at::empty({3000}, dtype)};
   reduce_elements(dtype, ReduceOp::avg, sources(inputs), destinations(out), 3000, 4);
   CHECK(at::equal(out[0], exact.mul(0.25).to(dtype)));

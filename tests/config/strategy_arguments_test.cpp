@@ -35,7 +35,7 @@ TEST_CASE("a strategy's arguments reach the plan, whether it is named or chosen"
   CHECK(read.bucket_bytes == 0);
   CHECK(read.overlap == false);
   CHECK(read.shard_optimizer == std::nullopt);
-  CHECK(read.first_bucket_bytes == 1 << 20);
+  CHECK_FALSE(read.first_bucket_bytes.has_value());
   CHECK_FALSE(read.find_unused_parameters);
   CHECK_FALSE(arguments.given("find_unused_parameters"));
 }

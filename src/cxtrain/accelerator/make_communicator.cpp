@@ -19,10 +19,10 @@
 namespace cxtrain {
 namespace {
 
-std::unique_ptr<Communicator> make_host_communicator(World& world) {
+std::unique_ptr<Communicator> make_host_communicator(World& world, NetworkWay network) {
   auto* mpi = dynamic_cast<MpiWorld*>(&world);
   if (mpi == nullptr) throw CommunicationError("a world of several ranks needs MPI");
-  return std::make_unique<HostCommunicator>(*mpi);
+  return std::make_unique<HostCommunicator>(*mpi, network);
 }
 
 /// The accelerator's own word rather than the plan's: the plan read the driver's list. Ranks tell those of
@@ -52,7 +52,7 @@ std::optional<std::pair<int, int>> ranks_sharing_a_device(std::span<const std::s
 }
 
 std::unique_ptr<Communicator> make_communicator(World& world, std::span<const c10::Device> devices,
-                                                Accelerator* accelerator) {
+                                                Accelerator* accelerator, NetworkWay network) {
   if (world.size() == 1) return std::make_unique<SoloCommunicator>();
   const c10::OptionalDeviceGuard current_stays(devices[0]);
   const bool on_cpu = devices[0].is_cpu();
@@ -60,8 +60,9 @@ std::unique_ptr<Communicator> make_communicator(World& world, std::span<const c1
     throw std::logic_error("there is no accelerator for " + devices[0].str());
   const bool staged = !on_cpu && devices_are_shared(world, devices, *accelerator);
   const auto connect = [&](c10::Device device) -> std::unique_ptr<Communicator> {
-    if (on_cpu) return make_host_communicator(world);
-    if (staged) return std::make_unique<StagedCommunicator>(make_host_communicator(world), accelerator);
+    if (on_cpu) return make_host_communicator(world, network);
+    if (staged)
+      return std::make_unique<StagedCommunicator>(make_host_communicator(world, network), accelerator);
     return accelerator->connect(world, device);
   };
   std::vector<PerDeviceCommunicator::Member> members;

@@ -1,8 +1,6 @@
 #include "cxtrain/cluster/liveness_probe.h"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <poll.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -15,6 +13,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/cluster/network.h"
 
 namespace cxtrain {
 namespace {
@@ -216,17 +215,7 @@ NodeSocket open_node_socket() {
       getsockname(opened.socket.get(), reinterpret_cast<sockaddr*>(&any), &size) != 0)
     return opened;
   opened.port = ntohs(any.sin_port);
-  ifaddrs* interfaces = nullptr;
-  if (getifaddrs(&interfaces) != 0) return opened;
-  for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {
-    const bool usable = each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET &&
-                        (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0;
-    if (!usable || opened.addresses.size() == NodeSocket::kMostAddresses) continue;
-    sockaddr_in address{};
-    std::memcpy(&address, each->ifa_addr, sizeof address);
-    opened.addresses.push_back(address.sin_addr.s_addr);
-  }
-  freeifaddrs(interfaces);
+  opened.addresses = network_addresses();
   return opened;
 }
 

@@ -93,9 +93,8 @@ LivenessProbe liveness_probe_of_ranks(const LaunchEnvironment& launched);
 
 /// A socket that other nodes can reach, and where.
 struct NodeSocket {
-  static constexpr std::size_t kMostAddresses = 4;
   FileDescriptor socket;
-  std::vector<std::uint32_t> addresses;  ///< IPv4, as the network has them, of the interfaces that are up
+  std::vector<std::uint32_t> addresses;  ///< of `network_addresses`
   std::uint16_t port = 0;
 };
 NodeSocket open_node_socket();

@@ -7,11 +7,11 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <type_traits>
 
 #include "cxtrain/base/process.h"
 #include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/cluster/network.h"
 
 namespace cxtrain {
 namespace {
@@ -29,16 +29,10 @@ std::vector<std::array<int, 2>> ranks_of_node(const MpiComm& comm, const MpiComm
 /// What all have to know of a node. Its first rank fills it in.
 struct NodeRecord {
   std::array<char, 64> name{};  // HOST_NAME_MAX
-  std::array<std::uint32_t, NodeSocket::kMostAddresses> addresses{};
+  std::array<std::uint32_t, kMostAddresses> addresses{};
   std::uint64_t port = 0;
   std::uint64_t token = 0;  ///< of the job; in the first node's
 };
-
-/// 64 bits: whoever reaches a node over the network could guess fewer.
-std::uint64_t random_token() {
-  std::random_device random;
-  return std::uint64_t{random()} << 32 | random();
-}
 
 /// Of every node.
 std::vector<NodeRecord> exchange_records(const MpiComm& comm, const WorldFacts& facts,

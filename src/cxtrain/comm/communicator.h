@@ -12,7 +12,7 @@
 ///
 /// Communication behaves like a kernel: an operation runs after the work already submitted to the caller's
 /// current stream. Up to a `join()` it may run beside work that the caller submits later. In host memory
-/// everything is finished on return, and `join()` does nothing.
+/// everything but `NodeMemory::all_reduce_slices` is finished on return.
 ///
 /// All operations except `send` and `recv` are collective: every rank makes the same calls, in the same
 /// order, with equal sizes and dtypes. One thread at a time calls a communicator. Ranks that share several
@@ -39,6 +39,10 @@ class Communicator {
   virtual std::string description() const = 0;
   /// Returns whether collectives run beside the caller's computation, so that early submission saves time.
   virtual bool overlaps() const = 0;
+  /// Returns the bytes of a message that cost little more than their way: neither so few that the messages'
+  /// number counts, nor so many that the last one ends late. 25 MiB, as torch's DistributedDataParallel has
+  /// it, suits GPUs and memory.
+  virtual std::int64_t message_bytes() const { return std::int64_t{25} << 20; }
 
   /// Returns uninitialised memory [numel] that this communicator reduces fastest. Collective: every rank
   /// passes equal arguments. The memory lives as long as any tensor in it, also after the communicator.

@@ -104,16 +104,32 @@ void combine(ReduceOp op, T* acc, const T* x, std::size_t n) {
 using Sources = std::span<const std::byte* const>;
 using Destinations = std::span<std::byte* const>;
 
+/// Combines the sources into `acc`, up to `kBlock` elements of each from element `begin` on, as a tree.
+/// `load(block, source)` returns a source's elements, or puts them into `block`.
+template <class Loops, class T, class Load>
+void combine_tree(ReduceOp op, Sources src, T* acc, std::size_t n, const Load& load) {
+  if (src.size() == 1) {
+    const T* const values = load(acc, src[0]);
+    if (values != acc) std::memcpy(acc, values, n * sizeof(T));
+    return;
+  }
+  const std::size_t half = std::bit_floor(src.size() - 1);
+  combine_tree<Loops>(op, src.first(half), acc, n, load);
+  std::array<T, kBlock> block;
+  if (src.size() - half == 1) return combine<Loops>(op, acc, load(block.data(), src[half]), n);
+  combine_tree<Loops>(op, src.subspan(half), block.data(), n, load);
+  combine<Loops>(op, acc, block.data(), n);
+}
+
 /// Types that accumulate in themselves.
 template <class Loops, class T, class Finish>
 void reduce_plain(ReduceOp op, Sources src, Destinations dst, std::size_t count, Finish finish) {
   std::array<T, kBlock> acc;
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t n = std::min(kBlock, count - begin);
-    std::memcpy(acc.data(), reinterpret_cast<const T*>(src[0]) + begin, n * sizeof(T));
-    for (const std::byte* source : src.subspan(1)) {
-      combine<Loops>(op, acc.data(), reinterpret_cast<const T*>(source) + begin, n);
-    }
+    combine_tree<Loops>(op, src, acc.data(), n, [begin](T*, const std::byte* source) {
+      return reinterpret_cast<const T*>(source) + begin;
+    });
     finish(acc.data(), n);
     for (std::byte* target : dst)
       std::memcpy(reinterpret_cast<T*>(target) + begin, acc.data(), n * sizeof(T));
@@ -124,15 +140,14 @@ void reduce_plain(ReduceOp op, Sources src, Destinations dst, std::size_t count,
 template <class T, class Widen, class Narrow>
 void reduce_half(ReduceOp op, Sources src, Destinations dst, std::size_t count, float factor, Widen widen,
                  Narrow narrow) {
-  std::array<float, kBlock> acc, next;
+  std::array<float, kBlock> acc;
   std::array<T, kBlock> rounded;
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t n = std::min(kBlock, count - begin);
-    widen(acc.data(), reinterpret_cast<const T*>(src[0]) + begin, n);
-    for (const std::byte* source : src.subspan(1)) {
-      widen(next.data(), reinterpret_cast<const T*>(source) + begin, n);
-      combine<Loops_f32>(op, acc.data(), next.data(), n);
-    }
+    combine_tree<Loops_f32>(op, src, acc.data(), n, [&](float* block, const std::byte* source) {
+      widen(block, reinterpret_cast<const T*>(source) + begin, n);
+      return static_cast<const float*>(block);
+    });
     if (factor != 1.0f) scale_f32(acc.data(), factor, n);
     narrow(rounded.data(), acc.data(), n);
     for (std::byte* target : dst)

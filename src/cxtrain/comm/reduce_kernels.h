@@ -11,8 +11,14 @@ namespace cxtrain {
 enum class ReduceOp { sum, avg, min, max };
 const char* to_string(ReduceOp op);
 
-/// Computes dst[d][i] = (op over s of src[s][i]) / divisor, for i in [0, count). The sum runs in the order of
-/// `src`, so every rank that computes it gets the same bits. Sources and destinations may be the same memory.
+/// Computes dst[d][i] = (op over s of src[s][i]) / divisor, for i in [0, count). Sources and destinations may
+/// be the same memory.
+///
+/// The sources are combined in pairs, as a balanced tree: S(n) = S(first h) + S(last n - h), h the largest
+/// power of two below n. So every rank that computes a sum gets the same bits, and the sum over nodes of the
+/// sums of their ranks has the bits of one sum over all ranks, if each node has the same power of two of
+/// neighbouring ranks and the dtype is not of 16 bits.
+///
 /// 16-bit floats accumulate in float32 and are rounded once. Floats are multiplied by the rounded 1/divisor;
 /// integers round towards zero. Throws CommunicationError for a dtype without a kernel.
 void reduce_elements(c10::ScalarType dtype, ReduceOp op, std::span<const std::byte* const> src,

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 
+#include "cxtrain/cluster/network.h"
 #include "cxtrain/doctor/probe.h"
 
 namespace cxtrain::doctor {
@@ -22,12 +23,6 @@ std::string address_text(const sockaddr* address) {
 }
 
 /// A link that is down, and a virtual one, have no speed.
-std::optional<std::int64_t> link_speed(const std::string& name) {
-  std::int64_t speed = 0;
-  std::ifstream file("/sys/class/net/" + name + "/speed");
-  return file >> speed && speed > 0 ? std::optional(speed) : std::nullopt;
-}
-
 std::optional<std::vector<InterfaceFacts>> read_interfaces() {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return std::nullopt;

@@ -77,7 +77,7 @@ class Reducer final : private GradientListener {
   std::size_t bucket_count() const { return buckets_.size(); }
 
   /// Returns the parameters' names in the observed order; empty if no order was observed yet. Neighbours in
-  /// memory are reduced together, which may decide about the last bits of a sum.
+  /// memory are reduced together, which decides about the last bits of a sum where NCCL or MPI adds.
   std::vector<std::string> order() const;
   /// Lays the buckets out in this order from the next step on. Names without a parameter are ignored;
   /// parameters without a name go last. All ranks pass equal names.

@@ -218,8 +218,8 @@ void ShardReducer::reduce_within_node(Row& row, const at::Tensor& memory,
     node_memory_->all_reduce_slices(used, slices, ReduceOp::avg);
   } else {
     communicator_.all_reduce(used, ReduceOp::avg);
-    communicator_.join();
   }
+  communicator_.join();
   for (std::size_t k = 0; k < row.parameters.size(); ++k) {
     const ElementRange range = row.plan.shards[static_cast<std::size_t>(shard_)][k];
     const at::Tensor own = flat(slices[k].values).narrow(0, range.begin, range.size());

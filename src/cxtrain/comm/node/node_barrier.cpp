@@ -1,9 +1,6 @@
 #include "cxtrain/comm/node/node_barrier.h"
 
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <climits>
 #include <cstdlib>
@@ -11,6 +8,7 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/comm/node/futex.h"
 #include "cxtrain/device/resources.h"
 
 namespace cxtrain {
@@ -35,15 +33,6 @@ bool told_to_yield() {
   const char* text = std::getenv("OMPI_MCA_mpi_yield_when_idle");
   const std::string_view value = text == nullptr ? "" : text;
   return !value.empty() && value != "0" && value != "false" && value != "no";
-}
-
-/// Sleeps while the word is `value`; may wake for no reason. Not FUTEX_PRIVATE: the word is other processes',
-/// too.
-void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t value) {
-  syscall(SYS_futex, &word, FUTEX_WAIT, value, nullptr, nullptr, 0);
-}
-void wake_all(const std::atomic<std::uint32_t>& word) {
-  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace

@@ -72,8 +72,10 @@ class NodeMemory {
   };
   /// Combines slices of `memory` (from `allocate`) over all ranks, as `Communicator::all_reduce` would
   /// combine all of `memory`. The result goes into each slice's `values`. Memory between the slices is
-  /// undefined afterwards. Every rank passes slices with equal offsets and sizes, in ascending order. On each
-  /// rank the values of a slice may lie in `memory` or in the pool. Collective.
+  /// undefined afterwards. Over several nodes the slices may travel after the return: the result is there
+  /// after `Communicator::join`, and nobody touches the slices until then. Every rank passes slices with
+  /// equal offsets and sizes, in ascending order. On each rank the values of a slice may lie in `memory` or
+  /// in the pool. Collective.
   virtual void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op) = 0;
 
   /// Slices to be combined as `all_reduce_slices` would, to the bit. Each rank gets its share of the result:

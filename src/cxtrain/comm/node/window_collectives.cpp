@@ -6,6 +6,9 @@
 
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/comm/between_nodes/measure_links.h"
+#include "cxtrain/comm/between_nodes/tcp_links.h"
 #include "cxtrain/comm/mpi_collectives.h"
 #include "cxtrain/comm/reduce_kernels.h"
 #include "cxtrain/memory/malloc_tuning.h"
@@ -15,9 +18,6 @@ namespace {
 
 /// Large enough to stream, small enough that all ranks work in the same neighbourhood.
 constexpr std::size_t kBlock = std::size_t{512} << 10;
-/// For `all_reduce_slices`, and for the two scatters that may be under way.
-constexpr std::size_t kTables = 3;
-
 std::byte* place_of(const NodeMemory::Slice& slice, const at::Tensor& memory) {
   return static_cast<std::byte*>(memory.mutable_data_ptr()) +
          static_cast<std::size_t>(slice.offset) * memory.itemsize();
@@ -32,22 +32,63 @@ void gather(const at::Tensor& memory, std::span<const NodeMemory::Slice> slices)
   }
 }
 
+/// Whether sums over nodes are faster by MPI, after backward, than by the links, beside backward: a cluster
+/// may have a fabric that only MPI knows, and a slow network beside it. What the links move at this speed,
+/// backward hides.
+bool mpi_is_much_faster(Links& links, const MpiComm& rail) {
+  constexpr std::size_t kBytes = std::size_t{256} << 10;
+  constexpr double kFastLinks = kBytes / 625e6;  // 5 Gbit/s
+  const RingTimes seconds = measure_ring(links, rail, kBytes);
+  return seconds.links > kFastLinks && seconds.links > 3 * seconds.mpi;
+}
+
 }  // namespace
 
-WindowCollectives::WindowCollectives(const MpiComm& comm, int node)
+WindowCollectives::WindowCollectives(const MpiComm& comm, int node, NetworkWay way)
     : comm_(comm),
       node_comm_(comm.split(node, comm.rank())),
+      way_(way),
       node_(node),
       local_rank_(node_comm_.rank()),
       local_size_(node_comm_.size()),
       barrier_(node_comm_) {
   copies_.resize(static_cast<std::size_t>(local_size_));
-  leaders_ = comm_.split(local_rank_ == 0 ? 0 : MPI_UNDEFINED, comm_.rank());
-  if (local_rank_ == 0) num_nodes_ = leaders_.size();
+  rail_ = comm_.split(local_rank_, node);
+  if (local_rank_ == 0) num_nodes_ = rail_.size();
   node_comm_.call("the number of nodes",
                   [&](MPI_Comm node_ranks) { return MPI_Bcast(&num_nodes_, 1, MPI_INT, 0, node_ranks); });
-  if (num_nodes_ > 1) piece_ = SharedWindow::allocate(node_comm_, kMpiPiece);
+  if (num_nodes_ == 1) return;
+  piece_ = SharedWindow::allocate(node_comm_, kMpiPiece);
+  open_network();
 }
+
+void WindowCollectives::open_network() {
+  if (way_ == NetworkWay::mpi) return;
+  int couriers = local_size_;
+  comm_.call("the ranks of a node",
+             [&](MPI_Comm all) { return MPI_Allreduce(MPI_IN_PLACE, &couriers, 1, MPI_INT, MPI_MIN, all); });
+  std::optional<NodeBoard> board = NodeBoard::make(node_comm_);
+  if (!comm_.on_all_ranks("shared memory for couriers", board.has_value())) return;
+  const bool carries = local_rank_ < couriers;
+  std::unique_ptr<Links> links;
+  if (carries) {
+    constexpr double kSeconds = 5;  // all ranks come at the same time
+    links = TcpLinks::open(rail_, kSeconds);
+  }
+  if (!comm_.on_all_ranks("connections between nodes", links != nullptr || !carries)) {
+    if (comm_.rank() == 0)
+      log_warning(
+          "not all nodes reach each other by TCP, so gradients go by MPI, after backward instead of "
+          "beside it (a firewall may close the ports above 32767; --strategy.network mpi does not try)");
+    return;
+  }
+  const bool mpi = carries && way_ == NetworkWay::automatic && mpi_is_much_faster(*links, rail_);
+  if (!comm_.on_all_ranks("the way between nodes", !mpi)) return;
+  network_.emplace(Network{.board = std::move(*board), .couriers = couriers, .courier = nullptr});
+  if (carries) network_->courier = std::make_unique<Courier>(std::move(links), comm_.watchdog());
+}
+
+std::string WindowCollectives::way_between_nodes() const { return network_ ? "TCP, beside backward" : "MPI"; }
 
 std::shared_ptr<SharedMemory> WindowCollectives::allocate(std::size_t bytes) {
   drop_unused();
@@ -130,25 +171,25 @@ void WindowCollectives::all_reduce_slices(const at::Tensor& memory, std::span<co
   const std::optional<Location> whole = find(memory.const_data_ptr());
   if (!whole) return all_reduce_gathered(memory, slices, op);
   const auto count = static_cast<std::size_t>(memory.numel());
+  if (network_) return begin_exchange(*whole, memory.scalar_type(), count, slices, op);
   if (!locations_ || slices.empty()) return all_reduce(*whole, memory.scalar_type(), count, op);
   note_locations(slices, 0, "all_reduce_slices");
   all_reduce(*whole, memory.scalar_type(), count, slices, op);
 }
 
 WindowCollectives::Location* WindowCollectives::table_of(int local_rank, std::size_t table) const {
-  const std::size_t entries = locations_->bytes() / (kTables * sizeof(Location));
   return reinterpret_cast<Location*>(locations_->segments()[static_cast<std::size_t>(local_rank)]) +
-         table * entries;
+         table * table_entries();
 }
 
 void WindowCollectives::note_locations(std::span<const Slice> slices, std::size_t table,
-                                       const char* operation) {
-  if (slices.size() * kTables * sizeof(Location) > locations_->bytes()) {
+                                       const char* operation, std::size_t first) {
+  if (first + slices.size() > table_entries()) {
     throw CommunicationError(std::string(operation) + ": " + std::to_string(slices.size()) +
                                  " slices, more than mem_pool was made for",
                              MessageCode::bad_tensor);
   }
-  Location* const own = table_of(local_rank_, table);
+  Location* const own = table_of(local_rank_, table) + first;
   for (std::size_t i = 0; i < slices.size(); ++i) {
     if (slices[i].values.numel() == 0) continue;
     const std::optional<Location> location = find_anywhere(slices[i].values.const_data_ptr());
@@ -337,11 +378,175 @@ void WindowCollectives::reduce_scatter_over_nodes(std::byte* output, Location in
   }
 }
 
+/// Part of a sum over all ranks, of which the courier in this place of each node carries one: what it sums
+/// over the node's ranks, exchanges, and writes for all of them.
+class WindowCollectives::NodeSum final : public Errand {
+ public:
+  /// Elements [begin, end) of the memory.
+  struct Range {
+    std::size_t begin, end;
+  };
+  NodeSum(const WindowCollectives& windows, NodeBoard& board, std::uint64_t number, Location memory,
+          c10::ScalarType dtype, ReduceOp op, Range range)
+      : windows_(windows),
+        board_(board),
+        number_(number),
+        memory_(memory),
+        dtype_(dtype),
+        op_(op),
+        range_(range),
+        element_(c10::elementSize(dtype)) {}
+
+  /// The values of elements [first, last) lie where each rank has noted it in this entry of table 0. In
+  /// ascending order. Without any, all values lie in the memory.
+  void add_slice(std::size_t first, std::size_t last, std::size_t entry) {
+    if (last > range_.begin && first < range_.end) slices_.push_back({first, last, entry, {}});
+  }
+
+  std::size_t count() const override { return range_.end - range_.begin; }
+  c10::ScalarType dtype() const override { return dtype_; }
+  ReduceOp op() const override { return op_; }
+  int divisor() const override { return windows_.divisor_of(op_); }
+
+  bool wait_for_values(const std::atomic<bool>& stop) override {
+    if (!board_.wait_for_all(number_, stop)) return false;
+    const int ranks = windows_.local_size_;
+    if (slices_.empty()) slices_.push_back({0, range_.end, kInMemory, {}});
+    for (Noted& slice : slices_) {
+      for (int r = 0; r < ranks; ++r)
+        slice.copies.push_back(windows_.at(
+            r, slice.entry == kInMemory ? memory_ : windows_.table_of(r, /*table=*/0)[slice.entry]));
+    }
+    sources_.resize(static_cast<std::size_t>(ranks));
+    return true;
+  }
+
+  void read(std::size_t first, std::size_t last, std::byte* to) override {
+    for_each_part(first, last, [&](const Noted& slice, std::size_t offset, std::size_t at, std::size_t n) {
+      for (std::size_t r = 0; r < sources_.size(); ++r) sources_[r] = slice.copies[r] + offset * element_;
+      std::byte* const target = to + at * element_;
+      reduce_elements(dtype_, op_, sources_, {&target, 1}, n, /*divisor=*/1);
+    });
+  }
+
+  void write(std::size_t first, std::size_t last, const std::byte* from) override {
+    for_each_part(first, last, [&](const Noted& slice, std::size_t offset, std::size_t at, std::size_t n) {
+      for (std::byte* copy : slice.copies)
+        std::copy_n(from + at * element_, n * element_, copy + offset * element_);
+    });
+  }
+
+  void finished() override { board_.finish(number_); }
+
+ private:
+  static constexpr std::size_t kInMemory = SIZE_MAX;
+
+  struct Noted {
+    std::size_t first, last;         ///< elements of the memory
+    std::size_t entry;               ///< of the table, or `kInMemory`
+    std::vector<std::byte*> copies;  ///< of each rank of the node
+  };
+
+  /// Calls `work(slice, offset in the slice, offset from `first`, number)` for the elements of the range that
+  /// lie in slices.
+  template <class Work>
+  void for_each_part(std::size_t first, std::size_t last, const Work& work) const {
+    const std::size_t begin = range_.begin + first, end = range_.begin + last;
+    auto slice = std::partition_point(slices_.begin(), slices_.end(),
+                                      [&](const Noted& each) { return each.last <= begin; });
+    for (; slice != slices_.end() && slice->first < end; ++slice) {
+      const std::size_t from = std::max(begin, slice->first), to = std::min(end, slice->last);
+      if (from < to) work(*slice, from - slice->first, from - begin, to - from);
+    }
+  }
+
+  const WindowCollectives& windows_;
+  NodeBoard& board_;
+  const std::uint64_t number_;
+  const Location memory_;
+  const c10::ScalarType dtype_;
+  const ReduceOp op_;
+  const Range range_;
+  const std::size_t element_;
+  std::vector<Noted> slices_;
+  std::vector<const std::byte*> sources_;
+};
+
+/// The sum over the nodes of what lies in one place.
+class WindowCollectives::LeaderSum final : public Errand {
+ public:
+  LeaderSum(std::byte* data, c10::ScalarType dtype, std::size_t count, ReduceOp op, int divisor)
+      : data_(data),
+        dtype_(dtype),
+        count_(count),
+        element_(c10::elementSize(dtype)),
+        op_(op),
+        divisor_(divisor) {}
+
+  std::size_t count() const override { return count_; }
+  c10::ScalarType dtype() const override { return dtype_; }
+  ReduceOp op() const override { return op_; }
+  int divisor() const override { return divisor_; }
+  bool wait_for_values(const std::atomic<bool>&) override { return true; }
+  void read(std::size_t first, std::size_t last, std::byte* to) override {
+    std::copy_n(data_ + first * element_, (last - first) * element_, to);
+  }
+  void write(std::size_t first, std::size_t last, const std::byte* from) override {
+    std::copy_n(from, (last - first) * element_, data_ + first * element_);
+  }
+  void finished() override {}
+
+ private:
+  std::byte* const data_;
+  const c10::ScalarType dtype_;
+  const std::size_t count_, element_;
+  const ReduceOp op_;
+  const int divisor_;
+};
+
+void WindowCollectives::begin_exchange(Location memory, c10::ScalarType dtype, std::size_t count,
+                                       std::span<const Slice> slices, ReduceOp op) {
+  const bool scattered = locations_ && !slices.empty();
+  if (scattered) {
+    if (network_->noted + slices.size() > table_entries()) join();
+    note_locations(slices, /*table=*/0, "all_reduce_slices", network_->noted);
+  }
+  const std::uint64_t number = ++network_->exchanges;
+  if (network_->courier) {
+    const std::size_t grain = kCacheLine / c10::elementSize(dtype);
+    const std::size_t part = round_up(divide_up(count, static_cast<std::size_t>(network_->couriers)), grain);
+    const std::size_t begin = std::min(count, part * static_cast<std::size_t>(local_rank_));
+    auto sum = std::make_unique<NodeSum>(*this, network_->board, number, memory, dtype, op,
+                                         NodeSum::Range{begin, std::min(count, begin + part)});
+    for (std::size_t i = 0; scattered && i < slices.size(); ++i) {
+      const auto offset = static_cast<std::size_t>(slices[i].offset);
+      sum->add_slice(offset, offset + static_cast<std::size_t>(slices[i].values.numel()),
+                     network_->noted + i);
+    }
+    network_->courier->post(std::move(sum));
+  }
+  if (scattered) network_->noted += slices.size();
+  network_->board.arrive(number);
+}
+
+void WindowCollectives::join() {
+  if (!network_ || network_->joined == network_->exchanges) return;
+  const Watchdog::Wait wait(comm_.watchdog(), "all_reduce over nodes");
+  network_->board.wait_until_finished(network_->exchanges, network_->couriers);
+  network_->joined = network_->exchanges;
+  network_->noted = 0;
+}
+
 /// Of the leader. The node's other ranks wait in a barrier meanwhile.
 void WindowCollectives::sum_over_nodes(std::byte* data, c10::ScalarType dtype, std::size_t count, ReduceOp op,
                                        int divisor) {
-  const Watchdog::Wait wait(leaders_.watchdog(), "all_reduce over nodes", Watchdog::Wait::Of::some_ranks);
-  mpi_all_reduce(leaders_, data, dtype, count, op, divisor);
+  constexpr const char* kOperation = "all_reduce over nodes";
+  if (network_) {
+    network_->courier->post(std::make_unique<LeaderSum>(data, dtype, count, op, divisor));
+    return network_->courier->wait_until_idle(kOperation);
+  }
+  const Watchdog::Wait wait(rail_.watchdog(), kOperation, Watchdog::Wait::Of::some_ranks);
+  mpi_all_reduce(rail_, data, dtype, count, op, divisor);
 }
 
 void WindowCollectives::all_gather(Location output, std::size_t bytes) {

@@ -7,27 +7,42 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "cxtrain/cluster/mpi_comm.h"
+#include "cxtrain/comm/between_nodes/courier.h"
+#include "cxtrain/comm/between_nodes/node_board.h"
 #include "cxtrain/comm/node/node_barrier.h"
 #include "cxtrain/comm/node/node_memory.h"
 #include "cxtrain/comm/node/shared_memory.h"
+#include "cxtrain/config/network_way.h"
 
 namespace cxtrain {
 
 /// Collectives in memory that the ranks of a node share, where it lies: each rank reads the others' copies,
 /// and nothing is packed, sent or unpacked (2 to 8 times faster than MPI_Allreduce, benchmarks/RESULTS.md).
-/// Over several nodes each node's sum goes through its first rank, by MPI.
+///
+/// Over several nodes, `all_reduce_slices` is divided among the ranks of a node: each has a courier, which
+/// sums its part over the node, exchanges the part with the courier in the same place of every other node,
+/// and writes the result for all ranks of the node, while the ranks compute. All other sums over nodes go
+/// through the courier of each node's first rank, and are finished on return. Where the nodes take MPI, all
+/// sums go through the first ranks, and are finished on return.
 class WindowCollectives final : public NodeMemory {
  public:
   /// Collective over `comm`, which outlives this. `node`: a number that ranks have in common that can share
   /// memory. The ranks of a node keep the order that they have in `comm`.
-  WindowCollectives(const MpiComm& comm, int node);
+  WindowCollectives(const MpiComm& comm, int node, NetworkWay way);
 
   int num_nodes() const noexcept { return num_nodes_; }
   int local_size() const noexcept { return local_size_; }
   int node() const noexcept { return node_; }
+  /// Returns whether `all_reduce_slices` runs beside the caller's work.
+  bool overlaps() const noexcept { return network_.has_value(); }
+  /// "TCP, beside backward" or "MPI"; of several nodes.
+  std::string way_between_nodes() const;
+  /// Waits until the results of `all_reduce_slices` are there.
+  void join();
 
   /// Memory for collectives. Collective over all ranks; null, on all of them alike, where a node cannot share
   /// so much. Memory that no rank of this node holds any more is given back at this occasion.
@@ -87,8 +102,12 @@ class WindowCollectives final : public NodeMemory {
   /// Table `table` of a rank: where the values of the slices of a call lie. Calls that overlap have tables of
   /// their own.
   Location* table_of(int local_rank, std::size_t table) const;
-  /// Notes for the other ranks where the values of this rank's slices lie.
-  void note_locations(std::span<const Slice> slices, std::size_t table, const char* operation);
+  /// Slices that a table has room for.
+  std::size_t table_entries() const { return locations_->bytes() / (kTables * sizeof(Location)); }
+  /// Notes for the other ranks where the values of this rank's slices lie, from entry `first` of the table
+  /// on.
+  void note_locations(std::span<const Slice> slices, std::size_t table, const char* operation,
+                      std::size_t first = 0);
   /// Elements [first, last) of the memory that the slices belong to, which lie in slice `index`.
   struct Part {
     std::size_t index, first, last;
@@ -106,9 +125,29 @@ class WindowCollectives final : public NodeMemory {
   /// All ranks' copies of what begins at `location`.
   std::span<const std::byte* const> copies_of(Location location);
 
+  /// The ways between nodes.
+  struct Network {
+    NodeBoard board;
+    int couriers;                      ///< ranks of a node that have one: the first ones
+    std::unique_ptr<Courier> courier;  ///< of this rank, or null
+    std::uint64_t exchanges = 0;       ///< begun
+    std::uint64_t joined = 0;          ///< exchanges that `join` has waited for
+    std::size_t noted = 0;             ///< entries of table 0 that exchanges use which are not joined
+  };
+  class NodeSum;
+  class LeaderSum;
+  void open_network();
+  /// Divides the exchange of a memory's slices among the node's couriers.
+  void begin_exchange(Location memory, c10::ScalarType dtype, std::size_t count,
+                      std::span<const Slice> slices, ReduceOp op);
+
+  /// For `all_reduce_slices`, and for the two scatters that may be under way.
+  static constexpr std::size_t kTables = 3;
+
   const MpiComm& comm_;
   MpiComm node_comm_;
-  MpiComm leaders_;  ///< the first rank of each node; none on the others
+  MpiComm rail_;  ///< the rank in this place of each node that has so many
+  const NetworkWay way_;
   int node_, local_rank_, local_size_, num_nodes_ = 1;
   NodeBarrier barrier_;
   std::optional<NodeBarrier> scatters_;  ///< between announcing and combining; made by the first scatter
@@ -122,6 +161,7 @@ class WindowCollectives final : public NodeMemory {
   std::optional<SharedWindow> locations_;
   std::vector<std::byte*> copies_;  ///< of the elements at hand, one per rank of the node
   std::vector<Part> parts_;
+  std::optional<Network> network_;  ///< after the windows, which a courier reads
 };
 
 }  // namespace cxtrain

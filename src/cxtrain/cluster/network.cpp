@@ -1,0 +1,47 @@
+#include "cxtrain/cluster/network.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <random>
+
+namespace cxtrain {
+
+std::optional<std::int64_t> link_speed(const std::string& interface) {
+  std::int64_t speed = 0;
+  std::ifstream file("/sys/class/net/" + interface + "/speed");
+  return file >> speed && speed > 0 ? std::optional(speed) : std::nullopt;
+}
+
+std::vector<std::uint32_t> network_addresses() {
+  std::multimap<std::int64_t, std::uint32_t, std::greater<>> by_speed;
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return {};
+  for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {
+    constexpr unsigned kUp = IFF_UP | IFF_RUNNING;
+    const bool usable = each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET &&
+                        (each->ifa_flags & kUp) == kUp && (each->ifa_flags & IFF_LOOPBACK) == 0;
+    if (!usable) continue;
+    sockaddr_in address{};
+    std::memcpy(&address, each->ifa_addr, sizeof address);
+    by_speed.emplace(link_speed(each->ifa_name).value_or(0), address.sin_addr.s_addr);
+  }
+  freeifaddrs(interfaces);
+  std::vector<std::uint32_t> addresses;
+  for (const auto& [speed, address] : by_speed) {
+    if (addresses.size() < kMostAddresses) addresses.push_back(address);
+  }
+  return addresses;
+}
+
+std::uint64_t random_token() {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,104 @@
+#include "cxtrain/comm/between_nodes/courier.h"
+
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "cxtrain/base/error.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr const char* kOverNodes = "all_reduce over nodes";
+
+}  // namespace
+
+Courier::Courier(std::unique_ptr<Links> links, Watchdog& watchdog)
+    : links_(std::move(links)), watchdog_(watchdog), exchange_(*links_, kChunk), thread_([this] { run(); }) {
+  watchdog_.watch(*this);
+}
+
+Courier::~Courier() {
+  watchdog_.forget(*this);
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  links_->interrupt();
+}
+
+void Courier::post(std::unique_ptr<Errand> errand) {
+  {
+    const std::lock_guard lock(mutex_);
+    errands_.push_back(std::move(errand));
+  }
+  changed_.notify_all();
+}
+
+void Courier::wait_until_idle(const char* operation) {
+  const Watchdog::Wait wait(watchdog_, operation, Watchdog::Wait::Of::some_ranks);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return errands_.empty() || !error_.empty(); });
+  if (!error_.empty()) throw CommunicationError(error_, MessageCode::rank_lost);
+}
+
+void Courier::run() {
+  for (;;) {
+    Errand* errand = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !errands_.empty() || stop_; });
+      if (stop_) return;
+      errand = errands_.front().get();
+    }
+    try {
+      carry(*errand);
+    } catch (const std::exception& error) {
+      return fail(error.what());
+    }
+    if (stop_) return;
+    {
+      const std::lock_guard lock(mutex_);
+      errands_.pop_front();
+    }
+    changed_.notify_all();
+  }
+}
+
+void Courier::carry(Errand& errand) {
+  if (!errand.wait_for_values(stop_)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    on_the_way_ = true;
+    ++carried_;
+  }
+  exchange_.begin(errand);
+  for (exchange_.proceed(); !exchange_.done() && !stop_; exchange_.proceed()) links_->wait();
+  if (stop_) return;
+  errand.finished();
+  const std::lock_guard lock(mutex_);
+  on_the_way_ = false;
+}
+
+void Courier::fail(const char* why) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    error_ = why;
+    failed_at_ = std::chrono::steady_clock::now();
+  }
+  changed_.notify_all();
+}
+
+Courier::State Courier::look() noexcept {
+  // A rank that ends closes its connections, and the launcher, or the rank itself, reports the end. A report
+  // of a broken connection would only hide that, so it comes later.
+  constexpr std::chrono::seconds kTimeForOthers{2};
+  const std::lock_guard lock(mutex_);
+  State state;
+  if (on_the_way_) state = {.operation = kOverNodes, .number = carried_};
+  if (!error_.empty() && std::chrono::steady_clock::now() - failed_at_ > kTimeForOthers) state.error = error_;
+  return state;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "cxtrain/cluster/watchdog.h"
+#include "cxtrain/comm/between_nodes/links.h"
+#include "cxtrain/comm/between_nodes/slice_exchange.h"
+
+namespace cxtrain {
+
+/// An array that a courier exchanges.
+class Errand : public ExchangedArray {
+ public:
+  /// Waits until the array has its values. Returns false if `stop` came first.
+  virtual bool wait_for_values(const std::atomic<bool>& stop) = 0;
+  /// The result is written.
+  virtual void finished() = 0;
+};
+
+/// A thread that combines arrays over the nodes while the rank computes, one after the other. It sleeps
+/// whenever the links have nothing to move. Every node's courier gets equal arrays in the same order.
+class Courier final : public PendingWork {
+ public:
+  /// The watchdog outlives the courier: it applies its deadline to each exchange.
+  Courier(std::unique_ptr<Links> links, Watchdog& watchdog);
+  /// Drops what is not done.
+  ~Courier() override;
+  Courier(const Courier&) = delete;
+  Courier& operator=(const Courier&) = delete;
+
+  const Links& links() const { return *links_; }
+  void post(std::unique_ptr<Errand> errand);
+  /// Waits until all errands are done. Throws CommunicationError if a link is broken.
+  void wait_until_idle(const char* operation);
+
+  State look() noexcept override;
+
+ private:
+  /// Bytes of a chunk: large enough that a chunk's cost on the processor is in its bytes, small enough that
+  /// the last chunk's way, which nothing hides, is short.
+  static constexpr std::size_t kChunk = std::size_t{128} << 10;
+
+  void run();
+  void carry(Errand& errand);
+  void fail(const char* why) noexcept;
+
+  std::unique_ptr<Links> links_;
+  Watchdog& watchdog_;
+  SliceExchange exchange_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::unique_ptr<Errand>> errands_;  ///< the first one is under way
+  std::uint64_t carried_ = 0;
+  bool on_the_way_ = false;  ///< the first errand has its values
+  std::string error_;
+  std::chrono::steady_clock::time_point failed_at_{};
+  std::atomic<bool> stop_{false};
+  std::jthread thread_;
+};
+
+}  // namespace cxtrain

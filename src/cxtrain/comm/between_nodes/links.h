@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace cxtrain {
+
+/// Streams of bytes between this rank and one rank of each other node, in both directions. The bytes of a
+/// stream arrive in the order of sending. One thread uses the links, except for `interrupt`. Errors: a
+/// CommunicationError that names the node.
+class Links {
+ public:
+  virtual ~Links() = default;
+
+  virtual int node() const = 0;   ///< of this rank, in [0, nodes())
+  virtual int nodes() const = 0;  ///< at least 2
+  /// Of the way: "TCP".
+  virtual std::string description() const = 0;
+
+  /// Appends bytes to the stream to another node, and returns what `sent(node)` will be once they have left.
+  /// Until then they must not change.
+  virtual std::uint64_t send(int node, std::span<const std::byte> bytes) = 0;
+  /// Appends memory for what comes from another node, and returns what `received(node)` will be once the
+  /// memory is full.
+  virtual std::uint64_t receive(int node, std::span<std::byte> bytes) = 0;
+  /// Bytes that have left for a node, and that have come from a node, since the links were made.
+  virtual std::uint64_t sent(int node) const = 0;
+  virtual std::uint64_t received(int node) const = 0;
+
+  /// Moves what can move without waiting. Returns whether any byte moved.
+  virtual bool proceed() = 0;
+  /// Waits until `proceed` can move a byte, or until `interrupt`.
+  virtual void wait() = 0;
+  /// Ends the wait, or the next wait. Any thread may call it.
+  virtual void interrupt() noexcept = 0;
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,111 @@
+#include "cxtrain/comm/between_nodes/slice_exchange.h"
+
+#include <algorithm>
+#include <span>
+
+#include "cxtrain/base/align.h"
+#include "cxtrain/memory/malloc_tuning.h"
+
+namespace cxtrain {
+
+SliceExchange::SliceExchange(Links& links, std::size_t chunk_bytes)
+    : links_(links),
+      chunk_bytes_(round_up(chunk_bytes, kCacheLine)),
+      sources_(static_cast<std::size_t>(links.nodes())) {
+  const auto nodes = static_cast<std::size_t>(links.nodes());
+  const std::size_t share_bytes = round_up(divide_up(chunk_bytes_, nodes), kCacheLine);
+  for (Chunk& chunk : window_) {
+    chunk.memory.resize(chunk_bytes_ + nodes * share_bytes);
+    chunk.peers.resize(nodes);
+    for (std::size_t node = 0; node < nodes; ++node)
+      chunk.peers[node].values = chunk.memory.data() + chunk_bytes_ + node * share_bytes;
+  }
+}
+
+void SliceExchange::begin(ExchangedArray& array) {
+  array_ = &array;
+  element_ = c10::elementSize(array.dtype());
+  chunks_ = divide_up(array.count() * element_, chunk_bytes_);
+  started_ = folded_ = stored_ = 0;
+}
+
+void SliceExchange::proceed() {
+  for (bool progress = true; progress && !done();) {
+    progress = links_.proceed();
+    // The order of these two is the order of the bytes on a link.
+    if (may_send_values()) {
+      if (started_ < stored_ + kWindow) send_values(), progress = true;
+    } else if (folded_ < started_ && values_are_here(chunk(folded_))) {
+      fold(), progress = true;
+    }
+    if (stored_ < folded_ && result_is_here(chunk(stored_))) {
+      const Chunk& complete = chunk(stored_++);
+      array_->write(complete.first, complete.last, complete.memory.data());
+      progress = true;
+    }
+  }
+}
+
+SliceExchange::Share SliceExchange::share(const Chunk& chunk, int node) const {
+  const std::size_t bytes = (chunk.last - chunk.first) * element_;
+  const std::size_t each = round_up(divide_up(bytes, static_cast<std::size_t>(links_.nodes())), kCacheLine);
+  const std::size_t begin = std::min(bytes, each * static_cast<std::size_t>(node));
+  return {begin, std::min(bytes, begin + each)};
+}
+
+void SliceExchange::send_values() {
+  Chunk& next = chunk(started_);
+  next.first = started_ * (chunk_bytes_ / element_);
+  next.last = std::min(array_->count(), next.first + chunk_bytes_ / element_);
+  array_->read(next.first, next.last, next.memory.data());
+  const std::size_t own = share(next, links_.node()).size();
+  for (int node = 0; node < links_.nodes(); ++node) {
+    if (node == links_.node()) continue;
+    Peer& peer = next.peers[static_cast<std::size_t>(node)];
+    const Share theirs = share(next, node);
+    peer.values_sent = links_.send(node, {next.memory.data() + theirs.begin, theirs.size()});
+    peer.values_received = links_.receive(node, {peer.values, own});
+  }
+  ++started_;
+}
+
+bool SliceExchange::values_are_here(Chunk& chunk) const {
+  for (int node = 0; node < links_.nodes(); ++node) {
+    if (node == links_.node()) continue;
+    const Peer& peer = chunk.peers[static_cast<std::size_t>(node)];
+    // What was sent makes room for the result.
+    if (links_.received(node) < peer.values_received || links_.sent(node) < peer.values_sent) return false;
+  }
+  return true;
+}
+
+void SliceExchange::fold() {
+  Chunk& ready = chunk(folded_++);
+  const Share own = share(ready, links_.node());
+  std::byte* const result = ready.memory.data() + own.begin;
+  for (int node = 0; node < links_.nodes(); ++node) {
+    const auto at = static_cast<std::size_t>(node);
+    sources_[at] = node == links_.node() ? result : ready.peers[at].values;
+  }
+  if (own.size() > 0)
+    reduce_elements(array_->dtype(), array_->op(), sources_, {&result, 1}, own.size() / element_,
+                    array_->divisor());
+  for (int node = 0; node < links_.nodes(); ++node) {
+    if (node == links_.node()) continue;
+    Peer& peer = ready.peers[static_cast<std::size_t>(node)];
+    const Share theirs = share(ready, node);
+    peer.result_sent = links_.send(node, {result, own.size()});
+    peer.result_received = links_.receive(node, {ready.memory.data() + theirs.begin, theirs.size()});
+  }
+}
+
+bool SliceExchange::result_is_here(Chunk& chunk) const {
+  for (int node = 0; node < links_.nodes(); ++node) {
+    if (node == links_.node()) continue;
+    const Peer& peer = chunk.peers[static_cast<std::size_t>(node)];
+    if (links_.received(node) < peer.result_received || links_.sent(node) < peer.result_sent) return false;
+  }
+  return true;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cxtrain/comm/between_nodes/links.h"
+#include "cxtrain/comm/reduce_kernels.h"
+
+namespace cxtrain {
+
+/// An array of which every node has values, and that is to be combined over the nodes.
+class ExchangedArray {
+ public:
+  virtual ~ExchangedArray() = default;
+
+  virtual std::size_t count() const = 0;  ///< of elements
+  virtual c10::ScalarType dtype() const = 0;
+  virtual ReduceOp op() const = 0;
+  virtual int divisor() const = 0;
+
+  /// Writes elements [first, last) of this node's values to `to`.
+  virtual void read(std::size_t first, std::size_t last, std::byte* to) = 0;
+  /// Takes elements [first, last) of the result.
+  virtual void write(std::size_t first, std::size_t last, const std::byte* from) = 0;
+};
+
+/// Combines an array over the nodes: a state machine without a thread and without a wait.
+///
+/// The array goes in chunks. Each node owns a share of a chunk: the other nodes send it their values of the
+/// share, and it sends them the result. Several chunks are under way, so that both directions of a link are
+/// busy. The values of the nodes are combined in the order of the nodes (`reduce_elements`): the bits of the
+/// result do not depend on the size of the chunks, and are equal on all nodes.
+///
+/// Every node makes exchanges of equal arrays in the same order. The order of the bytes on a link is fixed,
+/// so that nothing but values travels: the values of chunks 0 to `kLead` - 1, then in turns the result of a
+/// chunk and the values of the chunk `kLead` later.
+class SliceExchange {
+ public:
+  /// The links outlive the exchange. `chunk_bytes`: equal on all nodes.
+  SliceExchange(Links& links, std::size_t chunk_bytes);
+
+  /// Begins with an array, which lives until `done`. The exchange before is done.
+  void begin(ExchangedArray& array);
+  /// Does all that can be done now.
+  void proceed();
+  bool done() const { return stored_ == chunks_; }
+
+ private:
+  /// Chunks whose values are under way, and chunks in memory.
+  static constexpr std::size_t kLead = 3, kWindow = 6;
+
+  struct Peer {
+    std::byte* values = nullptr;  ///< of this node's share, from the peer
+    std::uint64_t values_sent = 0, values_received = 0, result_sent = 0, result_received = 0;
+  };
+  struct Chunk {
+    std::size_t first = 0, last = 0;  ///< elements of the array
+    std::vector<std::byte> memory;    ///< the chunk, and behind it the share from each peer
+    std::vector<Peer> peers;          ///< by node; the own one is not used
+  };
+  /// Bytes of a chunk that a node owns.
+  struct Share {
+    std::size_t begin, end;
+    std::size_t size() const { return end - begin; }
+  };
+
+  Chunk& chunk(std::size_t index) { return window_[index % kWindow]; }
+  Share share(const Chunk& chunk, int node) const;
+  bool may_send_values() const { return started_ < chunks_ && started_ < folded_ + kLead; }
+  void send_values();
+  bool values_are_here(Chunk& chunk) const;
+  void fold();
+  bool result_is_here(Chunk& chunk) const;
+
+  Links& links_;
+  const std::size_t chunk_bytes_;
+  ExchangedArray* array_ = nullptr;
+  std::size_t element_ = 1;
+  std::size_t chunks_ = 0;
+  std::size_t started_ = 0, folded_ = 0, stored_ = 0;  ///< chunks
+  std::array<Chunk, kWindow> window_;
+  std::vector<const std::byte*> sources_;
+};
+
+}  // namespace cxtrain

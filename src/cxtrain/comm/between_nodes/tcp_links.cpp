@@ -1,0 +1,190 @@
+#include "cxtrain/comm/between_nodes/tcp_links.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/cluster/network.h"
+#include "cxtrain/comm/between_nodes/tcp_handshake.h"
+#include "cxtrain/device/core_share.h"
+
+namespace cxtrain {
+namespace {
+
+/// What a rank tells the other ranks of its rail.
+struct Listener {
+  std::array<std::uint32_t, kMostAddresses> addresses{};  ///< of `network_addresses`; 0: none
+  std::array<char, 40> machine{};                         ///< `machine_id`
+  std::uint64_t token = 0;                                ///< of the job: the first node's counts
+  std::uint32_t port = 0;                                 ///< 0: cannot listen
+};
+static_assert(std::is_trivially_copyable_v<Listener>);
+
+/// Where ranks on this machine, or on another one, reach the listener.
+std::vector<std::uint32_t> addresses_of(const Listener& listener, bool same_machine) {
+  std::vector<std::uint32_t> addresses;
+  for (const std::uint32_t address : listener.addresses) {
+    if (address != 0) addresses.push_back(address);
+  }
+  if (same_machine) addresses.push_back(htonl(INADDR_LOOPBACK));
+  return addresses;
+}
+
+[[noreturn]] void throw_broken(int node, const std::string& why) {
+  throw CommunicationError("the connection to node " + std::to_string(node) + " broke: " + why,
+                           MessageCode::rank_lost);
+}
+
+std::string text_of_errno() { return std::generic_category().message(errno); }
+
+/// Drops the first `moved` bytes of a queue.
+template <class Bytes>
+void drop_front(std::deque<Bytes>& queue, std::size_t moved) {
+  while (!queue.empty() && moved >= queue.front().size()) {
+    moved -= queue.front().size();
+    queue.pop_front();
+  }
+  if (moved > 0) queue.front() = queue.front().subspan(moved);
+}
+
+/// The first pieces of a queue, for one call.
+template <class Bytes>
+std::size_t first_pieces(const std::deque<Bytes>& queue, std::span<iovec> pieces) {
+  std::size_t n = 0;
+  for (; n < std::min(queue.size(), pieces.size()); ++n)
+    pieces[n] = {const_cast<std::byte*>(queue[n].data()), queue[n].size()};
+  return n;
+}
+
+}  // namespace
+
+std::unique_ptr<TcpLinks> TcpLinks::open(const MpiComm& rail, double seconds) {
+  const int node = rail.rank(), nodes = rail.size();
+  TcpHandshake handshake(node, nodes);
+  Listener own{.token = random_token(), .port = handshake.port()};
+  machine_id().copy(own.machine.data(), own.machine.size() - 1);
+  const std::vector<std::uint32_t> addresses = network_addresses();
+  std::copy(addresses.begin(), addresses.end(), own.addresses.begin());
+  std::vector<Listener> listeners(static_cast<std::size_t>(nodes));
+  rail.call("an allgather of addresses", [&](MPI_Comm ranks) {
+    return MPI_Allgather(&own, sizeof own, MPI_BYTE, listeners.data(), sizeof own, MPI_BYTE, ranks);
+  });
+  for (const Listener& each : listeners) {
+    if (each.port == 0) return nullptr;
+  }
+  const std::uint64_t token = listeners[0].token;
+  const TcpHandshake::Time deadline =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(std::llround(seconds * 1e3));
+  for (int peer = 0; peer < node; ++peer) {
+    const Listener& listener = listeners[static_cast<std::size_t>(peer)];
+    if (!handshake.connect(peer, addresses_of(listener, listener.machine == own.machine),
+                           static_cast<std::uint16_t>(listener.port), token, deadline))
+      return nullptr;
+  }
+  if (!handshake.accept_larger(token, deadline)) return nullptr;
+  return std::unique_ptr<TcpLinks>(new TcpLinks(node, handshake.take()));
+}
+
+TcpLinks::TcpLinks(int node, std::vector<FileDescriptor> sockets)
+    : node_(node), streams_(sockets.size()), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  for (std::size_t i = 0; i < sockets.size(); ++i) {
+    if (!sockets[i]) continue;
+    const int on = 1;
+    setsockopt(sockets[i].get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    streams_[i].socket = std::move(sockets[i]);
+  }
+}
+
+std::uint64_t TcpLinks::send(int node, std::span<const std::byte> bytes) {
+  Stream& to = stream(node);
+  if (!bytes.empty()) to.outgoing.push_back(bytes);
+  return to.to_send += bytes.size();
+}
+
+std::uint64_t TcpLinks::receive(int node, std::span<std::byte> bytes) {
+  Stream& from = stream(node);
+  if (!bytes.empty()) from.incoming.push_back(bytes);
+  return from.to_receive += bytes.size();
+}
+
+bool TcpLinks::proceed() {
+  bool moved = false;
+  for (int node = 0; node < nodes(); ++node) {
+    if (node == node_) continue;
+    if (send_some(node)) moved = true;
+    if (receive_some(node)) moved = true;
+  }
+  return moved;
+}
+
+bool TcpLinks::send_some(int node) {
+  Stream& to = stream(node);
+  bool moved = false;
+  while (!to.outgoing.empty()) {
+    std::array<iovec, 16> pieces;
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = first_pieces(to.outgoing, pieces);
+    const ssize_t n = sendmsg(to.socket.get(), &message, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) break;
+    if (n < 0) throw_broken(node, text_of_errno());
+    drop_front(to.outgoing, static_cast<std::size_t>(n));
+    to.sent += static_cast<std::uint64_t>(n);
+    moved = true;
+  }
+  return moved;
+}
+
+bool TcpLinks::receive_some(int node) {
+  Stream& from = stream(node);
+  bool moved = false;
+  while (!from.incoming.empty()) {
+    std::array<iovec, 16> pieces;
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = first_pieces(from.incoming, pieces);
+    const ssize_t n = recvmsg(from.socket.get(), &message, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) break;
+    if (n < 0) throw_broken(node, text_of_errno());
+    if (n == 0) throw_broken(node, "its rank has ended");
+    drop_front(from.incoming, static_cast<std::size_t>(n));
+    from.received += static_cast<std::uint64_t>(n);
+    moved = true;
+  }
+  return moved;
+}
+
+void TcpLinks::wait() {
+  std::vector<pollfd> waiting{{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
+  for (const Stream& each : streams_) {
+    const int events = (each.incoming.empty() ? 0 : POLLIN) | (each.outgoing.empty() ? 0 : POLLOUT);
+    if (events != 0)
+      waiting.push_back({.fd = each.socket.get(), .events = static_cast<short>(events), .revents = 0});
+  }
+  poll(waiting.data(), waiting.size(), -1);
+  std::uint64_t interrupts = 0;
+  if ((waiting[0].revents & POLLIN) != 0)
+    static_cast<void>(::read(wake_.get(), &interrupts, sizeof interrupts));
+}
+
+void TcpLinks::interrupt() noexcept {
+  const std::uint64_t one = 1;
+  static_cast<void>(::write(wake_.get(), &one, sizeof one));
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,94 @@
+#include "cxtrain/comm/between_nodes/slice_exchange.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "support/catch.h"
+#include "support/fake_network.h"
+
+namespace cxtrain {
+namespace {
+
+/// A node's values in memory, and the result.
+class FloatArray final : public ExchangedArray {
+ public:
+  FloatArray(std::vector<float> values, ReduceOp op, int divisor)
+      : values_(std::move(values)), result_(values_.size(), -1), op_(op), divisor_(divisor) {}
+
+  std::size_t count() const override { return values_.size(); }
+  c10::ScalarType dtype() const override { return c10::ScalarType::Float; }
+  ReduceOp op() const override { return op_; }
+  int divisor() const override { return divisor_; }
+  void read(std::size_t first, std::size_t last, std::byte* to) override {
+    std::memcpy(to, values_.data() + first, (last - first) * sizeof(float));
+  }
+  void write(std::size_t first, std::size_t last, const std::byte* from) override {
+    std::memcpy(result_.data() + first, from, (last - first) * sizeof(float));
+  }
+  const std::vector<float>& values() const { return values_; }
+  const std::vector<float>& result() const { return result_; }
+
+ private:
+  std::vector<float> values_, result_;
+  ReduceOp op_;
+  int divisor_;
+};
+
+std::vector<FloatArray> random_arrays(int nodes, std::size_t count, ReduceOp op, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  std::vector<FloatArray> arrays;
+  for (int node = 0; node < nodes; ++node) {
+    std::vector<float> values(count);
+    for (float& value : values) value = normal(random);
+    arrays.emplace_back(std::move(values), op, op == ReduceOp::avg ? nodes : 1);
+  }
+  return arrays;
+}
+
+std::vector<float> combined(const std::vector<FloatArray>& arrays) {
+  std::vector<const std::byte*> sources;
+  for (const FloatArray& array : arrays)
+    sources.push_back(reinterpret_cast<const std::byte*>(array.values().data()));
+  std::vector<float> result(arrays[0].count());
+  auto* const target = reinterpret_cast<std::byte*>(result.data());
+  reduce_elements(c10::ScalarType::Float, arrays[0].op(), sources, {&target, 1}, result.size(),
+                  arrays[0].divisor());
+  return result;
+}
+
+/// Lets the nodes proceed in random order until all are done.
+void exchange(std::vector<SliceExchange>& nodes, std::vector<FloatArray>& arrays, std::mt19937& random) {
+  for (std::size_t node = 0; node < nodes.size(); ++node) nodes[node].begin(arrays[node]);
+  const auto done = [](const SliceExchange& each) { return each.done(); };
+  std::uniform_int_distribution<std::size_t> any(0, nodes.size() - 1);
+  for (int turn = 0; !std::all_of(nodes.begin(), nodes.end(), done); ++turn) {
+    REQUIRE(turn < 10'000'000);
+    nodes[any(random)].proceed();
+  }
+}
+
+TEST_CASE("arrays of any size are combined over nodes to the bit, however the bytes move") {
+  const int count_of_nodes = GENERATE(2, 3, 4, 5, 9);
+  const std::size_t chunk = GENERATE(std::size_t{64}, std::size_t{1000}, std::size_t{4096});
+  const unsigned seed = GENERATE(1U, 2U);
+  CAPTURE(count_of_nodes, chunk, seed);
+  std::mt19937 random(seed);
+  test::FakeNetwork network(count_of_nodes, seed);
+  std::vector<std::unique_ptr<Links>> links;
+  std::vector<SliceExchange> nodes;
+  for (int node = 0; node < count_of_nodes; ++node) links.push_back(network.links_of(node));
+  for (const auto& each : links) nodes.emplace_back(*each, chunk);
+  for (const std::size_t count : {1, 15, 16, 17, 1000, 4097}) {  // one after the other, on the same links
+    const ReduceOp op = count % 2 == 0 ? ReduceOp::avg : ReduceOp::sum;
+    std::vector<FloatArray> arrays = random_arrays(count_of_nodes, count, op, random);
+    exchange(nodes, arrays, random);
+    const std::vector<float> expected = combined(arrays);
+    for (const FloatArray& array : arrays) CHECK(array.result() == expected);
+  }
+}
+
+}  // namespace
+}  // namespace cxtrain
