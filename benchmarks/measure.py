@@ -8,13 +8,16 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import statistics
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+NODES = str(ROOT / "tests/support/nodes.sh")
 median = statistics.median
 
 
@@ -29,9 +32,13 @@ class Bench:
         self.mnist = make_mnist(work / "mnist", options.data)
         self.text = ROOT / ".deps/data/bible-kjv.txt"
 
-    def run(self, program, *args, ranks=0, before=False, **env):
-        """The program's output, under mpirun where `ranks` is given; of the build `before` where asked."""
+    def run(self, program, *args, ranks=0, nodes=0, before=False, **env):
+        """The program's output, under mpirun where `ranks` is given, or `nodes` of one rank each, which are up; of the build `before`
+        where asked. A program with a path of its own is not one of the build."""
         command = ["mpirun", "-np", str(ranks)] if ranks else []
+        if nodes:
+            command = [NODES, "mpirun", "-H", ",".join(f"n{i + 1}:1" for i in range(nodes)), "-np", str(nodes)]
+            command += [word for name in env for word in ("-x", name)]
         command += [str((self.before if before else self.bin) / program), *map(str, args)]
         done = subprocess.run(
             command, env={**self.env, **env}, cwd=self.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -40,7 +47,7 @@ class Bench:
             sys.exit(f"{' '.join(command)}: status {done.returncode}\n{done.stderr}")
         return done.stdout
 
-    def trainer(self, args, steps, warmup, ranks=0, before=False):
+    def trainer(self, args, steps, warmup, ranks=0, before=False, nodes=0):
         self.runs += 1
         out = self.run(
             "bench_trainer_loop",
@@ -52,14 +59,35 @@ class Bench:
             "--default_root_dir",
             self.work / f"run{self.runs}",
             ranks=ranks,
+            nodes=nodes,
             before=before,
             BENCH_WARMUP=str(warmup),
         )
         return json.loads(out.splitlines()[-1])
 
-    def floor(self, args, steps, warmup, tune=1, ranks=0):
+    def floor(self, args, steps, warmup, tune=1, **how):
         out = self.run(
-            "bench_floor_loop", *args, "--steps", steps, "--warmup", warmup, "--tune-malloc", tune, ranks=ranks
+            "bench_floor_loop", *args, "--steps", steps, "--warmup", warmup, "--tune-malloc", tune, **how
+        )
+        return json.loads(out.splitlines()[-1])
+
+    def gloo(self, args, steps, warmup, nodes):
+        """The floor's loop in PyTorch, with its settings of malloc."""
+        out = self.run(
+            shutil.which(os.environ["CXTRAIN_TORCH_PYTHON"]) or sys.exit("CXTRAIN_TORCH_PYTHON is not a program"),
+            ROOT / "benchmarks/gloo_loop.py",
+            *args,
+            "--steps",
+            steps,
+            "--warmup",
+            warmup,
+            nodes=nodes,
+            MASTER_ADDR="n1",
+            MASTER_PORT="29500",
+            GLOO_SOCKET_IFNAME="eth0",
+            MALLOC_MMAP_MAX_="0",
+            MALLOC_TRIM_THRESHOLD_=str(1 << 40),
+            MALLOC_TOP_PAD_=str(64 << 20),
         )
         return json.loads(out.splitlines()[-1])
 
@@ -440,6 +468,92 @@ def allreduce(bench):
     return lines, rows
 
 
+def with_links(file, title, run):
+    """What TCP knew of the links at the end of a run (or half a second before), which is appended to `file`."""
+    last, over = "", threading.Event()
+
+    def look():
+        nonlocal last
+        while not over.wait(0.5):
+            seen = subprocess.run([NODES, "links"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+            # mpirun's own connections are there before the ranks have theirs, and after.
+            launchers = re.compile('"(mpirun|orted|prterun|prted)"')
+            seen = "".join(f"{line}\n" for line in seen.splitlines() if not launchers.search(line))
+            last = seen or last
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        run()
+    finally:
+        over.set()
+        watcher.join()
+    with open(file, "a") as out:
+        out.write(f"== {title}\n{last}\n")
+
+
+def nodes(bench):
+    """DDP on 2 emulated nodes (tests/support/nodes.sh) of one rank: cxtrain, the floor under mpirun, and PyTorch over Gloo. Beside the
+    build's programs `nodes_links.txt` then has what TCP knew of the links."""
+    count, seconds = 2, 1.5
+    works = {  # name: trainer's arguments, data, batch, parameters, ms of a step without a network
+        "mlp": (["--model", "mnist", "--data.path", bench.mnist], bench.mnist, 64, 669_706, 3),
+        "gpt": (
+            ["--model", "gpt", "--model.sample_bytes", 0, "--lr_scheduler", "constant", "--data.path", bench.text],
+            bench.text,
+            16,
+            842_496,
+            150,
+        ),
+    }
+    python = os.environ.get("CXTRAIN_TORCH_PYTHON")
+    links_file = bench.bin.parent / "nodes_links.txt"
+    found, rows = {}, []
+    for gbit in (0.1, 1, 10, None):
+        up = [NODES, "up", str(count), *([f"{round(gbit * 1000)}mbit"] if gbit else [])]
+        done = subprocess.run(up, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode == 77:
+            print(done.stdout.strip(), file=sys.stderr)
+            return {"skipped": done.stdout.strip()}, [(done.stdout.strip(), "", "")]
+        if done.returncode != 0:
+            sys.exit(done.stdout)
+        if not found:
+            links_file.unlink(missing_ok=True)
+        try:
+            for name, (args, data, batch, parameters, alone) in works.items():
+                wire = 2 * (count - 1) / count * 4 * parameters / (gbit * 1e9 / 8) * 1e3 if gbit else 0  # ms
+                measured = min(max(round(seconds * 1e3 / (alone + wire + 2)), 5), 300)
+                warmup = max(measured // 10, 2)
+                how = {"steps": measured + warmup, "warmup": warmup, "nodes": count}
+                train_args = [*args, "--data.batch_size", batch, "--strategy", "ddp"]
+                floor_args = ["--model", name, "--data", data, "--batch", batch]
+                ways = with_before(bench, {"trainer": lambda before: bench.trainer(train_args, **how, before=before)})
+                ways["floor"] = lambda: bench.floor(floor_args, **how)
+                # Open MPI hands the large part of a message to TCP in one go ("put"). What announces the other direction's message waits
+                # behind it, so that the directions take turns. With fragments ("send") both are busy at once.
+                ways["full-duplex floor"] = lambda: bench.floor(floor_args, **how, OMPI_MCA_btl_tcp_flags="send")
+                if python:
+                    ways["gloo"] = lambda: bench.gloo(floor_args, **how)
+                results = bench.in_turns(ways)
+                losses = [of(results, way, "loss")[0] for way in ways]
+                if max(losses) - min(losses) > 1e-3 * min(losses):
+                    sys.exit(f"{name}: {', '.join(ways)} did different work: losses {losses}")
+                link = f"{gbit:g} Gbit" if gbit else "unlimited"
+                entry = {"wire_ms": wire, **{way: median(of(results, way, "step_us")) for way in ways}}
+                entry |= {f"trainer over {way}": ratio(results, "trainer", way, "step_us") for way in ways if way != "trainer"}
+                found[f"{name}, {link}"] = entry
+                times = ", ".join(f"{entry[way] / 1e3:.1f}" for way in ways)
+                over = ", ".join(f"**{entry[f'trainer over {way}']:.2f}x** of {way}" for way in ways if way != "trainer")
+                wires = f" (the wire {wire:.1f} ms)" if gbit else ""
+                rows.append((f"{name}, {link}{wires}: a step of {', '.join(ways)}", f"{times} ms: {over}", ""))
+                # A look at the links takes time of the ranks' cores, so it is no part of what is measured.
+                for way, run in ways.items():
+                    with_links(links_file, f"{name}, {link}, {way}", run)
+        finally:
+            subprocess.run([NODES, "down"], check=True)
+    return found, rows
+
+
 def checkpoint(bench):
     found = json.loads(bench.run("bench_checkpoint", "--dir", str(bench.work)).splitlines()[-1])  # behind the log
     rows = [
@@ -479,7 +593,7 @@ def checkpoint(bench):
     return found, rows
 
 
-BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, zero, pipeline, bubble, allreduce, checkpoint)}
+BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, zero, pipeline, bubble, allreduce, nodes, checkpoint)}
 
 
 def machine():

@@ -26,9 +26,9 @@ struct DdpArgs {
       false;                    ///< parameters that no rank used stay without a gradient, as in `single`
   std::optional<bool> overlap;  ///< absent: if the communicator gains by it
   std::optional<bool> shard_optimizer;  ///< absent: if it pays
-  /// Absent: what suits the way between the ranks (`Communicator::message_bytes`); the first one, which
-  /// nothing hides, at most 1 MiB.
-  std::optional<std::int64_t> first_bucket_bytes, bucket_bytes;
+  /// -1: what suits the way between the ranks (`Communicator::message_bytes`); of the first bucket at most
+  /// 1 MiB.
+  std::int64_t first_bucket_bytes = -1, bucket_bytes = -1;
   CommHook comm_hook = CommHook::none;
   bool broadcast_buffers = true;  ///< after each step; else at the start and the end only
   NetworkWay network = NetworkWay::automatic;
@@ -40,12 +40,13 @@ struct DdpArgs {
     field("shard_optimizer", shard_optimizer,
           "divide the optimizer's work among a node's ranks; auto: where it pays");
     field("first_bucket_bytes", first_bucket_bytes,
-          "bytes of the first gradient bucket (0: no limit); auto: 1 MiB, less over a network of CPU nodes",
-          Range::at_least(0));
+          "bytes of the first gradient bucket; 0: no limit; -1: 1 MiB, or less between CPU nodes",
+          Range::at_least(-1));
     field("bucket_bytes", bucket_bytes,
-          "bytes of the other gradient buckets (0: no limit); auto: 25 MiB, less over a network of CPU nodes",
-          Range::at_least(0));
-    field("comm_hook", comm_hook, "round gradients to 16 bits on their way: bf16 or fp16");
+          "bytes of the other gradient buckets; 0: no limit; -1: 25 MiB, or less between CPU nodes",
+          Range::at_least(-1));
+    field("comm_hook", comm_hook,
+          "round gradients to 16 bits on their way: bf16 or fp16; on CPUs between nodes only");
     field("broadcast_buffers", broadcast_buffers,
           "send rank 0's buffers to all ranks after each step; false: at the start and the end only");
     field("network", network,

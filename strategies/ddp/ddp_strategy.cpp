@@ -28,6 +28,9 @@ bool division_pays(const OptimizerConfig& optimizer, const std::vector<NamedTens
   return bytes >= kSmallest;
 }
 
+/// The bytes of a bucket as the user gave them, or `otherwise`.
+std::int64_t bytes_or(std::int64_t given, std::int64_t otherwise) { return given < 0 ? otherwise : given; }
+
 std::optional<at::ScalarType> wire_dtype(CommHook hook) {
   if (hook == CommHook::none) return std::nullopt;
   return hook == CommHook::bf16 ? at::kBFloat16 : at::kHalf;
@@ -43,12 +46,15 @@ class DdpStrategy final : public ReplicatedStrategy {
 
  private:
   std::unique_ptr<OrderedExchange> make_ordered_exchange(std::span<const OptimizerTarget> targets) override {
+    if (args_.comm_hook != CommHook::none && communicator().node_memory() != nullptr &&
+        context_->world.facts().num_nodes == 1)
+      log_info("strategy.comm_hook: gradients are not rounded, because they do not leave the node");
     constexpr std::int64_t kFirst = std::int64_t{1} << 20;
     const std::int64_t message = communicator().message_bytes();
     return std::make_unique<ReducedGradients>(
         parameters_of(targets), communicator(), context_->world,
-        ReducerOptions{.first_bucket_bytes = args_.first_bucket_bytes.value_or(std::min(kFirst, message)),
-                       .bucket_bytes = args_.bucket_bytes.value_or(message),
+        ReducerOptions{.first_bucket_bytes = bytes_or(args_.first_bucket_bytes, std::min(kFirst, message)),
+                       .bucket_bytes = bytes_or(args_.bucket_bytes, message),
                        .overlap = may_overlap() && args_.overlap.value_or(communicator().overlaps()),
                        .find_unused_parameters = args_.find_unused_parameters,
                        .wire_dtype = wire_dtype(args_.comm_hook)},

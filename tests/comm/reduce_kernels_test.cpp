@@ -89,6 +89,19 @@ TEST_CASE("16-bit sums round once") {
   CHECK(at::equal(out[0], exact.mul(0.25).to(dtype)));
 }
 
+TEST_CASE("elements are rounded to 16 bits as ATen rounds them, and come back exactly") {
+  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble), wire = GENERATE(at::kBFloat16, at::kHalf);
+  const at::Tensor values = at::randn({5001}).to(dtype);
+  at::Tensor rounded = at::empty({5001}, wire), back = at::empty({5001}, dtype);
+  const auto bytes = [](const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); };
+  round_elements(dtype, wire, bytes(values), bytes(rounded), 5001);
+  CHECK(at::equal(rounded, values.to(at::kFloat).to(wire)));
+  widen_elements(dtype, wire, bytes(rounded), bytes(back), 5001);
+  CHECK(at::equal(back, rounded.to(dtype)));
+  CHECK_THROWS_WITH(round_elements(at::kInt, wire, bytes(values), bytes(rounded), 1),
+                    cxtrain::test::contains("Int"));
+}
+
 TEST_CASE("infinities and NaNs survive a 16-bit sum, as an overflow check needs") {
   const at::ScalarType dtype = GENERATE(at::kBFloat16, at::kHalf, at::kFloat);
   const double special =

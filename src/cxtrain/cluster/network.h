@@ -14,8 +14,8 @@ inline constexpr std::size_t kMostAddresses = 4;
 /// The speed of an interface in Mbit/s, where the kernel has it.
 std::optional<std::int64_t> link_speed(const std::string& interface);
 
-/// The IPv4 addresses of this machine's interfaces that are up and connected, except loopback, in network byte
-/// order: the fastest first, at most `kMostAddresses`.
+/// The IPv4 addresses of this machine's interfaces that are up and connected, except loopback, in network
+/// byte order: the fastest first, at most `kMostAddresses`.
 std::vector<std::uint32_t> network_addresses();
 
 /// A number that nobody outside of the job can guess: whoever reaches a node over the network would guess

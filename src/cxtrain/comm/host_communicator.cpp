@@ -57,10 +57,8 @@ std::string HostCommunicator::description() const {
                    std::to_string(windows_.num_nodes()) + " nodes by " + windows_.way_between_nodes();
 }
 
-/// Over a network: sqrt(n o / b) for n = 4 MB of gradients, o = 60 us that a message costs besides its bytes,
-/// and b = 8 ns a byte (1 Gbit/s) is 170 KB; for 10 Gbit/s it is 550 KB.
 std::int64_t HostCommunicator::message_bytes() const {
-  return windows_.overlaps() ? std::int64_t{256} << 10 : Communicator::message_bytes();
+  return windows_.message_bytes().value_or(Communicator::message_bytes());
 }
 
 std::unique_ptr<Communicator> HostCommunicator::split(int color, int key) {

@@ -163,7 +163,52 @@ void reduce_integers(ReduceOp op, Sources src, Destinations dst, std::size_t cou
   });
 }
 
+void require_rounding(c10::ScalarType dtype, c10::ScalarType wire) {
+  using enum c10::ScalarType;
+  if ((dtype == Float || dtype == Double) && (wire == BFloat16 || wire == Half)) return;
+  throw CommunicationError(std::string("no rounding of ") + c10::toString(dtype) + " to " +
+                               c10::toString(wire) + "; use float32 or float64, and bfloat16 or float16",
+                           MessageCode::bad_tensor);
+}
+
+void narrow(c10::ScalarType wire, std::byte* out, const float* in, std::size_t n) {
+  if (wire == c10::ScalarType::BFloat16) return narrow_bf16(reinterpret_cast<std::uint16_t*>(out), in, n);
+  narrow_f16(reinterpret_cast<_Float16*>(out), in, n);
+}
+
+void widen(c10::ScalarType wire, float* out, const std::byte* in, std::size_t n) {
+  if (wire == c10::ScalarType::BFloat16)
+    return widen_bf16(out, reinterpret_cast<const std::uint16_t*>(in), n);
+  widen_f16(out, reinterpret_cast<const _Float16*>(in), n);
+}
+
 }  // namespace
+
+void round_elements(c10::ScalarType dtype, c10::ScalarType wire, const std::byte* src, std::byte* dst,
+                    std::size_t count) {
+  require_rounding(dtype, wire);
+  if (dtype == c10::ScalarType::Float) return narrow(wire, dst, reinterpret_cast<const float*>(src), count);
+  std::array<float, kBlock> block;
+  const auto* const values = reinterpret_cast<const double*>(src);
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t n = std::min(kBlock, count - begin);
+    for (std::size_t i = 0; i < n; ++i) block[i] = static_cast<float>(values[begin + i]);
+    narrow(wire, dst + begin * c10::elementSize(wire), block.data(), n);
+  }
+}
+
+void widen_elements(c10::ScalarType dtype, c10::ScalarType wire, const std::byte* src, std::byte* dst,
+                    std::size_t count) {
+  require_rounding(dtype, wire);
+  if (dtype == c10::ScalarType::Float) return widen(wire, reinterpret_cast<float*>(dst), src, count);
+  std::array<float, kBlock> block;
+  auto* const values = reinterpret_cast<double*>(dst);
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t n = std::min(kBlock, count - begin);
+    widen(wire, block.data(), src + begin * c10::elementSize(wire), n);
+    std::copy_n(block.data(), n, values + begin);
+  }
+}
 
 const char* to_string(ReduceOp op) {
   switch (op) {

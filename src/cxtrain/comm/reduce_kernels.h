@@ -24,6 +24,13 @@ const char* to_string(ReduceOp op);
 void reduce_elements(c10::ScalarType dtype, ReduceOp op, std::span<const std::byte* const> src,
                      std::span<std::byte* const> dst, std::size_t count, int divisor);
 
+/// Rounds `count` elements of a dtype (float32 or float64) to `wire` (bfloat16 or float16): to nearest, ties
+/// to even; and back, which is exact. Throws CommunicationError for other dtypes.
+void round_elements(c10::ScalarType dtype, c10::ScalarType wire, const std::byte* src, std::byte* dst,
+                    std::size_t count);
+void widen_elements(c10::ScalarType dtype, c10::ScalarType wire, const std::byte* src, std::byte* dst,
+                    std::size_t count);
+
 /// Returns whether `reduce_elements` supports the dtype.
 bool has_reduce_kernel(c10::ScalarType dtype);
 

@@ -17,8 +17,7 @@ namespace cxtrain {
 Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator& communicator, World& world,
                  ReducerOptions options)
     : communicator_(communicator),
-      // What is rounded before it travels is not reduced where it lies.
-      node_memory_(options.wire_dtype ? nullptr : communicator.node_memory()),
+      node_memory_(communicator.node_memory()),
       world_(world),
       options_(options) {
   for (NamedTensor& parameter : parameters) {
@@ -54,7 +53,8 @@ void Reducer::allocate_arenas() {
     const at::Tensor& first = parameters_[plan.parameters.front()].tensor;
     arenas_.push_back(communicator_.allocate(plan.numel, first.scalar_type(), first.device()));
     wires_.emplace_back();
-    if (options_.wire_dtype && c10::elementSize(*options_.wire_dtype) < first.itemsize()) {
+    if (options_.wire_dtype && node_memory_ == nullptr &&
+        c10::elementSize(*options_.wire_dtype) < first.itemsize()) {
       wires_.back() = communicator_.allocate(plan.numel, *options_.wire_dtype, first.device());
     }
   }
@@ -190,7 +190,7 @@ void Reducer::send(Bucket& bucket) {
     return communicator_.all_reduce(bucket.wire.copy_(bucket.flat), ReduceOp::avg);
   }
   if (node_memory_ == nullptr) return communicator_.all_reduce(bucket.flat, ReduceOp::avg);
-  node_memory_->all_reduce_slices(bucket.flat, bucket.slices, ReduceOp::avg);
+  node_memory_->all_reduce_slices(bucket.flat, bucket.slices, ReduceOp::avg, options_.wire_dtype);
 }
 
 void Reducer::finish() {

@@ -25,7 +25,7 @@ struct ReducerOptions {
   bool overlap = false;  ///< all-reduce a full bucket during backward
   bool find_unused_parameters = false;
   /// Dtype that wider gradients are rounded to while they travel, which halves the bytes of float32; absent:
-  /// no rounding.
+  /// no rounding. CPU ranks round between nodes only: the sums of nodes, and the result.
   std::optional<at::ScalarType> wire_dtype = {};
 };
 

@@ -15,13 +15,21 @@ namespace {
 /// A node's values in memory, and the result.
 class FloatArray final : public ExchangedArray {
  public:
-  FloatArray(std::vector<float> values, ReduceOp op, int divisor)
-      : values_(std::move(values)), result_(values_.size(), -1), op_(op), divisor_(divisor) {}
+  /// `in_place`: the result replaces the values.
+  FloatArray(std::vector<float> values, ReduceOp op, int divisor, bool in_place)
+      : values_(std::move(values)),
+        result_(in_place ? values_ : std::vector<float>(values_.size(), -1)),
+        op_(op),
+        divisor_(divisor),
+        in_place_(in_place) {}
 
   std::size_t count() const override { return values_.size(); }
   c10::ScalarType dtype() const override { return c10::ScalarType::Float; }
   ReduceOp op() const override { return op_; }
   int divisor() const override { return divisor_; }
+  std::byte* in_place(std::size_t first, std::size_t) override {
+    return in_place_ ? reinterpret_cast<std::byte*>(result_.data() + first) : nullptr;
+  }
   void read(std::size_t first, std::size_t last, std::byte* to) override {
     std::memcpy(to, values_.data() + first, (last - first) * sizeof(float));
   }
@@ -35,6 +43,7 @@ class FloatArray final : public ExchangedArray {
   std::vector<float> values_, result_;
   ReduceOp op_;
   int divisor_;
+  bool in_place_;
 };
 
 std::vector<FloatArray> random_arrays(int nodes, std::size_t count, ReduceOp op, std::mt19937& random) {
@@ -43,7 +52,7 @@ std::vector<FloatArray> random_arrays(int nodes, std::size_t count, ReduceOp op,
   for (int node = 0; node < nodes; ++node) {
     std::vector<float> values(count);
     for (float& value : values) value = normal(random);
-    arrays.emplace_back(std::move(values), op, op == ReduceOp::avg ? nodes : 1);
+    arrays.emplace_back(std::move(values), op, op == ReduceOp::avg ? nodes : 1, /*in_place=*/node % 2 == 1);
   }
   return arrays;
 }

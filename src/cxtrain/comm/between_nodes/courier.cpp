@@ -13,8 +13,12 @@ constexpr const char* kOverNodes = "all_reduce over nodes";
 
 }  // namespace
 
-Courier::Courier(std::unique_ptr<Links> links, Watchdog& watchdog)
-    : links_(std::move(links)), watchdog_(watchdog), exchange_(*links_, kChunk), thread_([this] { run(); }) {
+Courier::Courier(std::unique_ptr<Links> links, std::size_t chunk_bytes, bool spins, Watchdog& watchdog)
+    : links_(std::move(links)),
+      watchdog_(watchdog),
+      exchange_(*links_, chunk_bytes),
+      spins_(spins),
+      thread_([this] { run(); }) {
   watchdog_.watch(*this);
 }
 
@@ -38,8 +42,10 @@ void Courier::post(std::unique_ptr<Errand> errand) {
 
 void Courier::wait_until_idle(const char* operation) {
   const Watchdog::Wait wait(watchdog_, operation, Watchdog::Wait::Of::some_ranks);
+  set_waited_for(true);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return errands_.empty() || !error_.empty(); });
+  set_waited_for(false);
   if (!error_.empty()) throw CommunicationError(error_, MessageCode::rank_lost);
 }
 
@@ -74,11 +80,26 @@ void Courier::carry(Errand& errand) {
     ++carried_;
   }
   exchange_.begin(errand);
-  for (exchange_.proceed(); !exchange_.done() && !stop_; exchange_.proceed()) links_->wait();
+  while (!exchange_.done() && !stop_) {
+    if (!exchange_.proceed()) wait_for_bytes();
+  }
   if (stop_) return;
   errand.finished();
   const std::lock_guard lock(mutex_);
   on_the_way_ = false;
+}
+
+void Courier::wait_for_bytes() {
+  // To wake a thread takes longer than the way of a chunk over a fast network.
+  constexpr std::chrono::microseconds kPatience{100};
+  if (spins_ && waited_for_) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < end) {
+      if (links_->proceed()) return;
+      std::this_thread::yield();
+    }
+  }
+  links_->wait();
 }
 
 void Courier::fail(const char* why) noexcept {

@@ -30,7 +30,9 @@ class Errand : public ExchangedArray {
 class Courier final : public PendingWork {
  public:
   /// The watchdog outlives the courier: it applies its deadline to each exchange.
-  Courier(std::unique_ptr<Links> links, Watchdog& watchdog);
+  /// `chunk_bytes`: equal on all nodes. `spins`: the thread may look for bytes again and again, instead of
+  /// sleeping, while the rank waits for it; where no other thread needs the core.
+  Courier(std::unique_ptr<Links> links, std::size_t chunk_bytes, bool spins, Watchdog& watchdog);
   /// Drops what is not done.
   ~Courier() override;
   Courier(const Courier&) = delete;
@@ -38,23 +40,25 @@ class Courier final : public PendingWork {
 
   const Links& links() const { return *links_; }
   void post(std::unique_ptr<Errand> errand);
+  /// Notes that the rank waits, or computes again.
+  void set_waited_for(bool waited_for) { waited_for_ = waited_for; }
   /// Waits until all errands are done. Throws CommunicationError if a link is broken.
   void wait_until_idle(const char* operation);
 
   State look() noexcept override;
 
  private:
-  /// Bytes of a chunk: large enough that a chunk's cost on the processor is in its bytes, small enough that
-  /// the last chunk's way, which nothing hides, is short.
-  static constexpr std::size_t kChunk = std::size_t{128} << 10;
-
   void run();
   void carry(Errand& errand);
+  /// Waits until the links may move a byte.
+  void wait_for_bytes();
   void fail(const char* why) noexcept;
 
   std::unique_ptr<Links> links_;
   Watchdog& watchdog_;
   SliceExchange exchange_;
+  const bool spins_;
+  std::atomic<bool> waited_for_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Errand>> errands_;  ///< the first one is under way

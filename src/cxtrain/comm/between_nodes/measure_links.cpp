@@ -1,7 +1,6 @@
 #include "cxtrain/comm/between_nodes/measure_links.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <limits>
 #include <vector>
@@ -26,19 +25,18 @@ double fastest_round(const Round& round) {
 
 }  // namespace
 
-RingTimes measure_ring(Links& links, const MpiComm& rail, std::size_t bytes) {
+RingSpeeds measure_ring(Links& links, const MpiComm& rail, std::size_t bytes) {
   const int nodes = links.nodes(), next = (links.node() + 1) % nodes,
             before = (links.node() + nodes - 1) % nodes;
   const std::vector<std::byte> message(bytes);
   std::vector<std::byte> received(bytes);
-  std::array<double, 2> seconds{};
-  seconds[0] = fastest_round([&] {
+  const double by_links = fastest_round([&] {
     const Watchdog::Wait wait(rail.watchdog(), kMeasuring, Watchdog::Wait::Of::some_ranks);
     const std::uint64_t left = links.send(next, message), come = links.receive(before, received);
     for (links.proceed(); links.sent(next) < left || links.received(before) < come; links.proceed())
       links.wait();
   });
-  seconds[1] = fastest_round([&] {
+  const double by_mpi = fastest_round([&] {
     rail.call(
         kMeasuring,
         [&](MPI_Comm ranks) {
@@ -48,13 +46,8 @@ RingTimes measure_ring(Links& links, const MpiComm& rail, std::size_t bytes) {
         },
         Watchdog::Wait::Of::some_ranks);
   });
-  rail.call(
-      kMeasuring,
-      [&](MPI_Comm ranks) {
-        return MPI_Allreduce(MPI_IN_PLACE, seconds.data(), 2, MPI_DOUBLE, MPI_MAX, ranks);
-      },
-      Watchdog::Wait::Of::some_ranks);
-  return {.links = seconds[0], .mpi = seconds[1]};
+  const auto size = static_cast<double>(bytes);
+  return {.links = size / by_links, .mpi = size / by_mpi};
 }
 
 }  // namespace cxtrain

@@ -7,13 +7,14 @@
 
 namespace cxtrain {
 
-/// The time of a message around the ring of all nodes at once: each node sends to the next node and receives
-/// from the node before. Seconds, of the slowest node and the fastest of several rounds.
-struct RingTimes {
-  double links = 0, mpi = 0;
+/// Speeds of messages around the ring of all nodes: each node sends to the next node while it receives from
+/// the node before. Bytes a second in each direction.
+struct RingSpeeds {
+  double links, mpi;
 };
 
-/// Collective over `rail`, whose ranks the links connect.
-RingTimes measure_ring(Links& links, const MpiComm& rail, std::size_t bytes);
+/// This node's speeds, in the fastest of several rounds, with messages of `bytes`. Collective over `rail`,
+/// whose ranks the links connect.
+RingSpeeds measure_ring(Links& links, const MpiComm& rail, std::size_t bytes);
 
 }  // namespace cxtrain

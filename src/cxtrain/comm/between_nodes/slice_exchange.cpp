@@ -29,8 +29,9 @@ void SliceExchange::begin(ExchangedArray& array) {
   started_ = folded_ = stored_ = 0;
 }
 
-void SliceExchange::proceed() {
-  for (bool progress = true; progress && !done();) {
+bool SliceExchange::proceed() {
+  bool any = false;
+  for (bool progress = true; progress && !done(); any = any || progress) {
     progress = links_.proceed();
     // The order of these two is the order of the bytes on a link.
     if (may_send_values()) {
@@ -40,10 +41,12 @@ void SliceExchange::proceed() {
     }
     if (stored_ < folded_ && result_is_here(chunk(stored_))) {
       const Chunk& complete = chunk(stored_++);
-      array_->write(complete.first, complete.last, complete.memory.data());
+      if (complete.values == complete.memory.data())
+        array_->write(complete.first, complete.last, complete.values);
       progress = true;
     }
   }
+  return any;
 }
 
 SliceExchange::Share SliceExchange::share(const Chunk& chunk, int node) const {
@@ -57,13 +60,17 @@ void SliceExchange::send_values() {
   Chunk& next = chunk(started_);
   next.first = started_ * (chunk_bytes_ / element_);
   next.last = std::min(array_->count(), next.first + chunk_bytes_ / element_);
-  array_->read(next.first, next.last, next.memory.data());
+  next.values = array_->in_place(next.first, next.last);
+  if (next.values == nullptr) {
+    next.values = next.memory.data();
+    array_->read(next.first, next.last, next.values);
+  }
   const std::size_t own = share(next, links_.node()).size();
   for (int node = 0; node < links_.nodes(); ++node) {
     if (node == links_.node()) continue;
     Peer& peer = next.peers[static_cast<std::size_t>(node)];
     const Share theirs = share(next, node);
-    peer.values_sent = links_.send(node, {next.memory.data() + theirs.begin, theirs.size()});
+    peer.values_sent = links_.send(node, {next.values + theirs.begin, theirs.size()});
     peer.values_received = links_.receive(node, {peer.values, own});
   }
   ++started_;
@@ -82,7 +89,7 @@ bool SliceExchange::values_are_here(Chunk& chunk) const {
 void SliceExchange::fold() {
   Chunk& ready = chunk(folded_++);
   const Share own = share(ready, links_.node());
-  std::byte* const result = ready.memory.data() + own.begin;
+  std::byte* const result = ready.values + own.begin;
   for (int node = 0; node < links_.nodes(); ++node) {
     const auto at = static_cast<std::size_t>(node);
     sources_[at] = node == links_.node() ? result : ready.peers[at].values;
@@ -95,7 +102,7 @@ void SliceExchange::fold() {
     Peer& peer = ready.peers[static_cast<std::size_t>(node)];
     const Share theirs = share(ready, node);
     peer.result_sent = links_.send(node, {result, own.size()});
-    peer.result_received = links_.receive(node, {ready.memory.data() + theirs.begin, theirs.size()});
+    peer.result_received = links_.receive(node, {ready.values + theirs.begin, theirs.size()});
   }
 }
 

@@ -22,6 +22,9 @@ class ExchangedArray {
   virtual ReduceOp op() const = 0;
   virtual int divisor() const = 0;
 
+  /// Returns where elements [first, last) lie, if they lie in one piece that has this node's values and takes
+  /// the result; else null, and `read` and `write` copy.
+  virtual std::byte* in_place(std::size_t first, std::size_t last) = 0;
   /// Writes elements [first, last) of this node's values to `to`.
   virtual void read(std::size_t first, std::size_t last, std::byte* to) = 0;
   /// Takes elements [first, last) of the result.
@@ -40,13 +43,14 @@ class ExchangedArray {
 /// chunk and the values of the chunk `kLead` later.
 class SliceExchange {
  public:
-  /// The links outlive the exchange. `chunk_bytes`: equal on all nodes.
+  /// The links outlive the exchange. `chunk_bytes`: equal on all nodes; large enough that the cost of a chunk
+  /// is in its bytes, small enough that the way of the last chunk, which nothing hides, is short.
   SliceExchange(Links& links, std::size_t chunk_bytes);
 
   /// Begins with an array, which lives until `done`. The exchange before is done.
   void begin(ExchangedArray& array);
-  /// Does all that can be done now.
-  void proceed();
+  /// Does all that can be done now. Returns whether that was anything.
+  bool proceed();
   bool done() const { return stored_ == chunks_; }
 
  private:
@@ -59,7 +63,8 @@ class SliceExchange {
   };
   struct Chunk {
     std::size_t first = 0, last = 0;  ///< elements of the array
-    std::vector<std::byte> memory;    ///< the chunk, and behind it the share from each peer
+    std::byte* values = nullptr;      ///< in place, or in `memory`
+    std::vector<std::byte> memory;    ///< for the chunk, and behind it for the share from each peer
     std::vector<Peer> peers;          ///< by node; the own one is not used
   };
   /// Bytes of a chunk that a node owns.

@@ -47,7 +47,9 @@ NodeBarrier::NodeBarrier(const MpiComm& node_comm)
   // than cores somebody has to sleep for another to arrive, and spinning only delays that.
   const int cores = cores_of_this_process();
   const bool enough_cores = cores == 1 || node_comm.size() <= cores;
-  patience_ = told_to_yield() ? Patience{20, 0} : enough_cores ? Patience{20000, INT_MAX} : Patience{20, 50};
+  patience_ = told_to_yield() ? Patience{20, 0}
+              : enough_cores  ? Patience{20000, INT_MAX}
+                              : Patience{20, kFewYields};
 }
 
 void NodeBarrier::arrive() {

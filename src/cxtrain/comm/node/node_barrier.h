@@ -22,6 +22,8 @@ class NodeBarrier {
     arrive();
     finish(operation);
   }
+  /// Whether ranks that wait may keep their cores.
+  bool has_cores_to_spare() const { return patience_.yields > kFewYields; }
   /// The two halves of `wait`: a rank may work in between. A rank arrives again after it has finished.
   void arrive();
   void finish(const char* operation);
@@ -32,6 +34,7 @@ class NodeBarrier {
     std::atomic<std::uint32_t> released, sleepers;
   };
 
+  static constexpr int kFewYields = 50;
   /// How often a rank looks whether all have come, before it sleeps.
   struct Patience {
     int spins = 0;   ///< keeping its core

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -73,10 +74,16 @@ class NodeMemory {
   /// Combines slices of `memory` (from `allocate`) over all ranks, as `Communicator::all_reduce` would
   /// combine all of `memory`. The result goes into each slice's `values`. Memory between the slices is
   /// undefined afterwards. Over several nodes the slices may travel after the return: the result is there
-  /// after `Communicator::join`, and nobody touches the slices until then. Every rank passes slices with
-  /// equal offsets and sizes, in ascending order. On each rank the values of a slice may lie in `memory` or
-  /// in the pool. Collective.
-  virtual void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op) = 0;
+  /// after `Communicator::join`, and nobody touches the slices until then. `wire`: a 16-bit dtype that the
+  /// sums of nodes (float32, float64) and the result are rounded to between nodes; without effect on one
+  /// node, and where the nodes' ranks cannot share memory. Every rank passes slices with equal offsets and
+  /// sizes, in ascending order. On each rank the values of a slice may lie in `memory` or in the pool.
+  /// Collective.
+  virtual void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op,
+                                 std::optional<at::ScalarType> wire) = 0;
+  void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op) {
+    all_reduce_slices(memory, slices, op, std::nullopt);
+  }
 
   /// Slices to be combined as `all_reduce_slices` would, to the bit. Each rank gets its share of the result:
   /// rank r gets elements [r * n, (r + 1) * n) of `memory` in `output` [n], which lies apart from `memory`.

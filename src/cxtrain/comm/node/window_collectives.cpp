@@ -1,6 +1,8 @@
 #include "cxtrain/comm/node/window_collectives.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -32,14 +34,25 @@ void gather(const at::Tensor& memory, std::span<const NodeMemory::Slice> slices)
   }
 }
 
+constexpr RingSpeeds kNoLimit{std::numeric_limits<double>::infinity(),
+                              std::numeric_limits<double>::infinity()};
+
 /// Whether sums over nodes are faster by MPI, after backward, than by the links, beside backward: a cluster
-/// may have a fabric that only MPI knows, and a slow network beside it. What the links move at this speed,
-/// backward hides.
-bool mpi_is_much_faster(Links& links, const MpiComm& rail) {
-  constexpr std::size_t kBytes = std::size_t{256} << 10;
-  constexpr double kFastLinks = kBytes / 625e6;  // 5 Gbit/s
-  const RingTimes seconds = measure_ring(links, rail, kBytes);
-  return seconds.links > kFastLinks && seconds.links > 3 * seconds.mpi;
+/// may have a fabric that only MPI knows, and a slow network beside it.
+bool mpi_is_much_faster(const RingSpeeds& speeds) {
+  constexpr double kHiddenByBackward = 5e9 / 8;  // bytes a second
+  return speeds.links < kHiddenByBackward && speeds.mpi > 3 * speeds.links;
+}
+
+/// What travels in 0.4 ms: each chunk costs some tens of microseconds besides its bytes.
+std::size_t chunk_for(double bytes_per_second) {
+  const double bytes = std::clamp(0.4e-3 * bytes_per_second, 64e3, 1e6);
+  return round_up(static_cast<std::size_t>(bytes), std::size_t{4096});
+}
+
+/// sqrt(n o v): n = 4 MB of gradients, o = 60 us that a message costs besides its bytes, v bytes a second.
+std::int64_t message_for(double bytes_per_second) {
+  return static_cast<std::int64_t>(std::clamp(std::sqrt(4e6 * 60e-6 * bytes_per_second), 128e3, 4e6));
 }
 
 }  // namespace
@@ -82,10 +95,21 @@ void WindowCollectives::open_network() {
           "beside it (a firewall may close the ports above 32767; --strategy.network mpi does not try)");
     return;
   }
-  const bool mpi = carries && way_ == NetworkWay::automatic && mpi_is_much_faster(*links, rail_);
-  if (!comm_.on_all_ranks("the way between nodes", !mpi)) return;
-  network_.emplace(Network{.board = std::move(*board), .couriers = couriers, .courier = nullptr});
-  if (carries) network_->courier = std::make_unique<Courier>(std::move(links), comm_.watchdog());
+  const RingSpeeds speeds = slowest(carries ? measure_ring(*links, rail_, std::size_t{256} << 10) : kNoLimit);
+  if (way_ == NetworkWay::automatic && mpi_is_much_faster(speeds)) return;
+  network_.emplace(Network{.board = std::move(*board),
+                           .couriers = couriers,
+                           .message_bytes = message_for(speeds.links),
+                           .courier = nullptr});
+  if (carries)
+    network_->courier = std::make_unique<Courier>(std::move(links), chunk_for(speeds.links),
+                                                  barrier_.has_cores_to_spare(), comm_.watchdog());
+}
+
+RingSpeeds WindowCollectives::slowest(RingSpeeds speeds) const {
+  comm_.call("a comparison of the network's speeds",
+             [&](MPI_Comm all) { return MPI_Allreduce(MPI_IN_PLACE, &speeds, 2, MPI_DOUBLE, MPI_MIN, all); });
+  return speeds;
 }
 
 std::string WindowCollectives::way_between_nodes() const { return network_ ? "TCP, beside backward" : "MPI"; }
@@ -166,15 +190,16 @@ std::optional<WindowCollectives::Location> WindowCollectives::find(const void* a
 }
 
 void WindowCollectives::all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices,
-                                          ReduceOp op) {
+                                          ReduceOp op, std::optional<at::ScalarType> wire) {
   if (comm_.size() == 1 || memory.numel() == 0) return;
   const std::optional<Location> whole = find(memory.const_data_ptr());
   if (!whole) return all_reduce_gathered(memory, slices, op);
   const auto count = static_cast<std::size_t>(memory.numel());
-  if (network_) return begin_exchange(*whole, memory.scalar_type(), count, slices, op);
-  if (!locations_ || slices.empty()) return all_reduce(*whole, memory.scalar_type(), count, op);
+  if (wire && c10::elementSize(*wire) >= memory.itemsize()) wire.reset();
+  if (network_) return begin_exchange(*whole, memory.scalar_type(), count, slices, op, wire);
+  if (!locations_ || slices.empty()) return all_reduce(*whole, memory.scalar_type(), count, {}, op, wire);
   note_locations(slices, 0, "all_reduce_slices");
-  all_reduce(*whole, memory.scalar_type(), count, slices, op);
+  all_reduce(*whole, memory.scalar_type(), count, slices, op, wire);
 }
 
 WindowCollectives::Location* WindowCollectives::table_of(int local_rank, std::size_t table) const {
@@ -264,7 +289,8 @@ void WindowCollectives::scatter_at_once(const Scatter& scatter, ReduceOp op) {
 }
 
 void WindowCollectives::all_reduce(Location memory, c10::ScalarType dtype, std::size_t count,
-                                   std::span<const Slice> slices, ReduceOp op) {
+                                   std::span<const Slice> slices, ReduceOp op,
+                                   std::optional<c10::ScalarType> wire) {
   const std::size_t element = c10::elementSize(dtype);
   const auto ranks = static_cast<std::size_t>(local_size_), self = static_cast<std::size_t>(local_rank_);
   const std::size_t rounds = divide_up(count * element, ranks * kBlock), grain = kCacheLine / element;
@@ -282,7 +308,10 @@ void WindowCollectives::all_reduce(Location memory, c10::ScalarType dtype, std::
   if (num_nodes_ == 1) return;
 
   std::byte* leader = at(0, memory);
-  if (local_rank_ == 0) sum_over_nodes(leader, dtype, count, op, divisor);
+  if (local_rank_ == 0) {
+    wire ? sum_rounded_over_nodes(leader, dtype, *wire, count, op, divisor)
+         : sum_over_nodes(leader, dtype, count, op, divisor);
+  }
   barrier_.wait("all_reduce");  // the leader has the sum over the nodes
   if (slices.empty() && local_rank_ != 0) std::copy_n(leader, count * element, at(local_rank_, memory));
   for (const Slice& slice : slices) {
@@ -387,12 +416,13 @@ class WindowCollectives::NodeSum final : public Errand {
     std::size_t begin, end;
   };
   NodeSum(const WindowCollectives& windows, NodeBoard& board, std::uint64_t number, Location memory,
-          c10::ScalarType dtype, ReduceOp op, Range range)
+          c10::ScalarType dtype, std::optional<c10::ScalarType> wire, ReduceOp op, Range range)
       : windows_(windows),
         board_(board),
         number_(number),
         memory_(memory),
         dtype_(dtype),
+        wire_(wire),
         op_(op),
         range_(range),
         element_(c10::elementSize(dtype)) {}
@@ -404,7 +434,7 @@ class WindowCollectives::NodeSum final : public Errand {
   }
 
   std::size_t count() const override { return range_.end - range_.begin; }
-  c10::ScalarType dtype() const override { return dtype_; }
+  c10::ScalarType dtype() const override { return wire_.value_or(dtype_); }
   ReduceOp op() const override { return op_; }
   int divisor() const override { return windows_.divisor_of(op_); }
 
@@ -421,19 +451,22 @@ class WindowCollectives::NodeSum final : public Errand {
     return true;
   }
 
+  std::byte* in_place(std::size_t first, std::size_t) override {
+    const bool alone = sources_.size() == 1 && slices_.size() == 1 && !wire_;
+    return alone ? slices_[0].copies[0] + (range_.begin + first - slices_[0].first) * element_ : nullptr;
+  }
   void read(std::size_t first, std::size_t last, std::byte* to) override {
-    for_each_part(first, last, [&](const Noted& slice, std::size_t offset, std::size_t at, std::size_t n) {
-      for (std::size_t r = 0; r < sources_.size(); ++r) sources_[r] = slice.copies[r] + offset * element_;
-      std::byte* const target = to + at * element_;
-      reduce_elements(dtype_, op_, sources_, {&target, 1}, n, /*divisor=*/1);
-    });
+    if (!wire_) return sum_over_node(first, last, to);
+    sums_.resize((last - first) * element_);
+    sum_over_node(first, last, sums_.data());
+    round_elements(dtype_, *wire_, sums_.data(), to, last - first);
   }
 
   void write(std::size_t first, std::size_t last, const std::byte* from) override {
-    for_each_part(first, last, [&](const Noted& slice, std::size_t offset, std::size_t at, std::size_t n) {
-      for (std::byte* copy : slice.copies)
-        std::copy_n(from + at * element_, n * element_, copy + offset * element_);
-    });
+    if (!wire_) return spread(first, last, from);
+    sums_.resize((last - first) * element_);
+    widen_elements(dtype_, *wire_, from, sums_.data(), last - first);
+    spread(first, last, sums_.data());
   }
 
   void finished() override { board_.finish(number_); }
@@ -446,6 +479,21 @@ class WindowCollectives::NodeSum final : public Errand {
     std::size_t entry;               ///< of the table, or `kInMemory`
     std::vector<std::byte*> copies;  ///< of each rank of the node
   };
+
+  void sum_over_node(std::size_t first, std::size_t last, std::byte* to) {
+    for_each_part(first, last, [&](const Noted& slice, std::size_t offset, std::size_t at, std::size_t n) {
+      for (std::size_t r = 0; r < sources_.size(); ++r) sources_[r] = slice.copies[r] + offset * element_;
+      std::byte* const target = to + at * element_;
+      reduce_elements(dtype_, op_, sources_, {&target, 1}, n, /*divisor=*/1);
+    });
+  }
+
+  void spread(std::size_t first, std::size_t last, const std::byte* from) const {
+    for_each_part(first, last, [&](const Noted& slice, std::size_t offset, std::size_t at, std::size_t n) {
+      for (std::byte* copy : slice.copies)
+        std::copy_n(from + at * element_, n * element_, copy + offset * element_);
+    });
+  }
 
   /// Calls `work(slice, offset in the slice, offset from `first`, number)` for the elements of the range that
   /// lie in slices.
@@ -465,11 +513,13 @@ class WindowCollectives::NodeSum final : public Errand {
   const std::uint64_t number_;
   const Location memory_;
   const c10::ScalarType dtype_;
+  const std::optional<c10::ScalarType> wire_;
   const ReduceOp op_;
   const Range range_;
   const std::size_t element_;
   std::vector<Noted> slices_;
   std::vector<const std::byte*> sources_;
+  std::vector<std::byte> sums_;  ///< of a chunk, before they are rounded
 };
 
 /// The sum over the nodes of what lies in one place.
@@ -488,12 +538,9 @@ class WindowCollectives::LeaderSum final : public Errand {
   ReduceOp op() const override { return op_; }
   int divisor() const override { return divisor_; }
   bool wait_for_values(const std::atomic<bool>&) override { return true; }
-  void read(std::size_t first, std::size_t last, std::byte* to) override {
-    std::copy_n(data_ + first * element_, (last - first) * element_, to);
-  }
-  void write(std::size_t first, std::size_t last, const std::byte* from) override {
-    std::copy_n(from, (last - first) * element_, data_ + first * element_);
-  }
+  std::byte* in_place(std::size_t first, std::size_t) override { return data_ + first * element_; }
+  void read(std::size_t, std::size_t, std::byte*) override {}
+  void write(std::size_t, std::size_t, const std::byte*) override {}
   void finished() override {}
 
  private:
@@ -505,7 +552,8 @@ class WindowCollectives::LeaderSum final : public Errand {
 };
 
 void WindowCollectives::begin_exchange(Location memory, c10::ScalarType dtype, std::size_t count,
-                                       std::span<const Slice> slices, ReduceOp op) {
+                                       std::span<const Slice> slices, ReduceOp op,
+                                       std::optional<c10::ScalarType> wire) {
   const bool scattered = locations_ && !slices.empty();
   if (scattered) {
     if (network_->noted + slices.size() > table_entries()) join();
@@ -516,7 +564,7 @@ void WindowCollectives::begin_exchange(Location memory, c10::ScalarType dtype, s
     const std::size_t grain = kCacheLine / c10::elementSize(dtype);
     const std::size_t part = round_up(divide_up(count, static_cast<std::size_t>(network_->couriers)), grain);
     const std::size_t begin = std::min(count, part * static_cast<std::size_t>(local_rank_));
-    auto sum = std::make_unique<NodeSum>(*this, network_->board, number, memory, dtype, op,
+    auto sum = std::make_unique<NodeSum>(*this, network_->board, number, memory, dtype, wire, op,
                                          NodeSum::Range{begin, std::min(count, begin + part)});
     for (std::size_t i = 0; scattered && i < slices.size(); ++i) {
       const auto offset = static_cast<std::size_t>(slices[i].offset);
@@ -532,7 +580,9 @@ void WindowCollectives::begin_exchange(Location memory, c10::ScalarType dtype, s
 void WindowCollectives::join() {
   if (!network_ || network_->joined == network_->exchanges) return;
   const Watchdog::Wait wait(comm_.watchdog(), "all_reduce over nodes");
+  if (network_->courier) network_->courier->set_waited_for(true);
   network_->board.wait_until_finished(network_->exchanges, network_->couriers);
+  if (network_->courier) network_->courier->set_waited_for(false);
   network_->joined = network_->exchanges;
   network_->noted = 0;
 }
@@ -547,6 +597,14 @@ void WindowCollectives::sum_over_nodes(std::byte* data, c10::ScalarType dtype, s
   }
   const Watchdog::Wait wait(rail_.watchdog(), kOperation, Watchdog::Wait::Of::some_ranks);
   mpi_all_reduce(rail_, data, dtype, count, op, divisor);
+}
+
+void WindowCollectives::sum_rounded_over_nodes(std::byte* data, c10::ScalarType dtype, c10::ScalarType wire,
+                                               std::size_t count, ReduceOp op, int divisor) {
+  std::vector<std::byte> rounded(count * c10::elementSize(wire));
+  round_elements(dtype, wire, data, rounded.data(), count);
+  sum_over_nodes(rounded.data(), wire, count, op, divisor);
+  widen_elements(dtype, wire, rounded.data(), data, count);
 }
 
 void WindowCollectives::all_gather(Location output, std::size_t bytes) {

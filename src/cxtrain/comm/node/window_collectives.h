@@ -12,6 +12,7 @@
 
 #include "cxtrain/cluster/mpi_comm.h"
 #include "cxtrain/comm/between_nodes/courier.h"
+#include "cxtrain/comm/between_nodes/measure_links.h"
 #include "cxtrain/comm/between_nodes/node_board.h"
 #include "cxtrain/comm/node/node_barrier.h"
 #include "cxtrain/comm/node/node_memory.h"
@@ -39,6 +40,10 @@ class WindowCollectives final : public NodeMemory {
   int node() const noexcept { return node_; }
   /// Returns whether `all_reduce_slices` runs beside the caller's work.
   bool overlaps() const noexcept { return network_.has_value(); }
+  /// The bytes of a message between nodes that suit the links; absent where they are not used.
+  std::optional<std::int64_t> message_bytes() const {
+    return network_ ? std::optional(network_->message_bytes) : std::nullopt;
+  }
   /// "TCP, beside backward" or "MPI"; of several nodes.
   std::string way_between_nodes() const;
   /// Waits until the results of `all_reduce_slices` are there.
@@ -67,7 +72,9 @@ class WindowCollectives final : public NodeMemory {
   void all_gather(Location output, std::size_t bytes);
 
   std::shared_ptr<MemPool> mem_pool(std::span<const std::size_t> sizes) override;
-  void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op) override;
+  using NodeMemory::all_reduce_slices;
+  void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op,
+                         std::optional<at::ScalarType> wire) override;
   void begin_scatter(Scatter scatter, ReduceOp op) override;
   void end_scatters() override;
   std::shared_ptr<NodeArena> arena(std::size_t share_bytes) override;
@@ -87,7 +94,7 @@ class WindowCollectives final : public NodeMemory {
   }
   void drop_unused();
   void all_reduce(Location memory, c10::ScalarType dtype, std::size_t count, std::span<const Slice> slices,
-                  ReduceOp op);
+                  ReduceOp op, std::optional<c10::ScalarType> wire = {});
   void all_reduce_gathered(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op);
   void all_reduce_by_mpi(const at::Tensor& memory, ReduceOp op);
   int divisor_of(ReduceOp op) const { return op == ReduceOp::avg ? comm_.size() : 1; }
@@ -122,6 +129,9 @@ class WindowCollectives final : public NodeMemory {
   void reduce_scatter_over_nodes(std::byte* output, Location input, c10::ScalarType dtype, std::size_t count,
                                  ReduceOp op, int divisor);
   void sum_over_nodes(std::byte* data, c10::ScalarType dtype, std::size_t count, ReduceOp op, int divisor);
+  /// The same, rounded to `wire` between the nodes.
+  void sum_rounded_over_nodes(std::byte* data, c10::ScalarType dtype, c10::ScalarType wire, std::size_t count,
+                              ReduceOp op, int divisor);
   /// All ranks' copies of what begins at `location`.
   std::span<const std::byte* const> copies_of(Location location);
 
@@ -129,6 +139,7 @@ class WindowCollectives final : public NodeMemory {
   struct Network {
     NodeBoard board;
     int couriers;                      ///< ranks of a node that have one: the first ones
+    std::int64_t message_bytes;        ///< `Communicator::message_bytes`
     std::unique_ptr<Courier> courier;  ///< of this rank, or null
     std::uint64_t exchanges = 0;       ///< begun
     std::uint64_t joined = 0;          ///< exchanges that `join` has waited for
@@ -137,9 +148,11 @@ class WindowCollectives final : public NodeMemory {
   class NodeSum;
   class LeaderSum;
   void open_network();
+  /// The slowest of all ranks' speeds. Collective.
+  RingSpeeds slowest(RingSpeeds speeds) const;
   /// Divides the exchange of a memory's slices among the node's couriers.
   void begin_exchange(Location memory, c10::ScalarType dtype, std::size_t count,
-                      std::span<const Slice> slices, ReduceOp op);
+                      std::span<const Slice> slices, ReduceOp op, std::optional<c10::ScalarType> wire);
 
   /// For `all_reduce_slices`, and for the two scatters that may be under way.
   static constexpr std::size_t kTables = 3;
