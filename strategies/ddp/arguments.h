@@ -26,9 +26,10 @@ struct DdpArgs {
       false;                    ///< parameters that no rank used stay without a gradient, as in `single`
   std::optional<bool> overlap;  ///< absent: if the communicator gains by it
   std::optional<bool> shard_optimizer;  ///< absent: if it pays
-  /// -1: what suits the way between the ranks (`Communicator::message_bytes`); of the first bucket at most
-  /// 1 MiB.
-  std::int64_t first_bucket_bytes = -1, bucket_bytes = -1;
+  /// The defaults suit GPUs and memory. Between CPU nodes buckets are smaller, unless these are given
+  /// (`Communicator::message_bytes`).
+  std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;
   CommHook comm_hook = CommHook::none;
   bool broadcast_buffers = true;  ///< after each step; else at the start and the end only
   NetworkWay network = NetworkWay::automatic;
@@ -39,12 +40,10 @@ struct DdpArgs {
     field("overlap", overlap, "reduce gradients during backward; auto: where it helps");
     field("shard_optimizer", shard_optimizer,
           "divide the optimizer's work among a node's ranks; auto: where it pays");
-    field("first_bucket_bytes", first_bucket_bytes,
-          "bytes of the first gradient bucket; 0: no limit; -1: 1 MiB, or less between CPU nodes",
-          Range::at_least(-1));
-    field("bucket_bytes", bucket_bytes,
-          "bytes of the other gradient buckets; 0: no limit; -1: 25 MiB, or less between CPU nodes",
-          Range::at_least(-1));
+    field("first_bucket_bytes", first_bucket_bytes, "bytes of the first gradient bucket (0: no limit)",
+          Range::at_least(0));
+    field("bucket_bytes", bucket_bytes, "bytes of the other gradient buckets (0: no limit)",
+          Range::at_least(0));
     field("comm_hook", comm_hook,
           "round gradients to 16 bits on their way: bf16 or fp16; on CPUs between nodes only");
     field("broadcast_buffers", broadcast_buffers,

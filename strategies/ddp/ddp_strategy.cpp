@@ -28,8 +28,10 @@ bool division_pays(const OptimizerConfig& optimizer, const std::vector<NamedTens
   return bytes >= kSmallest;
 }
 
-/// The bytes of a bucket as the user gave them, or `otherwise`.
-std::int64_t bytes_or(std::int64_t given, std::int64_t otherwise) { return given < 0 ? otherwise : given; }
+/// The bytes of a bucket: at most those of a message between the ranks, unless the user gave others.
+std::int64_t bucket_bytes(std::int64_t bytes, std::int64_t by_default, std::int64_t message) {
+  return bytes == by_default ? std::min(bytes, message) : bytes;
+}
 
 std::optional<at::ScalarType> wire_dtype(CommHook hook) {
   if (hook == CommHook::none) return std::nullopt;
@@ -49,12 +51,13 @@ class DdpStrategy final : public ReplicatedStrategy {
     if (args_.comm_hook != CommHook::none && communicator().node_memory() != nullptr &&
         context_->world.facts().num_nodes == 1)
       log_info("strategy.comm_hook: gradients are not rounded, because they do not leave the node");
-    constexpr std::int64_t kFirst = std::int64_t{1} << 20;
+    const DdpArgs defaults;
     const std::int64_t message = communicator().message_bytes();
     return std::make_unique<ReducedGradients>(
         parameters_of(targets), communicator(), context_->world,
-        ReducerOptions{.first_bucket_bytes = bytes_or(args_.first_bucket_bytes, std::min(kFirst, message)),
-                       .bucket_bytes = bytes_or(args_.bucket_bytes, message),
+        ReducerOptions{.first_bucket_bytes =
+                           bucket_bytes(args_.first_bucket_bytes, defaults.first_bucket_bytes, message),
+                       .bucket_bytes = bucket_bytes(args_.bucket_bytes, defaults.bucket_bytes, message),
                        .overlap = may_overlap() && args_.overlap.value_or(communicator().overlaps()),
                        .find_unused_parameters = args_.find_unused_parameters,
                        .wire_dtype = wire_dtype(args_.comm_hook)},

@@ -35,7 +35,7 @@ TEST_CASE("a strategy's arguments reach the plan, whether it is named or chosen"
   CHECK(read.bucket_bytes == 0);
   CHECK(read.overlap == false);
   CHECK(read.shard_optimizer == std::nullopt);
-  CHECK(read.first_bucket_bytes == -1);
+  CHECK(read.first_bucket_bytes == 1 << 20);
   CHECK_FALSE(read.find_unused_parameters);
   CHECK_FALSE(arguments.given("find_unused_parameters"));
 }
@@ -53,7 +53,7 @@ TEST_CASE("the defaults of ddp's arguments are those of its settings", "[config]
 
 TEST_CASE("a strategy's arguments that do not suit are refused, each under the name that was used",
           "[config]") {
-  CHECK_THAT(errors_for("ddp", {.args = {{"bucket_bytes", "-2"},
+  CHECK_THAT(errors_for("ddp", {.args = {{"bucket_bytes", "-1"},
                                          {"first_bucket_bytes", "1e6"},
                                          {"find_unused_parameters", "auto"},
                                          {"overlap", "perhaps"}}}),
@@ -61,11 +61,11 @@ TEST_CASE("a strategy's arguments that do not suit are refused, each under the n
                  test::contains("strategy.bucket_bytes:") &&
                  test::contains("strategy.find_unused_parameters:") &&
                  test::contains("strategy.first_bucket_bytes:") && test::contains("strategy.overlap:") &&
-                 test::contains("true, false, auto") && test::contains("'-2'") && test::contains("'auto'") &&
+                 test::contains("true, false, auto") && test::contains("'-1'") && test::contains("'auto'") &&
                  test::contains("'1e6'") && test::contains("'perhaps'"));
-  CHECK_THAT(errors_for("ddp", {.ddp_args = {{"bucket_bytes", "-2"}}}),
+  CHECK_THAT(errors_for("ddp", {.ddp_args = {{"bucket_bytes", "-1"}}}),
              test::contains(test::code(MessageCode::out_of_range)) && test::contains("ddp.bucket_bytes:") &&
-                 test::contains("'-2'"));
+                 test::contains("'-1'"));
   CHECK_THAT(errors_for("ddp", {.args = {{"bucket_byte", "1"}}, .ddp_args = {{"overlaps", "1"}}}),
              test::contains(test::code(MessageCode::unknown_option)) && test::contains("ddp.overlaps:") &&
                  test::contains("strategy.bucket_byte:") && test::contains("--ddp.overlap") &&

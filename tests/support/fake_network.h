@@ -8,7 +8,6 @@
 #include <memory>
 #include <random>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,7 +30,6 @@ class FakeNetwork {
 
     int node() const override { return node_; }
     int nodes() const override { return network_.nodes_; }
-    std::string description() const override { return "a fake network"; }
     std::uint64_t send(int node, std::span<const std::byte> bytes) override {
       outgoing_[node].push_back(bytes);
       return to_send_[node] += bytes.size();

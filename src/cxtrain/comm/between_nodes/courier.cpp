@@ -4,8 +4,6 @@
 #include <exception>
 #include <utility>
 
-#include "cxtrain/base/error.h"
-
 namespace cxtrain {
 namespace {
 
@@ -40,13 +38,21 @@ void Courier::post(std::unique_ptr<Errand> errand) {
   changed_.notify_all();
 }
 
-void Courier::wait_until_idle(const char* operation) {
+void Courier::carry_now(Errand& errand, const char* operation) {
   const Watchdog::Wait wait(watchdog_, operation, Watchdog::Wait::Of::some_ranks);
   set_waited_for(true);
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return errands_.empty() || !error_.empty(); });
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return errands_.empty(); });
+  }
+  try {
+    carry(errand);
+  } catch (const std::exception& error) {
+    fail(error.what());
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return stop_.load(); });  // the watchdog ends the process
+  }
   set_waited_for(false);
-  if (!error_.empty()) throw CommunicationError(error_, MessageCode::rank_lost);
 }
 
 void Courier::run() {

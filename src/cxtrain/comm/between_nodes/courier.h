@@ -38,12 +38,13 @@ class Courier final : public PendingWork {
   Courier(const Courier&) = delete;
   Courier& operator=(const Courier&) = delete;
 
-  const Links& links() const { return *links_; }
+  /// Leaves an errand to the thread.
   void post(std::unique_ptr<Errand> errand);
-  /// Notes that the rank waits, or computes again.
+  /// Notes that the rank waits for the thread, or computes again.
   void set_waited_for(bool waited_for) { waited_for_ = waited_for; }
-  /// Waits until all errands are done. Throws CommunicationError if a link is broken.
-  void wait_until_idle(const char* operation);
+  /// Carries an errand on the caller's thread, once the thread has none: to wake a thread would take longer
+  /// than the way of a small array. If a link breaks, the watchdog ends the process.
+  void carry_now(Errand& errand, const char* operation);
 
   State look() noexcept override;
 

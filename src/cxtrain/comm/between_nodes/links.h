@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
 namespace cxtrain {
 
@@ -16,8 +15,6 @@ class Links {
 
   virtual int node() const = 0;   ///< of this rank, in [0, nodes())
   virtual int nodes() const = 0;  ///< at least 2
-  /// Of the way: "TCP".
-  virtual std::string description() const = 0;
 
   /// Appends bytes to the stream to another node, and returns what `sent(node)` will be once they have left.
   /// Until then they must not change.

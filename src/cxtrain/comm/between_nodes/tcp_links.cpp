@@ -2,7 +2,6 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -170,15 +169,15 @@ bool TcpLinks::receive_some(int node) {
 }
 
 void TcpLinks::wait() {
-  std::vector<pollfd> waiting{{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
+  waiting_.assign(1, {.fd = wake_.get(), .events = POLLIN, .revents = 0});
   for (const Stream& each : streams_) {
     const int events = (each.incoming.empty() ? 0 : POLLIN) | (each.outgoing.empty() ? 0 : POLLOUT);
     if (events != 0)
-      waiting.push_back({.fd = each.socket.get(), .events = static_cast<short>(events), .revents = 0});
+      waiting_.push_back({.fd = each.socket.get(), .events = static_cast<short>(events), .revents = 0});
   }
-  poll(waiting.data(), waiting.size(), -1);
+  poll(waiting_.data(), waiting_.size(), -1);
   std::uint64_t interrupts = 0;
-  if ((waiting[0].revents & POLLIN) != 0)
+  if ((waiting_[0].revents & POLLIN) != 0)
     static_cast<void>(::read(wake_.get(), &interrupts, sizeof interrupts));
 }
 

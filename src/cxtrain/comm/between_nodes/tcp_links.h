@@ -1,10 +1,11 @@
 #pragma once
 
+#include <poll.h>
+
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "cxtrain/base/file_descriptor.h"
@@ -26,7 +27,6 @@ class TcpLinks final : public Links {
 
   int node() const override { return node_; }
   int nodes() const override { return static_cast<int>(streams_.size()); }
-  std::string description() const override { return "TCP"; }
   std::uint64_t send(int node, std::span<const std::byte> bytes) override;
   std::uint64_t receive(int node, std::span<std::byte> bytes) override;
   std::uint64_t sent(int node) const override { return stream(node).sent; }
@@ -52,6 +52,7 @@ class TcpLinks final : public Links {
   int node_;
   std::vector<Stream> streams_;  ///< by node; the own one has no socket
   FileDescriptor wake_;          ///< an eventfd
+  std::vector<pollfd> waiting_;  ///< of `wait`
 };
 
 }  // namespace cxtrain

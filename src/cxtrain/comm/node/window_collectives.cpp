@@ -1,17 +1,13 @@
 #include "cxtrain/comm/node/window_collectives.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/error.h"
-#include "cxtrain/base/log.h"
-#include "cxtrain/comm/between_nodes/measure_links.h"
-#include "cxtrain/comm/between_nodes/tcp_links.h"
 #include "cxtrain/comm/mpi_collectives.h"
+#include "cxtrain/comm/node/node_sum.h"
 #include "cxtrain/comm/reduce_kernels.h"
 #include "cxtrain/memory/malloc_tuning.h"
 
@@ -20,6 +16,7 @@ namespace {
 
 /// Large enough to stream, small enough that all ranks work in the same neighbourhood.
 constexpr std::size_t kBlock = std::size_t{512} << 10;
+
 std::byte* place_of(const NodeMemory::Slice& slice, const at::Tensor& memory) {
   return static_cast<std::byte*>(memory.mutable_data_ptr()) +
          static_cast<std::size_t>(slice.offset) * memory.itemsize();
@@ -34,33 +31,11 @@ void gather(const at::Tensor& memory, std::span<const NodeMemory::Slice> slices)
   }
 }
 
-constexpr RingSpeeds kNoLimit{std::numeric_limits<double>::infinity(),
-                              std::numeric_limits<double>::infinity()};
-
-/// Whether sums over nodes are faster by MPI, after backward, than by the links, beside backward: a cluster
-/// may have a fabric that only MPI knows, and a slow network beside it.
-bool mpi_is_much_faster(const RingSpeeds& speeds) {
-  constexpr double kHiddenByBackward = 5e9 / 8;  // bytes a second
-  return speeds.links < kHiddenByBackward && speeds.mpi > 3 * speeds.links;
-}
-
-/// What travels in 0.4 ms: each chunk costs some tens of microseconds besides its bytes.
-std::size_t chunk_for(double bytes_per_second) {
-  const double bytes = std::clamp(0.4e-3 * bytes_per_second, 64e3, 1e6);
-  return round_up(static_cast<std::size_t>(bytes), std::size_t{4096});
-}
-
-/// sqrt(n o v): n = 4 MB of gradients, o = 60 us that a message costs besides its bytes, v bytes a second.
-std::int64_t message_for(double bytes_per_second) {
-  return static_cast<std::int64_t>(std::clamp(std::sqrt(4e6 * 60e-6 * bytes_per_second), 128e3, 4e6));
-}
-
 }  // namespace
 
 WindowCollectives::WindowCollectives(const MpiComm& comm, int node, NetworkWay way)
     : comm_(comm),
       node_comm_(comm.split(node, comm.rank())),
-      way_(way),
       node_(node),
       local_rank_(node_comm_.rank()),
       local_size_(node_comm_.size()),
@@ -72,44 +47,7 @@ WindowCollectives::WindowCollectives(const MpiComm& comm, int node, NetworkWay w
                   [&](MPI_Comm node_ranks) { return MPI_Bcast(&num_nodes_, 1, MPI_INT, 0, node_ranks); });
   if (num_nodes_ == 1) return;
   piece_ = SharedWindow::allocate(node_comm_, kMpiPiece);
-  open_network();
-}
-
-void WindowCollectives::open_network() {
-  if (way_ == NetworkWay::mpi) return;
-  int couriers = local_size_;
-  comm_.call("the ranks of a node",
-             [&](MPI_Comm all) { return MPI_Allreduce(MPI_IN_PLACE, &couriers, 1, MPI_INT, MPI_MIN, all); });
-  std::optional<NodeBoard> board = NodeBoard::make(node_comm_);
-  if (!comm_.on_all_ranks("shared memory for couriers", board.has_value())) return;
-  const bool carries = local_rank_ < couriers;
-  std::unique_ptr<Links> links;
-  if (carries) {
-    constexpr double kSeconds = 5;  // all ranks come at the same time
-    links = TcpLinks::open(rail_, kSeconds);
-  }
-  if (!comm_.on_all_ranks("connections between nodes", links != nullptr || !carries)) {
-    if (comm_.rank() == 0)
-      log_warning(
-          "not all nodes reach each other by TCP, so gradients go by MPI, after backward instead of "
-          "beside it (a firewall may close the ports above 32767; --strategy.network mpi does not try)");
-    return;
-  }
-  const RingSpeeds speeds = slowest(carries ? measure_ring(*links, rail_, std::size_t{256} << 10) : kNoLimit);
-  if (way_ == NetworkWay::automatic && mpi_is_much_faster(speeds)) return;
-  network_.emplace(Network{.board = std::move(*board),
-                           .couriers = couriers,
-                           .message_bytes = message_for(speeds.links),
-                           .courier = nullptr});
-  if (carries)
-    network_->courier = std::make_unique<Courier>(std::move(links), chunk_for(speeds.links),
-                                                  barrier_.has_cores_to_spare(), comm_.watchdog());
-}
-
-RingSpeeds WindowCollectives::slowest(RingSpeeds speeds) const {
-  comm_.call("a comparison of the network's speeds",
-             [&](MPI_Comm all) { return MPI_Allreduce(MPI_IN_PLACE, &speeds, 2, MPI_DOUBLE, MPI_MIN, all); });
-  return speeds;
+  network_ = open_node_network(comm_, node_comm_, rail_, way, barrier_.has_cores_to_spare());
 }
 
 std::string WindowCollectives::way_between_nodes() const { return network_ ? "TCP, beside backward" : "MPI"; }
@@ -407,184 +345,40 @@ void WindowCollectives::reduce_scatter_over_nodes(std::byte* output, Location in
   }
 }
 
-/// Part of a sum over all ranks, of which the courier in this place of each node carries one: what it sums
-/// over the node's ranks, exchanges, and writes for all of them.
-class WindowCollectives::NodeSum final : public Errand {
- public:
-  /// Elements [begin, end) of the memory.
-  struct Range {
-    std::size_t begin, end;
-  };
-  NodeSum(const WindowCollectives& windows, NodeBoard& board, std::uint64_t number, Location memory,
-          c10::ScalarType dtype, std::optional<c10::ScalarType> wire, ReduceOp op, Range range)
-      : windows_(windows),
-        board_(board),
-        number_(number),
-        memory_(memory),
-        dtype_(dtype),
-        wire_(wire),
-        op_(op),
-        range_(range),
-        element_(c10::elementSize(dtype)) {}
-
-  /// The values of elements [first, last) lie where each rank has noted it in this entry of table 0. In
-  /// ascending order. Without any, all values lie in the memory.
-  void add_slice(std::size_t first, std::size_t last, std::size_t entry) {
-    if (last > range_.begin && first < range_.end) slices_.push_back({first, last, entry, {}});
-  }
-
-  std::size_t count() const override { return range_.end - range_.begin; }
-  c10::ScalarType dtype() const override { return wire_.value_or(dtype_); }
-  ReduceOp op() const override { return op_; }
-  int divisor() const override { return windows_.divisor_of(op_); }
-
-  bool wait_for_values(const std::atomic<bool>& stop) override {
-    if (!board_.wait_for_all(number_, stop)) return false;
-    const int ranks = windows_.local_size_;
-    if (slices_.empty()) slices_.push_back({0, range_.end, kInMemory, {}});
-    for (Noted& slice : slices_) {
-      for (int r = 0; r < ranks; ++r)
-        slice.copies.push_back(windows_.at(
-            r, slice.entry == kInMemory ? memory_ : windows_.table_of(r, /*table=*/0)[slice.entry]));
-    }
-    sources_.resize(static_cast<std::size_t>(ranks));
-    return true;
-  }
-
-  std::byte* in_place(std::size_t first, std::size_t) override {
-    const bool alone = sources_.size() == 1 && slices_.size() == 1 && !wire_;
-    return alone ? slices_[0].copies[0] + (range_.begin + first - slices_[0].first) * element_ : nullptr;
-  }
-  void read(std::size_t first, std::size_t last, std::byte* to) override {
-    if (!wire_) return sum_over_node(first, last, to);
-    sums_.resize((last - first) * element_);
-    sum_over_node(first, last, sums_.data());
-    round_elements(dtype_, *wire_, sums_.data(), to, last - first);
-  }
-
-  void write(std::size_t first, std::size_t last, const std::byte* from) override {
-    if (!wire_) return spread(first, last, from);
-    sums_.resize((last - first) * element_);
-    widen_elements(dtype_, *wire_, from, sums_.data(), last - first);
-    spread(first, last, sums_.data());
-  }
-
-  void finished() override { board_.finish(number_); }
-
- private:
-  static constexpr std::size_t kInMemory = SIZE_MAX;
-
-  struct Noted {
-    std::size_t first, last;         ///< elements of the memory
-    std::size_t entry;               ///< of the table, or `kInMemory`
-    std::vector<std::byte*> copies;  ///< of each rank of the node
-  };
-
-  void sum_over_node(std::size_t first, std::size_t last, std::byte* to) {
-    for_each_part(first, last, [&](const Noted& slice, std::size_t offset, std::size_t at, std::size_t n) {
-      for (std::size_t r = 0; r < sources_.size(); ++r) sources_[r] = slice.copies[r] + offset * element_;
-      std::byte* const target = to + at * element_;
-      reduce_elements(dtype_, op_, sources_, {&target, 1}, n, /*divisor=*/1);
-    });
-  }
-
-  void spread(std::size_t first, std::size_t last, const std::byte* from) const {
-    for_each_part(first, last, [&](const Noted& slice, std::size_t offset, std::size_t at, std::size_t n) {
-      for (std::byte* copy : slice.copies)
-        std::copy_n(from + at * element_, n * element_, copy + offset * element_);
-    });
-  }
-
-  /// Calls `work(slice, offset in the slice, offset from `first`, number)` for the elements of the range that
-  /// lie in slices.
-  template <class Work>
-  void for_each_part(std::size_t first, std::size_t last, const Work& work) const {
-    const std::size_t begin = range_.begin + first, end = range_.begin + last;
-    auto slice = std::partition_point(slices_.begin(), slices_.end(),
-                                      [&](const Noted& each) { return each.last <= begin; });
-    for (; slice != slices_.end() && slice->first < end; ++slice) {
-      const std::size_t from = std::max(begin, slice->first), to = std::min(end, slice->last);
-      if (from < to) work(*slice, from - slice->first, from - begin, to - from);
-    }
-  }
-
-  const WindowCollectives& windows_;
-  NodeBoard& board_;
-  const std::uint64_t number_;
-  const Location memory_;
-  const c10::ScalarType dtype_;
-  const std::optional<c10::ScalarType> wire_;
-  const ReduceOp op_;
-  const Range range_;
-  const std::size_t element_;
-  std::vector<Noted> slices_;
-  std::vector<const std::byte*> sources_;
-  std::vector<std::byte> sums_;  ///< of a chunk, before they are rounded
-};
-
-/// The sum over the nodes of what lies in one place.
-class WindowCollectives::LeaderSum final : public Errand {
- public:
-  LeaderSum(std::byte* data, c10::ScalarType dtype, std::size_t count, ReduceOp op, int divisor)
-      : data_(data),
-        dtype_(dtype),
-        count_(count),
-        element_(c10::elementSize(dtype)),
-        op_(op),
-        divisor_(divisor) {}
-
-  std::size_t count() const override { return count_; }
-  c10::ScalarType dtype() const override { return dtype_; }
-  ReduceOp op() const override { return op_; }
-  int divisor() const override { return divisor_; }
-  bool wait_for_values(const std::atomic<bool>&) override { return true; }
-  std::byte* in_place(std::size_t first, std::size_t) override { return data_ + first * element_; }
-  void read(std::size_t, std::size_t, std::byte*) override {}
-  void write(std::size_t, std::size_t, const std::byte*) override {}
-  void finished() override {}
-
- private:
-  std::byte* const data_;
-  const c10::ScalarType dtype_;
-  const std::size_t count_, element_;
-  const ReduceOp op_;
-  const int divisor_;
-};
-
 void WindowCollectives::begin_exchange(Location memory, c10::ScalarType dtype, std::size_t count,
                                        std::span<const Slice> slices, ReduceOp op,
                                        std::optional<c10::ScalarType> wire) {
   const bool scattered = locations_ && !slices.empty();
   if (scattered) {
-    if (network_->noted + slices.size() > table_entries()) join();
-    note_locations(slices, /*table=*/0, "all_reduce_slices", network_->noted);
+    if (noted_ + slices.size() > table_entries()) join();
+    note_locations(slices, /*table=*/0, "all_reduce_slices", noted_);
   }
-  const std::uint64_t number = ++network_->exchanges;
+  const std::uint64_t number = ++exchanges_;
   if (network_->courier) {
     const std::size_t grain = kCacheLine / c10::elementSize(dtype);
     const std::size_t part = round_up(divide_up(count, static_cast<std::size_t>(network_->couriers)), grain);
     const std::size_t begin = std::min(count, part * static_cast<std::size_t>(local_rank_));
-    auto sum = std::make_unique<NodeSum>(*this, network_->board, number, memory, dtype, wire, op,
+    const NodeSum::Sum whole{number, memory, dtype, wire, op, divisor_of(op)};
+    auto sum = std::make_unique<NodeSum>(*this, network_->board, whole,
                                          NodeSum::Range{begin, std::min(count, begin + part)});
     for (std::size_t i = 0; scattered && i < slices.size(); ++i) {
       const auto offset = static_cast<std::size_t>(slices[i].offset);
-      sum->add_slice(offset, offset + static_cast<std::size_t>(slices[i].values.numel()),
-                     network_->noted + i);
+      sum->add_slice(offset, offset + static_cast<std::size_t>(slices[i].values.numel()), noted_ + i);
     }
     network_->courier->post(std::move(sum));
   }
-  if (scattered) network_->noted += slices.size();
+  if (scattered) noted_ += slices.size();
   network_->board.arrive(number);
 }
 
 void WindowCollectives::join() {
-  if (!network_ || network_->joined == network_->exchanges) return;
+  if (!network_ || joined_ == exchanges_) return;
   const Watchdog::Wait wait(comm_.watchdog(), "all_reduce over nodes");
   if (network_->courier) network_->courier->set_waited_for(true);
-  network_->board.wait_until_finished(network_->exchanges, network_->couriers);
+  network_->board.wait_until_finished(exchanges_, network_->couriers);
   if (network_->courier) network_->courier->set_waited_for(false);
-  network_->joined = network_->exchanges;
-  network_->noted = 0;
+  joined_ = exchanges_;
+  noted_ = 0;
 }
 
 /// Of the leader. The node's other ranks wait in a barrier meanwhile.
@@ -592,8 +386,8 @@ void WindowCollectives::sum_over_nodes(std::byte* data, c10::ScalarType dtype, s
                                        int divisor) {
   constexpr const char* kOperation = "all_reduce over nodes";
   if (network_) {
-    network_->courier->post(std::make_unique<LeaderSum>(data, dtype, count, op, divisor));
-    return network_->courier->wait_until_idle(kOperation);
+    SumInPlace sum(data, dtype, count, op, divisor);
+    return network_->courier->carry_now(sum, kOperation);
   }
   const Watchdog::Wait wait(rail_.watchdog(), kOperation, Watchdog::Wait::Of::some_ranks);
   mpi_all_reduce(rail_, data, dtype, count, op, divisor);

@@ -11,9 +11,7 @@
 #include <vector>
 
 #include "cxtrain/cluster/mpi_comm.h"
-#include "cxtrain/comm/between_nodes/courier.h"
-#include "cxtrain/comm/between_nodes/measure_links.h"
-#include "cxtrain/comm/between_nodes/node_board.h"
+#include "cxtrain/comm/between_nodes/node_network.h"
 #include "cxtrain/comm/node/node_barrier.h"
 #include "cxtrain/comm/node/node_memory.h"
 #include "cxtrain/comm/node/shared_memory.h"
@@ -60,6 +58,15 @@ class WindowCollectives final : public NodeMemory {
   };
   /// For an address in memory of `allocate`.
   std::optional<Location> find(const void* address) const;
+  /// The same place in the memory of another rank of the node.
+  std::byte* at(int local_rank, Location location) const {
+    return windows_[location.window].memory.segments()[static_cast<std::size_t>(local_rank)] +
+           location.offset;
+  }
+  /// Where a rank of the node has the values of a slice of `all_reduce_slices`, by the slice's number.
+  std::byte* at_noted(int local_rank, std::size_t slice) const {
+    return at(local_rank, table_of(local_rank, /*table=*/0)[slice]);
+  }
 
   void all_reduce(Location memory, c10::ScalarType dtype, std::size_t count, ReduceOp op) {
     all_reduce(memory, dtype, count, {}, op);
@@ -88,10 +95,6 @@ class WindowCollectives final : public NodeMemory {
   };
 
   std::optional<Location> find_anywhere(const void* address) const;
-  std::byte* at(int local_rank, Location location) const {
-    return windows_[location.window].memory.segments()[static_cast<std::size_t>(local_rank)] +
-           location.offset;
-  }
   void drop_unused();
   void all_reduce(Location memory, c10::ScalarType dtype, std::size_t count, std::span<const Slice> slices,
                   ReduceOp op, std::optional<c10::ScalarType> wire = {});
@@ -135,21 +138,6 @@ class WindowCollectives final : public NodeMemory {
   /// All ranks' copies of what begins at `location`.
   std::span<const std::byte* const> copies_of(Location location);
 
-  /// The ways between nodes.
-  struct Network {
-    NodeBoard board;
-    int couriers;                      ///< ranks of a node that have one: the first ones
-    std::int64_t message_bytes;        ///< `Communicator::message_bytes`
-    std::unique_ptr<Courier> courier;  ///< of this rank, or null
-    std::uint64_t exchanges = 0;       ///< begun
-    std::uint64_t joined = 0;          ///< exchanges that `join` has waited for
-    std::size_t noted = 0;             ///< entries of table 0 that exchanges use which are not joined
-  };
-  class NodeSum;
-  class LeaderSum;
-  void open_network();
-  /// The slowest of all ranks' speeds. Collective.
-  RingSpeeds slowest(RingSpeeds speeds) const;
   /// Divides the exchange of a memory's slices among the node's couriers.
   void begin_exchange(Location memory, c10::ScalarType dtype, std::size_t count,
                       std::span<const Slice> slices, ReduceOp op, std::optional<c10::ScalarType> wire);
@@ -160,7 +148,6 @@ class WindowCollectives final : public NodeMemory {
   const MpiComm& comm_;
   MpiComm node_comm_;
   MpiComm rail_;  ///< the rank in this place of each node that has so many
-  const NetworkWay way_;
   int node_, local_rank_, local_size_, num_nodes_ = 1;
   NodeBarrier barrier_;
   std::optional<NodeBarrier> scatters_;  ///< between announcing and combining; made by the first scatter
@@ -174,7 +161,10 @@ class WindowCollectives final : public NodeMemory {
   std::optional<SharedWindow> locations_;
   std::vector<std::byte*> copies_;  ///< of the elements at hand, one per rank of the node
   std::vector<Part> parts_;
-  std::optional<Network> network_;  ///< after the windows, which a courier reads
+  std::uint64_t exchanges_ = 0;         ///< begun by `all_reduce_slices`
+  std::uint64_t joined_ = 0;            ///< exchanges that `join` has waited for
+  std::size_t noted_ = 0;               ///< entries of table 0 that belong to exchanges which are not joined
+  std::optional<NodeNetwork> network_;  ///< after the windows, which a courier reads
 };
 
 }  // namespace cxtrain

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "cxtrain/cluster/mpi_comm.h"
+#include "cxtrain/comm/between_nodes/courier.h"
+#include "cxtrain/comm/between_nodes/node_board.h"
+#include "cxtrain/config/network_way.h"
+
+namespace cxtrain {
+
+/// The couriers of a node.
+struct NodeNetwork {
+  NodeBoard board;
+  int couriers;                      ///< ranks of each node that have one: the first ones
+  std::int64_t message_bytes;        ///< that suit the links: `Communicator::message_bytes`
+  std::unique_ptr<Courier> courier;  ///< of this rank, or null
+};
+
+/// Connects the ranks of `comm` that lie in the same place of their nodes. `rail`: these ranks, in the order
+/// of the nodes. `spins`: ranks that wait may keep their cores. Absent, on all ranks, if the nodes take MPI:
+/// by `way`, because two nodes do not reach each other by TCP (rank 0 warns), or because MPI is much faster.
+/// Collective over `comm`.
+std::optional<NodeNetwork> open_node_network(const MpiComm& comm, const MpiComm& node_comm,
+                                             const MpiComm& rail, NetworkWay way, bool spins);
+
+}  // namespace cxtrain

@@ -1,0 +1,70 @@
+#include "cxtrain/comm/node/node_sum.h"
+
+#include <algorithm>
+
+namespace cxtrain {
+
+void NodeSum::add_slice(std::size_t first, std::size_t last, std::size_t slice) {
+  if (last > range_.begin && first < range_.end) values_.push_back({first, last, slice, {}});
+}
+
+bool NodeSum::wait_for_values(const std::atomic<bool>& stop) {
+  if (!board_.wait_for_all(sum_.number, stop)) return false;
+  if (values_.empty()) values_.push_back({0, range_.end, std::nullopt, {}});
+  for (Values& values : values_) {
+    for (int rank = 0; rank < windows_.local_size(); ++rank)
+      values.copies.push_back(values.slice ? windows_.at_noted(rank, *values.slice)
+                                           : windows_.at(rank, sum_.memory));
+  }
+  sources_.resize(static_cast<std::size_t>(windows_.local_size()));
+  return true;
+}
+
+std::byte* NodeSum::in_place(std::size_t first, std::size_t) {
+  const bool alone = sources_.size() == 1 && !values_[0].slice && !sum_.wire;
+  return alone ? values_[0].copies[0] + (range_.begin + first) * element_ : nullptr;
+}
+
+void NodeSum::read(std::size_t first, std::size_t last, std::byte* to) {
+  if (!sum_.wire) return sum_over_node(first, last, to);
+  sums_.resize((last - first) * element_);
+  sum_over_node(first, last, sums_.data());
+  round_elements(sum_.dtype, *sum_.wire, sums_.data(), to, last - first);
+}
+
+void NodeSum::write(std::size_t first, std::size_t last, const std::byte* from) {
+  if (!sum_.wire) return spread(first, last, from);
+  sums_.resize((last - first) * element_);
+  widen_elements(sum_.dtype, *sum_.wire, from, sums_.data(), last - first);
+  spread(first, last, sums_.data());
+}
+
+void NodeSum::sum_over_node(std::size_t first, std::size_t last, std::byte* to) {
+  for_each_part(first, last, [&](const Values& values, std::size_t offset, std::size_t at, std::size_t n) {
+    for (std::size_t r = 0; r < sources_.size(); ++r) sources_[r] = values.copies[r] + offset * element_;
+    std::byte* const target = to + at * element_;
+    reduce_elements(sum_.dtype, sum_.op, sources_, {&target, 1}, n, /*divisor=*/1);
+  });
+}
+
+void NodeSum::spread(std::size_t first, std::size_t last, const std::byte* from) const {
+  for_each_part(first, last, [&](const Values& values, std::size_t offset, std::size_t at, std::size_t n) {
+    for (std::byte* copy : values.copies)
+      std::copy_n(from + at * element_, n * element_, copy + offset * element_);
+  });
+}
+
+/// Calls `work(values, offset in the values, offset from `first`, number)` for the elements of the range that
+/// have values.
+template <class Work>
+void NodeSum::for_each_part(std::size_t first, std::size_t last, const Work& work) const {
+  const std::size_t begin = range_.begin + first, end = range_.begin + last;
+  auto values = std::partition_point(values_.begin(), values_.end(),
+                                     [&](const Values& each) { return each.last <= begin; });
+  for (; values != values_.end() && values->first < end; ++values) {
+    const std::size_t from = std::max(begin, values->first), to = std::min(end, values->last);
+    if (from < to) work(*values, from - values->first, from - begin, to - from);
+  }
+}
+
+}  // namespace cxtrain
