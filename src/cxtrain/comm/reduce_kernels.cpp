@@ -1,5 +1,7 @@
 #include "cxtrain/comm/reduce_kernels.h"
 
+#include <c10/util/Half.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,10 +22,17 @@
 namespace cxtrain {
 namespace {
 
+#if defined(__clang__)  // clang 14 has no _Float16 on x86-64
+using Float16 = c10::Half;
+#else
+using Float16 = _Float16;
+#endif
+
 /// Elements combined at a time: the accumulator stays in the first-level cache.
 constexpr std::size_t kBlock = 2048;
 
 // The vectorised inner loops. target_clones does not apply to templates, hence the macros.
+// NOLINTBEGIN(bugprone-macro-parentheses): types cannot be in parentheses
 #define CXTRAIN_LOOPS(suffix, type)                                                             \
   CXTRAIN_CLONES void add_##suffix(type* acc, const type* x, std::size_t n) {                   \
     for (std::size_t i = 0; i < n; ++i) acc[i] = static_cast<type>(acc[i] + x[i]);              \
@@ -46,6 +55,7 @@ CXTRAIN_LOOPS(i32, std::int32_t)
 CXTRAIN_LOOPS(i64, std::int64_t)
 CXTRAIN_LOOPS(u8, std::uint8_t)
 #undef CXTRAIN_LOOPS
+// NOLINTEND(bugprone-macro-parentheses)
 
 CXTRAIN_CLONES void scale_f32(float* x, float factor, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) x[i] *= factor;
@@ -81,11 +91,11 @@ CXTRAIN_CLONES void narrow_bf16(std::uint16_t* out, const float* in, std::size_t
   }
 }
 
-CXTRAIN_CLONES void widen_f16(float* out, const _Float16* in, std::size_t n) {
+CXTRAIN_CLONES void widen_f16(float* out, const Float16* in, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<float>(in[i]);
 }
-CXTRAIN_CLONES void narrow_f16(_Float16* out, const float* in, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<_Float16>(in[i]);
+CXTRAIN_CLONES void narrow_f16(Float16* out, const float* in, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<Float16>(in[i]);
 }
 
 template <class Loops, class T>
@@ -173,13 +183,13 @@ void require_rounding(c10::ScalarType dtype, c10::ScalarType wire) {
 
 void narrow(c10::ScalarType wire, std::byte* out, const float* in, std::size_t n) {
   if (wire == c10::ScalarType::BFloat16) return narrow_bf16(reinterpret_cast<std::uint16_t*>(out), in, n);
-  narrow_f16(reinterpret_cast<_Float16*>(out), in, n);
+  narrow_f16(reinterpret_cast<Float16*>(out), in, n);
 }
 
 void widen(c10::ScalarType wire, float* out, const std::byte* in, std::size_t n) {
   if (wire == c10::ScalarType::BFloat16)
     return widen_bf16(out, reinterpret_cast<const std::uint16_t*>(in), n);
-  widen_f16(out, reinterpret_cast<const _Float16*>(in), n);
+  widen_f16(out, reinterpret_cast<const Float16*>(in), n);
 }
 
 }  // namespace
@@ -251,7 +261,7 @@ void reduce_elements(c10::ScalarType dtype, ReduceOp op, Sources src, Destinatio
     case c10::ScalarType::BFloat16:
       return reduce_half<std::uint16_t>(op, src, dst, count, factor, widen_bf16, narrow_bf16);
     case c10::ScalarType::Half:
-      return reduce_half<_Float16>(op, src, dst, count, factor, widen_f16, narrow_f16);
+      return reduce_half<Float16>(op, src, dst, count, factor, widen_f16, narrow_f16);
     case c10::ScalarType::Int:
       return reduce_integers<Loops_i32, std::int32_t>(op, src, dst, count, divisor);
     case c10::ScalarType::Long:
