@@ -26,10 +26,7 @@ DatagramAddress copy_of(const sockaddr* address, socklen_t size) {
 }
 
 DatagramAddress on_network(std::uint32_t address, std::uint16_t port) {
-  sockaddr_in place{};
-  place.sin_family = AF_INET;
-  place.sin_addr.s_addr = address;
-  place.sin_port = htons(port);
+  const sockaddr_in place = socket_address(address, port);
   return copy_of(reinterpret_cast<const sockaddr*>(&place), sizeof place);
 }
 

@@ -2,7 +2,6 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netinet/in.h>
 
 #include <cstring>
 #include <fstream>
@@ -37,6 +36,14 @@ std::vector<std::uint32_t> network_addresses() {
     if (addresses.size() < kMostAddresses) addresses.push_back(address);
   }
   return addresses;
+}
+
+sockaddr_in socket_address(std::uint32_t address, std::uint16_t port) {
+  sockaddr_in result{};
+  result.sin_family = AF_INET;
+  result.sin_addr.s_addr = address;
+  result.sin_port = htons(port);
+  return result;
 }
 
 std::uint64_t random_token() {

@@ -39,9 +39,9 @@ class Communicator {
   virtual std::string description() const = 0;
   /// Returns whether collectives run beside the caller's computation, so that early submission saves time.
   virtual bool overlaps() const = 0;
-  /// Returns the bytes of a message that cost little more than their way: neither so few that the messages'
-  /// number counts, nor so many that the last one ends late. 25 MiB, as torch's DistributedDataParallel has
-  /// it, suits GPUs and memory.
+  /// Returns a size for messages, in bytes: large enough that the number of messages costs little, small
+  /// enough that the last message ends soon. The default, 25 MiB, suits GPUs and shared memory (torch's
+  /// DistributedDataParallel has it).
   virtual std::int64_t message_bytes() const { return std::int64_t{25} << 20; }
 
   /// Returns uninitialised memory [numel] that this communicator reduces fastest. Collective: every rank

@@ -149,7 +149,7 @@ TEST_CASE("couriers carry errands in their order, from their own threads and fro
         if (i + 1 < kArrays) {
           courier.post(std::move(sum));
         } else {
-          courier.carry_now(*sum, "a test");  // waits for those before
+          courier.carry_now(*sum);  // waits for those before
         }
       }
     });

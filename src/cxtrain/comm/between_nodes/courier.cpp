@@ -5,11 +5,6 @@
 #include <utility>
 
 namespace cxtrain {
-namespace {
-
-constexpr const char* kOverNodes = "all_reduce over nodes";
-
-}  // namespace
 
 Courier::Courier(std::unique_ptr<Links> links, std::size_t chunk_bytes, bool spins, Watchdog& watchdog)
     : links_(std::move(links)),
@@ -38,8 +33,8 @@ void Courier::post(std::unique_ptr<Errand> errand) {
   changed_.notify_all();
 }
 
-void Courier::carry_now(Errand& errand, const char* operation) {
-  const Watchdog::Wait wait(watchdog_, operation, Watchdog::Wait::Of::some_ranks);
+void Courier::carry_now(Errand& errand) {
+  const Watchdog::Wait wait(watchdog_, kOverNodes, Watchdog::Wait::Of::some_ranks);
   set_waited_for(true);
   {
     std::unique_lock lock(mutex_);
@@ -118,8 +113,8 @@ void Courier::fail(const char* why) noexcept {
 }
 
 Courier::State Courier::look() noexcept {
-  // A rank that ends closes its connections, and the launcher, or the rank itself, reports the end. A report
-  // of a broken connection would only hide that, so it comes later.
+  // A rank that ends closes its connections. The launcher, or the rank itself, reports the end first: a
+  // report of a broken connection would hide the cause.
   constexpr std::chrono::seconds kTimeForOthers{2};
   const std::lock_guard lock(mutex_);
   State state;

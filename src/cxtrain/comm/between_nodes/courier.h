@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,9 @@
 #include "cxtrain/comm/between_nodes/slice_exchange.h"
 
 namespace cxtrain {
+
+/// The name of waits for sums over nodes.
+inline constexpr const char* kOverNodes = "all_reduce over nodes";
 
 /// An array that a courier exchanges.
 class Errand : public ExchangedArray {
@@ -44,7 +48,7 @@ class Courier final : public PendingWork {
   void set_waited_for(bool waited_for) { waited_for_ = waited_for; }
   /// Carries an errand on the caller's thread, once the thread has none: to wake a thread would take longer
   /// than the way of a small array. If a link breaks, the watchdog ends the process.
-  void carry_now(Errand& errand, const char* operation);
+  void carry_now(Errand& errand);
 
   State look() noexcept override;
 
@@ -64,7 +68,7 @@ class Courier final : public PendingWork {
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Errand>> errands_;  ///< the first one is under way
   std::uint64_t carried_ = 0;
-  bool on_the_way_ = false;  ///< the first errand has its values
+  bool on_the_way_ = false;  ///< an errand has its values
   std::string error_;
   std::chrono::steady_clock::time_point failed_at_{};
   std::atomic<bool> stop_{false};

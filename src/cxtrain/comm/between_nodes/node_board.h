@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cxtrain/cluster/mpi_comm.h"
+#include "cxtrain/comm/node/doorbell.h"
 #include "cxtrain/comm/node/shared_memory.h"
 
 namespace cxtrain {
@@ -30,7 +31,7 @@ class NodeBoard {
  private:
   struct alignas(64) Counters {
     std::atomic<std::uint64_t> arrived, finished;
-    std::atomic<std::uint32_t> changes, sleepers;  ///< of the board; in the first rank's
+    Doorbell bell;  ///< of the board; in the first rank's
   };
 
   explicit NodeBoard(SharedWindow window, int ranks) : window_(std::move(window)), ranks_(ranks) {}
@@ -39,8 +40,6 @@ class NodeBoard {
   }
   void note(std::atomic<std::uint64_t> Counters::*counter, std::uint64_t exchange);
   bool reached(std::atomic<std::uint64_t> Counters::*counter, std::uint64_t exchange, int ranks) const;
-  bool wait(std::atomic<std::uint64_t> Counters::*counter, std::uint64_t exchange, int ranks,
-            const std::atomic<bool>* stop);
 
   SharedWindow window_;
   int ranks_;

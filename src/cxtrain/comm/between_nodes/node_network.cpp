@@ -23,7 +23,7 @@ bool mpi_is_much_faster(const RingSpeeds& speeds) {
   return speeds.links < kHiddenByBackward && speeds.mpi > 3 * speeds.links;
 }
 
-/// What travels in 0.4 ms: each chunk costs some tens of microseconds besides its bytes.
+/// The bytes that a link moves in 0.4 ms: a chunk costs tens of microseconds besides its bytes.
 std::size_t chunk_for(double bytes_per_second) {
   const double bytes = std::clamp(0.4e-3 * bytes_per_second, 64e3, 1e6);
   return round_up(static_cast<std::size_t>(bytes), std::size_t{4096});

@@ -20,10 +20,10 @@ struct NodeNetwork {
   std::unique_ptr<Courier> courier;  ///< of this rank, or null
 };
 
-/// Connects the ranks of `comm` that lie in the same place of their nodes. `rail`: these ranks, in the order
-/// of the nodes. `spins`: ranks that wait may keep their cores. Absent, on all ranks, if the nodes take MPI:
-/// by `way`, because two nodes do not reach each other by TCP (rank 0 warns), or because MPI is much faster.
-/// Collective over `comm`.
+/// Connects the ranks of `comm` that lie in the same place of their nodes. `rail`: the ranks with this rank's
+/// place, in the order of the nodes. `spins`: waiting ranks may keep their cores. Absent, on all ranks, if
+/// sums go by MPI: because `way` asks for MPI, because two nodes do not reach each other by TCP (rank 0
+/// warns), or because MPI is much faster. Collective over `comm`.
 std::optional<NodeNetwork> open_node_network(const MpiComm& comm, const MpiComm& node_comm,
                                              const MpiComm& rail, NetworkWay way, bool spins);
 

@@ -4,7 +4,6 @@
 #include <span>
 
 #include "cxtrain/base/align.h"
-#include "cxtrain/memory/malloc_tuning.h"
 
 namespace cxtrain {
 
@@ -36,10 +35,11 @@ bool SliceExchange::proceed() {
     // The order of these two is the order of the bytes on a link.
     if (may_send_values()) {
       if (started_ < stored_ + kWindow) send_values(), progress = true;
-    } else if (folded_ < started_ && values_are_here(chunk(folded_))) {
+      // The results overwrite the values that were sent.
+    } else if (folded_ < started_ && moved(chunk(folded_), &Peer::values_sent, &Peer::values_received)) {
       fold(), progress = true;
     }
-    if (stored_ < folded_ && result_is_here(chunk(stored_))) {
+    if (stored_ < folded_ && moved(chunk(stored_), &Peer::result_sent, &Peer::result_received)) {
       const Chunk& complete = chunk(stored_++);
       if (complete.values == complete.memory.data())
         array_->write(complete.first, complete.last, complete.values);
@@ -76,16 +76,6 @@ void SliceExchange::send_values() {
   ++started_;
 }
 
-bool SliceExchange::values_are_here(Chunk& chunk) const {
-  for (int node = 0; node < links_.nodes(); ++node) {
-    if (node == links_.node()) continue;
-    const Peer& peer = chunk.peers[static_cast<std::size_t>(node)];
-    // What was sent makes room for the result.
-    if (links_.received(node) < peer.values_received || links_.sent(node) < peer.values_sent) return false;
-  }
-  return true;
-}
-
 void SliceExchange::fold() {
   Chunk& ready = chunk(folded_++);
   const Share own = share(ready, links_.node());
@@ -106,11 +96,12 @@ void SliceExchange::fold() {
   }
 }
 
-bool SliceExchange::result_is_here(Chunk& chunk) const {
+bool SliceExchange::moved(const Chunk& chunk, std::uint64_t Peer::*sent,
+                          std::uint64_t Peer::*received) const {
   for (int node = 0; node < links_.nodes(); ++node) {
     if (node == links_.node()) continue;
     const Peer& peer = chunk.peers[static_cast<std::size_t>(node)];
-    if (links_.received(node) < peer.result_received || links_.sent(node) < peer.result_sent) return false;
+    if (links_.sent(node) < peer.*sent || links_.received(node) < peer.*received) return false;
   }
   return true;
 }

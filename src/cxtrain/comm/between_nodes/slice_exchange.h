@@ -77,9 +77,9 @@ class SliceExchange {
   Share share(const Chunk& chunk, int node) const;
   bool may_send_values() const { return started_ < chunks_ && started_ < folded_ + kLead; }
   void send_values();
-  bool values_are_here(Chunk& chunk) const;
   void fold();
-  bool result_is_here(Chunk& chunk) const;
+  /// Whether these bytes of a chunk have left for all peers, and have come from all peers.
+  bool moved(const Chunk& chunk, std::uint64_t Peer::*sent, std::uint64_t Peer::*received) const;
 
   Links& links_;
   const std::size_t chunk_bytes_;

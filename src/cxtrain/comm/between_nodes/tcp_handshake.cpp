@@ -1,6 +1,5 @@
 #include "cxtrain/comm/between_nodes/tcp_handshake.h"
 
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -8,6 +7,8 @@
 #include <cerrno>
 #include <optional>
 #include <type_traits>
+
+#include "cxtrain/cluster/network.h"
 
 namespace cxtrain {
 namespace {
@@ -45,17 +46,9 @@ FileDescriptor tcp_socket() {
   return FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-sockaddr_in tcp_address(std::uint32_t address, std::uint16_t port) {
-  sockaddr_in result{};
-  result.sin_family = AF_INET;
-  result.sin_addr.s_addr = address;
-  result.sin_port = htons(port);
-  return result;
-}
-
 FileDescriptor connect_to(std::uint32_t address, std::uint16_t port, TcpHandshake::Time deadline) {
   FileDescriptor socket = tcp_socket();
-  const sockaddr_in to = tcp_address(address, port);
+  const sockaddr_in to = socket_address(address, port);
   if (!socket) return socket;
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return socket;
   if (errno != EINPROGRESS || !wait_for(socket, POLLOUT, deadline)) return FileDescriptor();
@@ -93,7 +86,7 @@ std::optional<Greeting> read_greeting(const FileDescriptor& socket, TcpHandshake
 TcpHandshake::TcpHandshake(int self, int peers)
     : self_(self), listener_(tcp_socket()), sockets_(static_cast<std::size_t>(peers)) {
   constexpr int kStrangers = 16;
-  sockaddr_in any = tcp_address(INADDR_ANY, 0);
+  sockaddr_in any = socket_address(INADDR_ANY, 0);
   socklen_t size = sizeof any;
   auto* const address = reinterpret_cast<sockaddr*>(&any);
   if (listener_ && bind(listener_.get(), address, size) == 0 &&

@@ -20,7 +20,7 @@ class TcpHandshake {
   /// `self`: this rank's number among `peers` ones. Listens on a port of the kernel's choice.
   TcpHandshake(int self, int peers);
 
-  /// Of the socket that listens; 0: the kernel refuses to listen.
+  /// The port of the listening socket; 0 if the kernel refuses to listen.
   std::uint16_t port() const { return port_; }
 
   /// Connects to a peer at one of its addresses (IPv4, in network byte order). Tries an address for at most

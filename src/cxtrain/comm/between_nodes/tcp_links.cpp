@@ -23,7 +23,7 @@
 namespace cxtrain {
 namespace {
 
-/// What a rank tells the other ranks of its rail.
+/// Addresses and secret of a rank, for the other ranks of its rail.
 struct Listener {
   std::array<std::uint32_t, kMostAddresses> addresses{};  ///< of `network_addresses`; 0: none
   std::array<char, 40> machine{};                         ///< `machine_id`
@@ -47,8 +47,6 @@ std::vector<std::uint32_t> addresses_of(const Listener& listener, bool same_mach
                            MessageCode::rank_lost);
 }
 
-std::string text_of_errno() { return std::generic_category().message(errno); }
-
 /// Drops the first `moved` bytes of a queue.
 template <class Bytes>
 void drop_front(std::deque<Bytes>& queue, std::size_t moved) {
@@ -59,13 +57,27 @@ void drop_front(std::deque<Bytes>& queue, std::size_t moved) {
   if (moved > 0) queue.front() = queue.front().subspan(moved);
 }
 
-/// The first pieces of a queue, for one call.
-template <class Bytes>
-std::size_t first_pieces(const std::deque<Bytes>& queue, std::span<iovec> pieces) {
-  std::size_t n = 0;
-  for (; n < std::min(queue.size(), pieces.size()); ++n)
-    pieces[n] = {const_cast<std::byte*>(queue[n].data()), queue[n].size()};
-  return n;
+/// Moves bytes of a queue by `call`, sendmsg or recvmsg, until `call` would wait. Returns their number.
+template <class Bytes, class Call>
+std::uint64_t move_some(std::deque<Bytes>& queue, int node, const Call& call) {
+  std::uint64_t moved = 0;
+  while (!queue.empty()) {
+    std::array<iovec, 16> pieces;
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    for (; message.msg_iovlen < std::min(queue.size(), pieces.size()); ++message.msg_iovlen) {
+      const Bytes& next = queue[message.msg_iovlen];
+      pieces[message.msg_iovlen] = {const_cast<std::byte*>(next.data()), next.size()};
+    }
+    const ssize_t n = call(message);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) break;
+    if (n < 0) throw_broken(node, std::generic_category().message(errno));
+    if (n == 0) throw_broken(node, "its rank has ended");
+    drop_front(queue, static_cast<std::size_t>(n));
+    moved += static_cast<std::uint64_t>(n);
+  }
+  return moved;
 }
 
 }  // namespace
@@ -123,47 +135,15 @@ bool TcpLinks::proceed() {
   bool moved = false;
   for (int node = 0; node < nodes(); ++node) {
     if (node == node_) continue;
-    if (send_some(node)) moved = true;
-    if (receive_some(node)) moved = true;
-  }
-  return moved;
-}
-
-bool TcpLinks::send_some(int node) {
-  Stream& to = stream(node);
-  bool moved = false;
-  while (!to.outgoing.empty()) {
-    std::array<iovec, 16> pieces;
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = first_pieces(to.outgoing, pieces);
-    const ssize_t n = sendmsg(to.socket.get(), &message, MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) break;
-    if (n < 0) throw_broken(node, text_of_errno());
-    drop_front(to.outgoing, static_cast<std::size_t>(n));
-    to.sent += static_cast<std::uint64_t>(n);
-    moved = true;
-  }
-  return moved;
-}
-
-bool TcpLinks::receive_some(int node) {
-  Stream& from = stream(node);
-  bool moved = false;
-  while (!from.incoming.empty()) {
-    std::array<iovec, 16> pieces;
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = first_pieces(from.incoming, pieces);
-    const ssize_t n = recvmsg(from.socket.get(), &message, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) break;
-    if (n < 0) throw_broken(node, text_of_errno());
-    if (n == 0) throw_broken(node, "its rank has ended");
-    drop_front(from.incoming, static_cast<std::size_t>(n));
-    from.received += static_cast<std::uint64_t>(n);
-    moved = true;
+    Stream& peer = stream(node);
+    const int socket = peer.socket.get();
+    const std::uint64_t sent = move_some(
+        peer.outgoing, node, [&](const msghdr& message) { return sendmsg(socket, &message, MSG_NOSIGNAL); });
+    const std::uint64_t received =
+        move_some(peer.incoming, node, [&](msghdr& message) { return recvmsg(socket, &message, 0); });
+    peer.sent += sent;
+    peer.received += received;
+    moved = moved || sent + received > 0;
   }
   return moved;
 }

@@ -46,8 +46,6 @@ class TcpLinks final : public Links {
   TcpLinks(int node, std::vector<FileDescriptor> sockets);
   const Stream& stream(int node) const { return streams_[static_cast<std::size_t>(node)]; }
   Stream& stream(int node) { return streams_[static_cast<std::size_t>(node)]; }
-  bool send_some(int node);
-  bool receive_some(int node);
 
   int node_;
   std::vector<Stream> streams_;  ///< by node; the own one has no socket

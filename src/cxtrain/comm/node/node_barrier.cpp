@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "cxtrain/base/error.h"
-#include "cxtrain/comm/node/futex.h"
 #include "cxtrain/device/resources.h"
 
 namespace cxtrain {
@@ -54,9 +53,7 @@ NodeBarrier::NodeBarrier(const MpiComm& node_comm)
 
 void NodeBarrier::arrive() {
   const std::uint64_t goal = ++generation_ * ranks_;
-  if (counter_->arrived.fetch_add(1) + 1 < goal || counter_->sleepers.load() == 0) return;
-  counter_->released.fetch_add(1);
-  wake_all(counter_->released);
+  if (counter_->arrived.fetch_add(1) + 1 >= goal) counter_->bell.ring();
 }
 
 void NodeBarrier::finish(const char* operation) {
@@ -70,15 +67,7 @@ void NodeBarrier::finish(const char* operation) {
     if (counter_->arrived.load(std::memory_order_acquire) >= goal) return;
     sched_yield();
   }
-  // Either the last to arrive sees that somebody may sleep, or that one sees that all have arrived. Who falls
-  // asleep is woken, or finds that `released` has changed and stays awake.
-  counter_->sleepers.fetch_add(1);
-  for (;;) {
-    const std::uint32_t released = counter_->released.load();
-    if (counter_->arrived.load() >= goal) break;
-    sleep_while(counter_->released, released);
-  }
-  counter_->sleepers.fetch_sub(1);
+  counter_->bell.sleep_until([&] { return counter_->arrived.load() >= goal; });
 }
 
 }  // namespace cxtrain

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cxtrain/cluster/mpi_comm.h"
+#include "cxtrain/comm/node/doorbell.h"
 #include "cxtrain/comm/node/shared_memory.h"
 
 namespace cxtrain {
@@ -31,7 +32,7 @@ class NodeBarrier {
  private:
   struct alignas(64) Counter {
     std::atomic<std::uint64_t> arrived;
-    std::atomic<std::uint32_t> released, sleepers;
+    Doorbell bell;  ///< rings when all have arrived
   };
 
   static constexpr int kFewYields = 50;

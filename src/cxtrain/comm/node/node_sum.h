@@ -18,7 +18,7 @@ namespace cxtrain {
 class NodeSum final : public Errand {
  public:
   using Location = WindowCollectives::Location;
-  /// What all parts of a sum have in common.
+  /// The sum that the parts belong to.
   struct Sum {
     std::uint64_t number;  ///< of the exchange
     Location memory;

@@ -373,7 +373,7 @@ void WindowCollectives::begin_exchange(Location memory, c10::ScalarType dtype, s
 
 void WindowCollectives::join() {
   if (!network_ || joined_ == exchanges_) return;
-  const Watchdog::Wait wait(comm_.watchdog(), "all_reduce over nodes");
+  const Watchdog::Wait wait(comm_.watchdog(), kOverNodes);
   if (network_->courier) network_->courier->set_waited_for(true);
   network_->board.wait_until_finished(exchanges_, network_->couriers);
   if (network_->courier) network_->courier->set_waited_for(false);
@@ -384,12 +384,11 @@ void WindowCollectives::join() {
 /// Of the leader. The node's other ranks wait in a barrier meanwhile.
 void WindowCollectives::sum_over_nodes(std::byte* data, c10::ScalarType dtype, std::size_t count, ReduceOp op,
                                        int divisor) {
-  constexpr const char* kOperation = "all_reduce over nodes";
   if (network_) {
     SumInPlace sum(data, dtype, count, op, divisor);
-    return network_->courier->carry_now(sum, kOperation);
+    return network_->courier->carry_now(sum);
   }
-  const Watchdog::Wait wait(rail_.watchdog(), kOperation, Watchdog::Wait::Of::some_ranks);
+  const Watchdog::Wait wait(rail_.watchdog(), kOverNodes, Watchdog::Wait::Of::some_ranks);
   mpi_all_reduce(rail_, data, dtype, count, op, divisor);
 }
 

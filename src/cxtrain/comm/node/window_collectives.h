@@ -25,7 +25,7 @@ namespace cxtrain {
 /// Over several nodes, `all_reduce_slices` is divided among the ranks of a node: each has a courier, which
 /// sums its part over the node, exchanges the part with the courier in the same place of every other node,
 /// and writes the result for all ranks of the node, while the ranks compute. All other sums over nodes go
-/// through the courier of each node's first rank, and are finished on return. Where the nodes take MPI, all
+/// over the connections of each node's first rank, and are finished on return. Where the nodes take MPI, all
 /// sums go through the first ranks, and are finished on return.
 class WindowCollectives final : public NodeMemory {
  public:
@@ -38,7 +38,7 @@ class WindowCollectives final : public NodeMemory {
   int node() const noexcept { return node_; }
   /// Returns whether `all_reduce_slices` runs beside the caller's work.
   bool overlaps() const noexcept { return network_.has_value(); }
-  /// The bytes of a message between nodes that suit the links; absent where they are not used.
+  /// The bytes of a message that suit the links between nodes; absent if there are no links.
   std::optional<std::int64_t> message_bytes() const {
     return network_ ? std::optional(network_->message_bytes) : std::nullopt;
   }
@@ -58,7 +58,7 @@ class WindowCollectives final : public NodeMemory {
   };
   /// For an address in memory of `allocate`.
   std::optional<Location> find(const void* address) const;
-  /// The same place in the memory of another rank of the node.
+  /// The address of a location in the memory of a rank of the node.
   std::byte* at(int local_rank, Location location) const {
     return windows_[location.window].memory.segments()[static_cast<std::size_t>(local_rank)] +
            location.offset;
@@ -147,7 +147,7 @@ class WindowCollectives final : public NodeMemory {
 
   const MpiComm& comm_;
   MpiComm node_comm_;
-  MpiComm rail_;  ///< the rank in this place of each node that has so many
+  MpiComm rail_;  ///< the ranks with this local rank, one of each node
   int node_, local_rank_, local_size_, num_nodes_ = 1;
   NodeBarrier barrier_;
   std::optional<NodeBarrier> scatters_;  ///< between announcing and combining; made by the first scatter
