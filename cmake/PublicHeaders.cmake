@@ -52,6 +52,7 @@ list(APPEND CXTRAIN_PLUGIN_HEADERS
   cxtrain/reduce/shard_reducer.h
   cxtrain/reduce/sync_batch_norm.h
   cxtrain/reduce/tensor_sync.h
+  cxtrain/strategy/block_pass.h
   cxtrain/strategy/divided_parameters.h
   cxtrain/strategy/local_step.h
   cxtrain/strategy/model_outline.h

@@ -19,6 +19,7 @@
 #include "cxtrain/config/fields.h"
 #include "cxtrain/precision/policy.h"
 #include "cxtrain/reduce/tensor_sync.h"
+#include "cxtrain/strategy/block_pass.h"
 #include "cxtrain/strategy/chain.h"
 #include "cxtrain/strategy/divided_parameters.h"
 #include "cxtrain/strategy/local_step.h"
@@ -35,7 +36,7 @@ namespace cxtrain {
 namespace {
 
 Carry run_range(Chain& chain, const BlockRange& blocks, Carry carry) {
-  for (std::size_t block = blocks.begin; block < blocks.end; ++block) carry = chain.forward(block, carry);
+  for (std::size_t block = blocks.begin; block < blocks.end; ++block) carry = run_block(chain, block, carry);
   return carry;
 }
 

@@ -29,8 +29,10 @@ StageModel::StageModel(Trainable& module, Chain& chain, const PipelineGrid& grid
   std::unordered_map<const at::TensorImpl*, std::set<int>> stages;
   for (std::size_t k = 0; k < parts.size(); ++k) {
     for (std::size_t block = parts[k].begin; block < parts[k].end; ++block) {
-      for (const at::Tensor& tensor : chain.tensors_of(block))
-        stages[tensor.unsafeGetTensorImpl()].insert(static_cast<int>(k) % grid.stages);
+      for (const auto& tensors : {chain.parameters_of(block), chain.buffers_of(block)}) {
+        for (const at::Tensor& tensor : tensors)
+          stages[tensor.unsafeGetTensorImpl()].insert(static_cast<int>(k) % grid.stages);
+      }
     }
   }
   const auto add = [&](const NamedTensor& named, bool is_buffer) {

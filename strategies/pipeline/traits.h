@@ -39,6 +39,11 @@ inline std::optional<Problem> refuse_pipeline(const Plan& plan) {
     return Problem{"trainer.sync_batchnorm", "a pipeline does not synchronise batch norm over its columns",
                    "leave the option out, or use as many stages as ranks", MessageCode::conflicting_options};
   }
+  if (plan.recompute_blocks && schedule_of(plan) == Schedule::zero_bubble) {
+    return Problem{"trainer.recompute_blocks",
+                   "zb1p runs the backward pass of a block in two parts, and a recomputed block has one part",
+                   "use --strategy.schedule 1f1b", MessageCode::conflicting_options};
+  }
   return std::nullopt;
 }
 

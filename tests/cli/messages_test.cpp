@@ -90,6 +90,13 @@ class InfiniteLoss : public Regression {
   }
 };
 
+class NoChain : public Module {
+ public:
+  StepOutput training_step(const Batch&, std::int64_t) override { return layer->weight.sum(); }
+  Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
+  torch::nn::Linear layer = register_module("layer", torch::nn::Linear(1, 1));
+};
+
 class LogsTooEarly : public Regression {
   void on_fit_start() override { log("too_early", 1.0); }
 };
@@ -265,6 +272,9 @@ TEST_CASE("what a training ends with", "[messages]") {
       {trains<InfiniteLoss>([](Options& o) { o.trainer.terminate_on_nan = true; }),
        "the loss is inf (trainer.terminate_on_nan); --detect_anomaly true finds the operation that makes it "
        "[not-finite]"},
+      {trains<NoChain>([](Options& o) { o.trainer.recompute_blocks = true; }),
+       "--recompute_blocks: needs a model that is a chain of blocks, and this one is none (derive the model "
+       "from cxtrain::ChainModule) [conflicting-options]"},
       {trains<LogsTooEarly>(),
        "log(\"too_early\") in on_fit_start: nothing can be logged there, since no row of metrics follows; "
        "log it in a step, or at the end of an epoch [log-misuse]"},

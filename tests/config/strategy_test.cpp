@@ -74,6 +74,26 @@ TEST_CASE("zero divides parameters where ranks of a node share memory, and is re
              test::contains("GPUs") && test::contains("--strategy.stage 2"));
 }
 
+TEST_CASE("recomputation is refused where random numbers or statistics cannot be repeated", "[config]") {
+  Options options;
+  options.trainer.accelerator = "cpu";
+  options.trainer.recompute_blocks = true;
+  options.trainer.strategy = "ddp";
+  const auto errors = [&] { return all(resolve(options, machine(0), under_mpirun({2})).errors); };
+  CHECK(errors().empty());
+  options.trainer.sync_batchnorm = true;
+  CHECK_THAT(errors(), test::contains("recompute_blocks: ranks would exchange the statistics"));
+  options.trainer.sync_batchnorm = false;
+  options.trainer.strategy = "pipeline";
+  CHECK(errors().empty());
+  options.strategy.args["schedule"] = "zb1p";
+  CHECK_THAT(errors(), test::contains("recompute_blocks: zb1p") && test::contains("1f1b"));
+  options.strategy.args.clear();
+  options.trainer.strategy = "dp";
+  options.trainer.devices = "2";
+  CHECK_THAT(all(resolve(options, machine(0), {}).errors), test::contains("recompute_blocks: replicas"));
+}
+
 TEST_CASE("names of strategies that exist in Lightning only", "[config]") {
   const char* name =
       GENERATE("ddp2", "ddp_notebook", "ddp_notebook_find_unused_parameters_false", "ddp_fork",

@@ -133,6 +133,7 @@ TEST_CASE("every strategy trains like single, whatever is done to gradients and 
     options.trainer.gradient_clip_algorithm = GradientClipAlgorithm::value;
   }
   SECTION("accumulated") { options.trainer.accumulate_grad_batches = 3; }
+  SECTION("with blocks that backward runs again") { options.trainer.recompute_blocks = true; }
   SECTION("weights averaged") {
     options.trainer.max_epochs = 5;
     options.trainer.stochastic_weight_avg = true;

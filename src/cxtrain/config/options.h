@@ -66,6 +66,7 @@ struct TrainerOptions {
   GradientClipAlgorithm gradient_clip_algorithm = GradientClipAlgorithm::norm;
   double track_grad_norm = -1;  ///< the norm's order (2, inf); -1: off
   bool detect_anomaly = false;
+  bool recompute_blocks = false;
   bool terminate_on_nan = false;
   std::int64_t max_skipped_steps = 100;  ///< in a row, by the loss scale; 0: no limit
   bool stochastic_weight_avg = false;
@@ -164,6 +165,10 @@ struct TrainerOptions {
           "clip the norm of all gradients, or each value");
     field("track_grad_norm", track_grad_norm,
           "log the norm of the gradients, of this order (2, inf); -1: do not log", Range::any());
+    field(
+        "recompute_blocks", recompute_blocks,
+        "keep no activations of a chain's blocks: backward runs their forward passes again",
+        option::Details{"Activations then take the memory of one block. A step takes about a third longer."});
     field("terminate_on_nan", terminate_on_nan,
           "stop with an error if the loss or a parameter is not finite");
     field("max_skipped_steps", max_skipped_steps, "16-mixed: stop after N skipped steps in a row; 0: never",

@@ -64,6 +64,7 @@ struct Plan {
   std::optional<Profiler> profiler;
   std::int64_t accumulate_grad_batches = 1;
   bool sync_batchnorm = false;
+  bool recompute_blocks = false;
   /// The components that the run makes, besides a program's own, in the order of their calls. `resolve`
   /// leaves them empty: they are known with the plugins (plugin/known_components.h).
   std::vector<ChosenComponent> callbacks, loggers;
@@ -90,6 +91,7 @@ struct Plan {
     field("profiler", profiler);
     field("accumulate_grad_batches", accumulate_grad_batches);
     field("sync_batchnorm", sync_batchnorm);
+    field("recompute_blocks", recompute_blocks, in_json::kUnlessDefault);
     field("float32_matmul_precision", float32_matmul_precision);
     field("channels_last", channels_last, in_json::kUnlessDefault);
     field("memory", memory, in_json::kUnlessDefault);

@@ -160,7 +160,8 @@ std::string to_text(const Plan& plan) {
   line("switches", std::string("benchmark ") + on_off(plan.benchmark) + ", deterministic " +
                        (plan.deterministic_warn_only ? "warn" : on_off(plan.deterministic)) +
                        ", sync_batchnorm " + on_off(plan.sync_batchnorm) +
-                       (plan.channels_last ? ", channels_last on" : ""));
+                       (plan.channels_last ? ", channels_last on" : "") +
+                       (plan.recompute_blocks ? ", recompute_blocks on" : ""));
   if (plan.log_gpu_memory) line("logs", "GPU memory, " + std::string(word_of(*plan.log_gpu_memory)));
   if (plan.profiler) line("profiler", std::string(word_of(*plan.profiler)));
   for (const auto* problems : {&plan.warnings, &plan.errors}) {

@@ -27,6 +27,20 @@ void choose_reproducibility(const TrainerOptions& trainer, Plan& plan) {
   }
 }
 
+void choose_recomputation(const TrainerOptions& trainer, Plan& plan) {
+  plan.recompute_blocks = trainer.recompute_blocks;
+  if (!plan.recompute_blocks) return;
+  const auto refuse = [&](const char* why, const char* cure) {
+    plan.errors.push_back({"recompute_blocks", why, cure, MessageCode::conflicting_options});
+  };
+  if (plan.sync_batchnorm)
+    refuse("ranks would exchange the statistics of a batch norm again in backward, in any order",
+           "leave one of the options out");
+  if (plan.replicas > 1)
+    refuse("replicas draw random numbers from one generator, which cannot repeat the numbers of one of them",
+           "use --strategy ddp");
+}
+
 void choose_memory_log(const TrainerOptions& trainer, Plan& plan) {
   plan.log_gpu_memory = trainer.log_gpu_memory;
   if (!plan.log_gpu_memory) return;
@@ -88,6 +102,7 @@ Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts&
   // Ranks without known devices would only add errors about devices that were refused already.
   if (devices_known) place_ranks(rank_nodes, hardware, devices, plan);
   check_cuda(hardware, plan);
+  choose_recomputation(trainer, plan);
   if (plan.errors.empty() && plan.traits.refuse != nullptr) {
     if (std::optional<Problem> problem = plan.traits.refuse(plan)) plan.errors.push_back(std::move(*problem));
   }

@@ -48,15 +48,20 @@ class Chain {
   virtual const std::string& name_of(std::size_t block) const = 0;
   /// The cost of a forward pass of the block, in any unit that is the same for all blocks.
   virtual double cost_of(std::size_t block) const = 0;
-  /// Handles of the block's parameters and buffers. Blocks may share parameters.
-  virtual std::vector<at::Tensor> tensors_of(std::size_t block) const = 0;
+  /// Handles of the block's parameters. Blocks may share parameters.
+  virtual std::vector<at::Tensor> parameters_of(std::size_t block) const = 0;
+  virtual std::vector<at::Tensor> buffers_of(std::size_t block) const = 0;
 
   /// Returns the carry for the first block.
   virtual Carry inputs(const Batch& batch) = 0;
+  /// Runs the layers of the block. Strategies call `run_block`.
   virtual Carry forward(std::size_t block, const Carry& carry) = 0;
 
   /// Sets who brings batches through the chain; null: the chain itself, block after block.
   virtual void lend(ChainRunner* runner) = 0;
+  /// Sets whether `run_block` keeps no activations of a block between forward and backward.
+  virtual void set_recompute(bool recompute) = 0;
+  virtual bool recomputes() const = 0;
   /// Sets whether this rank has the parameters of all blocks.
   virtual void set_whole(bool whole) = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/strategy/block_pass.h"
 
 namespace cxtrain {
 namespace {
@@ -46,7 +47,7 @@ Carry ChainModule::run(const Batch& batch) {
         "run() is called outside of a step, and other ranks have some of the model's blocks; ask is_whole() "
         "first");
   Carry carry = inputs(batch);
-  for (std::size_t block = 0; block < chain_.size(); ++block) carry = chain_.forward(block, carry);
+  for (std::size_t block = 0; block < chain_.size(); ++block) carry = run_block(chain_, block, carry);
   return carry;
 }
 
@@ -56,13 +57,6 @@ double ChainModule::Blocks::cost_of(std::size_t block) const {
   for (const at::Tensor& parameter : blocks_[block].module->parameters())
     parameters += static_cast<double>(parameter.numel());
   return parameters;
-}
-
-std::vector<at::Tensor> ChainModule::Blocks::tensors_of(std::size_t block) const {
-  std::vector<at::Tensor> tensors = blocks_[block].module->parameters();
-  const std::vector<at::Tensor> buffers = blocks_[block].module->buffers();
-  tensors.insert(tensors.end(), buffers.begin(), buffers.end());
-  return tensors;
 }
 
 }  // namespace cxtrain

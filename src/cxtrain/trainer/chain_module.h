@@ -87,10 +87,17 @@ class ChainModule : public Module {
     std::size_t size() const override { return blocks_.size(); }
     const std::string& name_of(std::size_t block) const override { return blocks_[block].name; }
     double cost_of(std::size_t block) const override;
-    std::vector<at::Tensor> tensors_of(std::size_t block) const override;
+    std::vector<at::Tensor> parameters_of(std::size_t block) const override {
+      return blocks_[block].module->parameters();
+    }
+    std::vector<at::Tensor> buffers_of(std::size_t block) const override {
+      return blocks_[block].module->buffers();
+    }
     Carry inputs(const Batch& batch) override { return module_.inputs(batch); }
     Carry forward(std::size_t block, const Carry& carry) override { return blocks_[block].forward(carry); }
     void lend(ChainRunner* lent) override { runner = lent; }
+    void set_recompute(bool recompute) override { recompute_ = recompute; }
+    bool recomputes() const override { return recompute_; }
     void set_whole(bool is_whole) override { whole = is_whole; }
 
     ChainRunner* runner = nullptr;
@@ -99,6 +106,7 @@ class ChainModule : public Module {
    private:
     ChainModule& module_;
     std::vector<Block> blocks_;
+    bool recompute_ = false;
   };
 
   void append(const std::string& name, std::shared_ptr<torch::nn::Module> module, double cost,

@@ -23,6 +23,7 @@
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
+#include "cxtrain/strategy/chain.h"
 #include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/chosen_checkpoint_folder.h"
@@ -93,6 +94,7 @@ void Session::open() {
       for (const auto& replica : replicas_) replica->set_channels_last();
     }
     if (stage_ == Stage::fit || stage_ == Stage::tune) require_real_parameters(module_);
+    choose_recomputation();
     strategy_->place(module_, strategy_context_);
     if (inputs_.options.trainer.enable_model_summary) layers_ = layer_rows(module_);
   });
@@ -163,6 +165,15 @@ void Session::make_replicas() {
     replicas_.push_back(inputs_.replica_factory());
     strategy_context_.replicas.push_back(replicas_.back().get());
   }
+}
+
+void Session::choose_recomputation() {
+  const bool recompute = inputs_.plan.recompute_blocks;
+  if (Chain* const chain = module_.chain()) return chain->set_recompute(recompute);
+  if (!recompute) return;
+  throw ConfigError("trainer.recompute_blocks",
+                    "needs a model that is a chain of blocks, and this one is none",
+                    "derive the model from cxtrain::ChainModule", MessageCode::conflicting_options);
 }
 
 void Session::open_log_dir() {

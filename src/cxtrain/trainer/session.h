@@ -116,6 +116,7 @@ class Session {
 
  private:
   void make_replicas();
+  void choose_recomputation();
   void open_log_dir();
   void open_files();
   /// The files and loggers of the run, and what is said of it at its beginning.
