@@ -57,7 +57,9 @@ list(APPEND CXTRAIN_PLUGIN_HEADERS
   cxtrain/strategy/local_step.h
   cxtrain/strategy/model_outline.h
   cxtrain/strategy/strategy.h
+  cxtrain/strategy/placed_row.h
   cxtrain/strategy/whole_parameters.h
+  cxtrain/tensor/hollow.h
   cxtrain/tensor/layout.h
   cxtrain/tensor/norms.h)
 # For programs, which are linked with the library.

@@ -69,7 +69,8 @@ class DdpStrategy final : public ReplicatedStrategy {
     if (!divides(target)) return LocalStrategy::make_trained(target, exchange);
     Communicator& group = ranks_of_node();
     auto divided =
-        std::make_unique<DividedParameters>(target.parameters, context_->precision, group, exchange);
+        std::make_unique<DividedParameters>(target.parameters, context_->precision, group, exchange,
+                                            place_rows(target.parameters, group, /*row_bytes=*/0));
     log_info("optimizer: " + std::to_string(group.size()) + " ranks divide its work" +
              (divided->one_copy() ? ", and have one copy of the parameters" : ""));
     return divided;

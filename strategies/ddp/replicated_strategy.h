@@ -39,6 +39,7 @@ class ReplicatedStrategy : public LocalStrategy {
   void teardown() override;
 
  protected:
+  StepOutput training_step(const MicroStep& step) override;
   /// All ranks, from `connect` to `teardown`.
   Communicator& communicator() const { return *communicator_; }
   /// Brought to the ranks after each step; null if each rank has its own.
@@ -58,7 +59,6 @@ class ReplicatedStrategy : public LocalStrategy {
       std::span<const OptimizerTarget> targets) = 0;
 
  private:
-  StepOutput training_step(const MicroStep& step) override;
   bool has_own_buffers() const { return !args_.broadcast_buffers && context_->world.size() > 1; }
   OrderedExchange& exchange(std::size_t i) const { return static_cast<OrderedExchange&>(*exchanges()[i]); }
 

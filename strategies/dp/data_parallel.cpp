@@ -95,6 +95,7 @@ class DpStrategy final : public Strategy, private GradientExchange {
     return joined(std::move(outputs));
   }
 
+  std::vector<NamedTensor> whole_tensors() override { return all_tensors(*replicas_[0].model); }
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
     visit_all(*replicas_[0].model, visit);
   }

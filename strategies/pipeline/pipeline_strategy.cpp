@@ -88,7 +88,11 @@ class PipelineStrategy final : public LocalStrategy {
   void complete_buffers() override { model_->complete_buffers(); }
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override { model_->visit(visit); }
   bool ranks_keep_whole_models() const override { return grid_.stages == 1; }
-  bool has_whole(const std::string& name) const override { return model_->has(name); }
+  std::vector<NamedTensor> whole_tensors() override {
+    std::vector<NamedTensor> here = all_tensors(*module_);
+    std::erase_if(here, [this](const NamedTensor& named) { return !model_->has(named.name); });
+    return here;
+  }
   std::string describe() const override;
   void teardown() override;
 
@@ -227,7 +231,8 @@ std::unique_ptr<TrainedParameters> PipelineStrategy::make_trained(const Optimize
   const std::vector<NamedTensor> own = model_->own(target.parameters);
   std::unique_ptr<TrainedParameters> here;
   if (args_.shard_optimizer && stage_->size() > 1 && !DividedParameters::divisible(own).empty()) {
-    here = std::make_unique<DividedParameters>(own, context_->precision, *stage_, exchange);
+    here = std::make_unique<DividedParameters>(own, context_->precision, *stage_, exchange,
+                                               place_rows(own, *stage_, /*row_bytes=*/0));
   } else {
     here = LocalStrategy::make_trained({target.optimizer, own}, exchange);
   }

@@ -2,26 +2,15 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <limits>
 #include <unordered_map>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/strategy/local_step.h"
+#include "cxtrain/tensor/hollow.h"
 
 namespace cxtrain {
-namespace {
-
-/// A tensor of these sizes with the memory of one element. Who reads it by mistake gets NaN.
-at::Tensor hollow(at::IntArrayRef sizes, const at::Tensor& like) {
-  const at::Tensor element = at::zeros({}, like.options().requires_grad(false));
-  if (element.is_floating_point()) element.fill_(std::numeric_limits<double>::quiet_NaN());
-  return element.expand(sizes);
-}
-
-}  // namespace
 
 StageModel::StageModel(Trainable& module, Chain& chain, const PipelineGrid& grid,
                        std::span<const BlockRange> parts)

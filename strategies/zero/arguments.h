@@ -1,16 +1,30 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "cxtrain/config/field.h"
 #include "cxtrain/config/network_way.h"
+#include "cxtrain/config/values.h"
 
 /// The arguments of `zero`, as `--strategy.stage 2`.
 namespace cxtrain {
 
+/// Where parameters lie under stage 3. `mapped`: the CPU ranks of a node share one copy. `node` and `all`:
+/// each rank of the node, or each rank, has a shard, and blocks of the model are gathered for their passes.
+/// `automatic`: mapped if ranks share memory, else all.
+enum class ParameterPlace { automatic, mapped, node, all };
+
+template <>
+struct ChoiceOf<ParameterPlace> {
+  static constexpr std::array<std::string_view, 4> words{"auto", "mapped", "node", "all"};
+};
+
 struct ZeroArgs {
   int stage = 3;  ///< the stages of Rajbhandari et al. 2020
+  ParameterPlace parameters = ParameterPlace::automatic;
   bool find_unused_parameters =
       false;                    ///< parameters that no rank used stay without a gradient, as in `single`
   std::optional<bool> overlap;  ///< absent: unless batch norm is synchronised
@@ -21,6 +35,10 @@ struct ZeroArgs {
   void fields(auto&& field) {
     field("stage", stage, "what ranks divide. 1: optimizer state. 2: also gradients. 3: also parameters",
           Range::between(1, 3));
+    field("parameters", parameters,
+          "place of stage 3's parameters. mapped: one copy that the CPU ranks of a node share. node, all: a "
+          "shard on each rank of a node, or on each rank; blocks of the model are gathered when they run. "
+          "auto: mapped if ranks share memory, else all");
     field("find_unused_parameters", find_unused_parameters,
           "leave parameters that no rank used without a gradient");
     field("overlap", overlap,

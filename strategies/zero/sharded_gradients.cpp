@@ -3,37 +3,31 @@
 #include <utility>
 
 #include "cxtrain/reduce/divided_rows.h"
-#include "cxtrain/strategy/local_step.h"
 
 namespace cxtrain {
 namespace {
 
-/// The rows of all targets. No row has parameters of two optimizers.
-std::vector<DividedRow> rows_of(std::span<const OptimizerTarget> targets, int ranks, std::int64_t row_bytes) {
-  std::vector<DividedRow> rows;
-  std::size_t first = 0;
-  for (const OptimizerTarget& target : targets) {
-    for (DividedRow& row : divided_rows(target.parameters, ranks, row_bytes)) {
-      for (std::size_t& parameter : row.parameters) parameter += first;
-      rows.push_back(std::move(row));
-    }
-    first += target.parameters.size();
+/// The parameters that are in no row.
+std::vector<NamedTensor> outside(const std::vector<DividedRow>& rows,
+                                 const std::vector<NamedTensor>& parameters) {
+  std::vector<bool> inside(parameters.size());
+  for (const DividedRow& row : rows) {
+    for (const std::size_t parameter : row.parameters) inside[parameter] = true;
   }
-  return rows;
-}
-
-std::vector<NamedTensor> indivisible(std::vector<NamedTensor> parameters) {
-  std::erase_if(parameters, [](const NamedTensor& parameter) { return can_be_divided(parameter.tensor); });
-  return parameters;
+  std::vector<NamedTensor> found;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!inside[i]) found.push_back(parameters[i]);
+  }
+  return found;
 }
 
 }  // namespace
 
-ShardedGradients::ShardedGradients(std::span<const OptimizerTarget> targets,
+ShardedGradients::ShardedGradients(const std::vector<NamedTensor>& parameters,
                                    const ShardedGradientsInputs& inputs)
-    : shards_(parameters_of(targets), rows_of(targets, inputs.group.size(), inputs.row_bytes),
-              inputs.group.rank(), inputs.all, inputs.world, inputs.options),
-      whole_(indivisible(parameters_of(targets)), inputs.all, inputs.world,
+    : walk_(inputs.walk),
+      shards_(parameters, inputs.rows, inputs.group.rank(), inputs.all, inputs.world, inputs.options),
+      whole_(outside(inputs.rows, parameters), inputs.all, inputs.world,
              {.find_unused_parameters = inputs.options.find_unused_parameters}, inputs.buffers) {}
 
 void ShardedGradients::zero_gradients() {
@@ -42,11 +36,14 @@ void ShardedGradients::zero_gradients() {
 }
 
 void ShardedGradients::begin_backward(bool completes_step) {
+  if (walk_ != nullptr) walk_->end_forward();
   whole_.begin_backward(completes_step);
   shards_.begin_backward(completes_step);
+  if (walk_ != nullptr) walk_->begin_backward(shards_);
 }
 
 void ShardedGradients::end_backward() {
+  if (walk_ != nullptr) walk_->end_backward();
   shards_.end_backward();
   whole_.end_backward();
 }

@@ -1,13 +1,14 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
 #include "../ddp/reduced_gradients.h"
+#include "chain_walk.h"
 #include "cxtrain/comm/communicator.h"
+#include "cxtrain/reduce/divided_rows.h"
 #include "cxtrain/reduce/shard_reducer.h"
-#include "cxtrain/strategy/strategy.h"
+#include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
 
@@ -15,17 +16,18 @@ struct ShardedGradientsInputs {
   Communicator& all;    ///< the ranks that average their gradients
   Communicator& group;  ///< the ranks that divide them: all, or those of a node
   World& world;
-  std::int64_t row_bytes;
+  std::vector<DividedRow> rows;  ///< rows of the parameters, with a shard for each rank of `group`
   ShardReducerOptions options;
   TensorSync* buffers;  ///< brought to the ranks after each step; or null
+  ChainWalk* walk;      ///< of a model whose blocks are gathered; or null
 };
 
 /// Averages gradients, and leaves each rank its shard. A parameter that cannot be divided has its whole
 /// gradient on every rank; whole gradients travel after backward.
 class ShardedGradients final : public OrderedExchange {
  public:
-  /// Communicators, world and buffers of `inputs` must outlive the object. Collective.
-  ShardedGradients(std::span<const OptimizerTarget> targets, const ShardedGradientsInputs& inputs);
+  /// All references and pointers of `inputs` outlive the object. Collective.
+  ShardedGradients(const std::vector<NamedTensor>& parameters, const ShardedGradientsInputs& inputs);
 
   void zero_gradients() override;
   void begin_backward(bool completes_step) override;
@@ -39,6 +41,7 @@ class ShardedGradients final : public OrderedExchange {
   void set_order(const std::string& lines) override { whole_.set_order(lines); }
 
  private:
+  ChainWalk* const walk_;
   ShardReducer shards_;
   ReducedGradients whole_;
 };

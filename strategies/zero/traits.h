@@ -1,30 +1,44 @@
 #pragma once
 
-#include <map>
+#include <algorithm>
 #include <optional>
+#include <vector>
 
+#include "arguments.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_traits.h"
 
 namespace cxtrain {
 
-/// Stage 3 needs ranks that map each other's host memory.
+/// Where a plan's parameters lie, as far as the plan says: `automatic` stays, if stage 3 divides no
+/// parameters, and if only the ranks can find out whether they share memory.
+inline ParameterPlace parameter_place_of(const Plan& plan) {
+  constexpr ParameterPlace kAuto = ParameterPlace::automatic;
+  if (plan.world_size == 1 || plan.strategy_arguments.text("stage") != "3") return kAuto;
+  const auto asked = parse_choice<ParameterPlace>(plan.strategy_arguments.text("parameters"));
+  if (asked && *asked != kAuto) return *asked;
+  const std::vector<int> on_nodes = ranks_on_nodes(plan);
+  const bool neighbours = std::any_of(on_nodes.begin(), on_nodes.end(), [](int ranks) { return ranks > 1; });
+  return plan.accelerator == "cpu" && neighbours ? kAuto : ParameterPlace::all;
+}
+
+/// Whether a rank keeps shards only, and the blocks of the model are gathered.
+inline bool gathers_blocks(ParameterPlace place) {
+  return place == ParameterPlace::node || place == ParameterPlace::all;
+}
+
+/// One copy needs ranks that map each other's host memory.
 inline std::optional<Problem> refuse_zero(const Plan& plan) {
-  if (plan.world_size == 1 || plan.strategy_arguments.text("stage") != "3") return std::nullopt;
-  const char* const cure = "use --strategy.stage 2, which keeps the parameters on every rank";
-  if (plan.accelerator == "gpu") {
-    return Problem{"strategy.stage",
-                   "3 divides parameters that lie in the host memory of a node, not on GPUs", cure,
+  if (parameter_place_of(plan) != ParameterPlace::mapped) return std::nullopt;
+  const auto refuse = [](const char* why) {
+    return Problem{"strategy.parameters", why, "use --strategy.parameters all, or --strategy.stage 2",
                    MessageCode::conflicting_options};
-  }
-  std::map<int, int> ranks_of_nodes;
-  for (const RankPlan& rank : plan.ranks) ++ranks_of_nodes[rank.node];
-  for (const auto& [node, ranks] : ranks_of_nodes) {
-    if (ranks > 1) return std::nullopt;
-  }
-  return Problem{"strategy.stage",
-                 "3 divides parameters among the ranks of a node, and every node has one rank only", cure,
-                 MessageCode::conflicting_options};
+  };
+  if (plan.accelerator == "gpu") return refuse("mapped is for host memory, and parameters lie on GPUs");
+  const std::vector<int> on_nodes = ranks_on_nodes(plan);
+  if (std::all_of(on_nodes.begin(), on_nodes.end(), [](int ranks) { return ranks == 1; }))
+    return refuse("mapped is for the ranks of a node, and every node has one rank only");
+  return std::nullopt;
 }
 
 inline StrategyTraits zero_traits() {

@@ -1,25 +1,65 @@
 #include "zero_strategy.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "../ddp/reduced_gradients.h"
 #include "../ddp/replicated_strategy.h"
+#include "chain_walk.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/fields.h"
+#include "cxtrain/memory/malloc_tuning.h"
+#include "cxtrain/reduce/divided_rows.h"
 #include "cxtrain/strategy/divided_parameters.h"
+#include "gathered_model.h"
 #include "sharded_gradients.h"
+#include "traits.h"
 
 namespace cxtrain {
 namespace {
 
 /// Ends the run on all ranks, which come to the same result.
-[[noreturn]] void refuse(const char* option, const char* message, const char* hint) {
-  throw AgreedError(ExitCode::refused, MessageCode::conflicting_options, to_line({option, message, hint}));
+[[noreturn]] void throw_agreed(const Problem& problem) {
+  throw AgreedError(ExitCode::refused, problem.code, to_line(problem));
 }
+
+/// The rows of all targets. No row has parameters of two optimizers.
+std::vector<DividedRow> rows_of(std::span<const OptimizerTarget> targets, int ranks, std::int64_t row_bytes) {
+  std::vector<DividedRow> rows;
+  std::size_t first = 0;
+  for (const OptimizerTarget& target : targets) {
+    for (DividedRow& row : divided_rows(target.parameters, ranks, row_bytes)) {
+      for (std::size_t& parameter : row.parameters) parameter += first;
+      rows.push_back(std::move(row));
+    }
+    first += target.parameters.size();
+  }
+  return rows;
+}
+
+/// Why stage 3 needs a chain here.
+Problem no_chain() {
+  return {
+      "strategy.stage",
+      "3 gathers the parameters block by block where ranks do not share memory, and the model is no chain "
+      "of blocks",
+      "derive the model from cxtrain::ChainModule, or use --strategy.stage 2",
+      MessageCode::conflicting_options};
+}
+
+/// The memory of a rank's parameters.
+struct Gathered {
+  Gathered(Trainable& module, Chain& chain, Communicator& group, std::int64_t row_bytes)
+      : model(module, chain, group, row_bytes), walk(chain, model) {}
+
+  GatheredModel model;
+  ChainWalk walk;
+};
 
 class ZeroStrategy final : public ReplicatedStrategy {
  public:
@@ -29,72 +69,187 @@ class ZeroStrategy final : public ReplicatedStrategy {
                             .network = args.network}),
         args_(args) {}
 
+  void place(Trainable& module, const StrategyContext& context) override {
+    place_ = parameter_place_of(context.plan);
+    if (gathers_blocks(place_) && module.chain() == nullptr) throw ConfigError({no_chain()});
+    LocalStrategy::place(module, context);
+  }
+
+  void connect() override {
+    ReplicatedStrategy::connect();
+    if (place_ == ParameterPlace::automatic && divides_parameters())
+      place_ = ranks_of_node().node_memory() != nullptr ? ParameterPlace::mapped : ParameterPlace::all;
+    if (!gathers_blocks(place_)) return;
+    Chain* const chain = module_->chain();
+    if (chain == nullptr) throw_agreed(no_chain());
+    require_divisible(module_->all_parameters());
+    gathered_.emplace(*module_, *chain, group(), args_.bucket_bytes);
+    chain->set_whole(false);
+    give_back_freed_memory();
+  }
+
+  std::vector<std::unique_ptr<TrainedParameters>> prepare(const std::vector<OptimizerTarget>& targets,
+                                                          Backward backward) override {
+    if (gathered_) {
+      if (backward == Backward::apart)
+        throw_agreed(
+            {"strategy.stage",
+             "3 cannot train a model that runs its own backward passes where its blocks are gathered",
+             "set automatic_optimization to true, or use --strategy.stage 2",
+             MessageCode::conflicting_options});
+      gathered_->model.keep_whole(untrained(targets));  // a training's state has them whole on every rank
+    }
+    return ReplicatedStrategy::prepare(targets, backward);
+  }
+
+  void forward(const Batch& batch, std::int64_t batch_idx) override {
+    begin_forward(/*trains=*/false);
+    ReplicatedStrategy::forward(batch, batch_idx);
+    end_forward();
+  }
+  void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override {
+    begin_forward(/*trains=*/false);
+    ReplicatedStrategy::evaluation_step(stage, batch, batch_idx);
+    end_forward();
+  }
+  at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override {
+    begin_forward(/*trains=*/false);
+    at::Tensor output = ReplicatedStrategy::predict_step(batch, batch_idx);
+    end_forward();
+    return output;
+  }
+
+  void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
+    gathered_ ? gathered_->model.visit(visit) : ReplicatedStrategy::visit_whole(visit);
+  }
+  std::vector<NamedTensor> whole_tensors() override {
+    return gathered_ ? gathered_->model.deal_out() : ReplicatedStrategy::whole_tensors();
+  }
+  bool ranks_keep_whole_models() const override { return !gathered_; }
+
+  std::string describe() const override {
+    const std::string way = ReplicatedStrategy::describe();
+    return gathered_ ? way + "; parameters in shards, gathered block by block" : way;
+  }
+
+  void teardown() override {
+    if (gathered_) {
+      release_exchanges();
+      gathered_->model.restore();
+      gathered_.reset();
+      module_->chain()->set_whole(true);
+    }
+    ReplicatedStrategy::teardown();
+  }
+
  private:
+  void begin_forward(bool trains) {
+    if (gathered_) gathered_->walk.begin_forward(trains);
+  }
+  void end_forward() {
+    if (gathered_) gathered_->walk.end_forward();
+  }
+
+  StepOutput training_step(const MicroStep& step) override {
+    begin_forward(/*trains=*/true);  // its end is in the exchange of gradients
+    return ReplicatedStrategy::training_step(step);
+  }
+
   std::unique_ptr<OrderedExchange> make_ordered_exchange(std::span<const OptimizerTarget> targets) override {
     World& world = context_->world;
     for (const OptimizerTarget& target : targets) require_divisible(target);
+    const std::vector<NamedTensor> parameters = parameters_of(targets);
     if (args_.stage == 1 || world.size() == 1) {
       return std::make_unique<ReducedGradients>(
-          parameters_of(targets), communicator(), world,
+          parameters, communicator(), world,
           ReducerOptions{.bucket_bytes = args_.bucket_bytes,
                          .overlap = may_overlap() && args_.overlap.value_or(communicator().overlaps()),
                          .find_unused_parameters = args_.find_unused_parameters},
           buffers_of_steps());
     }
+    std::vector<DividedRow> rows;
+    if (gathered_) {
+      for (PlacedRow& placed : gathered_->model.rows_of(parameters)) rows.push_back(std::move(placed.row));
+    } else {
+      rows = rows_of(targets, group().size(), args_.bucket_bytes);
+    }
     // Batch norms exchange statistics in backward, too. A rank on which a parameter is unused completes the
     // parameter's row after backward, and would meet the other ranks in another order.
+    const bool overlap = !gathered_ && args_.overlap.value_or(!syncs_batch_norm());
     return std::make_unique<ShardedGradients>(
-        targets, ShardedGradientsInputs{.all = communicator(),
-                                        .group = group(),
-                                        .world = world,
-                                        .row_bytes = args_.bucket_bytes,
-                                        .options = {.overlap = args_.overlap.value_or(!syncs_batch_norm()),
-                                                    .find_unused_parameters = args_.find_unused_parameters},
-                                        .buffers = buffers_of_steps()});
+        parameters,
+        ShardedGradientsInputs{
+            .all = communicator(),
+            .group = group(),
+            .world = world,
+            .rows = std::move(rows),
+            .options = {.overlap = overlap, .find_unused_parameters = args_.find_unused_parameters},
+            .buffers = buffers_of_steps(),
+            .walk = gathered_ ? &gathered_->walk : nullptr});
   }
 
   std::unique_ptr<TrainedParameters> make_trained(const OptimizerTarget& target,
                                                   GradientExchange& exchange) override {
     if (context_->world.size() == 1) return LocalStrategy::make_trained(target, exchange);
     Communicator& ranks = group();
-    auto divided = std::make_unique<DividedParameters>(target.parameters, context_->precision, ranks,
-                                                       exchange, args_.bucket_bytes);
+    auto divided = std::make_unique<DividedParameters>(
+        target.parameters, context_->precision, ranks, exchange,
+        gathered_ ? gathered_->model.rows_of(target.parameters)
+                  : place_rows(target.parameters, ranks, args_.bucket_bytes));
     // A rank that is alone on its node has the only copy.
     const bool copies = ranks.size() > 1 && !divided->one_copy();
-    if (args_.stage == 3 && context_->world.any_rank(copies)) {
-      refuse(
-          "strategy.stage",
-          "3 needs ranks that share memory, and the ranks of this node cannot map one copy of the parameters",
-          "--strategy.stage 2 keeps the parameters on every rank");
+    if (divides_parameters() && !gathered_ && context_->world.any_rank(copies)) {
+      throw_agreed(
+          {"strategy.parameters", "the ranks of this node cannot map one copy of the parameters",
+           "--strategy.parameters all gathers the blocks of a chain, --strategy.stage 2 keeps the parameters "
+           "on every rank",
+           MessageCode::conflicting_options});
     }
     log_info("optimizer: " + std::to_string(ranks.size()) + " ranks divide its state" +
-             (args_.stage > 1 ? " and the gradients" : "") +
+             (args_.stage > 1 ? " and the gradients" : "") + (gathered_ ? " and the parameters" : "") +
              (divided->one_copy() ? ", and have one copy of the parameters" : ""));
     return divided;
   }
 
-  /// The ranks that divide: all. Stage 3 over several nodes divides within each node, where the ranks can
-  /// have one copy of the parameters.
-  Communicator& group() { return args_.stage == 3 ? ranks_of_node() : communicator(); }
+  bool divides_parameters() const { return args_.stage == 3 && context_->world.size() > 1; }
+
+  /// The ranks that divide: all, or those of a node.
+  Communicator& group() {
+    const bool of_node = divides_parameters() && place_ != ParameterPlace::all;
+    return of_node ? ranks_of_node() : communicator();
+  }
+
+  /// The parameters that no optimizer trains.
+  std::set<std::string> untrained(std::span<const OptimizerTarget> targets) const {
+    std::set<std::string> names;
+    for (const NamedTensor& parameter : module_->all_parameters()) names.insert(parameter.name);
+    for (const NamedTensor& parameter : parameters_of(targets)) names.erase(parameter.name);
+    return names;
+  }
 
   /// Collective.
   void require_divisible(const OptimizerTarget& target) {
-    World& world = context_->world;
-    if (world.size() == 1) return;
+    if (context_->world.size() == 1) return;
     if (std::holds_alternative<LibTorchOptimizer>(target.optimizer)) {
-      refuse("strategy",
-             "zero divides the optimizer's state, and LibTorch's own optimizers update whole parameters",
-             "use --strategy ddp, or the optimizer sgd, adam or adamw");
+      throw_agreed(
+          {"strategy",
+           "zero divides the optimizer's state, and LibTorch's own optimizers update whole parameters",
+           "use --strategy ddp, or the optimizer sgd, adam or adamw", MessageCode::conflicting_options});
     }
-    if (DividedParameters::agreed(/*wanted=*/true, target.parameters, world)) return;
-    refuse(
-        "strategy",
-        "zero cannot divide the parameters: some lie in memory that belongs to other tensors, too, or none "
-        "is in row-major order",
-        "use --strategy ddp");
+    if (!gathered_) require_divisible(target.parameters);  // else `connect` did
+  }
+  void require_divisible(const std::vector<NamedTensor>& parameters) {
+    if (DividedParameters::agreed(/*wanted=*/true, parameters, context_->world)) return;
+    throw_agreed(
+        {"strategy",
+         "zero cannot divide the parameters: some lie in memory that belongs to other tensors, too, or none "
+         "is in row-major order",
+         "use --strategy ddp", MessageCode::conflicting_options});
   }
 
   const ZeroArgs args_;
+  ParameterPlace place_ = ParameterPlace::automatic;
+  std::optional<Gathered> gathered_;  ///< if blocks are gathered
 };
 
 }  // namespace
@@ -102,6 +257,10 @@ class ZeroStrategy final : public ReplicatedStrategy {
 std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model) {
   const auto args = read_args<ZeroArgs>(plan.strategy_arguments);
   const int stage = args.stage;
+  const ParameterPlace place = parameter_place_of(plan);
+  const bool gathers = gathers_blocks(place);
+  Chain* const chain = model.module.chain();
+  if (gathers && chain == nullptr) throw ConfigError({no_chain()});
   // With accumulation gradients stay whole up to the last micro-batch.
   const bool divides_gradients = stage > 1 && plan.accumulate_grad_batches == 1;
   const RankMemory whole = memory_of_whole(model);
@@ -112,9 +271,12 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
                                 : kRows * std::max(args.bucket_bytes, whole.gradients / kMostRows);
   std::vector<RankMemory> memory;
   for (const int of_node : ranks_on_nodes(plan)) {
-    const int among = stage == 3 ? of_node : plan.world_size;
-    const bool one_copy = plan.accelerator == "cpu" && among == of_node;
-    memory.push_back({.parameters = whole.parameters / (one_copy ? of_node : 1),
+    const int among = stage == 3 && place != ParameterPlace::all ? of_node : plan.world_size;
+    const bool one_copy = !gathers && plan.accelerator == "cpu" && among == of_node;
+    std::int64_t parameters = whole.parameters / (one_copy ? of_node : 1);
+    if (gathers)
+      parameters = whole.parameters / among + gathered_bytes(model.module, *chain, among, args.bucket_bytes);
+    memory.push_back({.parameters = parameters,
                       .gradients = divides_gradients && among > 1
                                        ? whole.gradients / among + std::min(rows, whole.gradients)
                                        : whole.gradients,

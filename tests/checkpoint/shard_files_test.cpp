@@ -11,6 +11,12 @@ using namespace cxtrain;
 
 namespace {
 
+/// A piece whose values the file of the model has.
+Piece of_model(Piece piece) {
+  piece.of_model = true;
+  return piece;
+}
+
 /// What each rank writes of `states`, one for each.
 std::vector<RankShare> divide_all(const std::vector<NamedTensor>& model, const std::vector<StateDict>& states,
                                   const std::set<std::string>& of_each_rank = {}) {
@@ -52,7 +58,7 @@ TEST_CASE("what all ranks hold is written once, by all of them", "[checkpoint]")
   const std::vector<NamedTensor> model = two_layers();
   StateDict state;
   for (const NamedTensor& named : model) {
-    state.make_section("model").set(named.name, named.tensor);
+    state.make_section("model").add(of_model(whole_piece(named.name, named.tensor)));
     state.make_section("optimizer").set(named.name, at::rand({40, 10}));
   }
   state.make_section("generators").set("cpu", at::rand({8}));
@@ -93,8 +99,7 @@ TEST_CASE("parts are written by the ranks that hold them", "[checkpoint]") {
     const ElementRange range{200 * rank, 200 * (rank + 1)};
     StateDict& state = states[static_cast<std::size_t>(rank)];
     state.make_section("optimizer").add(part_of("a.weight", masters, range));
-    state.make_section("model").add(
-        part_of("a.weight", model[0].tensor, range));  // lies in the model's memory
+    state.make_section("model").add(of_model(part_of("a.weight", model[0].tensor, range)));
   }
   const std::vector<RankShare> shares = divide_all(model, states);
   for (std::size_t rank = 0; rank < 2; ++rank) {

@@ -78,6 +78,13 @@ TEST_CASE("memory of data parallel ranks", "[plan_memory]") {
     return plan_of("zero", {{"stage", "3"}, {"bucket_bytes", bucket_bytes}}, 4).plan.memory[3];
   };
   CHECK(zero("1000000") == RankMemory{kWhole / 4, kWhole / 4 + 3'000'000, kWhole / 2});
+  // Each block is a row of its own, and is gathered while the block before it runs; the last block has the
+  // first block's weight.
+  const RankMemory gathered =
+      plan_of("zero", {{"stage", "3"}, {"parameters", "all"}, {"bucket_bytes", "1000000"}}, 4).plan.memory[3];
+  CHECK(gathered.parameters >= kWhole / 4 + kWhole);
+  CHECK(gathered.parameters < kWhole / 4 + kWhole + 100'000);
+  CHECK(gathered.optimizer == kWhole / 2);
   CHECK(zero("0") == RankMemory{kWhole / 4, kWhole / 4 + kWhole, kWhole / 2});
 }
 

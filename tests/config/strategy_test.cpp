@@ -57,20 +57,25 @@ TEST_CASE("names of strategies that mean ours", "[config]") {
   CHECK(named_strategy(trainer, {}) == "ddp");
 }
 
-TEST_CASE("zero divides parameters where ranks of a node share memory, and is refused with a cure elsewhere",
+TEST_CASE("zero divides parameters everywhere, and refuses to map them where ranks share no memory",
           "[config]") {
   Options options;
   options.trainer.accelerator = "cpu";
   options.trainer.strategy = "fsdp";
-  CHECK(all(resolve(options, machine(0), under_mpirun({2})).errors).empty());
-  CHECK(all(resolve(options, machine(0), under_mpirun({2, 1})).errors).empty());
-  CHECK(all(resolve(options, machine(0), under_mpirun({1})).errors).empty());
-  const std::string alone = all(resolve(options, machine(0), under_mpirun({1, 1})).errors);
-  CHECK_THAT(alone, test::contains("strategy.stage: 3") && test::contains("--strategy.stage 2"));
-  options.trainer.strategy = "deepspeed_stage_2";
-  CHECK(all(resolve(options, machine(0), under_mpirun({1, 1})).errors).empty());
-  CHECK(all(plan_for("gpu", "deepspeed_stage_2", "2", 2).errors).empty());
-  CHECK_THAT(all(plan_for("gpu", "zero", "2", 2).errors),
+  const auto errors = [&](const Hardware& hardware, std::vector<int> ranks) {
+    return all(resolve(options, hardware, under_mpirun(std::move(ranks))).errors);
+  };
+  for (const std::vector<int>& ranks : {List{2}, List{2, 1}, List{1}, List{1, 1}})
+    CHECK(errors(machine(0), ranks).empty());
+  CHECK(all(plan_for("gpu", "fsdp", "2", 2).errors).empty());
+  options.strategy.args["parameters"] = "mapped";
+  CHECK(errors(machine(0), {2}).empty());
+  CHECK(errors(machine(0), {2, 1}).empty());
+  CHECK_THAT(errors(machine(0), {1, 1}),
+             test::contains("strategy.parameters: mapped") && test::contains("--strategy.parameters all"));
+  options.trainer.accelerator = "gpu";
+  options.trainer.devices = "2";
+  CHECK_THAT(all(resolve(options, machine(2), {}).errors),
              test::contains("GPUs") && test::contains("--strategy.stage 2"));
 }
 

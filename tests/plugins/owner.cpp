@@ -185,7 +185,11 @@ class OwnerStrategy final : public LocalStrategy {
   }
 
   bool ranks_keep_whole_models() const override { return false; }
-  bool has_whole(const std::string& name) const override { return model_->has(name); }
+  std::vector<NamedTensor> whole_tensors() override {
+    std::vector<NamedTensor> here = LocalStrategy::whole_tensors();
+    std::erase_if(here, [this](const NamedTensor& named) { return !model_->has(named.name); });
+    return here;
+  }
 
   std::string describe() const override { return "each parameter on one rank"; }
 

@@ -1,4 +1,5 @@
 #include <ATen/ops/equal.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 
 #include <functional>
@@ -45,17 +46,32 @@ std::string sha_of(Options options) {
   return trainer.fit(model, data).parameters_sha256;
 }
 
+/// Stage 3 with blocks that are gathered, also where ranks share memory.
+Options gathered(Options options) {
+  options = with_stage(std::move(options), 3);
+  options.strategy.args["parameters"] = "all";
+  return options;
+}
+
 /// Large enough to be cut between ranks.
 template <class Optimizer>
 struct CutModel : Regression {
   CutModel() : Regression({.optimizer = Optimizer{.lr = 0.02}}, 700) {}
 };
 
+enum class Blocks { may_be_gathered, are_not_the_whole_model };
+
 template <class Model>
-void check_equals_ddp(const Options& options) {
+void check_equals_ddp(const Options& options, Blocks blocks = Blocks::may_be_gathered) {
   Options ddp = options;
   ddp.trainer.strategy = "ddp";
   const std::string expected = sha_of<Model>(ddp);
+  if (blocks == Blocks::may_be_gathered) {
+    CHECK(sha_of<Model>(gathered(options)) == expected);
+    Options again = gathered(options);
+    again.trainer.recompute_blocks = !options.trainer.sync_batchnorm;
+    CHECK(sha_of<Model>(again) == expected);
+  }
   for (int stage = 1; stage <= (stage_3_is_possible() ? 3 : 2); ++stage) {
     CAPTURE(stage);
     CHECK(sha_of<Model>(with_stage(options, stage)) == expected);
@@ -94,7 +110,23 @@ TEST_CASE("zero trains batch norms over all ranks as ddp does") {
   Options options = some_epochs();
   options.data.uneven = Uneven::drop;
   options.trainer.sync_batchnorm = true;
-  check_equals_ddp<test::Normalised>(options);
+  check_equals_ddp<test::Normalised>(options, Blocks::are_not_the_whole_model);
+  struct NormalisedChain : ChainModule {
+    NormalisedChain() {
+      at::manual_seed(6);
+      add_block("first", torch::nn::Linear(6, 40));
+      add_block("norm", torch::nn::BatchNorm1d(40));
+      add_block("tanh", torch::nn::Tanh());
+      add_block("last", torch::nn::Linear(40, 2));
+    }
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
+      return torch::nn::functional::mse_loss(run(batch).tensor(), batch[1]);
+    }
+    Optimizers configure_optimizers() override { return Sgd{.lr = 0.05}; }
+  };
+  check_equals_ddp<NormalisedChain>(options);
+  options.trainer.sync_batchnorm = false;
+  check_equals_ddp<NormalisedChain>(options);
 }
 
 TEST_CASE("parameters that cannot be divided have whole gradients under zero") {
@@ -112,7 +144,7 @@ TEST_CASE("parameters that cannot be divided have whole gradients under zero") {
   };
   Options options = some_epochs();
   options.trainer.gradient_clip_val = 0.05;
-  check_equals_ddp<Mixed>(options);
+  check_equals_ddp<Mixed>(options, Blocks::are_not_the_whole_model);
 }
 
 /// One of its layers has a gradient on rank 0 only, in every second step.
@@ -129,7 +161,7 @@ struct SometimesUnused : CutModel<AdamW> {
 TEST_CASE("parameters that no rank used have no gradient under zero either, if asked to") {
   Options options = some_epochs();
   options.strategy.args["find_unused_parameters"] = GENERATE("true", "false");
-  check_equals_ddp<SometimesUnused>(options);
+  check_equals_ddp<SometimesUnused>(options, Blocks::are_not_the_whole_model);
 }
 
 /// Its first layer is frozen, and one of its tensors is trained from the second epoch on.
@@ -165,6 +197,92 @@ TEST_CASE("a rank's whole gradients are gone after backward from stage 2 on") {
   }
 }
 
+/// A chain of a model that reads its blocks in unusual ways.
+struct Chained : ChainModule {
+  explicit Chained(int blocks = 4) {
+    at::manual_seed(5);
+    add_block("0", torch::nn::Linear(6, 300));
+    for (int i = 1; i + 1 < blocks; ++i)
+      layers.push_back(add_block(std::to_string(i), torch::nn::Linear(300, 300)));
+    add_block(std::to_string(blocks - 1), torch::nn::Linear(300, 2));
+  }
+  at::Tensor loss(const Batch& batch) {
+    return torch::nn::functional::mse_loss(run(batch).tensor(), batch[1]);
+  }
+  StepOutput training_step(const Batch& batch, std::int64_t) override { return loss(batch); }
+  Optimizers configure_optimizers() override { return AdamW{.lr = 0.01}; }
+  std::vector<torch::nn::Linear> layers;
+};
+
+TEST_CASE("ranks gather the same blocks, whatever a rank's model does with them") {
+  struct Skips : Chained {
+    StepOutput training_step(const Batch& batch, std::int64_t idx) override {
+      if (global_rank() != idx % 2) return loss(batch);
+      if (idx % 3 == 0) return StepOutput{};                 // does not run the chain
+      if (idx % 3 == 1) return (loss(batch), StepOutput{});  // runs it forward only
+      return loss(batch);
+    }
+  };
+  struct FrozenFirst : Chained {
+    FrozenFirst() : Chained(6) {
+      for (const int i : {0, 2}) {
+        for (at::Tensor& parameter : layers[static_cast<std::size_t>(i)]->parameters())
+          parameter.set_requires_grad(false);
+      }
+      for (NamedTensor& parameter : all_parameters()) {
+        if (parameter.name.starts_with("0.")) parameter.tensor.set_requires_grad(false);
+      }
+    }
+    void on_train_epoch_start() override {
+      if (current_epoch() == 1) layers[2]->weight.set_requires_grad(true);
+    }
+  };
+  /// An optimizer of its last block alone; the others are not trained.
+  struct TrainsOne : Chained {
+    Optimizers configure_optimizers() override {
+      return OptimizerSetup{
+          .optimizer = Adam{.lr = 0.01},
+          .groups = {{.parameters = layers[1]->parameters(), .lr = {}, .weight_decay = {}}}};
+    }
+  };
+  Options options = some_epochs();
+  options.data.uneven = Uneven::exact;
+  SECTION("it skips batches") { check_equals_ddp<Skips>(options); }
+  SECTION("blocks are frozen") { check_equals_ddp<FrozenFirst>(options); }
+  SECTION("some parameters have no optimizer") { check_equals_ddp<TrainsOne>(options); }
+}
+
+TEST_CASE("a rank has the parameters of two blocks at a time, where blocks are gathered") {
+  if (test_world().size() == 1) return test::skip_for_ranks("one rank divides nothing");
+  struct Looks : Chained {
+    Looks() : Chained(8) {}
+    StepOutput training_step(const Batch& batch, std::int64_t) override {
+      look();
+      const at::Tensor value = loss(batch);
+      look();
+      return value;
+    }
+    void on_after_backward() override { look(); }
+    void on_train_batch_end(const StepOutput&, const Batch&, std::int64_t) override { look(); }
+    void look() {
+      whole_at_once = 0;
+      for (const torch::nn::Linear& layer : layers) whole_at_once += layer->weight.is_contiguous() ? 1 : 0;
+      most = std::max(most, whole_at_once);
+    }
+    int whole_at_once = 0, most = 0;
+  };
+  const test::TempDir dir;
+  Options options = gathered(some_epochs());
+  options.trainer.default_root_dir = dir.path();
+  ToyData data(16 * test_world().size(), 8);
+  Trainer trainer(test_world(), options);
+  Looks model;
+  trainer.fit(model, data);
+  CHECK(model.most <= 1);  // the last block is kept between forward and backward
+  for (const torch::nn::Linear& layer : model.layers) CHECK(layer->weight.is_contiguous());
+  CHECK_NOTHROW(model.loss({.tensors = {at::zeros({1, 6}), at::zeros({1, 2})}, .size = 1}));
+}
+
 TEST_CASE("zero refuses an unsupported training on all ranks, with a cure") {
   if (test_world().size() == 1) return test::skip_for_ranks("one rank divides nothing");
   SECTION("an optimizer that updates whole parameters") {
@@ -173,6 +291,22 @@ TEST_CASE("zero refuses an unsupported training on all ranks, with a cure") {
     };
     CHECK_THAT(test::error_of([] { sha_of<Whole>(with_stage(some_epochs(), 2)); }),
                test::contains("whole parameters") && test::contains("--strategy ddp"));
+  }
+  SECTION("a model that is no chain, where blocks are gathered") {
+    struct NoChain : Regression {
+      NoChain() { extra = register_module("extra", torch::nn::Linear(1, 1)); }
+      torch::nn::Linear extra{nullptr};
+    };
+    CHECK_THAT(test::error_of([] { sha_of<NoChain>(gathered(some_epochs())); }),
+               test::contains("`extra.weight` belongs to no block"));
+  }
+  SECTION("two runs of the chain in a step, where blocks are gathered") {
+    struct Twice : Chained {
+      StepOutput training_step(const Batch& batch, std::int64_t) override {
+        return loss(batch) + loss(batch);
+      }
+    };
+    CHECK_THAT(test::error_of([] { sha_of<Twice>(gathered(some_epochs())); }), test::contains("run() twice"));
   }
   SECTION("a stage that does not exist") {
     CHECK_THAT(test::error_of([] { Trainer(test_world(), with_stage(some_epochs(), 4)); }),

@@ -60,7 +60,7 @@ TEST_CASE("what each rank does to its pieces, all ranks of the group get") {
   HostCommunicator comm = test::host_communicator(per_node);
   const auto model = parameters();
   const auto before = values(model);
-  DividedParameters trained(model, {}, comm, nothing);
+  DividedParameters trained(model, {}, comm, nothing, place_rows(model, comm, /*row_bytes=*/0));
   CHECK(all_equal(model, before));
   CHECK(model[2].tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
 
@@ -86,7 +86,7 @@ TEST_CASE("what each rank does to its pieces, all ranks of the group get") {
 TEST_CASE("pieces are the parameters' in their order, with the gradients that belong to them") {
   HostCommunicator comm = test::host_communicator();
   const auto model = parameters();
-  DividedParameters trained(model, {}, comm, nothing);
+  DividedParameters trained(model, {}, comm, nothing, place_rows(model, comm, /*row_bytes=*/0));
   std::int64_t covered = 0;
   for (int step = 0; step < 2; ++step) {
     set_gradients(model, step);
@@ -114,7 +114,7 @@ TEST_CASE("pieces are the parameters' in their order, with the gradients that be
 TEST_CASE("norms have the bits that they have where every rank does everything") {
   HostCommunicator comm = test::host_communicator();
   const auto model = parameters(), whole = parameters();
-  DividedParameters trained(model, {}, comm, nothing);
+  DividedParameters trained(model, {}, comm, nothing, place_rows(model, comm, /*row_bytes=*/0));
   WholeParameters reference(whole, {}, nothing);
   for (int step = 0; step < 2; ++step) {
     set_gradients(model, step);
@@ -135,7 +135,8 @@ TEST_CASE("norms have the bits that they have where every rank does everything")
 
 TEST_CASE("an overflow in one rank's pieces is one for all that divide the work") {
   HostCommunicator comm = test::host_communicator();
-  DividedParameters trained(parameters(), {}, comm, nothing);
+  const auto model = parameters();
+  DividedParameters trained(model, {}, comm, nothing, place_rows(model, comm, /*row_bytes=*/0));
   for (const bool overflow : {true, false}) {
     const bool here = overflow && test_world().rank() == test_world().size() - 1;
     const at::Tensor found = at::full({1}, here ? 1.0 : 0.0);
@@ -151,7 +152,7 @@ TEST_CASE("parameters keep their place after division and communicator are gone,
     HostCommunicator comm = test::host_communicator();
     CHECK(DividedParameters::divisible(model) ==
           std::vector<std::string>{"p0", "p1", "p3", "p4", "p5", "p6"});
-    DividedParameters(model, {}, comm, nothing).publish();
+    DividedParameters(model, {}, comm, nothing, place_rows(model, comm, /*row_bytes=*/0)).publish();
   }
   CHECK(all_equal(model, before));
   const at::NoGradGuard no_grad;

@@ -45,8 +45,11 @@ struct RandomCase {
 /// What the program refuses.
 bool is_refused(const StrategyCase& strategy, const OptimizerCase& optimizer, const Case& what) {
   if (optimizer.evaluates_loss && (what.scales() || what.accumulate > 1)) return true;
+  if (optimizer.evaluates_loss && !strategy.closures) return true;
   if (!strategy.whole_updates && optimizer.of_libtorch) return true;
   if (!strategy.master_weights && what.precision == "O2") return true;
+  // The stages of a pipeline share their batches, and a batch norm wants two samples.
+  if (strategy.name == "pipeline" && what.more_samples % kBatch == 1) return true;
   return strategy.name == "dp" && what.precision == "O2";
 }
 

@@ -358,6 +358,14 @@ inline std::vector<StrategyCase> strategies() {
                          options.strategy.args = {{"stage", "3"}, {"bucket_bytes", "2000"}};
                        },
                    .whole_updates = false});
+    all.push_back({.name = "zero",
+                   .described = "zero, gathered",
+                   .prepare =
+                       [](Options& options) {
+                         options.strategy.args = {{"parameters", "all"}, {"bucket_bytes", "2000"}};
+                       },
+                   .whole_updates = false,
+                   .closures = false});
     all.push_back({.name = "pipeline", .closures = false});
     all.push_back(
         {.name = "owner",

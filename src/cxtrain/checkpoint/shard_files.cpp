@@ -63,24 +63,9 @@ std::string digest_of(std::span<const Located> pieces) {
   return checksum_of(text.str());
 }
 
-/// Whether a piece is nothing but a range of the model's tensor of its name.
-bool is_of_model(const Piece& piece, const std::map<std::string, at::Tensor>& model) {
-  const auto found = model.find(piece.name);
-  if (found == model.end()) return false;
-  const at::Tensor &own = piece.values, &whole = found->second;
-  if (own.scalar_type() != whole.scalar_type() || own.device() != whole.device()) return false;
-  if (piece.is_whole()) return own.data_ptr() == whole.data_ptr() && own.strides() == whole.strides();
-  return whole.is_contiguous() && own.is_contiguous() &&
-         static_cast<char*>(own.data_ptr()) ==
-             static_cast<char*>(whole.data_ptr()) +
-                 static_cast<std::uint64_t>(piece.range.begin * whole.element_size());
-}
-
 class ShardFiles {
  public:
-  explicit ShardFiles(const ShardFilesInputs& inputs) : in_(inputs) {
-    for (const NamedTensor& named : in_.model) model_.emplace(named.name, named.tensor);
-  }
+  explicit ShardFiles(const ShardFilesInputs& inputs) : in_(inputs) {}
 
   RankShare make() {
     divide_model();
@@ -143,7 +128,7 @@ class ShardFiles {
       EqualParts parts(total, in_.ranks);
       for (const auto& [path, piece] : pieces) {
         const int writer = shared.contains(name) ? parts.next(piece->values.nbytes()) : in_.rank;
-        if (is_of_model(*piece, model_)) continue;
+        if (piece->of_model) continue;  // the file of the model has the values
         const std::string key = key_of(path, *piece);
         places[piece] = {training_file(writer), key};
         if (writer == in_.rank) file.tensors.push_back({key, piece->values});
@@ -179,7 +164,6 @@ class ShardFiles {
   }
 
   const ShardFilesInputs& in_;
-  std::map<std::string, at::Tensor> model_;
   RankShare share_;
 };
 

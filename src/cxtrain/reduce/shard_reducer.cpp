@@ -144,6 +144,10 @@ void ShardReducer::finish() {
   mark_present();
 }
 
+void ShardReducer::send_rows(std::size_t count) {
+  while (synchronize_ && next_row_ < count) send(rows_[next_row_++]);
+}
+
 void ShardReducer::send_remaining_rows() {
   for (Row& row : rows_) row.pending = 0;
   send_ready_rows();

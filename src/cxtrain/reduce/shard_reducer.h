@@ -53,6 +53,9 @@ class ShardReducer final : private GradientListener {
   /// `synchronize`: the gradients of this backward complete the optimizer step. Until `end_backward` the node
   /// memory's pool is in use.
   void begin_backward(bool synchronize);
+  /// In a backward that synchronises, without `ShardReducerOptions::overlap`: reduces the first `count` rows,
+  /// whose gradients are complete. All ranks call it at the same places of their messages. Collective.
+  void send_rows(std::size_t count);
   /// After a backward that synchronises: reduces the rows that are left. Collective.
   void end_backward();
   /// Completes the shards; reduces all rows if no backward has synchronised. A parameter that got no gradient

@@ -4,7 +4,6 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 
@@ -24,30 +23,8 @@ bool shares_memory(const at::Tensor& tensor) {
   return tensor.storage().use_count() > 1 || tensor.storage().nbytes() != tensor.nbytes();
 }
 
-/// The elements from `first` on, in the tensor's shape, with a storage of their own that keeps `memory`
-/// alive.
-at::Tensor place_in(const at::Tensor& memory, std::int64_t first, const at::Tensor& tensor) {
-  auto* const begin = static_cast<std::byte*>(memory.mutable_data_ptr()) +
-                      static_cast<std::size_t>(first) * memory.itemsize();
-  return at::from_blob(
-      begin, tensor.sizes(), [memory](void*) {}, tensor.options().requires_grad(false));
-}
-
-/// An array of which the ranks of the group have one copy; null if they cannot.
-std::shared_ptr<NodeArena> one_copy_of(Communicator& group, const at::Tensor& first, std::int64_t share) {
-  NodeMemory* const node = first.is_cpu() ? group.node_memory() : nullptr;
-  if (node == nullptr) return nullptr;
-  return node->arena(static_cast<std::size_t>(share) * first.itemsize());
-}
-
-at::Tensor tensor_at(std::byte* data, std::int64_t numel, const at::Tensor& like,
-                     const std::shared_ptr<NodeArena>& arena) {
-  return at::from_blob(
-      data, {numel}, [arena](void*) {}, like.options().requires_grad(false));
-}
-
 /// Norms of float16 and bfloat16 gradients are float32.
-bool has_double_norms(const at::Tensor& memory) { return memory.scalar_type() == at::kDouble; }
+bool has_double_norms(const PlacedRow& row) { return row.share.scalar_type() == at::kDouble; }
 
 }  // namespace
 
@@ -69,72 +46,31 @@ bool DividedParameters::agreed(bool wanted, const std::vector<NamedTensor>& para
 }
 
 DividedParameters::DividedParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
-                                     Communicator& group, GradientExchange& exchange, std::int64_t row_bytes)
-    : parameters_(std::move(parameters)), group_(group), exchange_(exchange) {
+                                     Communicator& group, GradientExchange& exchange,
+                                     std::vector<PlacedRow> rows)
+    : parameters_(std::move(parameters)), group_(group), exchange_(exchange), rows_(std::move(rows)) {
   const at::NoGradGuard no_grad;
   divided_.resize(parameters_.size());
   piece_of_.resize(parameters_.size());
   held_.resize(parameters_.size());
-  for (const auto& [name, tensor] : parameters_) shards_.push_back(exchange.shard_of(tensor));
-  std::vector<Piece> parts(parameters_.size());
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    parts[i] = whole_piece(parameters_[i].name, parameters_[i].tensor);
-  for (DividedRow& row : divided_rows(parameters_, group.size(), row_bytes)) {
-    Arena& arena =
-        arenas_.emplace_back(Arena{.row = std::move(row), .memory = {}, .share = {}, .one_copy = {}});
-    allocate(arena);
-    for (std::size_t k = 0; k < arena.row.parameters.size(); ++k) {
-      const std::size_t i = arena.row.parameters[k];
+  std::vector<Piece> parts;
+  for (const auto& [name, tensor] : parameters_) {
+    shards_.push_back(exchange.shard_of(tensor));
+    parts.push_back(whole_piece(name, tensor));
+  }
+  for (const PlacedRow& row : rows_) {
+    for (std::size_t k = 0; k < row.row.parameters.size(); ++k) {
+      const std::size_t i = row.row.parameters[k];
       divided_[i] = true;
-      parts[i] = part_of_share(arena, k);
+      parts[i] = row.part(k, parameters_[i], group.rank());
     }
+    if (row.one_copy != nullptr) one_copies_.push_back(row.one_copy.get());
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!divided_[i] || parts[i].range.size() > 0)
       add_piece(i, std::move(parts[i]), has_master(parameters_[i].tensor, precision));
   }
   gradients_.resize(pieces_.size());
-  for (const Arena& arena : arenas_) {
-    if (arena.one_copy != nullptr) one_copies_.push_back(arena.one_copy.get());
-  }
-  // Every rank has filled its shares before anyone reads.
-  if (!one_copies_.empty()) group_.node_memory()->end_update(one_copies_);
-}
-
-void DividedParameters::allocate(Arena& arena) {
-  const DividedRow& row = arena.row;
-  const at::Tensor& first = parameters_[row.parameters[0]].tensor;
-  const std::int64_t share = row.plan.share;
-  arena.one_copy = one_copy_of(group_, first, share);
-  if (arena.one_copy != nullptr) {
-    arena.memory = tensor_at(arena.one_copy->whole(), row.elements(), first, arena.one_copy);
-    arena.share = tensor_at(arena.one_copy->own(), share, first, arena.one_copy);
-  } else {
-    arena.memory = group_.allocate(row.elements(), first.scalar_type(), first.device());
-    arena.memory.zero_();  // what lies between the parameters travels with them
-    arena.share = arena.memory.narrow(0, share * group_.rank(), share);
-  }
-  for (std::size_t k = 0; k < row.parameters.size(); ++k) {
-    const auto& [name, tensor] = parameters_[row.parameters[k]];
-    const at::Tensor place = place_in(arena.memory, row.plan.offsets[k], tensor);
-    if (arena.one_copy == nullptr) {
-      place.copy_(tensor.detach());
-    } else if (const Piece own = part_of_share(arena, k); own.range.size() > 0) {
-      own.values.copy_(part_of(name, tensor.detach(), own.range).values);
-    }
-    at::Tensor(tensor).set_data(place);
-  }
-}
-
-Piece DividedParameters::part_of_share(const Arena& arena, std::size_t k) const {
-  const auto& [name, tensor] = parameters_[arena.row.parameters[k]];
-  Piece piece = part_of(name, tensor, arena.row.plan.shards[static_cast<std::size_t>(group_.rank())][k]);
-  if (arena.one_copy != nullptr && piece.range.size() > 0) {
-    const std::int64_t first =
-        arena.row.plan.offsets[k] + piece.range.begin - arena.row.plan.share * group_.rank();
-    piece.values = place_in(arena.share, first, piece.values).set_requires_grad(tensor.requires_grad());
-  }
-  return piece;
 }
 
 void DividedParameters::add_piece(std::size_t parameter, Piece in_model, bool master) {
@@ -151,7 +87,7 @@ void DividedParameters::add_piece(std::size_t parameter, Piece in_model, bool ma
   pieces_.push_back(std::move(in_model));
 }
 
-bool DividedParameters::one_copy() const { return !arenas_.empty() && one_copies_.size() == arenas_.size(); }
+bool DividedParameters::one_copy() const { return !rows_.empty() && one_copies_.size() == rows_.size(); }
 
 at::Tensor DividedParameters::gradient_of(std::size_t p) const {
   const Piece& piece = pieces_[p];
@@ -193,19 +129,19 @@ bool DividedParameters::has_gradient(std::size_t parameter) const {
 
 /// Each rank has the chunks of its shares, and gathers the others'. A row's chunks lie in the ranks' parts
 /// from `first` on.
-void DividedParameters::row_norms(std::span<const Arena* const> arenas, double order,
+void DividedParameters::row_norms(std::span<const PlacedRow* const> rows, double order,
                                   std::vector<at::Tensor>& norms) {
   std::int64_t part = 0;
-  for (const Arena* arena : arenas) part += arena->row.plan.share / kNormChunk;
-  const at::Tensor& memory = arenas.front()->memory;
-  const at::ScalarType dtype = has_double_norms(memory) ? at::kDouble : at::kFloat;
-  const at::Tensor chunks = at::zeros({part * group_.size()}, memory.options().dtype(dtype));
+  for (const PlacedRow* row : rows) part += row->row.plan.share / kNormChunk;
+  const at::Tensor& share = rows.front()->share;
+  const at::ScalarType dtype = has_double_norms(*rows.front()) ? at::kDouble : at::kFloat;
+  const at::Tensor chunks = at::zeros({part * group_.size()}, share.options().dtype(dtype));
   const at::Tensor own = chunks.narrow(0, part * group_.rank(), part);
   std::int64_t first = 0;
-  for (const Arena* arena : arenas) {
-    const ShardPlan& plan = arena->row.plan;
-    for (std::size_t k = 0; k < arena->row.parameters.size(); ++k) {
-      const std::optional<std::size_t> p = piece_of_[arena->row.parameters[k]];
+  for (const PlacedRow* row : rows) {
+    const ShardPlan& plan = row->row.plan;
+    for (std::size_t k = 0; k < row->row.parameters.size(); ++k) {
+      const std::optional<std::size_t> p = piece_of_[row->row.parameters[k]];
       if (!p || !gradients_[*p].defined()) continue;
       const at::Tensor piece = chunk_norms(gradients_[*p].reshape({-1}), order);
       const std::int64_t at = plan.offsets[k] + pieces_[*p].range.begin - plan.share * group_.rank();
@@ -216,25 +152,26 @@ void DividedParameters::row_norms(std::span<const Arena* const> arenas, double o
   group_.all_gather(chunks, own);
   group_.join();
   first = 0;
-  for (const Arena* arena : arenas) {
-    const ShardPlan& plan = arena->row.plan;
-    const std::int64_t share = plan.share / kNormChunk;
-    for (std::size_t k = 0; k < arena->row.parameters.size(); ++k) {
-      const std::size_t i = arena->row.parameters[k];
+  for (const PlacedRow* row : rows) {
+    const ShardPlan& plan = row->row.plan;
+    const std::int64_t chunks_of_share = plan.share / kNormChunk;
+    for (std::size_t k = 0; k < row->row.parameters.size(); ++k) {
+      const std::size_t i = row->row.parameters[k];
       if (!has_gradient(i)) continue;
       const std::int64_t begin = plan.offsets[k] / kNormChunk;
       const std::int64_t end = begin + divide_up(parameters_[i].tensor.numel(), kNormChunk);
       std::vector<at::Tensor> of_ranks;
       if (begin == end) of_ranks.push_back(chunks.narrow(0, 0, 0));
       for (std::int64_t at = begin; at < end;) {
-        const std::int64_t rank = at / share, size = std::min(end, (rank + 1) * share) - at;
-        of_ranks.push_back(chunks.narrow(0, rank * part + first + at % share, size));
+        const std::int64_t rank = at / chunks_of_share,
+                           size = std::min(end, (rank + 1) * chunks_of_share) - at;
+        of_ranks.push_back(chunks.narrow(0, rank * part + first + at % chunks_of_share, size));
         at += size;
       }
       const at::Tensor all = of_ranks.size() == 1 ? of_ranks.front() : at::cat(of_ranks);
       norms[i] = all.numel() > 1 ? at::linalg_vector_norm(all, order) : all.sum();
     }
-    first += share;
+    first += chunks_of_share;
   }
 }
 
@@ -245,13 +182,12 @@ std::vector<at::Tensor> DividedParameters::gradient_norms(double order) {
     const std::size_t parameter = links_[p].parameter;
     if (!divided_[parameter]) result[parameter] = norms({&gradients_[p], 1}, order)[0];
   }
-  std::vector<const Arena*> left;
-  for (const Arena& arena : arenas_) left.push_back(&arena);
+  std::vector<const PlacedRow*> left;
+  for (const PlacedRow& row : rows_) left.push_back(&row);
   while (!left.empty()) {
-    const at::Tensor& first = left.front()->memory;
-    const auto others = std::stable_partition(left.begin(), left.end(), [&](const Arena* arena) {
-      return arena->memory.device() == first.device() &&
-             has_double_norms(arena->memory) == has_double_norms(first);
+    const PlacedRow& first = *left.front();
+    const auto others = std::stable_partition(left.begin(), left.end(), [&](const PlacedRow* row) {
+      return row->share.device() == first.share.device() && has_double_norms(*row) == has_double_norms(first);
     });
     row_norms({left.begin(), others}, order, result);
     left.erase(left.begin(), others);
@@ -278,13 +214,13 @@ void DividedParameters::publish() {
   std::fill(held_.begin(), held_.end(), at::Tensor());
   if (!rounded_.empty()) at::_foreach_copy_(rounded_, precise_);
   if (!one_copies_.empty()) group_.node_memory()->end_update(one_copies_);
-  for (const Arena& arena : arenas_) {
-    if (arena.one_copy == nullptr) {
-      group_.all_gather(arena.memory, arena.share);
+  for (const PlacedRow& row : rows_) {
+    if (row.memory.defined() && row.one_copy == nullptr) {
+      group_.all_gather(row.memory, row.share);
       group_.join();
     }
     // Autograd is to know, as of any change in place.
-    for (const std::size_t i : arena.row.parameters)
+    for (const std::size_t i : row.row.parameters)
       parameters_[i].tensor.unsafeGetTensorImpl()->bump_version();
   }
   exchange_.bring_buffers();

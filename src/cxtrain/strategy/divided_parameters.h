@@ -11,21 +11,20 @@
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/comm/node/node_memory.h"
 #include "cxtrain/precision/policy.h"
-#include "cxtrain/reduce/divided_rows.h"
+#include "cxtrain/strategy/placed_row.h"
 #include "cxtrain/strategy/trained_parameters.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
 
-/// Parameters with a copy on every rank. The ranks of a group divide the optimizer's work and its state
-/// (weight update sharding, Xu et al. 2020; ZeRO's first stage, Rajbhandari et al. 2020). Each rank updates
-/// its shards, and `publish` gathers the shards of the other ranks. Each group divides the work
-/// independently; the result is bit-for-bit that of every rank updating everything. A rank has master weights
-/// (AMP's O2) of its shards only.
+/// Parameters whose update the ranks of a group divide: the optimizer's work and its state (weight update
+/// sharding, Xu et al. 2020; ZeRO's first stage, Rajbhandari et al. 2020). Each rank updates its shards. Each
+/// group divides the work independently; the result is bit-for-bit that of every rank updating everything. A
+/// rank has master weights (AMP's O2) of its shards only.
 ///
-/// From construction on, also after the end of this object, divided parameters live in memory of the group's
-/// communicator. Where the ranks of a group share a node, they have one copy of the parameters (`NodeArena`),
-/// and `publish` copies nothing. Every rank updates, by itself, parameters that are not in row-major order.
+/// `publish` gathers the shards of the other ranks, for rows of which each rank has memory. It copies nothing
+/// where the ranks have one copy of a row, and where a rank has its shard only. Every rank updates, by
+/// itself, parameters that are in no row.
 class DividedParameters final : public TrainedParameters {
  public:
   /// Returns the names of the parameters that this rank divides; empty if the memory of one belongs to other
@@ -35,11 +34,10 @@ class DividedParameters final : public TrainedParameters {
   /// one. Collective.
   static bool agreed(bool wanted, const std::vector<NamedTensor>& parameters, World& world);
 
-  /// `parameters`: of the placed model, all that may be trained at any time. All ranks of the group pass
-  /// equal parameters; `divided_rows(parameters, group.size(), row_bytes)` plans their division. The group
-  /// and the exchange must outlive this object. Collective over the group.
+  /// `parameters`: of the placed model, all that may be trained at any time. `rows`: rows of `parameters`.
+  /// All ranks of the group pass equal arguments. The group and the exchange must outlive this object.
   DividedParameters(std::vector<NamedTensor> parameters, const PrecisionPolicy& precision,
-                    Communicator& group, GradientExchange& exchange, std::int64_t row_bytes = 0);
+                    Communicator& group, GradientExchange& exchange, std::vector<PlacedRow> rows);
 
   std::span<const Piece> pieces() const override { return pieces_; }
   GradientExchange& exchange() override { return exchange_; }
@@ -54,34 +52,24 @@ class DividedParameters final : public TrainedParameters {
   bool one_copy() const;
 
  private:
-  /// The memory of a row.
-  struct Arena {
-    DividedRow row;
-    at::Tensor memory;                    ///< memory of all parameters
-    at::Tensor share;                     ///< the shard of `memory` that this rank updates
-    std::shared_ptr<NodeArena> one_copy;  ///< of `memory`; null: every rank has its own memory
-  };
   /// How a piece is connected with its parameter.
   struct Link {
     std::size_t parameter;
     at::Tensor gradient;  ///< memory for the gradient in float32; used if the piece is a master
   };
 
-  void allocate(Arena& arena);
-  /// This rank's part of a divided parameter, in the memory that the rank updates.
-  Piece part_of_share(const Arena& arena, std::size_t k) const;
   void add_piece(std::size_t parameter, Piece in_model, bool master);
   /// The gradient of a piece as the exchange leaves it; undefined if there is none.
   at::Tensor gradient_of(std::size_t piece) const;
   bool has_gradient(std::size_t parameter) const;
   /// The norms of the chunks of all rows of one dtype and device, and from them the norms of parameters.
-  void row_norms(std::span<const Arena* const> arenas, double order, std::vector<at::Tensor>& norms);
+  void row_norms(std::span<const PlacedRow* const> rows, double order, std::vector<at::Tensor>& norms);
 
   std::vector<NamedTensor> parameters_;
   Communicator& group_;
   GradientExchange& exchange_;
-  std::vector<Arena> arenas_;
-  std::vector<NodeArena*> one_copies_;                ///< the arenas', where there are any
+  std::vector<PlacedRow> rows_;
+  std::vector<NodeArena*> one_copies_;                ///< the rows', where there are any
   std::vector<bool> divided_;                         ///< for each parameter
   std::vector<const GradientShard*> shards_;          ///< for each parameter; null: its gradient is whole
   std::vector<std::optional<std::size_t>> piece_of_;  ///< for each parameter; absent: other ranks update it

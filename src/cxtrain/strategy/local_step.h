@@ -84,6 +84,7 @@ class LocalStrategy : public Strategy {
   void evaluation_step(EvaluationStage stage, const Batch& batch, std::int64_t batch_idx) override;
   at::Tensor predict_step(const Batch& batch, std::int64_t batch_idx) override;
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override;
+  std::vector<NamedTensor> whole_tensors() override { return all_tensors(*module_); }
 
  protected:
   /// Runs a micro-batch; returns its output, detached.

@@ -122,9 +122,10 @@ class Strategy : public Stateful {
   /// shows equal tensors to every rank, and a comparison of these tensors cannot show that ranks have drifted
   /// apart.
   virtual bool ranks_keep_whole_models() const { return true; }
-  /// Returns whether this rank has the whole parameter or buffer of this name between two steps. At least one
-  /// rank has it; the first of them writes it to checkpoints.
-  virtual bool has_whole(const std::string& /*name*/) const { return true; }
+  /// Returns the whole parameters and buffers that this rank has, or gets now, for a checkpoint. At least one
+  /// rank has each tensor; which ranks have it never changes. The values are valid until the next step.
+  /// Collective.
+  virtual std::vector<NamedTensor> whole_tensors() = 0;
 
   /// The state of a strategy besides the model, if it affects the bits of the steps. Called between `prepare`
   /// and the first step after it, and after any step.

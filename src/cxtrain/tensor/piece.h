@@ -43,6 +43,7 @@ struct Piece {
   at::Tensor values;                ///< in the whole's shape if the piece is whole, else flat [range.size()]
   std::vector<std::int64_t> shape;  ///< shape of the whole
   ElementRange range;               ///< range of the whole's elements
+  bool of_model = false;            ///< the values are those of the model's tensor of this name
 
   bool is_whole() const { return values.sizes() == at::IntArrayRef(shape); }
 };

@@ -1,6 +1,7 @@
 #include "cxtrain/trainer/checkpointer.h"
 
 #include <iomanip>
+#include <map>
 #include <numeric>
 #include <sstream>
 #include <utility>
@@ -50,28 +51,43 @@ bool Checkpointer::begin(const StateDict& state, CheckpointPlan plan, Manifest m
   return error.empty() || end(error);
 }
 
-/// For each tensor the ranks that have it; empty if every rank has all. Collective.
-std::vector<std::vector<int>> Checkpointer::holders(const std::vector<NamedTensor>& model) const {
-  if (parts_.strategy == nullptr || parts_.strategy->ranks_keep_whole_models()) return {};
+/// The model's tensors, whole where this rank has them, and for each tensor the ranks that have it; empty if
+/// every rank has all.
+struct Checkpointer::Whole {
+  std::vector<NamedTensor> model;
+  std::vector<std::vector<int>> holders = {};
+};
+
+/// Collective.
+Checkpointer::Whole Checkpointer::whole_tensors() const {
+  Whole whole{.model = all_tensors(parts_.model)};
+  if (parts_.strategy == nullptr || parts_.strategy->ranks_keep_whole_models()) return whole;
+  std::map<std::string, at::Tensor> here;
+  for (NamedTensor& named : parts_.strategy->whole_tensors()) here.emplace(named.name, named.tensor);
   std::string own;
-  for (const NamedTensor& named : model) own += parts_.strategy->has_whole(named.name) ? '1' : '0';
-  std::vector<std::vector<int>> holders(model.size());
+  for (NamedTensor& named : whole.model) {
+    const auto found = here.find(named.name);
+    own += found != here.end() ? '1' : '0';
+    if (found != here.end()) named.tensor = found->second;
+  }
+  whole.holders.resize(whole.model.size());
   const std::vector<std::string> ranks = parts_.world.all_gather(own);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    for (std::size_t i = 0; i < holders.size(); ++i)
-      if (ranks[rank][i] == '1') holders[i].push_back(static_cast<int>(rank));
+    for (std::size_t i = 0; i < whole.holders.size(); ++i)
+      if (ranks[rank][i] == '1') whole.holders[i].push_back(static_cast<int>(rank));
   }
-  return holders;
+  return whole;
 }
 
 /// Copies this rank's part and begins to write it. What fails on any rank is an AgreedError on all.
 void Checkpointer::stage(const StateDict& state) {
-  const std::vector<NamedTensor> model = all_tensors(parts_.model);
+  const Whole whole = whole_tensors();
+  const std::vector<NamedTensor>& model = whole.model;
   const RankShare share =
       shard_files({.rank = parts_.world.rank(),
                    .ranks = parts_.world.size(),
                    .model = model,
-                   .holders = holders(model),
+                   .holders = whole.holders,
                    .state = plan_.weights_only ? nullptr : &state,
                    .of_each_rank = parts_.of_each_rank,
                    .exchange = [this](const std::string& own) { return parts_.world.all_gather(own); }});

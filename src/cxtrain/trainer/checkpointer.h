@@ -57,7 +57,8 @@ class Checkpointer {
   enum class Stage { idle, writing, publishing };
 
   void stage(const StateDict& state);
-  std::vector<std::vector<int>> holders(const std::vector<NamedTensor>& model) const;
+  struct Whole;
+  Whole whole_tensors() const;
   void write(const std::function<bool()>& go_on);
   void publish();
   bool end(const std::string& error);

@@ -10,6 +10,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/strategy/local_step.h"
+#include "cxtrain/strategy/strategy.h"
 
 namespace cxtrain {
 namespace {
@@ -50,7 +51,8 @@ void load_callbacks(const StateDict& state, TrainContext& context) {
 /// module has: parameters that nobody trains, buffers, which parameters are frozen, and the layers' modes.
 class TrainingState::Model final : public Stateful {
  public:
-  Model(Module& module, Optimization& optimization) : module_(module), optimization_(optimization) {}
+  Model(Module& module, Optimization& optimization, const Strategy& strategy)
+      : module_(module), optimization_(optimization), strategy_(strategy) {}
 
   std::string state_key() const override { return "model"; }
   void save(StateDict& state) const override {
@@ -96,7 +98,8 @@ class TrainingState::Model final : public Stateful {
     for (Piece& piece : pieces) {
       const at::Tensor& parameter = parameters.at(piece.name);
       if (parameter.scalar_type() != piece.values.scalar_type()) continue;
-      piece = part_of(piece.name, parameter, piece.range);
+      if (strategy_.ranks_keep_whole_models()) piece = part_of(piece.name, parameter, piece.range);
+      piece.of_model = true;
     }
     return pieces;
   }
@@ -109,11 +112,13 @@ class TrainingState::Model final : public Stateful {
       if (!trained.contains(parameter.name))
         pieces.push_back(whole_piece(parameter.name, std::move(parameter.tensor)));
     }
+    for (Piece& piece : pieces) piece.of_model = true;
     return pieces;
   }
 
   Module& module_;
   Optimization& optimization_;
+  const Strategy& strategy_;
 };
 
 TrainingState::TrainingState(TrainContext& context, DataModule& data, FitData& loaders,
@@ -121,7 +126,7 @@ TrainingState::TrainingState(TrainContext& context, DataModule& data, FitData& l
     : context_(context),
       data_(data),
       optimization_(optimization),
-      model_(std::make_unique<Model>(context.parts.module, optimization)),
+      model_(std::make_unique<Model>(context.parts.module, optimization, context.parts.strategy)),
       parts_{model_.get(), &optimization, &context.parts.strategy, &context.metrics,
              &context.parts.generators} {
   if (loaders.train().is_stream()) parts_.push_back(&loaders);

@@ -34,10 +34,10 @@ std::int64_t Tuner::scale_batch_size(const BatchSizeSearch& search) {
   std::vector<NamedOptimizer> setups;
   run_agreed(world, [&] {
     const bool sync_batchnorm = session_.plan().sync_batchnorm;
-    if (world.size() > 1 && (sync_batchnorm || session_.plan().traits.divides_layers)) {
+    if (world.size() > 1 && (sync_batchnorm || !context_.parts.strategy.ranks_keep_whole_models())) {
       throw ConfigError("trainer.auto_scale_batch_size",
                         std::string("a rank that runs out of memory would leave the other ranks waiting ") +
-                            (sync_batchnorm ? "in their batch norms" : "for its layers"),
+                            (sync_batchnorm ? "in their batch norms" : "for parts of the model"),
                         sync_batchnorm
                             ? "find the size without sync_batchnorm, and give it as --data.batch_size"
                             : "give the size as --data.batch_size",

@@ -1,0 +1,89 @@
+#include "cxtrain/strategy/placed_row.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+
+#include <utility>
+
+namespace cxtrain {
+namespace {
+
+/// Elements of `memory` from `first` on, in these sizes, with a storage of their own that keeps `memory`
+/// alive.
+at::Tensor place_in(const at::Tensor& memory, std::int64_t first, at::IntArrayRef sizes) {
+  auto* const begin = static_cast<std::byte*>(memory.mutable_data_ptr()) +
+                      static_cast<std::ptrdiff_t>(first) * static_cast<std::ptrdiff_t>(memory.itemsize());
+  return at::from_blob(
+      begin, sizes, [memory](void*) {}, memory.options());
+}
+
+/// An array of which the ranks of the group have one copy; null if they cannot.
+std::shared_ptr<NodeArena> one_copy_of(Communicator& group, const at::Tensor& first, std::int64_t share) {
+  NodeMemory* const node = first.is_cpu() ? group.node_memory() : nullptr;
+  if (node == nullptr) return nullptr;
+  return node->arena(static_cast<std::size_t>(share) * first.itemsize());
+}
+
+at::Tensor tensor_at(std::byte* data, std::int64_t numel, const at::Tensor& like,
+                     const std::shared_ptr<NodeArena>& arena) {
+  return at::from_blob(
+      data, {numel}, [arena](void*) {}, like.options().requires_grad(false));
+}
+
+PlacedRow place_row(DividedRow planned, const std::vector<NamedTensor>& parameters, Communicator& group) {
+  PlacedRow placed{.row = std::move(planned), .share = {}};
+  const DividedRow& row = placed.row;
+  const at::Tensor& first = parameters[row.parameters[0]].tensor;
+  const std::int64_t share = row.plan.share;
+  placed.one_copy = one_copy_of(group, first, share);
+  if (placed.one_copy != nullptr) {
+    placed.memory = tensor_at(placed.one_copy->whole(), row.elements(), first, placed.one_copy);
+    placed.share = tensor_at(placed.one_copy->own(), share, first, placed.one_copy);
+  } else {
+    placed.memory = group.allocate(row.elements(), first.scalar_type(), first.device());
+    placed.memory.zero_();  // what lies between the parameters travels with them
+    placed.share = placed.memory.narrow(0, share * group.rank(), share);
+  }
+  for (std::size_t k = 0; k < row.parameters.size(); ++k) {
+    const auto& [name, tensor] = parameters[row.parameters[k]];
+    const at::Tensor place = place_in(placed.memory, row.plan.offsets[k], tensor.sizes());
+    if (placed.one_copy == nullptr) {
+      place.copy_(tensor.detach());
+    } else if (const Piece own = placed.part(k, {name, tensor}, group.rank()); own.range.size() > 0) {
+      own.values.detach().copy_(part_of(name, tensor.detach(), own.range).values);
+    }
+    at::Tensor(tensor).set_data(place);
+  }
+  return placed;
+}
+
+}  // namespace
+
+Piece PlacedRow::part(std::size_t k, const NamedTensor& parameter, int rank) const {
+  const auto& [name, tensor] = parameter;
+  const ElementRange range = row.plan.shards[static_cast<std::size_t>(rank)][k];
+  if (memory.defined() && one_copy == nullptr) return part_of(name, tensor, range);
+  const bool whole = range.size() == tensor.numel();
+  const std::int64_t first = row.plan.offsets[k] + range.begin - row.plan.share * rank;
+  const std::vector<std::int64_t> sizes =
+      whole ? tensor.sizes().vec() : std::vector<std::int64_t>{range.size()};
+  return {name,
+          place_in(share, range.size() > 0 ? first : 0, sizes).set_requires_grad(tensor.requires_grad()),
+          tensor.sizes().vec(), range};
+}
+
+std::vector<PlacedRow> place_rows(const std::vector<NamedTensor>& parameters, Communicator& group,
+                                  std::int64_t row_bytes) {
+  const at::NoGradGuard no_grad;
+  std::vector<PlacedRow> rows;
+  std::vector<NodeArena*> one_copies;
+  for (DividedRow& row : divided_rows(parameters, group.size(), row_bytes)) {
+    const PlacedRow& placed = rows.emplace_back(place_row(std::move(row), parameters, group));
+    if (placed.one_copy != nullptr) one_copies.push_back(placed.one_copy.get());
+  }
+  // Every rank has filled its shares before anyone reads.
+  if (!one_copies.empty()) group.node_memory()->end_update(one_copies);
+  return rows;
+}
+
+}  // namespace cxtrain

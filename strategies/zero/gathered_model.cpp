@@ -1,0 +1,320 @@
+#include "gathered_model.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "cxtrain/base/error.h"
+#include "cxtrain/tensor/hollow.h"
+
+namespace cxtrain {
+namespace {
+
+/// The blocks that have a tensor.
+using BlocksOfTensors = std::unordered_map<const at::TensorImpl*, std::vector<std::size_t>>;
+
+BlocksOfTensors blocks_of_tensors(const Chain& chain) {
+  BlocksOfTensors blocks;
+  for (std::size_t block = 0; block < chain.size(); ++block) {
+    for (const auto& tensors : {chain.parameters_of(block), chain.buffers_of(block)}) {
+      for (const at::Tensor& tensor : tensors) blocks[tensor.unsafeGetTensorImpl()].push_back(block);
+    }
+  }
+  return blocks;
+}
+
+/// The rows of each block.
+std::vector<std::vector<std::size_t>> rows_of_blocks(const std::vector<DividedRow>& rows,
+                                                     const std::vector<NamedTensor>& parameters,
+                                                     const Chain& chain) {
+  BlocksOfTensors blocks = blocks_of_tensors(chain);
+  std::vector<std::set<std::size_t>> found(chain.size());
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    for (const std::size_t i : rows[row].parameters) {
+      for (const std::size_t block : blocks[parameters[i].tensor.unsafeGetTensorImpl()])
+        found[block].insert(row);
+    }
+  }
+  std::vector<std::vector<std::size_t>> result;
+  for (const std::set<std::size_t>& of_block : found) result.emplace_back(of_block.begin(), of_block.end());
+  return result;
+}
+
+}  // namespace
+
+class GatheredModel::Held {
+ public:
+  Held(GatheredModel& model, Row& row) : model_(model), row_(row) {
+    if (!row_.memory.defined()) model_.fetch(row_);
+    model_.use(row_);
+  }
+  ~Held() {
+    if (--row_.users == 0 && !row_.requested) model_.drop(row_);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  GatheredModel& model_;
+  Row& row_;
+};
+
+GatheredModel::GatheredModel(const Trainable& module, const Chain& chain, Communicator& group,
+                             std::int64_t row_bytes)
+    : group_(group) {
+  const at::NoGradGuard no_grad;
+  const std::vector<NamedTensor> parameters = module.all_parameters();
+  for (const NamedTensor& parameter : parameters) entries_.push_back({.named = parameter});
+  for (const NamedTensor& buffer : module.all_buffers()) entries_.push_back({.named = buffer});
+  find_blocks(chain);
+  add_rows(parameters, row_bytes);
+  std::vector<DividedRow> rows;
+  for (const Row& row : rows_) rows.push_back(row.row);
+  rows_of_block_ = rows_of_blocks(rows, parameters, chain);
+  for (std::size_t block = 0; block < chain.size(); ++block) {
+    const auto reaches_before = [&](const Row& row) {
+      return std::any_of(row.entries.begin(), row.entries.end(),
+                         [&](std::size_t entry) { return entries_[entry].first_block < block; });
+    };
+    rows_from_.push_back(
+        static_cast<std::size_t>(std::find_if(rows_.begin(), rows_.end(), reaches_before) - rows_.begin()));
+  }
+}
+
+void GatheredModel::find_blocks(const Chain& chain) {
+  const BlocksOfTensors blocks = blocks_of_tensors(chain);
+  for (Entry& entry : entries_) {
+    const auto found = blocks.find(entry.named.tensor.unsafeGetTensorImpl());
+    if (found == blocks.end()) {
+      throw ConfigError("model", "`" + entry.named.name + "` belongs to no block of the chain",
+                        "register it in a module that add_block gets", MessageCode::bad_model);
+    }
+    entry.first_block = found->second.front();
+  }
+}
+
+void GatheredModel::add_rows(const std::vector<NamedTensor>& parameters, std::int64_t row_bytes) {
+  for (DividedRow& planned : divided_rows(parameters, group_.size(), row_bytes)) {
+    Row& row = rows_.emplace_back();
+    row.row = std::move(planned);
+    row.entries = row.row.parameters;
+    const at::Tensor& first = parameters[row.entries.front()].tensor;
+    row.share = at::zeros({row.row.plan.share}, first.options().requires_grad(false));
+    for (std::size_t k = 0; k < row.entries.size(); ++k) {
+      Entry& entry = entries_[row.entries[k]];
+      entry.row = rows_.size() - 1;
+      entry.offset = row.row.plan.offsets[k];
+      store_part(entry, entry.named.tensor.detach());
+      divide(entry);
+    }
+  }
+}
+
+/// Takes the entry's memory away.
+void GatheredModel::divide(Entry& entry) {
+  at::Tensor& tensor = entry.named.tensor;
+  const at::TensorOptions options = tensor.options().requires_grad(false);
+  entry.storage = c10::Storage(c10::Storage::use_byte_size_t(), tensor.nbytes(),
+                               at::DataPtr(nullptr, tensor.device()), /*allocator=*/nullptr,
+                               /*resizable=*/false);
+  const std::vector<std::int64_t> sizes = tensor.sizes().vec(), strides = tensor.strides().vec();
+  entry.whole = at::empty({0}, options).set_(entry.storage, 0, sizes, strides);
+  entry.elsewhere = hollow(sizes, tensor);
+  tensor.set_data(entry.elsewhere);
+}
+
+void GatheredModel::store_part(const Entry& entry, const at::Tensor& whole) {
+  const Row& row = rows_[*entry.row];
+  const auto place =
+      std::find(row.entries.begin(), row.entries.end(), static_cast<std::size_t>(&entry - entries_.data()));
+  const PlacedRow placed{.row = row.row, .share = row.share};
+  const Piece part = placed.part(static_cast<std::size_t>(place - row.entries.begin()),
+                                 {entry.named.name, whole}, group_.rank());
+  if (part.range.size() > 0) part.values.detach().copy_(part_of(part.name, whole, part.range).values);
+}
+
+// ------------------------------------------------------------------ rows in memory
+
+/// Begins to gather a row.
+void GatheredModel::fetch(Row& row) {
+  row.memory = at::empty({row.row.elements()}, row.share.options());
+  group_.all_gather(row.memory, row.share);
+  under_way_ = true;
+}
+
+/// Makes the parameters of a row, which has been fetched, whole.
+void GatheredModel::use(Row& row) {
+  if (std::exchange(under_way_, false)) group_.join();
+  if (row.users++ > 0) return;
+  auto* const begin = static_cast<std::byte*>(row.memory.mutable_data_ptr());
+  for (const std::size_t i : row.entries) {
+    Entry& entry = entries_[i];
+    if (entry.kept) continue;
+    const auto offset =
+        static_cast<std::ptrdiff_t>(entry.offset) * static_cast<std::ptrdiff_t>(row.memory.itemsize());
+    entry.storage.set_data_ptr_noswap(at::DataPtr(begin + offset, row.memory.device()));
+    entry.named.tensor.set_data(entry.whole);
+  }
+}
+
+/// Gives the memory of a row back.
+void GatheredModel::drop(Row& row) {
+  for (const std::size_t i : row.entries) {
+    Entry& entry = entries_[i];
+    if (!entry.kept) entry.named.tensor.set_data(entry.elsewhere);
+    entry.storage.set_data_ptr_noswap(at::DataPtr(nullptr, row.memory.device()));
+  }
+  row.memory.reset();
+}
+
+void GatheredModel::request(std::size_t block) {
+  for (const std::size_t i : rows_of_block_[block]) {
+    if (!rows_[i].memory.defined()) fetch(rows_[i]);
+    rows_[i].requested = true;
+  }
+}
+
+void GatheredModel::acquire(std::size_t block) {
+  request(block);  // all its rows, before the first wait
+  for (const std::size_t i : rows_of_block_[block]) {
+    use(rows_[i]);
+    rows_[i].requested = false;
+  }
+}
+
+void GatheredModel::release(std::size_t block) {
+  for (const std::size_t i : rows_of_block_[block]) {
+    if (--rows_[i].users == 0 && !rows_[i].requested) drop(rows_[i]);
+  }
+}
+
+// ------------------------------------------------------------------ the model as a whole
+
+std::size_t GatheredModel::first_trained_block() const {
+  std::size_t first = rows_of_block_.size();
+  for (const Entry& entry : entries_) {
+    if (entry.named.tensor.requires_grad()) first = std::min(first, entry.first_block);
+  }
+  return first;
+}
+
+std::vector<PlacedRow> GatheredModel::rows_of(const std::vector<NamedTensor>& parameters) const {
+  std::unordered_map<const at::TensorImpl*, std::size_t> wanted;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    wanted.emplace(parameters[i].tensor.unsafeGetTensorImpl(), i);
+  std::vector<PlacedRow> result;
+  for (const Row& row : rows_) {
+    PlacedRow some{
+        .row = {.parameters = {}, .plan = {.share = row.row.plan.share, .offsets = {}, .shards = {}}},
+        .share = row.share};
+    some.row.plan.shards.resize(row.row.plan.shards.size());
+    for (std::size_t k = 0; k < row.entries.size(); ++k) {
+      const auto found = wanted.find(entries_[row.entries[k]].named.tensor.unsafeGetTensorImpl());
+      if (found == wanted.end()) continue;
+      some.row.parameters.push_back(found->second);
+      some.row.plan.offsets.push_back(row.row.plan.offsets[k]);
+      for (std::size_t rank = 0; rank < row.row.plan.shards.size(); ++rank)
+        some.row.plan.shards[rank].push_back(row.row.plan.shards[rank][k]);
+    }
+    if (!some.row.parameters.empty()) result.push_back(std::move(some));
+  }
+  return result;
+}
+
+void GatheredModel::keep_whole(const std::set<std::string>& names) {
+  const at::NoGradGuard no_grad;
+  for (Row& row : rows_) {
+    const auto changes = [&](std::size_t i) {
+      return names.contains(entries_[i].named.name) != entries_[i].kept;
+    };
+    if (std::none_of(row.entries.begin(), row.entries.end(), changes)) continue;
+    const Held held(*this, row);
+    for (const std::size_t i : row.entries) {
+      if (!changes(i)) continue;
+      Entry& entry = entries_[i];
+      entry.kept = !entry.kept;
+      if (entry.kept) {
+        entry.named.tensor.set_data(entry.whole.clone());
+      } else {
+        store_part(entry, entry.named.tensor.detach());
+        // `held` has the values of before; nobody reads them until the row is fetched again.
+        entry.named.tensor.set_data(entry.elsewhere);
+      }
+    }
+  }
+}
+
+void GatheredModel::visit(const std::function<void(const NamedTensor&)>& visit) {
+  const at::NoGradGuard no_grad;
+  std::vector<const Entry*> by_name;
+  for (const Entry& entry : entries_) by_name.push_back(&entry);
+  std::sort(by_name.begin(), by_name.end(),
+            [](const Entry* a, const Entry* b) { return a->named.name < b->named.name; });
+  std::optional<Held> held;
+  std::optional<std::size_t> row;
+  for (const Entry* entry : by_name) {
+    if (entry->row && !entry->kept && entry->row != row) {
+      held.reset();
+      held.emplace(*this, rows_[*entry->row]);
+      row = entry->row;
+    }
+    visit({entry->named.name, entry->named.tensor.detach()});
+  }
+}
+
+std::vector<NamedTensor> GatheredModel::deal_out() {
+  const at::NoGradGuard no_grad;
+  std::vector<NamedTensor> dealt;
+  for (const Entry& entry : entries_) {
+    if (!entry.row || entry.kept) dealt.push_back(entry.named);
+  }
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    Row& row = rows_[r];
+    const Held held(*this, row);
+    if (static_cast<int>(r % static_cast<std::size_t>(group_.size())) != group_.rank()) continue;
+    for (const std::size_t i : row.entries) {
+      const Entry& entry = entries_[i];
+      if (entry.kept) continue;
+      // The copy shares the memory of the row, which outlives the row's use.
+      const at::Tensor copy = row.memory.narrow(0, entry.offset, entry.whole.numel());
+      dealt.push_back({entry.named.name, copy.view(entry.whole.sizes())});
+    }
+  }
+  return dealt;
+}
+
+void GatheredModel::restore() {
+  const at::NoGradGuard no_grad;
+  for (Row& row : rows_) {
+    const Held held(*this, row);
+    for (const std::size_t i : row.entries) {
+      Entry& entry = entries_[i];
+      if (!std::exchange(entry.kept, true)) entry.named.tensor.set_data(entry.whole.clone());
+    }
+  }
+}
+
+std::int64_t gathered_bytes(const Trainable& module, const Chain& chain, int ranks, std::int64_t row_bytes) {
+  const std::vector<NamedTensor> parameters = module.all_parameters();
+  const std::vector<DividedRow> rows = divided_rows(parameters, ranks, row_bytes);
+  const auto blocks = rows_of_blocks(rows, parameters, chain);
+  std::int64_t most = 0;
+  for (std::size_t block = 0; block < blocks.size(); ++block) {
+    // The block at hand and the block that comes next.
+    std::set<std::size_t> both(blocks[block].begin(), blocks[block].end());
+    if (block + 1 < blocks.size()) both.insert(blocks[block + 1].begin(), blocks[block + 1].end());
+    std::int64_t bytes = 0;
+    for (const std::size_t row : both) {
+      const at::Tensor& first = parameters[rows[row].parameters.front()].tensor;
+      bytes += rows[row].elements() * static_cast<std::int64_t>(first.element_size());
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cxtrain/comm/communicator.h"
+#include "cxtrain/reduce/divided_rows.h"
+#include "cxtrain/strategy/chain.h"
+#include "cxtrain/strategy/placed_row.h"
+#include "cxtrain/strategy/trainable.h"
+#include "cxtrain/tensor/piece.h"
+
+namespace cxtrain {
+
+/// The parameters of a chain of which each rank of a group keeps a shard (ZeRO's third stage, Rajbhandari et
+/// al. 2020). A block's parameters are whole from `acquire` to `release`; at all other times they have their
+/// shape, and their values read as NaN. Parameters lie in rows (`divided_rows`), and a row is gathered as one
+/// message. A row is in memory while a block with one of its parameters is.
+///
+/// Parameters that cannot be divided, and buffers, are whole on every rank. All ranks of the group call the
+/// same methods in the same order; methods are collective unless they say otherwise.
+class GatheredModel {
+ public:
+  /// Divides the parameters. All references outlive the object. Throws ConfigError if a parameter belongs to
+  /// no block. Local.
+  GatheredModel(const Trainable& module, const Chain& chain, Communicator& group, std::int64_t row_bytes);
+
+  /// Begins to gather a block's parameters, which the next `acquire` needs.
+  void request(std::size_t block);
+  /// Makes a block's parameters whole.
+  void acquire(std::size_t block);
+  /// Ends an `acquire`. Keeps what a `request` has asked for since. Local.
+  void release(std::size_t block);
+
+  /// Returns how many of the first rows have no parameters of the blocks before `block`: backward has reached
+  /// all their gradients when it leaves `block`. Local.
+  std::size_t rows_from(std::size_t block) const { return rows_from_[block]; }
+  /// Returns the first block with a parameter that is trained; `size()` of the chain if there is none. Local.
+  std::size_t first_trained_block() const;
+  /// Returns the rows of these parameters of the model, with indices in `parameters`. Local.
+  std::vector<PlacedRow> rows_of(const std::vector<NamedTensor>& parameters) const;
+
+  /// Leaves exactly these of the divided parameters whole on every rank.
+  void keep_whole(const std::set<std::string>& names);
+  /// Shows each parameter and buffer as a whole, in the order of the names.
+  void visit(const std::function<void(const NamedTensor&)>& visit);
+  /// Returns whole parameters and buffers, with copies of an equal part of the divided parameters on each
+  /// rank. The rank of each copy is always the same.
+  std::vector<NamedTensor> deal_out();
+  /// Makes every parameter whole on every rank, for good.
+  void restore();
+
+ private:
+  /// A parameter or buffer.
+  struct Entry {
+    NamedTensor named;
+    std::size_t first_block = 0;            ///< with the tensor
+    std::optional<std::size_t> row = {};    ///< absent: whole on every rank
+    std::int64_t offset = 0;                ///< in the row
+    c10::Storage storage = {};              ///< of `whole`; its memory is a part of the row's
+    at::Tensor whole = {}, elsewhere = {};  ///< what `named.tensor` is with its memory, and without
+    bool kept = false;                      ///< whole on every rank, although a row has a place for it
+  };
+  struct Row {
+    DividedRow row;
+    std::vector<std::size_t> entries;  ///< as `row.parameters`
+    at::Tensor share;
+    at::Tensor memory;       ///< of all parameters; undefined: they lie on the ranks of the group
+    int users = 0;           ///< blocks that have acquired the row
+    bool requested = false;  ///< since the last `acquire`
+  };
+  /// While it lives, a row is in memory.
+  class Held;
+
+  void find_blocks(const Chain& chain);
+  void add_rows(const std::vector<NamedTensor>& parameters, std::int64_t row_bytes);
+  void divide(Entry& entry);
+  void fetch(Row& row);
+  void use(Row& row);
+  void drop(Row& row);
+  /// Copies this rank's part of an entry from a whole tensor into the share.
+  void store_part(const Entry& entry, const at::Tensor& whole);
+
+  Communicator& group_;
+  std::vector<Entry> entries_;  ///< parameters in registration order, then buffers
+  std::vector<Row> rows_;
+  std::vector<std::vector<std::size_t>> rows_of_block_;
+  std::vector<std::size_t> rows_from_;
+  bool under_way_ = false;  ///< a row has been requested since the last `join`
+};
+
+/// Returns the bytes of the rows that are in memory at once, at most. Pure.
+std::int64_t gathered_bytes(const Trainable& module, const Chain& chain, int ranks, std::int64_t row_bytes);
+
+}  // namespace cxtrain
