@@ -5,6 +5,8 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -75,6 +77,12 @@ GatheredModel::GatheredModel(const Trainable& module, const Chain& chain, Commun
   std::vector<DividedRow> rows;
   for (const Row& row : rows_) rows.push_back(row.row);
   rows_of_block_ = rows_of_blocks(rows, parameters, chain);
+  const SlotPlan slots = plan_slots(rows, parameters, chain);
+  slot_of_row_ = slots.slot_of_row;
+  for (const std::size_t largest : slots.largest) {
+    const at::Tensor& share = rows_[largest].share;
+    slots_.push_back(group_.allocate(rows[largest].elements(), share.scalar_type(), share.device()));
+  }
   for (std::size_t block = 0; block < chain.size(); ++block) {
     const auto reaches_before = [&](const Row& row) {
       return std::any_of(row.entries.begin(), row.entries.end(),
@@ -141,7 +149,8 @@ void GatheredModel::store_part(const Entry& entry, const at::Tensor& whole) {
 
 /// Begins to gather a row.
 void GatheredModel::fetch(Row& row) {
-  row.memory = at::empty({row.row.elements()}, row.share.options());
+  const auto number = static_cast<std::size_t>(&row - rows_.data());
+  row.memory = slots_[slot_of_row_[number]].narrow(0, 0, row.row.elements());
   group_.all_gather(row.memory, row.share);
   under_way_ = true;
 }
@@ -161,7 +170,7 @@ void GatheredModel::use(Row& row) {
   }
 }
 
-/// Gives the memory of a row back.
+/// Leaves the slot of a row to other rows.
 void GatheredModel::drop(Row& row) {
   for (const std::size_t i : row.entries) {
     Entry& entry = entries_[i];
@@ -279,9 +288,7 @@ std::vector<NamedTensor> GatheredModel::deal_out() {
     for (const std::size_t i : row.entries) {
       const Entry& entry = entries_[i];
       if (entry.kept) continue;
-      // The copy shares the memory of the row, which outlives the row's use.
-      const at::Tensor copy = row.memory.narrow(0, entry.offset, entry.whole.numel());
-      dealt.push_back({entry.named.name, copy.view(entry.whole.sizes())});
+      dealt.push_back({entry.named.name, entry.whole.clone()});
     }
   }
   return dealt;
@@ -298,23 +305,59 @@ void GatheredModel::restore() {
   }
 }
 
-std::int64_t gathered_bytes(const Trainable& module, const Chain& chain, int ranks, std::int64_t row_bytes) {
+SlotPlan plan_slots(const std::vector<DividedRow>& rows, const std::vector<NamedTensor>& parameters,
+                    const Chain& chain) {
+  const auto of_blocks = rows_of_blocks(rows, parameters, chain);
+  std::vector<std::set<std::size_t>> together(rows.size());  // rows that are in memory beside a row
+  for (std::size_t block = 0; block < of_blocks.size(); ++block) {
+    std::set<std::size_t> both(of_blocks[block].begin(), of_blocks[block].end());
+    if (block + 1 < of_blocks.size()) both.insert(of_blocks[block + 1].begin(), of_blocks[block + 1].end());
+    for (const std::size_t row : both) together[row].insert(both.begin(), both.end());
+  }
+  SlotPlan plan{.slot_of_row = std::vector<std::size_t>(rows.size()), .largest = {}};
+  std::vector<std::vector<std::size_t>> of_slot;
+  const auto first_of = [&](std::size_t row) -> const at::Tensor& {
+    return parameters[rows[row].parameters.front()].tensor;
+  };
+  const auto is_free = [&](std::size_t slot, std::size_t row) {
+    const at::Tensor &own = first_of(row), &other = first_of(plan.largest[slot]);
+    return own.scalar_type() == other.scalar_type() && own.device() == other.device() &&
+           std::none_of(of_slot[slot].begin(), of_slot[slot].end(),
+                        [&](std::size_t beside) { return together[row].contains(beside); });
+  };
+  const auto growth = [&](std::size_t slot, std::size_t row) {
+    return std::max<std::int64_t>(0, rows[row].elements() - rows[plan.largest[slot]].elements());
+  };
+  std::set<std::size_t> planned;
+  for (const std::vector<std::size_t>& of_block : of_blocks) {
+    for (const std::size_t row : of_block) {
+      if (!planned.insert(row).second) continue;
+      std::optional<std::size_t> best;  // the free slot that grows least
+      for (std::size_t slot = 0; slot < of_slot.size(); ++slot) {
+        if (is_free(slot, row) && (!best || growth(slot, row) < growth(*best, row))) best = slot;
+      }
+      if (!best) {
+        best = of_slot.size();
+        of_slot.emplace_back();
+        plan.largest.push_back(row);
+      }
+      of_slot[*best].push_back(row);
+      if (growth(*best, row) > 0) plan.largest[*best] = row;
+      plan.slot_of_row[row] = *best;
+    }
+  }
+  return plan;
+}
+
+std::int64_t slot_bytes(const Trainable& module, const Chain& chain, int ranks, std::int64_t row_bytes) {
   const std::vector<NamedTensor> parameters = module.all_parameters();
   const std::vector<DividedRow> rows = divided_rows(parameters, ranks, row_bytes);
-  const auto blocks = rows_of_blocks(rows, parameters, chain);
-  std::int64_t most = 0;
-  for (std::size_t block = 0; block < blocks.size(); ++block) {
-    // The block at hand and the block that comes next.
-    std::set<std::size_t> both(blocks[block].begin(), blocks[block].end());
-    if (block + 1 < blocks.size()) both.insert(blocks[block + 1].begin(), blocks[block + 1].end());
-    std::int64_t bytes = 0;
-    for (const std::size_t row : both) {
-      const at::Tensor& first = parameters[rows[row].parameters.front()].tensor;
-      bytes += rows[row].elements() * static_cast<std::int64_t>(first.element_size());
-    }
-    most = std::max(most, bytes);
+  std::int64_t bytes = 0;
+  for (const std::size_t row : plan_slots(rows, parameters, chain).largest) {
+    const at::Tensor& first = parameters[rows[row].parameters.front()].tensor;
+    bytes += rows[row].elements() * static_cast<std::int64_t>(first.element_size());
   }
-  return most;
+  return bytes;
 }
 
 }  // namespace cxtrain

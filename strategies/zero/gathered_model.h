@@ -26,12 +26,14 @@ namespace cxtrain {
 /// shape, and their values read as NaN. Parameters lie in rows (`divided_rows`), and a row is gathered as one
 /// message. A row is in memory while a block with one of its parameters is.
 ///
+/// Rows that are never in memory at the same time share a slot of memory (`plan_slots`).
+///
 /// Parameters that cannot be divided, and buffers, are whole on every rank. All ranks of the group call the
 /// same methods in the same order; methods are collective unless they say otherwise.
 class GatheredModel {
  public:
   /// Divides the parameters. All references outlive the object. Throws ConfigError if a parameter belongs to
-  /// no block. Local.
+  /// no block.
   GatheredModel(const Trainable& module, const Chain& chain, Communicator& group, std::int64_t row_bytes);
 
   /// Begins to gather a block's parameters, which the next `acquire` needs.
@@ -74,7 +76,7 @@ class GatheredModel {
     DividedRow row;
     std::vector<std::size_t> entries;  ///< as `row.parameters`
     at::Tensor share;
-    at::Tensor memory;       ///< of all parameters; undefined: they lie on the ranks of the group
+    at::Tensor memory;       ///< the row's slot; undefined: the parameters lie on the ranks
     int users = 0;           ///< blocks that have acquired the row
     bool requested = false;  ///< since the last `acquire`
   };
@@ -93,12 +95,25 @@ class GatheredModel {
   Communicator& group_;
   std::vector<Entry> entries_;  ///< parameters in registration order, then buffers
   std::vector<Row> rows_;
+  std::vector<std::size_t> slot_of_row_;
+  std::vector<at::Tensor> slots_;
   std::vector<std::vector<std::size_t>> rows_of_block_;
   std::vector<std::size_t> rows_from_;
   bool under_way_ = false;  ///< a row has been requested since the last `join`
 };
 
-/// Returns the bytes of the rows that are in memory at once, at most. Pure.
-std::int64_t gathered_bytes(const Trainable& module, const Chain& chain, int ranks, std::int64_t row_bytes);
+/// Slots of memory for rows that come and go: a row has the same slot each time.
+struct SlotPlan {
+  std::vector<std::size_t> slot_of_row;
+  std::vector<std::size_t> largest;  ///< for each slot the row with the most elements
+};
+
+/// Plans slots for the rows of a chain, of which those of a block and of the block behind it are in memory at
+/// once. Rows of one slot have one dtype and device. `rows`: rows of `parameters`. Pure.
+SlotPlan plan_slots(const std::vector<DividedRow>& rows, const std::vector<NamedTensor>& parameters,
+                    const Chain& chain);
+
+/// Returns the bytes of the slots for a model whose parameters are divided among `ranks` ranks. Pure.
+std::int64_t slot_bytes(const Trainable& module, const Chain& chain, int ranks, std::int64_t row_bytes);
 
 }  // namespace cxtrain

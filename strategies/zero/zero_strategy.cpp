@@ -275,7 +275,7 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
     const bool one_copy = !gathers && plan.accelerator == "cpu" && among == of_node;
     std::int64_t parameters = whole.parameters / (one_copy ? of_node : 1);
     if (gathers)
-      parameters = whole.parameters / among + gathered_bytes(model.module, *chain, among, args.bucket_bytes);
+      parameters = whole.parameters / among + slot_bytes(model.module, *chain, among, args.bucket_bytes);
     memory.push_back({.parameters = parameters,
                       .gradients = divides_gradients && among > 1
                                        ? whole.gradients / among + std::min(rows, whole.gradients)

@@ -139,6 +139,8 @@ TEST_CASE("zero trains to the bits of ddp in less memory, whatever Lightning cal
     CAPTURE(zero);
     CHECK(saved(train(std::string(zero) + " --strategy.bucket_bytes 2000000"), ddp) > state + 1e6);
   }
+  // Half of 16 bytes each, less the slots of two blocks of 0.8 M parameters and three rows.
+  CHECK(saved(train("zero --strategy.parameters all --strategy.bucket_bytes 2000000"), ddp) > 16e6);
 }
 
 TEST_CASE("a checkpoint of zero resumes under other strategies, stages and numbers of ranks") {
@@ -175,8 +177,14 @@ nlohmann::json plan_of_odd_strategy(const std::string& how, int status = 0) {
 
 TEST_CASE("a plan of zero that no machine can run is refused with a cure") {
   const auto refused =
-      plan_of_odd_strategy(kProgram + " plan --strategy zero --ranks 2 --ranks-per-node 1 --num_nodes 2", 2);
-  CHECK_THAT(refused["errors"].dump(), contains("strategy.stage") && contains("--strategy.stage 2"));
+      plan_of_odd_strategy(kProgram +
+                               " plan --strategy zero --ranks 2 --ranks-per-node 1 --num_nodes 2 "
+                               "--strategy.parameters mapped",
+                           2);
+  CHECK_THAT(refused["errors"].dump(), contains("strategy.parameters") && contains("--strategy.stage 2"));
+  const auto no_chain = plan_of_odd_strategy(
+      kProgram + " plan --strategy zero --ranks 2 --ranks-per-node 1 --num_nodes 2 --model digits", 2);
+  CHECK_THAT(no_chain["errors"].dump(), contains("ChainModule") && contains("--strategy.stage 2"));
   const auto planned = plan_of_odd_strategy(
       kProgram + " plan --strategy deepspeed_stage_1 --ranks 2 --ranks-per-node 1 --num_nodes 2");
   CHECK(planned["strategy"] == "zero");
@@ -217,6 +225,7 @@ TEST_CASE(
                                    {4, "--data.batch_size 1 --strategy pipeline --strategy.stages 2"},
                                    {2, "--data.batch_size 1 --strategy ddp"},
                                    {2, "--data.batch_size 1 --strategy zero"},
+                                   {2, "--data.batch_size 1 --strategy zero --strategy.parameters all"},
                                    {3, "--strategy pipeline"}}) {
     CAPTURE(ranks, how);
     const TempDir dir;

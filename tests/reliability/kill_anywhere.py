@@ -35,6 +35,7 @@ CASES = {
     "zero, stage 2, 3 ranks": (3, ["--strategy", "zero", "--strategy.stage", "2"]),
     "zero, stage 3, 2 ranks": (2, ["--strategy", "zero"]),
     "zero, stage 3, 4 ranks": (4, ["--strategy", "zero"]),
+    "zero, gathered, 3 ranks": (3, [*GPT, "--strategy", "zero", "--strategy.parameters", "all"]),
     "pipeline 1f1b, 2 ranks": (2, PIPELINE),
     "pipeline zb1p, 3 ranks": (3, [*PIPELINE, "--strategy.schedule", "zb1p"]),
     "pipeline, 2 stages, 4 ranks": (4, [*PIPELINE, "--strategy.stages", "2", "--strategy.shard_optimizer", "true"]),

@@ -24,11 +24,11 @@ using test::ToyData;
 struct Conforming {
   std::string name;
   std::vector<std::string> plugins = {};
-  bool divided = false;        ///< its argument shard_optimizer is true
-  int stage = 0;               ///< its argument
-  bool gathered = false;       ///< its argument `parameters` is all
-  int stages = 0;              ///< its argument; cannot be more than the model's blocks
-  bool master_weights = true;  ///< has them (O2)
+  bool divided = false;         ///< its argument shard_optimizer is true
+  int stage = 0;                ///< its argument
+  std::string parameters = {};  ///< its argument; not empty: blocks are gathered
+  int stages = 0;               ///< its argument; cannot be more than the model's blocks
+  bool master_weights = true;   ///< has them (O2)
 };
 
 /// Those that run on the ranks of this test.
@@ -41,7 +41,8 @@ std::vector<Conforming> strategies() {
       {.name = "owner", .plugins = {CXTRAIN_TEST_PLUGIN_DIR "/owner.so"}, .master_weights = false}};
   const bool share_memory = test_world().size() == 1 || test_world().facts().max_local_size > 1;
   if (share_memory) all.push_back({.name = "zero", .stage = 3});
-  if (test_world().size() > 1) all.push_back({.name = "zero", .stage = 3, .gathered = true});
+  if (test_world().size() > 1) all.push_back({.name = "zero", .stage = 3, .parameters = "all"});
+  if (test_world().facts().num_nodes > 1) all.push_back({.name = "zero", .stage = 3, .parameters = "node"});
   // Regression has three blocks.
   const int ranks = test_world().size();
   all.push_back({.name = "pipeline", .stages = ranks == 4 ? 2 : ranks});
@@ -77,7 +78,7 @@ Options under(const Conforming& strategy, Options options) {
   options.plugins = strategy.plugins;
   if (strategy.divided) options.strategy.args["shard_optimizer"] = "true";
   if (strategy.stages > 0) options.strategy.args["stages"] = std::to_string(strategy.stages);
-  if (strategy.gathered) options.strategy.args["parameters"] = "all";
+  if (!strategy.parameters.empty()) options.strategy.args["parameters"] = strategy.parameters;
   if (strategy.stage > 0) options.strategy.args["stage"] = std::to_string(strategy.stage);
   return options;
 }
@@ -118,7 +119,7 @@ TEST_CASE("every strategy equals single bit for bit where arithmetic is exact", 
   const Trained expected = alone<Exact>(some_steps(), /*whole_numbers=*/true);
   for (Conforming strategy : strategies()) {
     if (strategy.stages > 0) strategy.stages = 1;  // the model has one block
-    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.gathered);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.parameters);
     const Trained found = together<Exact>(strategy, some_steps(), /*whole_numbers=*/true);
     CHECK(found.summary.parameters_sha256 == expected.summary.parameters_sha256);
     CHECK(at::equal(found.parameters, expected.parameters));
@@ -145,7 +146,7 @@ TEST_CASE("every strategy trains like single, whatever is done to gradients and 
   SECTION("an end that is not finite is noticed") { options.trainer.terminate_on_nan = true; }
   const Trained expected = alone<Wide>(options);
   for (const Conforming& strategy : strategies()) {
-    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.gathered);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.parameters);
     const Trained found = together<Wide>(strategy, options);
     CHECK(close(found, expected));
     CHECK(found.summary.metrics.at("val_loss") == Catch::Approx(expected.summary.metrics.at("val_loss")));
@@ -183,7 +184,7 @@ TEST_CASE("every strategy goes on while a rank has no sample left, in training a
   SoloWorld alone_world;
   const Trained expected = run_with_odd_sample(alone_world, options, 8 * test_world().size());
   for (const Conforming& strategy : strategies()) {
-    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.gathered);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.parameters);
     const Trained found = run_with_odd_sample(test_world(), under(strategy, options), batch_size(strategy));
     CHECK(close(found, expected));
     for (const char* metric : {"val_loss", "test_loss"})
@@ -197,7 +198,7 @@ TEST_CASE("every strategy logs the norms of the whole model's gradients", "[conf
   options.trainer.track_grad_norm = GENERATE(2.0, std::numeric_limits<double>::infinity());
   const Trained expected = alone<Wide>(options);
   for (const Conforming& strategy : strategies()) {
-    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.gathered);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.parameters);
     const Trained found = together<Wide>(strategy, options);
     int norms = 0;
     for (const auto& [name, value] : expected.summary.metrics) {
@@ -225,7 +226,7 @@ TEST_CASE("every strategy skips a step on all ranks where one gradient overflows
   options.trainer.precision = "16-mixed";
   const Trained expected = alone<Overflowing>(options);
   for (const Conforming& strategy : strategies()) {
-    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.gathered);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.parameters);
     const Trained found = together<Overflowing>(strategy, options);
     CHECK(found.summary.status == "done");
     CHECK(found.parameters.isfinite().all().item<bool>());
@@ -239,7 +240,7 @@ TEST_CASE("every strategy keeps master weights, or says that it has none", "[con
   options.trainer.amp_level = "O2";
   for (const Conforming& strategy : strategies()) {
     if (strategy.name == "dp") continue;  // refused by the plan
-    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.gathered);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.parameters);
     if (strategy.master_weights) {
       CHECK(together<Wide>(strategy, options).summary.status == "done");
     } else {
@@ -252,7 +253,7 @@ TEST_CASE("every strategy keeps master weights, or says that it has none", "[con
 TEST_CASE("after a fit every rank has the whole model, and every strategy predicts with it",
           "[conformance]") {
   for (const Conforming& strategy : strategies()) {
-    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.gathered);
+    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.parameters);
     const test::TempDir dir;
     Options options = under(strategy, some_steps());
     options.trainer.default_root_dir = dir.path();
@@ -262,7 +263,7 @@ TEST_CASE("after a fit every rank has the whole model, and every strategy predic
     Regression model;
     const RunSummary summary = trainer.fit(model, data);
     // Ranks that keep parts have nothing to compare, and say so.
-    if (strategy.name == "owner" || strategy.stages > 1 || strategy.gathered)
+    if (strategy.name == "owner" || strategy.stages > 1 || !strategy.parameters.empty())
       CHECK_FALSE(summary.parameters_equal_on_all_ranks);
     else
       CHECK(summary.parameters_equal_on_all_ranks == true);

@@ -14,6 +14,7 @@
 #include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/shard_files.h"
 #include "cxtrain/checkpoint/state_json.h"
+#include "cxtrain/memory/malloc_tuning.h"
 #include "cxtrain/strategy/local_step.h"
 
 namespace cxtrain {
@@ -44,6 +45,8 @@ bool Checkpointer::begin(const StateDict& state, CheckpointPlan plan, Manifest m
       if (parts_.world.is_root()) begin_checkpoint(parts_.files, plan_.path);
     });
     stage(state);
+    // Copies of parameters whose parts lie on other ranks.
+    if (parts_.strategy != nullptr && !parts_.strategy->ranks_keep_whole_models()) give_back_freed_memory();
   } catch (const AgreedError& refused) {
     error = refused.what();
   }
