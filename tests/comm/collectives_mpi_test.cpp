@@ -112,6 +112,7 @@ void check_all_gather(Communicator& communicator, const at::Tensor& output, bool
   const at::Tensor share = output.narrow(0, communicator.rank() * count, count);
   if (in_place) share.copy_(mine);
   communicator.all_gather(output, in_place ? share : mine);
+  communicator.join();
   CHECK(same_bits(output, expected));
 }
 
@@ -141,12 +142,13 @@ TEST_CASE("all_gather of more than one piece") {
 }
 
 TEST_CASE("gathering again and again gives the newest values: nobody is read too early") {
-  HostCommunicator communicator = test::host_communicator(0);
+  HostCommunicator communicator = test::host_communicator(GENERATE(0, 1, 2));
   const at::Tensor all = communicator.allocate(communicator.size() * 1000, at::kLong, at::kCPU);
   const at::Tensor share = all.narrow(0, communicator.rank() * 1000, 1000);
   for (std::int64_t step = 0; step < 300; ++step) {
     share.fill_(step + communicator.rank());
     communicator.all_gather(all, share);
+    communicator.join();
     for (int r = 0; r < communicator.size(); ++r)
       REQUIRE(all[r * 1000 + 999].item<std::int64_t>() == step + r);
   }
@@ -219,6 +221,7 @@ void check_everything(Communicator& part, const std::vector<int>& members) {
     CHECK(at::equal(share, at::full({100}, total, at::kLong)));
     share.fill_(test_world().rank());
     part.all_gather(memory, share);
+    part.join();
     for (int r = 0; r < size; ++r)
       CHECK(memory[r * 100 + 99].item<int>() == members[static_cast<std::size_t>(r)]);
   }
@@ -345,6 +348,7 @@ TEST_CASE("arguments that do not fit are refused before anything is sent") {
   // It is as good as before.
   share.fill_(rank);
   communicator.all_gather(whole, share);
+  communicator.join();
   CHECK(whole[size * 10 - 1].item<int>() == size - 1);
 }
 

@@ -12,7 +12,7 @@
 ///
 /// Communication behaves like a kernel: an operation runs after the work already submitted to the caller's
 /// current stream. Up to a `join()` it may run beside work that the caller submits later. In host memory
-/// everything but `NodeMemory::all_reduce_slices` is finished on return.
+/// everything but `all_gather` and `NodeMemory::all_reduce_slices` is finished on return.
 ///
 /// All operations except `send` and `recv` are collective: every rank makes the same calls, in the same
 /// order, with equal sizes and dtypes. One thread at a time calls a communicator. Ranks that share several

@@ -121,7 +121,7 @@ void HostCommunicator::all_gather(const at::Tensor& output, const at::Tensor& in
   std::byte* const own = data + static_cast<std::size_t>(rank_) * bytes;
   if (own != from) std::copy_n(from, bytes, own);
   if (size_ == 1) return;
-  const auto location = windows_.num_nodes() == 1 ? windows_.find(data) : std::nullopt;
+  const auto location = windows_.gathers() ? windows_.find(data) : std::nullopt;
   if (location) return windows_.all_gather(*location, bytes);
   mpi_all_gather(comm_, data, bytes);
 }

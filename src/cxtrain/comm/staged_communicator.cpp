@@ -91,6 +91,7 @@ void StagedCommunicator::all_gather(const at::Tensor& output, const at::Tensor& 
   const at::Tensor host = stage_of(output), share = share_of(host);
   share.copy_(flat(input));
   host_->all_gather(host, share);
+  host_->join();
   flat(output).copy_(host);
 }
 

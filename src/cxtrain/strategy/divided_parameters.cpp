@@ -215,10 +215,10 @@ void DividedParameters::publish() {
   if (!rounded_.empty()) at::_foreach_copy_(rounded_, precise_);
   if (!one_copies_.empty()) group_.node_memory()->end_update(one_copies_);
   for (const PlacedRow& row : rows_) {
-    if (row.memory.defined() && row.one_copy == nullptr) {
-      group_.all_gather(row.memory, row.share);
-      group_.join();
-    }
+    if (row.memory.defined() && row.one_copy == nullptr) group_.all_gather(row.memory, row.share);
+  }
+  group_.join();
+  for (const PlacedRow& row : rows_) {
     // Autograd is to know, as of any change in place.
     for (const std::size_t i : row.row.parameters)
       parameters_[i].tensor.unsafeGetTensorImpl()->bump_version();

@@ -9,7 +9,7 @@ namespace cxtrain {
 Courier::Courier(std::unique_ptr<Links> links, std::size_t chunk_bytes, bool spins, Watchdog& watchdog)
     : links_(std::move(links)),
       watchdog_(watchdog),
-      exchange_(*links_, chunk_bytes),
+      exchanges_{SliceExchange(*links_, chunk_bytes), PartExchange(*links_, chunk_bytes)},
       spins_(spins),
       thread_([this] { run(); }) {
   watchdog_.watch(*this);
@@ -80,9 +80,9 @@ void Courier::carry(Errand& errand) {
     on_the_way_ = true;
     ++carried_;
   }
-  exchange_.begin(errand);
-  while (!exchange_.done() && !stop_) {
-    if (!exchange_.proceed()) wait_for_bytes();
+  Exchange& exchange = errand.begin(exchanges_);
+  while (!exchange.done() && !stop_) {
+    if (!exchange.proceed()) wait_for_bytes();
   }
   if (stop_) return;
   errand.finished();

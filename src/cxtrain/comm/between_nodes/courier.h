@@ -13,6 +13,7 @@
 
 #include "cxtrain/cluster/watchdog.h"
 #include "cxtrain/comm/between_nodes/links.h"
+#include "cxtrain/comm/between_nodes/part_exchange.h"
 #include "cxtrain/comm/between_nodes/slice_exchange.h"
 
 namespace cxtrain {
@@ -20,9 +21,18 @@ namespace cxtrain {
 /// The name of waits for sums over nodes.
 inline constexpr const char* kOverNodes = "all_reduce over nodes";
 
+/// The ways in which a courier exchanges an array.
+struct CourierExchanges {
+  SliceExchange slices;
+  PartExchange parts;
+};
+
 /// An array that a courier exchanges.
-class Errand : public ExchangedArray {
+class Errand {
  public:
+  virtual ~Errand() = default;
+  /// Begins one of the exchanges with the array, and returns the exchange.
+  virtual Exchange& begin(CourierExchanges& exchanges) = 0;
   /// Waits until the array has its values. Returns false if `stop` came first.
   virtual bool wait_for_values(const std::atomic<bool>& stop) = 0;
   /// The result is written.
@@ -61,7 +71,7 @@ class Courier final : public PendingWork {
 
   std::unique_ptr<Links> links_;
   Watchdog& watchdog_;
-  SliceExchange exchange_;
+  CourierExchanges exchanges_;
   const bool spins_;
   std::atomic<bool> waited_for_{false};
   std::mutex mutex_;

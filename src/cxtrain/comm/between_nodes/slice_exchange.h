@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cxtrain/comm/between_nodes/exchange.h"
 #include "cxtrain/comm/between_nodes/links.h"
 #include "cxtrain/comm/reduce_kernels.h"
 
@@ -31,7 +32,7 @@ class ExchangedArray {
   virtual void write(std::size_t first, std::size_t last, const std::byte* from) = 0;
 };
 
-/// Combines an array over the nodes: a state machine without a thread and without a wait.
+/// Combines an array over the nodes.
 ///
 /// The array goes in chunks. Each node owns a share of a chunk: the other nodes send it their values of the
 /// share, and it sends them the result. Several chunks are under way, so that both directions of a link are
@@ -41,7 +42,7 @@ class ExchangedArray {
 /// Every node makes exchanges of equal arrays in the same order. The order of the bytes on a link is fixed,
 /// so that nothing but values travels: the values of chunks 0 to `kLead` - 1, then in turns the result of a
 /// chunk and the values of the chunk `kLead` later.
-class SliceExchange {
+class SliceExchange final : public Exchange {
  public:
   /// The links outlive the exchange. `chunk_bytes`: equal on all nodes; large enough that the cost of a chunk
   /// is in its bytes, small enough that the way of the last chunk, which nothing hides, is short.
@@ -49,9 +50,8 @@ class SliceExchange {
 
   /// Begins with an array, which lives until `done`. The exchange before is done.
   void begin(ExchangedArray& array);
-  /// Does all that can be done now. Returns whether that was anything.
-  bool proceed();
-  bool done() const { return stored_ == chunks_; }
+  bool proceed() override;
+  bool done() const override { return stored_ == chunks_; }
 
  private:
   /// Chunks whose values are under way, and chunks in memory.

@@ -87,8 +87,8 @@ class NodeMemory {
 
   /// Slices to be combined as `all_reduce_slices` would, to the bit. Each rank gets its share of the result:
   /// rank r gets elements [r * n, (r + 1) * n) of `memory` in `output` [n], which lies apart from `memory`.
-  /// `memory` has a share for each rank, and is undefined afterwards. Elements of `output` between the slices
-  /// do not change.
+  /// `memory` has a share for each rank. `memory`, and elements of `output` between the slices, are undefined
+  /// afterwards.
   struct Scatter {
     at::Tensor output, memory;
     std::vector<Slice> slices;

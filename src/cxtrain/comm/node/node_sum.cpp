@@ -67,4 +67,20 @@ void NodeSum::for_each_part(std::size_t first, std::size_t last, const Work& wor
   }
 }
 
+void ShardSum::write(int /*part*/, std::size_t first, std::size_t last, const std::byte* from) {
+  const std::size_t element = c10::elementSize(dtype());
+  std::copy_n(from, (last - first) * element,
+              static_cast<std::byte*>(shards_.output.mutable_data_ptr()) + first * element);
+}
+
+void ShardGather::finished() {
+  for (std::size_t part = 0; part < shards_.first.size(); ++part) {
+    const std::byte* const from = place(shards_.local_rank, static_cast<int>(part));
+    for (int rank = 0; rank < windows_.local_size(); ++rank) {
+      if (rank != shards_.local_rank) std::copy_n(from, shards_.bytes, place(rank, static_cast<int>(part)));
+    }
+  }
+  board_.finish(shards_.number);
+}
+
 }  // namespace cxtrain

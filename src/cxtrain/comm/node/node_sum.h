@@ -1,10 +1,13 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "cxtrain/comm/between_nodes/courier.h"
@@ -15,7 +18,7 @@ namespace cxtrain {
 
 /// A part of a sum over all ranks. The courier in one place of each node carries it: it sums the part over
 /// the node's ranks, exchanges it, and writes the result for all ranks of the node.
-class NodeSum final : public Errand {
+class NodeSum final : public Errand, private ExchangedArray {
  public:
   using Location = WindowCollectives::Location;
   /// The sum that the parts belong to.
@@ -39,15 +42,20 @@ class NodeSum final : public Errand {
   /// order. Without any slice all values lie in the memory.
   void add_slice(std::size_t first, std::size_t last, std::size_t slice);
 
+  Exchange& begin(CourierExchanges& exchanges) override {
+    exchanges.slices.begin(*this);
+    return exchanges.slices;
+  }
+  bool wait_for_values(const std::atomic<bool>& stop) override;
+  void finished() override { board_.finish(sum_.number); }
+
   std::size_t count() const override { return range_.end - range_.begin; }
   c10::ScalarType dtype() const override { return sum_.wire.value_or(sum_.dtype); }
   ReduceOp op() const override { return sum_.op; }
   int divisor() const override { return sum_.divisor; }
-  bool wait_for_values(const std::atomic<bool>& stop) override;
   std::byte* in_place(std::size_t first, std::size_t last) override;
   void read(std::size_t first, std::size_t last, std::byte* to) override;
   void write(std::size_t first, std::size_t last, const std::byte* from) override;
-  void finished() override { board_.finish(sum_.number); }
 
  private:
   struct Values {
@@ -72,7 +80,7 @@ class NodeSum final : public Errand {
 };
 
 /// The sum over the nodes of what lies in one place.
-class SumInPlace final : public Errand {
+class SumInPlace final : public Errand, private ExchangedArray {
  public:
   SumInPlace(std::byte* data, c10::ScalarType dtype, std::size_t count, ReduceOp op, int divisor)
       : data_(data),
@@ -82,22 +90,108 @@ class SumInPlace final : public Errand {
         op_(op),
         divisor_(divisor) {}
 
+  Exchange& begin(CourierExchanges& exchanges) override {
+    exchanges.slices.begin(*this);
+    return exchanges.slices;
+  }
+  bool wait_for_values(const std::atomic<bool>&) override { return true; }
+  void finished() override {}
+
+ private:
   std::size_t count() const override { return count_; }
   c10::ScalarType dtype() const override { return dtype_; }
   ReduceOp op() const override { return op_; }
   int divisor() const override { return divisor_; }
-  bool wait_for_values(const std::atomic<bool>&) override { return true; }
   std::byte* in_place(std::size_t first, std::size_t) override { return data_ + first * element_; }
   void read(std::size_t, std::size_t, std::byte*) override {}
   void write(std::size_t, std::size_t, const std::byte*) override {}
-  void finished() override {}
 
- private:
   std::byte* const data_;
   const c10::ScalarType dtype_;
   const std::size_t count_, element_;
   const ReduceOp op_;
   const int divisor_;
+};
+
+/// Shards of a sum over all ranks. The courier of each rank carries the shards of the ranks in the same place
+/// of their nodes: it sums each over its node, and sends each to the rank of the shard.
+class ShardSum final : public Errand, private PartedArray {
+ public:
+  struct Shards {
+    std::vector<std::size_t> first;  ///< for each node the first element of the shard of its rank
+    std::size_t count;               ///< elements of a shard
+    at::Tensor memory;               ///< of all shards
+    at::Tensor output;               ///< for this rank's shard of the result
+  };
+  /// `values`: all elements. Everything but `values` and `shards` outlives it.
+  ShardSum(std::unique_ptr<NodeSum> values, ReduceOp op, int divisor, Shards shards)
+      : values_(std::move(values)), op_(op), divisor_(divisor), shards_(std::move(shards)) {}
+
+  Exchange& begin(CourierExchanges& exchanges) override {
+    exchanges.parts.scatter(*this, op_, divisor_);
+    return exchanges.parts;
+  }
+  bool wait_for_values(const std::atomic<bool>& stop) override { return values_->wait_for_values(stop); }
+  void finished() override { values_->finished(); }
+
+ private:
+  std::size_t count() const override { return shards_.count; }
+  c10::ScalarType dtype() const override { return values_->dtype(); }
+  std::byte* in_place(int part, std::size_t first, std::size_t last) override {
+    return values_->in_place(begin_of(part) + first, begin_of(part) + last);
+  }
+  void read(int part, std::size_t first, std::size_t last, std::byte* to) override {
+    values_->read(begin_of(part) + first, begin_of(part) + last, to);
+  }
+  void write(int part, std::size_t first, std::size_t last, const std::byte* from) override;
+  std::size_t begin_of(int part) const { return shards_.first[static_cast<std::size_t>(part)]; }
+
+  std::unique_ptr<NodeSum> values_;
+  const ReduceOp op_;
+  const int divisor_;
+  const Shards shards_;
+};
+
+/// Shards of memory that every rank gets. The courier of each rank carries the shards of the ranks in the
+/// same place of their nodes, and writes them for all ranks of its node.
+class ShardGather final : public Errand, private PartedArray {
+ public:
+  using Location = WindowCollectives::Location;
+  struct Shards {
+    std::uint64_t number;            ///< of the exchange
+    Location memory;                 ///< of all shards, on each rank; has the rank's own shard
+    std::vector<std::size_t> first;  ///< for each node the first byte of the shard of its rank
+    std::size_t bytes;               ///< of a shard
+    int local_rank;                  ///< this rank's place
+  };
+  /// The windows and the board outlive it.
+  ShardGather(const WindowCollectives& windows, NodeBoard& board, Shards shards)
+      : windows_(windows), board_(board), shards_(std::move(shards)) {}
+
+  Exchange& begin(CourierExchanges& exchanges) override {
+    exchanges.parts.gather(*this);
+    return exchanges.parts;
+  }
+  bool wait_for_values(const std::atomic<bool>& stop) override {
+    return board_.wait_for_all(shards_.number, stop);
+  }
+  void finished() override;
+
+ private:
+  std::size_t count() const override { return shards_.bytes; }
+  c10::ScalarType dtype() const override { return c10::ScalarType::Byte; }
+  std::byte* in_place(int part, std::size_t first, std::size_t) override {
+    return place(shards_.local_rank, part) + first;
+  }
+  void read(int, std::size_t, std::size_t, std::byte*) override {}
+  void write(int, std::size_t, std::size_t, const std::byte*) override {}
+  std::byte* place(int local_rank, int part) const {
+    return windows_.at(local_rank, shards_.memory) + shards_.first[static_cast<std::size_t>(part)];
+  }
+
+  const WindowCollectives& windows_;
+  NodeBoard& board_;
+  const Shards shards_;
 };
 
 }  // namespace cxtrain

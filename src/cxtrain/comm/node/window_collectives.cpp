@@ -48,6 +48,16 @@ WindowCollectives::WindowCollectives(const MpiComm& comm, int node, NetworkWay w
   if (num_nodes_ == 1) return;
   piece_ = SharedWindow::allocate(node_comm_, kMpiPiece);
   network_ = open_node_network(comm_, node_comm_, rail_, way, barrier_.has_cores_to_spare());
+  if (network_) find_places();
+}
+
+void WindowCollectives::find_places() {
+  if (!comm_.on_all_ranks("the ranks of a node", network_->couriers == local_size_)) return;
+  places_.resize(static_cast<std::size_t>(num_nodes_));
+  const int own = comm_.rank();
+  rail_.call("the ranks in one place of their nodes", [&](MPI_Comm rail) {
+    return MPI_Allgather(&own, 1, MPI_INT, places_.data(), 1, MPI_INT, rail);
+  });
 }
 
 std::string WindowCollectives::way_between_nodes() const { return network_ ? "TCP, beside backward" : "MPI"; }
@@ -181,8 +191,9 @@ void WindowCollectives::all_reduce_by_mpi(const at::Tensor& memory, ReduceOp op)
 }
 
 void WindowCollectives::begin_scatter(Scatter scatter, ReduceOp op) {
-  if (!find(scatter.memory.const_data_ptr()) || !locations_ || num_nodes_ > 1)
-    return scatter_at_once(scatter, op);
+  const std::optional<Location> memory = find(scatter.memory.const_data_ptr());
+  if (memory && !places_.empty()) return begin_scatter_over_nodes(*memory, scatter, op);
+  if (!memory || !locations_ || num_nodes_ > 1) return scatter_at_once(scatter, op);
   if (!scatters_) scatters_.emplace(node_comm_);
   combine_announced();
   table_ = table_ == 1 ? 2 : 1;
@@ -191,7 +202,24 @@ void WindowCollectives::begin_scatter(Scatter scatter, ReduceOp op) {
   scatters_->arrive();
 }
 
+void WindowCollectives::begin_scatter_over_nodes(Location memory, const Scatter& scatter, ReduceOp op) {
+  make_room_for(scatter.slices);
+  const auto count = static_cast<std::size_t>(scatter.output.numel());
+  const std::uint64_t number = ++exchanges_;
+  ShardSum::Shards shards{.first = {}, .count = count, .memory = scatter.memory, .output = scatter.output};
+  for (const int rank : places_) shards.first.push_back(static_cast<std::size_t>(rank) * count);
+  std::unique_ptr<NodeSum> values =
+      make_sum(number, memory, scatter.memory.scalar_type(), 0,
+               count * static_cast<std::size_t>(comm_.size()), scatter.slices, op, /*wire=*/{});
+  network_->courier->post(
+      std::make_unique<ShardSum>(std::move(values), op, divisor_of(op), std::move(shards)));
+  network_->board.arrive(number);
+  if (scatter_before_ > joined_) wait_until_finished(scatter_before_);
+  scatter_before_ = std::exchange(last_scatter_, number);
+}
+
 void WindowCollectives::end_scatters() {
+  if (!places_.empty()) return join();
   if (!announced_) return;
   combine_announced();
   scatters_->wait("end_scatters");  // everyone has read the slices
@@ -345,38 +373,50 @@ void WindowCollectives::reduce_scatter_over_nodes(std::byte* output, Location in
   }
 }
 
+void WindowCollectives::make_room_for(std::span<const Slice> slices) {
+  if (locations_ && noted_ + slices.size() > table_entries()) join();
+}
+
+std::unique_ptr<NodeSum> WindowCollectives::make_sum(std::uint64_t number, Location memory,
+                                                     c10::ScalarType dtype, std::size_t begin,
+                                                     std::size_t end, std::span<const Slice> slices,
+                                                     ReduceOp op, std::optional<c10::ScalarType> wire) {
+  auto sum = std::make_unique<NodeSum>(*this, network_->board,
+                                       NodeSum::Sum{number, memory, dtype, wire, op, divisor_of(op)},
+                                       NodeSum::Range{begin, end});
+  if (!locations_) return sum;
+  note_locations(slices, /*table=*/0, "a sum over nodes", noted_);
+  for (const Slice& slice : slices) {
+    const auto offset = static_cast<std::size_t>(slice.offset);
+    sum->add_slice(offset, offset + static_cast<std::size_t>(slice.values.numel()), noted_++);
+  }
+  return sum;
+}
+
 void WindowCollectives::begin_exchange(Location memory, c10::ScalarType dtype, std::size_t count,
                                        std::span<const Slice> slices, ReduceOp op,
                                        std::optional<c10::ScalarType> wire) {
-  const bool scattered = locations_ && !slices.empty();
-  if (scattered) {
-    if (noted_ + slices.size() > table_entries()) join();
-    note_locations(slices, /*table=*/0, "all_reduce_slices", noted_);
-  }
+  make_room_for(slices);
   const std::uint64_t number = ++exchanges_;
-  if (network_->courier) {
-    const std::size_t grain = kCacheLine / c10::elementSize(dtype);
-    const std::size_t part = round_up(divide_up(count, static_cast<std::size_t>(network_->couriers)), grain);
-    const std::size_t begin = std::min(count, part * static_cast<std::size_t>(local_rank_));
-    const NodeSum::Sum whole{number, memory, dtype, wire, op, divisor_of(op)};
-    auto sum = std::make_unique<NodeSum>(*this, network_->board, whole,
-                                         NodeSum::Range{begin, std::min(count, begin + part)});
-    for (std::size_t i = 0; scattered && i < slices.size(); ++i) {
-      const auto offset = static_cast<std::size_t>(slices[i].offset);
-      sum->add_slice(offset, offset + static_cast<std::size_t>(slices[i].values.numel()), noted_ + i);
-    }
-    network_->courier->post(std::move(sum));
-  }
-  if (scattered) noted_ += slices.size();
+  const std::size_t grain = kCacheLine / c10::elementSize(dtype);
+  const std::size_t part = round_up(divide_up(count, static_cast<std::size_t>(network_->couriers)), grain);
+  const std::size_t begin = std::min(count, part * static_cast<std::size_t>(local_rank_));
+  std::unique_ptr<NodeSum> sum =
+      make_sum(number, memory, dtype, begin, std::min(count, begin + part), slices, op, wire);
+  if (network_->courier) network_->courier->post(std::move(sum));
   network_->board.arrive(number);
+}
+
+void WindowCollectives::wait_until_finished(std::uint64_t exchange) {
+  const Watchdog::Wait wait(comm_.watchdog(), kOverNodes);
+  if (network_->courier) network_->courier->set_waited_for(true);
+  network_->board.wait_until_finished(exchange, network_->couriers);
+  if (network_->courier) network_->courier->set_waited_for(false);
 }
 
 void WindowCollectives::join() {
   if (!network_ || joined_ == exchanges_) return;
-  const Watchdog::Wait wait(comm_.watchdog(), kOverNodes);
-  if (network_->courier) network_->courier->set_waited_for(true);
-  network_->board.wait_until_finished(exchanges_, network_->couriers);
-  if (network_->courier) network_->courier->set_waited_for(false);
+  wait_until_finished(exchanges_);
   joined_ = exchanges_;
   noted_ = 0;
 }
@@ -401,6 +441,14 @@ void WindowCollectives::sum_rounded_over_nodes(std::byte* data, c10::ScalarType 
 }
 
 void WindowCollectives::all_gather(Location output, std::size_t bytes) {
+  if (num_nodes_ > 1) {
+    ShardGather::Shards shards{
+        .number = ++exchanges_, .memory = output, .first = {}, .bytes = bytes, .local_rank = local_rank_};
+    for (const int rank : places_) shards.first.push_back(static_cast<std::size_t>(rank) * bytes);
+    const std::uint64_t number = shards.number;
+    network_->courier->post(std::make_unique<ShardGather>(*this, network_->board, std::move(shards)));
+    return network_->board.arrive(number);
+  }
   barrier_.wait("all_gather");  // every share is written, and nobody uses the old values
   // Fetched rather than sent: what a rank reads next then lies in its own caches. Each begins with its
   // neighbour, so that no two read from one.

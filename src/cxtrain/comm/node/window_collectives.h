@@ -19,14 +19,18 @@
 
 namespace cxtrain {
 
+class NodeSum;
+
 /// Collectives in memory that the ranks of a node share, where it lies: each rank reads the others' copies,
 /// and nothing is packed, sent or unpacked (2 to 8 times faster than MPI_Allreduce, benchmarks/RESULTS.md).
 ///
 /// Over several nodes, `all_reduce_slices` is divided among the ranks of a node: each has a courier, which
 /// sums its part over the node, exchanges the part with the courier in the same place of every other node,
-/// and writes the result for all ranks of the node, while the ranks compute. All other sums over nodes go
-/// over the connections of each node's first rank, and are finished on return. Where the nodes take MPI, all
-/// sums go through the first ranks, and are finished on return.
+/// and writes the result for all ranks of the node, while the ranks compute. If all nodes have equally many
+/// ranks, `begin_scatter` and `all_gather` are divided in this way, too; a rank's courier carries the shards
+/// of the ranks in its place. All other sums over nodes go over the connections of each node's first rank,
+/// and are finished on return. Where the nodes take MPI, all sums go through the first ranks, and are
+/// finished on return.
 class WindowCollectives final : public NodeMemory {
  public:
   /// Collective over `comm`, which outlives this. `node`: a number that ranks have in common that can share
@@ -44,7 +48,7 @@ class WindowCollectives final : public NodeMemory {
   }
   /// "TCP, beside backward" or "MPI"; of several nodes.
   std::string way_between_nodes() const;
-  /// Waits until the results of `all_reduce_slices` are there.
+  /// Waits until the results of what runs beside the caller's work are there.
   void join();
 
   /// Memory for collectives. Collective over all ranks; null, on all of them alike, where a node cannot share
@@ -75,7 +79,10 @@ class WindowCollectives final : public NodeMemory {
   /// would leave them there, to the bit.
   void reduce_scatter(std::byte* output, Location input, c10::ScalarType dtype, std::size_t count,
                       ReduceOp op);
-  /// Every rank's `bytes` bytes, this rank's where they belong in `output`. For one node.
+  /// Returns whether `all_gather` works: on one node, and over nodes whose ranks all have couriers.
+  bool gathers() const noexcept { return num_nodes_ == 1 || !places_.empty(); }
+  /// Every rank's `bytes` bytes, this rank's where they belong in `output`. Over nodes, the others' are there
+  /// after `join`.
   void all_gather(Location output, std::size_t bytes);
 
   std::shared_ptr<MemPool> mem_pool(std::span<const std::size_t> sizes) override;
@@ -138,6 +145,18 @@ class WindowCollectives final : public NodeMemory {
   /// All ranks' copies of what begins at `location`.
   std::span<const std::byte* const> copies_of(Location location);
 
+  /// Sets `places_`. Collective over all ranks.
+  void find_places();
+  /// Waits, if no room is left, for the exchanges whose slices are noted.
+  void make_room_for(std::span<const Slice> slices);
+  /// The elements of a sum over all ranks, which lie in slices, or, without slices, in the memory. Notes
+  /// where this rank's slices lie.
+  std::unique_ptr<NodeSum> make_sum(std::uint64_t number, Location memory, c10::ScalarType dtype,
+                                    std::size_t begin, std::size_t end, std::span<const Slice> slices,
+                                    ReduceOp op, std::optional<c10::ScalarType> wire);
+  void begin_scatter_over_nodes(Location memory, const Scatter& scatter, ReduceOp op);
+  /// Waits until the couriers of this node have finished an exchange.
+  void wait_until_finished(std::uint64_t exchange);
   /// Divides the exchange of a memory's slices among the node's couriers.
   void begin_exchange(Location memory, c10::ScalarType dtype, std::size_t count,
                       std::span<const Slice> slices, ReduceOp op, std::optional<c10::ScalarType> wire);
@@ -161,8 +180,12 @@ class WindowCollectives final : public NodeMemory {
   std::optional<SharedWindow> locations_;
   std::vector<std::byte*> copies_;  ///< of the elements at hand, one per rank of the node
   std::vector<Part> parts_;
-  std::uint64_t exchanges_ = 0;         ///< begun by `all_reduce_slices`
-  std::uint64_t joined_ = 0;            ///< exchanges that `join` has waited for
+  /// For each node the rank, of all ranks, in this rank's place; empty if nodes have different numbers of
+  /// ranks, or no couriers.
+  std::vector<int> places_;
+  std::uint64_t exchanges_ = 0;                          ///< begun
+  std::uint64_t last_scatter_ = 0, scatter_before_ = 0;  ///< the exchanges of the last two scatters
+  std::uint64_t joined_ = 0;                             ///< exchanges that `join` has waited for
   std::size_t noted_ = 0;               ///< entries of table 0 that belong to exchanges which are not joined
   std::optional<NodeNetwork> network_;  ///< after the windows, which a courier reads
 };
