@@ -158,6 +158,7 @@ class PipelineStrategy final : public LocalStrategy {
   };
   void backward(const Forwarded& forwarded, std::span<const at::Tensor> gradients, MicroBatch& micro_batch);
   std::vector<MicroBatch> micro_batches_;
+  bool in_step_ = false;
 };
 
 void PipelineStrategy::place(Trainable& module, const StrategyContext& context) {
@@ -236,7 +237,7 @@ std::unique_ptr<TrainedParameters> PipelineStrategy::make_trained(const Optimize
   } else {
     here = LocalStrategy::make_trained({target.optimizer, own}, exchange);
   }
-  return std::make_unique<StageParameters>(target.parameters, std::move(here), *model_, *column_);
+  return std::make_unique<StageParameters>(target.parameters, std::move(here), *model_, *column_, in_step_);
 }
 
 void PipelineStrategy::send_carry(int part, const Carry& outputs) {
@@ -286,6 +287,7 @@ Carry PipelineStrategy::inputs_of(int part, const Batch& batch) {
 StepResult PipelineStrategy::step(StepPlan& plan) {
   const PipelineShape shape{grid_.stages, chunks(), plan.size()};
   micro_batches_.assign(static_cast<std::size_t>(shape.micro_batches), {});
+  in_step_ = true;
   StepResult result;
   if (shape.micro_batches != planned_for_) {
     passes_ = passes_of_stage(args_.schedule, shape, grid_.stage());
@@ -305,6 +307,7 @@ StepResult PipelineStrategy::step(StepPlan& plan) {
     }
   }
   micro_batches_.clear();
+  in_step_ = false;
   return result;
 }
 
@@ -428,7 +431,7 @@ void PipelineStrategy::forward(const Batch& batch, std::int64_t batch_idx) {
 template <class Step>
 auto PipelineStrategy::evaluate(const char* stage, const char* method, const Batch& batch, const Step& step) {
   using Result = decltype(step());
-  if (!micro_batches_.empty() && chunks() > 1)
+  if (in_step_ && chunks() > 1)
     throw TrainingError(
         "a validation began in the middle of a step, in which stages of an interleaved pipeline are at "
         "different "

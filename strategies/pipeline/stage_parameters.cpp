@@ -3,13 +3,14 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/comm/reduce_kernels.h"
 
 namespace cxtrain {
 
 StageParameters::StageParameters(const std::vector<NamedTensor>& all, std::unique_ptr<TrainedParameters> own,
-                                 const StageModel& model, Communicator& column)
-    : own_(std::move(own)), column_(column) {
+                                 const StageModel& model, Communicator& column, const bool& in_step)
+    : own_(std::move(own)), column_(column), in_step_(in_step) {
   for (const NamedTensor& parameter : all) {
     parameters_.push_back({parameter.name, parameter.tensor.scalar_type(), model.is_own(parameter.name),
                            model.is_first_owner(parameter.name)});
@@ -49,6 +50,16 @@ void StageParameters::agree_on_overflow(const at::Tensor& found) {
   own_->agree_on_overflow(found);
   column_.all_reduce(found, ReduceOp::max);
   column_.join();
+}
+
+void StageParameters::begin_update() {
+  if (in_step_)
+    throw TrainingError(
+        "parameters change in the middle of a step (a callback averages them for a validation), when stages "
+        "of a "
+        "pipeline are at different micro-batches; make val_check_interval a multiple of "
+        "accumulate_grad_batches");
+  own_->begin_update();
 }
 
 }  // namespace cxtrain

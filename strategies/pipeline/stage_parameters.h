@@ -14,10 +14,10 @@ namespace cxtrain {
 /// else is left to `own`, the parameters of this stage alone.
 class StageParameters final : public TrainedParameters {
  public:
-  /// `all`: the optimizer's parameters on all stages. `own`: those of this stage. All references outlive the
-  /// object.
+  /// `all`: the optimizer's parameters on all stages. `own`: those of this stage. `in_step`: whether a step
+  /// is under way. All references outlive the object.
   StageParameters(const std::vector<NamedTensor>& all, std::unique_ptr<TrainedParameters> own,
-                  const StageModel& model, Communicator& column);
+                  const StageModel& model, Communicator& column, const bool& in_step);
 
   std::span<const Piece> pieces() const override { return own_->pieces(); }
   GradientExchange& exchange() override { return own_->exchange(); }
@@ -26,7 +26,8 @@ class StageParameters final : public TrainedParameters {
   std::span<const at::Tensor> held_gradients() const override { return own_->held_gradients(); }
   std::vector<at::Tensor> gradient_norms(double order) override;
   void agree_on_overflow(const at::Tensor& found) override;
-  void begin_update() override { own_->begin_update(); }
+  /// Throws TrainingError in the middle of a step.
+  void begin_update() override;
   void publish() override { own_->publish(); }
 
  private:
@@ -40,6 +41,7 @@ class StageParameters final : public TrainedParameters {
   at::Device device_ = at::kCPU;
   std::unique_ptr<TrainedParameters> own_;
   Communicator& column_;
+  const bool& in_step_;
 };
 
 }  // namespace cxtrain

@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 
+#include "cxtrain/callbacks/ema.h"
 #include "cxtrain/cluster/world.h"
 #include "support/catch.h"
 #include "support/mpi_world.h"
@@ -60,13 +61,15 @@ struct Trained {
 };
 
 template <class Model>
-Trained run(World& world, Options options, std::int64_t batch_size, bool whole_numbers) {
+Trained run(World& world, Options options, std::int64_t batch_size, bool whole_numbers,
+            bool averages = false) {
   const test::TempDir dir;
   options.trainer.default_root_dir = dir.path();
   const int ranks = test_world().size();
   ToyData data(48 * ranks, batch_size, 24, whole_numbers);
   Trainer trainer(world, options);
   trainer.set_replica_factory([] { return std::make_unique<Model>(); });
+  if (averages) trainer.add_callback<Ema>({.decay = 0.9});
   Model model;
   Trained result{.summary = trainer.fit(model, data)};
   result.parameters = test::flat_parameters(model);
@@ -171,6 +174,33 @@ Trained run_with_odd_sample(World& world, Options options, std::int64_t batch_si
   CHECK(rows[0] == static_cast<double>(samples));
   result.parameters = test::flat_parameters(model);
   return result;
+}
+
+TEST_CASE("every strategy averages parameters as single does", "[conformance]") {
+  Options options = some_steps();
+  const bool in_steps = GENERATE(false, true);  // validations between the micro-batches of a step
+  options.trainer.val_check_interval = std::int64_t{in_steps ? 3 : 4};
+  options.trainer.accumulate_grad_batches = 2;
+  SoloWorld alone_world;
+  const std::int64_t global = 8 * test_world().size();
+  const Trained expected =
+      run<Wide>(alone_world, options, global, /*whole_numbers=*/false, /*averages=*/true);
+  CHECK_FALSE(close(run<Wide>(alone_world, options, global, /*whole_numbers=*/false), expected));
+  for (const Conforming& strategy : strategies()) {
+    if (strategy.name == "dp") continue;  // refused
+    CAPTURE(strategy.name, strategy.divided, strategy.stage, strategy.parameters, in_steps);
+    const auto averaged = [&] {
+      return run<Wide>(test_world(), under(strategy, options), batch_size(strategy),
+                       /*whole_numbers=*/false, /*averages=*/true);
+    };
+    if (in_steps && strategy.stages > 1) {
+      CHECK_THROWS_WITH(averaged(), test::contains("val_check_interval"));
+      continue;
+    }
+    const Trained found = averaged();
+    CHECK(close(found, expected));
+    CHECK(found.summary.metrics.at("val_loss") == Catch::Approx(expected.summary.metrics.at("val_loss")));
+  }
 }
 
 TEST_CASE("every strategy goes on while a rank has no sample left, in training and everything else",

@@ -78,14 +78,14 @@ void check_equals_ddp(const Options& options, Blocks blocks = Blocks::may_be_gat
   }
 }
 
-TEST_CASE("the parameters of zero are ddp's to the bit, in every precision") {
+TEST_CASE("the parameters of zero are ddp's to the bit, in every precision", "[zero]") {
   Options options = some_epochs();
   options.trainer.precision = GENERATE("32-true", "64-true", "bf16-mixed", "bf16-true", "16-mixed");
   CAPTURE(options.trainer.precision);
   check_equals_ddp<CutModel<AdamW>>(options);
 }
 
-TEST_CASE("the parameters of zero are ddp's to the bit, whatever is done to gradients") {
+TEST_CASE("the parameters of zero are ddp's to the bit, whatever is done to gradients", "[zero]") {
   Options options = some_epochs();
   SECTION("master weights") {
     options.trainer.precision = "16-mixed";
@@ -106,7 +106,7 @@ TEST_CASE("the parameters of zero are ddp's to the bit, whatever is done to grad
   check_equals_ddp<CutModel<Adam>>(options);
 }
 
-TEST_CASE("zero trains batch norms over all ranks as ddp does") {
+TEST_CASE("zero trains batch norms over all ranks as ddp does", "[zero]") {
   Options options = some_epochs();
   options.data.uneven = Uneven::drop;
   options.trainer.sync_batchnorm = true;
@@ -129,7 +129,7 @@ TEST_CASE("zero trains batch norms over all ranks as ddp does") {
   check_equals_ddp<NormalisedChain>(options);
 }
 
-TEST_CASE("parameters that cannot be divided have whole gradients under zero") {
+TEST_CASE("parameters that cannot be divided have whole gradients under zero", "[zero]") {
   /// Its convolution's weight is not in row-major order.
   struct Mixed : CutModel<AdamW> {
     Mixed() {
@@ -158,7 +158,7 @@ struct SometimesUnused : CutModel<AdamW> {
   torch::nn::Linear extra{nullptr};
 };
 
-TEST_CASE("parameters that no rank used have no gradient under zero either, if asked to") {
+TEST_CASE("parameters that no rank used have no gradient under zero either, if asked to", "[zero]") {
   Options options = some_epochs();
   options.strategy.args["find_unused_parameters"] = GENERATE("true", "false");
   check_equals_ddp<SometimesUnused>(options, Blocks::are_not_the_whole_model);
@@ -174,11 +174,11 @@ struct PartlyFrozen : CutModel<Adam> {
   }
 };
 
-TEST_CASE("frozen parameters are divided, and are trained as under ddp once they are not frozen") {
+TEST_CASE("frozen parameters are divided, and are trained as under ddp once they are not frozen", "[zero]") {
   check_equals_ddp<PartlyFrozen>(some_epochs());
 }
 
-TEST_CASE("a rank's whole gradients are gone after backward from stage 2 on") {
+TEST_CASE("a rank's whole gradients are gone after backward from stage 2 on", "[zero]") {
   struct Looks : CutModel<AdamW> {
     void on_after_backward() override { has_gradient = first->weight.grad().defined(); }
     bool has_gradient = false;
@@ -214,7 +214,7 @@ struct Chained : ChainModule {
   std::vector<torch::nn::Linear> layers;
 };
 
-TEST_CASE("ranks gather the same blocks, whatever a rank's model does with them") {
+TEST_CASE("ranks gather the same blocks, whatever a rank's model does with them", "[zero]") {
   struct Skips : Chained {
     StepOutput training_step(const Batch& batch, std::int64_t idx) override {
       if (global_rank() != idx % 2) return loss(batch);
@@ -252,7 +252,7 @@ TEST_CASE("ranks gather the same blocks, whatever a rank's model does with them"
   SECTION("some parameters have no optimizer") { check_equals_ddp<TrainsOne>(options); }
 }
 
-TEST_CASE("a rank has the parameters of two blocks at a time, where blocks are gathered") {
+TEST_CASE("a rank has the parameters of two blocks at a time, where blocks are gathered", "[zero]") {
   if (test_world().size() == 1) return test::skip_for_ranks("one rank divides nothing");
   struct Looks : Chained {
     Looks() : Chained(8) {}
@@ -283,7 +283,7 @@ TEST_CASE("a rank has the parameters of two blocks at a time, where blocks are g
   CHECK_NOTHROW(model.loss({.tensors = {at::zeros({1, 6}), at::zeros({1, 2})}, .size = 1}));
 }
 
-TEST_CASE("zero refuses an unsupported training on all ranks, with a cure") {
+TEST_CASE("zero refuses an unsupported training on all ranks, with a cure", "[zero]") {
   if (test_world().size() == 1) return test::skip_for_ranks("one rank divides nothing");
   SECTION("an optimizer that updates whole parameters") {
     struct Whole : Regression {

@@ -7,12 +7,16 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/nn/module.h>
 
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/config/plan.h"
+#include "cxtrain/optim/optimizer_ref.h"
 #include "cxtrain/strategy/strategy.h"
+#include "cxtrain/strategy/trainable.h"
 
 namespace cxtrain {
 namespace {
@@ -26,19 +30,16 @@ at::ScalarType average_dtype(const at::Tensor& parameter) {
 }  // namespace
 
 void Ema::setup(Run& run, Stage stage) {
-  const Strategy* const strategy = run.strategy();
-  const bool divided = strategy != nullptr && !strategy->ranks_keep_whole_models();
-  if (stage == Stage::fit && (divided || run.plan().replicas > 1)) {
-    throw ConfigError("callbacks.ema",
-                      "averages the parameters of each rank, and with --strategy " + run.plan().strategy +
-                          " a rank does not keep one whole model",
-                      "use --strategy ddp, or leave callbacks.ema out", MessageCode::conflicting_options);
-  }
-  parameters_ = run.module<Trainable>().all_parameters();
   values_.clear();
   averages_.clear();  // an earlier fit has made its averages the model
   last_step_ = updates_ = 0;
-  for (const NamedTensor& parameter : parameters_) values_.push_back(parameter.tensor.detach());
+  run_ = &run;
+  if (stage == Stage::fit && run.plan().replicas > 1) {
+    throw ConfigError("callbacks.ema",
+                      "averages one copy of the parameters, and with --strategy " + run.plan().strategy +
+                          " a rank keeps several",
+                      "use --strategy ddp, or leave callbacks.ema out", MessageCode::conflicting_options);
+  }
 }
 
 void Ema::on_train_batch_start(Run&, const Batch&, std::int64_t) {
@@ -51,10 +52,27 @@ void Ema::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int
   if (step >= args_.start_step && step / args_.every_n_steps != before / args_.every_n_steps) update();
 }
 
+std::vector<at::Tensor> Ema::values() const {
+  std::vector<at::Tensor> values;
+  for (const Piece& piece : pieces()) values.push_back(piece.values.detach());
+  if (!run_->strategy()->ranks_keep_whole_models()) return values;
+  std::unordered_map<std::string, at::Tensor> parameters;
+  for (NamedTensor& named : run_->module<Trainable>().all_parameters())
+    parameters.emplace(std::move(named.name), std::move(named.tensor));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Piece& piece = pieces()[i];
+    const at::Tensor& parameter = parameters.at(piece.name);
+    if (parameter.scalar_type() == values[i].scalar_type())
+      values[i] = part_of(piece.name, parameter, piece.range).values.detach();
+  }
+  return values;
+}
+
 void Ema::update() {
   const at::NoGradGuard no_grad;
   ++updates_;
-  if (values_.empty()) return;  // a model without parameters
+  if (run_ == nullptr || pieces().empty()) return;  // other ranks update all there is
+  if (values_.empty()) values_ = values();
   if (updates_ == 1) {
     make_averages();
     at::_foreach_copy_(averages_, values_);
@@ -66,21 +84,35 @@ void Ema::update() {
 
 void Ema::make_averages() {
   averages_.clear();
-  for (const at::Tensor& value : values_)
-    averages_.push_back(at::empty_like(value, value.options().dtype(average_dtype(value))));
+  for (const Piece& piece : pieces())
+    averages_.push_back(at::empty_like(
+        piece.values, piece.values.options().dtype(average_dtype(piece.values)).requires_grad(false)));
+}
+
+void Ema::write(const std::vector<at::Tensor>& values) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> targets;
+  for (const Piece& piece : pieces()) targets.push_back(piece.values.detach());
+  if (!targets.empty()) at::_foreach_copy_(targets, values);
 }
 
 void Ema::swap_in() {
-  if (averages_.empty() || !own_.empty()) return;
+  if (updates_ == 0 || swapped_) return;
   const at::NoGradGuard no_grad;
-  for (const at::Tensor& value : values_) own_.push_back(value.clone());
-  at::_foreach_copy_(values_, averages_);
+  OptimizerList& optimizers = *run_->progress().optimizers;
+  optimizers.begin_update();
+  for (const Piece& piece : pieces()) own_.push_back(piece.values.detach().clone());
+  write(averages_);
+  optimizers.publish();
+  swapped_ = true;
 }
 
 void Ema::swap_out() {
-  if (own_.empty()) return;
-  const at::NoGradGuard no_grad;
-  at::_foreach_copy_(values_, own_);
+  if (!std::exchange(swapped_, false)) return;
+  OptimizerList& optimizers = *run_->progress().optimizers;
+  optimizers.begin_update();
+  write(own_);
+  optimizers.publish();
   own_.clear();
 }
 
@@ -89,40 +121,42 @@ void Ema::on_validation_end(Run&) { swap_out(); }
 
 void Ema::on_train_end(Run& run) {
   swap_out();
-  if (averages_.empty()) return;
-  const at::NoGradGuard no_grad;
-  at::_foreach_copy_(values_, averages_);
+  if (updates_ == 0) return;
+  OptimizerList& optimizers = *run.progress().optimizers;
+  optimizers.begin_update();
+  write(averages_);
+  optimizers.publish();
   if (run.rank() == 0)
     log_info("the parameters are the averages of " + std::to_string(updates_) + " updates");
 }
 
+/// Other ranks may be anywhere: this rank brings back what it has.
 void Ema::on_exception(Run&, const std::exception&) {
   try {
-    swap_out();
+    if (std::exchange(swapped_, false)) write(own_);
   } catch (const std::exception&) {
     // The device has failed, and the run ends with its error.
   }
 }
 
 std::vector<Piece> Ema::named_averages() const {
-  std::vector<Piece> pieces;
-  for (std::size_t i = 0; i < averages_.size(); ++i)
-    pieces.push_back(whole_piece(parameters_[i].name, averages_[i]));
-  return pieces;
+  std::vector<Piece> named = pieces();
+  for (std::size_t i = 0; i < named.size(); ++i) named[i].values = averages_[i];
+  return named;
 }
 
 void Ema::on_save_checkpoint(StateDict& state) {
   swap_out();  // a signal ends the run during a validation
   state.set("updates", updates_);
   state.set("last_step", last_step_);
-  if (updates_ > 0) state.make_section("averages").add(named_averages());
+  if (!averages_.empty()) state.make_section("averages").add(named_averages());
 }
 
 void Ema::on_load_checkpoint(const StateDict& state) {
   updates_ = state.integer("updates");
   last_step_ = state.integer("last_step");
   averages_.clear();
-  if (updates_ == 0) return;
+  if (updates_ == 0 || pieces().empty()) return;
   make_averages();
   fill_pieces(named_averages(), state.section("averages").pieces());
 }

@@ -17,8 +17,9 @@ namespace cxtrain {
 /// parameters. A validation sees the averages in place of the parameters; buffers stay the model's. When the
 /// training ends, the averages become the model, which a test after the fit evaluates.
 ///
-/// Each rank averages its own parameters, which are equal on all ranks. A checkpoint has the model's own
-/// parameters as the model, and the averages as state of this callback.
+/// Each rank averages the parts of the parameters that it updates, and so works under every strategy of one
+/// replica a rank. If a rank keeps master weights (AMP's O2), the averages begin with them. A checkpoint has
+/// the model's own parameters as the model, and the averages as state of this callback.
 class Ema final : public Callback {
  public:
   struct Args {
@@ -34,7 +35,7 @@ class Ema final : public Callback {
   };
   explicit Ema(const Args& args) : args_(args) {}
 
-  /// Throws ConfigError if a rank does not keep the whole model, or keeps several replicas.
+  /// Throws ConfigError if a rank keeps several replicas.
   void setup(Run& run, Stage stage) override;
   void on_train_batch_start(Run& run, const Batch& batch, std::int64_t batch_idx) override;
   void on_train_batch_end(Run& run, const StepOutput& output, const Batch& batch,
@@ -48,17 +49,24 @@ class Ema final : public Callback {
   std::string state_key() const override { return "Ema"; }
 
  private:
+  const std::vector<Piece>& pieces() const { return run_->progress().optimizers->pieces(); }
+  /// The values of the pieces, with what hooks have written to the parameters since the last update.
+  std::vector<at::Tensor> values() const;
   void update();
   void make_averages();
   std::vector<Piece> named_averages() const;
-  /// Puts the averages in the place of the parameters, which `swap_out` brings back.
+  /// Copies values into the pieces, and brings them to all ranks. Collective.
+  void write(const std::vector<at::Tensor>& values);
+  /// Puts the averages in the place of the parameters, which `swap_out` brings back. Collective.
   void swap_in();
   void swap_out();
 
   Args args_;
-  std::vector<NamedTensor> parameters_;
-  std::vector<at::Tensor> values_, averages_;  ///< of the parameters; no averages before the first update
-  std::vector<at::Tensor> own_;                ///< the parameters, while the averages are in their place
+  Run* run_ = nullptr;                ///< the fit's
+  std::vector<at::Tensor> values_;    ///< of the pieces, from the first update on
+  std::vector<at::Tensor> averages_;  ///< of the pieces; none before the first update
+  std::vector<at::Tensor> own_;       ///< the pieces' values, while the averages are in their place
+  bool swapped_ = false;
   std::int64_t last_step_ = 0, updates_ = 0;
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cxtrain/config/values.h"
+#include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
 
@@ -86,6 +87,15 @@ class OptimizerList {
   /// Runs backward of a loss in manual optimization, with the weight of this rank's samples and the loss
   /// scale. Throws TrainingError if the loss is not one number with a gradient.
   virtual void backward(const at::Tensor& loss) = 0;
+
+  /// The parts of the trained parameters, or of their master weights, that this rank updates. All ranks'
+  /// pieces are all of them.
+  virtual const std::vector<Piece>& pieces() const = 0;
+  /// Code that changes pieces, alike on all ranks, calls `begin_update` before and `publish` after the
+  /// changes
+  /// (`TrainedParameters`). Collective.
+  virtual void begin_update() = 0;
+  virtual void publish() = 0;
 
  protected:
   ~OptimizerList() = default;

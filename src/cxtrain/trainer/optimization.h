@@ -69,14 +69,12 @@ class Optimization final : public Stateful, public OptimizerList {
   void save(StateDict& state) const override;
   void load(const StateDict& state) override;
 
-  /// The pieces that this rank updates, of all optimizers.
-  const std::vector<Piece>& pieces() const { return pieces_; }
+  const std::vector<Piece>& pieces() const override { return pieces_; }
   /// The parameters of all optimizers.
   std::vector<NamedTensor> parameters() const;
   std::vector<TrainedParameters*> trained();
-  /// `TrainedParameters::begin_update` and `publish` of all optimizers. Collective.
-  void begin_update();
-  void publish();
+  void begin_update() override;
+  void publish() override;
 
  private:
   bool step_automatically(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last);
