@@ -287,7 +287,7 @@ Carry PipelineStrategy::inputs_of(int part, const Batch& batch) {
 StepResult PipelineStrategy::step(StepPlan& plan) {
   const PipelineShape shape{grid_.stages, chunks(), plan.size()};
   micro_batches_.assign(static_cast<std::size_t>(shape.micro_batches), {});
-  in_step_ = true;
+  in_step_ = grid_.stages > 1;
   StepResult result;
   if (shape.micro_batches != planned_for_) {
     passes_ = passes_of_stage(args_.schedule, shape, grid_.stage());
