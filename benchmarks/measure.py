@@ -401,6 +401,35 @@ def zero(bench):
     return steps_and_memory(bench, ways, "gpt, 28.5 M, adam, 2 ranks", {})
 
 
+def zero_nodes(bench):
+    """A GPT of 28.5 M parameters with Adam on 2 emulated nodes of one rank, 256 tokens a rank: ranks that share no memory."""
+    args = [*GPT, "--model.layers", 9, "--data.path", bench.text, "--data.batch_size", 4]
+    strategies = {
+        "ddp": ["ddp"],
+        "zero, stage 2": ["zero", "--strategy.stage", 2],
+        "zero, stage 3": ["zero", "--strategy.stage", 3],
+        "zero, stage 3, recomputed": ["zero", "--strategy.stage", 3, "--recompute_blocks", "true"],
+    }
+    found, rows = {}, []
+    for gbit in (1, 10):
+        up = subprocess.run([NODES, "up", "2", f"{gbit}gbit"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if up.returncode == 77:
+            return {"skipped": up.stdout.strip()}, [(up.stdout.strip(), "", "")]
+        if up.returncode != 0:
+            sys.exit(up.stdout)
+        try:
+            how = {"steps": 16, "warmup": 4, "nodes": 2}
+            ways = {name: {"args": [*args, "--strategy", *words], **how} for name, words in strategies.items()}
+            # Stage 3 sends the parameters twice and the gradients once: half as much again as ddp.
+            gates = {"zero, stage 3": "at most ddp, half of its wire and 5 %"}
+            here, lines = steps_and_memory(bench, ways, f"gpt, 28.5 M, adam, 2 nodes, {gbit} Gbit", gates)
+        finally:
+            subprocess.run([NODES, "down"], check=True)
+        found[f"{gbit} Gbit"] = here
+        rows += lines
+    return found, rows
+
+
 def pipeline(bench):
     """A GPT of 25.4 M parameters with Adam, 8 micro-batches of 64 tokens: 2 stages over one process."""
     args = [*GPT, "--model.layers", 8, "--data.path", bench.text, "--accumulate_grad_batches", 8]
@@ -593,7 +622,7 @@ def checkpoint(bench):
     return found, rows
 
 
-BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, zero, pipeline, bubble, allreduce, nodes, checkpoint)}
+BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, zero, zero_nodes, pipeline, bubble, allreduce, nodes, checkpoint)}
 
 
 def machine():

@@ -73,6 +73,9 @@ TEST_CASE("zero divides parameters everywhere, and refuses to map them where ran
   CHECK(errors(machine(0), {2, 1}).empty());
   CHECK_THAT(errors(machine(0), {1, 1}),
              test::contains("strategy.parameters: mapped") && test::contains("--strategy.parameters all"));
+  options.strategy.args["stage"] = "2";
+  CHECK_THAT(errors(machine(0), {2}), test::contains("strategy.parameters: is for stage 3"));
+  options.strategy.args.erase("stage");
   options.trainer.accelerator = "gpu";
   options.trainer.devices = "2";
   CHECK_THAT(all(resolve(options, machine(2), {}).errors),
