@@ -401,6 +401,18 @@ def zero(bench):
     return steps_and_memory(bench, ways, "gpt, 28.5 M, adam, 2 ranks", {})
 
 
+def why_no_nodes(count, gbit=None):
+    """Starts emulated nodes, whose links have `gbit` or no limit. Returns why there can be none; empty: they are up."""
+    up = [NODES, "up", str(count), *([f"{round(gbit * 1000)}mbit"] if gbit else [])]
+    done = subprocess.run(up, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode == 77:
+        print(done.stdout.strip(), file=sys.stderr)
+        return done.stdout.strip()
+    if done.returncode != 0:
+        sys.exit(done.stdout)
+    return ""
+
+
 def zero_nodes(bench):
     """A GPT of 28.5 M parameters with Adam on 2 emulated nodes of one rank, 256 tokens a rank: ranks that share no memory."""
     args = [*GPT, "--model.layers", 9, "--data.path", bench.text, "--data.batch_size", 4]
@@ -412,11 +424,8 @@ def zero_nodes(bench):
     }
     found, rows = {}, []
     for gbit in (1, 10):
-        up = subprocess.run([NODES, "up", "2", f"{gbit}gbit"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if up.returncode == 77:
-            return {"skipped": up.stdout.strip()}, [(up.stdout.strip(), "", "")]
-        if up.returncode != 0:
-            sys.exit(up.stdout)
+        if why := why_no_nodes(2, gbit):
+            return {"skipped": why}, [(why, "", "")]
         try:
             how = {"steps": 16, "warmup": 4, "nodes": 2}
             ways = {name: {"args": [*args, "--strategy", *words], **how} for name, words in strategies.items()}
@@ -539,13 +548,8 @@ def nodes(bench):
     links_file = bench.bin.parent / "nodes_links.txt"
     found, rows = {}, []
     for gbit in (0.1, 1, 10, None):
-        up = [NODES, "up", str(count), *([f"{round(gbit * 1000)}mbit"] if gbit else [])]
-        done = subprocess.run(up, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode == 77:
-            print(done.stdout.strip(), file=sys.stderr)
-            return {"skipped": done.stdout.strip()}, [(done.stdout.strip(), "", "")]
-        if done.returncode != 0:
-            sys.exit(done.stdout)
+        if why := why_no_nodes(count, gbit):
+            return {"skipped": why}, [(why, "", "")]
         if not found:
             links_file.unlink(missing_ok=True)
         try:

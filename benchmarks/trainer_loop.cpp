@@ -1,6 +1,6 @@
-// cxtrain_mpi with a stopwatch: takes its options, trains with the Trainer, and prints one JSON line (rank 0)
-// of the time a step takes once the first WARMUP steps are over. On a GPU the first and the last clock are
-// read when the GPU has done its work; --max_steps names the last step.
+// cxtrain_mpi with a stopwatch: takes the program's options, trains with the Trainer, and prints one JSON
+// line on rank 0: the time of a step after the first WARMUP steps. On a GPU the stopwatch starts and stops
+// when the GPU has done its work; --max_steps names the last step.
 //
 //   BENCH_WARMUP=10 bench_trainer_loop --model mnist --data.path ... --max_steps 200
 

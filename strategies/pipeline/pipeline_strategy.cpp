@@ -207,17 +207,15 @@ std::vector<std::unique_ptr<TrainedParameters>> PipelineStrategy::prepare(
         ExitCode::refused, MessageCode::conflicting_options,
         to_line({"trainer.strategy", "pipeline cannot train a model that runs its own backward passes",
                  "set automatic_optimization to true, or use --strategy ddp"}));
-  std::set<std::string> untrained;
-  for (const NamedTensor& parameter : module_->all_parameters()) untrained.insert(parameter.name);
   for (const OptimizerTarget& target : targets) {
     const auto* libtorch = std::get_if<LibTorchOptimizer>(&target.optimizer);
     if (libtorch != nullptr && libtorch->needs_closure && grid_.stages > 1)
       throw AgreedError(ExitCode::refused, MessageCode::conflicting_options,
                         to_line({"optimizer", "this optimizer needs all parameters of the model on one rank",
                                  "use sgd, adam or adamw with pipeline, or --strategy ddp"}));
-    for (const NamedTensor& parameter : target.parameters) untrained.erase(parameter.name);
   }
-  model_->restore(untrained);  // a training's state has them whole on every rank
+  // A training's state has them whole on every rank.
+  model_->restore(untrained_parameters(*module_, targets));
   return LocalStrategy::prepare(targets, backward);
 }
 

@@ -1,25 +1,18 @@
 #include "chain_walk.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "cxtrain/base/error.h"
 
 namespace cxtrain {
 
-ChainWalk::ChainWalk(Chain& chain, GatheredModel& model) : chain_(chain), model_(model) { chain_.lend(this); }
-
 void ChainWalk::begin_forward(bool trains) {
-  in_step_ = true;
+  chain_.lend(this);
   trains_ = trains;
   forward_ = 0;
 }
 
 Carry ChainWalk::run(const Batch& batch) {
-  if (!in_step_)
-    throw TrainingError(
-        "run() is called outside of a step, and other ranks have parts of the model's parameters; ask "
-        "is_whole() first");
   if (forward_ > 0)
     throw TrainingError(
         "a step calls run() twice; with parameters in shards the other ranks gather blocks for one call");
@@ -51,7 +44,7 @@ void ChainWalk::end_forward() {
     before_forward(block);
     after_forward(block);
   }
-  in_step_ = false;
+  chain_.lend(nullptr);
 }
 
 void ChainWalk::begin_backward(ShardReducer& gradients) {

@@ -17,8 +17,9 @@ namespace cxtrain {
 /// a training step `begin_backward`, backward of the loss, if there is one, and `end_backward`.
 class ChainWalk final : public ChainRunner, private BlockObserver {
  public:
-  /// Lends itself to the chain, for its life. Both references outlive the object.
-  ChainWalk(Chain& chain, GatheredModel& model);
+  /// Both references outlive the object, which lends itself to the chain from `begin_forward` to
+  /// `end_forward`.
+  ChainWalk(Chain& chain, GatheredModel& model) : chain_(chain), model_(model) {}
   ~ChainWalk() override { chain_.lend(nullptr); }
   ChainWalk(const ChainWalk&) = delete;
   ChainWalk& operator=(const ChainWalk&) = delete;
@@ -31,8 +32,8 @@ class ChainWalk final : public ChainRunner, private BlockObserver {
   void begin_backward(ShardReducer& gradients);
   void end_backward();
 
-  /// Throws TrainingError if the model runs the chain outside of a step or twice in one, or if the inputs of
-  /// the chain require a gradient.
+  /// Throws TrainingError if the model runs the chain twice in a step, or if the inputs of the chain require
+  /// a gradient.
   Carry run(const Batch& batch) override;
 
  private:
@@ -46,7 +47,7 @@ class ChainWalk final : public ChainRunner, private BlockObserver {
   Chain& chain_;
   GatheredModel& model_;
   ShardReducer* gradients_ = nullptr;
-  bool in_step_ = false, trains_ = false;
+  bool trains_ = false;
   std::size_t forward_ = 0;   ///< the first block that the forward pass has not reached
   std::size_t backward_ = 0;  ///< the last block that backward has reached; `size()` of the chain: none
   std::size_t first_trained_ = 0;

@@ -51,12 +51,10 @@ std::vector<std::vector<std::size_t>> rows_of_blocks(const std::vector<DividedRo
 class GatheredModel::Held {
  public:
   Held(GatheredModel& model, Row& row) : model_(model), row_(row) {
-    if (!row_.memory.defined()) model_.fetch(row_);
+    if (!row_.here) model_.fetch(row_);
     model_.use(row_);
   }
-  ~Held() {
-    if (--row_.users == 0 && !row_.requested) model_.drop(row_);
-  }
+  ~Held() { model_.leave(row_); }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
 
@@ -75,17 +73,19 @@ GatheredModel::GatheredModel(const Trainable& module, const Chain& chain, Commun
   find_blocks(chain);
   add_rows(parameters, row_bytes);
   std::vector<DividedRow> rows;
-  for (const Row& row : rows_) rows.push_back(row.row);
-  rows_of_block_ = rows_of_blocks(rows, parameters, chain);
-  const SlotPlan slots = plan_slots(rows, parameters, chain);
-  slot_of_row_ = slots.slot_of_row;
-  for (const std::size_t largest : slots.largest) {
-    const at::Tensor& share = rows_[largest].share;
-    slots_.push_back(group_.allocate(rows[largest].elements(), share.scalar_type(), share.device()));
+  for (const Row& row : rows_) rows.push_back(row.shards.row);
+  SlotPlan plan = plan_slots(rows, parameters, chain);
+  rows_of_block_ = std::move(plan.rows_of_block);
+  std::vector<at::Tensor> slots;
+  for (const std::size_t largest : plan.largest) {
+    const at::Tensor& share = rows_[largest].shards.share;
+    slots.push_back(group_.allocate(rows[largest].elements(), share.scalar_type(), share.device()));
   }
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    rows_[row].slot = slots[plan.slot_of_row[row]].narrow(0, 0, rows[row].elements());
   for (std::size_t block = 0; block < chain.size(); ++block) {
     const auto reaches_before = [&](const Row& row) {
-      return std::any_of(row.entries.begin(), row.entries.end(),
+      return std::any_of(row.entries().begin(), row.entries().end(),
                          [&](std::size_t entry) { return entries_[entry].first_block < block; });
     };
     rows_from_.push_back(
@@ -107,15 +107,13 @@ void GatheredModel::find_blocks(const Chain& chain) {
 
 void GatheredModel::add_rows(const std::vector<NamedTensor>& parameters, std::int64_t row_bytes) {
   for (DividedRow& planned : divided_rows(parameters, group_.size(), row_bytes)) {
-    Row& row = rows_.emplace_back();
-    row.row = std::move(planned);
-    row.entries = row.row.parameters;
-    const at::Tensor& first = parameters[row.entries.front()].tensor;
-    row.share = at::zeros({row.row.plan.share}, first.options().requires_grad(false));
-    for (std::size_t k = 0; k < row.entries.size(); ++k) {
-      Entry& entry = entries_[row.entries[k]];
+    const auto options = parameters[planned.parameters.front()].tensor.options().requires_grad(false);
+    at::Tensor share = at::zeros({planned.plan.share}, options);
+    Row& row = rows_.emplace_back(Row{.shards = {.row = std::move(planned), .share = std::move(share)}});
+    for (std::size_t k = 0; k < row.entries().size(); ++k) {
+      Entry& entry = entries_[row.entries()[k]];
       entry.row = rows_.size() - 1;
-      entry.offset = row.row.plan.offsets[k];
+      entry.place = k;
       store_part(entry, entry.named.tensor.detach());
       divide(entry);
     }
@@ -136,12 +134,7 @@ void GatheredModel::divide(Entry& entry) {
 }
 
 void GatheredModel::store_part(const Entry& entry, const at::Tensor& whole) {
-  const Row& row = rows_[*entry.row];
-  const auto place =
-      std::find(row.entries.begin(), row.entries.end(), static_cast<std::size_t>(&entry - entries_.data()));
-  const PlacedRow placed{.row = row.row, .share = row.share};
-  const Piece part = placed.part(static_cast<std::size_t>(place - row.entries.begin()),
-                                 {entry.named.name, whole}, group_.rank());
+  const Piece part = rows_[*entry.row].shards.part(entry.place, {entry.named.name, whole}, group_.rank());
   if (part.range.size() > 0) part.values.detach().copy_(part_of(part.name, whole, part.range).values);
 }
 
@@ -149,40 +142,39 @@ void GatheredModel::store_part(const Entry& entry, const at::Tensor& whole) {
 
 /// Begins to gather a row.
 void GatheredModel::fetch(Row& row) {
-  const auto number = static_cast<std::size_t>(&row - rows_.data());
-  row.memory = slots_[slot_of_row_[number]].narrow(0, 0, row.row.elements());
-  group_.all_gather(row.memory, row.share);
-  under_way_ = true;
+  group_.all_gather(row.slot, row.shards.share);
+  row.here = under_way_ = true;
 }
 
 /// Makes the parameters of a row, which has been fetched, whole.
 void GatheredModel::use(Row& row) {
   if (std::exchange(under_way_, false)) group_.join();
   if (row.users++ > 0) return;
-  auto* const begin = static_cast<std::byte*>(row.memory.mutable_data_ptr());
-  for (const std::size_t i : row.entries) {
+  auto* const begin = static_cast<std::byte*>(row.slot.mutable_data_ptr());
+  for (const std::size_t i : row.entries()) {
     Entry& entry = entries_[i];
     if (entry.kept) continue;
-    const auto offset =
-        static_cast<std::ptrdiff_t>(entry.offset) * static_cast<std::ptrdiff_t>(row.memory.itemsize());
-    entry.storage.set_data_ptr_noswap(at::DataPtr(begin + offset, row.memory.device()));
+    const auto offset = static_cast<std::ptrdiff_t>(row.shards.row.plan.offsets[entry.place]) *
+                        static_cast<std::ptrdiff_t>(row.slot.itemsize());
+    entry.storage.set_data_ptr_noswap(at::DataPtr(begin + offset, row.slot.device()));
     entry.named.tensor.set_data(entry.whole);
   }
 }
 
-/// Leaves the slot of a row to other rows.
-void GatheredModel::drop(Row& row) {
-  for (const std::size_t i : row.entries) {
+/// Ends a `use`. The last one leaves the slot to other rows, unless the row has been requested again.
+void GatheredModel::leave(Row& row) {
+  if (--row.users > 0 || row.requested) return;
+  for (const std::size_t i : row.entries()) {
     Entry& entry = entries_[i];
     if (!entry.kept) entry.named.tensor.set_data(entry.elsewhere);
-    entry.storage.set_data_ptr_noswap(at::DataPtr(nullptr, row.memory.device()));
+    entry.storage.set_data_ptr_noswap(at::DataPtr(nullptr, row.slot.device()));
   }
-  row.memory.reset();
+  row.here = false;
 }
 
 void GatheredModel::request(std::size_t block) {
   for (const std::size_t i : rows_of_block_[block]) {
-    if (!rows_[i].memory.defined()) fetch(rows_[i]);
+    if (!rows_[i].here) fetch(rows_[i]);
     rows_[i].requested = true;
   }
 }
@@ -196,9 +188,7 @@ void GatheredModel::acquire(std::size_t block) {
 }
 
 void GatheredModel::release(std::size_t block) {
-  for (const std::size_t i : rows_of_block_[block]) {
-    if (--rows_[i].users == 0 && !rows_[i].requested) drop(rows_[i]);
-  }
+  for (const std::size_t i : rows_of_block_[block]) leave(rows_[i]);
 }
 
 // ------------------------------------------------------------------ the model as a whole
@@ -217,17 +207,17 @@ std::vector<PlacedRow> GatheredModel::rows_of(const std::vector<NamedTensor>& pa
     wanted.emplace(parameters[i].tensor.unsafeGetTensorImpl(), i);
   std::vector<PlacedRow> result;
   for (const Row& row : rows_) {
-    PlacedRow some{
-        .row = {.parameters = {}, .plan = {.share = row.row.plan.share, .offsets = {}, .shards = {}}},
-        .share = row.share};
-    some.row.plan.shards.resize(row.row.plan.shards.size());
-    for (std::size_t k = 0; k < row.entries.size(); ++k) {
-      const auto found = wanted.find(entries_[row.entries[k]].named.tensor.unsafeGetTensorImpl());
+    const ShardPlan& plan = row.shards.row.plan;
+    PlacedRow some{.row = {.parameters = {}, .plan = {.share = plan.share, .offsets = {}, .shards = {}}},
+                   .share = row.shards.share};
+    some.row.plan.shards.resize(plan.shards.size());
+    for (std::size_t k = 0; k < row.entries().size(); ++k) {
+      const auto found = wanted.find(entries_[row.entries()[k]].named.tensor.unsafeGetTensorImpl());
       if (found == wanted.end()) continue;
       some.row.parameters.push_back(found->second);
-      some.row.plan.offsets.push_back(row.row.plan.offsets[k]);
-      for (std::size_t rank = 0; rank < row.row.plan.shards.size(); ++rank)
-        some.row.plan.shards[rank].push_back(row.row.plan.shards[rank][k]);
+      some.row.plan.offsets.push_back(plan.offsets[k]);
+      for (std::size_t rank = 0; rank < plan.shards.size(); ++rank)
+        some.row.plan.shards[rank].push_back(plan.shards[rank][k]);
     }
     if (!some.row.parameters.empty()) result.push_back(std::move(some));
   }
@@ -240,9 +230,9 @@ void GatheredModel::keep_whole(const std::set<std::string>& names) {
     const auto changes = [&](std::size_t i) {
       return names.contains(entries_[i].named.name) != entries_[i].kept;
     };
-    if (std::none_of(row.entries.begin(), row.entries.end(), changes)) continue;
+    if (std::none_of(row.entries().begin(), row.entries().end(), changes)) continue;
     const Held held(*this, row);
-    for (const std::size_t i : row.entries) {
+    for (const std::size_t i : row.entries()) {
       if (!changes(i)) continue;
       Entry& entry = entries_[i];
       entry.kept = !entry.kept;
@@ -285,7 +275,7 @@ std::vector<NamedTensor> GatheredModel::deal_out() {
     Row& row = rows_[r];
     const Held held(*this, row);
     if (static_cast<int>(r % static_cast<std::size_t>(group_.size())) != group_.rank()) continue;
-    for (const std::size_t i : row.entries) {
+    for (const std::size_t i : row.entries()) {
       const Entry& entry = entries_[i];
       if (entry.kept) continue;
       dealt.push_back({entry.named.name, entry.whole.clone()});
@@ -298,7 +288,7 @@ void GatheredModel::restore() {
   const at::NoGradGuard no_grad;
   for (Row& row : rows_) {
     const Held held(*this, row);
-    for (const std::size_t i : row.entries) {
+    for (const std::size_t i : row.entries()) {
       Entry& entry = entries_[i];
       if (!std::exchange(entry.kept, true)) entry.named.tensor.set_data(entry.whole.clone());
     }
@@ -307,14 +297,16 @@ void GatheredModel::restore() {
 
 SlotPlan plan_slots(const std::vector<DividedRow>& rows, const std::vector<NamedTensor>& parameters,
                     const Chain& chain) {
-  const auto of_blocks = rows_of_blocks(rows, parameters, chain);
+  SlotPlan plan{.rows_of_block = rows_of_blocks(rows, parameters, chain),
+                .slot_of_row = std::vector<std::size_t>(rows.size()),
+                .largest = {}};
+  const auto& of_blocks = plan.rows_of_block;
   std::vector<std::set<std::size_t>> together(rows.size());  // rows that are in memory beside a row
   for (std::size_t block = 0; block < of_blocks.size(); ++block) {
     std::set<std::size_t> both(of_blocks[block].begin(), of_blocks[block].end());
     if (block + 1 < of_blocks.size()) both.insert(of_blocks[block + 1].begin(), of_blocks[block + 1].end());
     for (const std::size_t row : both) together[row].insert(both.begin(), both.end());
   }
-  SlotPlan plan{.slot_of_row = std::vector<std::size_t>(rows.size()), .largest = {}};
   std::vector<std::vector<std::size_t>> of_slot;
   const auto first_of = [&](std::size_t row) -> const at::Tensor& {
     return parameters[rows[row].parameters.front()].tensor;

@@ -67,18 +67,19 @@ class GatheredModel {
     NamedTensor named;
     std::size_t first_block = 0;            ///< with the tensor
     std::optional<std::size_t> row = {};    ///< absent: whole on every rank
-    std::int64_t offset = 0;                ///< in the row
+    std::size_t place = 0;                  ///< in the row's parameters
     c10::Storage storage = {};              ///< of `whole`; its memory is a part of the row's
     at::Tensor whole = {}, elsewhere = {};  ///< what `named.tensor` is with its memory, and without
     bool kept = false;                      ///< whole on every rank, although a row has a place for it
   };
   struct Row {
-    DividedRow row;
-    std::vector<std::size_t> entries;  ///< as `row.parameters`
-    at::Tensor share;
-    at::Tensor memory;       ///< the row's slot; undefined: the parameters lie on the ranks
+    PlacedRow shards;        ///< indices are those of `entries_`; the rank has its shard only
+    at::Tensor slot = {};    ///< for all parameters, while the row is in memory
+    bool here = false;       ///< fetched, and not dropped
     int users = 0;           ///< blocks that have acquired the row
     bool requested = false;  ///< since the last `acquire`
+
+    const std::vector<std::size_t>& entries() const { return shards.row.parameters; }
   };
   /// While it lives, a row is in memory.
   class Held;
@@ -88,15 +89,13 @@ class GatheredModel {
   void divide(Entry& entry);
   void fetch(Row& row);
   void use(Row& row);
-  void drop(Row& row);
+  void leave(Row& row);
   /// Copies this rank's part of an entry from a whole tensor into the share.
   void store_part(const Entry& entry, const at::Tensor& whole);
 
   Communicator& group_;
   std::vector<Entry> entries_;  ///< parameters in registration order, then buffers
   std::vector<Row> rows_;
-  std::vector<std::size_t> slot_of_row_;
-  std::vector<at::Tensor> slots_;
   std::vector<std::vector<std::size_t>> rows_of_block_;
   std::vector<std::size_t> rows_from_;
   bool under_way_ = false;  ///< a row has been requested since the last `join`
@@ -104,6 +103,7 @@ class GatheredModel {
 
 /// Slots of memory for rows that come and go: a row has the same slot each time.
 struct SlotPlan {
+  std::vector<std::vector<std::size_t>> rows_of_block;
   std::vector<std::size_t> slot_of_row;
   std::vector<std::size_t> largest;  ///< for each slot the row with the most elements
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -97,7 +96,8 @@ class ZeroStrategy final : public ReplicatedStrategy {
              "3 cannot train a model that runs its own backward passes where its blocks are gathered",
              "set automatic_optimization to true, or use --strategy.stage 2",
              MessageCode::conflicting_options});
-      gathered_->model.keep_whole(untrained(targets));  // a training's state has them whole on every rank
+      // A training's state has them whole on every rank.
+      gathered_->model.keep_whole(untrained_parameters(*module_, targets));
     }
     return ReplicatedStrategy::prepare(targets, backward);
   }
@@ -217,14 +217,6 @@ class ZeroStrategy final : public ReplicatedStrategy {
   Communicator& group() {
     const bool of_node = divides_parameters() && place_ != ParameterPlace::all;
     return of_node ? ranks_of_node() : communicator();
-  }
-
-  /// The parameters that no optimizer trains.
-  std::set<std::string> untrained(std::span<const OptimizerTarget> targets) const {
-    std::set<std::string> names;
-    for (const NamedTensor& parameter : module_->all_parameters()) names.insert(parameter.name);
-    for (const NamedTensor& parameter : parameters_of(targets)) names.erase(parameter.name);
-    return names;
   }
 
   /// Collective.

@@ -100,4 +100,34 @@ class FakeNetwork {
   std::map<std::pair<int, int>, std::deque<std::byte>> wires_;  ///< from, to
 };
 
+/// An exchange of this class on each node of a network.
+template <class Exchange>
+class ExchangingNodes {
+ public:
+  ExchangingNodes(int nodes, std::size_t chunk_bytes, unsigned seed) : network_(nodes, seed) {
+    for (int node = 0; node < nodes; ++node) links_.push_back(network_.links_of(node));
+    for (const auto& each : links_) exchanges_.emplace_back(*each, chunk_bytes);
+  }
+
+  std::size_t size() const { return exchanges_.size(); }
+  Exchange& operator[](std::size_t node) { return exchanges_[node]; }
+  const Links& links(std::size_t node) const { return *links_[node]; }
+
+  /// Lets the nodes proceed in random order until all are done. Returns whether they are.
+  bool proceed(std::mt19937& random) {
+    const auto done = [](const Exchange& each) { return each.done(); };
+    std::uniform_int_distribution<std::size_t> any(0, size() - 1);
+    for (int turn = 0; turn < 10'000'000; ++turn) {
+      if (std::all_of(exchanges_.begin(), exchanges_.end(), done)) return true;
+      exchanges_[any(random)].proceed();
+    }
+    return false;
+  }
+
+ private:
+  FakeNetwork network_;
+  std::vector<std::unique_ptr<Links>> links_;
+  std::vector<Exchange> exchanges_;
+};
+
 }  // namespace cxtrain::test

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/callbacks/run_of_values.h"
 #include "support/catch.h"
 #include "support/error_text.h"
@@ -105,6 +106,26 @@ TEST_CASE("validations see the averages, the training its own parameters, and th
   CHECK_FALSE(near(copies_of(model), copies_of(plain)));
   const RunSummary tested = trainer.validate(model, setting.data);
   CHECK(tested.metrics.at("val_loss") == Approx(fitted.metrics.at("val_loss")));
+}
+
+TEST_CASE("a fit after a fit that has failed in a validation averages anew") {
+  /// Fails once, in its second validation.
+  struct Failing : Regression {
+    void validation_step(const Batch& batch, std::int64_t idx) override {
+      if (idx == 0 && ++validations == 2) throw TrainingError("no more");
+      Regression::validation_step(batch, idx);
+    }
+    int validations = 0;
+  };
+  EmaRun setting;
+  Failing model;
+  Trainer trainer(setting.world, setting.options);
+  trainer.add_callback<Ema>({.decay = 0.9});
+  CHECK_THROWS_WITH(trainer.fit(model, setting.data), test::contains("no more"));
+  ByHand& by_hand = trainer.add_callback<ByHand>(0.9);
+  trainer.fit(model, setting.data);
+  CHECK(by_hand.validations == 3);
+  CHECK(near(copies_of(model), by_hand.averages));
 }
 
 TEST_CASE("averages begin at a step, and take every n-th") {

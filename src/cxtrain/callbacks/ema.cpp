@@ -8,14 +8,13 @@
 #include <torch/nn/module.h>
 
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/optim/optimizer_ref.h"
-#include "cxtrain/strategy/strategy.h"
+#include "cxtrain/strategy/local_step.h"
 #include "cxtrain/strategy/trainable.h"
 
 namespace cxtrain {
@@ -54,17 +53,8 @@ void Ema::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int
 
 std::vector<at::Tensor> Ema::values() const {
   std::vector<at::Tensor> values;
-  for (const Piece& piece : pieces()) values.push_back(piece.values.detach());
-  if (!run_->strategy()->ranks_keep_whole_models()) return values;
-  std::unordered_map<std::string, at::Tensor> parameters;
-  for (NamedTensor& named : run_->module<Trainable>().all_parameters())
-    parameters.emplace(std::move(named.name), std::move(named.tensor));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const Piece& piece = pieces()[i];
-    const at::Tensor& parameter = parameters.at(piece.name);
-    if (parameter.scalar_type() == values[i].scalar_type())
-      values[i] = part_of(piece.name, parameter, piece.range).values.detach();
-  }
+  for (const Piece& piece : pieces_in_model(pieces(), run_->module<Trainable>(), *run_->strategy()))
+    values.push_back(piece.values.detach());
   return values;
 }
 
@@ -96,6 +86,13 @@ void Ema::write(const std::vector<at::Tensor>& values) {
   if (!targets.empty()) at::_foreach_copy_(targets, values);
 }
 
+void Ema::replace_by(const std::vector<at::Tensor>& values) {
+  OptimizerList& optimizers = *run_->progress().optimizers;
+  optimizers.begin_update();
+  write(values);
+  optimizers.publish();
+}
+
 void Ema::swap_in() {
   if (updates_ == 0 || swapped_) return;
   const at::NoGradGuard no_grad;
@@ -109,10 +106,7 @@ void Ema::swap_in() {
 
 void Ema::swap_out() {
   if (!std::exchange(swapped_, false)) return;
-  OptimizerList& optimizers = *run_->progress().optimizers;
-  optimizers.begin_update();
-  write(own_);
-  optimizers.publish();
+  replace_by(own_);
   own_.clear();
 }
 
@@ -122,10 +116,7 @@ void Ema::on_validation_end(Run&) { swap_out(); }
 void Ema::on_train_end(Run& run) {
   swap_out();
   if (updates_ == 0) return;
-  OptimizerList& optimizers = *run.progress().optimizers;
-  optimizers.begin_update();
-  write(averages_);
-  optimizers.publish();
+  replace_by(averages_);
   if (run.rank() == 0)
     log_info("the parameters are the averages of " + std::to_string(updates_) + " updates");
 }
@@ -134,6 +125,7 @@ void Ema::on_train_end(Run& run) {
 void Ema::on_exception(Run&, const std::exception&) {
   try {
     if (std::exchange(swapped_, false)) write(own_);
+    own_.clear();
   } catch (const std::exception&) {
     // The device has failed, and the run ends with its error.
   }

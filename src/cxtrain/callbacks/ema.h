@@ -55,8 +55,10 @@ class Ema final : public Callback {
   void update();
   void make_averages();
   std::vector<Piece> named_averages() const;
-  /// Copies values into the pieces, and brings them to all ranks. Collective.
+  /// Copies values into the pieces of this rank.
   void write(const std::vector<at::Tensor>& values);
+  /// Writes values, and brings the new parameters to all ranks. Collective.
+  void replace_by(const std::vector<at::Tensor>& values);
   /// Puts the averages in the place of the parameters, which `swap_out` brings back. Collective.
   void swap_in();
   void swap_out();

@@ -71,10 +71,10 @@ class BufferValues {
   explicit BufferValues(std::vector<at::Tensor> buffers) : buffers_(std::move(buffers)) {
     for (const at::Tensor& buffer : buffers_) values_.push_back(buffer.detach().clone());
   }
-  /// Writes the values back. Autograd does not notice: no gradient depends on a buffer's value, but the graph
-  /// of the block may have saved the tensor.
+  /// Writes the values back. Autograd's version counters stay: the graph of the block may have saved a
+  /// buffer, whose value changes no gradient.
   void restore() {
-    const at::AutoDispatchBelowADInplaceOrView unnoticed;
+    const at::AutoDispatchBelowADInplaceOrView same_versions;
     for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(values_[i]);
   }
 
@@ -224,7 +224,7 @@ struct BlockFunction : torch::autograd::Function<BlockFunction> {
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const c10::intrusive_ptr<torch::CustomClassHolder> saved = context->saved_data["pass"].toCapsule();
-    variable_list result{at::Tensor()};  // of the pass, which is no tensor
+    variable_list result{at::Tensor()};  // the argument `pass` has no gradient
     for (at::Tensor& gradient : static_cast<BlockPass&>(*saved).backward(gradients))
       result.push_back(std::move(gradient));
     return result;

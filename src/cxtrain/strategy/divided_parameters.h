@@ -22,8 +22,8 @@ namespace cxtrain {
 /// group divides the work independently; the result is bit-for-bit that of every rank updating everything. A
 /// rank has master weights (AMP's O2) of its shards only.
 ///
-/// `publish` gathers the shards of the other ranks, for rows of which each rank has memory. It copies nothing
-/// where the ranks have one copy of a row, and where a rank has its shard only. Every rank updates, by
+/// `publish` gathers the shards of the other ranks if each rank has memory for whole rows. `publish` copies
+/// nothing if the ranks have one copy of a row, or if a rank has its shard only. Every rank updates, by
 /// itself, parameters that are in no row.
 class DividedParameters final : public TrainedParameters {
  public:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <unordered_map>
 #include <utility>
 
 #include "cxtrain/base/error.h"
@@ -124,6 +125,28 @@ std::vector<NamedTensor> parameters_of(std::span<const OptimizerTarget> targets)
   for (const OptimizerTarget& target : targets)
     all.insert(all.end(), target.parameters.begin(), target.parameters.end());
   return all;
+}
+
+std::set<std::string> untrained_parameters(const Trainable& module,
+                                           std::span<const OptimizerTarget> targets) {
+  std::set<std::string> names;
+  for (const NamedTensor& parameter : module.all_parameters()) names.insert(parameter.name);
+  for (const NamedTensor& parameter : parameters_of(targets)) names.erase(parameter.name);
+  return names;
+}
+
+std::vector<Piece> pieces_in_model(std::vector<Piece> pieces, const Trainable& module,
+                                   const Strategy& strategy) {
+  std::unordered_map<std::string, at::Tensor> parameters;
+  for (NamedTensor& named : module.all_parameters())
+    parameters.emplace(std::move(named.name), std::move(named.tensor));
+  for (Piece& piece : pieces) {
+    const at::Tensor& parameter = parameters.at(piece.name);
+    if (parameter.scalar_type() != piece.values.scalar_type()) continue;
+    if (strategy.ranks_keep_whole_models()) piece = part_of(piece.name, parameter, piece.range);
+    piece.of_model = true;
+  }
+  return pieces;
 }
 
 std::vector<NamedTensor> all_tensors(const Trainable& module) {

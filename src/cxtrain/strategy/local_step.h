@@ -5,7 +5,9 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "cxtrain/strategy/strategy.h"
@@ -64,6 +66,15 @@ at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_
 
 /// Returns the parameters of all targets, in their order.
 std::vector<NamedTensor> parameters_of(std::span<const OptimizerTarget> targets);
+
+/// Returns the names of the model's parameters that no optimizer trains.
+std::set<std::string> untrained_parameters(const Trainable& module, std::span<const OptimizerTarget> targets);
+
+/// Marks the pieces that are parts of the model rather than of master weights (`Piece::of_model`). If each
+/// rank keeps the whole model, the values of these pieces are then the parameters', which have what hooks
+/// have written since the last update. `pieces`: of the model's parameters.
+std::vector<Piece> pieces_in_model(std::vector<Piece> pieces, const Trainable& module,
+                                   const Strategy& strategy);
 
 /// Returns parameters, then buffers, in registration order.
 std::vector<NamedTensor> all_tensors(const Trainable& module);

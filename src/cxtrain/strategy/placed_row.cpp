@@ -17,7 +17,7 @@ at::Tensor place_in(const at::Tensor& memory, std::int64_t first, at::IntArrayRe
       begin, sizes, [memory](void*) {}, memory.options());
 }
 
-/// An array of which the ranks of the group have one copy; null if they cannot.
+/// Returns an array with one copy for all ranks of the group; null if the ranks cannot share an array.
 std::shared_ptr<NodeArena> one_copy_of(Communicator& group, const at::Tensor& first, std::int64_t share) {
   NodeMemory* const node = first.is_cpu() ? group.node_memory() : nullptr;
   if (node == nullptr) return nullptr;
@@ -41,7 +41,7 @@ PlacedRow place_row(DividedRow planned, const std::vector<NamedTensor>& paramete
     placed.share = tensor_at(placed.one_copy->own(), share, first, placed.one_copy);
   } else {
     placed.memory = group.allocate(row.elements(), first.scalar_type(), first.device());
-    placed.memory.zero_();  // what lies between the parameters travels with them
+    placed.memory.zero_();  // messages have the gaps between parameters, too
     placed.share = placed.memory.narrow(0, share * group.rank(), share);
   }
   for (std::size_t k = 0; k < row.parameters.size(); ++k) {

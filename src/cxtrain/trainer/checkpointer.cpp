@@ -44,9 +44,7 @@ bool Checkpointer::begin(const StateDict& state, CheckpointPlan plan, Manifest m
     run_agreed(parts_.world, [&] {
       if (parts_.world.is_root()) begin_checkpoint(parts_.files, plan_.path);
     });
-    stage(state);
-    // Copies of parameters whose parts lie on other ranks.
-    if (parts_.strategy != nullptr && !parts_.strategy->ranks_keep_whole_models()) give_back_freed_memory();
+    if (stage(state) == Tensors::copies) give_back_freed_memory();
   } catch (const AgreedError& refused) {
     error = refused.what();
   }
@@ -57,6 +55,7 @@ bool Checkpointer::begin(const StateDict& state, CheckpointPlan plan, Manifest m
 /// The model's tensors, whole where this rank has them, and for each tensor the ranks that have it; empty if
 /// every rank has all.
 struct Checkpointer::Whole {
+  Tensors tensors = Tensors::of_the_model;
   std::vector<NamedTensor> model;
   std::vector<std::vector<int>> holders = {};
 };
@@ -71,7 +70,9 @@ Checkpointer::Whole Checkpointer::whole_tensors() const {
   for (NamedTensor& named : whole.model) {
     const auto found = here.find(named.name);
     own += found != here.end() ? '1' : '0';
-    if (found != here.end()) named.tensor = found->second;
+    if (found == here.end() || found->second.is_same(named.tensor)) continue;
+    whole.tensors = Tensors::copies;
+    named.tensor = found->second;
   }
   whole.holders.resize(whole.model.size());
   const std::vector<std::string> ranks = parts_.world.all_gather(own);
@@ -83,7 +84,7 @@ Checkpointer::Whole Checkpointer::whole_tensors() const {
 }
 
 /// Copies this rank's part and begins to write it. What fails on any rank is an AgreedError on all.
-void Checkpointer::stage(const StateDict& state) {
+Checkpointer::Tensors Checkpointer::stage(const StateDict& state) {
   const Whole whole = whole_tensors();
   const std::vector<NamedTensor>& model = whole.model;
   const RankShare share =
@@ -106,6 +107,7 @@ void Checkpointer::stage(const StateDict& state) {
     if (files.size() > 1) index_ = index_json(share.model_files, bytes);
   }
   task_.start([this](const std::function<bool()>& go_on) { write(go_on); });
+  return whole.tensors;
 }
 
 /// On the task's thread.

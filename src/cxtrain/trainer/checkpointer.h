@@ -56,7 +56,9 @@ class Checkpointer {
  private:
   enum class Stage { idle, writing, publishing };
 
-  void stage(const StateDict& state);
+  /// What the strategy has shown for the checkpoint.
+  enum class Tensors { of_the_model, copies };
+  Tensors stage(const StateDict& state);
   struct Whole;
   Whole whole_tensors() const;
   void write(const std::function<bool()>& go_on);

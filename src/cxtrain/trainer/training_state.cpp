@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <set>
 #include <sstream>
 
@@ -90,19 +89,7 @@ class TrainingState::Model final : public Stateful {
 
  private:
   /// What this rank updates: parts of the model's parameters, or copies in higher precision.
-  std::vector<Piece> trained() const {
-    std::map<std::string_view, at::Tensor> parameters;
-    const std::vector<NamedTensor> all = module_.all_parameters();
-    for (const auto& [name, tensor] : all) parameters.emplace(name, tensor);
-    std::vector<Piece> pieces = optimization_.pieces();
-    for (Piece& piece : pieces) {
-      const at::Tensor& parameter = parameters.at(piece.name);
-      if (parameter.scalar_type() != piece.values.scalar_type()) continue;
-      if (strategy_.ranks_keep_whole_models()) piece = part_of(piece.name, parameter, piece.range);
-      piece.of_model = true;
-    }
-    return pieces;
-  }
+  std::vector<Piece> trained() const { return pieces_in_model(optimization_.pieces(), module_, strategy_); }
   /// Whole on every rank.
   std::vector<Piece> other() const {
     std::set<std::string> trained;

@@ -63,34 +63,20 @@ std::vector<float> combined_part(const std::vector<FloatParts>& arrays, std::siz
   return result;
 }
 
-/// Lets the nodes proceed in random order until all are done.
-void let_proceed(std::vector<PartExchange>& nodes, std::mt19937& random) {
-  const auto done = [](const PartExchange& each) { return each.done(); };
-  std::uniform_int_distribution<std::size_t> any(0, nodes.size() - 1);
-  for (int turn = 0; !std::all_of(nodes.begin(), nodes.end(), done); ++turn) {
-    REQUIRE(turn < 10'000'000);
-    nodes[any(random)].proceed();
-  }
-}
-
 TEST_CASE("parts of any size are combined on their nodes, or come to all nodes, however the bytes move") {
   const int count_of_nodes = GENERATE(2, 3, 4, 9);
   const std::size_t chunk = GENERATE(std::size_t{64}, std::size_t{1000}, std::size_t{4096});
   const unsigned seed = GENERATE(1U, 2U);
   CAPTURE(count_of_nodes, chunk, seed);
   std::mt19937 random(seed);
-  test::FakeNetwork network(count_of_nodes, seed);
-  std::vector<std::unique_ptr<Links>> links;
-  std::vector<PartExchange> nodes;
-  for (int node = 0; node < count_of_nodes; ++node) links.push_back(network.links_of(node));
-  for (const auto& each : links) nodes.emplace_back(*each, chunk);
+  test::ExchangingNodes<PartExchange> nodes(count_of_nodes, chunk, seed);
   for (const std::size_t count : {1, 15, 16, 17, 1000, 4097}) {  // one after the other, on the same links
     CAPTURE(count);
     const ReduceOp op = count % 2 == 0 ? ReduceOp::avg : ReduceOp::sum;
     const int divisor = op == ReduceOp::avg ? count_of_nodes : 1;
     std::vector<FloatParts> sums = random_parts(count_of_nodes, count, random);
     for (std::size_t node = 0; node < nodes.size(); ++node) nodes[node].scatter(sums[node], op, divisor);
-    let_proceed(nodes, random);
+    REQUIRE(nodes.proceed(random));
     for (std::size_t node = 0; node < nodes.size(); ++node) {
       CHECK(sums[node].results()[node] == combined_part(sums, node, op, divisor));
       // The parts of other nodes stay what they were.
@@ -101,7 +87,7 @@ TEST_CASE("parts of any size are combined on their nodes, or come to all nodes, 
 
     std::vector<FloatParts> gathered = random_parts(count_of_nodes, count, random);
     for (std::size_t node = 0; node < nodes.size(); ++node) nodes[node].gather(gathered[node]);
-    let_proceed(nodes, random);
+    REQUIRE(nodes.proceed(random));
     for (std::size_t node = 0; node < nodes.size(); ++node) {
       for (std::size_t part = 0; part < nodes.size(); ++part)
         CHECK(gathered[node].results()[part] == gathered[part].values()[part]);
@@ -112,18 +98,14 @@ TEST_CASE("parts of any size are combined on their nodes, or come to all nodes, 
 TEST_CASE("a node sends each element once: half of what a sum for all nodes takes") {
   constexpr std::size_t kCount = 4096;
   std::mt19937 random(1);
-  test::FakeNetwork network(2, 1);
-  std::vector<std::unique_ptr<Links>> links;
-  std::vector<PartExchange> nodes;
-  for (int node = 0; node < 2; ++node) links.push_back(network.links_of(node));
-  for (const auto& each : links) nodes.emplace_back(*each, 1000);
+  test::ExchangingNodes<PartExchange> nodes(2, 1000, 1);
   std::vector<FloatParts> parts = random_parts(2, kCount, random);
   for (std::size_t node = 0; node < 2; ++node) nodes[node].scatter(parts[node], ReduceOp::sum, 1);
-  let_proceed(nodes, random);
-  CHECK(links[0]->sent(1) == kCount * sizeof(float));
+  REQUIRE(nodes.proceed(random));
+  CHECK(nodes.links(0).sent(1) == kCount * sizeof(float));
   for (std::size_t node = 0; node < 2; ++node) nodes[node].gather(parts[node]);
-  let_proceed(nodes, random);
-  CHECK(links[0]->sent(1) == 2 * kCount * sizeof(float));
+  REQUIRE(nodes.proceed(random));
+  CHECK(nodes.links(0).sent(1) == 2 * kCount * sizeof(float));
 }
 
 }  // namespace

@@ -68,32 +68,18 @@ std::vector<float> combined(const std::vector<FloatArray>& arrays) {
   return result;
 }
 
-/// Lets the nodes proceed in random order until all are done.
-void exchange(std::vector<SliceExchange>& nodes, std::vector<FloatArray>& arrays, std::mt19937& random) {
-  for (std::size_t node = 0; node < nodes.size(); ++node) nodes[node].begin(arrays[node]);
-  const auto done = [](const SliceExchange& each) { return each.done(); };
-  std::uniform_int_distribution<std::size_t> any(0, nodes.size() - 1);
-  for (int turn = 0; !std::all_of(nodes.begin(), nodes.end(), done); ++turn) {
-    REQUIRE(turn < 10'000'000);
-    nodes[any(random)].proceed();
-  }
-}
-
 TEST_CASE("arrays of any size are combined over nodes to the bit, however the bytes move") {
   const int count_of_nodes = GENERATE(2, 3, 4, 5, 9);
   const std::size_t chunk = GENERATE(std::size_t{64}, std::size_t{1000}, std::size_t{4096});
   const unsigned seed = GENERATE(1U, 2U);
   CAPTURE(count_of_nodes, chunk, seed);
   std::mt19937 random(seed);
-  test::FakeNetwork network(count_of_nodes, seed);
-  std::vector<std::unique_ptr<Links>> links;
-  std::vector<SliceExchange> nodes;
-  for (int node = 0; node < count_of_nodes; ++node) links.push_back(network.links_of(node));
-  for (const auto& each : links) nodes.emplace_back(*each, chunk);
+  test::ExchangingNodes<SliceExchange> nodes(count_of_nodes, chunk, seed);
   for (const std::size_t count : {1, 15, 16, 17, 1000, 4097}) {  // one after the other, on the same links
     const ReduceOp op = count % 2 == 0 ? ReduceOp::avg : ReduceOp::sum;
     std::vector<FloatArray> arrays = random_arrays(count_of_nodes, count, op, random);
-    exchange(nodes, arrays, random);
+    for (std::size_t node = 0; node < nodes.size(); ++node) nodes[node].begin(arrays[node]);
+    REQUIRE(nodes.proceed(random));
     const std::vector<float> expected = combined(arrays);
     for (const FloatArray& array : arrays) CHECK(array.result() == expected);
   }

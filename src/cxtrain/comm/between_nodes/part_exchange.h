@@ -34,8 +34,8 @@ class PartedArray {
 /// and gives the result to the node of the part. `gather` gives the part of each node to all nodes. A node
 /// sends each part once, so that each takes half of the bytes of a `SliceExchange`.
 ///
-/// The array goes in chunks, of which several are under way. Every node makes exchanges of equal arrays in
-/// the same order.
+/// The array goes in chunks, of which several are under way. All nodes begin their exchanges in one order,
+/// with equal arrays.
 class PartExchange final : public Exchange {
  public:
   /// The links outlive the exchange. `chunk_bytes`: of the same elements of all parts; equal on all nodes.

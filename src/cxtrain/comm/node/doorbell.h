@@ -27,7 +27,7 @@ class Doorbell {
   }
 
  private:
-  /// Sleeps while there are so many rings; may wake for no reason.
+  /// Sleeps until the number of rings is no longer `rings`; may return earlier.
   void sleep(std::uint32_t rings, int milliseconds) const noexcept;
 
   std::atomic<std::uint32_t> rings_, sleepers_;

@@ -113,8 +113,8 @@ class SumInPlace final : public Errand, private ExchangedArray {
   const int divisor_;
 };
 
-/// Shards of a sum over all ranks. The courier of each rank carries the shards of the ranks in the same place
-/// of their nodes: it sums each over its node, and sends each to the rank of the shard.
+/// Shards of a sum over all ranks. The courier of a rank carries the shards of the ranks that have the rank's
+/// place on their nodes. The courier sums a shard over its node, and sends the sum to the rank of the shard.
 class ShardSum final : public Errand, private PartedArray {
  public:
   struct Shards {
@@ -152,8 +152,8 @@ class ShardSum final : public Errand, private PartedArray {
   const Shards shards_;
 };
 
-/// Shards of memory that every rank gets. The courier of each rank carries the shards of the ranks in the
-/// same place of their nodes, and writes them for all ranks of its node.
+/// Shards of memory that every rank gets. The courier of a rank carries the shards of the ranks that have the
+/// rank's place on their nodes, and writes these shards for all ranks of its node.
 class ShardGather final : public Errand, private PartedArray {
  public:
   using Location = WindowCollectives::Location;

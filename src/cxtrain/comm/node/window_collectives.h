@@ -27,10 +27,10 @@ class NodeSum;
 /// Over several nodes, `all_reduce_slices` is divided among the ranks of a node: each has a courier, which
 /// sums its part over the node, exchanges the part with the courier in the same place of every other node,
 /// and writes the result for all ranks of the node, while the ranks compute. If all nodes have equally many
-/// ranks, `begin_scatter` and `all_gather` are divided in this way, too; a rank's courier carries the shards
-/// of the ranks in its place. All other sums over nodes go over the connections of each node's first rank,
-/// and are finished on return. Where the nodes take MPI, all sums go through the first ranks, and are
-/// finished on return.
+/// ranks, `begin_scatter` and `all_gather` are divided among couriers, too: the courier of a rank carries the
+/// shards of the ranks that have the rank's place on their nodes. All other sums over nodes go over the
+/// connections of each node's first rank, and are finished on return. Where the nodes take MPI, all sums go
+/// through the first ranks, and are finished on return.
 class WindowCollectives final : public NodeMemory {
  public:
   /// Collective over `comm`, which outlives this. `node`: a number that ranks have in common that can share
@@ -42,7 +42,7 @@ class WindowCollectives final : public NodeMemory {
   int node() const noexcept { return node_; }
   /// Returns whether `all_reduce_slices` runs beside the caller's work.
   bool overlaps() const noexcept { return network_.has_value(); }
-  /// The bytes of a message that suit the links between nodes; absent if there are no links.
+  /// Returns the size of a message, in bytes, that suits the links between nodes; absent without links.
   std::optional<std::int64_t> message_bytes() const {
     return network_ ? std::optional(network_->message_bytes) : std::nullopt;
   }
