@@ -13,24 +13,33 @@
 namespace cxtrain {
 namespace {
 
-/// The part of a stored tensor that a piece is: values in the shape of the whole, or flat.
-at::Tensor read_range(const SafetensorsFile& file, const SafetensorsEntry& entry, const Piece& piece) {
-  const bool whole = entry.shape == piece.shape;
-  const std::int64_t size = piece.range.size();
-  const auto item = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
-  const std::int64_t begin = whole ? piece.range.begin : 0;
-  const std::int64_t stored = static_cast<std::int64_t>(entry.end - entry.begin) / item;
-  if (whole ? piece.range.end > stored : size != stored)
-    throw CheckpointError("'" + file.path() + "': " + entry.name + " has another shape than its description",
-                          MessageCode::model_mismatch);
-  const bool all =
-      whole && begin == 0 && piece.range.end * item == static_cast<std::int64_t>(entry.end - entry.begin);
-  at::Tensor values = at::empty(all ? at::IntArrayRef(piece.shape) : at::IntArrayRef(size),
-                                at::TensorOptions().dtype(entry.dtype));
-  file.read(entry, static_cast<std::uint64_t>(begin * item),
-            {static_cast<char*>(values.data_ptr()), static_cast<std::size_t>(size * item)});
-  return with_true_booleans(std::move(values));
-}
+/// The part of a tensor in a file that a piece is.
+class RangeOfFile final : public StoredValues {
+ public:
+  /// The file has the whole tensor, or the piece alone. Throws CheckpointError if it has neither.
+  RangeOfFile(std::shared_ptr<const SafetensorsFile> file, const SafetensorsEntry& entry, const Piece& piece)
+      : file_(std::move(file)), entry_(entry), first_(entry.shape == piece.shape ? 0 : piece.range.begin) {
+    const std::int64_t stored = static_cast<std::int64_t>(entry.end - entry.begin) / item();
+    if (entry.shape == piece.shape ? piece.range.end > stored : piece.range.size() != stored)
+      throw CheckpointError(
+          "'" + file_->path() + "': " + entry.name + " has another shape than its description",
+          MessageCode::model_mismatch);
+  }
+
+  at::Tensor read(ElementRange range) const override {
+    at::Tensor values = at::empty({range.size()}, at::TensorOptions().dtype(entry_.dtype));
+    file_->read(entry_, static_cast<std::uint64_t>((range.begin - first_) * item()),
+                {static_cast<char*>(values.data_ptr()), values.nbytes()});
+    return with_true_booleans(std::move(values));
+  }
+
+ private:
+  std::int64_t item() const { return static_cast<std::int64_t>(c10::elementSize(entry_.dtype)); }
+
+  const std::shared_ptr<const SafetensorsFile> file_;
+  const SafetensorsEntry& entry_;  ///< of the file
+  const std::int64_t first_;       ///< element of the whole with which the entry begins
+};
 
 }  // namespace
 
@@ -38,22 +47,22 @@ CheckpointReader::CheckpointReader(Filesystem& files, std::string path, Manifest
     : files_(files), path_(std::move(path)), manifest_(std::move(manifest)) {
   for (const CheckpointFile& each : manifest_.files) {
     if (each.name.starts_with("model") && each.name.ends_with(".safetensors"))
-      model_files_.push_back(&file(each.name));
+      model_files_.push_back(file(each.name));
   }
 }
 
-const SafetensorsFile& CheckpointReader::file(const std::string& name) {
-  if (const auto open = open_.find(name); open != open_.end()) return *open->second;
+const CheckpointReader::File& CheckpointReader::file(const std::string& name) {
+  if (const auto open = open_.find(name); open != open_.end()) return open->second;
   const auto is_it = [&](const CheckpointFile& each) { return each.name == name; };
   if (std::none_of(manifest_.files.begin(), manifest_.files.end(), is_it))
     throw CheckpointError("the checkpoint '" + path_ + "' has no file '" + name + "'");
-  auto file = std::make_unique<SafetensorsFile>(files_, path_ + "/" + name);
-  return *open_.emplace(name, std::move(file)).first->second;
+  return open_.emplace(name, std::make_shared<const SafetensorsFile>(files_, path_ + "/" + name))
+      .first->second;
 }
 
 std::map<std::string, const SafetensorsEntry*> CheckpointReader::model() const {
   std::map<std::string, const SafetensorsEntry*> tensors;
-  for (const SafetensorsFile* each : model_files_) {
+  for (const File& each : model_files_) {
     for (const SafetensorsEntry& entry : each->entries()) tensors.emplace(entry.name, &entry);
   }
   return tensors;
@@ -61,7 +70,7 @@ std::map<std::string, const SafetensorsEntry*> CheckpointReader::model() const {
 
 void CheckpointReader::read_model(std::span<const NamedTensor> tensors) const {
   const at::NoGradGuard no_grad;
-  for (const SafetensorsFile* each : model_files_) {
+  for (const File& each : model_files_) {
     for (const NamedTensor& named : tensors) {
       const SafetensorsEntry* entry = each->find(named.name);
       if (entry != nullptr) at::Tensor(named.tensor).copy_(each->read(*entry));
@@ -69,19 +78,22 @@ void CheckpointReader::read_model(std::span<const NamedTensor> tensors) const {
   }
 }
 
-at::Tensor CheckpointReader::fetch(const Piece& piece, const std::string& file_name, const std::string& key) {
+std::shared_ptr<const StoredValues> CheckpointReader::values_of(const Piece& piece,
+                                                                const std::string& file_name,
+                                                                const std::string& key) {
   if (file_name.empty()) {
-    for (const SafetensorsFile* each : model_files_) {
-      if (const SafetensorsEntry* entry = each->find(piece.name)) return read_range(*each, *entry, piece);
+    for (const File& each : model_files_) {
+      if (const SafetensorsEntry* entry = each->find(piece.name))
+        return std::make_shared<RangeOfFile>(each, *entry, piece);
     }
     throw CheckpointError("the checkpoint '" + path_ + "' lacks the model's " + piece.name,
                           MessageCode::model_mismatch);
   }
-  const SafetensorsFile& stored = file(file_name);
-  const SafetensorsEntry* entry = stored.find(key);
+  const File& stored = file(file_name);
+  const SafetensorsEntry* entry = stored->find(key);
   if (entry == nullptr)
-    throw CheckpointError("'" + stored.path() + "' lacks " + key, MessageCode::model_mismatch);
-  return read_range(stored, *entry, piece);
+    throw CheckpointError("'" + stored->path() + "' lacks " + key, MessageCode::model_mismatch);
+  return std::make_shared<RangeOfFile>(stored, *entry, piece);
 }
 
 StateDict CheckpointReader::state(int rank) {
@@ -92,18 +104,18 @@ StateDict CheckpointReader::state(int rank) {
             "--model.weights starts a new one from it",
         MessageCode::model_mismatch);
   }
-  const SafetensorsFile& own = file(numbered_file("training", rank, manifest_.world_size));
-  const auto text = own.metadata().find(kStateKey);
-  if (text == own.metadata().end())
-    throw CheckpointError("'" + own.path() + "' has no state of a training", MessageCode::model_mismatch);
+  const File& own = file(numbered_file("training", rank, manifest_.world_size));
+  const auto text = own->metadata().find(kStateKey);
+  if (text == own->metadata().end())
+    throw CheckpointError("'" + own->path() + "' has no state of a training", MessageCode::model_mismatch);
   try {
-    return state_from_json(parse_shallow(text->second), [this](const Piece& piece, const TensorPlace& place) {
-      return fetch(piece, place.file, place.key);
+    return state_from_json(parse_shallow(text->second), [this](Piece& piece, const TensorPlace& place) {
+      piece.stored = values_of(piece, place.file, place.key);
     });
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {  // of the JSON, or for want of memory
-    throw CheckpointError("the state of a training in '" + own.path() +
+    throw CheckpointError("the state of a training in '" + own->path() +
                           "' cannot be read: " + reason_of_json(error) + "; use another checkpoint");
   }
 }

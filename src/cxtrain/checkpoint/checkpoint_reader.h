@@ -25,19 +25,21 @@ class CheckpointReader {
   std::map<std::string, const SafetensorsEntry*> model() const;
   /// Copies the stored values into tensors of the same names and shapes.
   void read_model(std::span<const NamedTensor> tensors) const;
-  /// What rank `rank` of the training that wrote it has saved. New CPU tensors. Throws CheckpointError for a
-  /// checkpoint of weights only.
+  /// What rank `rank` of the training that wrote it has saved. Tensors stay in the files, which are open as
+  /// long as the result is there. Throws CheckpointError for a checkpoint of weights only.
   StateDict state(int rank);
 
  private:
-  const SafetensorsFile& file(const std::string& name);
-  at::Tensor fetch(const Piece& piece, const std::string& file_name, const std::string& key);
+  using File = std::shared_ptr<const SafetensorsFile>;
+  const File& file(const std::string& name);
+  std::shared_ptr<const StoredValues> values_of(const Piece& piece, const std::string& file_name,
+                                                const std::string& key);
 
   Filesystem& files_;
   std::string path_;
   Manifest manifest_;
-  std::map<std::string, std::unique_ptr<SafetensorsFile>> open_;
-  std::vector<const SafetensorsFile*> model_files_;
+  std::map<std::string, File> open_;
+  std::vector<File> model_files_;
 };
 
 }  // namespace cxtrain

@@ -127,7 +127,7 @@ std::pair<Piece, TensorPlace> piece_of(const Json& json) {
   }
 }
 
-void read_state(StateDict& state, const Json& json, const FetchPiece& fetch) {
+void read_state(StateDict& state, const Json& json, const FillPiece& fill) {
   if (!json.is_object()) refuse_json("a section is not an object");
   if (const Json* values = part(json, kValues)) {
     for (const auto& [name, value] : values->items()) read_value(state, name, value);
@@ -135,13 +135,12 @@ void read_state(StateDict& state, const Json& json, const FetchPiece& fetch) {
   if (const auto tensors = json.find(kTensors); tensors != json.end()) {
     for (const Json& described : *tensors) {
       auto [piece, place] = piece_of(described);
-      piece.values = fetch(piece, place);
+      fill(piece, place);
       state.add(std::move(piece));
     }
   }
   if (const Json* sections = part(json, kSections)) {
-    for (const auto& [name, section] : sections->items())
-      read_state(state.make_section(name), section, fetch);
+    for (const auto& [name, section] : sections->items()) read_state(state.make_section(name), section, fill);
   }
 }
 
@@ -163,9 +162,9 @@ nlohmann::json to_json(const StateDict& state, const PlaceOf& place_of) {
   return state_json(state, {}, place_of);
 }
 
-StateDict state_from_json(const nlohmann::json& json, const FetchPiece& fetch) {
+StateDict state_from_json(const nlohmann::json& json, const FillPiece& fill) {
   StateDict state;
-  read_state(state, json, fetch);
+  read_state(state, json, fill);
   return state;
 }
 

@@ -17,7 +17,8 @@ struct TensorPlace {
 };
 /// `path`: the piece's section, as "optimization/exp_avg".
 using PlaceOf = std::function<TensorPlace(const std::string& path, const Piece& piece)>;
-using FetchPiece = std::function<at::Tensor(const Piece& described, const TensorPlace& place)>;
+/// Gives a piece, which has its name, shape and range, its values.
+using FillPiece = std::function<void(Piece& described, const TensorPlace& place)>;
 
 /// {"values": {...}, "tensors": [...], "sections": {...}}: whole numbers as they are, real ones so that they
 /// read back as the same (what is not finite as {"real": "7ff0000000000000"}, its bits), texts as they are
@@ -25,9 +26,8 @@ using FetchPiece = std::function<at::Tensor(const Piece& described, const Tensor
 /// `place_of`, tensors are.
 nlohmann::json to_json(const StateDict& state, const PlaceOf& place_of = {});
 
-/// What `to_json` has made of one. `fetch` gives the values of a piece: a tensor of its `shape` where it is
-/// the whole, else flat. Throws StateError for anything else than such JSON.
-StateDict state_from_json(const nlohmann::json& json, const FetchPiece& fetch);
+/// What `to_json` has made of one. Throws StateError for anything else than such JSON.
+StateDict state_from_json(const nlohmann::json& json, const FillPiece& fill);
 
 /// Parses JSON that may be damaged: nesting that only damage brings about, and that would overflow the stack,
 /// is an exception like any other mistake.

@@ -93,7 +93,7 @@ class LibTorchAdapter final : public Optimizer {
     const auto saved = std::find_if(state.begin(), state.end(),
                                     [this](const Piece& piece) { return piece.name == state_name(); });
     if (saved == state.end() || !saved->is_whole()) throw StateError("the saved state lacks " + state_name());
-    torch::serialize::InputArchive archive = read(saved->values);
+    torch::serialize::InputArchive archive = read(saved->read());
     optimizer_->load(archive);
     set_lr_factor(factor_);
   }

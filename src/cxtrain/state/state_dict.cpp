@@ -40,7 +40,7 @@ std::string difference_of_tensors(const StateDict& a, const StateDict& b) {
     if (name != other) return name + ": the other has " + other + " in its place";
     const Piece &x = a.pieces()[i], &y = b.pieces()[i];
     if (x.shape != y.shape || x.range != y.range) return name + ": another shape or part";
-    if (!same_bits(x.values, y.values)) return name + ": other values";
+    if (!same_bits(x.read(), y.read())) return name + ": other values";
   }
   return {};
 }
@@ -64,12 +64,12 @@ template const std::int64_t& StateDict::get(std::string_view) const;
 template const double& StateDict::get(std::string_view) const;
 template const std::string& StateDict::get(std::string_view) const;
 
-const at::Tensor& StateDict::tensor(std::string_view name) const {
+at::Tensor StateDict::tensor(std::string_view name) const {
   const auto found =
       std::find_if(pieces_.begin(), pieces_.end(), [&](const Piece& piece) { return piece.name == name; });
   if (found == pieces_.end()) refuse(name, "lacks");
   if (!found->is_whole()) refuse(name, "has only a part of");
-  return found->values;
+  return found->read();
 }
 
 bool StateDict::has(std::string_view name) const {
@@ -91,7 +91,10 @@ const StateDict& StateDict::section(std::string_view name) const {
 
 StateDict StateDict::clone() const {
   StateDict copy = *this;
-  for (Piece& piece : copy.pieces_) piece.values = piece.values.detach().clone();
+  for (Piece& piece : copy.pieces_) {
+    piece.values = piece.stored != nullptr ? piece.read() : piece.values.detach().clone();
+    piece.stored.reset();
+  }
   for (auto& [name, section] : copy.sections_) section = section.clone();
   return copy;
 }

@@ -21,8 +21,9 @@ namespace cxtrain {
 ///     state.set("wait", wait_);                              // to save
 ///     wait_ = state.integer("wait");                         // to load
 ///
-/// Tensors share memory with the object that they came from, and change with it, until `clone()`. A read
-/// throws StateError, with the name and its sections, if the value is missing or has another type.
+/// Tensors share memory with the object that they came from, and change with it, until `clone()`. Tensors of
+/// a checkpoint's state stay in its files until somebody reads them. A read throws StateError, with the name
+/// and its sections, if the value is missing or has another type.
 class StateDict {
  public:
   using Value = std::variant<bool, std::int64_t, double, std::string>;
@@ -50,7 +51,7 @@ class StateDict {
   double real(std::string_view name) const { return get<double>(name); }
   const std::string& text(std::string_view name) const { return get<std::string>(name); }
   /// Returns a tensor that is stored as a whole.
-  const at::Tensor& tensor(std::string_view name) const;
+  at::Tensor tensor(std::string_view name) const;
   /// Returns whether there is a number, text or tensor of this name.
   bool has(std::string_view name) const;
 
@@ -63,7 +64,7 @@ class StateDict {
   std::span<const Piece> pieces() const { return pieces_; }
   const std::map<std::string, StateDict, std::less<>>& sections() const { return sections_; }
 
-  /// Returns a copy with tensors of its own, on their devices.
+  /// Returns a copy with tensors of its own, on their devices. Reads stored tensors.
   StateDict clone() const;
 
  private:

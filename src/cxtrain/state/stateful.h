@@ -7,6 +7,10 @@
 
 namespace cxtrain {
 
+/// A section of this name has tensors that every rank has as a whole, each with values of its own. A training
+/// on another number of ranks gets their mean.
+inline constexpr const char* kMeanOfRanks = "mean_of_ranks";
+
 /// An object with state that a training needs to resume without a difference. Saved and loaded between two
 /// steps.
 class Stateful {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/ScalarType.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <map>
@@ -25,23 +26,38 @@ void require_same_whole(const Piece& source, const Piece& target) {
   throw StateError(text.str());
 }
 
+/// Elements `range` of the whole, flat; `values`: of the piece, contiguous.
+at::Tensor flat_part(const Piece& piece, const at::Tensor& values, ElementRange range) {
+  return values.reshape({-1}).slice(0, range.begin - piece.range.begin, range.end - piece.range.begin);
+}
+
+/// `into`: elements `range`, flat.
+void copy_range(const Piece& source, ElementRange range, const at::Tensor& into) {
+  if (source.stored == nullptr) {
+    at::Tensor(into).copy_(flat_part(source, source.values, range));
+    return;
+  }
+  const std::int64_t most = (std::int64_t{4} << 20) / static_cast<std::int64_t>(into.element_size());
+  for (std::int64_t begin = range.begin; begin < range.end; begin += most) {
+    const ElementRange part{begin, std::min(begin + most, range.end)};
+    into.slice(0, begin - range.begin, part.end - range.begin).copy_(source.stored->read(part));
+  }
+}
+
 /// The elements that both hold.
 void copy_overlap(const Piece& source, const Piece& target) {
-  if (source.is_whole() && target.is_whole()) {
+  if (source.stored == nullptr && source.is_whole() && target.is_whole()) {
     at::Tensor(target.values).copy_(source.values);
     return;
   }
-  const std::int64_t begin = std::max(source.range.begin, target.range.begin);
-  const std::int64_t end = std::min(source.range.end, target.range.end);
-  const auto flat_part = [&](const Piece& piece, const at::Tensor& values) {
-    return values.reshape({-1}).slice(0, begin - piece.range.begin, end - piece.range.begin);
-  };
+  const ElementRange both{std::max(source.range.begin, target.range.begin),
+                          std::min(source.range.end, target.range.end)};
   if (target.values.is_contiguous()) {
-    flat_part(target, target.values).copy_(flat_part(source, source.values));
+    copy_range(source, both, flat_part(target, target.values, both));
     return;
   }
   const at::Tensor rows = target.values.contiguous();
-  flat_part(target, rows).copy_(flat_part(source, source.values));
+  copy_range(source, both, flat_part(target, rows, both));
   at::Tensor(target.values).copy_(rows);
 }
 
@@ -61,6 +77,14 @@ std::optional<Difference> first_difference(std::span<const std::string> first,
     if (one != other) return Difference{i, one, other};
   }
   return std::nullopt;
+}
+
+bool Piece::is_whole() const { return range == ElementRange{0, c10::multiply_integers(shape)}; }
+
+at::Tensor Piece::read() const {
+  if (stored == nullptr) return values;
+  const at::Tensor flat = stored->read(range);
+  return is_whole() ? flat.view(shape) : flat;
 }
 
 Piece whole_piece(std::string name, at::Tensor tensor) {

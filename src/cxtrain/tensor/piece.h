@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,6 +38,14 @@ struct ElementRange {
   bool operator==(const ElementRange&) const = default;
 };
 
+/// Values of a piece that lie in a file.
+class StoredValues {
+ public:
+  virtual ~StoredValues() = default;
+  /// Reads a range of the piece's range. Returns a new flat CPU tensor. Throws CheckpointError.
+  virtual at::Tensor read(ElementRange range) const = 0;
+};
+
 /// The part of a named tensor that one rank holds: all of it, or a part that other ranks complete.
 struct Piece {
   std::string name;
@@ -44,8 +53,11 @@ struct Piece {
   std::vector<std::int64_t> shape;  ///< shape of the whole
   ElementRange range;               ///< range of the whole's elements
   bool of_model = false;            ///< the values are those of the model's tensor of this name
+  std::shared_ptr<const StoredValues> stored = {};  ///< in place of `values`, which is undefined then
 
-  bool is_whole() const { return values.sizes() == at::IntArrayRef(shape); }
+  bool is_whole() const;
+  /// Returns the values, shaped as `values`. Reads stored values.
+  at::Tensor read() const;
 };
 
 /// Returns a piece that is the whole tensor.
@@ -55,8 +67,9 @@ std::vector<Piece> whole_pieces(const std::vector<NamedTensor>& tensors);
 /// does: an optimizer has no state for a frozen piece.
 Piece part_of(const std::string& name, const at::Tensor& tensor, ElementRange range);
 
-/// Fills each target from the pieces of its name in `sources`, which may have any ranges. Throws StateError
-/// with a target that the sources do not cover, or that has another whole shape there.
+/// Fills each target from the pieces of its name in `sources`, which may have any ranges. Of stored values it
+/// reads only what the targets need, at most 4 MiB at a time. Throws StateError with a target that the
+/// sources do not cover, or that has another whole shape there.
 void fill_pieces(std::span<const Piece> targets, std::span<const Piece> sources);
 
 /// Division of tensors of one dtype and device among ranks: flat memory with the tensors one after the other,

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "cxtrain/metrics/metric_store.h"
+#include "cxtrain/state/stateful.h"
 #include "cxtrain/trainer/generators.h"
 
 namespace cxtrain {
@@ -14,9 +17,13 @@ namespace {
 
 /// Adds the pieces, of all sections, that `into` lacks.
 void add_missing(StateDict& into, const StateDict& from) {
+  const auto place = [](const Piece& piece) {
+    return std::tuple(piece.name, piece.range.begin, piece.range.end);
+  };
+  std::set<std::tuple<std::string, std::int64_t, std::int64_t>> own;
+  for (const Piece& piece : into.pieces()) own.insert(place(piece));
   for (const Piece& piece : from.pieces()) {
-    const auto same = [&](const Piece& own) { return own.name == piece.name && own.range == piece.range; };
-    if (std::none_of(into.pieces().begin(), into.pieces().end(), same)) into.add(piece);
+    if (own.insert(place(piece)).second) into.add(piece);
   }
   for (const auto& [name, section] : from.sections()) add_missing(into.make_section(name), section);
 }
@@ -25,6 +32,27 @@ void add_missing(StateDict& into, const StateDict& from) {
 void add_divided(StateDict& into, const StateDict& from) {
   for (const char* divided : {"model", "optimization", "callbacks"})
     add_missing(into.make_section(divided), from.section(divided));
+}
+
+/// Makes each tensor of the sections `kMeanOfRanks`, at any depth, the mean over all ranks.
+void take_means(StateDict& state, const std::vector<const StateDict*>& of_ranks) {
+  std::vector<std::string> names;
+  for (const auto& [name, section] : state.sections()) names.push_back(name);
+  for (const std::string& name : names) {
+    std::vector<const StateDict*> sections;
+    for (const StateDict* of_rank : of_ranks) sections.push_back(&of_rank->section(name));
+    if (name != kMeanOfRanks) {
+      take_means(state.make_section(name), sections);
+      continue;
+    }
+    StateDict means;
+    for (const Piece& piece : sections.front()->pieces()) {
+      at::Tensor sum = sections.front()->tensor(piece.name).clone();
+      for (std::size_t rank = 1; rank < sections.size(); ++rank) sum.add_(sections[rank]->tensor(piece.name));
+      means.set(piece.name, sum.div_(static_cast<double>(sections.size())));
+    }
+    state.make_section(name) = std::move(means);
+  }
 }
 
 std::int64_t elements(const Piece& piece, const Piece& within) {
@@ -67,6 +95,9 @@ StateDict reshard_state(CheckpointReader& checkpoint, const World& world) {
 
   StateDict state = saved.front();
   for (std::size_t rank = 1; rank < saved.size(); ++rank) add_divided(state, saved[rank]);
+  std::vector<const StateDict*> strategies;
+  for (const StateDict& of_rank : saved) strategies.push_back(&of_rank.section("strategy"));
+  take_means(state.make_section("strategy"), strategies);
   state.make_section("metrics") = MetricStore::for_other_ranks(metrics, world.rank());
   state.make_section("generators") =
       Generators::new_beginning(manifest.seed, manifest.global_step, world.rank(), world.size());

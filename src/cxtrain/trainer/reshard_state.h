@@ -11,8 +11,7 @@ namespace cxtrain {
 /// What this rank goes on with where a checkpoint was written by another number of ranks: all pieces of all
 /// of them, of which it takes what it trains; rank 0's word for what all ranks knew alike; the sums of the
 /// running epoch's metrics on rank 0; and random numbers that begin anew. The order of the samples is the
-/// same, so is the loss but for rounding and what is random. Reads all the state on every rank; talks to no
-/// other.
+/// same, so is the loss but for rounding and what is random. Reads no tensors, and talks to no other rank.
 StateDict reshard_state(CheckpointReader& checkpoint, const World& world);
 
 /// Returns whether the pieces of a saved state cover these parts of the model's parameters. The state of one
@@ -20,7 +19,7 @@ StateDict reshard_state(CheckpointReader& checkpoint, const World& world);
 bool covers(const StateDict& state, const std::vector<Piece>& parameters);
 
 /// Adds to a state what the other ranks of the training that wrote the checkpoint have saved of the same
-/// tensors. Reads all the state; talks to no other rank.
+/// tensors. Reads no tensors, and talks to no other rank.
 void add_pieces_of_other_ranks(StateDict& state, CheckpointReader& checkpoint, const World& world);
 
 }  // namespace cxtrain
