@@ -12,13 +12,14 @@
 /// The arguments of `ddp` and `ddp_spawn`, as `--strategy.bucket_bytes 1000000`.
 namespace cxtrain {
 
-/// What gradients are rounded to on their way, after torch.distributed's hooks bf16_compress_hook and
-/// fp16_compress_hook.
-enum class CommHook { none, bf16, fp16 };
+/// How ranks send fewer bytes of gradients, after torch.distributed's hooks bf16_compress_hook,
+/// fp16_compress_hook and powerSGD_hook. `automatic`: bf16 for those gradients that would arrive late
+/// otherwise.
+enum class CommHook { none, bf16, fp16, powersgd, automatic };
 
 template <>
 struct ChoiceOf<CommHook> {
-  static constexpr std::array<std::string_view, 3> words{"none", "bf16", "fp16"};
+  static constexpr std::array<std::string_view, 5> words{"none", "bf16", "fp16", "powersgd", "auto"};
 };
 
 struct DdpArgs {
@@ -31,6 +32,10 @@ struct DdpArgs {
   std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
   CommHook comm_hook = CommHook::none;
+  /// The defaults are those of torch's PowerSGDState.
+  std::int64_t powersgd_rank = 1, powersgd_start = 1000;
+  /// Post-local SGD. A period of 0: all ranks average their gradients in every step.
+  std::int64_t model_averaging_period = 0, model_averaging_start = 0;
   bool broadcast_buffers = true;  ///< after each step; else at the start and the end only
   NetworkWay network = NetworkWay::automatic;
 
@@ -45,7 +50,19 @@ struct DdpArgs {
     field("bucket_bytes", bucket_bytes, "bytes of the other gradient buckets (0: no limit)",
           Range::at_least(0));
     field("comm_hook", comm_hook,
-          "round gradients to 16 bits on their way: bf16 or fp16; on CPUs between nodes only");
+          "send fewer bytes: bf16 or fp16 rounds gradients on their way, on CPUs between nodes only; auto: "
+          "bf16 "
+          "for gradients that would arrive after backward; powersgd sends matrices of low rank");
+    field("powersgd_rank", powersgd_rank, "rank of powersgd's matrices", Range::between(1, 1024));
+    field("powersgd_start", powersgd_start, "steps with exact gradients before powersgd begins",
+          Range::at_least(0));
+    field("model_averaging_period", model_averaging_period,
+          "steps from one mean of the nodes' models to the next; in between gradients stay within a node; 0: "
+          "gradients "
+          "of all ranks in each step",
+          Range::at_least(0));
+    field("model_averaging_start", model_averaging_start,
+          "steps with gradients of all ranks before nodes train apart", Range::at_least(0));
     field("broadcast_buffers", broadcast_buffers,
           "send rank 0's buffers to all ranks after each step; false: at the start and the end only");
     field("network", network,

@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "averaged_parameters.h"
+#include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/fields.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/strategy/divided_parameters.h"
 #include "cxtrain/strategy/model_outline.h"
+#include "power_sgd_gradients.h"
 #include "reduced_gradients.h"
 #include "replicated_strategy.h"
+#include "switched_gradients.h"
 
 namespace cxtrain {
 namespace {
@@ -34,8 +38,9 @@ std::int64_t bucket_bytes(std::int64_t bytes, std::int64_t by_default, std::int6
 }
 
 std::optional<at::ScalarType> wire_dtype(CommHook hook) {
-  if (hook == CommHook::none) return std::nullopt;
-  return hook == CommHook::bf16 ? at::kBFloat16 : at::kHalf;
+  if (hook == CommHook::bf16 || hook == CommHook::automatic) return at::kBFloat16;
+  if (hook == CommHook::fp16) return at::kHalf;
+  return std::nullopt;
 }
 
 class DdpStrategy final : public ReplicatedStrategy {
@@ -46,27 +51,122 @@ class DdpStrategy final : public ReplicatedStrategy {
                             .network = args.network}),
         args_(args) {}
 
+  bool ranks_update_apart() const override {
+    return args_.model_averaging_period > 0 && context_->world.facts().num_nodes > 1;
+  }
+
+  void teardown() override {
+    ReplicatedStrategy::teardown();
+    alone_.reset();
+    alike_.reset();
+  }
+
  private:
   std::unique_ptr<OrderedExchange> make_ordered_exchange(std::span<const OptimizerTarget> targets) override {
-    if (args_.comm_hook != CommHook::none && communicator().node_memory() != nullptr &&
-        context_->world.facts().num_nodes == 1)
-      log_info("strategy.comm_hook: gradients are not rounded, because they do not leave the node");
+    hint_at_settings();
     const DdpArgs defaults;
     const std::int64_t message = communicator().message_bytes();
-    return std::make_unique<ReducedGradients>(
-        parameters_of(targets), communicator(), context_->world,
-        ReducerOptions{.first_bucket_bytes =
-                           bucket_bytes(args_.first_bucket_bytes, defaults.first_bucket_bytes, message),
-                       .bucket_bytes = bucket_bytes(args_.bucket_bytes, defaults.bucket_bytes, message),
-                       .overlap = may_overlap() && args_.overlap.value_or(communicator().overlaps()),
-                       .find_unused_parameters = args_.find_unused_parameters,
-                       .wire_dtype = wire_dtype(args_.comm_hook)},
-        buffers_of_steps());
+    const ReducerOptions options{
+        .first_bucket_bytes = bucket_bytes(args_.first_bucket_bytes, defaults.first_bucket_bytes, message),
+        .bucket_bytes = bucket_bytes(args_.bucket_bytes, defaults.bucket_bytes, message),
+        .overlap = may_overlap() && args_.overlap.value_or(communicator().overlaps()),
+        .find_unused_parameters = args_.find_unused_parameters,
+        .wire_dtype = gradients_leave_node() ? wire_dtype(args_.comm_hook) : std::nullopt,
+        .round_exposed_only = gradients_leave_node() && args_.comm_hook == CommHook::automatic};
+    std::vector<NamedTensor> parameters = parameters_of(targets);
+    auto exact = std::make_unique<ReducedGradients>(parameters, communicator(), context_->world, options,
+                                                    buffers_of_steps());
+    if (approximates()) {
+      return std::make_unique<SwitchedGradients>(
+          std::move(exact), args_.powersgd_start,
+          [this, parameters]() -> std::unique_ptr<OrderedExchange> { return approximated(parameters); });
+    }
+    if (ranks_update_apart()) {
+      return std::make_unique<SwitchedGradients>(
+          std::move(exact), args_.model_averaging_start,
+          [this, parameters, options]() -> std::unique_ptr<OrderedExchange> {
+            return of_node(parameters, options);
+          });
+    }
+    return exact;
+  }
+
+  std::unique_ptr<OrderedExchange> approximated(const std::vector<NamedTensor>& parameters) {
+    const auto seed = static_cast<std::uint64_t>(context_->options.seed.value_or(0));
+    return std::make_unique<PowerSgdGradients>(
+        parameters, communicator(), context_->world, buffers_of_steps(),
+        PowerSgdGradients::Settings{.rank = args_.powersgd_rank,
+                                    .seed = seed,
+                                    .find_unused_parameters = args_.find_unused_parameters});
+  }
+
+  std::unique_ptr<OrderedExchange> of_node(const std::vector<NamedTensor>& parameters,
+                                           ReducerOptions options) {
+    Communicator& node = ranks_of_own_node();
+    options.overlap = options.overlap && node.overlaps();
+    return std::make_unique<ReducedGradients>(parameters, node, context_->world, options,
+                                              /*buffers=*/nullptr);
+  }
+
+  /// One rank has nothing to send.
+  bool approximates() const { return args_.comm_hook == CommHook::powersgd && context_->world.size() > 1; }
+
+  /// Returns the ranks of this node, also if this rank is alone. Collective at the first call.
+  Communicator& ranks_of_own_node() {
+    const WorldFacts& facts = context_->world.facts();
+    if (facts.max_local_size > 1) return ranks_of_node();
+    if (alone_ == nullptr) alone_ = communicator().split(facts.node, facts.rank);
+    return *alone_;
+  }
+
+  /// Returns the ranks of all nodes that have this rank's place. Collective at the first call.
+  Communicator& ranks_in_this_place() {
+    const WorldFacts& facts = context_->world.facts();
+    if (alike_ == nullptr) alike_ = communicator().split(facts.local_rank, facts.node);
+    return *alike_;
+  }
+
+  /// Ranks of one node sum gradients where they lie.
+  bool gradients_leave_node() const {
+    return context_->world.facts().num_nodes > 1 || communicator().node_memory() == nullptr;
+  }
+
+  void hint_at_settings() const {
+    if (args_.model_averaging_period > 0 && !ranks_update_apart())
+      log_info("strategy.model_averaging_period: there is one node, so all ranks average their gradients");
+    if (args_.comm_hook == CommHook::none) return;
+    if (approximates()) {
+      log_info("strategy.comm_hook: gradients are exact for " + std::to_string(args_.powersgd_start) +
+               " steps, then matrices of rank " + std::to_string(args_.powersgd_rank) + " stand for them" +
+               (gradients_leave_node() ? "" : "; within one node that saves no time"));
+    } else if (!gradients_leave_node()) {
+      log_info("strategy.comm_hook: gradients are not rounded, because they do not leave the node");
+    }
   }
 
   std::unique_ptr<TrainedParameters> make_trained(const OptimizerTarget& target,
                                                   GradientExchange& exchange) override {
-    if (!divides(target)) return LocalStrategy::make_trained(target, exchange);
+    const bool divided = divides(target);
+    std::unique_ptr<TrainedParameters> trained =
+        divided ? make_divided(target, exchange) : LocalStrategy::make_trained(target, exchange);
+    if (!ranks_update_apart()) return trained;
+    if (std::holds_alternative<LibTorchOptimizer>(target.optimizer)) {
+      const Problem problem{
+          "strategy.model_averaging_period",
+          "averages the state of optimizers, and LibTorch's own optimizers keep theirs to themselves",
+          "use the optimizer sgd, adam or adamw", MessageCode::conflicting_options};
+      throw AgreedError(ExitCode::refused, problem.code, to_line(problem));
+    }
+    // Whole parameters are the same on all ranks of a node.
+    return std::make_unique<AveragedParameters>(
+        std::move(trained),
+        AveragedParameters::Ranks{communicator(), divided ? ranks_in_this_place() : communicator()},
+        buffers_of_steps(),
+        AveragedParameters::Schedule{.start = args_.model_averaging_start,
+                                     .period = args_.model_averaging_period});
+  }
+
+  std::unique_ptr<TrainedParameters> make_divided(const OptimizerTarget& target, GradientExchange& exchange) {
     Communicator& group = ranks_of_node();
     auto divided =
         std::make_unique<DividedParameters>(target.parameters, context_->precision, group, exchange,
@@ -80,6 +180,8 @@ class DdpStrategy final : public ReplicatedStrategy {
   bool may_divide(const OptimizerTarget& target) const {
     const World& world = context_->world;
     if (world.size() == 1 || std::holds_alternative<LibTorchOptimizer>(target.optimizer)) return false;
+    // The ranks of all nodes that have one place then have the same pieces.
+    if (ranks_update_apart() && (world.facts().max_local_size == 1 || !nodes_are_alike())) return false;
     return args_.shard_optimizer.value_or(communicator().node_memory() != nullptr &&
                                           world.facts().max_local_size > 1 &&
                                           division_pays(target.optimizer, target.parameters));
@@ -95,18 +197,30 @@ class DdpStrategy final : public ReplicatedStrategy {
                   (world.size() == 1 ? "there is one rank"
                    : std::holds_alternative<LibTorchOptimizer>(target.optimizer)
                        ? "LibTorch's own optimizers update whole parameters"
+                   : ranks_update_apart()
+                       ? "nodes train apart, and have one rank or different numbers of ranks"
                        : "some lie in memory that belongs to other tensors as well"));
     }
     return false;
   }
 
+  /// Whether all nodes have equally many ranks.
+  bool nodes_are_alike() const {
+    const WorldFacts& facts = context_->world.facts();
+    return facts.size == facts.num_nodes * facts.max_local_size;
+  }
+
   const DdpArgs args_;
+  std::unique_ptr<Communicator> alone_, alike_;  ///< null before their first use
 };
 
 }  // namespace
 
 std::vector<RankMemory> ddp_memory(const Plan& plan, const ModelOutline& model) {
-  const std::optional<bool> asked = read_args<DdpArgs>(plan.strategy_arguments).shard_optimizer;
+  const auto args = read_args<DdpArgs>(plan.strategy_arguments);
+  const std::optional<bool> asked = args.shard_optimizer;
+  // Each rank remembers its error of each gradient.
+  const int gradients = args.comm_hook == CommHook::powersgd && plan.world_size > 1 ? 2 : 1;
   RankMemory whole = memory_of_tensors(all_tensors(model.module)), divided;
   bool divides_all = true;
   for (const OptimizerTarget& target : model.targets) {
@@ -119,7 +233,7 @@ std::vector<RankMemory> ddp_memory(const Plan& plan, const ModelOutline& model) 
   for (const int of_node : ranks_on_nodes(plan)) {
     const int ranks = plan.accelerator == "cpu" ? of_node : 1;
     memory.push_back({.parameters = whole.parameters / (divides_all ? ranks : 1),
-                      .gradients = whole.gradients + divided.gradients,
+                      .gradients = gradients * (whole.gradients + divided.gradients),
                       .optimizer = whole.optimizer + divided.optimizer / ranks});
   }
   return memory;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "cxtrain/state/stateful.h"
 #include "cxtrain/strategy/gradient_exchange.h"
 
 namespace cxtrain {
@@ -13,6 +14,9 @@ class OrderedExchange : public GradientExchange {
   virtual std::string order() const = 0;
   /// Lays the buckets out in such an order from the next step on.
   virtual void set_order(const std::string& lines) = 0;
+
+  /// What an exchange remembers from one step to the next besides the order; null: nothing.
+  virtual Stateful* memory() { return nullptr; }
 };
 
 }  // namespace cxtrain

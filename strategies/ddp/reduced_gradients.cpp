@@ -42,4 +42,12 @@ void ReducedGradients::set_order(const std::string& lines) {
   if (!order.empty()) reducer_->set_order(order);
 }
 
+void ReducedGradients::save(StateDict& state) const {
+  if (const auto number = reducer_->exact_parameters()) state.set("exact_parameters", *number);
+}
+
+void ReducedGradients::load(const StateDict& state) {
+  if (state.has("exact_parameters")) reducer_->set_exact_parameters(state.integer("exact_parameters"));
+}
+
 }  // namespace cxtrain

@@ -13,7 +13,7 @@ namespace cxtrain {
 
 /// Gradients that a reducer averages over all ranks. A hook may freeze parameters or unfreeze them; the next
 /// step then has a reducer of its own.
-class ReducedGradients final : public OrderedExchange {
+class ReducedGradients final : public OrderedExchange, private Stateful {
  public:
   /// `buffers`: brought to the ranks after each step; or null. All references outlive it. Collective.
   ReducedGradients(std::vector<NamedTensor> parameters, Communicator& communicator, World& world,
@@ -26,8 +26,14 @@ class ReducedGradients final : public OrderedExchange {
   void bring_buffers() override;
   std::string order() const override;
   void set_order(const std::string& lines) override;
+  /// Which gradients are rounded, if a step has shown that (`ReducerOptions::round_exposed_only`).
+  Stateful* memory() override { return options_.round_exposed_only ? this : nullptr; }
 
  private:
+  std::string state_key() const override { return "rounding"; }
+  void save(StateDict& state) const override;
+  void load(const StateDict& state) override;
+
   /// For the parameters that require a gradient now. Collective.
   void make_reducer();
 

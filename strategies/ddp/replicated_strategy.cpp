@@ -12,13 +12,15 @@ std::string order_key(std::size_t exchange) {
   return exchange == 0 ? "bucket_order" : "bucket_order_" + std::to_string(exchange);
 }
 
+std::string memory_key(std::size_t exchange) { return "exchange_" + std::to_string(exchange); }
+
 }  // namespace
 
 void ReplicatedStrategy::connect() {
   const std::vector<NamedTensor> all = module_->all_parameters();
   verify_same_parameters(all, context_->world);
   communicator_ = make_communicator(context_->world, context_->devices, context_->accelerator, args_.network);
-  TensorSync::broadcast_once(all, *communicator_);
+  whole_at_start_ = broadcast_whole(all, *communicator_, context_->world);
   buffers_.emplace(module_->all_buffers(), *communicator_);
   buffers_->broadcast();
   if (context_->plan.sync_batchnorm && context_->world.size() > 1) batch_norm_.emplace(*communicator_);
@@ -56,7 +58,10 @@ void ReplicatedStrategy::save(StateDict& state) const {
     for (const NamedTensor& buffer : module_->all_buffers())
       state.make_section("buffers").set(buffer.name, buffer.tensor.clone());
   }
-  for (std::size_t i = 0; i < exchanges().size(); ++i) state.set(order_key(i), exchange(i).order());
+  for (std::size_t i = 0; i < exchanges().size(); ++i) {
+    state.set(order_key(i), exchange(i).order());
+    if (const Stateful* const memory = exchange(i).memory()) memory->save(state.make_section(memory_key(i)));
+  }
 }
 
 void ReplicatedStrategy::load(const StateDict& state) {
@@ -65,7 +70,17 @@ void ReplicatedStrategy::load(const StateDict& state) {
   for (std::size_t i = 0; i < exchanges().size(); ++i) {
     // Another strategy saves no order.
     if (state.has(order_key(i))) exchange(i).set_order(state.text(order_key(i)));
+    Stateful* const memory = exchange(i).memory();
+    if (memory != nullptr && state.has_section(memory_key(i))) memory->load(state.section(memory_key(i)));
   }
+}
+
+bool ReplicatedStrategy::differs_between_ranks() const {
+  for (std::size_t i = 0; i < exchanges().size(); ++i) {
+    const Stateful* const memory = exchange(i).memory();
+    if (memory != nullptr && memory->differs_between_ranks()) return true;
+  }
+  return has_own_buffers();
 }
 
 Communicator& ReplicatedStrategy::ranks_of_node() {

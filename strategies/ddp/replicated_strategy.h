@@ -31,10 +31,11 @@ class ReplicatedStrategy : public LocalStrategy {
   void forward(const Batch& batch, std::int64_t batch_idx) override;
   at::Tensor all_gather(const at::Tensor& own, bool gradients) override;
   void agree_on_buffers() override { buffers_->broadcast(); }
-  /// The order of the gradients in the buckets, and the buffers where each rank has its own.
+  /// The order of the gradients in the buckets, what the exchange remembers, and the buffers where each rank
+  /// has its own.
   void save(StateDict& state) const override;
   void load(const StateDict& state) override;
-  bool differs_between_ranks() const override { return has_own_buffers(); }
+  bool differs_between_ranks() const override;
   std::string describe() const override { return communicator_->description(); }
   void teardown() override;
 
@@ -48,6 +49,8 @@ class ReplicatedStrategy : public LocalStrategy {
   /// several threads, which would send gradients and batch norms' statistics in any order.
   bool may_overlap() const { return !batch_norm_ || context_->devices.size() == 1; }
   bool syncs_batch_norm() const { return batch_norm_.has_value(); }
+  /// Whether every rank had the whole model when it connected.
+  bool whole_at_start() const { return whole_at_start_; }
   /// Returns the ranks of this node, or all ranks if every rank is alone on its node. Collective at the first
   /// call.
   Communicator& ranks_of_node();
@@ -63,6 +66,7 @@ class ReplicatedStrategy : public LocalStrategy {
   OrderedExchange& exchange(std::size_t i) const { return static_cast<OrderedExchange&>(*exchanges()[i]); }
 
   const ReplicatedArgs args_;
+  bool whole_at_start_ = true;
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<Communicator> node_;  ///< `ranks_of_node`; null before its first call
   std::optional<TensorSync> buffers_;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cxtrain/config/strategy_traits.h"
+#include "../ddp/traits.h"
 
 namespace cxtrain {
 
@@ -8,7 +8,8 @@ inline StrategyTraits ddp_spawn_traits() {
   return {.ranks = StrategyTraits::Ranks::per_device,
           .devices = StrategyTraits::Devices::parts,
           .launcher = StrategyTraits::Launcher::spawn,
-          .joined_as = "ddp"};
+          .joined_as = "ddp",
+          .refuse = refuse_ddp};
 }
 
 }  // namespace cxtrain

@@ -48,6 +48,8 @@ TEST_CASE("the defaults of ddp's arguments are those of its settings", "[config]
   CHECK(found.first_bucket_bytes == defaults.first_bucket_bytes);
   CHECK(found.bucket_bytes == defaults.bucket_bytes);
   CHECK(found.comm_hook == defaults.comm_hook);
+  CHECK(found.powersgd_rank == defaults.powersgd_rank);
+  CHECK(found.powersgd_start == defaults.powersgd_start);
   CHECK(found.broadcast_buffers == defaults.broadcast_buffers);
 }
 
@@ -70,10 +72,12 @@ TEST_CASE("a strategy's arguments that do not suit are refused, each under the n
              test::contains(test::code(MessageCode::unknown_option)) && test::contains("ddp.overlaps:") &&
                  test::contains("strategy.bucket_byte:") && test::contains("--ddp.overlap") &&
                  test::contains("--strategy.bucket_bytes"));
-  CHECK_THAT(errors_for("ddp", {.args = {{"banana", "1"}}}),
-             test::contains(test::code(MessageCode::unknown_option)) && test::contains("strategy.banana:") &&
-                 test::contains("find_unused_parameters, overlap, shard_optimizer, first_bucket_bytes, "
-                                "bucket_bytes, comm_hook, broadcast_buffers, network"));
+  CHECK_THAT(
+      errors_for("ddp", {.args = {{"banana", "1"}}}),
+      test::contains(test::code(MessageCode::unknown_option)) && test::contains("strategy.banana:") &&
+          test::contains("find_unused_parameters, overlap, shard_optimizer, first_bucket_bytes, "
+                         "bucket_bytes, comm_hook, powersgd_rank, powersgd_start, model_averaging_period, "
+                         "model_averaging_start, broadcast_buffers, network"));
   CHECK_THAT(errors_for("dp", {.args = {{"banana", "1"}}}),
              test::contains(test::code(MessageCode::unknown_option)) && test::contains("strategy.banana:"));
 }

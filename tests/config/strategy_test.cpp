@@ -119,7 +119,7 @@ TEST_CASE("names of strategies that exist in Lightning only", "[config]") {
 
 TEST_CASE("a plugin may have a name that Lightning had", "[config]") {
   const std::vector<std::string> names{"ddp", "fsdp", "single"};
-  const KnownStrategies strategies{{"ddp", KnownStrategy{ddp_traits()}},
+  const KnownStrategies strategies{{"ddp", KnownStrategy{ddp_traits(), argument_specs<DdpArgs>()}},
                                    {"fsdp", std::nullopt},
                                    {"single", KnownStrategy{single_traits()}}};
   Options options;

@@ -214,8 +214,9 @@ TEST_CASE("print_config has the arguments of a strategy that is named, and those
   CHECK(config({"--strategy=ddp", "--strategy.overlap", "--ddp.bucket_bytes=1000"}) ==
         "\nstrategy:\n  broadcast_buffers: true\n  bucket_bytes: 1000\n  comm_hook: none\n  "
         "find_unused_parameters: false\n  "
-        "first_bucket_bytes: 1048576\n  network: auto\n"
-        "  overlap: true\n  shard_optimizer: auto\n");
+        "first_bucket_bytes: 1048576\n  model_averaging_period: 0\n  model_averaging_start: 0\n  network: "
+        "auto\n"
+        "  overlap: true\n  powersgd_rank: 1\n  powersgd_start: 1000\n  shard_optimizer: auto\n");
   CHECK(config({"--strategy=ddp_find_unused_parameters_true"}).find("find_unused_parameters: true\n") !=
         std::string::npos);
   CHECK(config({"--strategy.overlap"}) == "\nstrategy:\n  overlap: true\n");

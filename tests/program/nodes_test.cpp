@@ -87,6 +87,61 @@ TEST_CASE("every strategy keeps its promises over several nodes", "[nodes]") {
   CHECK_THAT(tests.output, contains("All tests passed"));
 }
 
+/// Runs fit on two nodes of two ranks; returns run.json.
+nlohmann::json fit_on_two_nodes(const TempDir& dir, const std::string& options,
+                                const std::string& expected = "") {
+  const ProgramResult run = run_command(Nodes::mpirun("n1:2,n2:2", 4) + kNodesTraining +
+                                        "--data.batch_size 8 " + options + in(dir));
+  CAPTURE(options, run.output);
+  REQUIRE(run.status == 0);
+  CHECK_THAT(run.output, contains(expected));
+  return run_json(dir);
+}
+
+TEST_CASE("nodes that train apart meet in the mean of their models", "[nodes]") {
+  const Nodes nodes(2);
+  if (!nodes.why_not().empty()) return skip(nodes.why_not());
+  // With plain SGD the mean of two models that have stepped once is the model that has stepped by the mean.
+  const std::string sgd = "--max_epochs 2 --optimizer sgd --optimizer.lr 0.1 ";
+  const TempDir dirs[6];
+  const auto together = fit_on_two_nodes(dirs[0], sgd);
+  const auto each_step = fit_on_two_nodes(dirs[1], sgd + "--strategy.model_averaging_period 1 ");
+  CHECK(each_step["metrics"]["val_loss"].get<double>() ==
+        Approx(together["metrics"]["val_loss"].get<double>()).epsilon(1e-4));
+
+  const std::string adam =
+      "--optimizer adam --strategy.model_averaging_period 7 --strategy.model_averaging_start 10 ";
+  const bool divided = GENERATE(false, true);
+  const std::string apart = adam + "--strategy.shard_optimizer " + (divided ? "true " : "false ");
+  const auto whole = fit_on_two_nodes(dirs[2], apart + "--max_epochs 3 ");
+  CHECK(whole["parameters_equal_on_all_ranks"] == true);
+  fit_on_two_nodes(dirs[3], apart + "--max_epochs 2 ");
+  CHECK(fit_on_two_nodes(dirs[3], apart + "--max_epochs 3 --ckpt_path last ")["parameters_sha256"] ==
+        whole["parameters_sha256"]);
+  const auto never_apart = fit_on_two_nodes(dirs[4], "--optimizer adam --max_epochs 3 ");
+  CHECK(never_apart["parameters_sha256"] != whole["parameters_sha256"]);
+  CHECK(whole["metrics"]["val_loss"].get<double>() ==
+        Approx(never_apart["metrics"]["val_loss"].get<double>()).epsilon(0.2));
+
+  const ProgramResult refused = run_command(Nodes::mpirun("n1:2,n2:2", 4) + kNodesTraining + apart +
+                                            "--callbacks.ema.decay 0.9" + in(dirs[5]));
+  CHECK(refused.status == 2);
+  CHECK_THAT(refused.output, contains("callbacks.ema: ") && contains("model_averaging_period"));
+}
+
+TEST_CASE("gradients that would arrive late are rounded, and a resumed run rounds the same ones", "[nodes]") {
+  const Nodes nodes(2);
+  if (!nodes.why_not().empty()) return skip(nodes.why_not());
+  const std::string options =
+      "--strategy.comm_hook auto --strategy.bucket_bytes 2000 --strategy.first_bucket_bytes 2000 ";
+  const TempDir parts, rest;
+  fit_on_two_nodes(parts, options + "--max_epochs 1 ", "auto rounds");
+  fit_on_two_nodes(parts, options + "--max_epochs 2 --ckpt_path last ");
+  // What a checkpoint has is not measured again.
+  const std::string resumed = slurp(parts.path() + "/cxtrain_logs/version_0/rank_0.log");
+  CHECK(resumed.find("auto rounds") == resumed.rfind("auto rounds"));
+}
+
 TEST_CASE("ranks are where the node file of PBS has them", "[nodes]") {
   const Nodes nodes(2);
   if (!nodes.why_not().empty()) return skip(nodes.why_not());

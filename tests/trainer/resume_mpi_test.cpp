@@ -174,6 +174,22 @@ TEST_CASE("buffers that each rank has for itself are there again in a resumed tr
   check_same_end(undisturbed, train(what, {}, {.checkpoint = &*first.saved}));
 }
 
+TEST_CASE("errors of approximated gradients are there again in a resumed training", "[resume]") {
+  if (test_world().size() == 1) return test::skip_for_ranks("one rank sends no gradients");
+  Case what = everything();
+  what.strategy = "ddp";
+  what.precision = "32-true";
+  what.prepare = [](Options& options) {
+    options.strategy.args = {{"comm_hook", "powersgd"}, {"powersgd_rank", "2"}, {"powersgd_start", "6"}};
+  };
+  const Result undisturbed = train(what, {});
+  for (const std::int64_t batches : {7, 31}) {  // before the approximation begins, and after
+    const Result first = train(what, {.after_batches = batches, .stop = true});
+    REQUIRE(first.saved.has_value());
+    check_same_end(undisturbed, train(what, {}, {.checkpoint = &*first.saved}));
+  }
+}
+
 TEST_CASE("an early stop comes at the same step in a resumed training", "[resume]") {
   Case what = everything();
   what.precision = "32-true";

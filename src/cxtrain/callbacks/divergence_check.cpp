@@ -93,10 +93,12 @@ std::string names_of_ranks(const std::vector<std::vector<std::string>>& ranks,
 }
 
 /// The name of each parameter of the model and a checksum of this rank's values, in the order of the names.
-/// Empty if a rank keeps no whole model. Reads the whole model, from GPUs through host memory. Collective.
+/// Empty if a rank keeps no whole model, or ranks update their models apart. Reads the whole model, from GPUs
+/// through host memory. Collective.
 std::vector<std::pair<std::string, std::string>> parameter_checksums(const Run& run) {
   Strategy* const strategy = run.strategy();
-  if (strategy == nullptr || !strategy->ranks_keep_whole_models()) return {};
+  if (strategy == nullptr || !strategy->ranks_keep_whole_models() || strategy->ranks_update_apart())
+    return {};
   std::set<std::string> parameters;
   for (const auto& parameter : run.module().named_parameters()) parameters.insert(parameter.key());
   std::vector<std::pair<std::string, std::string>> checksums;

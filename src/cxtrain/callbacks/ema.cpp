@@ -15,6 +15,7 @@
 #include "cxtrain/config/plan.h"
 #include "cxtrain/optim/optimizer_ref.h"
 #include "cxtrain/strategy/local_step.h"
+#include "cxtrain/strategy/strategy.h"
 #include "cxtrain/strategy/trainable.h"
 
 namespace cxtrain {
@@ -38,6 +39,11 @@ void Ema::setup(Run& run, Stage stage) {
                       "averages one copy of the parameters, and with --strategy " + run.plan().strategy +
                           " a rank keeps several",
                       "use --strategy ddp, or leave callbacks.ema out", MessageCode::conflicting_options);
+  }
+  if (stage == Stage::fit && run.strategy() != nullptr && run.strategy()->ranks_update_apart()) {
+    throw ConfigError("callbacks.ema", "averages one model, and nodes update theirs apart",
+                      "leave strategy.model_averaging_period or callbacks.ema out",
+                      MessageCode::conflicting_options);
   }
 }
 

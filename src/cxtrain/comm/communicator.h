@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cxtrain/comm/reduce_kernels.h"
@@ -43,6 +44,10 @@ class Communicator {
   /// enough that the last message ends soon. The default, 25 MiB, suits GPUs and shared memory (torch's
   /// DistributedDataParallel has it).
   virtual std::int64_t message_bytes() const { return std::int64_t{25} << 20; }
+
+  /// Returns the time, in seconds, that the links between nodes need for a sum of so many bytes, by their
+  /// speed at the start; absent if no speed was measured.
+  virtual std::optional<double> seconds_between_nodes(std::int64_t /*bytes*/) const { return std::nullopt; }
 
   /// Returns uninitialised memory [numel] that this communicator reduces fastest. Collective: every rank
   /// passes equal arguments. The memory lives as long as any tensor in it, also after the communicator.

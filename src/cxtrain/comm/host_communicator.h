@@ -29,6 +29,9 @@ class HostCommunicator final : public Communicator {
   std::string description() const override;
   bool overlaps() const override { return windows_.overlaps(); }
   std::int64_t message_bytes() const override;
+  std::optional<double> seconds_between_nodes(std::int64_t bytes) const override {
+    return windows_.seconds_between_nodes(bytes);
+  }
 
   at::Tensor allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) override;
   void all_reduce(const at::Tensor& tensor, ReduceOp op) override;

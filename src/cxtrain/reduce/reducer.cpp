@@ -10,6 +10,9 @@
 #include <utility>
 
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/log.h"
+#include "cxtrain/base/readable_bytes.h"
+#include "cxtrain/reduce/exposed_buckets.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
@@ -106,6 +109,18 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
                         .parameters = plan.parameters,
                         .wire = std::move(wire)});
   }
+  find_exact_buckets();
+}
+
+void Reducer::find_exact_buckets() {
+  exact_buckets_ = 0;
+  if (!options_.round_exposed_only) return;
+  std::int64_t parameters = 0;
+  for (const Bucket& bucket : buckets_) {
+    parameters += static_cast<std::int64_t>(bucket.parameters.size());
+    if (exact_parameters_ && parameters > *exact_parameters_) return;
+    ++exact_buckets_;
+  }
 }
 
 bool Reducer::outdated() const {
@@ -123,6 +138,10 @@ void Reducer::begin_backward(bool synchronize) {
   observed_order_.clear();
   for (Parameter& parameter : parameters_) parameter.ready = false;
   for (Bucket& bucket : buckets_) bucket.pending = bucket.slices.size();
+  const bool measures =
+      options_.round_exposed_only && !exact_parameters_ && !order_.empty() && !lay_out_next_;
+  ready_.assign(measures ? buckets_.size() : 0, 0);
+  if (measures) backward_began_ = clock_.now();
 }
 
 void Reducer::on_gradient(std::size_t index) {
@@ -139,6 +158,7 @@ void Reducer::on_gradient(std::size_t index) {
   parameter.ready = true;
   if (order_.empty()) observed_order_.push_back(index);
   --bucket.pending;
+  if (bucket.pending == 0 && !ready_.empty()) ready_[parameter.bucket] = clock_.now() - backward_began_;
   if (options_.overlap && !order_.empty()) send_ready_buckets();
 }
 
@@ -174,37 +194,41 @@ void Reducer::gather(Bucket& bucket) {
 
 void Reducer::send_ready_buckets() {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].pending == 0) {
-    send(buckets_[next_bucket_++]);
+    send(next_bucket_++);
   }
 }
 
-void Reducer::send(Bucket& bucket) {
+void Reducer::send(std::size_t index) {
+  Bucket& bucket = buckets_[index];
   std::optional<c10::StreamGuard> there;
   if (bucket.on_device()) {
     if (bucket.streams.empty()) bucket.streams.note(bucket.flat.device());
     there.emplace(bucket.streams.first());
     gather(bucket);
   }
-  if (bucket.wire.defined()) {
+  if (bucket.wire.defined() && rounds(index)) {
     const at::NoGradGuard no_grad;
     return communicator_.all_reduce(bucket.wire.copy_(bucket.flat), ReduceOp::avg);
   }
   if (node_memory_ == nullptr) return communicator_.all_reduce(bucket.flat, ReduceOp::avg);
-  node_memory_->all_reduce_slices(bucket.flat, bucket.slices, ReduceOp::avg, options_.wire_dtype);
+  node_memory_->all_reduce_slices(bucket.flat, bucket.slices, ReduceOp::avg,
+                                  rounds(index) ? options_.wire_dtype : std::nullopt);
 }
 
 void Reducer::finish() {
   if (std::exchange(averaged_, true)) return;
   end_backward();
+  const double backward_ended = ready_.empty() ? 0 : clock_.now() - backward_began_;
   if (!synchronize_) next_bucket_ = 0;  // nothing has travelled yet
   fill_untouched();
   for (Bucket& bucket : buckets_) bucket.pending = 0;
   send_ready_buckets();
   communicator_.join();
-  for (Bucket& bucket : buckets_) {
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const at::NoGradGuard no_grad;
-    if (bucket.wire.defined()) bucket.flat.copy_(bucket.wire);
+    if (buckets_[i].wire.defined() && rounds(i)) buckets_[i].flat.copy_(buckets_[i].wire);
   }
+  if (!ready_.empty()) choose_rounded(backward_ended);
   if (options_.find_unused_parameters) forget_unused();
   if (order_.empty() && synchronize_) agree_on_order();
   synchronize_ = false;
@@ -251,6 +275,36 @@ void Reducer::use_order(std::vector<std::size_t> order) {
   }
   order_ = std::move(order);
   lay_out_next_ = true;
+}
+
+/// Rank 0's times hold for all. Without a speed of the links only the last bucket is sure to be late.
+void Reducer::choose_rounded(double backward_ended) {
+  std::vector<BucketTimes> times;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    const auto travel =
+        communicator_.seconds_between_nodes(static_cast<std::int64_t>(buckets_[i].flat.nbytes()));
+    if (travel) times.push_back({.ready = options_.overlap ? ready_[i] : backward_ended, .travel = *travel});
+  }
+  std::size_t first = buckets_.size() - 1;
+  if (!times.empty() || !options_.overlap) first = first_exposed_bucket(times, backward_ended);
+  std::int64_t exact = 0;
+  for (std::size_t i = 0; i < first; ++i) exact += static_cast<std::int64_t>(buckets_[i].parameters.size());
+  set_exact_parameters(from_message<std::int64_t>(world_.broadcast(to_message(exact))));
+  ready_.clear();
+  if (!world_.is_root()) return;
+  std::size_t rounded = 0, all = 0;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    all += buckets_[i].flat.nbytes();
+    if (rounds(i)) rounded += buckets_[i].flat.nbytes();
+  }
+  log_info("strategy.comm_hook: auto rounds " + readable_bytes(static_cast<std::int64_t>(rounded)) + " of " +
+           readable_bytes(static_cast<std::int64_t>(all)) +
+           " of gradients, those that would arrive after backward otherwise");
+}
+
+void Reducer::set_exact_parameters(std::int64_t number) {
+  exact_parameters_ = number;
+  find_exact_buckets();
 }
 
 std::vector<std::string> Reducer::order() const {

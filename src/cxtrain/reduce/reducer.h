@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "cxtrain/base/clock.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/comm/node/node_memory.h"
@@ -27,6 +28,9 @@ struct ReducerOptions {
   /// Dtype that wider gradients are rounded to while they travel, which halves the bytes of float32; absent:
   /// no rounding. CPU ranks round between nodes only: the sums of nodes, and the result.
   std::optional<at::ScalarType> wire_dtype = {};
+  /// Rounds only the gradients that would arrive late otherwise: those of the last buckets, which do not
+  /// travel beside backward (`first_exposed_bucket`). Rank 0 measures a step to find them.
+  bool round_exposed_only = false;
 };
 
 /// Averages gradients over all ranks; connects autograd with communication.
@@ -83,6 +87,12 @@ class Reducer final : private GradientListener {
   /// parameters without a name go last. All ranks pass equal names.
   void set_order(std::span<const std::string> names);
 
+  /// With `round_exposed_only`: the number of the first parameters in `order` that are not rounded; absent
+  /// until a step was measured. Equal on all ranks.
+  std::optional<std::int64_t> exact_parameters() const { return exact_parameters_; }
+  /// Takes the number from an earlier training. All ranks pass equal numbers.
+  void set_exact_parameters(std::int64_t number);
+
  private:
   struct Parameter {
     std::string name;
@@ -107,7 +117,11 @@ class Reducer final : private GradientListener {
   std::vector<ParameterShape> shapes() const;
   void allocate_arenas();
   void lay_out(std::span<const std::size_t> order);
-  void send(Bucket& bucket);
+  void send(std::size_t index);
+  /// Whether the gradients of a bucket are rounded.
+  bool rounds(std::size_t bucket) const { return options_.wire_dtype && bucket >= exact_buckets_; }
+  void choose_rounded(double backward_ended);
+  void find_exact_buckets();
   void on_gradient(std::size_t index) override;
   /// Moves a gradient into its bucket if it does not lie there.
   void move_in(Parameter& parameter);
@@ -141,6 +155,11 @@ class Reducer final : private GradientListener {
   std::vector<std::size_t> observed_order_;
   std::vector<std::size_t> order_;  ///< observed and agreed; empty: no order yet
   bool lay_out_next_ = false;       ///< the next `zero_gradients` lays the buckets out
+  std::optional<std::int64_t> exact_parameters_;
+  std::size_t exact_buckets_ = 0;  ///< the first ones, which are not rounded
+  SteadyClock clock_;
+  double backward_began_ = 0;
+  std::vector<double> ready_;  ///< for each bucket, s after the begin of backward; empty: not measured
 };
 
 }  // namespace cxtrain

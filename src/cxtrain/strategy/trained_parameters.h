@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -60,6 +61,17 @@ class TrainedParameters {
   /// Brings the whole model to every rank that needs it. Called after the optimizer or other code has changed
   /// pieces or buffers, alike on all ranks. Collective.
   virtual void publish() = 0;
+
+  // For ranks that update parameters apart for several steps. All ranks call these methods.
+
+  /// Called after each step of a training; `step`: the number of steps so far. Collective.
+  virtual void end_step(std::int64_t /*step*/) {}
+  /// Makes the parameters equal on all ranks. Called before an evaluation or a checkpoint reads the model.
+  /// Collective.
+  virtual void unite() {}
+  /// Makes tensors that belong to the pieces, such as the optimizer's, the means over the ranks that update
+  /// the same pieces. Collective.
+  virtual void average(std::span<const at::Tensor> /*tensors*/) {}
 };
 
 }  // namespace cxtrain

@@ -63,6 +63,7 @@ void FitLoop::train_to_the_end() {
   vote();  // on what the last step's hooks have asked for
   save_if_wanted();
   if (checkpoints_ != nullptr) checkpoints_->finish();
+  optimization_.unite();
   context_.call(hooks::on_train_end);
 }
 
@@ -152,6 +153,7 @@ void FitLoop::run_epoch() {
   finite_.answer();
   context_.pause_training();
   const bool complete = state.batch >= limits().train_batches || !streams_go_on_;
+  if (complete) optimization_.unite();
   context_.metrics.model_metrics().reduce(context_.parts.world);
   context_.rows.log(context_.end_train_epoch());
   if (!complete) return;  // stopped within the epoch, which a resumed run would go on with
@@ -357,6 +359,7 @@ void FitLoop::save_if_wanted() {
   if (checkpoints_ == nullptr) return;
   finite_.answer();
   context_.rows.write_pending();
+  optimization_.unite_state();
   const bool saved = checkpoints_->save(wanted);
   if (wanted.ends_run()) throw context_.ending(wanted, saved);
 }
@@ -395,6 +398,7 @@ void FitLoop::validate() {
   const PhaseScope phase(Phase::validation);
   context_.pause_training();
   context_.rows.write_pending();
+  if (between_steps()) optimization_.unite();
   StateDict generators;
   context_.parts.generators.save(generators);
   try {

@@ -160,8 +160,20 @@ Optimization::Optimization(TrainContext& context, const std::vector<NamedOptimiz
 bool Optimization::step(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last) {
   const bool stepped =
       shared_.is_manual() ? shared_.take_updated() : step_automatically(own, of_all_ranks, last);
-  if (stepped) ++context_.state.global_step;
-  return stepped;
+  if (!stepped) return false;
+  ++context_.state.global_step;
+  for (const auto& optimizer : optimizers_) optimizer->trained().end_step(context_.state.global_step);
+  return true;
+}
+
+void Optimization::unite() {
+  for (const auto& optimizer : optimizers_) optimizer->trained().unite();
+}
+
+void Optimization::unite_state() {
+  if (!context_.parts.strategy.ranks_update_apart()) return;
+  unite();
+  for (const auto& optimizer : optimizers_) optimizer->average_state();
 }
 
 bool Optimization::step_automatically(const StepResult& own, const StepResult& of_all_ranks,

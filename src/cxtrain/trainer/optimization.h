@@ -75,6 +75,10 @@ class Optimization final : public Stateful, public OptimizerList {
   std::vector<TrainedParameters*> trained();
   void begin_update() override;
   void publish() override;
+  /// Makes the model equal on all ranks, if they update it apart. Between two steps. Collective.
+  void unite();
+  /// The same for the model and the state of the optimizers. Collective.
+  void unite_state();
 
  private:
   bool step_automatically(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last);

@@ -196,6 +196,14 @@ void TrainedOptimizer::save(StateDict& state, const std::string& suffix) const {
   rate_.save(state.make_section("lr_schedule" + suffix));
 }
 
+void TrainedOptimizer::average_state() {
+  std::vector<at::Tensor> tensors;
+  for (const Piece& piece : optimizer_->state()) {
+    if (!piece.name.starts_with("step.")) tensors.push_back(piece.values);  // counts are equal
+  }
+  trained_->average(tensors);
+}
+
 void TrainedOptimizer::load(const StateDict& state, const std::string& suffix) {
   optimizer_->load(state.section("optimizer" + suffix).pieces());
   rate_.load(state.section("lr_schedule" + suffix));

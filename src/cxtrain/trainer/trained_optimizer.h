@@ -55,6 +55,9 @@ class TrainedOptimizer final : public OptimizerRef {
   void save(StateDict& state, const std::string& suffix) const;
   void load(const StateDict& state, const std::string& suffix);
 
+  /// Makes the optimizer's state the mean over the ranks that update the same pieces apart. Collective.
+  void average_state();
+
   LearningRateControl& rate() { return rate_; }
   TrainedParameters& trained() { return *trained_; }
   const std::vector<NamedTensor>& parameters() const { return parameters_; }

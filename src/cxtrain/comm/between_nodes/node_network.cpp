@@ -74,6 +74,7 @@ std::optional<NodeNetwork> open_node_network(const MpiComm& comm, const MpiComm&
   NodeNetwork network{.board = std::move(*board),
                       .couriers = couriers,
                       .message_bytes = message_for(speeds.links),
+                      .bytes_per_second = speeds.links,
                       .courier = nullptr};
   if (carries)
     network.courier =

@@ -17,6 +17,7 @@ struct NodeNetwork {
   NodeBoard board;
   int couriers;                      ///< ranks of each node that have one: the first ones
   std::int64_t message_bytes;        ///< that suit the links: `Communicator::message_bytes`
+  double bytes_per_second;           ///< of the links of one courier, while all couriers send
   std::unique_ptr<Courier> courier;  ///< of this rank, or null
 };
 

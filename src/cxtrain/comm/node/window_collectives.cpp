@@ -60,6 +60,13 @@ void WindowCollectives::find_places() {
   });
 }
 
+std::optional<double> WindowCollectives::seconds_between_nodes(std::int64_t bytes) const {
+  if (!network_) return std::nullopt;
+  // A node sends each element twice, save for its own share: once to be summed, and once as a result.
+  const double sent = 2.0 * (num_nodes_ - 1) / num_nodes_ * static_cast<double>(bytes);
+  return sent / network_->couriers / network_->bytes_per_second;
+}
+
 std::string WindowCollectives::way_between_nodes() const { return network_ ? "TCP, beside backward" : "MPI"; }
 
 std::shared_ptr<SharedMemory> WindowCollectives::allocate(std::size_t bytes) {

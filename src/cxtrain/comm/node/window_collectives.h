@@ -42,6 +42,8 @@ class WindowCollectives final : public NodeMemory {
   int node() const noexcept { return node_; }
   /// Returns whether `all_reduce_slices` runs beside the caller's work.
   bool overlaps() const noexcept { return network_.has_value(); }
+  /// See `Communicator::seconds_between_nodes`.
+  std::optional<double> seconds_between_nodes(std::int64_t bytes) const;
   /// Returns the size of a message, in bytes, that suits the links between nodes; absent without links.
   std::optional<std::int64_t> message_bytes() const {
     return network_ ? std::optional(network_->message_bytes) : std::nullopt;

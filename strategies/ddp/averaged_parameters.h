@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cxtrain/comm/communicator.h"
+#include "cxtrain/reduce/tensor_sync.h"
+#include "cxtrain/strategy/trained_parameters.h"
+
+namespace cxtrain {
+
+/// Parameters that each node trains by itself, and that become the mean over the nodes from time to time
+/// (post-local SGD, Lin et al. 2020; torch's PeriodicModelAverager).
+class AveragedParameters final : public TrainedParameters {
+ public:
+  struct Schedule {
+    std::int64_t start;   ///< steps before this one average gradients over all ranks
+    std::int64_t period;  ///< steps from one mean to the next
+  };
+  struct Ranks {
+    Communicator& all;
+    Communicator& alike;  ///< ranks of all nodes that have the same pieces as this rank
+  };
+  /// `of_node`: the parameters as the ranks of a node train them. `buffers`: brought to all ranks with each
+  /// mean; or null. All references outlive the object.
+  AveragedParameters(std::unique_ptr<TrainedParameters> of_node, const Ranks& ranks, TensorSync* buffers,
+                     const Schedule& schedule)
+      : of_node_(std::move(of_node)), ranks_(ranks), buffers_(buffers), schedule_(schedule) {}
+
+  std::span<const Piece> pieces() const override { return of_node_->pieces(); }
+  GradientExchange& exchange() override { return of_node_->exchange(); }
+  void synchronize() override { of_node_->synchronize(); }
+  std::span<const at::Tensor> gradients() const override { return of_node_->gradients(); }
+  std::span<const at::Tensor> held_gradients() const override { return of_node_->held_gradients(); }
+  /// Of this node.
+  std::vector<at::Tensor> gradient_norms(double order) override { return of_node_->gradient_norms(order); }
+  void agree_on_overflow(const at::Tensor& found) override;
+  void begin_update() override { of_node_->begin_update(); }
+  void publish() override { of_node_->publish(); }
+  void end_step(std::int64_t step) override;
+  void unite() override;
+  void average(std::span<const at::Tensor> tensors) override;
+
+ private:
+  /// Reduces the values of `parts`, which fit into `message`.
+  void average_parts(std::vector<at::Tensor>& parts, const at::Tensor& message);
+
+  std::unique_ptr<TrainedParameters> of_node_;
+  Ranks ranks_;
+  TensorSync* buffers_;
+  const Schedule schedule_;
+  bool are_apart_ = false;  ///< nodes have updated the parameters since the last mean
+};
+
+}  // namespace cxtrain

@@ -1,0 +1,211 @@
+#include "power_sgd.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "cxtrain/state/stateful.h"
+
+namespace cxtrain {
+namespace {
+
+constexpr const char* kQ = "q";
+constexpr double kEpsilon = 1e-8;  // of Vogels et al.: a column of zeros stays one
+
+/// FNV-1a: the same on every machine.
+std::uint64_t hash_of(const std::string& text) {
+  std::uint64_t hash = 14695981039346656037U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  return hash;
+}
+
+/// On the host the bits depend on no library's kernels, so that ranks on different processors agree.
+template <class Element>
+void make_orthogonal_on_host(const at::Tensor& matrix) {
+  auto rows = matrix.accessor<Element, 2>();
+  const std::int64_t count = matrix.size(0), columns = matrix.size(1);
+  const auto product = [&](std::int64_t a, std::int64_t b) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; ++i)
+      sum += static_cast<double>(rows[i][a]) * static_cast<double>(rows[i][b]);
+    return sum;
+  };
+  for (std::int64_t column = 0; column < columns; ++column) {
+    for (std::int64_t before = 0; before < column; ++before) {
+      const double part = product(before, column);
+      for (std::int64_t i = 0; i < count; ++i)
+        rows[i][column] -= static_cast<Element>(part * static_cast<double>(rows[i][before]));
+    }
+    const double length = std::sqrt(product(column, column)) + kEpsilon;
+    for (std::int64_t i = 0; i < count; ++i)
+      rows[i][column] = static_cast<Element>(static_cast<double>(rows[i][column]) / length);
+  }
+}
+
+/// Writes P Q^T. Adds one product after the other: elementwise kernels round alike on all processors.
+void write_product(const at::Tensor& into, const at::Tensor& p, const at::Tensor& q) {
+  at::Tensor result = into;
+  for (std::int64_t r = 0; r < p.size(1); ++r) {
+    const at::Tensor column = p.narrow(1, r, 1), row = q.narrow(1, r, 1).t();
+    if (r == 0) {
+      at::mul_out(result, column, row);
+    } else {
+      result.addcmul_(column, row);
+    }
+  }
+}
+
+}  // namespace
+
+void make_orthogonal(const at::Tensor& matrix) {
+  if (matrix.is_cpu())
+    return matrix.scalar_type() == at::kDouble ? make_orthogonal_on_host<double>(matrix)
+                                               : make_orthogonal_on_host<float>(matrix);
+  for (std::int64_t column = 0; column < matrix.size(1); ++column) {
+    at::Tensor own = matrix.narrow(1, column, 1);
+    if (column > 0) {
+      const at::Tensor before = matrix.narrow(1, 0, column);
+      own.sub_(before.mm(before.t().mm(own)));
+    }
+    own.div_(own.norm().add_(kEpsilon));
+  }
+}
+
+PowerSgd::PowerSgd(std::vector<NamedTensor> parameters, Communicator& communicator, std::int64_t rank,
+                   std::uint64_t seed)
+    : parameters_(std::move(parameters)), communicator_(communicator), rank_(rank), seed_(seed) {
+  for (const NamedTensor& parameter : parameters_) {
+    if (parameter.tensor.scalar_type() == at::kDouble) dtype_ = at::kDouble;
+  }
+  lay_out();
+}
+
+at::Tensor PowerSgd::first_q(const std::string& name, std::int64_t columns, std::int64_t rank,
+                             at::Device device) const {
+  at::Generator generator = at::detail::createCPUGenerator(seed_ ^ hash_of(name));
+  return at::randn({columns, rank}, generator, at::TensorOptions().dtype(dtype_)).to(device);
+}
+
+void PowerSgd::lay_out() {
+  matrices_.clear();
+  vectors_.clear();
+  trained_.clear();
+  std::int64_t first = 1, second = 0;  // elements of the messages; one says whether there are gradients
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& tensor = parameters_[i].tensor;
+    trained_.push_back(tensor.requires_grad());
+    if (!trained_.back() || tensor.numel() == 0) continue;
+    const std::int64_t n = tensor.dim() > 0 ? tensor.size(0) : 1, m = tensor.numel() / n;
+    const std::int64_t r = std::min({n, m, rank_});
+    if (tensor.dim() < 2 || 2 * (n + m) * r > n * m) {
+      vectors_.push_back({i, {}});
+      first += tensor.numel();
+      continue;
+    }
+    const at::Tensor q = first_q(parameters_[i].name, m, r, tensor.device());
+    Remembered& own = remembered_[parameters_[i].name];
+    if (!own.q.defined() || own.q.sizes() != q.sizes()) {
+      own = {at::zeros({n, m}, tensor.options().dtype(dtype_).requires_grad(false)), q.clone()};
+    }
+    matrices_.push_back({.parameter = i, .error = own.error, .q = own.q, .first_q = q, .p = {}, .new_q = {}});
+    first += n * r;
+    second += m * r;
+  }
+  if (parameters_.empty()) return;
+  const at::Device device = parameters_.front().tensor.device();
+  first_message_ = communicator_.allocate(first, dtype_, device);
+  second_message_ = communicator_.allocate(second, dtype_, device);
+  has_gradients_ = first_message_.narrow(0, 0, 1);
+  first = 1;
+  second = 0;
+  for (Matrix& matrix : matrices_) {
+    const std::int64_t n = matrix.error.size(0), m = matrix.q.size(0), r = matrix.q.size(1);
+    matrix.p = first_message_.narrow(0, std::exchange(first, first + n * r), n * r).view({n, r});
+    matrix.new_q = second_message_.narrow(0, std::exchange(second, second + m * r), m * r).view({m, r});
+  }
+  for (Vector& vector : vectors_) {
+    const at::Tensor& tensor = parameters_[vector.parameter].tensor;
+    vector.place = first_message_.narrow(0, std::exchange(first, first + tensor.numel()), tensor.numel())
+                       .view(tensor.sizes());
+  }
+}
+
+void PowerSgd::average() {
+  const at::NoGradGuard no_grad;
+  const auto trains = [&](std::size_t i) { return parameters_[i].tensor.requires_grad(); };
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (trains(i) == trained_[i]) continue;
+    lay_out();
+    break;
+  }
+  bool has_any = false;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!trains(i)) continue;
+    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
+    has_any = has_any || gradient.defined();
+    if (!gradient.defined()) gradient = at::zeros_like(parameters_[i].tensor);
+  }
+  const auto gradient_of = [&](std::size_t i) -> at::Tensor& { return parameters_[i].tensor.mutable_grad(); };
+  has_gradients_.fill_(has_any ? 1 : 0);
+  for (Matrix& matrix : matrices_) {
+    matrix.error.add_(gradient_of(matrix.parameter).reshape(matrix.error.sizes()));
+    matrix.p.copy_(at::mm(matrix.error, matrix.q));
+  }
+  for (Vector& vector : vectors_) vector.place.copy_(gradient_of(vector.parameter));
+  communicator_.all_reduce(first_message_, ReduceOp::avg);
+  communicator_.join();
+  const at::Tensor any = has_gradients_.sign();
+  for (Matrix& matrix : matrices_) {
+    make_orthogonal(matrix.p.mul_(any.to(matrix.p.device())));
+    matrix.new_q.copy_(at::mm(matrix.error.t(), matrix.p));
+  }
+  for (Vector& vector : vectors_) gradient_of(vector.parameter).copy_(vector.place);
+  communicator_.all_reduce(second_message_, ReduceOp::avg);
+  communicator_.join();
+  for (Matrix& matrix : matrices_) {
+    at::Tensor& gradient = gradient_of(matrix.parameter);
+    const bool in_place = gradient.is_contiguous() && gradient.scalar_type() == dtype_;
+    const at::Tensor rows = in_place ? gradient.view(matrix.error.sizes()) : at::empty_like(matrix.error);
+    write_product(rows, matrix.p, matrix.new_q);
+    if (!in_place) gradient.copy_(rows.view(gradient.sizes()));
+    matrix.error.sub_(rows);
+    // A column of zeros would stay one.
+    const at::Tensor is_zero = matrix.new_q.abs().sum(0, /*keepdim=*/true).eq(0);
+    const at::Tensor next = at::where(is_zero, matrix.first_q, matrix.new_q);
+    matrix.q.copy_(at::where(any.to(next.device()).eq(0), matrix.q, next));
+  }
+}
+
+void PowerSgd::save(StateDict& state) const {
+  StateDict& errors = state.make_section(kMeanOfRanks);
+  StateDict& qs = state.make_section(kQ);
+  for (const auto& [name, own] : remembered_) {
+    errors.set(name, own.error);
+    qs.set(name, own.q);
+  }
+}
+
+void PowerSgd::load(const StateDict& state) {
+  const StateDict &errors = state.section(kMeanOfRanks), &qs = state.section(kQ);
+  for (const NamedTensor& parameter : parameters_) {
+    if (!qs.has(parameter.name)) continue;
+    const auto at_home = [&](const at::Tensor& saved) {
+      return saved.to(parameter.tensor.device(), dtype_, /*non_blocking=*/false, /*copy=*/true);
+    };
+    remembered_[parameter.name] = {at_home(errors.tensor(parameter.name)),
+                                   at_home(qs.tensor(parameter.name))};
+  }
+  lay_out();
+}
+
+}  // namespace cxtrain

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cxtrain/comm/communicator.h"
+#include "cxtrain/state/state_dict.h"
+#include "cxtrain/tensor/piece.h"
+
+namespace cxtrain {
+
+/// Averages gradients over ranks by matrices of low rank (PowerSGD, Vogels et al. 2019, algorithms 1 and 2).
+///
+/// A gradient of two or more dimensions is a matrix [n, m]: its first dimension, and all others. Each rank
+/// adds its error of the step before. The ranks average P = M Q [n, r], make P's columns orthogonal, and
+/// average Q = M^T P [m, r]. The gradient becomes P Q^T, and what it lacks of M is the rank's new error. The
+/// next step begins with this Q. So a step sends (n + m) r elements in place of n m.
+///
+/// Gradients with one dimension, and matrices for which P and Q have more than half of their elements, are
+/// averaged as they are. A step takes two all-reduces.
+class PowerSgd {
+ public:
+  /// `rank`: of the matrices P and Q, at least 1. `seed`: of the first Q; equal on all ranks. All ranks pass
+  /// equal parameters. The communicator outlives the object.
+  PowerSgd(std::vector<NamedTensor> parameters, Communicator& communicator, std::int64_t rank,
+           std::uint64_t seed);
+
+  /// Averages the gradients of the parameters that require one; a parameter without a gradient counts as
+  /// zero. The results have the same bits on all ranks. If no rank has any gradient, errors and Q stay.
+  /// Collective.
+  void average();
+
+  /// Q is the same on all ranks. The errors are each rank's own (`kMeanOfRanks`).
+  void save(StateDict& state) const;
+  /// Begins anew with matrices that have another rank, or are not in the state.
+  void load(const StateDict& state);
+
+ private:
+  /// What a rank remembers of a matrix, also while its parameter is frozen.
+  struct Remembered {
+    at::Tensor error, q;  ///< [n, m], [m, r]
+  };
+  struct Matrix {
+    std::size_t parameter;
+    at::Tensor error, q;  ///< as remembered
+    at::Tensor first_q;   ///< [m, r]: Q before the first step
+    at::Tensor p, new_q;  ///< [n, r] in `first_message_`, [m, r] in `second_message_`
+  };
+  struct Vector {
+    std::size_t parameter;
+    at::Tensor place;  ///< in `first_message_`
+  };
+  void lay_out();
+  at::Tensor first_q(const std::string& name, std::int64_t columns, std::int64_t rank,
+                     at::Device device) const;
+
+  std::vector<NamedTensor> parameters_;
+  Communicator& communicator_;
+  const std::int64_t rank_;
+  const std::uint64_t seed_;
+  std::vector<bool> trained_;  ///< for which the messages have been laid out
+  at::ScalarType dtype_ = at::kFloat;
+  std::vector<Matrix> matrices_;
+  std::vector<Vector> vectors_;
+  std::map<std::string, Remembered> remembered_;  ///< by parameter
+  at::Tensor first_message_, second_message_;
+  at::Tensor has_gradients_;  ///< [1] in `first_message_`: the part of the ranks that have any gradient
+};
+
+/// Makes the columns of a matrix orthogonal, and each as long as 1 (Gram-Schmidt), in place. A column without
+/// a part of its own becomes nearly zero.
+void make_orthogonal(const at::Tensor& matrix);
+
+}  // namespace cxtrain
