@@ -63,7 +63,6 @@ class GptNetImpl : public torch::nn::Module {
       : embedding_(register_module("embedding", GptEmbedding(sizes))),
         blocks_(register_module("blocks", torch::nn::ModuleList())) {
     for (std::int64_t i = 0; i < sizes.layers; ++i) blocks_->push_back(GptBlock(sizes));
-    for (const auto& item : named_parameters()) start_gpt_parameter(item.key(), item.value(), sizes);
     head_ = register_module("head", GptHead(sizes, embedding_->weight()));
   }
   at::Tensor forward(const at::Tensor& bytes) {

@@ -79,8 +79,6 @@ class GptModel final : public ChainModule {
     const GptEmbedding embedding = add_block("embedding", GptEmbedding(sizes));
     for (std::int64_t i = 0; i < sizes.layers; ++i) add_block("blocks." + std::to_string(i), GptBlock(sizes));
     add_block("head", GptHead(sizes, embedding->weight()));
-    for (const NamedTensor& parameter : all_parameters())
-      start_gpt_parameter(parameter.name, parameter.tensor, sizes);
   }
 
   StepOutput training_step(const Batch& batch, std::int64_t) override {

@@ -7,8 +7,28 @@
 #include <torch/nn/init.h>
 
 #include <cmath>
+#include <string>
 
 namespace nn = torch::nn;
+
+namespace {
+
+/// Sets the first values of a block's parameters, as GPT-2 does: weights of deviation 0.02; those that add to
+/// the residual are smaller by the root of their number.
+void start(const nn::Module& block, const GptSizes& sizes) {
+  for (const auto& parameter : block.named_parameters()) {
+    const std::string& name = parameter.key();
+    if (parameter.value().dim() == 2) {
+      const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(sizes.layers));
+      const bool adds = name.ends_with("out.weight") || name.ends_with("down.weight");
+      nn::init::normal_(parameter.value(), 0, adds ? residual : 0.02);
+    } else if (name.ends_with("bias")) {
+      nn::init::zeros_(parameter.value());
+    }
+  }
+}
+
+}  // namespace
 
 GptBlockImpl::GptBlockImpl(const GptSizes& sizes) : sizes_(sizes) {
   const std::int64_t width = sizes.width;
@@ -19,6 +39,7 @@ GptBlockImpl::GptBlockImpl(const GptSizes& sizes) : sizes_(sizes) {
   up_ = register_module("up", nn::Linear(width, 4 * width));
   down_ = register_module("down", nn::Linear(4 * width, width));
   dropout_ = register_module("dropout", nn::Dropout(sizes.dropout));
+  start(*this, sizes);
 }
 
 at::Tensor GptBlockImpl::attention(const at::Tensor& x) {
@@ -40,6 +61,7 @@ GptEmbeddingImpl::GptEmbeddingImpl(const GptSizes& sizes) {
   tokens_ = register_module("tokens", nn::Embedding(GptSizes::kVocabulary, sizes.width));
   positions_ = register_module("positions", nn::Embedding(sizes.context, sizes.width));
   dropout_ = register_module("dropout", nn::Dropout(sizes.dropout));
+  start(*this, sizes);
 }
 
 at::Tensor GptEmbeddingImpl::forward(const at::Tensor& bytes) {
@@ -53,13 +75,3 @@ GptHeadImpl::GptHeadImpl(const GptSizes& sizes, const at::Tensor& weight) {
 }
 
 at::Tensor GptHeadImpl::forward(const at::Tensor& x) { return at::linear(norm_(x), weight_); }
-
-void start_gpt_parameter(const std::string& name, const at::Tensor& parameter, const GptSizes& sizes) {
-  if (parameter.dim() == 2) {
-    const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(sizes.layers));
-    const bool adds = name.ends_with("out.weight") || name.ends_with("down.weight");
-    nn::init::normal_(parameter, 0, adds ? residual : 0.02);
-  } else if (name.ends_with("bias")) {
-    nn::init::zeros_(parameter);
-  }
-}

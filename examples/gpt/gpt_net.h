@@ -6,8 +6,6 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
-#include <string>
-
 /// The blocks of a decoder over bytes with learned positions: an embedding, layers of attention, and an
 /// output layer that shares the embedding's weights.
 
@@ -57,7 +55,3 @@ class GptHeadImpl : public torch::nn::Module {
   at::Tensor weight_;
 };
 TORCH_MODULE(GptHead);
-
-/// Sets the first values of a parameter of this name, as GPT-2 does: weights of deviation 0.02; those that
-/// add to the residual are smaller by the root of their number.
-void start_gpt_parameter(const std::string& name, const at::Tensor& parameter, const GptSizes& sizes);

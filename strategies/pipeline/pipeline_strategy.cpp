@@ -145,6 +145,7 @@ class PipelineStrategy final : public LocalStrategy {
   std::optional<StageModel> model_;
   std::unique_ptr<Communicator> world_, column_, stage_;
   std::unique_ptr<RankMessages> messages_;
+  bool whole_at_start_ = true;     ///< every rank had the whole model when it connected
   std::set<std::string> defined_;  ///< methods that the model defines, as far as this rank has asked
 
   std::vector<Pass> passes_;      ///< of a step of this stage
@@ -169,6 +170,7 @@ void PipelineStrategy::place(Trainable& module, const StrategyContext& context) 
            .stages = args_.stages == 0 ? ranks : static_cast<int>(args_.stages)};
   parts_ = parts_of_chain(*chain_, args_, grid_.stages);
   LocalStrategy::place(module, context);
+  chain_->take_kept();  // nothing is kept of parameters that other stages have
   model_.emplace(module, *chain_, grid_, parts_);
 }
 
@@ -181,7 +183,7 @@ void PipelineStrategy::connect() {
   stage_ = world_->split(grid_.stage(), world.rank());
   if (grid_.stages > 1) messages_ = make_rank_messages(world);
   model_->connect(*world_, *column_);
-  TensorSync::broadcast_once(parameters, *world_);
+  whole_at_start_ = broadcast_whole(parameters, *world_, world);
   TensorSync::broadcast_once(module_->all_buffers(), *world_);
   if (grid_.stages == 1) return;
   chain_->set_whole(false);
@@ -484,8 +486,8 @@ at::Tensor PipelineStrategy::predict_step(const Batch& batch, std::int64_t batch
 void PipelineStrategy::teardown() {
   release_exchanges();
   if (messages_) messages_->wait_for_all_but(0);
-  model_->restore_all();
-  chain_->set_whole(true);
+  if (whole_at_start_) model_->restore_all();
+  chain_->set_whole(whole_at_start_ || grid_.stages == 1);
   messages_.reset();
   stage_.reset();
   column_.reset();
@@ -512,6 +514,19 @@ std::vector<RankMemory> pipeline_memory(const Plan& plan, const ModelOutline& mo
     memory.insert(memory.end(), static_cast<std::size_t>(columns), own);
   }
   return memory;
+}
+
+KeptRanges pipeline_kept(const Plan& plan, const ModelOutline& model, int rank) {
+  const auto args = read_args<PipelineArgs>(plan.strategy_arguments);
+  const int stages = shape_of(plan).stages;
+  Chain& chain = chain_of(model.module);
+  const StageModel stage(model.module, chain, {.rank = rank, .ranks = plan.world_size, .stages = stages},
+                         parts_of_chain(chain, args, stages));
+  KeptRanges kept;
+  for (const NamedTensor& parameter : model.module.all_parameters()) {
+    if (!stage.is_own(parameter.name)) kept.of[parameter.name] = {};
+  }
+  return kept;
 }
 
 std::unique_ptr<Strategy> make_pipeline_strategy(const PipelineArgs& args) {

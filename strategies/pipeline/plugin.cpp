@@ -29,6 +29,7 @@ CXTRAIN_PLUGIN("strategy pipeline", [](cxtrain::Registry& registry) {
   cxtrain::StrategyTraits traits = cxtrain::pipeline_traits();
   traits.draw = &cxtrain::draw_step;
   traits.memory = &cxtrain::pipeline_memory;
+  traits.kept = &cxtrain::pipeline_kept;
   registry.add("pipeline", "consecutive blocks of the model on different ranks", traits,
                &cxtrain::make_pipeline_strategy);
 })

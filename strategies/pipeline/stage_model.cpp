@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -11,6 +12,16 @@
 #include "cxtrain/tensor/hollow.h"
 
 namespace cxtrain {
+namespace {
+
+/// The strides with memory: only tensors in row-major order become hollow.
+std::vector<std::int64_t> strides_of(const at::Tensor& tensor) {
+  if (!is_hollow(tensor)) return tensor.strides().vec();
+  const auto strides = c10::contiguous_strides(tensor.sizes());
+  return {strides.begin(), strides.end()};
+}
+
+}  // namespace
 
 StageModel::StageModel(Trainable& module, Chain& chain, const PipelineGrid& grid,
                        std::span<const BlockRange> parts)
@@ -32,8 +43,8 @@ StageModel::StageModel(Trainable& module, Chain& chain, const PipelineGrid& grid
     }
     std::vector<int> of_entry(found->second.begin(), found->second.end());
     if (of_entry.size() > 1 && !is_buffer) tied_.push_back({named.name, of_entry});
-    entries_.push_back({named, named.tensor.sizes().vec(), named.tensor.strides().vec(), std::move(of_entry),
-                        is_buffer, /*is_here=*/true});
+    entries_.push_back({named, named.tensor.sizes().vec(), strides_of(named.tensor), std::move(of_entry),
+                        is_buffer, !is_hollow(named.tensor)});
   };
   for (const NamedTensor& parameter : module.all_parameters()) add(parameter, /*is_buffer=*/false);
   for (const NamedTensor& buffer : module.all_buffers()) add(buffer, /*is_buffer=*/true);

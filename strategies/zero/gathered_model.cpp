@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <optional>
@@ -64,14 +65,14 @@ class GatheredModel::Held {
 };
 
 GatheredModel::GatheredModel(const Trainable& module, const Chain& chain, Communicator& group,
-                             std::int64_t row_bytes)
+                             std::int64_t row_bytes, std::span<const Piece> kept)
     : group_(group) {
   const at::NoGradGuard no_grad;
   const std::vector<NamedTensor> parameters = module.all_parameters();
   for (const NamedTensor& parameter : parameters) entries_.push_back({.named = parameter});
   for (const NamedTensor& buffer : module.all_buffers()) entries_.push_back({.named = buffer});
   find_blocks(chain);
-  add_rows(parameters, row_bytes);
+  add_rows(parameters, row_bytes, kept);
   std::vector<DividedRow> rows;
   for (const Row& row : rows_) rows.push_back(row.shards.row);
   SlotPlan plan = plan_slots(rows, parameters, chain);
@@ -105,7 +106,8 @@ void GatheredModel::find_blocks(const Chain& chain) {
   }
 }
 
-void GatheredModel::add_rows(const std::vector<NamedTensor>& parameters, std::int64_t row_bytes) {
+void GatheredModel::add_rows(const std::vector<NamedTensor>& parameters, std::int64_t row_bytes,
+                             std::span<const Piece> kept) {
   for (DividedRow& planned : divided_rows(parameters, group_.size(), row_bytes)) {
     const auto options = parameters[planned.parameters.front()].tensor.options().requires_grad(false);
     at::Tensor share = at::zeros({planned.plan.share}, options);
@@ -114,7 +116,7 @@ void GatheredModel::add_rows(const std::vector<NamedTensor>& parameters, std::in
       Entry& entry = entries_[row.entries()[k]];
       entry.row = rows_.size() - 1;
       entry.place = k;
-      store_part(entry, entry.named.tensor.detach());
+      store_part(entry, kept);
       divide(entry);
     }
   }
@@ -127,15 +129,15 @@ void GatheredModel::divide(Entry& entry) {
   entry.storage = c10::Storage(c10::Storage::use_byte_size_t(), tensor.nbytes(),
                                at::DataPtr(nullptr, tensor.device()), /*allocator=*/nullptr,
                                /*resizable=*/false);
-  const std::vector<std::int64_t> sizes = tensor.sizes().vec(), strides = tensor.strides().vec();
-  entry.whole = at::empty({0}, options).set_(entry.storage, 0, sizes, strides);
+  const std::vector<std::int64_t> sizes = tensor.sizes().vec();
+  // Parameters of rows are in row-major order.
+  entry.whole = at::empty({0}, options).set_(entry.storage, 0, sizes, c10::contiguous_strides(sizes));
   entry.elsewhere = hollow(sizes, tensor);
   tensor.set_data(entry.elsewhere);
 }
 
-void GatheredModel::store_part(const Entry& entry, const at::Tensor& whole) {
-  const Piece part = rows_[*entry.row].shards.part(entry.place, {entry.named.name, whole}, group_.rank());
-  if (part.range.size() > 0) part.values.detach().copy_(part_of(part.name, whole, part.range).values);
+void GatheredModel::store_part(const Entry& entry, std::span<const Piece> kept) {
+  fill_part(rows_[*entry.row].shards.part(entry.place, entry.named, group_.rank()), entry.named, kept);
 }
 
 // ------------------------------------------------------------------ rows in memory
@@ -239,7 +241,7 @@ void GatheredModel::keep_whole(const std::set<std::string>& names) {
       if (entry.kept) {
         entry.named.tensor.set_data(entry.whole.clone());
       } else {
-        store_part(entry, entry.named.tensor.detach());
+        store_part(entry);
         // `held` has the values of before; nobody reads them until the row is fetched again.
         entry.named.tensor.set_data(entry.elsewhere);
       }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,9 +33,10 @@ namespace cxtrain {
 /// same methods in the same order; methods are collective unless they say otherwise.
 class GatheredModel {
  public:
-  /// Divides the parameters. All references outlive the object. Throws ConfigError if a parameter belongs to
-  /// no block.
-  GatheredModel(const Trainable& module, const Chain& chain, Communicator& group, std::int64_t row_bytes);
+  /// Divides the parameters. All references outlive the object. `kept`: what this rank has of hollow
+  /// parameters (`KeepRanges`). Throws ConfigError if a parameter belongs to no block.
+  GatheredModel(const Trainable& module, const Chain& chain, Communicator& group, std::int64_t row_bytes,
+                std::span<const Piece> kept = {});
 
   /// Begins to gather a block's parameters, which the next `acquire` needs.
   void request(std::size_t block);
@@ -85,13 +87,14 @@ class GatheredModel {
   class Held;
 
   void find_blocks(const Chain& chain);
-  void add_rows(const std::vector<NamedTensor>& parameters, std::int64_t row_bytes);
+  void add_rows(const std::vector<NamedTensor>& parameters, std::int64_t row_bytes,
+                std::span<const Piece> kept);
   void divide(Entry& entry);
   void fetch(Row& row);
   void use(Row& row);
   void leave(Row& row);
-  /// Copies this rank's part of an entry from a whole tensor into the share.
-  void store_part(const Entry& entry, const at::Tensor& whole);
+  /// Copies this rank's part of an entry into the share: from the entry's tensor, or from what is kept.
+  void store_part(const Entry& entry, std::span<const Piece> kept = {});
 
   Communicator& group_;
   std::vector<Entry> entries_;  ///< parameters in registration order, then buffers

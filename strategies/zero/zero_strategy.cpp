@@ -51,10 +51,18 @@ Problem no_chain() {
       MessageCode::conflicting_options};
 }
 
+Problem cannot_map() {
+  return {"strategy.parameters", "the ranks of this node cannot map one copy of the parameters",
+          "--strategy.parameters all gathers the blocks of a chain, --strategy.stage 2 keeps the parameters "
+          "on every rank",
+          MessageCode::conflicting_options};
+}
+
 /// The memory of a rank's parameters.
 struct Gathered {
-  Gathered(Trainable& module, Chain& chain, Communicator& group, std::int64_t row_bytes)
-      : model(module, chain, group, row_bytes), walk(chain, model) {}
+  Gathered(Trainable& module, Chain& chain, Communicator& group, std::int64_t row_bytes,
+           std::span<const Piece> kept)
+      : model(module, chain, group, row_bytes, kept), walk(chain, model) {}
 
   GatheredModel model;
   ChainWalk walk;
@@ -72,17 +80,23 @@ class ZeroStrategy final : public ReplicatedStrategy {
     place_ = parameter_place_of(context.plan);
     if (gathers_blocks(place_) && module.chain() == nullptr) throw ConfigError({no_chain()});
     LocalStrategy::place(module, context);
+    if (Chain* const chain = module.chain()) kept_ = chain->take_kept();
   }
 
   void connect() override {
     ReplicatedStrategy::connect();
-    if (place_ == ParameterPlace::automatic && divides_parameters())
+    if (place_ == ParameterPlace::automatic && divides_parameters()) {
       place_ = ranks_of_node().node_memory() != nullptr ? ParameterPlace::mapped : ParameterPlace::all;
+      // A model that was built for one copy on each node is in other parts.
+      if (place_ == ParameterPlace::all && context_->world.any_rank(!kept_.empty()))
+        throw_agreed(cannot_map());
+    }
     if (!gathers_blocks(place_)) return;
     Chain* const chain = module_->chain();
     if (chain == nullptr) throw_agreed(no_chain());
     require_divisible(module_->all_parameters());
-    gathered_.emplace(*module_, *chain, group(), args_.bucket_bytes);
+    gathered_.emplace(*module_, *chain, group(), args_.bucket_bytes, kept_);
+    kept_.clear();
     chain->set_whole(false);
     give_back_freed_memory();
   }
@@ -99,7 +113,9 @@ class ZeroStrategy final : public ReplicatedStrategy {
       // A training's state has them whole on every rank.
       gathered_->model.keep_whole(untrained_parameters(*module_, targets));
     }
-    return ReplicatedStrategy::prepare(targets, backward);
+    auto trained = ReplicatedStrategy::prepare(targets, backward);
+    kept_.clear();
+    return trained;
   }
 
   void forward(const Batch& batch, std::int64_t batch_idx) override {
@@ -135,9 +151,9 @@ class ZeroStrategy final : public ReplicatedStrategy {
   void teardown() override {
     if (gathered_) {
       release_exchanges();
-      gathered_->model.restore();
+      if (whole_at_start()) gathered_->model.restore();
       gathered_.reset();
-      module_->chain()->set_whole(true);
+      module_->chain()->set_whole(whole_at_start());
     }
     ReplicatedStrategy::teardown();
   }
@@ -195,15 +211,11 @@ class ZeroStrategy final : public ReplicatedStrategy {
     auto divided = std::make_unique<DividedParameters>(
         target.parameters, context_->precision, ranks, exchange,
         gathered_ ? gathered_->model.rows_of(target.parameters)
-                  : place_rows(target.parameters, ranks, args_.bucket_bytes));
+                  : place_rows(target.parameters, ranks, args_.bucket_bytes, kept_));
     // A rank that is alone on its node has the only copy.
     const bool copies = ranks.size() > 1 && !divided->one_copy();
     if (divides_parameters() && !gathered_ && context_->world.any_rank(copies)) {
-      throw_agreed(
-          {"strategy.parameters", "the ranks of this node cannot map one copy of the parameters",
-           "--strategy.parameters all gathers the blocks of a chain, --strategy.stage 2 keeps the parameters "
-           "on every rank",
-           MessageCode::conflicting_options});
+      throw_agreed(cannot_map());
     }
     log_info("optimizer: " + std::to_string(ranks.size()) + " ranks divide its state" +
              (args_.stage > 1 ? " and the gradients" : "") + (gathered_ ? " and the parameters" : "") +
@@ -241,6 +253,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
 
   const ZeroArgs args_;
   ParameterPlace place_ = ParameterPlace::automatic;
+  std::vector<Piece> kept_;           ///< what this rank has of hollow parameters, up to `prepare`
   std::optional<Gathered> gathered_;  ///< if blocks are gathered
 };
 
@@ -275,6 +288,33 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
                       .optimizer = whole.optimizer / among});
   }
   return memory;
+}
+
+KeptRanges zero_kept(const Plan& plan, const ModelOutline& model, int rank) {
+  if (plan.world_size == 1 || !divides_parameters(plan)) return {};
+  const auto args = read_args<ZeroArgs>(plan.strategy_arguments);
+  const ParameterPlace place = parameter_place_of(plan);
+  const auto on_node_of = [&](int other) {
+    return plan.ranks[static_cast<std::size_t>(other)].node ==
+           plan.ranks[static_cast<std::size_t>(rank)].node;
+  };
+  // The ranks that divide, and this rank's place among them.
+  int among = 0, own = 0;
+  for (int other = 0; other < plan.world_size; ++other) {
+    if (place != ParameterPlace::all && !on_node_of(other)) continue;
+    if (other == rank) own = among;
+    ++among;
+  }
+  const bool gathers = gathers_blocks(place);
+  const std::vector<NamedTensor> parameters =
+      gathers ? model.module.all_parameters() : parameters_of(model.targets);
+  KeptRanges kept;
+  for (const DividedRow& row : gathers ? divided_rows(parameters, among, args.bucket_bytes)
+                                       : rows_of(model.targets, among, args.bucket_bytes)) {
+    for (std::size_t k = 0; k < row.parameters.size(); ++k)
+      kept.of[parameters[row.parameters[k]].name] = row.plan.shards[static_cast<std::size_t>(own)][k];
+  }
+  return kept;
 }
 
 std::unique_ptr<Strategy> make_zero_strategy(const ZeroArgs& args) {

@@ -5,6 +5,7 @@
 
 #include "arguments.h"
 #include "cxtrain/config/plan.h"
+#include "cxtrain/strategy/keep_ranges.h"
 #include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/strategy/strategy.h"
 
@@ -17,5 +18,8 @@ std::unique_ptr<Strategy> make_zero_strategy(const ZeroArgs& args);
 
 /// `StrategyTraits::memory`. CPU ranks of one node have one copy of the parameters.
 std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model);
+
+/// `StrategyTraits::kept`.
+KeptRanges zero_kept(const Plan& plan, const ModelOutline& model, int rank);
 
 }  // namespace cxtrain

@@ -240,18 +240,34 @@ TEST_CASE(
   }
 }
 
-/// Bytes of private memory beyond which a rank gets none: what one of two ranks had before its training, and
-/// `more`.
-std::int64_t memory_limit(const std::string& options, std::int64_t more) {
+/// Bytes of private memory that rank 0 had before its training.
+std::int64_t memory_before_training(int ranks, const std::string& options) {
   constexpr std::int64_t kUnused = std::int64_t{1} << 40;
   const TempDir dir;
   const std::string plenty = "ulimit -d " + std::to_string(kUnused >> 10) + "; ";
-  REQUIRE(run_command(plenty + ranks_command(2, options + "--strategy ddp" + in(dir))).status == 0);
+  const ProgramResult run = run_command(plenty + ranks_command(ranks, options + in(dir)));
+  CAPTURE(options, run.output);
+  REQUIRE(run.status == 0);
   const std::string log = slurp(dir.path() + "/cxtrain_logs/version_0/rank_0.log");
   const std::string words = "a process has taken ";
   const std::size_t at = log.find(words);
   REQUIRE(at != std::string::npos);
-  return std::stoll(log.substr(at + words.size())) + more;
+  return std::stoll(log.substr(at + words.size()));
+}
+
+TEST_CASE("a rank never has the whole of a model that it trains in parts") {
+  const TempDir text;
+  const std::string options = small_gpt(text) +
+                              "--model.width 512 --model.layers 4 --data.batch_size 1 --max_steps 1 "
+                              "--limit_val_batches 0 --enable_checkpointing false --strategy ";
+  // 12.7 M parameters are 51 MB, of which three quarters lie on other ranks.
+  const std::int64_t whole = memory_before_training(4, options + "ddp");
+  for (const char* strategy :
+       {"zero", "zero --strategy.parameters all", "pipeline --accumulate_grad_batches 2"}) {
+    const std::int64_t part = memory_before_training(4, options + strategy);
+    CAPTURE(strategy, whole, part);
+    CHECK(whole - part > 28'000'000);
+  }
 }
 
 TEST_CASE("a model of 1.2 times a rank's memory trains divided, and is refused whole with the cure") {
@@ -260,7 +276,7 @@ TEST_CASE("a model of 1.2 times a rank's memory trains divided, and is refused w
                               "--model.width 512 --model.layers 8 --data.batch_size 1 --max_steps 2 "
                               "--limit_val_batches 0 --enable_checkpointing false ";
   // 25.4 M parameters: gradients and Adam's state take 305 MB beside the parameters.
-  const std::int64_t limit = memory_limit(options, 254'000'000);
+  const std::int64_t limit = memory_before_training(2, options + "--strategy ddp") + 254'000'000;
   const auto start = [&](const std::string& strategy, const TempDir& dir) {
     return run_command("ulimit -d " + std::to_string(limit >> 10) + "; " +
                        ranks_command(2, options + "--strategy " + strategy + in(dir)));

@@ -7,9 +7,11 @@
 #include <set>
 #include <sstream>
 
+#include "cxtrain/base/log.h"
 #include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/checkpoint/weights.h"
 #include "cxtrain/config/did_you_mean.h"
+#include "cxtrain/tensor/hollow.h"
 
 namespace cxtrain {
 namespace {
@@ -133,21 +135,48 @@ std::string describe_misfit(const StoredWeights& weights, const Comparison& foun
 
 }  // namespace
 
-LoadedWeights load_weights(torch::nn::Module& module, const std::string& path,
-                           const WeightsSelection& selection, Filesystem& files) {
+MatchedWeights::MatchedWeights(const torch::nn::Module& module, const std::string& path,
+                               const WeightsSelection& selection, Filesystem& files)
+    : path_(path) {
   const StoredWeights weights = open_verified_weights(files, path);
-  Comparison found = compare(weights, selection, targets_of(module));
+  const Targets targets = targets_of(module);
+  Comparison found = compare(weights, selection, targets);
   const bool fits = !selection.strict || found.fits();
   if (!fits || found.pairs.empty())
     throw CheckpointError(describe_misfit(weights, found), MessageCode::model_mismatch);
+  std::multimap<const at::TensorImpl*, std::string> names;
+  for (const auto& [name, tensor] : targets) names.emplace(tensor.unsafeGetTensorImpl(), name);
+  for (const auto& [stored, target] : found.pairs) {
+    for (auto [it, end] = names.equal_range(target.unsafeGetTensorImpl()); it != end; ++it)
+      stored_[it->second] = stored->read;
+  }
+  loaded_ = {.loaded = found.pairs.size(),
+             .kept = std::move(found.missing),
+             .left_out = std::move(found.unexpected),
+             .misshapen = std::move(found.misshapen)};
+  loaded_.kept.insert(loaded_.kept.end(), found.others.begin(), found.others.end());
+}
+
+void MatchedWeights::load(torch::nn::Module& part, const std::string& prefix) const {
   const at::NoGradGuard no_grad;
-  for (const auto& [stored, target] : found.pairs) at::Tensor(target).copy_(stored->read());
-  LoadedWeights loaded{.loaded = found.pairs.size(),
-                       .kept = std::move(found.missing),
-                       .left_out = std::move(found.unexpected),
-                       .misshapen = std::move(found.misshapen)};
-  loaded.kept.insert(loaded.kept.end(), found.others.begin(), found.others.end());
-  return loaded;
+  std::set<const at::TensorImpl*> filled;
+  for (auto& [name, target] : targets_of(part)) {
+    const auto stored = stored_.find(prefix + name);
+    if (stored == stored_.end() || is_hollow(target)) continue;
+    if (filled.insert(target.unsafeGetTensorImpl()).second) at::Tensor(target).copy_(stored->second());
+  }
+}
+
+void MatchedWeights::report() const {
+  if (!loaded_.kept.empty() || !loaded_.left_out.empty() || !loaded_.misshapen.empty())
+    log_warning(describe(loaded_, path_));
+}
+
+LoadedWeights load_weights(torch::nn::Module& module, const std::string& path,
+                           const WeightsSelection& selection, Filesystem& files) {
+  const MatchedWeights matched(module, path, selection, files);
+  matched.load(module, "");
+  return matched.loaded();
 }
 
 LoadedWeights load_weights(torch::nn::Module& module, const std::string& path, const NameMap& names,

@@ -2,6 +2,8 @@
 
 #include <torch/nn/module.h>
 
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,27 @@ struct LoadedWeights {
   std::vector<std::string> left_out = {};  ///< stored tensors that the module does not have
   /// "fc.weight: Float [3, 4] in the file, Float [3, 5] in the model".
   std::vector<std::string> misshapen = {};
+};
+
+/// Stored tensors, matched with the tensors of a model by name and shape. `load_weights` explains the rules.
+class MatchedWeights {
+ public:
+  /// `module`: gives names and shapes, and may be built without memory. Throws CheckpointError as
+  /// `load_weights` does before any change.
+  MatchedWeights(const torch::nn::Module& module, const std::string& path,
+                 const WeightsSelection& selection = {}, Filesystem& files = real_filesystem());
+
+  /// Copies the stored tensors into a part of the model, or into the whole model. `prefix`: of the part's
+  /// names in the model, with a dot at its end. Leaves out hollow tensors.
+  void load(torch::nn::Module& part, const std::string& prefix) const;
+  const LoadedWeights& loaded() const { return loaded_; }
+  /// Warns if not everything was loaded.
+  void report() const;
+
+ private:
+  std::string path_;
+  std::map<std::string, std::function<at::Tensor()>> stored_;  ///< by every name of the tensor in the model
+  LoadedWeights loaded_;
 };
 
 /// Copies the tensors that are stored at `path` into the module's parameters and buffers of these names.

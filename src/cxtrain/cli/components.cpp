@@ -132,11 +132,13 @@ std::unique_ptr<Module> make_model(const Registry& registry, const Options& opti
 
 void load_initial_weights(Module& model, const WeightsOptions& weights) {
   if (weights.path.empty()) return;
-  const LoadedWeights loaded = load_weights(
-      model, weights.path,
-      {.names = NameMap::parse(weights.map), .prefix = weights.prefix, .strict = weights.strict});
-  if (!loaded.kept.empty() || !loaded.left_out.empty() || !loaded.misshapen.empty())
-    log_warning(describe(loaded, weights.path));
+  const MatchedWeights matched(model, weights.path, weights_selection(weights));
+  matched.load(model, "");
+  matched.report();
+}
+
+WeightsSelection weights_selection(const WeightsOptions& weights) {
+  return {.names = NameMap::parse(weights.map), .prefix = weights.prefix, .strict = weights.strict};
 }
 
 std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& options,

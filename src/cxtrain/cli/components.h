@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/checkpoint/load_weights.h"
 #include "cxtrain/config/options.h"
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/registry.h"
@@ -43,6 +44,8 @@ std::unique_ptr<Module> make_model(const Registry& registry, const Options& opti
 /// Loads the weights that the options name into the model, and reports what was left out. Does nothing where
 /// the options name none. Throws CheckpointError where the weights cannot be read or do not fit.
 void load_initial_weights(Module& model, const WeightsOptions& weights);
+/// What the options select of the stored weights.
+WeightsSelection weights_selection(const WeightsOptions& weights);
 /// The data module that the options name, else the model's own. Throws ConfigError when there is neither.
 std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& options,
                                       const Components& components, Module& model);

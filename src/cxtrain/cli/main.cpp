@@ -21,6 +21,7 @@
 #include "cxtrain/cli/completion.h"
 #include "cxtrain/cli/component_help.h"
 #include "cxtrain/cli/components.h"
+#include "cxtrain/cli/divided_model.h"
 #include "cxtrain/cli/doctor_command.h"
 #include "cxtrain/cli/file_commands.h"
 #include "cxtrain/cli/help_page.h"
@@ -125,11 +126,11 @@ std::string arguments_text(const std::string& prefix, const std::map<std::string
 }
 
 /// What is wrong about training this model, before a folder is made for the run.
-void check_fit(Module& model, const Options& options) {
+void check_fit(Module& model, const Options& options, bool whole) {
   double parameters = 0;
   for (const NamedTensor& named : model.all_parameters())
     parameters += static_cast<double>(named.tensor.numel());
-  require_memory_for("model", parameters);
+  if (whole) require_memory_for("model", parameters);
   // Arguments of an optimizer or schedule that only the model names.
   const auto unnamed = [](const NamedOptions& asked) { return asked.name.empty() && !asked.args.empty(); };
   if (!unnamed(options.optimizer) && !unnamed(options.lr_scheduler)) return;
@@ -153,18 +154,32 @@ struct Trained {
   std::unique_ptr<DataModule> data;
 };
 
+/// What a rank trains.
+struct RankOfPlan {
+  const Plan& plan;
+  int rank;
+};
+
 /// The model and the data that the options ask for; what their constructors and a fit's settings are refused
-/// for comes out as an Error. The data is not read yet.
-Trained build_components(const Request& request) {
+/// for comes out as an Error. The data is not read yet. `divided`: the rank whose part of the model is
+/// enough; absent: the whole model is built.
+Trained build_components(const Request& request, std::optional<RankOfPlan> divided = {}) {
   const Options& options = request.options();
   Trained built;
-  build_within_memory("model", arguments_text("model.", options.model.args),
-                      [&] { built.model = make_seeded_model(request); });
-  load_initial_weights(*built.model, options.model_weights);
+  build_within_memory("model", arguments_text("model.", options.model.args), [&] {
+    if (divided)
+      built.model = build_divided_model(divided->plan, divided->rank, options,
+                                        [&] { return make_seeded_model(request); });
+    if (built.model) return;
+    divided.reset();
+    built.model = make_seeded_model(request);
+  });
+  if (!divided) load_initial_weights(*built.model, options.model_weights);
   build_within_memory("data", arguments_text("data.", options.data.args), [&] {
     built.data = make_data(request.registry, options, request.components, *built.model);
   });
-  if (options.subcommand == "fit" || options.subcommand == "plan") check_fit(*built.model, options);
+  if (options.subcommand == "fit" || options.subcommand == "plan")
+    check_fit(*built.model, options, /*whole=*/!divided);
   return built;
 }
 
@@ -311,7 +326,9 @@ RunSummary train_named(World& world, Trainer& trainer, Request& request) {
   const Options& options = request.options();
   trainer.set_replica_factory([&] { return make_seeded_model(request); });
   Trained built;
-  run_agreed(world, [&] { built = build_components(request); });
+  std::optional<RankOfPlan> divided;
+  if (options.subcommand == "fit") divided.emplace(RankOfPlan{trainer.plan(), world.rank()});
+  run_agreed(world, [&] { built = build_components(request, divided); });
   Module* const model = built.model.get();
   DataModule* const data = built.data.get();
   if (options.subcommand == "validate") return trainer.validate(*model, *data);

@@ -14,6 +14,7 @@ namespace cxtrain {
 struct Plan;
 struct RankMemory;
 struct ModelOutline;
+struct KeptRanges;
 
 /// Properties of a strategy, given at its registration. The program, `resolve()` included, treats strategies
 /// differently by these properties only. The defaults describe a strategy with a rank per device, such as
@@ -53,6 +54,9 @@ struct StrategyTraits {
   /// Returns the memory that a training takes on each rank of the plan; null: it is not known. Throws
   /// ConfigError for a model that the strategy cannot train. Pure.
   std::vector<RankMemory> (*memory)(const Plan& plan, const ModelOutline& model) = nullptr;
+  /// Returns what a rank of the plan keeps of the parameters; null, or empty: the whole model. The program
+  /// then builds a chain of blocks so (`KeepRanges`). Pure.
+  KeptRanges (*kept)(const Plan& plan, const ModelOutline& model, int rank) = nullptr;
   /// Whether a rank runs some of the model's layers only: its forward passes wait for other ranks, and its
   /// work differs from theirs.
   bool divides_layers = false;

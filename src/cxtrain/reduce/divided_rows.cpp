@@ -4,6 +4,7 @@
 
 #include "cxtrain/comm/node/node_arena.h"
 #include "cxtrain/reduce/buckets.h"
+#include "cxtrain/tensor/hollow.h"
 
 namespace cxtrain {
 namespace {
@@ -12,7 +13,10 @@ constexpr std::int64_t kMostRows = 64;
 
 }  // namespace
 
-bool can_be_divided(const at::Tensor& parameter) { return parameter.is_contiguous(); }
+bool can_be_divided(const at::Tensor& parameter) {
+  return parameter.is_contiguous() ||
+         is_hollow(parameter);  // only a tensor in row-major order becomes hollow
+}
 
 std::vector<DividedRow> divided_rows(const std::vector<NamedTensor>& parameters, int ranks,
                                      std::int64_t row_bytes) {

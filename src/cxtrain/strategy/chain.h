@@ -9,6 +9,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/data/batch.h"
+#include "cxtrain/tensor/piece.h"
 
 /// Models that are chains of blocks, as strategies see them.
 namespace cxtrain {
@@ -62,6 +63,8 @@ class Chain {
   /// Sets whether `run_block` keeps no activations of a block between forward and backward.
   virtual void set_recompute(bool recompute) = 0;
   virtual bool recomputes() const = 0;
+  /// Takes what this rank has of hollow parameters, if the chain was built so (`KeepRanges`).
+  virtual std::vector<Piece> take_kept() = 0;
   /// Sets whether this rank has the parameters of all blocks.
   virtual void set_whole(bool whole) = 0;
 };

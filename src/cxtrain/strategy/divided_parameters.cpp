@@ -14,6 +14,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/precision/master_weights.h"
+#include "cxtrain/tensor/hollow.h"
 #include "cxtrain/tensor/norms.h"
 
 namespace cxtrain {
@@ -32,7 +33,7 @@ std::vector<std::string> DividedParameters::divisible(const std::vector<NamedTen
   std::vector<std::string> names;
   for (const auto& [name, tensor] : parameters) {
     if (!can_be_divided(tensor)) continue;
-    if (shares_memory(tensor)) return {};
+    if (!is_hollow(tensor) && shares_memory(tensor)) return {};
     names.push_back(name);
   }
   return names;

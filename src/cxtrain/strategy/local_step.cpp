@@ -8,7 +8,9 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/precision/policy.h"
+#include "cxtrain/reduce/tensor_sync.h"
 #include "cxtrain/strategy/whole_parameters.h"
+#include "cxtrain/tensor/hollow.h"
 
 namespace cxtrain {
 
@@ -118,6 +120,14 @@ at::Tensor local_predict_step(Trainable& module, const Batch& batch, std::int64_
   const EvaluationGuard guard(context.options.trainer.inference_mode);
   const AutocastGuard autocast(context.device.type(), context.precision.autocast_dtype);
   return module.predict_step(batch, batch_idx);
+}
+
+bool broadcast_whole(const std::vector<NamedTensor>& parameters, Communicator& communicator, World& world) {
+  const bool hollow = std::any_of(parameters.begin(), parameters.end(),
+                                  [](const NamedTensor& parameter) { return is_hollow(parameter.tensor); });
+  if (world.any_rank(hollow)) return false;
+  TensorSync::broadcast_once(parameters, communicator);
+  return true;
 }
 
 std::vector<NamedTensor> parameters_of(std::span<const OptimizerTarget> targets) {

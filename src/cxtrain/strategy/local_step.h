@@ -76,6 +76,11 @@ std::set<std::string> untrained_parameters(const Trainable& module, std::span<co
 std::vector<Piece> pieces_in_model(std::vector<Piece> pieces, const Trainable& module,
                                    const Strategy& strategy);
 
+/// Gives all ranks rank 0's parameters. Does nothing if a rank has hollow parameters (`KeepRanges`): all
+/// ranks have drawn them, or read them from a file, alike. Returns whether every rank has the whole model.
+/// Collective.
+bool broadcast_whole(const std::vector<NamedTensor>& parameters, Communicator& communicator, World& world);
+
 /// Returns parameters, then buffers, in registration order.
 std::vector<NamedTensor> all_tensors(const Trainable& module);
 

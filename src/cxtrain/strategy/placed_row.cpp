@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "cxtrain/tensor/hollow.h"
+
 namespace cxtrain {
 namespace {
 
@@ -30,7 +32,8 @@ at::Tensor tensor_at(std::byte* data, std::int64_t numel, const at::Tensor& like
       data, {numel}, [arena](void*) {}, like.options().requires_grad(false));
 }
 
-PlacedRow place_row(DividedRow planned, const std::vector<NamedTensor>& parameters, Communicator& group) {
+PlacedRow place_row(DividedRow planned, const std::vector<NamedTensor>& parameters, Communicator& group,
+                    std::span<const Piece> kept) {
   PlacedRow placed{.row = std::move(planned), .share = {}};
   const DividedRow& row = placed.row;
   const at::Tensor& first = parameters[row.parameters[0]].tensor;
@@ -47,11 +50,9 @@ PlacedRow place_row(DividedRow planned, const std::vector<NamedTensor>& paramete
   for (std::size_t k = 0; k < row.parameters.size(); ++k) {
     const auto& [name, tensor] = parameters[row.parameters[k]];
     const at::Tensor place = place_in(placed.memory, row.plan.offsets[k], tensor.sizes());
-    if (placed.one_copy == nullptr) {
-      place.copy_(tensor.detach());
-    } else if (const Piece own = placed.part(k, {name, tensor}, group.rank()); own.range.size() > 0) {
-      own.values.detach().copy_(part_of(name, tensor.detach(), own.range).values);
-    }
+    const Piece part =
+        placed.one_copy == nullptr ? whole_piece(name, place) : placed.part(k, {name, tensor}, group.rank());
+    fill_part(part, {name, tensor}, kept);
     at::Tensor(tensor).set_data(place);
   }
   return placed;
@@ -72,13 +73,20 @@ Piece PlacedRow::part(std::size_t k, const NamedTensor& parameter, int rank) con
           tensor.sizes().vec(), range};
 }
 
+void fill_part(const Piece& part, const NamedTensor& parameter, std::span<const Piece> kept) {
+  if (part.range.size() == 0) return;
+  if (is_hollow(parameter.tensor)) return fill_pieces({&part, 1}, kept);
+  const Piece whole = whole_piece(parameter.name, parameter.tensor.detach());
+  fill_pieces({&part, 1}, {&whole, 1});
+}
+
 std::vector<PlacedRow> place_rows(const std::vector<NamedTensor>& parameters, Communicator& group,
-                                  std::int64_t row_bytes) {
+                                  std::int64_t row_bytes, std::span<const Piece> kept) {
   const at::NoGradGuard no_grad;
   std::vector<PlacedRow> rows;
   std::vector<NodeArena*> one_copies;
   for (DividedRow& row : divided_rows(parameters, group.size(), row_bytes)) {
-    const PlacedRow& placed = rows.emplace_back(place_row(std::move(row), parameters, group));
+    const PlacedRow& placed = rows.emplace_back(place_row(std::move(row), parameters, group, kept));
     if (placed.one_copy != nullptr) one_copies.push_back(placed.one_copy.get());
   }
   // Every rank has filled its shares before anyone reads.

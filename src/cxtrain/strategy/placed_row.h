@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "cxtrain/comm/communicator.h"
@@ -28,8 +29,13 @@ struct PlacedRow {
 /// Moves the parameters that can be divided into memory of the group's communicator, row after row
 /// (`divided_rows(parameters, group.size(), row_bytes)`). Where the ranks of the group share a node, they
 /// have one copy of each row (`NodeArena`). The memory lives as long as the parameters. All ranks of the
-/// group pass equal parameters. Collective over the group.
+/// group pass equal parameters. `kept`: what this rank has of hollow parameters; enough only for ranks with
+/// one copy, which fill their shards. Throws StateError if a value is missing. Collective over the
+/// group.
 std::vector<PlacedRow> place_rows(const std::vector<NamedTensor>& parameters, Communicator& group,
-                                  std::int64_t row_bytes);
+                                  std::int64_t row_bytes, std::span<const Piece> kept = {});
+
+/// Fills a part of a parameter: from the parameter, or, if the parameter is hollow, from what is kept.
+void fill_part(const Piece& part, const NamedTensor& parameter, std::span<const Piece> kept);
 
 }  // namespace cxtrain

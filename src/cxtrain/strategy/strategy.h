@@ -118,6 +118,9 @@ class Strategy : public Stateful {
   /// every rank. `visit` must not keep the tensor, or write to it. Collective.
   virtual void visit_whole(const std::function<void(const NamedTensor&)>& visit) = 0;
 
+  /// Returns whether ranks update the parameters apart for several steps (`TrainedParameters::unite`).
+  virtual bool ranks_update_apart() const { return false; }
+
   /// Returns whether each rank keeps a whole model of its own between two steps. If false, `visit_whole`
   /// shows equal tensors to every rank, and a comparison of these tensors cannot show that ranks have drifted
   /// apart.
@@ -136,7 +139,8 @@ class Strategy : public Stateful {
   /// Describes, for the log, how gradients travel.
   virtual std::string describe() const = 0;
 
-  /// Gives the whole model back to every rank, and releases it and everything collective. Collective.
+  /// Gives the whole model back to every rank, unless the ranks had parts of it from the start, and releases
+  /// it and everything collective. Collective.
   virtual void teardown() {}
 };
 

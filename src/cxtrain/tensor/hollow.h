@@ -9,4 +9,7 @@ namespace cxtrain {
 /// as NaN.
 at::Tensor hollow(at::IntArrayRef sizes, const at::Tensor& like);
 
+/// Returns whether a tensor is hollow. A hollow tensor of one element is like any other tensor.
+bool is_hollow(const at::Tensor& tensor);
+
 }  // namespace cxtrain

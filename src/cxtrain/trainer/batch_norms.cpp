@@ -25,16 +25,18 @@ at::Tensor BatchNormLayer::running_var() const {
   return found != nullptr ? *found : at::Tensor();
 }
 
-std::vector<BatchNormLayer> batch_norms(const torch::nn::Module& model) {
+std::vector<BatchNormLayer> batch_norms(torch::nn::Module& model) {
   std::vector<BatchNormLayer> found;
   const auto take = [&](auto* layer) {
     if (layer != nullptr) found.push_back({layer, &layer->options});
   };
-  for (const auto& module : model.modules(/*include_self=*/false)) {
-    take(module->as<torch::nn::BatchNorm1d>());
-    take(module->as<torch::nn::BatchNorm2d>());
-    take(module->as<torch::nn::BatchNorm3d>());
-  }
+  const auto take_if_it_is_one = [&](torch::nn::Module& module) {
+    take(module.as<torch::nn::BatchNorm1d>());
+    take(module.as<torch::nn::BatchNorm2d>());
+    take(module.as<torch::nn::BatchNorm3d>());
+  };
+  take_if_it_is_one(model);
+  for (const auto& module : model.modules(/*include_self=*/false)) take_if_it_is_one(*module);
   return found;
 }
 

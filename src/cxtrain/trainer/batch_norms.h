@@ -21,8 +21,8 @@ struct BatchNormLayer {
   at::Tensor running_var() const;
 };
 
-/// Those below `model`, which keeps them alive.
-std::vector<BatchNormLayer> batch_norms(const torch::nn::Module& model);
+/// Those of `model`, which keeps them alive: itself, and everything below it.
+std::vector<BatchNormLayer> batch_norms(torch::nn::Module& model);
 
 /// Makes each rank's running statistics those of all ranks' samples together: the mean of the means, weighted
 /// by samples, and of the variances, plus the variance of the means (Chan et al. 1979). `samples`: what this

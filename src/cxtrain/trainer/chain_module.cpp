@@ -4,6 +4,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/strategy/block_pass.h"
+#include "cxtrain/strategy/keep_ranges.h"
 
 namespace cxtrain {
 namespace {
@@ -38,6 +39,10 @@ void ChainModule::Blocks::add(Block block) {
     throw ConfigError("model", "has two blocks named `" + block.name + "`, or one without a name",
                       "give add_block another name", MessageCode::bad_model);
   blocks_.push_back(std::move(block));
+  KeepRanges* const keeps = KeepRanges::current();
+  if (keeps == nullptr) return;
+  for (Piece& piece : keeps->keep(*blocks_.back().module, blocks_.back().name))
+    kept_.push_back(std::move(piece));
 }
 
 Carry ChainModule::run(const Batch& batch) {

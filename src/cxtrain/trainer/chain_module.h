@@ -98,6 +98,7 @@ class ChainModule : public Module {
     void lend(ChainRunner* lent) override { runner = lent; }
     void set_recompute(bool recompute) override { recompute_ = recompute; }
     bool recomputes() const override { return recompute_; }
+    std::vector<Piece> take_kept() override { return std::exchange(kept_, {}); }
     void set_whole(bool is_whole) override { whole = is_whole; }
 
     ChainRunner* runner = nullptr;
@@ -106,6 +107,7 @@ class ChainModule : public Module {
    private:
     ChainModule& module_;
     std::vector<Block> blocks_;
+    std::vector<Piece> kept_;
     bool recompute_ = false;
   };
 

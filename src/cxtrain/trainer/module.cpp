@@ -9,7 +9,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/tensor/layout.h"
-#include "cxtrain/trainer/batch_norms.h"
+#include "cxtrain/trainer/place_layers.h"
 
 namespace cxtrain {
 namespace {
@@ -23,15 +23,6 @@ std::vector<NamedTensor> each_once(const torch::OrderedDict<std::string, at::Ten
     if (seen.insert(item.value().unsafeGetTensorImpl()).second) result.push_back({item.key(), item.value()});
   }
   return result;
-}
-
-/// As Python's `Module.to`: indices, counts and masks stay what they are, where C++'s would cast them.
-void cast_floating_point(const torch::nn::Module& module, at::ScalarType dtype) {
-  for (const auto& tensors : {each_once(module.named_parameters()), each_once(module.named_buffers())}) {
-    for (const NamedTensor& named : tensors) {
-      if (named.tensor.is_floating_point()) at::Tensor(named.tensor).set_data(named.tensor.to(dtype));
-    }
-  }
 }
 
 /// Throws TrainingError if no fit runs. `method`: of the module.
@@ -122,13 +113,8 @@ at::Tensor Module::to_part(const at::Tensor& tensor, std::size_t part) const {
 
 void Module::place(std::span<const at::Device> devices, const PrecisionPolicy& precision) {
   devices_.assign(devices.begin(), devices.end());
-  const at::NoGradGuard no_grad;
-  to(device());
+  place_layers(*this, device(), precision);
   for (const std::unique_ptr<Metric>& metric : metrics_) metric->to(device());
-  if (precision.module_dtype) cast_floating_point(*this, *precision.module_dtype);
-  if (precision.batch_norm_in_float32) {
-    for (const BatchNormLayer& layer : batch_norms(*this)) cast_floating_point(*layer.module, at::kFloat);
-  }
   parts_asked_for_ = 0;
   place_parts();
   if (devices_.size() > std::max<std::size_t>(parts_asked_for_, 1)) {

@@ -12,6 +12,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/device/resources.h"
+#include "cxtrain/strategy/keep_ranges.h"
 #include "cxtrain/tensor/shapes_only.h"
 
 namespace cxtrain {
@@ -98,7 +99,7 @@ void require_memory_to_train(const RankMemory& needed, int ranks) {
 }
 
 void require_memory_for(const std::string& options, double parameters) {
-  if (ShapesOnly::active()) return;
+  if (ShapesOnly::active() || KeepRanges::current() != nullptr) return;
   const double bytes = parameters * 2 * sizeof(float), have = static_cast<double>(total_memory_bytes());
   if (bytes <= have) return;
   char count[32];

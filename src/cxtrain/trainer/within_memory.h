@@ -18,7 +18,7 @@ void build_within_memory(const std::string& what, const std::string& asked,
 
 /// Throws ConfigError, with `options` and the arithmetic, if this number of float32 parameters and their
 /// gradients exceed the memory of this machine. For models with a size that is known before they are built.
-/// Has no effect under `ShapesOnly`.
+/// Has no effect under `ShapesOnly` and `KeepRanges`.
 void require_memory_for(const std::string& options, double parameters);
 
 /// Throws ConfigError, with a cure, if the ranks of this node cannot have the memory of a training beside
