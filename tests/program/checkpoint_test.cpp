@@ -74,6 +74,29 @@ TEST_CASE("a run keeps its best and its periodic checkpoints, also when it is re
   CHECK(count("/step=") == 5);
 }
 
+TEST_CASE("a checkpoint that is written in rounds has the bytes of one that is written at once",
+          "[checkpoint]") {
+  const std::string options = "--strategy ddp --model.hidden 20000 --max_epochs 1 --limit_train_batches 4 ";
+  const TempDir at_once, in_rounds;
+  const auto model_of = [](const TempDir& dir) {
+    const auto manifest = nlohmann::json::parse(slurp(newest_checkpoint(dir.path()).path + "/manifest.json"));
+    nlohmann::json model;
+    for (const auto& file : manifest["files"]) {
+      if (file["name"] == "model.safetensors") model = file;
+    }
+    return model;
+  };
+  REQUIRE(run_command(launch(2, options + in(at_once))).status == 0);
+  REQUIRE(run_command(launch(2, options + "--checkpoint.staging 1048576" + in(in_rounds))).status == 0);
+  CHECK(model_of(at_once)["bytes"] > 3 * 1048576);
+  CHECK(model_of(in_rounds) == model_of(at_once));
+  for (const TempDir* dir : {&at_once, &in_rounds}) {
+    const std::string more = options + "--max_epochs 2 --ckpt_path last" + in(*dir);
+    REQUIRE(run_command(launch(2, more)).status == 0);
+  }
+  CHECK(run_json(in_rounds, 0)["parameters_sha256"] == run_json(at_once, 0)["parameters_sha256"]);
+}
+
 TEST_CASE("a run that had ended goes on as if it had not", "[checkpoint]") {
   struct Row {
     int ranks;

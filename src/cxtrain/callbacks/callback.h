@@ -24,6 +24,9 @@ struct CheckpointPlan {
   bool weights_only = false;  ///< the model only, without the state that a resume needs
   std::vector<std::string> remove = {};  ///< checkpoints to remove once this one is complete
   std::string link = {};  ///< name of a link beside the checkpoint, which then leads to it; empty: none
+  /// Bytes of memory in which a rank copies what it writes. If it writes more, the training stands still
+  /// until the rest fits. 0: as much as it writes.
+  std::int64_t staging = 0;
 };
 
 /// The moment between two steps at which checkpoints are planned. Equal on all ranks.

@@ -175,6 +175,7 @@ std::optional<CheckpointPlan> ModelCheckpoint::plan_checkpoint(Run& run, const C
   plan.path = choose_path(run, due ? due->epoch : run.current_epoch(), decision->stays, occasion);
   plan.weights_only = args_.save_weights_only;
   if (args_.save_last) plan.link = "last.ckpt";
+  plan.staging = args_.staging;
   planned_ = policy_.after(std::move(*decision), plan.path, value);
   plan.remove = evicted(kept_, *planned_);
   return plan;

@@ -35,6 +35,7 @@ class ModelCheckpoint final : public Callback {
     std::optional<bool> save_on_train_epoch_end = {};
     bool save_weights_only = false;
     bool auto_insert_metric_name = true;  ///< "{epoch}" becomes "epoch=3", not "3"
+    std::int64_t staging = 0;             ///< `CheckpointPlan::staging`
 
     void fields(auto&& field) {
       field("dirpath", dirpath, "the folder; default: checkpoints in the run's folder");
@@ -53,6 +54,11 @@ class ModelCheckpoint final : public Callback {
             "at the end of each epoch, not of each validation");
       field("save_weights_only", save_weights_only, "the model, and nothing to resume from");
       field("auto_insert_metric_name", auto_insert_metric_name, "'epoch=3' in names, not '3'");
+      field("staging", staging,
+            "bytes of memory for the copy that a rank writes while training goes on; training stands still "
+            "until the "
+            "rest of a larger copy fits; 0: no limit",
+            Range::at_least(0));
     }
   };
   /// Throws ConfigError for values that exclude each other.

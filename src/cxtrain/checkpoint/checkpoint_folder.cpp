@@ -70,29 +70,64 @@ void begin_checkpoint(Filesystem& files, const std::string& path) {
   if (!files.make_directory(part)) throw FileError("create the folder", part, EEXIST);
 }
 
+struct CheckpointFilesWriter::Open {
+  std::string name;
+  std::unique_ptr<WritableFile> file;
+  std::uint64_t bytes = 0;
+  Checksum checksum;
+};
+
+CheckpointFilesWriter::CheckpointFilesWriter(Filesystem& files, const std::string& path)
+    : files_(files), folder_(path + kPartSuffix) {}
+
+CheckpointFilesWriter::~CheckpointFilesWriter() = default;
+
+CheckpointFilesWriter::Open& CheckpointFilesWriter::open_file(const std::string& name) {
+  for (const auto& open : open_) {
+    if (open->name == name) return *open;
+  }
+  open_.push_back(std::make_unique<Open>());
+  open_.back()->name = name;
+  open_.back()->file = files_.create(in_folder(folder_, name));
+  return *open_.back();
+}
+
+bool CheckpointFilesWriter::append(std::span<const Staging::File> content,
+                                   const std::function<bool()>& go_on) {
+  std::vector<Open*> open;
+  for (const Staging::File& file : content) open.push_back(&open_file(file.name));
+  // By another thread: this one waits for the disk most of the time.
+  std::future<void> summed = std::async(std::launch::async, [&] {
+    for (std::size_t i = 0; i < content.size(); ++i) {
+      open[i]->checksum.add(content[i].bytes);
+      open[i]->bytes += content[i].bytes.size();
+    }
+  });
+  for (std::size_t i = 0; i < content.size(); ++i) {
+    for (std::size_t begin = 0; begin < content[i].bytes.size(); begin += kWriteChunk) {
+      if (!go_on()) return false;
+      open[i]->file->write(content[i].bytes.substr(begin, kWriteChunk));
+    }
+  }
+  summed.get();
+  return true;
+}
+
+std::vector<CheckpointFile> CheckpointFilesWriter::finish() {
+  std::vector<CheckpointFile> written;
+  for (const auto& open : open_) {
+    open->file->sync();
+    open->file->close();
+    written.push_back({open->name, open->bytes, open->checksum.text()});
+  }
+  return written;
+}
+
 std::vector<CheckpointFile> write_checkpoint_files(Filesystem& files, const std::string& path,
                                                    std::span<const Staging::File> content,
                                                    const std::function<bool()>& go_on) {
-  // By another thread: this one waits for the disk most of the time.
-  std::future<std::vector<CheckpointFile>> described = std::async(std::launch::async, [content] {
-    std::vector<CheckpointFile> all;
-    for (const Staging::File& file : content)
-      all.push_back({file.name, file.bytes.size(), checksum_of(file.bytes)});
-    return all;
-  });
-  std::vector<std::unique_ptr<WritableFile>> open;
-  for (const Staging::File& file : content) {
-    WritableFile& out = *open.emplace_back(files.create(in_folder(path + kPartSuffix, file.name)));
-    for (std::size_t begin = 0; begin < file.bytes.size(); begin += kWriteChunk) {
-      if (!go_on()) return {};
-      out.write(file.bytes.substr(begin, kWriteChunk));
-    }
-  }
-  for (const auto& file : open) {
-    file->sync();
-    file->close();
-  }
-  return described.get();
+  CheckpointFilesWriter writer(files, path);
+  return writer.append(content, go_on) ? writer.finish() : std::vector<CheckpointFile>{};
 }
 
 void publish_checkpoint(Filesystem& files, const std::string& path, const Manifest& manifest) {

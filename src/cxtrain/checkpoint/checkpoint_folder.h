@@ -30,8 +30,28 @@ bool has_part_of_another_user(Filesystem& files, const std::string& path);
 /// One rank calls it.
 void begin_checkpoint(Filesystem& files, const std::string& path);
 
-/// Writes files of PATH.part and waits until they are on the disk. `go_on` is asked between parts of them;
-/// where it returns false they are left as they are, and the result is empty. Every rank, for its own files.
+/// Writes files of PATH.part, part after part. Every rank, for its own files.
+class CheckpointFilesWriter {
+ public:
+  CheckpointFilesWriter(Filesystem& files, const std::string& path);
+  ~CheckpointFilesWriter();
+
+  /// Appends the content to the files of these names, and makes files that are new. `go_on` is asked between
+  /// parts; if it returns false, files are left as they are, and the result is false.
+  bool append(std::span<const Staging::File> content, const std::function<bool()>& go_on);
+  /// Waits until the files are on the disk, and closes them.
+  std::vector<CheckpointFile> finish();
+
+ private:
+  struct Open;
+  Open& open_file(const std::string& name);
+
+  Filesystem& files_;
+  std::string folder_;
+  std::vector<std::unique_ptr<Open>> open_;
+};
+
+/// Writes files of PATH.part and waits until they are on the disk. Empty if `go_on` returns false.
 std::vector<CheckpointFile> write_checkpoint_files(Filesystem& files, const std::string& path,
                                                    std::span<const Staging::File> content,
                                                    const std::function<bool()>& go_on);

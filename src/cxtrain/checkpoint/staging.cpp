@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -18,15 +19,20 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 /// Files begin at pages, from which they are written fastest.
 constexpr std::size_t kPage = 4096;
 
-/// A tensor's values in row-major order.
-void copy_values(const at::Tensor& tensor, char* to) {
-  if (tensor.nbytes() == 0) return;
+/// Tensors are cut at multiples of this, which every element's size divides.
+constexpr std::size_t kCut = 64;
+
+/// Bytes [begin, begin + count) of a tensor's values in row-major order.
+void copy_values(const at::Tensor& tensor, std::size_t begin, std::size_t count, char* to) {
+  if (count == 0) return;
   if (tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) {
-    stream_copy(to, static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
+    stream_copy(to, static_cast<const char*>(tensor.const_data_ptr()) + begin, count);
     return;
   }
-  at::Tensor target = at::from_blob(to, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()));
-  target.copy_(tensor.detach());
+  const auto item = static_cast<std::int64_t>(tensor.element_size());
+  const std::int64_t elements = static_cast<std::int64_t>(count) / item;
+  at::Tensor target = at::from_blob(to, {elements}, at::TensorOptions().dtype(tensor.scalar_type()));
+  target.copy_(tensor.detach().reshape({-1}).narrow(0, static_cast<std::int64_t>(begin) / item, elements));
 }
 
 }  // namespace
@@ -48,34 +54,58 @@ void Staging::reserve(std::size_t bytes) {
   capacity_ = size;
 }
 
-void Staging::take(std::span<const PlannedFile> files) {
-  struct Layout {
-    std::string header;
-    std::vector<SafetensorsEntry> entries;
-    std::size_t at = 0, bytes = 0;
-  };
-  std::vector<Layout> layouts;
+void Staging::begin(std::span<const PlannedFile> files, std::size_t most) {
+  planned_.clear();
+  files_.clear();
+  file_ = part_ = offset_ = 0;
   std::size_t total = 0;
   for (const PlannedFile& file : files) {
-    Layout layout;
-    layout.entries = lay_out(file.tensors);
-    layout.header = safetensors_header(layout.entries, file.metadata);
-    layout.at = total;
-    layout.bytes = layout.header.size() + (layout.entries.empty() ? 0 : layout.entries.back().end);
-    total = round_up(total + layout.bytes, kPage);
-    layouts.push_back(std::move(layout));
+    const std::vector<SafetensorsEntry> entries = lay_out(file.tensors);
+    std::string header = safetensors_header(entries, file.metadata);
+    total = round_up(total + header.size() + (entries.empty() ? 0 : entries.back().end), kPage);
+    planned_.push_back({file.name, std::move(header), file.tensors});
   }
+  round_ = most == 0 ? total : std::min(total, std::max(most, kLeast));
+  reserve(round_);
+}
+
+void Staging::next() {
   files_.clear();
-  reserve(total);
-  for (std::size_t i = 0; i < layouts.size(); ++i) {
-    const Layout& layout = layouts[i];
-    char* const begin = memory_ + layout.at;
-    std::memcpy(begin, layout.header.data(), layout.header.size());
-    for (std::size_t tensor = 0; tensor < layout.entries.size(); ++tensor)
-      copy_values(files[i].tensors[tensor].tensor,
-                  begin + layout.header.size() + layout.entries[tensor].begin);
-    files_.push_back({files[i].name, {begin, layout.bytes}});
+  std::size_t used = 0;
+  while (has_next() && used < round_) {
+    const Planned& file = planned_[file_];
+    const std::size_t bytes = copy_part(file, memory_ + used, round_ - used);
+    if (bytes == 0) break;
+    files_.push_back({file.name, {memory_ + used, bytes}});
+    used = round_up(used + bytes, kPage);
+    if (part_ <= file.tensors.size()) continue;
+    ++file_;
+    part_ = 0;
   }
+  if (has_next()) return;
+  planned_.clear();  // the tensors may be copies for this checkpoint
+  file_ = 0;
+}
+
+std::size_t Staging::copy_part(const Planned& file, char* to, std::size_t room) {
+  std::size_t copied = 0;
+  while (part_ <= file.tensors.size()) {
+    const at::Tensor* const tensor = part_ == 0 ? nullptr : &file.tensors[part_ - 1].tensor;
+    const std::size_t left = (tensor == nullptr ? file.header.size() : tensor->nbytes()) - offset_;
+    std::size_t count = std::min(left, room - copied);
+    if (count < left) count = count / kCut * kCut;
+    if (tensor == nullptr) {
+      std::memcpy(to + copied, file.header.data() + offset_, count);
+    } else {
+      copy_values(*tensor, offset_, count, to + copied);
+    }
+    copied += count;
+    offset_ += count;
+    if (count < left) return copied;
+    ++part_;
+    offset_ = 0;
+  }
+  return copied;
 }
 
 }  // namespace cxtrain

@@ -95,7 +95,10 @@ Checkpointer::Tensors Checkpointer::stage(const StateDict& state) {
                    .state = plan_.weights_only ? nullptr : &state,
                    .of_each_rank = parts_.of_each_rank,
                    .exchange = [this](const std::string& own) { return parts_.world.all_gather(own); }});
-  run_agreed(parts_.world, [&] { staging_.take(share.files); });
+  run_agreed(parts_.world, [&] {
+    staging_.begin(share.files, static_cast<std::size_t>(plan_.staging));
+    staging_.next();
+  });
   index_.reset();
   if (parts_.world.is_root()) {
     if (!plan_.weights_only) manifest_.state = to_json(state);
@@ -106,15 +109,29 @@ Checkpointer::Tensors Checkpointer::stage(const StateDict& state) {
         [](std::uint64_t sum, const NamedTensor& named) { return sum + named.tensor.nbytes(); });
     if (files.size() > 1) index_ = index_json(share.model_files, bytes);
   }
-  task_.start([this](const std::function<bool()>& go_on) { write(go_on); });
+  write_in_rounds();
   return whole.tensors;
 }
 
+/// Training stands still during all rounds but the last one. An error of a round is the task's.
+void Checkpointer::write_in_rounds() {
+  written_.clear();
+  writer_.emplace(parts_.files, plan_.path);
+  for (;;) {
+    const bool last = !staging_.has_next();
+    task_.start([this, last](const std::function<bool()>& go_on) { write_round(last, go_on); });
+    if (last) return;
+    const Watchdog::Wait wait(parts_.world.watchdog(), "writing a checkpoint");
+    if (!task_.finish().empty()) return;
+    staging_.next();
+  }
+}
+
 /// On the task's thread.
-void Checkpointer::write(const std::function<bool()>& go_on) {
+void Checkpointer::write_round(bool last, const std::function<bool()>& go_on) {
   std::vector<Staging::File> content(staging_.files().begin(), staging_.files().end());
-  if (index_) content.push_back({kIndexFile, *index_});
-  written_ = write_checkpoint_files(parts_.files, plan_.path, content, go_on);
+  if (last && index_) content.push_back({kIndexFile, *index_});
+  if (writer_->append(content, go_on) && last) written_ = writer_->finish();
 }
 
 std::optional<bool> Checkpointer::proceed() {
@@ -166,6 +183,7 @@ void Checkpointer::warn_of_failure(const std::string& message) {
 /// Returns whether the checkpoint is complete.
 bool Checkpointer::end(const std::string& error) {
   stage_ = Stage::idle;
+  writer_.reset();
   if (error.empty()) {
     last_seconds_ += task_.seconds();
     log_saved();

@@ -11,6 +11,7 @@
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/callbacks/callback.h"
 #include "cxtrain/checkpoint/background_task.h"
+#include "cxtrain/checkpoint/checkpoint_folder.h"
 #include "cxtrain/checkpoint/manifest.h"
 #include "cxtrain/checkpoint/staging.h"
 #include "cxtrain/cluster/world.h"
@@ -61,7 +62,8 @@ class Checkpointer {
   Tensors stage(const StateDict& state);
   struct Whole;
   Whole whole_tensors() const;
-  void write(const std::function<bool()>& go_on);
+  void write_in_rounds();
+  void write_round(bool last, const std::function<bool()>& go_on);
   void publish();
   bool end(const std::string& error);
   void warn_of_failure(const std::string& message);
@@ -73,7 +75,8 @@ class Checkpointer {
   Manifest manifest_;
   std::optional<std::string> index_;  ///< of a model in several files, on rank 0
   Staging staging_;
-  std::vector<CheckpointFile> written_;  ///< by this rank's task
+  std::optional<CheckpointFilesWriter> writer_;  ///< of this rank's files
+  std::vector<CheckpointFile> written_;          ///< by this rank's task
   BackgroundTask task_;
   SteadyClock clock_;
   double stalled_ = 0, last_seconds_ = 0;
