@@ -439,6 +439,35 @@ def zero_nodes(bench):
     return found, rows
 
 
+def hooks(bench):
+    """The MLP with Adam on 2 emulated nodes of one rank: fewer bytes between nodes, and their effect on the loss."""
+    args = ["--model", "mnist", "--data.path", bench.mnist, "--data.batch_size", 64, "--strategy", "ddp"]
+    ways = {
+        "exact": [],
+        "bf16": ["--strategy.comm_hook", "bf16"],
+        "auto": ["--strategy.comm_hook", "auto"],
+        "powersgd": ["--strategy.comm_hook", "powersgd", "--strategy.powersgd_start", 10],
+        "powersgd, rank 4": [*"--strategy.comm_hook powersgd --strategy.powersgd_start 10 --strategy.powersgd_rank 4".split()],
+        "averaged every 8 steps": ["--strategy.model_averaging_period", 8],
+    }
+    found, rows = {}, []
+    for gbit in (0.1, 1):
+        if why := why_no_nodes(2, gbit):
+            return {"skipped": why}, [(why, "", "")]
+        try:
+            how = {"steps": 330 if gbit == 1 else 80, "warmup": 20, "nodes": 2}
+            runs = {name: lambda words=words: bench.trainer([*args, *words], **how) for name, words in ways.items()}
+            results = bench.in_turns(runs)
+        finally:
+            subprocess.run([NODES, "down"], check=True)
+        here = found[f"{gbit:g} Gbit"] = {}
+        for name in ways:
+            here[name] = {key: median(of(results, name, key)) for key in ("step_us", "loss")}
+            time = f"{here[name]['step_us'] / 1e3:.1f} ms (**{ratio(results, name, 'exact', 'step_us'):.2f}x**)"
+            rows.append((f"mlp, 2 nodes, {gbit:g} Gbit, {name}: a step, the loss", f"{time}, {here[name]['loss']:.4f}", ""))
+    return found, rows
+
+
 def pipeline(bench):
     """A GPT of 25.4 M parameters with Adam, 8 micro-batches of 64 tokens: 2 stages over one process."""
     args = [*GPT, "--model.layers", 8, "--data.path", bench.text, "--accumulate_grad_batches", 8]
@@ -626,7 +655,7 @@ def checkpoint(bench):
     return found, rows
 
 
-BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, zero, zero_nodes, pipeline, bubble, allreduce, nodes, checkpoint)}
+BENCHMARKS = {way.__name__: way for way in (overhead, throughput, startup, ddp, sharding, zero, zero_nodes, hooks, pipeline, bubble, allreduce, nodes, checkpoint)}
 
 
 def machine():

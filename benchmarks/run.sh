@@ -2,11 +2,11 @@
 # Builds and runs every benchmark: cxtrain against the same work in a hand-written loop. Takes about half an hour on
 # a machine that does nothing else; prints a table, and with --record writes it to benchmarks/RESULTS.md.
 #
-#   benchmarks/run.sh [--only overhead,throughput,startup,ddp,sharding,zero,zero_nodes,pipeline,bubble,allreduce,nodes,
+#   benchmarks/run.sh [--only overhead,throughput,startup,ddp,sharding,zero,zero_nodes,hooks,pipeline,bubble,allreduce,nodes,
 #                     checkpoint] [--pairs N]
 #                     [--data MNIST_FOLDER] [--against BUILD_FOLDER_OF_ANOTHER_COMMIT] [--record]
 #
-# `nodes` and `zero_nodes` emulate nodes, which needs root. CXTRAIN_TORCH_PYTHON, a python3 that has torch, adds PyTorch's DDP over Gloo to it.
+# `nodes`, `zero_nodes` and `hooks` emulate nodes, which needs root. CXTRAIN_TORCH_PYTHON, a python3 that has torch, adds PyTorch's DDP over Gloo to it.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/common.sh

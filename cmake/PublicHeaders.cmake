@@ -54,6 +54,7 @@ list(APPEND CXTRAIN_PLUGIN_HEADERS
   cxtrain/reduce/tensor_sync.h
   cxtrain/strategy/block_pass.h
   cxtrain/strategy/divided_parameters.h
+  cxtrain/strategy/keep_ranges.h
   cxtrain/strategy/local_step.h
   cxtrain/strategy/model_outline.h
   cxtrain/strategy/strategy.h

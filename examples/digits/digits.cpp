@@ -10,7 +10,7 @@
 #include "cxtrain/data/digits_dataset.h"
 #include "cxtrain/data/tensor_dataset.h"
 #include "cxtrain/plugin/plugin_abi.h"
-#include "cxtrain/trainer/module.h"
+#include "cxtrain/trainer/chain_module.h"
 #include "cxtrain/trainer/within_memory.h"
 
 namespace {
@@ -43,7 +43,14 @@ class DigitsData final : public DataModule {
   std::shared_ptr<const Dataset> train_, val_;
 };
 
-class DigitsModel final : public Module {
+/// Takes the activations of the layer before.
+struct OutputImpl : torch::nn::LinearImpl {
+  using LinearImpl::LinearImpl;
+  at::Tensor forward(const at::Tensor& x) { return LinearImpl::forward(at::relu(x)); }
+};
+TORCH_MODULE(Output);
+
+class DigitsModel final : public ChainModule {
  public:
   struct Args {
     std::int64_t hidden = 256;
@@ -56,12 +63,12 @@ class DigitsModel final : public Module {
   };
   explicit DigitsModel(const Args& args) : args_(args) {
     require_memory_for("model.hidden", 75.0 * static_cast<double>(args.hidden));
-    hidden_ = register_module("hidden", torch::nn::Linear(64, args.hidden));
-    output_ = register_module("output", torch::nn::Linear(args.hidden, 10));
+    add_block("hidden", torch::nn::Linear(64, args.hidden));
+    add_block("output", Output(args.hidden, 10));
   }
 
   StepOutput training_step(const Batch& batch, std::int64_t) override {
-    const at::Tensor loss = at::cross_entropy_loss(forward(batch[0]), batch[1]);
+    const at::Tensor loss = at::cross_entropy_loss(run(batch).tensor(), batch[1]);
     log("train_loss", loss, {.prog_bar = true});
     return loss;
   }
@@ -69,7 +76,7 @@ class DigitsModel final : public Module {
   void test_step(const Batch& batch, std::int64_t) override { evaluate(batch, "test_loss", "test_acc"); }
   /// The probability of each digit, float32 [B, 10].
   at::Tensor predict_step(const Batch& batch, std::int64_t) override {
-    return at::softmax(forward(batch[0]), 1);
+    return at::softmax(run(batch).tensor(), 1);
   }
 
   Optimizers configure_optimizers() override { return Adam{.lr = args_.lr}; }
@@ -77,16 +84,13 @@ class DigitsModel final : public Module {
   TrainerDefaults trainer_defaults() const override { return {.max_epochs = 30}; }
 
  private:
-  at::Tensor forward(const at::Tensor& images) { return output_(at::relu(hidden_(images))); }
-
   void evaluate(const Batch& batch, std::string_view loss_name, std::string_view accuracy_name) {
-    const at::Tensor logits = forward(batch[0]);
+    const at::Tensor logits = run(batch).tensor();
     log(loss_name, at::cross_entropy_loss(logits, batch[1]), {.prog_bar = true});
     log(accuracy_name, logits.argmax(1).eq(batch[1]).to(at::kFloat).mean(), {.prog_bar = true});
   }
 
   Args args_;
-  torch::nn::Linear hidden_{nullptr}, output_{nullptr};
 };
 
 }  // namespace

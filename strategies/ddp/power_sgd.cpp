@@ -114,9 +114,9 @@ void PowerSgd::lay_out() {
     }
     const at::Tensor q = first_q(parameters_[i].name, m, r, tensor.device());
     Remembered& own = remembered_[parameters_[i].name];
-    if (!own.q.defined() || own.q.sizes() != q.sizes()) {
-      own = {at::zeros({n, m}, tensor.options().dtype(dtype_).requires_grad(false)), q.clone()};
-    }
+    if (!own.error.defined())
+      own.error = at::zeros({n, m}, tensor.options().dtype(dtype_).requires_grad(false));
+    if (!own.q.defined() || own.q.sizes() != q.sizes()) own.q = q.clone();
     matrices_.push_back({.parameter = i, .error = own.error, .q = own.q, .first_q = q, .p = {}, .new_q = {}});
     first += n * r;
     second += m * r;
@@ -124,7 +124,7 @@ void PowerSgd::lay_out() {
   if (parameters_.empty()) return;
   const at::Device device = parameters_.front().tensor.device();
   first_message_ = communicator_.allocate(first, dtype_, device);
-  second_message_ = communicator_.allocate(second, dtype_, device);
+  if (second > 0) second_message_ = communicator_.allocate(second, dtype_, device);
   has_gradients_ = first_message_.narrow(0, 0, 1);
   first = 1;
   second = 0;
@@ -142,48 +142,55 @@ void PowerSgd::lay_out() {
 
 void PowerSgd::average() {
   const at::NoGradGuard no_grad;
-  const auto trains = [&](std::size_t i) { return parameters_[i].tensor.requires_grad(); };
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (trains(i) == trained_[i]) continue;
-    lay_out();
-    break;
-  }
-  bool has_any = false;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!trains(i)) continue;
-    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
-    has_any = has_any || gradient.defined();
-    if (!gradient.defined()) gradient = at::zeros_like(parameters_[i].tensor);
-  }
-  const auto gradient_of = [&](std::size_t i) -> at::Tensor& { return parameters_[i].tensor.mutable_grad(); };
-  has_gradients_.fill_(has_any ? 1 : 0);
+  std::vector<bool> trained;
+  for (const NamedTensor& parameter : parameters_) trained.push_back(parameter.tensor.requires_grad());
+  if (trained != trained_) lay_out();
+  has_gradients_.fill_(add_missing_gradients() ? 1 : 0);
   for (Matrix& matrix : matrices_) {
-    matrix.error.add_(gradient_of(matrix.parameter).reshape(matrix.error.sizes()));
+    matrix.error.add_(gradient_of(matrix.parameter).reshape(matrix.error.sizes()));  // M
     matrix.p.copy_(at::mm(matrix.error, matrix.q));
   }
   for (Vector& vector : vectors_) vector.place.copy_(gradient_of(vector.parameter));
   communicator_.all_reduce(first_message_, ReduceOp::avg);
   communicator_.join();
   const at::Tensor any = has_gradients_.sign();
+  for (Vector& vector : vectors_) gradient_of(vector.parameter).copy_(vector.place);
+  if (matrices_.empty()) return;
   for (Matrix& matrix : matrices_) {
     make_orthogonal(matrix.p.mul_(any.to(matrix.p.device())));
     matrix.new_q.copy_(at::mm(matrix.error.t(), matrix.p));
   }
-  for (Vector& vector : vectors_) gradient_of(vector.parameter).copy_(vector.place);
   communicator_.all_reduce(second_message_, ReduceOp::avg);
   communicator_.join();
   for (Matrix& matrix : matrices_) {
-    at::Tensor& gradient = gradient_of(matrix.parameter);
-    const bool in_place = gradient.is_contiguous() && gradient.scalar_type() == dtype_;
-    const at::Tensor rows = in_place ? gradient.view(matrix.error.sizes()) : at::empty_like(matrix.error);
-    write_product(rows, matrix.p, matrix.new_q);
-    if (!in_place) gradient.copy_(rows.view(gradient.sizes()));
-    matrix.error.sub_(rows);
-    // A column of zeros would stay one.
-    const at::Tensor is_zero = matrix.new_q.abs().sum(0, /*keepdim=*/true).eq(0);
+    take_approximation(matrix);
+    const at::Tensor is_zero =
+        matrix.new_q.abs().sum(0, /*keepdim=*/true).eq(0);  // a column that would stay so
     const at::Tensor next = at::where(is_zero, matrix.first_q, matrix.new_q);
     matrix.q.copy_(at::where(any.to(next.device()).eq(0), matrix.q, next));
   }
+}
+
+/// Returns whether there was any gradient.
+bool PowerSgd::add_missing_gradients() {
+  bool any = false;
+  for (NamedTensor& parameter : parameters_) {
+    if (!parameter.tensor.requires_grad()) continue;
+    at::Tensor& gradient = parameter.tensor.mutable_grad();
+    any = any || gradient.defined();
+    if (!gradient.defined()) gradient = at::zeros_like(parameter.tensor);
+  }
+  return any;
+}
+
+/// Makes P Q^T the gradient, and what is left of M the error.
+void PowerSgd::take_approximation(Matrix& matrix) {
+  at::Tensor& gradient = gradient_of(matrix.parameter);
+  const bool in_place = gradient.is_contiguous() && gradient.scalar_type() == dtype_;
+  const at::Tensor rows = in_place ? gradient.view(matrix.error.sizes()) : at::empty_like(matrix.error);
+  write_product(rows, matrix.p, matrix.new_q);
+  if (!in_place) gradient.copy_(rows.view(gradient.sizes()));
+  matrix.error.sub_(rows);
 }
 
 void PowerSgd::save(StateDict& state) const {

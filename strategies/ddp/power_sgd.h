@@ -36,7 +36,7 @@ class PowerSgd {
 
   /// Q is the same on all ranks. The errors are each rank's own (`kMeanOfRanks`).
   void save(StateDict& state) const;
-  /// Begins anew with matrices that have another rank, or are not in the state.
+  /// A matrix of another rank begins with a new Q.
   void load(const StateDict& state);
 
  private:
@@ -55,6 +55,9 @@ class PowerSgd {
     at::Tensor place;  ///< in `first_message_`
   };
   void lay_out();
+  bool add_missing_gradients();
+  void take_approximation(Matrix& matrix);
+  at::Tensor& gradient_of(std::size_t parameter) { return parameters_[parameter].tensor.mutable_grad(); }
   at::Tensor first_q(const std::string& name, std::int64_t columns, std::int64_t rank,
                      at::Device device) const;
 

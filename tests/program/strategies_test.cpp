@@ -183,7 +183,7 @@ TEST_CASE("a plan of zero that no machine can run is refused with a cure") {
                            2);
   CHECK_THAT(refused["errors"].dump(), contains("strategy.parameters") && contains("--strategy.stage 2"));
   const auto no_chain = plan_of_odd_strategy(
-      kProgram + " plan --strategy zero --ranks 2 --ranks-per-node 1 --num_nodes 2 --model digits", 2);
+      kProgram + " plan --strategy zero --ranks 2 --ranks-per-node 1 --num_nodes 2 --model simple", 2);
   CHECK_THAT(no_chain["errors"].dump(), contains("ChainModule") && contains("--strategy.stage 2"));
   const auto planned = plan_of_odd_strategy(
       kProgram + " plan --strategy deepspeed_stage_1 --ranks 2 --ranks-per-node 1 --num_nodes 2");
@@ -270,6 +270,27 @@ TEST_CASE("a rank never has the whole of a model that it trains in parts") {
   }
 }
 
+TEST_CASE("initial weights reach ranks that build the model in parts") {
+  const TempDir text, saved;
+  const std::string options =
+      small_gpt(text) + "--data.batch_size 2 --max_steps 2 --limit_val_batches 0 --strategy ";
+  REQUIRE(run_ranks(1, options + "single --seed 8" + in(saved)).status == 0);
+  const auto train = [&](const std::string& strategy) {
+    const TempDir dir;
+    const ProgramResult run = run_ranks(
+        2, options + strategy + " --model.weights " + newest_checkpoint(saved.path()).path + in(dir));
+    CAPTURE(strategy, run.output);
+    REQUIRE(run.status == 0);
+    return run_json(dir)["parameters_sha256"];
+  };
+  const auto whole = train("ddp");
+  CHECK(train("zero") == whole);
+  CHECK(train("zero --strategy.parameters all") == whole);
+  CHECK(train("ddp --model.weights_prefix head.norm") != whole);
+  CHECK(train("zero --strategy.parameters all --model.weights_prefix head.norm") ==
+        train("ddp --model.weights_prefix head.norm"));
+}
+
 TEST_CASE("a model of 1.2 times a rank's memory trains divided, and is refused whole with the cure") {
   const TempDir text;
   const std::string options = small_gpt(text) +
@@ -302,7 +323,7 @@ TEST_CASE("a plan draws a pipeline's step, and says what cannot be a pipeline") 
   CHECK_THAT(drawn.output, contains("stages wait 20 % of it") && contains("stage 1  .  F0 B0 B0 F1"));
   const auto refused = plan_of_odd_strategy(plan + "--ranks 3 --strategy.stages 2", 2);
   CHECK_THAT(refused["errors"].dump(), contains("2 stages do not divide 3 ranks"));
-  const auto no_chain = plan_of_odd_strategy(plan + "--ranks 2 --model digits", 2);
+  const auto no_chain = plan_of_odd_strategy(plan + "--ranks 2 --model simple", 2);
   CHECK_THAT(no_chain["errors"].dump(), contains("ChainModule"));
   const std::string gpt = " --model gpt --data.path " CXTRAIN_SOURCE_DIR "/README.md";
   const auto memory = plan_of_odd_strategy(plan + "--ranks 2" + gpt)["memory"];

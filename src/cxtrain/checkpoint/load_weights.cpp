@@ -157,13 +157,14 @@ MatchedWeights::MatchedWeights(const torch::nn::Module& module, const std::strin
   loaded_.kept.insert(loaded_.kept.end(), found.others.begin(), found.others.end());
 }
 
-void MatchedWeights::load(torch::nn::Module& part, const std::string& prefix) const {
+void MatchedWeights::load(torch::nn::Module& part, const std::string& prefix) {
   const at::NoGradGuard no_grad;
   std::set<const at::TensorImpl*> filled;
   for (auto& [name, target] : targets_of(part)) {
     const auto stored = stored_.find(prefix + name);
     if (stored == stored_.end() || is_hollow(target)) continue;
     if (filled.insert(target.unsafeGetTensorImpl()).second) at::Tensor(target).copy_(stored->second());
+    stored_.erase(stored);
   }
 }
 
@@ -174,7 +175,7 @@ void MatchedWeights::report() const {
 
 LoadedWeights load_weights(torch::nn::Module& module, const std::string& path,
                            const WeightsSelection& selection, Filesystem& files) {
-  const MatchedWeights matched(module, path, selection, files);
+  MatchedWeights matched(module, path, selection, files);
   matched.load(module, "");
   return matched.loaded();
 }

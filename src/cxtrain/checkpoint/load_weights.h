@@ -38,16 +38,17 @@ class MatchedWeights {
   MatchedWeights(const torch::nn::Module& module, const std::string& path,
                  const WeightsSelection& selection = {}, Filesystem& files = real_filesystem());
 
-  /// Copies the stored tensors into a part of the model, or into the whole model. `prefix`: of the part's
-  /// names in the model, with a dot at its end. Leaves out hollow tensors.
-  void load(torch::nn::Module& part, const std::string& prefix) const;
+  /// Copies the stored tensors into a part of the model, or into the whole model, each name once. `prefix`:
+  /// of the part's names in the model, with a dot at its end. Leaves out hollow tensors.
+  void load(torch::nn::Module& part, const std::string& prefix);
   const LoadedWeights& loaded() const { return loaded_; }
   /// Warns if not everything was loaded.
   void report() const;
 
  private:
   std::string path_;
-  std::map<std::string, std::function<at::Tensor()>> stored_;  ///< by every name of the tensor in the model
+  /// What is not loaded yet, by every name of the tensor in the model.
+  std::map<std::string, std::function<at::Tensor()>> stored_;
   LoadedWeights loaded_;
 };
 

@@ -132,7 +132,7 @@ std::unique_ptr<Module> make_model(const Registry& registry, const Options& opti
 
 void load_initial_weights(Module& model, const WeightsOptions& weights) {
   if (weights.path.empty()) return;
-  const MatchedWeights matched(model, weights.path, weights_selection(weights));
+  MatchedWeights matched(model, weights.path, weights_selection(weights));
   matched.load(model, "");
   matched.report();
 }

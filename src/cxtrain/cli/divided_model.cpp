@@ -9,6 +9,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
+#include "cxtrain/checkpoint/checkpoint_error.h"
 #include "cxtrain/cli/components.h"
 #include "cxtrain/strategy/keep_ranges.h"
 #include "cxtrain/strategy/model_outline.h"
@@ -44,7 +45,7 @@ Foreseen foresee(const Plan& plan, int rank, const Options& options, const Preci
 }
 
 /// Returns null if the model cannot be built so.
-std::unique_ptr<Module> build(const Plan& plan, int rank, const Foreseen& foreseen,
+std::unique_ptr<Module> build(const Plan& plan, int rank, Foreseen& foreseen,
                               const PrecisionPolicy& precision, const Make& make) {
   const std::vector<std::string>& devices = plan.ranks[static_cast<std::size_t>(rank)].devices;
   const at::Device device = devices.empty() ? at::Device(at::kCPU) : at::Device(devices.front());
@@ -64,26 +65,24 @@ std::unique_ptr<Module> build(const Plan& plan, int rank, const Foreseen& forese
 
 std::unique_ptr<Module> build_divided_model(const Plan& plan, int rank, const Options& options,
                                             const Make& make) {
-  if (plan.traits.kept == nullptr || plan.channels_last) return nullptr;
+  // Only tensors in row-major order, on one device, are divided.
+  if (plan.traits.kept == nullptr || plan.channels_last || plan.devices_per_rank > 1) return nullptr;
   const PrecisionPolicy precision = precision_policy(plan.precision, plan.amp_level);
   try {
-    const Foreseen foreseen = foresee(plan, rank, options, precision, make);
+    Foreseen foreseen = foresee(plan, rank, options, precision, make);
     if (foreseen.kept.of.empty()) return nullptr;
     std::unique_ptr<Module> model = build(plan, rank, foreseen, precision, make);
-    if (!model) {
+    if (model && foreseen.weights) foreseen.weights->report();
+    if (!model)
       log_detail("the model is built as a whole: its code uses parameters of blocks that it has added");
-      return nullptr;
-    }
-    if (foreseen.weights) foreseen.weights->report();
-    log_detail("the model was built block by block, and this rank keeps a part of it");
     return model;
-  } catch (const c10::Error& error) {
+  } catch (const CheckpointError&) {
+    throw;
+  } catch (const std::exception& error) {  // what is wrong with the whole model, too, comes out with it
     log_detail("the model is built as a whole, because it cannot be built block by block: " +
-               shortened(error.what_without_backtrace(), 300));
-  } catch (const ConfigError&) {
-    // What is wrong is wrong with the whole model, too.
+               shortened(message_of(error), 300));
+    return nullptr;
   }
-  return nullptr;
 }
 
 }  // namespace cxtrain
