@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 
+#include "cxtrain/checkpoint/checksum.h"
 #include "cxtrain/checkpoint/safetensors.h"
 #include "cxtrain/checkpoint/shard_files.h"
 #include "cxtrain/metrics/metric_store.h"
@@ -77,7 +78,7 @@ Manifest write_checkpoint(CountingFiles& files, const at::Tensor& moments) {
         content.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       }
       put_file(files, "/c/" + planned.name, content);
-      manifest.files.push_back({.name = planned.name});
+      manifest.files.push_back({planned.name, content.size(), checksum_of(content)});
     }
   }
   return manifest;

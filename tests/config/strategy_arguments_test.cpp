@@ -82,6 +82,26 @@ TEST_CASE("a strategy's arguments that do not suit are refused, each under the n
              test::contains(test::code(MessageCode::unknown_option)) && test::contains("strategy.banana:"));
 }
 
+TEST_CASE("comm hooks that other settings leave nothing to do, or take the ground from, are refused",
+          "[config]") {
+  const char* strategy = GENERATE("ddp", "ddp_spawn");
+  Options options;
+  options.trainer.accelerator = "cpu";
+  options.trainer.devices = "2";
+  options.trainer.strategy = strategy;
+  options.strategy.args = {{"comm_hook", "powersgd"}};
+  CHECK(all(resolve(options, machine(0), {}).errors).empty());
+  options.trainer.precision = "16-mixed";
+  CHECK_THAT(all(resolve(options, machine(0), {}).errors),
+             test::contains(test::code(MessageCode::conflicting_options)) && test::contains("loss scale"));
+  options.trainer.precision = "bf16-mixed";
+  CHECK(all(resolve(options, machine(0), {}).errors).empty());
+  options.strategy.args = {{"comm_hook", "bf16"}, {"model_averaging_period", "4"}};
+  CHECK_THAT(all(resolve(options, machine(0), {}).errors),
+             test::contains(test::code(MessageCode::conflicting_options)) &&
+                 test::contains("model_averaging_period"));
+}
+
 TEST_CASE("an argument that only other strategies have is refused; under its older name it is ignored",
           "[config]") {
   const char* strategy = GENERATE("single", "dp");

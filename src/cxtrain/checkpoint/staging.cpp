@@ -19,9 +19,6 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 /// Files begin at pages, from which they are written fastest.
 constexpr std::size_t kPage = 4096;
 
-/// Tensors are cut at multiples of this, which every element's size divides.
-constexpr std::size_t kCut = 64;
-
 /// Bytes [begin, begin + count) of a tensor's values in row-major order.
 void copy_values(const at::Tensor& tensor, std::size_t begin, std::size_t count, char* to) {
   if (count == 0) return;
@@ -74,7 +71,8 @@ void Staging::next() {
   std::size_t used = 0;
   while (has_next() && used < round_) {
     const Planned& file = planned_[file_];
-    const std::size_t bytes = copy_part(file, memory_ + used, round_ - used);
+    // A file is cut at pages, where an element ends, too (`sort_for_alignment`).
+    const std::size_t bytes = copy_part(file, memory_ + used, (round_ - used) / kPage * kPage);
     if (bytes == 0) break;
     files_.push_back({file.name, {memory_ + used, bytes}});
     used = round_up(used + bytes, kPage);
@@ -92,8 +90,7 @@ std::size_t Staging::copy_part(const Planned& file, char* to, std::size_t room) 
   while (part_ <= file.tensors.size()) {
     const at::Tensor* const tensor = part_ == 0 ? nullptr : &file.tensors[part_ - 1].tensor;
     const std::size_t left = (tensor == nullptr ? file.header.size() : tensor->nbytes()) - offset_;
-    std::size_t count = std::min(left, room - copied);
-    if (count < left) count = count / kCut * kCut;
+    const std::size_t count = std::min(left, room - copied);
     if (tensor == nullptr) {
       std::memcpy(to + copied, file.header.data() + offset_, count);
     } else {
