@@ -23,7 +23,7 @@ void place_layers(torch::nn::Module& module, at::Device device, const PrecisionP
     }
   }
   for (const auto& tensors : {module.parameters(), module.buffers()}) {
-    for (at::Tensor tensor : tensors) {
+    for (const at::Tensor& tensor : tensors) {
       if (!tensor.is_floating_point()) continue;
       const bool exact = in_float32.contains(tensor.unsafeGetTensorImpl());
       tensor.set_data(tensor.to(exact ? at::kFloat : *precision.module_dtype));
