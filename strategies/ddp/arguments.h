@@ -50,16 +50,14 @@ struct DdpArgs {
     field("bucket_bytes", bucket_bytes, "bytes of the other gradient buckets (0: no limit)",
           Range::at_least(0));
     field("comm_hook", comm_hook,
-          "send fewer bytes: bf16 or fp16 rounds gradients on their way, on CPUs between nodes only; auto: "
-          "bf16 "
-          "for gradients that would arrive after backward; powersgd sends matrices of low rank");
+          "send fewer bytes: bf16 or fp16 rounds gradients on their way, on CPUs between nodes only; "
+          "auto: bf16 for gradients that would arrive after backward; powersgd sends matrices of low rank");
     field("powersgd_rank", powersgd_rank, "rank of powersgd's matrices", Range::between(1, 1024));
     field("powersgd_start", powersgd_start, "steps with exact gradients before powersgd begins",
           Range::at_least(0));
     field("model_averaging_period", model_averaging_period,
-          "steps from one mean of the nodes' models to the next; in between gradients stay within a node; 0: "
-          "gradients "
-          "of all ranks in each step",
+          "steps from one mean of the nodes' models to the next; in between gradients stay within a node; "
+          "0: gradients of all ranks in each step",
           Range::at_least(0));
     field("model_averaging_start", model_averaging_start,
           "steps with gradients of all ranks before nodes train apart", Range::at_least(0));

@@ -1,8 +1,8 @@
 #include "averaged_parameters.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_copy.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "cxtrain/tensor/layout.h"
@@ -33,49 +33,38 @@ void AveragedParameters::unite() {
 }
 
 void AveragedParameters::average(std::span<const at::Tensor> tensors) {
-  constexpr std::int64_t kMessageBytes = std::int64_t{16} << 20;
+  constexpr std::size_t kMessageBytes = std::size_t{16} << 20;
   const at::NoGradGuard no_grad;
   for_each_dtype_and_device({tensors.data(), tensors.size()}, [&](at::TensorList kind) {
-    std::int64_t all = 0;
-    for (const at::Tensor& tensor : kind) all += tensor.numel();
-    const std::int64_t most =
-        std::min(all, kMessageBytes / static_cast<std::int64_t>(kind[0].element_size()));
-    if (most == 0) return;
-    const at::Tensor message = ranks_.alike.allocate(most, kind[0].scalar_type(), kind[0].device());
-    std::vector<at::Tensor> parts;
-    std::int64_t free = most;
+    at::Tensor message;
+    std::vector<at::Tensor> part;
+    std::size_t bytes = 0;
     for (const at::Tensor& tensor : kind) {
-      const at::Tensor flat = tensor.contiguous().view(-1);
-      for (std::int64_t begin = 0; begin < flat.numel();) {
-        const std::int64_t size = std::min(free, flat.numel() - begin);
-        parts.push_back(flat.narrow(0, begin, size));
-        begin += size;
-        free -= size;
-        if (free > 0) continue;
-        average_parts(parts, message);
-        free = most;
-      }
-      if (!tensor.is_contiguous()) {
-        average_parts(parts, message);
-        free = most;
-        at::Tensor(tensor).copy_(flat.view(tensor.sizes()));
-      }
+      part.push_back(tensor);
+      bytes += tensor.nbytes();
+      if (bytes < kMessageBytes && &tensor != &kind.back()) continue;
+      average_together(part, message);
+      part.clear();
+      bytes = 0;
     }
-    average_parts(parts, message);
   });
 }
 
-void AveragedParameters::average_parts(std::vector<at::Tensor>& parts, const at::Tensor& message) {
-  std::int64_t used = 0;
+void AveragedParameters::average_together(const std::vector<at::Tensor>& tensors, at::Tensor& message) {
+  std::int64_t elements = 0;
+  for (const at::Tensor& tensor : tensors) elements += tensor.numel();
+  if (elements == 0) return;
+  const at::Tensor& first = tensors.front();
+  if (!message.defined() || message.numel() < elements)
+    message = ranks_.alike.allocate(elements, first.scalar_type(), first.device());
   std::vector<at::Tensor> places;
-  for (const at::Tensor& part : parts) {
-    places.push_back(message.narrow(0, std::exchange(used, used + part.numel()), part.numel()));
-    places.back().copy_(part);
-  }
-  if (used > 0) ranks_.alike.all_reduce(message.narrow(0, 0, used), ReduceOp::avg);
+  std::int64_t used = 0;
+  for (const at::Tensor& tensor : tensors)
+    places.push_back(slice_like(message, std::exchange(used, used + tensor.numel()), tensor));
+  at::_foreach_copy_(places, tensors);
+  ranks_.alike.all_reduce(message.narrow(0, 0, elements), ReduceOp::avg);
   ranks_.alike.join();
-  for (std::size_t i = 0; i < parts.size(); ++i) parts[i].copy_(places[i]);
-  parts.clear();
+  at::_foreach_copy_(at::TensorList(tensors), places);
 }
 
 }  // namespace cxtrain

@@ -44,8 +44,9 @@ class AveragedParameters final : public TrainedParameters {
   void average(std::span<const at::Tensor> tensors) override;
 
  private:
-  /// Reduces the values of `parts`, which fit into `message`.
-  void average_parts(std::vector<at::Tensor>& parts, const at::Tensor& message);
+  /// Averages tensors of one dtype and device as one message. `message`: memory for the values, which is used
+  /// again if it suffices.
+  void average_together(const std::vector<at::Tensor>& tensors, at::Tensor& message);
 
   std::unique_ptr<TrainedParameters> of_node_;
   Ranks ranks_;

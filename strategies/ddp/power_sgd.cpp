@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mul.h>
@@ -52,7 +53,8 @@ void make_orthogonal_on_host(const at::Tensor& matrix) {
   }
 }
 
-/// Writes P Q^T. Adds one product after the other: elementwise kernels round alike on all processors.
+/// Writes P Q^T by elementwise operations: ranks on different processors would round a matrix product
+/// differently.
 void write_product(const at::Tensor& into, const at::Tensor& p, const at::Tensor& q) {
   at::Tensor result = into;
   for (std::int64_t r = 0; r < p.size(1); ++r) {
@@ -164,8 +166,8 @@ void PowerSgd::average() {
   communicator_.join();
   for (Matrix& matrix : matrices_) {
     take_approximation(matrix);
-    const at::Tensor is_zero =
-        matrix.new_q.abs().sum(0, /*keepdim=*/true).eq(0);  // a column that would stay so
+    // A column of zeros would stay a column of zeros.
+    const at::Tensor is_zero = matrix.new_q.abs().sum(0, /*keepdim=*/true).eq(0);
     const at::Tensor next = at::where(is_zero, matrix.first_q, matrix.new_q);
     matrix.q.copy_(at::where(any.to(next.device()).eq(0), matrix.q, next));
   }
@@ -206,13 +208,16 @@ void PowerSgd::load(const StateDict& state) {
   const StateDict &errors = state.section(kMeanOfRanks), &qs = state.section(kQ);
   for (const NamedTensor& parameter : parameters_) {
     if (!qs.has(parameter.name)) continue;
-    const auto at_home = [&](const at::Tensor& saved) {
-      return saved.to(parameter.tensor.device(), dtype_, /*non_blocking=*/false, /*copy=*/true);
+    const auto take = [&](const StateDict& from, at::Tensor& into) {
+      const at::Tensor saved = from.tensor(parameter.name);
+      if (!into.defined())
+        into = at::empty(saved.sizes(), parameter.tensor.options().dtype(dtype_).requires_grad(false));
+      if (into.sizes() == saved.sizes()) into.copy_(saved);
     };
-    remembered_[parameter.name] = {at_home(errors.tensor(parameter.name)),
-                                   at_home(qs.tensor(parameter.name))};
+    Remembered& own = remembered_[parameter.name];
+    take(errors, own.error);
+    take(qs, own.q);
   }
-  lay_out();
 }
 
 }  // namespace cxtrain

@@ -27,7 +27,9 @@ void save(Filesystem& files, const std::string& path, std::int64_t step, const s
   manifest.config = "trainer:\n  max_epochs: 3\n";
   manifest.metrics = {{"val_loss", 0.25}};
   const std::vector<Staging::File> content{{"model.safetensors", bytes}, {"training.safetensors", bytes}};
-  manifest.files = write_checkpoint_files(files, path, content, kGoOn);
+  CheckpointFilesWriter writer(files, path);
+  writer.append(content, kGoOn);
+  manifest.files = writer.finish();
   publish_checkpoint(files, path, manifest);
 }
 

@@ -161,8 +161,9 @@ TEST_CASE("weights in a checkpoint are compared with its checksums") {
   const std::string path = "/c.ckpt", bytes = safetensors_of(other_weights());
   begin_checkpoint(files, path);
   Manifest manifest;
-  manifest.files = write_checkpoint_files(
-      files, path, std::vector<Staging::File>{{"model.safetensors", bytes}}, [] { return true; });
+  CheckpointFilesWriter writer(files, path);
+  REQUIRE(writer.append(std::vector<Staging::File>{{"model.safetensors", bytes}}, [] { return true; }));
+  manifest.files = writer.finish();
   publish_checkpoint(files, path, manifest);
   Net net;
   load_weights(net, path, NameMap(), files);

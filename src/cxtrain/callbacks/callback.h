@@ -24,8 +24,8 @@ struct CheckpointPlan {
   bool weights_only = false;  ///< the model only, without the state that a resume needs
   std::vector<std::string> remove = {};  ///< checkpoints to remove once this one is complete
   std::string link = {};  ///< name of a link beside the checkpoint, which then leads to it; empty: none
-  /// Bytes of memory in which a rank copies what it writes. If it writes more, the training stands still
-  /// until the rest fits. 0: as much as it writes.
+  /// Memory for the copy of the files that a rank writes, in bytes. A rank with larger files copies and
+  /// writes in rounds, and training waits for all rounds but the last. 0: no limit.
   std::int64_t staging = 0;
 };
 

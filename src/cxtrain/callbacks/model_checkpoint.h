@@ -55,9 +55,8 @@ class ModelCheckpoint final : public Callback {
       field("save_weights_only", save_weights_only, "the model, and nothing to resume from");
       field("auto_insert_metric_name", auto_insert_metric_name, "'epoch=3' in names, not '3'");
       field("staging", staging,
-            "bytes of memory for the copy that a rank writes while training goes on; training stands still "
-            "until the "
-            "rest of a larger copy fits; 0: no limit",
+            "bytes of memory for the copy of a rank's files; a rank with larger files writes in rounds, and "
+            "training waits for all rounds but the last; 0: no limit",
             Range::at_least(0));
     }
   };

@@ -123,13 +123,6 @@ std::vector<CheckpointFile> CheckpointFilesWriter::finish() {
   return written;
 }
 
-std::vector<CheckpointFile> write_checkpoint_files(Filesystem& files, const std::string& path,
-                                                   std::span<const Staging::File> content,
-                                                   const std::function<bool()>& go_on) {
-  CheckpointFilesWriter writer(files, path);
-  return writer.append(content, go_on) ? writer.finish() : std::vector<CheckpointFile>{};
-}
-
 void publish_checkpoint(Filesystem& files, const std::string& path, const Manifest& manifest) {
   const std::string part = path + kPartSuffix, old = path + kOldSuffix, parent = parent_directory(path);
   write_file(files, in_folder(part, Manifest::kFile), to_text(manifest));

@@ -51,11 +51,6 @@ class CheckpointFilesWriter {
   std::vector<std::unique_ptr<Open>> open_;
 };
 
-/// Writes files of PATH.part and waits until they are on the disk. Empty if `go_on` returns false.
-std::vector<CheckpointFile> write_checkpoint_files(Filesystem& files, const std::string& path,
-                                                   std::span<const Staging::File> content,
-                                                   const std::function<bool()>& go_on);
-
 /// Makes PATH.part, in which all other files are, the checkpoint PATH. One rank calls it.
 void publish_checkpoint(Filesystem& files, const std::string& path, const Manifest& manifest);
 

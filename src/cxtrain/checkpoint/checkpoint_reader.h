@@ -25,8 +25,8 @@ class CheckpointReader {
   std::map<std::string, const SafetensorsEntry*> model() const;
   /// Copies the stored values into tensors of the same names and shapes.
   void read_model(std::span<const NamedTensor> tensors) const;
-  /// What rank `rank` of the training that wrote it has saved. Tensors stay in the files, which are open as
-  /// long as the result is there. Throws CheckpointError for a checkpoint of weights only.
+  /// Returns the state that rank `rank` of the saved training has written. The tensors stay in the files, and
+  /// the result keeps the files open. Throws CheckpointError for a checkpoint of weights only.
   StateDict state(int rank);
 
  private:

@@ -38,8 +38,8 @@ class MatchedWeights {
   MatchedWeights(const torch::nn::Module& module, const std::string& path,
                  const WeightsSelection& selection = {}, Filesystem& files = real_filesystem());
 
-  /// Copies the stored tensors into a part of the model, or into the whole model, each name once. `prefix`:
-  /// of the part's names in the model, with a dot at its end. Leaves out hollow tensors.
+  /// Copies stored tensors into a part of the model, or into the whole model. `prefix`: the path of the part
+  /// in the model, with a dot at the end. Skips hollow tensors, and tensors that an earlier call has loaded.
   void load(torch::nn::Module& part, const std::string& prefix);
   const LoadedWeights& loaded() const { return loaded_; }
   /// Warns if not everything was loaded.
@@ -47,7 +47,7 @@ class MatchedWeights {
 
  private:
   std::string path_;
-  /// What is not loaded yet, by every name of the tensor in the model.
+  /// Reads the tensors that are not loaded yet, by each name that a tensor has in the model.
   std::map<std::string, std::function<at::Tensor()>> stored_;
   LoadedWeights loaded_;
 };

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "cxtrain/checkpoint/safetensors.h"
 #include "cxtrain/checkpoint/shard_files.h"
 
 namespace cxtrain {
@@ -14,12 +13,12 @@ namespace cxtrain {
 /// A copy of what a rank writes, laid out as its files are, so that training goes on while it is written. The
 /// memory is kept from one checkpoint to the next: fresh memory takes several times as long to fill.
 ///
-/// With a limit of the memory the copy comes in rounds: `begin`, then `next` until nothing is left.
+/// If the memory is limited, the copy is made in rounds: `begin`, then `next` until no round is left.
 class Staging {
  public:
   struct File {
     std::string name;
-    std::string_view bytes;  ///< the next bytes of the file's content; until the next `next`
+    std::string_view bytes;  ///< the next part of the file's content; valid until the next `next`
   };
   /// A smaller limit counts as this, in bytes.
   static constexpr std::size_t kLeast = std::size_t{1} << 20;
@@ -36,7 +35,7 @@ class Staging {
   void next();
   /// Whether another round is left.
   bool has_next() const { return file_ < planned_.size(); }
-  /// What this round has: parts of consecutive files.
+  /// Returns the parts of files that the last `next` has copied, one file after the other.
   std::span<const File> files() const { return files_; }
 
  private:
@@ -52,8 +51,8 @@ class Staging {
   std::size_t capacity_ = 0;
   std::size_t round_ = 0;  ///< bytes of a round
   std::vector<Planned> planned_;
-  std::size_t file_ = 0, part_ = 0,
-              offset_ = 0;  ///< what comes next: part 0 is the header, others the tensors
+  // The place of the next round. Part 0 of a file is its header, the other parts are its tensors.
+  std::size_t file_ = 0, part_ = 0, offset_ = 0;
   std::vector<File> files_;
 };
 

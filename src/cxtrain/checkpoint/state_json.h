@@ -26,7 +26,8 @@ using FillPiece = std::function<void(Piece& described, const TensorPlace& place)
 /// `place_of`, tensors are.
 nlohmann::json to_json(const StateDict& state, const PlaceOf& place_of = {});
 
-/// What `to_json` has made of one. Throws StateError for anything else than such JSON.
+/// Returns the state of which `to_json` has made the JSON; `fill` is called for each piece. Throws StateError
+/// for any other JSON.
 StateDict state_from_json(const nlohmann::json& json, const FillPiece& fill);
 
 /// Parses JSON that may be damaged: nesting that only damage brings about, and that would overflow the stack,

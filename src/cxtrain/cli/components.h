@@ -44,7 +44,7 @@ std::unique_ptr<Module> make_model(const Registry& registry, const Options& opti
 /// Loads the weights that the options name into the model, and reports what was left out. Does nothing where
 /// the options name none. Throws CheckpointError where the weights cannot be read or do not fit.
 void load_initial_weights(Module& model, const WeightsOptions& weights);
-/// What the options select of the stored weights.
+/// Returns the selection of stored tensors that the options name.
 WeightsSelection weights_selection(const WeightsOptions& weights);
 /// The data module that the options name, else the model's own. Throws ConfigError when there is neither.
 std::unique_ptr<DataModule> make_data(const Registry& registry, const Options& options,

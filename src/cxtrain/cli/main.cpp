@@ -125,7 +125,8 @@ std::string arguments_text(const std::string& prefix, const std::map<std::string
   return joined(arguments, ", ", [&](const auto& each) { return prefix + each.first + "=" + each.second; });
 }
 
-/// What is wrong about training this model, before a folder is made for the run.
+/// What is wrong about training this model, before a folder is made for the run. `whole`: this rank has all
+/// parameters.
 void check_fit(Module& model, const Options& options, bool whole) {
   double parameters = 0;
   for (const NamedTensor& named : model.all_parameters())
@@ -154,7 +155,7 @@ struct Trained {
   std::unique_ptr<DataModule> data;
 };
 
-/// What a rank trains.
+/// A rank of a plan.
 struct RankOfPlan {
   const Plan& plan;
   int rank;
@@ -163,23 +164,21 @@ struct RankOfPlan {
 /// The model and the data that the options ask for; what their constructors and a fit's settings are refused
 /// for comes out as an Error. The data is not read yet. `divided`: the rank whose part of the model is
 /// enough; absent: the whole model is built.
-Trained build_components(const Request& request, std::optional<RankOfPlan> divided = {}) {
+Trained build_components(const Request& request, const std::optional<RankOfPlan>& divided = {}) {
   const Options& options = request.options();
   Trained built;
+  bool whole = false;
   build_within_memory("model", arguments_text("model.", options.model.args), [&] {
-    if (divided)
-      built.model = build_divided_model(divided->plan, divided->rank, options,
-                                        [&] { return make_seeded_model(request); });
-    if (built.model) return;
-    divided.reset();
-    built.model = make_seeded_model(request);
+    const auto make = [&] { return make_seeded_model(request); };
+    if (divided) built.model = build_divided_model(divided->plan, divided->rank, options, make);
+    whole = built.model == nullptr;
+    if (whole) built.model = make();
   });
-  if (!divided) load_initial_weights(*built.model, options.model_weights);
+  if (whole) load_initial_weights(*built.model, options.model_weights);
   build_within_memory("data", arguments_text("data.", options.data.args), [&] {
     built.data = make_data(request.registry, options, request.components, *built.model);
   });
-  if (options.subcommand == "fit" || options.subcommand == "plan")
-    check_fit(*built.model, options, /*whole=*/!divided);
+  if (options.subcommand == "fit" || options.subcommand == "plan") check_fit(*built.model, options, whole);
   return built;
 }
 

@@ -34,10 +34,10 @@ std::vector<Piece> KeepRanges::keep(torch::nn::Module& block, const std::string&
   for (const auto& parameter : block.named_parameters()) {
     at::Tensor tensor = parameter.value();
     if (is_hollow(tensor)) continue;
-    found_nan_ = found_nan_ || has_nan(tensor);
     const auto range = ranges_.of.find(prefix + parameter.key());
     const bool divided = range != ranges_.of.end() && range->second.size() < tensor.numel();
     if (!divided || tensor.numel() == 1 || !tensor.is_contiguous() || !tensor.is_floating_point()) continue;
+    found_nan_ = found_nan_ || has_nan(tensor);
     Piece piece = part_of(range->first, tensor.detach(), range->second);
     piece.values = piece.values.clone();
     kept.push_back(std::move(piece));

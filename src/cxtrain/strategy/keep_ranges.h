@@ -45,7 +45,7 @@ class KeepRanges {
  private:
   const KeptRanges ranges_;
   const Finish finish_;
-  bool found_nan_ = false;  ///< in a block
+  bool found_nan_ = false;  ///< in a parameter that became hollow
 };
 
 }  // namespace cxtrain

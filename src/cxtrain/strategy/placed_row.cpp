@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "cxtrain/tensor/hollow.h"
@@ -75,9 +76,13 @@ Piece PlacedRow::part(std::size_t k, const NamedTensor& parameter, int rank) con
 
 void fill_part(const Piece& part, const NamedTensor& parameter, std::span<const Piece> kept) {
   if (part.range.size() == 0) return;
-  if (is_hollow(parameter.tensor)) return fill_pieces({&part, 1}, kept);
-  const Piece whole = whole_piece(parameter.name, parameter.tensor.detach());
-  fill_pieces({&part, 1}, {&whole, 1});
+  if (!is_hollow(parameter.tensor)) {
+    const Piece whole = whole_piece(parameter.name, parameter.tensor.detach());
+    return fill_pieces({&part, 1}, {&whole, 1});
+  }
+  const auto own = std::find_if(kept.begin(), kept.end(),
+                                [&](const Piece& piece) { return piece.name == parameter.name; });
+  fill_pieces({&part, 1}, own == kept.end() ? std::span<const Piece>() : std::span(&*own, 1));
 }
 
 std::vector<PlacedRow> place_rows(const std::vector<NamedTensor>& parameters, Communicator& group,
