@@ -20,6 +20,7 @@ memory_jobs() {
 configure() {
   local arguments=()
   if [ -n "${CXTRAIN_LIBTORCH:-}" ]; then arguments+=("-DCXTRAIN_LIBTORCH=$CXTRAIN_LIBTORCH"); fi
+  if [ -n "${CXTRAIN_WARNINGS_ARE_ERRORS:-}" ]; then arguments+=("-DCXTRAIN_WARNINGS_ARE_ERRORS=$CXTRAIN_WARNINGS_ARE_ERRORS"); fi
   say "configuring build/$preset"
   (cd "$root" && cmake --preset "$preset" ${arguments[@]+"${arguments[@]}"} "$@" > "$root/build/configure.log" 2>&1) || {
     tail -30 "$root/build/configure.log" >&2

@@ -33,7 +33,7 @@ install_packages() {
       *) tool=$package ;;
     esac
     case $package in
-      g++|cmake|ninja-build|ccache|mold|git|python3|python3-pip|unzip|gzip|patchelf|clang-format|clang-tidy|doxygen|shellcheck)
+      g++|cmake|ninja-build|ccache|mold|git|python3|python3-pip|unzip|gzip|patchelf|clang|clang-format|clang-tidy|doxygen|shellcheck)
         command -v "$tool" >/dev/null && continue ;;
     esac
     kept+=("$package")
@@ -205,7 +205,7 @@ if [ -n "${CXTRAIN_LIBTORCH:-}" ]; then
   say "using LibTorch in $CXTRAIN_LIBTORCH; installing nothing"
 else
   case ${1:-} in
-    lint) install_packages clang-format clang-tidy doxygen shellcheck ;;
+    lint) install_packages clang clang-format clang-tidy doxygen shellcheck ;;
     tests)
       install_packages
       install_packages_of_tests

@@ -141,7 +141,7 @@ TEST_CASE("pickles that are none are refused") {
   };
   for (const auto& [bytes, why] : rows) {
     CAPTURE(bytes);
-    CHECK_THAT(test::error_of([&] { Pickle{bytes}; }),
+    CHECK_THAT(test::error_of([bytes = bytes] { Pickle{bytes}; }),
                test::contains(test::code(MessageCode::bad_checkpoint)) && test::contains(why));
     CHECK_THROWS_AS(Pickle(bytes), CheckpointError);
   }

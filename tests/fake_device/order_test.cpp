@@ -159,11 +159,11 @@ TEST_CASE_METHOD(TwoFakeDevices, "Bytes count: what was not written over is reme
     arena.slice(0, 16, 32).add_(1);
   }
   const c10::StreamGuard in(side_stream());
-  const std::string first = "on fake:0, stream 0 may still",
-                    second = "stream " + std::to_string(side.id()) + " may";
-  CHECK_THROWS_WITH(arena.slice(0, 0, 16).add_(1), contains(first));
-  CHECK_THROWS_WITH(arena.slice(0, 16, 32).add_(1), contains(second));
-  CHECK_THROWS_WITH(arena.slice(0, 32, 64).add_(1), contains(first));
+  const std::string on_first = "on fake:0, stream 0 may still",
+                    on_second = "stream " + std::to_string(side.id()) + " may";
+  CHECK_THROWS_WITH(arena.slice(0, 0, 16).add_(1), contains(on_first));
+  CHECK_THROWS_WITH(arena.slice(0, 16, 32).add_(1), contains(on_second));
+  CHECK_THROWS_WITH(arena.slice(0, 32, 64).add_(1), contains(on_first));
   wait_for_all();
   forget_fake_races();
 }

@@ -76,6 +76,7 @@ TEST_CASE("the end of an epoch with many logged metrics takes one sum, one gathe
 
 class StatesOfRanks : public Metric {
  public:
+  using Metric::update;
   void update(double value, std::int64_t rows) {
     const Updating updating(*this);
     whole_ += static_cast<std::int64_t>(value);

@@ -64,7 +64,7 @@ TEST_CASE("a job that is killed again and again ends with the bits of an undistu
   int step = -1;  // that it has come to before each kill, or it would be given up
   for (int kills = 0; kills < 3; ++kills) {
     std::vector<pid_t> victims;
-    const auto others = [&] {
+    const auto others = [&, ranks = ranks] {
       victims = ranks_of(dir, ranks, program.process());
       return static_cast<int>(victims.size()) >= ranks && newest_checkpoint(dir.path()).step > step;
     };

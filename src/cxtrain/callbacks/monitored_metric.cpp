@@ -1,7 +1,6 @@
 #include "cxtrain/callbacks/monitored_metric.h"
 
 #include <map>
-#include <ranges>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/joined.h"
@@ -11,7 +10,7 @@ namespace cxtrain {
 
 void refuse_unlogged_metric(const Run& run, const std::string& follows) {
   const std::map<std::string, double> logged = run.metrics().all();
-  const std::string known = joined(std::views::keys(logged));
+  const std::string known = joined(logged, ", ", [](const auto& metric) { return metric.first; });
   throw TrainingError(
       follows + ", but nothing of this name has been logged; logged: " + (known.empty() ? "nothing" : known),
       MessageCode::log_misuse);

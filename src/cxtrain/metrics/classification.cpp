@@ -71,7 +71,7 @@ void StatScores::count_labels(const at::Tensor& preds, const at::Tensor& target)
   const std::int64_t labels = label_count(args_.task, args_.classes);
   const auto [p, t, valid] =
       class_inputs::labels_of(metric_, preds, target, labels, args_.threshold, args_.ignore_index);
-  const auto count = [&](const at::Tensor& predicted, const at::Tensor& truth) {
+  const auto count = [valid = valid](const at::Tensor& predicted, const at::Tensor& truth) {
     return predicted.logical_and(truth).logical_and(valid).sum(0);
   };
   const at::Tensor not_p = p.logical_not(), not_t = t.logical_not();

@@ -61,8 +61,8 @@ at::Tensor RetrievalRecall::compute() const {
   const at::Tensor begins = sizes.cumsum(0).sub(sizes);
   const at::Tensor place = at::arange(documents.size(0), sizes.options()).sub(begins.index_select(0, query));
   const at::Tensor relevant = documents.select(1, 1).to(at::kDouble);
-  const auto sum_by_query = [&](const at::Tensor& values) {
-    return at::zeros({queries.size(0)}, values.options()).index_add(0, query, values);
+  const auto sum_by_query = [queries = queries.size(0), query = query](const at::Tensor& values) {
+    return at::zeros({queries}, values.options()).index_add(0, query, values);
   };
   const at::Tensor all = sum_by_query(relevant);
   const at::Tensor found = sum_by_query(relevant.mul(place.lt(args_.top_k)));

@@ -20,8 +20,9 @@ JsonlLogger::JsonlLogger(Filesystem& files, const std::string& directory)
 void JsonlLogger::log_hyperparams(const Hyperparameters& hparams) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
   for (const auto& [name, text] : hparams) {
-    std::visit([&](const auto& value) { object[name] = value; }, typed_value(text));
-    if (const auto whole = parse_integer(text)) object[name] = *whole;
+    nlohmann::ordered_json& member = object[name];
+    std::visit([&member](const auto& value) { member = value; }, typed_value(text));
+    if (const auto whole = parse_integer(text)) member = *whole;
   }
   const std::string folder = file_.path().substr(0, file_.path().rfind('/'));
   write_atomically(files_, folder + "/hparams.json", text_of_json(object, 2) + '\n');

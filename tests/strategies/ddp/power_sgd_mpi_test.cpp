@@ -99,8 +99,8 @@ TEST_CASE("what a step lacks of the mean gradient is in the mean error, and come
         continue;
       }
       CHECK(found.sub(exact[i]).abs().max().item<double>() > 0.1);
-      const auto mean_error = [&](const StateDict& state) {
-        return mean_over_ranks(state.section(kMeanOfRanks).tensor(name), communicator).view(tensor.sizes());
+      const auto mean_error = [&, name = name, sizes = tensor.sizes()](const StateDict& state) {
+        return mean_over_ranks(state.section(kMeanOfRanks).tensor(name), communicator).view(sizes);
       };
       const at::Tensor kept = found.add(mean_error(after)), given = exact[i].add(mean_error(before));
       CHECK(kept.sub(given).abs().max().item<double>() < 1e-4);
