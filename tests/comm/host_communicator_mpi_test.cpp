@@ -21,15 +21,26 @@
 namespace cxtrain {
 namespace {
 
+/// Ranks of a pretended node (0: all), and the way between nodes.
+struct Layout {
+  int per_node;
+  NetworkWay way;
+};
+
+Layout generate_layout() {
+  return GENERATE(Layout{0, NetworkWay::automatic}, Layout{1, NetworkWay::tcp}, Layout{2, NetworkWay::tcp},
+                  Layout{1, NetworkWay::mpi}, Layout{2, NetworkWay::mpi});
+}
+
 TEST_CASE("all_reduce adds exactly, in the shared window and outside, on one node and on several") {
   MpiWorld& world = test_world();
-  const int per_node = GENERATE(0, 1, 2);
-  HostCommunicator communicator = test::host_communicator(per_node);
+  const auto [per_node, way] = generate_layout();
+  HostCommunicator communicator = test::host_communicator(per_node, way);
   for (const at::ScalarType dtype :
        {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong}) {
     for (const std::int64_t count : {1, 3, 1000, 70000}) {
       for (const bool in_window : {true, false}) {
-        CAPTURE(per_node, c10::toString(dtype), count, in_window);
+        CAPTURE(communicator.description(), c10::toString(dtype), count, in_window);
         const at::Tensor tensor =
             in_window ? communicator.allocate(count, dtype, at::kCPU) : at::zeros({count}, dtype);
         for (int repeat = 0; repeat < 3; ++repeat) {
@@ -102,16 +113,16 @@ struct Scattered {
 
 TEST_CASE("slices are reduced wherever they lie, on one node and on several, as if they lay in one piece") {
   MpiWorld& world = test_world();
-  const int per_node = GENERATE(0, 1, 2);
+  const auto [per_node, way] = generate_layout();
   const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble, at::kBFloat16, at::kInt);
   std::mt19937 random(9);
   std::vector<std::int64_t> counts;
   for (int i = 0; i < 25; ++i)
     counts.push_back(static_cast<std::int64_t>(random() % (i % 3 == 0 ? 200 : 60000) + 1));
   counts.push_back(1'000'000);  // several blocks for each rank
-  HostCommunicator communicator = test::host_communicator(per_node);
+  HostCommunicator communicator = test::host_communicator(per_node, way);
   const Scattered scattered(communicator, dtype, counts, static_cast<unsigned>(world.rank()));
-  CAPTURE(per_node, c10::toString(dtype));
+  CAPTURE(communicator.description(), c10::toString(dtype));
   CHECK((scattered.in_pool > 5) ==
         (world.size() > 1 && per_node != 1 && !(per_node == 2 && world.size() == 3 && world.rank() == 2)));
   for (int repeat = 0; repeat < 2; ++repeat) {
@@ -149,28 +160,27 @@ TEST_CASE("a sum has the same bits however ranks lie on nodes, and however it is
   const std::int64_t count = 300'000;
   HostCommunicator one_node = test::host_communicator();
   const at::Tensor expected = average_in_pieces(one_node, count, count);
-  for (const int per_node : {0, 1, 2}) {
-    HostCommunicator communicator = test::host_communicator(per_node);
-    for (const std::int64_t piece : {std::int64_t{1'024}, std::int64_t{64'000}, count}) {
-      CAPTURE(per_node, piece);
-      CHECK(at::equal(average_in_pieces(communicator, count, piece), expected));
-    }
-    const at::Tensor whole = communicator.allocate(count, at::kFloat, at::kCPU);
-    at::manual_seed(static_cast<std::uint64_t>(communicator.rank()));
-    whole.copy_(at::randn({count}));
-    communicator.all_reduce(whole, ReduceOp::avg);
-    CHECK(at::equal(whole, expected));
+  const auto [per_node, way] = generate_layout();
+  HostCommunicator communicator = test::host_communicator(per_node, way);
+  for (const std::int64_t piece : {std::int64_t{1'024}, std::int64_t{64'000}, count}) {
+    CAPTURE(communicator.description(), piece);
+    CHECK(at::equal(average_in_pieces(communicator, count, piece), expected));
   }
+  const at::Tensor whole = communicator.allocate(count, at::kFloat, at::kCPU);
+  at::manual_seed(static_cast<std::uint64_t>(communicator.rank()));
+  whole.copy_(at::randn({count}));
+  communicator.all_reduce(whole, ReduceOp::avg);
+  CHECK(at::equal(whole, expected));
 }
 
 TEST_CASE("each rank gets its share of slices wherever they lie, with the bits of a whole reduction") {
   MpiWorld& world = test_world();
-  const int per_node = GENERATE(0, 1, 2);
+  const auto [per_node, way] = generate_layout();
   const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble, at::kBFloat16);
   const std::int64_t share = 70'016;
   std::vector<std::int64_t> counts(world.size(), 65'000);
   counts.push_back(3'000);
-  HostCommunicator communicator = test::host_communicator(per_node);
+  HostCommunicator communicator = test::host_communicator(per_node, way);
   const Scattered scattered(communicator, dtype, counts, static_cast<unsigned>(world.rank()));
   const at::Tensor memory = communicator.allocate(share * world.size(), dtype, at::kCPU);
   const at::Tensor expected = communicator.allocate(share * world.size(), dtype, at::kCPU);

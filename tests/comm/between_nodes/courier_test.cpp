@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/comm/between_nodes/polled_courier.h"
+#include "cxtrain/comm/between_nodes/thread_courier.h"
 #include "cxtrain/comm/node/node_sum.h"
 #include "support/catch.h"
 #include "support/fake_network.h"
@@ -82,8 +84,8 @@ TEST_CASE("the watchdog sees an exchange that does not end, and a link that is b
                     [&](Watchdog::Cause cause, const char* operation, double) { first(cause, operation); });
   std::vector<float> values(1000, 1);
   {
-    Courier courier(std::make_unique<LinksToNobody>(gone), /*chunk_bytes=*/4096, /*spins=*/true, watchdog);
-    courier.set_waited_for(true);
+    ThreadCourier courier(std::make_unique<LinksToNobody>(gone), /*chunk_bytes=*/4096, /*spins=*/true,
+                          watchdog);
     courier.post(std::make_unique<SumInPlace>(reinterpret_cast<std::byte*>(values.data()),
                                               c10::ScalarType::Float, values.size(), ReduceOp::sum, 1));
     const auto bark = first.wait();
@@ -94,7 +96,8 @@ TEST_CASE("the watchdog sees an exchange that does not end, and a link that is b
   CHECK(values == std::vector<float>(1000, 1));
 }
 
-TEST_CASE("couriers carry errands in their order, from their own threads and from the caller's") {
+TEST_CASE("couriers carry errands in their order, those of the caller last, with and without a thread") {
+  const bool has_thread = GENERATE(true, false);
   test::FakeNetwork network(2, 7);
   // The fake network belongs to one thread at a time: the nodes take turns.
   std::mutex one_at_a_time;
@@ -141,15 +144,18 @@ TEST_CASE("couriers carry errands in their order, from their own threads and fro
   for (int node = 0; node < 2; ++node) {
     ranks.emplace_back([&, node] {
       Watchdog watchdog(1000, [](Watchdog::Cause, const char*, double) {});
-      Courier courier(std::make_unique<Turns>(network.links_of(node), one_at_a_time), 4096, true, watchdog);
+      auto links = std::make_unique<Turns>(network.links_of(node), one_at_a_time);
+      std::unique_ptr<Courier> courier;
+      if (has_thread) courier = std::make_unique<ThreadCourier>(std::move(links), 4096, true, watchdog);
+      if (!has_thread) courier = std::make_unique<PolledCourier>(std::move(links), 4096, watchdog);
       for (std::size_t i = 0; i < kArrays; ++i) {
         auto* const data = reinterpret_cast<std::byte*>(arrays[node][i].data());
         auto sum =
             std::make_unique<SumInPlace>(data, c10::ScalarType::Float, kCount, ReduceOp::sum, /*divisor=*/1);
         if (i + 1 < kArrays) {
-          courier.post(std::move(sum));
+          courier->post(std::move(sum));
         } else {
-          courier.carry_now(*sum);  // waits for those before
+          courier->carry_now(*sum);  // waits for those before
         }
       }
     });

@@ -8,7 +8,7 @@ namespace cxtrain {
 
 /// Streams of bytes between this rank and one rank of each other node, in both directions. The bytes of a
 /// stream arrive in the order of sending. One thread uses the links, except for `interrupt`. Errors: a
-/// CommunicationError that names the node.
+/// CommunicationError.
 class Links {
  public:
   virtual ~Links() = default;
@@ -28,7 +28,7 @@ class Links {
 
   /// Moves what can move without waiting. Returns whether any byte moved.
   virtual bool proceed() = 0;
-  /// Waits until `proceed` can move a byte, or until `interrupt`.
+  /// Waits until `proceed` can move a byte, or until `interrupt`; may return earlier.
   virtual void wait() = 0;
   /// Ends the wait, or the next wait. Any thread may call it.
   virtual void interrupt() noexcept = 0;

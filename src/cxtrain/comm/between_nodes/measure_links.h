@@ -2,19 +2,14 @@
 
 #include <cstddef>
 
-#include "cxtrain/cluster/mpi_comm.h"
+#include "cxtrain/cluster/watchdog.h"
 #include "cxtrain/comm/between_nodes/links.h"
 
 namespace cxtrain {
 
-/// Speeds of messages around the ring of all nodes: each node sends to the next node while it receives from
-/// the node before. Bytes a second in each direction.
-struct RingSpeeds {
-  double links, mpi;
-};
-
-/// This node's speeds, in the fastest of several rounds, with messages of `bytes`. Collective over `rail`,
-/// whose ranks the links connect.
-RingSpeeds measure_ring(Links& links, const MpiComm& rail, std::size_t bytes);
+/// Returns the speed of messages around the ring of all nodes, in bytes a second: each node sends to the next
+/// node while it receives from the node before. This node's speed, in the fastest of several rounds, with
+/// messages of `bytes`. The ranks that the links connect call it together.
+double ring_speed(Links& links, Watchdog& watchdog, std::size_t bytes);
 
 }  // namespace cxtrain

@@ -19,7 +19,7 @@ bool NodeBoard::wait_for_all(std::uint64_t exchange, const std::atomic<bool>& st
 }
 
 void NodeBoard::wait_until_finished(std::uint64_t exchange, int couriers) {
-  const auto all_are_done = [&] { return reached(&Counters::finished, exchange, couriers); };
+  const auto all_are_done = [&] { return have_finished(exchange, couriers); };
   if (!all_are_done()) counters(0).bell.sleep_until(all_are_done);
 }
 

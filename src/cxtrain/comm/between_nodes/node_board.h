@@ -23,10 +23,14 @@ class NodeBoard {
   /// Notes that this rank's courier has done its part of the exchange.
   void finish(std::uint64_t exchange) { note(&Counters::finished, exchange); }
 
-  /// Waits until all ranks have brought their values, or until `stop`. Returns whether they have.
+  /// Waits until all ranks have brought their values, or until `stop`. Returns whether they have. If `stop`
+  /// is set already, does not wait.
   bool wait_for_all(std::uint64_t exchange, const std::atomic<bool>& stop);
   /// Waits until the first `couriers` ranks of the node have finished the exchange.
   void wait_until_finished(std::uint64_t exchange, int couriers);
+  bool have_finished(std::uint64_t exchange, int couriers) const {
+    return reached(&Counters::finished, exchange, couriers);
+  }
 
  private:
   struct alignas(64) Counters {

@@ -8,19 +8,19 @@
 #include "cxtrain/base/align.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/comm/between_nodes/measure_links.h"
+#include "cxtrain/comm/between_nodes/mpi_links.h"
+#include "cxtrain/comm/between_nodes/polled_courier.h"
 #include "cxtrain/comm/between_nodes/tcp_links.h"
+#include "cxtrain/comm/between_nodes/thread_courier.h"
 
 namespace cxtrain {
 namespace {
 
-constexpr RingSpeeds kNoLimit{std::numeric_limits<double>::infinity(),
-                              std::numeric_limits<double>::infinity()};
-
-/// Whether sums over nodes are faster by MPI, after backward, than by the links, beside backward: a cluster
-/// may have a fabric that only MPI knows, and a slow network beside it.
-bool mpi_is_much_faster(const RingSpeeds& speeds) {
-  constexpr double kHiddenByBackward = 5e9 / 8;  // bytes a second
-  return speeds.links < kHiddenByBackward && speeds.mpi > 3 * speeds.links;
+/// Whether sums over nodes are faster by MPI, which moves few bytes beside backward, than by TCP: a cluster
+/// may have a fabric that only MPI knows, and a slow network beside it. Speeds in bytes a second.
+bool mpi_is_much_faster(double by_mpi, double by_tcp) {
+  constexpr double kHiddenByBackward = 5e9 / 8;
+  return by_tcp < kHiddenByBackward && by_mpi > 3 * by_tcp;
 }
 
 /// The bytes that a link moves in 0.4 ms: a chunk costs tens of microseconds besides its bytes.
@@ -34,11 +34,14 @@ std::int64_t message_for(double bytes_per_second) {
   return static_cast<std::int64_t>(std::clamp(std::sqrt(4e6 * 60e-6 * bytes_per_second), 128e3, 4e6));
 }
 
-/// The slowest of all ranks' speeds. Collective.
-RingSpeeds slowest(const MpiComm& comm, RingSpeeds speeds) {
+/// The speed of the slowest rank's links. Ranks without links take part. Collective over `comm`.
+double slowest_speed(const MpiComm& comm, Links* links) {
+  constexpr std::size_t kMeasured = std::size_t{256} << 10;
+  double speed = std::numeric_limits<double>::infinity();
+  if (links != nullptr) speed = ring_speed(*links, comm.watchdog(), kMeasured);
   comm.call("a comparison of the network's speeds",
-            [&](MPI_Comm all) { return MPI_Allreduce(MPI_IN_PLACE, &speeds, 2, MPI_DOUBLE, MPI_MIN, all); });
-  return speeds;
+            [&](MPI_Comm all) { return MPI_Allreduce(MPI_IN_PLACE, &speed, 1, MPI_DOUBLE, MPI_MIN, all); });
+  return speed;
 }
 
 /// The ranks of the smallest node.
@@ -54,31 +57,37 @@ int fewest_ranks(const MpiComm& comm, const MpiComm& node_comm) {
 std::optional<NodeNetwork> open_node_network(const MpiComm& comm, const MpiComm& node_comm,
                                              const MpiComm& rail, NetworkWay way, bool spins) {
   constexpr double kSeconds = 5;  // all ranks come at the same time
-  constexpr std::size_t kMeasured = std::size_t{256} << 10;
-  if (way == NetworkWay::mpi) return std::nullopt;
   const int couriers = fewest_ranks(comm, node_comm);
   std::optional<NodeBoard> board = NodeBoard::make(node_comm);
   if (!comm.on_all_ranks("shared memory for couriers", board.has_value())) return std::nullopt;
   const bool carries = node_comm.rank() < couriers;
-  std::unique_ptr<Links> links;
-  if (carries) links = TcpLinks::open(rail, kSeconds);
-  if (!comm.on_all_ranks("connections between nodes", links != nullptr || !carries)) {
+  std::unique_ptr<Links> tcp, mpi;
+  if (carries && way != NetworkWay::mpi) tcp = TcpLinks::open(rail, kSeconds);
+  if (carries) mpi = std::make_unique<MpiLinks>(rail);
+  bool by_tcp = way != NetworkWay::mpi;
+  if (by_tcp && !comm.on_all_ranks("connections between nodes", tcp != nullptr || !carries)) {
+    by_tcp = false;
     if (comm.rank() == 0)
       log_warning(
-          "not all nodes reach each other by TCP, so gradients go by MPI, after backward instead of "
-          "beside it (a firewall may close the ports above 32767; --strategy.network mpi does not try)");
-    return std::nullopt;
+          "not all nodes reach each other by TCP, so gradients go by MPI, most of them after backward "
+          "instead "
+          "of beside it (a firewall may close the ports above 32767; --strategy.network mpi does not try)");
   }
-  const RingSpeeds speeds = slowest(comm, carries ? measure_ring(*links, rail, kMeasured) : kNoLimit);
-  if (way == NetworkWay::automatic && mpi_is_much_faster(speeds)) return std::nullopt;
+  const double mpi_speed = slowest_speed(comm, mpi.get());
+  const double tcp_speed = by_tcp ? slowest_speed(comm, tcp.get()) : 0;
+  if (way == NetworkWay::automatic && by_tcp) by_tcp = !mpi_is_much_faster(mpi_speed, tcp_speed);
+  const double speed = by_tcp ? tcp_speed : mpi_speed;
   NodeNetwork network{.board = std::move(*board),
                       .couriers = couriers,
-                      .message_bytes = message_for(speeds.links),
-                      .bytes_per_second = speeds.links,
+                      .message_bytes = message_for(speed),
+                      .bytes_per_second = speed,
+                      .by_tcp = by_tcp,
                       .courier = nullptr};
-  if (carries)
+  if (carries && by_tcp)
     network.courier =
-        std::make_unique<Courier>(std::move(links), chunk_for(speeds.links), spins, comm.watchdog());
+        std::make_unique<ThreadCourier>(std::move(tcp), chunk_for(speed), spins, comm.watchdog());
+  if (carries && !by_tcp)
+    network.courier = std::make_unique<PolledCourier>(std::move(mpi), chunk_for(speed), comm.watchdog());
   return network;
 }
 

@@ -18,13 +18,15 @@ struct NodeNetwork {
   int couriers;                      ///< ranks of each node that have one: the first ones
   std::int64_t message_bytes;        ///< that suit the links: `Communicator::message_bytes`
   double bytes_per_second;           ///< of the links of one courier, while all couriers send
+  bool by_tcp;                       ///< else by MPI
   std::unique_ptr<Courier> courier;  ///< of this rank, or null
 };
 
-/// Connects the ranks of `comm` that lie in the same place of their nodes. `rail`: the ranks with this rank's
-/// place, in the order of the nodes. `spins`: waiting ranks may keep their cores. Absent, on all ranks, if
-/// sums go by MPI: because `way` asks for MPI, because two nodes do not reach each other by TCP (rank 0
-/// warns), or because MPI is much faster. Collective over `comm`.
+/// Connects the ranks of `comm` that lie in the same place of their nodes, by TCP or by MPI. `rail`, which
+/// outlives the network: the ranks with this rank's place, in the order of the nodes. `spins`: waiting ranks
+/// may keep their cores. MPI is taken if `way` asks for MPI, if two nodes do not reach each other by TCP
+/// (rank 0 warns), or if MPI is much faster. Absent, on all ranks, if a node cannot share memory. Collective
+/// over `comm`.
 std::optional<NodeNetwork> open_node_network(const MpiComm& comm, const MpiComm& node_comm,
                                              const MpiComm& rail, NetworkWay way, bool spins);
 

@@ -47,6 +47,7 @@ WindowCollectives::WindowCollectives(const MpiComm& comm, int node, NetworkWay w
                   [&](MPI_Comm node_ranks) { return MPI_Bcast(&num_nodes_, 1, MPI_INT, 0, node_ranks); });
   if (num_nodes_ == 1) return;
   piece_ = SharedWindow::allocate(node_comm_, kMpiPiece);
+  if (!comm_.on_all_ranks("shared memory for sums over nodes", piece_.has_value())) return;
   network_ = open_node_network(comm_, node_comm_, rail_, way, barrier_.has_cores_to_spare());
   if (network_) find_places();
 }
@@ -67,12 +68,14 @@ std::optional<double> WindowCollectives::seconds_between_nodes(std::int64_t byte
   return sent / network_->couriers / network_->bytes_per_second;
 }
 
-std::string WindowCollectives::way_between_nodes() const { return network_ ? "TCP, beside backward" : "MPI"; }
+std::string WindowCollectives::way_between_nodes() const {
+  return network_ && network_->by_tcp ? "TCP, beside backward" : "MPI";
+}
 
 std::shared_ptr<SharedMemory> WindowCollectives::allocate(std::size_t bytes) {
   drop_unused();
   std::optional<SharedWindow> window = SharedWindow::allocate(node_comm_, bytes);
-  const bool complete = window.has_value() && (num_nodes_ == 1 || piece_.has_value());
+  const bool complete = window.has_value() && (num_nodes_ == 1 || network_.has_value());
   // Nodes may differ in shared memory; the way of reducing must not.
   if (!comm_.on_all_ranks("shared memory for gradients", complete)) return nullptr;
   std::shared_ptr<SharedMemory> own = window->memory();
@@ -152,9 +155,9 @@ void WindowCollectives::all_reduce_slices(const at::Tensor& memory, std::span<co
   const auto count = static_cast<std::size_t>(memory.numel());
   if (wire && c10::elementSize(*wire) >= memory.itemsize()) wire.reset();
   if (network_) return begin_exchange(*whole, memory.scalar_type(), count, slices, op, wire);
-  if (!locations_ || slices.empty()) return all_reduce(*whole, memory.scalar_type(), count, {}, op, wire);
+  if (!locations_ || slices.empty()) return all_reduce(*whole, memory.scalar_type(), count, {}, op);
   note_locations(slices, 0, "all_reduce_slices");
-  all_reduce(*whole, memory.scalar_type(), count, slices, op, wire);
+  all_reduce(*whole, memory.scalar_type(), count, slices, op);
 }
 
 WindowCollectives::Location* WindowCollectives::table_of(int local_rank, std::size_t table) const {
@@ -262,8 +265,7 @@ void WindowCollectives::scatter_at_once(const Scatter& scatter, ReduceOp op) {
 }
 
 void WindowCollectives::all_reduce(Location memory, c10::ScalarType dtype, std::size_t count,
-                                   std::span<const Slice> slices, ReduceOp op,
-                                   std::optional<c10::ScalarType> wire) {
+                                   std::span<const Slice> slices, ReduceOp op) {
   const std::size_t element = c10::elementSize(dtype);
   const auto ranks = static_cast<std::size_t>(local_size_), self = static_cast<std::size_t>(local_rank_);
   const std::size_t rounds = divide_up(count * element, ranks * kBlock), grain = kCacheLine / element;
@@ -281,17 +283,9 @@ void WindowCollectives::all_reduce(Location memory, c10::ScalarType dtype, std::
   if (num_nodes_ == 1) return;
 
   std::byte* leader = at(0, memory);
-  if (local_rank_ == 0) {
-    wire ? sum_rounded_over_nodes(leader, dtype, *wire, count, op, divisor)
-         : sum_over_nodes(leader, dtype, count, op, divisor);
-  }
+  if (local_rank_ == 0) sum_over_nodes(leader, dtype, count, op, divisor);
   barrier_.wait("all_reduce");  // the leader has the sum over the nodes
-  if (slices.empty() && local_rank_ != 0) std::copy_n(leader, count * element, at(local_rank_, memory));
-  for (const Slice& slice : slices) {
-    const std::byte* sum = leader + static_cast<std::size_t>(slice.offset) * element;
-    if (slice.values.const_data_ptr() == sum) continue;
-    std::copy_n(sum, slice.values.nbytes(), static_cast<std::byte*>(slice.values.mutable_data_ptr()));
-  }
+  if (local_rank_ != 0) std::copy_n(leader, count * element, at(local_rank_, memory));
   barrier_.wait("all_reduce");  // everyone has read it
 }
 
@@ -357,7 +351,7 @@ void WindowCollectives::reduce_scatter(std::byte* output, Location input, c10::S
   barrier_.wait("reduce_scatter");  // everyone has read them
 }
 
-/// In the pieces in which `mpi_all_reduce` sends: how MPI adds up may depend on a message's size.
+/// In pieces, each of which lies in memory that the ranks of a node share.
 void WindowCollectives::reduce_scatter_over_nodes(std::byte* output, Location input, c10::ScalarType dtype,
                                                   std::size_t count, ReduceOp op, int divisor) {
   const std::size_t element = c10::elementSize(dtype), share = count * element;
@@ -415,10 +409,10 @@ void WindowCollectives::begin_exchange(Location memory, c10::ScalarType dtype, s
 }
 
 void WindowCollectives::wait_until_finished(std::uint64_t exchange) {
+  if (network_->courier)
+    return network_->courier->wait_until_finished(network_->board, exchange, network_->couriers);
   const Watchdog::Wait wait(comm_.watchdog(), kOverNodes);
-  if (network_->courier) network_->courier->set_waited_for(true);
   network_->board.wait_until_finished(exchange, network_->couriers);
-  if (network_->courier) network_->courier->set_waited_for(false);
 }
 
 void WindowCollectives::join() {
@@ -431,20 +425,8 @@ void WindowCollectives::join() {
 /// Of the leader. The node's other ranks wait in a barrier meanwhile.
 void WindowCollectives::sum_over_nodes(std::byte* data, c10::ScalarType dtype, std::size_t count, ReduceOp op,
                                        int divisor) {
-  if (network_) {
-    SumInPlace sum(data, dtype, count, op, divisor);
-    return network_->courier->carry_now(sum);
-  }
-  const Watchdog::Wait wait(rail_.watchdog(), kOverNodes, Watchdog::Wait::Of::some_ranks);
-  mpi_all_reduce(rail_, data, dtype, count, op, divisor);
-}
-
-void WindowCollectives::sum_rounded_over_nodes(std::byte* data, c10::ScalarType dtype, c10::ScalarType wire,
-                                               std::size_t count, ReduceOp op, int divisor) {
-  std::vector<std::byte> rounded(count * c10::elementSize(wire));
-  round_elements(dtype, wire, data, rounded.data(), count);
-  sum_over_nodes(rounded.data(), wire, count, op, divisor);
-  widen_elements(dtype, wire, rounded.data(), data, count);
+  SumInPlace sum(data, dtype, count, op, divisor);
+  network_->courier->carry_now(sum);
 }
 
 void WindowCollectives::all_gather(Location output, std::size_t bytes) {

@@ -29,8 +29,7 @@ class NodeSum;
 /// and writes the result for all ranks of the node, while the ranks compute. If all nodes have equally many
 /// ranks, `begin_scatter` and `all_gather` are divided among couriers, too: the courier of a rank carries the
 /// shards of the ranks that have the rank's place on their nodes. All other sums over nodes go over the
-/// connections of each node's first rank, and are finished on return. Where the nodes take MPI, all sums go
-/// through the first ranks, and are finished on return.
+/// connections of each node's first rank, and are finished on return.
 class WindowCollectives final : public NodeMemory {
  public:
   /// Collective over `comm`, which outlives this. `node`: a number that ranks have in common that can share
@@ -106,7 +105,7 @@ class WindowCollectives final : public NodeMemory {
   std::optional<Location> find_anywhere(const void* address) const;
   void drop_unused();
   void all_reduce(Location memory, c10::ScalarType dtype, std::size_t count, std::span<const Slice> slices,
-                  ReduceOp op, std::optional<c10::ScalarType> wire = {});
+                  ReduceOp op);
   void all_reduce_gathered(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op);
   void all_reduce_by_mpi(const at::Tensor& memory, ReduceOp op);
   int divisor_of(ReduceOp op) const { return op == ReduceOp::avg ? comm_.size() : 1; }
@@ -141,9 +140,6 @@ class WindowCollectives final : public NodeMemory {
   void reduce_scatter_over_nodes(std::byte* output, Location input, c10::ScalarType dtype, std::size_t count,
                                  ReduceOp op, int divisor);
   void sum_over_nodes(std::byte* data, c10::ScalarType dtype, std::size_t count, ReduceOp op, int divisor);
-  /// The same, rounded to `wire` between the nodes.
-  void sum_rounded_over_nodes(std::byte* data, c10::ScalarType dtype, c10::ScalarType wire, std::size_t count,
-                              ReduceOp op, int divisor);
   /// All ranks' copies of what begins at `location`.
   std::span<const std::byte* const> copies_of(Location location);
 
@@ -183,13 +179,14 @@ class WindowCollectives final : public NodeMemory {
   std::vector<std::byte*> copies_;  ///< of the elements at hand, one per rank of the node
   std::vector<Part> parts_;
   /// For each node the rank, of all ranks, in this rank's place; empty if nodes have different numbers of
-  /// ranks, or no couriers.
+  /// ranks, or share no memory.
   std::vector<int> places_;
   std::uint64_t exchanges_ = 0;                          ///< begun
   std::uint64_t last_scatter_ = 0, scatter_before_ = 0;  ///< the exchanges of the last two scatters
   std::uint64_t joined_ = 0;                             ///< exchanges that `join` has waited for
-  std::size_t noted_ = 0;               ///< entries of table 0 that belong to exchanges which are not joined
-  std::optional<NodeNetwork> network_;  ///< after the windows, which a courier reads
+  std::size_t noted_ = 0;  ///< entries of table 0 that belong to exchanges which are not joined
+  /// Absent on one node, and if a node cannot share memory. After the windows, which a courier reads.
+  std::optional<NodeNetwork> network_;
 };
 
 }  // namespace cxtrain

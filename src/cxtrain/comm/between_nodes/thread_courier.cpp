@@ -1,4 +1,4 @@
-#include "cxtrain/comm/between_nodes/courier.h"
+#include "cxtrain/comm/between_nodes/thread_courier.h"
 
 #include <chrono>
 #include <exception>
@@ -6,7 +6,8 @@
 
 namespace cxtrain {
 
-Courier::Courier(std::unique_ptr<Links> links, std::size_t chunk_bytes, bool spins, Watchdog& watchdog)
+ThreadCourier::ThreadCourier(std::unique_ptr<Links> links, std::size_t chunk_bytes, bool spins,
+                             Watchdog& watchdog)
     : links_(std::move(links)),
       watchdog_(watchdog),
       exchanges_{SliceExchange(*links_, chunk_bytes), PartExchange(*links_, chunk_bytes)},
@@ -15,7 +16,7 @@ Courier::Courier(std::unique_ptr<Links> links, std::size_t chunk_bytes, bool spi
   watchdog_.watch(*this);
 }
 
-Courier::~Courier() {
+ThreadCourier::~ThreadCourier() {
   watchdog_.forget(*this);
   {
     const std::lock_guard lock(mutex_);
@@ -25,7 +26,7 @@ Courier::~Courier() {
   links_->interrupt();
 }
 
-void Courier::post(std::unique_ptr<Errand> errand) {
+void ThreadCourier::post(std::unique_ptr<Errand> errand) {
   {
     const std::lock_guard lock(mutex_);
     errands_.push_back(std::move(errand));
@@ -33,9 +34,9 @@ void Courier::post(std::unique_ptr<Errand> errand) {
   changed_.notify_all();
 }
 
-void Courier::carry_now(Errand& errand) {
+void ThreadCourier::carry_now(Errand& errand) {
   const Watchdog::Wait wait(watchdog_, kOverNodes, Watchdog::Wait::Of::some_ranks);
-  set_waited_for(true);
+  waited_for_ = true;
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return errands_.empty(); });
@@ -47,10 +48,17 @@ void Courier::carry_now(Errand& errand) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stop_.load(); });  // the watchdog ends the process
   }
-  set_waited_for(false);
+  waited_for_ = false;
 }
 
-void Courier::run() {
+void ThreadCourier::wait_until_finished(NodeBoard& board, std::uint64_t exchange, int couriers) {
+  const Watchdog::Wait wait(watchdog_, kOverNodes);
+  waited_for_ = true;
+  board.wait_until_finished(exchange, couriers);
+  waited_for_ = false;
+}
+
+void ThreadCourier::run() {
   for (;;) {
     Errand* errand = nullptr;
     {
@@ -73,7 +81,7 @@ void Courier::run() {
   }
 }
 
-void Courier::carry(Errand& errand) {
+void ThreadCourier::carry(Errand& errand) {
   if (!errand.wait_for_values(stop_)) return;
   {
     const std::lock_guard lock(mutex_);
@@ -90,7 +98,7 @@ void Courier::carry(Errand& errand) {
   on_the_way_ = false;
 }
 
-void Courier::wait_for_bytes() {
+void ThreadCourier::wait_for_bytes() {
   // To wake a thread takes longer than the way of a chunk over a fast network.
   constexpr std::chrono::microseconds kPatience{100};
   if (spins_ && waited_for_) {
@@ -103,7 +111,7 @@ void Courier::wait_for_bytes() {
   links_->wait();
 }
 
-void Courier::fail(const char* why) noexcept {
+void ThreadCourier::fail(const char* why) noexcept {
   {
     const std::lock_guard lock(mutex_);
     error_ = why;
@@ -112,7 +120,7 @@ void Courier::fail(const char* why) noexcept {
   changed_.notify_all();
 }
 
-Courier::State Courier::look() noexcept {
+ThreadCourier::State ThreadCourier::look() noexcept {
   // A rank that ends closes its connections. The launcher, or the rank itself, reports the end first: a
   // report of a broken connection would hide the cause.
   constexpr std::chrono::seconds kTimeForOthers{2};

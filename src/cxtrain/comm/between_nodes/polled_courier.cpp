@@ -1,0 +1,55 @@
+#include "cxtrain/comm/between_nodes/polled_courier.h"
+
+#include <utility>
+
+namespace cxtrain {
+
+PolledCourier::PolledCourier(std::unique_ptr<Links> links, std::size_t chunk_bytes, Watchdog& watchdog)
+    : links_(std::move(links)),
+      watchdog_(watchdog),
+      exchanges_{SliceExchange(*links_, chunk_bytes), PartExchange(*links_, chunk_bytes)} {}
+
+void PolledCourier::post(std::unique_ptr<Errand> errand) {
+  errands_.push_back(std::move(errand));
+  proceed();
+}
+
+void PolledCourier::carry_now(Errand& errand) {
+  const Watchdog::Wait wait(watchdog_, kOverNodes, Watchdog::Wait::Of::some_ranks);
+  while (!errands_.empty()) {
+    if (!proceed()) links_->wait();
+  }
+  Exchange& exchange = errand.begin(exchanges_);
+  while (!exchange.done()) {
+    if (!exchange.proceed()) links_->wait();
+  }
+  errand.finished();
+}
+
+void PolledCourier::wait_until_finished(NodeBoard& board, std::uint64_t exchange, int couriers) {
+  const Watchdog::Wait wait(watchdog_, kOverNodes);
+  while (!board.have_finished(exchange, couriers)) {
+    if (!proceed()) links_->wait();
+  }
+}
+
+bool PolledCourier::proceed() {
+  static const std::atomic<bool> at_once{true};
+  bool any = false;
+  while (!errands_.empty()) {
+    Errand& first = *errands_.front();
+    if (exchange_ == nullptr) {
+      if (!first.wait_for_values(at_once)) break;
+      exchange_ = &first.begin(exchanges_);
+    }
+    any = exchange_->proceed() || any;
+    if (!exchange_->done()) break;
+    first.finished();
+    exchange_ = nullptr;
+    errands_.pop_front();
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace cxtrain

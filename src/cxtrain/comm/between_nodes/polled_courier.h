@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+
+#include "cxtrain/cluster/watchdog.h"
+#include "cxtrain/comm/between_nodes/courier.h"
+#include "cxtrain/comm/between_nodes/links.h"
+
+namespace cxtrain {
+
+/// A courier without a thread, for links that only the rank's thread may use: exchanges go on whenever the
+/// rank posts an errand or waits for one. A rank that waits keeps its core.
+class PolledCourier final : public Courier {
+ public:
+  /// The watchdog outlives the courier: it applies its deadline to each wait. `chunk_bytes`: equal on all
+  /// nodes.
+  PolledCourier(std::unique_ptr<Links> links, std::size_t chunk_bytes, Watchdog& watchdog);
+
+  void post(std::unique_ptr<Errand> errand) override;
+  void carry_now(Errand& errand) override;
+  void wait_until_finished(NodeBoard& board, std::uint64_t exchange, int couriers) override;
+
+ private:
+  /// Does all that can be done now. Returns whether that was anything.
+  bool proceed();
+
+  std::unique_ptr<Links> links_;
+  Watchdog& watchdog_;
+  CourierExchanges exchanges_;
+  std::deque<std::unique_ptr<Errand>> errands_;
+  Exchange* exchange_ = nullptr;  ///< of the first errand, once the errand has its values
+};
+
+}  // namespace cxtrain

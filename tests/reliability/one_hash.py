@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Trains with eight ranks in every way in which gradients may travel: every training has to end with the same parameters, to the bit.
+
+    tests/reliability/one_hash.py [--build build/release] [--steps 200]
+
+The ways are 1, 2, 4 and 8 emulated nodes, connections by TCP and messages by MPI, overlap with backward and none, buckets of three
+sizes: 48 trainings. Needs root and iproute2 (tests/support/nodes.sh). Ends with 1 where a training differs.
+"""
+
+import argparse
+import itertools
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from ranks import environment, newest_run
+
+RANKS = 8
+NODES = pathlib.Path(__file__).resolve().parents[1] / "support" / "nodes.sh"
+SIZES = [[], ["--strategy.first_bucket_bytes", "1000", "--strategy.bucket_bytes", "20000"], ["--strategy.bucket_bytes", "100000000"]]
+
+
+def parameters_after(options, nodes, ways):
+    """The SHA-256 of the parameters, which all ranks agree on."""
+    hosts = ",".join(f"n{node + 1}:{RANKS // nodes}" for node in range(nodes))
+    with tempfile.TemporaryDirectory(prefix="cxtrain_hash_") as folder:
+        command = [NODES, "mpirun", "-H", hosts, "-np", str(RANKS), pathlib.Path(options.build).resolve() / "bin" / "cxtrain_mpi", "fit"]
+        command += ["--accelerator", "cpu", "--enable_progress_bar", "false", "--strategy", "ddp", "--seed", "3"]
+        command += ["--max_steps", str(options.steps), "--max_epochs", "-1", "--data.batch_size", "8", "--optimizer", "adamw"]
+        command += ["--limit_val_batches", "0", "--default_root_dir", folder, *ways]
+        run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
+        if run.returncode != 0:
+            sys.exit(f"{hosts} {' '.join(ways)}: status {run.returncode}\n{run.stdout}{run.stderr}")
+        return json.loads((newest_run(pathlib.Path(folder)) / "run.json").read_text())["parameters_sha256"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--steps", type=int, default=200)
+    options = parser.parse_args()
+    subprocess.run([NODES, "up", str(RANKS)], check=True)
+    found = {}
+    try:
+        for nodes, way, overlap, sizes in itertools.product([1, 2, 4, 8], ["tcp", "mpi"], ["true", "false"], SIZES):
+            ways = ["--strategy.network", way, "--strategy.overlap", overlap, *sizes]
+            sha = parameters_after(options, nodes, ways)
+            found.setdefault(sha, []).append(f"{nodes} nodes: {' '.join(ways)}")
+            print(sha[:16], found[sha][-1], flush=True)
+    finally:
+        subprocess.run([NODES, "down"], check=True)
+    print(f"{sum(map(len, found.values()))} trainings of {options.steps} steps, {len(found)} different results")
+    sys.exit(0 if len(found) == 1 else 1)
+
+
+if __name__ == "__main__":
+    main()
