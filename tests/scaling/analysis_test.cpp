@@ -144,6 +144,61 @@ TEST_CASE("a prediction finds the law of a machine", "[scaling]") {
   CHECK(covered >= 0.9 * all);
 }
 
+/// Tokens a second of a published study: the training is the same on each GPU.
+struct PublishedStudy {
+  const char* model;
+  std::vector<std::pair<int, double>> tokens_per_second;  ///< by GPUs
+};
+
+/// A study of all sizes but the last one, each measured once.
+StudyResult without_last(const PublishedStudy& published) {
+  StudyResult result;
+  std::vector<Measurement> points;
+  for (std::size_t i = 0; i + 1 < published.tokens_per_second.size(); ++i) {
+    const auto [gpus, rate] = published.tokens_per_second[i];
+    result.study.sizes.push_back({gpus, gpus / 8});
+    Measurement each{.size = result.study.sizes.back(), .round = 1, .steps = 200};
+    each.samples_per_step = gpus;
+    each.step = gpus / rate;
+    points.push_back(each);
+  }
+  return analyse(result, points);
+}
+
+TEST_CASE("sizes of published studies are predicted better than by perfect scaling", "[scaling]") {
+  // github.com/mosaicml/llm-foundry, scripts/train/benchmarking (2025-07): FSDP, 2,048 tokens a sequence, one
+  // micro-batch a step.
+  const std::vector<PublishedStudy> published{
+      {"125m, A100", {{16, 2088560}, {32, 4067922}, {64, 8015010}, {128, 15863837}}},
+      {"350m, A100", {{16, 886622}, {32, 1721978}, {64, 3372118}, {128, 6647647}}},
+      {"760m, A100", {{16, 473723}, {32, 948745}, {64, 1878030}, {128, 3704382}}},
+      {"13b, H100", {{8, 38336}, {16, 76280}, {32, 153960}, {64, 307209}}},
+  };
+  double error = 0, naive_error = 0;
+  int covered = 0;
+  for (const PublishedStudy& each : published) {
+    const auto [smallest, rate] = each.tokens_per_second.front();
+    const auto [gpus, truth] = each.tokens_per_second.back();
+    const SizeForecast forecast = predict(without_last(each), {gpus}).sizes[0];
+    CAPTURE(each.model, forecast.refusal);
+    REQUIRE(forecast.refusal.empty());
+    const double predicted = forecast.samples_per_second, perfect = rate * gpus / smallest;
+    CAPTURE(predicted, perfect, truth, forecast.step.low, forecast.step.high);
+    CHECK(std::abs(predicted / truth - 1) < 0.03);
+    error += std::abs(predicted / truth - 1);
+    naive_error += std::abs(perfect / truth - 1);
+    covered += gpus / forecast.step.high <= truth && truth <= gpus / forecast.step.low ? 1 : 0;
+  }
+  CAPTURE(error / 4, naive_error / 4);
+  CHECK(error <= naive_error / 3);
+  CHECK(covered == 4);
+}
+
+TEST_CASE("a published study with an outlier is refused", "[scaling]") {
+  const PublishedStudy published{"1b, A100", {{16, 305372}, {32, 497782}, {64, 1216104}, {128, 2386897}}};
+  CHECK_THAT(predict(without_last(published), {128}).sizes[0].refusal, contains("predicts its own sizes"));
+}
+
 TEST_CASE("a prediction that nobody should trust is refused with the reason", "[scaling]") {
   CHECK_THAT(predict(study({.step = logarithmic}, {1, 2}), {8}).sizes[0].refusal,
              contains("needs three measured sizes, and the study has 2"));

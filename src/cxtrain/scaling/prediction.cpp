@@ -126,10 +126,13 @@ std::vector<RankedTerm> plausible_terms(ScalingMode mode, std::span<const FitPoi
   return ranked;
 }
 
-/// The largest relative standard error of the sizes' steps over their rounds.
+/// The largest relative standard error of the sizes' steps over their rounds. A size that was measured once
+/// does not show its noise, which is assumed.
 double noise_of_sizes(std::span<const SizeResult* const> sizes) {
+  constexpr double kAssumed = 0.01;
   double largest = 0;
   for (const SizeResult* const size : sizes) {
+    if (size->rounds.size() == 1) largest = std::max(largest, kAssumed);
     double squares = 0;
     for (const double step : size->rounds) squares += std::pow(step / size->step.value - 1, 2);
     const auto rounds = static_cast<double>(size->rounds.size());
