@@ -270,6 +270,31 @@ TEST_CASE("a rank never has the whole of a model that it trains in parts") {
   }
 }
 
+TEST_CASE("a rank never has the whole of a model that it evaluates in parts") {
+  const TempDir text, trained;
+  const std::string options = small_gpt(text) + "--model.width 512 --model.layers 16 --data.batch_size 1 ";
+  const std::int64_t whole = memory_before_training(
+      4, options + "--max_steps 1 --limit_val_batches 0 --enable_checkpointing false --strategy ddp");
+  REQUIRE(run_ranks(4, options + "--max_steps 2 --strategy zero --strategy.parameters all" + in(trained))
+              .status == 0);
+  const std::string checkpoint = newest_checkpoint(trained.path()).path;
+  // 50.6 M parameters are 202 MB; two gathered blocks and a quarter of all are 76.
+  const std::string limit = "ulimit -d " + std::to_string((whole - 30'000'000) >> 10) + "; ";
+  const auto validate = [&](const std::string& strategy, const std::string& before) {
+    const TempDir dir;
+    const ProgramResult run =
+        run_command(before + ranks_command(4, "validate " + options + "--ckpt_path " + checkpoint +
+                                                  " --strategy " + strategy + in(dir)));
+    CAPTURE(strategy, run.output);
+    return run.status == 0 ? run_json(dir)["metrics"]["val_loss"].get<double>() : -1.0;
+  };
+  const double expected = validate("ddp", "");
+  CHECK(expected > 0);
+  CHECK(validate("ddp", limit) == -1);
+  CHECK(validate("zero --strategy.parameters all", limit) == Approx(expected).epsilon(1e-5));
+  CHECK(validate("pipeline", limit) > 0);
+}
+
 TEST_CASE("initial weights reach ranks that build the model in parts") {
   const TempDir text, saved;
   const std::string options =

@@ -20,6 +20,19 @@ namespace {
 
 using Make = std::function<std::unique_ptr<Module>()>;
 
+/// Whether ranks of the plan may keep parts of a model. Only tensors in row-major order, on one device, are
+/// divided.
+bool may_divide(const Plan& plan) {
+  return plan.traits.kept != nullptr && !plan.channels_last && plan.devices_per_rank == 1;
+}
+
+/// What the rank keeps of a model without memory; empty: the whole model.
+KeptRanges kept_of(const Plan& plan, int rank, const Options& options, Module& model) {
+  if (model.chain() == nullptr) return {};
+  const PlannedModel planned(plan, options, model);
+  return plan.traits.kept(plan, planned.outline(), rank);
+}
+
 /// Facts about a model that is not built yet.
 struct Foreseen {
   KeptRanges kept;
@@ -29,12 +42,9 @@ struct Foreseen {
 Foreseen foresee(const Plan& plan, int rank, const Options& options, const Make& make) {
   const ShapesOnly shapes;
   const std::unique_ptr<Module> model = make();
-  if (model->chain() == nullptr) return {};
-  Foreseen foreseen;
-  if (!options.model_weights.path.empty())
+  Foreseen foreseen{kept_of(plan, rank, options, *model), std::nullopt};
+  if (!foreseen.kept.of.empty() && !options.model_weights.path.empty())
     foreseen.weights.emplace(*model, options.model_weights.path, weights_selection(options.model_weights));
-  const PlannedModel planned(plan, options, *model);
-  foreseen.kept = plan.traits.kept(plan, planned.outline(), rank);
   return foreseen;
 }
 
@@ -57,10 +67,20 @@ std::unique_ptr<Module> build(const Plan& plan, int rank, Foreseen& foreseen, co
 
 }  // namespace
 
+bool keeps_part_of_model(const Plan& plan, int rank, const Options& options, const Make& make) {
+  if (!may_divide(plan)) return false;
+  try {
+    const ShapesOnly shapes;
+    const std::unique_ptr<Module> model = make();
+    return !kept_of(plan, rank, options, *model).of.empty();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 std::unique_ptr<Module> build_divided_model(const Plan& plan, int rank, const Options& options,
                                             const Make& make) {
-  // Only tensors in row-major order, on one device, are divided.
-  if (plan.traits.kept == nullptr || plan.channels_last || plan.devices_per_rank > 1) return nullptr;
+  if (!may_divide(plan)) return nullptr;
   try {
     Foreseen foreseen = foresee(plan, rank, options, make);
     if (foreseen.kept.of.empty()) return nullptr;

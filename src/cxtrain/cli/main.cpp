@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <optional>
 #include <span>
@@ -49,6 +50,7 @@
 #include "cxtrain/trainer/data_fingerprint.h"
 #include "cxtrain/trainer/generators.h"
 #include "cxtrain/trainer/optimization.h"
+#include "cxtrain/trainer/resume.h"
 #include "cxtrain/trainer/within_memory.h"
 
 namespace cxtrain {
@@ -155,22 +157,37 @@ struct Trained {
   std::unique_ptr<DataModule> data;
 };
 
-/// A rank of a plan.
-struct RankOfPlan {
+/// Facts by which a rank of a plan builds its part of a model.
+struct PartOfModel {
   const Plan& plan;
   int rank;
+  std::optional<ChosenCheckpoint> checkpoint = {};  ///< to evaluate; absent: the initial weights count
 };
 
+/// The rank's part of the model; null: the rank builds the whole model.
+std::unique_ptr<Module> build_part(const PartOfModel& part, const Options& options,
+                                   const std::function<std::unique_ptr<Module>()>& make) {
+  if (!part.checkpoint) return build_divided_model(part.plan, part.rank, options, make);
+  {
+    const ShapesOnly shapes;
+    require_model_of(real_filesystem(), *part.checkpoint, *make());
+  }
+  Options values = options;
+  values.model_weights = WeightsOptions();
+  values.model_weights.path = part.checkpoint->path;
+  return build_divided_model(part.plan, part.rank, values, make);
+}
+
 /// The model and the data that the options ask for; what their constructors and a fit's settings are refused
-/// for comes out as an Error. The data is not read yet. `divided`: the rank whose part of the model is
-/// enough; absent: the whole model is built.
-Trained build_components(const Request& request, const std::optional<RankOfPlan>& divided = {}) {
+/// for comes out as an Error. The data is not read yet. `part`: of the model, if that is enough; absent: the
+/// whole model is built.
+Trained build_components(const Request& request, const std::optional<PartOfModel>& part = {}) {
   const Options& options = request.options();
   Trained built;
   bool whole = false;
   build_within_memory("model", arguments_text("model.", options.model.args), [&] {
     const auto make = [&] { return make_seeded_model(request); };
-    if (divided) built.model = build_divided_model(divided->plan, divided->rank, options, make);
+    if (part) built.model = build_part(*part, options, make);
     whole = built.model == nullptr;
     if (whole) built.model = make();
   });
@@ -323,11 +340,16 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware) 
 
 RunSummary train_named(World& world, Trainer& trainer, Request& request) {
   const Options& options = request.options();
-  trainer.set_replica_factory([&] { return make_seeded_model(request); });
+  const auto make = [&] { return make_seeded_model(request); };
+  trainer.set_replica_factory(make);
   Trained built;
-  std::optional<RankOfPlan> divided;
-  if (options.subcommand == "fit") divided.emplace(RankOfPlan{trainer.plan(), world.rank()});
-  run_agreed(world, [&] { built = build_components(request, divided); });
+  PartOfModel part{.plan = trainer.plan(), .rank = world.rank()};
+  // A whole model gets these values later, from the trainer.
+  if (options.subcommand != "fit" &&
+      world.any_rank(keeps_part_of_model(part.plan, part.rank, options, make))) {
+    part.checkpoint = checkpoint_to_evaluate(world, real_filesystem(), options);
+  }
+  run_agreed(world, [&] { built = build_components(request, part); });
   Module* const model = built.model.get();
   DataModule* const data = built.data.get();
   if (options.subcommand == "validate") return trainer.validate(*model, *data);

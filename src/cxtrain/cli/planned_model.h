@@ -11,7 +11,8 @@
 
 namespace cxtrain {
 
-/// A model without memory (`ShapesOnly`), and its optimizers, as a plan trains the model.
+/// A model without memory (`ShapesOnly`), as a plan trains or evaluates the model: with its optimizers, or
+/// without.
 class PlannedModel {
  public:
   /// Gives the model the dtypes of the plan. `plan`, `options` and `model` outlive the object. Throws

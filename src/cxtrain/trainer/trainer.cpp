@@ -19,6 +19,7 @@
 #include "cxtrain/plugin/accelerator_library.h"
 #include "cxtrain/plugin/known_components.h"
 #include "cxtrain/plugin/loader.h"
+#include "cxtrain/tensor/hollow.h"
 #include "cxtrain/trainer/compute_settings.h"
 #include "cxtrain/trainer/fit.h"
 #include "cxtrain/trainer/resume.h"
@@ -185,6 +186,10 @@ void Trainer::load_values_to_evaluate(const Call& call) {
   const bool trained = state_->fitted.has_value();
   // What a fit has trained is evaluated as it is, unless this call asks for something else.
   if (trained && asked_for.empty()) return;
+  // A model that was built block by block has its values.
+  const std::vector<NamedTensor> parameters = call.module.all_parameters();
+  const auto is_divided = [](const NamedTensor& parameter) { return is_hollow(parameter.tensor); };
+  if (world_.any_rank(std::any_of(parameters.begin(), parameters.end(), is_divided))) return;
   Options options = options_;
   options.subcommand = name_of(call.stage);  // for which a checkpoint of weights only will do
   if (!asked_for.empty()) options.ckpt_path = asked_for;
