@@ -1,5 +1,7 @@
 #include <filesystem>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "support/catch.h"
 #include "support/run_files.h"
@@ -41,15 +43,18 @@ std::string submit(const TempDir& dir, const std::string& of_sbatch = {}, const 
   return SlurmCluster::submit(dir.path(), "train.sbatch" + kRequeuedTraining + of_fit, of_sbatch);
 }
 
-/// What the training comes to where nobody disturbs it; from the first case that asks.
-const Outcome& undisturbed() {
-  static const Outcome found = [] {
+/// What the training comes to where nobody disturbs it; from the first case that asks for it.
+const Outcome& undisturbed(const std::string& strategy = "") {
+  static std::map<std::string, Outcome> found;
+  if (!found.contains(strategy)) {
     const TempDir dir;
-    const std::string job = submit(dir);
-    REQUIRE(SlurmCluster::wait(job) == "COMPLETED");
-    return outcome_of(dir, job);
-  }();
-  return found;
+    const std::string job = submit(dir, "", strategy);
+    const std::string state = SlurmCluster::wait(job);
+    CAPTURE(strategy, output_of(dir, job));
+    REQUIRE(state == "COMPLETED");
+    found[strategy] = outcome_of(dir, job);
+  }
+  return found[strategy];
 }
 
 /// Waits until the job has begun to train more than `before` times, and has saved a step since; returns how
@@ -69,21 +74,29 @@ int comes_further(const TempDir& dir, const std::string& job, int before = 0) {
   return begun;
 }
 
-TEST_CASE("a job that is preempted six times, each way twice, ends with the bits of an undisturbed one",
-          "[slurm]") {
+TEST_CASE("a job that is preempted in different ways ends with the bits of an undisturbed one", "[slurm]") {
   const SlurmCluster cluster;
   if (!cluster.why_not().empty()) return skip(cluster.why_not());
+  const std::string urgent = "sbatch --partition=urgent --nodes=2 --exclusive --wrap true";
+  const std::string signal = "scancel --signal=USR1 ", requeue = "scontrol requeue ";
+  struct Row {
+    std::string strategy;
+    std::vector<std::string> orders;
+  };
+  const std::vector<Row> rows{
+      {"", {signal, requeue, urgent}},
+      {" --strategy zero --strategy.parameters all", {urgent, signal}},
+      {" --strategy pipeline --strategy.stages 2 --accumulate_grad_batches 2", {requeue}}};
+  const Row& row = rows[GENERATE(0U, 1U, 2U)];
   const TempDir dir;
-  const Outcome& expected = undisturbed();
-  const std::string job = submit(dir, "", slowly(dir));
-  for (int time = 0, begun = 0; time < 6; ++time) {
+  const Outcome& expected = undisturbed(row.strategy);
+  const std::string job = submit(dir, "", row.strategy + slowly(dir));
+  int begun = 0;
+  for (const std::string& order : row.orders) {
     begun = comes_further(dir, job, begun);
     const int restarts = SlurmCluster::restarts(job);
-    const std::string order = time % 3 == 0   ? "scancel --signal=USR1 " + job
-                              : time % 3 == 1 ? "scontrol requeue " + job
-                                              : "sbatch --partition=urgent --nodes=2 --exclusive --wrap true";
-    CAPTURE(order);
-    REQUIRE(SlurmCluster::run(dir.path(), order).status == 0);
+    CAPTURE(row.strategy, order);
+    REQUIRE(SlurmCluster::run(dir.path(), order == urgent ? order : order + job).status == 0);
     if (!SlurmCluster::comes_to([&] { return SlurmCluster::restarts(job) > restarts; }))
       FAIL("not requeued: " << SlurmCluster::about(job) << output_of(dir, job));
   }
@@ -91,7 +104,7 @@ TEST_CASE("a job that is preempted six times, each way twice, ends with the bits
   const std::string state = SlurmCluster::wait(job);
   CAPTURE(SlurmCluster::about(job), output_of(dir, job));
   REQUIRE(state == "COMPLETED");
-  CHECK(SlurmCluster::restarts(job) >= 6);
+  CHECK(SlurmCluster::restarts(job) >= static_cast<int>(row.orders.size()));
   CHECK(outcome_of(dir, job) == expected);
 }
 
