@@ -72,8 +72,9 @@ std::uint64_t move_some(std::deque<Bytes>& queue, int node, const Call& call) {
     const ssize_t n = call(message);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) break;
-    if (n < 0) throw_broken(node, std::generic_category().message(errno));
-    if (n == 0) throw_broken(node, "its rank has ended");
+    if (n < 0)
+      throw_broken(node, std::generic_category().message(errno) + "; look at the node and its network");
+    if (n == 0) throw_broken(node, "its rank has ended; the log of that rank has the cause");
     drop_front(queue, static_cast<std::size_t>(n));
     moved += static_cast<std::uint64_t>(n);
   }
