@@ -88,6 +88,14 @@ TEST_CASE("plan takes the time of a step from a study") {
       run_program(plan + folder + " --ranks 2 --precision bf16-mixed").output)["estimate"];
   CHECK_THAT(other["refusal"].get<std::string>(), contains("bf16-mixed"));
   CHECK_THAT(run_program("plan --accelerator cpu --estimate").output, contains("cxtrain_mpi scaling"));
+  const ProgramResult for_nothing = run_program("plan --accelerator cpu --from " + folder);
+  CHECK(for_nothing.status == 2);
+  CHECK_THAT(for_nothing.output, contains("add --estimate"));
+  const ProgramResult alone = run_program("scaling --ranks 2 --nodes 2 --out " + folder + "/nodes");
+  CHECK(alone.status == 2);
+  CHECK_THAT(alone.output, contains("in a Slurm job of 2 nodes"));
+  CHECK_THAT(run_program("scaling network --ranks 2 --nodes 2").output,
+             contains("--nodes: 2 nodes asked for"));
   CHECK(run_program(plan + dir.path()).status == 2);
 }
 

@@ -147,6 +147,59 @@ TEST_CASE("a script that the program writes and submits trains, and its output i
   CHECK_THAT(refused.output, contains("sbatch refuses "));
 }
 
+/// The job of "job 7: 2 trainings on 1 node", by the nodes; empty: there is none.
+std::string job_of_study(const std::string& output, const std::string& nodes) {
+  std::smatch found;
+  const std::regex line("job ([0-9]+): [0-9]+ trainings? on " + nodes + " node");
+  return std::regex_search(output, found, line) ? found[1].str() : std::string();
+}
+
+TEST_CASE("a study submits a job for each number of nodes, and later those that are missing", "[slurm]") {
+  const SlurmCluster cluster;
+  if (!cluster.why_not().empty()) return skip(cluster.why_not());
+  const TempDir dir;
+  const std::string command =
+      kProgram +
+      " scaling --ranks 1,2,2 --nodes 1,1,2 --repeats 1 --out study --submit --time 10 "
+      "--accelerator cpu --max_steps 20";
+  const auto bad = SlurmCluster::run(dir.path(), command + " --mem much --model.width 3");
+  CHECK(bad.status == 2);
+  CHECK_THAT(bad.output, contains("--mem: 'much'") && contains("model.width"));
+
+  SlurmCluster::run(dir.path(), "scontrol update NodeName=n1,n2 State=DRAIN Reason=test");
+  const ProgramResult first = SlurmCluster::run(dir.path(), command);
+  CAPTURE(first.output);
+  REQUIRE(first.status == 0);
+  const std::string one = job_of_study(first.output, "1"), two = job_of_study(first.output, "2");
+  REQUIRE((!one.empty() && !two.empty()));
+  const ProgramResult early = SlurmCluster::run(dir.path(), command);
+  CHECK(early.status == 2);
+  CHECK_THAT(early.output, contains("job " + one + " of this study has not ended"));
+  REQUIRE(SlurmCluster::run(dir.path(), "scancel " + two).status == 0);
+  SlurmCluster::run(dir.path(), "scontrol update NodeName=n1,n2 State=RESUME");
+  const std::string state = SlurmCluster::wait(one);
+  CAPTURE(SlurmCluster::about(one), slurp(dir.file("study/jobs/n1-" + one + ".out")));
+  REQUIRE(state == "COMPLETED");
+
+  const ProgramResult again = SlurmCluster::run(dir.path(), command);
+  CAPTURE(again.output);
+  REQUIRE(again.status == 0);
+  CHECK(job_of_study(again.output, "1").empty());
+  const std::string rest = job_of_study(again.output, "2");
+  REQUIRE(!rest.empty());
+  const std::string end = SlurmCluster::wait(rest);
+  CAPTURE(SlurmCluster::about(rest), slurp(dir.file("study/jobs/n2-" + rest + ".out")));
+  REQUIRE(end == "COMPLETED");
+  const auto result = nlohmann::json::parse(slurp(dir.file("study/scaling.json")));
+  REQUIRE(result["sizes"].size() == 3);
+  for (const auto& size : result["sizes"]) {
+    CAPTURE(size.dump());
+    CHECK(size["rounds"].size() == 1);
+    CHECK(size["failures"].empty());
+  }
+  CHECK_THAT(SlurmCluster::run(dir.path(), command).output, contains("nothing is missing"));
+}
+
 TEST_CASE("ranks know their nodes in every distribution of tasks", "[slurm]") {
   const SlurmCluster cluster;
   if (!cluster.why_not().empty()) return skip(cluster.why_not());

@@ -175,6 +175,9 @@ ResolvedPlan make_plan(const Options& options, const KnownStrategies& strategies
   }
   std::vector<Problem>& errors = resolved.plan.errors;
   errors.insert(errors.end(), problems.begin(), problems.end());
+  if (!options.plan_study.empty() && !options.plan_estimate)
+    errors.push_back({"from", "names a study for an estimate, which is not asked for",
+                      "add --estimate, or leave it out", MessageCode::conflicting_options});
   if (options.plan_estimate && errors.empty())
     resolved.estimate = estimate_of(resolved.plan, options, errors);
   return resolved;

@@ -20,6 +20,8 @@
 #include "cxtrain/cli/command_line.h"
 #include "cxtrain/cli/option_table.h"
 #include "cxtrain/cli/scaling_request.h"
+#include "cxtrain/cli/slurm_script.h"
+#include "cxtrain/cli/study_submission.h"
 #include "cxtrain/cluster/launch_environment.h"
 #include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/config/plan.h"
@@ -93,10 +95,16 @@ std::string digest_of_files(const std::vector<std::string>& paths) {
   return digest.hex_digest();
 }
 
-/// Reads the options of the training into the study, each once, in the order of their names. Appends what is
-/// wrong with them.
-void read_fit_options(Study& study, ScalingRequest& request) {
-  std::vector<const char*> words{"fit"};
+/// The options of `slurm-script` on the command line of a study.
+struct BatchJobs {
+  BatchJobOptions options;
+  std::vector<std::string> words;  ///< "--time=0:30:00"
+};
+
+/// Reads the options of the training into the study, each once, in the order of their names. Returns those of
+/// the jobs to submit. Appends what is wrong with the options.
+BatchJobs read_fit_options(Study& study, ScalingRequest& request) {
+  std::vector<const char*> words{request.submit ? kSlurmScript : "fit"};
   for (const std::string& word : request.fit) words.push_back(word.c_str());
   const ParsedCommandLine command = read_command_line(words, read_text_file);
   request.problems.insert(request.problems.end(), command.problems.begin(), command.problems.end());
@@ -110,17 +118,25 @@ void read_fit_options(Study& study, ScalingRequest& request) {
   const Tokens tokens = tokenize(words, known);
   for (const std::string& file : tokens.config_files) study.options.push_back("--config=" + file);
   study.config_sha256 = digest_of_files(tokens.config_files);
+  BatchJobs jobs{command.options.batch_job, {}};
   std::vector<Setting> settings = last_of_each(tokens.settings);
   std::stable_sort(settings.begin(), settings.end(),
                    [](const Setting& a, const Setting& b) { return a.key < b.key; });
   for (const Setting& setting : settings) {
     if (study.mode == ScalingMode::strong && setting.key == "data.batch_size")
       continue;  // each size has its own
-    study.options.push_back("--" + setting.key + "=" + setting.value.value_or("null"));
+    const OptionEntry* const entry = find_option(setting.key);
+    const bool of_job = entry != nullptr && entry->commands == kSlurmScript;
+    (of_job ? jobs.words : study.options)
+        .push_back("--" + setting.key + "=" + setting.value.value_or("null"));
   }
   const TrainerOptions& trainer = command.options.trainer;
   if (trainer.max_steps < 0 && !trainer.max_epochs && !trainer.max_time)
     study.options.push_back("--max_steps=" + std::to_string(kDefaultSteps));
+  if (jobs.options.ntasks_per_node || !jobs.options.array.empty())
+    request.refuse(jobs.options.array.empty() ? "ntasks_per_node" : "array", "the study sets it for each job",
+                   "leave the option out", MessageCode::conflicting_options);
+  return jobs;
 }
 
 /// The threads of each rank that the environment asks for.
@@ -138,7 +154,13 @@ int threads_of(const Study& study) {
   return std::max(1, cores / std::max(1, most));
 }
 
-Study study_of(ScalingRequest& request) {
+/// A study, and the requests of its jobs.
+struct NewStudy {
+  Study study;
+  BatchJobs jobs;
+};
+
+NewStudy study_of(ScalingRequest& request) {
   Study study{.mode = request.mode, .sizes = sizes_of(request)};
   if (request.rounds < 1 || request.rounds > kMostRounds) {
     request.refuse("--repeats",
@@ -147,9 +169,11 @@ Study study_of(ScalingRequest& request) {
   } else {
     study.rounds = static_cast<int>(request.rounds);
   }
-  read_fit_options(study, request);
-  study.threads = threads_asked_for().value_or(threads_of(study));
-  return study;
+  const BatchJobs jobs = read_fit_options(study, request);
+  // Jobs have other cores than this machine.
+  const int threads = request.submit ? jobs.options.cpus_per_task.value_or(1) : threads_of(study);
+  study.threads = threads_asked_for().value_or(threads);
+  return {study, jobs};
 }
 
 /// The options of fit that `plan` takes, too.
@@ -163,23 +187,52 @@ std::vector<std::string> options_of_plan(const std::vector<std::string>& options
   return taken;
 }
 
-/// Asks `program plan` for each size: what would fail later is refused now. Prints all errors. Returns the
-/// status of a plan that failed, or 0.
-int check_plans(const Study& study, const std::string& program, std::ostream& out) {
+/// The words by which `plan` checks a training that this machine starts.
+std::vector<std::string> words_of_plan(const Study& study, const StudySize& size) {
+  std::vector<std::string> words = options_of_plan(options_of_point(study, size, "."));
+  words.insert(words.begin(), "plan");
+  return words;
+}
+
+/// The words by which `slurm-script` checks a training that a job starts.
+std::vector<std::string> words_of_job(const Study& study, const StudySize& size, const BatchJobs& jobs) {
+  std::vector<std::string> words{kSlurmScript, "--nodes", std::to_string(size.nodes), "--ntasks_per_node",
+                                 std::to_string(size.ranks / size.nodes)};
+  words.insert(words.end(), jobs.words.begin(), jobs.words.end());
+  words.insert(words.end(), study.options.begin(), study.options.end());
+  return words;
+}
+
+/// Checks each size by another command of the program: what would fail later is refused now. Prints all
+/// errors. Returns the status of a check that failed, or 0.
+int check_sizes(const NewStudy& asked, bool submits, const std::string& program, std::ostream& out) {
   constexpr double kPlanSeconds = 120;
+  const Study& study = asked.study;
   int status = 0;
   std::string before;
   for (const StudySize& size : study.sizes) {
-    std::vector<std::string> words{program, "plan"};
-    const std::vector<std::string> options = options_of_plan(options_of_point(study, size, "."));
-    words.insert(words.end(), options.begin(), options.end());
+    std::vector<std::string> words =
+        submits ? words_of_job(study, size, asked.jobs) : words_of_plan(study, size);
+    words.insert(words.begin(), program);
     const CommandEnd end = run_command(words, kPlanSeconds);
     if (end.status == 0 || end.output == before) continue;
-    out << "with " << name_of(size) << ":\n" << end.output;
+    out << "with " << name_of(size) << ":\n" << end.output << (end.output.ends_with('\n') ? "" : "\n");
+    if (size.nodes > 1 && !submits)
+      out << "a study starts the ranks itself: start `cxtrain_mpi scaling` alone, in a Slurm job of "
+          << size.nodes << " nodes, or let it submit jobs: --submit\n";
     status = end.status;
     before = end.output;
   }
   return status;
+}
+
+/// Problems of a plan, with the options that `scaling network` has in their places.
+std::vector<Problem> in_words_of_network(std::vector<Problem> problems) {
+  for (Problem& problem : problems) {
+    if (problem.option == "num_nodes") problem.option = "nodes";
+    if (problem.option == "devices") problem.option = "ranks";
+  }
+  return problems;
 }
 
 /// Returns how the study of the folder differs from this study; empty: the measurements of both belong
@@ -243,25 +296,53 @@ void print_result(const StudyResult& result, const ScalingRequest& request, std:
   out << '\n' << printable(to_text(result)) << request.folder << "/report.html\n";
 }
 
-int run_new_study(ScalingRequest& request, const std::string& program, Filesystem& files, std::ostream& out) {
-  if (read_launch_environment().size > 1)
-    throw ConfigError(
-        "", "scaling starts its ranks itself, and mpirun or srun has started it on several ranks",
-        "start it alone, in an allocation with the nodes of the largest size", MessageCode::wrong_ranks);
-  Study study = study_of(request);
-  if (!request.problems.empty()) throw ConfigError(request.problems);
-  if (const int status = check_plans(study, program, out); status != 0) return status;
-  const std::unique_ptr<FileLock> lock = take_study_folder(files, request.folder);
-  continue_study(study, request.folder, files);
-  write_study(files, request.folder, study);
+Study study_in(const std::string& folder, Filesystem& files) {
+  std::optional<Study> study = read_study(files, folder);
+  if (!study)
+    throw ConfigError("from", "there is no study.json in " + folder, "run `cxtrain_mpi scaling` first",
+                      MessageCode::invalid_value);
+  return *std::move(study);
+}
+
+/// Measures what is missing of a part of the study, and writes the files of the whole study. Returns the exit
+/// status.
+int measure(const Study& study, const Study& part, const ScalingRequest& request, const std::string& program,
+            Filesystem& files, std::ostream& out) {
   std::ostream& progress = request.json ? std::cerr : out;
-  const int status = run_study(study, request.folder, program, files, progress);
+  const int status = run_study(part, request.folder, program, files, progress);
   const StudyResult result = collect(study, request.folder, files);
   if (status != 0) return status;
   print_result(result, request, out);
   const bool failed = std::any_of(result.sizes.begin(), result.sizes.end(),
                                   [](const SizeResult& size) { return !size.failures.empty(); });
   return static_cast<int>(failed ? ExitCode::failure : ExitCode::done);
+}
+
+int run_new_study(ScalingRequest& request, const std::string& program, Filesystem& files, std::ostream& out) {
+  if (read_launch_environment().size > 1)
+    throw ConfigError(
+        "", "scaling starts its ranks itself, and mpirun or srun has started it on several ranks",
+        "start it alone, in an allocation with the nodes of the largest size", MessageCode::wrong_ranks);
+  const NewStudy asked = study_of(request);
+  if (!request.problems.empty()) throw ConfigError(request.problems);
+  if (const int status = check_sizes(asked, request.submit, program, out); status != 0) return status;
+  Study study = asked.study;
+  const std::unique_ptr<FileLock> lock = take_study_folder(files, request.folder);
+  continue_study(study, request.folder, files);
+  write_study(files, request.folder, study);
+  if (request.submit) return submit_study(study, asked.jobs.options, request.folder, program, files, out), 0;
+  return measure(study, study, request, program, files, out);
+}
+
+/// Measures what the jobs of `submit_study` are for.
+int measure_study(ScalingRequest& request, const std::string& program, Filesystem& files, std::ostream& out) {
+  const std::vector<int> nodes = counts_of(request.nodes, "--nodes", request);
+  if (nodes.size() > 1) request.refuse("--nodes", "is one number for scaling measure", "");
+  if (!request.problems.empty()) throw ConfigError(request.problems);
+  const Study study = study_in(request.folder, files);
+  const std::unique_ptr<FileLock> lock = take_study_folder(files, request.folder);
+  return measure(study, nodes.empty() ? study : part_on_nodes(study, nodes.front()), request, program, files,
+                 out);
 }
 
 int run_predictions(ScalingRequest& request, Filesystem& files, std::ostream& out) {
@@ -283,6 +364,7 @@ int run_scaling_command(std::span<const char* const> words, const std::string& p
   ScalingRequest request = read_scaling_request(words);
   if (request.help) return out << scaling_help(), 0;
   if (request.action == "run") return run_new_study(request, program, files, out);
+  if (request.action == "measure") return measure_study(request, program, files, out);
   if (request.action == "predict") return run_predictions(request, files, out);
   if (!request.problems.empty()) throw ConfigError(request.problems);
   if (request.action == "report") {
@@ -291,11 +373,7 @@ int run_scaling_command(std::span<const char* const> words, const std::string& p
     print_result(result, request, out);
     return 0;
   }
-  const std::optional<Study> study = read_study(files, request.folder);
-  if (!study)
-    throw ConfigError("from", "there is no study.json in " + request.folder,
-                      "run `cxtrain_mpi scaling` first", MessageCode::invalid_value);
-  print_result(collect(*study, request.folder, files), request, out);
+  print_result(collect(study_in(request.folder, files), request.folder, files), request, out);
   return 0;
 }
 
@@ -327,7 +405,7 @@ int run_network_command(Job& job, std::span<const char* const> words, Filesystem
   if (!request.problems.empty()) throw ConfigError(request.problems);
   const Plan plan =
       resolve(options, job.hardware(), world.facts(), {{kStrategyOfSeveralRanks, KnownStrategy{}}});
-  if (!plan.ok()) throw ConfigError(plan.errors);
+  if (!plan.ok()) throw ConfigError(in_words_of_network(plan.errors));
   if (needs_launch(plan, world.facts())) return job.start_ranks(plan);
   if (world.size() == 1)
     throw ConfigError("--ranks", "a network needs two ranks", "use --ranks 2", MessageCode::wrong_ranks);

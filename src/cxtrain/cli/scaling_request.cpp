@@ -28,7 +28,8 @@ class WordReader {
 
  private:
   static bool is_action(const std::string& word) {
-    return word == "collect" || word == "report" || word == "predict" || word == "network";
+    return word == "measure" || word == "collect" || word == "report" || word == "predict" ||
+           word == "network";
   }
 
   bool has_sizes() const { return request_.action == "run" || request_.action == "network"; }
@@ -47,12 +48,14 @@ class WordReader {
       take(request_.to);
     } else if (has_sizes() && name == "--ranks") {
       take(request_.ranks);
-    } else if (has_sizes() && name == "--nodes") {
+    } else if ((has_sizes() || request_.action == "measure") && name == "--nodes") {
       take(request_.nodes);
     } else if (request_.action == "run" && name == "--repeats") {
       take(request_.rounds);
     } else if (request_.action == "run" && name == "--mode") {
       take(request_.mode);
+    } else if (request_.action == "run" && word == "--submit") {
+      request_.submit = true;
     } else if (request_.action == "run") {
       request_.fit.push_back(word);
     } else {
@@ -154,9 +157,15 @@ std::string scaling_help() {
       "weak: --data.batch_size is the batch of each rank. strong: it is the batch of a rank of the smallest "
       "size, and all sizes have the same batch over all ranks [weak]");
   page.entry("--out FOLDER", "the folder of the study [scaling]");
+  page.entry(
+      "--submit",
+      "submit a Slurm job for each number of nodes, one after the other, which measure what is missing. "
+      "The options of slurm-script ask for nodes: --time, --partition, --account, --cpus_per_task, ...");
   page.heading("Afterwards");
   page.entry("scaling predict --from FOLDER --to LIST",
              "step and efficiency of sizes that were not measured");
+  page.entry("scaling measure --from FOLDER [--nodes N]",
+             "measure what is missing, on N nodes only: what the jobs of --submit do");
   page.entry("scaling collect --from FOLDER", "write all files from the trainings that are there");
   page.entry("scaling report --from FOLDER", "write the reports from scaling.json");
   page.entry("scaling network [--ranks N] [--nodes M] [--out FILE]",

@@ -14,13 +14,13 @@ inline constexpr const char* kScaling = "scaling";
 
 /// The request of a command line that begins with `scaling`.
 struct ScalingRequest {
-  std::string action = "run";      ///< or collect, report, predict, network
+  std::string action = "run";      ///< or measure, collect, report, predict, network
   std::string folder = "scaling";  ///< of --out or --from
   std::vector<std::int64_t> ranks, nodes, to;
   std::int64_t rounds = 3;
   ScalingMode mode = ScalingMode::weak;
   std::vector<std::string> fit;  ///< words that are not scaling's own
-  bool json = false, help = false;
+  bool submit = false, json = false, help = false;
   std::vector<Problem> problems;
 
   void refuse(const std::string& option, const std::string& message, const std::string& hint,

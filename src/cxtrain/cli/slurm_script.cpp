@@ -91,7 +91,8 @@ std::string count(int n, const std::string& thing) {
   return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
 }
 
-void write_requests(const BatchJobOptions& job, ScriptWriter& script) {
+/// What the job's ranks need.
+void write_resources(const BatchJobOptions& job, ScriptWriter& script) {
   script.ask("job-name", job.job_name);
   script.ask("nodes", std::to_string(job.nodes));
   script.ask("ntasks-per-node", std::to_string(ranks_per_node(job)));
@@ -109,6 +110,10 @@ void write_requests(const BatchJobOptions& job, ScriptWriter& script) {
   script.ask("account", job.account);
   script.ask("qos", job.qos);
   script.ask("constraint", job.constraint);
+}
+
+/// When the job ends, and starts again.
+void write_life(const BatchJobOptions& job, ScriptWriter& script) {
   script.ask("array", job.array);
   script.comment("The ranks get this signal N seconds before the time is over: they save, and end with 75.");
   script.ask("signal", job.signal);
@@ -117,6 +122,16 @@ void write_requests(const BatchJobOptions& job, ScriptWriter& script) {
   script.line("#SBATCH --requeue");
   script.line("#SBATCH --open-mode=append");
   script.ask("output", job.array.empty() ? "slurm-%j.out" : "slurm-%A_%a.out");
+}
+
+/// Before ranks start.
+void write_environment(ScriptWriter& script) {
+  script.comment("Since Slurm 22.05, srun does not inherit this setting.");
+  script.line("if [ -n \"$SLURM_CPUS_PER_TASK\" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi");
+  script.comment(
+      "Slurm's default barrier at the start of MPI does not wait for other nodes, and ranks may crash.");
+  script.line("export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}");
+  script.line();
 }
 
 /// What becomes of the job, by the status that the training ended with.
@@ -224,7 +239,8 @@ std::string slurm_script(const Options& options, const std::string& program,
                  "; resumes by itself after a preemption, a requeue or the end of its time.");
   script.comment("Made by cxtrain_mpi slurm-script. Load the program's modules before sbatch, or below.");
   script.line("#");
-  write_requests(job, script);
+  write_resources(job, script);
+  write_life(job, script);
   script.line();
   script.line("program=" + shell_quoted(program));
   // A folder that was not asked for is one for this job, which finds it again when it is requeued.
@@ -238,12 +254,7 @@ std::string slurm_script(const Options& options, const std::string& program,
   for (const std::string& option : fit) script.line("  " + option);
   script.line(")");
   script.line();
-  script.comment("Since Slurm 22.05, srun does not inherit this setting.");
-  script.line("if [ -n \"$SLURM_CPUS_PER_TASK\" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi");
-  script.comment(
-      "Slurm's default barrier at the start of MPI does not wait for other nodes, and ranks may crash.");
-  script.line("export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}");
-  script.line();
+  write_environment(script);
   if (options.ckpt_path && *options.ckpt_path != "auto") {
     script.comment("Starts from this checkpoint; a requeued job resumes from its own newest checkpoint.");
     script.line("from=" + shell_quoted(*options.ckpt_path));
@@ -270,6 +281,21 @@ std::string slurm_script(const Options& options, const std::string& program,
   script.line();
   write_end(job.array.empty() ? "\"$SLURM_JOB_ID\"" : "\"${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\"",
             script);
+  return script.take();
+}
+
+std::string study_script(const BatchJobOptions& job, const std::string& program, const std::string& study) {
+  ScriptWriter script;
+  script.line("#!/bin/bash");
+  script.comment("Measures what a scaling study lacks on " + count(job.nodes, "node") + ".");
+  script.comment("Made by cxtrain_mpi scaling --submit, with the modules that were loaded then.");
+  script.line("#");
+  write_resources(job, script);
+  script.line();
+  write_environment(script);
+  script.comment("The program starts the ranks of each training itself.");
+  script.line("exec " + shell_quoted(program) + " scaling measure --from " + shell_quoted(study) +
+              " --nodes " + std::to_string(job.nodes));
   return script.take();
 }
 

@@ -38,4 +38,8 @@ std::vector<std::string> options_of_fit(std::span<const char* const> args);
 std::string slurm_script(const Options& options, const std::string& program,
                          std::span<const std::string> fit);
 
+/// The script of a job that measures the trainings that a scaling study has on `job.nodes` nodes, and are
+/// missing. `study`: the study's folder.
+std::string study_script(const BatchJobOptions& job, const std::string& program, const std::string& study);
+
 }  // namespace cxtrain

@@ -60,15 +60,25 @@ class Tail {
 
 }  // namespace
 
-std::string submit_script(Filesystem& files, const std::string& path, const std::string& script) {
+std::string submit_script(Filesystem& files, const std::string& path, const std::string& script,
+                          const std::vector<std::string>& options) {
   write_atomically(files, path, script);
-  const CommandEnd end = ask_slurm({"sbatch", "--parsable", "./" + path});
+  std::vector<std::string> words{"sbatch", "--parsable"};
+  words.insert(words.end(), options.begin(), options.end());
+  words.push_back(path.starts_with('/') ? path : "./" + path);
+  const CommandEnd end = ask_slurm(words);
   if (end.status != 0) {
     throw Error(ExitCode::refused, MessageCode::launch_failed,
                 "sbatch refuses " + path + ": " + shortened(end.output, 400));
   }
   // "12" or, in a federation, "12;cluster".
   return end.output.substr(0, end.output.find_first_of(";\n"));
+}
+
+bool goes_on(const std::string& job) {
+  const CommandEnd shown = ask_slurm({"scontrol", "--oneliner", "show", "job", job});
+  const std::string state = field_of(shown.output, "JobState");
+  return shown.status == 0 && !state.empty() && !has_ended(state);
 }
 
 int follow_job(const std::string& job, const std::string& output, std::ostream& out) {

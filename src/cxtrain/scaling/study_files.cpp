@@ -14,6 +14,11 @@ namespace {
 constexpr std::uint64_t kLargestStudyFile = std::uint64_t{64} << 20;
 constexpr int kIndent = 2;
 
+struct SubmittedJobs {
+  std::vector<std::string> numbers;
+  void fields(auto&& field) { field("jobs", numbers); }
+};
+
 std::string path_of_point(const std::string& folder, const StudyPoint& point) {
   return folder + "/" + point.folder() + "/point.json";
 }
@@ -104,6 +109,20 @@ std::vector<Measurement> read_points(Filesystem& files, const std::string& folde
     if (const auto measured = read_point(files, folder, point)) found.push_back(*measured);
   }
   return found;
+}
+
+std::vector<std::string> read_jobs(Filesystem& files, const std::string& folder) {
+  const std::string path = folder + "/jobs.json";
+  const auto jobs = read_file_of<SubmittedJobs>(files, path).value_or(SubmittedJobs());
+  for (const std::string& number : jobs.numbers) {
+    if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos)
+      refuse_file(path, "has jobs without numbers");
+  }
+  return jobs.numbers;
+}
+
+void write_jobs(Filesystem& files, const std::string& folder, const std::vector<std::string>& numbers) {
+  write_file_of(files, folder + "/jobs.json", SubmittedJobs{numbers});
 }
 
 StudyResult read_result(Filesystem& files, const std::string& folder) {

@@ -27,6 +27,10 @@ void write_point(Filesystem& files, const std::string& folder, const Measurement
 /// Reads all points of the study that are there.
 std::vector<Measurement> read_points(Filesystem& files, const std::string& folder, const Study& study);
 
+/// Reads the numbers of the Slurm jobs that were submitted for the study; none if there is no jobs.json.
+std::vector<std::string> read_jobs(Filesystem& files, const std::string& folder);
+void write_jobs(Filesystem& files, const std::string& folder, const std::vector<std::string>& numbers);
+
 /// Reads scaling.json. Throws ConfigError if it is missing or something else.
 StudyResult read_result(Filesystem& files, const std::string& folder);
 /// Writes scaling.json.
