@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Compares predictions of `scaling predict` with the truth: trainings whose ranks sleep in place of computing, on up to 16 emulated nodes
+with real connections of a limited rate.
+
+    tests/reliability/scaling_truth.py [--build build/release] [--studies 8] [--seed 1]
+
+A study draws how long a step computes, how much the ranks differ from step to step, the size of the gradients and the rate of the links.
+It measures 1, 2 and 4 nodes, and predicts 8 and 16, which are then measured, too. Steps are long, since 16 nodes share the cores of this
+machine. Needs root and iproute2 (tests/support/nodes.sh). Ends with 1 if the median error is above 3 %, or an error above 8 %.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from ranks import environment, newest_run
+
+NODES = pathlib.Path(__file__).resolve().parents[1] / "support" / "nodes.sh"
+MEASURED, PREDICTED = [1, 2, 4], [8, 16]
+BLOCKS = 6
+
+
+class Study:
+    def __init__(self, build, seed, rounds, steps):
+        draw = random.Random(seed)
+        self.bin = pathlib.Path(build).resolve() / "bin" / "cxtrain_mpi"
+        self.plugin = self.bin.parent.parent / "tests" / "plugins" / "sleeper.so"
+        self.rounds, self.steps = rounds, steps
+        self.rate = draw.choice([100, 300, 1000])  # Mbit/s
+        # 15/8 of the gradients cross a link of 16 nodes; at most as long as two steps compute.
+        self.compute = draw.uniform(0.2, 0.5)
+        most = min(3e6, self.compute * self.rate * 1e6 / 8)
+        self.bytes = int(draw.uniform(0.1, 1) * most)
+        self.jitter = draw.choice([0, 0.01, 0.03])
+
+    def __str__(self):
+        return f"{1e3 * self.compute:.0f} ms, jitter {self.jitter}, {self.bytes / 1e6:.2f} MB at {self.rate} Mbit/s"
+
+    def run(self, nodes, folder):
+        """The measurement of one training, as scaling writes it."""
+        hosts = ",".join(f"n{node + 1}:1" for node in range(nodes))
+        command = [NODES, "mpirun", "-H", hosts, "-np", str(nodes), self.bin, "fit", "--accelerator", "cpu", "--strategy"]
+        command += ["ddp" if nodes > 1 else "single", "--plugin", self.plugin, "--model", "sleeper", "--model.blocks", str(BLOCKS)]
+        command += ["--model.ms", str(1e3 * self.compute / (3 * BLOCKS)), "--model.jitter", str(self.jitter)]
+        command += ["--model.weights", str(self.bytes // 4 // BLOCKS), "--max_steps", str(self.steps), "--max_epochs", "-1"]
+        command += ["--profiler", "simple", "--enable_checkpointing", "false", "--limit_val_batches", "0"]
+        command += ["--enable_progress_bar", "false", "--default_root_dir", folder]
+        run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
+        if run.returncode != 0:
+            sys.exit(f"{nodes} nodes: status {run.returncode}\n{run.stdout}{run.stderr}")
+        written = newest_run(folder)
+        summary, profile = (json.loads((written / name).read_text()) for name in ("run.json", "profile.json"))
+        phases = {each["phase"]: each["median"] for each in profile["phases"]}
+        return {
+            "ranks": nodes,
+            "nodes": nodes,
+            "strategy": summary["strategy"],
+            "precision": summary["precision"],
+            "steps": profile["steps"],
+            "samples_per_step": summary["samples_per_step"],
+            "step_seconds": profile["median"],
+            "phases": phases,
+        }
+
+    def measure(self, folder):
+        sizes = [{"ranks": nodes, "nodes": nodes} for nodes in MEASURED]
+        folder.mkdir()
+        (folder / "study.json").write_text(json.dumps({"mode": "weak", "sizes": sizes, "repeats": self.rounds}))
+        for round_ in range(1, self.rounds + 1):
+            for nodes in random.Random(round_).sample(MEASURED, len(MEASURED)):
+                point = folder / "points" / f"r{nodes}-n{nodes}-k{round_}"
+                point.mkdir(parents=True)
+                (point / "point.json").write_text(json.dumps({**self.run(nodes, point), "repeat": round_}))
+
+    def predictions(self, folder):
+        subprocess.run([self.bin, "scaling", "collect", "--from", folder], check=True, stdout=subprocess.DEVNULL)
+        command = [self.bin, "scaling", "predict", "--from", folder, "--to", ",".join(map(str, PREDICTED)), "--json"]
+        return json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+
+
+def compare(study, number):
+    """For each size that was not measured: the error, whether the truth lies in the interval, and the error of perfect scaling."""
+    found = []
+    subprocess.run([NODES, "up", str(max(PREDICTED)), f"{study.rate}mbit"], check=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="cxtrain_truth_") as root:
+            folder = pathlib.Path(root) / "study"
+            study.measure(folder)
+            forecast = study.predictions(folder)
+            steps = {size["ranks"]: size["step_seconds"]["value"] for size in json.loads((folder / "scaling.json").read_text())["sizes"]}
+            for size in forecast["sizes"]:
+                nodes = size["ranks"]
+                truth = study.run(nodes, pathlib.Path(root) / f"truth_{nodes}")["step_seconds"]
+                row = {"study": number, "of": str(study), "measured": steps, "nodes": nodes, "truth": truth, "refusal": size["refusal"]}
+                if not size["refusal"]:
+                    step = size["step_seconds"]
+                    row |= {"predicted": step, "error": step["value"] / truth - 1, "perfect": steps[1] / truth - 1}
+                    row["covered"] = step["low"] <= truth <= step["high"]
+                found.append(row)
+                print(json.dumps(row), flush=True)
+    finally:
+        subprocess.run([NODES, "down"], check=True)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--studies", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    rows = []
+    for number in range(options.studies):
+        rows += compare(Study(options.build, options.seed + number, options.rounds, options.steps), number)
+    known = [row for row in rows if not row["refusal"]]
+    if not known:
+        sys.exit("every prediction was refused")
+    errors = [abs(row["error"]) for row in known]
+    print(
+        f"{len(known)} predictions, {len(rows) - len(known)} refused; error: median {statistics.median(errors):.1%}, largest {max(errors):.1%}; "
+        f"of perfect scaling: median {statistics.median(abs(row['perfect']) for row in known):.1%}; "
+        f"in the interval: {sum(row['covered'] for row in known)}"
+    )
+    sys.exit(1 if statistics.median(errors) > 0.03 or max(errors) > 0.08 else 0)
+
+
+if __name__ == "__main__":
+    main()
