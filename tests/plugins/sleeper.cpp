@@ -66,20 +66,20 @@ class Sleeper : public ChainModule {
   struct Args {
     std::int64_t blocks = 16;
     double ms = 5;
-    std::int64_t weights = 1;
+    std::int64_t numbers = 1;
     double jitter = 0;
 
     void fields(auto&& field) {
       field("blocks", blocks, "of the chain", Range::at_least(1));
       field("ms", ms, "of each of the three passes of a block", Range::at_least(0));
-      field("weights", weights, "numbers in the parameter of a block", Range::at_least(1));
+      field("numbers", numbers, "numbers in the parameter of a block", Range::at_least(1));
       field("jitter", jitter, "by which steps differ in length: the deviation of their logarithm",
             Range::at_least(0));
     }
   };
   explicit Sleeper(const Args& args) : jitter_(args.jitter), random_(static_cast<unsigned>(getpid())) {
     for (std::int64_t i = 0; i < args.blocks; ++i) {
-      blocks_.emplace_back(args.ms, args.weights);
+      blocks_.emplace_back(args.ms, args.numbers);
       add_block("blocks." + std::to_string(i), blocks_.back());
     }
   }

@@ -198,6 +198,15 @@ TEST_CASE("a study submits a job for each number of nodes, and later those that 
     CHECK(size["failures"].empty());
   }
   CHECK_THAT(SlurmCluster::run(dir.path(), command).output, contains("nothing is missing"));
+
+  // The first job starts while the others are submitted.
+  const ProgramResult idle = SlurmCluster::run(dir.path(), command + " --out other");
+  const std::string last = job_of_study(idle.output, "2");
+  REQUIRE(!last.empty());
+  SlurmCluster::wait(last);
+  CAPTURE(slurp(dir.file("other/jobs/n1-" + job_of_study(idle.output, "1") + ".out")));
+  for (const auto& size : nlohmann::json::parse(slurp(dir.file("other/scaling.json")))["sizes"])
+    CHECK(size["rounds"].size() == 1);
 }
 
 TEST_CASE("ranks know their nodes in every distribution of tasks", "[slurm]") {

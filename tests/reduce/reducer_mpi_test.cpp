@@ -181,8 +181,7 @@ TEST_CASE("gradients that travel rounded are averages to the wire's precision, t
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
     HostCommunicator communicator = test::host_communicator(per_node, way);
     Model model;
-    Reducer reducer(model.parameters, communicator, world,
-                    {.overlap = communicator.overlaps(), .wire_dtype = dtype});
+    Reducer reducer(model.parameters, communicator, world, {.overlap = crosses_nodes, .wire_dtype = dtype});
     for (int step = 0; step < 3; ++step) {
       reducer.begin_backward(true);
       reducer.zero_gradients();

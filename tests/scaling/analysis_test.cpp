@@ -122,6 +122,8 @@ TEST_CASE("a prediction finds the law of a machine", "[scaling]") {
       {ScalingMode::weak, logarithmic},
       {ScalingMode::weak, [](int n) { return 0.02 + 0.008 * (1 - 1.0 / n); }},
       {ScalingMode::weak, [](int n) { return 0.02 + 0.0002 * (n - 1); }},
+      {ScalingMode::weak, [](int n) { return 0.38 + std::max(0.0, 0.276 * (1 - 1.0 / n) - 0.109); }},
+      {ScalingMode::weak, [](int n) { return 0.1 + std::max(0.0, 0.02 * std::log2(n) - 0.013); }},
       {ScalingMode::strong, [](int n) { return 0.1 / n + 0.002; }},
       {ScalingMode::strong, [](int n) { return 0.1 / n + 0.0007 * std::log2(n); }},
   };

@@ -91,6 +91,8 @@ std::unique_ptr<Module> build_divided_model(const Plan& plan, int rank, const Op
     return model;
   } catch (const CheckpointError&) {
     throw;
+  } catch (const FileError&) {
+    throw;
   } catch (const std::exception& error) {
     // The build of the whole model reports errors of the model itself.
     log_detail("the model is built as a whole, because it cannot be built block by block: " +

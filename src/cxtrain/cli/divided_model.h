@@ -18,7 +18,7 @@ bool keeps_part_of_model(const Plan& plan, int rank, const Options& options,
 /// options name. The rank keeps its part of each block (`KeepRanges`), and so never has the whole model.
 /// `make` makes the whole model, and is called twice. Returns null, without an effect, in three cases: ranks
 /// keep the whole model; the model is no chain of blocks; the model's code uses parameters of a block after
-/// `add_block`. Throws CheckpointError as `load_initial_weights` does.
+/// `add_block`. Throws CheckpointError and FileError as `load_initial_weights` does.
 std::unique_ptr<Module> build_divided_model(const Plan& plan, int rank, const Options& options,
                                             const std::function<std::unique_ptr<Module>()>& make);
 

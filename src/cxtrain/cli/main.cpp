@@ -164,25 +164,31 @@ struct PartOfModel {
   std::optional<ChosenCheckpoint> checkpoint = {};  ///< to evaluate; absent: the initial weights count
 };
 
-/// The rank's part of the model; null: the rank builds the whole model.
+/// The options, with the checkpoint to evaluate in the place of the initial weights.
+Options options_of_build(const Options& options, const std::optional<PartOfModel>& part) {
+  Options values = options;
+  if (part && part->checkpoint) {
+    values.model_weights = WeightsOptions();
+    values.model_weights.path = part->checkpoint->path;
+  }
+  return values;
+}
+
+/// The rank's part of the model; null: the rank has to build the whole model.
 std::unique_ptr<Module> build_part(const PartOfModel& part, const Options& options,
                                    const std::function<std::unique_ptr<Module>()>& make) {
-  if (!part.checkpoint) return build_divided_model(part.plan, part.rank, options, make);
-  {
+  if (part.checkpoint) {
     const ShapesOnly shapes;
     require_model_of(real_filesystem(), *part.checkpoint, *make());
   }
-  Options values = options;
-  values.model_weights = WeightsOptions();
-  values.model_weights.path = part.checkpoint->path;
-  return build_divided_model(part.plan, part.rank, values, make);
+  return build_divided_model(part.plan, part.rank, options, make);
 }
 
 /// The model and the data that the options ask for; what their constructors and a fit's settings are refused
 /// for comes out as an Error. The data is not read yet. `part`: of the model, if that is enough; absent: the
 /// whole model is built.
 Trained build_components(const Request& request, const std::optional<PartOfModel>& part = {}) {
-  const Options& options = request.options();
+  const Options options = options_of_build(request.options(), part);
   Trained built;
   bool whole = false;
   build_within_memory("model", arguments_text("model.", options.model.args), [&] {

@@ -23,6 +23,7 @@
 #include "cxtrain/cli/slurm_script.h"
 #include "cxtrain/cli/study_submission.h"
 #include "cxtrain/cluster/launch_environment.h"
+#include "cxtrain/cluster/slurm_allocation.h"
 #include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_choice.h"
@@ -133,9 +134,14 @@ BatchJobs read_fit_options(Study& study, ScalingRequest& request) {
   const TrainerOptions& trainer = command.options.trainer;
   if (trainer.max_steps < 0 && !trainer.max_epochs && !trainer.max_time)
     study.options.push_back("--max_steps=" + std::to_string(kDefaultSteps));
-  if (jobs.options.ntasks_per_node || !jobs.options.array.empty())
-    request.refuse(jobs.options.array.empty() ? "ntasks_per_node" : "array", "the study sets it for each job",
-                   "leave the option out", MessageCode::conflicting_options);
+  const auto refuse = [&](bool given, const char* option) {
+    if (given)
+      request.refuse(option, "is not for the jobs of a study", "leave the option out",
+                     MessageCode::conflicting_options);
+  };
+  refuse(jobs.options.ntasks_per_node.has_value(), "ntasks_per_node");
+  refuse(!jobs.options.array.empty(), "array");
+  refuse(jobs.options.signal != BatchJobOptions().signal, "signal");
   return jobs;
 }
 
@@ -200,6 +206,8 @@ std::vector<std::string> words_of_job(const Study& study, const StudySize& size,
                                  std::to_string(size.ranks / size.nodes)};
   words.insert(words.end(), jobs.words.begin(), jobs.words.end());
   words.insert(words.end(), study.options.begin(), study.options.end());
+  // A study's job gets no signal, and the check submits nothing.
+  words.insert(words.end(), {"--signal=TERM@0", "--submit=false"});
   return words;
 }
 
@@ -217,7 +225,7 @@ int check_sizes(const NewStudy& asked, bool submits, const std::string& program,
     const CommandEnd end = run_command(words, kPlanSeconds);
     if (end.status == 0 || end.output == before) continue;
     out << "with " << name_of(size) << ":\n" << end.output << (end.output.ends_with('\n') ? "" : "\n");
-    if (size.nodes > 1 && !submits)
+    if (size.nodes > 1 && !submits && !slurm_allocation(slurm_environment()))
       out << "a study starts the ranks itself: start `cxtrain_mpi scaling` alone, in a Slurm job of "
           << size.nodes << " nodes, or let it submit jobs: --submit\n";
     status = end.status;
@@ -248,7 +256,8 @@ std::string difference_of(const Study& before, const Study& now) {
     return "was begun with another content of the --config files";
   if (before.threads != now.threads)
     return "has ranks of " + std::to_string(before.threads) + " threads, and not of " +
-           std::to_string(now.threads) + " (OMP_NUM_THREADS, or the cores divided among the ranks)";
+           std::to_string(now.threads) +
+           " (OMP_NUM_THREADS, --cpus_per_task, or the cores divided among the ranks)";
   return "";
 }
 
@@ -318,19 +327,27 @@ int measure(const Study& study, const Study& part, const ScalingRequest& request
   return static_cast<int>(failed ? ExitCode::failure : ExitCode::done);
 }
 
-int run_new_study(ScalingRequest& request, const std::string& program, Filesystem& files, std::ostream& out) {
+void require_one_process() {
   if (read_launch_environment().size > 1)
     throw ConfigError(
         "", "scaling starts its ranks itself, and mpirun or srun has started it on several ranks",
         "start it alone, in an allocation with the nodes of the largest size", MessageCode::wrong_ranks);
+}
+
+int run_new_study(ScalingRequest& request, const std::string& program, Filesystem& files, std::ostream& out) {
+  require_one_process();
   const NewStudy asked = study_of(request);
   if (!request.problems.empty()) throw ConfigError(request.problems);
   if (const int status = check_sizes(asked, request.submit, program, out); status != 0) return status;
   Study study = asked.study;
-  const std::unique_ptr<FileLock> lock = take_study_folder(files, request.folder);
+  std::unique_ptr<FileLock> lock = take_study_folder(files, request.folder);
   continue_study(study, request.folder, files);
   write_study(files, request.folder, study);
-  if (request.submit) return submit_study(study, asked.jobs.options, request.folder, program, files, out), 0;
+  if (request.submit) {
+    lock.reset();  // the first job may start at once
+    submit_study(study, asked.jobs.options, request.folder, program, files, out);
+    return 0;
+  }
   return measure(study, study, request, program, files, out);
 }
 
@@ -339,7 +356,13 @@ int measure_study(ScalingRequest& request, const std::string& program, Filesyste
   const std::vector<int> nodes = counts_of(request.nodes, "--nodes", request);
   if (nodes.size() > 1) request.refuse("--nodes", "is one number for scaling measure", "");
   if (!request.problems.empty()) throw ConfigError(request.problems);
+  require_one_process();
   const Study study = study_in(request.folder, files);
+  if (!nodes.empty() && part_on_nodes(study, nodes.front()).sizes.empty())
+    throw ConfigError(
+        "--nodes",
+        "the study in " + request.folder + " has no size on " + std::to_string(nodes.front()) + " nodes", "",
+        MessageCode::invalid_value);
   const std::unique_ptr<FileLock> lock = take_study_folder(files, request.folder);
   return measure(study, nodes.empty() ? study : part_on_nodes(study, nodes.front()), request, program, files,
                  out);

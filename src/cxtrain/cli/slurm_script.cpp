@@ -294,8 +294,8 @@ std::string study_script(const BatchJobOptions& job, const std::string& program,
   script.line();
   write_environment(script);
   script.comment("The program starts the ranks of each training itself.");
-  script.line("exec " + shell_quoted(program) + " scaling measure --from " + shell_quoted(study) +
-              " --nodes " + std::to_string(job.nodes));
+  script.line("exec " + shell_quoted(program) + " scaling measure --from=" + shell_quoted(study) +
+              " --nodes=" + std::to_string(job.nodes));
   return script.take();
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <fstream>
 #include <ostream>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -71,14 +72,22 @@ std::string submit_script(Filesystem& files, const std::string& path, const std:
     throw Error(ExitCode::refused, MessageCode::launch_failed,
                 "sbatch refuses " + path + ": " + shortened(end.output, 400));
   }
-  // "12" or, in a federation, "12;cluster".
-  return end.output.substr(0, end.output.find_first_of(";\n"));
+  // "12" or, in a federation, "12;cluster", after what sbatch warns of.
+  std::istringstream lines(end.output);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string number = line.substr(0, line.find(';'));
+    if (!number.empty() && number.find_first_not_of("0123456789") == std::string::npos) return number;
+  }
+  throw Error(ExitCode::failure, MessageCode::launch_failed,
+              "sbatch names no job for " + path + ": " + shortened(end.output, 400));
 }
 
 bool goes_on(const std::string& job) {
   const CommandEnd shown = ask_slurm({"scontrol", "--oneliner", "show", "job", job});
-  const std::string state = field_of(shown.output, "JobState");
-  return shown.status == 0 && !state.empty() && !has_ended(state);
+  if (shown.status == 0) return !has_ended(field_of(shown.output, "JobState"));
+  if (shown.output.find("Invalid job id") != std::string::npos) return false;  // Slurm has forgotten the job
+  throw Error(ExitCode::failure, MessageCode::launch_failed,
+              "Slurm does not show job " + job + ": " + shortened(shown.output, 300));
 }
 
 int follow_job(const std::string& job, const std::string& output, std::ostream& out) {

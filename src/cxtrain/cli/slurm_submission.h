@@ -14,7 +14,7 @@ namespace cxtrain {
 std::string submit_script(Filesystem& files, const std::string& path, const std::string& script,
                           const std::vector<std::string>& options = {});
 
-/// Returns whether Slurm has the job run, or will run it.
+/// Returns whether Slurm has the job run, or will run it. Throws Error with scontrol's own words.
 bool goes_on(const std::string& job);
 
 /// Prints what a job writes to `output`, and each state that it goes through, until it has ended. Returns its

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <random>
 #include <span>
 #include <utility>
@@ -26,10 +27,11 @@ struct CostTerm {
 
 constexpr double always_one(double /*ranks*/) { return 1; }
 constexpr double other_ranks(double ranks) { return ranks - 1; }
-constexpr CostTerm kContention{"ranks", &other_ranks};
+constexpr double part_sent(double ranks) { return 1 - 1 / ranks; }
+constexpr CostTerm kContention{"ranks", &other_ranks}, kBytes{"(1 - 1/ranks)", &part_sent};
 constexpr std::array<CostTerm, 4> kCostTerms{{
     {"log2(ranks)", [](double ranks) { return std::log2(ranks); }},
-    {"(1 - 1/ranks)", [](double ranks) { return 1 - 1 / ranks; }},
+    kBytes,
     {"constant", &always_one},
     kContention,
 }};
@@ -107,7 +109,32 @@ std::string refusal_of(int ranks, std::size_t sizes, double own_error, int large
 struct RankedTerm {
   const CostTerm* term;
   double own_error;
+  bool without_smallest = false;  ///< the term is fitted to the other sizes
+
+  bool is_contention() const { return term->at == kContention.at; }
 };
+
+/// The points of all ranks but the fewest.
+std::span<const FitPoint> without_smallest(std::span<const FitPoint> points) {
+  std::size_t first = 0;
+  while (first < points.size() && points[first].ranks == points.front().ranks) ++first;
+  return points.subspan(first);
+}
+
+std::size_t numbers_of_ranks(std::span<const FitPoint> points) {
+  std::size_t numbers = 0;
+  for (; !points.empty(); points = without_smallest(points)) ++numbers;
+  return numbers;
+}
+
+/// The bytes of gradients, where backward hides them on the smallest size. The cost then grows faster than
+/// the bytes between the smallest size and the next one, and as fast as the bytes from there on. Two sizes
+/// show no error of their own: `own_error` is taken.
+RankedTerm hidden_bytes(ScalingMode mode, std::span<const FitPoint> points, double own_error) {
+  const std::span<const FitPoint> others = without_smallest(points);
+  if (numbers_of_ranks(others) >= kFewestSizes) own_error = own_error_of(mode, kBytes, others);
+  return {&kBytes, own_error, /*without_smallest=*/true};
+}
 
 /// The terms that the study cannot tell from the best one, which is the first: their errors differ by no more
 /// than the medians of its rounds may be off (`noise`).
@@ -122,7 +149,12 @@ std::vector<RankedTerm> plausible_terms(ScalingMode mode, std::span<const FitPoi
                    [](const RankedTerm& a, const RankedTerm& b) { return a.own_error < b.own_error; });
   constexpr double kAmplified = 5;  // a prediction from fewer sizes is less certain than a size
   const double limit = ranked.front().own_error + kAmplified * noise;
-  std::erase_if(ranked, [&](const RankedTerm& each) { return each.own_error > limit; });
+  const auto is_worse = [&](const RankedTerm& each) { return each.own_error > limit; };
+  std::erase_if(ranked, is_worse);
+  if (std::all_of(ranked.begin(), ranked.end(), std::mem_fn(&RankedTerm::is_contention))) {
+    const RankedTerm hidden = hidden_bytes(mode, points, ranked.front().own_error);
+    if (!is_worse(hidden)) ranked.push_back(hidden);
+  }
   return ranked;
 }
 
@@ -162,11 +194,12 @@ Estimate step_of(ScalingMode mode, int ranks, std::span<const SizeResult* const>
   std::vector<double> drawn, likely;
   for (int draw = 0; draw < kDraws; ++draw) {
     const std::vector<FitPoint> sample = drawn_points(sizes, random);
+    const double least = mode == ScalingMode::weak ? sample.front().step : 0;
     for (const RankedTerm& each : terms) {
       StepFit fit(mode, *each.term);
-      fit.fit(sample);
-      drawn.push_back(fit.at(ranks));
-      if (each.term->at != kContention.at) likely.push_back(drawn.back());
+      fit.fit(each.without_smallest ? without_smallest(sample) : std::span<const FitPoint>(sample));
+      drawn.push_back(each.without_smallest ? std::max(fit.at(ranks), least) : fit.at(ranks));
+      if (!each.is_contention()) likely.push_back(drawn.back());
     }
   }
   const double doublings = std::max(1.0, std::log2(static_cast<double>(ranks) / sizes.back()->size.ranks));
@@ -189,18 +222,19 @@ Forecast predict(const StudyResult& result, const std::vector<int>& ranks) {
   const std::string work = mode == ScalingMode::weak ? "a" : "a/ranks";
   Forecast found;
   std::vector<RankedTerm> terms;
-  if (points.size() >= kFewestSizes) {
+  if (numbers_of_ranks(points) >= kFewestSizes) {
     terms = plausible_terms(mode, points, noise_of_sizes(sizes));
     found.own_error = terms.front().own_error;
-    found.model = work + " + b " + joined(terms, ", or " + work + " + b ", [](const RankedTerm& each) {
-                    return each.term->text;
-                  });
+    found.model =
+        work + " + b " + joined(terms, ", or " + work + " + b ", [](const RankedTerm& each) {
+          return std::string(each.term->text) + (each.without_smallest ? " without the smallest size" : "");
+        });
   }
   for (const int to : ranks) {
     SizeForecast& forecast = found.sizes.emplace_back();
     forecast.ranks = to;
     const int largest = sizes.empty() ? 0 : sizes.back()->size.ranks;
-    forecast.refusal = refusal_of(to, points.size(), found.own_error, largest);
+    forecast.refusal = refusal_of(to, numbers_of_ranks(points), found.own_error, largest);
     if (!forecast.refusal.empty()) continue;
     forecast.step = step_of(mode, to, sizes, terms);
     const SizeResult& base = *sizes.front();

@@ -41,8 +41,9 @@ struct Forecast {
 /// `1/ranks` in `strong`), one for what ranks cost each other (`log2(ranks)`: messages; `1 - 1/ranks`: bytes
 /// of a ring; `ranks`: contention; in `strong` also a constant). The second term is the one with the smallest
 /// error when each size is predicted from the others, and every term that the noise of the study leaves as
-/// plausible (a size that was measured once is taken for 1 % uncertain). The prediction is the median over
-/// these terms, without contention if there are others, and 2,000 draws of rounds. The interval has the
+/// plausible (a size that was measured once is taken for 1 % uncertain). If contention is the only plausible
+/// one, bytes that backward hides on the smallest size are plausible, too. The prediction is the median
+/// over these terms, without contention if there are others, and 2,000 draws of rounds. The interval has the
 /// quantiles of all, widened by that error times the doublings beyond the largest size (at least 1). Refuses
 /// fewer than three sizes, more than 16 times the largest size, and a study that does not predict its own
 /// sizes within 10 %. Pure.

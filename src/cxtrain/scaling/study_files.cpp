@@ -116,7 +116,8 @@ std::vector<std::string> read_jobs(Filesystem& files, const std::string& folder)
   const auto jobs = read_file_of<SubmittedJobs>(files, path).value_or(SubmittedJobs());
   for (const std::string& number : jobs.numbers) {
     if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos)
-      refuse_file(path, "has jobs without numbers");
+      throw ConfigError("", path + ": has jobs without numbers", "remove the file",
+                        MessageCode::invalid_file);
   }
   return jobs.numbers;
 }

@@ -56,7 +56,7 @@ std::optional<LoadedCheckpoint> load_checkpoint(World& world, Filesystem& files,
                                                 const Trainable& model);
 
 /// Returns the checkpoint that `ckpt_path` means, for an evaluation; one of weights only will do. None if
-/// `ckpt_path` is absent. Throws CheckpointError, on all ranks alike, also if `auto` finds none. `own_run`:
+/// `ckpt_path` is absent. Throws AgreedError, also if `auto` finds none. `own_run`:
 /// the folder of a run, whose checkpoints `last`, `best` and `auto` mean then. Collective.
 std::optional<ChosenCheckpoint> checkpoint_to_evaluate(World& world, Filesystem& files,
                                                        const Options& options,

@@ -186,10 +186,11 @@ void Trainer::load_values_to_evaluate(const Call& call) {
   const bool trained = state_->fitted.has_value();
   // What a fit has trained is evaluated as it is, unless this call asks for something else.
   if (trained && asked_for.empty()) return;
-  // A model that was built block by block has its values.
+  // A model that was built block by block has the values of the options' checkpoint.
   const std::vector<NamedTensor> parameters = call.module.all_parameters();
   const auto is_divided = [](const NamedTensor& parameter) { return is_hollow(parameter.tensor); };
-  if (world_.any_rank(std::any_of(parameters.begin(), parameters.end(), is_divided))) return;
+  if (asked_for.empty() && world_.any_rank(std::any_of(parameters.begin(), parameters.end(), is_divided)))
+    return;
   Options options = options_;
   options.subcommand = name_of(call.stage);  // for which a checkpoint of weights only will do
   if (!asked_for.empty()) options.ckpt_path = asked_for;

@@ -18,11 +18,8 @@ namespace cxtrain {
 class MpiLinks final : public Links {
  public:
   /// `rail`, which outlives the links, has one rank on each node, in the order of the nodes.
+  /// Nothing may be under way when the links are destroyed.
   explicit MpiLinks(const MpiComm& rail);
-  /// Gives up what is under way.
-  ~MpiLinks() override;
-  MpiLinks(const MpiLinks&) = delete;
-  MpiLinks& operator=(const MpiLinks&) = delete;
 
   int node() const override { return node_; }
   int nodes() const override { return static_cast<int>(outgoing_.size()); }
@@ -52,8 +49,8 @@ class MpiLinks final : public Links {
   const MpiComm& rail_;
   int node_;
   std::vector<Queue> outgoing_, incoming_;  ///< by node
-  std::vector<Queue*> waiting_;             ///< queues with a message, and
-  std::vector<MPI_Request> requests_;       ///< the first message of each
+  std::vector<Queue*> waiting_;             ///< queues that have a message
+  std::vector<MPI_Request> requests_;       ///< of the first message of each
   std::vector<int> indices_;                ///< of requests that are complete
 };
 

@@ -16,8 +16,8 @@
 namespace cxtrain {
 namespace {
 
-/// Whether sums over nodes are faster by MPI, which moves few bytes beside backward, than by TCP: a cluster
-/// may have a fabric that only MPI knows, and a slow network beside it. Speeds in bytes a second.
+/// Whether sums over nodes are faster by MPI, after backward, than by TCP, beside backward: a cluster may
+/// have a fabric that only MPI knows, and a slow network beside it. Speeds in bytes a second.
 bool mpi_is_much_faster(double by_mpi, double by_tcp) {
   constexpr double kHiddenByBackward = 5e9 / 8;
   return by_tcp < kHiddenByBackward && by_mpi > 3 * by_tcp;
@@ -69,12 +69,13 @@ std::optional<NodeNetwork> open_node_network(const MpiComm& comm, const MpiComm&
     by_tcp = false;
     if (comm.rank() == 0)
       log_warning(
-          "not all nodes reach each other by TCP, so gradients go by MPI, most of them after backward "
-          "instead "
-          "of beside it (a firewall may close the ports above 32767; --strategy.network mpi does not try)");
+          "not all nodes reach each other by TCP, so gradients go by MPI, after backward instead of beside "
+          "it "
+          "(a firewall may close the ports above 32767; --strategy.network mpi does not try)");
   }
-  const double mpi_speed = slowest_speed(comm, mpi.get());
   const double tcp_speed = by_tcp ? slowest_speed(comm, tcp.get()) : 0;
+  const bool measures_mpi = !by_tcp || way == NetworkWay::automatic;
+  const double mpi_speed = measures_mpi ? slowest_speed(comm, mpi.get()) : 0;
   if (way == NetworkWay::automatic && by_tcp) by_tcp = !mpi_is_much_faster(mpi_speed, tcp_speed);
   const double speed = by_tcp ? tcp_speed : mpi_speed;
   NodeNetwork network{.board = std::move(*board),

@@ -7,7 +7,14 @@ namespace cxtrain {
 PolledCourier::PolledCourier(std::unique_ptr<Links> links, std::size_t chunk_bytes, Watchdog& watchdog)
     : links_(std::move(links)),
       watchdog_(watchdog),
-      exchanges_{SliceExchange(*links_, chunk_bytes), PartExchange(*links_, chunk_bytes)} {}
+      exchanges_(
+          new CourierExchanges{SliceExchange(*links_, chunk_bytes), PartExchange(*links_, chunk_bytes)}) {}
+
+PolledCourier::~PolledCourier() {
+  if (exchange_ == nullptr) return;
+  static_cast<void>(exchanges_.release());
+  static_cast<void>(links_.release());
+}
 
 void PolledCourier::post(std::unique_ptr<Errand> errand) {
   errands_.push_back(std::move(errand));
@@ -19,10 +26,11 @@ void PolledCourier::carry_now(Errand& errand) {
   while (!errands_.empty()) {
     if (!proceed()) links_->wait();
   }
-  Exchange& exchange = errand.begin(exchanges_);
-  while (!exchange.done()) {
-    if (!exchange.proceed()) links_->wait();
+  exchange_ = &errand.begin(*exchanges_);
+  while (!exchange_->done()) {
+    if (!exchange_->proceed()) links_->wait();
   }
+  exchange_ = nullptr;
   errand.finished();
 }
 
@@ -40,7 +48,7 @@ bool PolledCourier::proceed() {
     Errand& first = *errands_.front();
     if (exchange_ == nullptr) {
       if (!first.wait_for_values(at_once)) break;
-      exchange_ = &first.begin(exchanges_);
+      exchange_ = &first.begin(*exchanges_);
     }
     any = exchange_->proceed() || any;
     if (!exchange_->done()) break;

@@ -18,6 +18,11 @@ class PolledCourier final : public Courier {
   /// nodes.
   PolledCourier(std::unique_ptr<Links> links, std::size_t chunk_bytes, Watchdog& watchdog);
 
+  /// Leaks the memory of an exchange that an error has ended: MPI may still use it.
+  ~PolledCourier() override;
+  PolledCourier(const PolledCourier&) = delete;
+  PolledCourier& operator=(const PolledCourier&) = delete;
+
   void post(std::unique_ptr<Errand> errand) override;
   void carry_now(Errand& errand) override;
   void wait_until_finished(NodeBoard& board, std::uint64_t exchange, int couriers) override;
@@ -28,9 +33,9 @@ class PolledCourier final : public Courier {
 
   std::unique_ptr<Links> links_;
   Watchdog& watchdog_;
-  CourierExchanges exchanges_;
+  std::unique_ptr<CourierExchanges> exchanges_;
   std::deque<std::unique_ptr<Errand>> errands_;
-  Exchange* exchange_ = nullptr;  ///< of the first errand, once the errand has its values
+  Exchange* exchange_ = nullptr;  ///< under way: of the first errand, or of `carry_now`
 };
 
 }  // namespace cxtrain

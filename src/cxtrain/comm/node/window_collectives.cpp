@@ -221,9 +221,9 @@ void WindowCollectives::begin_scatter_over_nodes(Location memory, const Scatter&
   std::unique_ptr<NodeSum> values =
       make_sum(number, memory, scatter.memory.scalar_type(), 0,
                count * static_cast<std::size_t>(comm_.size()), scatter.slices, op, /*wire=*/{});
+  network_->board.arrive(number);
   network_->courier->post(
       std::make_unique<ShardSum>(std::move(values), op, divisor_of(op), std::move(shards)));
-  network_->board.arrive(number);
   if (scatter_before_ > joined_) wait_until_finished(scatter_before_);
   scatter_before_ = std::exchange(last_scatter_, number);
 }
@@ -404,8 +404,8 @@ void WindowCollectives::begin_exchange(Location memory, c10::ScalarType dtype, s
   const std::size_t begin = std::min(count, part * static_cast<std::size_t>(local_rank_));
   std::unique_ptr<NodeSum> sum =
       make_sum(number, memory, dtype, begin, std::min(count, begin + part), slices, op, wire);
-  if (network_->courier) network_->courier->post(std::move(sum));
   network_->board.arrive(number);
+  if (network_->courier) network_->courier->post(std::move(sum));
 }
 
 void WindowCollectives::wait_until_finished(std::uint64_t exchange) {
@@ -435,8 +435,8 @@ void WindowCollectives::all_gather(Location output, std::size_t bytes) {
         .number = ++exchanges_, .memory = output, .first = {}, .bytes = bytes, .local_rank = local_rank_};
     for (const int rank : places_) shards.first.push_back(static_cast<std::size_t>(rank) * bytes);
     const std::uint64_t number = shards.number;
-    network_->courier->post(std::make_unique<ShardGather>(*this, network_->board, std::move(shards)));
-    return network_->board.arrive(number);
+    network_->board.arrive(number);
+    return network_->courier->post(std::make_unique<ShardGather>(*this, network_->board, std::move(shards)));
   }
   barrier_.wait("all_gather");  // every share is written, and nobody uses the old values
   // Fetched rather than sent: what a rank reads next then lies in its own caches. Each begins with its
