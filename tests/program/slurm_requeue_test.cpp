@@ -43,7 +43,7 @@ std::string submit(const TempDir& dir, const std::string& of_sbatch = {}, const 
   return SlurmCluster::submit(dir.path(), "train.sbatch" + kRequeuedTraining + of_fit, of_sbatch);
 }
 
-/// What the training comes to where nobody disturbs it; from the first case that asks for it.
+/// Returns the outcome of a training that nobody disturbs. The first case that needs an outcome trains.
 const Outcome& undisturbed(const std::string& strategy = "") {
   static std::map<std::string, Outcome> found;
   if (!found.contains(strategy)) {
@@ -84,7 +84,7 @@ TEST_CASE("a job that is preempted in different ways ends with the bits of an un
     std::vector<std::string> orders;
   };
   const std::vector<Row> rows{
-      {"", {signal, requeue, urgent}},
+      {"", {signal, requeue, urgent, signal, requeue, urgent}},
       {" --strategy zero --strategy.parameters all", {urgent, signal}},
       {" --strategy pipeline --strategy.stages 2 --accumulate_grad_batches 2", {requeue}}};
   const Row& row = rows[GENERATE(0U, 1U, 2U)];

@@ -18,23 +18,11 @@ import sys
 import tempfile
 import time
 
-from ranks import environment
+from ranks import environment, processes
 
 DEADLINE = 300  # seconds that one attempt may take
 ENDS = 30  # seconds in which all processes of a killed study end
 FILES = ["scaling.json", "scaling.csv", "report.md", "report.html"]
-
-
-def processes_of(folder):
-    """Everything that has the study's folder on its command line."""
-    found = []
-    for process in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            if bytes(folder) in (process / "cmdline").read_bytes():
-                found.append(int(process.name))
-        except OSError:
-            continue
-    return [process for process in found if process != os.getpid()]
 
 
 def measured(folder):
@@ -45,7 +33,7 @@ def measured(folder):
 
 def wait_for_end(folder):
     end = time.monotonic() + ENDS
-    while processes_of(folder):
+    while processes(b"", folder):
         if time.monotonic() > end:
             sys.exit(f"{folder}: processes outlive the study that was killed")
         time.sleep(0.01)
@@ -65,7 +53,7 @@ def attempt(program, folder, lifetime):
                 sys.exit(f"{folder}: not ended after {DEADLINE} s")
             killed = True
             try:
-                os.kill(random.choice(processes_of(folder) or [study.pid]), signal.SIGKILL)
+                os.kill(random.choice(processes(b"", folder) or [study.pid]), signal.SIGKILL)
             except ProcessLookupError:
                 pass
             study.wait(DEADLINE)

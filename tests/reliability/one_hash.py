@@ -15,25 +15,20 @@ import subprocess
 import sys
 import tempfile
 
-from ranks import environment, newest_run
+from ranks import NODES, train_on_nodes
 
 RANKS = 8
-NODES = pathlib.Path(__file__).resolve().parents[1] / "support" / "nodes.sh"
 SIZES = [[], ["--strategy.first_bucket_bytes", "1000", "--strategy.bucket_bytes", "20000"], ["--strategy.bucket_bytes", "100000000"]]
 
 
 def parameters_after(options, nodes, ways):
     """The SHA-256 of the parameters, which all ranks agree on."""
+    program = pathlib.Path(options.build).resolve() / "bin" / "cxtrain_mpi"
     hosts = ",".join(f"n{node + 1}:{RANKS // nodes}" for node in range(nodes))
+    training = ["--strategy", "ddp", "--seed", "3", "--max_steps", str(options.steps), "--data.batch_size", "8", "--optimizer", "adamw"]
     with tempfile.TemporaryDirectory(prefix="cxtrain_hash_") as folder:
-        command = [NODES, "mpirun", "-H", hosts, "-np", str(RANKS), pathlib.Path(options.build).resolve() / "bin" / "cxtrain_mpi", "fit"]
-        command += ["--accelerator", "cpu", "--enable_progress_bar", "false", "--strategy", "ddp", "--seed", "3"]
-        command += ["--max_steps", str(options.steps), "--max_epochs", "-1", "--data.batch_size", "8", "--optimizer", "adamw"]
-        command += ["--limit_val_batches", "0", "--default_root_dir", folder, *ways]
-        run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
-        if run.returncode != 0:
-            sys.exit(f"{hosts} {' '.join(ways)}: status {run.returncode}\n{run.stdout}{run.stderr}")
-        return json.loads((newest_run(pathlib.Path(folder)) / "run.json").read_text())["parameters_sha256"]
+        run = train_on_nodes(program, hosts, [*training, *ways], pathlib.Path(folder))
+        return json.loads((run / "run.json").read_text())["parameters_sha256"]
 
 
 def main():

@@ -2,6 +2,10 @@
 
 import os
 import pathlib
+import subprocess
+import sys
+
+NODES = pathlib.Path(__file__).resolve().parents[1] / "support" / "nodes.sh"
 
 
 def environment():
@@ -22,7 +26,7 @@ def launcher(ranks):
 
 
 def processes(program, root):
-    """The ranks of the training that writes below this folder."""
+    """The ranks of the training that writes below this folder; with an empty program everything that has the folder on its command line."""
     found = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -32,6 +36,17 @@ def processes(program, root):
         if words.startswith(bytes(program)) and bytes(root) in words:
             found.append(int(process.name))
     return sorted(found)
+
+
+def train_on_nodes(program, hosts, options, root):
+    """Trains on emulated nodes, "n1:2,n2:2", below this folder. Returns the run's folder."""
+    ranks = sum(int(host.split(":")[1]) for host in hosts.split(","))
+    command = [NODES, "mpirun", "-H", hosts, "-np", str(ranks), program, "fit", "--accelerator", "cpu", "--enable_progress_bar", "false"]
+    command += ["--max_epochs", "-1", "--limit_val_batches", "0", "--default_root_dir", root, *options]
+    run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
+    if run.returncode != 0:
+        sys.exit(f"{hosts} {' '.join(map(str, options))}: status {run.returncode}\n{run.stdout}{run.stderr}")
+    return newest_run(root)
 
 
 def newest_run(root):

@@ -18,9 +18,8 @@ import subprocess
 import sys
 import tempfile
 
-from ranks import environment, newest_run
+from ranks import NODES, train_on_nodes
 
-NODES = pathlib.Path(__file__).resolve().parents[1] / "support" / "nodes.sh"
 MEASURED, PREDICTED = [1, 2, 4], [8, 16]
 BLOCKS = 6
 
@@ -43,16 +42,11 @@ class Study:
     def run(self, nodes, folder):
         """The measurement of one training, as scaling writes it."""
         hosts = ",".join(f"n{node + 1}:1" for node in range(nodes))
-        command = [NODES, "mpirun", "-H", hosts, "-np", str(nodes), self.bin, "fit", "--accelerator", "cpu", "--strategy"]
-        command += ["ddp" if nodes > 1 else "single", "--plugin", self.plugin, "--model", "sleeper", "--model.blocks", str(BLOCKS)]
-        command += ["--model.ms", str(1e3 * self.compute / (3 * BLOCKS)), "--model.jitter", str(self.jitter)]
-        command += ["--model.numbers", str(self.bytes // 4 // BLOCKS), "--max_steps", str(self.steps), "--max_epochs", "-1"]
-        command += ["--profiler", "simple", "--enable_checkpointing", "false", "--limit_val_batches", "0"]
-        command += ["--enable_progress_bar", "false", "--default_root_dir", folder]
-        run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
-        if run.returncode != 0:
-            sys.exit(f"{nodes} nodes: status {run.returncode}\n{run.stdout}{run.stderr}")
-        written = newest_run(folder)
+        options = ["--strategy", "ddp" if nodes > 1 else "single", "--plugin", self.plugin, "--model", "sleeper"]
+        options += ["--model.blocks", str(BLOCKS), "--model.ms", str(1e3 * self.compute / (3 * BLOCKS))]
+        options += ["--model.jitter", str(self.jitter), "--model.numbers", str(self.bytes // 4 // BLOCKS)]
+        options += ["--max_steps", str(self.steps), "--profiler", "simple", "--enable_checkpointing", "false"]
+        written = train_on_nodes(self.bin, hosts, options, folder)
         summary, profile = (json.loads((written / name).read_text()) for name in ("run.json", "profile.json"))
         phases = {each["phase"]: each["median"] for each in profile["phases"]}
         return {

@@ -26,7 +26,8 @@ bool may_divide(const Plan& plan) {
   return plan.traits.kept != nullptr && !plan.channels_last && plan.devices_per_rank == 1;
 }
 
-/// What the rank keeps of a model without memory; empty: the whole model.
+/// Returns the parts of parameters that the rank keeps; empty: the rank keeps the whole model. `model`: built
+/// without memory.
 KeptRanges kept_of(const Plan& plan, int rank, const Options& options, Module& model) {
   if (model.chain() == nullptr) return {};
   const PlannedModel planned(plan, options, model);

@@ -358,14 +358,14 @@ int measure_study(ScalingRequest& request, const std::string& program, Filesyste
   if (!request.problems.empty()) throw ConfigError(request.problems);
   require_one_process();
   const Study study = study_in(request.folder, files);
-  if (!nodes.empty() && part_on_nodes(study, nodes.front()).sizes.empty())
+  const Study part = nodes.empty() ? study : part_on_nodes(study, nodes.front());
+  if (part.sizes.empty())
     throw ConfigError(
         "--nodes",
         "the study in " + request.folder + " has no size on " + std::to_string(nodes.front()) + " nodes", "",
         MessageCode::invalid_value);
   const std::unique_ptr<FileLock> lock = take_study_folder(files, request.folder);
-  return measure(study, nodes.empty() ? study : part_on_nodes(study, nodes.front()), request, program, files,
-                 out);
+  return measure(study, part, request, program, files, out);
 }
 
 int run_predictions(ScalingRequest& request, Filesystem& files, std::ostream& out) {

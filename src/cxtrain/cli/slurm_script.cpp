@@ -91,7 +91,7 @@ std::string count(int n, const std::string& thing) {
   return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
 }
 
-/// What the job's ranks need.
+/// Asks for nodes, cores, memory and time.
 void write_resources(const BatchJobOptions& job, ScriptWriter& script) {
   script.ask("job-name", job.job_name);
   script.ask("nodes", std::to_string(job.nodes));
@@ -112,7 +112,7 @@ void write_resources(const BatchJobOptions& job, ScriptWriter& script) {
   script.ask("constraint", job.constraint);
 }
 
-/// When the job ends, and starts again.
+/// Asks for a signal before the job's end, and for another start.
 void write_life(const BatchJobOptions& job, ScriptWriter& script) {
   script.ask("array", job.array);
   script.comment("The ranks get this signal N seconds before the time is over: they save, and end with 75.");
@@ -124,7 +124,7 @@ void write_life(const BatchJobOptions& job, ScriptWriter& script) {
   script.ask("output", job.array.empty() ? "slurm-%j.out" : "slurm-%A_%a.out");
 }
 
-/// Before ranks start.
+/// Sets the variables that srun needs.
 void write_environment(ScriptWriter& script) {
   script.comment("Since Slurm 22.05, srun does not inherit this setting.");
   script.line("if [ -n \"$SLURM_CPUS_PER_TASK\" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi");

@@ -10,6 +10,7 @@
 
 #include "cxtrain/base/command.h"
 #include "cxtrain/base/error.h"
+#include "cxtrain/cluster/slurm_time.h"
 
 namespace cxtrain {
 namespace {
@@ -19,6 +20,10 @@ constexpr double kControllerSeconds = 60;
 constexpr std::chrono::seconds kLookAgain{1};
 
 CommandEnd ask_slurm(const std::vector<std::string>& words) { return run_command(words, kControllerSeconds); }
+
+CommandEnd show_job(const std::string& job) {
+  return ask_slurm({"scontrol", "--oneliner", "show", "job", job});
+}
 
 /// "COMPLETED" of "... JobState=COMPLETED ..."; empty: it is not there.
 std::string field_of(const std::string& text, const std::string& name) {
@@ -76,14 +81,14 @@ std::string submit_script(Filesystem& files, const std::string& path, const std:
   std::istringstream lines(end.output);
   for (std::string line; std::getline(lines, line);) {
     const std::string number = line.substr(0, line.find(';'));
-    if (!number.empty() && number.find_first_not_of("0123456789") == std::string::npos) return number;
+    if (number_of_digits(number)) return number;
   }
   throw Error(ExitCode::failure, MessageCode::launch_failed,
               "sbatch names no job for " + path + ": " + shortened(end.output, 400));
 }
 
 bool goes_on(const std::string& job) {
-  const CommandEnd shown = ask_slurm({"scontrol", "--oneliner", "show", "job", job});
+  const CommandEnd shown = show_job(job);
   if (shown.status == 0) return !has_ended(field_of(shown.output, "JobState"));
   if (shown.output.find("Invalid job id") != std::string::npos) return false;  // Slurm has forgotten the job
   throw Error(ExitCode::failure, MessageCode::launch_failed,
@@ -95,7 +100,7 @@ int follow_job(const std::string& job, const std::string& output, std::ostream& 
   std::string last;
   for (;;) {
     tail.print();
-    const CommandEnd shown = ask_slurm({"scontrol", "--oneliner", "show", "job", job});
+    const CommandEnd shown = show_job(job);
     const std::string state = field_of(shown.output, "JobState");
     if (shown.status != 0 || state.empty())
       throw Error(ExitCode::failure, MessageCode::launch_failed,

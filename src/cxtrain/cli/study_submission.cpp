@@ -34,12 +34,13 @@ std::vector<StudyJob> missing_jobs(const Study& study, const BatchJobOptions& jo
   std::vector<StudyJob> jobs;
   for (const int each : nodes) {
     const Study part = part_on_nodes(study, each);
-    StudyJob& next = jobs.emplace_back(StudyJob{job, missing_of(part, folder, files)});
+    const std::size_t missing = missing_of(part, folder, files);
+    if (missing == 0) continue;
+    StudyJob& next = jobs.emplace_back(StudyJob{job, missing});
     next.requests.nodes = each;
     next.requests.ntasks_per_node = most_ranks_of_node(part);
     if (job.job_name == BatchJobOptions().job_name)
       next.requests.job_name = "scaling-n" + std::to_string(each);
-    if (next.trainings == 0) jobs.pop_back();
   }
   return jobs;
 }

@@ -6,6 +6,7 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/cluster/slurm_time.h"
 #include "cxtrain/scaling/study_report.h"
 
 namespace cxtrain {
@@ -115,7 +116,7 @@ std::vector<std::string> read_jobs(Filesystem& files, const std::string& folder)
   const std::string path = folder + "/jobs.json";
   const auto jobs = read_file_of<SubmittedJobs>(files, path).value_or(SubmittedJobs());
   for (const std::string& number : jobs.numbers) {
-    if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos)
+    if (!number_of_digits(number))
       throw ConfigError("", path + ": has jobs without numbers", "remove the file",
                         MessageCode::invalid_file);
   }

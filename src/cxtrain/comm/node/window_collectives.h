@@ -39,8 +39,8 @@ class WindowCollectives final : public NodeMemory {
   int num_nodes() const noexcept { return num_nodes_; }
   int local_size() const noexcept { return local_size_; }
   int node() const noexcept { return node_; }
-  /// Returns whether `all_reduce_slices` runs beside the caller's work. By MPI it goes on in calls of this
-  /// object only.
+  /// Returns whether `all_reduce_slices` runs beside the caller's work. By MPI, sums proceed only while the
+  /// rank calls this object.
   bool overlaps() const noexcept { return network_ && network_->by_tcp; }
   /// See `Communicator::seconds_between_nodes`.
   std::optional<double> seconds_between_nodes(std::int64_t bytes) const;
