@@ -36,7 +36,8 @@ struct DdpArgs {
   std::int64_t powersgd_rank = 1, powersgd_start = 1000;
   /// Post-local SGD. A period of 0: all ranks average their gradients in every step.
   std::int64_t model_averaging_period = 0, model_averaging_start = 0;
-  bool broadcast_buffers = true;  ///< after each step; else at the start and the end only
+  double outer_lr = 1, outer_momentum = 0;  ///< the defaults take the mean as it is
+  bool broadcast_buffers = true;            ///< after each step; else at the start and the end only
   NetworkWay network = NetworkWay::automatic;
 
   void fields(auto&& field) {
@@ -61,11 +62,20 @@ struct DdpArgs {
           Range::at_least(0));
     field("model_averaging_start", model_averaging_start,
           "steps with gradients of all ranks before nodes train apart", Range::at_least(0));
+    field("outer_lr", outer_lr,
+          "learning rate of the step that ends a period of model averaging (DiLoCo: 0.7); 1: the mean as it "
+          "is",
+          Range::above(0));
+    field("outer_momentum", outer_momentum, "Nesterov's momentum of this step (DiLoCo: 0.9)",
+          Range::below(0, 1));
     field("broadcast_buffers", broadcast_buffers,
           "send rank 0's buffers to all ranks after each step; false: at the start and the end only");
     field("network", network,
           "way of gradients between CPU nodes; auto: tcp, beside backward, unless MPI is much faster");
   }
 };
+
+/// Whether a period of model averaging ends with more than the mean.
+inline bool has_outer_step(const DdpArgs& args) { return args.outer_lr != 1 || args.outer_momentum != 0; }
 
 }  // namespace cxtrain

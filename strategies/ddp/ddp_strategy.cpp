@@ -163,7 +163,13 @@ class DdpStrategy final : public ReplicatedStrategy {
         AveragedParameters::Ranks{communicator(), divided ? ranks_in_this_place() : communicator()},
         buffers_of_steps(),
         AveragedParameters::Schedule{.start = args_.model_averaging_start,
-                                     .period = args_.model_averaging_period});
+                                     .period = args_.model_averaging_period},
+        outer_step());
+  }
+
+  std::optional<OuterStep::Settings> outer_step() const {
+    if (!has_outer_step(args_)) return std::nullopt;
+    return OuterStep::Settings{.lr = args_.outer_lr, .momentum = args_.outer_momentum};
   }
 
   std::unique_ptr<TrainedParameters> make_divided(const OptimizerTarget& target, GradientExchange& exchange) {
@@ -221,12 +227,15 @@ std::vector<RankMemory> ddp_memory(const Plan& plan, const ModelOutline& model) 
   const std::optional<bool> asked = args.shard_optimizer;
   // Each rank remembers its error of each gradient.
   const int gradients = args.comm_hook == CommHook::powersgd && plan.world_size > 1 ? 2 : 1;
+  // An outer step keeps its start and its momentum, of the pieces of the rank.
+  const int outer = args.model_averaging_period > 0 && plan.num_nodes > 1 && has_outer_step(args) ? 2 : 0;
   RankMemory whole = memory_of_tensors(all_tensors(model.module)), divided;
   bool divides_all = true;
   for (const OptimizerTarget& target : model.targets) {
     const bool divides = !std::holds_alternative<LibTorchOptimizer>(target.optimizer) &&
                          asked.value_or(division_pays(target.optimizer, target.parameters));
-    (divides ? divided : whole) += memory_of_training(target.parameters, target.optimizer, model.precision);
+    (divides ? divided : whole) +=
+        memory_of_training(target.parameters, target.optimizer, model.precision, outer);
     divides_all = divides_all && divides;
   }
   std::vector<RankMemory> memory;

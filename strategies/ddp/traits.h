@@ -2,21 +2,30 @@
 
 #include <optional>
 
+#include "arguments.h"
+#include "cxtrain/config/fields.h"
 #include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_traits.h"
 
 namespace cxtrain {
 
-/// PowerSGD keeps errors from step to step, and a loss scale changes what they mean.
+/// Settings that contradict each other.
 inline std::optional<Problem> refuse_ddp(const Plan& plan) {
-  const std::string& hook = plan.strategy_arguments.text("comm_hook");
-  if (hook == "powersgd" && plan.precision == "16-mixed")
+  const auto args = read_args<DdpArgs>(plan.strategy_arguments);
+  // PowerSGD keeps errors from step to step, and a loss scale changes what they mean.
+  if (args.comm_hook == CommHook::powersgd && plan.precision == "16-mixed")
     return Problem{"strategy.comm_hook", "powersgd works without a loss scale, which 16-mixed needs",
                    "use --precision bf16-mixed, or another comm_hook", MessageCode::conflicting_options};
-  if (hook != "none" && plan.strategy_arguments.text("model_averaging_period") != "0")
+  const bool averages = args.model_averaging_period > 0;
+  if (args.comm_hook != CommHook::none && averages)
     return Problem{"strategy.comm_hook",
                    "is for gradients that leave a node, and model_averaging_period keeps them there",
                    "leave one of the two out", MessageCode::conflicting_options};
+  if (has_outer_step(args) && !averages)
+    return Problem{args.outer_momentum > 0 ? "strategy.outer_momentum" : "strategy.outer_lr",
+                   "is of the step that ends a period of model averaging, and there are no periods",
+                   "give the steps of a period: --strategy.model_averaging_period 100",
+                   MessageCode::conflicting_options};
   return std::nullopt;
 }
 

@@ -77,7 +77,7 @@ TEST_CASE("a strategy's arguments that do not suit are refused, each under the n
       test::contains(test::code(MessageCode::unknown_option)) && test::contains("strategy.banana:") &&
           test::contains("find_unused_parameters, overlap, shard_optimizer, first_bucket_bytes, "
                          "bucket_bytes, comm_hook, powersgd_rank, powersgd_start, model_averaging_period, "
-                         "model_averaging_start, broadcast_buffers, network"));
+                         "model_averaging_start, outer_lr, outer_momentum, broadcast_buffers, network"));
   CHECK_THAT(errors_for("dp", {.args = {{"banana", "1"}}}),
              test::contains(test::code(MessageCode::unknown_option)) && test::contains("strategy.banana:"));
 }
@@ -100,6 +100,15 @@ TEST_CASE("comm hooks that other settings leave nothing to do, or take the groun
   CHECK_THAT(all(resolve(options, machine(0), {}).errors),
              test::contains(test::code(MessageCode::conflicting_options)) &&
                  test::contains("model_averaging_period"));
+  options.strategy.args = {{"outer_momentum", "0.9"}};
+  CHECK_THAT(all(resolve(options, machine(0), {}).errors),
+             test::contains(test::code(MessageCode::conflicting_options)) &&
+                 test::contains("strategy.outer_momentum:") && test::contains("model_averaging_period"));
+  // `config.yaml` has the defaults, too.
+  options.strategy.args = {{"outer_lr", "1"}, {"outer_momentum", "0.0"}};
+  CHECK(all(resolve(options, machine(0), {}).errors).empty());
+  options.strategy.args = {{"outer_lr", "0.7"}, {"model_averaging_period", "4"}};
+  CHECK(all(resolve(options, machine(0), {}).errors).empty());
 }
 
 TEST_CASE("an argument that only other strategies have is refused; under its older name it is ignored",

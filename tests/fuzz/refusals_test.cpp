@@ -216,7 +216,8 @@ TEST_CASE("print_config has the arguments of a strategy that is named, and those
         "find_unused_parameters: false\n  "
         "first_bucket_bytes: 1048576\n  model_averaging_period: 0\n  model_averaging_start: 0\n  network: "
         "auto\n"
-        "  overlap: true\n  powersgd_rank: 1\n  powersgd_start: 1000\n  shard_optimizer: auto\n");
+        "  outer_lr: 1\n  outer_momentum: 0\n  overlap: true\n  powersgd_rank: 1\n  powersgd_start: 1000\n  "
+        "shard_optimizer: auto\n");
   CHECK(config({"--strategy=ddp_find_unused_parameters_true"}).find("find_unused_parameters: true\n") !=
         std::string::npos);
   CHECK(config({"--strategy.overlap"}) == "\nstrategy:\n  overlap: true\n");

@@ -98,16 +98,30 @@ TEST_CASE("nodes that train apart meet in the mean of their models", "[nodes]") 
   if (!nodes.why_not().empty()) return skip(nodes.why_not());
   // With plain SGD the mean of two models that have stepped once is the model that has stepped by the mean.
   const std::string sgd = "--max_epochs 2 --optimizer sgd --optimizer.lr 0.1 ";
-  const TempDir dirs[6];
+  const TempDir dirs[8];
   const auto together = fit_on_two_nodes(dirs[0], sgd);
   const auto each_step = fit_on_two_nodes(dirs[1], sgd + "--strategy.model_averaging_period 1 ");
   CHECK(each_step["metrics"]["val_loss"].get<double>() ==
         Approx(together["metrics"]["val_loss"].get<double>()).epsilon(1e-4));
 
+  // The outer step of such a step is the optimizer's own momentum.
+  const auto nesterov =
+      fit_on_two_nodes(dirs[6], sgd + "--optimizer.momentum 0.5 --optimizer.nesterov true ");
+  const auto outer = fit_on_two_nodes(
+      dirs[7],
+      "--max_epochs 2 --optimizer sgd --optimizer.lr 0.2 --strategy.model_averaging_period 1 "
+      "--strategy.outer_lr 0.5 --strategy.outer_momentum 0.5 ");
+  CHECK(outer["metrics"]["val_loss"].get<double>() ==
+        Approx(nesterov["metrics"]["val_loss"].get<double>()).epsilon(1e-4));
+  CHECK(outer["metrics"]["val_loss"].get<double>() !=
+        Approx(together["metrics"]["val_loss"].get<double>()).epsilon(1e-2));
+
   const std::string adam =
       "--optimizer adam --strategy.model_averaging_period 7 --strategy.model_averaging_start 10 ";
   const bool divided = GENERATE(false, true);
-  const std::string apart = adam + "--strategy.shard_optimizer " + (divided ? "true " : "false ");
+  const std::string apart =
+      adam + "--strategy.shard_optimizer " +
+      (divided ? "true " : "false --strategy.outer_lr 0.7 --strategy.outer_momentum 0.9 ");
   const auto whole = fit_on_two_nodes(dirs[2], apart + "--max_epochs 3 ");
   CHECK(whole["parameters_equal_on_all_ranks"] == true);
   fit_on_two_nodes(dirs[3], apart + "--max_epochs 2 ");
@@ -115,8 +129,7 @@ TEST_CASE("nodes that train apart meet in the mean of their models", "[nodes]") 
         whole["parameters_sha256"]);
   const auto never_apart = fit_on_two_nodes(dirs[4], "--optimizer adam --max_epochs 3 ");
   CHECK(never_apart["parameters_sha256"] != whole["parameters_sha256"]);
-  CHECK(whole["metrics"]["val_loss"].get<double>() ==
-        Approx(never_apart["metrics"]["val_loss"].get<double>()).epsilon(0.2));
+  CHECK(whole["metrics"]["val_loss"].get<double>() < 1.2 * never_apart["metrics"]["val_loss"].get<double>());
 
   const ProgramResult refused = run_command(Nodes::mpirun("n1:2,n2:2", 4) + kNodesTraining + apart +
                                             "--callbacks.ema.decay 0.9" + in(dirs[5]));

@@ -63,11 +63,6 @@ void note_writes(const std::vector<at::Tensor>& written) {
   }
 }
 
-/// A tensor of the state that has an element for each of the piece's.
-Piece like(const Piece& piece, const std::string& prefix, const at::Tensor& values) {
-  return {prefix + piece.name, values, piece.shape, piece.range};
-}
-
 }  // namespace
 
 FusedOptimizer::FusedOptimizer(Rule rule, const std::vector<ResolvedGroup>& groups,
@@ -234,9 +229,9 @@ std::vector<Piece> FusedOptimizer::state() const {
     for (std::size_t i = 0; i < bundle.pieces.size(); ++i) {
       const Piece& piece = bundle.pieces[i];
       if (!bundle.first.empty())
-        all.push_back(like(piece, moments ? "exp_avg." : "momentum_buffer.", bundle.first[i]));
-      if (!bundle.second.empty()) all.push_back(like(piece, "exp_avg_sq.", bundle.second[i]));
-      if (!bundle.largest.empty()) all.push_back(like(piece, "max_exp_avg_sq.", bundle.largest[i]));
+        all.push_back(piece_beside(piece, moments ? "exp_avg." : "momentum_buffer.", bundle.first[i]));
+      if (!bundle.second.empty()) all.push_back(piece_beside(piece, "exp_avg_sq.", bundle.second[i]));
+      if (!bundle.largest.empty()) all.push_back(piece_beside(piece, "max_exp_avg_sq.", bundle.largest[i]));
       all.push_back(whole_piece("step." + piece.name, bundle.step_of[i]));
     }
   }

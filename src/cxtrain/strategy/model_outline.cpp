@@ -26,8 +26,9 @@ RankMemory memory_of_tensors(std::span<const NamedTensor> tensors) {
 }
 
 RankMemory memory_of_training(std::span<const NamedTensor> parameters, const OptimizerConfig& optimizer,
-                              const PrecisionPolicy& precision) {
-  const std::int64_t numbers = std::visit(StateNumbers(), optimizer) + (precision.master_weights ? 1 : 0);
+                              const PrecisionPolicy& precision, int further_numbers) {
+  const std::int64_t numbers =
+      std::visit(StateNumbers(), optimizer) + (precision.master_weights ? 1 : 0) + further_numbers;
   RankMemory memory;
   for (const NamedTensor& parameter : parameters) {
     if (!parameter.tensor.requires_grad()) continue;

@@ -72,6 +72,11 @@ class TrainedParameters {
   /// Makes tensors that belong to the pieces, such as the optimizer's, the means over the ranks that update
   /// the same pieces. Collective.
   virtual void average(std::span<const at::Tensor> /*tensors*/) {}
+  /// What these ranks remember of the pieces besides their values and the optimizer's state: pieces with
+  /// names of their own, for checkpoints.
+  virtual std::vector<Piece> state() const { return {}; }
+  /// Takes it from pieces that a training has saved, which may lack it. Throws StateError.
+  virtual void load(std::span<const Piece> /*saved*/) {}
 };
 
 }  // namespace cxtrain

@@ -105,6 +105,10 @@ Piece part_of(const std::string& name, const at::Tensor& tensor, ElementRange ra
   return {name, part.set_requires_grad(tensor.requires_grad()), shape_list(tensor), range};
 }
 
+Piece piece_beside(const Piece& piece, const std::string& prefix, const at::Tensor& values) {
+  return {prefix + piece.name, values, piece.shape, piece.range};
+}
+
 void fill_pieces(std::span<const Piece> targets, std::span<const Piece> sources) {
   const at::NoGradGuard no_grad;
   std::multimap<std::string_view, const Piece*> by_name;

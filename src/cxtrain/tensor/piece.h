@@ -66,6 +66,8 @@ std::vector<Piece> whole_pieces(const std::vector<NamedTensor>& tensors);
 /// Returns a part of a contiguous tensor. The piece shares the memory, and requires a gradient if the tensor
 /// does: an optimizer has no state for a frozen piece.
 Piece part_of(const std::string& name, const at::Tensor& tensor, ElementRange range);
+/// Returns a piece of a tensor that has an element for each element of the piece's: an optimizer's state.
+Piece piece_beside(const Piece& piece, const std::string& prefix, const at::Tensor& values);
 
 /// Fills each target from the pieces of its name in `sources`, which may have any ranges. Of stored values it
 /// reads only what the targets need, at most 4 MiB at a time. Throws StateError with a target that the

@@ -192,7 +192,9 @@ void TrainedOptimizer::clip(double limit, GradientClipAlgorithm algorithm) {
 // ------------------------------------------------------------------ the state
 
 void TrainedOptimizer::save(StateDict& state, const std::string& suffix) const {
-  state.make_section("optimizer" + suffix).add(optimizer_->state());
+  StateDict& section = state.make_section("optimizer" + suffix);
+  section.add(optimizer_->state());
+  section.add(trained_->state());
   rate_.save(state.make_section("lr_schedule" + suffix));
 }
 
@@ -205,7 +207,9 @@ void TrainedOptimizer::average_state() {
 }
 
 void TrainedOptimizer::load(const StateDict& state, const std::string& suffix) {
-  optimizer_->load(state.section("optimizer" + suffix).pieces());
+  const std::span<const Piece> saved = state.section("optimizer" + suffix).pieces();
+  optimizer_->load(saved);
+  trained_->load(saved);
   rate_.load(state.section("lr_schedule" + suffix));
 }
 
