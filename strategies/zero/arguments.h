@@ -22,12 +22,22 @@ struct ChoiceOf<ParameterPlace> {
   static constexpr std::array<std::string_view, 4> words{"auto", "mapped", "node", "all"};
 };
 
+/// Where the gradients of several micro-batches accumulate, from stage 2 on. `whole`: on each rank, with the
+/// bits of `ddp`. `shards`: each micro-batch is averaged over the ranks, and ranks sum their shards.
+enum class Accumulation { whole, shards };
+
+template <>
+struct ChoiceOf<Accumulation> {
+  static constexpr std::array<std::string_view, 2> words{"whole", "shards"};
+};
+
 struct ZeroArgs {
   int stage = 3;  ///< the stages of Rajbhandari et al. 2020
   ParameterPlace parameters = ParameterPlace::automatic;
   bool find_unused_parameters =
       false;                    ///< parameters that no rank used stay without a gradient, as in `single`
   std::optional<bool> overlap;  ///< absent: unless batch norm is synchronised
+  Accumulation accumulation = Accumulation::whole;
   std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< about three exist at a time (benchmarks/RESULTS.md)
   bool broadcast_buffers = true;                      ///< after each step; else at the start and the end only
   NetworkWay network = NetworkWay::automatic;
@@ -43,6 +53,10 @@ struct ZeroArgs {
           "leave parameters that no rank used without a gradient");
     field("overlap", overlap,
           "reduce gradients during backward, which frees their memory; auto: unless sync_batchnorm is on");
+    field("accumulation", accumulation,
+          "gradients of several micro-batches (--accumulate_grad_batches), from stage 2 on. whole: each rank "
+          "sums all of them, and exchanges them once. shards: ranks exchange those of each micro-batch, and "
+          "keep their shards");
     field("bucket_bytes", bucket_bytes, "bytes of gradients that are reduced at once (0: no limit)",
           Range::at_least(0));
     field("broadcast_buffers", broadcast_buffers,

@@ -192,16 +192,19 @@ class ZeroStrategy final : public ReplicatedStrategy {
     // Batch norms exchange statistics in backward, too. A rank on which a parameter is unused completes the
     // parameter's row after backward, and would meet the other ranks in another order.
     const bool overlap = !gathered_ && args_.overlap.value_or(!syncs_batch_norm());
+    // Only the strategy's own backward passes end where their gradients are complete.
+    const bool accumulate_shards =
+        args_.accumulation == Accumulation::shards && backward_passes() == Backward::together;
     return std::make_unique<ShardedGradients>(
-        parameters,
-        ShardedGradientsInputs{
-            .all = communicator(),
-            .group = group(),
-            .world = world,
-            .rows = std::move(rows),
-            .options = {.overlap = overlap, .find_unused_parameters = args_.find_unused_parameters},
-            .buffers = buffers_of_steps(),
-            .walk = gathered_ ? &gathered_->walk : nullptr});
+        parameters, ShardedGradientsInputs{.all = communicator(),
+                                           .group = group(),
+                                           .world = world,
+                                           .rows = std::move(rows),
+                                           .options = {.overlap = overlap,
+                                                       .find_unused_parameters = args_.find_unused_parameters,
+                                                       .accumulate_shards = accumulate_shards},
+                                           .buffers = buffers_of_steps(),
+                                           .walk = gathered_ ? &gathered_->walk : nullptr});
   }
 
   std::unique_ptr<TrainedParameters> make_trained(const OptimizerTarget& target,
@@ -266,8 +269,9 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
   const bool gathers = gathers_blocks(place);
   Chain* const chain = model.module.chain();
   if (gathers && chain == nullptr) throw ConfigError({no_chain()});
-  // With accumulation gradients stay whole up to the last micro-batch.
-  const bool divides_gradients = stage > 1 && plan.accumulate_grad_batches == 1;
+  const bool accumulates = plan.accumulate_grad_batches > 1;
+  const bool divides_gradients = stage > 1 && (!accumulates || args.accumulation == Accumulation::shards);
+  const int shards = accumulates ? 2 : 1;  // of the micro-batch at hand, and of their sum
   const RankMemory whole = memory_of_whole(model);
   // About three rows of gradients exist at a time.
   constexpr std::int64_t kRows = 3, kMostRows = 64;
@@ -283,7 +287,7 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
       parameters = whole.parameters / among + slot_bytes(model.module, *chain, among, args.bucket_bytes);
     memory.push_back({.parameters = parameters,
                       .gradients = divides_gradients && among > 1
-                                       ? whole.gradients / among + std::min(rows, whole.gradients)
+                                       ? shards * whole.gradients / among + std::min(rows, whole.gradients)
                                        : whole.gradients,
                       .optimizer = whole.optimizer / among});
   }

@@ -48,21 +48,30 @@ KnownStrategies strategies_with_memory() {
   return known;
 }
 
-ResolvedPlan plan_of(const std::string& strategy, const std::map<std::string, std::string>& args, int ranks,
-                     const std::string& precision = "32-true",
-                     OptimizerSetup setup = {.optimizer = Adam{.lr = 0.1}}) {
+Options options_for(const std::string& strategy, const std::map<std::string, std::string>& args, int ranks) {
   Options options;
   options.trainer.accelerator = "cpu";
   options.trainer.strategy = strategy;
-  options.trainer.precision = precision;
   options.strategy.args = args;
   options.plan_ranks = ranks;
+  return options;
+}
+
+ResolvedPlan plan_of(const Options& options, OptimizerSetup setup = {.optimizer = Adam{.lr = 0.1}}) {
   ResolvedPlan resolved = make_plan(options, strategies_with_memory());
   REQUIRE(resolved.plan.errors.empty());
   const ShapesOnly shapes;
   Wide model(std::move(setup));
   fill_in_memory(resolved.plan, resolved.hardware, options, model);
   return resolved;
+}
+
+ResolvedPlan plan_of(const std::string& strategy, const std::map<std::string, std::string>& args, int ranks,
+                     const std::string& precision = "32-true",
+                     OptimizerSetup setup = {.optimizer = Adam{.lr = 0.1}}) {
+  Options options = options_for(strategy, args, ranks);
+  options.trainer.precision = precision;
+  return plan_of(options, std::move(setup));
 }
 
 constexpr std::int64_t kWhole = 2 * 4'000'000;  // the parameters in float32
@@ -86,6 +95,20 @@ TEST_CASE("memory of data parallel ranks", "[plan_memory]") {
   CHECK(gathered.parameters < kWhole / 4 + kWhole + 100'000);
   CHECK(gathered.optimizer == kWhole / 2);
   CHECK(zero("0") == RankMemory{kWhole / 4, kWhole / 4 + kWhole, kWhole / 2});
+  // With accumulation whole gradients, or the shards of a micro-batch and of the sum.
+  Options accumulates = options_for("zero", {{"stage", "2"}, {"bucket_bytes", "1000"}}, 4);
+  accumulates.trainer.accumulate_grad_batches = 2;
+  CHECK(plan_of(accumulates).plan.memory[0].gradients == kWhole);
+  accumulates.strategy.args["accumulation"] = "shards";
+  CHECK(plan_of(accumulates).plan.memory[0].gradients == 2 * kWhole / 4 + 3 * (kWhole / 64));
+}
+
+TEST_CASE("an outer step keeps two numbers for each parameter, where there are several nodes",
+          "[plan_memory]") {
+  Options options = options_for("ddp", {{"model_averaging_period", "8"}, {"outer_lr", "0.7"}}, 4);
+  CHECK(plan_of(options).plan.memory[0].optimizer == 2 * kWhole / 4);
+  options.plan_ranks_per_node = 2;
+  CHECK(plan_of(options).plan.memory[0].optimizer == 4 * kWhole / 2);
 }
 
 TEST_CASE("memory follows precision and optimizer", "[plan_memory]") {

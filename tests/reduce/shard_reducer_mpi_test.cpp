@@ -112,6 +112,53 @@ TEST_CASE("shards have the bits that whole averages have, for rows of any size")
   CHECK_FALSE(both.shards.shard_of(both.divided[0].tensor)->present);  // frozen
 }
 
+/// The sums of the averages of each micro-batch.
+std::vector<at::Tensor> summed_averages(Both& both, int step, int micro_batches) {
+  std::vector<at::Tensor> sums(both.whole.size());
+  for (int micro = 0; micro < micro_batches; ++micro) {
+    both.reducer.zero_gradients();
+    both.reducer.begin_backward(true);
+    backward(both.whole, step + micro);
+    both.reducer.end_backward();
+    both.reducer.finish();
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const at::Tensor& average = both.whole[i].tensor.grad();
+      if (average.defined()) sums[i] = sums[i].defined() ? sums[i].add(average) : average.clone();
+    }
+  }
+  return sums;
+}
+
+TEST_CASE("shards accumulate the averages of micro-batches, and no rank keeps whole gradients") {
+  const int per_node = test_world().size() == 4 ? GENERATE(0, 2) : 0;
+  const bool overlap = GENERATE(true, false);
+  CAPTURE(per_node, overlap);
+  Both both(30000, {.overlap = overlap, .accumulate_shards = true}, per_node);
+  constexpr int kMicroBatches = 3;
+  for (int step = 0; step < 3; ++step) {
+    both.shards.zero_gradients();
+    for (int micro = 0; micro < kMicroBatches; ++micro) {
+      both.shards.begin_backward(micro + 1 == kMicroBatches);
+      backward(both.divided, step + micro);
+      both.shards.end_backward();
+      for (const NamedTensor& each : both.divided) CHECK_FALSE(each.tensor.grad().defined());
+    }
+    both.shards.finish();
+    const std::vector<at::Tensor> sums = summed_averages(both, step, kMicroBatches);
+    for (const DividedRow& row : both.rows) {
+      for (std::size_t k = 0; k < row.parameters.size(); ++k) {
+        const std::size_t i = row.parameters[k];
+        const GradientShard& own = *both.shards.shard_of(both.divided[i].tensor);
+        CAPTURE(step, i);
+        REQUIRE(own.present == sums[i].defined());
+        if (!own.present) continue;
+        const ElementRange range = row.plan.shards[static_cast<std::size_t>(both.shard)][k];
+        CHECK(at::equal(own.values.reshape({-1}), sums[i].reshape({-1}).slice(0, range.begin, range.end)));
+      }
+    }
+  }
+}
+
 TEST_CASE("the ranks of each node have shards of the averages over all nodes") {
   if (test_world().size() != 4) return test::skip_for_ranks("two nodes of two ranks");
   Both both(30000, {}, 2);

@@ -106,6 +106,20 @@ TEST_CASE("the parameters of zero are ddp's to the bit, whatever is done to grad
   check_equals_ddp<CutModel<Adam>>(options);
 }
 
+TEST_CASE("zero that accumulates shards ends with the same bits in every stage that divides gradients",
+          "[zero]") {
+  Options options = some_epochs();
+  options.trainer.accumulate_grad_batches = 3;
+  options.trainer.precision = GENERATE("32-true", "16-mixed");
+  options.strategy.args["accumulation"] = "shards";
+  const std::string expected = sha_of<CutModel<Adam>>(with_stage(options, 2));
+  if (stage_3_is_possible()) CHECK(sha_of<CutModel<Adam>>(with_stage(options, 3)) == expected);
+  CHECK(sha_of<CutModel<Adam>>(gathered(options)) == expected);
+  options.strategy.args["accumulation"] = "whole";
+  const bool alone = test_world().size() == 1;
+  CHECK((sha_of<CutModel<Adam>>(with_stage(options, 2)) == expected) == alone);
+}
+
 TEST_CASE("zero trains batch norms over all ranks as ddp does", "[zero]") {
   Options options = some_epochs();
   options.data.uneven = Uneven::drop;

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/StreamGuard.h>
 
 #include <algorithm>
@@ -94,13 +95,14 @@ void ShardReducer::zero_gradients() {
   }
   for (Row& row : rows_) row.streams.clear();
   next_row_ = 0;
-  averaged_ = false;
+  averaged_ = has_averages_ = false;
 }
 
-void ShardReducer::begin_backward(bool synchronize) {
+void ShardReducer::begin_backward(bool completes_step) {
   if (pool_ != nullptr) pool_in_use_.emplace(pool_);
   averaged_ = false;
-  synchronize_ = synchronize;
+  completes_step_ = completes_step;
+  reduces_ = completes_step || options_.accumulate_shards;
   next_row_ = 0;
   for (Row& row : rows_) row.pending = 0;
   for (Parameter& parameter : parameters_) {
@@ -115,7 +117,7 @@ void ShardReducer::on_gradient(std::size_t index) {
   Row& row = rows_[parameter.row];
   if (!parameter.tensor.is_cpu()) row.streams.note(parameter.tensor.device());
   parameter.touched = true;
-  if (!synchronize_) return;
+  if (!reduces_) return;
   if (parameter.row < next_row_) {
     throw TrainingError("the gradient of " + parameter.name +
                         " came a second time in one backward, after its row had been reduced; "
@@ -129,15 +131,16 @@ void ShardReducer::on_gradient(std::size_t index) {
 
 void ShardReducer::end_backward() {
   pool_in_use_.reset();
-  if (!std::exchange(synchronize_, false)) return;
-  warn_of_untouched();
+  if (!std::exchange(reduces_, false)) return;
+  if (completes_step_) warn_of_untouched();
   send_remaining_rows();
+  if (options_.accumulate_shards) accumulate();
 }
 
 void ShardReducer::finish() {
   if (std::exchange(averaged_, true)) return;
   pool_in_use_.reset();
-  synchronize_ = false;
+  reduces_ = false;
   if (next_row_ == 0) warn_of_untouched();
   send_remaining_rows();
   communicator_.join();
@@ -145,7 +148,7 @@ void ShardReducer::finish() {
 }
 
 void ShardReducer::send_rows(std::size_t count) {
-  while (synchronize_ && next_row_ < count) send(rows_[next_row_++]);
+  while (reduces_ && next_row_ < count) send(rows_[next_row_++]);
 }
 
 void ShardReducer::send_remaining_rows() {
@@ -161,8 +164,11 @@ void ShardReducer::send_ready_rows() {
 
 void ShardReducer::send(Row& row) {
   const auto trains = [&](std::size_t i) { return parameters_[i].tensor.requires_grad(); };
-  if (std::none_of(row.parameters.begin(), row.parameters.end(), trains)) return;
   const at::NoGradGuard no_grad;
+  if (std::none_of(row.parameters.begin(), row.parameters.end(), trains)) {
+    if (options_.accumulate_shards) target_of(row).zero_();
+    return;
+  }
   std::optional<c10::StreamGuard> there;
   const at::Tensor& buffer = buffers_[row.buffer];
   if (!buffer.is_cpu()) {
@@ -209,8 +215,23 @@ std::vector<NodeMemory::Slice> ShardReducer::collect(Row& row, const at::Tensor&
 void ShardReducer::reduce(Row& row, const at::Tensor& memory, std::vector<NodeMemory::Slice> slices) {
   if (row.plan.shards.size() != static_cast<std::size_t>(communicator_.size()))
     return reduce_within_node(row, memory, slices);
-  if (node_memory_ == nullptr) return communicator_.reduce_scatter(row.share, memory, ReduceOp::avg);
-  node_memory_->begin_scatter({row.share, memory, std::move(slices)}, ReduceOp::avg);
+  if (node_memory_ == nullptr) return communicator_.reduce_scatter(target_of(row), memory, ReduceOp::avg);
+  node_memory_->begin_scatter({target_of(row), memory, std::move(slices)}, ReduceOp::avg);
+}
+
+const at::Tensor& ShardReducer::target_of(Row& row) {
+  if (!has_averages_) return row.share;
+  if (!row.of_micro_batch.defined()) row.of_micro_batch = at::zeros_like(row.share);
+  return row.of_micro_batch;
+}
+
+void ShardReducer::accumulate() {
+  if (!std::exchange(has_averages_, true)) return;
+  communicator_.join();
+  const at::NoGradGuard no_grad;
+  for (Row& row : rows_) {
+    if (row.of_micro_batch.defined()) row.share.add_(row.of_micro_batch);
+  }
 }
 
 /// The shards are a node's: every node needs the averages over all ranks.
@@ -227,7 +248,8 @@ void ShardReducer::reduce_within_node(Row& row, const at::Tensor& memory,
   for (std::size_t k = 0; k < row.parameters.size(); ++k) {
     const ElementRange range = row.plan.shards[static_cast<std::size_t>(shard_)][k];
     const at::Tensor own = flat(slices[k].values).narrow(0, range.begin, range.size());
-    flat(parameters_[row.parameters[k]].shard.values).copy_(own);
+    const std::int64_t begin = row.plan.offsets[k] + range.begin - row.plan.share * shard_;
+    if (range.size() > 0) target_of(row).narrow(0, begin, range.size()).copy_(own);
   }
 }
 

@@ -26,19 +26,22 @@ namespace cxtrain {
 struct ShardReducerOptions {
   bool overlap = true;  ///< reduce a row during backward, as soon as its gradients are complete
   bool find_unused_parameters = false;
+  /// Reduce the gradients of every micro-batch, and sum shards: no rank keeps whole gradients. Else whole
+  /// gradients accumulate on their rank, and the averages have the bits of `Reducer`'s.
+  bool accumulate_shards = false;
 };
 
 /// Averages gradients over all ranks, and leaves each rank its shard (ZeRO's second stage, Rajbhandari et
 /// al. 2020). A row of parameters is reduced as one message; the rank then drops the row's whole gradients.
-/// Averages have the bits of `Reducer`'s.
+/// Averages of one micro-batch have the bits of `Reducer`'s.
 ///
 /// The ranks of a node announce a row, and sum it when they announce the next row. So a rank holds whole
 /// gradients of about three rows, and waits for another rank only if that rank is late by a row.
 ///
 /// For each micro-batch: `begin_backward`, backward, `end_backward`, and once per optimizer step `finish`.
-/// Gradients of several micro-batches accumulate on their rank, whole, until the last micro-batch. Rows are
-/// reduced strictly in their order, so that all ranks agree for any order of autograd. One thread calls the
-/// reducer; hooks run as described at `GradientListener`.
+/// A backward pass reduces if it completes the step, or if shards accumulate. Rows are reduced strictly in
+/// their order, so that all ranks agree for any order of autograd. One thread calls the reducer; hooks run as
+/// described at `GradientListener`.
 class ShardReducer final : private GradientListener {
  public:
   /// `rows`: rows of `parameters`, with a shard for each rank of a group of which this rank is number
@@ -50,15 +53,15 @@ class ShardReducer final : private GradientListener {
   ShardReducer(const ShardReducer&) = delete;
   ShardReducer& operator=(const ShardReducer&) = delete;
 
-  /// `synchronize`: the gradients of this backward complete the optimizer step. Until `end_backward` the node
-  /// memory's pool is in use.
-  void begin_backward(bool synchronize);
-  /// In a backward that synchronises, without `ShardReducerOptions::overlap`: reduces the first `count` rows,
+  /// `completes_step`: the gradients of this backward complete the optimizer step. Until `end_backward` the
+  /// node memory's pool is in use.
+  void begin_backward(bool completes_step);
+  /// In a backward that reduces, without `ShardReducerOptions::overlap`: reduces the first `count` rows,
   /// whose gradients are complete. All ranks call it at the same places of their messages. Collective.
   void send_rows(std::size_t count);
-  /// After a backward that synchronises: reduces the rows that are left. Collective.
+  /// After a backward that reduces: reduces the rows that are left. Collective.
   void end_backward();
-  /// Completes the shards; reduces all rows if no backward has synchronised. A parameter that got no gradient
+  /// Completes the shards; reduces all rows if no backward has reduced. A parameter that got no gradient
   /// on this rank counts as zero (named in a warning, once). With `find_unused_parameters`, a parameter that
   /// got no gradient on any rank has none. Collective.
   void finish();
@@ -77,11 +80,12 @@ class ShardReducer final : private GradientListener {
     bool ready = false;    ///< got its gradient in this backward
     bool touched = false;  ///< got a gradient since `zero_gradients`
   };
-  struct Row : DividedRow {        // `parameters`: indices of `parameters_`
-    at::Tensor share;              ///< this rank's shard of the averages
-    std::size_t buffer = 0;        ///< index of `buffers_`
-    std::size_t pending = 0;       ///< gradients that are missing in this backward
-    GradientStreams streams = {};  ///< streams that made the gradients; on devices
+  struct Row : DividedRow {          // `parameters`: indices of `parameters_`
+    at::Tensor share;                ///< this rank's shard of the averages, summed over micro-batches
+    at::Tensor of_micro_batch = {};  ///< its shard of one micro-batch's averages; undefined before the second
+    std::size_t buffer = 0;          ///< index of `buffers_`
+    std::size_t pending = 0;         ///< gradients that are missing in this backward
+    GradientStreams streams = {};    ///< streams that made the gradients; on devices
   };
 
   std::vector<at::Tensor> tensors() const;
@@ -95,6 +99,10 @@ class ShardReducer final : private GradientListener {
   std::vector<NodeMemory::Slice> collect(Row& row, const at::Tensor& memory);
   void reduce(Row& row, const at::Tensor& memory, std::vector<NodeMemory::Slice> slices);
   void reduce_within_node(Row& row, const at::Tensor& memory, std::span<const NodeMemory::Slice> slices);
+  /// Where the averages of the backward pass at hand go.
+  const at::Tensor& target_of(Row& row);
+  /// Adds the averages of the backward pass that has ended to those of the passes before.
+  void accumulate();
   void warn_of_untouched();
   void mark_present();
 
@@ -115,7 +123,9 @@ class ShardReducer final : private GradientListener {
   World& world_;
   ShardReducerOptions options_;
   std::mutex gradients_arrive_;  ///< held by a hook: hooks of several devices may run at once
-  bool synchronize_ = false;     ///< the backward in progress completes the step
+  bool reduces_ = false;         ///< the backward in progress, or the rest of the step
+  bool completes_step_ = false;  ///< the backward in progress
+  bool has_averages_ = false;    ///< a backward of this step has reduced
   bool averaged_ = false;        ///< the shards are complete
   bool warned_unused_ = false;
   std::size_t next_row_ = 0;  ///< the first row that has not been reduced in this step
