@@ -107,7 +107,7 @@ std::unique_ptr<TcpLinks> TcpLinks::open(const MpiComm& rail, double seconds) {
       return nullptr;
   }
   if (!handshake.accept_larger(token, deadline)) return nullptr;
-  return std::unique_ptr<TcpLinks>(new TcpLinks(node, handshake.take()));
+  return std::make_unique<TcpLinks>(node, handshake.take());
 }
 
 TcpLinks::TcpLinks(int node, std::vector<FileDescriptor> sockets)

@@ -24,6 +24,8 @@ class TcpLinks final : public Links {
   /// nodes. Null if some rank cannot reach another within `seconds`; then other ranks may have links.
   /// Collective over `rail`.
   static std::unique_ptr<TcpLinks> open(const MpiComm& rail, double seconds);
+  /// Links over connected sockets that never wait: for each node one, and none for this node.
+  TcpLinks(int node, std::vector<FileDescriptor> sockets);
 
   int node() const override { return node_; }
   int nodes() const override { return static_cast<int>(streams_.size()); }
@@ -43,7 +45,6 @@ class TcpLinks final : public Links {
     std::uint64_t to_send = 0, sent = 0, to_receive = 0, received = 0;
   };
 
-  TcpLinks(int node, std::vector<FileDescriptor> sockets);
   const Stream& stream(int node) const { return streams_[static_cast<std::size_t>(node)]; }
   Stream& stream(int node) { return streams_[static_cast<std::size_t>(node)]; }
 
