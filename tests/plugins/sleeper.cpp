@@ -10,9 +10,10 @@
 #include <string>
 #include <thread>
 
-#include "constant_data.h"
+#include "cxtrain/data/tensor_dataset.h"
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/trainer/chain_module.h"
+#include "cxtrain/trainer/data_module.h"
 
 /// A chain whose blocks sleep in place of computing: what a schedule waits for can be told from what ranks of
 /// a busy machine take from each other.
@@ -61,6 +62,35 @@ struct SleeperBlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(SleeperBlock);
 
+/// Samples that are all alike, in batches that take a while to be made.
+class SlowSamples : public Dataset {
+ public:
+  explicit SlowSamples(double milliseconds) : milliseconds_(milliseconds), samples_({at::ones({4096, 4})}) {}
+  std::int64_t size() const override { return samples_.size(); }
+  void collate(std::span<const std::int64_t> indices, const SampleContext& context,
+               Batch& batch) const override {
+    sleep_ms(milliseconds_);
+    samples_.collate(indices, context, batch);
+  }
+
+ private:
+  double milliseconds_;
+  TensorDataset samples_;
+};
+
+class SlowData : public DataModule {
+ public:
+  explicit SlowData(double milliseconds) : milliseconds_(milliseconds) {}
+  void setup(Stage, const DataOptions& options) override { batch_size_ = options.batch_size.value_or(4); }
+  Loaders train_dataloader() override {
+    return {std::make_shared<SlowSamples>(milliseconds_), batch_size_, true};
+  }
+
+ private:
+  double milliseconds_;
+  std::int64_t batch_size_ = 4;
+};
+
 class Sleeper : public ChainModule {
  public:
   struct Args {
@@ -68,6 +98,9 @@ class Sleeper : public ChainModule {
     double ms = 5;
     std::int64_t numbers = 1;
     double jitter = 0;
+    std::int64_t slow_rank = -1;
+    double slow_ms = 0, data_ms = 0;
+    std::int64_t samples = 0;
 
     void fields(auto&& field) {
       field("blocks", blocks, "of the chain", Range::at_least(1));
@@ -75,9 +108,21 @@ class Sleeper : public ChainModule {
       field("numbers", numbers, "numbers in the parameter of a block", Range::at_least(1));
       field("jitter", jitter, "by which steps differ in length: the deviation of their logarithm",
             Range::at_least(0));
+      field("slow_rank", slow_rank, "the rank that sleeps longer in each step; -1: none",
+            Range::at_least(-1));
+      field("slow_ms", slow_ms, "by which this rank sleeps longer", Range::at_least(0));
+      field("data_ms", data_ms, "that a batch takes to be made", Range::at_least(0));
+      field("samples", samples, "of the batch that takes so long, and others in proportion; 0: any batch",
+            Range::at_least(0));
     }
   };
-  explicit Sleeper(const Args& args) : jitter_(args.jitter), random_(static_cast<unsigned>(getpid())) {
+  explicit Sleeper(const Args& args)
+      : slow_rank_(args.slow_rank),
+        slow_ms_(args.slow_ms),
+        data_ms_(args.data_ms),
+        samples_(args.samples),
+        jitter_(args.jitter),
+        random_(static_cast<unsigned>(getpid())) {
     for (std::int64_t i = 0; i < args.blocks; ++i) {
       blocks_.emplace_back(args.ms, args.numbers);
       add_block("blocks." + std::to_string(i), blocks_.back());
@@ -85,16 +130,21 @@ class Sleeper : public ChainModule {
   }
   StepOutput training_step(const Batch& batch, std::int64_t) override {
     std::normal_distribution<double> normal;
-    const double longer = std::exp(jitter_ * normal(random_));
+    const double share = samples_ == 0 ? 1 : static_cast<double>(batch.size) / static_cast<double>(samples_);
+    const double longer = share * std::exp(jitter_ * normal(random_));
     for (SleeperBlock& block : blocks_) block->longer = longer;
+    if (global_rank() == slow_rank_) sleep_ms(slow_ms_);
     return run(batch).tensor().mean();
   }
   Carry inputs(const Batch& batch) override { return Carry(batch[0].detach().requires_grad_()); }
   Optimizers configure_optimizers() override { return Sgd{.lr = 0.001}; }
-  std::unique_ptr<DataModule> default_data() override { return std::make_unique<test::ConstantData>(); }
+  std::unique_ptr<DataModule> default_data() override { return std::make_unique<SlowData>(data_ms_); }
 
  private:
   std::vector<SleeperBlock> blocks_;
+  std::int64_t slow_rank_;
+  double slow_ms_, data_ms_;
+  std::int64_t samples_;
   double jitter_;
   std::mt19937 random_;  ///< differs between ranks
 };

@@ -47,6 +47,12 @@ TEST_CASE("a study trains on each number of ranks, and writes its reports") {
   const ProgramResult again = run_program("scaling collect --json --from " + folder);
   CHECK(nlohmann::json::parse(again.output)["sizes"] == result_in(folder)["sizes"]);
 
+  // A training that the study has not started itself.
+  const nlohmann::json sizes = result_in(folder)["sizes"];
+  std::filesystem::remove(folder + "/points/r2-n1-k1/point.json");
+  CHECK(run_program("scaling collect --from " + folder).status == 0);
+  CHECK(result_in(folder)["sizes"] == sizes);
+
   std::filesystem::remove(folder + "/report.html");
   CHECK(run_program("scaling report --from " + folder).status == 0);
   CHECK(std::filesystem::exists(folder + "/report.html"));

@@ -1,7 +1,9 @@
 """What the scripts in this folder have in common: how a training of several ranks is started, and who takes part in it."""
 
+import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 
@@ -43,10 +45,23 @@ def train_on_nodes(program, hosts, options, root):
     ranks = sum(int(host.split(":")[1]) for host in hosts.split(","))
     command = [NODES, "mpirun", "-H", hosts, "-np", str(ranks), program, "fit", "--accelerator", "cpu", "--enable_progress_bar", "false"]
     command += ["--max_epochs", "-1", "--limit_val_batches", "0", "--default_root_dir", root, *options]
-    run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
+    run = subprocess.run([str(word) for word in command], env=environment(), capture_output=True, text=True, timeout=300)
     if run.returncode != 0:
         sys.exit(f"{hosts} {' '.join(map(str, options))}: status {run.returncode}\n{run.stdout}{run.stderr}")
     return newest_run(root)
+
+
+def study_on_nodes(program, folder, nodes, rounds, options):
+    """A study of one rank on each of so many emulated nodes. Returns the content of scaling.json."""
+    folder.mkdir()
+    sizes = [{"ranks": each, "nodes": each} for each in nodes]
+    (folder / "study.json").write_text(json.dumps({"mode": "weak", "sizes": sizes, "repeats": rounds}))
+    for round_ in range(1, rounds + 1):
+        for each in random.Random(round_).sample(nodes, len(nodes)):
+            hosts = ",".join(f"n{node + 1}:1" for node in range(each))
+            train_on_nodes(program, hosts, [*options, "--profiler", "simple"], folder / "points" / f"r{each}-n{each}-k{round_}")
+    subprocess.run([program, "scaling", "collect", "--from", folder], check=True, stdout=subprocess.DEVNULL)
+    return json.loads((folder / "scaling.json").read_text())
 
 
 def newest_run(root):

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from ranks import NODES, train_on_nodes
+from ranks import NODES, study_on_nodes, train_on_nodes
 
 MEASURED, PREDICTED = [1, 2, 4], [8, 16]
 BLOCKS = 6
@@ -39,39 +39,18 @@ class Study:
     def __str__(self):
         return f"{1e3 * self.compute:.0f} ms, jitter {self.jitter}, {self.bytes / 1e6:.2f} MB at {self.rate} Mbit/s"
 
-    def run(self, nodes, folder):
-        """The measurement of one training, as scaling writes it."""
-        hosts = ",".join(f"n{node + 1}:1" for node in range(nodes))
-        options = ["--strategy", "ddp" if nodes > 1 else "single", "--plugin", self.plugin, "--model", "sleeper"]
-        options += ["--model.blocks", str(BLOCKS), "--model.ms", str(1e3 * self.compute / (3 * BLOCKS))]
-        options += ["--model.jitter", str(self.jitter), "--model.numbers", str(self.bytes // 4 // BLOCKS)]
-        options += ["--max_steps", str(self.steps), "--profiler", "simple", "--enable_checkpointing", "false"]
-        written = train_on_nodes(self.bin, hosts, options, folder)
-        summary, profile = (json.loads((written / name).read_text()) for name in ("run.json", "profile.json"))
-        phases = {each["phase"]: each["median"] for each in profile["phases"]}
-        return {
-            "ranks": nodes,
-            "nodes": nodes,
-            "strategy": summary["strategy"],
-            "precision": summary["precision"],
-            "steps": profile["steps"],
-            "samples_per_step": summary["samples_per_step"],
-            "step_seconds": profile["median"],
-            "phases": phases,
-        }
+    def options(self):
+        options = ["--plugin", self.plugin, "--model", "sleeper", "--model.blocks", str(BLOCKS)]
+        options += ["--model.ms", str(1e3 * self.compute / (3 * BLOCKS)), "--model.jitter", str(self.jitter)]
+        options += ["--model.numbers", str(self.bytes // 4 // BLOCKS), "--max_steps", str(self.steps)]
+        return [*options, "--profiler", "simple", "--enable_checkpointing", "false"]
 
-    def measure(self, folder):
-        sizes = [{"ranks": nodes, "nodes": nodes} for nodes in MEASURED]
-        folder.mkdir()
-        (folder / "study.json").write_text(json.dumps({"mode": "weak", "sizes": sizes, "repeats": self.rounds}))
-        for round_ in range(1, self.rounds + 1):
-            for nodes in random.Random(round_).sample(MEASURED, len(MEASURED)):
-                point = folder / "points" / f"r{nodes}-n{nodes}-k{round_}"
-                point.mkdir(parents=True)
-                (point / "point.json").write_text(json.dumps({**self.run(nodes, point), "repeat": round_}))
+    def step_on(self, nodes, folder):
+        """The median step of a training."""
+        hosts = ",".join(f"n{node + 1}:1" for node in range(nodes))
+        return json.loads((train_on_nodes(self.bin, hosts, self.options(), folder) / "profile.json").read_text())["median"]
 
     def predictions(self, folder):
-        subprocess.run([self.bin, "scaling", "collect", "--from", folder], check=True, stdout=subprocess.DEVNULL)
         command = [self.bin, "scaling", "predict", "--from", folder, "--to", ",".join(map(str, PREDICTED)), "--json"]
         return json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
 
@@ -83,12 +62,12 @@ def compare(study, number):
     try:
         with tempfile.TemporaryDirectory(prefix="cxtrain_truth_") as root:
             folder = pathlib.Path(root) / "study"
-            study.measure(folder)
+            found_sizes = study_on_nodes(study.bin, folder, MEASURED, study.rounds, study.options())["sizes"]
+            steps = {size["ranks"]: size["step_seconds"]["value"] for size in found_sizes}
             forecast = study.predictions(folder)
-            steps = {size["ranks"]: size["step_seconds"]["value"] for size in json.loads((folder / "scaling.json").read_text())["sizes"]}
             for size in forecast["sizes"]:
                 nodes = size["ranks"]
-                truth = study.run(nodes, pathlib.Path(root) / f"truth_{nodes}")["step_seconds"]
+                truth = study.step_on(nodes, pathlib.Path(root) / f"truth_{nodes}")
                 row = {"study": number, "of": str(study), "measured": steps, "nodes": nodes, "truth": truth, "refusal": size["refusal"]}
                 if not size["refusal"]:
                     step = size["step_seconds"]

@@ -11,7 +11,8 @@ namespace cxtrain {
 namespace {
 
 /// A rank that has taken 100 steps; in each so long for the data, and for the forward pass.
-RankProfile rank_with(int rank, double data, double uncounted = 0, double forward = 0.002) {
+RankReport rank_with(int rank, double data, double uncounted = 0, double forward = 0.002,
+                     std::vector<double> work = {}) {
   RankProfile profile{.rank = rank, .host = "n" + std::to_string(rank), .steps = 100};
   for (std::size_t i = 0; i < kPhases; ++i) {
     const auto phase = static_cast<Phase>(i);
@@ -23,7 +24,7 @@ RankProfile rank_with(int rank, double data, double uncounted = 0, double forwar
   }
   profile.uncounted = uncounted;
   profile.seconds = 100 * profile.step.mean + uncounted;
-  return profile;
+  return {profile, std::move(work)};
 }
 
 TEST_CASE("mean, median and 95th percentile of steps", "[trainer]") {
@@ -52,6 +53,13 @@ TEST_CASE("a summary names the slowest rank of each phase", "[trainer]") {
   CHECK(data.slowest_host == "n1");
   CHECK(data.slowest_mean == Approx(0.009));
   CHECK(profile.phases[1].slowest_rank == 0);  // the first of equal ones
+}
+
+TEST_CASE("the longest work of a step may be another rank's in each step", "[trainer]") {
+  const Profile profile = summary_of({rank_with(0, 0.001, 0, 0.002, {1, 9, 3, 4}),  // one more step
+                                      rank_with(1, 0.001, 0, 0.002, {5, 2, 4})});
+  CHECK(profile.longest_work == 5);
+  CHECK(summary_of({rank_with(0, 0.001)}).longest_work == 0);
 }
 
 TEST_CASE("the table of a profile", "[trainer]") {
@@ -84,8 +92,8 @@ TEST_CASE("profile.json has the summary and each rank", "[trainer]") {
   CHECK(json["ranks"].size() == 2);
   CHECK(json["ranks"][1]["host"] == "n1");
   CHECK(json["ranks"][1]["phases"].size() == kPhases);
-  const RankProfile sent = rank_with(1, 0.009);
-  const auto received = from_message<RankProfile>(to_message(sent));
+  const RankReport sent = rank_with(1, 0.009, 0, 0.002, {0.5, 0.25});
+  const auto received = from_message<RankReport>(to_message(sent));
   CHECK(json_of<nlohmann::json>(received) == json_of<nlohmann::json>(sent));
 }
 

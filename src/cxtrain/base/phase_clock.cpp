@@ -65,4 +65,16 @@ std::vector<double> PhaseClock::step_seconds() const {
   return seconds;
 }
 
+std::vector<double> PhaseClock::work_seconds(std::size_t most) const {
+  const double tick = clock_.seconds_of_a_tick();
+  std::vector<double> seconds;
+  for (std::size_t step = 0; step < std::min(most, rows_.size()); ++step) {
+    double ticks = 0;
+    for (std::size_t i = 0; i < kPhases; ++i)
+      ticks += is_waiting(static_cast<Phase>(i)) ? 0 : static_cast<double>(rows_[step][i]);
+    seconds.push_back(tick * ticks);
+  }
+  return seconds;
+}
+
 }  // namespace cxtrain

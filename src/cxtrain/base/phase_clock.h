@@ -36,6 +36,11 @@ struct ChoiceOf<Phase> {
 };
 inline constexpr std::size_t kPhases = ChoiceOf<Phase>::words.size();
 
+/// Whether a rank waits for other ranks in this phase. In all other phases it works.
+constexpr bool is_waiting(Phase phase) {
+  return phase == Phase::reduce || phase == Phase::agree || phase == Phase::publish;
+}
+
 /// Measures how long this process is in each phase. The phase that was entered last runs; the times of the
 /// phases do not overlap, and their sum is the time that the clock has run.
 ///
@@ -78,6 +83,9 @@ class PhaseClock {
   std::vector<double> step_seconds(Phase phase) const;
   /// Seconds of each of the kept steps, in no order.
   std::vector<double> step_seconds() const;
+  /// Seconds of work (`is_waiting`) in each of the kept steps, at most of `most` of them. Ranks that have
+  /// made as many steps return them in the same order.
+  std::vector<double> work_seconds(std::size_t most) const;
 
  private:
   using Ticks = TickClock::Ticks;

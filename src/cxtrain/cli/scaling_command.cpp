@@ -305,6 +305,15 @@ void print_result(const StudyResult& result, const ScalingRequest& request, std:
   out << '\n' << printable(to_text(result)) << request.folder << "/report.html\n";
 }
 
+/// Trainings that the study has not started itself: takes the measurements of those that have ended.
+void adopt_runs(const Study& study, const std::string& folder, Filesystem& files) {
+  for (const StudyPoint& point : schedule_of(study)) {
+    if (read_point(files, folder, point)) continue;
+    if (const auto measured = measure_run(files, folder, point); measured && !measured->failed())
+      write_point(files, folder, *measured);
+  }
+}
+
 Study study_in(const std::string& folder, Filesystem& files) {
   std::optional<Study> study = read_study(files, folder);
   if (!study)
@@ -396,7 +405,9 @@ int run_scaling_command(std::span<const char* const> words, const std::string& p
     print_result(result, request, out);
     return 0;
   }
-  print_result(collect(study_in(request.folder, files), request.folder, files), request, out);
+  const Study study = study_in(request.folder, files);
+  adopt_runs(study, request.folder, files);
+  print_result(collect(study, request.folder, files), request, out);
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -47,14 +48,19 @@ std::vector<const Measurement*> good_ones(std::span<const Measurement> all, cons
 
 /// One round may disturb any rank.
 std::optional<SlowRank> slow_rank_of(const std::vector<const Measurement*>& rounds) {
-  constexpr double kSlow = 0.05;
   const Measurement& first = *rounds.front();
   SlowRank slow{.rank = first.slowest_rank, .host = first.slowest_host, .longer = 1e9};
   for (const Measurement* const each : rounds) {
     if (each->slowest_rank != slow.rank || each->usual_work <= 0) return std::nullopt;
     slow.longer = std::min(slow.longer, each->slowest_work / each->usual_work - 1);
   }
-  return rounds.size() > 1 && slow.longer >= kSlow ? std::optional(slow) : std::nullopt;
+  return rounds.size() > 1 && slow.longer >= kShareOfCause ? std::optional(slow) : std::nullopt;
+}
+
+double median_of_rounds(const std::vector<const Measurement*>& rounds, double Measurement::*time) {
+  std::vector<double> times;
+  for (const Measurement* const each : rounds) times.push_back(each->*time);
+  return median_of(std::move(times));
 }
 
 SizeResult summary_of_size(std::span<const Measurement> all, const StudySize& size) {
@@ -76,6 +82,10 @@ SizeResult summary_of_size(std::span<const Measurement> all, const StudySize& si
   }
   if (!result.measured()) return result;
   result.slow_rank = slow_rank_of(good);
+  result.slowest_work = median_of_rounds(good, &Measurement::slowest_work);
+  result.usual_work = median_of_rounds(good, &Measurement::usual_work);
+  result.longest_work = median_of_rounds(good, &Measurement::longest_work);
+  result.loading = median_of_rounds(good, &Measurement::loading);
   for (auto& [name, seconds] : phases) result.phases[name] = median_of(std::move(seconds));
   result.samples_per_second = median_of(std::move(rates));
   result.step = bootstrap_median(result.rounds);
@@ -158,26 +168,10 @@ void answer_what_is_lost(const StudyResult& result, Answers& answers) {
   }
 }
 
-void answer_cores(const StudyResult& result, Answers& answers) {
-  std::vector<std::string> crowded;
+void answer_causes(const StudyResult& result, Answers& answers) {
   for (const SizeResult* const size : measured_sizes(result)) {
-    const int threads = std::max(1, result.study.threads);
-    if (size->size.ranks / size->size.nodes * threads > result.cores) crowded.push_back(name_of(size->size));
-  }
-  if (result.cores == 0 || crowded.empty()) return;
-  answers.push_back("This machine has " + counted(result.cores, "core") + ", which " + joined(crowded) +
-                    " shared: with a core for each rank they are faster.");
-}
-
-void answer_slow_ranks(const StudyResult& result, Answers& answers) {
-  for (const SizeResult* const size : measured_sizes(result)) {
-    if (!size->slow_rank || (result.cores > 0 && size->size.ranks / size->size.nodes > result.cores))
-      continue;
-    const SlowRank& slow = *size->slow_rank;
-    answers.push_back("With " + name_of(size->size) + ", rank " + std::to_string(slow.rank) +
-                      (slow.host.empty() ? "" : " on " + slow.host) + " works at least " +
-                      percent_text(slow.longer) +
-                      " longer than the median rank in each round, and the others wait for it.");
+    std::vector<std::string> sentences = explain_causes(result, *size);
+    std::move(sentences.begin(), sentences.end(), std::back_inserter(answers));
   }
 }
 
@@ -263,14 +257,15 @@ StudyResult analyse(StudyResult result, std::vector<Measurement> measurements) {
     size.speedup = speedup_of(result.points, base.size, size.size);
     const double growth = growth_of(base, size);
     size.efficiency = {size.speedup.value / growth, size.speedup.low / growth, size.speedup.high / growth};
+    size.causes = causes_of(result, base, size);
   }
   for (const Measurement& each : result.points) {
     if (each.failed()) continue;
     result.strategy = each.strategy;  // of the largest size; one rank may have trained with `single`
     result.precision = each.precision;
   }
-  for (const auto answer : {answer_how_much, answer_what_is_lost, answer_slow_ranks, answer_cores,
-                            answer_same_work, answer_how_sure, answer_failures})
+  for (const auto answer : {answer_how_much, answer_what_is_lost, answer_causes, answer_same_work,
+                            answer_how_sure, answer_failures})
     answer(result, result.answers);
   return result;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cxtrain/scaling/causes.h"
 #include "cxtrain/scaling/measurement.h"
 #include "cxtrain/scaling/statistics.h"
 #include "cxtrain/scaling/study.h"
@@ -21,7 +22,7 @@ inline constexpr double kWantedEfficiency = 0.75;
 struct SlowRank {
   int rank = 0;
   std::string host = {};
-  double longer = 0;  ///< at least, than the median rank: 0.1 is 10 %
+  double longer = 0;  ///< at least, than the median of the other ranks: 0.1 is 10 %
 
   void fields(auto&& field) {
     field("rank", rank);
@@ -42,7 +43,10 @@ struct SizeResult {
   std::int64_t samples_per_step = 0;
   std::int64_t pss_bytes = 0;
   double first_step_seconds = 0;
+  // Of a step: as in `Measurement`, medians over the rounds.
+  double slowest_work = 0, usual_work = 0, longest_work = 0, loading = 0;
   std::optional<SlowRank> slow_rank = {};
+  std::vector<Cause> causes = {};  ///< of what a step loses; the largest first
   std::vector<std::string> failures = {};
 
   bool measured() const { return !rounds.empty(); }
@@ -57,7 +61,12 @@ struct SizeResult {
     field("samples_per_step", samples_per_step);
     field("pss_bytes", pss_bytes);
     field("first_step_seconds", first_step_seconds);
+    field("slowest_work", slowest_work);
+    field("usual_work", usual_work);
+    field("longest_work", longest_work);
+    field("loading", loading);
     field("slow_rank", slow_rank);
+    field("causes", causes);
     field("failures", failures);
   }
 };

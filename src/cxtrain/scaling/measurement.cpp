@@ -1,9 +1,12 @@
 #include "cxtrain/scaling/measurement.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/base/phase_clock.h"
+#include "cxtrain/config/values.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/scaling/statistics.h"
 
@@ -34,17 +37,24 @@ struct MeasuredRank {
     for (const MeasuredPhase& each : phases) sum += is_waiting(each.phase) ? 0 : each.median;
     return sum;
   }
+  double loading() const {
+    for (const MeasuredPhase& each : phases) {
+      if (each.phase == "data") return each.median;
+    }
+    return 0;
+  }
 };
 
 struct MeasuredProfile {
   std::int64_t steps = 0;
-  double median = 0, p95 = 0;
+  double median = 0, p95 = 0, longest_work = 0;
   std::vector<MeasuredPhase> phases;
   std::vector<MeasuredRank> ranks;
   void fields(auto&& field) {
     field("steps", steps, in_json::kNeeded);
     field("median", median, in_json::kNeeded);
     field("p95", p95);
+    field("longest_work", longest_work);
     field("phases", phases);
     field("ranks", ranks);
   }
@@ -53,7 +63,8 @@ struct MeasuredProfile {
 }  // namespace
 
 bool is_waiting(std::string_view phase) {
-  return phase == "reduce" || phase == "agree" || phase == "publish";
+  const Parsed<Phase> parsed = parse_choice<Phase>(phase);
+  return parsed && is_waiting(*parsed);
 }
 
 double waiting_of(const std::map<std::string, double>& phases) {
@@ -76,20 +87,26 @@ Measurement measurement_of(const StudyPoint& point, std::string_view run_json,
                     .samples_per_step = run->samples_per_step,
                     .step = profile.median,
                     .step_p95 = profile.p95,
+                    .longest_work = profile.longest_work,
                     .first_step_seconds = run->first_step_seconds,
                     .pss_bytes = run->pss_bytes};
   if (run->status != "done") found.failure = "the training was " + run->status;
   if (!(found.step > 0)) found.failure = "the training has run no step";
   for (const MeasuredPhase& phase : profile.phases) found.phases[phase.phase] = phase.median;
-  std::vector<double> works;
+  if (profile.ranks.empty()) return found;
+  const auto slowest =
+      std::max_element(profile.ranks.begin(), profile.ranks.end(),
+                       [](const MeasuredRank& a, const MeasuredRank& b) { return a.work() < b.work(); });
+  found.slowest_rank = slowest->rank;
+  found.slowest_host = slowest->host;
+  found.slowest_work = slowest->work();
+  found.loading = slowest->loading();
+  std::vector<double> others;
   for (const MeasuredRank& rank : profile.ranks) {
-    works.push_back(rank.work());
-    if (rank.work() <= found.slowest_work) continue;
-    found.slowest_work = rank.work();
-    found.slowest_rank = rank.rank;
-    found.slowest_host = rank.host;
+    if (&rank != &*slowest) others.push_back(rank.work());
+    found.loading = std::min(found.loading, rank.loading());
   }
-  found.usual_work = median_of(works);
+  found.usual_work = others.empty() ? found.slowest_work : median_of(others);
   return found;
 }
 

@@ -25,7 +25,9 @@ struct Measurement {
   int slowest_rank = 0;
   std::string slowest_host = {};
   double slowest_work = 0;  ///< of a step
-  double usual_work = 0;    ///< the median over the ranks
+  double usual_work = 0;    ///< the median over the other ranks
+  double longest_work = 0;  ///< of the rank that works longest in this very step; the median over the steps
+  double loading = 0;       ///< what every rank waits for batches
   double first_step_seconds = 0;
   std::int64_t pss_bytes = 0;
 
@@ -46,6 +48,8 @@ struct Measurement {
     field("slowest_host", slowest_host);
     field("slowest_work", slowest_work);
     field("usual_work", usual_work);
+    field("longest_work", longest_work);
+    field("loading", loading);
     field("first_step_seconds", first_step_seconds);
     field("pss_bytes", pss_bytes);
   }

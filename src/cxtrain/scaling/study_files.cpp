@@ -7,6 +7,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/cluster/slurm_time.h"
+#include "cxtrain/report/run_files.h"
 #include "cxtrain/scaling/study_report.h"
 
 namespace cxtrain {
@@ -102,6 +103,18 @@ void write_point(Filesystem& files, const std::string& folder, const Measurement
   const StudyPoint point{measurement.size, measurement.round};
   make_directories(files, folder + "/" + point.folder());
   write_file_of(files, path_of_point(folder, point), measurement);
+}
+
+std::optional<Measurement> measure_run(Filesystem& files, const std::string& folder,
+                                       const StudyPoint& point) {
+  const std::vector<std::string> runs = version_dirs(files, folder + "/" + point.folder());
+  if (runs.empty() || !files.status(runs.front() + "/run.json")) return std::nullopt;
+  try {
+    return measurement_of(point, read_whole_file(files, runs.front() + "/run.json", kLargestStudyFile),
+                          read_whole_file(files, runs.front() + "/profile.json", kLargestStudyFile));
+  } catch (const Error& error) {
+    return Measurement{.size = point.size, .round = point.round, .failure = error.what()};
+  }
 }
 
 std::vector<Measurement> read_points(Filesystem& files, const std::string& folder, const Study& study) {

@@ -24,6 +24,9 @@ void write_study(Filesystem& files, const std::string& folder, const Study& stud
 std::optional<Measurement> read_point(Filesystem& files, const std::string& folder, const StudyPoint& point);
 void write_point(Filesystem& files, const std::string& folder, const Measurement& measurement);
 
+/// Returns what the newest run in a point's folder has measured; absent if no run has ended there.
+std::optional<Measurement> measure_run(Filesystem& files, const std::string& folder, const StudyPoint& point);
+
 /// Reads all points of the study that are there.
 std::vector<Measurement> read_points(Filesystem& files, const std::string& folder, const Study& study);
 

@@ -63,24 +63,13 @@ class StudyRunner {
       if (signal_) return std::nullopt;
       measured.failure =
           "exit status " + std::to_string(status) + ", see " + folder_ + "/" + point.folder() + "/output.log";
-      if (status == 0) measured = read_run(point);
+      if (status == 0) {
+        measured.failure = "it has written no run folder";
+        measured = measure_run(files_, folder_, point).value_or(measured);
+      }
       if (!measured.failed()) break;
     }
     return measured;
-  }
-
-  Measurement read_run(const StudyPoint& point) {
-    Measurement failed{.size = point.size, .round = point.round};
-    try {
-      const std::vector<std::string> runs = version_dirs(files_, folder_ + "/" + point.folder());
-      failed.failure = "it has written no run folder";
-      if (runs.empty()) return failed;
-      return measurement_of(point, read_whole_file(files_, runs.front() + "/run.json"),
-                            read_whole_file(files_, runs.front() + "/profile.json"));
-    } catch (const Error& error) {
-      failed.failure = error.what();
-    }
-    return failed;
   }
 
   /// Returns the exit status of the training.

@@ -22,6 +22,16 @@ double quantile(std::vector<double>& values, double share) {
   return *value;
 }
 
+/// The median over the steps that every rank has.
+double longest_work_of(const std::vector<RankReport>& ranks) {
+  std::vector<double> longest = ranks.front().work;
+  for (const RankReport& rank : ranks) {
+    longest.resize(std::min(longest.size(), rank.work.size()));
+    for (std::size_t i = 0; i < longest.size(); ++i) longest[i] = std::max(longest[i], rank.work[i]);
+  }
+  return longest.empty() ? 0 : quantile(longest, 0.5);
+}
+
 void add(StepTimes& sum, const StepTimes& times, double weight) {
   sum.mean += weight * times.mean;
   sum.median += weight * times.median;
@@ -78,7 +88,8 @@ StepTimes step_times(std::vector<double> times, double total, std::int64_t steps
   return {total / static_cast<double>(steps), quantile(times, 0.5), quantile(times, 0.95)};
 }
 
-RankProfile profile_of(const PhaseClock& clock, const WorldFacts& facts, double seconds) {
+RankReport report_of(const PhaseClock& clock, const WorldFacts& facts, double seconds) {
+  constexpr std::size_t kSteps = 1000;
   RankProfile profile{.rank = facts.rank, .host = facts.hostname, .steps = clock.steps(), .seconds = seconds};
   double counted = 0;
   for (std::size_t i = 0; i < kPhases; ++i) {
@@ -90,11 +101,14 @@ RankProfile profile_of(const PhaseClock& clock, const WorldFacts& facts, double 
   }
   profile.step = step_times(clock.step_seconds(), counted, clock.steps());
   profile.uncounted = seconds - counted;
-  return profile;
+  return {std::move(profile), clock.work_seconds(kSteps)};
 }
 
-Profile summary_of(std::vector<RankProfile> ranks) {
-  Profile profile{.steps = ranks.front().steps};
+Profile summary_of(std::vector<RankReport> reports) {
+  Profile profile{.longest_work = longest_work_of(reports)};
+  std::vector<RankProfile> ranks;
+  for (RankReport& report : reports) ranks.push_back(std::move(report.profile));
+  profile.steps = ranks.front().steps;
   const double weight = 1 / static_cast<double>(ranks.size());
   double seconds_of_all = 0;
   for (const RankProfile& rank : ranks) {

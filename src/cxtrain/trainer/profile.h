@@ -82,6 +82,7 @@ struct Profile {
   std::int64_t steps = 0;
   double seconds = 0;                     ///< of the fit, on the rank that took longest
   StepTimes step = {};                    ///< the mean over the ranks of each of their times
+  double longest_work = 0;                ///< of the rank that works longest in a step; the median over steps
   std::vector<PhaseSummary> phases = {};  ///< that took time, the longest first
   std::vector<RankProfile> ranks = {};
 
@@ -89,8 +90,21 @@ struct Profile {
     field("steps", steps);
     field("seconds", seconds);
     step.fields(field);
+    field("longest_work", longest_work);
     field("phases", phases);
     field("ranks", ranks);
+  }
+};
+
+/// What a rank sends to rank 0.
+struct RankReport {
+  RankProfile profile = {};
+  /// Seconds of single steps in which the rank did not wait for other ranks. Of the same steps on all ranks.
+  std::vector<double> work = {};
+
+  void fields(auto&& field) {
+    field("profile", profile);
+    field("work", work);
   }
 };
 
@@ -98,10 +112,10 @@ struct Profile {
 StepTimes step_times(std::vector<double> times, double total, std::int64_t steps);
 
 /// The times of this rank. `seconds`: of the fit.
-RankProfile profile_of(const PhaseClock& clock, const WorldFacts& facts, double seconds);
+RankReport report_of(const PhaseClock& clock, const WorldFacts& facts, double seconds);
 
 /// `ranks`: of at least one rank.
-Profile summary_of(std::vector<RankProfile> ranks);
+Profile summary_of(std::vector<RankReport> ranks);
 
 /// The table that a fit prints at its end. `on_device`: the steps ran on a device other than the CPU.
 std::string to_table(const Profile& profile, bool on_device);

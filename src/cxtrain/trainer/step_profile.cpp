@@ -22,9 +22,9 @@ void StepProfile::report() {
   phases_.stop();
   const double seconds = clock_.now() - began_;
   World& world = session_.context().parts.world;
-  std::vector<RankProfile> ranks;
-  for (const std::string& rank : world.gather_root(to_message(profile_of(phases_, world.facts(), seconds))))
-    ranks.push_back(from_message<RankProfile>(rank));
+  std::vector<RankReport> ranks;
+  for (const std::string& rank : world.gather_root(to_message(report_of(phases_, world.facts(), seconds))))
+    ranks.push_back(from_message<RankReport>(rank));
   if (trace_ != nullptr) trace_->finish(session_.context().run);
   if (!world.is_root()) return;
   const Profile profile = summary_of(std::move(ranks));

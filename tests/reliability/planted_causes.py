@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Plants causes of bad scaling, and compares what `cxtrain_mpi scaling` finds with them: the cause that a study names first, and the step that
+the study promises without the cause, with the step of a study without the cause.
+
+    tests/reliability/planted_causes.py [--build build/release] [--repeats 3] [--seed 1] [--only TEXT]
+
+Most studies sleep in place of computing, on 1 and 2 ranks; `slow link` needs emulated nodes (root and iproute2, tests/support/nodes.sh). Clean
+studies have no cause, and must name none. Ends with 1 where a study names another cause first, a clean study names one, or a promise errs by more
+than 3 % of the step.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+from ranks import NODES, environment, study_on_nodes
+
+BLOCKS, ROUNDS = 4, 3
+
+
+class Case:
+    """A cause by its name in scaling.json, and the options of a training with the cause and without it. `on_nodes`: the two ranks lie on two emulated
+    nodes with links of this rate."""
+
+    def __init__(self, name, cause, planted, cured, mode="weak", on_nodes=None):
+        self.name, self.cause, self.planted, self.cured, self.mode, self.on_nodes = name, cause, planted, cured, mode, on_nodes
+
+
+def cases(draw):
+    step = draw.uniform(60, 120)  # ms that a rank sleeps in a step
+    sleeper = ["--model", "sleeper", "--model.blocks", BLOCKS, "--model.ms", step / (3 * BLOCKS)]
+    ddp = ["--strategy", "ddp"]  # also on one rank
+    short, long = [*sleeper, "--max_steps", 30], [*sleeper, "--max_steps", 150]
+    late = draw.uniform(0.1, 0.4) * step
+    jitter = draw.uniform(0.12, 0.3)
+    bytes_ = draw.uniform(0.15, 0.4) * step * 12_500  # of a link of 100 Mbit/s in this part of a step
+    sends = [*short, *ddp, "--model.numbers", int(bytes_ / 4 / BLOCKS), "--strategy.overlap", "false"]
+    adam = [*short, *ddp, "--model.numbers", draw.randint(3_000_000, 5_000_000), "--model.samples", 8, "--data.batch_size", 8, "--optimizer", "adam"]
+    return [
+        Case("clean", None, short, short),
+        Case("slow loader", "loader", [*short, "--model.data_ms", late], short),
+        Case("slow rank", "slow_rank", [*short, "--model.slow_rank", 1, "--model.slow_ms", late], short),
+        Case("noise", "noise", [*long, "--model.jitter", jitter], short),
+        Case("slow link", "communication", sends, short, on_nodes="100mbit"),
+        Case("whole optimizer", "optimizer", [*adam, "--strategy.shard_optimizer", "false"], adam, mode="strong"),
+    ]
+
+
+def largest_size(build, case, options, folder):
+    """What a study of these options has found for 2 ranks."""
+    program = pathlib.Path(build).resolve() / "bin" / "cxtrain_mpi"
+    options = ["--plugin", program.parent.parent / "tests" / "plugins" / "sleeper.so", *options]
+    if case.on_nodes is not None:
+        return study_on_nodes(program, folder, [1, 2], ROUNDS, [*options, "--enable_checkpointing", "false"])["sizes"][-1]
+    command = [program, "scaling", "--ranks", "1,2", "--repeats", ROUNDS, "--mode", case.mode, "--out", folder, "--accelerator", "cpu", *options]
+    study = subprocess.run([str(word) for word in command], env=environment(), capture_output=True, text=True)
+    if study.returncode != 0:
+        sys.exit(f"{case.name}: status {study.returncode}\n{study.stdout}{study.stderr}")
+    return json.loads((folder / "scaling.json").read_text())["sizes"][-1]
+
+
+def try_case(build, case, root):
+    """Whether a study finds the cause, and promises what comes true."""
+    size = largest_size(build, case, case.planted, root / "planted")
+    step, found = size["step_seconds"]["value"], size["causes"]
+    row = {"case": case.name, "step_ms": 1e3 * step, "found": {each["cause"]: round(each["share"], 3) for each in found}}
+    good = [each["cause"] for each in found[:1]] == ([case.cause] if case.cause else [])
+    if good and case.cause:
+        promised, truth = step - found[0]["seconds"], largest_size(build, case, case.cured, root / "cured")["step_seconds"]["value"]
+        row |= {"promised_ms": 1e3 * promised, "truth_ms": 1e3 * truth, "error": (promised - truth) / step}
+        good = abs(row["error"]) <= 0.03
+    print(json.dumps({**row, "good": good}), flush=True)
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="cases whose names contain this text")
+    options = parser.parse_args()
+    tried = good = 0
+    for repeat in range(options.repeats):
+        for case in cases(random.Random(options.seed + repeat)):
+            if options.only not in case.name:
+                continue
+            if case.on_nodes is not None:
+                subprocess.run([NODES, "up", "2", case.on_nodes], check=True)
+            try:
+                with tempfile.TemporaryDirectory(prefix="cxtrain_planted_") as root:
+                    good += try_case(options.build, case, pathlib.Path(root))
+            finally:
+                if case.on_nodes is not None:
+                    subprocess.run([NODES, "down"], check=True)
+            tried += 1
+    print(f"{good} of {tried} studies")
+    sys.exit(0 if good == tried else 1)
+
+
+if __name__ == "__main__":
+    main()
