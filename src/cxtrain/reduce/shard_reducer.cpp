@@ -144,6 +144,7 @@ void ShardReducer::finish() {
   if (next_row_ == 0) warn_of_untouched();
   send_remaining_rows();
   communicator_.join();
+  finish_row();
   mark_present();
 }
 
@@ -177,6 +178,7 @@ void ShardReducer::send(Row& row) {
     row.streams.join_first();
     communicator_.join();  // the last row has left the buffer
   }
+  finish_row();
   const std::int64_t part = buffer.numel() / static_cast<std::int64_t>(most_under_way_);
   const at::Tensor memory =
       buffer.narrow(0, part * static_cast<std::int64_t>(sent_++ % most_under_way_), row.elements());
@@ -214,7 +216,7 @@ std::vector<NodeMemory::Slice> ShardReducer::collect(Row& row, const at::Tensor&
 
 void ShardReducer::reduce(Row& row, const at::Tensor& memory, std::vector<NodeMemory::Slice> slices) {
   if (row.plan.shards.size() != static_cast<std::size_t>(communicator_.size()))
-    return reduce_within_node(row, memory, slices);
+    return reduce_within_node(row, memory, std::move(slices));
   if (node_memory_ == nullptr) return communicator_.reduce_scatter(target_of(row), memory, ReduceOp::avg);
   node_memory_->begin_scatter({target_of(row), memory, std::move(slices)}, ReduceOp::avg);
 }
@@ -226,6 +228,7 @@ const at::Tensor& ShardReducer::target_of(Row& row) {
 }
 
 void ShardReducer::accumulate() {
+  finish_row();
   if (!std::exchange(has_averages_, true)) return;
   communicator_.join();
   const at::NoGradGuard no_grad;
@@ -234,9 +237,10 @@ void ShardReducer::accumulate() {
   }
 }
 
-/// The shards are a node's: every node needs the averages over all ranks.
+/// The shards are a node's: every node needs the averages over all ranks. They travel while backward makes the
+/// gradients of the next row.
 void ShardReducer::reduce_within_node(Row& row, const at::Tensor& memory,
-                                      std::span<const NodeMemory::Slice> slices) {
+                                      std::vector<NodeMemory::Slice> slices) {
   // The memory behind the last slice depends on the number of ranks of a node.
   const at::Tensor used = memory.narrow(0, 0, slices.back().offset + slices.back().values.numel());
   if (node_memory_ != nullptr) {
@@ -244,13 +248,20 @@ void ShardReducer::reduce_within_node(Row& row, const at::Tensor& memory,
   } else {
     communicator_.all_reduce(used, ReduceOp::avg);
   }
+  travels_ = TravellingRow{&row, std::move(slices)};
+}
+
+void ShardReducer::finish_row() {
+  if (!travels_) return;
   communicator_.join();
+  Row& row = *travels_->row;
   for (std::size_t k = 0; k < row.parameters.size(); ++k) {
     const ElementRange range = row.plan.shards[static_cast<std::size_t>(shard_)][k];
-    const at::Tensor own = flat(slices[k].values).narrow(0, range.begin, range.size());
+    const at::Tensor own = flat(travels_->slices[k].values).narrow(0, range.begin, range.size());
     const std::int64_t begin = row.plan.offsets[k] + range.begin - row.plan.share * shard_;
     if (range.size() > 0) target_of(row).narrow(0, begin, range.size()).copy_(own);
   }
+  travels_.reset();
 }
 
 void ShardReducer::warn_of_untouched() {

@@ -98,13 +98,21 @@ class ShardReducer final : private GradientListener {
   /// each lies.
   std::vector<NodeMemory::Slice> collect(Row& row, const at::Tensor& memory);
   void reduce(Row& row, const at::Tensor& memory, std::vector<NodeMemory::Slice> slices);
-  void reduce_within_node(Row& row, const at::Tensor& memory, std::span<const NodeMemory::Slice> slices);
+  void reduce_within_node(Row& row, const at::Tensor& memory, std::vector<NodeMemory::Slice> slices);
+  /// Takes the shards of the row that travels between nodes.
+  void finish_row();
   /// Where the averages of the backward pass at hand go.
   const at::Tensor& target_of(Row& row);
   /// Adds the averages of the backward pass that has ended to those of the passes before.
   void accumulate();
   void warn_of_untouched();
   void mark_present();
+
+  /// A row whose averages travel between nodes, where the shards are those of a node.
+  struct TravellingRow {
+    Row* row;
+    std::vector<NodeMemory::Slice> slices;  ///< where the averages arrive
+  };
 
   std::vector<Parameter> parameters_;  ///< those of the rows
   std::unordered_map<const at::TensorImpl*, std::size_t> index_of_;
@@ -113,6 +121,7 @@ class ShardReducer final : private GradientListener {
   /// `most_under_way_` times the longest row's, one after the other.
   std::vector<at::Tensor> buffers_;
   std::vector<std::vector<at::Tensor>> under_way_;  ///< gradients that other ranks may read, the oldest first
+  std::optional<TravellingRow> travels_;
   std::size_t sent_ = 0;                            ///< rows, since construction
   std::shared_ptr<MemPool> pool_;                   ///< for gradients; or null
   std::optional<UseTensorPool> pool_in_use_;        ///< while gradients are made
