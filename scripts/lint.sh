@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks the sources, and fails where any check finds something:
 #   - clang-format and shellcheck
-#   - a build by clang++ of all that machines without CUDA build, with warnings as errors, and file by file except for tests (no
-#     unity); nothing of it runs
+#   - a build by clang++ of all that machines without CUDA build, except for tests, with warnings as errors and file by file (no
+#     unity); nothing of it runs. The build of the tests (.ci/run) has warnings as errors, too
 #   - the reference of the public headers (scripts/api.sh), with Doxygen's warnings as errors
 #   - clang-tidy on the files that changed since a commit
 #
