@@ -15,6 +15,7 @@
 #include "launchers/child_process.h"
 #include "launchers/rank_connections.h"
 #include "launchers/signal_inbox.h"
+#include "launchers/unreaped_children.h"
 
 namespace cxtrain {
 namespace {
@@ -43,7 +44,7 @@ void prepare_mpirun(int ranks, int per_node) {
 class MpirunOfThisProcess {
  public:
   MpirunOfThisProcess(int ranks, const Program& program)
-      : ranks_(ranks), connections_(ranks), mpirun_(start(program)) {}
+      : ranks_(ranks), connections_(ranks), mpirun_(start(program)), children_(mpirun_.id()) {}
 
   int run() {
     while (!mpirun_.status()) {
@@ -55,6 +56,7 @@ class MpirunOfThisProcess {
                                  MessageCode::launch_failed);
       while (const std::optional<int> signal = signals_.take()) on_signal(*signal);
       connections_.look(std::span(sources).subspan(1));
+      if (children_.too_long()) end_stuck(mpirun_);
     }
     constexpr int kNotFound = 127;
     if (*mpirun_.status() == kNotFound && connections_.ranks().empty())
@@ -88,6 +90,7 @@ class MpirunOfThisProcess {
   SignalInbox signals_{SIGCHLD};
   RankConnections connections_;
   ChildProcess mpirun_;
+  UnreapedChildren children_;  ///< of mpirun
   int end_signals_ = 0;
 };
 

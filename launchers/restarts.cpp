@@ -17,6 +17,7 @@
 #include "launchers/child_process.h"
 #include "launchers/rank_connections.h"
 #include "launchers/signal_inbox.h"
+#include "launchers/unreaped_children.h"
 
 namespace cxtrain {
 namespace {
@@ -27,11 +28,18 @@ using Monotonic = std::chrono::steady_clock;
 class Attempt {
  public:
   Attempt(const Program& program, RankConnections& ranks, SignalInbox& signals, const RestartPlan& plan)
-      : ranks_(ranks), signals_(signals), plan_(plan), process_(words_of(program)) {}
+      : ranks_(ranks),
+        signals_(signals),
+        plan_(plan),
+        process_(words_of(program)),
+        children_(process_.id()) {}
 
   /// Everything but `step`.
   RestartPolicy::End wait() {
-    while (!process_.status()) step(-1);
+    while (!process_.status()) {
+      step(kLook);
+      if (children_.too_long()) end_stuck(process_);
+    }
     // Ranks whose launcher was killed notice it and follow; who does not is killed.
     wait_for_ranks();
     for (const RankConnections::Rank& rank : ranks_.ranks()) {
@@ -44,7 +52,7 @@ class Attempt {
 
  private:
   static constexpr std::chrono::seconds kLate{10};
-  static constexpr int kTick = 100;  // ms
+  static constexpr int kTick = 100, kLook = 1000;  // ms
 
   /// The mpirun of Open MPI 5.0 ends with 0 when it has lost a node.
   int status() {
@@ -99,7 +107,8 @@ class Attempt {
   SignalInbox& signals_;
   const RestartPlan& plan_;
   ChildProcess process_;
-  std::optional<int> first_;  ///< the rank that ended first, other than well, before the process
+  UnreapedChildren children_;  ///< of the process, which may be an mpirun
+  std::optional<int> first_;   ///< the rank that ended first, other than well, before the process
   bool asked_for_ = false;
   int end_signals_ = 0;
 };

@@ -81,6 +81,28 @@ TEST_CASE("a rank that dies in a step or while the job starts ends it soon") {
   if (delay >= 0) CHECK(run_json(dir)["status"] == "failed");
 }
 
+TEST_CASE("an mpirun that hangs after its ranks have ended is killed") {
+  // It has a dead child, of which it takes no notice. In a Slurm job whose srun knows no PMIx, a job with
+  // restarts is an mpirun.
+  const TempDir dir;
+  std::filesystem::create_directory(dir.file("bin"));
+  dir.write("bin/mpirun", "#!/bin/sh\ntrue &\nexec sleep 1000\n");
+  dir.write("bin/srun",
+            "#!/bin/bash\nif [ \"$1\" = --mpi=list ]; then echo none; exit; fi\n"
+            "while [[ $1 == -* ]]; do shift; done\nexec \"$@\"\n");
+  for (const char* name : {"bin/mpirun", "bin/srun"})
+    std::filesystem::permissions(dir.file(name), std::filesystem::perms::owner_all);
+  const bool in_slurm = GENERATE(false, true);
+  const std::string job = in_slurm ? "SLURM_JOB_ID=4712 SLURM_JOB_NUM_NODES=1 " : "";
+  const ProgramResult run =
+      run_command("PATH=" + dir.file("bin") + ":$PATH " + job + kProgram +
+                  " --accelerator cpu --devices 2 --strategy ddp --max_epochs 1 --max_restarts " +
+                  (in_slurm ? "1" : "0") + in(dir));
+  CAPTURE(in_slurm, run.output);
+  CHECK(run.status == 137);
+  CHECK(times(run.output, "mpirun hangs although all of its ranks have ended") == (in_slurm ? 2 : 1));
+}
+
 TEST_CASE("a spawned rank that dies at any time is missed, and signals are heard meanwhile") {
   const int delay = GENERATE(0, 100, 400);  // ms
   const TempDir dir;

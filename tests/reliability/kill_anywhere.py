@@ -70,7 +70,15 @@ def kill_somebody(training, process, root):
         os.kill(victim, signal.SIGKILL)
     except ProcessLookupError:
         pass
-    process.wait()
+    try:
+        process.wait(DEADLINE)
+    except subprocess.TimeoutExpired:
+        # The mpirun of Open MPI 4 may hang after its ranks have ended (launchers/unreaped_children.h).
+        if training.processes(root):
+            sys.exit(f"{root}: ranks outlive a rank that was killed")
+        print(f"{root}: mpirun hangs", file=sys.stderr, flush=True)
+        process.kill()
+        process.wait()
     # A killed mpirun leaves its ranks behind, which notice it.
     end = time.monotonic() + DEADLINE
     while training.processes(root):
