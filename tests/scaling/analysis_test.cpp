@@ -145,7 +145,7 @@ TEST_CASE("a study names what makes a step longer, and by how much", "[scaling]"
   CHECK(causes_in(study_with({.work = 40, .more_work = -25}, ScalingMode::strong)) == "fixed_work 5");
 
   const std::string answers = joined(study_with({.slow_rank = 4}).answers, "\n");
-  CHECK_THAT(answers, contains("With 4 ranks rank 3 on n7 works 4 ms longer than the others in each round"));
+  CHECK_THAT(answers, contains("With 4 ranks: rank 3 on n7 works 4 ms longer than the others in each round"));
   CHECK_THAT(answers, contains("Without this a step takes 10 ms in place of 14 ms."));
 }
 

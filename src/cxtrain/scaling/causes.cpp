@@ -104,7 +104,7 @@ std::vector<Cause> causes_of(const StudyResult& study, const SizeResult& smalles
 std::vector<std::string> explain_causes(const StudyResult& study, const SizeResult& size) {
   std::vector<std::string> sentences;
   for (const Cause& cause : size.causes) {
-    sentences.push_back("With " + name_of(size.size) + " " + what_is_measured(cause, study, size) +
+    sentences.push_back("With " + name_of(size.size) + ": " + what_is_measured(cause, study, size) +
                         ". Without this a step takes " + milliseconds(size.step.value - cause.seconds) +
                         " in place of " + milliseconds(size.step.value) + ".");
   }
