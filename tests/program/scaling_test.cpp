@@ -41,7 +41,7 @@ TEST_CASE("a study trains on each number of ranks, and writes its reports") {
       run_program("scaling --ranks 1,2,4 --repeats 2 --mode " + mode + " --out " + folder + kFit);
   CAPTURE(more.output);
   REQUIRE(more.status == 0);
-  CHECK(more.output.find("2 ranks: ") == std::string::npos);
+  CHECK(more.output.find("of 2, 2 ranks: ") == std::string::npos);
   CHECK(result_in(folder)["points"].size() == 6);
   CHECK(result_in(folder)["sizes"][1] == result["sizes"][1]);
   const ProgramResult again = run_program("scaling collect --json --from " + folder);
