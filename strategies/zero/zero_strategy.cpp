@@ -269,9 +269,6 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
   const bool gathers = gathers_blocks(place);
   Chain* const chain = model.module.chain();
   if (gathers && chain == nullptr) throw ConfigError({no_chain()});
-  const bool accumulates = plan.accumulate_grad_batches > 1;
-  const bool divides_gradients = stage > 1 && (!accumulates || args.accumulation == Accumulation::shards);
-  const int shards = accumulates ? 2 : 1;  // of the micro-batch at hand, and of their sum
   const RankMemory whole = memory_of_whole(model);
   // About three rows of gradients exist at a time.
   constexpr std::int64_t kRows = 3, kMostRows = 64;
@@ -285,11 +282,15 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
     std::int64_t parameters = whole.parameters / (one_copy ? of_node : 1);
     if (gathers)
       parameters = whole.parameters / among + slot_bytes(model.module, *chain, among, args.bucket_bytes);
-    memory.push_back({.parameters = parameters,
-                      .gradients = divides_gradients && among > 1
-                                       ? shards * whole.gradients / among + std::min(rows, whole.gradients)
-                                       : whole.gradients,
-                      .optimizer = whole.optimizer / among});
+    const std::int64_t shard = whole.gradients / among;
+    std::int64_t gradients = whole.gradients;
+    if (stage > 1 && among > 1) {
+      gradients = shard + std::min(rows, whole.gradients);
+      const bool sums_whole = args.accumulation == Accumulation::whole;
+      if (plan.accumulate_grad_batches > 1) gradients += sums_whole ? whole.gradients : shard;
+    }
+    memory.push_back(
+        {.parameters = parameters, .gradients = gradients, .optimizer = whole.optimizer / among});
   }
   return memory;
 }

@@ -237,8 +237,8 @@ void ShardReducer::accumulate() {
   }
 }
 
-/// The shards are a node's: every node needs the averages over all ranks. They travel while backward makes the
-/// gradients of the next row.
+/// The shards are a node's: every node needs the averages over all ranks. They travel while backward makes
+/// the gradients of the next row.
 void ShardReducer::reduce_within_node(Row& row, const at::Tensor& memory,
                                       std::vector<NodeMemory::Slice> slices) {
   // The memory behind the last slice depends on the number of ranks of a node.

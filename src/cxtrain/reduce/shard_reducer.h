@@ -122,9 +122,9 @@ class ShardReducer final : private GradientListener {
   std::vector<at::Tensor> buffers_;
   std::vector<std::vector<at::Tensor>> under_way_;  ///< gradients that other ranks may read, the oldest first
   std::optional<TravellingRow> travels_;
-  std::size_t sent_ = 0;                            ///< rows, since construction
-  std::shared_ptr<MemPool> pool_;                   ///< for gradients; or null
-  std::optional<UseTensorPool> pool_in_use_;        ///< while gradients are made
+  std::size_t sent_ = 0;                      ///< rows, since construction
+  std::shared_ptr<MemPool> pool_;             ///< for gradients; or null
+  std::optional<UseTensorPool> pool_in_use_;  ///< while gradients are made
   const int shard_;
   Communicator& communicator_;
   NodeMemory* node_memory_;           ///< the communicator's, or null
