@@ -114,8 +114,8 @@ StepTimes step_times(std::vector<double> times, double total, std::int64_t steps
 /// The times of this rank. `seconds`: of the fit.
 RankReport report_of(const PhaseClock& clock, const WorldFacts& facts, double seconds);
 
-/// `ranks`: of at least one rank.
-Profile summary_of(std::vector<RankReport> ranks);
+/// `reports`: of at least one rank.
+Profile summary_of(std::vector<RankReport> reports);
 
 /// The table that a fit prints at its end. `on_device`: the steps ran on a device other than the CPU.
 std::string to_table(const Profile& profile, bool on_device);

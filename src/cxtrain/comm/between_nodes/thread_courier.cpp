@@ -34,74 +34,108 @@ void ThreadCourier::post(std::unique_ptr<Errand> errand) {
   changed_.notify_all();
 }
 
+/// While it lives, its thread carries the errands in place of the courier's.
+class ThreadCourier::TakeOver {
+ public:
+  explicit TakeOver(ThreadCourier& courier) : courier_(courier) {
+    set(true);
+    courier_.links_->interrupt();
+    courier_.carrying_.lock();
+    courier_.by_rank_ = true;
+  }
+  ~TakeOver() {
+    courier_.by_rank_ = false;
+    courier_.carrying_.unlock();
+    set(false);
+    courier_.changed_.notify_all();
+  }
+  TakeOver(const TakeOver&) = delete;
+  TakeOver& operator=(const TakeOver&) = delete;
+
+ private:
+  void set(bool taken_over) {
+    const std::lock_guard lock(courier_.mutex_);
+    courier_.taken_over_ = taken_over;
+  }
+  ThreadCourier& courier_;
+};
+
 void ThreadCourier::carry_now(Errand& errand) {
   const Watchdog::Wait wait(watchdog_, kOverNodes, Watchdog::Wait::Of::some_ranks);
-  waited_for_ = true;
-  {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return errands_.empty(); });
-  }
+  carry_here(&errand);
+}
+
+void ThreadCourier::wait_until_finished(NodeBoard& board, std::uint64_t exchange, int couriers) {
+  const Watchdog::Wait wait(watchdog_, kOverNodes);
+  if (!board.have_finished(exchange, couriers)) carry_here(nullptr);
+  board.wait_until_finished(exchange, couriers);
+}
+
+void ThreadCourier::carry_here(Errand* last) {
   try {
-    carry(errand);
+    const TakeOver here(*this);
+    while (first() != nullptr) {
+      if (!carry_first()) return;
+    }
+    if (last != nullptr) carry(*last);
   } catch (const std::exception& error) {
     fail(error.what());
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stop_.load(); });  // the watchdog ends the process
   }
-  waited_for_ = false;
-}
-
-void ThreadCourier::wait_until_finished(NodeBoard& board, std::uint64_t exchange, int couriers) {
-  const Watchdog::Wait wait(watchdog_, kOverNodes);
-  waited_for_ = true;
-  board.wait_until_finished(exchange, couriers);
-  waited_for_ = false;
 }
 
 void ThreadCourier::run() {
   for (;;) {
-    Errand* errand = nullptr;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return !errands_.empty() || stop_; });
+      changed_.wait(lock, [this] { return (!errands_.empty() && !taken_over_) || stop_; });
       if (stop_) return;
-      errand = errands_.front().get();
     }
     try {
-      carry(*errand);
+      const std::lock_guard carrying(carrying_);
+      if (first() != nullptr) carry_first();
     } catch (const std::exception& error) {
       return fail(error.what());
     }
-    if (stop_) return;
-    {
-      const std::lock_guard lock(mutex_);
-      errands_.pop_front();
-    }
-    changed_.notify_all();
   }
 }
 
-void ThreadCourier::carry(Errand& errand) {
-  if (!errand.wait_for_values(stop_)) return;
-  {
+Errand* ThreadCourier::first() {
+  const std::lock_guard lock(mutex_);
+  return errands_.empty() ? nullptr : errands_.front().get();
+}
+
+bool ThreadCourier::carry_first() {
+  if (!carry(*first())) return false;
+  const std::lock_guard lock(mutex_);
+  errands_.pop_front();
+  return true;
+}
+
+bool ThreadCourier::carry(Errand& errand) {
+  if (under_way_ == nullptr) {
+    if (!errand.wait_for_values(stop_)) return false;
     const std::lock_guard lock(mutex_);
     on_the_way_ = true;
     ++carried_;
+    under_way_ = &errand.begin(exchanges_);
   }
-  Exchange& exchange = errand.begin(exchanges_);
-  while (!exchange.done() && !stop_) {
-    if (!exchange.proceed()) wait_for_bytes();
+  while (!under_way_->done() && !stop_) {
+    if (gives_way()) return false;
+    if (!under_way_->proceed()) wait_for_bytes();
   }
-  if (stop_) return;
+  if (stop_) return false;
+  under_way_ = nullptr;
   errand.finished();
   const std::lock_guard lock(mutex_);
   on_the_way_ = false;
+  return true;
 }
 
 void ThreadCourier::wait_for_bytes() {
-  // To wake a thread takes longer than the way of a chunk over a fast network.
-  constexpr std::chrono::microseconds kPatience{100};
-  if (spins_ && waited_for_) {
+  constexpr std::chrono::milliseconds kPatience{20};
+  if (spins_ && by_rank_) {
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (std::chrono::steady_clock::now() < end) {
       if (links_->proceed()) return;

@@ -18,12 +18,13 @@
 namespace cxtrain {
 
 /// A courier with a thread, which works while the rank computes. The thread sleeps whenever the links have
-/// nothing to move.
+/// nothing to move. A rank that waits for the courier takes over its work, because to wake a thread takes
+/// longer than the way of a chunk over a fast network.
 class ThreadCourier final : public Courier, public PendingWork {
  public:
   /// The watchdog outlives the courier: it applies its deadline to each exchange.
-  /// `chunk_bytes`: equal on all nodes. `spins`: the thread may look for bytes again and again, instead of
-  /// sleeping, while the rank waits for it; where no other thread needs the core.
+  /// `chunk_bytes`: equal on all nodes. `spins`: a rank that waits may keep its core and look for bytes again
+  /// and again; where no other thread needs the core.
   ThreadCourier(std::unique_ptr<Links> links, std::size_t chunk_bytes, bool spins, Watchdog& watchdog);
   /// Drops what is not done.
   ~ThreadCourier() override;
@@ -31,25 +32,37 @@ class ThreadCourier final : public Courier, public PendingWork {
   ThreadCourier& operator=(const ThreadCourier&) = delete;
 
   void post(std::unique_ptr<Errand> errand) override;
-  /// Carries the errand on the caller's thread: to wake a thread would take longer than the way of a small
-  /// array. If a link breaks, the watchdog ends the process.
+  /// Carries the errand on the caller's thread. If a link breaks, the watchdog ends the process.
   void carry_now(Errand& errand) override;
   void wait_until_finished(NodeBoard& board, std::uint64_t exchange, int couriers) override;
 
   State look() noexcept override;
 
  private:
+  class TakeOver;
+
   void run();
-  void carry(Errand& errand);
+  /// The first errand of the queue; null: there is none.
+  Errand* first();
+  /// Carries the first errand, and drops it. Returns false if the courier ends, or if the thread gives way.
+  bool carry_first();
+  bool carry(Errand& errand);
+  /// Carries everything that is queued, then `last` (or null), on the caller's thread.
+  void carry_here(Errand* last);
   /// Waits until the links may move a byte.
   void wait_for_bytes();
+  /// Whether the thread leaves an exchange to the rank.
+  bool gives_way() const { return taken_over_ && !by_rank_; }
   void fail(const char* why) noexcept;
 
   std::unique_ptr<Links> links_;
   Watchdog& watchdog_;
   CourierExchanges exchanges_;
   const bool spins_;
-  std::atomic<bool> waited_for_{false};  ///< by the rank, which computes otherwise
+  std::mutex carrying_;                  ///< held by the thread that uses links and exchanges
+  bool by_rank_ = false;                 ///< this thread is the rank's
+  Exchange* under_way_ = nullptr;        ///< of the errand that was carried last, if it is not done
+  std::atomic<bool> taken_over_{false};  ///< the rank carries the errands
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Errand>> errands_;  ///< the first one is under way
