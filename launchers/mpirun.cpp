@@ -44,7 +44,7 @@ void prepare_mpirun(int ranks, int per_node) {
 class MpirunOfThisProcess {
  public:
   MpirunOfThisProcess(int ranks, const Program& program)
-      : ranks_(ranks), connections_(ranks), mpirun_(start(program)), children_(mpirun_.id()) {}
+      : ranks_(ranks), connections_(ranks), mpirun_(start(program)), children_(mpirun_) {}
 
   int run() {
     while (!mpirun_.status()) {
@@ -56,7 +56,7 @@ class MpirunOfThisProcess {
                                  MessageCode::launch_failed);
       while (const std::optional<int> signal = signals_.take()) on_signal(*signal);
       connections_.look(std::span(sources).subspan(1));
-      if (children_.too_long()) end_stuck(mpirun_);
+      children_.kill_stuck_parent();
     }
     constexpr int kNotFound = 127;
     if (*mpirun_.status() == kNotFound && connections_.ranks().empty())

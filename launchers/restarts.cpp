@@ -28,17 +28,13 @@ using Monotonic = std::chrono::steady_clock;
 class Attempt {
  public:
   Attempt(const Program& program, RankConnections& ranks, SignalInbox& signals, const RestartPlan& plan)
-      : ranks_(ranks),
-        signals_(signals),
-        plan_(plan),
-        process_(words_of(program)),
-        children_(process_.id()) {}
+      : ranks_(ranks), signals_(signals), plan_(plan), process_(words_of(program)), children_(process_) {}
 
   /// Everything but `step`.
   RestartPolicy::End wait() {
     while (!process_.status()) {
       step(kLook);
-      if (children_.too_long()) end_stuck(process_);
+      children_.kill_stuck_parent();
     }
     // Ranks whose launcher was killed notice it and follow; who does not is killed.
     wait_for_ranks();

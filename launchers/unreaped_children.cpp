@@ -9,12 +9,12 @@
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
-#include "launchers/child_process.h"
 
 namespace cxtrain {
 namespace {
 
-/// The state of a process, as in /proc/PID/stat: 'S', 'T', 'Z'; 0: there is no such process.
+/// Returns the letter that /proc/PID/stat has for the state of a process: 'T' is stopped, 'Z' is dead.
+/// Returns 0 if there is no such process.
 char state_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string line;
@@ -43,20 +43,14 @@ bool has_dead_children_only(pid_t process) {
 
 }  // namespace
 
-void end_stuck(const ChildProcess& mpirun) {
+void UnreapedChildren::kill_stuck_parent() {
+  constexpr std::chrono::seconds kPatience{10};
+  if (state_of(parent_.id()) == 'T' || !has_dead_children_only(parent_.id())) return since_.reset();
+  if (!since_) since_ = Monotonic::now();
+  if (Monotonic::now() - *since_ < kPatience) return;
   log_error(
       with_code("mpirun hangs although all of its ranks have ended: it is killed", MessageCode::rank_lost));
-  mpirun.kill_group();
-}
-
-bool UnreapedChildren::too_long() {
-  constexpr std::chrono::seconds kPatience{10};
-  if (state_of(parent_) == 'T' || !has_dead_children_only(parent_)) {
-    since_.reset();
-    return false;
-  }
-  if (!since_) since_ = Monotonic::now();
-  return Monotonic::now() - *since_ >= kPatience;
+  parent_.kill_group();
 }
 
 }  // namespace cxtrain

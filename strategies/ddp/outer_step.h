@@ -23,7 +23,8 @@ class OuterStep {
   bool has_start() const { return !start_.empty(); }
   /// Remembers the values of the pieces, which the next outer step starts from. The momentum becomes 0.
   void begin_at(std::span<const Piece> pieces);
-  /// Moves the pieces, which have the mean, and starts anew from the result. `pieces`: those of `begin_at`.
+  /// Makes the outer step. `pieces`: those of `begin_at`, with the mean as values. The next outer step starts
+  /// from the result.
   void apply(std::span<const Piece> pieces);
 
   /// The start and the momentum, as pieces "outer_start.NAME" and "outer_momentum.NAME"; nothing before

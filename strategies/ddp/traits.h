@@ -22,10 +22,11 @@ inline std::optional<Problem> refuse_ddp(const Plan& plan) {
                    "is for gradients that leave a node, and model_averaging_period keeps them there",
                    "leave one of the two out", MessageCode::conflicting_options};
   if (has_outer_step(args) && !averages)
-    return Problem{args.outer_momentum > 0 ? "strategy.outer_momentum" : "strategy.outer_lr",
-                   "is of the step that ends a period of model averaging, and there are no periods",
-                   "give the steps of a period: --strategy.model_averaging_period 100",
-                   MessageCode::conflicting_options};
+    return Problem{
+        args.outer_momentum > 0 ? "strategy.outer_momentum" : "strategy.outer_lr",
+        "belongs to the step that ends a period of model averaging, and the training has no periods",
+        "give the steps of a period: --strategy.model_averaging_period 100",
+        MessageCode::conflicting_options};
   return std::nullopt;
 }
 

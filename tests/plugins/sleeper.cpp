@@ -112,7 +112,8 @@ class Sleeper : public ChainModule {
             Range::at_least(-1));
       field("slow_ms", slow_ms, "by which this rank sleeps longer", Range::at_least(0));
       field("data_ms", data_ms, "that a batch takes to be made", Range::at_least(0));
-      field("samples", samples, "of the batch that takes so long, and others in proportion; 0: any batch",
+      field("samples", samples,
+            "samples for which a pass of a block takes `ms`; 0: a pass takes `ms` for any batch",
             Range::at_least(0));
     }
   };

@@ -11,11 +11,10 @@ import argparse
 import itertools
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
-from ranks import NODES, train_on_nodes
+from ranks import emulated_nodes, hosts_of, train_on_nodes
 
 RANKS = 8
 SIZES = [[], ["--strategy.first_bucket_bytes", "1000", "--strategy.bucket_bytes", "20000"], ["--strategy.bucket_bytes", "100000000"]]
@@ -24,10 +23,9 @@ SIZES = [[], ["--strategy.first_bucket_bytes", "1000", "--strategy.bucket_bytes"
 def parameters_after(options, nodes, ways):
     """The SHA-256 of the parameters, which all ranks agree on."""
     program = pathlib.Path(options.build).resolve() / "bin" / "cxtrain_mpi"
-    hosts = ",".join(f"n{node + 1}:{RANKS // nodes}" for node in range(nodes))
     training = ["--strategy", "ddp", "--seed", "3", "--max_steps", str(options.steps), "--data.batch_size", "8", "--optimizer", "adamw"]
     with tempfile.TemporaryDirectory(prefix="cxtrain_hash_") as folder:
-        run = train_on_nodes(program, hosts, [*training, *ways], pathlib.Path(folder))
+        run = train_on_nodes(program, hosts_of(nodes, RANKS // nodes), [*training, *ways], pathlib.Path(folder))
         return json.loads((run / "run.json").read_text())["parameters_sha256"]
 
 
@@ -36,16 +34,13 @@ def main():
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args()
-    subprocess.run([NODES, "up", str(RANKS)], check=True)
     found = {}
-    try:
+    with emulated_nodes(RANKS):
         for nodes, way, overlap, sizes in itertools.product([1, 2, 4, 8], ["tcp", "mpi"], ["true", "false"], SIZES):
             ways = ["--strategy.network", way, "--strategy.overlap", overlap, *sizes]
             sha = parameters_after(options, nodes, ways)
             found.setdefault(sha, []).append(f"{nodes} nodes: {' '.join(ways)}")
             print(sha[:16], found[sha][-1], flush=True)
-    finally:
-        subprocess.run([NODES, "down"], check=True)
     print(f"{sum(map(len, found.values()))} trainings of {options.steps} steps, {len(found)} different results")
     sys.exit(0 if len(found) == 1 else 1)
 

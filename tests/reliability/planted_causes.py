@@ -10,6 +10,7 @@ than 3 % of the step (6 % for the optimizer).
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import random
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from ranks import NODES, environment, study_on_nodes
+from ranks import emulated_nodes, environment, study_on_nodes
 
 BLOCKS, ROUNDS = 4, 3
 
@@ -91,14 +92,9 @@ def main():
         for case in cases(random.Random(options.seed + repeat)):
             if options.only not in case.name:
                 continue
-            if case.on_nodes is not None:
-                subprocess.run([NODES, "up", "2", case.on_nodes], check=True)
-            try:
-                with tempfile.TemporaryDirectory(prefix="cxtrain_planted_") as root:
-                    good += try_case(options.build, case, pathlib.Path(root))
-            finally:
-                if case.on_nodes is not None:
-                    subprocess.run([NODES, "down"], check=True)
+            nodes = emulated_nodes(2, case.on_nodes) if case.on_nodes is not None else contextlib.nullcontext()
+            with nodes, tempfile.TemporaryDirectory(prefix="cxtrain_planted_") as root:
+                good += try_case(options.build, case, pathlib.Path(root))
             tried += 1
     print(f"{good} of {tried} studies")
     sys.exit(0 if good == tried else 1)

@@ -1,5 +1,6 @@
 """What the scripts in this folder have in common: how a training of several ranks is started, and who takes part in it."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -40,6 +41,21 @@ def processes(program, root):
     return sorted(found)
 
 
+@contextlib.contextmanager
+def emulated_nodes(count, *rate):
+    """So many emulated nodes, with links of a rate such as "100mbit", or without a limit."""
+    subprocess.run([NODES, "up", str(count), *rate], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([NODES, "down"], check=True)
+
+
+def hosts_of(nodes, ranks=1):
+    """So many nodes with so many ranks on each, as mpirun takes them: "n1:2,n2:2"."""
+    return ",".join(f"n{node + 1}:{ranks}" for node in range(nodes))
+
+
 def train_on_nodes(program, hosts, options, root):
     """Trains on emulated nodes, "n1:2,n2:2", below this folder. Returns the run's folder."""
     ranks = sum(int(host.split(":")[1]) for host in hosts.split(","))
@@ -58,8 +74,7 @@ def study_on_nodes(program, folder, nodes, rounds, options):
     (folder / "study.json").write_text(json.dumps({"mode": "weak", "sizes": sizes, "repeats": rounds}))
     for round_ in range(1, rounds + 1):
         for each in random.Random(round_).sample(nodes, len(nodes)):
-            hosts = ",".join(f"n{node + 1}:1" for node in range(each))
-            train_on_nodes(program, hosts, [*options, "--profiler", "simple"], folder / "points" / f"r{each}-n{each}-k{round_}")
+            train_on_nodes(program, hosts_of(each), [*options, "--profiler", "simple"], folder / "points" / f"r{each}-n{each}-k{round_}")
     subprocess.run([program, "scaling", "collect", "--from", folder], check=True, stdout=subprocess.DEVNULL)
     return json.loads((folder / "scaling.json").read_text())
 

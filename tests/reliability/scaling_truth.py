@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from ranks import NODES, study_on_nodes, train_on_nodes
+from ranks import emulated_nodes, hosts_of, study_on_nodes, train_on_nodes
 
 MEASURED, PREDICTED = [1, 2, 4], [8, 16]
 BLOCKS = 6
@@ -43,12 +43,12 @@ class Study:
         options = ["--plugin", self.plugin, "--model", "sleeper", "--model.blocks", str(BLOCKS)]
         options += ["--model.ms", str(1e3 * self.compute / (3 * BLOCKS)), "--model.jitter", str(self.jitter)]
         options += ["--model.numbers", str(self.bytes // 4 // BLOCKS), "--max_steps", str(self.steps)]
-        return [*options, "--profiler", "simple", "--enable_checkpointing", "false"]
+        return [*options, "--enable_checkpointing", "false"]
 
     def step_on(self, nodes, folder):
         """The median step of a training."""
-        hosts = ",".join(f"n{node + 1}:1" for node in range(nodes))
-        return json.loads((train_on_nodes(self.bin, hosts, self.options(), folder) / "profile.json").read_text())["median"]
+        run = train_on_nodes(self.bin, hosts_of(nodes), [*self.options(), "--profiler", "simple"], folder)
+        return json.loads((run / "profile.json").read_text())["median"]
 
     def predictions(self, folder):
         command = [self.bin, "scaling", "predict", "--from", folder, "--to", ",".join(map(str, PREDICTED)), "--json"]
@@ -58,25 +58,21 @@ class Study:
 def compare(study, number):
     """For each size that was not measured: the error, whether the truth lies in the interval, and the error of perfect scaling."""
     found = []
-    subprocess.run([NODES, "up", str(max(PREDICTED)), f"{study.rate}mbit"], check=True)
-    try:
-        with tempfile.TemporaryDirectory(prefix="cxtrain_truth_") as root:
-            folder = pathlib.Path(root) / "study"
-            found_sizes = study_on_nodes(study.bin, folder, MEASURED, study.rounds, study.options())["sizes"]
-            steps = {size["ranks"]: size["step_seconds"]["value"] for size in found_sizes}
-            forecast = study.predictions(folder)
-            for size in forecast["sizes"]:
-                nodes = size["ranks"]
-                truth = study.step_on(nodes, pathlib.Path(root) / f"truth_{nodes}")
-                row = {"study": number, "of": str(study), "measured": steps, "nodes": nodes, "truth": truth, "refusal": size["refusal"]}
-                if not size["refusal"]:
-                    step = size["step_seconds"]
-                    row |= {"predicted": step, "error": step["value"] / truth - 1, "perfect": steps[1] / truth - 1}
-                    row["covered"] = step["low"] <= truth <= step["high"]
-                found.append(row)
-                print(json.dumps(row), flush=True)
-    finally:
-        subprocess.run([NODES, "down"], check=True)
+    with emulated_nodes(max(PREDICTED), f"{study.rate}mbit"), tempfile.TemporaryDirectory(prefix="cxtrain_truth_") as root:
+        folder = pathlib.Path(root) / "study"
+        found_sizes = study_on_nodes(study.bin, folder, MEASURED, study.rounds, study.options())["sizes"]
+        steps = {size["ranks"]: size["step_seconds"]["value"] for size in found_sizes}
+        forecast = study.predictions(folder)
+        for size in forecast["sizes"]:
+            nodes = size["ranks"]
+            truth = study.step_on(nodes, pathlib.Path(root) / f"truth_{nodes}")
+            row = {"study": number, "of": str(study), "measured": steps, "nodes": nodes, "truth": truth, "refusal": size["refusal"]}
+            if not size["refusal"]:
+                step = size["step_seconds"]
+                row |= {"predicted": step, "error": step["value"] / truth - 1, "perfect": steps[1] / truth - 1}
+                row["covered"] = step["low"] <= truth <= step["high"]
+            found.append(row)
+            print(json.dumps(row), flush=True)
     return found
 
 

@@ -58,11 +58,9 @@ void ShardReducer::allocate() {
     row.share = at::empty({row.plan.share}, options);
     for (std::size_t k = 0; k < row.parameters.size(); ++k) {
       Parameter& parameter = parameters_[row.parameters[k]];
-      const ElementRange range = row.plan.shards[static_cast<std::size_t>(shard_)][k];
-      const std::int64_t begin = row.plan.offsets[k] + range.begin - row.plan.share * shard_;
-      const at::Tensor own = row.share.narrow(0, range.size() > 0 ? begin : 0, range.size());
+      const at::Tensor own = own_part(row, k, row.share);
       parameter.shard.values =
-          range.size() == parameter.tensor.numel() ? own.view(parameter.tensor.sizes()) : own;
+          own.numel() == parameter.tensor.numel() ? own.view(parameter.tensor.sizes()) : own;
     }
     const auto same = std::find_if(buffers_.begin(), buffers_.end(), [&](const at::Tensor& buffer) {
       return buffer.scalar_type() == first.scalar_type() && buffer.device() == first.device();
@@ -81,6 +79,16 @@ void ShardReducer::allocate() {
   std::vector<std::size_t> sizes;
   for (const Parameter& parameter : parameters_) sizes.push_back(parameter.tensor.nbytes());
   pool_ = node_memory_->mem_pool(sizes);
+}
+
+ElementRange ShardReducer::own_range(const Row& row, std::size_t k) const {
+  return row.plan.shards[static_cast<std::size_t>(shard_)][k];
+}
+
+at::Tensor ShardReducer::own_part(const Row& row, std::size_t k, const at::Tensor& share) const {
+  const ElementRange range = own_range(row, k);
+  const std::int64_t begin = row.plan.offsets[k] + range.begin - row.plan.share * shard_;
+  return share.narrow(0, range.size() > 0 ? begin : 0, range.size());
 }
 
 const GradientShard* ShardReducer::shard_of(const at::Tensor& parameter) const {
@@ -256,10 +264,9 @@ void ShardReducer::finish_row() {
   communicator_.join();
   Row& row = *travels_->row;
   for (std::size_t k = 0; k < row.parameters.size(); ++k) {
-    const ElementRange range = row.plan.shards[static_cast<std::size_t>(shard_)][k];
-    const at::Tensor own = flat(travels_->slices[k].values).narrow(0, range.begin, range.size());
-    const std::int64_t begin = row.plan.offsets[k] + range.begin - row.plan.share * shard_;
-    if (range.size() > 0) target_of(row).narrow(0, begin, range.size()).copy_(own);
+    const ElementRange range = own_range(row, k);
+    own_part(row, k, target_of(row))
+        .copy_(flat(travels_->slices[k].values).narrow(0, range.begin, range.size()));
   }
   travels_.reset();
 }

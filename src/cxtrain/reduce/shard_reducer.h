@@ -90,6 +90,10 @@ class ShardReducer final : private GradientListener {
 
   std::vector<at::Tensor> tensors() const;
   void allocate();
+  /// Returns the elements of the row's parameter number `k` that this rank has.
+  ElementRange own_range(const Row& row, std::size_t k) const;
+  /// Returns the place of these elements in this rank's shard of the row.
+  at::Tensor own_part(const Row& row, std::size_t k, const at::Tensor& share) const;
   void on_gradient(std::size_t index) override;
   void send_ready_rows();
   void send_remaining_rows();
@@ -121,10 +125,10 @@ class ShardReducer final : private GradientListener {
   /// `most_under_way_` times the longest row's, one after the other.
   std::vector<at::Tensor> buffers_;
   std::vector<std::vector<at::Tensor>> under_way_;  ///< gradients that other ranks may read, the oldest first
-  std::optional<TravellingRow> travels_;
-  std::size_t sent_ = 0;                      ///< rows, since construction
-  std::shared_ptr<MemPool> pool_;             ///< for gradients; or null
-  std::optional<UseTensorPool> pool_in_use_;  ///< while gradients are made
+  std::optional<TravellingRow> travels_;            ///< absent: every row that was sent has arrived
+  std::size_t sent_ = 0;                            ///< rows, since construction
+  std::shared_ptr<MemPool> pool_;                   ///< for gradients; or null
+  std::optional<UseTensorPool> pool_in_use_;        ///< while gradients are made
   const int shard_;
   Communicator& communicator_;
   NodeMemory* node_memory_;           ///< the communicator's, or null
@@ -132,8 +136,8 @@ class ShardReducer final : private GradientListener {
   World& world_;
   ShardReducerOptions options_;
   std::mutex gradients_arrive_;  ///< held by a hook: hooks of several devices may run at once
-  bool reduces_ = false;         ///< the backward in progress, or the rest of the step
-  bool completes_step_ = false;  ///< the backward in progress
+  bool reduces_ = false;         ///< the backward in progress reduces its rows
+  bool completes_step_ = false;  ///< the backward in progress is the last of the step
   bool has_averages_ = false;    ///< a backward of this step has reduced
   bool averaged_ = false;        ///< the shards are complete
   bool warned_unused_ = false;

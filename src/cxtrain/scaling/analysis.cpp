@@ -10,30 +10,15 @@
 #include <utility>
 
 #include "cxtrain/base/joined.h"
+#include "cxtrain/scaling/words.h"
 
 namespace cxtrain {
 namespace {
 
 std::string percent_text(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
 
-std::string milliseconds_text(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g ms", 1e3 * seconds);
-  return text;
-}
-
-/// "1 core", "2 cores".
-std::string counted(int number, const std::string& thing) {
-  return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
-}
-
 double growth_of(const SizeResult& from, const SizeResult& to) {
   return static_cast<double>(to.size.ranks) / from.size.ranks;
-}
-
-/// The step of a larger size under perfect scaling, over the step of the smaller size.
-double perfect_share(ScalingMode mode, const SizeResult& smaller, const SizeResult& larger) {
-  return mode == ScalingMode::strong ? 1 / growth_of(smaller, larger) : 1;
 }
 
 std::vector<const Measurement*> good_ones(std::span<const Measurement> all, const StudySize& size) {
@@ -215,19 +200,24 @@ void answer_failures(const StudyResult& result, Answers& answers) {
 
 }  // namespace
 
+double SizeResult::phase(const std::string& name) const {
+  const auto found = phases.find(name);
+  return found == phases.end() ? 0 : found->second;
+}
+
+double perfect_share(ScalingMode mode, const SizeResult& smaller, const SizeResult& larger) {
+  return mode == ScalingMode::strong ? 1 / growth_of(smaller, larger) : 1;
+}
+
 std::vector<PhaseLoss> losses(ScalingMode mode, const SizeResult& smaller, const SizeResult& larger) {
   const double share = perfect_share(mode, smaller, larger);
   std::set<std::string> names;
   for (const auto* const phases : {&smaller.phases, &larger.phases}) {
     for (const auto& [name, seconds] : *phases) names.insert(name);
   }
-  const auto time_in = [](const SizeResult& size, const std::string& name) {
-    const auto found = size.phases.find(name);
-    return found == size.phases.end() ? 0 : found->second;
-  };
   std::vector<PhaseLoss> found;
   for (const std::string& name : names)
-    found.push_back({name, time_in(larger, name) - share * time_in(smaller, name)});
+    found.push_back({name, larger.phase(name) - share * smaller.phase(name)});
   std::stable_sort(found.begin(), found.end(),
                    [](const PhaseLoss& a, const PhaseLoss& b) { return a.seconds > b.seconds; });
   return found;

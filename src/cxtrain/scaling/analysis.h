@@ -43,13 +43,15 @@ struct SizeResult {
   std::int64_t samples_per_step = 0;
   std::int64_t pss_bytes = 0;
   double first_step_seconds = 0;
-  // Of a step: as in `Measurement`, medians over the rounds.
+  // Seconds of a step, as `Measurement` has them; the medians over the rounds.
   double slowest_work = 0, usual_work = 0, longest_work = 0, loading = 0;
   std::optional<SlowRank> slow_rank = {};
-  std::vector<Cause> causes = {};  ///< of what a step loses; the largest first
+  std::vector<Cause> causes = {};  ///< that make a step longer; the largest first
   std::vector<std::string> failures = {};
 
   bool measured() const { return !rounds.empty(); }
+  /// The time of a phase; 0: the step does not have the phase.
+  double phase(const std::string& name) const;
   void fields(auto&& field) {
     size.fields(field);
     field("step_seconds", step);
@@ -102,6 +104,9 @@ StudyResult analyse(StudyResult result, std::vector<Measurement> measurements);
 /// Returns the largest size whose efficiency is at least `kWantedEfficiency`, as far as its interval can
 /// tell; null if no size is.
 const SizeResult* recommended_size(const StudyResult& result);
+
+/// Returns the step of a larger size under perfect scaling, over the step of the smaller size.
+double perfect_share(ScalingMode mode, const SizeResult& smaller, const SizeResult& larger);
 
 /// What a step of `larger` loses against `smaller`, phase by phase.
 struct PhaseLoss {

@@ -1,43 +1,25 @@
 #include "cxtrain/scaling/causes.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 
 #include "cxtrain/scaling/analysis.h"
+#include "cxtrain/scaling/words.h"
 
 namespace cxtrain {
 namespace {
 
 int ranks_of_node(const SizeResult& size) { return size.size.ranks / size.size.nodes; }
 
-double phase_of(const SizeResult& size, const char* name) {
-  const auto found = size.phases.find(name);
-  return found == size.phases.end() ? 0 : found->second;
-}
-
-/// How long work of the smallest size takes on a rank of this size under perfect scaling.
-double perfect_share(const StudyResult& study, const SizeResult& smallest, const SizeResult& size) {
-  return study.study.mode == ScalingMode::strong
-             ? static_cast<double>(smallest.size.ranks) / static_cast<double>(size.size.ranks)
-             : 1;
-}
-
 bool shares_cores(const StudyResult& study, const SizeResult& size) {
   return study.cores > 0 && ranks_of_node(size) * std::max(1, study.study.threads) > study.cores;
 }
 
-std::string milliseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g ms", 1e3 * seconds);
-  return text;
-}
-
 std::string what_is_measured(const Cause& cause, const StudyResult& study, const SizeResult& size) {
-  const std::string time = milliseconds(cause.seconds);
+  const std::string time = milliseconds_text(cause.seconds);
   switch (cause.kind) {
     case CauseKind::loader:
-      return "ranks wait " + time + " of a step for batches: more --data.num_workers, or a cheaper loader";
+      return "ranks wait " + time +
+             " of a step for batches: use more --data.num_workers, or a cheaper loader";
     case CauseKind::slow_rank:
       return "rank " + std::to_string(size.slow_rank->rank) +
              (size.slow_rank->host.empty() ? "" : " on " + size.slow_rank->host) + " works " + time +
@@ -53,8 +35,8 @@ std::string what_is_measured(const Cause& cause, const StudyResult& study, const
                                     "--accumulate_grad_batches and larger batches (fewer exchanges)"
                                   : "--accumulate_grad_batches or larger batches (fewer exchanges)");
     case CauseKind::cores:
-      return std::to_string(ranks_of_node(size)) + " ranks of a node share " + std::to_string(study.cores) +
-             (study.cores == 1 ? " core" : " cores") + ", and their work takes " + time + " longer";
+      return std::to_string(ranks_of_node(size)) + " ranks of a node share " + counted(study.cores, "core") +
+             ", and their work takes " + time + " longer";
     case CauseKind::shared_node:
       return "the work of a rank takes " + time +
              " longer beside the other ranks of its node, which share its memory, caches and clock";
@@ -63,7 +45,8 @@ std::string what_is_measured(const Cause& cause, const StudyResult& study, const
              " more than a share of it would: --strategy.shard_optimizer true, or --strategy zero, divides "
              "its work among ranks";
     case CauseKind::fixed_work:
-      return time + " of the work of a rank do not shrink with its batch: a larger batch is used better";
+      return time +
+             " of a rank's work stay as they are when the batch of the rank shrinks: use a larger batch";
   }
   return {};
 }
@@ -76,7 +59,7 @@ std::vector<Cause> causes_of(const StudyResult& study, const SizeResult& smalles
     if (seconds >= kShareOfCause * size.step.value)
       found.push_back({kind, seconds, seconds / size.step.value});
   };
-  const double share = perfect_share(study, smallest, size);
+  const double share = perfect_share(study.study.mode, smallest, size);
   const double more_work = size.usual_work - share * smallest.usual_work;
   const double more_loading = size.loading - share * smallest.loading;
   add(CauseKind::loader, size.loading);
@@ -88,7 +71,7 @@ std::vector<Cause> causes_of(const StudyResult& study, const SizeResult& smalles
       add(CauseKind::noise, size.longest_work - (size.slow_rank ? size.slowest_work : size.usual_work));
       add(CauseKind::communication, size.step.value - size.longest_work);
     }
-    const double more_optimizer = phase_of(size, "optimizer") - share * phase_of(smallest, "optimizer");
+    const double more_optimizer = size.phase("optimizer") - share * smallest.phase("optimizer");
     if (study.study.mode == ScalingMode::strong) {
       add(CauseKind::optimizer, more_optimizer);
       add(CauseKind::fixed_work, more_work - more_loading - more_optimizer);
@@ -105,8 +88,8 @@ std::vector<std::string> explain_causes(const StudyResult& study, const SizeResu
   std::vector<std::string> sentences;
   for (const Cause& cause : size.causes) {
     sentences.push_back("With " + name_of(size.size) + ": " + what_is_measured(cause, study, size) +
-                        ". Without this a step takes " + milliseconds(size.step.value - cause.seconds) +
-                        " in place of " + milliseconds(size.step.value) + ".");
+                        ". Without this a step takes " + milliseconds_text(size.step.value - cause.seconds) +
+                        " in place of " + milliseconds_text(size.step.value) + ".");
   }
   return sentences;
 }

@@ -15,7 +15,7 @@ namespace cxtrain {
 struct SizeResult;
 struct StudyResult;
 
-/// What makes a step longer.
+/// The kinds of causes that make a step longer.
 enum class CauseKind : std::uint8_t {
   loader,         ///< all ranks wait for batches
   slow_rank,      ///< one rank works longer than the others in each round, and the others wait for it
@@ -24,7 +24,7 @@ enum class CauseKind : std::uint8_t {
   cores,          ///< ranks share cores
   shared_node,    ///< the work of a rank takes longer beside other ranks of its node
   optimizer,      ///< in strong scaling: the optimizer's work does not shrink as the batch of a rank does
-  fixed_work,     ///< in strong scaling: neither does other work
+  fixed_work,     ///< in strong scaling: other work does not shrink as the batch of a rank does
 };
 template <>
 struct ChoiceOf<CauseKind> {

@@ -64,7 +64,7 @@ class StudyRunner {
       measured.failure =
           "exit status " + std::to_string(status) + ", see " + folder_ + "/" + point.folder() + "/output.log";
       if (status == 0) {
-        measured.failure = "it has written no run folder";
+        measured.failure = "it has written no run.json";
         measured = measure_run(files_, folder_, point).value_or(measured);
       }
       if (!measured.failed()) break;

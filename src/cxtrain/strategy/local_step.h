@@ -113,7 +113,7 @@ class LocalStrategy : public Strategy {
   virtual std::unique_ptr<TrainedParameters> make_trained(const OptimizerTarget& target,
                                                           GradientExchange& exchange);
   const std::vector<std::unique_ptr<GradientExchange>>& exchanges() const { return exchanges_; }
-  /// Of the training that was prepared last.
+  /// Returns the kind of backward passes that the last `prepare` was called for.
   Backward backward_passes() const { return backward_; }
   /// In `teardown`, before what the exchanges refer to.
   void release_exchanges() { exchanges_.clear(); }

@@ -72,10 +72,10 @@ class TrainedParameters {
   /// Makes tensors that belong to the pieces, such as the optimizer's, the means over the ranks that update
   /// the same pieces. Collective.
   virtual void average(std::span<const at::Tensor> /*tensors*/) {}
-  /// What these ranks remember of the pieces besides their values and the optimizer's state: pieces with
-  /// names of their own, for checkpoints.
+  /// Returns further state that belongs to the parameters, such as a momentum, as pieces for a checkpoint.
+  /// Their names differ from the names in the optimizer's state.
   virtual std::vector<Piece> state() const { return {}; }
-  /// Takes it from pieces that a training has saved, which may lack it. Throws StateError.
+  /// Takes the further state from saved pieces, which may lack the state. Throws StateError.
   virtual void load(std::span<const Piece> /*saved*/) {}
 };
 

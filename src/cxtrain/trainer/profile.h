@@ -96,7 +96,7 @@ struct Profile {
   }
 };
 
-/// What a rank sends to rank 0.
+/// The times that each rank sends to rank 0 at the end of a fit.
 struct RankReport {
   RankProfile profile = {};
   /// Seconds of single steps in which the rank did not wait for other ranks. Of the same steps on all ranks.

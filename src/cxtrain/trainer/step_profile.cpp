@@ -22,12 +22,12 @@ void StepProfile::report() {
   phases_.stop();
   const double seconds = clock_.now() - began_;
   World& world = session_.context().parts.world;
-  std::vector<RankReport> ranks;
+  std::vector<RankReport> reports;
   for (const std::string& rank : world.gather_root(to_message(report_of(phases_, world.facts(), seconds))))
-    ranks.push_back(from_message<RankReport>(rank));
+    reports.push_back(from_message<RankReport>(rank));
   if (trace_ != nullptr) trace_->finish(session_.context().run);
   if (!world.is_root()) return;
-  const Profile profile = summary_of(std::move(ranks));
+  const Profile profile = summary_of(std::move(reports));
   log_info(to_table(profile, !session_.context().parts.device.is_cpu()));
   session_.write_file("profile.json", to_json(profile));
 }

@@ -48,7 +48,7 @@ std::size_t carry_bytes(FileDescriptor from, FileDescriptor to, std::size_t most
   return carried;
 }
 
-/// What one of two nodes has of a sum in the end.
+/// The end of a sum on one of two nodes.
 struct Outcome {
   std::vector<float> values;
   std::string error;  ///< empty: the sum is complete

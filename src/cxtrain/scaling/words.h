@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+/// Numbers as the sentences of a study have them.
+namespace cxtrain {
+
+/// "21.3 ms".
+inline std::string milliseconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g ms", 1e3 * seconds);
+  return text;
+}
+
+/// "1 core", "2 cores".
+inline std::string counted(int number, const std::string& thing) {
+  return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
+}
+
+}  // namespace cxtrain
