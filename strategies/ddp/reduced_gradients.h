@@ -23,6 +23,9 @@ class ReducedGradients final : public OrderedExchange, private Stateful {
   void begin_backward(bool completes_step) override { reducer_->begin_backward(completes_step); }
   void end_backward() override { reducer_->end_backward(); }
   void complete() override { reducer_->finish(); }
+  bool carry(std::uint64_t flags) override { return reducer_->carry(flags); }
+  std::uint64_t carried() const override { return reducer_->carried(); }
+  bool rehearse() override { return reducer_->rehearse(); }
   void bring_buffers() override;
   std::string order() const override;
   void set_order(const std::string& lines) override;

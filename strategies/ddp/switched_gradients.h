@@ -22,6 +22,9 @@ class SwitchedGradients final : public OrderedExchange, private Stateful {
   void begin_backward(bool completes_step) override { current_->begin_backward(completes_step); }
   void end_backward() override { current_->end_backward(); }
   void complete() override;
+  bool carry(std::uint64_t flags) override { return current_->carry(flags); }
+  std::uint64_t carried() const override { return current_->carried(); }
+  bool rehearse() override { return current_->rehearse(); }
   void bring_buffers() override { current_->bring_buffers(); }
   std::string order() const override { return current_->order(); }
   void set_order(const std::string& lines) override;

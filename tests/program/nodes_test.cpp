@@ -66,6 +66,30 @@ TEST_CASE("the same ranks have the same bits on one, two and four nodes", "[node
   }
 }
 
+/// Collective calls to MPI of a training of so many steps on two nodes of two ranks.
+long collectives_of(int steps) {
+  const TempDir dir;
+  const std::string file = dir.path() + "/collectives";
+  const ProgramResult run =
+      run_command("CXTRAIN_TEST_COLLECTIVES=" + file + " " +
+                  Nodes::mpirun("n1:2,n2:2 -x CXTRAIN_TEST_COLLECTIVES -x LD_PRELOAD=" CXTRAIN_TEST_PLUGIN_DIR
+                                "/count_collectives.so",
+                                4) +
+                  kNodesTraining + "--data.batch_size 8 --limit_val_batches 0 --max_epochs -1 --max_steps " +
+                  std::to_string(steps) + in(dir));
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  return std::stol(slurp(file));
+}
+
+TEST_CASE("a training step over several nodes calls no collective of MPI", "[nodes]") {
+  const Nodes nodes(2);
+  if (!nodes.why_not().empty()) return skip(nodes.why_not());
+  const long few = collectives_of(5);
+  CHECK(few > 0);
+  CHECK(collectives_of(35) == few);
+}
+
 TEST_CASE("every strategy keeps its promises over several nodes", "[nodes]") {
   struct Row {
     int nodes;

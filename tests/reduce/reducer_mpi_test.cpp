@@ -76,6 +76,45 @@ TEST_CASE("the reducer averages gradients over all ranks, for any bucket size, w
   CHECK((reducer.bucket_count() > 1) == (bucket == 1 || bucket == 1024));
 }
 
+TEST_CASE("flags of any rank travel with the gradients of the last bucket, in any dtype, and change none") {
+  MpiWorld& world = test_world();
+  const auto dtype = GENERATE(at::kFloat, at::kDouble, at::kBFloat16, at::kHalf);
+  const int per_node = GENERATE(0, 1);
+  const bool overlap = GENERATE(false, true);
+  CAPTURE(dtype, per_node, overlap);
+  HostCommunicator communicator = test::host_communicator(per_node);
+  Model model;
+  for (NamedTensor& parameter : model.parameters)
+    parameter.tensor.set_data(parameter.tensor.detach().to(dtype));
+  ReducerOptions options{.first_bucket_bytes = 1024, .bucket_bytes = 1024, .overlap = overlap};
+  if (dtype == at::kFloat) options.wire_dtype = at::kHalf;
+  Reducer reducer(model.parameters, communicator, world, options);
+  constexpr std::uint64_t kOfAll = 1 << 15;
+  for (int step = 0; step < 4; ++step) {
+    const std::uint64_t own = kOfAll | std::uint64_t{1} << ((world.rank() + step) % 8);
+    reducer.begin_backward(true);
+    reducer.zero_gradients();
+    REQUIRE(reducer.carry(own));
+    const bool skips = step == 2 && world.rank() == 0;  // flags travel without a backward, too
+    if (!skips) model.backward(1);
+    reducer.finish();
+    std::uint64_t expected = kOfAll;
+    for (int rank = 0; rank < world.size(); ++rank) expected |= std::uint64_t{1} << ((rank + step) % 8);
+    CHECK(reducer.carried() == expected);
+    if (step != 2) CHECK(model.gradient(2) == Catch::Approx(1).epsilon(1e-2));
+  }
+}
+
+TEST_CASE("a reducer of some of the ranks carries no flags, whose votes are for all") {
+  MpiWorld& world = test_world();
+  if (world.size() == 1) return;
+  HostCommunicator all(world);
+  const std::unique_ptr<Communicator> alone = all.split(world.rank(), 0);
+  Model model;
+  Reducer reducer(model.parameters, *alone, world, {});
+  CHECK_FALSE(reducer.carry(1));
+}
+
 /// Whether it has memory of its own, rather than a place in a bucket.
 bool lies_alone(const at::Tensor& gradient) { return gradient.storage().nbytes() == gradient.nbytes(); }
 
@@ -198,6 +237,14 @@ TEST_CASE("gradients that travel rounded are averages to the wire's precision, t
       if (!crosses_nodes) CHECK(model.gradient(4) == Catch::Approx(expected).epsilon(1e-6));
       const std::int64_t bits = static_cast<std::int64_t>(model.gradient(4) * (1 << 20));
       CHECK(world.max(bits) == -world.max(-bits));
+    }
+    if (dtype != at::kHalf) continue;
+    for (const double beyond : {1e7, 1e-12}) {  // what float16 alone has no number for
+      reducer.begin_backward(true);
+      reducer.zero_gradients();
+      model.backward(beyond);
+      reducer.finish();
+      CHECK(model.gradient(4) == Catch::Approx(beyond).epsilon(1e-3));
     }
   }
 }

@@ -52,11 +52,11 @@ void EarlyStopping::check(Run& run) {
 
 void EarlyStopping::stop(Run& run, std::string reason) {
   stopped_for_ = reason;
-  run.request_stop(std::move(reason));
+  run.request_stop(std::move(reason), RequestedBy::all_ranks);
 }
 
 void EarlyStopping::on_train_start(Run& run) {
-  if (!stopped_for_.empty()) run.request_stop(stopped_for_);
+  if (!stopped_for_.empty()) run.request_stop(stopped_for_, RequestedBy::all_ranks);
 }
 
 std::string EarlyStopping::state_key() const {

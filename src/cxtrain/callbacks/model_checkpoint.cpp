@@ -148,7 +148,7 @@ void ModelCheckpoint::trigger(Run& run, bool metrics_are_new) {
   if (run.global_step() == 0 || run.global_step() == triggered_at_step_) return;
   triggered_at_step_ = run.global_step();
   due_ = Due{run.current_epoch(), metrics_are_new};
-  run.request_checkpoint();
+  run.request_checkpoint(RequestedBy::all_ranks);
 }
 
 /// Rank 0's clock decides for all.

@@ -21,9 +21,17 @@ void Run::log(std::string_view name, const at::Tensor& value, const LogOptions& 
   parts_.metrics.log(name, value, options);
 }
 
-void Run::request_stop(std::string reason) {
-  if (!parts_.requests.stop) parts_.requests.stop_reason = std::move(reason);
-  parts_.requests.stop = true;
+void Run::request_stop(std::string reason, RequestedBy by) {
+  Requests& requests = parts_.requests;
+  if (!requests.stop) requests.stop_reason = std::move(reason);
+  requests.stop = true;
+  requests.stop_on_all = requests.stop_on_all || by == RequestedBy::all_ranks;
+}
+
+void Run::request_checkpoint(RequestedBy by) {
+  Requests& requests = parts_.requests;
+  requests.checkpoint = true;
+  requests.checkpoint_on_all = requests.checkpoint_on_all || by == RequestedBy::all_ranks;
 }
 
 void Run::request_requeue(std::string reason) {

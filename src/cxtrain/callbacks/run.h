@@ -46,17 +46,25 @@ struct Progress {
   /// until its file is complete. Equal on all ranks.
   bool ends_with_checkpoint = false;
   OptimizerList* optimizers = nullptr;  ///< null before the optimizers are made
+  /// A request that not all ranks make takes effect after the next step, rather than after the current one.
+  bool votes_within_step = false;
 };
 
 /// The requests of this rank: of its callbacks, its module, its clock. A request stands until the ranks have
 /// voted and the loop has carried it out.
+enum class RequestedBy {
+  a_rank,     ///< at least one rank
+  all_ranks,  ///< every rank, at the same step
+};
+
 struct Requests {
-  bool stop = false;                                  ///< end the training after this step
-  bool checkpoint = false;                            ///< give the state of the training to the callbacks
-  bool save = false;                                  ///< write a checkpoint to the disk
-  bool requeue = false;                               ///< save, end, and be started again
-  bool validation = false;                            ///< validate after this step
-  std::string stop_reason = {}, requeue_reason = {};  ///< of the first request
+  bool stop = false;                                    ///< end the training after this step
+  bool checkpoint = false;                              ///< give the state of the training to the callbacks
+  bool save = false;                                    ///< write a checkpoint to the disk
+  bool requeue = false;                                 ///< save, end, and be started again
+  bool validation = false;                              ///< validate after this step
+  bool stop_on_all = false, checkpoint_on_all = false;  ///< requested by all ranks, which need no vote
+  std::string stop_reason = {}, requeue_reason = {};    ///< of the first request
 };
 
 /// Counts the states of a fit that can be read back from the disk, on this rank.
@@ -135,18 +143,20 @@ class Run {
   /// The loggers, for images and texts: `loggers().log_image("samples", image)`.
   RunLoggers& loggers() const { return parts_.loggers; }
 
-  /// Ends training after the current step, on several ranks with GPUs after the next step. The ranks agree on
-  /// the stop, so a request on one rank is enough.
-  void request_stop(std::string reason);
-  /// Requests the state of the training, which every callback then gets (`Callback::on_checkpoint`). A
-  /// request on one rank is enough.
-  void request_checkpoint() { parts_.requests.checkpoint = true; }
+  // The ranks agree on requests, so that a request on one rank is enough. A request takes effect after the
+  // current step; over several nodes, and on several ranks with GPUs, after the next step, because the
+  // request travels with that step's gradients. A request that all ranks make (`RequestedBy::all_ranks`)
+  // takes effect after the current step everywhere.
+
+  /// Ends training.
+  void request_stop(std::string reason, RequestedBy by = RequestedBy::a_rank);
+  /// Requests the state of the training, which every callback then gets (`Callback::on_checkpoint`).
+  void request_checkpoint(RequestedBy by = RequestedBy::a_rank);
   /// Requests the state for a run that must end and start again, as when a batch system takes its nodes. The
   /// callbacks get the state, then the run ends on every rank. The exit status is 75 (`ExitCode::requeue`) if
-  /// the state was saved, else 143 (`ExitCode::terminated`). A request on one rank is enough.
+  /// the state was saved, else 143 (`ExitCode::terminated`).
   void request_requeue(std::string reason);
-  /// Requests a checkpoint on the disk, independent of any callback's schedule. A request on one rank is
-  /// enough.
+  /// Requests a checkpoint on the disk, independent of any callback's schedule.
   void request_save() { parts_.requests.save = true; }
 
   /// The states that this rank has seen saved. A callback that saves states by itself adds to them in

@@ -42,7 +42,8 @@ void WallTime::on_train_batch_end(Run& run, const StepOutput&, const Batch&, std
   const double now = clock_.now();
   longest_step_ = std::max(longest_step_, now - std::exchange(last_look_, now));
   // The next look comes a step later.
-  if (now + longest_step_ + margin(run) < end_) return;
+  const int steps = run.progress().votes_within_step ? 2 : 1;
+  if (now + steps * longest_step_ + margin(run) < end_) return;
   run.request_requeue("the end of the job's time, which is in " + whole_seconds(end_ - now) +
                       " (as Slurm says)");
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/ones.h>
 #include <c10/core/StreamGuard.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/readable_bytes.h"
 #include "cxtrain/reduce/exposed_buckets.h"
+#include "cxtrain/reduce/step_flags.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
@@ -22,7 +24,8 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator& communicator
     : communicator_(communicator),
       node_memory_(communicator.node_memory()),
       world_(world),
-      options_(options) {
+      options_(options),
+      carries_flags_(node_memory_ != nullptr && communicator.size() == world.size()) {
   for (NamedTensor& parameter : parameters) {
     if (!parameter.tensor.requires_grad()) {
       frozen_.push_back(std::move(parameter.tensor));
@@ -52,9 +55,10 @@ void Reducer::allocate_arenas() {
   // buckets.
   std::vector<std::size_t> everything(parameters_.size());
   std::iota(everything.begin(), everything.end(), std::size_t{0});
+  const std::int64_t flags = carries_flags_ ? kStepFlags : 0;
   for (const BucketPlan& plan : plan_buckets(shapes(), everything, 0, 0)) {
     const at::Tensor& first = parameters_[plan.parameters.front()].tensor;
-    arenas_.push_back(communicator_.allocate(plan.numel, first.scalar_type(), first.device()));
+    arenas_.push_back(communicator_.allocate(plan.numel + flags, first.scalar_type(), first.device()));
     wires_.emplace_back();
     if (options_.wire_dtype && node_memory_ == nullptr &&
         c10::elementSize(*options_.wire_dtype) < first.itemsize()) {
@@ -64,6 +68,7 @@ void Reducer::allocate_arenas() {
   if (node_memory_ == nullptr) return;
   std::vector<std::size_t> sizes;
   for (const Parameter& parameter : parameters_) sizes.push_back(parameter.tensor.nbytes());
+  if (carries_flags_) sizes.push_back(kStepFlags * sizeof(double));  // of the largest dtype
   pool_ = node_memory_->mem_pool(sizes);
 }
 
@@ -109,7 +114,42 @@ void Reducer::lay_out(std::span<const std::size_t> order) {
                         .parameters = plan.parameters,
                         .wire = std::move(wire)});
   }
+  if (carries_flags_ && !buckets_.empty()) add_flags();
   find_exact_buckets();
+}
+
+/// The last bucket is the last one of its arena, which has room for the flags behind it.
+void Reducer::add_flags() {
+  Bucket& last = buckets_.back();
+  const std::int64_t gradients = last.flat.numel();
+  last.flat = last.flat.as_strided({gradients + kStepFlags}, {1});
+  flags_ = last.flat.narrow(0, gradients, kStepFlags);
+  one_ = at::ones({1}, flags_.options());
+  last.slices.push_back({gradients, flags_});
+}
+
+bool Reducer::carry(std::uint64_t flags) {
+  if (!flags_.defined()) return false;
+  auto* const to = static_cast<std::byte*>(flags_.mutable_data_ptr());
+  const auto* const one = static_cast<const std::byte*>(one_.const_data_ptr());
+  const std::size_t bytes = one_.nbytes();
+  std::fill_n(to, flags_.nbytes(), std::byte{0});
+  for (std::size_t i = 0; i < kStepFlags; ++i) {
+    if ((flags >> i & 1) != 0) std::copy_n(one, bytes, to + i * bytes);
+  }
+  return true;
+}
+
+std::uint64_t Reducer::carried() const {
+  const auto* const from = static_cast<const std::byte*>(flags_.const_data_ptr());
+  const std::size_t bytes = one_.nbytes();
+  std::uint64_t flags = 0;
+  for (std::size_t i = 0; i < kStepFlags; ++i) {
+    const bool set = std::any_of(from + i * bytes, from + (i + 1) * bytes,
+                                 [](std::byte byte) { return byte != std::byte{0}; });
+    flags |= std::uint64_t{set} << i;
+  }
+  return flags;
 }
 
 void Reducer::find_exact_buckets() {
@@ -137,7 +177,7 @@ void Reducer::begin_backward(bool synchronize) {
   next_bucket_ = 0;
   observed_order_.clear();
   for (Parameter& parameter : parameters_) parameter.ready = false;
-  for (Bucket& bucket : buckets_) bucket.pending = bucket.slices.size();
+  for (Bucket& bucket : buckets_) bucket.pending = bucket.parameters.size();
   const bool measures =
       options_.round_exposed_only && !exact_parameters_ && !order_.empty() && !lay_out_next_;
   ready_.assign(measures ? buckets_.size() : 0, 0);
@@ -232,6 +272,13 @@ void Reducer::finish() {
   if (options_.find_unused_parameters) forget_unused();
   if (order_.empty() && synchronize_) agree_on_order();
   synchronize_ = false;
+}
+
+bool Reducer::rehearse() {
+  if (!flags_.defined()) return false;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) send(i);
+  communicator_.join();
+  return true;
 }
 
 void Reducer::fill_untouched() {

@@ -72,6 +72,15 @@ class Reducer final : private GradientListener {
   /// Has no effect on gradients that are averages already.
   void finish();
 
+  /// `GradientExchange::carry`. Flags are elements behind the gradients of the last bucket, 1 for a flag that
+  /// is set. Their averages are positive if any rank has set the flag. On devices flags are not carried: the
+  /// host would wait for the device to read them.
+  bool carry(std::uint64_t flags);
+  std::uint64_t carried() const;
+
+  /// `GradientExchange::rehearse`; in host memory, over all ranks of the world.
+  bool rehearse();
+
   /// Drops the gradients, without touching memory: the next backward writes rather than adds.
   void zero_gradients();
 
@@ -104,7 +113,8 @@ class Reducer final : private GradientListener {
   };
   struct Bucket {
     at::Tensor flat;
-    std::vector<NodeMemory::Slice> slices;  ///< one per parameter, with its gradient
+    /// One per parameter, with its gradient; in the last bucket one more for the flags.
+    std::vector<NodeMemory::Slice> slices;
     std::size_t pending = 0;
     std::vector<std::size_t> parameters = {};  ///< in the order of the slices
     GradientStreams streams = {};              ///< streams that made its gradients; on devices
@@ -117,6 +127,7 @@ class Reducer final : private GradientListener {
   std::vector<ParameterShape> shapes() const;
   void allocate_arenas();
   void lay_out(std::span<const std::size_t> order);
+  void add_flags();
   void send(std::size_t index);
   /// Whether the gradients of a bucket are rounded.
   bool rounds(std::size_t bucket) const { return options_.wire_dtype && bucket >= exact_buckets_; }
@@ -139,6 +150,8 @@ class Reducer final : private GradientListener {
   std::vector<Parameter> parameters_;
   std::vector<at::Tensor> frozen_;            ///< parameters that require no gradient
   std::vector<at::Tensor> arenas_;            ///< flat memory, one per dtype and device
+  at::Tensor flags_;                          ///< of the last bucket; undefined: not carried
+  at::Tensor one_;                            ///< a flag that is set
   std::vector<at::Tensor> wires_;             ///< for each arena: memory in the wire's dtype, or undefined
   std::vector<Bucket> buckets_;               ///< slices of the arenas
   std::shared_ptr<MemPool> pool_;             ///< for gradients; or null
@@ -147,6 +160,7 @@ class Reducer final : private GradientListener {
   NodeMemory* node_memory_;  ///< the communicator's, or null
   World& world_;
   ReducerOptions options_;
+  const bool carries_flags_;     ///< the last bucket, if there is one, has flags
   std::mutex gradients_arrive_;  ///< held by a hook: hooks of several devices may run at once
   bool synchronize_ = false;     ///< the backward in progress, or the last one, completes the step
   bool averaged_ = false;        ///< the gradients are complete

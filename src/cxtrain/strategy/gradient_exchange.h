@@ -2,10 +2,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "cxtrain/reduce/gradient_shard.h"
+#include "cxtrain/reduce/step_flags.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
@@ -27,6 +29,20 @@ class GradientExchange {
   /// Makes the gradient of each parameter the average over all ranks. Has no effect on complete gradients.
   /// Collective.
   virtual void complete() {}
+
+  /// Sends this rank's flags (`kStepFlags`) along with the gradients of the step. Called between `zero_gradients` and the
+  /// backward that completes the step, or, on a rank without that backward, before `complete`. Returns false,
+  /// on all ranks alike, if the exchange does not carry flags. Does not wait for other ranks.
+  virtual bool carry(std::uint64_t /*flags*/) { return false; }
+  /// Returns, for each flag, whether at least one rank has set it. Called after `complete`, if `carry` has
+  /// returned true in the step.
+  virtual std::uint64_t carried() const { return 0; }
+
+  /// Exchanges, as in a step, what lies in the memory of the gradients, so that a clock can measure it alone.
+  /// The gradients have any values afterwards. Returns false, on all ranks alike, if this is not possible.
+  /// Collective.
+  virtual bool rehearse() { return false; }
+
   /// Gives all ranks equal buffers of the model, after a step. Collective.
   virtual void bring_buffers() {}
 

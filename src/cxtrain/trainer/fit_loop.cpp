@@ -203,6 +203,7 @@ void FitLoop::run_step() {
   CurrentStep::set(context_.state.global_step);
   const StepResult own = context_.parts.strategy.step(*this);
   begin_vote(own);
+  optimization_.complete();
   const StepVote of_all_ranks = context_.voting.end();
   note_skips_elsewhere(of_all_ranks.result());
   if (data_.train().is_stream()) streams_go_on_ = of_all_ranks.streams;
@@ -308,7 +309,7 @@ bool FitLoop::some_rank_is_empty() { return batch_.global_size < data_.train().s
 void FitLoop::begin_vote(const StepResult& result) {
   if (!std::exchange(vote_to_begin_, false)) return;
   const bool streams = data_.train().is_stream() && data_.train().has_next();
-  context_.voting.begin(result, streams, writes_checkpoint());
+  context_.voting.begin(result, streams, writes_checkpoint(), optimization_.exchange());
 }
 
 void FitLoop::note_skip() {
@@ -345,9 +346,12 @@ void FitLoop::vote() { handle(context_.voting.vote(writes_checkpoint())); }
 
 void FitLoop::handle(const StepVote& vote) {
   if (!vote.writing && checkpoints_ != nullptr) checkpoints_->proceed();
-  if (vote.stop && !pending_.stop && !context_.requests.stop_reason.empty())
-    log_info(context_.requests.stop_reason);
+  const Requests& own = context_.requests;
+  const bool stopped = pending_.stop;
   pending_ = pending_ | vote;
+  pending_.stop = pending_.stop || own.stop_on_all;
+  pending_.checkpoint = pending_.checkpoint || own.checkpoint_on_all;
+  if (pending_.stop && !stopped && !own.stop_reason.empty()) log_info(own.stop_reason);
   if (pending_.ends_run() && checkpoints_ == nullptr) throw context_.ending(pending_, /*is_saved=*/false);
 }
 
@@ -355,7 +359,7 @@ void FitLoop::save_if_wanted() {
   if (!pending_.wants_checkpoint()) return;
   const StepVote wanted = pending_;
   pending_.checkpoint = pending_.save = false;
-  context_.requests.checkpoint = context_.requests.save = false;
+  context_.requests.checkpoint = context_.requests.checkpoint_on_all = context_.requests.save = false;
   if (checkpoints_ == nullptr) return;
   finite_.answer();
   context_.rows.write_pending();

@@ -33,7 +33,8 @@ class SweepRecorder final : public Callback {
     const double smoothed = average_ / (1 - std::pow(kBeta, steps));
     result_.rates.push_back(rate_);
     result_.losses.push_back(smoothed);
-    if (threshold_ > 0 && steps > 1 && !(smoothed <= threshold_ * best_)) run.request_stop("");
+    if (threshold_ > 0 && steps > 1 && !(smoothed <= threshold_ * best_))
+      run.request_stop("", RequestedBy::all_ranks);
     if (steps == 1 || smoothed < best_) best_ = smoothed;
   }
 

@@ -157,6 +157,15 @@ Optimization::Optimization(TrainContext& context, const std::vector<NamedOptimiz
   context_.progress.optimizers = this;
 }
 
+void Optimization::complete() {
+  if (shared_.is_manual()) return;
+  for (const auto& optimizer : optimizers_) optimizer->complete();
+}
+
+GradientExchange* Optimization::exchange() {
+  return shared_.is_manual() ? nullptr : &optimizers_.front()->trained().exchange();
+}
+
 bool Optimization::step(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last) {
   const bool stepped =
       shared_.is_manual() ? shared_.take_updated() : step_automatically(own, of_all_ranks, last);
@@ -178,7 +187,6 @@ void Optimization::unite_state() {
 
 bool Optimization::step_automatically(const StepResult& own, const StepResult& of_all_ranks,
                                       const MicroStep& last) {
-  for (const auto& optimizer : optimizers_) optimizer->complete();
   if (of_all_ranks.loss) {
     if (of_all_ranks.skipped) leave_out_ranks_that_skipped(own);
     update_due(last);

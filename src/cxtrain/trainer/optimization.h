@@ -51,10 +51,16 @@ class Optimization final : public Stateful, public OptimizerList {
   /// The loss scale; null without one.
   GradScaler* scaler() { return shared_.scaler(); }
 
-  /// Completes an optimizer step, and counts it. `own`, `of_all_ranks`: what was put into the step. In
-  /// automatic optimization the gradients are averages over the ranks that did not skip the step. If no rank
-  /// has a loss, or, in manual optimization, no optimizer has stepped, nothing is counted, and every rank
-  /// returns false. Throws an AgreedError that names a gradient if too many steps in a row were skipped
+  /// Completes the gradients of a step, in automatic optimization. Collective.
+  void complete();
+  /// The exchange of the step's gradients, of all optimizers. Null in manual optimization, whose gradients
+  /// travel within the module's step.
+  GradientExchange* exchange();
+  /// Completes an optimizer step, after `complete`, and counts it. `own`, `of_all_ranks`: what was put into
+  /// the step. In automatic optimization the gradients are averages over the ranks that did not skip the
+  /// step. If no rank has a loss, or, in manual optimization, no optimizer has stepped, nothing is counted,
+  /// and every rank returns false. Throws an AgreedError that names a gradient if too many steps in a row
+  /// were skipped
   /// (`max_skipped_steps`). Collective.
   bool step(const StepResult& own, const StepResult& of_all_ranks, const MicroStep& last);
   /// At the end of an epoch, after its validation.

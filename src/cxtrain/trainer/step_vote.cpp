@@ -15,6 +15,7 @@ constexpr std::array kFields{&StepVote::stop,    &StepVote::checkpoint,     &Ste
                              &StepVote::sigterm, &StepVote::requeue_signal, &StepVote::writing,
                              &StepVote::loss,    &StepVote::skipped,        &StepVote::streams};
 static_assert(sizeof(StepVote) == kFields.size(), "each field of a vote has a bit");
+static_assert(kFields.size() <= kStepFlags, "a vote travels with gradients");
 
 }  // namespace
 
@@ -53,17 +54,18 @@ StepVote StepVoting::vote(bool writing) {
   return StepVote::from_bits(world_.any(own(writing).to_bits()));
 }
 
-void StepVoting::begin(const StepResult& result, bool streams, bool writing) {
+void StepVoting::begin(const StepResult& result, bool streams, bool writing, GradientExchange* gradients) {
   StepVote vote = own(writing);
   vote.loss = result.loss;
   vote.skipped = result.skipped;
   vote.streams = streams;
-  world_.begin_any(vote.to_bits());
+  carrier_ = gradients != nullptr && gradients->carry(vote.to_bits()) ? gradients : nullptr;
+  if (carrier_ == nullptr) world_.begin_any(vote.to_bits());
 }
 
 StepVote StepVoting::end() {
   const PhaseScope phase(Phase::agree);
-  within_step_ = StepVote::from_bits(world_.end_any());
+  within_step_ = StepVote::from_bits(carrier_ != nullptr ? carrier_->carried() : world_.end_any());
   return *within_step_;
 }
 

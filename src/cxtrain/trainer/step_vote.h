@@ -6,6 +6,7 @@
 
 #include "cxtrain/base/stop_signals.h"
 #include "cxtrain/callbacks/run.h"
+#include "cxtrain/strategy/gradient_exchange.h"
 #include "cxtrain/strategy/step.h"
 
 namespace cxtrain {
@@ -41,15 +42,18 @@ StepVote operator|(const StepVote& a, const StepVote& b);
 class StepVoting {
  public:
   /// All references outlive it. `votes_within_step`: the vote that ends a step is the one that began before
-  /// backward. Then no rank waits for others while its device has nothing to do, and a request takes effect
-  /// one step later.
+  /// backward. Then no rank waits for others after the step, and a request of a single rank takes effect one
+  /// step later.
   StepVoting(World& world, const Requests& requests, bool votes_within_step)
       : world_(world), requests_(requests), votes_within_step_(votes_within_step) {}
 
   /// Votes now. `writing`: this rank still writes its part of a checkpoint.
   StepVote vote(bool writing = false);
-  /// Begins a vote within a step, and ends it: what each rank put into the step, and its requests so far.
-  void begin(const StepResult& own, bool streams, bool writing);
+  /// Begins a vote within a step: what each rank put into the step, and its requests so far. The vote travels
+  /// with the step's gradients if the exchange carries flags. `gradients`: null if the step's gradients have
+  /// travelled already.
+  void begin(const StepResult& own, bool streams, bool writing, GradientExchange* gradients);
+  /// Ends the vote, after `GradientExchange::complete`.
   StepVote end();
   /// Votes at the end of a step.
   StepVote vote_after_step(bool writing);
@@ -60,6 +64,7 @@ class StepVoting {
   World& world_;
   const Requests& requests_;
   bool votes_within_step_;
+  GradientExchange* carrier_ = nullptr;  ///< of the vote within the step; null: the world
   std::optional<StepVote> within_step_;
 };
 

@@ -17,6 +17,13 @@ namespace {
 constexpr LogRule kAfterReduction{"on_train_epoch_end of a callback that monitors", LogRule::Phase::none,
                                   LogRule::Allowed::ignored, /*on_step=*/false};
 
+/// Over several nodes a meeting of its own would cost each step the way between them, and on devices the work
+/// that the host could submit meanwhile.
+bool votes_within_step(const TrainContext::Parts& parts) {
+  if (parts.world.size() == 1) return false;
+  return !parts.device.is_cpu() || parts.world.facts().num_nodes > 1;
+}
+
 }  // namespace
 
 TrainContext::TrainContext(Parts p)
@@ -26,8 +33,9 @@ TrainContext::TrainContext(Parts p)
       rows(metrics, parts.world, state, progress, clock, !parts.device.is_cpu()),
       batches(parts.device, parts.input_dtype, parts.plan.channels_last,
               {parts.data, parts.module, parts.world.rank()}),
-      voting(parts.world, requests, !parts.device.is_cpu() && parts.world.size() > 1) {
+      voting(parts.world, requests, votes_within_step(parts)) {
   progress.log_every_n_steps = parts.options.trainer.log_every_n_steps;
+  progress.votes_within_step = votes_within_step(parts);
 }
 
 std::string TrainContext::model_name() const {
