@@ -2,8 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 
@@ -89,17 +91,65 @@ TEST_CASE("16-bit sums round once") {
   CHECK(at::equal(out[0], exact.mul(0.25).to(dtype)));
 }
 
-TEST_CASE("elements are rounded to 16 bits as ATen rounds them, and come back exactly") {
-  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble), wire = GENERATE(at::kBFloat16, at::kHalf);
+std::byte* bytes_of(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
+
+TEST_CASE("elements are rounded to bfloat16 as ATen rounds them, and come back exactly") {
+  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble);
   const at::Tensor values = at::randn({5001}).to(dtype);
-  at::Tensor rounded = at::empty({5001}, wire), back = at::empty({5001}, dtype);
-  const auto bytes = [](const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); };
-  round_elements(dtype, wire, bytes(values), bytes(rounded), 5001);
-  CHECK(at::equal(rounded, values.to(at::kFloat).to(wire)));
-  widen_elements(dtype, wire, bytes(rounded), bytes(back), 5001);
+  at::Tensor rounded = at::empty({5001}, at::kBFloat16), back = at::empty({5001}, dtype);
+  round_to_bfloat16(dtype, bytes_of(values), bytes_of(rounded), 5001);
+  CHECK(at::equal(rounded, values.to(at::kFloat).to(at::kBFloat16)));
+  widen_bfloat16(dtype, bytes_of(rounded), bytes_of(back), 5001);
   CHECK(at::equal(back, rounded.to(dtype)));
-  CHECK_THROWS_WITH(round_elements(at::kInt, wire, bytes(values), bytes(rounded), 1),
+  CHECK_THROWS_WITH(round_to_bfloat16(at::kInt, bytes_of(values), bytes_of(rounded), 1),
                     cxtrain::test::contains("Int"));
+}
+
+/// The values after a way through blocks.
+at::Tensor through_blocks(const at::Tensor& values) {
+  const auto count = static_cast<std::size_t>(values.numel());
+  std::vector<std::byte> blocks(ScaledHalf::blocks(count) * ScaledHalf::kBytes);
+  round_to_scaled(values.scalar_type(), bytes_of(values), blocks.data(), count);
+  at::Tensor back = at::empty_like(values);
+  widen_scaled(values.scalar_type(), blocks.data(), bytes_of(back), count);
+  return back;
+}
+
+TEST_CASE("blocks of float16 keep 11 bits of values of any size, and what is no number") {
+  const at::ScalarType dtype = GENERATE(at::kFloat, at::kDouble);
+  const double size = GENERATE(1e-38, 1e-30, 1e-7, 1.0, 7e4, 1e20, 1e38);
+  const std::int64_t count = GENERATE(1, 62, 63, 64, 5001);
+  CAPTURE(dtype, size, count);
+  const at::Tensor values = at::rand({count}).add(0.5).mul(size).to(dtype);
+  const at::Tensor error = through_blocks(values).sub(values).abs().div(values);
+  CHECK(error.max().item<double>() <= std::ldexp(1.0, -11) * (1 + 1e-6));
+  CHECK(at::equal(through_blocks(values.neg()), through_blocks(values).neg()));
+
+  at::Tensor special = values.clone();
+  special[0] = std::numeric_limits<double>::infinity();
+  if (count > 1) special[1] = std::numeric_limits<double>::quiet_NaN();
+  const at::Tensor back = through_blocks(special);
+  CHECK(back[0].isinf().item<bool>());
+  if (count > 1) CHECK(back[1].isnan().item<bool>());
+  if (count > 2) CHECK(at::equal(back.slice(0, 2), through_blocks(values).slice(0, 2)));
+}
+
+TEST_CASE("sums of blocks are rounded once, to a power of two of their own") {
+  constexpr std::int64_t kValues = 40 * ScaledHalf::kValues;
+  std::vector<at::Tensor> inputs;
+  std::vector<std::vector<std::byte>> blocks;
+  std::vector<const std::byte*> sources;
+  for (const double size : {1e-3, 7e4, 1.0}) {
+    inputs.push_back(through_blocks(at::randn({kValues}).mul(size)));
+    blocks.emplace_back(40 * ScaledHalf::kBytes);
+    round_to_scaled(at::kFloat, bytes_of(inputs.back()), blocks.back().data(), kValues);
+  }
+  for (const std::vector<std::byte>& each : blocks) sources.push_back(each.data());
+  reduce_scaled(ReduceOp::avg, sources, blocks[0].data(), 40, 3);
+  at::Tensor result = at::empty({kValues});
+  widen_scaled(at::kFloat, blocks[0].data(), bytes_of(result), kValues);
+  const at::Tensor exact = inputs[0].add(inputs[1]).add(inputs[2]).mul(1.0F / 3.0F);
+  CHECK(at::equal(result, through_blocks(exact)));
 }
 
 TEST_CASE("infinities and NaNs survive a 16-bit sum, as an overflow check needs") {

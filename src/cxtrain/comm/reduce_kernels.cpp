@@ -98,6 +98,49 @@ CXTRAIN_CLONES void narrow_f16(Float16* out, const float* in, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<Float16>(in[i]);
 }
 
+/// For exponents of normal floats.
+inline float power_of_two(int exponent) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(127 + exponent) << 23);
+}
+
+/// The power of two of a block: after division by it the block's largest finite value lies in [2^14, 2^15),
+/// which rounds to a float16. At least -126, so that the power has a reciprocal.
+inline int exponent_of(const float* in, std::size_t n) {
+  constexpr std::uint32_t kInfinity = 0x7F800000u;
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint32_t size = std::bit_cast<std::uint32_t>(in[i]) & 0x7FFFFFFFu;
+    largest = std::max(largest, size < kInfinity ? size : 0u);
+  }
+  return largest == 0 ? 0 : std::max(static_cast<int>(largest >> 23) - 127 - 14, -126);
+}
+
+/// A block: its values, then its exponent.
+CXTRAIN_CLONES void pack_scaled(std::byte* out, const float* in, std::size_t count) {
+  for (std::size_t first = 0; first < count; first += ScaledHalf::kValues, out += ScaledHalf::kBytes) {
+    const std::size_t n = std::min(ScaledHalf::kValues, count - first);
+    const int exponent = exponent_of(in + first, n);
+    const float factor = power_of_two(-exponent);
+    std::array<Float16, ScaledHalf::kValues> values{};
+    for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<Float16>(in[first + i] * factor);
+    const auto stored = static_cast<std::int16_t>(exponent);
+    std::memcpy(out, values.data(), sizeof values);
+    std::memcpy(out + sizeof values, &stored, sizeof stored);
+  }
+}
+
+CXTRAIN_CLONES void unpack_scaled(float* out, const std::byte* in, std::size_t count) {
+  for (std::size_t first = 0; first < count; first += ScaledHalf::kValues, in += ScaledHalf::kBytes) {
+    std::array<Float16, ScaledHalf::kValues> values;
+    std::int16_t exponent = 0;
+    std::memcpy(values.data(), in, sizeof values);
+    std::memcpy(&exponent, in + sizeof values, sizeof exponent);
+    const float factor = power_of_two(exponent);
+    const std::size_t n = std::min(ScaledHalf::kValues, count - first);
+    for (std::size_t i = 0; i < n; ++i) out[first + i] = static_cast<float>(values[i]) * factor;
+  }
+}
+
 template <class Loops, class T>
 void combine(ReduceOp op, T* acc, const T* x, std::size_t n) {
   switch (op) {
@@ -173,50 +216,85 @@ void reduce_integers(ReduceOp op, Sources src, Destinations dst, std::size_t cou
   });
 }
 
-void require_rounding(c10::ScalarType dtype, c10::ScalarType wire) {
-  using enum c10::ScalarType;
-  if ((dtype == Float || dtype == Double) && (wire == BFloat16 || wire == Half)) return;
-  throw CommunicationError(std::string("no rounding of ") + c10::toString(dtype) + " to " +
-                               c10::toString(wire) + "; use float32 or float64, and bfloat16 or float16",
+/// Values of so many blocks are converted at a time.
+constexpr std::size_t kBlocks = kBlock / ScaledHalf::kValues, kScaledValues = kBlocks * ScaledHalf::kValues;
+
+void require_float(c10::ScalarType dtype) {
+  if (dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double) return;
+  throw CommunicationError(std::string("no rounding of ") + c10::toString(dtype) + "; use float32 or float64",
                            MessageCode::bad_tensor);
 }
 
-void narrow(c10::ScalarType wire, std::byte* out, const float* in, std::size_t n) {
-  if (wire == c10::ScalarType::BFloat16) return narrow_bf16(reinterpret_cast<std::uint16_t*>(out), in, n);
-  narrow_f16(reinterpret_cast<Float16*>(out), in, n);
+/// Converts doubles in pieces, as floats; a piece is a whole number of blocks. `work(values, first, n)`.
+template <class Work>
+void in_pieces(std::size_t count, const Work& work) {
+  std::array<float, kScaledValues> values;
+  for (std::size_t first = 0; first < count; first += kScaledValues)
+    work(values.data(), first, std::min(kScaledValues, count - first));
 }
 
-void widen(c10::ScalarType wire, float* out, const std::byte* in, std::size_t n) {
-  if (wire == c10::ScalarType::BFloat16)
-    return widen_bf16(out, reinterpret_cast<const std::uint16_t*>(in), n);
-  widen_f16(out, reinterpret_cast<const Float16*>(in), n);
+/// `narrow(to, from, n)` rounds floats.
+template <class Narrow>
+void round_floats(c10::ScalarType dtype, const std::byte* src, std::size_t count, const Narrow& narrow) {
+  require_float(dtype);
+  if (dtype == c10::ScalarType::Float) return narrow(0, reinterpret_cast<const float*>(src), count);
+  in_pieces(count, [&](float* values, std::size_t first, std::size_t n) {
+    const auto* const from = reinterpret_cast<const double*>(src) + first;
+    for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<float>(from[i]);
+    narrow(first, values, n);
+  });
+}
+
+/// `widen(to, first, n)` makes floats.
+template <class Widen>
+void widen_floats(c10::ScalarType dtype, std::byte* dst, std::size_t count, const Widen& widen) {
+  require_float(dtype);
+  if (dtype == c10::ScalarType::Float) return widen(reinterpret_cast<float*>(dst), 0, count);
+  in_pieces(count, [&](float* values, std::size_t first, std::size_t n) {
+    widen(values, first, n);
+    std::copy_n(values, n, reinterpret_cast<double*>(dst) + first);
+  });
 }
 
 }  // namespace
 
-void round_elements(c10::ScalarType dtype, c10::ScalarType wire, const std::byte* src, std::byte* dst,
-                    std::size_t count) {
-  require_rounding(dtype, wire);
-  if (dtype == c10::ScalarType::Float) return narrow(wire, dst, reinterpret_cast<const float*>(src), count);
-  std::array<float, kBlock> block;
-  const auto* const values = reinterpret_cast<const double*>(src);
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
-    const std::size_t n = std::min(kBlock, count - begin);
-    for (std::size_t i = 0; i < n; ++i) block[i] = static_cast<float>(values[begin + i]);
-    narrow(wire, dst + begin * c10::elementSize(wire), block.data(), n);
-  }
+void round_to_bfloat16(c10::ScalarType dtype, const std::byte* src, std::byte* dst, std::size_t count) {
+  auto* const to = reinterpret_cast<std::uint16_t*>(dst);
+  round_floats(dtype, src, count, [&](std::size_t first, const float* values, std::size_t n) {
+    narrow_bf16(to + first, values, n);
+  });
 }
 
-void widen_elements(c10::ScalarType dtype, c10::ScalarType wire, const std::byte* src, std::byte* dst,
-                    std::size_t count) {
-  require_rounding(dtype, wire);
-  if (dtype == c10::ScalarType::Float) return widen(wire, reinterpret_cast<float*>(dst), src, count);
-  std::array<float, kBlock> block;
-  auto* const values = reinterpret_cast<double*>(dst);
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
-    const std::size_t n = std::min(kBlock, count - begin);
-    widen(wire, block.data(), src + begin * c10::elementSize(wire), n);
-    std::copy_n(block.data(), n, values + begin);
+void widen_bfloat16(c10::ScalarType dtype, const std::byte* src, std::byte* dst, std::size_t count) {
+  const auto* const from = reinterpret_cast<const std::uint16_t*>(src);
+  widen_floats(dtype, dst, count,
+               [&](float* values, std::size_t first, std::size_t n) { widen_bf16(values, from + first, n); });
+}
+
+void round_to_scaled(c10::ScalarType dtype, const std::byte* src, std::byte* dst, std::size_t count) {
+  round_floats(dtype, src, count, [&](std::size_t first, const float* values, std::size_t n) {
+    pack_scaled(dst + ScaledHalf::blocks(first) * ScaledHalf::kBytes, values, n);
+  });
+}
+
+void widen_scaled(c10::ScalarType dtype, const std::byte* src, std::byte* dst, std::size_t count) {
+  widen_floats(dtype, dst, count, [&](float* values, std::size_t first, std::size_t n) {
+    unpack_scaled(values, src + ScaledHalf::blocks(first) * ScaledHalf::kBytes, n);
+  });
+}
+
+void reduce_scaled(ReduceOp op, Sources src, std::byte* dst, std::size_t blocks, int divisor) {
+  const float factor = 1.0f / static_cast<float>(divisor);
+  std::array<float, kBlock> acc;
+  for (std::size_t begin = 0; begin < blocks; begin += kBlocks) {
+    const std::size_t n = std::min(kBlocks, blocks - begin) * ScaledHalf::kValues;
+    const std::size_t offset = begin * ScaledHalf::kBytes;
+    combine_tree<Loops_f32>(op, src, acc.data(), n, [&](float* block, const std::byte* source) {
+      unpack_scaled(block, source + offset, n);
+      return static_cast<const float*>(block);
+    });
+    if (factor != 1.0f) scale_f32(acc.data(), factor, n);
+    pack_scaled(dst + offset, acc.data(), n);
   }
 }
 

@@ -24,12 +24,24 @@ const char* to_string(ReduceOp op);
 void reduce_elements(c10::ScalarType dtype, ReduceOp op, std::span<const std::byte* const> src,
                      std::span<std::byte* const> dst, std::size_t count, int divisor);
 
-/// Rounds `count` elements of a dtype (float32 or float64) to `wire` (bfloat16 or float16): to nearest, ties
-/// to even; and back, which is exact. Throws CommunicationError for other dtypes.
-void round_elements(c10::ScalarType dtype, c10::ScalarType wire, const std::byte* src, std::byte* dst,
-                    std::size_t count);
-void widen_elements(c10::ScalarType dtype, c10::ScalarType wire, const std::byte* src, std::byte* dst,
-                    std::size_t count);
+/// Rounds `count` elements of a dtype (float32 or float64) to bfloat16: to nearest, ties to even; and back,
+/// which is exact. Throws CommunicationError for other dtypes.
+void round_to_bfloat16(c10::ScalarType dtype, const std::byte* src, std::byte* dst, std::size_t count);
+void widen_bfloat16(c10::ScalarType dtype, const std::byte* src, std::byte* dst, std::size_t count);
+
+/// Float16 with a power of two for each block of values: 11 bits of precision, as float16, and the range of
+/// float32, with 2 % more bytes than float16. Values below 2^-29 of the largest of their block lose
+/// precision. Infinities and NaNs stay what they are.
+struct ScaledHalf {
+  static constexpr std::size_t kValues = 63, kBytes = 128;  ///< of a block
+  static std::size_t blocks(std::size_t values) { return (values + kValues - 1) / kValues; }
+};
+/// The same with blocks.
+void round_to_scaled(c10::ScalarType dtype, const std::byte* src, std::byte* dst, std::size_t count);
+void widen_scaled(c10::ScalarType dtype, const std::byte* src, std::byte* dst, std::size_t count);
+/// `reduce_elements` of whole blocks, with one destination.
+void reduce_scaled(ReduceOp op, std::span<const std::byte* const> src, std::byte* dst, std::size_t blocks,
+                   int divisor);
 
 /// Returns whether `reduce_elements` supports the dtype.
 bool has_reduce_kernel(c10::ScalarType dtype);

@@ -24,9 +24,10 @@ class FloatArray final : public ExchangedArray {
         in_place_(in_place) {}
 
   std::size_t count() const override { return values_.size(); }
-  c10::ScalarType dtype() const override { return c10::ScalarType::Float; }
-  ReduceOp op() const override { return op_; }
-  int divisor() const override { return divisor_; }
+  std::size_t element_bytes() const override { return sizeof(float); }
+  void combine(std::span<const std::byte* const> values, std::byte* to, std::size_t count) const override {
+    reduce_elements(c10::ScalarType::Float, op_, values, {&to, 1}, count, divisor_);
+  }
   std::byte* in_place(std::size_t first, std::size_t) override {
     return in_place_ ? reinterpret_cast<std::byte*>(result_.data() + first) : nullptr;
   }
@@ -62,9 +63,7 @@ std::vector<float> combined(const std::vector<FloatArray>& arrays) {
   for (const FloatArray& array : arrays)
     sources.push_back(reinterpret_cast<const std::byte*>(array.values().data()));
   std::vector<float> result(arrays[0].count());
-  auto* const target = reinterpret_cast<std::byte*>(result.data());
-  reduce_elements(c10::ScalarType::Float, arrays[0].op(), sources, {&target, 1}, result.size(),
-                  arrays[0].divisor());
+  arrays[0].combine(sources, reinterpret_cast<std::byte*>(result.data()), result.size());
   return result;
 }
 

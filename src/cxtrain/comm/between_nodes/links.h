@@ -6,6 +6,10 @@
 
 namespace cxtrain {
 
+/// The other nodes in the order in which this node sends to them: each node begins with its neighbour, or all
+/// would send to one node at a time. `step`: from 1 to `nodes` - 1.
+inline int peer_of(int node, int step, int nodes) { return (node + step) % nodes; }
+
 /// Streams of bytes between this rank and one rank of each other node, in both directions. The bytes of a
 /// stream arrive in the order of sending. One thread uses the links, except for `interrupt`. Errors: a
 /// CommunicationError.

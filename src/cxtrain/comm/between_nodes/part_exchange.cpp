@@ -70,11 +70,12 @@ std::byte* PartExchange::values_of(int part, const Chunk& chunk, std::byte* memo
 /// Each node gets this node's values of the node's part.
 void PartExchange::start_scatter(Chunk& next) {
   const std::size_t bytes = (next.last - next.first) * element_;
-  for (int node = 0; node < links_.nodes(); ++node) {
+  Peer& own = next.peers[static_cast<std::size_t>(links_.node())];
+  own.received = values_of(links_.node(), next, own.outgoing);
+  for (int step = 1; step < links_.nodes(); ++step) {
+    const int node = peer_of(links_.node(), step, links_.nodes());
     Peer& peer = next.peers[static_cast<std::size_t>(node)];
     std::byte* const values = values_of(node, next, peer.outgoing);
-    peer.received = values;
-    if (node == links_.node()) continue;
     peer.received = peer.incoming;
     peer.sent = links_.send(node, {values, bytes});
     peer.arrived = links_.receive(node, {peer.incoming, bytes});
@@ -87,8 +88,8 @@ void PartExchange::start_gather(Chunk& next) {
   Peer& own = next.peers[static_cast<std::size_t>(links_.node())];
   std::byte* const values = values_of(links_.node(), next, own.outgoing);
   own.received = values;
-  for (int node = 0; node < links_.nodes(); ++node) {
-    if (node == links_.node()) continue;
+  for (int step = 1; step < links_.nodes(); ++step) {
+    const int node = peer_of(links_.node(), step, links_.nodes());
     Peer& peer = next.peers[static_cast<std::size_t>(node)];
     std::byte* const there = array_->in_place(node, next.first, next.last);
     std::byte* const target = there != nullptr ? there : peer.incoming;

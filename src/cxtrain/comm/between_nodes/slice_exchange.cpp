@@ -1,7 +1,6 @@
 #include "cxtrain/comm/between_nodes/slice_exchange.h"
 
 #include <algorithm>
-#include <span>
 
 #include "cxtrain/base/align.h"
 
@@ -9,10 +8,10 @@ namespace cxtrain {
 
 SliceExchange::SliceExchange(Links& links, std::size_t chunk_bytes)
     : links_(links),
-      chunk_bytes_(round_up(chunk_bytes, kCacheLine)),
+      chunk_bytes_(round_up(chunk_bytes, kGrain)),
       sources_(static_cast<std::size_t>(links.nodes())) {
   const auto nodes = static_cast<std::size_t>(links.nodes());
-  const std::size_t share_bytes = round_up(divide_up(chunk_bytes_, nodes), kCacheLine);
+  const std::size_t share_bytes = round_up(divide_up(chunk_bytes_, nodes), kGrain);
   for (Chunk& chunk : window_) {
     chunk.memory.resize(chunk_bytes_ + nodes * share_bytes);
     chunk.peers.resize(nodes);
@@ -23,7 +22,7 @@ SliceExchange::SliceExchange(Links& links, std::size_t chunk_bytes)
 
 void SliceExchange::begin(ExchangedArray& array) {
   array_ = &array;
-  element_ = c10::elementSize(array.dtype());
+  element_ = array.element_bytes();
   chunks_ = divide_up(array.count() * element_, chunk_bytes_);
   started_ = folded_ = stored_ = 0;
 }
@@ -51,7 +50,7 @@ bool SliceExchange::proceed() {
 
 SliceExchange::Share SliceExchange::share(const Chunk& chunk, int node) const {
   const std::size_t bytes = (chunk.last - chunk.first) * element_;
-  const std::size_t each = round_up(divide_up(bytes, static_cast<std::size_t>(links_.nodes())), kCacheLine);
+  const std::size_t each = round_up(divide_up(bytes, static_cast<std::size_t>(links_.nodes())), kGrain);
   const std::size_t begin = std::min(bytes, each * static_cast<std::size_t>(node));
   return {begin, std::min(bytes, begin + each)};
 }
@@ -66,8 +65,8 @@ void SliceExchange::send_values() {
     array_->read(next.first, next.last, next.values);
   }
   const std::size_t own = share(next, links_.node()).size();
-  for (int node = 0; node < links_.nodes(); ++node) {
-    if (node == links_.node()) continue;
+  for (int step = 1; step < links_.nodes(); ++step) {
+    const int node = peer_of(links_.node(), step, links_.nodes());
     Peer& peer = next.peers[static_cast<std::size_t>(node)];
     const Share theirs = share(next, node);
     peer.values_sent = links_.send(node, {next.values + theirs.begin, theirs.size()});
@@ -84,11 +83,9 @@ void SliceExchange::fold() {
     const auto at = static_cast<std::size_t>(node);
     sources_[at] = node == links_.node() ? result : ready.peers[at].values;
   }
-  if (own.size() > 0)
-    reduce_elements(array_->dtype(), array_->op(), sources_, {&result, 1}, own.size() / element_,
-                    array_->divisor());
-  for (int node = 0; node < links_.nodes(); ++node) {
-    if (node == links_.node()) continue;
+  if (own.size() > 0) array_->combine(sources_, result, own.size() / element_);
+  for (int step = 1; step < links_.nodes(); ++step) {
+    const int node = peer_of(links_.node(), step, links_.nodes());
     Peer& peer = ready.peers[static_cast<std::size_t>(node)];
     const Share theirs = share(ready, node);
     peer.result_sent = links_.send(node, {result, own.size()});

@@ -1,15 +1,13 @@
 #pragma once
 
-#include <c10/core/ScalarType.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cxtrain/comm/between_nodes/exchange.h"
 #include "cxtrain/comm/between_nodes/links.h"
-#include "cxtrain/comm/reduce_kernels.h"
 
 namespace cxtrain {
 
@@ -18,16 +16,16 @@ class ExchangedArray {
  public:
   virtual ~ExchangedArray() = default;
 
-  virtual std::size_t count() const = 0;  ///< of elements
-  virtual c10::ScalarType dtype() const = 0;
-  virtual ReduceOp op() const = 0;
-  virtual int divisor() const = 0;
+  virtual std::size_t count() const = 0;          ///< of elements
+  virtual std::size_t element_bytes() const = 0;  ///< a power of two, up to `SliceExchange::kGrain`
 
   /// Returns where elements [first, last) lie, if they lie in one piece that has this node's values and takes
   /// the result; else null, and `read` and `write` copy.
   virtual std::byte* in_place(std::size_t first, std::size_t last) = 0;
   /// Writes elements [first, last) of this node's values to `to`.
   virtual void read(std::size_t first, std::size_t last, std::byte* to) = 0;
+  /// Combines `count` elements of each node, in the order of the nodes, into `to`, which may be one of them.
+  virtual void combine(std::span<const std::byte* const> values, std::byte* to, std::size_t count) const = 0;
   /// Takes elements [first, last) of the result.
   virtual void write(std::size_t first, std::size_t last, const std::byte* from) = 0;
 };
@@ -36,7 +34,7 @@ class ExchangedArray {
 ///
 /// The array goes in chunks. Each node owns a share of a chunk: the other nodes send it their values of the
 /// share, and it sends them the result. Several chunks are under way, so that both directions of a link are
-/// busy. The values of the nodes are combined in the order of the nodes (`reduce_elements`): the bits of the
+/// busy. The values of the nodes are combined in the order of the nodes: the bits of the
 /// result do not depend on the size of the chunks, and are equal on all nodes.
 ///
 /// Every node makes exchanges of equal arrays in the same order. The order of the bytes on a link is fixed,
@@ -44,6 +42,8 @@ class ExchangedArray {
 /// chunk and the values of the chunk `kLead` later.
 class SliceExchange final : public Exchange {
  public:
+  /// Shares of a chunk, save for the last, are multiples of so many bytes.
+  static constexpr std::size_t kGrain = 128;
   /// The links outlive the exchange. `chunk_bytes`: equal on all nodes; large enough that the cost of a chunk
   /// is in its bytes, small enough that the way of the last chunk, which nothing hides, is short.
   SliceExchange(Links& links, std::size_t chunk_bytes);

@@ -134,8 +134,8 @@ std::uint64_t TcpLinks::receive(int node, std::span<std::byte> bytes) {
 
 bool TcpLinks::proceed() {
   bool moved = false;
-  for (int node = 0; node < nodes(); ++node) {
-    if (node == node_) continue;
+  for (int step = 1; step < nodes(); ++step) {
+    const int node = peer_of(node_, step, nodes());
     Stream& peer = stream(node);
     const int socket = peer.socket.get();
     const std::uint64_t sent = move_some(

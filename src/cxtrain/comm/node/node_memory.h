@@ -75,10 +75,10 @@ class NodeMemory {
   /// combine all of `memory`. The result goes into each slice's `values`. Memory between the slices is
   /// undefined afterwards. Over several nodes the slices may travel after the return: the result is there
   /// after `Communicator::join`, and nobody touches the slices until then. `wire`: a 16-bit dtype that the
-  /// sums of nodes (float32, float64) and the result are rounded to between nodes; without effect on one
-  /// node, and where the nodes' ranks cannot share memory. Every rank passes slices with equal offsets and
-  /// sizes, in ascending order. On each rank the values of a slice may lie in `memory` or in the pool.
-  /// Collective.
+  /// sums of nodes (float32, float64) and the result are rounded to between nodes, float16 with a power of
+  /// two for each 63 values (`ScaledHalf`), so that nothing overflows; without effect on one node, and where
+  /// the nodes' ranks cannot share memory. Every rank passes slices with equal offsets and sizes, in
+  /// ascending order. On each rank the values of a slice may lie in `memory` or in the pool. Collective.
   virtual void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op,
                                  std::optional<at::ScalarType> wire) = 0;
   void all_reduce_slices(const at::Tensor& memory, std::span<const Slice> slices, ReduceOp op) {

@@ -25,18 +25,45 @@ std::byte* NodeSum::in_place(std::size_t first, std::size_t) {
   return alone ? values_[0].copies[0] + (range_.begin + first) * element_ : nullptr;
 }
 
+std::size_t NodeSum::count() const {
+  const std::size_t elements = range_.end - range_.begin;
+  return in_blocks() ? ScaledHalf::blocks(elements) : elements;
+}
+
+std::size_t NodeSum::element_bytes() const {
+  if (in_blocks()) return ScaledHalf::kBytes;
+  return c10::elementSize(sum_.wire.value_or(sum_.dtype));
+}
+
+void NodeSum::combine(std::span<const std::byte* const> values, std::byte* to, std::size_t count) const {
+  if (in_blocks()) return reduce_scaled(sum_.op, values, to, count, sum_.divisor);
+  reduce_elements(sum_.wire.value_or(sum_.dtype), sum_.op, values, {&to, 1}, count, sum_.divisor);
+}
+
+NodeSum::Range NodeSum::elements_of(std::size_t first, std::size_t last) const {
+  if (!in_blocks()) return {first, last};
+  return {first * ScaledHalf::kValues, std::min(last * ScaledHalf::kValues, range_.end - range_.begin)};
+}
+
 void NodeSum::read(std::size_t first, std::size_t last, std::byte* to) {
   if (!sum_.wire) return sum_over_node(first, last, to);
-  sums_.resize((last - first) * element_);
-  sum_over_node(first, last, sums_.data());
-  round_elements(sum_.dtype, *sum_.wire, sums_.data(), to, last - first);
+  const auto [begin, end] = elements_of(first, last);
+  sums_.resize((end - begin) * element_);
+  sum_over_node(begin, end, sums_.data());
+  if (in_blocks()) return round_to_scaled(sum_.dtype, sums_.data(), to, end - begin);
+  round_to_bfloat16(sum_.dtype, sums_.data(), to, end - begin);
 }
 
 void NodeSum::write(std::size_t first, std::size_t last, const std::byte* from) {
   if (!sum_.wire) return spread(first, last, from);
-  sums_.resize((last - first) * element_);
-  widen_elements(sum_.dtype, *sum_.wire, from, sums_.data(), last - first);
-  spread(first, last, sums_.data());
+  const auto [begin, end] = elements_of(first, last);
+  sums_.resize((end - begin) * element_);
+  if (in_blocks()) {
+    widen_scaled(sum_.dtype, from, sums_.data(), end - begin);
+  } else {
+    widen_bfloat16(sum_.dtype, from, sums_.data(), end - begin);
+  }
+  spread(begin, end, sums_.data());
 }
 
 void NodeSum::sum_over_node(std::size_t first, std::size_t last, std::byte* to) {

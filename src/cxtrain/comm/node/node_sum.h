@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,8 @@ class NodeSum final : public Errand, private ExchangedArray {
     std::uint64_t number;  ///< of the exchange
     Location memory;
     c10::ScalarType dtype;
-    std::optional<c10::ScalarType> wire;  ///< dtype between nodes
+    /// Dtype between nodes; float16 in blocks (`ScaledHalf`), which then are the elements that travel.
+    std::optional<c10::ScalarType> wire;
     ReduceOp op;
     int divisor;
   };
@@ -49,10 +51,10 @@ class NodeSum final : public Errand, private ExchangedArray {
   bool wait_for_values(const std::atomic<bool>& stop) override;
   void finished() override { board_.finish(sum_.number); }
 
-  std::size_t count() const override { return range_.end - range_.begin; }
-  c10::ScalarType dtype() const override { return sum_.wire.value_or(sum_.dtype); }
-  ReduceOp op() const override { return sum_.op; }
-  int divisor() const override { return sum_.divisor; }
+  c10::ScalarType dtype() const { return sum_.dtype; }
+  std::size_t count() const override;
+  std::size_t element_bytes() const override;
+  void combine(std::span<const std::byte* const> values, std::byte* to, std::size_t count) const override;
   std::byte* in_place(std::size_t first, std::size_t last) override;
   void read(std::size_t first, std::size_t last, std::byte* to) override;
   void write(std::size_t first, std::size_t last, const std::byte* from) override;
@@ -64,6 +66,9 @@ class NodeSum final : public Errand, private ExchangedArray {
     std::vector<std::byte*> copies;    ///< of each rank of the node
   };
 
+  bool in_blocks() const { return sum_.wire == c10::ScalarType::Half; }
+  /// The elements of the range that travel as elements [first, last) of the exchange.
+  Range elements_of(std::size_t first, std::size_t last) const;
   void sum_over_node(std::size_t first, std::size_t last, std::byte* to);
   void spread(std::size_t first, std::size_t last, const std::byte* from) const;
   template <class Work>
@@ -99,9 +104,10 @@ class SumInPlace final : public Errand, private ExchangedArray {
 
  private:
   std::size_t count() const override { return count_; }
-  c10::ScalarType dtype() const override { return dtype_; }
-  ReduceOp op() const override { return op_; }
-  int divisor() const override { return divisor_; }
+  std::size_t element_bytes() const override { return element_; }
+  void combine(std::span<const std::byte* const> values, std::byte* to, std::size_t count) const override {
+    reduce_elements(dtype_, op_, values, {&to, 1}, count, divisor_);
+  }
   std::byte* in_place(std::size_t first, std::size_t) override { return data_ + first * element_; }
   void read(std::size_t, std::size_t, std::byte*) override {}
   void write(std::size_t, std::size_t, const std::byte*) override {}
