@@ -28,6 +28,7 @@ struct Measurement {
   double usual_work = 0;    ///< the median over the other ranks
   double longest_work = 0;  ///< of the rank that works longest in this very step; the median over the steps
   double loading = 0;       ///< what every rank waits for batches
+  double exchanges = 0;     ///< of a step's gradients, alone; 0: not measured
   double first_step_seconds = 0;
   std::int64_t pss_bytes = 0;
 
@@ -50,6 +51,7 @@ struct Measurement {
     field("usual_work", usual_work);
     field("longest_work", longest_work);
     field("loading", loading);
+    field("exchanges", exchanges);
     field("first_step_seconds", first_step_seconds);
     field("pss_bytes", pss_bytes);
   }

@@ -25,7 +25,7 @@ struct SizeForecast {
 };
 
 struct Forecast {
-  std::string model = {};  ///< "a + b log2(ranks)"
+  std::string model = {};  ///< the law in words, "a + b log2(ranks)"
   double own_error = 0;    ///< the largest error when each measured size is predicted from the others
   std::vector<SizeForecast> sizes;
 
@@ -36,17 +36,25 @@ struct Forecast {
   }
 };
 
-/// Predicts steps of larger sizes from a study. A step is a sum of two terms with coefficients of at least 0,
-/// fitted by least squares of relative errors: one for the work of a rank (a constant in the mode `weak`,
-/// `1/ranks` in `strong`), one for what ranks cost each other (`log2(ranks)`: messages; `1 - 1/ranks`: bytes
-/// of a ring; `ranks`: contention; in `strong` also a constant). The second term is the one with the smallest
-/// error when each size is predicted from the others, and every term that the noise of the study leaves as
-/// plausible (a size that was measured once is taken for 1 % uncertain). If contention is the only plausible
-/// one, bytes that backward hides on the smallest size are plausible, too. The prediction is the median
-/// over these terms, without contention if there are others, and 2,000 draws of rounds. The interval has the
-/// quantiles of all, widened by that error times the doublings beyond the largest size (at least 1). Refuses
-/// fewer than three sizes, more than 16 times the largest size, and a study that does not predict its own
-/// sizes within 10 %. Pure.
+/// Predicts steps of larger sizes from a study.
+///
+/// If the study shows how long exchanges of gradients take, on two numbers of nodes at least, a step is the
+/// usual work of a rank, the lateness of the slowest rank (a share of the work, times `log2(ranks)`), and
+/// what backward does not hide of the exchanges (`ExchangeModel`). The work is a sum of two terms: one that
+/// is a constant in the mode `weak` and `1/ranks` in `strong`, one for what ranks cost each other
+/// (`log2(ranks)`, `1 - 1/ranks`, `ranks`; in `strong` also a constant). Without exchanges the whole step is
+/// such a sum.
+///
+/// Coefficients are at least 0, and fitted by least squares of relative errors. The second term is the one
+/// with the smallest error when each size is predicted from the others, and every term that the noise of the
+/// study leaves as plausible (a size that was measured once is taken for 1 % uncertain). If contention
+/// (`ranks`) is the only plausible term of whole steps, bytes that backward hides on the smallest size are
+/// plausible, too. The prediction is the median over these terms, without contention if there are others, and
+/// 2,000 draws of rounds. The interval has the quantiles of all, widened by that error (at least 1 %) times
+/// the doublings beyond the largest size (at least 1).
+///
+/// Refuses fewer than three sizes, more than 16 times the largest size, and a study that does not predict its
+/// own sizes within 10 %. Pure.
 Forecast predict(const StudyResult& result, const std::vector<int>& ranks);
 
 }  // namespace cxtrain

@@ -76,10 +76,10 @@ void Fit::run_profiled() {
   try {
     loop_->fit();
   } catch (const Interrupted&) {
-    profile.report();
+    profile.report(/*exchange=*/nullptr);
     throw;
   }
-  profile.report();
+  profile.report(optimization_->exchange());
 }
 
 void Fit::open_data() {

@@ -107,7 +107,10 @@ RankReport report_of(const PhaseClock& clock, const WorldFacts& facts, double se
 Profile summary_of(std::vector<RankReport> reports) {
   Profile profile{.longest_work = longest_work_of(reports)};
   std::vector<RankProfile> ranks;
-  for (RankReport& report : reports) ranks.push_back(std::move(report.profile));
+  for (RankReport& report : reports) {
+    profile.exchanges = std::max(profile.exchanges, report.exchanges);
+    ranks.push_back(std::move(report.profile));
+  }
   profile.steps = ranks.front().steps;
   const double weight = 1 / static_cast<double>(ranks.size());
   double seconds_of_all = 0;

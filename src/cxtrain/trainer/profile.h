@@ -80,9 +80,11 @@ struct PhaseSummary {
 
 struct Profile {
   std::int64_t steps = 0;
-  double seconds = 0;                     ///< of the fit, on the rank that took longest
-  StepTimes step = {};                    ///< the mean over the ranks of each of their times
-  double longest_work = 0;                ///< of the rank that works longest in a step; the median over steps
+  double seconds = 0;       ///< of the fit, on the rank that took longest
+  StepTimes step = {};      ///< the mean over the ranks of each of their times
+  double longest_work = 0;  ///< of the rank that works longest in a step; the median over steps
+  /// The exchange of a step's gradients alone, after the last step; the fastest of three. 0: not measured.
+  double exchanges = 0;
   std::vector<PhaseSummary> phases = {};  ///< that took time, the longest first
   std::vector<RankProfile> ranks = {};
 
@@ -91,6 +93,7 @@ struct Profile {
     field("seconds", seconds);
     step.fields(field);
     field("longest_work", longest_work);
+    field("exchanges", exchanges);
     field("phases", phases);
     field("ranks", ranks);
   }
@@ -101,10 +104,12 @@ struct RankReport {
   RankProfile profile = {};
   /// Seconds of single steps in which the rank did not wait for other ranks. Of the same steps on all ranks.
   std::vector<double> work = {};
+  double exchanges = 0;  ///< `Profile::exchanges`, as this rank measured it
 
   void fields(auto&& field) {
     field("profile", profile);
     field("work", work);
+    field("exchanges", exchanges);
   }
 };
 

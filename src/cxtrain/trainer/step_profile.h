@@ -14,10 +14,14 @@ class StepProfile {
   StepProfile(Session& session, std::int64_t steps);
 
   /// Ends the measurement. Rank 0 prints the table of all ranks, and writes profile.json where the run has a
-  /// folder; a trace is written, too, if it was asked for. Collective; called once.
-  void report();
+  /// folder; a trace is written, too, if it was asked for. `exchange`: of the fit's gradients, to be measured
+  /// alone; or null. Collective; called once.
+  void report(GradientExchange* exchange);
 
  private:
+  /// How long this rank waits for a rehearsal; the fastest of three, 0 if there can be none. Collective.
+  double seconds_of(GradientExchange& exchange) const;
+
   Session& session_;
   StepTrace* trace_ = nullptr;  ///< the session's; null without a trace
   SteadyClock clock_;

@@ -23,17 +23,6 @@ bool mpi_is_much_faster(double by_mpi, double by_tcp) {
   return by_tcp < kHiddenByBackward && by_mpi > 3 * by_tcp;
 }
 
-/// The bytes that a link moves in 0.4 ms: a chunk costs tens of microseconds besides its bytes.
-std::size_t chunk_for(double bytes_per_second) {
-  const double bytes = std::clamp(0.4e-3 * bytes_per_second, 64e3, 1e6);
-  return round_up(static_cast<std::size_t>(bytes), std::size_t{4096});
-}
-
-/// sqrt(n o v): n = 4 MB of gradients, o = 60 us that a message costs besides its bytes, v bytes a second.
-std::int64_t message_for(double bytes_per_second) {
-  return static_cast<std::int64_t>(std::clamp(std::sqrt(4e6 * 60e-6 * bytes_per_second), 128e3, 4e6));
-}
-
 /// The speed of the slowest rank's links. Ranks without links take part. Collective over `comm`.
 double slowest_speed(const MpiComm& comm, Links* links) {
   constexpr std::size_t kMeasured = std::size_t{256} << 10;
@@ -53,6 +42,15 @@ int fewest_ranks(const MpiComm& comm, const MpiComm& node_comm) {
 }
 
 }  // namespace
+
+std::size_t chunk_for(double bytes_per_second) {
+  const double bytes = std::clamp(0.4e-3 * bytes_per_second, 64e3, 1e6);
+  return round_up(static_cast<std::size_t>(bytes), std::size_t{4096});
+}
+
+std::int64_t message_for(double bytes_per_second) {
+  return static_cast<std::int64_t>(std::clamp(std::sqrt(4e6 * 60e-6 * bytes_per_second), 128e3, 4e6));
+}
 
 std::optional<NodeNetwork> open_node_network(const MpiComm& comm, const MpiComm& node_comm,
                                              const MpiComm& rail, NetworkWay way, bool spins) {

@@ -22,6 +22,13 @@ struct NodeNetwork {
   std::unique_ptr<Courier> courier;  ///< of this rank, or null
 };
 
+/// Returns the size of a chunk (`SliceExchange`): the bytes that a link moves in 0.4 ms, because a chunk
+/// costs tens of microseconds besides its bytes.
+std::size_t chunk_for(double bytes_per_second);
+/// Returns the size of a message of gradients: sqrt(n o v), n = 4 MB of gradients, o = 60 us that a message
+/// costs besides its bytes, v bytes a second.
+std::int64_t message_for(double bytes_per_second);
+
 /// Connects the ranks of `comm` that lie in the same place of their nodes, by TCP or by MPI. `rail`, which
 /// outlives the network: the ranks with this rank's place, in the order of the nodes. `spins`: waiting ranks
 /// may keep their cores. MPI is taken if `way` asks for MPI, if two nodes do not reach each other by TCP
