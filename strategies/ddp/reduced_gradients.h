@@ -25,7 +25,7 @@ class ReducedGradients final : public OrderedExchange, private Stateful {
   void complete() override { reducer_->finish(); }
   bool carry(std::uint64_t flags) override { return reducer_->carry(flags); }
   std::uint64_t carried() const override { return reducer_->carried(); }
-  bool rehearse() override { return reducer_->rehearse(); }
+  std::int64_t rehearse() override { return reducer_->rehearse(); }
   void bring_buffers() override;
   std::string order() const override;
   void set_order(const std::string& lines) override;

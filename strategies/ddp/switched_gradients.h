@@ -24,7 +24,7 @@ class SwitchedGradients final : public OrderedExchange, private Stateful {
   void complete() override;
   bool carry(std::uint64_t flags) override { return current_->carry(flags); }
   std::uint64_t carried() const override { return current_->carried(); }
-  bool rehearse() override { return current_->rehearse(); }
+  std::int64_t rehearse() override { return current_->rehearse(); }
   void bring_buffers() override { current_->bring_buffers(); }
   std::string order() const override { return current_->order(); }
   void set_order(const std::string& lines) override;

@@ -59,6 +59,10 @@ TEST_CASE("a study trains on each number of ranks, and writes its reports") {
   const ProgramResult predicted = run_program("scaling predict --from " + folder + " --to 100");
   CHECK(predicted.status == 2);
   CHECK_THAT(predicted.output, contains("100 ranks: is more than 16 times the largest measured size, 4"));
+  const std::string elsewhere = "scaling predict --from " + folder + " --to 8 --network ";
+  CHECK_THAT(run_program(elsewhere + dir.file("none.json")).output, contains("--network: there is no file"));
+  CHECK_THAT(run_program(elsewhere + folder + "/study.json").output,
+             contains("no sums over several nodes were measured"));
 }
 
 TEST_CASE("a network is measured, by ranks that the program starts or mpirun has started") {

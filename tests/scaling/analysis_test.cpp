@@ -147,6 +147,11 @@ TEST_CASE("a study names what makes a step longer, and by how much", "[scaling]"
   const std::string answers = joined(study_with({.slow_rank = 4}).answers, "\n");
   CHECK_THAT(answers, contains("With 4 ranks: rank 3 on n7 works 4 ms longer than the others in each round"));
   CHECK_THAT(answers, contains("Without this a step takes 10 ms in place of 14 ms."));
+
+  StudyResult known = study_with({.communication = 4});
+  for (Measurement& each : known.points) each.exchanges = each.size.ranks == 1 ? 0 : 0.009;
+  CHECK_THAT(joined(analyse(known, known.points).answers, "\n"),
+             contains("exchanges between ranks take 4 ms that no work hides (alone they take 9 ms): "));
 }
 
 TEST_CASE("a rank that is slow in one round only, and a study of an older program, accuse no rank",

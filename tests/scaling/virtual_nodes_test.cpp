@@ -7,6 +7,7 @@
 #include "cxtrain/scaling/analysis.h"
 #include "cxtrain/scaling/prediction.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 
 /// Predictions against a truth that is known: nodes in virtual time, with the exchanges of real ones.
 namespace cxtrain {
@@ -75,6 +76,7 @@ StudyResult measured_study(const VirtualStudy& study, const std::vector<int>& si
       Measurement point = cluster.train(effort.steps);
       point.size = {nodes, nodes};
       point.exchanges = test::VirtualNodes::exchanges_alone(study.training, nodes);
+      point.exchanged_bytes = nodes == 1 ? 0 : static_cast<std::int64_t>(study.training.bytes);
       point.round = round;
       point.samples_per_step = study.mode == ScalingMode::weak ? 32 * nodes : 64;
       points.push_back(point);
@@ -122,6 +124,43 @@ TEST_CASE("predictions of 8 and 16 nodes from 1, 2 and 4 hold for networks that 
   CHECK(median_of(errors) <= 0.03);
   CHECK(*std::max_element(errors.begin(), errors.end()) <= 0.08);
   CHECK(share >= 0.9);
+}
+
+TEST_CASE("a study on one network is predicted on another one", "[scaling]") {
+  std::vector<double> errors;
+  int covered = 0;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    VirtualStudy study = drawn_study(seed);
+    const StudyResult measured = measured_study(study, {1, 2, 4}, seed, {});
+    // Messages keep their size, as if the faster network were the slower one.
+    double& speed = study.training.network.bytes_per_second;
+    speed *= speed < 5e8 ? 3 : 1.0 / 3;
+    const Network other{.name = "other", .bytes_per_second = speed};
+    for (const SizeForecast& size : predict(measured, {4, 8}, other).sizes) {
+      CAPTURE(seed, size.ranks, size.refusal, size.step.low, size.step.high);
+      REQUIRE(size.refusal.empty());
+      const double truth = test::VirtualNodes(study.of(size.ranks, 77 * seed + 5), size.ranks).train(30).step;
+      errors.push_back(std::abs(size.step.value / truth - 1));
+      covered += size.step.low <= truth && truth <= size.step.high;
+    }
+  }
+  CAPTURE(covered);
+  CHECK(median_of(errors) <= 0.03);
+  CHECK(*std::max_element(errors.begin(), errors.end()) <= 0.12);
+  CHECK(covered >= 15);
+}
+
+TEST_CASE("another network needs a study that shows exchanges, and sums over nodes", "[scaling]") {
+  StudyResult study = measured_study(drawn_study(0), {1, 2, 4}, 0, {});
+  for (Measurement& point : study.points) point.exchanges = 0;
+  const Forecast forecast = predict(study, {8}, Network{.name = "other", .bytes_per_second = 1e9});
+  CHECK_THAT(forecast.sizes[0].refusal, test::contains("does not show how long exchanges"));
+
+  NetworkTimes times{.ranks = 4, .nodes = 2};
+  times.all_reduce = {{1 << 20, 1e-3}, {16 << 20, 16e-3}};
+  CHECK(network_of(times).bytes_per_second == Approx((1 << 20) / 1e-3));
+  times.nodes = 1;
+  CHECK_THROWS_WITH(network_of(times), test::contains("no sums over several nodes"));
 }
 
 // Takes minutes and 2 GB: unit_tests "[.thousand_nodes]".

@@ -382,7 +382,9 @@ int run_predictions(ScalingRequest& request, Filesystem& files, std::ostream& ou
   if (request.to.empty())
     request.refuse("--to", "is missing", "write, for example, --to 8,16", MessageCode::missing_value);
   if (!request.problems.empty()) throw ConfigError(request.problems);
-  const Forecast found = predict(read_result(files, request.folder), to);
+  std::optional<Network> network;
+  if (!request.network.empty()) network = read_network(files, request.network);
+  const Forecast found = predict(read_result(files, request.folder), to, network);
   out << (request.json ? text_of_json(json_of(found)) + "\n" : printable(to_text(found)));
   const bool refused = std::any_of(found.sizes.begin(), found.sizes.end(),
                                    [](const SizeForecast& each) { return !each.refusal.empty(); });

@@ -46,6 +46,8 @@ class WordReader {
       take(request_.folder);
     } else if (request_.action == "predict" && name == "--to") {
       take(request_.to);
+    } else if (request_.action == "predict" && name == "--network") {
+      take(request_.network);
     } else if (has_sizes() && name == "--ranks") {
       take(request_.ranks);
     } else if ((has_sizes() || request_.action == "measure") && name == "--nodes") {
@@ -162,8 +164,9 @@ std::string scaling_help() {
       "submit a Slurm job for each number of nodes, one after the other, which measure what is missing. "
       "The options of slurm-script ask for nodes: --time, --partition, --account, --cpus_per_task, ...");
   page.heading("Afterwards");
-  page.entry("scaling predict --from FOLDER --to LIST",
-             "step and efficiency of sizes that were not measured");
+  page.entry("scaling predict --from FOLDER --to LIST [--network FILE]",
+             "step and efficiency of sizes that were not measured, also on another network: FILE is what "
+             "scaling network has written there");
   page.entry("scaling measure --from FOLDER [--nodes N]",
              "measure what is missing, on N nodes only: what the jobs of --submit do");
   page.entry("scaling collect --from FOLDER", "write all files from the trainings that are there");

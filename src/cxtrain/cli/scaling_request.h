@@ -20,6 +20,7 @@ struct ScalingRequest {
   std::int64_t rounds = 3;
   ScalingMode mode = ScalingMode::weak;
   std::vector<std::string> fit;  ///< words that are not scaling's own
+  std::string network;           ///< the file of another network
   bool submit = false, json = false, help = false;
   std::vector<Problem> problems;
 

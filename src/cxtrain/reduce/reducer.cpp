@@ -274,11 +274,17 @@ void Reducer::finish() {
   synchronize_ = false;
 }
 
-bool Reducer::rehearse() {
-  if (!flags_.defined()) return false;
-  for (std::size_t i = 0; i < buckets_.size(); ++i) send(i);
+std::int64_t Reducer::rehearse() {
+  if (!flags_.defined()) return 0;
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    const at::ScalarType own = buckets_[i].flat.scalar_type();
+    bytes += buckets_[i].flat.numel() *
+             static_cast<std::int64_t>(c10::elementSize(rounds(i) ? *options_.wire_dtype : own));
+    send(i);
+  }
   communicator_.join();
-  return true;
+  return bytes;
 }
 
 void Reducer::fill_untouched() {

@@ -79,7 +79,7 @@ class Reducer final : private GradientListener {
   std::uint64_t carried() const;
 
   /// `GradientExchange::rehearse`; in host memory, over all ranks of the world.
-  bool rehearse();
+  std::int64_t rehearse();
 
   /// Drops the gradients, without touching memory: the next backward writes rather than adds.
   void zero_gradients();

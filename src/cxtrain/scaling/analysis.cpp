@@ -71,6 +71,7 @@ SizeResult summary_of_size(std::span<const Measurement> all, const StudySize& si
   result.usual_work = median_of_rounds(good, &Measurement::usual_work);
   result.longest_work = median_of_rounds(good, &Measurement::longest_work);
   result.loading = median_of_rounds(good, &Measurement::loading);
+  result.exchanges = median_of_rounds(good, &Measurement::exchanges);
   for (auto& [name, seconds] : phases) result.phases[name] = median_of(std::move(seconds));
   result.samples_per_second = median_of(std::move(rates));
   result.step = bootstrap_median(result.rounds);

@@ -44,7 +44,7 @@ struct SizeResult {
   std::int64_t pss_bytes = 0;
   double first_step_seconds = 0;
   // Seconds of a step, as `Measurement` has them; the medians over the rounds.
-  double slowest_work = 0, usual_work = 0, longest_work = 0, loading = 0;
+  double slowest_work = 0, usual_work = 0, longest_work = 0, loading = 0, exchanges = 0;
   std::optional<SlowRank> slow_rank = {};
   std::vector<Cause> causes = {};  ///< that make a step longer; the largest first
   std::vector<std::string> failures = {};
@@ -67,6 +67,7 @@ struct SizeResult {
     field("usual_work", usual_work);
     field("longest_work", longest_work);
     field("loading", loading);
+    field("exchanges", exchanges);
     field("slow_rank", slow_rank);
     field("causes", causes);
     field("failures", failures);

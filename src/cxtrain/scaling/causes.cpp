@@ -30,7 +30,9 @@ std::string what_is_measured(const Cause& cause, const StudyResult& study, const
              " for the slowest of each step: look for other programs on their cores, for samples of "
              "different length, for slow reads of files";
     case CauseKind::communication:
-      return "exchanges between ranks take " + time + " that no work hides: " +
+      return "exchanges between ranks take " + time + " that no work hides" +
+             (size.exchanges > 0 ? " (alone they take " + milliseconds_text(size.exchanges) + ")" : "") +
+             ": " +
              (size.size.nodes > 1 ? "a faster network, --strategy.comm_hook bf16 (half of the bytes), or "
                                     "--accumulate_grad_batches and larger batches (fewer exchanges)"
                                   : "--accumulate_grad_batches or larger batches (fewer exchanges)");

@@ -27,6 +27,10 @@ class ExchangeModel {
   /// `with_messages`: fits m, too; else m is 0. `points`: at least one.
   void fit(std::span<const ExchangePoint> points, bool with_messages);
 
+  /// Gives the model another network: nodes with `bytes` of gradients that send and receive so many bytes a
+  /// second. The time of a message stays.
+  void move_to(double bytes, double bytes_per_second) { bytes_ = 2 * bytes / bytes_per_second; }
+
   double exchanges(double nodes) const { return bytes_ * (1 - 1 / nodes) + messages_ * (nodes - 1); }
   double exposed(double nodes, double backward) const {
     return exposed_of(exchanges(nodes), backward, tail_);

@@ -45,9 +45,19 @@ struct MeasuredRank {
   }
 };
 
+struct MeasuredExchange {
+  double seconds = 0;
+  std::int64_t bytes = 0;
+  void fields(auto&& field) {
+    field("seconds", seconds);
+    field("bytes", bytes);
+  }
+};
+
 struct MeasuredProfile {
   std::int64_t steps = 0;
-  double median = 0, p95 = 0, longest_work = 0, exchanges = 0;
+  double median = 0, p95 = 0, longest_work = 0;
+  MeasuredExchange exchange;
   std::vector<MeasuredPhase> phases;
   std::vector<MeasuredRank> ranks;
   void fields(auto&& field) {
@@ -55,7 +65,7 @@ struct MeasuredProfile {
     field("median", median, in_json::kNeeded);
     field("p95", p95);
     field("longest_work", longest_work);
-    field("exchanges", exchanges);
+    field("exchange", exchange);
     field("phases", phases);
     field("ranks", ranks);
   }
@@ -89,7 +99,8 @@ Measurement measurement_of(const StudyPoint& point, std::string_view run_json,
                     .step = profile.median,
                     .step_p95 = profile.p95,
                     .longest_work = profile.longest_work,
-                    .exchanges = profile.exchanges,
+                    .exchanges = profile.exchange.seconds,
+                    .exchanged_bytes = profile.exchange.bytes,
                     .first_step_seconds = run->first_step_seconds,
                     .pss_bytes = run->pss_bytes};
   if (run->status != "done") found.failure = "the training was " + run->status;

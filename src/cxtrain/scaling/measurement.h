@@ -29,6 +29,7 @@ struct Measurement {
   double longest_work = 0;  ///< of the rank that works longest in this very step; the median over the steps
   double loading = 0;       ///< what every rank waits for batches
   double exchanges = 0;     ///< of a step's gradients, alone; 0: not measured
+  std::int64_t exchanged_bytes = 0;  ///< of a rank's gradients
   double first_step_seconds = 0;
   std::int64_t pss_bytes = 0;
 
@@ -52,6 +53,7 @@ struct Measurement {
     field("longest_work", longest_work);
     field("loading", loading);
     field("exchanges", exchanges);
+    field("exchanged_bytes", exchanged_bytes);
     field("first_step_seconds", first_step_seconds);
     field("pss_bytes", pss_bytes);
   }

@@ -36,6 +36,7 @@ struct LinkTimes {
 
 /// The content of network.json.
 struct NetworkTimes {
+  std::string name = {}, source = {};  ///< of a file that somebody else has written; empty: none
   int ranks = 1, nodes = 1;
   std::string date = {};
   std::string communicator = {};             ///< "MPI, summed in memory that the node's ranks share"
@@ -43,6 +44,8 @@ struct NetworkTimes {
   std::vector<MessageTime> all_reduce = {};  ///< of all ranks; bytes of each rank
 
   void fields(auto&& field) {
+    field("name", name);
+    field("source", source);
     field("ranks", ranks);
     field("nodes", nodes);
     field("date", date);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <random>
 #include <set>
 #include <span>
 #include <utility>
 
+#include "cxtrain/base/error.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/scaling/exchange_model.h"
 #include "cxtrain/scaling/step_fit.h"
@@ -26,6 +28,7 @@ struct SizeRounds {
 struct SizeTimes {
   StudySize size;
   double step, usual_work, longest_work, backward, exchanges;
+  double bytes;  ///< of a rank's gradients
 };
 
 double median_over(std::span<const Measurement* const> rounds, double (*time)(const Measurement&)) {
@@ -45,7 +48,9 @@ SizeTimes times_of(const StudySize& size, std::span<const Measurement* const> ro
           .usual_work = median_over(rounds, [](const Measurement& each) { return each.usual_work; }),
           .longest_work = median_over(rounds, [](const Measurement& each) { return each.longest_work; }),
           .backward = median_over(rounds, backward_of),
-          .exchanges = median_over(rounds, [](const Measurement& each) { return each.exchanges; })};
+          .exchanges = median_over(rounds, [](const Measurement& each) { return each.exchanges; }),
+          .bytes = median_over(
+              rounds, [](const Measurement& each) { return static_cast<double>(each.exchanged_bytes); })};
 }
 
 std::vector<SizeRounds> measured_rounds(const StudyResult& result) {
@@ -67,8 +72,9 @@ struct Law {
   /// The term is for the usual work of ranks alone. The lateness of the slowest rank and an `ExchangeModel`
   /// are added.
   bool with_exchanges = false;
-  bool with_messages = false;  ///< of the `ExchangeModel`
-  double own_error = 0;        ///< how well the study predicts its own sizes
+  bool with_messages = false;        ///< of the `ExchangeModel`
+  const Network* network = nullptr;  ///< of predicted sizes; null: the study's
+  double own_error = 0;              ///< how well the study predicts its own sizes
 
   bool is_contention() const { return term->at == kContention.at; }
 };
@@ -127,6 +133,7 @@ double exposed(ScalingMode mode, const Law& law, std::span<const SizeTimes> size
   }
   ExchangeModel model;
   model.fit(points, law.with_messages);
+  if (law.network != nullptr) model.move_to(sizes.back().bytes, law.network->bytes_per_second);
   const double backward = fitted(mode, kConstant, points_of(sizes, &SizeTimes::backward), to.ranks);
   return within_node + (to.nodes > 1 ? model.exposed(to.nodes, backward) : 0);
 }
@@ -281,16 +288,30 @@ Estimate step_of(ScalingMode mode, const StudySize& to, std::span<const SizeRoun
   // No study shows how its law errs beyond its sizes. On networks that are known
   // (tests/scaling/virtual_nodes), laws that predict their own sizes within 0.1 % err by up to 2 % for each
   // doubling.
-  constexpr double kLeastError = 0.01;
+  constexpr double kLeastError = 0.01, kOtherNetwork = 0.05;
   const double doublings = std::max(1.0, std::log2(static_cast<double>(to.ranks) / sizes.back().size.ranks));
-  const double spread = std::max(kLeastError, laws.front().own_error) * doublings;
+  const double spread = std::max(kLeastError, laws.front().own_error) * doublings +
+                        (laws.front().network != nullptr ? kOtherNetwork : 0);
   return {median_of(likely.empty() ? drawn : likely), quantile_of(drawn, 0.025) * std::max(0.0, 1 - spread),
           quantile_of(drawn, 0.975) * (1 + spread)};
 }
 
 }  // namespace
 
-Forecast predict(const StudyResult& result, const std::vector<int>& ranks) {
+Network network_of(const NetworkTimes& times) {
+  const auto takes_time = [](const MessageTime& each) {
+    return each.bytes > 0 && std::isfinite(each.seconds) && each.seconds > 0;
+  };
+  if (times.nodes < 2 || times.all_reduce.empty() || !takes_time(times.all_reduce.back()))
+    throw ConfigError("--network", "no sums over several nodes were measured",
+                      "run `cxtrain_mpi scaling network` on two nodes or more", MessageCode::invalid_value);
+  const MessageTime& largest = times.all_reduce.back();
+  const double sent = 2 * (1 - 1.0 / times.nodes) * static_cast<double>(largest.bytes);
+  return {.name = times.name, .bytes_per_second = sent / largest.seconds};
+}
+
+Forecast predict(const StudyResult& result, const std::vector<int>& ranks,
+                 const std::optional<Network>& network) {
   const std::vector<SizeRounds> rounds = measured_rounds(result);
   std::vector<SizeTimes> sizes;
   for (const SizeRounds& each : rounds) sizes.push_back(times_of(each.size, each.rounds));
@@ -302,11 +323,21 @@ Forecast predict(const StudyResult& result, const std::vector<int>& ranks) {
     found.own_error = laws.front().own_error;
     found.model = text_of(mode, laws);
   }
+  const bool knows_bytes = !laws.empty() && laws.front().with_exchanges && sizes.back().bytes > 0;
+  if (network) {
+    found.network = network->name;
+    for (Law& law : laws) law.network = &*network;
+  }
   for (const int to : ranks) {
     SizeForecast& forecast = found.sizes.emplace_back();
     forecast.ranks = to;
     const StudySize largest = sizes.empty() ? StudySize{0, 1} : sizes.back().size;
     forecast.refusal = refusal_of(to, numbers_of_ranks(sizes), found.own_error, largest.ranks);
+    if (forecast.refusal.empty() && network && !knows_bytes)
+      forecast.refusal =
+          "the study does not show how long exchanges between nodes take: measure three sizes, two of them "
+          "on "
+          "several nodes, with the strategy ddp";
     if (!forecast.refusal.empty()) continue;
     const int nodes = std::max(1, static_cast<int>(std::int64_t{to} * largest.nodes / largest.ranks));
     forecast.step = step_of(mode, {to, nodes}, rounds, laws);

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cxtrain/scaling/analysis.h"
+#include "cxtrain/scaling/network_measurement.h"
 
 namespace cxtrain {
 
@@ -25,16 +27,28 @@ struct SizeForecast {
 };
 
 struct Forecast {
-  std::string model = {};  ///< the law in words, "a + b log2(ranks)"
-  double own_error = 0;    ///< the largest error when each measured size is predicted from the others
+  std::string model = {};    ///< the law in words, "a + b log2(ranks)"
+  std::string network = {};  ///< the name of another network than the study's
+  double own_error = 0;      ///< the largest error when each measured size is predicted from the others
   std::vector<SizeForecast> sizes;
 
   void fields(auto&& field) {
     field("model", model);
+    field("network", network);
     field("own_error", own_error);
     field("sizes", sizes);
   }
 };
+
+/// Another network than the study's.
+struct Network {
+  std::string name;
+  double bytes_per_second = 0;  ///< that a node sends, and receives, in sums over nodes
+};
+
+/// Returns the network of a measurement on several nodes, by the largest sum. Throws ConfigError if
+/// there is none.
+Network network_of(const NetworkTimes& times);
 
 /// Predicts steps of larger sizes from a study.
 ///
@@ -53,8 +67,12 @@ struct Forecast {
 /// 2,000 draws of rounds. The interval has the quantiles of all, widened by that error (at least 1 %) times
 /// the doublings beyond the largest size (at least 1).
 ///
-/// Refuses fewer than three sizes, more than 16 times the largest size, and a study that does not predict its
-/// own sizes within 10 %. Pure.
-Forecast predict(const StudyResult& result, const std::vector<int>& ranks);
+/// `network`: of the predicted sizes; absent: the study's. The bytes of exchanges then take the time of that
+/// network, for which the interval is 5 % wider.
+///
+/// Refuses another network if the study does not show exchanges. Refuses fewer than three sizes, more than 16
+/// times the largest size, and a study that does not predict its own sizes within 10 %. Pure.
+Forecast predict(const StudyResult& result, const std::vector<int>& ranks,
+                 const std::optional<Network>& network = {});
 
 }  // namespace cxtrain

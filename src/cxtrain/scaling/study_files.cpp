@@ -154,6 +154,16 @@ void write_result(Filesystem& files, const std::string& folder, const StudyResul
   write_file_of(files, folder + "/scaling.json", result);
 }
 
+Network read_network(Filesystem& files, const std::string& path) {
+  const auto times = read_file_of<NetworkTimes>(files, path);
+  if (!times)
+    throw ConfigError("--network", "there is no file " + path,
+                      "write one: cxtrain_mpi scaling network --out " + path, MessageCode::invalid_value);
+  Network network = network_of(*times);
+  if (network.name.empty()) network.name = path;
+  return network;
+}
+
 void write_network(Filesystem& files, const std::string& path, const NetworkTimes& times) {
   write_file_of(files, path, times);
 }

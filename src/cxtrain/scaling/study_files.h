@@ -8,6 +8,7 @@
 #include "cxtrain/base/filesystem.h"
 #include "cxtrain/scaling/analysis.h"
 #include "cxtrain/scaling/network_measurement.h"
+#include "cxtrain/scaling/prediction.h"
 
 /// The folder of a study: study.json, points/, scaling.json and the reports.
 namespace cxtrain {
@@ -38,6 +39,8 @@ void write_jobs(Filesystem& files, const std::string& folder, const std::vector<
 StudyResult read_result(Filesystem& files, const std::string& folder);
 /// Writes scaling.json.
 void write_result(Filesystem& files, const std::string& folder, const StudyResult& result);
+/// Reads the network of a network.json, by the name in the file, or by the path. Throws ConfigError.
+Network read_network(Filesystem& files, const std::string& path);
 /// Writes a network.json.
 void write_network(Filesystem& files, const std::string& path, const NetworkTimes& times);
 /// Writes scaling.csv, report.md and report.html.

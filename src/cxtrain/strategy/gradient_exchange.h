@@ -39,9 +39,9 @@ class GradientExchange {
   virtual std::uint64_t carried() const { return 0; }
 
   /// Exchanges, as in a step, what lies in the memory of the gradients, so that a clock can measure it alone.
-  /// The gradients have any values afterwards. Returns false, on all ranks alike, if this is not possible.
-  /// Collective.
-  virtual bool rehearse() { return false; }
+  /// The gradients have any values afterwards. Returns the bytes of a rank's gradients, as they travel between
+  /// nodes; 0, on all ranks alike, if this is not possible. Collective.
+  virtual std::int64_t rehearse() { return 0; }
 
   /// Gives all ranks equal buffers of the model, after a step. Collective.
   virtual void bring_buffers() {}

@@ -108,7 +108,7 @@ Profile summary_of(std::vector<RankReport> reports) {
   Profile profile{.longest_work = longest_work_of(reports)};
   std::vector<RankProfile> ranks;
   for (RankReport& report : reports) {
-    profile.exchanges = std::max(profile.exchanges, report.exchanges);
+    if (report.exchange.seconds > profile.exchange.seconds) profile.exchange = report.exchange;
     ranks.push_back(std::move(report.profile));
   }
   profile.steps = ranks.front().steps;

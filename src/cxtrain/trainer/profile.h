@@ -59,6 +59,17 @@ struct RankProfile {
   }
 };
 
+/// The exchange of a step's gradients alone, measured after the last step.
+struct ExchangeTimes {
+  double seconds = 0;      ///< the fastest of several; 0: not measured
+  std::int64_t bytes = 0;  ///< of a rank's gradients, as they travel between nodes
+
+  void fields(auto&& field) {
+    field("seconds", seconds);
+    field("bytes", bytes);
+  }
+};
+
 /// A phase on all ranks.
 struct PhaseSummary {
   Phase phase = Phase::other;
@@ -83,8 +94,7 @@ struct Profile {
   double seconds = 0;       ///< of the fit, on the rank that took longest
   StepTimes step = {};      ///< the mean over the ranks of each of their times
   double longest_work = 0;  ///< of the rank that works longest in a step; the median over steps
-  /// The exchange of a step's gradients alone, after the last step; the fastest of three. 0: not measured.
-  double exchanges = 0;
+  ExchangeTimes exchange = {};
   std::vector<PhaseSummary> phases = {};  ///< that took time, the longest first
   std::vector<RankProfile> ranks = {};
 
@@ -93,7 +103,7 @@ struct Profile {
     field("seconds", seconds);
     step.fields(field);
     field("longest_work", longest_work);
-    field("exchanges", exchanges);
+    field("exchange", exchange);
     field("phases", phases);
     field("ranks", ranks);
   }
@@ -104,12 +114,12 @@ struct RankReport {
   RankProfile profile = {};
   /// Seconds of single steps in which the rank did not wait for other ranks. Of the same steps on all ranks.
   std::vector<double> work = {};
-  double exchanges = 0;  ///< `Profile::exchanges`, as this rank measured it
+  ExchangeTimes exchange = {};  ///< as this rank measured it
 
   void fields(auto&& field) {
     field("profile", profile);
     field("work", work);
-    field("exchanges", exchanges);
+    field("exchange", exchange);
   }
 };
 

@@ -19,17 +19,18 @@ StepProfile::StepProfile(Session& session, std::int64_t steps) : session_(sessio
   session.context().add_callback(std::move(trace));
 }
 
-double StepProfile::seconds_of(GradientExchange& exchange) const {
+ExchangeTimes StepProfile::times_of(GradientExchange& exchange) const {
   constexpr int kTimes = 3;
-  double fastest = 0;
+  ExchangeTimes times;
   for (int i = 0; i < kTimes; ++i) {
     session_.context().parts.world.barrier();
     const double begin = clock_.now();
-    if (!exchange.rehearse()) return 0;
+    times.bytes = exchange.rehearse();
+    if (times.bytes == 0) return {};
     const double seconds = clock_.now() - begin;
-    fastest = i == 0 ? seconds : std::min(fastest, seconds);
+    times.seconds = i == 0 ? seconds : std::min(times.seconds, seconds);
   }
-  return fastest;
+  return times;
 }
 
 void StepProfile::report(GradientExchange* exchange) {
@@ -37,7 +38,7 @@ void StepProfile::report(GradientExchange* exchange) {
   const double seconds = clock_.now() - began_;
   World& world = session_.context().parts.world;
   RankReport own = report_of(phases_, world.facts(), seconds);
-  if (exchange != nullptr && world.size() > 1) own.exchanges = seconds_of(*exchange);
+  if (exchange != nullptr && world.size() > 1) own.exchange = times_of(*exchange);
   std::vector<RankReport> reports;
   for (const std::string& rank : world.gather_root(to_message(own)))
     reports.push_back(from_message<RankReport>(rank));

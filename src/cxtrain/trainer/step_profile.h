@@ -2,6 +2,7 @@
 
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/phase_clock.h"
+#include "cxtrain/trainer/profile.h"
 #include "cxtrain/trainer/session.h"
 #include "cxtrain/trainer/step_trace.h"
 
@@ -19,8 +20,8 @@ class StepProfile {
   void report(GradientExchange* exchange);
 
  private:
-  /// How long this rank waits for a rehearsal; the fastest of three, 0 if there can be none. Collective.
-  double seconds_of(GradientExchange& exchange) const;
+  /// How long this rank waits for a rehearsal; the fastest of three. Collective.
+  ExchangeTimes times_of(GradientExchange& exchange) const;
 
   Session& session_;
   StepTrace* trace_ = nullptr;  ///< the session's; null without a trace
