@@ -30,17 +30,18 @@ class GradientExchange {
   /// Collective.
   virtual void complete() {}
 
-  /// Sends this rank's flags (`kStepFlags`) along with the gradients of the step. Called between `zero_gradients` and the
-  /// backward that completes the step, or, on a rank without that backward, before `complete`. Returns false,
-  /// on all ranks alike, if the exchange does not carry flags. Does not wait for other ranks.
+  /// Sends this rank's flags (`kStepFlags`) along with the gradients of the step. Called between
+  /// `zero_gradients` and the backward that completes the step, or, on a rank without that backward, before
+  /// `complete`. Returns false, on all ranks alike, if the exchange does not carry flags. Does not wait for
+  /// other ranks.
   virtual bool carry(std::uint64_t /*flags*/) { return false; }
   /// Returns, for each flag, whether at least one rank has set it. Called after `complete`, if `carry` has
   /// returned true in the step.
   virtual std::uint64_t carried() const { return 0; }
 
   /// Exchanges, as in a step, what lies in the memory of the gradients, so that a clock can measure it alone.
-  /// The gradients have any values afterwards. Returns the bytes of a rank's gradients, as they travel between
-  /// nodes; 0, on all ranks alike, if this is not possible. Collective.
+  /// The gradients have any values afterwards. Returns the bytes of a rank's gradients, as they travel
+  /// between nodes; 0, on all ranks alike, if this is not possible. Collective.
   virtual std::int64_t rehearse() { return 0; }
 
   /// Gives all ranks equal buffers of the model, after a step. Collective.
