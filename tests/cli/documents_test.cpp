@@ -64,7 +64,7 @@ const std::set<std::string> kOthers{
     "preset", "build", "target", "install", "prefix", "nv", "bind", "build-arg",
     // subcommands
     "json", "all", "safetensors", "torch", "submit", "out", "ranks", "ranks-per-node", "hardware", "repeats",
-    "mode", "from", "to",
+    "mode", "from", "to", "network",
     // read before the table
     "help", "version", "config", "print_config",
     // scripts and benchmarks

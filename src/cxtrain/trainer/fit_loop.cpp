@@ -203,7 +203,7 @@ void FitLoop::run_step() {
   CurrentStep::set(context_.state.global_step);
   const StepResult own = context_.parts.strategy.step(*this);
   begin_vote(own);
-  optimization_.complete();
+  if (context_.voting.is_carried()) optimization_.complete();
   const StepVote of_all_ranks = context_.voting.end();
   note_skips_elsewhere(of_all_ranks.result());
   if (data_.train().is_stream()) streams_go_on_ = of_all_ranks.streams;

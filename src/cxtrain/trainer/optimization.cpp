@@ -187,6 +187,7 @@ void Optimization::unite_state() {
 
 bool Optimization::step_automatically(const StepResult& own, const StepResult& of_all_ranks,
                                       const MicroStep& last) {
+  complete();
   if (of_all_ranks.loss) {
     if (of_all_ranks.skipped) leave_out_ranks_that_skipped(own);
     update_due(last);

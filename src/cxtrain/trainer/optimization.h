@@ -51,12 +51,13 @@ class Optimization final : public Stateful, public OptimizerList {
   /// The loss scale; null without one.
   GradScaler* scaler() { return shared_.scaler(); }
 
-  /// Completes the gradients of a step, in automatic optimization. Collective.
+  /// Completes the gradients of a step, in automatic optimization; without effect on complete ones.
+  /// Collective.
   void complete();
   /// The exchange of the step's gradients, of all optimizers. Null in manual optimization, whose gradients
   /// travel within the module's step.
   GradientExchange* exchange();
-  /// Completes an optimizer step, after `complete`, and counts it. `own`, `of_all_ranks`: what was put into
+  /// Completes an optimizer step, and counts it. `own`, `of_all_ranks`: what was put into
   /// the step. In automatic optimization the gradients are averages over the ranks that did not skip the
   /// step. If no rank has a loss, or, in manual optimization, no optimizer has stepped, nothing is counted,
   /// and every rank returns false. Throws an AgreedError that names a gradient if too many steps in a row

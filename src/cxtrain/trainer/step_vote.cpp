@@ -59,7 +59,8 @@ void StepVoting::begin(const StepResult& result, bool streams, bool writing, Gra
   vote.loss = result.loss;
   vote.skipped = result.skipped;
   vote.streams = streams;
-  carrier_ = gradients != nullptr && gradients->carry(vote.to_bits()) ? gradients : nullptr;
+  const bool carried = votes_within_step_ && gradients != nullptr && gradients->carry(vote.to_bits());
+  carrier_ = carried ? gradients : nullptr;
   if (carrier_ == nullptr) world_.begin_any(vote.to_bits());
 }
 

@@ -49,11 +49,13 @@ class StepVoting {
 
   /// Votes now. `writing`: this rank still writes its part of a checkpoint.
   StepVote vote(bool writing = false);
-  /// Begins a vote within a step: what each rank put into the step, and its requests so far. The vote travels
-  /// with the step's gradients if the exchange carries flags. `gradients`: null if the step's gradients have
-  /// travelled already.
+  /// Begins a vote within a step: what each rank put into the step, and its requests so far. If it is the
+  /// only vote of the step, it travels with the gradients where their exchange carries flags. `gradients`:
+  /// null if the step's gradients have travelled already.
   void begin(const StepResult& own, bool streams, bool writing, GradientExchange* gradients);
-  /// Ends the vote, after `GradientExchange::complete`.
+  /// Whether the vote travels with the gradients.
+  bool is_carried() const { return carrier_ != nullptr; }
+  /// Ends the vote; of a vote that is carried, after `GradientExchange::complete`.
   StepVote end();
   /// Votes at the end of a step.
   StepVote vote_after_step(bool writing);
