@@ -52,7 +52,7 @@ class StepVoting {
   /// Begins a vote within a step: what each rank put into the step, and its requests so far. If it is the
   /// only vote of the step, it travels with the gradients where their exchange carries flags. `gradients`:
   /// null if the step's gradients have travelled already.
-  void begin(const StepResult& own, bool streams, bool writing, GradientExchange* gradients);
+  void begin(const StepResult& result, bool streams, bool writing, GradientExchange* gradients);
   /// Whether the vote travels with the gradients.
   bool is_carried() const { return carrier_ != nullptr; }
   /// Ends the vote; of a vote that is carried, after `GradientExchange::complete`.
