@@ -11,12 +11,13 @@ namespace {
 using test::Regression;
 using test::ToyData;
 
-/// The last rank wishes something once its third batch is done.
+/// The last rank, or every rank, wishes something once its third batch is done.
 class Wishing final : public Callback {
  public:
-  explicit Wishing(std::function<void(Run&)> wish) : wish_(std::move(wish)) {}
+  Wishing(std::function<void(Run&)> wish, RequestedBy by) : wish_(std::move(wish)), by_(by) {}
   void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t idx) override {
-    if (idx == 2 && run.rank() == run.world().size() - 1) wish_(run);
+    const bool wishes = by_ == RequestedBy::all_ranks || run.rank() == run.world().size() - 1;
+    if (idx == 2 && wishes) wish_(run);
   }
   void on_checkpoint(Run& run, const StateDict&) override {
     saved_at.push_back(run.global_step());
@@ -26,6 +27,7 @@ class Wishing final : public Callback {
 
  private:
   std::function<void(Run&)> wish_;
+  const RequestedBy by_;
 };
 
 struct Outcome {
@@ -33,13 +35,14 @@ struct Outcome {
   std::vector<std::int64_t> saved_at;
 };
 
-Outcome run_on(bool device, std::int64_t max_steps, const std::function<void(Run&)>& wish) {
+Outcome run_on(bool device, std::int64_t max_steps, const std::function<void(Run&)>& wish,
+               RequestedBy by = RequestedBy::a_rank) {
   MpiWorld& world = test_world();
   Options options = test::short_run("ddp", std::to_string(world.size()));
   options.trainer.max_steps = max_steps;
   ToyData data(24 * world.size(), 2);
   Regression model;
-  auto callback = std::make_unique<Wishing>(wish);
+  auto callback = std::make_unique<Wishing>(wish, by);
   Wishing& wishing = *callback;
   HostCommunicator ranks = test::host_communicator();
   test::FakeNcclAccelerator accelerator(test::kFakeDevices, ranks);
@@ -68,6 +71,18 @@ TEST_CASE_METHOD(test::TwoFakeDevices,
   const Outcome requeued = run_on(on_device, 10, [](Run& run) { run.request_requeue("away"); });
   CHECK(requeued.summary.exit_code == 75);
   CHECK(requeued.saved_at == std::vector<std::int64_t>{3 + later});
+}
+
+TEST_CASE_METHOD(test::TwoFakeDevices, "what all ranks request needs no vote, and takes effect at once") {
+  const bool on_device = GENERATE(false, true);
+  constexpr RequestedBy kAll = RequestedBy::all_ranks;
+  const Outcome stopped = run_on(
+      on_device, 10, [](Run& run) { run.request_stop("enough", kAll); }, kAll);
+  CHECK(stopped.summary.global_step == 3);
+  const Outcome saved = run_on(
+      on_device, 10, [](Run& run) { run.request_checkpoint(kAll); }, kAll);
+  CHECK(saved.summary.global_step == 10);
+  CHECK(saved.saved_at == std::vector<std::int64_t>{3});
 }
 
 TEST_CASE_METHOD(test::TwoFakeDevices, "what the last step's hooks wish for is heard") {
