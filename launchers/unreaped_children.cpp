@@ -14,7 +14,7 @@ namespace cxtrain {
 namespace {
 
 /// Returns the letter that /proc/PID/stat has for the state of a process: 'T' is stopped, 'Z' is dead.
-/// Returns 0 if there is no such process.
+/// Returns 0 if the process does not exist.
 char state_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string line;

@@ -37,6 +37,15 @@ CXTRAIN_COUNTED(Gather,
                  int root, MPI_Comm comm),
                 (from, count, type, to, each, of_each, root, comm))
 
+CXTRAIN_COUNTED(Allgatherv,
+                (const void* from, int count, MPI_Datatype type, void* to, const int* each, const int* places,
+                 MPI_Datatype of_each, MPI_Comm comm),
+                (from, count, type, to, each, places, of_each, comm))
+CXTRAIN_COUNTED(Gatherv,
+                (const void* from, int count, MPI_Datatype type, void* to, const int* each, const int* places,
+                 MPI_Datatype of_each, int root, MPI_Comm comm),
+                (from, count, type, to, each, places, of_each, root, comm))
+
 extern "C" __attribute__((visibility("default"))) int MPI_Finalize() {
   int rank = 0;
   PMPI_Comm_rank(MPI_COMM_WORLD, &rank);

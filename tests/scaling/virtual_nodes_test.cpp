@@ -163,7 +163,7 @@ TEST_CASE("another network needs a study that shows exchanges, and sums over nod
   CHECK_THROWS_WITH(network_of(times), test::contains("no sums over several nodes"));
 }
 
-// Takes minutes and 2 GB: unit_tests "[.thousand_nodes]".
+// Takes 8 minutes and 3.5 GB: unit_tests "[.thousand_nodes]".
 TEST_CASE("1,024 nodes in virtual time are predicted from 64, 128 and 256", "[.thousand_nodes]") {
   VirtualStudy study;
   study.training = {.network = {.bytes_per_second = 1.25e9},

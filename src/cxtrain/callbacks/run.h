@@ -50,13 +50,14 @@ struct Progress {
   bool votes_within_step = false;
 };
 
-/// The requests of this rank: of its callbacks, its module, its clock. A request stands until the ranks have
-/// voted and the loop has carried it out.
+/// The ranks that make a request.
 enum class RequestedBy {
   a_rank,     ///< at least one rank
   all_ranks,  ///< every rank, at the same step
 };
 
+/// The requests of this rank: of its callbacks, its module, its clock. A request stands until the ranks have
+/// voted and the loop has carried it out.
 struct Requests {
   bool stop = false;                                    ///< end the training after this step
   bool checkpoint = false;                              ///< give the state of the training to the callbacks

@@ -216,7 +216,7 @@ void reduce_integers(ReduceOp op, Sources src, Destinations dst, std::size_t cou
   });
 }
 
-/// Values of so many blocks are converted at a time.
+/// Doubles become floats, and floats become doubles, in pieces of this number of blocks.
 constexpr std::size_t kBlocks = kBlock / ScaledHalf::kValues, kScaledValues = kBlocks * ScaledHalf::kValues;
 
 void require_float(c10::ScalarType dtype) {
@@ -225,7 +225,8 @@ void require_float(c10::ScalarType dtype) {
                            MessageCode::bad_tensor);
 }
 
-/// Converts doubles in pieces, as floats; a piece is a whole number of blocks. `work(values, first, n)`.
+/// Calls `work(values, first, n)` for each piece of `count` doubles: elements [first, first + n), for which
+/// `values` has room as floats.
 template <class Work>
 void in_pieces(std::size_t count, const Work& work) {
   std::array<float, kScaledValues> values;
@@ -233,7 +234,7 @@ void in_pieces(std::size_t count, const Work& work) {
     work(values.data(), first, std::min(kScaledValues, count - first));
 }
 
-/// `narrow(to, from, n)` rounds floats.
+/// Calls `narrow(first, values, n)` with elements [first, first + n) as floats.
 template <class Narrow>
 void round_floats(c10::ScalarType dtype, const std::byte* src, std::size_t count, const Narrow& narrow) {
   require_float(dtype);
@@ -245,7 +246,7 @@ void round_floats(c10::ScalarType dtype, const std::byte* src, std::size_t count
   });
 }
 
-/// `widen(to, first, n)` makes floats.
+/// Calls `widen(values, first, n)`, which writes elements [first, first + n) as floats.
 template <class Widen>
 void widen_floats(c10::ScalarType dtype, std::byte* dst, std::size_t count, const Widen& widen) {
   require_float(dtype);

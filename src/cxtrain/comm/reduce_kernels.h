@@ -36,7 +36,8 @@ struct ScaledHalf {
   static constexpr std::size_t kValues = 63, kBytes = 128;  ///< of a block
   static std::size_t blocks(std::size_t values) { return (values + kValues - 1) / kValues; }
 };
-/// The same with blocks.
+/// Rounds `count` elements of a dtype (float32 or float64) to blocks, and back, as `round_to_bfloat16` and
+/// `widen_bfloat16` do with elements.
 void round_to_scaled(c10::ScalarType dtype, const std::byte* src, std::byte* dst, std::size_t count);
 void widen_scaled(c10::ScalarType dtype, const std::byte* src, std::byte* dst, std::size_t count);
 /// `reduce_elements` of whole blocks, with one destination.

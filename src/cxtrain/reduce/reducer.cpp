@@ -68,7 +68,7 @@ void Reducer::allocate_arenas() {
   if (node_memory_ == nullptr) return;
   std::vector<std::size_t> sizes;
   for (const Parameter& parameter : parameters_) sizes.push_back(parameter.tensor.nbytes());
-  if (carries_flags_) sizes.push_back(kStepFlags * sizeof(double));  // of the largest dtype
+  if (carries_flags_) sizes.push_back(kStepFlags * sizeof(double));  // flags in the largest dtype
   pool_ = node_memory_->mem_pool(sizes);
 }
 

@@ -21,16 +21,6 @@ double growth_of(const SizeResult& from, const SizeResult& to) {
   return static_cast<double>(to.size.ranks) / from.size.ranks;
 }
 
-std::vector<const Measurement*> good_ones(std::span<const Measurement> all, const StudySize& size) {
-  std::vector<const Measurement*> found;
-  for (const Measurement& each : all) {
-    if (each.size == size && !each.failed()) found.push_back(&each);
-  }
-  std::sort(found.begin(), found.end(),
-            [](const Measurement* a, const Measurement* b) { return a->round < b->round; });
-  return found;
-}
-
 /// One round may disturb any rank.
 std::optional<SlowRank> slow_rank_of(const std::vector<const Measurement*>& rounds) {
   const Measurement& first = *rounds.front();
@@ -42,17 +32,11 @@ std::optional<SlowRank> slow_rank_of(const std::vector<const Measurement*>& roun
   return rounds.size() > 1 && slow.longer >= kShareOfCause ? std::optional(slow) : std::nullopt;
 }
 
-double median_of_rounds(const std::vector<const Measurement*>& rounds, double Measurement::*time) {
-  std::vector<double> times;
-  for (const Measurement* const each : rounds) times.push_back(each->*time);
-  return median_of(std::move(times));
-}
-
 SizeResult summary_of_size(std::span<const Measurement> all, const StudySize& size) {
   SizeResult result{.size = size};
   std::map<std::string, std::vector<double>> phases;
   std::vector<double> rates;
-  const std::vector<const Measurement*> good = good_ones(all, size);
+  const std::vector<const Measurement*> good = good_rounds(all, size);
   for (const Measurement* const each : good) {
     result.rounds.push_back(each->step);
     rates.push_back(static_cast<double>(each->samples_per_step) / each->step);
@@ -82,8 +66,8 @@ SizeResult summary_of_size(std::span<const Measurement> all, const StudySize& si
 /// which a slow change of the machine leaves as it is.
 Estimate speedup_of(std::span<const Measurement> all, const StudySize& base, const StudySize& size) {
   std::vector<double> ratios;
-  for (const Measurement* const smaller : good_ones(all, base)) {
-    for (const Measurement* const larger : good_ones(all, size)) {
+  for (const Measurement* const smaller : good_rounds(all, base)) {
+    for (const Measurement* const larger : good_rounds(all, size)) {
       if (larger->round != smaller->round || smaller->samples_per_step == 0) continue;
       const double work =
           static_cast<double>(larger->samples_per_step) / static_cast<double>(smaller->samples_per_step);
@@ -201,9 +185,14 @@ void answer_failures(const StudyResult& result, Answers& answers) {
 
 }  // namespace
 
-double SizeResult::phase(const std::string& name) const {
-  const auto found = phases.find(name);
-  return found == phases.end() ? 0 : found->second;
+std::vector<const Measurement*> good_rounds(std::span<const Measurement> all, const StudySize& size) {
+  std::vector<const Measurement*> found;
+  for (const Measurement& each : all) {
+    if (each.size == size && !each.failed()) found.push_back(&each);
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Measurement* a, const Measurement* b) { return a->round < b->round; });
+  return found;
 }
 
 double perfect_share(ScalingMode mode, const SizeResult& smaller, const SizeResult& larger) {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cxtrain/scaling/causes.h"
@@ -50,8 +52,7 @@ struct SizeResult {
   std::vector<std::string> failures = {};
 
   bool measured() const { return !rounds.empty(); }
-  /// The time of a phase; 0: the step does not have the phase.
-  double phase(const std::string& name) const;
+  double phase(const std::string& name) const { return phase_of(phases, name); }
   void fields(auto&& field) {
     size.fields(field);
     field("step_seconds", step);
@@ -97,6 +98,17 @@ struct StudyResult {
     field("points", points);
   }
 };
+
+/// Returns the measurements of a size that have not failed, by round.
+std::vector<const Measurement*> good_rounds(std::span<const Measurement> all, const StudySize& size);
+
+/// Returns the median over rounds. `time`: a member of `Measurement`, or a function of a measurement.
+template <class Time>
+double median_of_rounds(std::span<const Measurement* const> rounds, const Time& time) {
+  std::vector<double> times;
+  for (const Measurement* const each : rounds) times.push_back(static_cast<double>(std::invoke(time, *each)));
+  return median_of(std::move(times));
+}
 
 /// Fills in all but `study`, `program`, `date` and `cores`. Pure: equal measurements give an equal result, in
 /// any order.

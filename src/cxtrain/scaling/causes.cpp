@@ -18,8 +18,8 @@ std::string what_is_measured(const Cause& cause, const StudyResult& study, const
   const std::string time = milliseconds_text(cause.seconds);
   switch (cause.kind) {
     case CauseKind::loader:
-      return "ranks wait " + time +
-             " of a step for batches: use more --data.num_workers, or a cheaper loader";
+      return "ranks wait for batches for " + time +
+             " of a step: use more --data.num_workers, or a cheaper loader";
     case CauseKind::slow_rank:
       return "rank " + std::to_string(size.slow_rank->rank) +
              (size.slow_rank->host.empty() ? "" : " on " + size.slow_rank->host) + " works " + time +
@@ -47,8 +47,7 @@ std::string what_is_measured(const Cause& cause, const StudyResult& study, const
              " more than a share of it would: --strategy.shard_optimizer true, or --strategy zero, divides "
              "its work among ranks";
     case CauseKind::fixed_work:
-      return time +
-             " of a rank's work stay as they are when the batch of the rank shrinks: use a larger batch";
+      return time + " of a rank's work remain when the batch of the rank shrinks: use a larger batch";
   }
   return {};
 }

@@ -12,7 +12,7 @@ struct ExchangePoint {
   double exposed = 0;    ///< how long ranks wait for exchanges after their work
 };
 
-/// What of the exchanges backward hides, on any number of nodes.
+/// How long exchanges take on any number of nodes, and how much of this time backward does not hide.
 ///
 /// Exchanges take W = b (1 - 1/nodes) + m (nodes - 1): the bytes that a node sends in exchanges that are
 /// divided among the nodes, and its messages. Backward hides them except for a share `tail`, the last bucket,
@@ -27,18 +27,17 @@ class ExchangeModel {
   /// `with_messages`: fits m, too; else m is 0. `points`: at least one.
   void fit(std::span<const ExchangePoint> points, bool with_messages);
 
-  /// Gives the model another network: nodes with `bytes` of gradients that send and receive so many bytes a
-  /// second. The time of a message stays.
+  /// Replaces the network: a node with `bytes` of gradients then sends, and receives, `bytes_per_second`. The
+  /// time of a message stays.
   void move_to(double bytes, double bytes_per_second) { bytes_ = 2 * bytes / bytes_per_second; }
 
-  double exchanges(double nodes) const { return bytes_ * (1 - 1 / nodes) + messages_ * (nodes - 1); }
   double exposed(double nodes, double backward) const {
-    return exposed_of(exchanges(nodes), backward, tail_);
+    return exposed_of(bytes_ * (1 - 1 / nodes) + messages_ * (nodes - 1), backward, tail_);
   }
-  double tail() const { return tail_; }
 
  private:
   static double exposed_of(double exchanges, double backward, double tail);
+
   double bytes_ = 0, messages_ = 0, tail_ = 1;
 };
 

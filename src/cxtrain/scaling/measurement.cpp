@@ -78,6 +78,11 @@ bool is_waiting(std::string_view phase) {
   return parsed && is_waiting(*parsed);
 }
 
+double phase_of(const std::map<std::string, double>& phases, const std::string& name) {
+  const auto found = phases.find(name);
+  return found == phases.end() ? 0 : found->second;
+}
+
 double waiting_of(const std::map<std::string, double>& phases) {
   double sum = 0;
   for (const auto& [name, seconds] : phases) sum += is_waiting(name) ? seconds : 0;

@@ -63,6 +63,9 @@ struct Measurement {
 /// DataError for a text that is not such a file.
 Measurement measurement_of(const StudyPoint& point, std::string_view run_json, std::string_view profile_json);
 
+/// The time of a phase; 0: the step does not have the phase.
+double phase_of(const std::map<std::string, double>& phases, const std::string& name);
+
 /// The part of a step in which a rank waits for other ranks.
 double waiting_of(const std::map<std::string, double>& phases);
 bool is_waiting(std::string_view phase);

@@ -11,6 +11,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/joined.h"
 #include "cxtrain/scaling/exchange_model.h"
+#include "cxtrain/scaling/least_squares.h"
 #include "cxtrain/scaling/step_fit.h"
 
 namespace cxtrain {
@@ -31,36 +32,21 @@ struct SizeTimes {
   double bytes;  ///< of a rank's gradients
 };
 
-double median_over(std::span<const Measurement* const> rounds, double (*time)(const Measurement&)) {
-  std::vector<double> times;
-  for (const Measurement* const round : rounds) times.push_back(time(*round));
-  return median_of(std::move(times));
-}
-
-double backward_of(const Measurement& round) {
-  const auto found = round.phases.find("backward");
-  return found == round.phases.end() ? 0 : found->second;
-}
-
 SizeTimes times_of(const StudySize& size, std::span<const Measurement* const> rounds) {
+  const auto backward = [](const Measurement& each) { return phase_of(each.phases, "backward"); };
   return {.size = size,
-          .step = median_over(rounds, [](const Measurement& each) { return each.step; }),
-          .usual_work = median_over(rounds, [](const Measurement& each) { return each.usual_work; }),
-          .longest_work = median_over(rounds, [](const Measurement& each) { return each.longest_work; }),
-          .backward = median_over(rounds, backward_of),
-          .exchanges = median_over(rounds, [](const Measurement& each) { return each.exchanges; }),
-          .bytes = median_over(
-              rounds, [](const Measurement& each) { return static_cast<double>(each.exchanged_bytes); })};
+          .step = median_of_rounds(rounds, &Measurement::step),
+          .usual_work = median_of_rounds(rounds, &Measurement::usual_work),
+          .longest_work = median_of_rounds(rounds, &Measurement::longest_work),
+          .backward = median_of_rounds(rounds, backward),
+          .exchanges = median_of_rounds(rounds, &Measurement::exchanges),
+          .bytes = median_of_rounds(rounds, &Measurement::exchanged_bytes)};
 }
 
 std::vector<SizeRounds> measured_rounds(const StudyResult& result) {
   std::vector<SizeRounds> sizes;
   for (const SizeResult& size : result.sizes) {
-    if (!size.measured()) continue;
-    sizes.push_back({.size = size.size, .rounds = {}});
-    for (const Measurement& point : result.points) {
-      if (point.size == size.size && !point.failed()) sizes.back().rounds.push_back(&point);
-    }
+    if (size.measured()) sizes.push_back({size.size, good_rounds(result.points, size.size)});
   }
   return sizes;
 }
@@ -107,17 +93,16 @@ double fitted(ScalingMode mode, const CostTerm& term, const std::vector<FitPoint
 /// How much longer than usual the slowest rank of a step works, where ranks differ by a share of their work.
 double lateness(ScalingMode mode, std::span<const SizeTimes> sizes, int ranks) {
   const auto law = [mode](double n) { return mode == ScalingMode::weak ? std::log2(n) : std::log2(n) / n; };
-  double uu = 0, u1 = 0;
+  LeastSquares squares;
   for (const SizeTimes& each : sizes) {
-    const double u = law(each.size.ranks) / each.step;
-    uu += u * u;
-    u1 += u * std::max(0.0, each.longest_work - each.usual_work) / each.step;
+    const double late = std::max(0.0, each.longest_work - each.usual_work);
+    squares.add(law(each.size.ranks) / each.step, 0, late / each.step);
   }
-  return uu > 0 ? u1 / uu * law(ranks) : 0;
+  return squares.first_alone() * law(ranks);
 }
 
-/// What ranks wait for each other on `to`: for the ranks of their node as on the largest measured size of one
-/// node, and for exchanges over nodes.
+/// How long ranks wait for each other on `to`. Within a node ranks wait as long as on the largest measured
+/// size of one node; over nodes ranks wait for the exchanges that backward does not hide.
 double exposed(ScalingMode mode, const Law& law, std::span<const SizeTimes> sizes, const StudySize& to) {
   double within_node = 0;
   for (const SizeTimes& each : sizes) {

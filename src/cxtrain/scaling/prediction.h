@@ -53,9 +53,10 @@ Network network_of(const NetworkTimes& times);
 /// Predicts steps of larger sizes from a study.
 ///
 /// If the study shows how long exchanges of gradients take, on two numbers of nodes at least, a step is the
-/// usual work of a rank, the lateness of the slowest rank (a share of the work, times `log2(ranks)`), and
-/// what backward does not hide of the exchanges (`ExchangeModel`). The work is a sum of two terms: one that
-/// is a constant in the mode `weak` and `1/ranks` in `strong`, one for what ranks cost each other
+/// usual work of a rank, the lateness of the slowest rank (a share of the work, times `log2(ranks)`), and the
+/// time of the exchanges that backward does not hide (`ExchangeModel`). The work is a sum of two terms: a
+/// term that is a constant in the mode `weak` and `1/ranks` in `strong`, and a term for what ranks cost each
+/// other
 /// (`log2(ranks)`, `1 - 1/ranks`, `ranks`; in `strong` also a constant). Without exchanges the whole step is
 /// such a sum.
 ///

@@ -1,28 +1,23 @@
 #include "cxtrain/scaling/step_fit.h"
 
+#include "cxtrain/scaling/least_squares.h"
+
 namespace cxtrain {
 
 void StepFit::fit(std::span<const FitPoint> points) {
-  double uu = 0, uv = 0, vv = 0, u1 = 0, v1 = 0;
-  for (const FitPoint& point : points) {
-    const double u = work(point.ranks) / point.seconds, v = term_->at(point.ranks) / point.seconds;
-    uu += u * u;
-    uv += u * v;
-    vv += v * v;
-    u1 += u;
-    v1 += v;
-  }
-  const double determinant = uu * vv - uv * uv;
-  work_ = uu > 0 ? u1 / uu : 0;
+  LeastSquares squares;
+  for (const FitPoint& point : points)
+    squares.add(work(point.ranks) / point.seconds, term_->at(point.ranks) / point.seconds, 1);
+  work_ = squares.first_alone();
   cost_ = 0;
-  if (determinant <= 1e-12 * uu * vv) return;
-  const double both_work = (u1 * vv - v1 * uv) / determinant, both_cost = (v1 * uu - u1 * uv) / determinant;
-  if (both_work < 0) {
+  if (!squares.shows_both()) return;
+  const auto [work, cost] = squares.both();
+  if (work < 0) {
     work_ = 0;
-    cost_ = v1 / vv;
-  } else if (both_cost > 0) {
-    work_ = both_work;
-    cost_ = both_cost;
+    cost_ = squares.second_alone();
+  } else if (cost > 0) {
+    work_ = work;
+    cost_ = cost;
   }
 }
 

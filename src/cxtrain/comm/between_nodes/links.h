@@ -6,8 +6,8 @@
 
 namespace cxtrain {
 
-/// The other nodes in the order in which this node sends to them: each node begins with its neighbour, or all
-/// would send to one node at a time. `step`: from 1 to `nodes` - 1.
+/// Returns the node to which `node` sends at this step, from 1 to `nodes` - 1. Each node begins with its
+/// neighbour: in one order for all nodes, all would send to one node at a time.
 inline int peer_of(int node, int step, int nodes) { return (node + step) % nodes; }
 
 /// Streams of bytes between this rank and one rank of each other node, in both directions. The bytes of a
