@@ -47,6 +47,7 @@ list(APPEND CXTRAIN_PLUGIN_HEADERS
   cxtrain/comm/node/node_memory.h
   cxtrain/comm/rank_messages.h
   cxtrain/comm/reduce_kernels.h
+  cxtrain/reduce/comm_hook.h
   cxtrain/reduce/gather_over_ranks.h
   cxtrain/reduce/reducer.h
   cxtrain/reduce/shard_reducer.h

@@ -1,26 +1,16 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
-#include <string_view>
+#include <string>
 
 #include "cxtrain/config/field.h"
 #include "cxtrain/config/network_way.h"
+#include "cxtrain/config/strategy_traits.h"
 #include "cxtrain/config/values.h"
 
 /// The arguments of `ddp` and `ddp_spawn`, as `--strategy.bucket_bytes 1000000`.
 namespace cxtrain {
-
-/// How ranks send fewer bytes of gradients, after torch.distributed's hooks bf16_compress_hook,
-/// fp16_compress_hook and powerSGD_hook. `automatic`: bf16 for those gradients that would arrive late
-/// otherwise.
-enum class CommHook { none, bf16, fp16, powersgd, automatic };
-
-template <>
-struct ChoiceOf<CommHook> {
-  static constexpr std::array<std::string_view, 5> words{"none", "bf16", "fp16", "powersgd", "auto"};
-};
 
 struct DdpArgs {
   bool find_unused_parameters =
@@ -31,9 +21,7 @@ struct DdpArgs {
   /// (`Communicator::message_bytes`).
   std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
-  CommHook comm_hook = CommHook::none;
-  /// The defaults are those of torch's PowerSGDState.
-  std::int64_t powersgd_rank = 1, powersgd_start = 1000;
+  std::string comm_hook = kNoCommHook;
   /// Post-local SGD. A period of 0: all ranks average their gradients in every step.
   std::int64_t model_averaging_period = 0, model_averaging_start = 0;
   double outer_lr = 1, outer_momentum = 0;  ///< the defaults take the mean as it is
@@ -50,12 +38,8 @@ struct DdpArgs {
           Range::at_least(0));
     field("bucket_bytes", bucket_bytes, "bytes of the other gradient buckets (0: no limit)",
           Range::at_least(0));
-    field("comm_hook", comm_hook,
-          "send fewer bytes: bf16 or fp16 rounds gradients on their way, on CPUs between nodes only; "
-          "auto: bf16 for gradients that would arrive after backward; powersgd sends matrices of low rank");
-    field("powersgd_rank", powersgd_rank, "rank of powersgd's matrices", Range::between(1, 1024));
-    field("powersgd_start", powersgd_start, "steps with exact gradients before powersgd begins",
-          Range::at_least(0));
+    field(kCommHookArgument, comm_hook,
+          "send fewer bytes of gradients: bf16, fp16, auto, powersgd, or a plugin's hook");
     field("model_averaging_period", model_averaging_period,
           "steps from one mean of the nodes' models to the next; in between gradients stay within a node; "
           "0: gradients of all ranks in each step",

@@ -11,7 +11,7 @@
 #include "cxtrain/config/plan.h"
 #include "cxtrain/strategy/divided_parameters.h"
 #include "cxtrain/strategy/model_outline.h"
-#include "power_sgd_gradients.h"
+#include "hooked_gradients.h"
 #include "reduced_gradients.h"
 #include "replicated_strategy.h"
 #include "switched_gradients.h"
@@ -37,12 +37,6 @@ std::int64_t bucket_bytes(std::int64_t bytes, std::int64_t by_default, std::int6
   return bytes == by_default ? std::min(bytes, message) : bytes;
 }
 
-std::optional<at::ScalarType> wire_dtype(CommHook hook) {
-  if (hook == CommHook::bf16 || hook == CommHook::automatic) return at::kBFloat16;
-  if (hook == CommHook::fp16) return at::kHalf;
-  return std::nullopt;
-}
-
 class DdpStrategy final : public ReplicatedStrategy {
  public:
   explicit DdpStrategy(const DdpArgs& args)
@@ -63,7 +57,12 @@ class DdpStrategy final : public ReplicatedStrategy {
 
  private:
   std::unique_ptr<OrderedExchange> make_ordered_exchange(std::span<const OptimizerTarget> targets) override {
-    hint_at_settings();
+    const std::shared_ptr<CommHook> hook = context_->make_comm_hook ? context_->make_comm_hook() : nullptr;
+    const auto* const rounding =
+        gradients_leave_node() ? dynamic_cast<const RoundingHook*>(hook.get()) : nullptr;
+    auto averaging = std::dynamic_pointer_cast<AveragingHook>(hook);
+    if (context_->world.size() == 1) averaging.reset();  // one rank has nothing to send
+    hint_at_settings(averaging.get());
     const DdpArgs defaults;
     const std::int64_t message = communicator().message_bytes();
     const ReducerOptions options{
@@ -71,15 +70,18 @@ class DdpStrategy final : public ReplicatedStrategy {
         .bucket_bytes = bucket_bytes(args_.bucket_bytes, defaults.bucket_bytes, message),
         .overlap = may_overlap() && args_.overlap.value_or(communicator().overlaps()),
         .find_unused_parameters = args_.find_unused_parameters,
-        .wire_dtype = gradients_leave_node() ? wire_dtype(args_.comm_hook) : std::nullopt,
-        .round_exposed_only = gradients_leave_node() && args_.comm_hook == CommHook::automatic};
+        .wire_dtype = rounding != nullptr ? std::optional(rounding->dtype()) : std::nullopt,
+        .round_exposed_only = rounding != nullptr && rounding->only_late()};
     std::vector<NamedTensor> parameters = parameters_of(targets);
     auto exact = std::make_unique<ReducedGradients>(parameters, communicator(), context_->world, options,
                                                     buffers_of_steps());
-    if (approximates()) {
+    if (averaging != nullptr) {
       return std::make_unique<SwitchedGradients>(
-          std::move(exact), args_.powersgd_start,
-          [this, parameters]() -> std::unique_ptr<OrderedExchange> { return approximated(parameters); });
+          std::move(exact), averaging->start(),
+          [this, parameters, averaging]() -> std::unique_ptr<OrderedExchange> {
+            return std::make_unique<HookedGradients>(parameters, averaging, communicator(), context_->world,
+                                                     buffers_of_steps(), args_.find_unused_parameters);
+          });
     }
     if (ranks_update_apart()) {
       return std::make_unique<SwitchedGradients>(
@@ -91,15 +93,6 @@ class DdpStrategy final : public ReplicatedStrategy {
     return exact;
   }
 
-  std::unique_ptr<OrderedExchange> approximated(const std::vector<NamedTensor>& parameters) {
-    const auto seed = static_cast<std::uint64_t>(context_->options.seed.value_or(0));
-    return std::make_unique<PowerSgdGradients>(
-        parameters, communicator(), context_->world, buffers_of_steps(),
-        PowerSgdGradients::Settings{.rank = args_.powersgd_rank,
-                                    .seed = seed,
-                                    .find_unused_parameters = args_.find_unused_parameters});
-  }
-
   std::unique_ptr<OrderedExchange> of_node(const std::vector<NamedTensor>& parameters,
                                            ReducerOptions options) {
     Communicator& node = ranks_of_own_node();
@@ -107,9 +100,6 @@ class DdpStrategy final : public ReplicatedStrategy {
     return std::make_unique<ReducedGradients>(parameters, node, context_->world, options,
                                               /*buffers=*/nullptr);
   }
-
-  /// One rank has nothing to send.
-  bool approximates() const { return args_.comm_hook == CommHook::powersgd && context_->world.size() > 1; }
 
   /// Returns the ranks of this node, also if this rank is alone. Collective at the first call.
   Communicator& ranks_of_own_node() {
@@ -131,13 +121,14 @@ class DdpStrategy final : public ReplicatedStrategy {
     return context_->world.facts().num_nodes > 1 || communicator().node_memory() == nullptr;
   }
 
-  void hint_at_settings() const {
+  /// `averaging`: the hook that averages; or null.
+  void hint_at_settings(const AveragingHook* averaging) const {
     if (args_.model_averaging_period > 0 && !ranks_update_apart())
       log_info("strategy.model_averaging_period: there is one node, so all ranks average their gradients");
-    if (args_.comm_hook == CommHook::none) return;
-    if (approximates()) {
-      log_info("strategy.comm_hook: gradients are exact for " + std::to_string(args_.powersgd_start) +
-               " steps, then matrices of rank " + std::to_string(args_.powersgd_rank) + " stand for them" +
+    if (args_.comm_hook == kNoCommHook) return;
+    if (averaging != nullptr) {
+      log_info("strategy.comm_hook: gradients are exact for " + std::to_string(averaging->start()) +
+               " steps, then " + args_.comm_hook + " averages them" +
                (gradients_leave_node() ? "" : "; within one node that saves no time"));
     } else if (!gradients_leave_node()) {
       log_info("strategy.comm_hook: gradients are not rounded, because they do not leave the node");
@@ -225,8 +216,8 @@ class DdpStrategy final : public ReplicatedStrategy {
 std::vector<RankMemory> ddp_memory(const Plan& plan, const ModelOutline& model) {
   const auto args = read_args<DdpArgs>(plan.strategy_arguments);
   const std::optional<bool> asked = args.shard_optimizer;
-  // Each rank remembers its error of each gradient.
-  const int gradients = args.comm_hook == CommHook::powersgd && plan.world_size > 1 ? 2 : 1;
+  const int gradients =
+      plan.comm_hook && plan.world_size > 1 ? 1 + plan.comm_hook->traits.remembered_gradients : 1;
   // An outer step keeps its start and its momentum, of the pieces of the rank.
   const int outer = args.model_averaging_period > 0 && plan.num_nodes > 1 && has_outer_step(args) ? 2 : 0;
   RankMemory whole = memory_of_tensors(all_tensors(model.module)), divided;

@@ -12,12 +12,8 @@ namespace cxtrain {
 /// Settings that contradict each other.
 inline std::optional<Problem> refuse_ddp(const Plan& plan) {
   const auto args = read_args<DdpArgs>(plan.strategy_arguments);
-  // PowerSGD keeps errors from step to step, and a loss scale changes what they mean.
-  if (args.comm_hook == CommHook::powersgd && plan.precision == "16-mixed")
-    return Problem{"strategy.comm_hook", "powersgd works without a loss scale, which 16-mixed needs",
-                   "use --precision bf16-mixed, or another comm_hook", MessageCode::conflicting_options};
   const bool averages = args.model_averaging_period > 0;
-  if (args.comm_hook != CommHook::none && averages)
+  if (args.comm_hook != kNoCommHook && averages)
     return Problem{"strategy.comm_hook",
                    "is for gradients that leave a node, and model_averaging_period keeps them there",
                    "leave one of the two out", MessageCode::conflicting_options};
@@ -34,7 +30,8 @@ inline StrategyTraits ddp_traits() {
   return {.ranks = StrategyTraits::Ranks::per_device,
           .devices = StrategyTraits::Devices::parts,
           .launcher = StrategyTraits::Launcher::mpirun,
-          .refuse = refuse_ddp};
+          .refuse = refuse_ddp,
+          .takes_comm_hook = true};
 }
 
 }  // namespace cxtrain

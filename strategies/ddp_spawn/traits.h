@@ -9,7 +9,8 @@ inline StrategyTraits ddp_spawn_traits() {
           .devices = StrategyTraits::Devices::parts,
           .launcher = StrategyTraits::Launcher::spawn,
           .joined_as = "ddp",
-          .refuse = refuse_ddp};
+          .refuse = refuse_ddp,
+          .takes_comm_hook = true};
 }
 
 }  // namespace cxtrain

@@ -48,8 +48,6 @@ TEST_CASE("the defaults of ddp's arguments are those of its settings", "[config]
   CHECK(found.first_bucket_bytes == defaults.first_bucket_bytes);
   CHECK(found.bucket_bytes == defaults.bucket_bytes);
   CHECK(found.comm_hook == defaults.comm_hook);
-  CHECK(found.powersgd_rank == defaults.powersgd_rank);
-  CHECK(found.powersgd_start == defaults.powersgd_start);
   CHECK(found.broadcast_buffers == defaults.broadcast_buffers);
 }
 
@@ -76,8 +74,8 @@ TEST_CASE("a strategy's arguments that do not suit are refused, each under the n
       errors_for("ddp", {.args = {{"banana", "1"}}}),
       test::contains(test::code(MessageCode::unknown_option)) && test::contains("strategy.banana:") &&
           test::contains("find_unused_parameters, overlap, shard_optimizer, first_bucket_bytes, "
-                         "bucket_bytes, comm_hook, powersgd_rank, powersgd_start, model_averaging_period, "
-                         "model_averaging_start, outer_lr, outer_momentum, broadcast_buffers, network"));
+                         "bucket_bytes, comm_hook, model_averaging_period, model_averaging_start, outer_lr, "
+                         "outer_momentum, broadcast_buffers, network, topk_fraction"));
   CHECK_THAT(errors_for("dp", {.args = {{"banana", "1"}}}),
              test::contains(test::code(MessageCode::unknown_option)) && test::contains("strategy.banana:"));
 }
@@ -89,11 +87,12 @@ TEST_CASE("comm hooks that other settings leave nothing to do, or take the groun
   options.trainer.accelerator = "cpu";
   options.trainer.devices = "2";
   options.trainer.strategy = strategy;
-  options.strategy.args = {{"comm_hook", "powersgd"}};
+  options.strategy.args = {{"comm_hook", "topk"}};
   CHECK(all(resolve(options, machine(0), {}).errors).empty());
   options.trainer.precision = "16-mixed";
   CHECK_THAT(all(resolve(options, machine(0), {}).errors),
-             test::contains(test::code(MessageCode::conflicting_options)) && test::contains("loss scale"));
+             test::contains(test::code(MessageCode::conflicting_options)) &&
+                 test::contains("topk needs no loss scale"));
   options.trainer.precision = "bf16-mixed";
   CHECK(all(resolve(options, machine(0), {}).errors).empty());
   options.strategy.args = {{"comm_hook", "bf16"}, {"model_averaging_period", "4"}};
@@ -109,6 +108,32 @@ TEST_CASE("comm hooks that other settings leave nothing to do, or take the groun
   CHECK(all(resolve(options, machine(0), {}).errors).empty());
   options.strategy.args = {{"outer_lr", "0.7"}, {"model_averaging_period", "4"}};
   CHECK(all(resolve(options, machine(0), {}).errors).empty());
+}
+
+TEST_CASE("a strategy that takes comm hooks has their arguments, and the plan those of the chosen one",
+          "[config]") {
+  Plan plan = strategy_plan("ddp", {});
+  CHECK_FALSE(plan.comm_hook.has_value());
+  CHECK(plan.strategy_arguments.text("topk_fraction") == "0.01");  // as `config.yaml` has it
+  plan = strategy_plan("ddp", {.args = {{"comm_hook", "topk"}, {"topk_fraction", "0.1"}}});
+  CHECK(all(plan.errors).empty());
+  REQUIRE(plan.comm_hook.has_value());
+  CHECK(plan.comm_hook->name == "topk");
+  CHECK(plan.comm_hook->arguments.text("fraction") == "0.1");
+  CHECK(plan.comm_hook->arguments.given("fraction"));
+  CHECK(plan.comm_hook->traits.remembered_gradients == 1);
+  CHECK_THAT(
+      errors_for("ddp", {.args = {{"comm_hook", "topk"}, {"topk_fraction", "2"}}}),
+      test::contains(test::code(MessageCode::out_of_range)) && test::contains("strategy.topk_fraction:"));
+  CHECK_THAT(errors_for("ddp", {.args = {{"comm_hook", "topc"}}}),
+             test::contains(test::code(MessageCode::unknown_name)) && test::contains("strategy.comm_hook:") &&
+                 test::contains("topk"));
+  CHECK_THAT(errors_for("zero", {.args = {{"comm_hook", "topk"}}}),
+             test::contains(test::code(MessageCode::unknown_option)) && test::contains("ddp, ddp_spawn"));
+  // Why it cannot be loaded is said by who has tried.
+  plan = strategy_plan("ddp", {.args = {{"comm_hook", "damaged"}}});
+  CHECK(all(plan.errors).empty());
+  CHECK_FALSE(plan.comm_hook.has_value());
 }
 
 TEST_CASE("an argument that only other strategies have is refused; under its older name it is ignored",

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
+
 #include "cxtrain/config/fields.h"
+#include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_traits.h"
 #include "strategies/ddp/arguments.h"
 #include "strategies/ddp/traits.h"
@@ -14,10 +17,28 @@
 
 namespace cxtrain::testing {
 
+struct TopKArgs {
+  double fraction = 0.01;
+  void fields(auto&& field) { field("fraction", fraction, "part that is sent", Range::between(0, 1)); }
+};
+
+/// `bf16`; `topk`, which refuses `--precision 16-mixed`, and remembers a gradient; and `damaged`, whose file
+/// cannot be loaded.
+inline KnownCommHooks test_comm_hooks() {
+  const auto refuse = +[](const Plan& plan) -> std::optional<Problem> {
+    if (plan.precision != "16-mixed") return std::nullopt;
+    return Problem{"strategy.comm_hook", "topk needs no loss scale", "", MessageCode::conflicting_options};
+  };
+  return {{"bf16", KnownCommHook{}},
+          {"damaged", std::nullopt},
+          {"topk", KnownCommHook{{.refuse = refuse, .remembered_gradients = 1}, argument_specs<TopKArgs>()}}};
+}
+
 /// Those that come with the program, with what their plugins say of them.
 inline KnownStrategies own_strategies() {
-  return {{"ddp", KnownStrategy{ddp_traits(), argument_specs<DdpArgs>()}},
-          {"ddp_spawn", KnownStrategy{ddp_spawn_traits(), argument_specs<DdpArgs>()}},
+  const KnownCommHooks hooks = test_comm_hooks();
+  return {{"ddp", with_comm_hooks(ddp_traits(), argument_specs<DdpArgs>(), hooks)},
+          {"ddp_spawn", with_comm_hooks(ddp_spawn_traits(), argument_specs<DdpArgs>(), hooks)},
           {"dp", KnownStrategy{dp_traits()}},
           {"pipeline", KnownStrategy{pipeline_traits(), argument_specs<PipelineArgs>()}},
           {"single", KnownStrategy{single_traits()}},

@@ -32,6 +32,7 @@ shows from_lightning.md ported.h
 shows metrics.md judged.h
 shows load_your_data.md own_data.h own_data.cpp
 shows write_a_strategy.md average.cpp
+shows gradients.md top_k.cpp
 shows split_a_model.md two_parts.h
 
 rm -rf "$work"
@@ -243,6 +244,19 @@ for strategy in average ddp; do
   has "$work/by_$strategy/cxtrain_logs/version_0/run.json" "\"strategy\": \"$strategy\""
 done
 [ "$(hash_of "$work/by_average")" = "$(hash_of "$work/by_ddp")" ] || fail "average and ddp trained to different parameters"
+# A comm hook of one's own: its errors are in checkpoints, and its gradients are not those of exact steps.
+hooked() {  # <folder> <options ...>
+  run "$prefix/bin/cxtrain_mpi" --devices 2 --accelerator cpu --max_epochs 2 --plugin "$work/build/libcxtrain_comm_hook_top_k.so" \
+    --strategy.comm_hook top_k --strategy.top_k_fraction 0.1 --default_root_dir "$work/$1" "${@:2}" > "$work/$1.log" 2>&1
+}
+hooked hook_whole
+has "$work/hook_whole.log" "then top_k averages them"
+hooked hook_part --max_steps 30
+hooked hook_part --ckpt_path last
+[ "$(hash_of "$work/hook_part")" = "$(hash_of "$work/hook_whole")" ] || fail "a comm hook resumes to other parameters"
+[ "$(hash_of "$work/hook_whole")" != "$(hash_of "$work/by_ddp")" ] || fail "the comm hook does not run"
+hooked hook_refused --strategy.comm_hook top-k && fail "a comm hook that nobody registered was accepted"
+has "$work/hook_refused.log" "did you mean top_k?"
 for parts in 1 2; do
   run "$prefix/bin/cxtrain_mpi" --accelerator cpu --max_epochs 2 --model two_parts --data squares --devices_per_rank $parts \
     --plugin "$work/build/libcxtrain_model_two_parts.so" --default_root_dir "$work/parts_$parts" > "$work/parts_$parts.log" 2>&1

@@ -10,6 +10,8 @@
 #include "cxtrain/callbacks/progress.h"
 #include "cxtrain/callbacks/report_progress.h"
 #include "cxtrain/callbacks/timer.h"
+#include "cxtrain/reduce/power_sgd.h"
+#include "cxtrain/reduce/rounding_hooks.h"
 #include "cxtrain/report/file_loggers.h"
 
 namespace cxtrain {
@@ -19,6 +21,10 @@ namespace {
 template <class Class>
 void add(Registry& registry, const char* name, const char* help) {
   if (registry.find(Class::kKind, name) == nullptr) registry.add<Class>(name, help);
+}
+template <class Hook>
+void add(Registry& registry, const char* name, const char* help, const CommHookTraits& traits) {
+  if (registry.find(Hook::kKind, name) == nullptr) registry.add<Hook>(name, help, traits);
 }
 
 }  // namespace
@@ -40,6 +46,11 @@ void register_built_in(Registry& registry) {
   add<GpuMemoryMonitor>(registry, "gpu_memory", "logs the GPUs' memory, as --log_gpu_memory does");
   add<Timer>(registry, "timer", "stops after a time, as --max_time does");
   add<ProgressCallback>(registry, "progress_bar", "shows progress, as --enable_progress_bar does");
+  add<Bf16Hook>(registry, "bf16", "rounds gradients on their way to bfloat16; on CPUs between nodes only",
+                {});
+  add<Fp16Hook>(registry, "fp16", "rounds gradients on their way to float16; on CPUs between nodes only", {});
+  add<LateBf16Hook>(registry, "auto", "bf16 for gradients that would arrive after backward otherwise", {});
+  add<PowerSgd>(registry, "powersgd", "sends matrices of low rank", PowerSgd::traits());
 }
 
 }  // namespace cxtrain

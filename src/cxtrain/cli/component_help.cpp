@@ -7,6 +7,7 @@
 #include "cxtrain/cli/repeatable_components.h"
 #include "cxtrain/config/strategy_choice.h"
 #include "cxtrain/plugin/loader.h"
+#include "cxtrain/reduce/comm_hook.h"
 #include "cxtrain/report/metric_logger.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/data_module.h"
@@ -14,6 +15,8 @@
 
 namespace cxtrain {
 namespace {
+
+constexpr const char* kCommHookOption = "strategy.comm_hook";
 
 NamedComponent describe(PluginLoader& loader, const Registry& registry, std::string_view kind,
                         const std::string& name) {
@@ -48,6 +51,7 @@ std::vector<ComponentSection> component_sections(Registry& registry, const Optio
   sections.push_back({"Optimizers", "optimizer", known_optimizers()});
   sections.push_back({"Schedules of the learning rate", "lr_scheduler", known_schedules()});
   add("Strategies", "strategy", Strategy::kKind);
+  add("Ways to send fewer bytes of gradients", kCommHookOption, CommHook::kKind);
   add("Callbacks", "callbacks", Callback::kKind);
   add("Loggers", "loggers", MetricLogger::kKind);
   return sections;
@@ -71,6 +75,8 @@ std::string choosing_option(const ComponentSection& section, const NamedComponen
 
 std::string argument_name(const ComponentSection& section, const NamedComponent& component,
                           const ArgumentSpec& spec) {
+  if (section.option == kCommHookOption)
+    return "strategy." + argument_of_comm_hook(component.name, spec.name);
   return section.option + "." + (is_repeatable_section(section.option) ? component.name + "." : "") +
          spec.name;
 }

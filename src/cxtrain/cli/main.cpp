@@ -106,7 +106,7 @@ void find_components(Request& request, std::vector<Problem>& problems) {
 /// then.
 void find_strategy_arguments(Request& request, std::vector<Problem>& problems) {
   const Options& options = request.options();
-  const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
+  const KnownStrategies strategies = load_strategies(request.registry, options, problems);
   const auto named = named_strategy(options.trainer, names_of(strategies));
   std::vector<Problem> warnings;  // for the run
   Arguments arguments =
@@ -291,14 +291,14 @@ int answer(Request& request, std::span<const char* const> words, const std::stri
   if (explains || command.help != HelpAsked::none) return out << explanation(command, help_source()), 0;
   if (options.subcommand == "plan" && !command.print_config) {
     try_components(request, problems);
-    const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
+    const KnownStrategies strategies = load_strategies(request.registry, options, problems);
     const int columns = drawing_columns(STDOUT_FILENO);
     if (!problems.empty()) return print_plan(make_plan(options, strategies), options, out, problems, columns);
     return print_plan(plan_with_memory(request, strategies), options, out, problems, columns);
   }
   if (options.subcommand == kSlurmScript && !command.print_config) {
     if (problems.empty()) find_weights(options, problems);
-    const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
+    const KnownStrategies strategies = load_strategies(request.registry, options, problems);
     return run_slurm_script(options, words, program, options.batch_job.submit ? std::cout : out, strategies,
                             problems);
   }
@@ -332,7 +332,7 @@ Plan check(Request& request, const WorldFacts& facts, const Hardware& hardware) 
   find_components(request, problems);
   const Options& options = request.options();
   find_weights(options, problems);
-  const KnownStrategies strategies = load_strategies(request.registry, options.trainer, problems);
+  const KnownStrategies strategies = load_strategies(request.registry, options, problems);
   Plan plan = resolve(options, hardware, facts, strategies);
   plan.callbacks = request.components.chosen.callbacks;
   plan.loggers = request.components.chosen.loggers;
@@ -371,7 +371,7 @@ int examine(Job& job, Request& request, const Hardware& hardware) {
   run_agreed(world, [&] {
     std::vector<Problem> problems = request.command.problems;
     find_components(request, problems);
-    const KnownStrategies strategies = load_strategies(request.registry, request.options().trainer, problems);
+    const KnownStrategies strategies = load_strategies(request.registry, request.options(), problems);
     if (!problems.empty()) throw ConfigError(problems);
     plan = resolve(request.options(), hardware, world.facts(), strategies);
   });

@@ -41,11 +41,19 @@ struct RankPlan {
   }
 };
 
+/// A comm hook that a plan names.
+struct ChosenCommHook {
+  std::string name;
+  Arguments arguments;  ///< checked
+  CommHookTraits traits;
+};
+
 struct Plan {
   std::string accelerator = "cpu";  ///< cpu | gpu
   std::string strategy = "single";
-  StrategyTraits traits;          ///< traits of `strategy`
-  Arguments strategy_arguments;   ///< checked arguments of `strategy`
+  StrategyTraits traits;         ///< traits of `strategy`
+  Arguments strategy_arguments;  ///< checked arguments of `strategy`
+  std::optional<ChosenCommHook> comm_hook;
   std::string launcher = "none";  ///< mpirun | srun | subprocess | spawn | none
   int world_size = 1;
   int num_nodes = 1;

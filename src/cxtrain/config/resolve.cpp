@@ -75,6 +75,18 @@ void check_strategy(const KnownStrategies& strategies, Plan& plan) {
       {"strategy", "there is no strategy '" + plan.strategy + "'", hint, MessageCode::unknown_name});
 }
 
+/// What the strategy and its comm hook refuse of a plan without errors.
+void check_by_components(Plan& plan) {
+  std::vector<Problem> problems;
+  const auto ask = [&](std::optional<Problem> (*refuse)(const Plan&)) {
+    if (refuse == nullptr) return;
+    if (std::optional<Problem> problem = refuse(plan)) problems.push_back(std::move(*problem));
+  };
+  ask(plan.traits.refuse);
+  if (plan.comm_hook) ask(plan.comm_hook->traits.refuse);
+  plan.errors = std::move(problems);
+}
+
 }  // namespace
 
 Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts& launched,
@@ -94,6 +106,7 @@ Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts&
   if (trainer.strategy || plan.errors.size() == errors_of_options) {
     plan.strategy_arguments =
         strategy_arguments(plan.strategy, strategies, options, plan.errors, plan.warnings);
+    plan.comm_hook = choose_comm_hook(plan.strategy, strategies, plan.strategy_arguments, plan.errors);
   }
   check_strategy(strategies, plan);
   choose_precision(trainer, plan);
@@ -103,9 +116,7 @@ Plan resolve(const Options& options, const Hardware& hardware, const WorldFacts&
   if (devices_known) place_ranks(rank_nodes, hardware, devices, plan);
   check_cuda(hardware, plan);
   choose_recomputation(trainer, plan);
-  if (plan.errors.empty() && plan.traits.refuse != nullptr) {
-    if (std::optional<Problem> problem = plan.traits.refuse(plan)) plan.errors.push_back(std::move(*problem));
-  }
+  if (plan.errors.empty()) check_by_components(plan);
   return plan;
 }
 

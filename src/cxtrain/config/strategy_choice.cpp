@@ -182,4 +182,33 @@ Arguments strategy_arguments(const std::string& strategy, const KnownStrategies&
   return {known.arguments, arguments, "strategy.", refused_already};
 }
 
+std::optional<ChosenCommHook> choose_comm_hook(const std::string& strategy, const KnownStrategies& strategies,
+                                               const Arguments& arguments, std::vector<Problem>& errors) {
+  const auto known = strategies.find(strategy);
+  if (known == strategies.end() || !known->second || !known->second->traits.takes_comm_hook ||
+      arguments.values().empty()) {
+    return std::nullopt;
+  }
+  const KnownCommHooks& hooks = known->second->comm_hooks;
+  const std::string& name = arguments.text(kCommHookArgument);
+  if (name == kNoCommHook) return std::nullopt;
+  const auto hook = hooks.find(name);
+  if (hook == hooks.end()) {
+    std::vector<std::string> names{kNoCommHook};
+    for (const auto& [other, facts] : hooks) names.push_back(other);
+    errors.push_back({std::string("strategy.") + kCommHookArgument, "there is no comm hook '" + name + "'",
+                      did_you_mean_or_known(name, names, ""), MessageCode::unknown_name});
+    return std::nullopt;
+  }
+  if (!hook->second) return std::nullopt;  // why its file is refused is among the problems already
+  Given given;
+  for (const ArgumentSpec& spec : hook->second->arguments) {
+    const std::string argument = argument_of_comm_hook(name, spec.name);
+    if (arguments.given(argument)) given[spec.name] = arguments.text(argument);
+  }
+  std::vector<Problem> refused_already;
+  return ChosenCommHook{name, Arguments(hook->second->arguments, given, "", refused_already),
+                        hook->second->traits};
+}
+
 }  // namespace cxtrain

@@ -11,6 +11,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/config/arguments.h"
 #include "cxtrain/config/options.h"
+#include "cxtrain/config/plan.h"
 #include "cxtrain/config/strategy_traits.h"
 
 /// Which strategy the options mean, and with which arguments. Pure.
@@ -57,5 +58,10 @@ inline constexpr std::array kDefaultStrategies{kStrategyOfOneRank, kStrategyOfSe
 Arguments strategy_arguments(const std::string& strategy, const KnownStrategies& strategies,
                              const Options& options, std::vector<Problem>& errors,
                              std::vector<Problem>& warnings);
+
+/// Returns the comm hook that the checked arguments of a strategy name, if the strategy takes one. Appends to
+/// `errors` a name that no hook has. Pure.
+std::optional<ChosenCommHook> choose_comm_hook(const std::string& strategy, const KnownStrategies& strategies,
+                                               const Arguments& arguments, std::vector<Problem>& errors);
 
 }  // namespace cxtrain

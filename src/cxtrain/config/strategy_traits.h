@@ -60,6 +60,9 @@ struct StrategyTraits {
   /// Whether a rank runs some of the model's layers only: its forward passes wait for other ranks, and its
   /// work differs from theirs.
   bool divides_layers = false;
+  /// Whether its argument `comm_hook` is the name of a hook (reduce/comm_hook.h), or "none". The arguments of
+  /// hooks, with the hook's name and an underscore before each, are then among those of the strategy.
+  bool takes_comm_hook = false;
 
   /// Returns whether its only rank gets all requested devices.
   bool takes_all_devices() const { return ranks == Ranks::one && devices == Devices::replicas; }
@@ -69,10 +72,28 @@ struct StrategyTraits {
   bool operator==(const StrategyTraits&) const = default;
 };
 
+/// Properties of a comm hook, given at its registration.
+struct CommHookTraits {
+  /// Returns what the hook cannot do of a plan without errors; null: it can do every plan. Pure.
+  std::optional<Problem> (*refuse)(const Plan& plan) = nullptr;
+  /// Tensors of each gradient's size that a rank keeps from step to step; for the memory in plans.
+  int remembered_gradients = 0;
+};
+
+/// Facts about a comm hook that are known before it is made.
+struct KnownCommHook {
+  CommHookTraits traits;
+  std::vector<ArgumentSpec> arguments = {};
+};
+
+/// The available comm hooks by name. The facts are absent for a hook in a file that has not been loaded.
+using KnownCommHooks = std::map<std::string, std::optional<KnownCommHook>, std::less<>>;
+
 /// Facts about a strategy that are known before it is made.
 struct KnownStrategy {
   StrategyTraits traits;
-  std::vector<ArgumentSpec> arguments = {};
+  std::vector<ArgumentSpec> arguments = {};  ///< those of comm hooks included
+  KnownCommHooks comm_hooks = {};            ///< empty without `takes_comm_hook`
 };
 
 /// The available strategies by name. The facts are absent for a strategy in a file that has not been loaded.
@@ -82,5 +103,15 @@ using KnownStrategies = std::map<std::string, std::optional<KnownStrategy>, std:
 StrategyTraits traits_of(const KnownStrategies& strategies, const std::optional<std::string>& name);
 
 std::vector<std::string> names_of(const KnownStrategies& strategies);
+
+inline constexpr const char* kCommHookArgument = "comm_hook";  ///< of a strategy that takes one
+inline constexpr const char* kNoCommHook = "none";
+
+/// Returns a strategy with the arguments of these hooks, if it takes a hook. `arguments`: its own.
+KnownStrategy with_comm_hooks(StrategyTraits traits, std::vector<ArgumentSpec> arguments,
+                              const KnownCommHooks& hooks);
+
+/// Returns the name of a hook's argument among the arguments of a strategy.
+std::string argument_of_comm_hook(std::string_view hook, std::string_view argument);
 
 }  // namespace cxtrain

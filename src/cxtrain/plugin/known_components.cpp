@@ -3,13 +3,40 @@
 #include "cxtrain/config/presets.h"
 #include "cxtrain/config/strategy_choice.h"
 #include "cxtrain/plugin/loader.h"
+#include "cxtrain/reduce/comm_hook.h"
 #include "cxtrain/strategy/strategy.h"
 
 namespace cxtrain {
 
-KnownStrategies load_strategies(Registry& registry, const TrainerOptions& trainer,
-                                std::vector<Problem>& problems) {
+namespace {
+
+/// The comm hooks that there are. Loads the one that the options name.
+KnownCommHooks load_comm_hooks(Registry& registry, const StrategyOptions& options,
+                               std::vector<Problem>& problems) {
   PluginLoader loader(registry);
+  KnownCommHooks known;
+  for (const std::string& name : loader.available(CommHook::kKind)) known.emplace(name, std::nullopt);
+  for (const auto& given : {options.args, options.ddp_args}) {
+    const auto named = given.find(kCommHookArgument);
+    if (named == given.end() || !known.contains(named->second)) continue;  // resolve says so
+    try {
+      loader.require(CommHook::kKind, named->second);
+    } catch (const PluginError& error) {
+      problems.push_back(
+          {std::string("strategy.") + kCommHookArgument, error.what(), "", message_code_of(error)});
+    }
+  }
+  for (const std::string& name : registry.names(CommHook::kKind))
+    known[name] =
+        KnownCommHook{registry.traits<CommHook>(name), registry.require(CommHook::kKind, name).arguments};
+  return known;
+}
+
+}  // namespace
+
+KnownStrategies load_strategies(Registry& registry, const Options& options, std::vector<Problem>& problems) {
+  PluginLoader loader(registry);
+  const KnownCommHooks comm_hooks = load_comm_hooks(registry, options.strategy, problems);
   const std::vector<std::string> names = loader.available(Strategy::kKind);
   KnownStrategies known;
   for (const std::string& name : names) known.emplace(name, std::nullopt);
@@ -19,15 +46,15 @@ KnownStrategies load_strategies(Registry& registry, const TrainerOptions& traine
     if (strategy == known.end()) return;  // resolve says so
     try {
       loader.require(Strategy::kKind, name);
-      strategy->second = KnownStrategy{.traits = registry.traits<Strategy>(name),
-                                       .arguments = registry.require(Strategy::kKind, name).arguments};
+      strategy->second = with_comm_hooks(registry.traits<Strategy>(name),
+                                         registry.require(Strategy::kKind, name).arguments, comm_hooks);
     } catch (const PluginError& error) {
       refused.push_back({"strategy", error.what(), "", message_code_of(error)});
     }
   };
   std::vector<Problem> not_yet;
   for (const char* name : kDefaultStrategies) load(name, not_yet);
-  for (const std::string& name : strategies_asked_for(trainer, names)) {
+  for (const std::string& name : strategies_asked_for(options.trainer, names)) {
     load(name, problems);
     load(traits_of(known, name).joined_as, not_yet);
   }
@@ -64,7 +91,7 @@ Plan plan_with_plugins(Registry& registry, const Options& options, const Hardwar
   PluginLoader loader(registry);
   for (const std::string& file : options.plugins) loader.load(file);
   std::vector<Problem> problems;
-  const KnownStrategies strategies = load_strategies(registry, options.trainer, problems);
+  const KnownStrategies strategies = load_strategies(registry, options, problems);
   Plan plan = resolve(options, hardware, launched, strategies);
   problems.insert(problems.end(), plan.errors.begin(), plan.errors.end());
   ChosenComponents chosen = choose_components(registry, options, problems);

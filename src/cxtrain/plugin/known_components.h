@@ -10,11 +10,11 @@
 namespace cxtrain {
 
 /// Finds the strategies that there are, registered or in a plugin's file, for `resolve`. Loads those that a
-/// plan for these options may choose into the registry, for what they say of themselves; the options' own
-/// plugin files have to be loaded before. Appends to `problems` why the strategy that was asked for cannot be
-/// loaded. A default that cannot be loaded is no problem yet: whoever makes it says so.
-KnownStrategies load_strategies(Registry& registry, const TrainerOptions& trainer,
-                                std::vector<Problem>& problems);
+/// plan for these options may choose into the registry, for what they say of themselves, and the comm hook
+/// that the options name; the options' own plugin files have to be loaded before. Appends to `problems` why
+/// the strategy or the hook that was asked for cannot be loaded. A default that cannot be loaded is no
+/// problem yet: whoever makes it says so.
+KnownStrategies load_strategies(Registry& registry, const Options& options, std::vector<Problem>& problems);
 
 /// Which callbacks and loggers a run makes, each in the order of their calls.
 struct ChosenComponents {

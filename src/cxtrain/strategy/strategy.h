@@ -18,6 +18,7 @@
 #include "cxtrain/data/batch.h"
 #include "cxtrain/optim/setup.h"
 #include "cxtrain/precision/policy.h"
+#include "cxtrain/reduce/comm_hook.h"
 #include "cxtrain/state/stateful.h"
 #include "cxtrain/strategy/step.h"
 #include "cxtrain/strategy/trainable.h"
@@ -38,6 +39,8 @@ struct StrategyContext {
   std::vector<at::Device> devices = {};   ///< all devices of this rank
   std::vector<Trainable*> replicas = {};  ///< models like the trained one: `plan.replicas` less one
   Accelerator* accelerator = nullptr;     ///< null on CPUs
+  /// Makes the hook of `Plan::comm_hook`; empty: the plan names none.
+  std::function<std::unique_ptr<CommHook>()> make_comm_hook = {};
 };
 
 /// Who runs the backward passes of a training. `together`: the strategy runs one backward of the loss of

@@ -77,6 +77,7 @@ Session::Session(const SessionInputs& inputs, TrainerState& state, std::unique_p
                         .device = inputs.device,
                         .accelerator = inputs.accelerator},
       strategy_(std::move(strategy)) {
+  if (inputs.plan.comm_hook) strategy_context_.make_comm_hook = [this] { return make_comm_hook(); };
   // A model that the options name has its arguments there.
   const Hyperparameters hparams = arguments_of(module, data);
   if (!config_text_.empty() && inputs.options.model.name.empty() && !hparams.empty())
@@ -147,6 +148,12 @@ Session::~Session() {
   state_.running = nullptr;
   context_->parts.module.attach(nullptr, nullptr);
   state_.tuned = context_->tuned;
+}
+
+std::unique_ptr<CommHook> Session::make_comm_hook() const {
+  const ChosenCommHook& chosen = *inputs_.plan.comm_hook;
+  const auto seed = static_cast<std::uint64_t>(inputs_.options.seed.value_or(0));
+  return inputs_.registry.make<CommHook>(chosen.name, chosen.arguments, {.seed = seed});
 }
 
 void Session::make_replicas() {

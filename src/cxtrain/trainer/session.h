@@ -115,6 +115,7 @@ class Session {
   void fail(int exit_code) noexcept;
 
  private:
+  std::unique_ptr<CommHook> make_comm_hook() const;
   void make_replicas();
   void choose_recomputation();
   void open_log_dir();

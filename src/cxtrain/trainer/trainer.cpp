@@ -92,6 +92,7 @@ Trainer::Trainer(World& world, Options options, Plan plan, Registry registry, Ac
     PluginLoader loader(registry_);
     for (const std::string& file : options_.plugins) loader.load(file);
     loader.require(Strategy::kKind, plan_.strategy);
+    if (plan_.comm_hook) loader.require(CommHook::kKind, plan_.comm_hook->name);
   });
   world_.set_timeout(options_.timeout_seconds, {});
   apply_compute_settings(plan_, world_.facts(), device_);

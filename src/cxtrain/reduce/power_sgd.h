@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "cxtrain/comm/communicator.h"
-#include "cxtrain/state/state_dict.h"
-#include "cxtrain/tensor/piece.h"
+#include "cxtrain/config/field.h"
+#include "cxtrain/reduce/comm_hook.h"
 
 namespace cxtrain {
 
-/// Averages gradients over ranks by matrices of low rank (PowerSGD, Vogels et al. 2019, algorithms 1 and 2).
+/// `powersgd`. Averages gradients over ranks by matrices of low rank (PowerSGD, Vogels et al. 2019,
+/// algorithms 1 and 2).
 ///
 /// A gradient of two or more dimensions is a matrix [n, m]: its first dimension, and all others. Each rank
 /// adds its error of the step before. The ranks average P = M Q [n, r], make P's columns orthogonal, and
@@ -22,22 +22,32 @@ namespace cxtrain {
 ///
 /// Gradients with one dimension, and matrices for which P and Q have more than half of their elements, are
 /// averaged as they are. A step takes two all-reduces.
-class PowerSgd {
+class PowerSgd final : public AveragingHook {
  public:
-  /// `rank`: of the matrices P and Q, at least 1. `seed`: of the first Q; equal on all ranks. All ranks pass
-  /// equal parameters. The communicator outlives the object.
-  PowerSgd(std::vector<NamedTensor> parameters, Communicator& communicator, std::int64_t rank,
-           std::uint64_t seed);
+  struct Args {
+    /// The defaults are those of torch's PowerSGDState.
+    std::int64_t rank = 1, start = 1000;
 
-  /// Averages the gradients of the parameters that require one; a parameter without a gradient counts as
-  /// zero. The results have the same bits on all ranks. If no rank has any gradient, errors and Q stay.
-  /// Collective.
-  void average();
+    void fields(auto&& field) {
+      field("rank", rank, "rank of powersgd's matrices", Range::between(1, 1024));
+      field("start", start, "steps with exact gradients before powersgd begins", Range::at_least(0));
+    }
+  };
+  /// Each rank remembers its error of each gradient. An error has a meaning without a loss scale only.
+  static CommHookTraits traits();
 
+  PowerSgd(const Args& args, const CommHookContext& context) : args_(args), seed_(context.seed) {}
+
+  std::int64_t start() const override { return args_.start; }
+  void prepare(const std::vector<NamedTensor>& parameters, Communicator& communicator) override;
+  /// If no rank has any gradient, errors and Q stay.
+  void average() override;
+
+  std::string state_key() const override { return "power_sgd"; }
   /// Q is the same on all ranks. The errors are each rank's own (`kMeanOfRanks`).
-  void save(StateDict& state) const;
+  void save(StateDict& state) const override;
   /// A matrix of another rank begins with a new Q.
-  void load(const StateDict& state);
+  void load(const StateDict& state) override;
 
  private:
   /// What a rank remembers of a matrix, also while its parameter is frozen.
@@ -61,10 +71,10 @@ class PowerSgd {
   at::Tensor first_q(const std::string& name, std::int64_t columns, std::int64_t rank,
                      at::Device device) const;
 
+  const Args args_;
+  const std::uint64_t seed_;  ///< of the first Q
   std::vector<NamedTensor> parameters_;
-  Communicator& communicator_;
-  const std::int64_t rank_;
-  const std::uint64_t seed_;
+  Communicator* communicator_ = nullptr;
   std::vector<bool> trained_;  ///< for which the messages have been laid out
   at::ScalarType dtype_ = at::kFloat;
   std::vector<Matrix> matrices_;

@@ -1,4 +1,4 @@
-#include "power_sgd.h"
+#include "cxtrain/reduce/power_sgd.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
@@ -13,14 +13,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
-#include "cxtrain/state/stateful.h"
+#include "cxtrain/config/plan.h"
 
 namespace cxtrain {
 namespace {
 
 constexpr const char* kQ = "q";
+
+std::optional<Problem> refuse_loss_scale(const Plan& plan) {
+  if (plan.precision != "16-mixed") return std::nullopt;
+  return Problem{"strategy.comm_hook", "powersgd works without a loss scale, which 16-mixed needs",
+                 "use --precision bf16-mixed, or another comm_hook", MessageCode::conflicting_options};
+}
+
 constexpr double kEpsilon = 1e-8;  // of Vogels et al.: a column of zeros stays one
 
 /// FNV-1a: the same on every machine.
@@ -83,9 +91,11 @@ void make_orthogonal(const at::Tensor& matrix) {
   }
 }
 
-PowerSgd::PowerSgd(std::vector<NamedTensor> parameters, Communicator& communicator, std::int64_t rank,
-                   std::uint64_t seed)
-    : parameters_(std::move(parameters)), communicator_(communicator), rank_(rank), seed_(seed) {
+CommHookTraits PowerSgd::traits() { return {.refuse = refuse_loss_scale, .remembered_gradients = 1}; }
+
+void PowerSgd::prepare(const std::vector<NamedTensor>& parameters, Communicator& communicator) {
+  parameters_ = parameters;
+  communicator_ = &communicator;
   for (const NamedTensor& parameter : parameters_) {
     if (parameter.tensor.scalar_type() == at::kDouble) dtype_ = at::kDouble;
   }
@@ -108,7 +118,7 @@ void PowerSgd::lay_out() {
     trained_.push_back(tensor.requires_grad());
     if (!trained_.back() || tensor.numel() == 0) continue;
     const std::int64_t n = tensor.dim() > 0 ? tensor.size(0) : 1, m = tensor.numel() / n;
-    const std::int64_t r = std::min({n, m, rank_});
+    const std::int64_t r = std::min({n, m, args_.rank});
     if (tensor.dim() < 2 || 2 * (n + m) * r > n * m) {
       vectors_.push_back({i, {}});
       first += tensor.numel();
@@ -125,8 +135,8 @@ void PowerSgd::lay_out() {
   }
   if (parameters_.empty()) return;
   const at::Device device = parameters_.front().tensor.device();
-  first_message_ = communicator_.allocate(first, dtype_, device);
-  if (second > 0) second_message_ = communicator_.allocate(second, dtype_, device);
+  first_message_ = communicator_->allocate(first, dtype_, device);
+  if (second > 0) second_message_ = communicator_->allocate(second, dtype_, device);
   has_gradients_ = first_message_.narrow(0, 0, 1);
   first = 1;
   second = 0;
@@ -153,8 +163,8 @@ void PowerSgd::average() {
     matrix.p.copy_(at::mm(matrix.error, matrix.q));
   }
   for (Vector& vector : vectors_) vector.place.copy_(gradient_of(vector.parameter));
-  communicator_.all_reduce(first_message_, ReduceOp::avg);
-  communicator_.join();
+  communicator_->all_reduce(first_message_, ReduceOp::avg);
+  communicator_->join();
   const at::Tensor any = has_gradients_.sign();
   for (Vector& vector : vectors_) gradient_of(vector.parameter).copy_(vector.place);
   if (matrices_.empty()) return;
@@ -162,8 +172,8 @@ void PowerSgd::average() {
     make_orthogonal(matrix.p.mul_(any.to(matrix.p.device())));
     matrix.new_q.copy_(at::mm(matrix.error.t(), matrix.p));
   }
-  communicator_.all_reduce(second_message_, ReduceOp::avg);
-  communicator_.join();
+  communicator_->all_reduce(second_message_, ReduceOp::avg);
+  communicator_->join();
   for (Matrix& matrix : matrices_) {
     take_approximation(matrix);
     // A column of zeros would stay a column of zeros.

@@ -1,4 +1,4 @@
-#include "power_sgd_gradients.h"
+#include "hooked_gradients.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,20 +7,23 @@
 
 namespace cxtrain {
 
-PowerSgdGradients::PowerSgdGradients(std::vector<NamedTensor> parameters, Communicator& communicator,
-                                     World& world, TensorSync* buffers, const Settings& settings)
+HookedGradients::HookedGradients(std::vector<NamedTensor> parameters, std::shared_ptr<AveragingHook> hook,
+                                 Communicator& communicator, World& world, TensorSync* buffers,
+                                 bool find_unused_parameters)
     : parameters_(std::move(parameters)),
+      hook_(std::move(hook)),
       world_(world),
       buffers_(buffers),
-      find_unused_parameters_(settings.find_unused_parameters),
-      power_sgd_(parameters_, communicator, settings.rank, settings.seed) {}
+      find_unused_parameters_(find_unused_parameters) {
+  hook_->prepare(parameters_, communicator);
+}
 
-void PowerSgdGradients::zero_gradients() {
+void HookedGradients::zero_gradients() {
   is_complete_ = false;
   for (NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad().reset();
 }
 
-void PowerSgdGradients::complete() {
+void HookedGradients::complete() {
   if (std::exchange(is_complete_, true)) return;
   std::vector<bool> touched;
   std::string untouched;
@@ -29,7 +32,7 @@ void PowerSgdGradients::complete() {
     if (!touched.back() && parameter.tensor.requires_grad())
       untouched += (untouched.empty() ? "" : ", ") + parameter.name;
   }
-  power_sgd_.average();
+  hook_->average();
   if (find_unused_parameters_) {
     touched = touched_on_any_rank(touched, world_);
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -42,7 +45,7 @@ void PowerSgdGradients::complete() {
   warn_of_missing_gradients(untouched);
 }
 
-void PowerSgdGradients::bring_buffers() {
+void HookedGradients::bring_buffers() {
   if (buffers_ != nullptr) buffers_->broadcast();
 }
 

@@ -1,4 +1,4 @@
-#include "strategies/ddp/power_sgd.h"
+#include "cxtrain/reduce/power_sgd.h"
 
 #include <ATen/ops/eye.h>
 #include <ATen/ops/full.h>
@@ -77,7 +77,8 @@ TEST_CASE("what a step lacks of the mean gradient is in the mean error, and come
   HostCommunicator communicator(test_world());
   ApproximatedModel model;
   const std::int64_t rank = GENERATE(1, 3);
-  PowerSgd power_sgd(model.parameters, communicator, rank, /*seed=*/7);
+  PowerSgd power_sgd({.rank = rank}, {.seed = 7});
+  power_sgd.prepare(model.parameters, communicator);
   for (int step = 0; step < 4; ++step) {
     CAPTURE(rank, step);
     model.draw_gradients(step);
@@ -112,7 +113,8 @@ TEST_CASE("what a step lacks of the mean gradient is in the mean error, and come
 TEST_CASE("a mean gradient of low rank is found to rounding, once Q has turned to it") {
   HostCommunicator communicator(test_world());
   std::vector<NamedTensor> parameters{{"matrix", at::zeros({40, 60}).set_requires_grad(true)}};
-  PowerSgd power_sgd(parameters, communicator, /*rank=*/2, /*seed=*/7);
+  PowerSgd power_sgd({.rank = 2}, {.seed = 7});
+  power_sgd.prepare(parameters, communicator);
   at::manual_seed(3);
   const at::Tensor mean = at::mm(at::randn({40, 2}), at::randn({2, 60}));
   const int rank = test_world().rank(), ranks = test_world().size();
@@ -127,7 +129,8 @@ TEST_CASE(
     "a gradient of zeros does not end the approximation, and a step without gradients changes nothing") {
   HostCommunicator communicator(test_world());
   std::vector<NamedTensor> parameters{{"matrix", at::zeros({40, 60}).set_requires_grad(true)}};
-  PowerSgd power_sgd(parameters, communicator, /*rank=*/1, /*seed=*/7);
+  PowerSgd power_sgd({.rank = 1}, {.seed = 7});
+  power_sgd.prepare(parameters, communicator);
   at::Tensor& gradient = parameters[0].tensor.mutable_grad();
   gradient = at::zeros({40, 60});
   power_sgd.average();
@@ -149,7 +152,8 @@ TEST_CASE(
 TEST_CASE("a parameter that is frozen for some steps keeps its error, and so does a state that is loaded") {
   HostCommunicator communicator(test_world());
   ApproximatedModel model, other_model;
-  PowerSgd power_sgd(model.parameters, communicator, /*rank=*/2, /*seed=*/7);
+  PowerSgd power_sgd({.rank = 2}, {.seed = 7});
+  power_sgd.prepare(model.parameters, communicator);
   model.draw_gradients(0);
   power_sgd.average();
   const at::Tensor error = saved_by(power_sgd).section(kMeanOfRanks).tensor("wide");
@@ -160,7 +164,8 @@ TEST_CASE("a parameter that is frozen for some steps keeps its error, and so doe
   power_sgd.average();
   CHECK(saved_by(power_sgd).section(kMeanOfRanks).tensor("wide").equal(error));
 
-  PowerSgd resumed(other_model.parameters, communicator, /*rank=*/2, /*seed=*/8);
+  PowerSgd resumed({.rank = 2}, {.seed = 8});
+  resumed.prepare(other_model.parameters, communicator);
   other_model.parameters[0].tensor.set_requires_grad(false);
   resumed.load(saved_by(power_sgd));
   for (ApproximatedModel* each : {&model, &other_model}) {
