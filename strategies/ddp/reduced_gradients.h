@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,10 @@ class ReducedGradients final : public OrderedExchange, private Stateful {
   void complete() override { reducer_->finish(); }
   bool carry(std::uint64_t flags) override { return reducer_->carry(flags); }
   std::uint64_t carried() const override { return reducer_->carried(); }
-  std::int64_t rehearse() override { return reducer_->rehearse(); }
+  std::optional<Rehearsal> rehearse(RehearsedMessages messages) override {
+    return reducer_->rehearse(messages);
+  }
+  std::vector<ConnectionUse> connections() const override { return communicator_.connections(); }
   void bring_buffers() override;
   std::string order() const override;
   void set_order(const std::string& lines) override;

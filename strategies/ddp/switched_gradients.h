@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ordered_exchange.h"
 
@@ -24,7 +25,10 @@ class SwitchedGradients final : public OrderedExchange, private Stateful {
   void complete() override;
   bool carry(std::uint64_t flags) override { return current_->carry(flags); }
   std::uint64_t carried() const override { return current_->carried(); }
-  std::int64_t rehearse() override { return current_->rehearse(); }
+  std::optional<Rehearsal> rehearse(RehearsedMessages messages) override {
+    return current_->rehearse(messages);
+  }
+  std::vector<ConnectionUse> connections() const override { return current_->connections(); }
   void bring_buffers() override { current_->bring_buffers(); }
   std::string order() const override { return current_->order(); }
   void set_order(const std::string& lines) override;

@@ -57,7 +57,7 @@ bool has_heading(const fs::path& document, const std::string& anchor) {
 /// Options of other programs, and of cxtrain's subcommands and scripts, which check their own.
 const std::set<std::string> kOthers{
     // mpirun, srun, sbatch, timeout
-    "mca", "bind-to", "oversubscribe", "hostfile", "mpi", "cpus-per-task", "signal", "nodes",
+    "mca", "bind-to", "cpu-bind", "oversubscribe", "hostfile", "mpi", "cpus-per-task", "signal", "nodes",
     "kill-on-bad-exit", "gpus-per-node", "gpus-per-task", "ntasks-per-node", "overlap", "wrap",
     "disable-status", "dependency", "time", "job-name", "format", "preserve-status",
     // cmake, apptainer

@@ -37,6 +37,14 @@ TEST_CASE("the cores of a mask are divided among the ranks that have them", "[de
   CHECK(core_shares(row.masks) == row.shares);
 }
 
+TEST_CASE("ranks that lack a core of their own are counted, however the others may be spread", "[device]") {
+  CHECK(ranks_without_core(std::vector<Cores>{}) == 0);
+  CHECK(ranks_without_core(std::vector<Cores>{{0, 1}, {0, 1}}) == 0);
+  CHECK(ranks_without_core(std::vector<Cores>{{0, 1}, {0}}) == 0);  // the first one makes way
+  CHECK(ranks_without_core(std::vector<Cores>{{0, 1}, {1, 2}, {2}, {0, 1, 2}}) == 1);
+  CHECK(ranks_without_core(std::vector<Cores>{{0}, {0}, {0}, {1, 2, 3, 4}}) == 2);
+}
+
 TEST_CASE("this process has a mask, and as many cores in it as it may run on", "[device]") {
   CHECK(static_cast<int>(cores_of_mask().size()) == cores_of_this_process());
 }

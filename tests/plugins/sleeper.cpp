@@ -1,10 +1,12 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
+#include <sched.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <memory>
 #include <random>
 #include <string>
@@ -23,29 +25,39 @@ using namespace cxtrain;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-void sleep_ms(double milliseconds) {
-  std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds));
+/// Sleeps, or, if `busy`, uses a core for so long.
+void sleep_ms(double milliseconds, bool busy = false) {
+  if (!busy) return std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds));
+  const auto used = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
+  };
+  for (const double end = used() + milliseconds; used() < end;) {
+  }
 }
 
 /// Multiplies by the first number of a parameter; each gradient sleeps for itself.
 struct SlowProduct : torch::autograd::Function<SlowProduct> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
-                            double milliseconds) {
+                            double milliseconds, bool busy) {
     context->save_for_backward({input, weight});
     context->saved_data["ms"] = milliseconds;
-    sleep_ms(milliseconds);
+    context->saved_data["busy"] = busy;
+    sleep_ms(milliseconds, busy);
     return input * weight[0];
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const double milliseconds = context->saved_data["ms"].toDouble();
-    variable_list found(3);
+    const bool busy = context->saved_data["busy"].toBool();
+    variable_list found(4);
     if (context->needs_input_grad(0)) {
-      sleep_ms(milliseconds);
+      sleep_ms(milliseconds, busy);
       found[0] = gradients[0] * saved[1][0];
     }
     if (context->needs_input_grad(1)) {
-      sleep_ms(milliseconds);
+      sleep_ms(milliseconds, busy);
       found[1] = at::zeros_like(saved[1]);
       found[1][0] = (gradients[0] * saved[0]).sum();
     }
@@ -54,10 +66,11 @@ struct SlowProduct : torch::autograd::Function<SlowProduct> {
 };
 
 struct SleeperBlockImpl : torch::nn::Module {
-  SleeperBlockImpl(double milliseconds, std::int64_t weights)
-      : ms(milliseconds), weight(register_parameter("weight", at::ones({weights}))) {}
-  at::Tensor forward(const at::Tensor& input) { return SlowProduct::apply(input, weight, ms * longer); }
+  SleeperBlockImpl(double milliseconds, std::int64_t weights, bool busy_)
+      : ms(milliseconds), busy(busy_), weight(register_parameter("weight", at::ones({weights}))) {}
+  at::Tensor forward(const at::Tensor& input) { return SlowProduct::apply(input, weight, ms * longer, busy); }
   double ms, longer = 1;
+  bool busy;
   at::Tensor weight;
 };
 TORCH_MODULE(SleeperBlock);
@@ -101,6 +114,8 @@ class Sleeper : public ChainModule {
     std::int64_t slow_rank = -1;
     double slow_ms = 0, data_ms = 0;
     std::int64_t samples = 0;
+    bool busy = false;
+    std::int64_t core = -1;
 
     void fields(auto&& field) {
       field("blocks", blocks, "of the chain", Range::at_least(1));
@@ -115,6 +130,8 @@ class Sleeper : public ChainModule {
       field("samples", samples,
             "samples for which a pass of a block takes `ms`; 0: a pass takes `ms` for any batch",
             Range::at_least(0));
+      field("busy", busy, "use a core rather than sleep");
+      field("core", core, "the core that each rank is bound to; -1: none", Range::at_least(-1));
     }
   };
   explicit Sleeper(const Args& args)
@@ -124,8 +141,14 @@ class Sleeper : public ChainModule {
         samples_(args.samples),
         jitter_(args.jitter),
         random_(static_cast<unsigned>(getpid())) {
+    if (args.core >= 0) {
+      cpu_set_t cores;
+      CPU_ZERO(&cores);
+      CPU_SET(static_cast<std::size_t>(args.core), &cores);
+      sched_setaffinity(0, sizeof cores, &cores);
+    }
     for (std::int64_t i = 0; i < args.blocks; ++i) {
-      blocks_.emplace_back(args.ms, args.numbers);
+      blocks_.emplace_back(args.ms, args.numbers, args.busy);
       add_block("blocks." + std::to_string(i), blocks_.back());
     }
   }

@@ -115,6 +115,42 @@ TEST_CASE("a reducer of some of the ranks carries no flags, whose votes are for 
   CHECK_FALSE(reducer.carry(1));
 }
 
+TEST_CASE("an exchange is rehearsed in the messages of a step, and in few, and may be made anew afterwards") {
+  MpiWorld& world = test_world();
+  const int per_node = GENERATE(0, 1);
+  const bool overlap = GENERATE(false, true), rounded = GENERATE(false, true);
+  CAPTURE(per_node, overlap, rounded);
+  HostCommunicator communicator = test::host_communicator(per_node);
+  Model model;
+  ReducerOptions options{.first_bucket_bytes = 1024, .bucket_bytes = 1024, .overlap = overlap};
+  if (rounded) options.wire_dtype = at::kBFloat16;
+  Reducer reducer(model.parameters, communicator, world, options);
+  for (int step = 0; step < 3; ++step) {
+    reducer.begin_backward(true);
+    reducer.zero_gradients();
+    model.backward(world.rank() + step);
+    reducer.finish();
+    CHECK(model.gradient(4) == Catch::Approx(mean_of_ranks() + step).epsilon(1e-2));
+    const auto whole = reducer.rehearse(RehearsedMessages::of_steps);
+    const auto few = reducer.rehearse(RehearsedMessages::few);
+    REQUIRE(whole.has_value());
+    REQUIRE(few.has_value());
+    CHECK(whole->messages == static_cast<std::int64_t>(reducer.bucket_count()));
+    CHECK(few->messages == 1);
+    CHECK(few->bytes == whole->bytes);
+    CHECK(few->last_bytes == few->bytes);
+    CHECK(whole->last_bytes < whole->bytes);
+    CHECK(whole->bytes / (rounded ? 2 : 4) == Catch::Approx(24'400).epsilon(0.02));
+    CHECK(whole->waits_for_backward == (communicator.overlaps() && !overlap));
+  }
+  const bool over_tcp = communicator.overlaps();
+  CHECK(communicator.connections().size() == static_cast<std::size_t>(over_tcp ? world.size() - 1 : 0));
+  for (const ConnectionUse& each : communicator.connections()) {
+    CHECK(each.node != world.rank());
+    CHECK(each.bytes > 20'000);
+  }
+}
+
 /// Whether it has memory of its own, rather than a place in a bucket.
 bool lies_alone(const at::Tensor& gradient) { return gradient.storage().nbytes() == gradient.nbytes(); }
 

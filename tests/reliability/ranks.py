@@ -51,6 +51,11 @@ def emulated_nodes(count, *rate):
         subprocess.run([NODES, "down"], check=True)
 
 
+def set_rate(node, rate):
+    """Gives the links of an emulated node another rate."""
+    subprocess.run([NODES, "rate", f"n{node}", rate], check=True)
+
+
 def hosts_of(nodes, ranks=1):
     """So many nodes with so many ranks on each, as mpirun takes them: "n1:2,n2:2"."""
     return ",".join(f"n{node + 1}:{ranks}" for node in range(nodes))

@@ -136,9 +136,9 @@ TEST_CASE("a study names what makes a step longer, and by how much", "[scaling]"
   CHECK(causes_in(study_with({.more_work = 5}, ScalingMode::weak, /*cores=*/2)) == "cores 5");
   CHECK(causes_in(study_with({.slow_rank = 2, .noise = 3, .communication = 4})) ==
         "communication 4, noise 3, slow_rank 2");
-  // Ranks that wait for a core are neither slow nor noisy.
+  // Ranks that wait for a core are neither slow nor noisy: the others wait for cores, too.
   CHECK(causes_in(study_with({.slow_rank = 2, .noise = 3, .more_work = 5}, ScalingMode::weak, 2)) ==
-        "cores 5");
+        "cores 10");
   // Perfect scaling would leave a quarter of the work.
   const Planted strong{.work = 40, .optimizer = 4, .more_work = -30};
   CHECK(causes_in(study_with(strong, ScalingMode::strong)) == "optimizer 3");
@@ -149,9 +149,84 @@ TEST_CASE("a study names what makes a step longer, and by how much", "[scaling]"
   CHECK_THAT(answers, contains("Without this a step takes 10 ms in place of 14 ms."));
 
   StudyResult known = study_with({.communication = 4});
-  for (Measurement& each : known.points) each.exchanges = each.size.ranks == 1 ? 0 : 0.009;
+  for (Measurement& each : known.points) each.exchange.seconds = each.size.ranks == 1 ? 0 : 0.009;
   CHECK_THAT(joined(analyse(known, known.points).answers, "\n"),
              contains("exchanges between ranks take 4 ms that no work hides (alone they take 9 ms): "));
+}
+
+/// A study of 1 and 4 ranks on as many nodes. The larger size has 8 ms of exchanges that no work hides,
+/// beside 10 ms of backward.
+StudyResult study_of_exchanges(const ExchangeTimes& exchange, double slow_node = 1) {
+  StudyResult result = study_with({.communication = 8});
+  for (Measurement& each : result.points) {
+    each.phases["backward"] = 0.010;
+    if (each.size.ranks == 1) continue;
+    each.exchange = exchange;
+    each.slow_node = SlowNode{.host = "n3", .speed = slow_node};
+  }
+  return analyse(result, result.points);
+}
+
+TEST_CASE("exchanges are divided by what would hide them", "[scaling]") {
+  // Of 18 ms that travel beside 10 ms of backward, 8 ms are left.
+  const ExchangeTimes beside{.seconds = 0.018, .messages = 90, .last_message = 0, .seconds_in_few = 0.018};
+  CHECK(causes_in(study_of_exchanges(beside)) == "communication 8");
+  ExchangeTimes small = beside;
+  small.seconds_in_few = 0.012;
+  small.last_of_few = 0;
+  CHECK(causes_in(study_of_exchanges(small)) == "small_messages 6, communication 2");
+  CHECK_THAT(joined(study_of_exchanges(small).answers, "\n"),
+             contains("gradients travel in 90 messages, which take 18 ms; in few messages they would take "
+                      "12 ms, and 6 ms less"));
+  small.last_of_few = 1;  // few messages begin when backward has ended
+  CHECK(causes_in(study_of_exchanges(small)) == "communication 8");
+
+  CHECK(causes_in(study_of_exchanges(beside, /*slow_node=*/0.7)) == "slow_link 5, communication 3");
+  CHECK(causes_in(study_of_exchanges(beside, /*slow_node=*/0.9)) == "communication 8");
+  CHECK_THAT(joined(study_of_exchanges(beside, 0.75).answers, "\n"),
+             contains("the connections of n3 carry 75 % of the bytes a second"));
+
+  const ExchangeTimes after{.seconds = 0.008,
+                            .messages = 2,
+                            .last_message = 0.25,
+                            .waits_for_backward = true,
+                            .seconds_in_few = 0.008};
+  CHECK(causes_in(study_of_exchanges(after)) == "no_overlap 6, communication 2");
+  CHECK(causes_in(study_of_exchanges({})) == "communication 8");  // by MPI, or on devices
+}
+
+TEST_CASE("a slow node is one that is slow in every round", "[scaling]") {
+  const ExchangeTimes beside{.seconds = 0.018, .messages = 90, .seconds_in_few = 0.018};
+  StudyResult result = study_of_exchanges(beside, 0.5);
+  REQUIRE(result.sizes.back().slow_node.has_value());
+  result.points.back().slow_node->host = "n4";
+  CHECK_FALSE(analyse(result, result.points).sizes.back().slow_node.has_value());
+}
+
+TEST_CASE("checkpoints lengthen the mean step, and ranks on the cores of others every step", "[scaling]") {
+  StudyResult result = study_with({});
+  for (Measurement& each : result.points) {
+    each.mean_step = 0.012;
+    each.checkpoints = 0.002;
+  }
+  result = analyse(result, result.points);
+  CHECK(causes_in(result) == "checkpoints 2");
+  CHECK_THAT(joined(result.answers, "\n"),
+             contains("training waits 2 ms of a step, in the mean, for checkpoints") &&
+                 contains("a step takes 10 ms in place of 12 ms"));
+
+  const auto bound = [](int without_core, bool suffice) {
+    StudyResult study = study_with({.slow_rank = 2, .more_work = 5});
+    for (Measurement& each : study.points) {
+      if (each.size.ranks == 1) continue;
+      each.ranks_without_core = without_core;
+      each.cores_suffice = suffice;
+    }
+    return causes_in(analyse(study, study.points));
+  };
+  CHECK(bound(1, true) == "binding 7");
+  CHECK(bound(1, false) == "cores 7");
+  CHECK(bound(0, true) == "shared_node 5, slow_rank 2");
 }
 
 TEST_CASE("a rank that is slow in one round only, and a study of an older program, accuse no rank",

@@ -49,6 +49,14 @@ TEST_CASE("the options of a training: the study's own come last", "[scaling]") {
   CHECK_THAT(text,
              Catch::Matchers::StartsWith("--model mnist --devices=4 --num_nodes=2 --data.batch_size=8 "));
   CHECK_THAT(text, test::contains("--default_root_dir=S/points/x"));
+  CHECK_THAT(text, test::contains("--enable_checkpointing=false"));
+  for (const char* const typed :
+       {"--enable_checkpointing=true", "--trainer.enable_checkpointing", "--enable-checkpointing"}) {
+    Study saves = kStudy;
+    saves.options.emplace_back(typed);
+    CHECK_THAT(joined(options_of_point(saves, {8, 2}, "."), " "),
+               !test::contains("--enable_checkpointing=false"));
+  }
   Study weak = kStudy;
   weak.mode = ScalingMode::weak;
   CHECK(joined(options_of_point(weak, {2, 1}, "."), " ").find("batch_size") == std::string::npos);

@@ -75,8 +75,8 @@ StudyResult measured_study(const VirtualStudy& study, const std::vector<int>& si
       test::VirtualNodes cluster(study.of(nodes, 1000 * seed + static_cast<std::uint64_t>(round)), nodes);
       Measurement point = cluster.train(effort.steps);
       point.size = {nodes, nodes};
-      point.exchanges = test::VirtualNodes::exchanges_alone(study.training, nodes);
-      point.exchanged_bytes = nodes == 1 ? 0 : static_cast<std::int64_t>(study.training.bytes);
+      point.exchange.seconds = test::VirtualNodes::exchanges_alone(study.training, nodes);
+      point.exchange.bytes = nodes == 1 ? 0 : static_cast<std::int64_t>(study.training.bytes);
       point.round = round;
       point.samples_per_step = study.mode == ScalingMode::weak ? 32 * nodes : 64;
       points.push_back(point);
@@ -152,7 +152,7 @@ TEST_CASE("a study on one network is predicted on another one", "[scaling]") {
 
 TEST_CASE("another network needs a study that shows exchanges, and sums over nodes", "[scaling]") {
   StudyResult study = measured_study(drawn_study(0), {1, 2, 4}, 0, {});
-  for (Measurement& point : study.points) point.exchanges = 0;
+  for (Measurement& point : study.points) point.exchange = {};
   const Forecast forecast = predict(study, {8}, Network{.name = "other", .bytes_per_second = 1e9});
   CHECK_THAT(forecast.sizes[0].refusal, test::contains("does not show how long exchanges"));
 

@@ -6,12 +6,15 @@
 #   nodes.sh exec NODE COMMAND...  a command on a node
 #   nodes.sh mpirun ARGS...        Open MPI's mpirun on n1, which reaches the others
 #   nodes.sh links                 what TCP knows of each connection between nodes (TCP_INFO, by ss)
+#   nodes.sh rate NODE RATE        links of RATE for one node
 #   nodes.sh cut NODE              takes the node's link down
 #   nodes.sh freeze NODE           stops the ranks on a node, and not what started them
 #   nodes.sh kill NODE             ends every process of the node at once
 #   nodes.sh down                  removes all of it
 #
 # Needs root and iproute2; exit status 77 where they are not to be had.
+#
+# Connections use the congestion control of CXTRAIN_CONGESTION, or cubic.
 #
 # A link of RATE is a token bucket at each of its ends. After an idle time (a step's computing) a bucket is full, and the first 80 KB
 # of a step cross the link at once: 0.65 ms less at 1 Gbit, 6.5 ms less at 0.1 Gbit. RATE counts headers, which are 4.4 % of full
@@ -83,12 +86,16 @@ up_node() {
   # What clusters have. The default of a virtual machine's kernel may be BBR, which without the fq scheduler halves the speed of fast
   # links. By the route, as a namespace's default may be one only that the machine allows to all.
   local route=("$network.0/24" dev eth0 src "$network.$i")
-  nsenter --target "$pid" --net ip route add "${route[@]}" congctl cubic 2> /dev/null ||
+  nsenter --target "$pid" --net ip route add "${route[@]}" congctl "${CXTRAIN_CONGESTION:-cubic}" 2> /dev/null ||
     nsenter --target "$pid" --net ip route add "${route[@]}"
-  if [ -n "$rate" ]; then
-    nsenter --target "$pid" --net tc qdisc add dev eth0 root tbf rate "$rate" burst "$burst" latency 50ms
-    tc qdisc add dev "$link" root tbf rate "$rate" burst "$burst" latency 50ms
-  fi
+  [ -z "$rate" ] || set_rate "$node" "$rate"
+}
+
+# set_rate NODE RATE
+set_rate() {
+  local bucket=(root tbf rate "$2" burst "$burst" latency 50ms)
+  nsenter --target "$(holder "$1")" --net tc qdisc replace dev eth0 "${bucket[@]}"
+  tc qdisc replace dev "cxt-v${1#n}" "${bucket[@]}"
 }
 
 skip() {
@@ -167,12 +174,13 @@ case ${1:-} in
     enter n1 mpirun --oversubscribe --bind-to none -x OMP_NUM_THREADS=1 "${@:2}"
     ;;
   links) links ;;
+  rate) set_rate "$2" "$3" ;;
   cut) nsenter --target "$(holder "$2")" --net ip link set eth0 down ;;
   freeze) freeze_ranks "$2" ;;
   kill) kill_node "$2" ;;
   down) down ;;
   *)
-    sed -n '2,15s/^# \{0,1\}//p' "$self"
+    sed -n '2,16s/^# \{0,1\}//p' "$self"
     exit 2
     ;;
 esac

@@ -6,7 +6,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "cxtrain/comm/connection_use.h"
 #include "cxtrain/comm/reduce_kernels.h"
 
 /// The data plane: tensors that travel between the ranks of one world, or of a part of it.
@@ -48,6 +50,8 @@ class Communicator {
   /// Returns the time, in seconds, that the links between nodes need for a sum of so many bytes, by their
   /// speed at the start; absent if no speed was measured.
   virtual std::optional<double> seconds_between_nodes(std::int64_t /*bytes*/) const { return std::nullopt; }
+  /// Returns the use of this rank's own TCP connections to other nodes; empty if the rank has none.
+  virtual std::vector<ConnectionUse> connections() const { return {}; }
 
   /// Returns uninitialised memory [numel] that this communicator reduces fastest. Collective: every rank
   /// passes equal arguments. The memory lives as long as any tensor in it, also after the communicator.

@@ -33,6 +33,7 @@ class HostCommunicator final : public Communicator {
   std::optional<double> seconds_between_nodes(std::int64_t bytes) const override {
     return windows_.seconds_between_nodes(bytes);
   }
+  std::vector<ConnectionUse> connections() const override { return windows_.connections(); }
 
   at::Tensor allocate(std::int64_t numel, at::ScalarType dtype, at::Device device) override;
   void all_reduce(const at::Tensor& tensor, ReduceOp op) override;

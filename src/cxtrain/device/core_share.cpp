@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <thread>
 
 namespace cxtrain {
@@ -67,6 +69,28 @@ std::vector<int> core_shares(std::span<const std::vector<int>> masks) {
     shares.push_back(std::max(1, static_cast<int>(share + kRounding)));
   }
   return shares;
+}
+
+int ranks_without_core(std::span<const std::vector<int>> masks) {
+  // Augmenting paths (Kuhn): a rank takes a core of its mask if the core's rank can take another one.
+  std::map<int, std::size_t> rank_on;
+  std::set<int> tried;
+  const std::function<bool(std::size_t)> finds_core = [&](std::size_t rank) {
+    for (const int core : masks[rank]) {
+      if (!tried.insert(core).second) continue;
+      const auto taken = rank_on.find(core);
+      if (taken != rank_on.end() && !finds_core(taken->second)) continue;
+      rank_on[core] = rank;
+      return true;
+    }
+    return false;
+  };
+  int without = 0;
+  for (std::size_t rank = 0; rank < masks.size(); ++rank) {
+    tried.clear();
+    if (!finds_core(rank)) ++without;
+  }
+  return without;
 }
 
 std::string too_few_cores(int rank, int cores, bool bound, int data_workers, bool on_gpu) {

@@ -21,6 +21,10 @@ std::vector<int> core_shares(std::span<const std::vector<int>> masks);
 /// The same, with parts of cores: three ranks on one core have a third each.
 std::vector<double> exact_core_shares(std::span<const std::vector<int>> masks);
 
+/// Returns how many ranks lack a core of their own, if each core of a mask runs one rank at a time and the
+/// ranks are spread as well as their masks allow.
+int ranks_without_core(std::span<const std::vector<int>> masks);
+
 /// A warning for a rank that has fewer cores than busy threads: the loop, its data workers, and on a GPU the
 /// thread that feeds NCCL and autograd. Empty if the rank has enough. `bound`: whether the rank may use a
 /// part of the machine's cores only.

@@ -274,17 +274,51 @@ void Reducer::finish() {
   synchronize_ = false;
 }
 
-std::int64_t Reducer::rehearse() {
-  if (!flags_.defined()) return 0;
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    const at::ScalarType own = buckets_[i].flat.scalar_type();
-    bytes += buckets_[i].flat.numel() *
-             static_cast<std::int64_t>(c10::elementSize(rounds(i) ? *options_.wire_dtype : own));
-    send(i);
+std::optional<Rehearsal> Reducer::rehearse(RehearsedMessages messages) {
+  if (!flags_.defined()) return std::nullopt;
+  Rehearsal made{.waits_for_backward = !options_.overlap && communicator_.overlaps()};
+  for (std::size_t first = 0; first < buckets_.size();) {
+    const bool few = messages == RehearsedMessages::few;
+    const std::size_t end = few ? end_of_message(first, communicator_.message_bytes()) : first + 1;
+    send_together(first, end);
+    made.last_bytes = 0;
+    for (; first < end; ++first) {
+      const at::Tensor& flat = buckets_[first].flat;
+      const at::ScalarType dtype = rounds(first) ? *options_.wire_dtype : flat.scalar_type();
+      made.last_bytes += flat.numel() * static_cast<std::int64_t>(c10::elementSize(dtype));
+    }
+    made.bytes += made.last_bytes;
+    ++made.messages;
   }
   communicator_.join();
-  return bytes;
+  return made;
+}
+
+std::size_t Reducer::end_of_message(std::size_t first, std::int64_t bytes) const {
+  const at::Tensor& begin = buckets_[first].flat;
+  auto sum = static_cast<std::int64_t>(begin.nbytes());
+  std::size_t end = first + 1;
+  for (; end < buckets_.size(); ++end) {
+    const at::Tensor& next = buckets_[end].flat;
+    sum += static_cast<std::int64_t>(next.nbytes());
+    if (sum > bytes || !next.is_alias_of(begin) || rounds(end) != rounds(first)) break;
+  }
+  return end;
+}
+
+void Reducer::send_together(std::size_t first, std::size_t end) {
+  if (end == first + 1) return send(first);
+  const std::int64_t begin = buckets_[first].flat.storage_offset();
+  std::vector<NodeMemory::Slice> slices;
+  for (std::size_t i = first; i < end; ++i) {
+    const std::int64_t offset = buckets_[i].flat.storage_offset() - begin;
+    for (const NodeMemory::Slice& slice : buckets_[i].slices)
+      slices.push_back({offset + slice.offset, slice.values});
+  }
+  const at::Tensor& last = buckets_[end - 1].flat;
+  const std::int64_t elements = last.storage_offset() - begin + last.numel();
+  node_memory_->all_reduce_slices(buckets_[first].flat.as_strided({elements}, {1}), slices, ReduceOp::avg,
+                                  rounds(first) ? options_.wire_dtype : std::nullopt);
 }
 
 void Reducer::fill_untouched() {

@@ -16,6 +16,7 @@
 #include "cxtrain/memory/malloc_tuning.h"
 #include "cxtrain/reduce/buckets.h"
 #include "cxtrain/reduce/gradient_hooks.h"
+#include "cxtrain/reduce/rehearsal.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
@@ -79,7 +80,7 @@ class Reducer final : private GradientListener {
   std::uint64_t carried() const;
 
   /// `GradientExchange::rehearse`; in host memory, over all ranks of the world.
-  std::int64_t rehearse();
+  std::optional<Rehearsal> rehearse(RehearsedMessages messages);
 
   /// Drops the gradients, without touching memory: the next backward writes rather than adds.
   void zero_gradients();
@@ -129,6 +130,10 @@ class Reducer final : private GradientListener {
   void lay_out(std::span<const std::size_t> order);
   void add_flags();
   void send(std::size_t index);
+  /// Sends consecutive buckets of one arena as one message. For rehearsals.
+  void send_together(std::size_t first, std::size_t end);
+  /// Returns the end of a message of at most so many bytes that begins with bucket `first`.
+  std::size_t end_of_message(std::size_t first, std::int64_t bytes) const;
   /// Whether the gradients of a bucket are rounded.
   bool rounds(std::size_t bucket) const { return options_.wire_dtype && bucket >= exact_buckets_; }
   void choose_rounded(double backward_ended);

@@ -15,8 +15,6 @@
 namespace cxtrain {
 namespace {
 
-std::string percent_text(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
-
 double growth_of(const SizeResult& from, const SizeResult& to) {
   return static_cast<double>(to.size.ranks) / from.size.ranks;
 }
@@ -30,6 +28,26 @@ std::optional<SlowRank> slow_rank_of(const std::vector<const Measurement*>& roun
     slow.longer = std::min(slow.longer, each->slowest_work / each->usual_work - 1);
   }
   return rounds.size() > 1 && slow.longer >= kShareOfCause ? std::optional(slow) : std::nullopt;
+}
+
+std::optional<SlowNode> slow_node_of(const std::vector<const Measurement*>& rounds) {
+  std::vector<double> speeds;
+  for (const Measurement* const each : rounds) {
+    if (!each->slow_node || each->slow_node->host != rounds.front()->slow_node->host) return std::nullopt;
+    speeds.push_back(each->slow_node->speed);
+  }
+  return SlowNode{.host = rounds.front()->slow_node->host, .speed = median_of(std::move(speeds))};
+}
+
+/// Bytes and messages are those of every round.
+ExchangeTimes median_exchange(const std::vector<const Measurement*>& rounds) {
+  ExchangeTimes exchange = rounds.front()->exchange;
+  const auto median = [&](double ExchangeTimes::*time) {
+    return median_of_rounds(rounds, [time](const Measurement& each) { return each.exchange.*time; });
+  };
+  exchange.seconds = median(&ExchangeTimes::seconds);
+  exchange.seconds_in_few = median(&ExchangeTimes::seconds_in_few);
+  return exchange;
 }
 
 SizeResult summary_of_size(std::span<const Measurement> all, const StudySize& size) {
@@ -55,7 +73,12 @@ SizeResult summary_of_size(std::span<const Measurement> all, const StudySize& si
   result.usual_work = median_of_rounds(good, &Measurement::usual_work);
   result.longest_work = median_of_rounds(good, &Measurement::longest_work);
   result.loading = median_of_rounds(good, &Measurement::loading);
-  result.exchanges = median_of_rounds(good, &Measurement::exchanges);
+  result.mean_step = median_of_rounds(good, &Measurement::mean_step);
+  result.checkpoints = median_of_rounds(good, &Measurement::checkpoints);
+  result.exchange = median_exchange(good);
+  result.ranks_without_core = good.front()->ranks_without_core;
+  result.cores_suffice = good.front()->cores_suffice;
+  result.slow_node = slow_node_of(good);
   for (auto& [name, seconds] : phases) result.phases[name] = median_of(std::move(seconds));
   result.samples_per_second = median_of(std::move(rates));
   result.step = bootstrap_median(result.rounds);

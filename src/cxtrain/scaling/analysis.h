@@ -46,7 +46,11 @@ struct SizeResult {
   std::int64_t pss_bytes = 0;
   double first_step_seconds = 0;
   // Seconds of a step, as `Measurement` has them; the medians over the rounds.
-  double slowest_work = 0, usual_work = 0, longest_work = 0, loading = 0, exchanges = 0;
+  double slowest_work = 0, usual_work = 0, longest_work = 0, loading = 0, mean_step = 0, checkpoints = 0;
+  ExchangeTimes exchange = {};
+  int ranks_without_core = 0;
+  bool cores_suffice = false;
+  std::optional<SlowNode> slow_node = {};  ///< in every round
   std::optional<SlowRank> slow_rank = {};
   std::vector<Cause> causes = {};  ///< that make a step longer; the largest first
   std::vector<std::string> failures = {};
@@ -68,7 +72,12 @@ struct SizeResult {
     field("usual_work", usual_work);
     field("longest_work", longest_work);
     field("loading", loading);
-    field("exchanges", exchanges);
+    field("mean_step_seconds", mean_step);
+    field("checkpoints", checkpoints);
+    field("exchange", exchange);
+    field("ranks_without_core", ranks_without_core);
+    field("cores_suffice", cores_suffice);
+    field("slow_node", slow_node);
     field("slow_rank", slow_rank);
     field("causes", causes);
     field("failures", failures);

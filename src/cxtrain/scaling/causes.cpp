@@ -1,8 +1,10 @@
 #include "cxtrain/scaling/causes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cxtrain/scaling/analysis.h"
+#include "cxtrain/scaling/exchange_model.h"
 #include "cxtrain/scaling/words.h"
 
 namespace cxtrain {
@@ -11,7 +13,71 @@ namespace {
 int ranks_of_node(const SizeResult& size) { return size.size.ranks / size.size.nodes; }
 
 bool shares_cores(const StudyResult& study, const SizeResult& size) {
-  return study.cores > 0 && ranks_of_node(size) * std::max(1, study.study.threads) > study.cores;
+  return size.ranks_without_core > 0 ||
+         (study.cores > 0 && ranks_of_node(size) * std::max(1, study.study.threads) > study.cores);
+}
+
+using Found = std::vector<std::pair<CauseKind, double>>;  ///< causes, and seconds of a step
+
+/// How much of the exchanges of a size its backward does not hide, by their times alone; 0: not measured.
+double exposed_exchanges_of(const SizeResult& size) {
+  return exposed_exchanges(size.exchange.seconds, size.phase("backward"),
+                           size.exchange.waits_for_backward ? 1 : size.exchange.last_message);
+}
+
+/// Exchanges that no work hides, and what would hide a part of them, one cure after the other.
+class ExposedExchanges {
+ public:
+  explicit ExposedExchanges(const SizeResult& size)
+      : exposed_(std::max(0.0, size.step.value - size.longest_work)),
+        least_(kShareOfCause * size.step.value),
+        backward_(size.phase("backward")),
+        seconds_(size.exchange.seconds),
+        tail_(size.exchange.waits_for_backward ? 1 : size.exchange.last_message) {
+    constexpr double kMost = 1.5;
+    const double alone = exposed_exchanges(seconds_, backward_, tail_);
+    if (alone > 0) in_steps_ = std::min(kMost, exposed_ / alone);
+  }
+
+  /// Notes what is gained if exchanges take so long alone, with such a tail (`exposed_exchanges`).
+  void cure(CauseKind kind, double seconds, double tail, Found& found) {
+    const double alone =
+        exposed_exchanges(seconds_, backward_, tail_) - exposed_exchanges(seconds, backward_, tail);
+    const double gain = std::min(exposed_, in_steps_ * alone);
+    if (gain < least_) return;
+    found.emplace_back(kind, gain);
+    exposed_ -= gain;
+    seconds_ = seconds;
+    tail_ = tail;
+  }
+  /// What no cure has hidden.
+  double left() const { return exposed_; }
+  /// Of the exchanges alone.
+  double seconds() const { return seconds_; }
+  double tail() const { return tail_; }
+
+ private:
+  double exposed_;
+  const double least_, backward_;
+  double seconds_, tail_;
+  double in_steps_ = 1;  ///< how much longer ranks wait in steps than by the times of exchanges alone
+};
+
+Found causes_of_exchanges(const SizeResult& size) {
+  Found found;
+  ExposedExchanges exposed(size);
+  const ExchangeTimes& exchange = size.exchange;
+  if (exchange.seconds > 0) {
+    const bool waits = exchange.waits_for_backward;
+    if (exchange.seconds_in_few > 0)
+      exposed.cure(CauseKind::small_messages, exchange.seconds_in_few, waits ? 1 : exchange.last_of_few,
+                   found);
+    if (size.slow_node && size.slow_node->speed < kSlowNode)
+      exposed.cure(CauseKind::slow_link, exposed.seconds() * size.slow_node->speed, exposed.tail(), found);
+    if (waits) exposed.cure(CauseKind::no_overlap, exposed.seconds(), exchange.last_message, found);
+  }
+  found.emplace_back(CauseKind::communication, exposed.left());
+  return found;
 }
 
 std::string what_is_measured(const Cause& cause, const StudyResult& study, const SizeResult& size) {
@@ -29,13 +95,35 @@ std::string what_is_measured(const Cause& cause, const StudyResult& study, const
       return "ranks differ from step to step, and all wait " + time +
              " for the slowest of each step: look for other programs on their cores, for samples of "
              "different length, for slow reads of files";
+    case CauseKind::small_messages:
+      return "gradients travel in " + counted(static_cast<int>(size.exchange.messages), "message") +
+             ", which take " + milliseconds_text(size.exchange.seconds) +
+             "; in few messages they would take " + milliseconds_text(size.exchange.seconds_in_few) +
+             ", and " + time +
+             " less would be left after the work: leave --strategy.bucket_bytes and "
+             "--strategy.first_bucket_bytes out";
+    case CauseKind::slow_link:
+      return "the connections of " + size.slow_node->host + " carry " + percent_text(size.slow_node->speed) +
+             " of the bytes a second that the other nodes' carry, and all ranks wait " + time +
+             " for them: look at the node's cable, port and driver (ethtool)";
+    case CauseKind::no_overlap:
+      return "gradients travel after backward, which would hide " + time +
+             " of their way: leave --strategy.overlap out";
     case CauseKind::communication:
       return "exchanges between ranks take " + time + " that no work hides" +
-             (size.exchanges > 0 ? " (alone they take " + milliseconds_text(size.exchanges) + ")" : "") +
+             (size.exchange.seconds > 0
+                  ? " (alone they take " + milliseconds_text(size.exchange.seconds) + ")"
+                  : "") +
              ": " +
              (size.size.nodes > 1 ? "a faster network, --strategy.comm_hook bf16 (half of the bytes), or "
                                     "--accumulate_grad_batches and larger batches (fewer exchanges)"
                                   : "--accumulate_grad_batches or larger batches (fewer exchanges)");
+    case CauseKind::binding:
+      return counted(size.ranks_without_core, "rank") +
+             " may only use cores of other ranks, although the machine has cores for all, and work takes " +
+             time +
+             " longer: mpirun --bind-to core, or srun --cpu-bind=cores (cxtrain_mpi doctor shows the "
+             "cores of each rank)";
     case CauseKind::cores:
       return std::to_string(ranks_of_node(size)) + " ranks of a node share " + counted(study.cores, "core") +
              ", and their work takes " + time + " longer";
@@ -46,6 +134,10 @@ std::string what_is_measured(const Cause& cause, const StudyResult& study, const
       return "the optimizer takes " + time +
              " more than a share of it would: --strategy.shard_optimizer true, or --strategy zero, divides "
              "its work among ranks";
+    case CauseKind::checkpoints:
+      return "training waits " + time +
+             " of a step, in the mean, for checkpoints: write fewer of them "
+             "(--checkpoint.every_n_train_steps, --checkpoint.train_time_interval)";
     case CauseKind::fixed_work:
       return time + " of a rank's work remain when the batch of the rank shrinks: use a larger batch";
   }
@@ -54,23 +146,32 @@ std::string what_is_measured(const Cause& cause, const StudyResult& study, const
 
 }  // namespace
 
+double step_with(CauseKind kind, const SizeResult& size) {
+  return kind == CauseKind::checkpoints ? size.mean_step : size.step.value;
+}
+
 std::vector<Cause> causes_of(const StudyResult& study, const SizeResult& smallest, const SizeResult& size) {
   std::vector<Cause> found;
   const auto add = [&](CauseKind kind, double seconds) {
-    if (seconds >= kShareOfCause * size.step.value)
-      found.push_back({kind, seconds, seconds / size.step.value});
+    const double step = step_with(kind, size);
+    if (seconds >= kShareOfCause * step) found.push_back({kind, seconds, seconds / step});
   };
   const double share = perfect_share(study.study.mode, smallest, size);
   const double more_work = size.usual_work - share * smallest.usual_work;
   const double more_loading = size.loading - share * smallest.loading;
   add(CauseKind::loader, size.loading);
+  if (size.mean_step > 0) add(CauseKind::checkpoints, size.checkpoints);
   if (shares_cores(study, size)) {
-    add(CauseKind::cores, more_work - more_loading);
+    const bool by_binding = size.ranks_without_core > 0 && size.cores_suffice;
+    // Ranks that wait for each other wait for cores, too.
+    const double more_exchanges = exposed_exchanges_of(size) - share * exposed_exchanges_of(smallest);
+    add(by_binding ? CauseKind::binding : CauseKind::cores,
+        size.step.value - share * smallest.step.value - more_loading - more_exchanges);
   } else {
     if (size.slow_rank) add(CauseKind::slow_rank, size.slowest_work - size.usual_work);
     if (size.size.ranks > 1 && size.longest_work > 0) {  // else a program before this one has measured
       add(CauseKind::noise, size.longest_work - (size.slow_rank ? size.slowest_work : size.usual_work));
-      add(CauseKind::communication, size.step.value - size.longest_work);
+      for (const auto& [kind, seconds] : causes_of_exchanges(size)) add(kind, seconds);
     }
     const double more_optimizer = size.phase("optimizer") - share * smallest.phase("optimizer");
     if (study.study.mode == ScalingMode::strong) {
@@ -88,9 +189,10 @@ std::vector<Cause> causes_of(const StudyResult& study, const SizeResult& smalles
 std::vector<std::string> explain_causes(const StudyResult& study, const SizeResult& size) {
   std::vector<std::string> sentences;
   for (const Cause& cause : size.causes) {
+    const double step = step_with(cause.kind, size);
     sentences.push_back("With " + name_of(size.size) + ": " + what_is_measured(cause, study, size) +
-                        ". Without this a step takes " + milliseconds_text(size.step.value - cause.seconds) +
-                        " in place of " + milliseconds_text(size.step.value) + ".");
+                        ". Without this a step takes " + milliseconds_text(step - cause.seconds) +
+                        " in place of " + milliseconds_text(step) + ".");
   }
   return sentences;
 }

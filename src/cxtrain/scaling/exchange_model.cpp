@@ -7,7 +7,7 @@
 
 namespace cxtrain {
 
-double ExchangeModel::exposed_of(double exchanges, double backward, double tail) {
+double exposed_exchanges(double exchanges, double backward, double tail) {
   return std::max(tail * exchanges, exchanges - (1 - tail) * backward);
 }
 
@@ -31,7 +31,7 @@ void ExchangeModel::fit(std::span<const ExchangePoint> points, bool with_message
     const double tail = static_cast<double>(share) / kShares;
     double error = 0;
     for (const ExchangePoint& point : points) {
-      const double off = exposed_of(point.exchanges, point.backward, tail) - point.exposed;
+      const double off = exposed_exchanges(point.exchanges, point.backward, tail) - point.exposed;
       error += off * off;
     }
     if (error < least) {

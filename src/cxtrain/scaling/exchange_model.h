@@ -12,6 +12,10 @@ struct ExchangePoint {
   double exposed = 0;    ///< how long ranks wait for exchanges after their work
 };
 
+/// Returns how much of `exchanges` backward does not hide, all in seconds. `tail`: the share of the exchanges
+/// that begins when backward has ended; 1: all of them.
+double exposed_exchanges(double exchanges, double backward, double tail);
+
 /// How long exchanges take on any number of nodes, and how much of this time backward does not hide.
 ///
 /// Exchanges take W = b (1 - 1/nodes) + m (nodes - 1): the bytes that a node sends in exchanges that are
@@ -32,12 +36,10 @@ class ExchangeModel {
   void move_to(double bytes, double bytes_per_second) { bytes_ = 2 * bytes / bytes_per_second; }
 
   double exposed(double nodes, double backward) const {
-    return exposed_of(bytes_ * (1 - 1 / nodes) + messages_ * (nodes - 1), backward, tail_);
+    return exposed_exchanges(bytes_ * (1 - 1 / nodes) + messages_ * (nodes - 1), backward, tail_);
   }
 
  private:
-  static double exposed_of(double exchanges, double backward, double tail);
-
   double bytes_ = 0, messages_ = 0, tail_ = 1;
 };
 

@@ -1,12 +1,14 @@
 #include "cxtrain/scaling/measurement.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/config/values.h"
+#include "cxtrain/device/core_share.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/scaling/statistics.h"
 
@@ -16,9 +18,10 @@ namespace {
 // What a study reads of profile.json (trainer/profile.h).
 struct MeasuredPhase {
   std::string phase;
-  double median = 0;
+  double mean = 0, median = 0;
   void fields(auto&& field) {
     field("phase", phase);
+    field("mean", mean);
     field("median", median);
   }
 };
@@ -27,10 +30,17 @@ struct MeasuredRank {
   int rank = 0;
   std::string host;
   std::vector<MeasuredPhase> phases;
+  int node = 0, machine_cores = 0;
+  std::vector<int> cores;
+  std::vector<ConnectionUse> connections;
   void fields(auto&& field) {
     field("rank", rank);
     field("host", host);
     field("phases", phases);
+    field("node", node);
+    field("machine_cores", machine_cores);
+    field("cores", cores);
+    field("connections", connections);
   }
   double work() const {
     double sum = 0;
@@ -45,23 +55,15 @@ struct MeasuredRank {
   }
 };
 
-struct MeasuredExchange {
-  double seconds = 0;
-  std::int64_t bytes = 0;
-  void fields(auto&& field) {
-    field("seconds", seconds);
-    field("bytes", bytes);
-  }
-};
-
 struct MeasuredProfile {
   std::int64_t steps = 0;
-  double median = 0, p95 = 0, longest_work = 0;
-  MeasuredExchange exchange;
+  double mean = 0, median = 0, p95 = 0, longest_work = 0;
+  ExchangeTimes exchange;
   std::vector<MeasuredPhase> phases;
   std::vector<MeasuredRank> ranks;
   void fields(auto&& field) {
     field("steps", steps, in_json::kNeeded);
+    field("mean", mean);
     field("median", median, in_json::kNeeded);
     field("p95", p95);
     field("longest_work", longest_work);
@@ -70,6 +72,21 @@ struct MeasuredProfile {
     field("ranks", ranks);
   }
 };
+
+/// What the ranks say of their machines and connections.
+void find_machines(const std::vector<MeasuredRank>& ranks, Measurement& found) {
+  std::map<std::string, std::vector<std::vector<int>>> masks;  // by host
+  std::vector<ConnectionsOfRank> connections;
+  found.cores_suffice = true;
+  for (const MeasuredRank& rank : ranks) {
+    std::vector<std::vector<int>>& of_host = masks[rank.host];
+    if (!rank.cores.empty()) of_host.push_back(rank.cores);
+    if (of_host.size() > static_cast<std::size_t>(rank.machine_cores)) found.cores_suffice = false;
+    connections.push_back({rank.node, rank.host, rank.connections});
+  }
+  for (const auto& [host, of_host] : masks) found.ranks_without_core += ranks_without_core(of_host);
+  found.slow_node = slowest_node(connections);
+}
 
 }  // namespace
 
@@ -104,14 +121,18 @@ Measurement measurement_of(const StudyPoint& point, std::string_view run_json,
                     .step = profile.median,
                     .step_p95 = profile.p95,
                     .longest_work = profile.longest_work,
-                    .exchanges = profile.exchange.seconds,
-                    .exchanged_bytes = profile.exchange.bytes,
+                    .exchange = profile.exchange,
+                    .mean_step = profile.mean,
                     .first_step_seconds = run->first_step_seconds,
                     .pss_bytes = run->pss_bytes};
   if (run->status != "done") found.failure = "the training was " + run->status;
   if (!(found.step > 0)) found.failure = "the training has run no step";
-  for (const MeasuredPhase& phase : profile.phases) found.phases[phase.phase] = phase.median;
+  for (const MeasuredPhase& phase : profile.phases) {
+    found.phases[phase.phase] = phase.median;
+    if (phase.phase == word_of(Phase::checkpoint)) found.checkpoints = phase.mean;
+  }
   if (profile.ranks.empty()) return found;
+  find_machines(profile.ranks, found);
   const auto slowest =
       std::max_element(profile.ranks.begin(), profile.ranks.end(),
                        [](const MeasuredRank& a, const MeasuredRank& b) { return a.work() < b.work(); });

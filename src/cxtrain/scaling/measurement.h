@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "cxtrain/reduce/exchange_times.h"
+#include "cxtrain/scaling/slow_node.h"
 #include "cxtrain/scaling/study.h"
 
 namespace cxtrain {
@@ -28,8 +31,12 @@ struct Measurement {
   double usual_work = 0;    ///< the median over the other ranks
   double longest_work = 0;  ///< of the rank that works longest in this very step; the median over the steps
   double loading = 0;       ///< what every rank waits for batches
-  double exchanges = 0;     ///< of a step's gradients, alone; 0: not measured
-  std::int64_t exchanged_bytes = 0;  ///< of a rank's gradients
+  ExchangeTimes exchange = {};
+  double mean_step = 0;
+  double checkpoints = 0;      ///< of a step, in the mean
+  int ranks_without_core = 0;  ///< of all nodes
+  bool cores_suffice = false;  ///< each machine has as many cores as ranks
+  std::optional<SlowNode> slow_node = {};
   double first_step_seconds = 0;
   std::int64_t pss_bytes = 0;
 
@@ -52,8 +59,12 @@ struct Measurement {
     field("usual_work", usual_work);
     field("longest_work", longest_work);
     field("loading", loading);
-    field("exchanges", exchanges);
-    field("exchanged_bytes", exchanged_bytes);
+    field("exchange", exchange);
+    field("mean_step_seconds", mean_step);
+    field("checkpoints", checkpoints);
+    field("ranks_without_core", ranks_without_core);
+    field("cores_suffice", cores_suffice);
+    field("slow_node", slow_node);
     field("first_step_seconds", first_step_seconds);
     field("pss_bytes", pss_bytes);
   }

@@ -34,13 +34,14 @@ struct SizeTimes {
 
 SizeTimes times_of(const StudySize& size, std::span<const Measurement* const> rounds) {
   const auto backward = [](const Measurement& each) { return phase_of(each.phases, "backward"); };
-  return {.size = size,
-          .step = median_of_rounds(rounds, &Measurement::step),
-          .usual_work = median_of_rounds(rounds, &Measurement::usual_work),
-          .longest_work = median_of_rounds(rounds, &Measurement::longest_work),
-          .backward = median_of_rounds(rounds, backward),
-          .exchanges = median_of_rounds(rounds, &Measurement::exchanges),
-          .bytes = median_of_rounds(rounds, &Measurement::exchanged_bytes)};
+  return {
+      .size = size,
+      .step = median_of_rounds(rounds, &Measurement::step),
+      .usual_work = median_of_rounds(rounds, &Measurement::usual_work),
+      .longest_work = median_of_rounds(rounds, &Measurement::longest_work),
+      .backward = median_of_rounds(rounds, backward),
+      .exchanges = median_of_rounds(rounds, [](const Measurement& each) { return each.exchange.seconds; }),
+      .bytes = median_of_rounds(rounds, [](const Measurement& each) { return each.exchange.bytes; })};
 }
 
 std::vector<SizeRounds> measured_rounds(const StudyResult& result) {

@@ -5,6 +5,19 @@
 #include <utility>
 
 namespace cxtrain {
+namespace {
+
+/// Whether an option of the trainer stands among the words of a command line, in any spelling.
+bool names_option(const std::vector<std::string>& words, std::string_view name) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    if (!word.starts_with("--")) return false;
+    std::string option = word.substr(2, word.find('=') - 2);
+    std::replace(option.begin(), option.end(), '-', '_');
+    return option == name || option == "trainer." + std::string(name);
+  });
+}
+
+}  // namespace
 
 std::string StudyPoint::folder() const {
   return "points/r" + std::to_string(size.ranks) + "-n" + std::to_string(size.nodes) + "-k" +
@@ -37,7 +50,7 @@ std::vector<std::string> options_of_point(const Study& study, const StudySize& s
     set("--data.batch_size", std::to_string(study.batch_size / size.ranks));
   set("--default_root_dir", root);
   set("--profiler", "simple");
-  set("--enable_checkpointing", "false");
+  if (!names_option(study.options, "enable_checkpointing")) set("--enable_checkpointing", "false");
   set("--limit_val_batches", "0");
   set("--num_sanity_val_steps", "0");
   set("--enable_progress_bar", "false");

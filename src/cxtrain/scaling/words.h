@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdio>
 #include <string>
 
@@ -17,5 +18,8 @@ inline std::string milliseconds_text(double seconds) {
 inline std::string counted(int number, const std::string& thing) {
   return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
 }
+
+/// "85 %".
+inline std::string percent_text(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
 
 }  // namespace cxtrain

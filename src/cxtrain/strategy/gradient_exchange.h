@@ -3,10 +3,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "cxtrain/comm/connection_use.h"
 #include "cxtrain/reduce/gradient_shard.h"
+#include "cxtrain/reduce/rehearsal.h"
 #include "cxtrain/reduce/step_flags.h"
 #include "cxtrain/tensor/piece.h"
 
@@ -40,9 +43,11 @@ class GradientExchange {
   virtual std::uint64_t carried() const { return 0; }
 
   /// Exchanges, as in a step, what lies in the memory of the gradients, so that a clock can measure it alone.
-  /// The gradients have any values afterwards. Returns the bytes of a rank's gradients, as they travel
-  /// between nodes; 0, on all ranks alike, if this is not possible. Collective.
-  virtual std::int64_t rehearse() { return 0; }
+  /// The gradients have any values afterwards. Absent, on all ranks alike, if this is not possible.
+  /// Collective.
+  virtual std::optional<Rehearsal> rehearse(RehearsedMessages /*messages*/) { return std::nullopt; }
+  /// `Communicator::connections`.
+  virtual std::vector<ConnectionUse> connections() const { return {}; }
 
   /// Gives all ranks equal buffers of the model, after a step. Collective.
   virtual void bring_buffers() {}

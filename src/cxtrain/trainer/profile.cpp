@@ -1,5 +1,7 @@
 #include "cxtrain/trainer/profile.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,6 +9,7 @@
 #include <utility>
 
 #include "cxtrain/base/json_fields.h"
+#include "cxtrain/device/core_share.h"
 
 namespace cxtrain {
 namespace {
@@ -90,7 +93,13 @@ StepTimes step_times(std::vector<double> times, double total, std::int64_t steps
 
 RankReport report_of(const PhaseClock& clock, const WorldFacts& facts, double seconds) {
   constexpr std::size_t kSteps = 1000;
-  RankProfile profile{.rank = facts.rank, .host = facts.hostname, .steps = clock.steps(), .seconds = seconds};
+  RankProfile profile{.rank = facts.rank,
+                      .host = facts.hostname,
+                      .steps = clock.steps(),
+                      .seconds = seconds,
+                      .node = facts.node,
+                      .cores = cores_of_mask(),
+                      .machine_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
   double counted = 0;
   for (std::size_t i = 0; i < kPhases; ++i) {
     const auto phase = static_cast<Phase>(i);

@@ -7,6 +7,8 @@
 
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/cluster/world.h"
+#include "cxtrain/comm/connection_use.h"
+#include "cxtrain/reduce/exchange_times.h"
 
 /// Where the time of a fit went (`trainer.profiler`): the times of each rank, and what they say together. All
 /// times are seconds of the host's clock.
@@ -44,6 +46,10 @@ struct RankProfile {
   double uncounted = 0;  ///< of these, in no phase; below 0: counted twice
   StepTimes step = {};
   std::vector<PhaseTimes> phases = {};  ///< all, in the order of `Phase`
+  int node = 0;
+  std::vector<int> cores = {};  ///< that the rank may run on
+  int machine_cores = 0;
+  std::vector<ConnectionUse> connections = {};
 
   /// Whether the phases miss the fit's time by more than 1 %.
   bool has_a_gap() const { return uncounted > 0.01 * seconds || uncounted < -0.01 * seconds; }
@@ -56,17 +62,10 @@ struct RankProfile {
     field("uncounted", uncounted);
     step.fields(field);
     field("phases", phases);
-  }
-};
-
-/// The exchange of a step's gradients alone, measured after the last step.
-struct ExchangeTimes {
-  double seconds = 0;      ///< the fastest of several; 0: not measured
-  std::int64_t bytes = 0;  ///< of a rank's gradients, as they travel between nodes
-
-  void fields(auto&& field) {
-    field("seconds", seconds);
-    field("bytes", bytes);
+    field("node", node);
+    field("cores", cores);
+    field("machine_cores", machine_cores);
+    field("connections", connections);
   }
 };
 

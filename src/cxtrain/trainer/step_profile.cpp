@@ -19,18 +19,35 @@ StepProfile::StepProfile(Session& session, std::int64_t steps) : session_(sessio
   session.context().add_callback(std::move(trace));
 }
 
-ExchangeTimes StepProfile::times_of(GradientExchange& exchange) const {
+double StepProfile::Timed::last_message() const {
+  return static_cast<double>(made->last_bytes) / static_cast<double>(made->bytes);
+}
+
+StepProfile::Timed StepProfile::time(GradientExchange& exchange, RehearsedMessages messages) const {
   constexpr int kTimes = 3;
-  ExchangeTimes times;
+  Timed fastest;
   for (int i = 0; i < kTimes; ++i) {
     session_.context().parts.world.barrier();
     const double begin = clock_.now();
-    times.bytes = exchange.rehearse();
-    if (times.bytes == 0) return {};
+    const std::optional<Rehearsal> made = exchange.rehearse(messages);
     const double seconds = clock_.now() - begin;
-    times.seconds = i == 0 ? seconds : std::min(times.seconds, seconds);
+    if (!made || made->bytes == 0) return {};
+    if (i == 0 || seconds < fastest.seconds) fastest = {seconds, made};
   }
-  return times;
+  return fastest;
+}
+
+ExchangeTimes StepProfile::times_of(GradientExchange& exchange) const {
+  const Timed step = time(exchange, RehearsedMessages::of_steps);
+  if (!step.made) return {};
+  const Timed few = step.made->messages > 1 ? time(exchange, RehearsedMessages::few) : step;
+  return {.seconds = step.seconds,
+          .bytes = step.made->bytes,
+          .messages = step.made->messages,
+          .last_message = step.last_message(),
+          .waits_for_backward = step.made->waits_for_backward,
+          .seconds_in_few = few.seconds,
+          .last_of_few = few.last_message()};
 }
 
 void StepProfile::report(GradientExchange* exchange) {
@@ -38,7 +55,10 @@ void StepProfile::report(GradientExchange* exchange) {
   const double seconds = clock_.now() - began_;
   World& world = session_.context().parts.world;
   RankReport own = report_of(phases_, world.facts(), seconds);
-  if (exchange != nullptr && world.size() > 1) own.exchange = times_of(*exchange);
+  if (exchange != nullptr && world.size() > 1) {
+    own.exchange = times_of(*exchange);
+    own.profile.connections = exchange->connections();
+  }
   std::vector<RankReport> reports;
   for (const std::string& rank : world.gather_root(to_message(own)))
     reports.push_back(from_message<RankReport>(rank));

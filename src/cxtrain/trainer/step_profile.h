@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "cxtrain/base/clock.h"
 #include "cxtrain/base/phase_clock.h"
 #include "cxtrain/trainer/profile.h"
@@ -20,7 +22,14 @@ class StepProfile {
   void report(GradientExchange* exchange);
 
  private:
-  /// How long this rank waits for a rehearsal; the fastest of three. Collective.
+  /// A rehearsal, and how long this rank waits for it.
+  struct Timed {
+    double seconds = 0;
+    std::optional<Rehearsal> made = {};
+    double last_message() const;
+  };
+  /// The fastest of three rehearsals. Collective.
+  Timed time(GradientExchange& exchange, RehearsedMessages messages) const;
   ExchangeTimes times_of(GradientExchange& exchange) const;
 
   Session& session_;

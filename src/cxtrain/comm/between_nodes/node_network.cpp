@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "cxtrain/base/align.h"
@@ -23,14 +24,46 @@ bool mpi_is_much_faster(double by_mpi, double by_tcp) {
   return by_tcp < kHiddenByBackward && by_mpi > 3 * by_tcp;
 }
 
-/// The speed of the slowest rank's links. Ranks without links take part. Collective over `comm`.
-double slowest_speed(const MpiComm& comm, Links* links) {
-  constexpr std::size_t kMeasured = std::size_t{256} << 10;
-  double speed = std::numeric_limits<double>::infinity();
-  if (links != nullptr) speed = ring_speed(*links, comm.watchdog(), kMeasured);
+/// The speed of the slowest rank. Collective over `comm`.
+double slowest_of(const MpiComm& comm, double speed) {
   comm.call("a comparison of the network's speeds",
             [&](MPI_Comm all) { return MPI_Allreduce(MPI_IN_PLACE, &speed, 1, MPI_DOUBLE, MPI_MIN, all); });
   return speed;
+}
+
+/// The speed of the slowest rank's links. Ranks without links take part. Collective over `comm`.
+double slowest_speed(const MpiComm& comm, Links* links) {
+  constexpr std::size_t kMeasured = std::size_t{256} << 10;
+  return slowest_of(comm, links != nullptr ? ring_speed(*links, comm.watchdog(), kMeasured)
+                                           : std::numeric_limits<double>::infinity());
+}
+
+/// The same in the mean over about 50 ms of links with this speed.
+double sustained_speed(const MpiComm& comm, Links* links, double speed) {
+  constexpr double kSecondsOfRound = 2.5e-3;
+  const double bytes = std::clamp(kSecondsOfRound * speed, 64e3, 16e6);
+  return slowest_of(comm, links != nullptr
+                              ? sustained_ring_speed(*links, comm.watchdog(), static_cast<std::size_t>(bytes))
+                              : std::numeric_limits<double>::infinity());
+}
+
+/// Lets the connections use the congestion control cubic, unless the kernel's default is faster: BBR takes
+/// twice the time for exchanges over fast links where packets do not leave by the scheduler fq, also where it
+/// is hardly slower in a stream. `links`: of this rank, or null; `speed`: theirs. Collective over `comm`.
+void try_cubic(const MpiComm& comm, TcpLinks* links, double speed) {
+  const std::string cubic = "cubic", by_default = links != nullptr ? links->congestion_control() : cubic;
+  if (comm.on_all_ranks("the kernel's congestion control", by_default == cubic)) return;
+  const double before = sustained_speed(comm, links, speed);
+  const bool has_cubic = links == nullptr || links->set_congestion_control(cubic);
+  if (comm.on_all_ranks("another congestion control", has_cubic)) {
+    constexpr double kAsFast = 0.95;
+    if (sustained_speed(comm, links, speed) > kAsFast * before) {
+      if (comm.rank() == 0)
+        log_detail("connections between nodes use the congestion control cubic rather than " + by_default);
+      return;
+    }
+  }
+  if (links != nullptr) links->set_congestion_control(by_default);
 }
 
 /// The ranks of the smallest node.
@@ -59,7 +92,8 @@ std::optional<NodeNetwork> open_node_network(const MpiComm& comm, const MpiComm&
   std::optional<NodeBoard> board = NodeBoard::make(node_comm);
   if (!comm.on_all_ranks("shared memory for couriers", board.has_value())) return std::nullopt;
   const bool carries = node_comm.rank() < couriers;
-  std::unique_ptr<Links> tcp, mpi;
+  std::unique_ptr<TcpLinks> tcp;
+  std::unique_ptr<Links> mpi;
   if (carries && way != NetworkWay::mpi) tcp = TcpLinks::open(rail, kSeconds);
   if (carries) mpi = std::make_unique<MpiLinks>(rail);
   bool by_tcp = way != NetworkWay::mpi;
@@ -76,12 +110,14 @@ std::optional<NodeNetwork> open_node_network(const MpiComm& comm, const MpiComm&
   const double mpi_speed = measures_mpi ? slowest_speed(comm, mpi.get()) : 0;
   if (way == NetworkWay::automatic && by_tcp) by_tcp = !mpi_is_much_faster(mpi_speed, tcp_speed);
   const double speed = by_tcp ? tcp_speed : mpi_speed;
+  if (by_tcp) try_cubic(comm, tcp.get(), speed);
   NodeNetwork network{.board = std::move(*board),
                       .couriers = couriers,
                       .message_bytes = message_for(speed),
                       .bytes_per_second = speed,
                       .by_tcp = by_tcp,
-                      .courier = nullptr};
+                      .courier = nullptr,
+                      .tcp_links = by_tcp ? tcp.get() : nullptr};
   if (carries && by_tcp)
     network.courier =
         std::make_unique<ThreadCourier>(std::move(tcp), chunk_for(speed), spins, comm.watchdog());

@@ -8,6 +8,7 @@
 #include "cxtrain/cluster/mpi_comm.h"
 #include "cxtrain/comm/between_nodes/courier.h"
 #include "cxtrain/comm/between_nodes/node_board.h"
+#include "cxtrain/comm/between_nodes/tcp_links.h"
 #include "cxtrain/config/network_way.h"
 
 namespace cxtrain {
@@ -20,6 +21,7 @@ struct NodeNetwork {
   double bytes_per_second;           ///< of the links of one courier, while all couriers send
   bool by_tcp;                       ///< else by MPI
   std::unique_ptr<Courier> courier;  ///< of this rank, or null
+  const TcpLinks* tcp_links;         ///< of the courier; null without TCP or courier
 };
 
 /// Returns the size of a chunk (`SliceExchange`): the bytes that a link moves in 0.4 ms, because a chunk

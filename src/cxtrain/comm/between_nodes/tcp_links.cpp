@@ -18,6 +18,7 @@
 #include "cxtrain/base/error.h"
 #include "cxtrain/cluster/network.h"
 #include "cxtrain/comm/between_nodes/tcp_handshake.h"
+#include "cxtrain/comm/between_nodes/tcp_info.h"
 #include "cxtrain/device/core_share.h"
 
 namespace cxtrain {
@@ -165,6 +166,30 @@ void TcpLinks::wait() {
 void TcpLinks::interrupt() noexcept {
   const std::uint64_t one = 1;
   static_cast<void>(::write(wake_.get(), &one, sizeof one));
+}
+
+std::vector<ConnectionUse> TcpLinks::use() const {
+  std::vector<ConnectionUse> found;
+  for (int node = 0; node < nodes(); ++node) {
+    if (node == node_) continue;
+    if (const auto use = use_of_connection(stream(node).socket.get(), node)) found.push_back(*use);
+  }
+  return found;
+}
+
+std::string TcpLinks::congestion_control() const {
+  std::array<char, 16> name{};  // TCP_CA_NAME_MAX of the kernel
+  socklen_t size = name.size() - 1;
+  const Stream& next = stream(peer_of(node_, 1, nodes()));
+  return getsockopt(next.socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) == 0 ? name.data()
+                                                                                             : "";
+}
+
+bool TcpLinks::set_congestion_control(const std::string& algorithm) {
+  return std::all_of(streams_.begin(), streams_.end(), [&](const Stream& each) {
+    return !each.socket || setsockopt(each.socket.get(), IPPROTO_TCP, TCP_CONGESTION, algorithm.data(),
+                                      static_cast<socklen_t>(algorithm.size())) == 0;
+  });
 }
 
 }  // namespace cxtrain

@@ -6,11 +6,13 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "cxtrain/base/file_descriptor.h"
 #include "cxtrain/cluster/mpi_comm.h"
 #include "cxtrain/comm/between_nodes/links.h"
+#include "cxtrain/comm/connection_use.h"
 
 namespace cxtrain {
 
@@ -36,6 +38,13 @@ class TcpLinks final : public Links {
   bool proceed() override;
   void wait() override;
   void interrupt() noexcept override;
+
+  /// What the kernel says of the connections. Any thread may call it.
+  std::vector<ConnectionUse> use() const;
+  /// Returns the algorithm by which the kernel decides how fast it sends ("cubic", "bbr").
+  std::string congestion_control() const;
+  /// Chooses the algorithm. Returns false if the kernel refuses it; some connections may use it then.
+  bool set_congestion_control(const std::string& algorithm);
 
  private:
   struct Stream {

@@ -48,6 +48,11 @@ class WindowCollectives final : public NodeMemory {
   std::optional<std::int64_t> message_bytes() const {
     return network_ ? std::optional(network_->message_bytes) : std::nullopt;
   }
+  /// See `Communicator::connections`.
+  std::vector<ConnectionUse> connections() const {
+    return network_ && network_->tcp_links != nullptr ? network_->tcp_links->use()
+                                                      : std::vector<ConnectionUse>();
+  }
   /// "TCP, beside backward" or "MPI"; of several nodes.
   std::string way_between_nodes() const;
   /// Waits until the results of what runs beside the caller's work are there.

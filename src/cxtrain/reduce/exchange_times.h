@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+namespace cxtrain {
+
+/// The exchange of a step's gradients alone, measured after the last step. Seconds are those of the fastest
+/// of several exchanges; 0: not measured.
+struct ExchangeTimes {
+  double seconds = 0;
+  std::int64_t bytes = 0;  ///< of a rank's gradients, as they travel between nodes
+  std::int64_t messages = 0;
+  double last_message = 0;          ///< the share of `bytes` in the last message
+  bool waits_for_backward = false;  ///< `Rehearsal::waits_for_backward` (reduce/rehearsal.h)
+  // In few messages of a size that suits the communicator (`RehearsedMessages::few`).
+  double seconds_in_few = 0;
+  double last_of_few = 0;  ///< the share of `bytes` in the last of them
+
+  void fields(auto&& field) {
+    field("seconds", seconds);
+    field("bytes", bytes);
+    field("messages", messages);
+    field("last_message", last_message);
+    field("waits_for_backward", waits_for_backward);
+    field("seconds_in_few", seconds_in_few);
+    field("last_of_few", last_of_few);
+  }
+};
+
+}  // namespace cxtrain
