@@ -3,6 +3,7 @@
 import argparse
 import datetime
 import gzip
+import itertools
 import json
 import os
 import pathlib
@@ -48,7 +49,9 @@ class Bench:
         return done.stdout
 
     def trainer(self, args, steps, warmup, ranks=0, before=False, nodes=0):
+        """With `--profiler simple` among the arguments the result has the `bound_us` of a step, too."""
         self.runs += 1
+        folder = self.work / f"run{self.runs}"
         out = self.run(
             "bench_trainer_loop",
             *args,
@@ -57,13 +60,15 @@ class Bench:
             "--limit_val_batches",
             0,
             "--default_root_dir",
-            self.work / f"run{self.runs}",
+            folder,
             ranks=ranks,
             nodes=nodes,
             before=before,
             BENCH_WARMUP=str(warmup),
         )
-        return json.loads(out.splitlines()[-1])
+        profile = folder / "cxtrain_logs/version_0/profile.json"
+        bound = {"bound_us": bound_of(json.loads(profile.read_text()))} if profile.exists() else {}
+        return {**json.loads(out.splitlines()[-1]), **bound}
 
     def floor(self, args, steps, warmup, tune=1, **how):
         out = self.run(
@@ -98,6 +103,14 @@ class Bench:
             for name in (list(ways) if round_ % 2 == 0 else reversed(list(ways))):
                 results[name].append(ways[name]())
         return results
+
+
+def bound_of(profile):
+    """The shortest step, in us, of ranks that work as long as in this profile: exchanges of gradients begin with backward and hide all of it, or
+    backward hides all of them. (The first bucket is complete later than that.)"""
+    phases = {each["phase"]: each["median"] for each in profile["phases"]}
+    work = sum(seconds for phase, seconds in phases.items() if phase not in ("reduce", "agree", "publish", "backward"))
+    return 1e6 * (work + max(phases["backward"], profile["exchange"]["seconds"]))
 
 
 def make_mnist(folder, source):
@@ -560,9 +573,9 @@ def with_links(file, title, run):
 
 
 def nodes(bench):
-    """DDP on 2 emulated nodes (tests/support/nodes.sh) of one rank: cxtrain, the floor under mpirun, and PyTorch over Gloo. Beside the
-    build's programs `nodes_links.txt` then has what TCP knew of the links."""
-    count, seconds = 2, 1.5
+    """DDP on 2 and 4 emulated nodes (tests/support/nodes.sh) of one rank: cxtrain and its bound by the run's own profile, the floor under mpirun,
+    and PyTorch over Gloo. Beside the build's programs `nodes_links.txt` then has what TCP knew of the links."""
+    seconds = 1.5
     works = {  # name: trainer's arguments, data, batch, parameters, ms of a step without a network
         "mlp": (["--model", "mnist", "--data.path", bench.mnist], bench.mnist, 64, 669_706, 3),
         "gpt": (
@@ -576,7 +589,7 @@ def nodes(bench):
     python = os.environ.get("CXTRAIN_TORCH_PYTHON")
     links_file = bench.bin.parent / "nodes_links.txt"
     found, rows = {}, []
-    for gbit in (0.1, 1, 10, None):
+    for count, gbit in itertools.product((2, 4), (0.1, 1, 10, None)):
         if why := why_no_nodes(count, gbit):
             return {"skipped": why}, [(why, "", "")]
         if not found:
@@ -587,7 +600,7 @@ def nodes(bench):
                 measured = min(max(round(seconds * 1e3 / (alone + wire + 2)), 5), 300)
                 warmup = max(measured // 10, 2)
                 how = {"steps": measured + warmup, "warmup": warmup, "nodes": count}
-                train_args = [*args, "--data.batch_size", batch, "--strategy", "ddp"]
+                train_args = [*args, "--data.batch_size", batch, "--strategy", "ddp", "--profiler", "simple"]
                 floor_args = ["--model", name, "--data", data, "--batch", batch]
                 ways = with_before(bench, {"trainer": lambda before: bench.trainer(train_args, **how, before=before)})
                 ways["floor"] = lambda: bench.floor(floor_args, **how)
@@ -603,11 +616,14 @@ def nodes(bench):
                 link = f"{gbit:g} Gbit" if gbit else "unlimited"
                 entry = {"wire_ms": wire, **{way: median(of(results, way, "step_us")) for way in ways}}
                 entry |= {f"trainer over {way}": ratio(results, "trainer", way, "step_us") for way in ways if way != "trainer"}
-                found[f"{name}, {link}"] = entry
+                bounds = [run["step_us"] / run["bound_us"] for run in results["trainer"]]
+                entry |= {"bound": median(of(results, "trainer", "bound_us")), "trainer over bound": median(bounds)}
+                found[f"{name}, {count} nodes, {link}"] = entry
                 times = ", ".join(f"{entry[way] / 1e3:.1f}" for way in ways)
-                over = ", ".join(f"**{entry[f'trainer over {way}']:.2f}x** of {way}" for way in ways if way != "trainer")
+                over = f"**{entry['trainer over bound']:.2f}x** of its bound {entry['bound'] / 1e3:.1f} ms, "
+                over += ", ".join(f"**{entry[f'trainer over {way}']:.2f}x** of {way}" for way in ways if way != "trainer")
                 wires = f" (the wire {wire:.1f} ms)" if gbit else ""
-                rows.append((f"{name}, {link}{wires}: a step of {', '.join(ways)}", f"{times} ms: {over}", ""))
+                rows.append((f"{name}, {count} nodes, {link}{wires}: a step of {', '.join(ways)}", f"{times} ms: {over}", "at most 1.05x of the bound"))
                 # A look at the links takes time of the ranks' cores, so it is no part of what is measured.
                 for way, run in ways.items():
                     with_links(links_file, f"{name}, {link}, {way}", run)

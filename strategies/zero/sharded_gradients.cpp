@@ -48,6 +48,12 @@ void ShardedGradients::end_backward() {
   whole_.end_backward();
 }
 
+/// Not with gathered blocks, which also travel in forward and backward.
+std::optional<Rehearsal> ShardedGradients::rehearse(RehearsedMessages messages) {
+  if (walk_ != nullptr || messages != RehearsedMessages::of_steps) return std::nullopt;
+  return shards_.rehearse();
+}
+
 void ShardedGradients::complete() {
   shards_.finish();
   whole_.complete();

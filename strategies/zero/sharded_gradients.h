@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ class ShardedGradients final : public OrderedExchange {
   void end_backward() override;
   void complete() override;
   void bring_buffers() override { whole_.bring_buffers(); }
+  std::optional<Rehearsal> rehearse(RehearsedMessages messages) override;
+  std::vector<ConnectionUse> connections() const override { return whole_.connections(); }
   const GradientShard* shard_of(const at::Tensor& parameter) const override {
     return shards_.shard_of(parameter);
   }

@@ -99,6 +99,22 @@ TEST_CASE("a model of any size has few rows") {
   CHECK(rows.size() <= 64);
 }
 
+TEST_CASE("an exchange of shards is rehearsed, and steps after that have the same bits") {
+  const int per_node = GENERATE(0, 1);
+  const bool overlap = GENERATE(true, false);
+  CAPTURE(per_node, overlap);
+  Both both(/*row_bytes=*/30000, {.overlap = overlap}, per_node);
+  for (int step = 0; step < 3; ++step) {
+    both.step(step, /*micro_batches=*/1);
+    both.check();
+    const std::optional<Rehearsal> made = both.shards.rehearse();
+    REQUIRE(made.has_value());
+    CHECK(made->messages == static_cast<std::int64_t>(both.rows.size()));
+    CHECK(made->bytes > made->last_bytes);
+    CHECK(made->waits_for_backward == (both.comm.overlaps() && !overlap));
+  }
+}
+
 TEST_CASE("shards have the bits that whole averages have, for rows of any size") {
   const std::int64_t row_bytes = GENERATE(1, 30000, 0);
   const bool overlap = GENERATE(true, false);

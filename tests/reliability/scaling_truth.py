@@ -25,11 +25,11 @@ BLOCKS = 6
 
 
 class Study:
-    def __init__(self, build, seed, rounds, steps):
+    def __init__(self, build, seed, rounds, steps, strategy):
         draw = random.Random(seed)
         self.bin = pathlib.Path(build).resolve() / "bin" / "cxtrain_mpi"
         self.plugin = self.bin.parent.parent / "tests" / "plugins" / "sleeper.so"
-        self.rounds, self.steps = rounds, steps
+        self.rounds, self.steps, self.strategy = rounds, steps, strategy
         self.rate = draw.choice([10, 20, 50])  # Mbit/s
         self.compute = draw.uniform(0.8, 1.6)  # seconds
         # 15/8 of the gradients cross a link of 16 nodes: at most as long as two steps compute. More bytes would take the cores' time.
@@ -43,7 +43,7 @@ class Study:
         options = ["--plugin", self.plugin, "--model", "sleeper", "--model.blocks", str(BLOCKS)]
         options += ["--model.ms", str(1e3 * self.compute / (3 * BLOCKS)), "--model.jitter", str(self.jitter)]
         options += ["--model.numbers", str(self.bytes // 4 // BLOCKS), "--max_steps", str(self.steps)]
-        return [*options, "--enable_checkpointing", "false"]
+        return [*options, "--strategy", self.strategy, "--enable_checkpointing", "false"]
 
     def step_on(self, nodes, folder):
         """The median step of a training."""
@@ -83,10 +83,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--strategy", default="ddp")
     options = parser.parse_args()
     rows = []
     for number in range(options.studies):
-        rows += compare(Study(options.build, options.seed + number, options.rounds, options.steps), number)
+        rows += compare(Study(options.build, options.seed + number, options.rounds, options.steps, options.strategy), number)
     known = [row for row in rows if not row["refusal"]]
     if not known:
         sys.exit("every prediction was refused")

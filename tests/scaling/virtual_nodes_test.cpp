@@ -159,6 +159,11 @@ TEST_CASE("another network needs a study that shows exchanges, and sums over nod
   NetworkTimes times{.ranks = 4, .nodes = 2};
   times.all_reduce = {{1 << 20, 1e-3}, {16 << 20, 16e-3}};
   CHECK(network_of(times).bytes_per_second == Approx((1 << 20) / 1e-3));
+  NetworkTimes published{.name = "fast", .source = "a page", .bytes_per_second = 9e9};
+  CHECK(network_of(published).bytes_per_second == 9e9);
+  CHECK(network_of(published).source == "a page");
+  published.bytes_per_second = -1;
+  CHECK_THROWS_WITH(network_of(published), test::contains("no sums over several nodes"));
   times.nodes = 1;
   CHECK_THROWS_WITH(network_of(times), test::contains("no sums over several nodes"));
 }

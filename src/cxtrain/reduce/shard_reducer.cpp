@@ -187,9 +187,7 @@ void ShardReducer::send(Row& row) {
     communicator_.join();  // the last row has left the buffer
   }
   finish_row();
-  const std::int64_t part = buffer.numel() / static_cast<std::int64_t>(most_under_way_);
-  const at::Tensor memory =
-      buffer.narrow(0, part * static_cast<std::int64_t>(sent_++ % most_under_way_), row.elements());
+  const at::Tensor memory = next_memory(row);
   reduce(row, memory, collect(row, memory));
   std::vector<at::Tensor>& gradients = under_way_.emplace_back();
   for (const std::size_t i : row.parameters) {
@@ -199,6 +197,39 @@ void ShardReducer::send(Row& row) {
     gradients.push_back(std::exchange(gradient, at::Tensor()));
   }
   if (under_way_.size() == most_under_way_) under_way_.erase(under_way_.begin());
+}
+
+at::Tensor ShardReducer::next_memory(const Row& row) {
+  const at::Tensor& buffer = buffers_[row.buffer];
+  const std::int64_t part = buffer.numel() / static_cast<std::int64_t>(most_under_way_);
+  return buffer.narrow(0, part * static_cast<std::int64_t>(sent_++ % most_under_way_), row.elements());
+}
+
+std::optional<Rehearsal> ShardReducer::rehearse() {
+  if (node_memory_ == nullptr || rows_.empty()) return std::nullopt;
+  Rehearsal made{.waits_for_backward = !options_.overlap && communicator_.overlaps()};
+  for (Row& row : rows_) {
+    finish_row();
+    const at::Tensor memory = next_memory(row);
+    std::vector<NodeMemory::Slice> slices;
+    for (std::size_t k = 0; k < row.parameters.size(); ++k) {
+      const std::int64_t offset = row.plan.offsets[k];
+      slices.push_back({offset, slice_like(memory, offset, parameters_[row.parameters[k]].tensor)});
+    }
+    reduce(row, memory, std::move(slices));
+    made.last_bytes = static_cast<std::int64_t>(memory.nbytes());
+    made.bytes += made.last_bytes;
+    ++made.messages;
+  }
+  node_memory_->end_scatters();
+  communicator_.join();
+  finish_row();
+  for (const Row& row : rows_) {
+    if (row.plan.shards.size() != static_cast<std::size_t>(communicator_.size())) continue;
+    communicator_.all_gather(next_memory(row), row.share);
+    communicator_.join();
+  }
+  return made;
 }
 
 std::vector<NodeMemory::Slice> ShardReducer::collect(Row& row, const at::Tensor& memory) {

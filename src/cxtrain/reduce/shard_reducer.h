@@ -19,6 +19,7 @@
 #include "cxtrain/reduce/divided_rows.h"
 #include "cxtrain/reduce/gradient_hooks.h"
 #include "cxtrain/reduce/gradient_shard.h"
+#include "cxtrain/reduce/rehearsal.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
@@ -68,6 +69,10 @@ class ShardReducer final : private GradientListener {
   /// Drops gradients and shards.
   void zero_gradients();
 
+  /// `GradientExchange::rehearse`, in host memory that ranks share. If the shards are those of all ranks,
+  /// also gathers them, as a step gathers the updated parameters.
+  std::optional<Rehearsal> rehearse();
+
   /// Returns the shard of a parameter of a row; null for other tensors.
   const GradientShard* shard_of(const at::Tensor& parameter) const;
 
@@ -98,6 +103,8 @@ class ShardReducer final : private GradientListener {
   void send_ready_rows();
   void send_remaining_rows();
   void send(Row& row);
+  /// Memory for the row's gradients, which no other rank reads any more.
+  at::Tensor next_memory(const Row& row);
   /// Copies the row's gradients into `memory`, except those that can be reduced where they lie. Returns where
   /// each lies.
   std::vector<NodeMemory::Slice> collect(Row& row, const at::Tensor& memory);

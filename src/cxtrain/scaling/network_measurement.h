@@ -37,6 +37,7 @@ struct LinkTimes {
 /// The content of network.json.
 struct NetworkTimes {
   std::string name = {}, source = {};  ///< of a file that somebody else has written; empty: none
+  double bytes_per_second = 0;  ///< that a node sends, and receives, in sums over nodes; 0: see `all_reduce`
   int ranks = 1, nodes = 1;
   std::string date = {};
   std::string communicator = {};             ///< "MPI, summed in memory that the node's ranks share"
@@ -46,6 +47,7 @@ struct NetworkTimes {
   void fields(auto&& field) {
     field("name", name);
     field("source", source);
+    field("bytes_per_second", bytes_per_second);
     field("ranks", ranks);
     field("nodes", nodes);
     field("date", date);

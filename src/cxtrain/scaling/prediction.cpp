@@ -288,12 +288,14 @@ Network network_of(const NetworkTimes& times) {
   const auto takes_time = [](const MessageTime& each) {
     return each.bytes > 0 && std::isfinite(each.seconds) && each.seconds > 0;
   };
+  if (std::isfinite(times.bytes_per_second) && times.bytes_per_second > 0)
+    return {times.name, times.source, times.bytes_per_second};
   if (times.nodes < 2 || times.all_reduce.empty() || !takes_time(times.all_reduce.back()))
     throw ConfigError("--network", "no sums over several nodes were measured",
                       "run `cxtrain_mpi scaling network` on two nodes or more", MessageCode::invalid_value);
   const MessageTime& largest = times.all_reduce.back();
   const double sent = 2 * (1 - 1.0 / times.nodes) * static_cast<double>(largest.bytes);
-  return {.name = times.name, .bytes_per_second = sent / largest.seconds};
+  return {times.name, times.source, sent / largest.seconds};
 }
 
 Forecast predict(const StudyResult& result, const std::vector<int>& ranks,
@@ -312,6 +314,7 @@ Forecast predict(const StudyResult& result, const std::vector<int>& ranks,
   const bool knows_bytes = !laws.empty() && laws.front().with_exchanges && sizes.back().bytes > 0;
   if (network) {
     found.network = network->name;
+    found.source = network->source;
     for (Law& law : laws) law.network = &*network;
   }
   for (const int to : ranks) {

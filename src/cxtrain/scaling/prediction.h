@@ -29,12 +29,14 @@ struct SizeForecast {
 struct Forecast {
   std::string model = {};    ///< the law in words, "a + b log2(ranks)"
   std::string network = {};  ///< the name of another network than the study's
+  std::string source = {};   ///< of that network's numbers
   double own_error = 0;      ///< the largest error when each measured size is predicted from the others
   std::vector<SizeForecast> sizes;
 
   void fields(auto&& field) {
     field("model", model);
     field("network", network);
+    field("network_source", source);
     field("own_error", own_error);
     field("sizes", sizes);
   }
@@ -42,12 +44,12 @@ struct Forecast {
 
 /// Another network than the study's.
 struct Network {
-  std::string name;
-  double bytes_per_second = 0;  ///< that a node sends, and receives, in sums over nodes
+  std::string name = {}, source = {};  ///< empty: the file does not say it
+  double bytes_per_second = 0;         ///< that a node sends, and receives, in sums over nodes
 };
 
-/// Returns the network of a measurement on several nodes, by the largest sum. Throws ConfigError if
-/// there is none.
+/// Returns the network of a file, by its speed or by the largest sum over several nodes. Throws ConfigError
+/// if there is neither.
 Network network_of(const NetworkTimes& times);
 
 /// Predicts steps of larger sizes from a study.

@@ -303,7 +303,10 @@ std::string to_text(const Forecast& predictions) {
                     share_text(each.efficiency)});
   }
   if (rows.size() == 1) return refusals;
-  const std::string network = predictions.network.empty() ? "" : ", on the network " + predictions.network;
+  const std::string network = predictions.network.empty()
+                                  ? ""
+                                  : ", on the network " + predictions.network +
+                                        (predictions.source.empty() ? "" : " (" + predictions.source + ")");
   return "a step of N ranks" + network + ": " + predictions.model +
          "; from its other sizes the study predicts each larger size with an error of " +
          number_text("%.1f", 100 * predictions.own_error) + " % or less\n" + aligned(rows) + refusals;

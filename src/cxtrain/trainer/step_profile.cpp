@@ -20,6 +20,7 @@ StepProfile::StepProfile(Session& session, std::int64_t steps) : session_(sessio
 }
 
 double StepProfile::Timed::last_message() const {
+  if (!made) return 0;
   return static_cast<double>(made->last_bytes) / static_cast<double>(made->bytes);
 }
 
