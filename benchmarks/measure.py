@@ -106,8 +106,8 @@ class Bench:
 
 
 def bound_of(profile):
-    """The shortest step, in us, of ranks that work as long as in this profile: exchanges of gradients begin with backward and hide all of it, or
-    backward hides all of them. (The first bucket is complete later than that.)"""
+    """The shortest step, in us, of ranks that work as long as in this profile: backward and the exchange of gradients begin at one time, and the longer
+    one hides the other. (In a step the exchange begins later, with the first bucket that is complete.)"""
     phases = {each["phase"]: each["median"] for each in profile["phases"]}
     work = sum(seconds for phase, seconds in phases.items() if phase not in ("reduce", "agree", "publish", "backward"))
     return 1e6 * (work + max(phases["backward"], profile["exchange"]["seconds"]))
@@ -626,7 +626,7 @@ def nodes(bench):
                 rows.append((f"{name}, {count} nodes, {link}{wires}: a step of {', '.join(ways)}", f"{times} ms: {over}", "at most 1.05x of the bound"))
                 # A look at the links takes time of the ranks' cores, so it is no part of what is measured.
                 for way, run in ways.items():
-                    with_links(links_file, f"{name}, {link}, {way}", run)
+                    with_links(links_file, f"{name}, {count} nodes, {link}, {way}", run)
         finally:
             subprocess.run([NODES, "down"], check=True)
     return found, rows

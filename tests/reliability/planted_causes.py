@@ -39,20 +39,24 @@ class Case:
         return step["value"] if isinstance(step, dict) else step
 
 
+def sleeper(step, blocks=BLOCKS, steps=30):
+    """The options of a training whose ranks sleep so many ms in a step."""
+    return ["--model", "sleeper", "--model.blocks", blocks, "--model.ms", step / (3 * blocks), "--max_steps", steps]
+
+
 def cases(draw):
     step = draw.uniform(60, 120)  # ms that a rank sleeps in a step
-    sleeper = ["--model", "sleeper", "--model.blocks", BLOCKS, "--model.ms", step / (3 * BLOCKS)]
     ddp = ["--strategy", "ddp"]  # also on one rank
-    short, long = [*sleeper, "--max_steps", 30], [*sleeper, "--max_steps", 150]
+    short, long = sleeper(step), sleeper(step, steps=150)
     late = draw.uniform(0.1, 0.4) * step
     jitter = draw.uniform(0.12, 0.3)
     bytes_ = draw.uniform(0.15, 0.4) * step * 12_500  # of a link of 100 Mbit/s in this part of a step
-    heavy = [*short, *ddp, "--model.numbers", int(4 * bytes_ / 4 / BLOCKS)]  # more than backward hides
+    heavy = [*short, *ddp, "--model.numbers", int(bytes_ / BLOCKS)]  # more than backward hides
     # On three nodes, a fifth of the step on links of 1 Gbit/s, which backward hides.
     thin = [*short, *ddp, "--model.numbers", int(0.15 * step * 125_000 / 4 / BLOCKS)]
     # In several buckets, of which backward hides all but the last.
-    cut = ["--model", "sleeper", "--model.blocks", 12, "--model.ms", step / 36, "--max_steps", 30, *ddp, "--model.numbers", int(10 * bytes_ / 48)]
-    many = ["--model", "sleeper", "--model.blocks", 300, "--model.ms", step / (3 * 300), "--model.busy", "true", "--max_steps", 30, *ddp]
+    cut = [*sleeper(step, blocks=12), *ddp, "--model.numbers", int(10 * bytes_ / 48)]
+    many = [*sleeper(step, blocks=300), *ddp, "--model.busy", "true", "--strategy.overlap", "false"]
     small = ["--strategy.bucket_bytes", 1, "--strategy.first_bucket_bytes", 1]
     busy = [*short, *ddp, "--model.busy", "true"]
     saves = [*short, "--model.numbers", 4_000_000, "--checkpoint.every_n_train_steps", 1]
@@ -65,7 +69,7 @@ def cases(draw):
         Case("slow network", "communication", heavy, short, on_nodes=(2, "100mbit")),
         Case("one slow link", "slow_link", thin, thin, on_nodes=(3, "1gbit"), slow_node="200mbit"),
         Case("no overlap", "no_overlap", [*cut, "--strategy.overlap", "false"], cut, on_nodes=(2, "1gbit")),
-        Case("small buckets", "small_messages", [*many, *small, "--strategy.overlap", "false"], [*many, "--strategy.overlap", "false"], on_nodes=(2, "1gbit")),
+        Case("small buckets", "small_messages", [*many, *small], many, on_nodes=(2, "1gbit")),
         Case("few cores", "cores", busy, busy, ranks=(4, 2)),
         Case("wrong core", "binding", [*busy, "--model.core", 0], busy),
         Case("checkpoints", "checkpoints", [*saves, "--enable_checkpointing", "true"], saves, step="mean_step_seconds"),

@@ -16,8 +16,6 @@
 namespace cxtrain {
 namespace {
 
-constexpr const char* kCommHookOption = "strategy.comm_hook";
-
 NamedComponent describe(PluginLoader& loader, const Registry& registry, std::string_view kind,
                         const std::string& name) {
   try {

@@ -4,7 +4,7 @@
 
 namespace cxtrain {
 
-/// What the kernel says of a connection from this rank to another node, since the connection was made.
+/// The use of a connection from this rank to another node since its beginning, as the kernel counts it.
 struct ConnectionUse {
   int node = 0;            ///< the other one
   std::int64_t bytes = 0;  ///< that the other node has received

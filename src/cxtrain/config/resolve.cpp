@@ -75,7 +75,7 @@ void check_strategy(const KnownStrategies& strategies, Plan& plan) {
       {"strategy", "there is no strategy '" + plan.strategy + "'", hint, MessageCode::unknown_name});
 }
 
-/// What the strategy and its comm hook refuse of a plan without errors.
+/// Sets the errors of a plan without errors to what the strategy and its comm hook refuse.
 void check_by_components(Plan& plan) {
   std::vector<Problem> problems;
   const auto ask = [&](std::optional<Problem> (*refuse)(const Plan&)) {

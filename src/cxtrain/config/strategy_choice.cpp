@@ -196,7 +196,7 @@ std::optional<ChosenCommHook> choose_comm_hook(const std::string& strategy, cons
   if (hook == hooks.end()) {
     std::vector<std::string> names{kNoCommHook};
     for (const auto& [other, facts] : hooks) names.push_back(other);
-    errors.push_back({std::string("strategy.") + kCommHookArgument, "there is no comm hook '" + name + "'",
+    errors.push_back({kCommHookOption, "there is no comm hook '" + name + "'",
                       did_you_mean_or_known(name, names, ""), MessageCode::unknown_name});
     return std::nullopt;
   }

@@ -105,6 +105,7 @@ StrategyTraits traits_of(const KnownStrategies& strategies, const std::optional<
 std::vector<std::string> names_of(const KnownStrategies& strategies);
 
 inline constexpr const char* kCommHookArgument = "comm_hook";  ///< of a strategy that takes one
+inline constexpr const char* kCommHookOption = "strategy.comm_hook";
 inline constexpr const char* kNoCommHook = "none";
 
 /// Returns a strategy with the arguments of these hooks, if it takes a hook. `arguments`: its own.

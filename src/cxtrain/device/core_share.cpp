@@ -1,6 +1,7 @@
 #include "cxtrain/device/core_share.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -70,6 +71,8 @@ std::vector<int> core_shares(std::span<const std::vector<int>> masks) {
   }
   return shares;
 }
+
+int online_cores() { return std::max(0, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))); }
 
 int ranks_without_core(std::span<const std::vector<int>> masks) {
   // Augmenting paths (Kuhn): a rank takes a core of its mask if the core's rank can take another one.

@@ -10,6 +10,9 @@ namespace cxtrain {
 /// The cores that this process may run on, by their numbers: the mask that mpirun or Slurm bound it to.
 std::vector<int> cores_of_mask();
 
+/// Returns the number of the machine's cores that are online; 0: the system does not say it.
+int online_cores();
+
 /// The machine whose cores these are: equal for all processes of a machine, whatever node, container or
 /// emulated node they take themselves to be on. Empty where the system does not say it.
 std::string machine_id();

@@ -1,6 +1,5 @@
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -99,7 +98,7 @@ void probe_machine(NodeFacts& facts) {
   facts.boot_id = machine_id();
   utsname system{};
   if (uname(&system) == 0) facts.kernel = system.release;
-  if (const long cores = sysconf(_SC_NPROCESSORS_ONLN); cores > 0) facts.cores = static_cast<int>(cores);
+  if (const int cores = online_cores(); cores > 0) facts.cores = cores;
   const std::string table = kernel_text("/proc/meminfo");
   facts.memory_total = memory_entry(table, "MemTotal");
   facts.memory_available = memory_entry(table, "MemAvailable");

@@ -7,23 +7,23 @@
 #include "cxtrain/strategy/strategy.h"
 
 namespace cxtrain {
-
 namespace {
 
-/// The comm hooks that there are. Loads the one that the options name.
+/// Returns the comm hooks that are registered, and, if the options name a hook, those that have a file. Loads
+/// the hook that the options name.
 KnownCommHooks load_comm_hooks(Registry& registry, const StrategyOptions& options,
                                std::vector<Problem>& problems) {
   PluginLoader loader(registry);
   KnownCommHooks known;
-  for (const std::string& name : loader.available(CommHook::kKind)) known.emplace(name, std::nullopt);
-  for (const auto& given : {options.args, options.ddp_args}) {
-    const auto named = given.find(kCommHookArgument);
-    if (named == given.end() || !known.contains(named->second)) continue;  // resolve says so
+  for (const auto* const given : {&options.args, &options.ddp_args}) {
+    const auto named = given->find(kCommHookArgument);
+    if (named == given->end() || named->second == kNoCommHook) continue;
+    for (const std::string& name : loader.available(CommHook::kKind)) known.emplace(name, std::nullopt);
+    if (!known.contains(named->second)) continue;  // resolve says so
     try {
       loader.require(CommHook::kKind, named->second);
     } catch (const PluginError& error) {
-      problems.push_back(
-          {std::string("strategy.") + kCommHookArgument, error.what(), "", message_code_of(error)});
+      problems.push_back({kCommHookOption, error.what(), "", message_code_of(error)});
     }
   }
   for (const std::string& name : registry.names(CommHook::kKind))

@@ -30,7 +30,8 @@ struct ContextOf<Interface, std::void_t<typename Interface::Context>> {
   using Type = typename Interface::Context;
 };
 
-/// Components by name: strategies, models, data modules, callbacks, loggers. One mechanism serves all kinds.
+/// Components by name: strategies, comm hooks, models, data modules, callbacks, loggers. One mechanism serves
+/// all kinds.
 ///
 /// An interface takes part by naming itself and its kind:
 ///

@@ -14,7 +14,7 @@
 
 namespace cxtrain {
 
-/// What a hook gets from its training.
+/// Facts about a training, for its comm hooks.
 struct CommHookContext {
   std::uint64_t seed = 0;  ///< equal on all ranks
 };
@@ -62,8 +62,8 @@ class AveragingHook : public CommHook, public Stateful {
   /// the model skips, no rank has a gradient. Collective.
   virtual void average() = 0;
 
-  /// What the hook remembers from step to step, which checkpoints have. A section `kMeanOfRanks` has tensors
-  /// that differ between the ranks; a training on another number of ranks begins with their mean.
+  // Checkpoints have what the hook remembers from step to step. A section `kMeanOfRanks` has tensors that
+  // differ between the ranks; a training on another number of ranks begins with the mean of these tensors.
   std::string state_key() const override { return "comm_hook"; }
   void save(StateDict& /*state*/) const override {}
   void load(const StateDict& /*state*/) override {}

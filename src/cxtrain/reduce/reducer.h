@@ -132,7 +132,8 @@ class Reducer final : private GradientListener {
   void send(std::size_t index);
   /// Sends consecutive buckets of one arena as one message. For rehearsals.
   void send_together(std::size_t first, std::size_t end);
-  /// Returns the end of a message of at most so many bytes that begins with bucket `first`.
+  /// Returns the number behind the last bucket of a message that begins with bucket `first` and has at most
+  /// `bytes`, or one bucket.
   std::size_t end_of_message(std::size_t first, std::int64_t bytes) const;
   /// Whether the gradients of a bucket are rounded.
   bool rounds(std::size_t bucket) const { return options_.wire_dtype && bucket >= exact_buckets_; }

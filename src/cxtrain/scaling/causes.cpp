@@ -19,10 +19,15 @@ bool shares_cores(const StudyResult& study, const SizeResult& size) {
 
 using Found = std::vector<std::pair<CauseKind, double>>;  ///< causes, and seconds of a step
 
-/// How much of the exchanges of a size its backward does not hide, by their times alone; 0: not measured.
+/// The share of exchanges that begins when backward has ended (`exposed_exchanges`).
+double tail_of(const ExchangeTimes& exchange) {
+  return exchange.waits_for_backward ? 1 : exchange.last_message;
+}
+
+/// Returns how much of the exchanges of a size backward does not hide, by the times of exchanges alone; 0:
+/// not measured.
 double exposed_exchanges_of(const SizeResult& size) {
-  return exposed_exchanges(size.exchange.seconds, size.phase("backward"),
-                           size.exchange.waits_for_backward ? 1 : size.exchange.last_message);
+  return exposed_exchanges(size.exchange.seconds, size.phase("backward"), tail_of(size.exchange));
 }
 
 /// Exchanges that no work hides, and what would hide a part of them, one cure after the other.
@@ -33,9 +38,9 @@ class ExposedExchanges {
         least_(kShareOfCause * size.step.value),
         backward_(size.phase("backward")),
         seconds_(size.exchange.seconds),
-        tail_(size.exchange.waits_for_backward ? 1 : size.exchange.last_message) {
+        tail_(tail_of(size.exchange)) {
     constexpr double kMost = 1.5;
-    const double alone = exposed_exchanges(seconds_, backward_, tail_);
+    const double alone = exposed_exchanges_of(size);
     if (alone > 0) in_steps_ = std::min(kMost, exposed_ / alone);
   }
 

@@ -63,7 +63,8 @@ inline constexpr double kSlowNode = 0.8;
 double step_with(CauseKind kind, const SizeResult& size);
 
 /// Returns the causes of a measured size, the largest first. `smallest`: the smallest measured size of the
-/// study. Ranks that share cores wait for cores: they have no other cause but the loader.
+/// study. Ranks that share cores wait for cores: of their other causes only the loader and checkpoints are
+/// named.
 std::vector<Cause> causes_of(const StudyResult& study, const SizeResult& smallest, const SizeResult& size);
 
 /// Returns a sentence for each cause of a size: what was measured, what would be gained, where to look.

@@ -1,7 +1,5 @@
 #include "cxtrain/trainer/profile.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -99,7 +97,7 @@ RankReport report_of(const PhaseClock& clock, const WorldFacts& facts, double se
                       .seconds = seconds,
                       .node = facts.node,
                       .cores = cores_of_mask(),
-                      .machine_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
+                      .machine_cores = online_cores()};
   double counted = 0;
   for (std::size_t i = 0; i < kPhases; ++i) {
     const auto phase = static_cast<Phase>(i);

@@ -1,7 +1,5 @@
 #include "cxtrain/trainer/set_thread_counts.h"
 
-#include <unistd.h>
-
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -81,7 +79,7 @@ void set_thread_counts(World& world, int data_workers, bool on_gpu) {
   const int cores = core_shares(machine.masks)[machine.own];
   if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(cores);
   if (world.is_root()) warn_of_shared_machine(machine);
-  const bool bound = static_cast<long>(machine.masks[machine.own].size()) < sysconf(_SC_NPROCESSORS_ONLN);
+  const bool bound = static_cast<int>(machine.masks[machine.own].size()) < online_cores();
   warn_of_few_cores(world, too_few_cores(world.rank(), cores, bound, data_workers, on_gpu));
 }
 

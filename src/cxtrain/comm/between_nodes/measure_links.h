@@ -11,7 +11,8 @@ namespace cxtrain {
 /// node while it receives from the node before. This node's speed, in the fastest of several rounds, with
 /// messages of `bytes`. The ranks that the links connect call it together.
 double ring_speed(Links& links, Watchdog& watchdog, std::size_t bytes);
-/// The same in the mean over many rounds: an algorithm of congestion control takes some to find its speed.
+/// Returns the mean of this speed over many rounds: an algorithm of congestion control needs several rounds
+/// to reach its speed.
 double sustained_ring_speed(Links& links, Watchdog& watchdog, std::size_t bytes);
 
 }  // namespace cxtrain

@@ -38,7 +38,8 @@ double slowest_speed(const MpiComm& comm, Links* links) {
                                            : std::numeric_limits<double>::infinity());
 }
 
-/// The same in the mean over about 50 ms of links with this speed.
+/// The mean speed of the slowest rank's links over about 50 ms. `speed`: of the links, about. Ranks without
+/// links take part. Collective over `comm`.
 double sustained_speed(const MpiComm& comm, Links* links, double speed) {
   constexpr double kSecondsOfRound = 2.5e-3;
   const double bytes = std::clamp(kSecondsOfRound * speed, 64e3, 16e6);

@@ -42,7 +42,7 @@ class ExchangedArray {
 /// chunk and the values of the chunk `kLead` later.
 class SliceExchange final : public Exchange {
  public:
-  /// Bytes of which each share of a chunk is a multiple, except for the last share.
+  /// The bytes of each share of a chunk, except for the last share, are a multiple of this number.
   static constexpr std::size_t kGrain = 128;
   /// The links outlive the exchange. `chunk_bytes`: equal on all nodes; large enough that the cost of a chunk
   /// is in its bytes, small enough that the way of the last chunk, which nothing hides, is short.

@@ -6,8 +6,8 @@
 
 namespace cxtrain {
 
-/// Returns what the kernel says of the connection of a socket to a node. Absent without a kernel that counts
-/// (Linux 4.10).
+/// Returns the use of a socket's connection to a node, as the kernel counts it. Absent if the kernel does not
+/// (before Linux 4.10).
 std::optional<ConnectionUse> use_of_connection(int socket, int node);
 
 }  // namespace cxtrain

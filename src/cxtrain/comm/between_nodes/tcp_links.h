@@ -39,7 +39,7 @@ class TcpLinks final : public Links {
   void wait() override;
   void interrupt() noexcept override;
 
-  /// What the kernel says of the connections. Any thread may call it.
+  /// Returns the use of each connection, as the kernel counts it. Any thread may call this method.
   std::vector<ConnectionUse> use() const;
   /// Returns the algorithm by which the kernel decides how fast it sends ("cubic", "bbr").
   std::string congestion_control() const;
