@@ -3,7 +3,6 @@
 import argparse
 import datetime
 import gzip
-import itertools
 import json
 import os
 import pathlib
@@ -49,7 +48,7 @@ class Bench:
         return done.stdout
 
     def trainer(self, args, steps, warmup, ranks=0, before=False, nodes=0):
-        """With `--profiler simple` among the arguments the result has the `bound_us` of a step, too."""
+        """With `--profiler simple` among the arguments the result has the bounds of a step, too."""
         self.runs += 1
         folder = self.work / f"run{self.runs}"
         out = self.run(
@@ -67,8 +66,8 @@ class Bench:
             BENCH_WARMUP=str(warmup),
         )
         profile = folder / "cxtrain_logs/version_0/profile.json"
-        bound = {"bound_us": bound_of(json.loads(profile.read_text()))} if profile.exists() else {}
-        return {**json.loads(out.splitlines()[-1]), **bound}
+        bounds = bounds_of(json.loads(profile.read_text())) if profile.exists() else {}
+        return {**json.loads(out.splitlines()[-1]), **bounds}
 
     def floor(self, args, steps, warmup, tune=1, **how):
         out = self.run(
@@ -105,12 +104,14 @@ class Bench:
         return results
 
 
-def bound_of(profile):
-    """The shortest step, in us, of ranks that work as long as in this profile: backward and the exchange of gradients begin at one time, and the longer
-    one hides the other. (In a step the exchange begins later, with the first bucket that is complete.)"""
+def bounds_of(profile):
+    """Two bounds of a step, in us, of ranks that work as long as in this profile. `bound_us`: backward and the exchange of gradients begin at one time,
+    and the longer one hides the other. `last_bound_us`: the last bucket, whose gradients are complete when backward ends, follows backward."""
     phases = {each["phase"]: each["median"] for each in profile["phases"]}
     work = sum(seconds for phase, seconds in phases.items() if phase not in ("reduce", "agree", "publish", "backward"))
-    return 1e6 * (work + max(phases["backward"], profile["exchange"]["seconds"]))
+    exchange, backward = profile["exchange"], phases["backward"]
+    last = exchange["last_message"] * exchange["seconds"]
+    return {"bound_us": 1e6 * (work + max(backward, exchange["seconds"])), "last_bound_us": 1e6 * (work + max(backward + last, exchange["seconds"]))}
 
 
 def make_mnist(folder, source):
@@ -415,9 +416,11 @@ def zero(bench):
 
 
 def why_no_nodes(count, gbit=None):
-    """Starts emulated nodes, whose links have `gbit` or no limit. Returns why there can be none; empty: they are up."""
+    """Starts emulated nodes, whose links have `gbit` or no limit, and which have cores of their own if there are enough. Returns why there can be
+    none; empty: they are up."""
     up = [NODES, "up", str(count), *([f"{round(gbit * 1000)}mbit"] if gbit else [])]
-    done = subprocess.run(up, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    env = {**os.environ, "CXTRAIN_NODE_CORES": "own"}
+    done = subprocess.run(up, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode == 77:
         print(done.stdout.strip(), file=sys.stderr)
         return done.stdout.strip()
@@ -573,9 +576,9 @@ def with_links(file, title, run):
 
 
 def nodes(bench):
-    """DDP on 2 and 4 emulated nodes (tests/support/nodes.sh) of one rank: cxtrain and its bound by the run's own profile, the floor under mpirun,
-    and PyTorch over Gloo. Beside the build's programs `nodes_links.txt` then has what TCP knew of the links."""
-    seconds = 1.5
+    """DDP on 2 and 4 emulated nodes (tests/support/nodes.sh) of one rank: cxtrain and the bounds by the run's own profile, the floor under mpirun,
+    and PyTorch over Gloo. A round has all links, so that a step over one link compares with that over another. Beside the build's programs
+    `nodes_links.txt` then has what TCP knew of the trainer's links."""
     works = {  # name: trainer's arguments, data, batch, parameters, ms of a step without a network
         "mlp": (["--model", "mnist", "--data.path", bench.mnist], bench.mnist, 64, 669_706, 3),
         "gpt": (
@@ -586,50 +589,90 @@ def nodes(bench):
             150,
         ),
     }
-    python = os.environ.get("CXTRAIN_TORCH_PYTHON")
     links_file = bench.bin.parent / "nodes_links.txt"
+    links_file.unlink(missing_ok=True)
     found, rows = {}, []
-    for count, gbit in itertools.product((2, 4), (0.1, 1, 10, None)):
-        if why := why_no_nodes(count, gbit):
+    for count in (2, 4):
+        if why := why_no_nodes(count):
             return {"skipped": why}, [(why, "", "")]
-        if not found:
-            links_file.unlink(missing_ok=True)
         try:
-            for name, (args, data, batch, parameters, alone) in works.items():
-                wire = 2 * (count - 1) / count * 4 * parameters / (gbit * 1e9 / 8) * 1e3 if gbit else 0  # ms
-                measured = min(max(round(seconds * 1e3 / (alone + wire + 2)), 5), 300)
-                warmup = max(measured // 10, 2)
-                how = {"steps": measured + warmup, "warmup": warmup, "nodes": count}
+            seconds = {gbit: 2 * (count - 1) / count * 4 / (gbit * 1e9 / 8) if gbit else 0 for gbit in LINKS}  # of the wire, for a parameter
+            wires = {(name, gbit): 1e3 * seconds[gbit] * works[name][3] for name in works for gbit in LINKS}  # ms
+            ways = {}  # (work, way, gbit) -> a run
+            for name, (args, data, batch, _, alone) in works.items():
                 train_args = [*args, "--data.batch_size", batch, "--strategy", "ddp", "--profiler", "simple"]
-                floor_args = ["--model", name, "--data", data, "--batch", batch]
-                ways = with_before(bench, {"trainer": lambda before: bench.trainer(train_args, **how, before=before)})
-                ways["floor"] = lambda: bench.floor(floor_args, **how)
-                # Open MPI hands the large part of a message to TCP in one go ("put"). What announces the other direction's message waits
-                # behind it, so that the directions take turns. With fragments ("send") both are busy at once.
-                ways["full-duplex floor"] = lambda: bench.floor(floor_args, **how, OMPI_MCA_btl_tcp_flags="send")
-                if python:
-                    ways["gloo"] = lambda: bench.gloo(floor_args, **how)
-                results = bench.in_turns(ways)
-                losses = [of(results, way, "loss")[0] for way in ways]
-                if max(losses) - min(losses) > 1e-3 * min(losses):
-                    sys.exit(f"{name}: {', '.join(ways)} did different work: losses {losses}")
-                link = f"{gbit:g} Gbit" if gbit else "unlimited"
-                entry = {"wire_ms": wire, **{way: median(of(results, way, "step_us")) for way in ways}}
-                entry |= {f"trainer over {way}": ratio(results, "trainer", way, "step_us") for way in ways if way != "trainer"}
-                bounds = [run["step_us"] / run["bound_us"] for run in results["trainer"]]
-                entry |= {"bound": median(of(results, "trainer", "bound_us")), "trainer over bound": median(bounds)}
-                found[f"{name}, {count} nodes, {link}"] = entry
-                times = ", ".join(f"{entry[way] / 1e3:.1f}" for way in ways)
-                over = f"**{entry['trainer over bound']:.2f}x** of its bound {entry['bound'] / 1e3:.1f} ms, "
-                over += ", ".join(f"**{entry[f'trainer over {way}']:.2f}x** of {way}" for way in ways if way != "trainer")
-                wires = f" (the wire {wire:.1f} ms)" if gbit else ""
-                rows.append((f"{name}, {count} nodes, {link}{wires}: a step of {', '.join(ways)}", f"{times} ms: {over}", "at most 1.05x of the bound"))
-                # A look at the links takes time of the ranks' cores, so it is no part of what is measured.
-                for way, run in ways.items():
-                    with_links(links_file, f"{name}, {count} nodes, {link}, {way}", run)
+                for way, run in ways_over_nodes(bench, count, train_args, ["--model", name, "--data", data, "--batch", batch]).items():
+                    for gbit in LINKS:
+                        measured = min(max(round(1500 / (alone + wires[name, gbit] + 2)), 5), 300)  # 1.5 s
+                        how = {"warmup": max(measured // 10, 2), "nodes": count}
+                        how["steps"] = measured + how["warmup"]
+                        ways[name, way, gbit] = lambda run=run, gbit=gbit, how=how: over_links(count, gbit, lambda: run(**how))
+            results = bench.in_turns(ways)
+            for name in works:
+                # PyTorch begins with other parameters: cxtrain seeds each block by its name.
+                same = [key for key in ways if key[0] == name and key[1] != "gloo"]
+                losses = {gbit: [of(results, key, "loss")[0] for key in same if key[2] == gbit] for gbit in LINKS}
+                if any(max(each) - min(each) > 1e-3 * min(each) for each in losses.values()):
+                    sys.exit(f"{name}: the ways did different work: losses {losses}")
+                for gbit in LINKS:
+                    entry, row = node_row(results, name, gbit, wires[name, gbit], count)
+                    found[f"{name}, {count} nodes, {link_name(gbit)}"] = entry
+                    rows.append(row)
+                    # A look at the links takes time of the ranks' cores, so it is no part of what is measured.
+                    with_links(links_file, f"{name}, {count} nodes, {link_name(gbit)}", ways[name, "trainer", gbit])
         finally:
             subprocess.run([NODES, "down"], check=True)
     return found, rows
+
+
+LINKS = (0.1, 1, 10, None)  # Gbit; None: no limit
+
+
+def link_name(gbit):
+    return f"{gbit:g} Gbit" if gbit else "unlimited"
+
+
+def over_links(count, gbit, run):
+    """`run`, while the nodes' links have this rate."""
+    for node in range(1, count + 1):
+        subprocess.run([NODES, "rate", f"n{node}", f"{round(gbit * 1000)}mbit" if gbit else "none"], check=True)
+    return run()
+
+
+def ways_over_nodes(bench, count, train_args, floor_args):
+    """Name -> function of steps, warmup and nodes."""
+    ways = with_before(bench, {"trainer": lambda before: lambda **how: bench.trainer(train_args, **how, before=before)})
+    ways = {name: way() for name, way in ways.items()}
+    ways["floor"] = lambda **how: bench.floor(floor_args, **how)
+    if count > 2:
+        return ways
+    # Open MPI hands the large part of a message to TCP in one go ("put"). What announces the other direction's message waits behind it, so that
+    # the directions take turns. With fragments ("send") both are busy at once.
+    ways["full-duplex floor"] = lambda **how: bench.floor(floor_args, **how, OMPI_MCA_btl_tcp_flags="send")
+    if os.environ.get("CXTRAIN_TORCH_PYTHON"):
+        ways["gloo"] = lambda **how: bench.gloo(floor_args, **how)
+    return ways
+
+
+def node_row(results, work, gbit, wire, count):
+    """What was found of a work over links of a rate, and its line of the table."""
+    here = {way: runs for (name, way, rate), runs in results.items() if (name, rate) == (work, gbit)}
+    entry = {"wire_ms": wire, **{way: median(of(here, way, "step_us")) for way in here}}
+    entry |= {f"trainer over {way}": ratio(here, "trainer", way, "step_us") for way in here if way != "trainer"}
+    for bound in ("bound", "last_bound"):
+        entry |= {bound: median(of(here, "trainer", f"{bound}_us"))}
+        entry |= {f"trainer over {bound}": median(run["step_us"] / run[f"{bound}_us"] for run in here["trainer"])}
+    if gbit:
+        fast = {"slow": here["trainer"], "fast": results[work, "trainer", None]}
+        entry["trainer over unlimited"] = ratio(fast, "slow", "fast", "step_us")
+    times = ", ".join(f"{entry[way] / 1e3:.1f}" for way in here)
+    over = f"**{entry['trainer over bound']:.2f}x** of its bound {entry['bound'] / 1e3:.1f} ms, "
+    over += f"**{entry['trainer over last_bound']:.2f}x** of {entry['last_bound'] / 1e3:.1f} with the last bucket after backward, "
+    others = {name.removeprefix("trainer over "): value for name, value in entry.items() if name.startswith("trainer over ")}
+    over += ", ".join(f"**{value:.2f}x** of {name}" for name, value in others.items() if "bound" not in name)
+    wires = f" (the wire {wire:.1f} ms)" if gbit else ""
+    what = f"{work}, {count} nodes, {link_name(gbit)}{wires}: a step of {', '.join(here)}"
+    return entry, (what, f"{times} ms: {over}", "at most 1.05x of the bound")
 
 
 def checkpoint(bench):

@@ -6,7 +6,7 @@
 #   nodes.sh exec NODE COMMAND...  a command on a node
 #   nodes.sh mpirun ARGS...        Open MPI's mpirun on n1, which reaches the others
 #   nodes.sh links                 what TCP knows of each connection between nodes (TCP_INFO, by ss)
-#   nodes.sh rate NODE RATE        links of RATE for one node
+#   nodes.sh rate NODE RATE        links of RATE for one node; none: no limit
 #   nodes.sh cut NODE              takes the node's link down
 #   nodes.sh freeze NODE           stops the ranks on a node, and not what started them
 #   nodes.sh kill NODE             ends every process of the node at once
@@ -15,6 +15,9 @@
 # Needs root and iproute2; exit status 77 where they are not to be had.
 #
 # Connections use the congestion control of CXTRAIN_CONGESTION, or cubic.
+#
+# With CXTRAIN_NODE_CORES=own at `up` each node has an equal part of the cores for itself, if there are enough. The system otherwise
+# likes to wake the network threads of two nodes on one core, which then computes less than the other one.
 #
 # A link of RATE is a token bucket at each of its ends. After an idle time (a step's computing) a bucket is full, and the first 80 KB
 # of a step cross the link at once: 0.65 ms less at 1 Gbit, 6.5 ms less at 0.1 Gbit. RATE counts headers, which are 4.4 % of full
@@ -49,7 +52,9 @@ is_up() {
 enter() {
   local pid
   pid=$(holder "$1")
-  exec nsenter --target "$pid" --net --uts --ipc --mount --root --wd="$PWD" -- "${@:2}"
+  local own_cores=()
+  [ ! -e "$state/$1.cores" ] || own_cores=(taskset --cpu-list "$(cat "$state/$1.cores")")
+  exec "${own_cores[@]}" nsenter --target "$pid" --net --uts --ipc --mount --root --wd="$PWD" -- "${@:2}"
 }
 
 # processes NODE: all that are on it, its holder last.
@@ -91,8 +96,13 @@ up_node() {
   [ -z "$rate" ] || set_rate "$node" "$rate"
 }
 
-# set_rate NODE RATE
+# set_rate NODE RATE: `none` takes the limit away.
 set_rate() {
+  if [ "$2" = none ]; then
+    nsenter --target "$(holder "$1")" --net tc qdisc del dev eth0 root 2> /dev/null || true
+    tc qdisc del dev "cxt-v${1#n}" root 2> /dev/null || true
+    return
+  fi
   local bucket=(root tbf rate "$2" burst "$burst" latency 50ms)
   nsenter --target "$(holder "$1")" --net tc qdisc replace dev eth0 "${bucket[@]}"
   tc qdisc replace dev "cxt-v${1#n}" "${bucket[@]}"
@@ -125,6 +135,10 @@ up() {
   printf '#!/bin/bash\nhost=$1\nshift\nexec %q exec "$host" bash -c "$*"\n' "$self" > "$state/agent"
   chmod +x "$state/agent"
   for i in $(seq "$count"); do up_node "$i" "$rate"; done
+  local each=$(($(nproc) / count))
+  if [ "${CXTRAIN_NODE_CORES:-}" = own ] && [ "$each" -ge 1 ]; then
+    for i in $(seq "$count"); do echo "$(((i - 1) * each))-$((i * each - 1))" > "$state/n$i.cores"; done
+  fi
 }
 
 # links: for each connection, seen from either end, `NODE ss's line`. Its counters are those since the connection began.
