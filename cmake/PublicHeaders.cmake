@@ -34,6 +34,7 @@ set(CXTRAIN_PLUGIN_HEADERS
   cxtrain/plugin/plugin_abi.h
   cxtrain/report/metric_logger.h
   cxtrain/report/png.h
+  cxtrain/trainer/block_module.h
   cxtrain/trainer/chain_module.h
   cxtrain/trainer/data_module.h
   cxtrain/trainer/image_folders.h

@@ -33,6 +33,7 @@
 #include "cxtrain/plugin/plugin_abi.h"
 #include "cxtrain/report/metric_logger.h"
 #include "cxtrain/report/png.h"
+#include "cxtrain/trainer/block_module.h"
 #include "cxtrain/trainer/chain_module.h"
 #include "cxtrain/trainer/data_module.h"
 #include "cxtrain/trainer/image_folders.h"

@@ -6,17 +6,16 @@
 
 namespace cxtrain {
 
-Chain& chain_of(Trainable& module) {
-  Chain* const chain = module.chain();
-  if (chain == nullptr)
+Blocks& blocks_of_chain(Trainable& module) {
+  if (module.chain() == nullptr)
     throw ConfigError("trainer.strategy",
                       "pipeline needs a model that is a chain of blocks, and this one is none",
                       "derive the model from cxtrain::ChainModule, or use --strategy zero",
                       MessageCode::conflicting_options);
-  return *chain;
+  return *module.blocks();
 }
 
-std::vector<BlockRange> parts_of_chain(const Chain& chain, const PipelineArgs& args, int stages) {
+std::vector<BlockRange> parts_of_chain(const Blocks& chain, const PipelineArgs& args, int stages) {
   const std::size_t blocks = chain.size();
   const std::size_t parts = static_cast<std::size_t>(stages) * static_cast<std::size_t>(chunks_of(args));
   if (!args.layout.empty()) {

@@ -35,8 +35,8 @@
 namespace cxtrain {
 namespace {
 
-Carry run_range(Chain& chain, const BlockRange& blocks, Carry carry) {
-  for (std::size_t block = blocks.begin; block < blocks.end; ++block) carry = run_block(chain, block, carry);
+Carry run_range(Blocks& chain, const BlockRange& range, Carry carry) {
+  for (std::size_t block = range.begin; block < range.end; ++block) carry = run_block(chain, block, carry);
   return carry;
 }
 
@@ -50,23 +50,24 @@ struct Forwarded {
 /// last part of the model.
 class LastPart final : public ChainRunner {
  public:
-  LastPart(Chain& chain, BlockRange blocks, Carry inputs)
-      : chain_(chain), blocks_(blocks), inputs_(std::move(inputs)) {
-    chain_.lend(this);
+  /// `model`: a chain.
+  LastPart(Trainable& model, BlockRange range, Carry inputs)
+      : model_(model), range_(range), inputs_(std::move(inputs)) {
+    model_.chain()->lend(this);
   }
-  ~LastPart() override { chain_.lend(nullptr); }
+  ~LastPart() override { model_.chain()->lend(nullptr); }
   LastPart(const LastPart&) = delete;
   LastPart& operator=(const LastPart&) = delete;
 
   Carry run(const Batch& /*batch*/) override {
     if (std::exchange(ran_, true))
       throw TrainingError("a step calls run() twice; under pipeline the other stages work for one call");
-    return run_range(chain_, blocks_, std::move(inputs_));
+    return run_range(*model_.blocks(), range_, std::move(inputs_));
   }
 
  private:
-  Chain& chain_;
-  BlockRange blocks_;
+  Trainable& model_;
+  BlockRange range_;
   Carry inputs_;
   bool ran_ = false;
 };
@@ -140,7 +141,7 @@ class PipelineStrategy final : public LocalStrategy {
 
   const PipelineArgs args_;
   PipelineGrid grid_;
-  Chain* chain_ = nullptr;
+  Blocks* blocks_ = nullptr;
   std::vector<BlockRange> parts_;  ///< of the whole model
   std::optional<StageModel> model_;
   std::unique_ptr<Communicator> world_, column_, stage_;
@@ -163,15 +164,15 @@ class PipelineStrategy final : public LocalStrategy {
 };
 
 void PipelineStrategy::place(Trainable& module, const StrategyContext& context) {
-  chain_ = &chain_of(module);
+  blocks_ = &blocks_of_chain(module);
   const int ranks = context.world.size();
   grid_ = {.rank = context.world.rank(),
            .ranks = ranks,
            .stages = args_.stages == 0 ? ranks : static_cast<int>(args_.stages)};
-  parts_ = parts_of_chain(*chain_, args_, grid_.stages);
+  parts_ = parts_of_chain(*blocks_, args_, grid_.stages);
   LocalStrategy::place(module, context);
-  chain_->take_kept();  // nothing is kept of parameters that other stages have
-  model_.emplace(module, *chain_, grid_, parts_);
+  blocks_->take_kept();  // nothing is kept of parameters that other stages have
+  model_.emplace(module, *blocks_, grid_, parts_);
 }
 
 void PipelineStrategy::connect() {
@@ -186,7 +187,7 @@ void PipelineStrategy::connect() {
   whole_at_start_ = broadcast_whole(parameters, *world_, world);
   TensorSync::broadcast_once(module_->all_buffers(), *world_);
   if (grid_.stages == 1) return;
-  chain_->set_whole(false);
+  blocks_->set_whole(false);
   model_->release();
 }
 
@@ -195,8 +196,8 @@ std::string PipelineStrategy::describe() const {
   if (grid_.columns() > 1) text += " on each of " + std::to_string(grid_.columns()) + " columns of ranks";
   text += ", blocks";
   for (const BlockRange& part : parts_) {
-    text += " " + chain_->name_of(part.begin);
-    if (part.end - part.begin > 1) text += " to " + chain_->name_of(part.end - 1);
+    text += " " + blocks_->name_of(part.begin);
+    if (part.end - part.begin > 1) text += " to " + blocks_->name_of(part.end - 1);
     text += &part == &parts_.back() ? "" : " |";
   }
   return text + "; " + world_->description();
@@ -275,11 +276,11 @@ PipelineStrategy::Received PipelineStrategy::receive_gradients(int part) {
 
 Carry PipelineStrategy::run_blocks(int part, Carry carry) {
   const AutocastGuard autocast(context_->device.type(), context_->precision.autocast_dtype);
-  return run_range(*chain_, parts_[static_cast<std::size_t>(part)], std::move(carry));
+  return run_range(*blocks_, parts_[static_cast<std::size_t>(part)], std::move(carry));
 }
 
 Carry PipelineStrategy::inputs_of(int part, const Batch& batch) {
-  return part == 0 ? chain_->inputs(batch) : receive_carry(part);
+  return part == 0 ? module_->chain()->first_carry(batch) : receive_carry(part);
 }
 
 // ------------------------------------------------------------------ a training step
@@ -334,7 +335,7 @@ void PipelineStrategy::run_forward(StepPlan& plan, const Pass& pass) {
 StepOutput PipelineStrategy::run_last_part(const MicroStep& micro, std::optional<Forwarded>& forwarded) {
   if (micro.batch.size == 0) return {};
   Carry inputs = inputs_of(static_cast<int>(parts_.size()) - 1, micro.batch);
-  const LastPart runner(*chain_, parts_.back(), inputs);
+  const LastPart runner(*module_, parts_.back(), inputs);
   StepOutput output = forward_step(*module_, micro.batch, micro.batch_idx, *context_);
   forwarded = Forwarded{.inputs = std::move(inputs), .outputs = {}};
   if (output.loss.defined()) forwarded->outputs = {scaled_loss(output.loss, micro.loss_weight, micro.scaler)};
@@ -422,7 +423,7 @@ void PipelineStrategy::forward(const Batch& batch, std::int64_t batch_idx) {
   const at::NoGradGuard no_grad;
   Carry inputs = run_without_gradients(batch);
   if (!has_last_part()) return;
-  const LastPart runner(*chain_, parts_.back(), std::move(inputs));
+  const LastPart runner(*module_, parts_.back(), std::move(inputs));
   LocalStrategy::forward(batch, batch_idx);
 }
 
@@ -453,7 +454,7 @@ auto PipelineStrategy::evaluate(const char* stage, const char* method, const Bat
     for (int other = 0; first && other + 1 < grid_.stages; ++other)
       messages_->send(message, grid_.rank_of(other), answers);
   };
-  const LastPart runner(*chain_, parts_.back(), std::move(inputs));
+  const LastPart runner(*module_, parts_.back(), std::move(inputs));
   try {
     if constexpr (std::is_void_v<Result>) {
       step();
@@ -487,7 +488,7 @@ void PipelineStrategy::teardown() {
   release_exchanges();
   if (messages_) messages_->wait_for_all_but(0);
   if (whole_at_start_) model_->restore_all();
-  chain_->set_whole(whole_at_start_ || grid_.stages == 1);
+  blocks_->set_whole(whole_at_start_ || grid_.stages == 1);
   messages_.reset();
   stage_.reset();
   column_.reset();
@@ -499,7 +500,7 @@ void PipelineStrategy::teardown() {
 std::vector<RankMemory> pipeline_memory(const Plan& plan, const ModelOutline& model) {
   const auto args = read_args<PipelineArgs>(plan.strategy_arguments);
   const int stages = shape_of(plan).stages, columns = plan.world_size / stages;
-  Chain& chain = chain_of(model.module);
+  Blocks& chain = blocks_of_chain(model.module);
   const std::vector<BlockRange> parts = parts_of_chain(chain, args, stages);
   const RankMemory buffers = memory_of_tensors(model.module.all_buffers());
   std::vector<RankMemory> memory;
@@ -519,7 +520,7 @@ std::vector<RankMemory> pipeline_memory(const Plan& plan, const ModelOutline& mo
 KeptRanges pipeline_kept(const Plan& plan, const ModelOutline& model, int rank) {
   const auto args = read_args<PipelineArgs>(plan.strategy_arguments);
   const int stages = shape_of(plan).stages;
-  Chain& chain = chain_of(model.module);
+  Blocks& chain = blocks_of_chain(model.module);
   const StageModel stage(model.module, chain, {.rank = rank, .ranks = plan.world_size, .stages = stages},
                          parts_of_chain(chain, args, stages));
   KeptRanges kept;

@@ -23,7 +23,7 @@ std::vector<std::int64_t> strides_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-StageModel::StageModel(Trainable& module, Chain& chain, const PipelineGrid& grid,
+StageModel::StageModel(Trainable& module, const Blocks& chain, const PipelineGrid& grid,
                        std::span<const BlockRange> parts)
     : grid_(grid) {
   std::unordered_map<const at::TensorImpl*, std::set<int>> stages;

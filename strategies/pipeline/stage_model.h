@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cxtrain/comm/communicator.h"
-#include "cxtrain/strategy/chain.h"
+#include "cxtrain/strategy/blocks.h"
 #include "cxtrain/strategy/trainable.h"
 #include "cxtrain/tensor/piece.h"
 #include "grid.h"
@@ -22,7 +22,8 @@ class StageModel {
  public:
   /// `parts[k]`: the blocks of part k; stage s has the parts s, s + stages, ... Throws ConfigError if a
   /// parameter belongs to no block. All references outlive the object.
-  StageModel(Trainable& module, Chain& chain, const PipelineGrid& grid, std::span<const BlockRange> parts);
+  StageModel(Trainable& module, const Blocks& chain, const PipelineGrid& grid,
+             std::span<const BlockRange> parts);
 
   /// Connects to the other ranks. `world`: all ranks. `column`: the ranks of this column, by rank.
   void connect(Communicator& world, Communicator& column);

@@ -20,25 +20,25 @@ namespace {
 /// The blocks that have a tensor.
 using BlocksOfTensors = std::unordered_map<const at::TensorImpl*, std::vector<std::size_t>>;
 
-BlocksOfTensors blocks_of_tensors(const Chain& chain) {
-  BlocksOfTensors blocks;
-  for (std::size_t block = 0; block < chain.size(); ++block) {
-    for (const auto& tensors : {chain.parameters_of(block), chain.buffers_of(block)}) {
-      for (const at::Tensor& tensor : tensors) blocks[tensor.unsafeGetTensorImpl()].push_back(block);
+BlocksOfTensors blocks_of_tensors(const Blocks& blocks) {
+  BlocksOfTensors found;
+  for (std::size_t block = 0; block < blocks.size(); ++block) {
+    for (const auto& tensors : {blocks.parameters_of(block), blocks.buffers_of(block)}) {
+      for (const at::Tensor& tensor : tensors) found[tensor.unsafeGetTensorImpl()].push_back(block);
     }
   }
-  return blocks;
+  return found;
 }
 
 /// The rows of each block.
 std::vector<std::vector<std::size_t>> rows_of_blocks(const std::vector<DividedRow>& rows,
                                                      const std::vector<NamedTensor>& parameters,
-                                                     const Chain& chain) {
-  BlocksOfTensors blocks = blocks_of_tensors(chain);
-  std::vector<std::set<std::size_t>> found(chain.size());
+                                                     const Blocks& blocks) {
+  BlocksOfTensors of_tensors = blocks_of_tensors(blocks);
+  std::vector<std::set<std::size_t>> found(blocks.size());
   for (std::size_t row = 0; row < rows.size(); ++row) {
     for (const std::size_t i : rows[row].parameters) {
-      for (const std::size_t block : blocks[parameters[i].tensor.unsafeGetTensorImpl()])
+      for (const std::size_t block : of_tensors[parameters[i].tensor.unsafeGetTensorImpl()])
         found[block].insert(row);
     }
   }
@@ -64,18 +64,18 @@ class GatheredModel::Held {
   Row& row_;
 };
 
-GatheredModel::GatheredModel(const Trainable& module, const Chain& chain, Communicator& group,
+GatheredModel::GatheredModel(const Trainable& module, const Blocks& blocks, Communicator& group,
                              std::int64_t row_bytes, std::span<const Piece> kept)
     : group_(group) {
   const at::NoGradGuard no_grad;
   const std::vector<NamedTensor> parameters = module.all_parameters();
   for (const NamedTensor& parameter : parameters) entries_.push_back({.named = parameter});
   for (const NamedTensor& buffer : module.all_buffers()) entries_.push_back({.named = buffer});
-  find_blocks(chain);
+  find_blocks(blocks);
   add_rows(parameters, row_bytes, kept);
   std::vector<DividedRow> rows;
   for (const Row& row : rows_) rows.push_back(row.shards.row);
-  SlotPlan plan = plan_slots(rows, parameters, chain);
+  SlotPlan plan = plan_slots(rows, parameters, blocks);
   rows_of_block_ = std::move(plan.rows_of_block);
   std::vector<at::Tensor> slots;
   for (const std::size_t largest : plan.largest) {
@@ -84,7 +84,7 @@ GatheredModel::GatheredModel(const Trainable& module, const Chain& chain, Commun
   }
   for (std::size_t row = 0; row < rows.size(); ++row)
     rows_[row].slot = slots[plan.slot_of_row[row]].narrow(0, 0, rows[row].elements());
-  for (std::size_t block = 0; block < chain.size(); ++block) {
+  for (std::size_t block = 0; block < blocks.size(); ++block) {
     const auto reaches_before = [&](const Row& row) {
       return std::any_of(row.entries().begin(), row.entries().end(),
                          [&](std::size_t entry) { return entries_[entry].first_block < block; });
@@ -94,12 +94,12 @@ GatheredModel::GatheredModel(const Trainable& module, const Chain& chain, Commun
   }
 }
 
-void GatheredModel::find_blocks(const Chain& chain) {
-  const BlocksOfTensors blocks = blocks_of_tensors(chain);
+void GatheredModel::find_blocks(const Blocks& blocks) {
+  const BlocksOfTensors of_tensors = blocks_of_tensors(blocks);
   for (Entry& entry : entries_) {
-    const auto found = blocks.find(entry.named.tensor.unsafeGetTensorImpl());
-    if (found == blocks.end()) {
-      throw ConfigError("model", "`" + entry.named.name + "` belongs to no block of the chain",
+    const auto found = of_tensors.find(entry.named.tensor.unsafeGetTensorImpl());
+    if (found == of_tensors.end()) {
+      throw ConfigError("model", "`" + entry.named.name + "` belongs to no block of the model",
                         "register it in a module that add_block gets", MessageCode::bad_model);
     }
     entry.first_block = found->second.front();
@@ -298,8 +298,8 @@ void GatheredModel::restore() {
 }
 
 SlotPlan plan_slots(const std::vector<DividedRow>& rows, const std::vector<NamedTensor>& parameters,
-                    const Chain& chain) {
-  SlotPlan plan{.rows_of_block = rows_of_blocks(rows, parameters, chain),
+                    const Blocks& blocks) {
+  SlotPlan plan{.rows_of_block = rows_of_blocks(rows, parameters, blocks),
                 .slot_of_row = std::vector<std::size_t>(rows.size()),
                 .largest = {}};
   const auto& of_blocks = plan.rows_of_block;
@@ -343,11 +343,11 @@ SlotPlan plan_slots(const std::vector<DividedRow>& rows, const std::vector<Named
   return plan;
 }
 
-std::int64_t slot_bytes(const Trainable& module, const Chain& chain, int ranks, std::int64_t row_bytes) {
+std::int64_t slot_bytes(const Trainable& module, const Blocks& blocks, int ranks, std::int64_t row_bytes) {
   const std::vector<NamedTensor> parameters = module.all_parameters();
   const std::vector<DividedRow> rows = divided_rows(parameters, ranks, row_bytes);
   std::int64_t bytes = 0;
-  for (const std::size_t row : plan_slots(rows, parameters, chain).largest) {
+  for (const std::size_t row : plan_slots(rows, parameters, blocks).largest) {
     const at::Tensor& first = parameters[rows[row].parameters.front()].tensor;
     bytes += rows[row].elements() * static_cast<std::int64_t>(first.element_size());
   }

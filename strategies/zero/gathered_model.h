@@ -15,17 +15,17 @@
 
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/reduce/divided_rows.h"
-#include "cxtrain/strategy/chain.h"
+#include "cxtrain/strategy/blocks.h"
 #include "cxtrain/strategy/placed_row.h"
 #include "cxtrain/strategy/trainable.h"
 #include "cxtrain/tensor/piece.h"
 
 namespace cxtrain {
 
-/// The parameters of a chain of which each rank of a group keeps a shard (ZeRO's third stage, Rajbhandari et
-/// al. 2020). A block's parameters are whole from `acquire` to `release`; at all other times they have their
-/// shape, and their values read as NaN. Parameters lie in rows (`divided_rows`), and a row is gathered as one
-/// message. A row is in memory while a block with one of its parameters is.
+/// The parameters of a model in blocks of which each rank of a group keeps a shard (ZeRO's third stage,
+/// Rajbhandari et al. 2020). A block's parameters are whole from `acquire` to `release`; at all other times
+/// they have their shape, and their values read as NaN. Parameters lie in rows (`divided_rows`), and a row is
+/// gathered as one message. A row is in memory while a block with one of its parameters is.
 ///
 /// Rows that are never in memory at the same time share a slot of memory (`plan_slots`).
 ///
@@ -35,7 +35,7 @@ class GatheredModel {
  public:
   /// Divides the parameters. All references outlive the object. `kept`: what this rank has of hollow
   /// parameters (`KeepRanges`). Throws ConfigError if a parameter belongs to no block.
-  GatheredModel(const Trainable& module, const Chain& chain, Communicator& group, std::int64_t row_bytes,
+  GatheredModel(const Trainable& module, const Blocks& blocks, Communicator& group, std::int64_t row_bytes,
                 std::span<const Piece> kept = {});
 
   /// Begins to gather a block's parameters, which the next `acquire` needs.
@@ -48,7 +48,8 @@ class GatheredModel {
   /// Returns how many of the first rows have no parameters of the blocks before `block`: backward has reached
   /// all their gradients when it leaves `block`. Local.
   std::size_t rows_from(std::size_t block) const { return rows_from_[block]; }
-  /// Returns the first block with a parameter that is trained; `size()` of the chain if there is none. Local.
+  /// Returns the first block with a parameter that is trained; `size()` of the blocks if there is none.
+  /// Local.
   std::size_t first_trained_block() const;
   /// Returns the rows of these parameters of the model, with indices in `parameters`. Local.
   std::vector<PlacedRow> rows_of(const std::vector<NamedTensor>& parameters) const;
@@ -86,7 +87,7 @@ class GatheredModel {
   /// While it lives, a row is in memory.
   class Held;
 
-  void find_blocks(const Chain& chain);
+  void find_blocks(const Blocks& blocks);
   void add_rows(const std::vector<NamedTensor>& parameters, std::int64_t row_bytes,
                 std::span<const Piece> kept);
   void divide(Entry& entry);
@@ -111,12 +112,12 @@ struct SlotPlan {
   std::vector<std::size_t> largest;  ///< for each slot the row with the most elements
 };
 
-/// Plans slots for the rows of a chain, of which those of a block and of the block behind it are in memory at
-/// once. Rows of one slot have one dtype and device. `rows`: rows of `parameters`. Pure.
+/// Plans slots for the rows of a model in blocks, of which those of a block and of the block behind it are in
+/// memory at once. Rows of one slot have one dtype and device. `rows`: rows of `parameters`. Pure.
 SlotPlan plan_slots(const std::vector<DividedRow>& rows, const std::vector<NamedTensor>& parameters,
-                    const Chain& chain);
+                    const Blocks& blocks);
 
 /// Returns the bytes of the slots for a model whose parameters are divided among `ranks` ranks. Pure.
-std::int64_t slot_bytes(const Trainable& module, const Chain& chain, int ranks, std::int64_t row_bytes);
+std::int64_t slot_bytes(const Trainable& module, const Blocks& blocks, int ranks, std::int64_t row_bytes);
 
 }  // namespace cxtrain

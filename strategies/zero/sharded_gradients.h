@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "../ddp/reduced_gradients.h"
-#include "chain_walk.h"
+#include "block_walk.h"
 #include "cxtrain/comm/communicator.h"
 #include "cxtrain/reduce/divided_rows.h"
 #include "cxtrain/reduce/shard_reducer.h"
@@ -20,7 +20,7 @@ struct ShardedGradientsInputs {
   std::vector<DividedRow> rows;  ///< rows of the parameters, with a shard for each rank of `group`
   ShardReducerOptions options;
   TensorSync* buffers;  ///< brought to the ranks after each step; or null
-  ChainWalk* walk;      ///< of a model whose blocks are gathered; or null
+  BlockWalk* walk;      ///< of a model whose blocks are gathered; or null
 };
 
 /// Averages gradients, and leaves each rank its shard. A parameter that cannot be divided has its whole
@@ -44,7 +44,7 @@ class ShardedGradients final : public OrderedExchange {
   void set_order(const std::string& lines) override { whole_.set_order(lines); }
 
  private:
-  ChainWalk* const walk_;
+  BlockWalk* const walk_;
   ShardReducer shards_;
   ReducedGradients whole_;
 };

@@ -7,7 +7,7 @@
 
 #include "../ddp/reduced_gradients.h"
 #include "../ddp/replicated_strategy.h"
-#include "chain_walk.h"
+#include "block_walk.h"
 #include "cxtrain/base/error.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/cluster/world.h"
@@ -41,31 +41,31 @@ std::vector<DividedRow> rows_of(std::span<const OptimizerTarget> targets, int ra
   return rows;
 }
 
-/// Why stage 3 needs a chain here.
-Problem no_chain() {
+/// Why stage 3 needs blocks here.
+Problem no_blocks() {
   return {
       "strategy.stage",
-      "3 gathers the parameters block by block where ranks do not share memory, and the model is no chain "
-      "of blocks",
-      "derive the model from cxtrain::ChainModule, or use --strategy.stage 2",
+      "3 gathers the parameters block by block where ranks do not share memory, and the model has no blocks",
+      "derive the model from cxtrain::BlockModule or cxtrain::ChainModule, or use --strategy.stage 2",
       MessageCode::conflicting_options};
 }
 
 Problem cannot_map() {
   return {"strategy.parameters", "the ranks of this node cannot map one copy of the parameters",
-          "--strategy.parameters all gathers the blocks of a chain, --strategy.stage 2 keeps the parameters "
+          "--strategy.parameters all gathers the parameters of a model in blocks, --strategy.stage 2 keeps "
+          "the parameters "
           "on every rank",
           MessageCode::conflicting_options};
 }
 
 /// The memory of a rank's parameters.
 struct Gathered {
-  Gathered(Trainable& module, Chain& chain, Communicator& group, std::int64_t row_bytes,
+  Gathered(Trainable& module, Blocks& blocks, Communicator& group, std::int64_t row_bytes,
            std::span<const Piece> kept)
-      : model(module, chain, group, row_bytes, kept), walk(chain, model) {}
+      : model(module, blocks, group, row_bytes, kept), walk(blocks, model) {}
 
   GatheredModel model;
-  ChainWalk walk;
+  BlockWalk walk;
 };
 
 class ZeroStrategy final : public ReplicatedStrategy {
@@ -78,26 +78,26 @@ class ZeroStrategy final : public ReplicatedStrategy {
 
   void place(Trainable& module, const StrategyContext& context) override {
     place_ = parameter_place_of(context.plan);
-    if (gathers_blocks(place_) && module.chain() == nullptr) throw ConfigError({no_chain()});
+    if (gathers_blocks(place_) && module.blocks() == nullptr) throw ConfigError({no_blocks()});
     LocalStrategy::place(module, context);
-    if (Chain* const chain = module.chain()) kept_ = chain->take_kept();
+    if (Blocks* const blocks = module.blocks()) kept_ = blocks->take_kept();
   }
 
   void connect() override {
     ReplicatedStrategy::connect();
+    in_parts_ = divides_parameters() && context_->world.any_rank(!kept_.empty());
     if (place_ == ParameterPlace::automatic && divides_parameters()) {
       place_ = ranks_of_node().node_memory() != nullptr ? ParameterPlace::mapped : ParameterPlace::all;
       // A model that was built for one copy on each node is in other parts.
-      if (place_ == ParameterPlace::all && context_->world.any_rank(!kept_.empty()))
-        throw_agreed(cannot_map());
+      if (place_ == ParameterPlace::all && in_parts_) throw_agreed(cannot_map());
     }
     if (!gathers_blocks(place_)) return;
-    Chain* const chain = module_->chain();
-    if (chain == nullptr) throw_agreed(no_chain());
+    Blocks* const blocks = module_->blocks();
+    if (blocks == nullptr) throw_agreed(no_blocks());
     require_divisible(module_->all_parameters());
-    gathered_.emplace(*module_, *chain, group(), args_.bucket_bytes, kept_);
-    kept_.clear();
-    chain->set_whole(false);
+    gathered_.emplace(*module_, *blocks, group(), args_.bucket_bytes, kept_);
+    forget_kept();
+    blocks->set_whole(false);
     give_back_freed_memory();
   }
 
@@ -114,7 +114,7 @@ class ZeroStrategy final : public ReplicatedStrategy {
       gathered_->model.keep_whole(untrained_parameters(*module_, targets));
     }
     auto trained = ReplicatedStrategy::prepare(targets, backward);
-    kept_.clear();
+    forget_kept();
     return trained;
   }
 
@@ -136,9 +136,11 @@ class ZeroStrategy final : public ReplicatedStrategy {
   }
 
   void visit_whole(const std::function<void(const NamedTensor&)>& visit) override {
+    place_untrained();
     gathered_ ? gathered_->model.visit(visit) : ReplicatedStrategy::visit_whole(visit);
   }
   std::vector<NamedTensor> whole_tensors() override {
+    place_untrained();
     return gathered_ ? gathered_->model.deal_out() : ReplicatedStrategy::whole_tensors();
   }
   bool ranks_keep_whole_models() const override { return !gathered_; }
@@ -153,13 +155,14 @@ class ZeroStrategy final : public ReplicatedStrategy {
       release_exchanges();
       if (whole_at_start()) gathered_->model.restore();
       gathered_.reset();
-      module_->chain()->set_whole(whole_at_start());
+      module_->blocks()->set_whole(whole_at_start());
     }
     ReplicatedStrategy::teardown();
   }
 
  private:
   void begin_forward(bool trains) {
+    place_untrained();
     if (gathered_) gathered_->walk.begin_forward(trains);
   }
   void end_forward() {
@@ -226,6 +229,17 @@ class ZeroStrategy final : public ReplicatedStrategy {
     return divided;
   }
 
+  /// Gives the ranks of a node one copy of a model that they have in parts, if no training has. Collective.
+  void place_untrained() {
+    if (!in_parts_) return;
+    place_rows(module_->all_parameters(), group(), args_.bucket_bytes, kept_);
+    forget_kept();
+  }
+  void forget_kept() {
+    kept_.clear();
+    in_parts_ = false;
+  }
+
   bool divides_parameters() const { return args_.stage == 3 && context_->world.size() > 1; }
 
   /// The ranks that divide: all, or those of a node.
@@ -256,7 +270,8 @@ class ZeroStrategy final : public ReplicatedStrategy {
 
   const ZeroArgs args_;
   ParameterPlace place_ = ParameterPlace::automatic;
-  std::vector<Piece> kept_;           ///< what this rank has of hollow parameters, up to `prepare`
+  std::vector<Piece> kept_;           ///< what this rank has of hollow parameters, until they are placed
+  bool in_parts_ = false;             ///< some rank has hollow parameters
   std::optional<Gathered> gathered_;  ///< if blocks are gathered
 };
 
@@ -267,8 +282,8 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
   const int stage = args.stage;
   const ParameterPlace place = parameter_place_of(plan);
   const bool gathers = gathers_blocks(place);
-  Chain* const chain = model.module.chain();
-  if (gathers && chain == nullptr) throw ConfigError({no_chain()});
+  Blocks* const blocks = model.module.blocks();
+  if (gathers && blocks == nullptr) throw ConfigError({no_blocks()});
   const RankMemory whole = memory_of_whole(model);
   // About three rows of gradients exist at a time.
   constexpr std::int64_t kRows = 3, kMostRows = 64;
@@ -281,7 +296,7 @@ std::vector<RankMemory> zero_memory(const Plan& plan, const ModelOutline& model)
     const bool one_copy = !gathers && plan.accelerator == "cpu" && among == of_node;
     std::int64_t parameters = whole.parameters / (one_copy ? of_node : 1);
     if (gathers)
-      parameters = whole.parameters / among + slot_bytes(model.module, *chain, among, args.bucket_bytes);
+      parameters = whole.parameters / among + slot_bytes(model.module, *blocks, among, args.bucket_bytes);
     const std::int64_t shard = whole.gradients / among;
     std::int64_t gradients = whole.gradients;
     if (stage > 1 && among > 1) {
@@ -310,12 +325,13 @@ KeptRanges zero_kept(const Plan& plan, const ModelOutline& model, int rank) {
     if (other == rank) own = among;
     ++among;
   }
-  const bool gathers = gathers_blocks(place);
+  // One copy on a node has the rows of the optimizers; all parameters, if the model is evaluated only.
+  const bool all = gathers_blocks(place) || model.targets.empty();
   const std::vector<NamedTensor> parameters =
-      gathers ? model.module.all_parameters() : parameters_of(model.targets);
+      all ? model.module.all_parameters() : parameters_of(model.targets);
   KeptRanges kept;
-  for (const DividedRow& row : gathers ? divided_rows(parameters, among, args.bucket_bytes)
-                                       : rows_of(model.targets, among, args.bucket_bytes)) {
+  for (const DividedRow& row : all ? divided_rows(parameters, among, args.bucket_bytes)
+                                   : rows_of(model.targets, among, args.bucket_bytes)) {
     for (std::size_t k = 0; k < row.parameters.size(); ++k)
       kept.of[parameters[row.parameters[k]].name] = row.plan.shards[static_cast<std::size_t>(own)][k];
   }

@@ -273,8 +273,8 @@ TEST_CASE("what a training ends with", "[messages]") {
        "the loss is inf (trainer.terminate_on_nan); --detect_anomaly true finds the operation that makes it "
        "[not-finite]"},
       {trains<NoChain>([](Options& o) { o.trainer.recompute_blocks = true; }),
-       "--recompute_blocks: needs a model that is a chain of blocks, and this one is none (derive the model "
-       "from cxtrain::ChainModule) [conflicting-options]"},
+       "--recompute_blocks: needs a model in blocks, and this one has none (derive the model "
+       "from cxtrain::ChainModule or cxtrain::BlockModule) [conflicting-options]"},
       {trains<LogsTooEarly>(),
        "log(\"too_early\") in on_fit_start: nothing can be logged there, since no row of metrics follows; "
        "log it in a step, or at the end of an epoch [log-misuse]"},

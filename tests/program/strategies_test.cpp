@@ -280,16 +280,21 @@ TEST_CASE("a rank never has the whole of a model that it evaluates in parts") {
   const std::string checkpoint = newest_checkpoint(trained.path()).path;
   // 50.6 M parameters are 202 MB; two gathered blocks and a quarter of all are 76.
   const std::string limit = "ulimit -d " + std::to_string((whole - 30'000'000) >> 10) + "; ";
+  double pss = 0;
   const auto validate = [&](const std::string& strategy, const std::string& before) {
     const TempDir dir;
     const ProgramResult run =
         run_command(before + ranks_command(4, "validate " + options + "--ckpt_path " + checkpoint +
                                                   " --strategy " + strategy + in(dir)));
     CAPTURE(strategy, run.output);
-    return run.status == 0 ? run_json(dir)["metrics"]["val_loss"].get<double>() : -1.0;
+    if (run.status != 0) return -1.0;
+    pss = run_json(dir)["pss_bytes"].get<double>();
+    return run_json(dir)["metrics"]["val_loss"].get<double>();
   };
-  const double expected = validate("ddp", "");
+  const double expected = validate("ddp", ""), whole_pss = pss;
   CHECK(expected > 0);
+  CHECK(validate("zero", "") == Approx(expected).epsilon(1e-5));  // one copy for all
+  CHECK(whole_pss - pss > 120'000'000);
   CHECK(validate("ddp", limit) == -1);
   CHECK(validate("zero --strategy.parameters all", limit) == Approx(expected).epsilon(1e-5));
   CHECK(validate("pipeline", limit) > 0);

@@ -59,14 +59,14 @@ struct CutModel : Regression {
   CutModel() : Regression({.optimizer = Optimizer{.lr = 0.02}}, 700) {}
 };
 
-enum class Blocks { may_be_gathered, are_not_the_whole_model };
+enum class Gathering { possible, impossible };
 
 template <class Model>
-void check_equals_ddp(const Options& options, Blocks blocks = Blocks::may_be_gathered) {
+void check_equals_ddp(const Options& options, Gathering gathering = Gathering::possible) {
   Options ddp = options;
   ddp.trainer.strategy = "ddp";
   const std::string expected = sha_of<Model>(ddp);
-  if (blocks == Blocks::may_be_gathered) {
+  if (gathering == Gathering::possible) {
     CHECK(sha_of<Model>(gathered(options)) == expected);
     Options again = gathered(options);
     again.trainer.recompute_blocks = !options.trainer.sync_batchnorm;
@@ -124,7 +124,7 @@ TEST_CASE("zero trains batch norms over all ranks as ddp does", "[zero]") {
   Options options = some_epochs();
   options.data.uneven = Uneven::drop;
   options.trainer.sync_batchnorm = true;
-  check_equals_ddp<test::Normalised>(options, Blocks::are_not_the_whole_model);
+  check_equals_ddp<test::Normalised>(options, Gathering::impossible);
   struct NormalisedChain : ChainModule {
     NormalisedChain() {
       at::manual_seed(6);
@@ -158,7 +158,7 @@ TEST_CASE("parameters that cannot be divided have whole gradients under zero", "
   };
   Options options = some_epochs();
   options.trainer.gradient_clip_val = 0.05;
-  check_equals_ddp<Mixed>(options, Blocks::are_not_the_whole_model);
+  check_equals_ddp<Mixed>(options, Gathering::impossible);
 }
 
 /// One of its layers has a gradient on rank 0 only, in every second step.
@@ -175,7 +175,7 @@ struct SometimesUnused : CutModel<AdamW> {
 TEST_CASE("parameters that no rank used have no gradient under zero either, if asked to", "[zero]") {
   Options options = some_epochs();
   options.strategy.args["find_unused_parameters"] = GENERATE("true", "false");
-  check_equals_ddp<SometimesUnused>(options, Blocks::are_not_the_whole_model);
+  check_equals_ddp<SometimesUnused>(options, Gathering::impossible);
 }
 
 /// Its first layer is frozen, and one of its tensors is trained from the second epoch on.
@@ -266,6 +266,55 @@ TEST_CASE("ranks gather the same blocks, whatever a rank's model does with them"
   SECTION("some parameters have no optimizer") { check_equals_ddp<TrainsOne>(options); }
 }
 
+/// A model in blocks of which two take the outputs of the first one, and the last one those of all. Leaves a
+/// block out in some steps, on some ranks.
+struct Forked : BlockModule {
+  struct JoinImpl : torch::nn::Module {
+    JoinImpl() { layer = register_module("layer", torch::nn::Linear(300, 2)); }
+    at::Tensor forward(const Carry& parts) {
+      at::Tensor sum = parts.tensors.front();
+      for (std::size_t i = 1; i < parts.tensors.size(); ++i) sum = sum + parts.tensors[i];
+      return layer(sum);
+    }
+    torch::nn::Linear layer{nullptr};
+  };
+  TORCH_MODULE(Join);
+
+  Forked() {
+    at::manual_seed(7);
+    root = add_block("root", torch::nn::Linear(6, 300));
+    left = add_block("left", torch::nn::Linear(300, 300));
+    right = add_block("right", torch::nn::Linear(300, 300));
+    join = add_block("join", Join());
+  }
+  at::Tensor loss(const Batch& batch, bool with_left) {
+    const at::Tensor from = run_block(root, batch[0]).tanh();
+    Carry parts(from);
+    if (with_left) parts.tensors.push_back(run_block(left, from));
+    parts.tensors.push_back(run_block(right, from));
+    return torch::nn::functional::mse_loss(run_block(join, parts).tensor(), batch[1]);
+  }
+  StepOutput training_step(const Batch& batch, std::int64_t idx) override {
+    if (idx % 5 == 4 && global_rank() == 0) return StepOutput{};
+    return loss(batch, (idx + global_rank()) % 3 != 0);
+  }
+  void validation_step(const Batch& batch, std::int64_t idx) override {
+    log("val_loss", loss(batch, idx % 2 == 0));
+  }
+  Optimizers configure_optimizers() override { return AdamW{.lr = 0.01}; }
+
+  torch::nn::Linear root{nullptr}, left{nullptr}, right{nullptr};
+  Join join{nullptr};
+};
+
+TEST_CASE("the parameters of zero are ddp's to the bit, however the blocks of a model are wired", "[zero]") {
+  Options options = some_epochs();
+  options.data.uneven = Uneven::exact;
+  options.trainer.accumulate_grad_batches = GENERATE(1, 2);
+  options.strategy.args["find_unused_parameters"] = GENERATE("true", "false");
+  check_equals_ddp<Forked>(options);
+}
+
 TEST_CASE("a rank has the parameters of two blocks at a time, where blocks are gathered", "[zero]") {
   if (test_world().size() == 1) return test::skip_for_ranks("one rank divides nothing");
   struct Looks : Chained {
@@ -320,7 +369,44 @@ TEST_CASE("zero refuses an unsupported training on all ranks, with a cure", "[ze
         return loss(batch) + loss(batch);
       }
     };
-    CHECK_THAT(test::error_of([] { sha_of<Twice>(gathered(some_epochs())); }), test::contains("run() twice"));
+    CHECK_THAT(test::error_of([] { sha_of<Twice>(gathered(some_epochs())); }),
+               test::contains("runs the block `0` twice"));
+  }
+  SECTION("blocks in another order than that of add_block, where blocks are gathered") {
+    struct Swapped : Forked {
+      StepOutput training_step(const Batch& batch, std::int64_t) override {
+        const at::Tensor right_first = run_block(right, batch[0].mean().expand({1, 300}));
+        return right_first.sum() + loss(batch, true);
+      }
+    };
+    CHECK_THAT(test::error_of([] { sha_of<Swapped>(gathered(some_epochs())); }),
+               test::contains("`root`") && test::contains("order of add_block"));
+  }
+  SECTION("an input that requires a gradient, where blocks are gathered") {
+    struct AsksForGradient : Forked {
+      AsksForGradient() {
+        for (at::Tensor& parameter : root->parameters()) parameter.set_requires_grad(false);
+      }
+      StepOutput training_step(const Batch& batch, std::int64_t) override {
+        Batch asks = batch;
+        asks.tensors[0] = batch[0].detach().requires_grad_();
+        return loss(asks, true);
+      }
+    };
+    CHECK_THAT(test::error_of([] { sha_of<AsksForGradient>(gathered(some_epochs())); }),
+               test::contains("`root`") && test::contains("requires a gradient"));
+  }
+  SECTION("a model without blocks, where blocks are gathered") {
+    struct Plain : Module {
+      Plain() { layer = register_module("layer", torch::nn::Linear(6, 2)); }
+      StepOutput training_step(const Batch& batch, std::int64_t) override {
+        return layer->forward(batch[0]).sum();
+      }
+      Optimizers configure_optimizers() override { return Sgd{.lr = 0.05}; }
+      torch::nn::Linear layer{nullptr};
+    };
+    CHECK_THAT(test::error_of([] { sha_of<Plain>(gathered(some_epochs())); }),
+               test::contains("has no blocks") && test::contains("cxtrain::BlockModule"));
   }
   SECTION("a stage that does not exist") {
     CHECK_THAT(test::error_of([] { Trainer(test_world(), with_stage(some_epochs(), 4)); }),

@@ -148,7 +148,7 @@ TEST_CASE("a recomputed chain has the gradients, buffers and random numbers of a
   for (Net* const net : {&plain, &recomputing}) {
     if (frozen) net->noisy[0]->parameters()[0].set_requires_grad(false);
   }
-  recomputing.chain()->set_recompute(true);
+  recomputing.blocks()->set_recompute(true);
   CHECK(train(recomputing, autocast) == train(plain, autocast));
   CHECK(plain.noisy[1]->runs == 2);
   CHECK(recomputing.noisy[1]->runs == 4);
@@ -158,7 +158,7 @@ TEST_CASE("blocks whose inputs and parameters need no gradient are not run again
   Net net;
   for (at::Tensor& parameter : net.parameters()) parameter.set_requires_grad(false);
   for (at::Tensor& parameter : net.noisy[2]->parameters()) parameter.set_requires_grad(true);
-  net.chain()->set_recompute(true);
+  net.blocks()->set_recompute(true);
   train(net);
   CHECK(net.noisy[1]->runs == 2);
   CHECK(net.noisy[2]->runs == 4);
@@ -166,7 +166,7 @@ TEST_CASE("blocks whose inputs and parameters need no gradient are not run again
 
 TEST_CASE("without gradients a chain that recomputes runs each block once") {
   Net net;
-  net.chain()->set_recompute(true);
+  net.blocks()->set_recompute(true);
   const at::NoGradGuard no_grad;
   CHECK_FALSE(net.loss(words()).requires_grad());
   CHECK(net.noisy[0]->runs == 1);
@@ -174,7 +174,7 @@ TEST_CASE("without gradients a chain that recomputes runs each block once") {
 
 TEST_CASE("a chain that recomputes keeps no graph of its blocks") {
   Net net;
-  net.chain()->set_recompute(true);
+  net.blocks()->set_recompute(true);
   const at::Tensor loss = net.loss(words());
   // From the loss to the words: one function for each block, and none of their layers.
   int functions = 0;
@@ -202,35 +202,83 @@ struct Recorder final : BlockObserver {
   std::string calls;
 };
 
-/// Runs a net with an observer.
-class Observed final : public ChainRunner {
- public:
-  explicit Observed(Chain& chain) : chain_(chain) { chain_.lend(this); }
-  ~Observed() override { chain_.lend(nullptr); }
-  Observed(const Observed&) = delete;
-  Observed& operator=(const Observed&) = delete;
-
-  Carry run(const Batch& batch) override {
-    Carry carry = chain_.inputs(batch);
-    for (std::size_t block = 0; block < chain_.size(); ++block)
-      carry = run_block(chain_, block, carry, &recorder);
-    return carry;
-  }
-  Recorder recorder;
-
- private:
-  Chain& chain_;
-};
-
 TEST_CASE("an observer sees each pass of a block, and changes no bits") {
   const bool recompute = GENERATE(false, true);
   Net plain, net;
-  net.chain()->set_recompute(recompute);
-  Observed observed(*net.chain());
+  net.blocks()->set_recompute(recompute);
+  Recorder recorder;
+  net.blocks()->set_observer(&recorder);
   CHECK(train(net) == train(plain));
   const std::string pass = "f0/0f1/1f2/2f3/3f4/4b4\\4b3\\3b2\\2b1\\1b0\\0";
-  CHECK(observed.recorder.calls == pass + pass);
+  CHECK(recorder.calls == pass + pass);
   CHECK(net.noisy[0]->runs == (recompute ? 4 : 2));
+}
+
+/// Adds two tensors behind a layer for each.
+class JoinImpl : public torch::nn::Module {
+ public:
+  JoinImpl() {
+    a_ = register_module("a", torch::nn::Linear(kWidth, 2));
+    b_ = register_module("b", torch::nn::Linear(kWidth, 2));
+  }
+  at::Tensor forward(const Carry& both) { return a_(both.tensors[0]) + b_(both.tensors[1]); }
+
+ private:
+  torch::nn::Linear a_{nullptr}, b_{nullptr};
+};
+TORCH_MODULE(Join);
+
+/// Its last block takes the outputs of two blocks.
+class Forked : public BlockModule {
+ public:
+  Forked() {
+    at::manual_seed(6);
+    root_ = add_block("root", torch::nn::Linear(3, kWidth));
+    left_ = add_block("left", torch::nn::Linear(kWidth, kWidth));
+    right_ = add_block("right", torch::nn::Linear(kWidth, kWidth));
+    join_ = add_block("join", Join());
+  }
+  at::Tensor loss(const at::Tensor& input) {
+    const at::Tensor root = run_block(root_, input);
+    const at::Tensor left = run_block(left_, at::tanh(root)), right = run_block(right_, root);
+    return run_block(join_, Carry({left, right})).tensor().square().sum();
+  }
+  /// The same, without `run_block`.
+  at::Tensor plain_loss(const at::Tensor& input) {
+    const at::Tensor root = root_(input);
+    return join_->forward(Carry({left_(at::tanh(root)), right_(root)})).square().sum();
+  }
+  void run_other() { run_block(torch::nn::Linear(3, 3), at::zeros({1, 3})); }
+  StepOutput training_step(const Batch& batch, std::int64_t) override { return loss(batch[0]); }
+  Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
+
+ private:
+  torch::nn::Linear root_{nullptr}, left_{nullptr}, right_{nullptr};
+  Join join_{nullptr};
+};
+
+TEST_CASE("blocks run in any wiring, seen by an observer and recomputed, with the same gradients") {
+  const at::Tensor input = at::ones({4, 3});
+  Forked plain, net;
+  const bool observed = GENERATE(false, true);
+  net.blocks()->set_recompute(GENERATE(false, true));
+  Recorder recorder;
+  if (observed) net.blocks()->set_observer(&recorder);
+  const at::Tensor loss = net.loss(input), expected = plain.plain_loss(input);
+  CHECK(loss.equal(expected));
+  loss.backward();
+  expected.backward();
+  for (std::size_t i = 0; i < net.parameters().size(); ++i)
+    CHECK(net.parameters()[i].grad().equal(plain.parameters()[i].grad()));
+  CHECK(recorder.calls == (observed ? "f0/0f1/1f2/2f3/3b3\\3b2\\2b1\\1b0\\0" : ""));
+}
+
+TEST_CASE("run_block accepts blocks of the model only, and in steps only if other ranks have some of them") {
+  Forked net;
+  CHECK(net.chain() == nullptr);
+  CHECK_THROWS_WITH(net.run_other(), test::contains("no block of the model"));
+  net.blocks()->set_whole(false);
+  CHECK_THROWS_WITH(net.loss(at::ones({4, 3})), test::contains("outside of a step"));
 }
 
 /// Changes its input.
@@ -250,14 +298,14 @@ TEST_CASE("a block that changes the input of a recomputed block is an error with
     Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
   };
   Bad net;
-  net.chain()->set_recompute(true);
+  net.blocks()->set_recompute(true);
   const at::Tensor loss = net.training_step({.tensors = {at::randn({3, 2})}, .size = 3}, 0).loss;
   CHECK_THROWS_WITH(loss.backward(), test::contains("`greedy`") && test::contains("in place"));
 }
 
 TEST_CASE("a recomputed block has no second derivatives, and says so") {
   Net net;
-  net.chain()->set_recompute(true);
+  net.blocks()->set_recompute(true);
   const at::Tensor loss = net.loss(words());
   CHECK_THROWS_WITH(
       torch::autograd::grad({loss}, {net.parameters()[1]}, {}, std::nullopt, /*create_graph=*/true),

@@ -29,7 +29,7 @@ bool may_divide(const Plan& plan) {
 /// Returns the parts of parameters that the rank keeps; empty: the rank keeps the whole model. `model`: built
 /// without memory.
 KeptRanges kept_of(const Plan& plan, int rank, const Options& options, Module& model) {
-  if (model.chain() == nullptr) return {};
+  if (model.blocks() == nullptr) return {};
   const PlannedModel planned(plan, options, model);
   return plan.traits.kept(plan, planned.outline(), rank);
 }

@@ -167,7 +167,7 @@ struct TrainerOptions {
           "log the norm of the gradients, of this order (2, inf); -1: do not log", Range::any());
     field(
         "recompute_blocks", recompute_blocks,
-        "keep no activations of a chain's blocks: backward runs their forward passes again",
+        "keep no activations of a model's blocks: backward runs their forward passes again",
         option::Details{"Activations then take the memory of one block. A step takes about a third longer."});
     field("terminate_on_nan", terminate_on_nan,
           "stop with an error if the loss or a parameter is not finite");

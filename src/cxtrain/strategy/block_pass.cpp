@@ -105,9 +105,9 @@ at::Tensor without_history(const at::Tensor& tensor) {
 
 /// One pass of a block through the graph.
 struct BlockPass final : torch::CustomClassHolder {
-  BlockPass(Chain& of, std::size_t number, variable_list carry, BlockObserver* with)
-      : chain(of), block(number), observer(with), inputs(std::move(carry)) {
-    for (at::Tensor& parameter : chain.parameters_of(block)) {
+  BlockPass(Blocks& of, std::size_t number, variable_list carry)
+      : blocks(of), block(number), observer(of.observer()), inputs(std::move(carry)) {
+    for (at::Tensor& parameter : blocks.parameters_of(block)) {
       if (parameter.requires_grad()) parameters.push_back(std::move(parameter));
     }
     for (const at::Tensor& input : inputs) versions.push_back(input._version());
@@ -127,9 +127,9 @@ struct BlockPass final : torch::CustomClassHolder {
     if (observer != nullptr) observer->before_forward(block);
     const NoAutocastCache apart;
     Carry carry;
-    if (chain.recomputes()) {
+    if (blocks.recomputes()) {
       generators.emplace(tensors());
-      carry = chain.forward(block, Carry(inputs));
+      carry = blocks.forward(block, Carry(inputs));
     } else {
       carry = run_with_graph();
     }
@@ -145,7 +145,7 @@ struct BlockPass final : torch::CustomClassHolder {
     for (const at::Tensor& input : inputs)
       leaves.push_back(input.detach().set_requires_grad(input.requires_grad()));
     const at::AutoGradMode graph(true);
-    Carry carry = chain.forward(block, Carry(leaves));
+    Carry carry = blocks.forward(block, Carry(leaves));
     outputs = carry.tensors;
     return carry;
   }
@@ -153,12 +153,12 @@ struct BlockPass final : torch::CustomClassHolder {
   void run_again() {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i]._version() != versions[i])
-        throw TrainingError("the block `" + chain.name_of(block) +
+        throw TrainingError("the block `" + blocks.name_of(block) +
                             "`, or the block behind it, changes its input in place, and "
                             "trainer.recompute_blocks needs the input in backward");
     }
     DrawAgain draws(*generators, tensors());
-    BufferValues buffers(chain.buffers_of(block));
+    BufferValues buffers(blocks.buffers_of(block));
     const AutocastGuard as_before(device, autocast);
     const NoAutocastCache apart;
     run_with_graph();
@@ -168,7 +168,7 @@ struct BlockPass final : torch::CustomClassHolder {
   /// Returns the gradients of the inputs, then of the parameters. Undefined: there is none.
   variable_list backward(const variable_list& gradients) {
     if (c10::GradMode::is_enabled())
-      throw TrainingError("the block `" + chain.name_of(block) +
+      throw TrainingError("the block `" + blocks.name_of(block) +
                           "` has no second derivatives under this strategy or trainer.recompute_blocks");
     if (observer != nullptr) observer->before_backward(block);
     if (generators) run_again();
@@ -198,7 +198,7 @@ struct BlockPass final : torch::CustomClassHolder {
     return result;
   }
 
-  Chain& chain;
+  Blocks& blocks;
   std::size_t block;
   BlockObserver* observer;
   c10::DeviceType device = c10::DeviceType::CPU;
@@ -233,16 +233,17 @@ struct BlockFunction : torch::autograd::Function<BlockFunction> {
 
 }  // namespace
 
-Carry run_block(Chain& chain, std::size_t block, const Carry& carry, BlockObserver* observer) {
+Carry run_block(Blocks& blocks, std::size_t block, const Carry& carry) {
+  BlockObserver* const observer = blocks.observer();
   const bool with_graph = c10::GradMode::is_enabled();
-  if (with_graph && (observer != nullptr || chain.recomputes())) {
-    const auto pass = c10::make_intrusive<BlockPass>(chain, block, carry.tensors, observer);
+  if (with_graph && (observer != nullptr || blocks.recomputes())) {
+    const auto pass = c10::make_intrusive<BlockPass>(blocks, block, carry.tensors);
     const variable_list tensors = pass->tensors();
     return Carry(BlockFunction::apply(pass, at::TensorList(tensors)));
   }
-  if (observer == nullptr) return chain.forward(block, carry);
+  if (observer == nullptr) return blocks.forward(block, carry);
   observer->before_forward(block);
-  Carry outputs = chain.forward(block, carry);
+  Carry outputs = blocks.forward(block, carry);
   observer->after_forward(block);
   return outputs;
 }

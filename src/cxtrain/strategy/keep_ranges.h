@@ -17,7 +17,7 @@ struct KeptRanges {
   std::map<std::string, ElementRange> of = {};
 };
 
-/// While it lives, models that are chains of blocks (`ChainModule`) are built block by block on this thread:
+/// While it lives, models in blocks (`BlockModule`) are built block by block on this thread:
 /// a block that has been added keeps the ranges of its parameters, and frees the memory of all other
 /// elements: the parameter is hollow until a strategy places the model. So a rank never has more than its own
 /// part and one block. The code of the model must not read or write parameters of blocks that it has added.

@@ -15,6 +15,7 @@
 
 namespace cxtrain {
 
+class Blocks;
 class Chain;
 
 /// A model as strategies and loops see it. `cxtrain::Module` implements it for users' classes; this header
@@ -45,7 +46,9 @@ class Trainable {
   /// Returns the metrics of the model, in the order of registration.
   virtual std::vector<Metric*> all_metrics() const { return {}; }
 
-  /// Returns the model as a chain of blocks; null if it is none.
+  /// Returns the blocks of the model; null if it has none.
+  virtual Blocks* blocks() { return nullptr; }
+  /// Returns the model as a chain of its blocks; null if it is none.
   virtual Chain* chain() { return nullptr; }
 
   /// Returns the loss of one micro-batch: a scalar tensor with a gradient; undefined to skip the batch.

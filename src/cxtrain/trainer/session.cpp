@@ -23,7 +23,7 @@
 #include "cxtrain/report/model_summary.h"
 #include "cxtrain/report/run_files.h"
 #include "cxtrain/report/run_lock.h"
-#include "cxtrain/strategy/chain.h"
+#include "cxtrain/strategy/blocks.h"
 #include "cxtrain/strategy/model_outline.h"
 #include "cxtrain/strategy/strategy.h"
 #include "cxtrain/trainer/chosen_checkpoint_folder.h"
@@ -176,11 +176,11 @@ void Session::make_replicas() {
 
 void Session::choose_recomputation() {
   const bool recompute = inputs_.plan.recompute_blocks;
-  if (Chain* const chain = module_.chain()) return chain->set_recompute(recompute);
+  if (Blocks* const blocks = module_.blocks()) return blocks->set_recompute(recompute);
   if (!recompute) return;
-  throw ConfigError("trainer.recompute_blocks",
-                    "needs a model that is a chain of blocks, and this one is none",
-                    "derive the model from cxtrain::ChainModule", MessageCode::conflicting_options);
+  throw ConfigError("trainer.recompute_blocks", "needs a model in blocks, and this one has none",
+                    "derive the model from cxtrain::ChainModule or cxtrain::BlockModule",
+                    MessageCode::conflicting_options);
 }
 
 void Session::open_log_dir() {
