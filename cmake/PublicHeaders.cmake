@@ -55,6 +55,7 @@ list(APPEND CXTRAIN_PLUGIN_HEADERS
   cxtrain/reduce/sync_batch_norm.h
   cxtrain/reduce/tensor_sync.h
   cxtrain/strategy/block_pass.h
+  cxtrain/strategy/block_ranges.h
   cxtrain/strategy/divided_parameters.h
   cxtrain/strategy/keep_ranges.h
   cxtrain/strategy/local_step.h

@@ -14,7 +14,7 @@
 #include <torch/nn/modules/rnn.h>
 
 #include "cxtrain/plugin/plugin_abi.h"
-#include "cxtrain/trainer/module.h"
+#include "cxtrain/trainer/block_module.h"
 #include "cxtrain/trainer/within_memory.h"
 #include "seq2seq/seq2seq_data.h"
 
@@ -43,25 +43,38 @@ TORCH_MODULE(Encoder);
 
 class DecoderImpl final : public nn::Module {
  public:
-  DecoderImpl(std::int64_t width, std::int64_t hidden) {
+  DecoderImpl(std::int64_t width, std::int64_t hidden, std::int64_t length) : length_(length) {
     bytes_ = register_module("bytes", nn::Embedding(kBytes, width));
     gru_ = register_module("gru", nn::GRU(nn::GRUOptions(width, hidden).batch_first(true)));
     output_ = register_module("output", nn::Linear(hidden, kBytes));
   }
-  /// Bytes before each, int64 [B, T], and a state, to logits float [B, T, 256] and the state after them.
-  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& before, const at::Tensor& state) {
-    auto [outputs, last] = gru_->forward(bytes_(before), state);
-    return {output_(outputs), last};
+  /// A state, and the bytes before each, int64 [B, T], to logits float [B, T, 256]. A state alone to what the
+  /// decoder writes on its own, the likeliest byte at a time: int64 [B, T].
+  at::Tensor forward(const Carry& carry) {
+    at::Tensor state = carry.tensors[0];
+    if (carry.tensors.size() > 1) return logits(carry.tensors[1], state);
+    at::Tensor byte = at::full({state.size(1), 1}, kBegin, state.options().dtype(at::kLong));
+    std::vector<at::Tensor> written;
+    for (std::int64_t i = 0; i < length_; ++i) written.push_back(byte = logits(byte, state).argmax(2));
+    return at::cat(written, 1);
   }
 
  private:
+  /// Changes the state to the one after the bytes.
+  at::Tensor logits(const at::Tensor& before, at::Tensor& state) {
+    auto [outputs, last] = gru_->forward(bytes_(before), state);
+    state = last;
+    return output_(outputs);
+  }
+
+  std::int64_t length_;
   nn::Embedding bytes_{nullptr};
   nn::GRU gru_{nullptr};
   nn::Linear output_{nullptr};
 };
 TORCH_MODULE(Decoder);
 
-class Seq2SeqModel final : public Module {
+class Seq2SeqModel final : public BlockModule {
  public:
   struct Args {
     std::int64_t length = 12, width = 32, hidden = 128;
@@ -77,35 +90,21 @@ class Seq2SeqModel final : public Module {
   explicit Seq2SeqModel(const Args& args) : length_(args.length), lr_(args.lr) {
     const auto w = static_cast<double>(args.width), h = static_cast<double>(args.hidden);
     require_memory_for("model.width, model.hidden", 2 * (kBytes * w + 3 * h * (w + h)) + kBytes * h);
-    encoder_ = register_module("encoder", Encoder(args.width, args.hidden));
-    decoder_ = register_module("decoder", Decoder(args.width, args.hidden));
-  }
-
-  void place_parts() override {
-    encoder_->to(part_device(0));
-    decoder_->to(part_device(1));
+    encoder_ = add_block("encoder", Encoder(args.width, args.hidden));
+    decoder_ = add_block("decoder", Decoder(args.width, args.hidden, args.length));
   }
 
   StepOutput training_step(const Batch& batch, std::int64_t) override {
-    const at::Tensor goal = to_part(batch[1], 1);
-    const at::Tensor loss = loss_of(logits(batch, goal), goal);
+    const at::Tensor loss = loss_of(logits(batch), batch[1]);
     log("train_loss", loss, {.prog_bar = true});
     return loss;
   }
   void validation_step(const Batch& batch, std::int64_t) override { evaluate(batch, "val_loss", "val_acc"); }
   void test_step(const Batch& batch, std::int64_t) override { evaluate(batch, "test_loss", "test_acc"); }
 
-  /// What the decoder writes on its own, the likeliest byte at a time: int64 [B, T].
+  /// What the decoder writes on its own: int64 [B, T].
   at::Tensor predict_step(const Batch& batch, std::int64_t) override {
-    at::Tensor state = to_part(encoder_(batch[0]), 1);
-    at::Tensor byte = at::full({batch.size, 1}, kBegin, batch[0].options().device(part_device(1)));
-    std::vector<at::Tensor> written;
-    for (std::int64_t i = 0; i < length_; ++i) {
-      const auto [logits, after] = decoder_->forward(byte, state);
-      written.push_back(byte = logits.argmax(2));
-      state = after;
-    }
-    return at::cat(written, 1);
+    return run_block(decoder_, run_block(encoder_, batch[0]));
   }
 
   Optimizers configure_optimizers() override { return Adam{.lr = lr_}; }
@@ -114,18 +113,20 @@ class Seq2SeqModel final : public Module {
 
  private:
   /// The decoder reads the right bytes, whatever it would have written itself (teacher forcing).
-  at::Tensor logits(const Batch& batch, const at::Tensor& goal) {
+  at::Tensor logits(const Batch& batch) {
+    const at::Tensor& goal = batch[1];
     const at::Tensor begin = at::full({batch.size, 1}, kBegin, goal.options());
     const at::Tensor before = at::cat({begin, goal.narrow(1, 0, length_ - 1)}, 1);
-    return decoder_->forward(before, to_part(encoder_(batch[0]), 1)).first;
+    const at::Tensor state = run_block(encoder_, batch[0]);
+    return to_part(run_block(decoder_, Carry({state, before})).tensor(), 0);
   }
   static at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& goal) {
     return at::cross_entropy_loss(logits.flatten(0, 1), goal.flatten());
   }
   void evaluate(const Batch& batch, std::string_view loss_name, std::string_view accuracy_name) {
-    const at::Tensor goal = to_part(batch[1], 1), found = logits(batch, goal);
-    log(loss_name, loss_of(found, goal), {.prog_bar = true});
-    log(accuracy_name, found.argmax(2).eq(goal).to(at::kFloat).mean(), {.prog_bar = true});
+    const at::Tensor found = logits(batch);
+    log(loss_name, loss_of(found, batch[1]), {.prog_bar = true});
+    log(accuracy_name, found.argmax(2).eq(batch[1]).to(at::kFloat).mean(), {.prog_bar = true});
   }
 
   std::int64_t length_;

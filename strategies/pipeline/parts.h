@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "arguments.h"
+#include "cxtrain/strategy/block_ranges.h"
 #include "cxtrain/strategy/blocks.h"
 #include "cxtrain/strategy/trainable.h"
-#include "layout.h"
 
 namespace cxtrain {
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "cxtrain/comm/communicator.h"
+#include "cxtrain/strategy/block_ranges.h"
 #include "cxtrain/strategy/blocks.h"
 #include "cxtrain/strategy/trainable.h"
 #include "cxtrain/tensor/piece.h"
 #include "grid.h"
-#include "layout.h"
 
 namespace cxtrain {
 

@@ -90,6 +90,12 @@ TEST_CASE_METHOD(Fixture, "ddp over ranks that share a device gives what ddp ove
   }
 }
 
+TEST_CASE_METHOD(Fixture, "ddp with blocks on two devices of a rank gives what ddp over CPUs gives") {
+  CHECK(at::allclose(trained_on(Where::two_devices), trained_on(Where::cpu), 1e-6, 1e-7));
+  const auto recompute = [](Options& options) { options.trainer.recompute_blocks = true; };
+  CHECK(at::allclose(trained_on(Where::two_devices, recompute), trained_on(Where::cpu), 1e-6, 1e-7));
+}
+
 TEST_CASE_METHOD(Fixture, "zero over devices gives what zero over CPUs gives") {
   const std::vector<Change> variants{[](Options&) {},
                                      [](Options& o) { o.trainer.accumulate_grad_batches = 3; },

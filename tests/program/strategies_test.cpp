@@ -464,7 +464,7 @@ TEST_CASE("a strategy whose plugin cannot be used is refused before anything is 
 TEST_CASE("a model without parts is not spread over several devices") {
   const TempDir dir;
   const ProgramResult run =
-      run_program("--accelerator cpu --devices_per_rank 2 --default_root_dir " + dir.path());
+      run_program("--model simple --accelerator cpu --devices_per_rank 2 --default_root_dir " + dir.path());
   CAPTURE(run.output);
   CHECK(run.status == 2);
   CHECK(run.output.find("place_parts") != std::string::npos);

@@ -47,8 +47,18 @@ TEST_CASE("parts are given the rank's devices in order, and the last one where t
   CHECK(model.first->weight.scalar_type() == at::kDouble);
 }
 
+/// Its layers are in no blocks.
+struct Whole : Module {
+  Whole() { layer = register_module("layer", torch::nn::Linear(6, 2)); }
+  StepOutput training_step(const Batch& batch, std::int64_t) override {
+    return layer->forward(batch[0]).sum();
+  }
+  Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
+  torch::nn::Linear layer{nullptr};
+};
+
 TEST_CASE("devices that a model leaves idle are refused") {
-  Regression whole;
+  Whole whole;
   Asking split;
   const PrecisionPolicy precision = precision_policy("32-true");
   const std::array two{at::Device(at::kCPU), kMeta};
@@ -80,7 +90,32 @@ at::Tensor train(int devices_per_rank, const std::string& precision) {
 TEST_CASE("a split model trains as the whole one does") {
   const std::string precision = GENERATE("32-true", "16-mixed", "bf16-mixed");
   CAPTURE(precision);
-  CHECK(at::equal(train<SplitRegression>(2, precision), train<Regression>(1, precision)));
+  const at::Tensor whole = train<Regression>(1, precision);
+  CHECK(at::equal(train<SplitRegression>(2, precision), whole));
+  CHECK(at::equal(train<Regression>(2, precision), whole));
+}
+
+TEST_CASE("blocks that share a parameter do not lie on two devices") {
+  struct TiedImpl : torch::nn::Module {
+    explicit TiedImpl(const at::Tensor& tied) { weight = register_parameter("weight", tied); }
+    at::Tensor forward(const at::Tensor& input) { return input.matmul(weight); }
+    at::Tensor weight;
+  };
+  struct Shares : ChainModule {
+    Shares() {
+      const auto first = add_block("first", torch::nn::Linear(4, 4));
+      add_block("last", torch::nn::ModuleHolder<TiedImpl>(first->weight));
+    }
+    StepOutput training_step(const Batch&, std::int64_t) override { return StepOutput{}; }
+    Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
+  };
+  Shares model;
+  const PrecisionPolicy precision = precision_policy("32-true");
+  CHECK_THAT(error_of([&] {
+               model.place(std::array{at::Device(at::kCPU), kMeta}, precision);
+             }),
+             contains("`first`") && contains("`last`") && contains("share a parameter"));
+  CHECK_NOTHROW(model.place(std::array{at::Device(at::kCPU)}, precision));
 }
 
 TEST_CASE("gradients of several kinds are clipped by their common norm and unscaled together") {

@@ -178,7 +178,10 @@ std::vector<Cause> causes_of(const StudyResult& study, const SizeResult& smalles
       add(CauseKind::noise, size.longest_work - (size.slow_rank ? size.slowest_work : size.usual_work));
       for (const auto& [kind, seconds] : causes_of_exchanges(size)) add(kind, seconds);
     }
-    const double more_optimizer = size.phase("optimizer") - share * smallest.phase("optimizer");
+    const double optimizer = size.phase("optimizer");
+    // Ranks that divide the optimizer's work still share the memory of their node.
+    const double more_optimizer =
+        std::min(optimizer - share * smallest.phase("optimizer"), (1 - share) * optimizer);
     if (study.study.mode == ScalingMode::strong) {
       add(CauseKind::optimizer, more_optimizer);
       add(CauseKind::fixed_work, more_work - more_loading - more_optimizer);

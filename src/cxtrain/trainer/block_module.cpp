@@ -1,9 +1,11 @@
 #include "cxtrain/trainer/block_module.h"
 
 #include <algorithm>
+#include <map>
 
 #include "cxtrain/base/error.h"
 #include "cxtrain/strategy/block_pass.h"
+#include "cxtrain/strategy/block_ranges.h"
 #include "cxtrain/strategy/keep_ranges.h"
 
 namespace cxtrain {
@@ -31,6 +33,18 @@ void BlockModule::append(const std::string& name, std::shared_ptr<torch::nn::Mod
     module_at(*this, name.substr(0, dot))->register_module(name.substr(dot + 1), module);
   }
   blocks_.add({name, std::move(module), cost, std::move(forward)});
+}
+
+void BlockModule::place_parts() {
+  const std::size_t parts = std::min(device_count(), blocks_.size());
+  if (parts < 2) return blocks_.place({});
+  std::vector<double> costs;
+  for (std::size_t block = 0; block < blocks_.size(); ++block) costs.push_back(blocks_.cost_of(block));
+  const std::vector<BlockRange> ranges = cut_by_cost(costs, parts);
+  std::vector<at::Device> devices;
+  for (std::size_t part = 0; part < parts; ++part)
+    devices.insert(devices.end(), ranges[part].end - ranges[part].begin, part_device(part));
+  blocks_.place(std::move(devices));
 }
 
 void BlockModule::require_blocks(const char* call) const {
@@ -64,6 +78,33 @@ void BlockModule::BlockList::add(Block block) {
 std::size_t BlockModule::BlockList::number_of(const torch::nn::Module* module) const {
   const auto is_it = [&](const Block& block) { return block.module.get() == module; };
   return static_cast<std::size_t>(std::find_if(blocks_.begin(), blocks_.end(), is_it) - blocks_.begin());
+}
+
+void BlockModule::BlockList::place(std::vector<at::Device> devices) {
+  devices_ = std::move(devices);
+  std::map<const at::TensorImpl*, std::size_t> first_block;
+  for (std::size_t block = 0; block < devices_.size(); ++block) {
+    for (const at::Tensor& parameter : parameters_of(block)) {
+      const std::size_t first = first_block.emplace(parameter.unsafeGetTensorImpl(), block).first->second;
+      if (devices_[first] != devices_[block])
+        throw ConfigError("trainer.devices_per_rank",
+                          "the blocks `" + name_of(first) + "` and `" + name_of(block) +
+                              "` share a parameter, and would lie on two devices",
+                          "--devices_per_rank 1, or override place_parts()",
+                          MessageCode::conflicting_options);
+    }
+    blocks_[block].module->to(devices_[block]);
+  }
+}
+
+Carry BlockModule::BlockList::forward(std::size_t block, const Carry& carry) {
+  if (devices_.empty()) return blocks_[block].forward(carry);
+  Carry here;
+  for (const at::Tensor& tensor : carry.tensors) {
+    here.tensors.push_back(
+        tensor.defined() ? tensor.to(devices_[block], tensor.scalar_type(), /*non_blocking=*/true) : tensor);
+  }
+  return blocks_[block].forward(here);
 }
 
 double BlockModule::BlockList::cost_of(std::size_t block) const {

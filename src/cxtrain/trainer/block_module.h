@@ -34,9 +34,15 @@ namespace cxtrain {
 ///     };
 ///
 /// A model of which each block takes what the block before returns is a `ChainModule`.
+///
+/// With `--devices_per_rank n` consecutive blocks of about equal cost lie on each device. A block gets its
+/// inputs on its device, and leaves its outputs there: a step moves them where it needs them.
 class BlockModule : public Module {
  public:
   Blocks* blocks() final { return &blocks_; }
+  /// Places the blocks by cost. Throws ConfigError if blocks on different devices share a parameter. A model
+  /// that overrides it places its blocks itself, and moves tensors from block to block by `to_part`.
+  void place_parts() override;
 
  protected:
   /// Appends a block and registers it as a submodule; dots in the name make a tree ("blocks.0"). `Holder`: a
@@ -98,6 +104,8 @@ class BlockModule : public Module {
     void add(Block block);
     /// Returns the number of the block that is this module; `size()`: there is none.
     std::size_t number_of(const torch::nn::Module* module) const;
+    /// Moves blocks to these devices, one for each block; none: they stay where they are.
+    void place(std::vector<at::Device> devices);
 
     std::size_t size() const override { return blocks_.size(); }
     const std::string& name_of(std::size_t block) const override { return blocks_[block].name; }
@@ -108,7 +116,7 @@ class BlockModule : public Module {
     std::vector<at::Tensor> buffers_of(std::size_t block) const override {
       return blocks_[block].module->buffers();
     }
-    Carry forward(std::size_t block, const Carry& carry) override { return blocks_[block].forward(carry); }
+    Carry forward(std::size_t block, const Carry& carry) override;
     void set_observer(BlockObserver* observer) override { observer_ = observer; }
     BlockObserver* observer() const override { return observer_; }
     void set_recompute(bool recompute) override { recompute_ = recompute; }
@@ -120,6 +128,7 @@ class BlockModule : public Module {
 
    private:
     std::vector<Block> blocks_;
+    std::vector<at::Device> devices_;  ///< of the blocks; empty: they move no inputs
     std::vector<Piece> kept_;
     BlockObserver* observer_ = nullptr;
     bool recompute_ = false;

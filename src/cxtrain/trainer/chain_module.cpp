@@ -10,6 +10,10 @@ Carry ChainModule::run(const Batch& batch) {
   Carry carry = inputs(batch);
   for (std::size_t block = 0; block < blocks()->size(); ++block)
     carry = cxtrain::run_block(*blocks(), block, carry);
+  if (device_count() == 1) return carry;
+  for (at::Tensor& output : carry.tensors) {
+    if (output.defined()) output = to_part(output, 0);
+  }
   return carry;
 }
 

@@ -30,8 +30,9 @@ class ChainModule : public BlockModule, private Chain {
   /// Returns what the first block gets of a batch; by default its first tensor.
   virtual Carry inputs(const Batch& batch) { return Carry(batch[0]); }
 
-  /// Brings a batch through the blocks, and returns the outputs of the last block. A step calls it once.
-  /// Throws TrainingError outside of steps if other ranks have some of the blocks.
+  /// Brings a batch through the blocks, and returns the outputs of the last block, on the rank's first
+  /// device. A step calls it once. Throws TrainingError outside of steps if other ranks have some of the
+  /// blocks.
   Carry run(const Batch& batch);
 
  private:

@@ -124,7 +124,7 @@ void Module::place(std::span<const at::Device> devices, const PrecisionPolicy& p
                           (parts_asked_for_ < 2 ? "everything on the first"
                                                 : "its parts on " + std::to_string(parts_asked_for_)),
                       "--devices_per_rank " + std::to_string(std::max<std::size_t>(parts_asked_for_, 1)) +
-                          ", or override place_parts() in the model's class",
+                          ", or put the model in blocks (cxtrain::BlockModule), or override place_parts()",
                       MessageCode::wrong_ranks);
   }
 }

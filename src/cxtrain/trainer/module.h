@@ -237,6 +237,8 @@ class Module : public torch::nn::Module, public Trainable, public Hyperparameter
   /// The rank's device, or its first device: batches arrive there, and parameters live there unless
   /// `place_parts` moves them.
   at::Device device() const { return devices_.front(); }
+  /// The number of the rank's devices.
+  std::size_t device_count() const { return devices_.size(); }
 
   /// Puts each part of a model in several parts on a device of its own. Called whenever the model has been
   /// moved to the first device. Training such a model takes `--devices_per_rank n`. With fewer devices than

@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "cxtrain/strategy/block_ranges.h"
 #include "strategies/pipeline/grid.h"
-#include "strategies/pipeline/layout.h"
 #include "support/catch.h"
 
 namespace cxtrain {

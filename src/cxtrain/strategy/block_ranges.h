@@ -7,7 +7,7 @@
 
 namespace cxtrain {
 
-/// Blocks [begin, end) of a chain.
+/// Blocks [begin, end) of a model.
 struct BlockRange {
   std::size_t begin = 0, end = 0;
 

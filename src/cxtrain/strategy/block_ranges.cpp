@@ -1,4 +1,4 @@
-#include "layout.h"
+#include "cxtrain/strategy/block_ranges.h"
 
 #include <algorithm>
 #include <limits>
