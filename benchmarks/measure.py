@@ -137,10 +137,10 @@ def make_mnist(folder, source):
 
 
 def with_before(bench, ways):
-    """`ways` (name -> function of one flag), and each of them once more for the build that `--against` names."""
-    both = {name: (lambda way=way: way(False)) for name, way in ways.items()}
+    """`ways` (name -> function of one flag, and what the caller gives), and each of them once more for the build that `--against` names."""
+    both = {name: (lambda way=way, **how: way(False, **how)) for name, way in ways.items()}
     if bench.before:
-        both |= {f"{name}, before": (lambda way=way: way(True)) for name, way in ways.items()}
+        both |= {f"{name}, before": (lambda way=way, **how: way(True, **how)) for name, way in ways.items()}
     return both
 
 
@@ -418,7 +418,7 @@ def zero(bench):
 def why_no_nodes(count, gbit=None):
     """Starts emulated nodes, whose links have `gbit` or no limit, and which have cores of their own if there are enough. Returns why there can be
     none; empty: they are up."""
-    up = [NODES, "up", str(count), *([f"{round(gbit * 1000)}mbit"] if gbit else [])]
+    up = [NODES, "up", str(count), *([rate_of(gbit)] if gbit else [])]
     env = {**os.environ, "CXTRAIN_NODE_CORES": "own"}
     done = subprocess.run(up, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode == 77:
@@ -628,21 +628,25 @@ def nodes(bench):
 LINKS = (0.1, 1, 10, None)  # Gbit; None: no limit
 
 
+def rate_of(gbit):
+    """The rate as tests/support/nodes.sh takes it."""
+    return f"{round(gbit * 1000)}mbit" if gbit else "none"
+
+
 def link_name(gbit):
     return f"{gbit:g} Gbit" if gbit else "unlimited"
 
 
 def over_links(count, gbit, run):
-    """`run`, while the nodes' links have this rate."""
+    """The result of `run` over links of this rate."""
     for node in range(1, count + 1):
-        subprocess.run([NODES, "rate", f"n{node}", f"{round(gbit * 1000)}mbit" if gbit else "none"], check=True)
+        subprocess.run([NODES, "rate", f"n{node}", rate_of(gbit)], check=True)
     return run()
 
 
 def ways_over_nodes(bench, count, train_args, floor_args):
     """Name -> function of steps, warmup and nodes."""
-    ways = with_before(bench, {"trainer": lambda before: lambda **how: bench.trainer(train_args, **how, before=before)})
-    ways = {name: way() for name, way in ways.items()}
+    ways = with_before(bench, {"trainer": lambda before, **how: bench.trainer(train_args, **how, before=before)})
     ways["floor"] = lambda **how: bench.floor(floor_args, **how)
     if count > 2:
         return ways
@@ -668,8 +672,8 @@ def node_row(results, work, gbit, wire, count):
     times = ", ".join(f"{entry[way] / 1e3:.1f}" for way in here)
     over = f"**{entry['trainer over bound']:.2f}x** of its bound {entry['bound'] / 1e3:.1f} ms, "
     over += f"**{entry['trainer over last_bound']:.2f}x** of {entry['last_bound'] / 1e3:.1f} with the last bucket after backward, "
-    others = {name.removeprefix("trainer over "): value for name, value in entry.items() if name.startswith("trainer over ")}
-    over += ", ".join(f"**{value:.2f}x** of {name}" for name, value in others.items() if "bound" not in name)
+    others = [way for way in here if way != "trainer"] + (["unlimited"] if gbit else [])
+    over += ", ".join(f"**{entry[f'trainer over {name}']:.2f}x** of {name}" for name in others)
     wires = f" (the wire {wire:.1f} ms)" if gbit else ""
     what = f"{work}, {count} nodes, {link_name(gbit)}{wires}: a step of {', '.join(here)}"
     return entry, (what, f"{times} ms: {over}", "at most 1.05x of the bound")

@@ -48,8 +48,8 @@ class DecoderImpl final : public nn::Module {
     gru_ = register_module("gru", nn::GRU(nn::GRUOptions(width, hidden).batch_first(true)));
     output_ = register_module("output", nn::Linear(hidden, kBytes));
   }
-  /// A state, and the bytes before each, int64 [B, T], to logits float [B, T, 256]. A state alone to what the
-  /// decoder writes on its own, the likeliest byte at a time: int64 [B, T].
+  /// A state, and the bytes before each, int64 [B, T], to logits float [B, T, 256]. A state alone to the
+  /// bytes that the decoder writes without a goal, int64 [B, T]: each time the likeliest byte.
   at::Tensor forward(const Carry& carry) {
     at::Tensor state = carry.tensors[0];
     if (carry.tensors.size() > 1) return logits(carry.tensors[1], state);
@@ -102,7 +102,7 @@ class Seq2SeqModel final : public BlockModule {
   void validation_step(const Batch& batch, std::int64_t) override { evaluate(batch, "val_loss", "val_acc"); }
   void test_step(const Batch& batch, std::int64_t) override { evaluate(batch, "test_loss", "test_acc"); }
 
-  /// What the decoder writes on its own: int64 [B, T].
+  /// Returns the bytes that the decoder writes without a goal: int64 [B, T].
   at::Tensor predict_step(const Batch& batch, std::int64_t) override {
     return run_block(decoder_, run_block(encoder_, batch[0]));
   }

@@ -36,9 +36,7 @@ std::vector<BlockRange> parts_of_chain(const Blocks& chain, const PipelineArgs& 
         "use fewer stages: --strategy.stages " +
             std::to_string(blocks / static_cast<std::size_t>(chunks_of(args))),
         MessageCode::wrong_ranks);
-  std::vector<double> costs;
-  for (std::size_t block = 0; block < blocks; ++block) costs.push_back(chain.cost_of(block));
-  return cut_by_cost(costs, parts);
+  return cut_by_cost(chain, parts);
 }
 
 }  // namespace cxtrain

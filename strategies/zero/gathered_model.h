@@ -22,10 +22,10 @@
 
 namespace cxtrain {
 
-/// The parameters of a model in blocks of which each rank of a group keeps a shard (ZeRO's third stage,
-/// Rajbhandari et al. 2020). A block's parameters are whole from `acquire` to `release`; at all other times
-/// they have their shape, and their values read as NaN. Parameters lie in rows (`divided_rows`), and a row is
-/// gathered as one message. A row is in memory while a block with one of its parameters is.
+/// The parameters of a model in blocks. Each rank of a group keeps a shard of the parameters (ZeRO's third
+/// stage, Rajbhandari et al. 2020). A block's parameters are whole from `acquire` to `release`; at all other
+/// times they have their shape, and their values read as NaN. Parameters lie in rows (`divided_rows`), and a
+/// row is gathered as one message. A row is in memory while a block with one of its parameters is.
 ///
 /// Rows that are never in memory at the same time share a slot of memory (`plan_slots`).
 ///

@@ -53,8 +53,7 @@ Problem no_blocks() {
 Problem cannot_map() {
   return {"strategy.parameters", "the ranks of this node cannot map one copy of the parameters",
           "--strategy.parameters all gathers the parameters of a model in blocks, --strategy.stage 2 keeps "
-          "the parameters "
-          "on every rank",
+          "the parameters on every rank",
           MessageCode::conflicting_options};
 }
 

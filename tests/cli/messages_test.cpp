@@ -30,6 +30,7 @@
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/setting.h"
+#include "support/without_blocks.h"
 
 // The words of messages are compared here and nowhere else: other words for a message are a change of its
 // row. Other tests compare its code and its values (support/error_text.h).
@@ -88,13 +89,6 @@ class InfiniteLoss : public Regression {
   StepOutput training_step(const Batch& batch, std::int64_t) override {
     return loss(batch) * std::numeric_limits<double>::infinity();
   }
-};
-
-class NoChain : public Module {
- public:
-  StepOutput training_step(const Batch&, std::int64_t) override { return layer->weight.sum(); }
-  Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
-  torch::nn::Linear layer = register_module("layer", torch::nn::Linear(1, 1));
 };
 
 class LogsTooEarly : public Regression {
@@ -272,7 +266,7 @@ TEST_CASE("what a training ends with", "[messages]") {
       {trains<InfiniteLoss>([](Options& o) { o.trainer.terminate_on_nan = true; }),
        "the loss is inf (trainer.terminate_on_nan); --detect_anomaly true finds the operation that makes it "
        "[not-finite]"},
-      {trains<NoChain>([](Options& o) { o.trainer.recompute_blocks = true; }),
+      {trains<test::WithoutBlocks>([](Options& o) { o.trainer.recompute_blocks = true; }),
        "--recompute_blocks: needs a model in blocks, and this one has none (derive the model "
        "from cxtrain::ChainModule or cxtrain::BlockModule) [conflicting-options]"},
       {trains<LogsTooEarly>(),

@@ -12,6 +12,7 @@
 #include "support/normalised_model.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"
+#include "support/without_blocks.h"
 
 /// `zero` gives the parameters of `ddp`, to the bit, whatever its ranks divide.
 namespace cxtrain {
@@ -397,15 +398,7 @@ TEST_CASE("zero refuses an unsupported training on all ranks, with a cure", "[ze
                test::contains("`root`") && test::contains("requires a gradient"));
   }
   SECTION("a model without blocks, where blocks are gathered") {
-    struct Plain : Module {
-      Plain() { layer = register_module("layer", torch::nn::Linear(6, 2)); }
-      StepOutput training_step(const Batch& batch, std::int64_t) override {
-        return layer->forward(batch[0]).sum();
-      }
-      Optimizers configure_optimizers() override { return Sgd{.lr = 0.05}; }
-      torch::nn::Linear layer{nullptr};
-    };
-    CHECK_THAT(test::error_of([] { sha_of<Plain>(gathered(some_epochs())); }),
+    CHECK_THAT(test::error_of([] { sha_of<test::WithoutBlocks>(gathered(some_epochs())); }),
                test::contains("has no blocks") && test::contains("cxtrain::BlockModule"));
   }
   SECTION("a stage that does not exist") {

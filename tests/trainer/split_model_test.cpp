@@ -14,6 +14,7 @@
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/temp_dir.h"
+#include "support/without_blocks.h"
 
 namespace cxtrain {
 namespace {
@@ -47,18 +48,8 @@ TEST_CASE("parts are given the rank's devices in order, and the last one where t
   CHECK(model.first->weight.scalar_type() == at::kDouble);
 }
 
-/// Its layers are in no blocks.
-struct Whole : Module {
-  Whole() { layer = register_module("layer", torch::nn::Linear(6, 2)); }
-  StepOutput training_step(const Batch& batch, std::int64_t) override {
-    return layer->forward(batch[0]).sum();
-  }
-  Optimizers configure_optimizers() override { return Sgd{.lr = 0.1}; }
-  torch::nn::Linear layer{nullptr};
-};
-
 TEST_CASE("devices that a model leaves idle are refused") {
-  Whole whole;
+  test::WithoutBlocks whole;
   Asking split;
   const PrecisionPolicy precision = precision_policy("32-true");
   const std::array two{at::Device(at::kCPU), kMeta};

@@ -4,8 +4,8 @@
 
 namespace cxtrain {
 
-/// The exchange of a step's gradients alone, measured after the last step. Each time is that of the fastest
-/// of three exchanges, in seconds; a time of 0 was not measured.
+/// The exchange of a step's gradients alone, measured after the last step. Each time is the time of
+/// the fastest of three exchanges, in seconds. A time of 0 was not measured.
 struct ExchangeTimes {
   double seconds = 0;
   std::int64_t bytes = 0;  ///< of a rank's gradients, as they travel between nodes

@@ -35,6 +35,12 @@ std::vector<BlockRange> cut_by_cost(std::span<const double> costs, std::size_t p
   return ranges;
 }
 
+std::vector<BlockRange> cut_by_cost(const Blocks& blocks, std::size_t parts) {
+  std::vector<double> costs;
+  for (std::size_t block = 0; block < blocks.size(); ++block) costs.push_back(blocks.cost_of(block));
+  return cut_by_cost(costs, parts);
+}
+
 std::vector<BlockRange> cut_by_sizes(std::span<const std::int64_t> sizes) {
   std::vector<BlockRange> ranges;
   std::size_t begin = 0;

@@ -14,8 +14,8 @@ class ChainRunner {
   virtual Carry run(const Batch& batch) = 0;
 };
 
-/// What a model in blocks has beside them if it is a chain (`ChainModule`): each block takes what the block
-/// before returns. One thread calls it.
+/// The part of a chain (`ChainModule`) that other models in blocks lack: each block of a chain takes the
+/// output of the block before. One thread calls it.
 class Chain {
  public:
   virtual ~Chain() = default;

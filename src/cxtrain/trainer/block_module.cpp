@@ -38,9 +38,7 @@ void BlockModule::append(const std::string& name, std::shared_ptr<torch::nn::Mod
 void BlockModule::place_parts() {
   const std::size_t parts = std::min(device_count(), blocks_.size());
   if (parts < 2) return blocks_.place({});
-  std::vector<double> costs;
-  for (std::size_t block = 0; block < blocks_.size(); ++block) costs.push_back(blocks_.cost_of(block));
-  const std::vector<BlockRange> ranges = cut_by_cost(costs, parts);
+  const std::vector<BlockRange> ranges = cut_by_cost(blocks_, parts);
   std::vector<at::Device> devices;
   for (std::size_t part = 0; part < parts; ++part)
     devices.insert(devices.end(), ranges[part].end - ranges[part].begin, part_device(part));
@@ -59,7 +57,7 @@ Carry BlockModule::run_block_of(const torch::nn::Module* module, const Carry& ca
   const std::size_t block = blocks_.number_of(module);
   if (block == blocks_.size())
     throw TrainingError(
-        "run_block() got a module that is no block of the model; pass what add_block returned");
+        "run_block() got a module that is no block of the model; pass a module that add_block returned");
   return cxtrain::run_block(blocks_, block, carry);
 }
 

@@ -33,7 +33,7 @@ namespace cxtrain {
 ///       Decoder decoder_{nullptr};
 ///     };
 ///
-/// A model of which each block takes what the block before returns is a `ChainModule`.
+/// In a `ChainModule` each block takes the output of the block before.
 ///
 /// With `--devices_per_rank n` consecutive blocks of about equal cost lie on each device. A block gets its
 /// inputs on its device, and leaves its outputs there: a step moves them where it needs them.
@@ -74,8 +74,8 @@ class BlockModule : public Module {
   }
 
   /// Runs a block that `add_block` returned. Where blocks are gathered, a step runs each block at most once,
-  /// in the order of `add_block`. Throws TrainingError outside of steps if other ranks have some of the
-  /// blocks, and for a module that is no block.
+  /// in the order of `add_block`. Throws TrainingError for a module that is no block of the model, and
+  /// outside of steps if other ranks have some of the blocks.
   template <class Holder>
   Carry run_block(const Holder& block, const Carry& carry) {
     return run_block_of(block.ptr().get(), carry);

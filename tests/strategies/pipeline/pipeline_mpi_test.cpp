@@ -16,6 +16,7 @@
 #include "support/mpi_world.h"
 #include "support/temp_dir.h"
 #include "support/toy_models.h"
+#include "support/without_blocks.h"
 
 /// `pipeline` gives the parameters of `single` with the same micro-batches, to the bit.
 namespace cxtrain {
@@ -343,13 +344,6 @@ TEST_CASE("a pipeline trains a model that defines no validation", "[pipeline]") 
   CHECK(train<NotValidated>(test_world(), some_epochs()).summary.status == "done");
 }
 
-class NoChain : public Module {
- public:
-  NoChain() { layer = register_module("layer", torch::nn::Linear(6, 2)); }
-  StepOutput training_step(const Batch& batch, std::int64_t) override { return layer(batch[0]).mean(); }
-  Optimizers configure_optimizers() override { return Sgd{.lr = 0.01}; }
-  torch::nn::Linear layer{nullptr};
-};
 /// A parameter outside of blocks.
 class Outside : public NotValidated {
  public:
@@ -368,7 +362,7 @@ class Manual : public NotValidated {
 
 TEST_CASE("models that cannot be a pipeline are refused in words", "[pipeline]") {
   const Options options = some_epochs();
-  CHECK_THROWS_WITH((train<NoChain>(test_world(), options)), test::contains("ChainModule"));
+  CHECK_THROWS_WITH((train<test::WithoutBlocks>(test_world(), options)), test::contains("ChainModule"));
   CHECK_THROWS_WITH((train<Outside>(test_world(), options)), test::contains("`scale` belongs to no block"));
   CHECK_THROWS_WITH((train<Manual>(test_world(), options)), test::contains("automatic_optimization"));
   Options too_many = options;
