@@ -51,7 +51,7 @@ TEST_CASE("a liveness probe tells who waits, who is busy, who is silent and who 
                                   .of_watched_work = true});
     const Answering two(busy, {.rank = 12, .process = 2, .number = 1233});
     const auto answers =
-        me.ask({.rank = 10, .process = 3, .waiting = true, .late = true}, std::chrono::milliseconds(500));
+        me.ask({.rank = 10, .process = 3, .waiting = true, .late = true}, std::chrono::seconds(2));
     REQUIRE(answers.size() == 4);
     CHECK(answers[0].presence == Presence::waiting);
     CHECK(answers[0].state.rank == 11);
@@ -106,7 +106,7 @@ TEST_CASE("nodes ask each other over the network, and only those of the same job
   const LivenessProbe silent = call(3, 7);
   const Answering one(other, {.rank = 4, .waiting = true, .operation = "all_reduce"});
   const Answering two(foreign, {.rank = 4});
-  const auto answers = me.ask({.rank = 0, .waiting = true, .late = true}, std::chrono::milliseconds(300));
+  const auto answers = me.ask({.rank = 0, .waiting = true, .late = true}, std::chrono::seconds(2));
   REQUIRE(answers.size() == 3);
   CHECK(answers[0].peer == 1);
   CHECK(answers[0].presence == Presence::waiting);
@@ -124,11 +124,11 @@ TEST_CASE("what processes of other users send is dropped") {
     if (setuid(54321) != 0) _exit(1);
     LivenessProbe other = liveness_probe_of_ranks(there);
     const auto answers =
-        other.ask({.rank = 1, .waiting = true, .late = true}, std::chrono::milliseconds(300));
+        other.ask({.rank = 1, .waiting = true, .late = true}, std::chrono::seconds(2));
     _exit(answers.size() == 1 && answers[0].presence == Presence::silent ? 0 : 2);
   }
   int status = -1;
-  for (int i = 0; i < 200 && waitpid(stranger, &status, WNOHANG) == 0; ++i) {
+  while (waitpid(stranger, &status, WNOHANG) == 0) {
     me.answer({.rank = 0});
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -5,8 +5,8 @@
 #include "cxtrain/callbacks/run.h"
 #include "cxtrain/plugin/plugin_abi.h"
 
-/// A callback by which one rank of a job of a certain size always fails at the same step: a broken machine,
-/// or a fault in the program.
+/// A callback by which one rank of a job of a certain size always fails at the same checkpoint, before it is
+/// written, and when the checkpoint before is complete: a broken machine, or a fault in the program.
 namespace {
 
 using namespace cxtrain;
@@ -20,14 +20,14 @@ class Fragile : public Callback {
     void fields(auto&& field) {
       field("rank", rank, "which");
       field("ranks", ranks, "of a job of so many");
-      field("step", step, "after it");
+      field("step", step, "at the checkpoint after it");
       field("dies", dies, "by SIGKILL; else by an exception");
     }
   };
   explicit Fragile(const Args& args)
       : rank_(args.rank), ranks_(args.ranks), step_(args.step), dies_(args.dies) {}
 
-  void on_train_batch_end(Run& run, const StepOutput&, const Batch&, std::int64_t) override {
+  void on_checkpoint(Run& run, const StateDict&) override {
     if (run.rank() != rank_ || run.world().size() != ranks_ || run.global_step() != step_) return;
     if (dies_) raise(SIGKILL);
     throw TrainingError("this rank is broken");

@@ -24,11 +24,13 @@ TEST_CASE("a rank that is stopped in a step is named once, by one of those that 
   struct Row {
     std::string launch;
     int rank;
+    int timeout = 5;  // also of the start of spawned ranks
   };
   const Row row = GENERATE(Row{mpirun(2), 0}, Row{mpirun(3), 1}, Row{mpirun(4), 3},
-                           Row{kProgram + " --devices 3 --strategy ddp_spawn", 0});
+                           Row{kProgram + " --devices 3 --strategy ddp_spawn", 0, 20});
   const TempDir dir;
-  RunningProgram program(row.launch + kEndlessRanks + " --timeout_seconds 5" + in(dir));
+  RunningProgram program(row.launch + kEndlessRanks + " --timeout_seconds " + std::to_string(row.timeout) +
+                         in(dir));
   REQUIRE(becomes_true([&] { return has_rows(dir); }));
   const pid_t process = wait_for_rank(dir, row.rank);
   kill(process, SIGSTOP);

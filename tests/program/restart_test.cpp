@@ -91,7 +91,7 @@ TEST_CASE("a job that is killed again and again ends with the bits of an undistu
   CHECK(processes_of(dir).empty());
 }
 
-/// One rank of a job of so many fails after this step, each time.
+/// One rank of a job of so many fails at the checkpoint after this step, each time.
 std::string fragile(int rank, int ranks, int step, bool dies = true) {
   return std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/fragile.so --callbacks.fragile.rank " +
          std::to_string(rank) + " --callbacks.fragile.ranks " + std::to_string(ranks) +
@@ -106,7 +106,7 @@ TEST_CASE("a job that fails at the same step again and again is given up with 93
       run_command(restarted(dir, 2,
                             "--max_epochs 200 --max_restarts 50 --checkpoint.save_top_k -1 "
                             "--checkpoint.every_n_train_steps 1000 " +
-                                fragile(1, 2, 2900, dies)));
+                                fragile(1, 2, 3000, dies)));
   INFO(result.output);
   CHECK(result.status == 93);
   CHECK_THAT(result.output, test::contains("rank 1") && test::contains("restart 1 of 50, from step 2000"));
@@ -122,7 +122,7 @@ TEST_CASE("a rank that always fails is left out, and the steps keep their sample
       run_command(restarted(dir, 4,
                             "--max_epochs 20 --seed 3 --max_restarts 50 --min_ranks 2 "
                             "--checkpoint.every_n_train_steps 250 " +
-                                fragile(2, 4, 480)));
+                                fragile(2, 4, 500)));
   INFO(result.output);
   REQUIRE(result.status == 0);
   CHECK_THAT(result.output,

@@ -173,7 +173,7 @@ TEST_CASE("files in the run's folder make all ranks save, or save and stop") {
 }
 
 TEST_CASE("a run saves and ends before its Slurm job does") {
-  constexpr std::int64_t kSeconds = 16;
+  constexpr std::int64_t kSeconds = 30;
   const TempDir dir;
   const std::int64_t end = std::time(nullptr) + kSeconds;
   RunningProgram program("env SLURM_JOB_END_TIME=" + std::to_string(end) + " " + kMpirun + kEndless + kSaves +

@@ -273,11 +273,14 @@ TEST_CASE("nothing that goes wrong with drawing reaches the training", "[progres
 TEST_CASE("an update that draws nothing costs nanoseconds", "[progress]") {
   const SteadyClock clock;
   ProgressBar bar(clock, [](std::string_view) {}, {}, {.redraw_seconds = 1e9, .line_seconds = 1e9});
-  constexpr std::int64_t kSteps = 1'000'000;
-  bar.start("E", kSteps);
-  const double begin = clock.now();
-  for (std::int64_t step = 1; step <= kSteps; ++step) bar.update(step);
-  const double nanoseconds = (clock.now() - begin) / kSteps * 1e9;
-  INFO(nanoseconds << " ns");
-  CHECK(nanoseconds < 100);
+  constexpr std::int64_t kRounds = 100, kSteps = 10'000;
+  bar.start("E", kRounds * kSteps);
+  double least = 1e9;  // ns of an update, in the round that others disturb least
+  for (std::int64_t round = 0; round < kRounds; ++round) {
+    const double begin = clock.now();
+    for (std::int64_t step = 1; step <= kSteps; ++step) bar.update(round * kSteps + step);
+    least = std::min(least, (clock.now() - begin) / kSteps * 1e9);
+  }
+  INFO(least << " ns");
+  CHECK(least < 100);
 }

@@ -35,8 +35,8 @@ class StepProfile {
   Session& session_;
   StepTrace* trace_ = nullptr;  ///< the session's; null without a trace
   SteadyClock clock_;
-  double began_;
   PhaseClock phases_;
+  double began_;
 };
 
 }  // namespace cxtrain
