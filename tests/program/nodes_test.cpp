@@ -2,7 +2,11 @@
 
 #include <mpi.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "support/catch.h"
+#include "support/gzip.h"
 #include "support/run_files.h"
 #include "support/running_program.h"
 #include "support/skip.h"
@@ -91,6 +95,44 @@ TEST_CASE("a training step over several nodes calls no collective of MPI", "[nod
   const long few = collectives_of(5);
   CHECK(few > 0);
   CHECK(collectives_of(35) == few);
+}
+
+/// The events of a rank in a trace that have this category, and names that begin with `name`, by their begin.
+std::vector<nlohmann::json> traced(const nlohmann::json& trace, int rank, const std::string& category,
+                                   const std::string& name) {
+  std::vector<nlohmann::json> found;
+  for (const nlohmann::json& event : trace["traceEvents"]) {
+    if (event["ph"] == "X" && event["pid"] == rank && event["cat"] == category &&
+        event["name"].get<std::string>().starts_with(name))
+      found.push_back(event);
+  }
+  std::sort(found.begin(), found.end(), [](const nlohmann::json& a, const nlohmann::json& b) {
+    return a["ts"].get<double>() < b["ts"].get<double>();
+  });
+  return found;
+}
+
+TEST_CASE("a trace shows when each bucket travels between nodes", "[nodes]") {
+  const std::string way = GENERATE(as<std::string>{}, "", "--strategy.network mpi ");
+  const Nodes nodes(2);
+  if (!nodes.why_not().empty()) return skip(nodes.why_not());
+  const TempDir dir;
+  const ProgramResult run =
+      run_command(Nodes::mpirun("n1:1,n2:1", 2) + kNodesTraining +
+                  "--strategy ddp --data.batch_size 8 --max_epochs 1 --profiler trace " + way + in(dir));
+  CAPTURE(way, run.output);
+  REQUIRE(run.status == 0);
+  const auto trace = nlohmann::json::parse(gunzip(dir.path() + "/cxtrain_logs/version_0/trace.json.gz"));
+  constexpr double kClocks = 100;  // us between the clocks of operations and of exchanges
+  for (const int rank : {0, 1}) {
+    const auto buckets = traced(trace, rank, "operation", "bucket ");
+    const auto exchanges = traced(trace, rank, "exchange", "exchange, ");
+    CAPTURE(rank, buckets.size(), exchanges.size());
+    CHECK(buckets.size() >= 5);
+    REQUIRE(buckets.size() == exchanges.size());
+    for (std::size_t i = 0; i < buckets.size(); ++i)
+      CHECK(exchanges[i]["ts"].get<double>() >= buckets[i]["ts"].get<double>() - kClocks);
+  }
 }
 
 TEST_CASE("every strategy keeps its promises over several nodes", "[nodes]") {

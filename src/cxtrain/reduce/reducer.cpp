@@ -13,6 +13,7 @@
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/readable_bytes.h"
+#include "cxtrain/reduce/bucket_range.h"
 #include "cxtrain/reduce/exposed_buckets.h"
 #include "cxtrain/reduce/step_flags.h"
 #include "cxtrain/tensor/layout.h"
@@ -240,6 +241,7 @@ void Reducer::send_ready_buckets() {
 
 void Reducer::send(std::size_t index) {
   Bucket& bucket = buckets_[index];
+  const BucketRange in_trace(index, bucket.flat.nbytes());
   std::optional<c10::StreamGuard> there;
   if (bucket.on_device()) {
     if (bucket.streams.empty()) bucket.streams.note(bucket.flat.device());

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "cxtrain/base/error.h"
+#include "cxtrain/reduce/bucket_range.h"
 #include "cxtrain/tensor/layout.h"
 
 namespace cxtrain {
@@ -254,6 +255,7 @@ std::vector<NodeMemory::Slice> ShardReducer::collect(Row& row, const at::Tensor&
 }
 
 void ShardReducer::reduce(Row& row, const at::Tensor& memory, std::vector<NodeMemory::Slice> slices) {
+  const BucketRange in_trace(static_cast<std::size_t>(&row - rows_.data()), memory.nbytes());
   if (row.plan.shards.size() != static_cast<std::size_t>(communicator_.size()))
     return reduce_within_node(row, memory, std::move(slices));
   if (node_memory_ == nullptr) return communicator_.reduce_scatter(target_of(row), memory, ReduceOp::avg);

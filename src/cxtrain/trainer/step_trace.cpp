@@ -17,6 +17,7 @@
 #include "cxtrain/base/json_fields.h"
 #include "cxtrain/base/log.h"
 #include "cxtrain/base/phase_clock.h"
+#include "cxtrain/base/readable_bytes.h"
 #include "cxtrain/cluster/clock_offset.h"
 #include "cxtrain/cluster/world.h"
 #include "cxtrain/config/plan.h"
@@ -57,7 +58,9 @@ std::unique_ptr<kineto::ProfilerResult> disable_profiler() {
   return kineto::disableProfiler();
 }
 
-/// A device's streams come behind all threads.
+/// Behind all threads. A device's streams come behind it.
+constexpr std::int64_t kNetworkTrack = 90'000;
+
 std::int64_t track_of(const kineto::KinetoEvent& event) {
   constexpr std::int64_t kOfDevice = 100'000;
   if (event.deviceType() == at::kCPU) return static_cast<std::int64_t>(event.startThreadId());
@@ -76,6 +79,23 @@ std::string_view category_of(const kineto::KinetoEvent& event) {
   return event.scope() == static_cast<std::uint8_t>(at::RecordScope::USER_SCOPE) ? "phase" : "operation";
 }
 
+/// Microseconds from `origin`, in nanoseconds since 1970, to another moment.
+double microseconds(std::int64_t origin, std::int64_t moment) {
+  return static_cast<double>(moment - origin) / 1e3;
+}
+
+void write_travels(const std::vector<TravelLog::Travel>& travels, std::int64_t origin, TracePartFile& file) {
+  if (travels.empty()) return;
+  for (const TravelLog::Travel& travel : travels) {
+    file.add({.name = "exchange, " + readable_bytes(static_cast<std::int64_t>(travel.bytes)),
+              .category = "exchange",
+              .begin = microseconds(origin, travel.begin),
+              .duration = microseconds(travel.begin, travel.end),
+              .track = kNetworkTrack});
+  }
+  file.name_track(kNetworkTrack, "network");
+}
+
 /// Writes the events; `origin`: nanoseconds since 1970 at which times begin. Returns how many there are.
 std::int64_t write_events(const std::vector<kineto::KinetoEvent>& events, std::int64_t origin,
                           TracePartFile& file) {
@@ -86,12 +106,11 @@ std::int64_t write_events(const std::vector<kineto::KinetoEvent>& events, std::i
     if (category == "phase" || !names.contains(track)) names[track] = track_name(event, category == "phase");
     file.add({.name = event.name(),
               .category = category,
-              .begin = static_cast<double>(static_cast<std::int64_t>(event.startNs()) - origin) / 1e3,
+              .begin = microseconds(origin, static_cast<std::int64_t>(event.startNs())),
               .duration = static_cast<double>(event.durationNs()) / 1e3,
               .track = track});
   }
   for (const auto& [track, name] : names) file.name_track(track, name);
-  file.close();
   return static_cast<std::int64_t>(events.size());
 }
 
@@ -124,12 +143,15 @@ void StepTrace::on_train_batch_end(Run& run, const StepOutput&, const Batch&, st
 void StepTrace::start(Run& run) {
   enable_profiler(run.plan().accelerator == "gpu");
   running_ = true;
+  travel_log_.emplace();
   PhaseClock::observe(&annotate);
 }
 
 /// Collective.
 void StepTrace::stop(Run& run) {
   const std::unique_ptr<kineto::ProfilerResult> result = disable_profiler();
+  const std::vector<TravelLog::Travel> travels = travel_log_->travels();
+  travel_log_.reset();
   running_ = false;
   stopped_ = true;
   World& world = run.world();
@@ -141,6 +163,8 @@ void StepTrace::stop(Run& run) {
   try {
     TracePartFile file(run.files(), run.log_dir(), run.rank());
     part_.events = write_events(result->events(), origin_ + shift, file);
+    write_travels(travels, origin_ + shift, file);
+    file.close();
   } catch (const FileError& error) {
     part_.error = message_of(error);
   }

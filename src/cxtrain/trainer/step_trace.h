@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cxtrain/callbacks/callback.h"
+#include "cxtrain/comm/between_nodes/travel_log.h"
 #include "cxtrain/trainer/trace_file.h"
 
 namespace cxtrain {
@@ -16,8 +18,9 @@ struct TraceWindow {
 /// training; 0: unknown.
 TraceWindow trace_window(std::int64_t begin, std::int64_t end);
 
-/// Records the operations of a few steps with LibTorch's profiler, and the phases of the steps. What other
-/// threads do is recorded if autograd runs it; workers of loaders are not recorded.
+/// Records the operations of a few steps with LibTorch's profiler, the phases of the steps, and the exchanges
+/// with other nodes. What other threads do is recorded if autograd runs it; workers of loaders are not
+/// recorded.
 class StepTrace final : public Callback {
  public:
   /// `steps`: of the whole training; 0: unknown.
@@ -43,6 +46,7 @@ class StepTrace final : public Callback {
   TraceWindow window_;
   std::int64_t origin_ = 0;  ///< nanoseconds since 1970, by the clock of rank 0: where times begin
   bool running_ = false, stopped_ = false;
+  std::optional<TravelLog> travel_log_;  ///< while the trace runs
   TracePart part_;
 };
 

@@ -16,9 +16,9 @@ namespace cxtrain {
 /// Something that took time on a rank.
 struct TraceEvent {
   std::string name;
-  std::string_view category;       ///< "phase", "operation" or "device"
+  std::string_view category;       ///< "phase", "operation", "exchange" or "device"
   double begin = 0, duration = 0;  ///< microseconds; begins of all ranks count from one moment
-  std::int64_t track = 0;          ///< a thread, or a stream of a device
+  std::int64_t track = 0;          ///< a thread, the network, or a stream of a device
 };
 
 /// The part of a rank: the file, and what the other ranks have to know of it.

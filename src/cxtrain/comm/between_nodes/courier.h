@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -30,6 +31,8 @@ class Errand {
   virtual bool wait_for_values(const std::atomic<bool>& stop) = 0;
   /// The result is written.
   virtual void finished() = 0;
+  /// Returns the bytes of the array, as it travels between nodes.
+  virtual std::size_t bytes() const = 0;
 };
 
 /// Combines arrays over the nodes, one after the other. Every node's courier gets equal arrays in the same

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "cxtrain/comm/between_nodes/travel_log.h"
+
 namespace cxtrain {
 
 PolledCourier::PolledCourier(std::unique_ptr<Links> links, std::size_t chunk_bytes, Watchdog& watchdog)
@@ -26,11 +28,21 @@ void PolledCourier::carry_now(Errand& errand) {
   while (!errands_.empty()) {
     if (!proceed()) links_->wait();
   }
-  exchange_ = &errand.begin(*exchanges_);
+  begin(errand);
   while (!exchange_->done()) {
     if (!exchange_->proceed()) links_->wait();
   }
+  end(errand);
+}
+
+void PolledCourier::begin(Errand& errand) {
+  exchange_ = &errand.begin(*exchanges_);
+  began_ = TravelLog::begin();
+}
+
+void PolledCourier::end(Errand& errand) {
   exchange_ = nullptr;
+  TravelLog::end(began_, errand.bytes());
   errand.finished();
 }
 
@@ -48,12 +60,11 @@ bool PolledCourier::proceed() {
     Errand& first = *errands_.front();
     if (exchange_ == nullptr) {
       if (!first.wait_for_values(at_once)) break;
-      exchange_ = &first.begin(*exchanges_);
+      begin(first);
     }
     any = exchange_->proceed() || any;
     if (!exchange_->done()) break;
-    first.finished();
-    exchange_ = nullptr;
+    end(first);
     errands_.pop_front();
     any = true;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 
@@ -30,12 +31,15 @@ class PolledCourier final : public Courier {
  private:
   /// Does all that can be done now. Returns whether that was anything.
   bool proceed();
+  void begin(Errand& errand);
+  void end(Errand& errand);
 
   std::unique_ptr<Links> links_;
   Watchdog& watchdog_;
   std::unique_ptr<CourierExchanges> exchanges_;
   std::deque<std::unique_ptr<Errand>> errands_;
   Exchange* exchange_ = nullptr;  ///< under way: of the first errand, or of `carry_now`
+  std::int64_t began_ = 0;        ///< `TravelLog::begin` of this exchange
 };
 
 }  // namespace cxtrain

@@ -4,6 +4,8 @@
 #include <exception>
 #include <utility>
 
+#include "cxtrain/comm/between_nodes/travel_log.h"
+
 namespace cxtrain {
 
 ThreadCourier::ThreadCourier(std::unique_ptr<Links> links, std::size_t chunk_bytes, bool spins,
@@ -120,6 +122,7 @@ bool ThreadCourier::carry(Errand& errand) {
     on_the_way_ = true;
     ++carried_;
     under_way_ = &errand.begin(exchanges_);
+    began_ = TravelLog::begin();
   }
   while (!under_way_->done() && !stop_) {
     if (gives_way()) return false;
@@ -127,6 +130,7 @@ bool ThreadCourier::carry(Errand& errand) {
   }
   if (stop_) return false;
   under_way_ = nullptr;
+  TravelLog::end(began_, errand.bytes());
   errand.finished();
   const std::lock_guard lock(mutex_);
   on_the_way_ = false;

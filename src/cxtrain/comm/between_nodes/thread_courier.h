@@ -62,6 +62,7 @@ class ThreadCourier final : public Courier, public PendingWork {
   std::mutex carrying_;                  ///< held by the thread that uses links and exchanges
   bool by_rank_ = false;                 ///< this thread is the rank's
   Exchange* under_way_ = nullptr;        ///< of the errand that was carried last, if it is not done
+  std::int64_t began_ = 0;               ///< `TravelLog::begin` of this errand
   std::atomic<bool> taken_over_{false};  ///< the rank carries the errands
   std::mutex mutex_;
   std::condition_variable changed_;

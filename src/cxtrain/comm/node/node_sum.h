@@ -50,6 +50,7 @@ class NodeSum final : public Errand, private ExchangedArray {
   }
   bool wait_for_values(const std::atomic<bool>& stop) override;
   void finished() override { board_.finish(sum_.number); }
+  std::size_t bytes() const override { return count() * element_bytes(); }
 
   c10::ScalarType dtype() const { return sum_.dtype; }
   std::size_t count() const override;
@@ -101,6 +102,7 @@ class SumInPlace final : public Errand, private ExchangedArray {
   }
   bool wait_for_values(const std::atomic<bool>&) override { return true; }
   void finished() override {}
+  std::size_t bytes() const override { return count_ * element_; }
 
  private:
   std::size_t count() const override { return count_; }
@@ -139,6 +141,9 @@ class ShardSum final : public Errand, private PartedArray {
   }
   bool wait_for_values(const std::atomic<bool>& stop) override { return values_->wait_for_values(stop); }
   void finished() override { values_->finished(); }
+  std::size_t bytes() const override {
+    return shards_.first.size() * shards_.count * c10::elementSize(dtype());
+  }
 
  private:
   std::size_t count() const override { return shards_.count; }
@@ -182,6 +187,7 @@ class ShardGather final : public Errand, private PartedArray {
     return board_.wait_for_all(shards_.number, stop);
   }
   void finished() override;
+  std::size_t bytes() const override { return shards_.first.size() * shards_.bytes; }
 
  private:
   std::size_t count() const override { return shards_.bytes; }
