@@ -2,8 +2,12 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <deque>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -11,17 +15,25 @@
 #include "cxtrain/cluster/mpi_comm.h"
 #include "cxtrain/cluster/mpi_world.h"
 #include "cxtrain/comm/mpi_collectives.h"
+#include "cxtrain/comm/node/mailbox.h"
 #include "cxtrain/comm/rank_messages.h"
 
 namespace cxtrain {
 namespace {
 
 constexpr const char* kWaiting = "a message of another rank";
+constexpr const char* kReceiver = "another rank that receives a message";
 constexpr std::int64_t kUndefined = -1;
 
-/// The number of tensors, and for each its dtype (`kUndefined`: there is none), its dimensions and sizes.
+/// How a message's values travel.
+enum Way : std::int64_t { by_mpi, in_mailbox };
+/// A place in a mailbox, as numbers of a header.
+using PlaceNumbers = std::array<std::int64_t, sizeof(Mailbox::Place) / sizeof(std::int64_t)>;
+
+/// The way (`by_mpi`), the number of tensors, and for each its dtype (`kUndefined`: there is none), its
+/// dimensions and sizes. A place follows in the header of a message in a mailbox.
 std::vector<std::int64_t> header_of(std::span<const at::Tensor> tensors) {
-  std::vector<std::int64_t> header{static_cast<std::int64_t>(tensors.size())};
+  std::vector<std::int64_t> header{by_mpi, static_cast<std::int64_t>(tensors.size())};
   for (const at::Tensor& tensor : tensors) {
     header.push_back(tensor.defined() ? static_cast<std::int64_t>(tensor.scalar_type()) : kUndefined);
     if (!tensor.defined()) continue;
@@ -45,14 +57,32 @@ class HeaderReader {
     return value;
   }
 
-  /// Memory for the next tensor; undefined if it is undefined.
-  at::Tensor next_tensor() {
+  struct Kind {
+    at::ScalarType dtype;
+    std::vector<std::int64_t> sizes;
+  };
+  /// Of the next tensor; absent if it is undefined.
+  std::optional<Kind> next_kind() {
     constexpr auto kDtypes = static_cast<std::int64_t>(at::ScalarType::NumOptions);
     const std::int64_t dtype = next(kUndefined, kDtypes - 1);
-    if (dtype == kUndefined) return {};
-    std::vector<std::int64_t> sizes(static_cast<std::size_t>(next(0, 64)));
-    for (std::int64_t& size : sizes) size = next(0, std::int64_t{1} << 40);
-    return at::empty(sizes, static_cast<at::ScalarType>(dtype));
+    if (dtype == kUndefined) return std::nullopt;
+    Kind kind{static_cast<at::ScalarType>(dtype), {}};
+    kind.sizes.resize(static_cast<std::size_t>(next(0, 64)));
+    for (std::int64_t& size : kind.sizes) size = next(0, std::int64_t{1} << 40);
+    return kind;
+  }
+
+  std::vector<std::optional<Kind>> next_kinds() {
+    std::vector<std::optional<Kind>> kinds(static_cast<std::size_t>(next(0, 1 << 20)));
+    for (std::optional<Kind>& kind : kinds) kind = next_kind();
+    return kinds;
+  }
+
+  Mailbox::Place next_place() {
+    PlaceNumbers numbers;
+    constexpr auto kAny = std::numeric_limits<std::int64_t>::max();
+    for (std::int64_t& number : numbers) number = next(-kAny - 1, kAny);
+    return std::bit_cast<Mailbox::Place>(numbers);
   }
 
  private:
@@ -62,9 +92,12 @@ class HeaderReader {
 
 int mpi_count(std::size_t bytes) { return static_cast<int>(std::min(bytes, kMpiPiece)); }
 
+/// Messages to ranks of the same node lie in a mailbox, where the node can have one: MPI then carries their
+/// headers only.
 class MpiRankMessages final : public RankMessages {
  public:
-  explicit MpiRankMessages(MpiComm comm) : comm_(std::move(comm)) {}
+  MpiRankMessages(MpiComm comm, std::unique_ptr<Mailbox> mailbox)
+      : comm_(std::move(comm)), mailbox_(std::move(mailbox)) {}
   ~MpiRankMessages() override;
   MpiRankMessages(const MpiRankMessages&) = delete;
   MpiRankMessages& operator=(const MpiRankMessages&) = delete;
@@ -79,11 +112,15 @@ class MpiRankMessages final : public RankMessages {
     std::vector<std::int64_t> header;
     std::vector<at::Tensor> tensors;
     std::vector<MPI_Request> requests;
+    Mailbox::Posted letter;  ///< without memory: the values travel by MPI
   };
+  /// Puts a message's values into the mailbox. Returns false if it has to travel by MPI.
+  bool post(std::span<const at::Tensor> tensors, int to, Sent& sent);
   void forget_received();
   void receive_bytes(void* data, int bytes, int from, int tag) const;
 
   MpiComm comm_;
+  std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<std::deque<Sent>> sent_ = std::make_unique<std::deque<Sent>>();
 };
 
@@ -96,11 +133,13 @@ void MpiRankMessages::send(std::span<const at::Tensor> tensors, int to, int tag)
   forget_received();
   Sent& sent = sent_->emplace_back();
   sent.header = header_of(tensors);
+  const bool posted = post(tensors, to, sent);
   const auto begin = [&](const void* data, std::size_t bytes) {
     MPI_Request& request = sent.requests.emplace_back(MPI_REQUEST_NULL);
     check_mpi(MPI_Isend(data, mpi_count(bytes), MPI_BYTE, to, tag, comm_.get(), &request), "MPI_Isend");
   };
   begin(sent.header.data(), sent.header.size() * sizeof(std::int64_t));
+  if (posted) return;
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
     sent.tensors.push_back(tensor.detach().cpu().contiguous());
@@ -108,6 +147,17 @@ void MpiRankMessages::send(std::span<const at::Tensor> tensors, int to, int tag)
     const std::size_t bytes = sent.tensors.back().nbytes();
     for (std::size_t at = 0; at < bytes; at += kMpiPiece) begin(data + at, bytes - at);
   }
+}
+
+bool MpiRankMessages::post(std::span<const at::Tensor> tensors, int to, Sent& sent) {
+  const std::size_t bytes = Mailbox::bytes_of(tensors);
+  if (mailbox_ == nullptr || bytes == 0 || !mailbox_->reaches(to)) return false;
+  sent.letter = mailbox_->post(tensors, bytes);
+  if (sent.letter.memory == nullptr) return false;
+  sent.header.front() = in_mailbox;
+  const auto numbers = std::bit_cast<PlaceNumbers>(sent.letter.place);
+  sent.header.insert(sent.header.end(), numbers.begin(), numbers.end());
+  return true;
 }
 
 void MpiRankMessages::receive_bytes(void* data, int bytes, int from, int tag) const {
@@ -133,10 +183,20 @@ std::vector<at::Tensor> MpiRankMessages::receive(int from, int tag) {
   std::vector<std::int64_t> header(static_cast<std::size_t>(bytes) / sizeof(std::int64_t));
   receive_bytes(header.data(), static_cast<int>(header.size() * sizeof(std::int64_t)), from, tag);
   HeaderReader reader(header, from);
-  std::vector<at::Tensor> tensors(static_cast<std::size_t>(reader.next(0, 1 << 20)));
-  for (at::Tensor& tensor : tensors) {
-    tensor = reader.next_tensor();
-    if (!tensor.defined()) continue;
+  const bool by_letter = reader.next(by_mpi, mailbox_ ? in_mailbox : by_mpi) == in_mailbox;
+  const std::vector<std::optional<HeaderReader::Kind>> kinds = reader.next_kinds();
+  std::vector<at::Tensor> tensors(kinds.size());
+  if (by_letter) {
+    Mailbox::Letter letter = mailbox_->open(reader.next_place());
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+      if (kinds[i]) tensors[i] = letter.next(kinds[i]->sizes, kinds[i]->dtype);
+    }
+    return tensors;
+  }
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (!kinds[i]) continue;
+    at::Tensor& tensor = tensors[i];
+    tensor = at::empty(kinds[i]->sizes, kinds[i]->dtype);
     auto* const data = static_cast<std::byte*>(tensor.mutable_data_ptr());
     for (std::size_t at = 0; at < tensor.nbytes(); at += kMpiPiece)
       receive_bytes(data + at, mpi_count(tensor.nbytes() - at), from, tag);
@@ -150,7 +210,7 @@ void MpiRankMessages::forget_received() {
     int done = 0;
     check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
               "MPI_Testall");
-    if (done == 0) return;
+    if (done == 0 || (sent_->front().letter.memory && !Mailbox::is_received(sent_->front().letter))) return;
     sent_->pop_front();
   }
 }
@@ -159,11 +219,14 @@ void MpiRankMessages::wait_for_all_but(std::size_t count) {
   for (; sent_->size() > count; sent_->pop_front()) {
     std::vector<MPI_Request>& requests = sent_->front().requests;
     comm_.call(
-        "another rank that receives a message",
+        kReceiver,
         [&](MPI_Comm) {
           return MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
         },
         Watchdog::Wait::Of::some_ranks);
+    if (sent_->front().letter.memory == nullptr) continue;
+    const Watchdog::Wait wait(comm_.watchdog(), kReceiver, Watchdog::Wait::Of::some_ranks);
+    Mailbox::wait_until_received(sent_->front().letter);
   }
 }
 
@@ -172,7 +235,8 @@ void MpiRankMessages::wait_for_all_but(std::size_t count) {
 std::unique_ptr<RankMessages> make_rank_messages(World& world) {
   auto* mpi = dynamic_cast<MpiWorld*>(&world);
   if (mpi == nullptr) throw CommunicationError("messages between ranks need MPI");
-  return std::make_unique<MpiRankMessages>(mpi->comm().duplicate());
+  return std::make_unique<MpiRankMessages>(mpi->comm().duplicate(),
+                                           Mailbox::make(mpi->comm(), mpi->node_comm()));
 }
 
 }  // namespace cxtrain

@@ -132,6 +132,7 @@ std::optional<SharedWindow> SharedWindow::made_of(Backing backing, const MpiComm
   });
   SharedWindow window;
   window.bytes_ = bytes;
+  window.backing_ = backing;
   window.rank_ = node_comm.rank();
   bool complete = true;
   for (const SharedMemory::Address& other : addresses) {

@@ -81,6 +81,7 @@ class SharedWindow {
                                                    Backing first_choice = Backing::anonymous);
 
   std::size_t bytes() const noexcept { return bytes_; }
+  Backing backing() const noexcept { return backing_; }
   /// Segments in the order of the node's ranks.
   std::span<std::byte* const> segments() const noexcept { return segments_; }
   /// Index of this rank's segment.
@@ -103,6 +104,7 @@ class SharedWindow {
   static std::optional<SharedWindow> made_of(Backing backing, const MpiComm& node_comm, std::size_t bytes);
 
   std::size_t bytes_ = 0;
+  Backing backing_ = Backing::anonymous;
   int rank_ = 0;
   std::vector<std::shared_ptr<SharedMemory>> memory_;  ///< one per rank
   std::vector<std::byte*> segments_;                   ///< address of each segment
