@@ -2,17 +2,19 @@
 """Compares predictions of `scaling predict` with the truth: trainings whose ranks sleep in place of computing, on up to 16 emulated nodes
 with real connections of a limited rate.
 
-    tests/reliability/scaling_truth.py [--build build/release] [--studies 8] [--seed 1]
+    tests/reliability/scaling_truth.py [--build build/release] [--studies 8] [--seed 1] [--folder FOLDER]
 
 A study draws how long a step computes, how much the ranks differ from step to step, the size of the gradients and the rate of the links.
 It measures 1, 2 and 4 nodes, and predicts 8 and 16, which are then measured, too. Steps are long and links are slow, since 16 nodes share
-the cores of this machine: a rank takes 5 ms of a core for a step, and 1 ns for a byte. Needs root and iproute2 (tests/support/nodes.sh). Ends with 1 if the median error is above 3 %, or an error above 8 %.
+the cores of this machine: a rank takes 5 ms of a core for a step, and 1 ns for a byte. Studies stay in FOLDER. A study that is there already, by its seed, is only predicted.
+Needs root and iproute2 (tests/support/nodes.sh). Ends with 1 if the median error is above 3 %, or an error above 8 %.
 """
 
 import argparse
 import json
 import pathlib
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -55,24 +57,34 @@ class Study:
         return json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
 
 
-def compare(study, number):
+def measure(study, folder):
+    """Measures the study's sizes, then the sizes to be predicted. The file truth.json, with their steps, comes last."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with emulated_nodes(max(PREDICTED), f"{study.rate}mbit"):
+        study_on_nodes(study.bin, folder / "study", MEASURED, study.rounds, study.options())
+        truth = {nodes: study.step_on(nodes, folder / f"truth_{nodes}") for nodes in PREDICTED}
+    (folder / "truth.json").write_text(json.dumps(truth))
+
+
+def compare(study, number, folder):
     """For each size that was not measured: the error, whether the truth lies in the interval, and the error of perfect scaling."""
+    if not (folder / "truth.json").exists():
+        measure(study, folder)
+    truths = json.loads((folder / "truth.json").read_text())
+    sizes = json.loads((folder / "study" / "scaling.json").read_text())["sizes"]
+    steps = {size["ranks"]: size["step_seconds"]["value"] for size in sizes}
     found = []
-    with emulated_nodes(max(PREDICTED), f"{study.rate}mbit"), tempfile.TemporaryDirectory(prefix="cxtrain_truth_") as root:
-        folder = pathlib.Path(root) / "study"
-        found_sizes = study_on_nodes(study.bin, folder, MEASURED, study.rounds, study.options())["sizes"]
-        steps = {size["ranks"]: size["step_seconds"]["value"] for size in found_sizes}
-        forecast = study.predictions(folder)
-        for size in forecast["sizes"]:
-            nodes = size["ranks"]
-            truth = study.step_on(nodes, pathlib.Path(root) / f"truth_{nodes}")
-            row = {"study": number, "of": str(study), "measured": steps, "nodes": nodes, "truth": truth, "refusal": size["refusal"]}
-            if not size["refusal"]:
-                step = size["step_seconds"]
-                row |= {"predicted": step, "error": step["value"] / truth - 1, "perfect": steps[1] / truth - 1}
-                row["covered"] = step["low"] <= truth <= step["high"]
-            found.append(row)
-            print(json.dumps(row), flush=True)
+    for size in study.predictions(folder / "study")["sizes"]:
+        nodes = size["ranks"]
+        truth = truths[str(nodes)]
+        row = {"study": number, "of": str(study), "measured": steps, "nodes": nodes, "truth": truth, "refusal": size["refusal"]}
+        if not size["refusal"]:
+            step = size["step_seconds"]
+            row |= {"predicted": step, "error": step["value"] / truth - 1, "perfect": steps[1] / truth - 1}
+            row["covered"] = step["low"] <= truth <= step["high"]
+        found.append(row)
+        print(json.dumps(row), flush=True)
     return found
 
 
@@ -84,10 +96,13 @@ def main():
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--strategy", default="ddp")
+    parser.add_argument("--folder", type=pathlib.Path)
     options = parser.parse_args()
     rows = []
-    for number in range(options.studies):
-        rows += compare(Study(options.build, options.seed + number, options.rounds, options.steps, options.strategy), number)
+    with tempfile.TemporaryDirectory(prefix="cxtrain_truth_") as temporary:
+        for seed in range(options.seed, options.seed + options.studies):
+            study = Study(options.build, seed, options.rounds, options.steps, options.strategy)
+            rows += compare(study, seed, (options.folder or pathlib.Path(temporary)) / f"study_{seed}")
     known = [row for row in rows if not row["refusal"]]
     if not known:
         sys.exit("every prediction was refused")

@@ -1,8 +1,10 @@
 #include "cxtrain/scaling/prediction.h"
 
 #include <algorithm>
+#include <boost/math/special_functions/erf.hpp>
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <random>
 #include <set>
 #include <span>
@@ -52,6 +54,20 @@ std::vector<SizeRounds> measured_rounds(const StudyResult& result) {
   return sizes;
 }
 
+/// How delays of single ranks are spread: a study of few ranks does not show it.
+enum class Delays {
+  rare,    ///< the longest of many is much longer than the others, as of an exponential distribution
+  normal,  ///< normally distributed
+};
+
+/// How much later the slowest of `ranks` is than the usual one, in an unknown unit.
+double lateness_of(Delays delays, double ranks) {
+  if (delays == Delays::rare) return std::log2(ranks);
+  // The expected largest of normal variates (Blom 1958).
+  const double below = (ranks - 0.375) / (ranks + 0.25);
+  return ranks < 2 ? 0 : std::numbers::sqrt2 * boost::math::erf_inv(2 * below - 1);
+}
+
 /// How steps grow with the ranks.
 struct Law {
   const CostTerm* term;           ///< beside the work of a rank
@@ -59,6 +75,7 @@ struct Law {
   /// The term is for the usual work of ranks alone. The lateness of the slowest rank and an `ExchangeModel`
   /// are added.
   bool with_exchanges = false;
+  Delays delays = Delays::rare;      ///< which make the slowest rank late
   bool with_messages = false;        ///< of the `ExchangeModel`
   const Network* network = nullptr;  ///< of predicted sizes; null: the study's
   double own_error = 0;              ///< how well the study predicts its own sizes
@@ -92,8 +109,8 @@ double fitted(ScalingMode mode, const CostTerm& term, const std::vector<FitPoint
 }
 
 /// How much longer than usual the slowest rank of a step works, where ranks differ by a share of their work.
-double lateness(ScalingMode mode, std::span<const SizeTimes> sizes, int ranks) {
-  const auto law = [mode](double n) { return mode == ScalingMode::weak ? std::log2(n) : std::log2(n) / n; };
+double lateness(ScalingMode mode, Delays delays, std::span<const SizeTimes> sizes, int ranks) {
+  const auto law = [=](double n) { return lateness_of(delays, n) / (mode == ScalingMode::weak ? 1 : n); };
   LeastSquares squares;
   for (const SizeTimes& each : sizes) {
     const double late = std::max(0.0, each.longest_work - each.usual_work);
@@ -128,7 +145,7 @@ double exposed(ScalingMode mode, const Law& law, std::span<const SizeTimes> size
 double step_by(ScalingMode mode, const Law& law, std::span<const SizeTimes> sizes, const StudySize& to) {
   if (law.with_exchanges) {
     return fitted(mode, *law.term, points_of(sizes, &SizeTimes::usual_work), to.ranks) +
-           lateness(mode, sizes, to.ranks) + exposed(mode, law, sizes, to);
+           lateness(mode, law.delays, sizes, to.ranks) + exposed(mode, law, sizes, to);
   }
   if (!law.without_smallest) return fitted(mode, *law.term, points_of(sizes, &SizeTimes::step), to.ranks);
   const double step = fitted(mode, *law.term, points_of(without_smallest(sizes), &SizeTimes::step), to.ranks);
@@ -163,8 +180,14 @@ std::vector<Law> possible_laws(ScalingMode mode, bool with_exchanges) {
   for (const CostTerm* const term : {&kMessages, &kBytes, &kConstant, &kContention}) {
     // A constant is the work itself in the mode `weak`.
     if (mode == ScalingMode::weak && term == &kConstant) continue;
-    laws.push_back({.term = term, .with_exchanges = with_exchanges});
-    if (with_exchanges) laws.push_back({.term = term, .with_exchanges = true, .with_messages = true});
+    if (!with_exchanges) {
+      laws.push_back({.term = term});
+      continue;
+    }
+    for (const Delays delays : {Delays::rare, Delays::normal}) {
+      for (const bool messages : {false, true})
+        laws.push_back({.term = term, .with_exchanges = true, .delays = delays, .with_messages = messages});
+    }
   }
   return laws;
 }
@@ -229,13 +252,14 @@ std::string refusal_of(int ranks, std::size_t sizes, double own_error, int large
   return "";
 }
 
-/// The largest relative standard error of the sizes' steps over their rounds. A size that was measured once
-/// does not show its noise, which is assumed.
+/// The relative standard error of a step that was measured once, and does not show its noise.
+constexpr double kAssumedNoise = 0.01;
+
+/// The largest relative standard error of the sizes' steps over their rounds.
 double noise_of(std::span<const SizeRounds> sizes) {
-  constexpr double kAssumed = 0.01;
   double largest = 0;
   for (const SizeRounds& size : sizes) {
-    if (size.rounds.size() == 1) largest = std::max(largest, kAssumed);
+    if (size.rounds.size() == 1) largest = std::max(largest, kAssumedNoise);
     const double step = times_of(size.size, size.rounds).step;
     double squares = 0;
     for (const Measurement* const round : size.rounds) squares += std::pow(round->step / step - 1, 2);
@@ -244,8 +268,9 @@ double noise_of(std::span<const SizeRounds> sizes) {
   return largest;
 }
 
-/// The sizes by rounds that are drawn with replacement.
+/// The sizes by rounds that are drawn with replacement. The noise of a size with one round is drawn.
 std::vector<SizeTimes> drawn_times(std::span<const SizeRounds> sizes, std::mt19937_64& random) {
+  std::normal_distribution<double> noise(0, kAssumedNoise);
   std::vector<SizeTimes> sample;
   std::vector<const Measurement*> rounds;
   for (const SizeRounds& size : sizes) {
@@ -253,6 +278,7 @@ std::vector<SizeTimes> drawn_times(std::span<const SizeRounds> sizes, std::mt199
     for (std::size_t i = 0; i < size.rounds.size(); ++i)
       rounds.push_back(size.rounds[random() % size.rounds.size()]);
     sample.push_back(times_of(size.size, rounds));
+    if (size.rounds.size() == 1) sample.back().step *= 1 + noise(random);
   }
   return sample;
 }
