@@ -48,7 +48,7 @@ class Bench:
         return done.stdout
 
     def trainer(self, args, steps, warmup, ranks=0, before=False, nodes=0):
-        """With `--profiler simple` among the arguments the result has the bounds of a step, too."""
+        """With `--profiler simple` among the arguments the result has the parts of a step, too."""
         self.runs += 1
         folder = self.work / f"run{self.runs}"
         out = self.run(
@@ -65,9 +65,13 @@ class Bench:
             before=before,
             BENCH_WARMUP=str(warmup),
         )
-        profile = folder / "cxtrain_logs/version_0/profile.json"
-        bounds = bounds_of(json.loads(profile.read_text())) if profile.exists() else {}
-        return {**json.loads(out.splitlines()[-1]), **bounds}
+        profile = self.last_run() / "profile.json"
+        parts = parts_of(json.loads(profile.read_text())) if profile.exists() else {}
+        return {**json.loads(out.splitlines()[-1]), **parts}
+
+    def last_run(self):
+        """The folder of the trainer's last run."""
+        return self.work / f"run{self.runs}/cxtrain_logs/version_0"
 
     def floor(self, args, steps, warmup, tune=1, **how):
         out = self.run(
@@ -104,14 +108,31 @@ class Bench:
         return results
 
 
-def bounds_of(profile):
-    """Two bounds of a step, in us, of ranks that work as long as in this profile. `bound_us`: backward and the exchange of gradients begin at one time,
-    and the longer one hides the other. `last_bound_us`: the last bucket, whose gradients are complete when backward ends, follows backward."""
-    phases = {each["phase"]: each["median"] for each in profile["phases"]}
-    work = sum(seconds for phase, seconds in phases.items() if phase not in ("reduce", "agree", "publish", "backward"))
-    exchange, backward = profile["exchange"], phases["backward"]
-    last = exchange["last_message"] * exchange["seconds"]
-    return {"bound_us": 1e6 * (work + max(backward, exchange["seconds"])), "last_bound_us": 1e6 * (work + max(backward + last, exchange["seconds"]))}
+def parts_of(profile):
+    """Parts of a step, in us: what a rank does by itself besides backward; backward; the exchange of gradients alone, and its last message."""
+    phases = {each["phase"]: 1e6 * each["median"] for each in profile["phases"]}
+    work = sum(time for phase, time in phases.items() if phase not in ("reduce", "agree", "publish", "backward"))
+    exchange = 1e6 * profile["exchange"]["seconds"]
+    return {"work_us": work, "backward_us": phases["backward"], "exchange_us": exchange, "last_us": profile["exchange"]["last_message"] * exchange}
+
+
+def bound_of(run, first, of_rank=None, crowd=1):
+    """A bound of a step, in us: the first bucket is complete after the part `first` of backward, all buckets follow it one after the other, and the last one
+    is complete when backward ends. `crowd` ranks share a core: all of them have to work before a sum is complete. A rank works as in the run `of_rank`."""
+    rank = of_rank or run
+    work, backward = crowd * rank["work_us"], crowd * rank["backward_us"]
+    return work + max(backward + run["last_us"], first * backward + run["exchange_us"])
+
+
+def first_bucket(trace):
+    """The part of backward after which rank 0 sends its first bucket: the median over the steps of a trace."""
+    events = [each for each in trace["traceEvents"] if each["ph"] == "X" and each["pid"] == 0]
+    sent = sorted(each["ts"] for each in events if each["name"].startswith("bucket "))
+    parts = []
+    for backward in (each for each in events if each["name"] == "backward" and each["cat"] == "phase"):
+        within = [at for at in sent if 0 <= at - backward["ts"] <= backward["dur"]]
+        parts.append((within[0] - backward["ts"]) / backward["dur"] if within else 1)
+    return median(parts)
 
 
 def make_mnist(folder, source):
@@ -576,7 +597,7 @@ def with_links(file, title, run):
 
 
 def nodes(bench):
-    """DDP on 2 and 4 emulated nodes (tests/support/nodes.sh) of one rank: cxtrain and the bounds by the run's own profile, the floor under mpirun,
+    """DDP on 2 and 4 emulated nodes (tests/support/nodes.sh) of one rank: cxtrain and the bound by the run's own profile, the floor under mpirun,
     and PyTorch over Gloo. A round has all links, so that a step over one link compares with that over another. Beside the build's programs
     `nodes_links.txt` then has what TCP knew of the trainer's links."""
     works = {  # name: trainer's arguments, data, batch, parameters, ms of a step without a network
@@ -591,7 +612,7 @@ def nodes(bench):
     }
     links_file = bench.bin.parent / "nodes_links.txt"
     links_file.unlink(missing_ok=True)
-    found, rows = {}, []
+    found, rows, first, alone_on_core = {}, [], {}, {}
     for count in (2, 4):
         if why := why_no_nodes(count):
             return {"skipped": why}, [(why, "", "")]
@@ -600,8 +621,12 @@ def nodes(bench):
             wires = {(name, gbit): 1e3 * seconds[gbit] * works[name][3] for name in works for gbit in LINKS}  # ms
             ways = {}  # (work, way, gbit) -> a run
             for name, (args, data, batch, _, alone) in works.items():
-                train_args = [*args, "--data.batch_size", batch, "--strategy", "ddp", "--profiler", "simple"]
-                for way, run in ways_over_nodes(bench, count, train_args, ["--model", name, "--data", data, "--batch", batch]).items():
+                train_args = [*args, "--data.batch_size", batch, "--strategy", "ddp", "--profiler"]
+                if count == 2:
+                    bench.trainer([*train_args, "trace"], 20, 2, nodes=count)
+                    first[name] = first_bucket(json.loads(gzip.decompress((bench.last_run() / "trace.json.gz").read_bytes())))
+                floor_args = ["--model", name, "--data", data, "--batch", batch]
+                for way, run in ways_over_nodes(bench, count, [*train_args, "simple"], floor_args).items():
                     for gbit in LINKS:
                         measured = min(max(round(1500 / (alone + wires[name, gbit] + 2)), 5), 300)  # 1.5 s
                         how = {"warmup": max(measured // 10, 2), "nodes": count}
@@ -614,7 +639,12 @@ def nodes(bench):
                 losses = {gbit: [of(results, key, "loss")[0] for key in same if key[2] == gbit] for gbit in LINKS}
                 if any(max(each) - min(each) > 1e-3 * min(each) for each in losses.values()):
                     sys.exit(f"{name}: the ways did different work: losses {losses}")
+                if count == 2:
+                    runs = results[name, "trainer", None]
+                    alone_on_core[name] = {part: median(run[part] for run in runs) for part in ("work_us", "backward_us")}
                 for gbit in LINKS:
+                    for run in results[name, "trainer", gbit]:
+                        run["bound_us"] = bound_over_nodes(run, first[name], alone_on_core[name], count)
                     entry, row = node_row(results, name, gbit, wires[name, gbit], count)
                     found[f"{name}, {count} nodes, {link_name(gbit)}"] = entry
                     rows.append(row)
@@ -658,20 +688,24 @@ def ways_over_nodes(bench, count, train_args, floor_args):
     return ways
 
 
+def bound_over_nodes(run, first, alone_on_core, count):
+    """The bound of a run; where ranks share cores, also of ranks that work as on a core of their own, and of the processors' time that a rank takes."""
+    crowd = count / os.cpu_count()
+    bound = bound_of(run, first)
+    return bound if crowd <= 1 else max(bound, bound_of(run, first, alone_on_core, crowd), crowd * run["cpu_us"])
+
+
 def node_row(results, work, gbit, wire, count):
     """What was found of a work over links of a rate, and its line of the table."""
     here = {way: runs for (name, way, rate), runs in results.items() if (name, rate) == (work, gbit)}
     entry = {"wire_ms": wire, **{way: median(of(here, way, "step_us")) for way in here}}
     entry |= {f"trainer over {way}": ratio(here, "trainer", way, "step_us") for way in here if way != "trainer"}
-    for bound in ("bound", "last_bound"):
-        entry |= {bound: median(of(here, "trainer", f"{bound}_us"))}
-        entry |= {f"trainer over {bound}": median(run["step_us"] / run[f"{bound}_us"] for run in here["trainer"])}
+    entry |= {"bound": median(of(here, "trainer", "bound_us")), "trainer over bound": median(run["step_us"] / run["bound_us"] for run in here["trainer"])}
     if gbit:
         fast = {"slow": here["trainer"], "fast": results[work, "trainer", None]}
         entry["trainer over unlimited"] = ratio(fast, "slow", "fast", "step_us")
     times = ", ".join(f"{entry[way] / 1e3:.1f}" for way in here)
     over = f"**{entry['trainer over bound']:.2f}x** of its bound {entry['bound'] / 1e3:.1f} ms, "
-    over += f"**{entry['trainer over last_bound']:.2f}x** of {entry['last_bound'] / 1e3:.1f} with the last bucket after backward, "
     others = [way for way in here if way != "trainer"] + (["unlimited"] if gbit else [])
     over += ", ".join(f"**{entry[f'trainer over {name}']:.2f}x** of {name}" for name in others)
     wires = f" (the wire {wire:.1f} ms)" if gbit else ""
@@ -702,7 +736,7 @@ def checkpoint(bench):
     epoch = 938  # steps of MNIST's 60,000 images
     for ranks in (1, 2):
         steps = bench.trainer([*args, "--checkpoint.every_n_train_steps", epoch], 5 * epoch + 1, 100, ranks=ranks)
-        log = (bench.work / f"run{bench.runs}/cxtrain_logs/version_0/rank_0.log").read_text()
+        log = (bench.last_run() / "rank_0.log").read_text()
         saves = re.findall(r"MB in ([0-9.]+) s.*stood still for ([0-9.]+) s", log)[:5]
         took, still = (median(float(save[i]) for save in saves) for i in (0, 1))
         seconds = epoch * steps["step_us"] / 1e6

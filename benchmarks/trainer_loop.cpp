@@ -4,6 +4,8 @@
 //
 //   BENCH_WARMUP=10 bench_trainer_loop --model mnist --data.path ... --max_steps 200
 
+#include <sys/resource.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -20,11 +22,22 @@ namespace {
 
 using namespace cxtrain;
 
-/// When the steps after the warm-up began and ended, and how much of them went into waiting for complete
-/// gradients.
+/// Seconds of processors that all threads of this process have taken.
+double processor_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+/// When the steps after the warm-up began and ended, how much of them went into waiting for complete
+/// gradients, and how much time of processors this process has taken before them and up to their end.
 struct StepTimes {
   std::int64_t warmup = 0, steps = 0;
   double begin = 0, end = 0, synchronised = 0;
+  double processor_begin = 0, processor_end = 0;
   double loss = 0;
 };
 
@@ -41,10 +54,14 @@ class Stopwatch final : public Callback {
     if (run.global_step() == times_.warmup && times_.steps != times_.warmup) {
       synchronize({&device_, 1});
       times_.begin = clock_.now();
+      times_.processor_begin = processor_seconds();
       times_.synchronised = 0;
     }
     // Here rather than at the end of training: the checkpoint of the last step is not a part of the step.
-    if (run.global_step() == last_step_) synchronize({&device_, 1});
+    if (run.global_step() == last_step_) {
+      synchronize({&device_, 1});
+      times_.processor_end = processor_seconds();
+    }
     if (run.global_step() > times_.warmup) times_.end = clock_.now();
     times_.steps = run.global_step();
     last_loss_ = output.loss;
@@ -87,9 +104,11 @@ int measure(int argc, char** argv) {
   const DataLoaderSpec spec = data->train_dataloader().specs().front();
   const auto global = static_cast<double>(options.data.batch_size.value_or(spec.batch_size) * world->size());
   std::printf(
-      "{\"step_us\": %.3f, \"sync_us\": %.3f, \"samples_per_second\": %.2f, \"first_step_seconds\": %.4f, "
+      "{\"step_us\": %.3f, \"sync_us\": %.3f, \"cpu_us\": %.3f, \"samples_per_second\": %.2f, "
+      "\"first_step_seconds\": %.4f, "
       "\"peak_memory_bytes\": %lld, \"loss\": %.9g}\n",
-      seconds / measured * 1e6, times.synchronised / measured * 1e6, measured * global / seconds,
+      seconds / measured * 1e6, times.synchronised / measured * 1e6,
+      (times.processor_end - times.processor_begin) / measured * 1e6, measured * global / seconds,
       summary.first_step_seconds, static_cast<long long>(summary.peak_memory_bytes), times.loss);
   return 0;
 }

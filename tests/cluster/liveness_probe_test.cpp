@@ -123,8 +123,7 @@ TEST_CASE("what processes of other users send is dropped") {
   if (stranger == 0) {
     if (setuid(54321) != 0) _exit(1);
     LivenessProbe other = liveness_probe_of_ranks(there);
-    const auto answers =
-        other.ask({.rank = 1, .waiting = true, .late = true}, std::chrono::seconds(2));
+    const auto answers = other.ask({.rank = 1, .waiting = true, .late = true}, std::chrono::seconds(2));
     _exit(answers.size() == 1 && answers[0].presence == Presence::silent ? 0 : 2);
   }
   int status = -1;
