@@ -413,7 +413,7 @@ Carry PipelineStrategy::run_without_gradients(const Batch& batch) {
     Carry inputs = inputs_of(part, batch);
     if (is_last(part)) return inputs;
     send_carry(part + 1, run_blocks(part, std::move(inputs)));
-    messages_->wait_for_all_but(kAhead);
+    messages_->wait_for_all_but(kAhead, tag(part + 1, Message::carry_without_gradients));
   }
   return {};
 }
@@ -486,7 +486,8 @@ at::Tensor PipelineStrategy::predict_step(const Batch& batch, std::int64_t batch
 
 void PipelineStrategy::teardown() {
   release_exchanges();
-  if (messages_) messages_->wait_for_all_but(0);
+  // Nobody receives the messages of a step in which the run has ended.
+  if (messages_ && !in_step_) messages_->wait_for_all();
   if (whole_at_start_) model_->restore_all();
   blocks_->set_whole(whole_at_start_ || grid_.stages == 1);
   messages_.reset();

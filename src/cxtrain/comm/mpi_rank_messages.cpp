@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,6 +25,7 @@ namespace {
 constexpr const char* kWaiting = "a message of another rank";
 constexpr const char* kReceiver = "another rank that receives a message";
 constexpr std::int64_t kUndefined = -1;
+constexpr std::size_t kSmall = 4096;  // bytes
 
 /// How a message's values travel.
 enum Way : std::int64_t { by_mpi, in_mailbox };
@@ -61,7 +63,7 @@ class HeaderReader {
     at::ScalarType dtype;
     std::vector<std::int64_t> sizes;
   };
-  /// Of the next tensor; absent if it is undefined.
+  /// Returns the kind of the next tensor; absent if the tensor is undefined.
   std::optional<Kind> next_kind() {
     constexpr auto kDtypes = static_cast<std::int64_t>(at::ScalarType::NumOptions);
     const std::int64_t dtype = next(kUndefined, kDtypes - 1);
@@ -104,7 +106,8 @@ class MpiRankMessages final : public RankMessages {
 
   void send(std::span<const at::Tensor> tensors, int to, int tag) override;
   std::vector<at::Tensor> receive(int from, int tag) override;
-  void wait_for_all_but(std::size_t count) override;
+  void wait_for_all_but(std::size_t count, int tag) override;
+  void wait_for_all() override;
 
  private:
   /// A message on its way, with the memory that MPI reads.
@@ -116,22 +119,27 @@ class MpiRankMessages final : public RankMessages {
   };
   /// Puts a message's values into the mailbox. Returns false if it has to travel by MPI.
   bool post(std::span<const at::Tensor> tensors, int to, Sent& sent);
-  void forget_received();
+  static bool is_taken(Sent& sent);
+  void wait_for(Sent& sent) const;
   void receive_bytes(void* data, int bytes, int from, int tag) const;
 
   MpiComm comm_;
   std::unique_ptr<Mailbox> mailbox_;
-  std::unique_ptr<std::deque<Sent>> sent_ = std::make_unique<std::deque<Sent>>();
+  using SentByTag = std::map<int, std::deque<Sent>>;
+  std::unique_ptr<SentByTag> sent_ = std::make_unique<SentByTag>();
 };
 
 MpiRankMessages::~MpiRankMessages() {
-  // On the way out of an error nobody may receive: the memory stays with MPI to the end of the process.
-  if (!sent_->empty()) static_cast<void>(sent_.release());
+  // Nobody receives the messages of a step that an error has ended: MPI may use their memory to the end of
+  // the process.
+  const auto is_empty = [](const auto& of_tag) { return of_tag.second.empty(); };
+  if (!std::all_of(sent_->begin(), sent_->end(), is_empty)) static_cast<void>(sent_.release());
 }
 
 void MpiRankMessages::send(std::span<const at::Tensor> tensors, int to, int tag) {
-  forget_received();
-  Sent& sent = sent_->emplace_back();
+  std::deque<Sent>& before = (*sent_)[tag];
+  while (!before.empty() && is_taken(before.front())) before.pop_front();
+  Sent& sent = before.emplace_back();
   sent.header = header_of(tensors);
   const bool posted = post(tensors, to, sent);
   const auto begin = [&](const void* data, std::size_t bytes) {
@@ -189,7 +197,10 @@ std::vector<at::Tensor> MpiRankMessages::receive(int from, int tag) {
   if (by_letter) {
     Mailbox::Letter letter = mailbox_->open(reader.next_place());
     for (std::size_t i = 0; i < kinds.size(); ++i) {
-      if (kinds[i]) tensors[i] = letter.next(kinds[i]->sizes, kinds[i]->dtype);
+      if (!kinds[i]) continue;
+      tensors[i] = letter.next(kinds[i]->sizes, kinds[i]->dtype);
+      // Whoever keeps a loss does not keep the gradients that came with it.
+      if (tensors[i].nbytes() <= kSmall) tensors[i] = tensors[i].clone();
     }
     return tensors;
   }
@@ -204,30 +215,33 @@ std::vector<at::Tensor> MpiRankMessages::receive(int from, int tag) {
   return tensors;
 }
 
-void MpiRankMessages::forget_received() {
-  while (!sent_->empty()) {
-    std::vector<MPI_Request>& requests = sent_->front().requests;
-    int done = 0;
-    check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
-              "MPI_Testall");
-    if (done == 0 || (sent_->front().letter.memory && !Mailbox::is_received(sent_->front().letter))) return;
-    sent_->pop_front();
-  }
+bool MpiRankMessages::is_taken(Sent& sent) {
+  int done = 0;
+  check_mpi(
+      MPI_Testall(static_cast<int>(sent.requests.size()), sent.requests.data(), &done, MPI_STATUSES_IGNORE),
+      "MPI_Testall");
+  return done != 0 && (sent.letter.memory == nullptr || Mailbox::is_received(sent.letter));
 }
 
-void MpiRankMessages::wait_for_all_but(std::size_t count) {
-  for (; sent_->size() > count; sent_->pop_front()) {
-    std::vector<MPI_Request>& requests = sent_->front().requests;
-    comm_.call(
-        kReceiver,
-        [&](MPI_Comm) {
-          return MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
-        },
-        Watchdog::Wait::Of::some_ranks);
-    if (sent_->front().letter.memory == nullptr) continue;
-    const Watchdog::Wait wait(comm_.watchdog(), kReceiver, Watchdog::Wait::Of::some_ranks);
-    Mailbox::wait_until_received(sent_->front().letter);
-  }
+void MpiRankMessages::wait_for(Sent& sent) const {
+  comm_.call(
+      kReceiver,
+      [&](MPI_Comm) {
+        return MPI_Waitall(static_cast<int>(sent.requests.size()), sent.requests.data(), MPI_STATUSES_IGNORE);
+      },
+      Watchdog::Wait::Of::some_ranks);
+  if (sent.letter.memory == nullptr) return;
+  const Watchdog::Wait wait(comm_.watchdog(), kReceiver, Watchdog::Wait::Of::some_ranks);
+  Mailbox::wait_until_received(sent.letter);
+}
+
+void MpiRankMessages::wait_for_all_but(std::size_t count, int tag) {
+  std::deque<Sent>& sent = (*sent_)[tag];
+  for (; sent.size() > count; sent.pop_front()) wait_for(sent.front());
+}
+
+void MpiRankMessages::wait_for_all() {
+  for (const auto& [tag, sent] : *sent_) wait_for_all_but(0, tag);
 }
 
 }  // namespace

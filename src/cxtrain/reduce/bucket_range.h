@@ -10,8 +10,8 @@
 
 namespace cxtrain {
 
-/// While a trace is recorded, an operation "bucket 2, 1.05 MB" in the trace, as long as the object lives: a
-/// rank sends gradients, which are complete.
+/// Shows an operation "bucket 2, 1.05 MB" in a trace while the object lives. The rank sends complete
+/// gradients meanwhile. Without a trace the object does nothing.
 class BucketRange {
  public:
   BucketRange(std::size_t index, std::size_t bytes) : range_(at::RecordScope::FUNCTION) {

@@ -32,6 +32,13 @@ struct SizeTimes {
   StudySize size;
   double step, usual_work, longest_work, backward, exchanges;
   double bytes;  ///< of a rank's gradients
+
+  /// Ranks of one node work longer; ranks of several nodes wait longer.
+  void slow_down(double factor) {
+    step *= factor;
+    if (size.nodes > 1) return;
+    for (double* const time : {&usual_work, &longest_work, &backward}) *time *= factor;
+  }
 };
 
 SizeTimes times_of(const StudySize& size, std::span<const Measurement* const> rounds) {
@@ -54,7 +61,7 @@ std::vector<SizeRounds> measured_rounds(const StudyResult& result) {
   return sizes;
 }
 
-/// How delays of single ranks are spread: a study of few ranks does not show it.
+/// The distribution of the delays of single ranks, which a study of few ranks does not show.
 enum class Delays {
   rare,    ///< the longest of many is much longer than the others, as of an exponential distribution
   normal,  ///< normally distributed
@@ -278,7 +285,7 @@ std::vector<SizeTimes> drawn_times(std::span<const SizeRounds> sizes, std::mt199
     for (std::size_t i = 0; i < size.rounds.size(); ++i)
       rounds.push_back(size.rounds[random() % size.rounds.size()]);
     sample.push_back(times_of(size.size, rounds));
-    if (size.rounds.size() == 1) sample.back().step *= 1 + noise(random);
+    if (size.rounds.size() == 1) sample.back().slow_down(1 + noise(random));
   }
   return sample;
 }

@@ -55,12 +55,12 @@ Network network_of(const NetworkTimes& times);
 /// Predicts steps of larger sizes from a study.
 ///
 /// If the study shows how long exchanges of gradients take, on two numbers of nodes at least, a step is the
-/// usual work of a rank, the lateness of the slowest rank (a share of the work, times `log2(ranks)`), and the
-/// time of the exchanges that backward does not hide (`ExchangeModel`). The work is a sum of two terms: a
-/// term that is a constant in the mode `weak` and `1/ranks` in `strong`, and a term for what ranks cost each
-/// other
-/// (`log2(ranks)`, `1 - 1/ranks`, `ranks`; in `strong` also a constant). Without exchanges the whole step is
-/// such a sum.
+/// usual work of a rank, the lateness of the slowest rank, and the time of the exchanges that backward does
+/// not hide (`ExchangeModel`). The work is a sum of two terms: a term that is a constant in the mode `weak`
+/// and `1/ranks` in `strong`, and a term for what ranks cost each other (`log2(ranks)`, `1 - 1/ranks`,
+/// `ranks`; in `strong` also a constant). The lateness is a share of the work, which grows with `log2(ranks)`
+/// if delays are rare, or with the expected largest of normal variates. Without exchanges the whole step is
+/// a sum as the work is.
 ///
 /// Coefficients are at least 0, and fitted by least squares of relative errors. The second term is the one
 /// with the smallest error when each size is predicted from the others, and every term that the noise of the

@@ -58,7 +58,7 @@ std::unique_ptr<kineto::ProfilerResult> disable_profiler() {
   return kineto::disableProfiler();
 }
 
-/// Behind all threads. A device's streams come behind it.
+/// Behind all threads. A device's streams come behind the network.
 constexpr std::int64_t kNetworkTrack = 90'000;
 
 std::int64_t track_of(const kineto::KinetoEvent& event) {

@@ -28,14 +28,14 @@ class TravelLog {
   /// Returns the exchanges that have ended, in the order of their ends.
   std::vector<Travel> travels() const;
 
-  /// Returns the time; 0 without a TravelLog.
+  /// Returns the time, in nanoseconds since 1970; 0 without a TravelLog.
   static std::int64_t begin() noexcept;
   /// Notes an exchange that ends now. `begin`: what `begin` has returned; 0 is ignored.
   static void end(std::int64_t begin, std::size_t bytes);
 
  private:
   static std::atomic<TravelLog*> running_;
-  static std::mutex mutex_;  ///< held by who writes to the log, or ends it
+  static std::mutex mutex_;  ///< guards the `travels_` of the log, and its end
 
   std::vector<Travel> travels_;
 };

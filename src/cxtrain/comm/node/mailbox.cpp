@@ -15,11 +15,12 @@
 namespace cxtrain {
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // bytes, of LibTorch's own tensors
+constexpr std::size_t kAlignment = 64;    // bytes, of LibTorch's own tensors
+constexpr std::size_t kMostPieces = 256;  // of memory: each has an open file
 
 /// At the beginning of a letter's memory.
 struct alignas(kAlignment) Seal {
-  std::atomic<std::uint64_t> posted;    ///< letters so far; the sender's
+  std::atomic<std::uint64_t> posted;    ///< letters so far; only the sender writes it
   std::atomic<std::uint64_t> received;  ///< the last letter that the receiver has opened
   std::atomic<std::uint64_t> ended;     ///< the last letter whose tensors have ended
   Doorbell bell;                        ///< rings when the receiver opens a letter
@@ -67,6 +68,7 @@ std::shared_ptr<SharedMemory> Mailbox::free_memory(std::size_t bytes) {
   const auto fits = [needed](const auto& each) { return each->bytes() == needed && is_free(*each); };
   const auto found = std::find_if(own_.begin(), own_.end(), fits);
   if (found != own_.end()) return *found;
+  if (own_.size() == kMostPieces) return nullptr;
   std::shared_ptr<SharedMemory> made = SharedMemory::create(needed);
   if (made != nullptr) own_.push_back(made);
   return made;
@@ -134,13 +136,16 @@ at::Tensor Mailbox::Letter::next(at::IntArrayRef sizes, at::ScalarType dtype) {
 Mailbox::Letter Mailbox::open(const Place& place) {
   std::shared_ptr<SharedMemory>& memory = mapped_[{place.memory.device, place.memory.inode}];
   if (memory == nullptr) {
-    memory = SharedMemory::open(place.memory);
+    // Memory of letters has no name.
+    const bool is_possible = place.memory.name[0] == '\0' && place.memory.bytes > sizeof(Seal);
+    if (is_possible) memory = SharedMemory::open(place.memory);
     if (memory == nullptr)
-      throw CommunicationError("a message of another rank of the node cannot be read: its memory is gone");
+      throw CommunicationError("the memory of a message of another rank of the node cannot be mapped");
     memory->close_file();
   }
   Seal& seal = seal_of(*memory);
-  if (seal.posted.load(std::memory_order_acquire) != place.number)
+  if (seal.posted.load(std::memory_order_acquire) != place.number ||
+      seal.ended.load(std::memory_order_relaxed) >= place.number)
     throw CommunicationError("a message of another rank of the node is not in its memory");
   seal.received.store(place.number);
   seal.bell.ring();
