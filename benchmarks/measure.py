@@ -622,9 +622,9 @@ def nodes(bench):
             ways = {}  # (work, way, gbit) -> a run
             for name, (args, data, batch, _, alone) in works.items():
                 train_args = [*args, "--data.batch_size", batch, "--strategy", "ddp", "--profiler"]
-                if count == 2:
-                    bench.trainer([*train_args, "trace"], 20, 2, nodes=count)
-                    first[name] = first_bucket(json.loads(gzip.decompress((bench.last_run() / "trace.json.gz").read_bytes())))
+                for gbit in LINKS if count == 2 else ():  # the size of a bucket follows the link
+                    over_links(count, gbit, lambda args=train_args: bench.trainer([*args, "trace"], 20, 2, nodes=2))
+                    first[name, gbit] = first_bucket(json.loads(gzip.decompress((bench.last_run() / "trace.json.gz").read_bytes())))
                 floor_args = ["--model", name, "--data", data, "--batch", batch]
                 for way, run in ways_over_nodes(bench, count, [*train_args, "simple"], floor_args).items():
                     for gbit in LINKS:
@@ -644,8 +644,9 @@ def nodes(bench):
                     alone_on_core[name] = {part: median(run[part] for run in runs) for part in ("work_us", "backward_us")}
                 for gbit in LINKS:
                     for run in results[name, "trainer", gbit]:
-                        run["bound_us"] = bound_over_nodes(run, first[name], alone_on_core[name], count)
+                        run["bound_us"] = bound_over_nodes(run, first[name, gbit], alone_on_core[name], count)
                     entry, row = node_row(results, name, gbit, wires[name, gbit], count)
+                    entry["first_bucket"] = first[name, gbit]
                     found[f"{name}, {count} nodes, {link_name(gbit)}"] = entry
                     rows.append(row)
                     # A look at the links takes time of the ranks' cores, so it is no part of what is measured.
@@ -700,6 +701,7 @@ def node_row(results, work, gbit, wire, count):
     here = {way: runs for (name, way, rate), runs in results.items() if (name, rate) == (work, gbit)}
     entry = {"wire_ms": wire, **{way: median(of(here, way, "step_us")) for way in here}}
     entry |= {f"trainer over {way}": ratio(here, "trainer", way, "step_us") for way in here if way != "trainer"}
+    entry |= {part: median(of(here, "trainer", part)) for part in ("work_us", "backward_us", "exchange_us", "last_us", "cpu_us")}
     entry |= {"bound": median(of(here, "trainer", "bound_us")), "trainer over bound": median(run["step_us"] / run["bound_us"] for run in here["trainer"])}
     if gbit:
         fast = {"slow": here["trainer"], "fast": results[work, "trainer", None]}
