@@ -131,8 +131,9 @@ def first_bucket(trace):
     parts = []
     for backward in (each for each in events if each["name"] == "backward" and each["cat"] == "phase"):
         within = [at for at in sent if 0 <= at - backward["ts"] <= backward["dur"]]
-        parts.append((within[0] - backward["ts"]) / backward["dur"] if within else 1)
-    return median(parts)
+        if within:  # hooks part a backward pass into several ranges
+            parts.append((within[0] - backward["ts"]) / backward["dur"])
+    return median(parts) if parts else 1
 
 
 def make_mnist(folder, source):
