@@ -113,8 +113,10 @@ TEST_CASE("a spawned rank that dies at any time is missed, and signals are heard
   std::this_thread::sleep_for(std::chrono::milliseconds(delay));
   if (delay == 0) program.send(SIGSTOP);  // else the program could see the end before the signal
   kill(process, SIGKILL);
-  if (delay == 0) program.send(SIGTERM);
-  if (delay == 0) program.send(SIGCONT);
+  if (delay == 0) {
+    program.send(SIGTERM);
+    program.send(SIGCONT);
+  }
   // The MPI_Comm_spawn of Open MPI 5 does not return when a rank dies before the rank has started MPI: the
   // supervisor's deadline for the start, 60 s, ends the job.
   constexpr int kDeadline = OMPI_MAJOR_VERSION >= 5 ? 90 : 40;

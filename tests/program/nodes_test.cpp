@@ -70,8 +70,9 @@ TEST_CASE("the same ranks have the same bits on one, two and four nodes", "[node
   }
 }
 
-/// Collective calls to MPI of a training of so many steps on two nodes of two ranks. The training saves no
-/// checkpoint, because the number of calls for a checkpoint depends on how long writing takes.
+/// Returns the number of collective calls of MPI that rank 0 makes in a training of `steps` steps, on two
+/// nodes of two ranks. The training saves no checkpoint, because the number of calls for a checkpoint depends
+/// on how long writing takes.
 long collectives_of(int steps) {
   const TempDir dir;
   const std::string file = dir.path() + "/collectives";

@@ -91,7 +91,8 @@ TEST_CASE("a job that is killed again and again ends with the bits of an undistu
   CHECK(processes_of(dir).empty());
 }
 
-/// One rank of a job of so many fails at the checkpoint after this step, each time.
+/// Returns options of a job of `ranks` ranks. Rank `rank` fails at the checkpoint after step `step`, in every
+/// attempt.
 std::string fragile(int rank, int ranks, int step, bool dies = true) {
   return std::string("--plugin ") + CXTRAIN_TEST_PLUGIN_DIR + "/fragile.so --callbacks.fragile.rank " +
          std::to_string(rank) + " --callbacks.fragile.ranks " + std::to_string(ranks) +

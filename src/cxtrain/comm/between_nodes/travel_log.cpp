@@ -1,14 +1,11 @@
 #include "cxtrain/comm/between_nodes/travel_log.h"
 
-#include <chrono>
+#include "cxtrain/base/clock.h"
 
 namespace cxtrain {
 namespace {
 
-std::int64_t nanoseconds_since_1970() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
+std::int64_t nanoseconds_since_1970() { return static_cast<std::int64_t>(seconds_since_1970() * 1e9); }
 
 }  // namespace
 

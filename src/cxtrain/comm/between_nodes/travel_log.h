@@ -9,8 +9,8 @@
 namespace cxtrain {
 
 /// Notes when this rank exchanges arrays with other nodes, for a trace. While a TravelLog lives, the couriers
-/// of the process write to it. Without a TravelLog a courier compares one pointer for each exchange. Any
-/// thread may call the static methods.
+/// of the process write to the log. Without a TravelLog a courier only compares a pointer, once for each
+/// exchange. Any thread may call the static methods.
 class TravelLog {
  public:
   /// Times are in nanoseconds since 1970.

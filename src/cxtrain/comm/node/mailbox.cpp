@@ -16,7 +16,7 @@ namespace cxtrain {
 namespace {
 
 constexpr std::size_t kAlignment = 64;    // bytes, of LibTorch's own tensors
-constexpr std::size_t kMostPieces = 256;  // of memory: each has an open file
+constexpr std::size_t kMostPieces = 256;  // pieces of memory; each piece has an open file
 
 /// At the beginning of a letter's memory.
 struct alignas(kAlignment) Seal {
@@ -117,14 +117,14 @@ Mailbox::Letter::Letter(std::shared_ptr<SharedMemory> memory)
     : held_(std::make_shared<Held>(std::move(memory))), read_(sizeof(Seal)) {}
 
 at::Tensor Mailbox::Letter::next(at::IntArrayRef sizes, at::ScalarType dtype) {
+  const std::size_t left = held_->bytes() - read_;
   std::size_t bytes = c10::elementSize(dtype);
+  bool overflows = false;
   for (const std::int64_t size : sizes) {
-    if (size != 0 && bytes > held_->bytes() / static_cast<std::size_t>(size))
-      throw CommunicationError("a message of another rank of the node is larger than its memory",
-                               MessageCode::bad_tensor);
+    overflows = overflows || (size != 0 && bytes > held_->bytes() / static_cast<std::size_t>(size));
     bytes *= static_cast<std::size_t>(size);
   }
-  if (read_ + bytes > held_->bytes())
+  if (overflows || bytes > left)
     throw CommunicationError("a message of another rank of the node is larger than its memory",
                              MessageCode::bad_tensor);
   std::byte* const from = held_->data() + read_;
